@@ -1,0 +1,3 @@
+//! The CPU device.
+
+pub use crate::reference::Reference as Cpu;

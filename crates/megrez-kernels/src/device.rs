@@ -1,0 +1,221 @@
+//! The seam between protocols and hardware.
+
+use crate::ListSpec;
+use megrez_plan::{ConvGeometry, View};
+use megrez_prg::Stream;
+use megrez_ring::{Shape, Word};
+
+/// What a device can hold.
+pub trait Elem: bytemuck::Pod + Default + Send + Sync + 'static {}
+impl<T: bytemuck::Pod + Default + Send + Sync + 'static> Elem for T {}
+
+/// A device that cannot do its work: out of memory, lost, or not there.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[error("device {device}: {what}")]
+pub struct DeviceError {
+    /// Which device.
+    pub device: String,
+    /// What happened and what to do.
+    pub what: String,
+}
+
+/// A worker's share of elements of F_p that the dealer dealt.
+pub enum FieldShare<'a, D: Device> {
+    /// Received, in the dense form of the wire.
+    Packed(&'a D::Buf<u64>),
+    /// From the stream shared with the dealer: element i is value i of [`megrez_prg::FieldSampler`] with bound p.
+    Stream(&'a Stream),
+}
+
+/// The workers' common streams for one masked list.
+pub struct ListStreams<'a> {
+    /// Multipliers in [1, p − 1]: entry q of value e is sample e·length + q (bound p − 1) plus one.
+    pub multiplier: &'a Stream,
+    /// Zero-shares in [0, p − 1]: entry q of value e is sample e·length + q.
+    pub zero_share: &'a Stream,
+    /// Rotations: value e is sample e of bound `length`.
+    pub rotation: &'a Stream,
+}
+
+/// A share of the truncation's mask, for a fused or a plain truncation.
+pub struct Truncation<'a, W: Word, D: Device> {
+    /// Fraction bits dropped, f.
+    pub bits: u32,
+    /// [R]: a share of r >> f.
+    pub high: &'a D::Buf<W>,
+    /// [b]: a share of msb(r); only its low f bits matter.
+    pub top: &'a D::Buf<W>,
+}
+
+/// The operands of a selected opening (see [`Device::open_selected`]).
+pub struct Selected<'a, W: Word, D: Device> {
+    /// Masked value, m.
+    pub masked: &'a D::Buf<W>,
+    /// [r]: the worker's share of its mask; unused with `truncation`.
+    pub mask: &'a D::Buf<W>,
+    /// The public bit f.
+    pub choice: &'a D::Buf<u64>,
+    /// The workers' bit δ, if there is one.
+    pub flip: Option<&'a D::Buf<u64>>,
+    /// [a]: a share of the dealer's bit.
+    pub bit: &'a D::Buf<W>,
+    /// [r·a], or [R·a] with `truncation`.
+    pub mask_bit: &'a D::Buf<W>,
+    /// With a truncation: its masks and [b·a].
+    pub truncation: Option<(Truncation<'a, W, D>, &'a D::Buf<W>)>,
+    /// [r_z]: a share of the output's mask.
+    pub output_mask: &'a D::Buf<W>,
+}
+
+/// Where one input goes in a joined or padded tensor.
+pub struct Placement<'a, T: Elem, D: Device> {
+    /// The input.
+    pub source: &'a D::Buf<T>,
+    /// The position of each of its elements in the output.
+    pub target: View,
+}
+
+/// Where tensors live and where local work runs. Kernels are pure: they allocate their output. Lengths must agree as
+/// stated; they are checked by debug assertions since callers derive them from a validated plan.
+pub trait Device: Clone + Send + Sync + 'static {
+    /// Memory for elements of type `T`. Clones share memory.
+    type Buf<T: Elem>: Clone + Send + Sync + 'static;
+
+    /// What runs, for reports: `cpu (avx512, 2 threads)`.
+    fn describe(&self) -> String;
+
+    /// Takes elements from the host.
+    fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Self::Buf<T>, DeviceError>;
+    /// Gives elements to the host; free of copies where the device is the host and the buffer has no other user.
+    fn download<T: Elem>(&self, buf: Self::Buf<T>) -> Result<Vec<T>, DeviceError>;
+
+    // ---- ring arithmetic, element by element ----
+
+    /// Σ c_i · x_i + constant over buffers of `n` elements (`terms` may be empty).
+    fn combine<W: Word>(
+        &self,
+        terms: &[(W, &Self::Buf<W>)],
+        constant: W,
+        n: usize,
+    ) -> Result<Self::Buf<W>, DeviceError>;
+    /// Σ c_i · x_i · y_i + Σ d_k · t_k; at least one product.
+    fn products<W: Word>(
+        &self,
+        products: &[(W, &Self::Buf<W>, &Self::Buf<W>)],
+        terms: &[(W, &Self::Buf<W>)],
+    ) -> Result<Self::Buf<W>, DeviceError>;
+    /// x >> k, logical.
+    fn shift_right<W: Word>(&self, x: &Self::Buf<W>, k: u32) -> Result<Self::Buf<W>, DeviceError>;
+    /// `n` uniform elements: the stream's words in memory order, cut to the width of `W`.
+    fn random<W: Word>(&self, stream: &Stream, n: usize) -> Result<Self::Buf<W>, DeviceError>;
+
+    // ---- products of matrices and images ----
+
+    /// `batch` products of m×k by k×n, `sizes` = [m, k, n].
+    fn matmul<W: Word>(
+        &self,
+        x: &Self::Buf<W>,
+        y: &Self::Buf<W>,
+        batch: usize,
+        sizes: [usize; 3],
+    ) -> Result<Self::Buf<W>, DeviceError>;
+    /// NCHW by OIHW.
+    fn conv<W: Word>(
+        &self,
+        x: &Self::Buf<W>,
+        x_shape: &Shape,
+        w: &Self::Buf<W>,
+        w_shape: &Shape,
+        geometry: &ConvGeometry,
+    ) -> Result<Self::Buf<W>, DeviceError>;
+
+    // ---- structure ----
+
+    /// Rearranges elements.
+    fn view<T: Elem>(&self, x: &Self::Buf<T>, view: &View) -> Result<Self::Buf<T>, DeviceError>;
+    /// Rearranges packed bits.
+    fn view_bits(&self, x: &Self::Buf<u64>, view: &View) -> Result<Self::Buf<u64>, DeviceError>;
+    /// A zero output of `n` elements with every input put in its place; places do not overlap.
+    fn place<T: Elem>(&self, parts: &[Placement<'_, T, Self>], n: usize)
+    -> Result<Self::Buf<T>, DeviceError>;
+    /// Slices `indices` of the middle dimension of `sizes` = [outer, axis, inner].
+    fn gather<T: Elem>(
+        &self,
+        x: &Self::Buf<T>,
+        sizes: [usize; 3],
+        indices: &[usize],
+    ) -> Result<Self::Buf<T>, DeviceError>;
+    /// The sum over the middle dimension of `sizes` = [outer, axis, inner].
+    fn sum<W: Word>(&self, x: &Self::Buf<W>, sizes: [usize; 3]) -> Result<Self::Buf<W>, DeviceError>;
+
+    // ---- packed bits ----
+
+    /// `n` uniform bits.
+    fn random_bits(&self, stream: &Stream, n: usize) -> Result<Self::Buf<u64>, DeviceError>;
+    /// The exclusive or of all inputs, negated if `negate`; `n` bits.
+    fn xor(&self, inputs: &[&Self::Buf<u64>], negate: bool, n: usize) -> Result<Self::Buf<u64>, DeviceError>;
+    /// a ∧ b.
+    fn and(&self, a: &Self::Buf<u64>, b: &Self::Buf<u64>) -> Result<Self::Buf<u64>, DeviceError>;
+    /// The most significant bit of each of `n` elements.
+    fn msb<W: Word>(&self, x: &Self::Buf<W>) -> Result<Self::Buf<u64>, DeviceError>;
+    /// bit · x, or the bit itself as 0 or 1 without `x`; `n` elements.
+    fn bit_times<W: Word>(
+        &self,
+        bits: &Self::Buf<u64>,
+        x: Option<&Self::Buf<W>>,
+        n: usize,
+    ) -> Result<Self::Buf<W>, DeviceError>;
+    /// The low `width` bits of each element, densely packed.
+    fn pack_low<W: Word>(&self, x: &Self::Buf<W>, width: u32) -> Result<Self::Buf<u64>, DeviceError>;
+    /// Undoes [`Device::pack_low`] for `n` elements.
+    fn unpack_low<W: Word>(
+        &self,
+        x: &Self::Buf<u64>,
+        width: u32,
+        n: usize,
+    ) -> Result<Self::Buf<W>, DeviceError>;
+
+    // ---- masked shares with a dealer (fused steps of mizar) ----
+
+    /// The dealer's side of a masked list: from the full masks r, worker 0's packed shares of the dealt elements (worker
+    /// 1's come from `other`), and the bits s = msb(−(r >> k) mod 2^λ).
+    fn deal_list<W: Word>(
+        &self,
+        spec: &ListSpec,
+        masks: &Self::Buf<W>,
+        other: &Stream,
+    ) -> Result<(Self::Buf<u64>, Self::Buf<u64>), DeviceError>;
+    /// Worker `j`'s masked list for the masked values m and the workers' bits Δ, packed for the wire.
+    fn masked_list<W: Word>(
+        &self,
+        spec: &ListSpec,
+        j: usize,
+        masked: &Self::Buf<W>,
+        share: FieldShare<'_, Self>,
+        flips: &Self::Buf<u64>,
+        streams: &ListStreams<'_>,
+    ) -> Result<Self::Buf<u64>, DeviceError>;
+    /// The dealer's answer for `n` values: bit e is 1 if the sum of the two lists of value e holds no zero.
+    fn scan_lists(
+        &self,
+        spec: &ListSpec,
+        lists: [&Self::Buf<u64>; 2],
+        n: usize,
+    ) -> Result<Self::Buf<u64>, DeviceError>;
+    /// Worker `j`'s share of the masked truncated value:
+    /// [j=0]·((m'>>f) − 2^(ℓ−2−f)) − [R] + (1−msb m')·2^(ℓ−f)·[b] + [r_y] with m' = m + 2^(ℓ−2).
+    fn open_truncated<W: Word>(
+        &self,
+        j: usize,
+        masked: &Self::Buf<W>,
+        truncation: &Truncation<'_, W, Self>,
+        output_mask: &Self::Buf<W>,
+    ) -> Result<Self::Buf<W>, DeviceError>;
+    /// Worker `j`'s share of the masked product of a value x and the bit f ⊕ σ, σ = a ⊕ δ:
+    /// f·[x] + (1−2f)·[xσ] + [r_z]. With a truncation, x is replaced by the truncated value.
+    fn open_selected<W: Word>(
+        &self,
+        j: usize,
+        args: &Selected<'_, W, Self>,
+    ) -> Result<Self::Buf<W>, DeviceError>;
+}

@@ -1,0 +1,15 @@
+//! Local work on tensors. A [`Device`] says where tensors live and runs every kernel that protocols need; it never
+//! talks to the network. [`Reference`] states each kernel in the plainest code; [`Cpu`] is fast and must equal it bit
+//! for bit, which one differential suite checks.
+
+mod cpu;
+mod device;
+mod list;
+mod reference;
+mod tensor;
+
+pub use cpu::Cpu;
+pub use device::{Device, DeviceError, Elem, FieldShare, ListStreams, Placement, Selected, Truncation};
+pub use list::{Entries, ListSpec};
+pub use reference::Reference;
+pub use tensor::{Bits, Tensor};

@@ -1,0 +1,346 @@
+//! The types of steps: what each primitive accepts and gives. The same rules build a plan and validate one from a file.
+
+use crate::{Kind, List, Op, Plan, SignBit, Value};
+use megrez_ring::Shape;
+use std::collections::HashSet;
+
+/// A plan that cannot run. Every message names the step.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum PlanError {
+    /// The bytes are no plan of this version.
+    #[error("not a plan of this version of megrez: compile the model again")]
+    Malformed,
+    /// A step does not fit its inputs.
+    #[error("step `{step}`: {what}")]
+    Step {
+        /// The step's name.
+        step: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// What is wrong with a step whose name the caller knows.
+pub struct Mistake(String);
+
+impl Mistake {
+    pub(crate) fn at(self, step: &str) -> PlanError {
+        PlanError::Step { step: step.into(), what: self.0 }
+    }
+}
+
+fn refuse<T>(what: impl Into<String>) -> Result<T, Mistake> {
+    Err(Mistake(what.into()))
+}
+
+fn ring_input(v: &Value) -> Result<(&Shape, u32), Mistake> {
+    match v.kind {
+        Kind::Ring { frac } => Ok((&v.shape, frac)),
+        _ => refuse("takes a secret ring value"),
+    }
+}
+
+fn bit_input(v: &Value) -> Result<&Shape, Mistake> {
+    match v.kind {
+        Kind::Bit => Ok(&v.shape),
+        _ => refuse("takes a secret bit"),
+    }
+}
+
+fn arity<const N: usize>(inputs: &[&Value]) -> Result<[Value; N], Mistake> {
+    match inputs.iter().map(|&v| v.clone()).collect::<Vec<_>>().try_into() {
+        Ok(values) => Ok(values),
+        Err(_) => refuse(format!("takes {N} inputs, has {}", inputs.len())),
+    }
+}
+
+/// The kind of a product: secret if either operand is; scales add.
+fn product(a: Kind, b: Kind) -> Result<Kind, Mistake> {
+    match (a, b) {
+        (Kind::Ring { frac: x }, Kind::Ring { frac: y })
+        | (Kind::Ring { frac: x }, Kind::Public { frac: y })
+        | (Kind::Public { frac: x }, Kind::Ring { frac: y }) => Ok(Kind::Ring { frac: x + y }),
+        _ => refuse("multiplies ring values, at least one of them secret"),
+    }
+}
+
+impl SignBit {
+    fn check(&self, ring: u32) -> Result<(), Mistake> {
+        let width = self.bits.unwrap_or(ring.saturating_sub(self.cut));
+        if self.cut >= ring || width < 2 || self.cut + width > ring {
+            return refuse(format!("cannot compare {width} bits after cutting {} of {ring}", self.cut));
+        }
+        match &self.list {
+            List::Bits => Ok(()),
+            List::Digits(widths) if widths.iter().any(|&w| !(1..=8).contains(&w)) => {
+                refuse("digit widths are 1 to 8 bits")
+            }
+            List::Digits(widths) if widths.iter().sum::<u32>() != width - 1 => {
+                refuse(format!("digit widths {widths:?} do not sum to {} bits", width - 1))
+            }
+            List::Digits(_) => Ok(()),
+        }
+    }
+}
+
+impl Op {
+    /// The type of the result on inputs of these types, on a ring of `ring` bits.
+    pub(crate) fn output(&self, inputs: &[&Value], ring: u32) -> Result<Value, Mistake> {
+        let value = match self {
+            Op::Constant { shape, frac, words } => {
+                arity::<0>(inputs)?;
+                if shape.clone().checked().is_err() || words.len() != shape.elements() {
+                    return refuse("the constant's words do not fill its shape");
+                }
+                Value { shape: shape.clone(), kind: Kind::Public { frac: *frac } }
+            }
+            Op::Combine { coefficients, .. } => {
+                let Some(first) = inputs.first() else { return refuse("takes at least one input") };
+                ring_input(first)?;
+                if inputs.iter().any(|v| v != first) || coefficients.len() != inputs.len() {
+                    return refuse("takes one coefficient per input, all inputs of one shape and scale");
+                }
+                (*first).clone()
+            }
+            Op::View(view) => {
+                let [x] = arity(inputs)?;
+                if view.shape.clone().checked().is_err() || !view.fits(x.shape.elements()) {
+                    return refuse("the view reaches outside its input");
+                }
+                Value { shape: view.shape.clone(), kind: x.kind }
+            }
+            Op::Concat { axis } => {
+                let Some(first) = inputs.first() else { return refuse("takes at least one input") };
+                let mut dims = first.shape.dims().to_vec();
+                if *axis >= dims.len() {
+                    return refuse("the axis is outside the shape");
+                }
+                dims[*axis] = 0;
+                for v in inputs {
+                    let fits = v.kind == first.kind
+                        && v.shape.rank() == dims.len()
+                        && (0..dims.len()).all(|d| d == *axis || v.shape.dims()[d] == dims[d]);
+                    if !fits {
+                        return refuse("inputs differ in scale or off the axis");
+                    }
+                    dims[*axis] += v.shape.dims()[*axis];
+                }
+                Value { shape: dims.into(), kind: first.kind }
+            }
+            Op::Pad { before, after } => {
+                let [x] = arity(inputs)?;
+                if before.len() != x.shape.rank() || after.len() != x.shape.rank() {
+                    return refuse("takes two pads per dimension");
+                }
+                let dims: Option<Vec<usize>> = (x.shape.dims().iter().zip(before).zip(after))
+                    .map(|((d, b), a)| d.checked_add(*b)?.checked_add(*a))
+                    .collect();
+                let Some(dims) = dims else { return refuse("the pads are absurd") };
+                Value { shape: dims.into(), kind: x.kind }
+            }
+            Op::Sum { axis } => {
+                let [x] = arity(inputs)?;
+                ring_input(&x)?;
+                let mut dims = x.shape.dims().to_vec();
+                match dims.get_mut(*axis) {
+                    Some(dim) => *dim = 1,
+                    None => return refuse("the axis is outside the shape"),
+                }
+                Value { shape: dims.into(), kind: x.kind }
+            }
+            Op::Gather { axis, indices } => {
+                let [x] = arity(inputs)?;
+                let mut dims = x.shape.dims().to_vec();
+                match dims.get_mut(*axis) {
+                    Some(dim) if indices.iter().all(|i| i < dim) => *dim = indices.len(),
+                    _ => return refuse("an index is outside the axis"),
+                }
+                Value { shape: dims.into(), kind: x.kind }
+            }
+            Op::Rescale { frac } => {
+                let [x] = arity(inputs)?;
+                Value { shape: ring_input(&x)?.0.clone(), kind: Kind::Ring { frac: *frac } }
+            }
+            Op::Mul => {
+                let [x, y] = arity(inputs)?;
+                if x.shape != y.shape {
+                    return refuse(format!("multiplies {} by {}", x.shape, y.shape));
+                }
+                Value { kind: product(x.kind, y.kind)?, shape: x.shape }
+            }
+            Op::MatMul => {
+                let [x, y] = arity(inputs)?;
+                let (a, b) = (x.shape.dims(), y.shape.dims());
+                let rank = a.len();
+                if rank < 2 || b.len() != rank || a[..rank - 2] != b[..rank - 2] || a[rank - 1] != b[rank - 2]
+                {
+                    return refuse(format!("cannot multiply matrices {} by {}", x.shape, y.shape));
+                }
+                let mut dims = a.to_vec();
+                dims[rank - 1] = b[rank - 1];
+                Value { shape: dims.into(), kind: product(x.kind, y.kind)? }
+            }
+            Op::Conv(geometry) => {
+                let [x, w] = arity(inputs)?;
+                let (&[n, c, h, width], &[out, per_group, kh, kw]) = (x.shape.dims(), w.shape.dims()) else {
+                    return refuse("convolves NCHW with OIHW");
+                };
+                let groups = geometry.groups;
+                if groups == 0 || c % groups != 0 || out % groups != 0 || c / groups != per_group {
+                    return refuse(format!(
+                        "{c} channels, {groups} groups and a kernel {} do not fit",
+                        w.shape
+                    ));
+                }
+                let Some([rows, columns]) = geometry.output([h, width], [kh, kw]) else {
+                    return refuse(format!("the kernel {kh}×{kw} does not fit the image {h}×{width}"));
+                };
+                Value { shape: [n, out, rows, columns].into(), kind: product(x.kind, w.kind)? }
+            }
+            Op::Truncate { bits } => {
+                let [x] = arity(inputs)?;
+                let (shape, frac) = ring_input(&x)?;
+                if *bits == 0 || *bits > frac || *bits + 2 >= ring {
+                    return refuse(format!("cannot drop {bits} of {frac} fraction bits"));
+                }
+                Value { shape: shape.clone(), kind: Kind::Ring { frac: frac - bits } }
+            }
+            Op::NonNegative(sign) => {
+                let [x] = arity(inputs)?;
+                sign.check(ring)?;
+                Value { shape: ring_input(&x)?.0.clone(), kind: Kind::Bit }
+            }
+            Op::Relu(relu) => {
+                let [x] = arity(inputs)?;
+                relu.sign.check(ring)?;
+                let (shape, frac) = ring_input(&x)?;
+                if relu.truncate > frac || relu.truncate + 2 >= ring {
+                    return refuse(format!("cannot drop {} of {frac} fraction bits", relu.truncate));
+                }
+                Value { shape: shape.clone(), kind: Kind::Ring { frac: frac - relu.truncate } }
+            }
+            Op::Select => {
+                let [b, x] = arity(inputs)?;
+                ring_input(&x)?;
+                if *bit_input(&b)? != x.shape {
+                    return refuse("the bit and the value differ in shape");
+                }
+                x
+            }
+            Op::BitToRing => {
+                let [b] = arity(inputs)?;
+                Value { shape: bit_input(&b)?.clone(), kind: Kind::Ring { frac: 0 } }
+            }
+            Op::Xor | Op::And => {
+                let [a, b] = arity(inputs)?;
+                if bit_input(&a)? != bit_input(&b)? {
+                    return refuse("the bits differ in shape");
+                }
+                a
+            }
+            Op::Not => {
+                let [a] = arity(inputs)?;
+                bit_input(&a)?;
+                a
+            }
+        };
+        match value.shape.clone().checked() {
+            Ok(_) => Ok(value),
+            Err(e) => refuse(e.to_string()),
+        }
+    }
+}
+
+impl Plan {
+    /// Checks a plan that came from elsewhere: every value defined once and before use, every type as the rules give
+    /// it, names unique, owners and recipients named.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        let fail = |step: &str, what: &str| Err(PlanError::Step { step: step.into(), what: what.into() });
+        if ![8, 16, 32, 64].contains(&self.ring) {
+            return fail("(plan)", "the ring is not one of 8, 16, 32, 64 bits");
+        }
+        let mut defined = HashSet::new();
+        let mut names = HashSet::new();
+        for input in &self.inputs {
+            let known = self.values.get(input.value.0 as usize);
+            let Some(Value { shape, kind: Kind::Ring { .. } }) = known else {
+                return fail(&input.name, "an input is a secret ring value");
+            };
+            if shape.clone().checked().is_err() || input.owner.is_empty() {
+                return fail(&input.name, "an input has a sane shape and an owner");
+            }
+            if !defined.insert(input.value) || !names.insert(format!("input/{}", input.name)) {
+                return fail(&input.name, "an input is defined twice");
+            }
+        }
+        for step in &self.steps {
+            if step.name.is_empty() || !names.insert(step.name.clone()) {
+                return fail(&step.name, "the name is empty or not unique");
+            }
+            if !step.inputs.iter().all(|i| defined.contains(i)) {
+                return fail(&step.name, "uses a value before it is defined");
+            }
+            let types: Vec<&Value> = step.inputs.iter().map(|&i| self.value(i)).collect();
+            let expected = step.op.output(&types, self.ring).map_err(|e| e.at(&step.name))?;
+            if self.values.get(step.output.0 as usize) != Some(&expected) || !defined.insert(step.output) {
+                return fail(&step.name, "its output is declared wrongly or twice");
+            }
+        }
+        for output in &self.outputs {
+            if !defined.contains(&output.value) || output.recipient.is_empty() {
+                return fail(&output.name, "an output is a defined value and has a recipient");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ConvGeometry, ValueId};
+
+    fn plan() -> Plan {
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "alice", [1, 3, 8, 8].into(), 16);
+        let w = plan.input("w", "bob", [4, 3, 3, 3].into(), 16);
+        let y = plan.step("conv/product", Op::Conv(ConvGeometry::default()), &[x, w]).unwrap();
+        let y = plan.step("conv/truncate", Op::Truncate { bits: 16 }, &[y]).unwrap();
+        plan.output("y", "alice", y);
+        plan
+    }
+
+    #[test]
+    fn types_follow_from_the_steps() {
+        let plan = plan();
+        assert_eq!(
+            plan.value(ValueId(3)),
+            &Value { shape: [1, 4, 6, 6].into(), kind: Kind::Ring { frac: 16 } }
+        );
+        assert_eq!(Plan::from_bytes(&plan.to_bytes()).unwrap(), plan);
+    }
+
+    #[test]
+    fn tampered_plans_are_refused() {
+        let break_it = |change: fn(&mut Plan)| {
+            let mut p = plan();
+            change(&mut p);
+            assert_ne!(p.hash(), plan().hash());
+            assert!(Plan::from_bytes(&p.to_bytes()).is_err());
+        };
+        break_it(|p| p.ring = 63);
+        break_it(|p| p.steps[1].inputs[0] = ValueId(99));
+        break_it(|p| p.steps[1].name = "conv/product".into());
+        break_it(|p| p.steps.swap(0, 1));
+        break_it(|p| p.values[2].shape = [1].into());
+        break_it(|p| p.outputs[0].recipient.clear());
+        assert_eq!(Plan::from_bytes(&[7; 9]), Err(PlanError::Malformed));
+    }
+
+    #[test]
+    fn mistakes_name_the_step() {
+        let mut plan = plan();
+        let error = plan.step("fc/product", Op::MatMul, &[ValueId(0), ValueId(1)]).unwrap_err();
+        assert!(error.to_string().starts_with("step `fc/product`: cannot multiply matrices"), "{error}");
+    }
+}

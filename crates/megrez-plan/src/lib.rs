@@ -1,0 +1,156 @@
+//! The plan: a straight list of primitive steps on secret values, the same at every party and agreed by hash before
+//! anything runs. It names who owns each input and who learns each output; it holds no secret and no share.
+//!
+//! Layers are lowered into these primitives by `megrez-graph`; protocols implement the primitives; the engine walks the
+//! list. Whatever a protocol may choose per step (lists, forms, widths) is written in the step, so that every party
+//! makes the same choice.
+
+mod check;
+mod op;
+mod view;
+
+pub use check::PlanError;
+pub use op::{ConvGeometry, List, Op, Relu, ReluForm, SignBit};
+pub use view::View;
+
+use megrez_ring::Shape;
+use serde::{Deserialize, Serialize};
+
+/// A value of the plan: the index into [`Plan::values`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct ValueId(pub u32);
+
+/// What a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// A secret ring element with `frac` fraction bits.
+    Ring {
+        /// Fraction bits.
+        frac: u32,
+    },
+    /// A secret bit.
+    Bit,
+    /// Known to every party (constants of the architecture), with `frac` fraction bits.
+    Public {
+        /// Fraction bits.
+        frac: u32,
+    },
+}
+
+/// The type of a value.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Value {
+    /// Its dimensions.
+    pub shape: Shape,
+    /// Secret ring element, secret bit or public.
+    pub kind: Kind,
+}
+
+/// One primitive step.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// The path that names the step in messages, streams and reports: `conv1/product`, `relu1`. Unique in the plan; the
+    /// part before the first `/` is the layer.
+    pub name: String,
+    /// What to do.
+    pub op: Op,
+    /// On which values.
+    pub inputs: Vec<ValueId>,
+    /// The value that it defines.
+    pub output: ValueId,
+}
+
+/// A secret input and its owner.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Input {
+    /// The name that its owner knows it by.
+    pub name: String,
+    /// The client who provides it.
+    pub owner: String,
+    /// The value it defines.
+    pub value: ValueId,
+}
+
+/// A value that one recipient learns.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Output {
+    /// The name that the recipient knows it by.
+    pub name: String,
+    /// The client who learns it; nobody else does.
+    pub recipient: String,
+    /// The value that is opened to the recipient.
+    pub value: ValueId,
+}
+
+/// The list of steps and everything that the parties must agree on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// ℓ: 32 or 64 (8 and 16 in tests).
+    pub ring: u32,
+    /// The values that steps and inputs define.
+    pub values: Vec<Value>,
+    /// The secret inputs.
+    pub inputs: Vec<Input>,
+    /// The steps in an order in which they can run.
+    pub steps: Vec<Step>,
+    /// Who learns what.
+    pub outputs: Vec<Output>,
+}
+
+impl Plan {
+    /// An empty plan on the ring Z_2^`ring`.
+    pub fn new(ring: u32) -> Self {
+        Plan { ring, values: vec![], inputs: vec![], steps: vec![], outputs: vec![] }
+    }
+
+    /// The type of a value.
+    ///
+    /// # Panics
+    /// If `id` is not of this plan; plans from elsewhere are checked once by [`Plan::validate`].
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0 as usize]
+    }
+
+    /// Declares a secret input.
+    pub fn input(&mut self, name: &str, owner: &str, shape: Shape, frac: u32) -> ValueId {
+        let value = self.define(Value { shape, kind: Kind::Ring { frac } });
+        self.inputs.push(Input { name: name.into(), owner: owner.into(), value });
+        value
+    }
+
+    /// Appends a step, deriving the type of its output; the error names the step.
+    pub fn step(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, PlanError> {
+        let types: Vec<&Value> = inputs.iter().map(|&i| self.value(i)).collect();
+        let output = op.output(&types, self.ring).map_err(|e| e.at(name))?;
+        let output = self.define(output);
+        self.steps.push(Step { name: name.into(), op, inputs: inputs.to_vec(), output });
+        Ok(output)
+    }
+
+    /// Declares who learns a value.
+    pub fn output(&mut self, name: &str, recipient: &str, value: ValueId) {
+        self.outputs.push(Output { name: name.into(), recipient: recipient.into(), value });
+    }
+
+    /// The agreement of the parties: a hash over every field.
+    pub fn hash(&self) -> [u8; 32] {
+        blake3::derive_key("megrez 2026 plan hash", &self.to_bytes())
+    }
+
+    /// The canonical bytes of the plan.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("a plan has no type that postcard cannot write")
+    }
+
+    /// Reads and validates a plan; `bytes` may come from anywhere.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, PlanError> {
+        let plan: Plan = postcard::from_bytes(bytes).map_err(|_| PlanError::Malformed)?;
+        plan.validate()?;
+        Ok(plan)
+    }
+
+    fn define(&mut self, value: Value) -> ValueId {
+        self.values.push(value);
+        ValueId((self.values.len() - 1) as u32)
+    }
+}

@@ -1,0 +1,169 @@
+//! The primitives.
+
+use crate::View;
+use megrez_ring::Shape;
+use serde::{Deserialize, Serialize};
+
+/// A primitive operation. Everything up to `Gather` is local under every protocol of linear shares.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Op {
+    /// A public tensor with `frac` fraction bits, already encoded.
+    Constant {
+        /// Its shape.
+        shape: Shape,
+        /// Fraction bits.
+        frac: u32,
+        /// Row-major signed words.
+        words: Vec<i64>,
+    },
+    /// Σ coefficients[i] · input[i] + constant: all inputs ring values of one shape and scale. The constant is at the
+    /// scale of the inputs.
+    Combine {
+        /// One small integer per input.
+        coefficients: Vec<i64>,
+        /// Added to every element.
+        constant: i64,
+    },
+    /// One input, rearranged.
+    View(View),
+    /// Inputs joined along an axis.
+    Concat {
+        /// The axis.
+        axis: usize,
+    },
+    /// Zeros around the input.
+    Pad {
+        /// Zeros before the first element of each dimension.
+        before: Vec<usize>,
+        /// Zeros after the last element of each dimension.
+        after: Vec<usize>,
+    },
+    /// The sum along an axis, which stays with size 1.
+    Sum {
+        /// The axis.
+        axis: usize,
+    },
+    /// Slices of the input along an axis by public index.
+    Gather {
+        /// The axis.
+        axis: usize,
+        /// Positions along it.
+        indices: Vec<usize>,
+    },
+    /// The same words with another number of fraction bits: multiplies by a power of two without touching the shares.
+    Rescale {
+        /// The new number of fraction bits.
+        frac: u32,
+    },
+    /// x · y, element by element, same shapes. Scales add. At least one operand is secret.
+    Mul,
+    /// A batched matrix product [.., m, k] × [.., k, n]; equal batch dimensions. Scales add.
+    MatMul,
+    /// A convolution of NCHW with OIHW. Scales add.
+    Conv(ConvGeometry),
+    /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| < 2^(ℓ−2).
+    Truncate {
+        /// How many fraction bits to drop.
+        bits: u32,
+    },
+    /// The secret bit [x ≥ 0]. |x| < 2^(ℓ−1).
+    NonNegative(SignBit),
+    /// max(x, 0), with `truncate` fraction bits dropped in the same step.
+    Relu(Relu),
+    /// bit · x for a secret bit and a secret ring value of one shape.
+    Select,
+    /// A secret bit as the ring value 0 or 1 (no fraction bits).
+    BitToRing,
+    /// a ⊕ b of secret bits.
+    Xor,
+    /// a ∧ b of secret bits.
+    And,
+    /// ¬a.
+    Not,
+}
+
+/// How a sign bit is computed. Protocols that have no such choice ignore the parts that they do not know.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct SignBit {
+    /// The list that the workers send to the dealer (dealer-based protocols).
+    pub list: List,
+    /// How many low bits of the value to ignore: k of the deterministic cut.
+    pub cut: u32,
+    /// How many bits to compare after the cut, sign included: λ; `None` compares all that remain.
+    pub bits: Option<u32>,
+}
+
+impl SignBit {
+    /// All ℓ bits, with the paper's bit list.
+    pub const FULL: SignBit = SignBit { list: List::Bits, cut: 0, bits: None };
+
+    /// λ on a ring of ℓ = `ring` bits.
+    pub fn width(&self, ring: u32) -> u32 {
+        self.bits.unwrap_or(ring - self.cut)
+    }
+}
+
+/// The list of a dealer-based sign bit.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum List {
+    /// One entry per bit (MIZAR, Fig. 4).
+    Bits,
+    /// One entry per digit, widths from the most significant; they sum to λ − 1.
+    Digits(Vec<u32>),
+}
+
+/// A ReLU, possibly with a truncation in the same step.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Relu {
+    /// The comparison in it.
+    pub sign: SignBit,
+    /// How the product with the bit is opened.
+    pub form: ReluForm,
+    /// Fraction bits dropped; 0 for a plain ReLU.
+    pub truncate: u32,
+}
+
+/// The forms of ReLU on masked shares.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum ReluForm {
+    /// Three rounds; the output mask is fresh and known offline.
+    ThreeRounds,
+    /// Two rounds; the dealer learns the output mask only online.
+    TwoRounds,
+    /// Two rounds and 2ℓ more bits; the output mask is fresh.
+    TwoRoundsFresh,
+    /// One round by a dealt truth table; small λ only.
+    Table,
+}
+
+/// The geometry of a two-dimensional convolution.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct ConvGeometry {
+    /// Steps of the window, rows and columns.
+    pub stride: [usize; 2],
+    /// Zeros around the image: top, left, bottom, right.
+    pub pad: [usize; 4],
+    /// Distance between taps, rows and columns.
+    pub dilation: [usize; 2],
+    /// Channels are split into this many independent convolutions.
+    pub groups: usize,
+}
+
+impl Default for ConvGeometry {
+    fn default() -> Self {
+        ConvGeometry { stride: [1; 2], pad: [0; 4], dilation: [1; 2], groups: 1 }
+    }
+}
+
+impl ConvGeometry {
+    /// The output's rows and columns for an input and a kernel of these sizes; `None` where the kernel does not fit or
+    /// a number is absurd.
+    pub fn output(&self, image: [usize; 2], kernel: [usize; 2]) -> Option<[usize; 2]> {
+        let side = |d: usize| {
+            let padded = image[d].checked_add(self.pad[d])?.checked_add(self.pad[d + 2])?;
+            let reach = kernel[d].checked_sub(1)?.checked_mul(self.dilation[d])?.checked_add(1)?;
+            Some(padded.checked_sub(reach)? / Some(self.stride[d]).filter(|&s| s > 0)? + 1)
+        };
+        Some([side(0)?, side(1)?])
+    }
+}

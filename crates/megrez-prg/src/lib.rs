@@ -1,0 +1,82 @@
+//! Pseudo-random streams, addressed by name.
+//!
+//! Two parties that share a [`Key`] derive from it one [`Stream`] per *address* (session, phase, step, purpose); both
+//! see the same words at the same index. A stream is never "the next bytes": any part of it can be computed anywhere,
+//! by a CPU or in a GPU's registers.
+
+mod chacha;
+mod sample;
+
+pub use sample::FieldSampler;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// A 256-bit secret key. It does not print and is wiped when dropped.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// A fresh key from the operating system.
+    ///
+    /// # Errors
+    /// If the operating system has no randomness to give.
+    pub fn random() -> Result<Key, getrandom::Error> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key)?;
+        Ok(Key(key))
+    }
+
+    /// A key from its bytes: what two parties agreed on, or a test's constant.
+    pub fn from_bytes(bytes: [u8; 32]) -> Key {
+        Key(bytes)
+    }
+
+    /// The bytes, for a message to a party that is to hold the same key.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The key that belongs to `address` under this one. Addresses are unambiguous byte strings: callers length-prefix
+    /// what they join.
+    pub fn derive(&self, address: &[u8]) -> Key {
+        Key(*blake3::keyed_hash(&self.0, address).as_bytes())
+    }
+
+    /// The stream under this key. One key makes one stream: derive another key for another purpose.
+    pub fn stream(&self) -> Stream {
+        let mut words = [0u32; 8];
+        for (word, bytes) in words.iter_mut().zip(self.0.chunks_exact(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().expect("chunks of four"));
+        }
+        Stream { key: words }
+    }
+}
+
+/// A stream of uniform 64-bit words, ChaCha12 under a key of its own with a zero nonce: word i is half of the 16-byte
+/// lane i/2 … of block i/8. Cheap to clone and to index anywhere.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Stream {
+    key: [u32; 8],
+}
+
+/// 64-bit words per ChaCha block.
+pub const BLOCK_WORDS: usize = 8;
+
+impl Stream {
+    /// Writes words `8·block`, `8·block + 1`, … .
+    pub fn fill(&self, block: u64, out: &mut [u64]) {
+        chacha::fill(&self.key, block, out);
+    }
+
+    /// The first `n` words.
+    pub fn words(&self, n: usize) -> Vec<u64> {
+        let mut out = vec![0; n];
+        self.fill(0, &mut out);
+        out
+    }
+
+    /// The ChaCha key words, for a device that generates the stream itself.
+    pub fn key_words(&self) -> &[u32; 8] {
+        &self.key
+    }
+}

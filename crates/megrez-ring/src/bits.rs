@@ -1,0 +1,95 @@
+//! Packed bits: element i of a Boolean tensor is bit i mod 64 of word i / 64. Bits past the end are zero.
+
+/// How many 64-bit words hold `n` bits.
+pub const fn words(n: usize) -> usize {
+    n.div_ceil(64)
+}
+
+/// How many bytes `n` packed bits take on the wire.
+pub const fn bytes(n: usize) -> usize {
+    n.div_ceil(8)
+}
+
+/// Bit `i` of a packed tensor, 0 or 1.
+#[inline(always)]
+pub fn get(packed: &[u64], i: usize) -> u64 {
+    (packed[i / 64] >> (i % 64)) & 1
+}
+
+/// Clears the bits past the `n`-th, as every producer of packed bits must.
+pub fn clear_tail(packed: &mut [u64], n: usize) {
+    if !n.is_multiple_of(64) {
+        packed[n / 64] &= (1 << (n % 64)) - 1;
+    }
+}
+
+/// Packs `n` bits given by a function of the index.
+pub fn pack(n: usize, mut bit: impl FnMut(usize) -> u64) -> Vec<u64> {
+    (0..words(n))
+        .map(|w| (w * 64..n.min(w * 64 + 64)).fold(0, |word, i| word | (bit(i) & 1) << (i % 64)))
+        .collect()
+}
+
+/// Packs the low `width` bits of each value densely, first value lowest; `width` in 1..=64.
+pub fn pack_low(values: impl ExactSizeIterator<Item = u64>, width: u32) -> Vec<u64> {
+    let mut out = Vec::with_capacity(words(values.len() * width as usize));
+    let (mut acc, mut filled) = (0u128, 0u32);
+    let mask = u64::MAX >> (64 - width);
+    for v in values {
+        acc |= u128::from(v & mask) << filled;
+        filled += width;
+        if filled >= 64 {
+            out.push(acc as u64);
+            acc >>= 64;
+            filled -= 64;
+        }
+    }
+    if filled > 0 {
+        out.push(acc as u64);
+    }
+    out
+}
+
+/// The `i`-th value of `width` bits packed by [`pack_low`].
+#[inline(always)]
+pub fn get_low(packed: &[u64], i: usize, width: u32) -> u64 {
+    let at = i * width as usize;
+    let (word, shift) = (at / 64, (at % 64) as u32);
+    let mut v = packed[word] >> shift;
+    if shift + width > 64 {
+        v |= packed[word + 1] << (64 - shift);
+    }
+    v & (u64::MAX >> (64 - width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn low_packing_is_undone(values in prop::collection::vec(any::<u64>(), 0..200), width in 1u32..=64) {
+            let packed = pack_low(values.iter().copied(), width);
+            prop_assert_eq!(packed.len(), words(values.len() * width as usize));
+            for (i, v) in values.iter().enumerate() {
+                prop_assert_eq!(get_low(&packed, i, width), v & (u64::MAX >> (64 - width)));
+            }
+        }
+
+        #[test]
+        fn bits_are_undone(bits in prop::collection::vec(0u64..2, 0..300)) {
+            let packed = pack(bits.len(), |i| bits[i]);
+            for (i, b) in bits.iter().enumerate() {
+                prop_assert_eq!(get(&packed, i), *b);
+            }
+        }
+    }
+
+    #[test]
+    fn tails_are_cleared() {
+        let mut w = vec![u64::MAX, u64::MAX];
+        clear_tail(&mut w, 70);
+        assert_eq!(w, [u64::MAX, 0x3f]);
+    }
+}
