@@ -1,8 +1,8 @@
 """scikit-learn's bundled handwritten digits, scaled up to 28×28.
 
 The 1,797 images of 8×8 pixels (grey levels 0 to 16) are split once, stratified by label and with a fixed
-seed, into 1,437 for training and 360 held out. Scaling is bilinear, written as two small matrices per image, so
-that random shifts and stretches of the training images cost nothing more.
+seed, into 1,437 for training and 360 held out. Scaling is bilinear, written as two small matrices per image,
+so that random shifts and stretches of the training images cost nothing more.
 """
 
 from pathlib import Path
