@@ -1,3 +1,0 @@
-//! The CPU device.
-
-pub use crate::reference::Reference as Cpu;
