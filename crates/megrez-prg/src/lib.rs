@@ -7,6 +7,7 @@
 mod chacha;
 mod sample;
 
+pub use getrandom::Error as RandomError;
 pub use sample::FieldSampler;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -29,6 +30,16 @@ impl Key {
     /// A key from its bytes: what two parties agreed on, or a test's constant.
     pub fn from_bytes(bytes: [u8; 32]) -> Key {
         Key(bytes)
+    }
+
+    /// The key that two contributions make together, for one purpose.
+    pub fn agree(context: &str, first: &[u8], second: &[u8]) -> Key {
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        for part in [first, second] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        Key(*hasher.finalize().as_bytes())
     }
 
     /// The bytes, for a message to a party that is to hold the same key.

@@ -1,0 +1,369 @@
+//! The handle that a protocol step is given.
+
+use crate::{Error, Meter, Phase};
+use megrez_kernels::Device;
+use megrez_net::{ClockKind, Network, Payload, Stamp};
+use megrez_prg::{Key, Stream};
+use megrez_ring::{Word, bits};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+/// A message as its sender sees it, for tests that examine what a protocol reveals.
+pub struct Sent {
+    /// The sender.
+    pub from: usize,
+    /// The receiver.
+    pub to: usize,
+    /// The phase.
+    pub phase: Phase,
+    /// Step and label.
+    pub name: String,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A collector of everything that is sent; see [`Party::tap`].
+pub type Tap = Arc<Mutex<Vec<Sent>>>;
+
+/// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter, and have a step and
+/// a clock of their own.
+#[derive(Clone)]
+pub struct Party<D: Device> {
+    device: D,
+    network: Network,
+    keys: Arc<Vec<Key>>,
+    used: Arc<Mutex<HashSet<[u8; 32]>>>,
+    meter: Arc<Meter>,
+    tap: Option<Tap>,
+    phase: Phase,
+    run: u32,
+    step: String,
+    scope: String,
+    stamp: Stamp,
+}
+
+impl<D: Device> Party<D> {
+    /// Joins a session: agrees on a fresh key with every other party. Both sides of a pair give 32 random bytes, so
+    /// neither alone decides the key; the link keeps it from everybody else.
+    pub fn start(network: Network, device: D) -> Result<Self, Error> {
+        let (me, parties) = (network.me(), network.parties());
+        let randomness = |e: megrez_prg::RandomError| Error::Randomness(e.to_string());
+        let mut party = Party {
+            device,
+            network,
+            keys: Arc::new(vec![]),
+            used: Arc::default(),
+            meter: Arc::default(),
+            tap: None,
+            phase: Phase::Setup,
+            run: 0,
+            step: "session".into(),
+            scope: String::new(),
+            stamp: Stamp::default(),
+        };
+        let mine: Vec<Key> =
+            (0..parties).map(|_| Key::random()).collect::<Result<_, _>>().map_err(randomness)?;
+        for peer in party.peers() {
+            party.send(peer, "key", Payload::from_bytes(mine[peer].expose()))?;
+        }
+        let mut keys = mine.clone();
+        for peer in party.peers() {
+            let theirs = party.recv(peer, "key", 32)?;
+            let (low, high) = if me < peer {
+                (mine[peer].expose().as_slice(), theirs.as_bytes())
+            } else {
+                (theirs.as_bytes(), mine[peer].expose().as_slice())
+            };
+            keys[peer] = Key::agree("megrez 2026 pair key", low, high);
+        }
+        party.keys = Arc::new(keys);
+        Ok(party)
+    }
+
+    /// Which party this is.
+    pub fn me(&self) -> usize {
+        self.network.me()
+    }
+    /// How many parties there are.
+    pub fn parties(&self) -> usize {
+        self.network.parties()
+    }
+    /// The other parties.
+    pub fn peers(&self) -> Vec<usize> {
+        (0..self.parties()).filter(|&p| p != self.me()).collect()
+    }
+    /// Where local work runs.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+    /// What was sent so far.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+    /// The links.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+    /// The phase that runs.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+    /// The step that runs, with its scope: what errors name.
+    pub fn place(&self) -> String {
+        format!("{}{}", self.step, self.scope)
+    }
+    /// Messages on the critical path to this point, counted in the phase that runs.
+    pub fn rounds(&self) -> u32 {
+        self.stamp.round
+    }
+    /// Virtual time at this point, in the phase that runs (0 on a real clock).
+    pub fn time_ns(&self) -> u64 {
+        self.stamp.time_ns
+    }
+
+    /// Copies every message that this party sends from now on into `tap`. For tests of what messages reveal.
+    pub fn tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    /// Starts a phase of run `run` (0 for the first execution of a plan in this session): the clocks begin at zero.
+    /// Phase, run and step together name messages and streams.
+    pub fn enter(&mut self, phase: Phase, run: u32) {
+        self.phase = phase;
+        self.run = run;
+        self.stamp = Stamp::default();
+    }
+
+    /// Waits until every party has come to this point; counted as set-up.
+    pub fn barrier(&mut self, name: &str) -> Result<(), Error> {
+        let (phase, stamp) = (self.phase, self.stamp);
+        self.phase = Phase::Setup;
+        let label = format!("barrier/{phase:?}/{name}");
+        let mut wait = || {
+            for peer in self.peers() {
+                self.send(peer, &label, Payload::zeroed(0))?;
+            }
+            for peer in self.peers() {
+                self.recv(peer, &label, 0)?;
+            }
+            Ok(())
+        };
+        let result = wait();
+        (self.phase, self.stamp) = (phase, stamp);
+        result
+    }
+
+    /// Runs `body` as the plan's step `name`.
+    pub fn step<R>(
+        &mut self,
+        name: &str,
+        body: impl FnOnce(&mut Self) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let outer = std::mem::replace(&mut self.step, name.to_owned());
+        let scope = std::mem::take(&mut self.scope);
+        let result = body(self);
+        self.step = outer;
+        self.scope = scope;
+        result
+    }
+
+    /// Runs `body` as a part of the current step; parts nest.
+    pub fn scope<R>(
+        &mut self,
+        name: &str,
+        body: impl FnOnce(&mut Self) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let length = self.scope.len();
+        self.scope.push('/');
+        self.scope.push_str(name);
+        let result = body(self);
+        self.scope.truncate(length);
+        result
+    }
+
+    /// An error about the current step.
+    pub fn refuse<R>(&self, what: impl Into<String>) -> Result<R, Error> {
+        Err(Error::Step { step: self.place(), what: what.into() })
+    }
+
+    /// A hash of where we are and of `label`: the name of a message or of a stream.
+    fn address(&self, label: &str) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 address");
+        hasher.update(&[self.phase as u8]);
+        hasher.update(&self.run.to_le_bytes());
+        for part in [&self.step, &self.scope, label] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    fn tag(&self, label: &str) -> u64 {
+        u64::from_le_bytes(self.address(label)[..8].try_into().expect("eight bytes"))
+    }
+
+    // ---- randomness ----
+
+    /// The stream for `purpose` in this step that this party and `peer` share, and nobody else. With `peer` = this
+    /// party it is private. Each address is given out once.
+    pub fn stream(&mut self, peer: usize, purpose: &str) -> Result<Stream, Error> {
+        Ok(self.stream_key(peer, purpose)?.stream())
+    }
+
+    /// The key of [`Party::stream`], for a holder that needs it later or elsewhere.
+    pub fn stream_key(&mut self, peer: usize, purpose: &str) -> Result<Key, Error> {
+        let key = self.keys[peer].derive(&self.address(purpose));
+        let mut used = self.used.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // The ledger keeps a hash of the key, so that pairs are kept apart and no key is stored.
+        if !used.insert(*key.derive(b"ledger").expose()) {
+            return Err(Error::StreamReused { step: self.place(), purpose: purpose.into() });
+        }
+        Ok(key)
+    }
+
+    // ---- messages ----
+
+    /// Sends bytes; `label` is unique in the step for this receiver.
+    pub fn send(&mut self, to: usize, label: &str, payload: Payload) -> Result<(), Error> {
+        self.meter.count(self.phase, &self.step, to, self.parties(), payload.len());
+        if let Some(tap) = &self.tap {
+            let name = format!("{}/{label}", self.place());
+            let sent =
+                Sent { from: self.me(), to, phase: self.phase, name, bytes: payload.as_bytes().to_vec() };
+            tap.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(sent);
+        }
+        let stamp = Stamp { round: self.stamp.round + 1, ..self.stamp };
+        Ok(self.network.send(to, self.tag(label), stamp, payload)?)
+    }
+
+    /// Receives what `from` sends under this label in this step: exactly `bytes` bytes.
+    pub fn recv(&mut self, from: usize, label: &str, bytes: usize) -> Result<Payload, Error> {
+        let step = format!("{}/{label}", self.place());
+        let message = self.network.recv(from, self.tag(label), &step)?;
+        let got = message.payload.len();
+        if got != bytes {
+            return Err(Error::Size { step, from, got, expected: bytes });
+        }
+        self.stamp.round = self.stamp.round.max(message.stamp.round);
+        if self.network.clock() == ClockKind::Virtual {
+            self.stamp.time_ns = self.stamp.time_ns.max(message.stamp.time_ns);
+        }
+        Ok(message.payload)
+    }
+
+    /// Sends ring elements, ℓ bits each.
+    pub fn send_ring<W: Word>(&mut self, to: usize, label: &str, buf: D::Buf<W>) -> Result<(), Error> {
+        let words = self.device.download(buf)?;
+        let payload = match bytemuck::allocation::try_cast_vec::<W, u64>(words) {
+            Ok(words) => Payload::from_words(words),
+            Err((_, words)) => Payload::from_pod(&words),
+        };
+        self.send(to, label, payload)
+    }
+
+    /// Receives `n` ring elements.
+    pub fn recv_ring<W: Word>(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<W>, Error> {
+        let payload = self.recv(from, label, n * size_of::<W>())?;
+        let words = match bytemuck::allocation::try_cast_vec::<u64, W>(payload.into_words()) {
+            Ok(words) => words,
+            Err((_, words)) => bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec(),
+        };
+        Ok(self.device.upload(words)?)
+    }
+
+    /// Sends whole 64-bit words: packed field elements.
+    pub fn send_words(&mut self, to: usize, label: &str, buf: D::Buf<u64>) -> Result<(), Error> {
+        self.send_ring(to, label, buf)
+    }
+
+    /// Receives `n` whole 64-bit words.
+    pub fn recv_words(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<u64>, Error> {
+        self.recv_ring(from, label, n)
+    }
+
+    /// Sends `n` packed bits in ⌈n/8⌉ bytes.
+    pub fn send_bits(&mut self, to: usize, label: &str, buf: D::Buf<u64>, n: usize) -> Result<(), Error> {
+        let words = self.device.download(buf)?;
+        let payload = Payload::from_bytes(&bytemuck::cast_slice(&words)[..bits::bytes(n)]);
+        self.send(to, label, payload)
+    }
+
+    /// Receives `n` packed bits; bits past the end are cleared, whatever the peer put there.
+    pub fn recv_bits(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<u64>, Error> {
+        let mut words = self.recv(from, label, bits::bytes(n))?.into_words();
+        bits::clear_tail(&mut words, n);
+        Ok(self.device.upload(words)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_kernels::Reference;
+    use megrez_net::NetProfile;
+    use std::time::Duration;
+
+    fn parties() -> Vec<Party<Reference>> {
+        let profile = NetProfile::wan();
+        let networks = Network::in_memory(3, &profile, ClockKind::Virtual, Duration::from_secs(5));
+        std::thread::scope(|scope| {
+            let running: Vec<_> =
+                networks.into_iter().map(|n| scope.spawn(|| Party::start(n, Reference).unwrap())).collect();
+            running.into_iter().map(|r| r.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn pairs_share_streams_that_nobody_else_has() {
+        let mut p = parties();
+        let words = |p: &mut Party<Reference>, peer, purpose: &str| p.stream(peer, purpose).unwrap().words(4);
+        let (a, b) = (words(&mut p[0], 1, "w"), words(&mut p[1], 0, "w"));
+        assert_eq!(a, b);
+        let others = [
+            words(&mut p[0], 2, "w"),
+            words(&mut p[1], 2, "w"),
+            words(&mut p[0], 1, "z"),
+            words(&mut p[0], 0, "w"),
+        ];
+        assert!(others.iter().all(|o| *o != a));
+        p[0].enter(Phase::Online, 0);
+        assert_ne!(words(&mut p[0], 1, "w"), a, "another phase");
+        p[0].enter(Phase::Online, 1);
+        assert_ne!(words(&mut p[0], 1, "w"), a, "another run");
+    }
+
+    #[test]
+    fn a_stream_is_given_out_once() {
+        let mut p = parties();
+        assert!(p[0].stream(1, "w").is_ok());
+        assert!(p[0].stream(2, "w").is_ok(), "another pair is another stream");
+        assert!(matches!(p[0].stream(1, "w"), Err(Error::StreamReused { .. })));
+        let mut lane = p[0].clone();
+        assert!(matches!(lane.stream(1, "w"), Err(Error::StreamReused { .. })), "lanes share the ledger");
+        assert!(p[0].scope("part", |p| p.stream(1, "w")).is_ok());
+    }
+
+    #[test]
+    fn clocks_follow_the_longest_chain() {
+        let mut p = parties();
+        p.iter_mut().for_each(|p| p.enter(Phase::Online, 0));
+        let [a, b, c] = p.as_mut_slice() else { unreachable!() };
+        a.send(1, "x", Payload::zeroed(8)).unwrap();
+        a.send(2, "y", Payload::zeroed(8)).unwrap();
+        b.recv(0, "x", 8).unwrap();
+        b.send(2, "x", Payload::zeroed(8)).unwrap();
+        c.recv(1, "x", 8).unwrap();
+        c.recv(0, "y", 8).unwrap();
+        assert_eq!([a.rounds(), b.rounds(), c.rounds()], [0, 1, 2]);
+        assert!(c.time_ns() >= 50_000_000, "two one-way delays of 25 ms");
+        assert_eq!(a.meter().total(Phase::Online, 3), [0, 8, 8]);
+    }
+
+    #[test]
+    fn messages_of_another_size_are_refused() {
+        let mut p = parties();
+        p[0].send(1, "x", Payload::zeroed(9)).unwrap();
+        let error = p[1].recv(0, "x", 8).err().unwrap();
+        assert!(matches!(error, Error::Size { from: 0, got: 9, expected: 8, .. }));
+    }
+}
