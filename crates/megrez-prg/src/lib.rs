@@ -5,9 +5,11 @@
 //! by a CPU or in a GPU's registers.
 
 mod chacha;
+mod level;
 mod sample;
 
 pub use getrandom::Error as RandomError;
+pub use level::Level;
 pub use sample::FieldSampler;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -63,8 +65,8 @@ impl Key {
     }
 }
 
-/// A stream of uniform 64-bit words, ChaCha12 under a key of its own with a zero nonce: word i is half of the 16-byte
-/// lane i/2 … of block i/8. Cheap to clone and to index anywhere.
+/// A stream of uniform 64-bit words, ChaCha12 under a key of its own with a zero nonce and a 64-bit counter: word i is
+/// bytes 8i … 8i + 7 of the keystream, little-endian. Cheap to clone and to index anywhere.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Stream {
     key: [u32; 8],
@@ -76,7 +78,12 @@ pub const BLOCK_WORDS: usize = 8;
 impl Stream {
     /// Writes words `8·block`, `8·block + 1`, … .
     pub fn fill(&self, block: u64, out: &mut [u64]) {
-        chacha::fill(&self.key, block, out);
+        self.fill_at_level(Level::detect(), block, out);
+    }
+
+    /// [`Stream::fill`] by the instructions of one level.
+    pub fn fill_at_level(&self, level: Level, block: u64, out: &mut [u64]) {
+        chacha::fill(level, &self.key, block, out);
     }
 
     /// The first `n` words.

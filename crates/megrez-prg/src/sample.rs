@@ -4,7 +4,7 @@
 //! the integer parts are the samples. With k samples a draw the distance from uniform is at most bound^k / 2^128 a draw.
 //! k is the largest number with bound^k ≤ 2^56, so a message of up to 2^32 draws is within 2^-40 of uniform.
 
-use crate::Stream;
+use crate::{BLOCK_WORDS, Level, Stream};
 
 /// Draws uniform values below a small bound from a stream: value i always comes from draw i / k, so that any holder of
 /// the stream computes any value.
@@ -14,13 +14,23 @@ pub struct FieldSampler {
     per_draw: usize,
 }
 
+/// Draws that are made and split at a time: 4 KiB of stream, which stays in the nearest cache.
+const DRAWS: usize = 256;
+/// Draws per block of the stream.
+const BLOCK_DRAWS: usize = BLOCK_WORDS / 2;
+/// The vector code splits this many draws at a time and may write so many bytes past the last one.
+const VECTOR_DRAWS: usize = 32;
+const OVERSHOOT: usize = 8;
+
 impl FieldSampler {
-    /// A sampler of [0, bound), 2 ≤ bound ≤ 128.
+    /// A sampler of [0, bound), 1 ≤ bound ≤ 128.
     pub const fn new(bound: u64) -> Self {
-        assert!(bound >= 2 && bound <= 128, "bounds are those of small fields");
-        let (mut per_draw, mut power) = (0, bound);
+        assert!(bound >= 1 && bound <= 128, "bounds are those of small fields");
+        // Bound 1 has one value only, however many a draw is said to give.
+        let base = if bound == 1 { 2 } else { bound };
+        let (mut per_draw, mut power) = (0, base);
         while power <= 1 << 56 {
-            power *= bound;
+            power *= base;
             per_draw += 1;
         }
         FieldSampler { bound, per_draw }
@@ -50,17 +60,175 @@ impl FieldSampler {
 
     /// Values 0 … `out.len()` − 1, each plus `offset`: `offset` 1 with bound p − 1 samples F_p*.
     pub fn fill(&self, stream: &Stream, offset: u8, out: &mut [u8]) {
-        let mut words = [0u64; 256];
-        let per_chunk = words.len() / 2 * self.per_draw;
-        for (c, chunk) in out.chunks_mut(per_chunk).enumerate() {
-            let draws = chunk.len().div_ceil(self.per_draw);
-            stream.fill((c * words.len() / crate::BLOCK_WORDS) as u64, &mut words[..2 * draws]);
-            for (group, draw) in chunk.chunks_mut(self.per_draw).zip(words.chunks_exact(2)) {
-                self.split(draw[0], draw[1], |i, value| {
-                    if let Some(slot) = group.get_mut(i) {
-                        *slot = value + offset;
+        let mut buffer = vec![];
+        for (c, chunk) in out.chunks_mut(DRAWS * self.per_draw).enumerate() {
+            let first = (c * DRAWS * self.per_draw) as u64;
+            chunk.copy_from_slice(self.window(
+                Level::detect(),
+                stream,
+                first,
+                chunk.len(),
+                offset,
+                &mut buffer,
+            ));
+        }
+    }
+
+    /// Values `first` … `first + n − 1`, each plus `offset`, in `buffer`, whose former content is of no use any more.
+    /// Chunks of a long message are made one by one, anywhere, without keeping the message.
+    pub fn window<'a>(
+        &self,
+        level: Level,
+        stream: &Stream,
+        first: u64,
+        n: usize,
+        offset: u8,
+        buffer: &'a mut Vec<u8>,
+    ) -> &'a mut [u8] {
+        let k = self.per_draw;
+        // Start with a whole block; its values before `first` are made and not looked at.
+        let block = first / (k * BLOCK_DRAWS) as u64;
+        let skip = (first - block * (k * BLOCK_DRAWS) as u64) as usize;
+        let draws = (skip + n).div_ceil(k);
+        let room = draws.next_multiple_of(VECTOR_DRAWS) * k + OVERSHOOT;
+        if buffer.len() < room {
+            buffer.resize(room, 0);
+        }
+        let mut words = [0u64; 2 * DRAWS];
+        for start in (0..draws).step_by(DRAWS) {
+            let count = (draws - start).min(DRAWS);
+            let words = &mut words[..2 * count];
+            stream.fill_at_level(level, block + (start / BLOCK_DRAWS) as u64, words);
+            self.split_all(level, words, offset, &mut buffer[start * k..]);
+        }
+        &mut buffer[skip..skip + n]
+    }
+
+    /// Splits consecutive draws; `out` has room for the overshoot of the vector code.
+    fn split_all(&self, level: Level, words: &[u64], offset: u8, out: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if level.has_avx512() {
+            let mut done = 0;
+            let constants = x86::Digits::new(self.bound, self.per_draw);
+            for words in words.chunks(4 * BLOCK_WORDS * 2) {
+                let mut padded = [0; 2 * VECTOR_DRAWS];
+                let words = match words.try_into() {
+                    Ok(words) => words,
+                    Err(_) => {
+                        padded[..words.len()].copy_from_slice(words);
+                        &padded
                     }
-                });
+                };
+                let out = &mut out[done * self.per_draw..][..VECTOR_DRAWS * self.per_draw + OVERSHOOT];
+                // SAFETY: the level is a witness that the machine has these instructions.
+                unsafe { x86::split32(&constants, words, offset, out) };
+                done += VECTOR_DRAWS;
+            }
+            return;
+        }
+        let _ = level;
+        for (draw, out) in words.as_chunks::<2>().0.iter().zip(out.chunks_exact_mut(self.per_draw)) {
+            self.split(draw[0], draw[1], |i, value| out[i] = value + offset);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::VECTOR_DRAWS;
+    use std::arch::x86_64::*;
+
+    /// What splitting needs for one bound. The samples of a draw are the base-b digits of floor(draw · b^k / 2^128), the
+    /// most significant first. They are taken `group` at a time: c = the next digits as one integer below b^group, by one
+    /// long multiplication; then f = c·(floor(2^52 / b^group) + 1) is c / b^group as a 52-bit fraction, too large by less
+    /// than one unit of the last digit since b^(2·group) ≤ 2^52, and 52-bit multiplications by b give digit after digit.
+    pub struct Digits {
+        bound: u64,
+        per_draw: usize,
+        group: usize,
+    }
+
+    impl Digits {
+        pub fn new(bound: u64, per_draw: usize) -> Self {
+            let mut group = 1;
+            while group < per_draw.min(26) && u128::from(bound).pow(2 * (group as u32 + 1)) <= 1 << 52 {
+                group += 1;
+            }
+            Digits { bound, per_draw, group }
+        }
+    }
+
+    /// Eight draws wide, four times.
+    const WIDE: usize = 4;
+
+    /// Splits 32 draws.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma")]
+    pub fn split32(digits: &Digits, words: &[u64; 2 * VECTOR_DRAWS], offset: u8, out: &mut [u8]) {
+        let &Digits { bound, per_draw, group } = digits;
+        debug_assert!(out.len() >= VECTOR_DRAWS * per_draw + super::OVERSHOOT);
+        let splat = |x: u64| _mm512_set1_epi64(x as i64);
+        let zero = _mm512_setzero_si512();
+        // The four 32-bit limbs of the fractions; only the low half of a lane counts.
+        let mut limbs = [[zero; 4]; WIDE];
+        for (limbs, words) in limbs.iter_mut().zip(words.as_chunks::<16>().0) {
+            // SAFETY: sixteen words are two vectors; the loads are unaligned.
+            let (a, b) = unsafe {
+                (_mm512_loadu_si512(words.as_ptr().cast()), _mm512_loadu_si512(words.as_ptr().add(8).cast()))
+            };
+            let (low, high) = (_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+            *limbs = [low, _mm512_srli_epi64::<32>(low), high, _mm512_srli_epi64::<32>(high)];
+        }
+        // Up to 7 · 8 samples a draw, as bytes of vectors of 64-bit lanes.
+        let mut bytes = [[[0u64; 8]; WIDE]; 7];
+        // The first sample of a lane is to be its lowest byte.
+        let reverse = _mm512_set1_epi64(0);
+        let reverse = _mm512_mask_set1_epi64(reverse, 0x55, 0x0001_0203_0405_0607);
+        let reverse = _mm512_mask_set1_epi64(reverse, 0xaa, 0x0809_0a0b_0c0d_0e0f);
+        let offset = _mm512_set1_epi8(offset as i8);
+        let base = splat(bound);
+        let mut acc = [zero; WIDE];
+        let mut i = 0;
+        while i < per_draw {
+            let count = group.min(per_draw - i);
+            let power = bound.pow(count as u32);
+            let (multiplier, reciprocal) = (splat(power), splat((1 << 52) / power + 1));
+            let mut fraction = [zero; WIDE];
+            for (x, fraction) in limbs.iter_mut().zip(&mut fraction) {
+                let mut carry = zero;
+                for limb in x {
+                    let product = _mm512_add_epi64(_mm512_mul_epu32(*limb, multiplier), carry);
+                    *limb = product;
+                    carry = _mm512_srli_epi64::<32>(product);
+                }
+                *fraction = _mm512_mullo_epi64(carry, reciprocal);
+            }
+            for _ in 0..count {
+                for (acc, fraction) in acc.iter_mut().zip(&mut fraction) {
+                    *acc = _mm512_madd52hi_epu64(_mm512_slli_epi64::<8>(*acc), *fraction, base);
+                    *fraction = _mm512_madd52lo_epu64(zero, *fraction, base);
+                }
+                i += 1;
+                if i % 8 == 0 || i == per_draw {
+                    let left = _mm_cvtsi64_si128(((8 - i % 8) % 8 * 8) as i64);
+                    for (acc, bytes) in acc.iter_mut().zip(&mut bytes[(i - 1) / 8]) {
+                        let ordered = _mm512_shuffle_epi8(_mm512_sll_epi64(*acc, left), reverse);
+                        let ordered = _mm512_add_epi8(ordered, offset);
+                        // SAFETY: eight words are one vector; the store is unaligned.
+                        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), ordered) };
+                        *acc = zero;
+                    }
+                }
+            }
+        }
+        // In order, so that what a store writes too much is overwritten by the next.
+        let pieces = per_draw.div_ceil(8);
+        for wide in 0..WIDE {
+            // Unpacking put draw d of the first four into lane 2d, and of the others into lane 2(d − 4) + 1.
+            for (draw, lane) in [0, 2, 4, 6, 1, 3, 5, 7].into_iter().enumerate() {
+                let at = (wide * 8 + draw) * per_draw;
+                for (piece, bytes) in bytes[..pieces].iter().enumerate() {
+                    out[at + 8 * piece..][..8].copy_from_slice(&bytes[wide][lane].to_le_bytes());
+                }
             }
         }
     }
@@ -84,6 +252,61 @@ mod tests {
             let chi2: f64 = counts.iter().map(|c| (c - expected).powi(2) / expected).sum();
             let freedom = bound as f64 - 1.0;
             assert!(chi2 < freedom + 6.0 * (2.0 * freedom).sqrt() + 6.0, "bound {bound}: chi2 {chi2}");
+        }
+    }
+
+    #[test]
+    fn every_level_gives_every_window_of_the_same_samples() {
+        let stream = Key::from_bytes([9; 32]).stream();
+        for bound in 1..=128u64 {
+            let sampler = FieldSampler::new(bound);
+            let k = sampler.per_draw();
+            let words = stream.words(2 * 700);
+            let mut expected = vec![];
+            for draw in words.chunks(2) {
+                sampler.split(draw[0], draw[1], |_, value| expected.push(value + 1));
+            }
+            let mut filled = vec![0; 600 * k + 1];
+            sampler.fill(&stream, 1, &mut filled);
+            assert!(filled == expected[..filled.len()]);
+            let mut buffer = vec![];
+            for level in Level::all() {
+                for (first, n) in
+                    [(0, 0), (0, 1), (1, 1), (k, 5), (4 * k - 1, 300), (77, 255 * k), (256 * k, 300 * k + 3)]
+                {
+                    let window = sampler.window(level, &stream, first as u64, n, 1, &mut buffer);
+                    assert!(window == &expected[first..first + n], "{} {bound} {first} {n}", level.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_edges_of_draws_are_split_alike() {
+        for bound in 1..=128u64 {
+            let sampler = FieldSampler::new(bound);
+            let k = sampler.per_draw();
+            // Fractions just below and at multiples of bound^-k, where the last digit changes.
+            let mut words = vec![];
+            let power = u128::from(bound).pow(k as u32);
+            for i in 0..64u128 {
+                let at = (u128::MAX / power).wrapping_mul(power / 64 * i + i);
+                words.extend(
+                    [at, at.wrapping_sub(1), at.wrapping_add(power)]
+                        .iter()
+                        .flat_map(|x| [*x as u64, (*x >> 64) as u64]),
+                );
+            }
+            words.extend([0, 0, u64::MAX, u64::MAX, 0, u64::MAX, u64::MAX, 0]);
+            let mut expected = vec![];
+            for draw in words.chunks(2) {
+                sampler.split(draw[0], draw[1], |_, value| expected.push(value));
+            }
+            for level in Level::all() {
+                let mut out = vec![0; (words.len() / 2).next_multiple_of(VECTOR_DRAWS) * k + OVERSHOOT];
+                sampler.split_all(level, &words, 0, &mut out);
+                assert!(out[..expected.len()] == expected, "{} {bound}", level.name());
+            }
         }
     }
 
