@@ -91,6 +91,16 @@ impl Failure {
         self.changed.notify_all();
     }
 
+    /// Whether the reason is settled, without waiting for it.
+    pub fn settled(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.decided.is_none() && state.deadline.is_some() && state.due() {
+            state.decided = state.votes.first().cloned();
+            self.changed.notify_all();
+        }
+        state.decided.is_some()
+    }
+
     /// The reason that all parties agree on; waits for it for at most the grace period. None when nothing failed.
     pub fn settle(&self) -> Option<NetError> {
         let mut state = lock(&self.state);
@@ -99,13 +109,21 @@ impl Failure {
                 return Some(NetError::Aborted(abort.clone()));
             }
             let deadline = state.deadline?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || !state.expected.contains(&true) {
+            if state.due() {
                 state.decided = state.votes.first().cloned();
+                self.changed.notify_all();
             } else {
+                let left = deadline.saturating_duration_since(Instant::now());
                 state = wait(&self.changed, state, left);
             }
         }
+    }
+}
+
+impl State {
+    /// All have been heard, or the grace period is over.
+    fn due(&self) -> bool {
+        !self.expected.contains(&true) || self.deadline.is_some_and(|at| Instant::now() >= at)
     }
 }
 

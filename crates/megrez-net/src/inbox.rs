@@ -179,6 +179,11 @@ impl Inbox {
         self.arrived.notify_all();
     }
 
+    /// Whether the peer has finished.
+    pub fn ended(&self) -> bool {
+        lock(&self.state).ended
+    }
+
     /// Makes everybody who waits look again.
     pub fn wake(&self) {
         drop(lock(&self.state));

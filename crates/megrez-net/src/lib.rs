@@ -13,16 +13,26 @@ compile_error!(
     "the wire is little endian and payloads are viewed in place; big-endian machines are not supported"
 );
 
+pub mod certs;
+mod channel;
+mod endpoint;
 mod error;
 mod failure;
+pub mod frame;
+mod identity;
 mod inbox;
+mod link;
 mod memory;
 mod network;
 mod payload;
 mod profile;
 mod shaper;
+mod tls;
 
+pub use channel::{Channel, dial};
+pub use endpoint::{Config, Endpoint, Limits};
 pub use error::{Abort, AbortKind, MAX_REASON, NetError};
+pub use identity::{Identity, PeerName};
 pub use network::{ClockKind, Message, Network, SessionId, Stamp, Traffic, WireCount};
 pub use payload::Payload;
 pub use profile::NetProfile;

@@ -68,7 +68,10 @@ impl Memory {
     }
 
     fn aborted(&self) -> NetError {
-        self.hub.failure.settle().unwrap_or_else(|| NetError::Closed("the session is over".into()))
+        self.hub
+            .failure
+            .settle()
+            .unwrap_or_else(|| NetError::Closed(format!("party {} has closed its handle", self.me)))
     }
 
     fn give_up(&self, kind: AbortKind, culprit: usize, reason: &str) -> NetError {
@@ -118,7 +121,8 @@ impl Transport for Memory {
     fn recv(&self, from: usize, tag: u64, what: &str) -> Result<Message, NetError> {
         let Self { me, hub } = self;
         let inbox = &hub.links[from][*me].inbox;
-        inbox.take(tag, what, hub.timeout, || hub.failure.tripped()).map_err(|nothing| match nothing {
+        let over = || hub.failure.tripped() || hub.links[*me][from].closed.load(Ordering::Acquire);
+        inbox.take(tag, what, hub.timeout, over).map_err(|nothing| match nothing {
             Nothing::Stopped => self.aborted(),
             Nothing::Timeout => {
                 let seconds = hub.timeout.as_secs_f64();
@@ -157,6 +161,9 @@ impl Transport for Memory {
         for link in &self.hub.links[self.me] {
             link.closed.store(true, Ordering::Release);
             link.inbox.end();
+        }
+        for links in &self.hub.links {
+            links[self.me].inbox.wake();
         }
     }
 }

@@ -1,0 +1,163 @@
+//! Requests and responses between a client and a party.
+
+use std::time::{Duration, Instant};
+
+use crate::endpoint::connect;
+use crate::frame::{self, CHUNK, FrameKind, HEADER_LEN, Header, Hello};
+use crate::tls::TlsStream;
+use crate::{Identity, NetError, Payload, PeerName, Stamp};
+
+/// A connection between a client and a party that carries messages of any size in both directions.
+///
+/// Both sides have proved who they are. After an error other than [`NetError::Config`] and
+/// [`NetError::Limit`] from [`send`](Self::send) the channel is of no more use.
+pub struct Channel {
+    stream: TlsStream,
+    peer: PeerName,
+}
+
+/// Connects to the party `expect` at `address` (`host:port`). `timeout` bounds the connecting, and then each silence.
+///
+/// # Errors
+/// [`NetError::Io`], [`NetError::Timeout`] or [`NetError::Closed`] when the address does not answer,
+/// [`NetError::Identity`] when another than `expect` answers or this side is not accepted, [`NetError::Version`] when
+/// the party runs another version, [`NetError::Limit`] when it is busy.
+pub fn dial(
+    address: &str,
+    identity: &Identity,
+    expect: &PeerName,
+    timeout: Duration,
+) -> Result<Channel, NetError> {
+    let (stream, _) = connect(address, identity, expect, &Hello::Client, Instant::now() + timeout)?;
+    Channel::new(stream, expect.clone(), timeout)
+}
+
+impl Channel {
+    pub(crate) fn new(mut stream: TlsStream, peer: PeerName, silence: Duration) -> Result<Self, NetError> {
+        stream.established(Some(silence))?;
+        stream.set_write_timeout(Some(silence))?;
+        Ok(Self { stream, peer })
+    }
+
+    /// Who is on the other side, as proved by its certificate.
+    #[must_use]
+    pub fn peer(&self) -> &PeerName {
+        &self.peer
+    }
+
+    /// From now on, a read or write that makes no progress for `time` fails.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] when the operating system refuses.
+    pub fn set_timeout(&mut self, time: Duration) -> Result<(), NetError> {
+        self.stream.established(Some(time))?;
+        self.stream.set_write_timeout(Some(time))
+    }
+
+    /// Sends one message; it has been handed to the operating system when this returns.
+    ///
+    /// # Errors
+    /// [`NetError::Timeout`] or [`NetError::Closed`] when the other side does not take it.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
+        let (tag, stamp) = (0, Stamp::default());
+        let mut header = Header { kind: FrameKind::Data, tag, stamp, length: bytes.len() as u64 };
+        let mut rest = bytes;
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(CHUNK));
+            self.stream.write(&header.encode(), piece).map_err(|error| self.explain(error, "sending to"))?;
+            rest = after;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            header = Header::plain(FrameKind::More, rest.len().min(CHUNK) as u64);
+        }
+    }
+
+    /// Tells the other side that the answer takes longer: its time-out begins anew.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn keep_alive(&mut self) -> Result<(), NetError> {
+        let header = Header::plain(FrameKind::KeepAlive, 0).encode();
+        self.stream.write(&header, &[]).map_err(|error| self.explain(error, "sending to"))
+    }
+
+    /// Waits for the next message, which may have at most `max` bytes. Memory is taken as bytes come in.
+    ///
+    /// # Errors
+    /// [`NetError::Closed`] when the other side has finished, [`NetError::Timeout`] when it is silent,
+    /// [`NetError::Limit`] when the message is larger, [`NetError::Garbage`] when the bytes make no sense.
+    pub fn recv(&mut self, max: u64) -> Result<Payload, NetError> {
+        let header = loop {
+            let header = self.header()?;
+            match header.kind {
+                FrameKind::KeepAlive => {}
+                FrameKind::Data => break header,
+                FrameKind::Bye => return Err(NetError::Closed(format!("{} has finished", self.peer))),
+                _ => return Err(self.garbage("a frame out of place")),
+            }
+        };
+        if header.tag != 0 || header.stamp != Stamp::default() {
+            return Err(self.garbage("a session's message on a client's channel"));
+        }
+        let length = header.length;
+        let total = usize::try_from(length).ok().filter(|_| length <= max).ok_or_else(|| {
+            NetError::Limit(format!(
+                "{} sent a message of {length} bytes; at most {max} are taken here",
+                self.peer
+            ))
+        })?;
+        let mut payload = Payload::with_capacity(total.min(4 << 20));
+        let mut left = total;
+        loop {
+            let frame = left.min(CHUNK);
+            let result = self.stream.read_exact(payload.grow(frame, total));
+            result.map_err(|error| self.explain(error, "receiving from"))?;
+            left -= frame;
+            if left == 0 {
+                return Ok(payload);
+            }
+            let header = self.header()?;
+            if header.kind != FrameKind::More || header.length != left.min(CHUNK) as u64 {
+                return Err(self.garbage("a message in the wrong pieces"));
+            }
+        }
+    }
+
+    /// Says that this side has finished.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); of no interest to most callers.
+    pub fn close(mut self) -> Result<(), NetError> {
+        self.stream.write(&Header::plain(FrameKind::Bye, 0).encode(), &[])?;
+        self.stream.close()
+    }
+
+    fn header(&mut self) -> Result<Header, NetError> {
+        let mut bytes = [0; HEADER_LEN];
+        self.stream.read_exact(&mut bytes).map_err(|error| self.explain(error, "receiving from"))?;
+        frame::parse_header(&bytes)
+    }
+
+    fn garbage(&self, what: &str) -> NetError {
+        NetError::Garbage(format!("{} sent {what}", self.peer))
+    }
+
+    /// Adds what this side was doing.
+    fn explain(&self, error: NetError, doing: &str) -> NetError {
+        let peer = &self.peer;
+        match error {
+            NetError::Timeout(_) => {
+                NetError::Timeout(format!("{doing} {peer} made no progress; is it overloaded?"))
+            }
+            NetError::Closed(_) => NetError::Closed(format!("{doing} {peer} broke off; look at its log")),
+            other => other,
+        }
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Channel(to {})", self.peer)
+    }
+}

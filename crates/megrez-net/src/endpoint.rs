@@ -1,0 +1,613 @@
+//! A party's place on the network: one listener, many sessions, and requests from clients.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::failure::{lock, wait};
+use crate::frame::{self, HELLO_LEN, Hello, MAX_PARTIES, Verdict, Welcome};
+use crate::link::{self, Pair};
+use crate::tls::TlsStream;
+use crate::{Channel, Identity, NetError, NetProfile, Network, PeerName, SessionId};
+
+/// Links of sessions that this party has not opened yet, at most.
+const MAX_WAITING: usize = 64;
+/// Clients whose connection nobody has accepted yet, at most.
+const MAX_CLIENTS: usize = 64;
+/// Refused connections that are remembered, at most.
+const MAX_REFUSALS: usize = 32;
+/// Longest single attempt to connect.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// Time-outs and bounds. The defaults suit parties that trust each other to be alive, not to be correct.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long [`Endpoint::open_session`] waits for all peers, and how long a peer's link waits for this party to
+    /// open the session. Default 60 s.
+    pub connect: Duration,
+    /// From an accepted connection to the end of its hello. Default 10 s.
+    pub handshake: Duration,
+    /// A peer from which no byte came for this long is taken for dead. Peers that are busy send signs of life.
+    /// Default 30 s.
+    pub silence: Duration,
+    /// How long one message may take to come from a peer that is alive. Default 1 hour.
+    pub step: Duration,
+    /// How long parties wait for each other's account of a failure, so that all report the same. Default 500 ms.
+    pub grace: Duration,
+    /// Largest message in bytes. Default 2 GiB.
+    pub max_message: u64,
+    /// Bytes that may wait to be written to one peer before `send` waits. Default 256 MiB.
+    pub queue: u64,
+    /// Bytes from one peer that may lie undelivered before its link is paused; ignored while somebody waits for a
+    /// message that has yet to come. Default 1 GiB.
+    pub inbox_soft: u64,
+    /// Bytes from one peer that may lie undelivered at all. Default 4 GiB.
+    pub inbox_hard: u64,
+    /// Connections whose handshake is not done, at most; further ones are dropped. Default 64.
+    pub pending: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(60),
+            handshake: Duration::from_secs(10),
+            silence: Duration::from_secs(30),
+            step: Duration::from_secs(3600),
+            grace: Duration::from_millis(500),
+            max_message: 2 << 30,
+            queue: 256 << 20,
+            inbox_soft: 1 << 30,
+            inbox_hard: 4 << 30,
+            pending: 64,
+        }
+    }
+}
+
+/// Where and as whom a party takes part.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This party.
+    pub me: usize,
+    /// Address to listen on: `0.0.0.0:7700`, or port 0 for any free one.
+    pub listen: String,
+    /// `host:port` of all parties in order; the own entry is not used. May be set later with
+    /// [`Endpoint::set_peers`], then only its length counts.
+    pub peers: Vec<String>,
+    /// The party's certificate and key.
+    pub identity: Identity,
+    /// Time-outs and bounds.
+    pub limits: Limits,
+}
+
+/// A party's bound listener. Sessions and clients share it; it serves all of them at the same time.
+///
+/// Dropping it stops the listener; sessions that run go on.
+pub struct Endpoint {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    me: usize,
+    parties: usize,
+    identity: Identity,
+    limits: Limits,
+    peers: Mutex<Vec<String>>,
+    state: Mutex<State>,
+    changed: Condvar,
+    stopping: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Links that peers have dialled for sessions that this party has not opened yet; with a serial number.
+    links: HashMap<(SessionId, usize), (u64, Waiting)>,
+    serial: u64,
+    /// Sessions of this party that are being opened or run.
+    sessions: HashSet<SessionId>,
+    clients: VecDeque<(PeerName, TlsStream)>,
+    /// Connections whose handshake is not done.
+    handshakes: usize,
+    refusals: VecDeque<String>,
+}
+
+struct Waiting(TlsStream);
+
+/// Keeps a session's name reserved.
+struct NameGuard {
+    shared: Arc<Shared>,
+    id: SessionId,
+}
+
+impl Drop for NameGuard {
+    fn drop(&mut self) {
+        lock(&self.shared.state).sessions.remove(&self.id);
+    }
+}
+
+impl Endpoint {
+    /// Binds the listener and begins to accept connections.
+    ///
+    /// # Errors
+    /// [`NetError::Config`] when the configuration contradicts itself, [`NetError::Io`] when the address cannot be
+    /// listened on.
+    pub fn bind(config: Config) -> Result<Self, NetError> {
+        let Config { me, listen, peers, identity, limits } = config;
+        check(me, peers.len(), &identity, &limits)?;
+        let io = |error: std::io::Error| {
+            NetError::Io(format!(
+                "party {me} cannot listen on {listen}: {error}; check that the address belongs to this host and \
+                 that nothing else uses the port"
+            ))
+        };
+        let listener = TcpListener::bind(&listen).map_err(io)?;
+        let address = listener.local_addr().map_err(io)?;
+        let shared = Arc::new(Shared {
+            me,
+            parties: peers.len(),
+            identity,
+            limits,
+            peers: Mutex::new(peers),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        let acceptor = thread::Builder::new()
+            .name("megrez-accept".into())
+            .spawn(move || accepting.accept(&listener))
+            .map_err(|error| NetError::Io(format!("cannot start a thread: {error}")))?;
+        Ok(Self { shared, address, acceptor: Some(acceptor) })
+    }
+
+    /// The address that is listened on.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Number of this party.
+    #[must_use]
+    pub fn me(&self) -> usize {
+        self.shared.me
+    }
+
+    /// Number of parties in the deployment.
+    #[must_use]
+    pub fn parties(&self) -> usize {
+        self.shared.parties
+    }
+
+    /// Sets the `host:port` of all parties, for sessions opened from now on.
+    ///
+    /// # Errors
+    /// [`NetError::Config`] when there are not as many as parties.
+    pub fn set_peers(&self, peers: Vec<String>) -> Result<(), NetError> {
+        if peers.len() != self.shared.parties {
+            return Err(NetError::Config(format!(
+                "{} addresses for {} parties; give one for each party, in order",
+                peers.len(),
+                self.shared.parties
+            )));
+        }
+        *lock(&self.shared.peers) = peers;
+        Ok(())
+    }
+
+    /// Opens a session with all other parties, who have to do the same with the same `id` and number of parties
+    /// within [`Limits::connect`]. What this party sends is slowed down to `profile`.
+    ///
+    /// # Errors
+    /// [`NetError::Timeout`] when a peer does not come, [`NetError::Identity`] or [`NetError::Version`] when a peer
+    /// is not who or what it should be, [`NetError::Config`] when the session is open here already.
+    pub fn open_session(&self, id: SessionId, profile: &NetProfile) -> Result<Network, NetError> {
+        profile.check()?;
+        let shared = &self.shared;
+        if !lock(&shared.state).sessions.insert(id) {
+            return Err(NetError::Config(format!(
+                "session {id} is open already; every session needs a new name"
+            )));
+        }
+        let guard = NameGuard { shared: Arc::clone(shared), id };
+        let deadline = Instant::now() + shared.limits.connect;
+        let others: Vec<usize> = (0..shared.parties).filter(|peer| *peer != shared.me).collect();
+        let cancel = AtomicBool::new(false);
+        let dialled = thread::scope(|scope| {
+            let dials: Vec<_> = others
+                .iter()
+                .map(|peer| {
+                    let cancel = &cancel;
+                    scope.spawn(move || {
+                        let result = shared.dial_link(id, *peer, deadline, cancel);
+                        if result.is_err() {
+                            cancel.store(true, Ordering::Release);
+                        }
+                        result
+                    })
+                })
+                .collect();
+            dials
+                .into_iter()
+                .map(|dial| {
+                    dial.join().unwrap_or_else(|_| Err(NetError::Io("a dialling thread panicked".into())))
+                })
+                .collect::<Vec<_>>()
+        });
+        // A dial that was called off is not the reason.
+        let mut streams = Vec::new();
+        let mut called_off = None;
+        for result in dialled {
+            match result {
+                Ok(stream) => streams.push(stream),
+                Err(NetError::Closed(text)) => called_off = Some(NetError::Closed(text)),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(error) = called_off {
+            return Err(error);
+        }
+        let mut pairs = Vec::new();
+        for (peer, (out, peer_silence)) in others.iter().zip(streams) {
+            let incoming = shared.await_link(id, *peer, deadline)?;
+            pairs.push(Pair { peer: *peer, out, peer_silence, incoming });
+        }
+        link::start(id, shared.me, shared.parties, profile, &shared.limits, pairs, Box::new(guard))
+    }
+
+    /// Waits for the next connection of a client, and returns who it has proved to be.
+    ///
+    /// # Errors
+    /// [`NetError::Closed`] when the endpoint stops.
+    pub fn accept_client(&self) -> Result<(PeerName, Channel), NetError> {
+        loop {
+            if let Some(client) = self.accept_client_within(Duration::from_secs(3600))? {
+                return Ok(client);
+            }
+        }
+    }
+
+    /// As [`accept_client`](Self::accept_client), but returns none after `time` without a client.
+    ///
+    /// # Errors
+    /// [`NetError::Closed`] when the endpoint stops.
+    pub fn accept_client_within(&self, time: Duration) -> Result<Option<(PeerName, Channel)>, NetError> {
+        let until = Instant::now() + time;
+        let mut state = lock(&self.shared.state);
+        loop {
+            if self.shared.stopping.load(Ordering::Acquire) {
+                return Err(NetError::Closed("the endpoint has stopped".into()));
+            }
+            if let Some((name, stream)) = state.clients.pop_front() {
+                drop(state);
+                return Ok(Some((name.clone(), Channel::new(stream, name, self.shared.limits.silence)?)));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            state = wait(&self.shared.changed, state, left);
+        }
+    }
+
+    /// Why connections were refused since the last call, oldest first; the last 32 are remembered.
+    #[must_use]
+    pub fn take_refusals(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.shared.state).refusals).into()
+    }
+
+    /// Stops accepting; waiting calls return [`NetError::Closed`]. Sessions that run go on.
+    pub fn stop(&self) {
+        if self.shared.stopping.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Waiters check the flag under the lock, so they see it or are woken.
+        drop(lock(&self.shared.state));
+        self.shared.changed.notify_all();
+        // The acceptor sits in a blocking call; a connection gets it out.
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(acceptor) = self.acceptor.take() {
+            // It cannot panic; if it did there would be nothing left to stop.
+            let _ = acceptor.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint(party {} of {} at {})", self.shared.me, self.shared.parties, self.address)
+    }
+}
+
+fn check(me: usize, parties: usize, identity: &Identity, limits: &Limits) -> Result<(), NetError> {
+    let bad = |text: String| Err(NetError::Config(text));
+    if !(2..=MAX_PARTIES).contains(&parties) || me >= parties {
+        return bad(format!(
+            "party {me} of {parties}: a deployment lists the addresses of 2 or {MAX_PARTIES} parties, in order"
+        ));
+    }
+    if *identity.name() != PeerName::Party(me) {
+        return bad(format!("party {me} was given the certificate of {}", identity.name()));
+    }
+    let times = [limits.connect, limits.handshake, limits.silence, limits.step, limits.grace];
+    let range = Duration::from_millis(1)..=Duration::from_secs(30 * 86_400);
+    if let Some(time) = times.iter().find(|time| !range.contains(*time)) {
+        return bad(format!("a time-out of {time:?}; time-outs can be 1 ms to 30 days"));
+    }
+    if limits.inbox_hard < limits.max_message.saturating_add(1 << 10) || limits.inbox_hard < limits.inbox_soft
+    {
+        return bad(
+            "the limit on undelivered bytes must be 1 KiB above the largest message, and not below the \
+                    level at which a link is paused"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+impl Shared {
+    fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        while !self.stopping() {
+            let Ok((socket, address)) = listener.accept() else {
+                // Out of descriptors, or the other side was too fast; trying again at once would spin.
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            };
+            if self.stopping() {
+                return;
+            }
+            let mut state = lock(&self.state);
+            if state.handshakes >= self.limits.pending {
+                state.refuse(format!("{address}: too many handshakes at once"));
+                continue;
+            }
+            state.handshakes += 1;
+            drop(state);
+            let serving = Arc::clone(self);
+            let spawned = thread::Builder::new()
+                .name("megrez-hello".into())
+                .spawn(move || serving.serve(socket, address));
+            if spawned.is_err() {
+                let mut state = lock(&self.state);
+                state.handshakes -= 1;
+                state.refuse(format!("{address}: no thread to serve it"));
+            }
+        }
+    }
+
+    /// One accepted connection, up to the point where it is somebody's.
+    fn serve(&self, socket: TcpStream, address: SocketAddr) {
+        let result = self.greet(socket, address);
+        let mut state = lock(&self.state);
+        state.handshakes -= 1;
+        match result {
+            Err(error) => state.refuse(format!("{address}: {error}")),
+            Ok((Hello::Client, name, stream)) => {
+                state.clients.push_back((name, stream));
+                drop(state);
+                self.changed.notify_all();
+            }
+            Ok((Hello::Link { session, from, .. }, _, stream)) => {
+                let key = (session, from);
+                state.serial += 1;
+                let serial = state.serial;
+                state.links.insert(key, (serial, Waiting(stream)));
+                self.changed.notify_all();
+                // This thread sees to it that the link does not wait for ever.
+                let until = Instant::now() + self.limits.connect;
+                while state.links.get(&key).is_some_and(|(other, _)| *other == serial) {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() || self.stopping() {
+                        state.links.remove(&key);
+                        state.refuse(format!(
+                            "{address}: session {session} of party {from} is not opened here"
+                        ));
+                        return;
+                    }
+                    state = wait(&self.changed, state, left);
+                }
+            }
+        }
+    }
+
+    /// Handshake, hello and welcome.
+    fn greet(
+        &self,
+        socket: TcpStream,
+        address: SocketAddr,
+    ) -> Result<(Hello, PeerName, TlsStream), NetError> {
+        let deadline = Instant::now() + self.limits.handshake;
+        let (mut stream, name) = TlsStream::accept(socket, &self.identity, address.to_string(), deadline)?;
+        let mut bytes = [0; HELLO_LEN];
+        stream.read_exact(&mut bytes)?;
+        let result = frame::parse_hello(&bytes).and_then(|hello| self.admit(&hello, &name).map(|()| hello));
+        let verdict = match &result {
+            Ok(_) => Verdict::Welcome,
+            Err(NetError::Version(_)) => Verdict::Version,
+            Err(NetError::Identity(_)) => Verdict::Identity,
+            Err(NetError::Limit(_)) => Verdict::Busy,
+            Err(_) => Verdict::Garbage,
+        };
+        let silence_ms = u32::try_from(self.limits.silence.as_millis()).unwrap_or(u32::MAX);
+        stream.write(&Welcome { verdict, silence_ms }.encode(), &[])?;
+        if result.is_err() {
+            let _ = stream.close();
+        }
+        Ok((result?, name, stream))
+    }
+
+    /// Whether what a hello wants is something that `name` may have.
+    fn admit(&self, hello: &Hello, name: &PeerName) -> Result<(), NetError> {
+        let state = lock(&self.state);
+        match *hello {
+            Hello::Client if state.clients.len() >= MAX_CLIENTS => {
+                Err(NetError::Limit("too many clients are waiting".into()))
+            }
+            Hello::Client => Ok(()),
+            Hello::Link { session, from, to } => {
+                if *name != PeerName::Party(from) {
+                    return Err(NetError::Identity(format!("{name} claims to be party {from}")));
+                }
+                if to != self.me || from >= self.parties {
+                    return Err(NetError::Identity(format!(
+                        "a link from party {from} to party {to} came to party {} of {}; check the addresses there",
+                        self.me, self.parties
+                    )));
+                }
+                if state.links.len() >= MAX_WAITING || state.links.contains_key(&(session, from)) {
+                    return Err(NetError::Limit(format!("too many links of party {from} are waiting")));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the link that `peer` has dialled for session `id`.
+    fn await_link(&self, id: SessionId, peer: usize, deadline: Instant) -> Result<TlsStream, NetError> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some((_, Waiting(stream))) = state.links.remove(&(id, peer)) {
+                drop(state);
+                self.changed.notify_all();
+                return Ok(stream);
+            }
+            if self.stopping() {
+                return Err(NetError::Closed("the endpoint has stopped".into()));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let seconds = self.limits.connect.as_secs_f64();
+                let me = self.me;
+                return Err(NetError::Timeout(format!(
+                    "party {peer} can be reached but did not join session {id} within {seconds} s; check that it \
+                     runs the same job, and that the address of party {me} in its configuration is right"
+                )));
+            }
+            state = wait(&self.changed, state, left);
+        }
+    }
+
+    /// Dials `peer` until it answers. Returns the connection and the silence that the peer tolerates.
+    fn dial_link(
+        &self,
+        session: SessionId,
+        peer: usize,
+        deadline: Instant,
+        cancel: &AtomicBool,
+    ) -> Result<(TlsStream, Duration), NetError> {
+        let address = lock(&self.peers).get(peer).cloned().unwrap_or_default();
+        if address.is_empty() {
+            return Err(NetError::Config(format!("party {} has no address of party {peer}", self.me)));
+        }
+        let hello = Hello::Link { session, from: self.me, to: peer };
+        let name = PeerName::Party(peer);
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let attempt = deadline.min(Instant::now() + ATTEMPT.max(self.limits.handshake));
+            let error = match connect(&address, &self.identity, &name, &hello, attempt) {
+                Err(
+                    error @ (NetError::Io(_)
+                    | NetError::Closed(_)
+                    | NetError::Timeout(_)
+                    | NetError::Limit(_)),
+                ) => error,
+                other => return other,
+            };
+            if cancel.load(Ordering::Acquire) || self.stopping() {
+                return Err(NetError::Closed(format!("opening session {session} was called off")));
+            }
+            if Instant::now() + pause >= deadline {
+                let seconds = self.limits.connect.as_secs_f64();
+                return Err(NetError::Timeout(format!(
+                    "party {peer} at {address} could not be reached within {seconds} s ({error}); start it, or \
+                     correct its address or the firewall"
+                )));
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+}
+
+impl State {
+    fn refuse(&mut self, text: String) {
+        if self.refusals.len() == MAX_REFUSALS {
+            self.refusals.pop_front();
+        }
+        self.refusals.push_back(crate::error::sanitise(&text, 600));
+    }
+}
+
+/// Connects, proves both identities, and says what the connection is for.
+pub(crate) fn connect(
+    address: &str,
+    identity: &Identity,
+    name: &PeerName,
+    hello: &Hello,
+    deadline: Instant,
+) -> Result<(TlsStream, Duration), NetError> {
+    let io = |error: std::io::Error| NetError::Io(format!("{address}: {error}"));
+    let mut last = NetError::Config(format!("'{address}' has no address; write host:port"));
+    let candidates = address.to_socket_addrs().map_err(io)?;
+    for candidate in candidates {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&candidate, left.min(ATTEMPT)) {
+            Ok(socket) => return introduce(socket, address, identity, name, hello, deadline),
+            Err(error) => last = io(error),
+        }
+    }
+    Err(last)
+}
+
+fn introduce(
+    socket: TcpStream,
+    address: &str,
+    identity: &Identity,
+    name: &PeerName,
+    hello: &Hello,
+    deadline: Instant,
+) -> Result<(TlsStream, Duration), NetError> {
+    let mut stream = TlsStream::connect(socket, identity, name, deadline)?;
+    stream.set_peer(format!("{name} at {address}"));
+    stream.write(&hello.encode(), &[])?;
+    let mut bytes = [0; HELLO_LEN];
+    stream.read_exact(&mut bytes)?;
+    let welcome = frame::parse_welcome(&bytes)?;
+    let peer = stream.peer();
+    match welcome.verdict {
+        Verdict::Welcome => Ok((stream, Duration::from_millis(u64::from(welcome.silence_ms)))),
+        Verdict::Version => Err(NetError::Version(format!(
+            "{peer} speaks another version of the wire protocol than {}; run the same release everywhere",
+            frame::VERSION
+        ))),
+        Verdict::Identity => Err(NetError::Identity(format!(
+            "{peer} does not accept {} in this role; check certificates, party numbers and addresses on both sides",
+            identity.name()
+        ))),
+        Verdict::Busy => Err(NetError::Limit(format!("{peer} has too many connections; try again later"))),
+        Verdict::Garbage => {
+            Err(NetError::Garbage(format!("{peer} did not understand the hello of this side")))
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! A TLS connection over a blocking socket, without the copies and small reads of a general-purpose stream.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{AlertDescription, Error as TlsError};
+
+use crate::{Identity, NetError, PeerName, identity};
+
+/// Size of the buffers of a connection that carries messages: some records for each system call.
+const BUFFER: usize = 256 << 10;
+/// A handshake message may be this large before the connection is given up.
+const MAX_HANDSHAKE: usize = 128 << 10;
+/// Most plaintext in one TLS record.
+const RECORD: usize = 16 << 10;
+/// A record is longer than its plaintext by at most this much.
+const RECORD_OVERHEAD: usize = 64;
+
+enum Side {
+    Client(UnbufferedClientConnection),
+    Server(UnbufferedServerConnection),
+}
+
+/// A connection whose handshake is done, both sides' certificates verified.
+pub(crate) struct TlsStream {
+    socket: TcpStream,
+    /// For messages: who is on the other side, as far as known.
+    peer: String,
+    side: Side,
+    /// Bytes from the socket that TLS has not consumed: `incoming[start..end]`.
+    incoming: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Decrypted bytes that nobody has read: `plain[plain_start..]`.
+    plain: Vec<u8>,
+    plain_start: usize,
+    /// Encrypted bytes that go to the socket next.
+    outgoing: Outgoing,
+    /// The first record of a write, put together from header and body.
+    staging: Vec<u8>,
+    /// Every read must be over by then.
+    deadline: Option<Instant>,
+    /// Bytes read from and written to the socket.
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+/// Encrypted bytes: `bytes[..end]`. The rest is space that was cleared once, not for each record.
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    end: usize,
+}
+
+impl Outgoing {
+    fn reserve(&mut self, more: usize) {
+        if self.bytes.len() < self.end + more {
+            self.bytes.resize(self.end + more, 0);
+        }
+    }
+
+    /// Lets `fill` write behind the end, with more space when it says how much it needs.
+    fn append(
+        &mut self,
+        mut fill: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>,
+    ) -> Result<(), TlsError> {
+        loop {
+            match fill(&mut self.bytes[self.end..]) {
+                Ok(written) => {
+                    self.end += written;
+                    return Ok(());
+                }
+                Err(Some(required)) if required > self.bytes.len() - self.end => self.reserve(required),
+                Err(_) => return Err(TlsError::EncryptError),
+            }
+        }
+    }
+}
+
+/// What one round with the TLS library came to.
+enum Step {
+    /// Decrypted bytes are there.
+    Plain,
+    /// Something was put into `outgoing`, more may follow.
+    Encoded,
+    /// `outgoing` has to be written.
+    Transmit,
+    /// More bytes are needed from the socket.
+    Blocked,
+    /// Application data may be written; more bytes are needed to read any.
+    Ready,
+    /// The other side has closed.
+    Closed,
+}
+
+/// What to do as soon as application data may be written.
+enum Wish<'a> {
+    Nothing,
+    Data(&'a [u8]),
+    CloseNotify,
+}
+
+fn handle<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    write: Wish<'_>,
+    sink: &mut impl FnMut(&[u8]),
+    outgoing: &mut Outgoing,
+) -> (usize, Result<Step, TlsError>) {
+    let mut discard = status.discard;
+    let step = match status.state {
+        Err(error) => Err(error),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                Some(Ok(record)) => {
+                    discard += record.discard;
+                    sink(record.payload);
+                }
+                Some(Err(error)) => break Err(error),
+                None => break Ok(Step::Plain),
+            }
+        },
+        Ok(ConnectionState::EncodeTlsData(mut data)) => outgoing
+            .append(|space| {
+                data.encode(space).map_err(|error| match error {
+                    EncodeError::InsufficientSize(size) => Some(size.required_size),
+                    EncodeError::AlreadyEncoded => None,
+                })
+            })
+            .map(|()| Step::Encoded),
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            data.done();
+            Ok(Step::Transmit)
+        }
+        Ok(ConnectionState::BlockedHandshake) => Ok(Step::Blocked),
+        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+            let size = |error| match error {
+                EncryptError::InsufficientSize(size) => Some(size.required_size),
+                EncryptError::EncryptExhausted => None,
+            };
+            match write {
+                Wish::Nothing => Ok(()),
+                Wish::Data(data) => outgoing.append(|space| traffic.encrypt(data, space).map_err(size)),
+                Wish::CloseNotify => outgoing.append(|space| traffic.queue_close_notify(space).map_err(size)),
+            }
+            .map(|()| Step::Ready)
+        }
+        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),
+        // Early data is never allowed, and future states are not known.
+        Ok(_) => Err(TlsError::General("unexpected TLS state".into())),
+    };
+    (discard, step)
+}
+
+impl TlsStream {
+    /// Handshake of the dialling side, which expects `name` on the other side.
+    pub fn connect(
+        socket: TcpStream,
+        identity: &Identity,
+        name: &PeerName,
+        deadline: Instant,
+    ) -> Result<Self, NetError> {
+        let side =
+            UnbufferedClientConnection::new(Arc::clone(&identity.client), identity::server_name(name)?)
+                .map_err(|error| tls_error(&name.to_string(), &error))?;
+        Self::handshake(socket, Side::Client(side), name.to_string(), deadline)
+    }
+
+    /// Handshake of the accepting side. Returns who the other side has proved to be.
+    pub fn accept(
+        socket: TcpStream,
+        identity: &Identity,
+        peer: String,
+        deadline: Instant,
+    ) -> Result<(Self, PeerName), NetError> {
+        let side = UnbufferedServerConnection::new(Arc::clone(&identity.server))
+            .map_err(|error| tls_error(&peer, &error))?;
+        let mut stream = Self::handshake(socket, Side::Server(side), peer, deadline)?;
+        let Side::Server(side) = &stream.side else {
+            return Err(NetError::Identity("no server connection".into()));
+        };
+        let leaf = side.peer_certificates().and_then(<[_]>::first);
+        let leaf = leaf.ok_or_else(|| NetError::Identity(format!("{} sent no certificate", stream.peer)))?;
+        let name = identity::certified_name(leaf)?;
+        stream.peer = format!("{name} ({})", stream.peer);
+        Ok((stream, name))
+    }
+
+    fn handshake(socket: TcpStream, side: Side, peer: String, deadline: Instant) -> Result<Self, NetError> {
+        socket.set_nodelay(true).map_err(|error| NetError::io("socket option", &error))?;
+        let mut stream = Self {
+            socket,
+            peer,
+            side,
+            incoming: vec![0; 20 << 10],
+            start: 0,
+            end: 0,
+            plain: Vec::new(),
+            plain_start: 0,
+            outgoing: Outgoing::default(),
+            staging: Vec::new(),
+            deadline: Some(deadline),
+            bytes_in: 0,
+            bytes_out: 0,
+        };
+        stream.set_write_timeout(Some(deadline.saturating_duration_since(Instant::now())))?;
+        loop {
+            match stream.step(Wish::Nothing, None)?.0 {
+                Step::Encoded => {}
+                Step::Transmit => stream.flush()?,
+                Step::Blocked => stream.fill()?,
+                Step::Ready => {
+                    stream.flush()?;
+                    return Ok(stream);
+                }
+                // The other side may be done first and have sent data behind its last handshake message.
+                Step::Plain => {}
+                Step::Closed => return Err(stream.closed()),
+            }
+        }
+    }
+
+    /// After this, reads have no deadline; each may take `silence` at most without a byte. Buffers get the size
+    /// that carrying messages wants.
+    pub fn established(&mut self, silence: Option<Duration>) -> Result<(), NetError> {
+        self.deadline = None;
+        self.incoming.resize(self.incoming.len().max(BUFFER), 0);
+        let io = |error| NetError::io("socket option", &error);
+        self.socket.set_read_timeout(silence.map(|time| time.max(Duration::from_millis(1)))).map_err(io)
+    }
+
+    /// Every read has to be over by `deadline`, until [`established`](Self::established).
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+
+    pub fn set_write_timeout(&mut self, time: Option<Duration>) -> Result<(), NetError> {
+        let time = time.map(|time| time.max(Duration::from_millis(1)));
+        self.socket.set_write_timeout(time).map_err(|error| NetError::io("socket option", &error))
+    }
+
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    pub fn set_peer(&mut self, peer: String) {
+        self.peer = peer;
+    }
+
+    /// A second handle on the socket, to shut it down from elsewhere.
+    pub fn socket(&self) -> Result<TcpStream, NetError> {
+        self.socket.try_clone().map_err(|error| NetError::io("socket", &error))
+    }
+
+    /// Fills `buffer`. An error of kind [`NetError::Timeout`] means that the other side was silent for too long,
+    /// [`NetError::Closed`] that it has gone.
+    pub fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<(), NetError> {
+        while !buffer.is_empty() {
+            let ready = &self.plain[self.plain_start..];
+            if !ready.is_empty() {
+                let len = ready.len().min(buffer.len());
+                buffer[..len].copy_from_slice(&ready[..len]);
+                self.plain_start += len;
+                buffer = &mut buffer[len..];
+                continue;
+            }
+            self.plain.clear();
+            self.plain_start = 0;
+            let (step, read) = self.step(Wish::Nothing, Some(buffer))?;
+            match step {
+                Step::Plain => buffer = &mut buffer[read..],
+                Step::Encoded => {}
+                Step::Transmit => self.flush()?,
+                Step::Blocked | Step::Ready => self.fill()?,
+                Step::Closed => return Err(self.closed()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `head` and then `body`; all of it has been handed to the socket when this returns.
+    pub fn write(&mut self, head: &[u8], body: &[u8]) -> Result<(), NetError> {
+        let first = body.len().min(RECORD.saturating_sub(head.len()));
+        let mut staging = std::mem::take(&mut self.staging);
+        staging.clear();
+        staging.extend_from_slice(head);
+        staging.extend_from_slice(&body[..first]);
+        let records = 1 + body.len().div_ceil(RECORD);
+        self.outgoing.reserve(head.len() + body.len() + records * RECORD_OVERHEAD);
+        let result = self.encrypt(&staging).and_then(|()| self.encrypt(&body[first..]));
+        self.staging = staging;
+        result?;
+        self.flush()
+    }
+
+    /// Says goodbye on the TLS level and closes the sending direction.
+    pub fn close(&mut self) -> Result<(), NetError> {
+        for _ in 0..16 {
+            if matches!(self.step(Wish::CloseNotify, None)?.0, Step::Ready) {
+                break;
+            }
+        }
+        self.flush()?;
+        self.socket.shutdown(Shutdown::Write).map_err(|error| NetError::io(&self.peer, &error))
+    }
+
+    fn encrypt(&mut self, mut data: &[u8]) -> Result<(), NetError> {
+        while !data.is_empty() {
+            let piece = &data[..data.len().min(BUFFER)];
+            match self.step(Wish::Data(piece), None)?.0 {
+                Step::Ready => data = &data[piece.len()..],
+                Step::Encoded | Step::Plain => {}
+                Step::Transmit => self.flush()?,
+                Step::Blocked => self.fill()?,
+                Step::Closed => return Err(self.closed()),
+            }
+        }
+        Ok(())
+    }
+
+    /// One round with the TLS library. Decrypted bytes go to `target` as far as they fit (the count comes back),
+    /// the rest to `plain`.
+    fn step(&mut self, write: Wish<'_>, target: Option<&mut [u8]>) -> Result<(Step, usize), NetError> {
+        let target = target.unwrap_or_default();
+        let mut read = 0;
+        let plain = &mut self.plain;
+        let mut sink = |bytes: &[u8]| {
+            let len = bytes.len().min(target.len() - read);
+            target[read..read + len].copy_from_slice(&bytes[..len]);
+            read += len;
+            plain.extend_from_slice(&bytes[len..]);
+        };
+        let incoming = &mut self.incoming[self.start..self.end];
+        let (discard, step) = match &mut self.side {
+            Side::Client(side) => {
+                handle(side.process_tls_records(incoming), write, &mut sink, &mut self.outgoing)
+            }
+            Side::Server(side) => {
+                handle(side.process_tls_records(incoming), write, &mut sink, &mut self.outgoing)
+            }
+        };
+        self.start = (self.start + discard).min(self.end);
+        match step {
+            Ok(step) => Ok((step, read)),
+            Err(error) => {
+                self.send_alert();
+                Err(tls_error(&self.peer, &error))
+            }
+        }
+    }
+
+    /// After an error the TLS library may have an alert for the other side, so that it too knows why.
+    fn send_alert(&mut self) {
+        for _ in 0..4 {
+            let incoming = &mut self.incoming[..0];
+            let mut sink = |_: &[u8]| {};
+            let outgoing = &mut self.outgoing;
+            let step = match &mut self.side {
+                Side::Client(side) => {
+                    handle(side.process_tls_records(incoming), Wish::Nothing, &mut sink, outgoing).1
+                }
+                Side::Server(side) => {
+                    handle(side.process_tls_records(incoming), Wish::Nothing, &mut sink, outgoing).1
+                }
+            };
+            if !matches!(step, Ok(Step::Encoded)) {
+                break;
+            }
+        }
+        let _ = self.flush();
+        // Bytes that nobody reads would turn the close into a reset, which may overtake the alert.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        let _ = self.socket.set_read_timeout(Some(Duration::from_millis(50)));
+        let _ = self.socket.read(&mut [0; 4096]);
+    }
+
+    fn flush(&mut self) -> Result<(), NetError> {
+        let ready = &self.outgoing.bytes[..std::mem::take(&mut self.outgoing.end)];
+        self.bytes_out += ready.len() as u64;
+        self.socket.write_all(ready).map_err(|error| NetError::io(&self.peer, &error))
+    }
+
+    /// Reads from the socket what it has, at least one byte.
+    fn fill(&mut self) -> Result<(), NetError> {
+        self.incoming.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.incoming.len() {
+            if self.end >= MAX_HANDSHAKE {
+                return Err(NetError::Garbage(format!("{} sent an endless TLS message", self.peer)));
+            }
+            self.incoming.resize(self.end * 2, 0);
+        }
+        loop {
+            if let Some(deadline) = self.deadline {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(NetError::Timeout(self.peer.clone()));
+                }
+                self.socket.set_read_timeout(Some(left)).map_err(|error| NetError::io(&self.peer, &error))?;
+            }
+            match self.socket.read(&mut self.incoming[self.end..]) {
+                Ok(0) => return Err(self.closed()),
+                Ok(len) => {
+                    self.end += len;
+                    self.bytes_in += len as u64;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(NetError::io(&self.peer, &error)),
+            }
+        }
+    }
+
+    fn closed(&self) -> NetError {
+        NetError::Closed(self.peer.clone())
+    }
+}
+
+/// Says who is to blame and what to do.
+fn tls_error(peer: &str, error: &TlsError) -> NetError {
+    match error {
+        TlsError::AlertReceived(AlertDescription::CloseNotify) => NetError::Closed(peer.to_owned()),
+        TlsError::AlertReceived(alert) => NetError::Identity(format!(
+            "{peer} refused this side's certificate or TLS settings ({alert:?}); check that both sides use the \
+             certificates of the same deployment"
+        )),
+        TlsError::InvalidCertificate(reason) => NetError::Identity(format!(
+            "the certificate of {peer} is not acceptable ({reason}); check that both sides use the certificates of \
+             the same deployment and that the address belongs to that party"
+        )),
+        TlsError::NoCertificatesPresented => {
+            NetError::Identity(format!("{peer} sent no certificate; all sides of a deployment need one"))
+        }
+        TlsError::InvalidMessage(_) | TlsError::DecryptError => {
+            NetError::Garbage(format!("{peer} sent bytes that are no TLS ({error}); is this a megrez port?"))
+        }
+        _ => NetError::Identity(format!("TLS with {peer} failed: {error}")),
+    }
+}
