@@ -1,0 +1,19 @@
+//! Protocols: how the primitives of a plan are computed on shares.
+//!
+//! A protocol is a [`Suite`]: for every primitive an *offline* step, which sees masks only and may run before the inputs
+//! exist, and an *online* step on masked data. [`clear`] is the plaintext suite, template for new ones and oracle for
+//! tests; [`mizar`] is the dealer-based three-party suite. [`registry`] lists them all.
+
+#[macro_use]
+mod store;
+pub mod clear;
+mod cost;
+mod local;
+pub mod mizar;
+pub mod mss;
+pub mod registry;
+mod suite;
+
+pub use cost::{Cost, Transfer, Unit};
+pub use store::{Store, StoreError};
+pub use suite::{Suite, Unsupported};

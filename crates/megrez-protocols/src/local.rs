@@ -1,0 +1,113 @@
+//! Local operations on one component of a linear sharing: every suite applies them to each component that a party holds.
+
+use megrez_kernels::{Device, DeviceError, Placement, Tensor};
+use megrez_plan::{ConvGeometry, Op, Value, View};
+use megrez_ring::{Shape, Word};
+
+/// [outer, axis, inner] of a shape around one of its dimensions.
+fn around(shape: &Shape, axis: usize) -> [usize; 3] {
+    let dims = shape.dims();
+    [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
+}
+
+/// Whether the primitive is the same linear map on every component of a share.
+pub(crate) fn is_linear(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Combine { .. }
+            | Op::View(_)
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+            | Op::Sum { .. }
+            | Op::Gather { .. }
+            | Op::Rescale { .. }
+    )
+}
+
+/// A linear primitive on one component; `public` says that this component takes the public summand.
+pub(crate) fn linear<W: Word, D: Device>(
+    device: &D,
+    op: &Op,
+    inputs: &[&Tensor<W, D>],
+    output: &Value,
+    public: bool,
+) -> Result<Tensor<W, D>, DeviceError> {
+    let n = output.shape.elements();
+    let x = inputs[0];
+    let buf = match op {
+        Op::Combine { coefficients, constant } => {
+            let terms: Vec<_> =
+                coefficients.iter().zip(inputs).map(|(&c, x)| (W::from_i64(c), &x.buf)).collect();
+            device.combine(&terms, if public { W::from_i64(*constant) } else { W::ZERO }, n)?
+        }
+        Op::View(view) if view.is_contiguous() && n == x.elements() => x.buf.clone(),
+        Op::View(view) => device.view(&x.buf, view)?,
+        Op::Concat { axis } => {
+            let strides: Vec<isize> = output.shape.strides().iter().map(|&s| s as isize).collect();
+            let mut at = 0;
+            let parts: Vec<_> = inputs
+                .iter()
+                .map(|x| {
+                    let offset = at * strides[*axis] as usize;
+                    at += x.shape.dims()[*axis];
+                    let target = View { shape: x.shape.clone(), strides: strides.clone(), offset };
+                    Placement { source: &x.buf, target }
+                })
+                .collect();
+            device.place(&parts, n)?
+        }
+        Op::Pad { before, .. } => {
+            let strides = output.shape.strides();
+            let target = View {
+                shape: x.shape.clone(),
+                strides: strides.iter().map(|&s| s as isize).collect(),
+                offset: before.iter().zip(&strides).map(|(b, s)| b * s).sum(),
+            };
+            device.place(&[Placement { source: &x.buf, target }], n)?
+        }
+        Op::Sum { axis } => device.sum(&x.buf, around(&x.shape, *axis))?,
+        Op::Gather { axis, indices } => device.gather(&x.buf, around(&x.shape, *axis), indices)?,
+        Op::Rescale { .. } => x.buf.clone(),
+        other => unreachable!("{other:?} is not linear"),
+    };
+    Ok(Tensor::new(output.shape.clone(), buf))
+}
+
+/// A product of two tensors: element by element, of matrices, or a convolution.
+pub(crate) enum Product<'a> {
+    Elements,
+    Matrices,
+    Convolution(&'a ConvGeometry),
+}
+
+impl<'a> Product<'a> {
+    pub(crate) fn of(op: &'a Op) -> Option<Self> {
+        match op {
+            Op::Mul => Some(Product::Elements),
+            Op::MatMul => Some(Product::Matrices),
+            Op::Conv(geometry) => Some(Product::Convolution(geometry)),
+            _ => None,
+        }
+    }
+
+    /// x · y.
+    pub(crate) fn apply<W: Word, D: Device>(
+        &self,
+        device: &D,
+        x: &Tensor<W, D>,
+        y: &Tensor<W, D>,
+        output: &Shape,
+    ) -> Result<Tensor<W, D>, DeviceError> {
+        let buf = match self {
+            Product::Elements => device.products(&[(W::ONE, &x.buf, &y.buf)], &[])?,
+            Product::Matrices => {
+                let (dims, rank) = (x.shape.dims(), x.shape.rank());
+                let batch = dims[..rank - 2].iter().product();
+                let sizes = [dims[rank - 2], dims[rank - 1], y.shape.dims()[rank - 1]];
+                device.matmul(&x.buf, &y.buf, batch, sizes)?
+            }
+            Product::Convolution(geometry) => device.conv(&x.buf, &x.shape, &y.buf, &y.shape, geometry)?,
+        };
+        Ok(Tensor::new(output.clone(), buf))
+    }
+}

@@ -1,0 +1,443 @@
+//! MIZAR: three parties, one of them a dealer, on masked sharing ([`crate::mss`]). Semi-honest, one corruption.
+//!
+//! Sources: MIZAR (the paper), §2.2 for products, Fig. 4 for the sign bit; deviations stand in each file. Linear
+//! operations are local: workers apply them to m and to their share of r, the dealer to both shares of r.
+
+mod bits;
+mod product;
+mod relu;
+mod select;
+mod sign;
+mod truncate;
+
+use crate::local;
+use crate::mss::{BitMask, Mask, RingMask, Role, draw};
+use crate::store::take;
+use crate::{Cost, Store, StoreError, Suite, Unsupported};
+use megrez_kernels::{Bits, Device, Tensor};
+use megrez_net::Payload;
+use megrez_plan::{Kind, Op, ReluForm, Value};
+use megrez_prg::Key;
+use megrez_ring::Word;
+use megrez_session::{Error, Party};
+use std::marker::PhantomData;
+
+/// The suite on the ring of `W` and device `D`.
+pub struct Mizar<W, D>(PhantomData<fn() -> (W, D)>);
+
+impl<W, D> Default for Mizar<W, D> {
+    fn default() -> Self {
+        Mizar(PhantomData)
+    }
+}
+
+impl<W, D> Clone for Mizar<W, D> {
+    fn clone(&self) -> Self {
+        Mizar(PhantomData)
+    }
+}
+
+/// What a party knows of a value before the inputs exist.
+#[derive(Clone)]
+pub enum Masks<W: Word, D: Device> {
+    /// A public value: the words.
+    Public(Tensor<W, D>),
+    /// A secret ring value.
+    Ring(RingMask<W, D>),
+    /// A secret bit.
+    Bit(BitMask<D>),
+}
+store_enum!(Masks<W: Word, D: Device> on D { 0 = Public, 1 = Ring, 2 = Bit });
+
+/// What a party learns of a value online. The dealer learns nothing.
+#[derive(Clone)]
+pub enum Data<W: Word, D: Device> {
+    /// The dealer's, or a public value, which the masks already hold.
+    None,
+    /// m of a ring value.
+    Ring(Tensor<W, D>),
+    /// m of a bit.
+    Bit(Bits<D>),
+}
+
+impl<W: Word, D: Device> Store<D> for Data<W, D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        match self {
+            Data::None => out.push(0),
+            Data::Ring(m) => {
+                out.push(1);
+                m.write(device, out)?;
+            }
+            Data::Bit(m) => {
+                out.push(2);
+                m.write(device, out)?;
+            }
+        }
+        Ok(())
+    }
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+        Ok(match take(input, 1)?[0] {
+            0 => Data::None,
+            1 => Data::Ring(Store::<D>::read(device, input)?),
+            2 => Data::Bit(Store::<D>::read(device, input)?),
+            _ => return Err(StoreError::Damaged),
+        })
+    }
+}
+
+/// The correlated randomness of one step.
+pub enum Material<W: Word, D: Device> {
+    /// A local step needs none.
+    Local(()),
+    /// See the product step.
+    Product(product::Material<W, D>),
+    /// See the truncation step.
+    Truncate(truncate::Material<W, D>),
+    /// See the sign bit step.
+    Sign(sign::Material<D>),
+    /// See the ReLU step.
+    Relu(relu::Material<W, D>),
+    /// See the selection step.
+    Select(select::Material<W, D>),
+    /// See the steps on bits.
+    Bits(bits::Material<D>),
+    /// See the conversion step.
+    BitToRing(bits::RingMaterial<W, D>),
+}
+store_enum!(Material<W: Word, D: Device> on D {
+    0 = Local, 1 = Product, 2 = Truncate, 3 = Sign, 4 = Relu, 5 = Select, 6 = Bits, 7 = BitToRing
+});
+
+impl<W: Word, D: Device> Masks<W, D> {
+    fn ring(&self) -> &RingMask<W, D> {
+        match self {
+            Masks::Ring(mask) => mask,
+            _ => panic!("the plan's types say that this is a secret ring value"),
+        }
+    }
+    fn bit(&self) -> &BitMask<D> {
+        match self {
+            Masks::Bit(mask) => mask,
+            _ => panic!("the plan's types say that this is a secret bit"),
+        }
+    }
+}
+
+impl<W: Word, D: Device> Data<W, D> {
+    fn ring(&self) -> Option<&Tensor<W, D>> {
+        match self {
+            Data::Ring(m) => Some(m),
+            _ => None,
+        }
+    }
+    fn bit(&self) -> Option<&Bits<D>> {
+        match self {
+            Data::Bit(m) => Some(m),
+            _ => None,
+        }
+    }
+}
+
+/// A worker's value: m and its own number; `None` at the dealer.
+fn at_worker<T>(role: Role, m: Option<&T>) -> Option<(usize, &T)> {
+    match role {
+        Role::Worker(j) => Some((j, m.expect("workers hold masked values online"))),
+        Role::Dealer => None,
+    }
+}
+
+impl<W: Word, D: Device> Suite for Mizar<W, D> {
+    type Word = W;
+    type Device = D;
+    type Masks = Masks<W, D>;
+    type Data = Data<W, D>;
+    type Material = Material<W, D>;
+    const PARTIES: usize = 3;
+
+    fn cost(&self, op: &Op, inputs: &[&Value], output: &Value) -> Result<Cost, Unsupported> {
+        let n = output.shape.elements();
+        let bits_in = inputs.first().is_some_and(|v| v.kind == Kind::Bit);
+        let public_in = inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }));
+        Ok(match op {
+            Op::Constant { .. } | Op::Not | Op::Xor => Cost::LOCAL,
+            Op::View(_) => Cost::LOCAL,
+            op if local::is_linear(op) && bits_in => {
+                return Err(Unsupported("mizar rearranges bits by views only".into()));
+            }
+            op if local::is_linear(op) => Cost::LOCAL,
+            Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
+            Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
+            Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
+            Op::NonNegative(sign) => sign::cost(sign, W::BITS, n),
+            Op::Relu(relu) if relu.form == ReluForm::ThreeRounds => relu::cost(relu, W::BITS, n),
+            Op::Relu(relu) => {
+                return Err(Unsupported(format!("mizar has no ReLU of the form {:?}; use 3r", relu.form)));
+            }
+            Op::Select => select::cost(W::BITS, n),
+            Op::BitToRing => bits::to_ring_cost(W::BITS, n),
+            Op::And => bits::and_cost(n),
+            other => return Err(Unsupported(format!("mizar has no {other:?}"))),
+        })
+    }
+
+    fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
+        // A worker's ticket is the key of its share of the mask: the owner computes r, and nothing else.
+        let mut ticket = Vec::new();
+        let mask = draw(party, "input", |party, key: Key| {
+            if Role::of(party) != Role::Dealer {
+                ticket = key.expose().to_vec();
+            }
+            let n = value.shape.elements();
+            Ok(Tensor::new(value.shape.clone(), party.device().random::<W>(&key.stream(), n)?))
+        })?;
+        Ok((Masks::Ring(mask), ticket))
+    }
+
+    fn share(&self, tickets: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
+        let mut masked = input.to_vec();
+        for j in 0..2 {
+            let key: [u8; 32] = tickets
+                .get(j)
+                .and_then(|t| t.as_slice().try_into().ok())
+                .ok_or_else(|| Error::Refused(format!("party {j} sent a ticket that is no key")))?;
+            let words = Key::from_bytes(key).stream().words((input.len() * W::BITS as usize).div_ceil(64));
+            let mask = bytemuck::cast_slice::<u64, W>(&words);
+            masked.iter_mut().zip(mask).for_each(|(m, r)| *m = m.add(*r));
+        }
+        let payload = Payload::from_pod(&masked);
+        Ok(vec![payload.clone(), payload, Payload::zeroed(0)])
+    }
+
+    fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
+        let n = if Role::of(party) == Role::Dealer { 0 } else { value.shape.elements() };
+        let expected = n * size_of::<W>();
+        if payload.len() != expected {
+            return Err(Error::Refused(format!(
+                "an input of shape {} takes {expected} bytes at party {}, its owner sent {}",
+                value.shape,
+                party.me(),
+                payload.len()
+            )));
+        }
+        if Role::of(party) == Role::Dealer {
+            return Ok(Data::None);
+        }
+        let words = bytemuck::pod_collect_to_vec(payload.as_bytes());
+        Ok(Data::Ring(Tensor::new(value.shape.clone(), party.device().upload(words)?)))
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        op: &Op,
+        output: &Value,
+        inputs: &[&Masks<W, D>],
+    ) -> Result<(Material<W, D>, Masks<W, D>), Error> {
+        let shape = &output.shape;
+        if let (Some(product), [Masks::Ring(x), Masks::Ring(y)]) = (local::Product::of(op), inputs) {
+            let (material, mask) = product::offline(party, &product, shape, x, y)?;
+            return Ok((Material::Product(material), Masks::Ring(mask)));
+        }
+        Ok(match op {
+            Op::Constant { words, .. } => {
+                let words = words.iter().map(|&w| W::from_i64(w)).collect();
+                let public = Tensor::new(shape.clone(), party.device().upload(words)?);
+                (Material::Local(()), Masks::Public(public))
+            }
+            Op::Mul | Op::MatMul | Op::Conv(_) => {
+                (Material::Local(()), Masks::Ring(public_product(party.device(), op, output, inputs)?))
+            }
+            Op::View(view) if output.kind == Kind::Bit => {
+                let mask = inputs[0].bit().map(|bits| {
+                    let buf = party.device().view_bits(&bits.buf, view)?;
+                    Ok::<_, Error>(Bits::new(shape.clone(), buf))
+                })?;
+                (Material::Local(()), Masks::Bit(mask))
+            }
+            op if local::is_linear(op) => {
+                if let Masks::Public(x) = inputs[0] {
+                    let public = local::linear(party.device(), op, &[x], output, true)?;
+                    return Ok((Material::Local(()), Masks::Public(public)));
+                }
+                let masks: Vec<&RingMask<W, D>> = inputs.iter().map(|m| m.ring()).collect();
+                let mask = Mask::zip(&masks, |r| local::linear(party.device(), op, r, output, false))?;
+                (Material::Local(()), Masks::Ring(mask))
+            }
+            Op::Truncate { bits } => {
+                let (material, mask) = truncate::offline(party, *bits, shape, inputs[0].ring())?;
+                (Material::Truncate(material), Masks::Ring(mask))
+            }
+            Op::NonNegative(sign) => {
+                let (material, mask) = sign::offline(party, sign, shape, inputs[0].ring())?;
+                (Material::Sign(material), Masks::Bit(mask))
+            }
+            Op::Relu(relu) => {
+                let (material, mask) = relu::offline(party, relu, shape, inputs[0].ring())?;
+                (Material::Relu(material), Masks::Ring(mask))
+            }
+            Op::Select => {
+                let (material, mask) = select::offline(party, shape, inputs[0].bit(), inputs[1].ring())?;
+                (Material::Select(material), Masks::Ring(mask))
+            }
+            Op::BitToRing => {
+                let (material, mask) = bits::to_ring_offline(party, shape, inputs[0].bit())?;
+                (Material::BitToRing(material), Masks::Ring(mask))
+            }
+            Op::And => {
+                let (material, mask) = bits::and_offline(party, shape, inputs[0].bit(), inputs[1].bit())?;
+                (Material::Bits(material), Masks::Bit(mask))
+            }
+            Op::Xor => {
+                let mask = Mask::zip(&[inputs[0].bit(), inputs[1].bit()], |r| {
+                    let buf = party.device().xor(&[&r[0].buf, &r[1].buf], false, shape.elements())?;
+                    Ok::<_, Error>(Bits::new(shape.clone(), buf))
+                })?;
+                (Material::Local(()), Masks::Bit(mask))
+            }
+            Op::Not => (Material::Local(()), inputs[0].clone()),
+            other => return party.refuse(format!("mizar has no {other:?}")),
+        })
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        op: &Op,
+        output: &Value,
+        inputs: &[(&Masks<W, D>, &Data<W, D>)],
+        material: Material<W, D>,
+    ) -> Result<Data<W, D>, Error> {
+        let role = Role::of(party);
+        let shape = &output.shape;
+        let ring = |m: Option<D::Buf<W>>| m.map_or(Data::None, |m| Data::Ring(Tensor::new(shape.clone(), m)));
+        let bit = |m: Option<D::Buf<u64>>| m.map_or(Data::None, |m| Data::Bit(Bits::new(shape.clone(), m)));
+        Ok(match (op, material) {
+            (_, Material::Product(material)) => {
+                let product = local::Product::of(op).expect("material of a product");
+                let [(rx, mx), (ry, my)] = inputs else { unreachable!("a product has two inputs") };
+                let Some((j, mx)) = at_worker(role, mx.ring()) else { return Ok(Data::None) };
+                let my = my.ring().expect("workers hold masked values online");
+                let (rx, ry) = (rx.ring().share(), ry.ring().share());
+                ring(Some(product::online(party, j, &product, shape, (mx, rx), (my, ry), material)?))
+            }
+            (Op::Truncate { bits }, Material::Truncate(material)) => {
+                let Some((j, m)) = at_worker(role, inputs[0].1.ring()) else { return Ok(Data::None) };
+                ring(Some(truncate::online(party, j, *bits, m, material)?))
+            }
+            (Op::NonNegative(sign), Material::Sign(material)) => {
+                bit(sign::online::<W, D>(party, sign, inputs[0].1.ring(), shape.elements(), material)?)
+            }
+            (Op::Relu(relu), Material::Relu(material)) => ring(relu::online(
+                party,
+                relu,
+                inputs[0].0.ring(),
+                inputs[0].1.ring(),
+                shape.elements(),
+                material,
+            )?),
+            (Op::Select, Material::Select(material)) => {
+                let Some((j, b)) = at_worker(role, inputs[0].1.bit()) else { return Ok(Data::None) };
+                let m = inputs[1].1.ring().expect("workers hold masked values online");
+                ring(Some(select::online(party, j, b, m, inputs[1].0.ring().share(), material)?))
+            }
+            (Op::BitToRing, Material::BitToRing(material)) => {
+                let Some((j, b)) = at_worker(role, inputs[0].1.bit()) else { return Ok(Data::None) };
+                ring(Some(bits::to_ring_online(party, j, b, material)?))
+            }
+            (Op::And, Material::Bits(material)) => {
+                let Some((j, x)) = at_worker(role, inputs[0].1.bit()) else { return Ok(Data::None) };
+                let y = inputs[1].1.bit().expect("workers hold masked values online");
+                let masks = (inputs[0].0.bit().share(), inputs[1].0.bit().share());
+                bit(Some(bits::and_online(party, j, (x, masks.0), (y, masks.1), material)?))
+            }
+            // What remains is local: on m as on the masks, with public summands.
+            _ if role == Role::Dealer || matches!(output.kind, Kind::Public { .. }) => Data::None,
+            (Op::Xor | Op::Not, _) => {
+                let words: Vec<_> =
+                    inputs.iter().map(|(_, m)| &m.bit().expect("workers hold masked values").buf).collect();
+                bit(Some(party.device().xor(&words, matches!(op, Op::Not), shape.elements())?))
+            }
+            (Op::View(view), _) if output.kind == Kind::Bit => {
+                let m = inputs[0].1.bit().expect("workers hold masked values online");
+                bit(Some(party.device().view_bits(&m.buf, view)?))
+            }
+            (Op::Mul | Op::MatMul | Op::Conv(_), _) => {
+                let product = local::Product::of(op).expect("one of the products");
+                let operand = |(masks, data): &(&Masks<W, D>, &Data<W, D>)| match (masks, data) {
+                    (Masks::Public(x), _) => x.clone(),
+                    (_, data) => data.ring().expect("workers hold masked values online").clone(),
+                };
+                let (x, y) = (operand(&inputs[0]), operand(&inputs[1]));
+                Data::Ring(product.apply(party.device(), &x, &y, shape)?)
+            }
+            _ => {
+                let m: Vec<_> = inputs
+                    .iter()
+                    .map(|(_, m)| m.ring().expect("workers hold masked values online"))
+                    .collect();
+                Data::Ring(local::linear(party.device(), op, &m, output, true)?)
+            }
+        })
+    }
+
+    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+        // Worker 0 sends m − r_0, worker 1 sends −r_1: two additive shares, of which either alone is uniform.
+        let device = party.device();
+        match (Role::of(party), masks, data) {
+            (Role::Worker(j), Masks::Ring(Mask::Worker(r)), Data::Ring(m)) => {
+                let public = if j == 0 { W::ONE } else { W::ZERO };
+                let share =
+                    device.combine(&[(public, &m.buf), (W::ONE.neg(), &r.buf)], W::ZERO, m.elements())?;
+                Ok(Payload::from_pod(&device.download(share)?))
+            }
+            (Role::Worker(j), Masks::Bit(Mask::Worker(r)), Data::Bit(m)) => {
+                let terms: &[_] = if j == 0 { &[&m.buf, &r.buf] } else { &[&r.buf] };
+                Ok(Payload::from_words(device.download(device.xor(terms, false, m.elements())?)?))
+            }
+            (Role::Worker(0), Masks::Public(x), _) => Ok(Payload::from_pod(&device.download(x.buf.clone())?)),
+            _ => Ok(Payload::zeroed(0)),
+        }
+    }
+
+    fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {
+        let n = value.shape.elements();
+        let wrong = || Error::Refused("a party sent an output share of the wrong size".into());
+        match value.kind {
+            Kind::Ring { .. } => {
+                let share = |j: usize| -> Result<&[W], Error> {
+                    let share: &[W] = messages.get(j).and_then(|m| m.as_pod().ok()).ok_or_else(wrong)?;
+                    if share.len() == n { Ok(share) } else { Err(wrong()) }
+                };
+                Ok(share(0)?.iter().zip(share(1)?).map(|(a, b)| a.add(*b)).collect())
+            }
+            Kind::Bit => {
+                let words = |j: usize| messages.get(j).map(|m| m.words()).ok_or_else(wrong);
+                let (a, b) = (words(0)?, words(1)?);
+                if a.len() != megrez_ring::bits::words(n) || b.len() != a.len() {
+                    return Err(wrong());
+                }
+                let bit = |i| megrez_ring::bits::get(a, i) ^ megrez_ring::bits::get(b, i);
+                Ok((0..n).map(|i| W::from_u64(bit(i))).collect())
+            }
+            Kind::Public { .. } => {
+                let words: &[W] = messages.first().and_then(|m| m.as_pod().ok()).ok_or_else(wrong)?;
+                if words.len() == n { Ok(words.to_vec()) } else { Err(wrong()) }
+            }
+        }
+    }
+}
+
+/// A product with a public operand, on every component of the secret one's mask.
+fn public_product<W: Word, D: Device>(
+    device: &D,
+    op: &Op,
+    output: &Value,
+    inputs: &[&Masks<W, D>],
+) -> Result<RingMask<W, D>, Error> {
+    let product = local::Product::of(op).expect("one of the products");
+    match inputs {
+        [Masks::Ring(x), Masks::Public(y)] => x.map(|x| Ok(product.apply(device, x, y, &output.shape)?)),
+        [Masks::Public(x), Masks::Ring(y)] => y.map(|y| Ok(product.apply(device, x, y, &output.shape)?)),
+        _ => unreachable!("the plan's types say that one operand is secret and one public"),
+    }
+}

@@ -1,0 +1,91 @@
+//! Truncation on MSS, exact up to the last bit and unbiased.
+//!
+//! Deviates from MIZAR, Fig. 10, which shifts m and r separately and is wrong by ±2^(ℓ−f) with probability |x|/2^ℓ. Here,
+//! for −2^(ℓ−2) ≤ x < 2^(ℓ−2), with m' = m + 2^(ℓ−2) and μ = msb(m'):
+//!
+//!   y = (m'>>f) − 2^(ℓ−2−f) − (r>>f) + (1−μ)·msb(r)·2^(ℓ−f) = floor(x/2^f) + e,   P(e = 1) = frac(x/2^f).
+//!
+//! m' = x + 2^(ℓ−2) + r wraps exactly when r has its top bit set and m' has not, because x + 2^(ℓ−2) < 2^(ℓ−1). The
+//! functionality is "floor plus the carry of the masks' low bits", e = [(m' mod 2^f) < (r mod 2^f)] complemented: it is a
+//! function of m and r, not an independent coin.
+//!
+//! phase     rounds  bits per element   from → to
+//! offline   1       ℓ + f              dealer → worker 0
+//! online    1       2ℓ                 worker ↔ worker
+//!
+//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also uniform shares of r>>f and msb(r).
+
+use crate::mss::{DEALER, RingMask, deal, deal_low, open};
+use crate::{Cost, Unit};
+use megrez_kernels::{Device, Tensor, Truncation};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+/// A worker's shares of r>>f, of msb(r), and of r_y; nothing at the dealer.
+pub struct Material<W: Word, D: Device> {
+    masks: Option<(MaskParts<W, D>, Tensor<W, D>)>,
+}
+store_struct!(Material < W, D > { masks });
+
+/// A worker's shares of the two parts of a mask that truncation needs.
+pub(super) struct MaskParts<W: Word, D: Device> {
+    /// [r>>f].
+    pub high: Tensor<W, D>,
+    /// [msb(r)]; its low f bits count.
+    pub top: Tensor<W, D>,
+}
+store_struct!(MaskParts<W, D> { high, top });
+
+impl<W: Word, D: Device> MaskParts<W, D> {
+    /// The dealer deals both parts of its mask: ℓ + f bits per element.
+    pub fn deal(
+        party: &mut Party<D>,
+        f: u32,
+        shape: &Shape,
+        mask: &RingMask<W, D>,
+    ) -> Result<Option<Self>, Error> {
+        let n = shape.elements();
+        let high = deal(party, "high", n, |device| Ok(device.shift_right(&mask.total(device)?.buf, f)?))?;
+        let top = deal_low(party, "top", n, f, |device| {
+            Ok(device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?)
+        })?;
+        let tensor = |buf| Tensor::new(shape.clone(), buf);
+        Ok(high.zip(top).map(|(high, top)| MaskParts { high: tensor(high), top: tensor(top) }))
+    }
+
+    pub fn truncation(&self, f: u32) -> Truncation<'_, W, D> {
+        Truncation { bits: f, high: &self.high.buf, top: &self.top.buf }
+    }
+}
+
+pub(super) fn cost(ring: u32, f: u32, n: usize) -> Cost {
+    Cost::rounds(1, 1)
+        .offline(DEALER, 0, n, Unit::Bits(ring))
+        .offline(DEALER, 0, n, Unit::Bits(f))
+        .online_swap(0, 1, n, Unit::Bits(ring))
+}
+
+pub(super) fn offline<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    shape: &Shape,
+    mask: &RingMask<W, D>,
+) -> Result<(Material<W, D>, RingMask<W, D>), Error> {
+    let output = RingMask::fresh(party, shape)?;
+    let parts = MaskParts::deal(party, f, shape, mask)?;
+    let masks = parts.map(|parts| (parts, output.share().clone()));
+    Ok((Material { masks }, output))
+}
+
+/// At worker `j`: m_y.
+pub(super) fn online<W: Word, D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    f: u32,
+    m: &Tensor<W, D>,
+    material: Material<W, D>,
+) -> Result<D::Buf<W>, Error> {
+    let (parts, mask) = material.masks.expect("workers hold shares");
+    let share = party.device().open_truncated(j, &m.buf, &parts.truncation(f), &mask.buf)?;
+    open(party, j, "truncated", m.elements(), share)
+}

@@ -1,0 +1,67 @@
+//! Every protocol, once: the command line, the documentation and the conformance suite read this list.
+
+use crate::Suite;
+use crate::clear::Clear;
+use crate::mizar::Mizar;
+use megrez_kernels::Device;
+
+/// What users are told of a protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Protocol {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// How many parties compute.
+    pub parties: usize,
+    /// Whom it protects against.
+    pub security: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Whether it protects nothing or leaks, and runs only when the caller says `insecure`.
+    pub insecure: bool,
+}
+
+/// The protocols.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "mizar",
+        parties: 3,
+        security: "semi-honest, one of three parties corrupted; party 2 deals",
+        source: "MIZAR, corrected",
+        insecure: false,
+    },
+    Protocol {
+        name: "clear",
+        parties: 1,
+        security: "none: the party sees everything",
+        source: "plaintext oracle",
+        insecure: true,
+    },
+];
+
+/// The protocol of this name.
+pub fn find(name: &str) -> Option<&'static Protocol> {
+    PROTOCOLS.iter().find(|p| p.name == name)
+}
+
+/// Something to do with a suite whose type is chosen at run time.
+pub trait Visitor<D: Device> {
+    /// What comes out.
+    type Output;
+    /// Runs with the chosen suite.
+    fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output;
+}
+
+/// Runs a visitor with the protocol `name` on a ring of `ring` bits; `None` if there is none such.
+pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
+    Some(match (name, ring) {
+        ("mizar", 8) => visitor.visit(Mizar::<u8, D>::default()),
+        ("mizar", 16) => visitor.visit(Mizar::<u16, D>::default()),
+        ("mizar", 32) => visitor.visit(Mizar::<u32, D>::default()),
+        ("mizar", 64) => visitor.visit(Mizar::<u64, D>::default()),
+        ("clear", 8) => visitor.visit(Clear::<u8, D>::default()),
+        ("clear", 16) => visitor.visit(Clear::<u16, D>::default()),
+        ("clear", 32) => visitor.visit(Clear::<u32, D>::default()),
+        ("clear", 64) => visitor.visit(Clear::<u64, D>::default()),
+        _ => return None,
+    })
+}
