@@ -18,7 +18,9 @@ fn best(mut run: impl FnMut()) -> f64 {
 }
 
 fn report(kernel: &str, shape: &str, value: f64, unit: &str) {
-    println!("{{\"kernel\": \"{kernel}\", \"shape\": \"{shape}\", \"value\": {value:.3}, \"unit\": \"{unit}\"}}");
+    println!(
+        "{{\"kernel\": \"{kernel}\", \"shape\": \"{shape}\", \"value\": {value:.3}, \"unit\": \"{unit}\"}}"
+    );
 }
 
 fn stream(seed: u8) -> Stream {
@@ -32,7 +34,12 @@ fn words<W: Word>(device: &Cpu, seed: u8, n: usize) -> <Cpu as Device>::Buf<W> {
 fn gemm<W: Word>(device: &Cpu, [m, k, n]: [usize; 3]) {
     let (x, y) = (words::<W>(device, 1, m * k), words::<W>(device, 2, k * n));
     let seconds = best(|| drop(black_box(device.matmul(&x, &y, 1, [m, k, n]))));
-    report(&format!("gemm u{}", W::BITS), &format!("{m}x{k}x{n}"), (m * k * n) as f64 / seconds / 1e9, "GMAC/s");
+    report(
+        &format!("gemm u{}", W::BITS),
+        &format!("{m}x{k}x{n}"),
+        (m * k * n) as f64 / seconds / 1e9,
+        "GMAC/s",
+    );
 }
 
 fn conv<W: Word>(device: &Cpu, x: [usize; 4], w: [usize; 4]) {
@@ -101,7 +108,8 @@ fn main() {
     println!("{{\"device\": \"{}\"}}", device.describe());
     let mut buffer = vec![0u64; 1 << 14];
     for level in Level::all() {
-        let seconds = best(|| (0..64).for_each(|i| stream(1).fill_at_level(level, i << 11, black_box(&mut buffer))));
+        let seconds =
+            best(|| (0..64).for_each(|i| stream(1).fill_at_level(level, i << 11, black_box(&mut buffer))));
         report("chacha12", level.name(), 64.0 * 8.0 * buffer.len() as f64 / seconds / 1e9, "GB/s");
         let mut samples = vec![];
         let sampler = FieldSampler::new(67);

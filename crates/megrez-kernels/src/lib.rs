@@ -2,6 +2,11 @@
 //! talks to the network. [`Reference`] states each kernel in the plainest code; [`Cpu`] is fast and must equal it bit
 //! for bit, which one differential suite checks.
 
+#![allow(
+    clippy::type_complexity,
+    reason = "lists of operands are tuples of coefficients and buffers, and mean that"
+)]
+
 mod cpu;
 mod device;
 mod list;

@@ -3,7 +3,7 @@
 
 use megrez_kernels::*;
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::{Key, Stream};
+use megrez_prg::{Key, Level, Stream};
 use megrez_ring::{Prime, Shape, Word, bits};
 
 /// Lengths around words, vectors, packing groups and chunks.
@@ -114,10 +114,8 @@ fn elementwise<W: Word, D: Device>(pair: &Pair<D>) {
                 W::ZERO,
                 n
             ));
-            compare!(pair, format!("products of ones {ring} {n}"), |d, up| d.products(
-                &[(ones, up!(&x[0]), up!(&x[1]))],
-                &[(W::ONE, up!(&x[2])), (ones, up!(&x[3]))]
-            ));
+            compare!(pair, format!("products of ones {ring} {n}"), |d, up| d
+                .products(&[(ones, up!(&x[0]), up!(&x[1]))], &[(W::ONE, up!(&x[2])), (ones, up!(&x[3]))]));
         }
         for k in [0, 1, ring / 2, ring - 1] {
             compare!(pair, format!("shift {ring} {n} {k}"), |d, up| d.shift_right(up!(&x[0]), k));
@@ -131,8 +129,11 @@ fn elementwise<W: Word, D: Device>(pair: &Pair<D>) {
         for width in (1..=ring).filter(|w| n < 300 || w % 7 == 1) {
             let packed = bits::pack_low(x[0].iter().map(|x| x.to_u64()), width);
             compare!(pair, format!("pack_low {ring} {n} {width}"), |d, up| d.pack_low(up!(&x[0]), width));
-            compare!(pair, format!("unpack_low {ring} {n} {width}"), |d, up| d
-                .unpack_low::<W>(up!(&packed), width, n));
+            compare!(pair, format!("unpack_low {ring} {n} {width}"), |d, up| d.unpack_low::<W>(
+                up!(&packed),
+                width,
+                n
+            ));
         }
     }
 }
@@ -266,7 +267,9 @@ fn structure<T: Word, D: Device>(pair: &Pair<D>) {
     // Long runs at every alignment, for bits that move by whole words.
     let long = pair.bits(5000);
     for offset in [0, 1, 63, 64, 100] {
-        for (rows, columns, stride) in [(3, 1000, 1500), (7, 64, 65), (2, 130, 200), (40, 64, 64), (9, 1, 100)] {
+        for (rows, columns, stride) in
+            [(3, 1000, 1500), (7, 64, 65), (2, 130, 200), (40, 64, 64), (9, 1, 100)]
+        {
             let view = View { shape: [rows, columns].into(), strides: vec![stride, 1], offset };
             compare!(pair, format!("view_bits {view:?}"), |d, up| d.view_bits(up!(&long), &view));
         }
@@ -466,4 +469,16 @@ fn suite<D: Device>(device: D) {
 #[test]
 fn the_cpu_equals_the_reference() {
     suite(Cpu::new(1));
+}
+
+#[test]
+fn threads_do_not_change_results() {
+    suite(Cpu::new(3));
+}
+
+#[test]
+fn every_level_equals_the_reference() {
+    // The last level is the one that `new` chooses.
+    let levels = Level::all();
+    levels[..levels.len() - 1].iter().for_each(|&level| suite(Cpu::at_level(level, 1)));
 }

@@ -1,9 +1,12 @@
 //! The CPU device: the fastest instructions that the machine has, chosen when it runs, on some threads.
 
+mod gemm;
+mod work;
+
 use crate::device::*;
 use crate::{ListSpec, Reference};
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::Stream;
+use megrez_prg::{Level, Stream};
 use megrez_ring::{Shape, Word};
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ type Result<T> = std::result::Result<T, DeviceError>;
 #[derive(Clone)]
 pub struct Cpu {
     threads: usize,
+    level: Level,
 }
 
 impl Default for Cpu {
@@ -25,7 +29,12 @@ impl Default for Cpu {
 impl Cpu {
     /// A device that uses up to `threads` threads where a kernel is worth it.
     pub fn new(threads: usize) -> Self {
-        Cpu { threads: threads.max(1) }
+        Cpu::at_level(Level::detect(), threads)
+    }
+
+    /// A device that uses the instructions of one level only: for tests, which compare all levels of a machine.
+    pub fn at_level(level: Level, threads: usize) -> Self {
+        Cpu { threads: threads.max(1), level }
     }
 }
 
@@ -33,7 +42,8 @@ impl Device for Cpu {
     type Buf<T: Elem> = Buf<T>;
 
     fn describe(&self) -> String {
-        format!("cpu ({} threads)", self.threads)
+        let plural = if self.threads == 1 { "" } else { "s" };
+        format!("cpu ({}, {} thread{plural})", self.level.name(), self.threads)
     }
 
     fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Buf<T>> {
@@ -65,7 +75,7 @@ impl Device for Cpu {
     }
 
     fn matmul<W: Word>(&self, x: &Buf<W>, y: &Buf<W>, batch: usize, sizes: [usize; 3]) -> Result<Buf<W>> {
-        Reference.matmul(x, y, batch, sizes)
+        Ok(Arc::new(gemm::matmul(self.level, self.threads, x, y, batch, sizes)))
     }
 
     fn conv<W: Word>(
