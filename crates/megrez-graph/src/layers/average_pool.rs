@@ -1,0 +1,142 @@
+//! AveragePool and GlobalAveragePool: the sum of the taps, divided by their number.
+//!
+//! A division by 2^k is free: the same words with k fraction bits more, which the next truncation drops. Any other
+//! number is a product with 1/count, a public constant.
+
+use super::window::{Axis, windows};
+use super::{Call, Layer, Scale, image};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::Refusal;
+use megrez_plan::View;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct AveragePool {
+    shape: Shape,
+    rows: Axis,
+    columns: Axis,
+    /// The number that each window's sum is divided by, [rows, columns].
+    counts: Vec<usize>,
+}
+
+pub(super) fn average_pool(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(
+        1,
+        &["auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"],
+    )?;
+    let [n, c, height, width] = image(call.shape(0)?)?;
+    let [rows, columns] = windows(call, [height, width], None, false)?;
+    let padding_counts = call.int("count_include_pad", 0)? != 0;
+    Ok(Arc::new(AveragePool::new([n, c], rows, columns, padding_counts)))
+}
+
+pub(super) fn global_average_pool(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &[])?;
+    let [n, c, height, width] = image(call.shape(0)?)?;
+    Ok(Arc::new(AveragePool::new([n, c], Axis::whole(height), Axis::whole(width), false)))
+}
+
+impl AveragePool {
+    fn new([n, c]: [usize; 2], rows: Axis, columns: Axis, padding_counts: bool) -> Self {
+        let count = |axis: &Axis| -> Vec<usize> {
+            (0..axis.windows).map(|o| axis.count(o, padding_counts)).collect()
+        };
+        let (per_row, per_column) = (count(&rows), count(&columns));
+        let counts = per_row.iter().flat_map(|r| per_column.iter().map(move |c| r * c)).collect();
+        AveragePool { shape: [n, c, rows.windows, columns.windows].into(), rows, columns, counts }
+    }
+
+    /// The one number that all windows are divided by, if it is one.
+    fn count(&self) -> Option<usize> {
+        self.counts.iter().all(|c| *c == self.counts[0]).then_some(self.counts[0])
+    }
+
+    /// Sums of the taps along one dimension, of x padded by zeros.
+    fn sums(
+        cx: &mut Lowering,
+        x: &Secret,
+        dimension: usize,
+        axis: &Axis,
+        name: &str,
+    ) -> Result<Secret, Refusal> {
+        let shape = cx.shape(x).clone();
+        if axis.kernel == 1 && axis.stride == 1 {
+            return Ok(x.clone());
+        }
+        // Windows × taps as two dimensions in place of one.
+        let mut view = View::whole(shape.clone());
+        let stride = shape.strides()[dimension] as isize;
+        let mut dims = shape.dims().to_vec();
+        dims[dimension] = axis.windows;
+        dims.insert(dimension + 1, axis.kernel);
+        view.strides[dimension] = stride * axis.stride as isize;
+        view.strides.insert(dimension + 1, stride * axis.dilation as isize);
+        view.shape = dims.clone().into();
+        let bounds = x.range.clone();
+        let taps = cx.view(&format!("{name}-taps"), x, view)?.within(bounds);
+        let sum = cx.sum(&format!("{name}-sum"), &taps, dimension + 1)?;
+        dims.remove(dimension + 1);
+        cx.reshape(&format!("{name}-shape"), &sum, dims.into())
+    }
+}
+
+impl Layer for AveragePool {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let &[n, c, height, width] = inputs[0].shape.dims() else { unreachable!("understood as images") };
+        let mut y = Vec::with_capacity(self.shape.elements());
+        for plane in inputs[0].data.chunks_exact(height * width).take(n * c) {
+            for (window, &count) in self.counts.iter().enumerate() {
+                let (r, q) = (window / self.columns.windows, window % self.columns.windows);
+                let mut sum = 0f64;
+                for i in (0..self.rows.kernel).filter_map(|k| self.rows.tap(r, k)) {
+                    let columns = (0..self.columns.kernel).filter_map(|k| self.columns.tap(q, k));
+                    sum += columns.map(|j| f64::from(plane[i * width + j])).sum::<f64>();
+                }
+                y.push((sum / count as f64) as f32);
+            }
+        }
+        Tensor::new(self.shape.clone(), y)
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = inputs[0].secret()?;
+        let [top, bottom] = self.rows.reach();
+        let [left, right] = self.columns.reach();
+        let x = cx.pad("pad", x, &[0, 0, top, left], &[0, 0, bottom, right])?;
+        let x = Self::sums(cx, &x, 3, &self.columns, "columns")?;
+        let sum = Self::sums(cx, &x, 2, &self.rows, "rows")?;
+        if let Scale::Divides { bits } = self.scale() {
+            let frac = cx.frac_of(&sum) + bits;
+            return cx.rescale("average", &sum, frac);
+        }
+        let sum = cx.settle(&sum)?;
+        // Fraction bits of 1/count: as many significant ones as a weight has.
+        let largest = self.counts.iter().max().map_or(1, |c| c.next_power_of_two().ilog2());
+        let frac = cx.frac() + largest;
+        let to = cx.frac_of(&sum) + frac;
+        match self.count() {
+            Some(count) => {
+                let inverse = cx.encode(1.0 / count as f32, frac)?;
+                let product = cx.combine("product", &[(inverse, &sum)], 0)?;
+                cx.rescale("average", &product, to)
+            }
+            None => {
+                let inverses: Vec<f32> = self.counts.iter().map(|&c| 1.0 / c as f32).collect();
+                let inverses = Tensor::new([self.rows.windows, self.columns.windows], inverses);
+                cx.mul_public("product", &sum, &inverses, frac)
+            }
+        }
+    }
+
+    fn scale(&self) -> Scale {
+        match self.count() {
+            Some(count) if count.is_power_of_two() => Scale::Divides { bits: count.ilog2() },
+            _ => Scale::ShrinksThenProduct,
+        }
+    }
+}

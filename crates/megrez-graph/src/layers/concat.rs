@@ -1,0 +1,78 @@
+//! Concat: joins values along an axis, at the scale of the one with most fraction bits.
+
+use super::{Call, Layer, axis};
+use crate::graph::{Constant, Tensor};
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct Concat {
+    shape: Shape,
+    axis: usize,
+}
+
+pub(super) fn concat(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1024, &["axis"])?;
+    let first = call.any_shape(0)?;
+    let axis = axis(call.int("axis", i64::MAX)?, first.rank())?;
+    let mut dims = first.dims().to_vec();
+    dims[axis] = 0;
+    let mut constants = 0;
+    for i in 0..call.inputs.len() {
+        let shape = call.any_shape(i)?;
+        let off_axis = |s: &Shape| -> Vec<usize> {
+            s.dims().iter().enumerate().filter(|(d, _)| *d != axis).map(|(_, &n)| n).collect()
+        };
+        if shape.rank() != first.rank() || off_axis(shape) != off_axis(first) {
+            return refuse(format!("the shapes {first} and {shape} differ off axis {axis}"), "");
+        }
+        dims[axis] = match dims[axis].checked_add(shape.dims()[axis]) {
+            Some(sum) => sum,
+            None => return refuse("the axis is too long", ""),
+        };
+        constants += usize::from(call.is_constant(i));
+    }
+    let ints = |i: usize| {
+        matches!(call.graph.value(call.inputs[i].unwrap_or(crate::Id(0))).constant, Some(Constant::Ints(_)))
+    };
+    let integers = (0..call.inputs.len()).filter(|&i| ints(i)).count();
+    if (constants > 0 && constants < call.inputs.len()) || (integers > 0 && integers < call.inputs.len()) {
+        return refuse("joins constants with secret values", "add the constant part in the layer before");
+    }
+    Ok(Arc::new(Concat { shape: dims.into(), axis }))
+}
+
+impl Concat {
+    fn join<T: Copy>(&self, inputs: &[&Tensor<T>]) -> Tensor<T> {
+        let outer: usize = self.shape.dims()[..self.axis].iter().product();
+        let mut data = Vec::with_capacity(self.shape.elements());
+        for i in 0..outer {
+            for input in inputs {
+                let chunk = input.data.len() / outer;
+                data.extend_from_slice(&input.data[i * chunk..(i + 1) * chunk]);
+            }
+        }
+        Tensor::new(self.shape.clone(), data)
+    }
+}
+
+impl Layer for Concat {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        self.join(inputs)
+    }
+
+    fn fold_ints(&self, inputs: &[&Tensor<i64>]) -> Option<Tensor<i64>> {
+        Some(self.join(inputs))
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let parts = inputs.iter().map(Operand::secret).collect::<Result<Vec<_>, _>>()?;
+        let parts = cx.aligned(&parts)?;
+        cx.concat("concat", &parts.iter().collect::<Vec<_>>(), self.axis)
+    }
+}

@@ -1,0 +1,115 @@
+//! Conv: 2-D convolution with groups, stride, padding and dilation. Product, bias at the product's scale; the
+//! placement pass decides where the truncation goes.
+
+use super::window::windows;
+use super::{Call, Layer, Scale, image};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use megrez_plan::ConvGeometry;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct Conv {
+    shape: Shape,
+    kernel: [usize; 4],
+    geometry: ConvGeometry,
+}
+
+pub(super) fn conv(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(3, &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"])?;
+    let [n, channels, height, width] = image(call.shape(0)?)?;
+    let kernel @ [out, per_group, kh, kw] = image(&call.floats(1)?.shape)?;
+    let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
+    if groups == 0 || channels % groups != 0 || out % groups != 0 || channels / groups != per_group {
+        return refuse(
+            format!("{channels} channels in {groups} groups do not fit a kernel {out}×{per_group}×{kh}×{kw}"),
+            "",
+        );
+    }
+    if call.has(2) && call.floats(2)?.shape != Shape::from([out]) {
+        return refuse(format!("the bias does not have {out} elements"), "");
+    }
+    let [rows, columns] = windows(call, [height, width], Some([kh, kw]), true)?;
+    let geometry = ConvGeometry {
+        stride: [rows.stride, columns.stride],
+        pad: [rows.pad[0], columns.pad[0], rows.pad[1], columns.pad[1]],
+        dilation: [rows.dilation, columns.dilation],
+        groups,
+    };
+    let shape = [n, out, rows.windows, columns.windows].into();
+    Ok(Arc::new(Conv { shape, kernel, geometry }))
+}
+
+impl Layer for Conv {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let (&[n, channels, height, width], &[_, out, rows, columns]) =
+            (inputs[0].shape.dims(), self.shape.dims())
+        else {
+            unreachable!("understood as images");
+        };
+        let [_, per_group, kh, kw] = self.kernel;
+        let ConvGeometry { stride, pad, dilation, groups } = self.geometry;
+        let (weights, bias) = (&inputs[1].data, inputs.get(2));
+        // The outputs o of one row whose tap k lies inside the image, as a range: the inner loop has no test.
+        let inside = |k: usize| {
+            let shift = (k * dilation[1]) as isize - pad[1] as isize;
+            let first = (-shift).max(0) as usize;
+            let last = (width as isize - shift).max(0) as usize;
+            (first.div_ceil(stride[1]), last.div_ceil(stride[1]).min(columns), shift)
+        };
+        let mut y = Vec::with_capacity(self.shape.elements());
+        let mut sums = vec![0f64; rows * columns];
+        for image in 0..n {
+            for o in 0..out {
+                sums.fill(bias.map_or(0.0, |b| f64::from(b.data[o])));
+                let first = o / (out / groups) * per_group;
+                for c in 0..per_group {
+                    let plane = &inputs[0].data[((image * channels) + first + c) * height * width..]
+                        [..height * width];
+                    for tap in 0..kh * kw {
+                        let (ky, kx) = (tap / kw, tap % kw);
+                        let weight = f64::from(weights[(o * per_group + c) * kh * kw + tap]);
+                        let (from, to, shift) = inside(kx);
+                        for r in 0..rows {
+                            let Some(row) = (r * stride[0] + ky * dilation[0]).checked_sub(pad[0]) else {
+                                continue;
+                            };
+                            if row >= height || from >= to {
+                                continue;
+                            }
+                            let start = ((from * stride[1]) as isize + shift) as usize;
+                            let source =
+                                plane[row * width + start..(row + 1) * width].iter().step_by(stride[1]);
+                            let sums = &mut sums[r * columns + from..r * columns + to];
+                            sums.iter_mut().zip(source).for_each(|(s, &x)| *s += weight * f64::from(x));
+                        }
+                    }
+                }
+                y.extend(sums.iter().map(|&s| s as f32));
+            }
+        }
+        Tensor::new(self.shape.clone(), y)
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let y = cx.conv(inputs[0].secret()?, inputs[1].constant()?, self.geometry)?;
+        match inputs.get(2) {
+            Some(bias) => cx.bias(&y, &bias.constant()?.reshape([self.kernel[0], 1, 1])),
+            None => Ok(y),
+        }
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn multiplications(&self) -> u64 {
+        let [_, per_group, kh, kw] = self.kernel;
+        (self.shape.elements() * per_group * kh * kw) as u64
+    }
+}

@@ -1,0 +1,121 @@
+//! Gemm: α·A·B + β·C with optional transpositions. What is constant is transposed and scaled in the clear.
+
+use super::matmul::plain_product;
+use super::{Call, Layer, Scale};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use megrez_plan::View;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct Gemm {
+    shape: Shape,
+    inner: usize,
+    transposed: [bool; 2],
+    alpha: f32,
+    beta: f32,
+}
+
+pub(super) fn gemm(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(3, &["alpha", "beta", "transA", "transB"])?;
+    let transposed = [call.int("transA", 0)? != 0, call.int("transB", 0)? != 0];
+    let sides = |input: usize| match *call.shape(input)?.dims() {
+        [a, b] => Ok(if transposed[input] { [b, a] } else { [a, b] }),
+        _ => refuse(format!("input {input} is not a matrix"), "flatten it first"),
+    };
+    let ([m, inner], [k, n]) = (sides(0)?, sides(1)?);
+    if inner != k {
+        return refuse(format!("cannot multiply {m}×{inner} by {k}×{n}"), "");
+    }
+    let shape = Shape::from([m, n]);
+    if call.has(2) && call.shape(2)?.broadcast(&shape).ok().as_ref() != Some(&shape) {
+        return refuse(format!("the addend does not broadcast to {shape}"), "");
+    }
+    let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 1.0)?);
+    if alpha != 1.0 && !call.is_constant(0) && !call.is_constant(1) {
+        return refuse(
+            "`alpha` with two secret factors is not supported",
+            "multiply by a constant in its own node",
+        );
+    }
+    if beta != 1.0 && call.has(2) && !call.is_constant(2) {
+        return refuse(
+            "`beta` with a secret addend is not supported",
+            "multiply by a constant in its own node",
+        );
+    }
+    Ok(Arc::new(Gemm { shape, inner, transposed, alpha, beta }))
+}
+
+fn scaled(tensor: &Tensor, factor: f32) -> Tensor {
+    Tensor { shape: tensor.shape.clone(), data: tensor.data.iter().map(|v| v * factor).collect() }
+}
+
+impl Gemm {
+    /// A constant factor, transposed and scaled.
+    fn factor(&self, input: usize, tensor: &Tensor) -> Tensor {
+        if self.transposed[input] {
+            tensor.view(&View::transpose(&tensor.shape, &[1, 0]))
+        } else {
+            tensor.clone()
+        }
+    }
+}
+
+impl Layer for Gemm {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let (a, b) = (self.factor(0, inputs[0]), self.factor(1, inputs[1]));
+        let mut y = scaled(&plain_product(&a, &b), self.alpha);
+        if let Some(c) = inputs.get(2) {
+            let view = View::broadcast(&c.shape, &self.shape).expect("understood as broadcastable");
+            y.data.iter_mut().zip(view.indices()).for_each(|(y, i)| *y += self.beta * c.data[i]);
+        }
+        y
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let turned = |cx: &mut Lowering, input: usize, x: &Secret| {
+            if !self.transposed[input] {
+                return Ok(x.clone());
+            }
+            let view = View::transpose(cx.shape(x), &[1, 0]);
+            cx.view("transposed", x, view)
+        };
+        let y = match (&inputs[0], &inputs[1]) {
+            (Operand::Secret(x), Operand::Constant(w)) => {
+                let x = turned(cx, 0, x)?;
+                cx.matmul_weight("product", &x, &scaled(&self.factor(1, w), self.alpha))?
+            }
+            (Operand::Constant(w), Operand::Secret(x)) => {
+                let x = turned(cx, 1, x)?;
+                cx.weight_matmul("product", &scaled(&self.factor(0, w), self.alpha), &x)?
+            }
+            (a, b) => {
+                let (a, b) = (turned(cx, 0, a.secret()?)?, turned(cx, 1, b.secret()?)?);
+                cx.matmul("product", &a, &b)?
+            }
+        };
+        match inputs.get(2) {
+            None => Ok(y),
+            Some(Operand::Constant(c)) => cx.bias(&y, &scaled(c, self.beta)),
+            Some(Operand::Secret(c)) => {
+                let c = cx.broadcast("addend", c, &self.shape)?;
+                let both = cx.aligned(&[&y, &c])?;
+                cx.combine("sum", &[(1, &both[0]), (1, &both[1])], 0)
+            }
+        }
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn multiplications(&self) -> u64 {
+        (self.shape.elements() * self.inner) as u64
+    }
+}

@@ -1,0 +1,52 @@
+//! LeakyRelu: x for x ≥ 0, a·x below: a·x + (1 − a)·relu(x). The slope is part of the architecture, hence public.
+
+use super::{Call, Layer, Scale};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::Refusal;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct LeakyRelu {
+    shape: Shape,
+    slope: f32,
+}
+
+pub(super) fn leaky_relu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &["alpha"])?;
+    Ok(Arc::new(LeakyRelu { shape: call.shape(0)?.clone(), slope: call.float("alpha", 0.01)? }))
+}
+
+impl Layer for LeakyRelu {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let f = |&x: &f32| if x < 0.0 { self.slope * x } else { x };
+        Tensor::new(self.shape.clone(), inputs[0].data.iter().map(f).collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = inputs[0].secret()?;
+        let positive = cx.relu("relu", x)?;
+        // The two coefficients sum to 1 exactly, so that positive numbers come out unchanged.
+        let slope = cx.encode(self.slope, cx.frac())?;
+        let rest = (1i64 << cx.frac()) - slope;
+        let product = cx.combine("product", &[(slope, x), (rest, &positive)], 0)?;
+        let range = x.range.map(|bound| match bound {
+            b if b >= 0 => b << cx.frac(),
+            b => b * i128::from(slope),
+        });
+        let product = if self.slope >= 0.0 { product.within(range) } else { product };
+        cx.rescale("scale", &product, cx.frac_of(x) + cx.frac())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn non_decreasing(&self) -> bool {
+        self.slope >= 0.0
+    }
+}

@@ -1,0 +1,127 @@
+//! MatMul: matrix products with NumPy's rules for other ranks.
+
+use super::{Call, Layer, Scale};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use megrez_plan::View;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct MatMul {
+    shape: Shape,
+    /// The operands' shapes once vectors have become matrices: [.., m, k] and [.., k, n].
+    factors: [Shape; 2],
+    /// The batch dimensions that both are broadcast to.
+    batch: Vec<usize>,
+}
+
+pub(super) fn matmul(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &[])?;
+    let (a, b) = (call.shape(0)?, call.shape(1)?);
+    if a.rank() == 0 || b.rank() == 0 {
+        return refuse("multiplies scalars", "use Mul");
+    }
+    let left = if a.rank() == 1 { [1, a.dims()[0]].into() } else { a.clone() };
+    let right = if b.rank() == 1 { [b.dims()[0], 1].into() } else { b.clone() };
+    let (x, y) = (left.dims(), right.dims());
+    let (m, k) = (x[x.len() - 2], x[x.len() - 1]);
+    let (inner, n) = (y[y.len() - 2], y[y.len() - 1]);
+    let batches = |s: &Shape| Shape::new(&s.dims()[..s.rank() - 2]);
+    let Ok(batch) = batches(&left).broadcast(&batches(&right)) else {
+        return refuse(format!("cannot multiply {a} by {b}"), "");
+    };
+    if inner != k {
+        return refuse(format!("cannot multiply {a} by {b}"), "");
+    }
+    let batch = batch.dims().to_vec();
+    let mut dims = batch.clone();
+    dims.extend((a.rank() > 1).then_some(m));
+    dims.extend((b.rank() > 1).then_some(n));
+    Ok(Arc::new(MatMul { shape: dims.into(), factors: [left, right], batch }))
+}
+
+/// The product of two matrices, accumulated in f64.
+pub(super) fn plain_product(a: &Tensor, b: &Tensor) -> Tensor {
+    let (m, k, n) = (a.shape.dims()[0], a.shape.dims()[1], b.shape.dims()[1]);
+    let mut y = Vec::with_capacity(m * n);
+    let mut sums = vec![0f64; n];
+    for row in a.data.chunks_exact(k) {
+        sums.fill(0.0);
+        for (&x, terms) in row.iter().zip(b.data.chunks_exact(n)) {
+            sums.iter_mut().zip(terms).for_each(|(s, &w)| *s += f64::from(x) * f64::from(w));
+        }
+        y.extend(sums.iter().map(|&s| s as f32));
+    }
+    Tensor::new([m, n], y)
+}
+
+impl MatMul {
+    /// The shape of a factor with all batch dimensions.
+    fn full(&self, factor: usize) -> Shape {
+        let dims = self.factors[factor].dims();
+        [&self.batch, &dims[dims.len() - 2..]].concat().into()
+    }
+}
+
+impl Layer for MatMul {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let spread = |i: usize| {
+            let view = View::broadcast(&self.factors[i], &self.full(i)).expect("understood as broadcastable");
+            inputs[i].reshape(self.factors[i].clone()).view(&view)
+        };
+        let (a, b) = (spread(0), spread(1));
+        let sides =
+            |t: &Tensor| <[usize; 2]>::try_from(&t.shape.dims()[self.batch.len()..]).expect("a matrix");
+        let (sa, sb) = (sides(&a), sides(&b));
+        let mut y = vec![];
+        for (a, b) in a.data.chunks_exact(sa[0] * sa[1]).zip(b.data.chunks_exact(sb[0] * sb[1])) {
+            y.extend(plain_product(&Tensor::new(sa, a.to_vec()), &Tensor::new(sb, b.to_vec())).data);
+        }
+        Tensor::new(self.shape.clone(), y)
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let y = match (&inputs[0], &inputs[1]) {
+            // One weight matrix for the whole batch: the batch dimensions are just more rows.
+            (Operand::Secret(x), Operand::Constant(w)) if self.factors[1].rank() == 2 => {
+                let k = self.factors[1].dims()[0];
+                let rows = self.factors[0].elements() / k;
+                let x = cx.reshape("rows", x, [rows, k].into())?;
+                cx.matmul_weight("product", &x, &w.reshape(self.factors[1].clone()))?
+            }
+            (Operand::Constant(w), Operand::Secret(x)) if self.batch.is_empty() => {
+                let x = cx.reshape("columns", x, self.factors[1].clone())?;
+                cx.weight_matmul("product", &w.reshape(self.factors[0].clone()), &x)?
+            }
+            (Operand::Secret(a), Operand::Secret(b)) => {
+                let a = cx.reshape("left-matrix", a, self.factors[0].clone())?;
+                let b = cx.reshape("right-matrix", b, self.factors[1].clone())?;
+                let a = cx.broadcast("left", &a, &self.full(0))?;
+                let b = cx.broadcast("right", &b, &self.full(1))?;
+                cx.matmul("product", &a, &b)?
+            }
+            _ => {
+                return refuse(
+                    "products with a batch of weight matrices are not supported",
+                    "use one 2-D weight matrix",
+                );
+            }
+        };
+        cx.reshape("shape", &y, self.shape.clone())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn multiplications(&self) -> u64 {
+        let dims = self.factors[0].dims();
+        let inner = dims[dims.len() - 1];
+        (self.shape.elements() * inner) as u64
+    }
+}

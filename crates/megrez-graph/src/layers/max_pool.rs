@@ -1,0 +1,124 @@
+//! MaxPool: a tournament of max(x, y) = y + relu(x − y), first along columns, then along rows.
+//!
+//! All windows of a level are one tensor, so that a level is one ReLU. Going axis by axis, windows that overlap share
+//! their comparisons: 3×3 takes 2 + 2 comparisons per output at stride 1 where all nine taps at once take 8; 2×2 at
+//! stride 2 takes 3 either way. ⌈log₂ kh⌉ + ⌈log₂ kw⌉ levels.
+
+use super::window::{Axis, windows};
+use super::{Call, Layer, image};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use megrez_ring::Shape;
+use std::ops::Range;
+use std::sync::Arc;
+
+struct MaxPool {
+    shape: Shape,
+    rows: Axis,
+    columns: Axis,
+}
+
+pub(super) fn max_pool(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(
+        1,
+        &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"],
+    )?;
+    let [n, c, height, width] = image(call.shape(0)?)?;
+    if call.int("storage_order", 0)? != 0 {
+        return refuse("`storage_order` = 1 is not supported", "leave it out");
+    }
+    let [rows, columns] = windows(call, [height, width], None, false)?;
+    Ok(Arc::new(MaxPool { shape: [n, c, rows.windows, columns.windows].into(), rows, columns }))
+}
+
+impl MaxPool {
+    /// The maxima of the windows along one axis; `tap(o, k)` is where tap k of window o stands in x. `level` numbers
+    /// the steps.
+    fn along(
+        cx: &mut Lowering,
+        x: &Secret,
+        dimension: usize,
+        [windows, mut taps]: [usize; 2],
+        tap: impl Fn(usize, usize) -> usize,
+        level: &mut usize,
+    ) -> Result<Secret, Refusal> {
+        let tap = &tap;
+        let positions = |taps: Range<usize>| -> Vec<usize> {
+            taps.flat_map(|k| (0..windows).map(move |o| tap(o, k))).collect()
+        };
+        if taps == 1 {
+            return cx.pick("max/taps", x, dimension, &positions(0..1));
+        }
+        // After the first level, tap k's values for all windows stand one after the other at k · windows.
+        let mut x = x.clone();
+        let mut first = true;
+        while taps > 1 {
+            let half = taps / 2;
+            let place = |taps: Range<usize>| match first {
+                true => positions(taps),
+                false => (taps.start * windows..taps.end * windows).collect(),
+            };
+            let name = |part: &str| format!("max/{level}/{part}");
+            let a = cx.pick(&name("left"), &x, dimension, &place(0..half))?;
+            let b = cx.pick(&name("right"), &x, dimension, &place(half..2 * half))?;
+            let difference = cx.combine(&name("difference"), &[(1, &a), (-1, &b)], 0)?;
+            let excess = cx.relu(&name("relu"), &difference)?;
+            // A maximum lies where its operands lie: the bounds of y + relu(x − y) alone would be looser.
+            let mut larger = cx.combine(&name("max"), &[(1, &b), (1, &excess)], 0)?.within(x.range.clone());
+            if taps % 2 == 1 {
+                let odd = cx.pick(&name("odd"), &x, dimension, &place(taps - 1..taps))?;
+                larger = cx.concat(&name("with-odd"), &[&larger, &odd], dimension)?;
+            }
+            (x, taps, first) = (larger, half + taps % 2, false);
+            *level += 1;
+        }
+        Ok(x)
+    }
+
+    /// The rows that some window sees: what no window sees is not compared.
+    fn seen(axis: &Axis, size: usize) -> Vec<usize> {
+        let mut seen = vec![false; size];
+        for o in 0..axis.windows {
+            (0..axis.kernel).filter_map(|k| axis.tap(o, k)).for_each(|i| seen[i] = true);
+        }
+        (0..size).filter(|&i| seen[i]).collect()
+    }
+}
+
+impl Layer for MaxPool {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let &[n, c, height, width] = inputs[0].shape.dims() else { unreachable!("understood as images") };
+        let mut y = Vec::with_capacity(self.shape.elements());
+        for plane in inputs[0].data.chunks_exact(height * width).take(n * c) {
+            for r in 0..self.rows.windows {
+                for q in 0..self.columns.windows {
+                    let rows = (0..self.rows.kernel).filter_map(|k| self.rows.tap(r, k));
+                    let taps = rows.flat_map(|i| {
+                        let columns = (0..self.columns.kernel).filter_map(|k| self.columns.tap(q, k));
+                        columns.map(move |j| plane[i * width + j])
+                    });
+                    y.push(taps.fold(f32::NEG_INFINITY, f32::max));
+                }
+            }
+        }
+        Tensor::new(self.shape.clone(), y)
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = inputs[0].secret()?;
+        let height = cx.shape(x).dims()[2];
+        let seen = Self::seen(&self.rows, height);
+        let mut level = 0;
+        let x = cx.pick("max/rows", x, 2, &seen)?;
+        let [rows, columns] = [&self.rows, &self.columns];
+        let tap = |o, k| columns.nearest_tap(o, k);
+        let x = Self::along(cx, &x, 3, [columns.windows, columns.kernel], tap, &mut level)?;
+        let tap = |o, k| seen.partition_point(|&i| i < rows.nearest_tap(o, k));
+        Self::along(cx, &x, 2, [rows.windows, rows.kernel], tap, &mut level)
+    }
+}

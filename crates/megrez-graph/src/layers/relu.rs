@@ -1,0 +1,33 @@
+//! Relu: max(x, 0). One step; the comparison does not care about the scale.
+
+use super::{Call, Layer};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::Refusal;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct Relu(Shape);
+
+pub(super) fn relu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &[])?;
+    Ok(Arc::new(Relu(call.shape(0)?.clone())))
+}
+
+impl Layer for Relu {
+    fn shape(&self) -> &Shape {
+        &self.0
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        Tensor::new(self.0.clone(), inputs[0].data.iter().map(|x| x.max(0.0)).collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        cx.relu("relu", inputs[0].secret()?)
+    }
+
+    fn non_decreasing(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,116 @@
+//! Sliding windows over images: what Conv and the pools have in common.
+
+use super::Call;
+use crate::problem::{Refusal, refuse};
+
+/// Windows along one axis.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    size: usize,
+    pub(super) kernel: usize,
+    pub(super) stride: usize,
+    pub(super) dilation: usize,
+    pub(super) pad: [usize; 2],
+    /// How many windows there are.
+    pub(super) windows: usize,
+}
+
+impl Axis {
+    /// One window that is the whole image.
+    pub(super) fn whole(size: usize) -> Self {
+        Axis { size, kernel: size, stride: 1, dilation: 1, pad: [0; 2], windows: 1 }
+    }
+
+    /// How far windows reach over the image, before its start and beyond its end.
+    pub(super) fn reach(&self) -> [usize; 2] {
+        let end = (self.windows - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
+        [self.pad[0], end.saturating_sub(self.size + self.pad[0])]
+    }
+
+    /// The position of tap `k` of window `o`, if it lies inside the image.
+    pub(super) fn tap(&self, o: usize, k: usize) -> Option<usize> {
+        let i = (o * self.stride + k * self.dilation).checked_sub(self.pad[0])?;
+        (i < self.size).then_some(i)
+    }
+
+    /// The position of tap `k` of window `o`; the nearest tap of the same window if that one is padding. A maximum
+    /// does not mind a tap that occurs twice.
+    pub(super) fn nearest_tap(&self, o: usize, k: usize) -> usize {
+        if let Some(position) = self.tap(o, k) {
+            return position;
+        }
+        (0..self.kernel)
+            .filter_map(|other| Some((other.abs_diff(k), self.tap(o, other)?)))
+            .min()
+            .map_or(0, |(_, position)| position)
+    }
+
+    /// How many taps of window `o` lie inside the image, or, if padding counts, inside the padded image.
+    pub(super) fn count(&self, o: usize, padding_counts: bool) -> usize {
+        let padded = self.size + self.pad[0] + self.pad[1];
+        (0..self.kernel)
+            .filter(|&k| {
+                let inside = o * self.stride + k * self.dilation < padded;
+                self.tap(o, k).is_some() || (padding_counts && inside)
+            })
+            .count()
+    }
+}
+
+/// Reads `kernel_shape` (or takes `kernel`), `strides`, `dilations`, `pads`, `auto_pad` and `ceil_mode`: windows along
+/// rows and along columns. Every window holds at least one element of the image, unless `may_miss`.
+pub(super) fn windows(
+    call: &Call,
+    image: [usize; 2],
+    kernel: Option<[usize; 2]>,
+    may_miss: bool,
+) -> Result<[Axis; 2], Refusal> {
+    let given = call.sizes("kernel_shape", kernel.unwrap_or([0; 2]))?;
+    if kernel.is_some_and(|k| k != given) {
+        return refuse(format!("`kernel_shape` = {given:?} disagrees with the weights"), "");
+    }
+    let stride = call.sizes("strides", [1; 2])?;
+    let dilation = call.sizes("dilations", [1; 2])?;
+    let pads = call.sizes("pads", [0; 4])?;
+    let auto_pad = call.string("auto_pad", "NOTSET")?;
+    let ceil = call.int("ceil_mode", 0)? != 0;
+    if given.contains(&0) || stride.contains(&0) || dilation.contains(&0) {
+        return refuse("kernel, strides and dilations are at least 1", "");
+    }
+    let axis = |d: usize| {
+        let (size, kernel, stride, dilation) = (image[d], given[d], stride[d], dilation[d]);
+        let reach = (kernel - 1).checked_mul(dilation).and_then(|r| r.checked_add(1)).unwrap_or(usize::MAX);
+        let pad = match auto_pad.as_str() {
+            "NOTSET" => [pads[d], pads[d + 2]],
+            "VALID" => [0; 2],
+            "SAME_UPPER" | "SAME_LOWER" => {
+                let total = ((size.div_ceil(stride) - 1) * stride).saturating_add(reach).saturating_sub(size);
+                let (small, large) = (total / 2, total - total / 2);
+                if auto_pad == "SAME_UPPER" { [small, large] } else { [large, small] }
+            }
+            other => return refuse(format!("`auto_pad` = `{other}` is not supported"), "give `pads`"),
+        };
+        let Some(space) = size.checked_add(pad[0] + pad[1]).and_then(|s| s.checked_sub(reach)) else {
+            return refuse(
+                format!("a kernel of {reach} does not fit an image of {size} with pads {pad:?}"),
+                "",
+            );
+        };
+        let mut windows = if ceil { space.div_ceil(stride) + 1 } else { space / stride + 1 };
+        // A window that starts in the padding after the image is dropped, as ONNX and PyTorch do.
+        if ceil && (windows - 1) * stride >= size + pad[0] {
+            windows -= 1;
+        }
+        let axis = Axis { size, kernel, stride, dilation, pad, windows };
+        let misses = |o: usize| (0..kernel).all(|k| axis.tap(o, k).is_none());
+        // Only the first and the last windows can lie in padding alone; the bound keeps absurd pads from taking long.
+        if !may_miss && (windows > 1 << 20 || kernel > 1 << 10 || (0..windows).any(misses)) {
+            return refuse(
+                "a window lies in padding alone, or there are too many",
+                "pad less than the kernel",
+            );
+        }
+        Ok(axis)
+    };
+    Ok([axis(0)?, axis(1)?])
+}

@@ -1,0 +1,28 @@
+//! From a model to a plan: a frontend for ONNX, the [`Graph`], its layers, the passes that rewrite it, and the lowering
+//! to the primitive steps of [`megrez_plan::Plan`]. No protocol and no share in here.
+//!
+//! ```text
+//! model.onnx ── onnx::read ──► Graph ── compile ──► Compiled { plan, weights to share, ranges, … }
+//! models::build, Graph::add ──►  │
+//!                                └── plain::run ──► every layer's output in the clear: the oracle
+//! ```
+//!
+//! # Adding a layer
+//! One file in `layers/` with its import rule, its plain reference and its secure forward, and one line in the registry
+//! of `layers/mod.rs`. Ranges follow from the steps that the layer emits.
+
+mod graph;
+pub mod layers;
+pub mod lower;
+pub mod models;
+pub mod npy;
+pub mod onnx;
+pub mod passes;
+pub mod plain;
+mod problem;
+pub mod range;
+
+pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
+pub use lower::{CompileOptions, Compiled, compile};
+pub use problem::{Problem, Problems, Refusal};
+pub use range::{Interval, RangePolicy};

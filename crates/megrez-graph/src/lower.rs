@@ -1,0 +1,826 @@
+//! Lowering: the graph's layers become the plan's primitive steps, and every step's range is checked as it is emitted.
+
+use crate::graph::{Graph, Id, Tensor};
+use crate::layers::{After, Scale};
+use crate::passes;
+use crate::problem::{Problem, Problems, Refusal, refuse};
+use crate::range::{Accumulator, Interval, Range, RangePolicy};
+use megrez_plan::{ConvGeometry, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
+use megrez_ring::{FixedError, Shape, Word};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
+const SPARE_BITS: u32 = 8;
+
+/// How to lower a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompileOptions {
+    /// ℓ: 32 or 64.
+    pub ring: u32,
+    /// f: the fraction bits of inputs, weights and truncated values. 1 ≤ f ≤ ℓ/2 − 2.
+    pub frac: u32,
+    /// The client who provides the weights.
+    pub model_owner: String,
+    /// The client who provides the inputs.
+    pub data_owner: String,
+    /// The client who learns the outputs.
+    pub recipient: String,
+    /// What every element of an input lies in.
+    pub input_range: Interval,
+    /// Other ranges for inputs by name.
+    pub input_ranges: BTreeMap<String, Interval>,
+    /// What to do where a range cannot be proven.
+    pub policy: RangePolicy,
+    /// The comparison of every ReLU, for values of `frac` fraction bits: where a value carries more, and `bits` is
+    /// given, as many more low bits are cut.
+    pub sign: SignBit,
+    /// The form of every ReLU.
+    pub relu: ReluForm,
+    /// Whether the weights are secret. If not they stand in the plan, for every party to see.
+    pub private_weights: bool,
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        CompileOptions {
+            ring: 64,
+            frac: 16,
+            model_owner: "model-owner".into(),
+            data_owner: "data-owner".into(),
+            recipient: "data-owner".into(),
+            input_range: Interval::abs(1.0),
+            input_ranges: BTreeMap::new(),
+            policy: RangePolicy::Prove,
+            sign: SignBit::FULL,
+            relu: ReluForm::ThreeRounds,
+            private_weights: true,
+        }
+    }
+}
+
+/// A plan, with what its clients and its reports need.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// What the parties execute.
+    pub plan: Plan,
+    /// The graph that the plan computes: the model's after all passes.
+    pub graph: Graph,
+    /// The weights that the model owner shares: the plan's inputs of that owner, in order.
+    pub model_inputs: Vec<ModelInput>,
+    /// The inputs that the data owner shares: the plan's inputs of that owner, in order.
+    pub data_inputs: Vec<DataInput>,
+    /// The outputs, in the plan's order.
+    pub outputs: Vec<Revealed>,
+    /// The layers in the order of `graph.nodes`.
+    pub layers: Vec<LayerInfo>,
+    /// What is known about each layer's range, in the order of `layers`. It follows from the weights: as private.
+    pub ranges: Vec<LayerRange>,
+}
+
+/// Weights to share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelInput {
+    /// The plan's name of the input.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Shape,
+    /// Fraction bits to encode with.
+    pub frac: u32,
+    /// Row-major.
+    pub values: Vec<f32>,
+}
+
+/// An input to share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DataInput {
+    /// The plan's name of the input.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Shape,
+    /// Fraction bits to encode with.
+    pub frac: u32,
+    /// What every element must lie in; its owner checks, because nobody else can.
+    pub range: Interval,
+}
+
+/// An output that the recipient opens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Revealed {
+    /// The plan's name of the output.
+    pub name: String,
+    /// The dimensions of what is opened.
+    pub shape: Shape,
+    /// Fraction bits to decode with.
+    pub frac: u32,
+    /// What the recipient does with what is opened, in order.
+    pub after: Vec<After>,
+}
+
+impl Revealed {
+    /// Applies `after` to the opened and decoded output.
+    pub fn finish(&self, opened: Vec<f32>) -> Tensor {
+        self.after.iter().fold(Tensor::new(self.shape.clone(), opened), |x, after| after.apply(&x))
+    }
+}
+
+/// One layer of the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerInfo {
+    /// The node's name, the first part of its steps' names.
+    pub name: String,
+    /// Its operator.
+    pub op: String,
+    /// Where the plan holds its output.
+    pub value: ValueId,
+    /// Where the graph holds its output.
+    pub graph_value: Id,
+    /// The output's dimensions.
+    pub shape: Shape,
+    /// The output's fraction bits.
+    pub frac: u32,
+    /// Multiplications of the layer in the clear.
+    pub multiplications: u64,
+}
+
+/// What is known about the numbers in a layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayerRange {
+    /// The layer.
+    pub layer: String,
+    /// The bounds of its output, as real numbers.
+    pub output: Interval,
+    /// Of its steps, the one with the least room: its words are below 2^`bits` in magnitude, …
+    pub bits: u32,
+    /// … and must be below 2^`limit`.
+    pub limit: u32,
+    /// Whether this was proven, or assumed because it could not be.
+    pub proven: bool,
+}
+
+/// Lowers a graph. The ranges of all steps are proven, or assumed where the policy says so.
+///
+/// Errors list every node that cannot be lowered. Cost: the constants are copied once; time is linear in them.
+pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Problems> {
+    check(options)?;
+    let (graph, after) = passes::optimise(graph)?;
+    let (mut problems, out_of_range) = match lower(&graph, &after, options) {
+        Ok(compiled) => return Ok(compiled),
+        Err(failure) => failure,
+    };
+    for i in out_of_range {
+        problems.0[i].remedy = remedy(&graph, &after, options);
+    }
+    Err(problems)
+}
+
+fn check(options: &CompileOptions) -> Result<(), Problem> {
+    let wrong = |what: &str| Err(Refusal::new(what, "").at("(options)", ""));
+    if ![32, 64].contains(&options.ring) {
+        return wrong("the ring is 32 or 64 bits");
+    }
+    if options.frac == 0 || options.frac > options.ring / 2 - 2 {
+        return wrong(&format!("the fraction has 1 to {} bits on this ring", options.ring / 2 - 2));
+    }
+    if [&options.model_owner, &options.data_owner, &options.recipient].iter().any(|name| name.is_empty()) {
+        return wrong("owners and recipient need names");
+    }
+    let ranges = options.input_ranges.values().chain([&options.input_range]);
+    if ranges.into_iter().any(|r| !(r.low <= r.high && r.low.is_finite() && r.high.is_finite())) {
+        return wrong("an input range is finite, from low to high");
+    }
+    Ok(())
+}
+
+/// What to do about a range that cannot be proven: which settings can.
+fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> String {
+    let provable = |ring: u32, frac: u32| {
+        let options = CompileOptions { ring, frac, policy: RangePolicy::Prove, ..options.clone() };
+        check(&options).is_ok() && lower(graph, after, &options).is_ok()
+    };
+    let mut ways = vec![];
+    if let Some(frac) = (2..options.frac).rev().find(|&f| provable(options.ring, f)) {
+        ways.push(format!("use {frac} fraction bits"));
+    }
+    if options.ring < 64 && provable(64, options.frac) {
+        ways.push("use the 64-bit ring".into());
+    }
+    ways.push("declare a smaller input range".into());
+    ways.push("assume the ranges and let `megrez check` compare every layer on your data".into());
+    ways.join(", or ")
+}
+
+/// The problems, and which of them are about ranges.
+type Failure = (Problems, Vec<usize>);
+
+fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Result<Compiled, Failure> {
+    let truncate = passes::truncation::place(graph, options);
+    let mut cx = Lowering::new(options);
+    let mut secrets: HashMap<Id, Secret> = HashMap::new();
+    let (mut problems, mut out_of_range) = (vec![], vec![]);
+    let mut data_inputs = vec![];
+    for &id in &graph.inputs {
+        match cx.data_input(&graph.value(id).name, graph.shape(id)) {
+            Ok((secret, input)) => {
+                secrets.insert(id, secret);
+                data_inputs.push(input);
+            }
+            Err(refusal) => problems.push(refusal.at(&graph.value(id).name, "")),
+        }
+    }
+    let (mut layers, mut ranges) = (vec![], vec![]);
+    for (n, node) in graph.nodes.iter().enumerate() {
+        let operands = node.inputs.iter().flatten().filter_map(|&id| match graph.floats(id) {
+            Some(tensor) => Some(Some(Operand::Constant(tensor.clone()))),
+            None if graph.value(id).constant.is_some() => None,
+            None => Some(secrets.get(&id).cloned().map(Operand::Secret)),
+        });
+        // What depends on a node that failed is not reported: it would say nothing new.
+        let Some(operands) = operands.collect::<Option<Vec<Operand>>>() else { continue };
+        cx.enter(&node.name);
+        let lowered = cx.operands(operands, node.layer.scale()).and_then(|operands| {
+            let y = node.layer.lower(&mut cx, &operands)?;
+            if truncate[n] { cx.settle(&y) } else { Ok(y) }
+        });
+        match lowered {
+            Ok(secret) => {
+                layers.push(LayerInfo {
+                    name: node.name.clone(),
+                    op: node.op.clone(),
+                    value: secret.id,
+                    graph_value: node.output,
+                    shape: node.layer.shape().clone(),
+                    frac: cx.frac_of(&secret),
+                    multiplications: node.layer.multiplications(),
+                });
+                ranges.push(cx.layer_range(&secret));
+                secrets.insert(node.output, secret);
+            }
+            Err(refusal) => {
+                if cx.out_of_range {
+                    out_of_range.push(problems.len());
+                }
+                problems.push(refusal.at(&node.name, &node.op));
+            }
+        }
+    }
+    let mut outputs = vec![];
+    for (output, after) in graph.outputs.iter().zip(after) {
+        match secrets.get(&output.id) {
+            Some(secret) => {
+                cx.plan.output(&output.name, &options.recipient, secret.id);
+                outputs.push(Revealed {
+                    name: output.name.clone(),
+                    shape: graph.shape(output.id).clone(),
+                    frac: cx.frac_of(secret),
+                    after: after.clone(),
+                });
+            }
+            None if problems.is_empty() => problems.push(
+                Refusal::new("the output does not depend on any input", "remove it").at(&output.name, ""),
+            ),
+            None => {}
+        }
+    }
+    if problems.is_empty() && outputs.is_empty() {
+        problems.push(Refusal::new("the model has no output", "declare one").at(&graph.name, ""));
+    }
+    if !problems.is_empty() {
+        return Err((Problems(problems), out_of_range));
+    }
+    let graph = graph.clone();
+    Ok(Compiled { plan: cx.plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, layers, ranges })
+}
+
+/// A secret value of the plan and the bounds of its words.
+#[derive(Clone, Debug)]
+pub struct Secret {
+    /// The plan's value.
+    pub id: ValueId,
+    /// The bounds of its words.
+    pub range: Range,
+}
+
+impl Secret {
+    /// With bounds that the layer knows to hold as well.
+    pub fn within(self, range: Range) -> Self {
+        Secret { range: self.range.tighten(&range), ..self }
+    }
+}
+
+/// Weights once they are in the plan.
+#[derive(Clone, Debug)]
+pub struct Weight {
+    /// The plan's value: secret or public.
+    pub id: ValueId,
+    /// Its dimensions.
+    pub shape: Shape,
+    /// The encoded weights.
+    pub words: Vec<i64>,
+}
+
+/// What a layer computes on.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A secret value.
+    Secret(Secret),
+    /// Weights, not yet in the plan.
+    Constant(Arc<Tensor>),
+}
+
+impl Operand {
+    /// The secret value; refuses weights.
+    pub fn secret(&self) -> Result<&Secret, Refusal> {
+        match self {
+            Operand::Secret(secret) => Ok(secret),
+            Operand::Constant(_) => {
+                refuse("computes on constants only", "compute them before you export the model")
+            }
+        }
+    }
+
+    /// The weights; refuses secret values.
+    pub fn constant(&self) -> Result<&Arc<Tensor>, Refusal> {
+        match self {
+            Operand::Constant(tensor) => Ok(tensor),
+            Operand::Secret(_) => refuse("needs constant weights", "make them constants of the model"),
+        }
+    }
+}
+
+/// The plan under construction, as layers see it. Each method emits the step that it is named after, under the name
+/// `layer/…`, and bounds the result.
+pub struct Lowering<'a> {
+    plan: Plan,
+    options: &'a CompileOptions,
+    model_inputs: Vec<ModelInput>,
+    names: HashSet<String>,
+    /// Values that have been truncated, and into what.
+    settled: HashMap<ValueId, Secret>,
+    /// The current layer.
+    layer: String,
+    /// Of the current layer's steps, the bits and the limit of the one with the least room.
+    tightest: (u32, u32),
+    proven: bool,
+    out_of_range: bool,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(options: &'a CompileOptions) -> Self {
+        Lowering {
+            plan: Plan::new(options.ring),
+            options,
+            model_inputs: vec![],
+            names: HashSet::new(),
+            settled: HashMap::new(),
+            layer: String::new(),
+            tightest: (0, options.ring - 1),
+            proven: true,
+            out_of_range: false,
+        }
+    }
+
+    fn enter(&mut self, layer: &str) {
+        self.layer = layer.into();
+        self.tightest = (0, self.options.ring - 1);
+        self.proven = true;
+        self.out_of_range = false;
+    }
+
+    fn layer_range(&self, output: &Secret) -> LayerRange {
+        let unit = 2f64.powi(-(self.frac_of(output) as i32));
+        let (low, high) = output.range.hull();
+        LayerRange {
+            layer: self.layer.clone(),
+            output: Interval { low: low as f64 * unit, high: high as f64 * unit },
+            bits: self.tightest.0,
+            limit: self.tightest.1,
+            proven: self.proven,
+        }
+    }
+
+    /// f, the fraction bits of weights and of truncated values.
+    pub fn frac(&self) -> u32 {
+        self.options.frac
+    }
+
+    /// The fraction bits of a value.
+    pub fn frac_of(&self, x: &Secret) -> u32 {
+        match self.plan.value(x.id).kind {
+            megrez_plan::Kind::Ring { frac } | megrez_plan::Kind::Public { frac } => frac,
+            megrez_plan::Kind::Bit => 0,
+        }
+    }
+
+    /// The dimensions of a value.
+    pub fn shape(&self, x: &Secret) -> &Shape {
+        &self.plan.value(x.id).shape
+    }
+
+    /// A number of the architecture as a word with `frac` fraction bits.
+    pub fn encode(&self, value: f32, frac: u32) -> Result<i64, Refusal> {
+        Ok(self.words(&[value], frac)?[0])
+    }
+
+    fn words(&self, values: &[f32], frac: u32) -> Result<Vec<i64>, Refusal> {
+        fn encode<W: Word>(values: &[f32], frac: u32) -> Result<Vec<i64>, FixedError> {
+            Ok(megrez_ring::encode::<W>(values, frac)?.into_iter().map(W::to_i64).collect())
+        }
+        let words =
+            if self.options.ring == 32 { encode::<u32>(values, frac) } else { encode::<u64>(values, frac) };
+        words.map_err(|e| Refusal::new(format!("a weight does not fit: {e}"), ""))
+    }
+
+    fn data_input(&mut self, name: &str, shape: &Shape) -> Result<(Secret, DataInput), Refusal> {
+        let frac = self.options.frac;
+        let range = *self.options.input_ranges.get(name).unwrap_or(&self.options.input_range);
+        if !self.names.insert(format!("input/{name}")) {
+            return refuse("two inputs have the same name", "rename one");
+        }
+        let word = |v: f64| (v * 2f64.powi(frac as i32)).round() as i128;
+        let words = Range::uniform(word(range.low), word(range.high));
+        if words.magnitude() >= 1 << (self.options.ring - 2) {
+            return refuse("the declared range of the input does not fit the ring", "scale the data down");
+        }
+        let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
+        Ok((Secret { id, range: words }, DataInput { name: name.into(), shape: shape.clone(), frac, range }))
+    }
+
+    /// A layer's operands: what it multiplies is truncated before.
+    fn operands(&mut self, operands: Vec<Operand>, scale: Scale) -> Result<Vec<Operand>, Refusal> {
+        let limit = self.frac() + SPARE_BITS;
+        let settle = |operand| match operand {
+            Operand::Secret(x) if scale == Scale::Product && self.frac_of(&x) > limit => {
+                Ok(Operand::Secret(self.settle(&x)?))
+            }
+            operand => Ok(operand),
+        };
+        operands.into_iter().map(settle).collect()
+    }
+
+    /// Weights with `frac` fraction bits: an input of the model owner, or a constant of the plan.
+    pub fn weight(&mut self, role: &str, tensor: &Tensor, frac: u32) -> Result<Weight, Refusal> {
+        if !self.options.private_weights {
+            return self.constant(role, tensor, frac);
+        }
+        let words = self.words(&tensor.data, frac)?;
+        let (name, shape) = (self.unique(role), tensor.shape.clone());
+        let id = self.plan.input(&name, &self.options.model_owner, shape.clone(), frac);
+        let values = tensor.data.clone();
+        self.model_inputs.push(ModelInput { name, shape: shape.clone(), frac, values });
+        Ok(Weight { id, shape, words })
+    }
+
+    /// Numbers that stand in the plan, with `frac` fraction bits.
+    fn constant(&mut self, role: &str, tensor: &Tensor, frac: u32) -> Result<Weight, Refusal> {
+        let words = self.words(&tensor.data, frac)?;
+        let (name, shape) = (self.unique(role), tensor.shape.clone());
+        let id = self.step(&name, Op::Constant { shape: shape.clone(), frac, words: words.clone() }, &[])?;
+        Ok(Weight { id, shape, words })
+    }
+
+    /// Any view; the bounds of the channels merge. The methods below keep them where they can.
+    pub fn view(&mut self, name: &str, x: &Secret, view: View) -> Result<Secret, Refusal> {
+        if view == View::whole(self.shape(x).clone()) {
+            return Ok(x.clone());
+        }
+        self.emit(name, Op::View(view), &[x.id], x.range.merged())
+    }
+
+    /// The same elements under another shape.
+    pub fn reshape(&mut self, name: &str, x: &Secret, to: Shape) -> Result<Secret, Refusal> {
+        let from = self.shape(x).clone();
+        let y = self.view(name, x, View::whole(to.clone()))?;
+        let (a, b) = (from.dims(), to.dims());
+        if a.len() < 2 || b.len() < 2 || a[0] != b[0] {
+            return Ok(y);
+        }
+        let per_channel: usize = a[2..].iter().product();
+        Ok(match b[1] {
+            channels if channels == a[1] => y.within(x.range.clone()),
+            features if features == a[1] * per_channel => y.within(x.range.repeat_each(per_channel)),
+            _ => y,
+        })
+    }
+
+    /// Repeats elements up to a larger shape, as NumPy does.
+    pub fn broadcast(&mut self, name: &str, x: &Secret, to: &Shape) -> Result<Secret, Refusal> {
+        match View::broadcast(self.shape(x), to) {
+            Some(view) => self.view(name, x, view),
+            None => refuse(format!("cannot broadcast {} to {to}", self.shape(x)), ""),
+        }
+    }
+
+    /// Slices along an axis by index; an index may occur more than once.
+    pub fn pick(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        axis: usize,
+        indices: &[usize],
+    ) -> Result<Secret, Refusal> {
+        let shape = self.shape(x).clone();
+        if indices.iter().copied().eq(0..shape.dims()[axis]) {
+            return Ok(x.clone());
+        }
+        let range = if axis == 1 { x.range.pick(indices) } else { x.range.clone() };
+        let step = match indices {
+            [a, b, ..] => *b as isize - *a as isize,
+            _ => 1,
+        };
+        let op = if indices.windows(2).all(|w| w[1] as isize - w[0] as isize == step) {
+            Op::View(View::slice(&shape, axis, indices[0], step, indices.len()))
+        } else {
+            Op::Gather { axis, indices: indices.to_vec() }
+        };
+        self.emit(name, op, &[x.id], range)
+    }
+
+    /// The first and the second half along an axis of even size.
+    pub fn halves(
+        &mut self,
+        first: &str,
+        second: &str,
+        x: &Secret,
+        axis: usize,
+    ) -> Result<[Secret; 2], Refusal> {
+        let half = self.shape(x).dims()[axis] / 2;
+        let a = self.pick(first, x, axis, &(0..half).collect::<Vec<_>>())?;
+        Ok([a, self.pick(second, x, axis, &(half..2 * half).collect::<Vec<_>>())?])
+    }
+
+    /// Values of one scale joined along an axis.
+    pub fn concat(&mut self, name: &str, parts: &[&Secret], axis: usize) -> Result<Secret, Refusal> {
+        let range = if axis == 1 {
+            let sized: Vec<(&Range, usize)> =
+                parts.iter().map(|p| (&p.range, self.shape(p).dims().get(1).copied().unwrap_or(1))).collect();
+            Range::join(&sized)
+        } else {
+            Range::hull_of(&parts.iter().map(|p| &p.range).collect::<Vec<_>>())
+        };
+        let ids: Vec<ValueId> = parts.iter().map(|p| p.id).collect();
+        self.emit(name, Op::Concat { axis }, &ids, range)
+    }
+
+    /// Zeros around a value.
+    pub fn pad(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        before: &[usize],
+        after: &[usize],
+    ) -> Result<Secret, Refusal> {
+        if before.iter().chain(after).all(|&p| p == 0) {
+            return Ok(x.clone());
+        }
+        let keeps_channels = before.get(1).is_none_or(|&p| p == 0) && after.get(1).is_none_or(|&p| p == 0);
+        let range = if keeps_channels { x.range.with_zero() } else { x.range.merged().with_zero() };
+        self.emit(name, Op::Pad { before: before.to_vec(), after: after.to_vec() }, &[x.id], range)
+    }
+
+    /// Σ coefficient · value + constant, all of one shape and scale.
+    pub fn combine(
+        &mut self,
+        name: &str,
+        terms: &[(i64, &Secret)],
+        constant: i64,
+    ) -> Result<Secret, Refusal> {
+        let ranges: Vec<(i64, &Range)> = terms.iter().map(|(c, x)| (*c, &x.range)).collect();
+        let range = Range::combine(&ranges, constant);
+        let ids: Vec<ValueId> = terms.iter().map(|(_, x)| x.id).collect();
+        let coefficients = terms.iter().map(|(c, _)| *c).collect();
+        self.emit(name, Op::Combine { coefficients, constant }, &ids, range)
+    }
+
+    /// The sum along an axis, which stays with size 1.
+    pub fn sum(&mut self, name: &str, x: &Secret, axis: usize) -> Result<Secret, Refusal> {
+        let count = self.shape(x).dims()[axis];
+        if count == 1 {
+            return Ok(x.clone());
+        }
+        let range = if axis == 1 { x.range.merged() } else { x.range.clone() };
+        self.emit(name, Op::Sum { axis }, &[x.id], range.sum(count))
+    }
+
+    /// The same words, read with another number of fraction bits.
+    pub fn rescale(&mut self, name: &str, x: &Secret, frac: u32) -> Result<Secret, Refusal> {
+        if frac == self.frac_of(x) {
+            return Ok(x.clone());
+        }
+        self.emit(name, Op::Rescale { frac }, &[x.id], x.range.clone())
+    }
+
+    /// The same number with `frac` fraction bits, at least as many as it has.
+    pub fn scaled_up(&mut self, x: &Secret, frac: u32) -> Result<Secret, Refusal> {
+        let more = frac - self.frac_of(x);
+        if more == 0 {
+            return Ok(x.clone());
+        }
+        if more >= self.options.ring - 2 {
+            return self.no_room(&format!("{}/scaled", self.layer), i128::MAX, self.options.ring - 1);
+        }
+        let scaled = self.combine("scaled", &[(1 << more, x)], 0)?;
+        self.rescale("scaled-to", &scaled, frac)
+    }
+
+    /// All values with as many fraction bits as the one with most.
+    pub fn aligned(&mut self, values: &[&Secret]) -> Result<Vec<Secret>, Refusal> {
+        let frac = values.iter().map(|x| self.frac_of(x)).max().unwrap_or(0);
+        values.iter().map(|x| self.scaled_up(x, frac)).collect()
+    }
+
+    /// x + weights, which are broadcast to the shape of x and encoded at its scale: no truncation is needed.
+    pub fn bias(&mut self, x: &Secret, tensor: &Tensor) -> Result<Secret, Refusal> {
+        let to = self.shape(x).clone();
+        let weight = self.weight("bias", tensor, self.frac_of(x))?;
+        let range = Range::of_words(&weight.words, &weight.shape, &to);
+        let mut addend = Secret { id: weight.id, range: range.merged() };
+        if !self.options.private_weights {
+            addend = self.public_as_ring(x, &weight)?;
+        }
+        let addend = self.broadcast("bias-broadcast", &addend, &to)?.within(range);
+        self.combine("biased", &[(1, x), (1, &addend)], 0)
+    }
+
+    /// Public words as a ring value: the public words times a ring value 1, which is 0 · x + 1. Local.
+    fn public_as_ring(&mut self, x: &Secret, weight: &Weight) -> Result<Secret, Refusal> {
+        let one = View { shape: Shape::from([1]), strides: vec![0], offset: 0 };
+        let one = self.view("one-element", x, one)?;
+        let one = self.combine("one", &[(0, &one)], 1)?;
+        let one = self.rescale("one-integer", &one, 0)?;
+        let ones = View { shape: weight.shape.clone(), strides: vec![0; weight.shape.rank()], offset: 0 };
+        let ones = self.view("ones", &one, ones)?;
+        let range = Range::of_words(&weight.words, &weight.shape, &weight.shape).merged();
+        self.emit("bias-shared", Op::Mul, &[ones.id, weight.id], range)
+    }
+
+    /// x · y of secret values of one shape.
+    pub fn mul(&mut self, name: &str, x: &Secret, y: &Secret) -> Result<Secret, Refusal> {
+        self.emit(name, Op::Mul, &[x.id, y.id], x.range.product(&y.range))
+    }
+
+    /// x · weights, which are broadcast to the shape of x.
+    pub fn mul_weight(&mut self, name: &str, x: &Secret, tensor: &Tensor) -> Result<Secret, Refusal> {
+        let weight = self.weight("weight", tensor, self.frac())?;
+        self.mul_broadcast(name, x, weight)
+    }
+
+    /// x · numbers of the architecture with `frac` fraction bits, which are broadcast to the shape of x.
+    pub fn mul_public(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        tensor: &Tensor,
+        frac: u32,
+    ) -> Result<Secret, Refusal> {
+        let constant = self.constant("constant", tensor, frac)?;
+        self.mul_broadcast(name, x, constant)
+    }
+
+    fn mul_broadcast(&mut self, name: &str, x: &Secret, weight: Weight) -> Result<Secret, Refusal> {
+        let to = self.shape(x).clone();
+        let range = x.range.product(&Range::of_words(&weight.words, &weight.shape, &to));
+        let Some(view) = View::broadcast(&weight.shape, &to) else {
+            return refuse(format!("cannot broadcast {} to {to}", weight.shape), "");
+        };
+        let mut id = weight.id;
+        if !view.is_contiguous() || weight.shape != to {
+            let name = self.unique("weight-broadcast");
+            id = self.step(&name, Op::View(view), &[id])?;
+        }
+        self.emit(name, Op::Mul, &[x.id, id], range)
+    }
+
+    /// A batched matrix product of secret values.
+    pub fn matmul(&mut self, name: &str, x: &Secret, y: &Secret) -> Result<Secret, Refusal> {
+        let terms = self.shape(x).dims().last().copied().unwrap_or(1);
+        let range = x.range.merged().product(&y.range.merged()).sum(terms);
+        self.emit(name, Op::MatMul, &[x.id, y.id], range)
+    }
+
+    /// x [m, k] · weights [k, n].
+    pub fn matmul_weight(&mut self, name: &str, x: &Secret, tensor: &Tensor) -> Result<Secret, Refusal> {
+        let weight = self.weight("weight", tensor, self.frac())?;
+        let columns = tensor.shape.dims()[1];
+        let mut sums = vec![Accumulator::default(); columns];
+        for (k, row) in weight.words.chunks_exact(columns).enumerate() {
+            let bound = x.range.channel(k);
+            row.iter().zip(&mut sums).for_each(|(&w, sum)| sum.add(w, bound));
+        }
+        let range = Range::per_channel(sums.into_iter().map(Accumulator::bounds).collect());
+        self.emit(name, Op::MatMul, &[x.id, weight.id], range)
+    }
+
+    /// weights [m, k] · x [k, n].
+    pub fn weight_matmul(&mut self, name: &str, tensor: &Tensor, x: &Secret) -> Result<Secret, Refusal> {
+        let weight = self.weight("weight", tensor, self.frac())?;
+        let bound = x.range.hull();
+        let mut sums = vec![];
+        for row in weight.words.chunks_exact(tensor.shape.dims()[1]) {
+            let mut sum = Accumulator::default();
+            row.iter().for_each(|&w| sum.add(w, bound));
+            sums.push(sum.bounds());
+        }
+        let range = Range::per_channel(sums).merged();
+        self.emit(name, Op::MatMul, &[weight.id, x.id], range)
+    }
+
+    /// x [N, C, H, W] convolved with weights [O, C/groups, kh, kw].
+    pub fn conv(&mut self, x: &Secret, tensor: &Tensor, geometry: ConvGeometry) -> Result<Secret, Refusal> {
+        let weight = self.weight("weight", tensor, self.frac())?;
+        let inputs = if geometry.pad == [0; 4] { x.range.clone() } else { x.range.with_zero() };
+        let &[out, per_group, kh, kw] = tensor.shape.dims() else {
+            return refuse("the kernel is not 4-D", "");
+        };
+        let mut bounds = vec![];
+        for (o, kernel) in weight.words.chunks_exact(per_group * kh * kw).enumerate() {
+            let first = o / (out / geometry.groups) * per_group;
+            let mut sum = Accumulator::default();
+            for (c, taps) in kernel.chunks_exact(kh * kw).enumerate() {
+                let bound = inputs.channel(first + c);
+                taps.iter().for_each(|&w| sum.add(w, bound));
+            }
+            bounds.push(sum.bounds());
+        }
+        self.emit("product", Op::Conv(geometry), &[x.id, weight.id], Range::per_channel(bounds))
+    }
+
+    /// With `frac` fraction bits again, if there are more. A value is truncated once, however often it is asked for.
+    pub fn settle(&mut self, x: &Secret) -> Result<Secret, Refusal> {
+        let bits = self.frac_of(x).saturating_sub(self.frac());
+        if bits == 0 {
+            return Ok(x.clone());
+        }
+        if let Some(done) = self.settled.get(&x.id) {
+            return Ok(done.clone());
+        }
+        let range =
+            self.admit(&format!("{}/truncate", self.layer), x.range.clone(), self.options.ring - 2)?;
+        let y = self.emit("truncate", Op::Truncate { bits }, &[x.id], range.truncated(bits))?;
+        self.settled.insert(x.id, y.clone());
+        Ok(y)
+    }
+
+    /// max(x, 0).
+    pub fn relu(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        let mut sign = self.options.sign.clone();
+        if sign.bits.is_some() {
+            sign.cut += self.frac_of(x).saturating_sub(self.frac());
+        }
+        let limit = (sign.cut + sign.width(self.options.ring)).saturating_sub(1).min(self.options.ring - 1);
+        let range = self.admit(&format!("{}/{name}", self.layer), x.range.clone(), limit)?;
+        let relu = Relu { sign, form: self.options.relu, truncate: 0 };
+        self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))
+    }
+
+    /// Appends a step and bounds its result.
+    fn emit(&mut self, name: &str, op: Op, inputs: &[ValueId], range: Range) -> Result<Secret, Refusal> {
+        let name = self.unique(name);
+        let id = self.step(&name, op, inputs)?;
+        let range = self.admit(&name, range, self.options.ring - 1)?;
+        Ok(Secret { id, range })
+    }
+
+    fn step(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, Refusal> {
+        self.plan.step(name, op, inputs).map_err(|e| Refusal::new(e.to_string(), ""))
+    }
+
+    /// Holds a step to |x| < 2^limit: proves it, refuses, or assumes it.
+    fn admit(&mut self, step: &str, range: Range, limit: u32) -> Result<Range, Refusal> {
+        let magnitude = range.magnitude();
+        if magnitude >= 1 << limit {
+            if self.options.policy == RangePolicy::Prove {
+                return self.no_room(step, magnitude, limit);
+            }
+            self.proven = false;
+            self.tightest = (limit, limit);
+            return Ok(range.clamped((1 << limit) - 1));
+        }
+        let bits = i128::BITS - magnitude.leading_zeros();
+        let (tightest, its_limit) = self.tightest;
+        if i64::from(limit) - i64::from(bits) < i64::from(its_limit) - i64::from(tightest) {
+            self.tightest = (bits, limit);
+        }
+        Ok(range)
+    }
+
+    fn no_room<T>(&mut self, step: &str, magnitude: i128, limit: u32) -> Result<T, Refusal> {
+        self.out_of_range = true;
+        let (ring, frac) = (self.options.ring, self.frac());
+        let log2 = (magnitude as f64).log2();
+        refuse(
+            format!(
+                "its numbers may outgrow the {ring}-bit ring at {frac} fraction bits: words of step `{step}` may \
+                 reach ±2^{log2:.1} and must stay below 2^{limit}"
+            ),
+            "",
+        )
+    }
+
+    fn unique(&mut self, name: &str) -> String {
+        let base = format!("{}/{name}", self.layer);
+        let candidates = std::iter::once(base.clone()).chain((2..).map(|i| format!("{base}-{i}")));
+        candidates.into_iter().find(|n| self.names.insert(n.clone())).expect("numbers do not end")
+    }
+}

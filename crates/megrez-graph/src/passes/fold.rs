@@ -1,0 +1,52 @@
+//! Constant folding: a node on constants is computed when it is added to the graph, because other layers read weights
+//! and shapes when they are understood.
+
+use crate::graph::{Constant, Graph, Id, Tensor};
+use crate::layers::Layer;
+use crate::problem::{Refusal, refuse};
+
+/// All folded constants of a graph together have at most this many elements: models come from untrusted files.
+const MAX_FOLDED: usize = 1 << 27;
+/// Folding a node takes at most this many multiplications.
+const MAX_WORK: u64 = 1 << 30;
+
+/// The result of a node, if all that it computes on is constant.
+pub(crate) fn fold(
+    graph: &Graph,
+    op: &str,
+    inputs: &[Option<Id>],
+    layer: &dyn Layer,
+) -> Result<Option<Constant>, Refusal> {
+    let mut floats: Vec<&Tensor> = vec![];
+    let mut ints: Vec<&Tensor<i64>> = vec![];
+    let mut secret = false;
+    for &id in inputs.iter().flatten() {
+        match &graph.value(id).constant {
+            Some(Constant::Floats(t)) => floats.push(t),
+            Some(Constant::Ints(t)) => ints.push(t),
+            None => secret = true,
+        }
+    }
+    let first = inputs.first().copied().flatten().and_then(|id| graph.value(id).constant.as_ref());
+    let on_ints = op == "Shape" || matches!(first, Some(Constant::Ints(_)));
+    if secret && op != "Shape" {
+        return Ok(None);
+    }
+    if graph.folded() + layer.shape().elements() > MAX_FOLDED || layer.multiplications() > MAX_WORK {
+        return refuse(
+            "is too large to be computed when compiling",
+            "compute it before you export the model",
+        );
+    }
+    if on_ints {
+        return match layer.fold_ints(&ints) {
+            Some(folded) => Ok(Some(folded.into())),
+            None => refuse("computes on integers", "export the model with static shapes"),
+        };
+    }
+    let folded = layer.plain(&floats);
+    if folded.data.iter().any(|v| !v.is_finite()) {
+        return refuse("computes constants that are infinite or not numbers", "check the model's weights");
+    }
+    Ok(Some(folded.into()))
+}

@@ -1,0 +1,29 @@
+//! Rewriting the graph before it is lowered. Each pass takes a graph and gives one that computes the same.
+
+mod batch_norm;
+mod fold;
+mod reveal;
+mod rewrite;
+mod switch;
+mod tidy;
+pub mod truncation;
+
+pub use batch_norm::fold_batch_norm;
+pub(crate) use fold::fold;
+pub use reveal::leave_to_recipient;
+pub use switch::pool_before_activation;
+pub use tidy::{remove_dead, remove_identities};
+
+use crate::graph::Graph;
+use crate::layers::After;
+use crate::problem::Problems;
+
+/// All passes in order. What is left to the recipient is listed for each output.
+pub fn optimise(graph: &Graph) -> Result<(Graph, Vec<Vec<After>>), Problems> {
+    let graph = remove_identities(graph)?;
+    let (graph, after) = leave_to_recipient(&graph)?;
+    let graph = remove_dead(&graph)?;
+    let graph = fold_batch_norm(&graph)?;
+    let graph = pool_before_activation(&graph)?;
+    Ok((graph, after))
+}

@@ -1,0 +1,62 @@
+//! Where products are truncated.
+//!
+//! A product carries 2f fraction bits and must be back at f before the next product. Comparisons, sums and
+//! rearrangements do not care, so between two products the truncation goes where the fewest elements are: behind a
+//! pool. Among places with equally many the last is taken: then branches that meet share one truncation, and a ReLU is
+//! directly followed by it. A product that reaches an output is not truncated at all: its recipient decodes 2f bits.
+//!
+//! Waiting asks nothing more of the range: |x| < 2^(ℓ−2), which the truncation needs anyway, bounds differences of two
+//! such values by 2^(ℓ−1). Only averages need room for their sums, and wait behind them only where there is plenty. So
+//! the placement depends on shapes alone and tells nothing about the weights.
+
+use crate::graph::Graph;
+use crate::layers::Scale;
+use crate::lower::CompileOptions;
+
+/// Bits before the binary point that must remain for a truncation to wait until after an average.
+const INTEGER_BITS: u32 = 14;
+
+/// For each node, whether its output is truncated.
+pub fn place(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
+    let readers = graph.readers();
+    let mut truncate = vec![false; graph.nodes.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        if matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct) {
+            if let Some(best) = best_place(graph, &readers, n, options) {
+                truncate[best] = true;
+            }
+        }
+    }
+    truncate
+}
+
+/// The node after which the product of node `start` is truncated; `None` if it never is, or by its reader.
+fn best_place(
+    graph: &Graph,
+    readers: &[Vec<usize>],
+    start: usize,
+    options: &CompileOptions,
+) -> Option<usize> {
+    let elements = |n: usize| graph.nodes[n].layer.shape().elements();
+    let room = options.ring - 2 - 2 * options.frac;
+    let (mut best, mut at, mut spent) = (start, start, 0);
+    loop {
+        let value = graph.nodes[at].output;
+        let next = match readers[value.0][..] {
+            [] if graph.is_output(value) => return None,
+            [next] if !graph.is_output(value) => next,
+            _ => return Some(best),
+        };
+        match graph.nodes[next].layer.scale() {
+            Scale::Passes => {}
+            Scale::Divides { bits } if spent + bits + INTEGER_BITS <= room => spent += bits,
+            // The sum is truncated in there.
+            Scale::ShrinksThenProduct if elements(next) <= elements(best) => return None,
+            _ => return Some(best),
+        }
+        if elements(next) <= elements(best) {
+            best = next;
+        }
+        at = next;
+    }
+}
