@@ -152,7 +152,7 @@ impl Network {
     /// (1 GiB may lie around in each direction).
     ///
     /// # Panics
-    /// When `parties` is not 2 or 3, or the profile fails [`NetProfile::check`].
+    /// When `parties` is not 1, 2 or 3, or the profile fails [`NetProfile::check`].
     #[must_use]
     pub fn in_memory(
         parties: usize,
@@ -160,7 +160,7 @@ impl Network {
         clock: ClockKind,
         timeout: Duration,
     ) -> Vec<Network> {
-        assert!((2..=3).contains(&parties), "a session has 2 or 3 parties, not {parties}");
+        assert!((1..=3).contains(&parties), "a session has 1 to 3 parties, not {parties}");
         if let Err(error) = profile.check() {
             panic!("{error}");
         }

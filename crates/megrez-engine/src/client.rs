@@ -1,0 +1,64 @@
+//! The client's side of a run: sharing inputs, learning outputs. A client is no compute party.
+
+use megrez_net::Payload;
+use megrez_plan::{Input, Plan};
+use megrez_protocols::Suite;
+use megrez_ring::Word;
+use megrez_session::Error;
+
+/// A client's way to one party during a run.
+pub trait PartyPort {
+    /// The party's ticket for the next input of this client, in the plan's order.
+    fn ticket(&mut self) -> Result<Vec<u8>, Error>;
+    /// Sends the party its share of the next input.
+    fn send(&mut self, share: Payload) -> Result<(), Error>;
+    /// The party's share of the next output for this client; at most `limit` bytes.
+    fn output(&mut self, limit: usize) -> Result<Payload, Error>;
+}
+
+/// Shares this client's inputs, those that `wanted` accepts, with the parties.
+pub fn provide<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    wanted: &dyn Fn(&Input) -> bool,
+    words: &dyn Fn(&Input) -> Result<Vec<S::Word>, Error>,
+    parties: &mut [&mut dyn PartyPort],
+) -> Result<(), Error> {
+    let inputs: Vec<&Input> = plan.inputs.iter().filter(|i| wanted(i)).collect();
+    let mut tickets = Vec::new();
+    for _ in &inputs {
+        tickets.push(parties.iter_mut().map(|p| p.ticket()).collect::<Result<Vec<_>, _>>()?);
+    }
+    for (input, tickets) in inputs.iter().zip(&tickets) {
+        let words = words(input)?;
+        let expected = plan.value(input.value).shape.elements();
+        if words.len() != expected {
+            return Err(Error::Refused(format!(
+                "input `{}` takes {expected} elements, {} were given",
+                input.name,
+                words.len()
+            )));
+        }
+        for (party, share) in parties.iter_mut().zip(suite.share(tickets, &words)?) {
+            party.send(share)?;
+        }
+    }
+    Ok(())
+}
+
+/// Learns the outputs whose recipient is `recipient`: words per output, in the plan's order.
+pub fn collect<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    recipient: &str,
+    parties: &mut [&mut dyn PartyPort],
+) -> Result<Vec<Vec<S::Word>>, Error> {
+    let mut outputs = Vec::new();
+    for output in plan.outputs.iter().filter(|o| o.recipient == recipient) {
+        let value = plan.value(output.value);
+        let limit = value.shape.elements() * (S::Word::BITS as usize / 8) + 8;
+        let shares = parties.iter_mut().map(|p| p.output(limit)).collect::<Result<Vec<_>, _>>()?;
+        outputs.push(suite.reconstruct(value, &shares)?);
+    }
+    Ok(outputs)
+}

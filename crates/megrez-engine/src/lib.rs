@@ -1,0 +1,18 @@
+//! The engine: walks a plan with a protocol.
+//!
+//! [`check`] says beforehand what a protocol lacks and what everything costs; [`offline`] makes a plan's correlated
+//! randomness, which [`store`] can keep; [`online`] consumes it. [`serve`] is one party's whole run with its clients,
+//! [`local`] runs all parties of a session inside one process.
+
+pub mod client;
+mod cost;
+pub mod local;
+mod report;
+mod serve;
+pub mod store;
+mod walk;
+
+pub use cost::{PlanCost, StepCost, Unsupported, check};
+pub use report::{PartyReport, PhaseReport, StepReport};
+pub use serve::{Clients, Options, Stored, agree, serve};
+pub use walk::{Prepared, Values, offline, online};

@@ -1,0 +1,206 @@
+//! All parties of a session in one process, each in a thread, over links in memory: for tests, for trying things out,
+//! and for exact costs under virtual time. One client owns every input and learns every output.
+
+use crate::client::{PartyPort, collect, provide};
+use crate::serve::{Clients, Options, serve};
+use crate::{PartyReport, Unsupported, check};
+use megrez_kernels::Device;
+use megrez_net::{ClockKind, NetProfile, Network, Payload};
+use megrez_plan::{Input, Output, Plan};
+use megrez_protocols::{Suite, registry};
+use megrez_ring::Word;
+use megrez_session::{Error, Party, Tap};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// How to run.
+#[derive(Clone)]
+pub struct LocalOptions {
+    /// The network between the parties.
+    pub net: NetProfile,
+    /// Whether delays are waited for or reckoned.
+    pub clock: ClockKind,
+    /// How often to run the plan.
+    pub runs: u32,
+    /// How long a party waits for another.
+    pub timeout: Duration,
+    /// Collects every message, for tests.
+    pub tap: Option<Tap>,
+}
+
+impl Default for LocalOptions {
+    fn default() -> Self {
+        LocalOptions {
+            net: NetProfile::loopback(),
+            clock: ClockKind::Virtual,
+            runs: 1,
+            timeout: Duration::from_secs(60),
+            tap: None,
+        }
+    }
+}
+
+/// What came out.
+pub struct LocalRun {
+    /// Per run and output of the plan: the ring elements.
+    pub outputs: Vec<Vec<Vec<u64>>>,
+    /// Per run and party: what it measured.
+    pub reports: Vec<Vec<PartyReport>>,
+}
+
+/// Why a local run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// No such protocol or ring.
+    #[error("there is no protocol `{0}` on a ring of {1} bits; `megrez protocols` lists them")]
+    Unknown(String, u32),
+    /// The protocol lacks steps of the plan.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// A run failed.
+    #[error(transparent)]
+    Session(#[from] Error),
+}
+
+/// Runs `plan` under `protocol`; `inputs` are ring elements by input name.
+pub fn run<D: Device + Default>(
+    protocol: &str,
+    plan: &Plan,
+    inputs: &HashMap<String, Vec<u64>>,
+    options: &LocalOptions,
+) -> Result<LocalRun, LocalError> {
+    let visitor = Run { device: D::default(), plan, inputs, options };
+    registry::dispatch(protocol, plan.ring, visitor)
+        .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
+}
+
+struct Run<'a, D> {
+    device: D,
+    plan: &'a Plan,
+    inputs: &'a HashMap<String, Vec<u64>>,
+    options: &'a LocalOptions,
+}
+
+impl<D: Device> registry::Visitor<D> for Run<'_, D> {
+    type Output = Result<LocalRun, LocalError>;
+
+    fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output {
+        check(&suite, self.plan)?;
+        let Run { device, plan, inputs, options } = self;
+        let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);
+        std::thread::scope(|scope| {
+            let mut ports = Vec::new();
+            let mut parties = Vec::new();
+            for network in networks {
+                let (port, mut clients) = pair();
+                ports.push(port);
+                let (suite, device, tap) = (suite.clone(), device.clone(), options.tap.clone());
+                parties.push(scope.spawn(move || {
+                    let run = |clients: &mut dyn Clients| {
+                        let mut party = Party::start(network.clone(), device)?;
+                        if let Some(tap) = tap {
+                            party.tap(tap);
+                        }
+                        let runs = Options { runs: options.runs };
+                        serve(&suite, plan, &mut party, &HashMap::new(), None, clients, runs)
+                    };
+                    // A party that fails tells the others why.
+                    run(&mut clients).map_err(|e| match e {
+                        Error::Net(e) if e.abort().is_some() => Error::Net(e),
+                        e => Error::Net(network.fail(&e.to_string())),
+                    })
+                }));
+            }
+            let words = |input: &Input| match inputs.get(&input.name) {
+                Some(words) => Ok(words.iter().map(|&w| S::Word::from_u64(w)).collect()),
+                None => Err(Error::Refused(format!("input `{}` was not given", input.name))),
+            };
+            let mut client = || -> Result<Vec<Vec<Vec<u64>>>, Error> {
+                let mut ports: Vec<&mut dyn PartyPort> =
+                    ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+                let mut outputs = Vec::new();
+                for _ in 0..options.runs {
+                    provide(&suite, plan, &|_| true, &words, &mut ports)?;
+                    let mut mine = Vec::new();
+                    for recipient in recipients(plan) {
+                        mine.extend(collect(&suite, plan, recipient, &mut ports)?);
+                    }
+                    outputs.push(mine.into_iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
+                }
+                Ok(outputs)
+            };
+            let outputs = client();
+            drop(ports);
+            let reports: Result<Vec<Vec<PartyReport>>, Error> =
+                parties.into_iter().map(|p| p.join().expect("a party does not panic")).collect();
+            // A party's own reason says more than the client's "party went away".
+            let reports = reports?;
+            let runs = options.runs as usize;
+            let by_run =
+                (0..runs).map(|run| reports.iter().map(|party| party[run].clone()).collect()).collect();
+            Ok(LocalRun { outputs: outputs?, reports: by_run })
+        })
+    }
+}
+
+/// The recipients of a plan, in the order of their first output.
+fn recipients(plan: &Plan) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for output in &plan.outputs {
+        if !names.contains(&output.recipient.as_str()) {
+            names.push(&output.recipient);
+        }
+    }
+    names
+}
+
+/// The client's end.
+struct Port {
+    tickets: Receiver<Vec<u8>>,
+    data: Sender<Payload>,
+    outputs: Receiver<Payload>,
+}
+
+/// The party's end.
+struct Ends {
+    tickets: Sender<Vec<u8>>,
+    data: Receiver<Payload>,
+    outputs: Sender<Payload>,
+}
+
+fn pair() -> (Port, Ends) {
+    let (ticket_in, ticket_out) = channel();
+    let (data_in, data_out) = channel();
+    let (output_in, output_out) = channel();
+    let port = Port { tickets: ticket_out, data: data_in, outputs: output_out };
+    (port, Ends { tickets: ticket_in, data: data_out, outputs: output_in })
+}
+
+fn gone<E>(_: E) -> Error {
+    Error::Refused("the other side of the run went away".into())
+}
+
+impl PartyPort for Port {
+    fn ticket(&mut self) -> Result<Vec<u8>, Error> {
+        self.tickets.recv().map_err(gone)
+    }
+    fn send(&mut self, share: Payload) -> Result<(), Error> {
+        self.data.send(share).map_err(gone)
+    }
+    fn output(&mut self, _: usize) -> Result<Payload, Error> {
+        self.outputs.recv().map_err(gone)
+    }
+}
+
+impl Clients for Ends {
+    fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> Result<(), Error> {
+        self.tickets.send(ticket).map_err(gone)
+    }
+    fn data(&mut self, _: &Input, _: usize) -> Result<Payload, Error> {
+        self.data.recv().map_err(gone)
+    }
+    fn output(&mut self, _: &Output, share: Payload) -> Result<(), Error> {
+        self.outputs.send(share).map_err(gone)
+    }
+}

@@ -1,0 +1,68 @@
+//! What one party measured.
+
+use megrez_kernels::Device;
+use megrez_session::{Party, Phase, Reading};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// One phase at one party.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseReport {
+    /// Wall-clock seconds.
+    pub seconds: f64,
+    /// Messages on the longest chain that ends here.
+    pub rounds: u32,
+    /// Virtual seconds, under a virtual clock.
+    pub virtual_seconds: f64,
+}
+
+/// One step at one party in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// The phase.
+    pub phase: Phase,
+    /// The plan's step.
+    pub step: String,
+    /// Wall-clock seconds, waiting included.
+    pub seconds: f64,
+    /// Messages on the critical path since the phase began, at the step's end.
+    pub rounds: u32,
+}
+
+impl StepReport {
+    pub(crate) fn new<D: Device>(phase: Phase, step: &str, start: Instant, party: &Party<D>) -> Self {
+        StepReport {
+            phase,
+            step: step.to_owned(),
+            seconds: start.elapsed().as_secs_f64(),
+            rounds: party.rounds(),
+        }
+    }
+}
+
+/// One run of a plan at one party. It holds counts and times, no values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartyReport {
+    /// Which party.
+    pub party: usize,
+    /// The device that ran.
+    pub device: String,
+    /// Time and rounds per phase.
+    pub phases: BTreeMap<Phase, PhaseReport>,
+    /// Payload bytes that this party sent, per phase and step.
+    pub sent: Vec<Reading>,
+    /// Time and rounds per step.
+    pub steps: Vec<StepReport>,
+    /// Bytes on the wire to each party so far in the session, framing and TLS included; 0 where there is no wire.
+    pub wire_bytes: Vec<u64>,
+    /// Peak resident memory of this party's process in MiB so far; `None` where the system does not say.
+    pub peak_rss_mib: Option<f64>,
+}
+
+/// Peak resident memory of this process in MiB, from the Linux process table.
+pub(crate) fn peak_rss_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<f64>().ok()? / 1024.0)
+}

@@ -1,0 +1,154 @@
+//! One party's whole run of a plan: agreement, offline, inputs, online, outputs.
+
+use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
+use crate::walk::{Prepared, offline, online};
+use megrez_kernels::Device;
+use megrez_net::Payload;
+use megrez_plan::{Input, Output, Plan};
+use megrez_protocols::Suite;
+use megrez_session::{Error, Party, Phase};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+/// How a party reaches the owners of inputs and the recipients of outputs.
+pub trait Clients {
+    /// Gives an input's owner this party's ticket.
+    fn ticket(&mut self, input: &Input, ticket: Vec<u8>) -> Result<(), Error>;
+    /// Receives an input's share from its owner; at most `limit` bytes.
+    fn data(&mut self, input: &Input, limit: usize) -> Result<Payload, Error>;
+    /// Gives an output's share to its recipient.
+    fn output(&mut self, output: &Output, share: Payload) -> Result<(), Error>;
+}
+
+/// Inputs that this party already holds: an uploaded model's, by input name.
+pub type Stored<S> = HashMap<String, (<S as Suite>::Masks, <S as Suite>::Data)>;
+
+/// How to run a plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many times, one after the other; each run has fresh randomness.
+    pub runs: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { runs: 1 }
+    }
+}
+
+/// The parties make sure that they run the same thing: all must hold the same hash.
+pub fn agree<D: Device>(party: &mut Party<D>, what: &str, hash: &[u8; 32]) -> Result<(), Error> {
+    party.step("agreement", |party| {
+        for peer in party.peers() {
+            party.send(peer, what, Payload::from_bytes(hash))?;
+        }
+        for peer in party.peers() {
+            if party.recv(peer, what, 32)?.as_bytes() != hash {
+                return party.refuse(format!(
+                    "parties {} and {peer} were given different {what}s: use the same model file, options and version",
+                    party.me().min(peer),
+                ));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Runs a plan at this party; one report per run. On an error the caller ends the session with it.
+///
+/// `prepared` is stored material for the first run; further runs make their own.
+pub fn serve<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<S::Device>,
+    stored: &Stored<S>,
+    mut prepared: Option<Prepared<S>>,
+    clients: &mut dyn Clients,
+    options: Options,
+) -> Result<Vec<PartyReport>, Error> {
+    agree(party, "plan", &plan.hash())?;
+    (0..options.runs)
+        .map(|run| {
+            party.meter().reset();
+            one_run(suite, plan, party, stored, prepared.take(), clients, run)
+        })
+        .collect()
+}
+
+fn one_run<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<S::Device>,
+    stored: &Stored<S>,
+    prepared: Option<Prepared<S>>,
+    clients: &mut dyn Clients,
+    run: u32,
+) -> Result<PartyReport, Error> {
+    let mut phases = BTreeMap::new();
+    let mut steps = Vec::new();
+    let mut close = |phase: Phase, start: Instant, party: &Party<S::Device>| {
+        let report = PhaseReport {
+            seconds: start.elapsed().as_secs_f64(),
+            rounds: party.rounds(),
+            virtual_seconds: party.time_ns() as f64 * 1e-9,
+        };
+        phases.insert(phase, report);
+    };
+
+    let prepared = match prepared {
+        Some(prepared) => prepared,
+        None => {
+            party.barrier(&format!("offline-{run}"))?;
+            let start = Instant::now();
+            let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
+            let prepared = offline(suite, plan, party, run, &given, &mut steps)?;
+            close(Phase::Offline, start, party);
+            prepared
+        }
+    };
+
+    let start = Instant::now();
+    party.enter(Phase::Input, run);
+    let fresh = || plan.inputs.iter().zip(&prepared.tickets).filter(|(i, _)| !stored.contains_key(&i.name));
+    for (input, ticket) in fresh() {
+        clients.ticket(input, ticket.clone())?;
+    }
+    let mut arrived = HashMap::new();
+    for (input, _) in fresh() {
+        let value = plan.value(input.value);
+        let payload = clients.data(input, value.shape.elements() * (plan.ring as usize / 8))?;
+        arrived.insert(input.value, suite.accept(party, value, payload)?);
+    }
+    let inputs = plan
+        .inputs
+        .iter()
+        .map(|input| match stored.get(&input.name) {
+            Some((_, data)) => data.clone(),
+            None => arrived.remove(&input.value).expect("every fresh input arrived"),
+        })
+        .collect();
+    close(Phase::Input, start, party);
+
+    party.barrier(&format!("online-{run}"))?;
+    let start = Instant::now();
+    let values = online(suite, plan, party, run, prepared, inputs, &mut steps)?;
+    close(Phase::Online, start, party);
+
+    let start = Instant::now();
+    party.enter(Phase::Output, run);
+    for output in &plan.outputs {
+        let (masks, data) = values.get(output.value);
+        clients.output(output, suite.reveal(party, masks, data)?)?;
+    }
+    close(Phase::Output, start, party);
+
+    Ok(PartyReport {
+        party: party.me(),
+        device: party.device().describe(),
+        phases,
+        sent: party.meter().readings(),
+        steps,
+        wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
+        peak_rss_mib: peak_rss_mib(),
+    })
+}

@@ -1,0 +1,347 @@
+//! The conformance suite: every protocol of the registry, every primitive, every ring. Values equal the plaintext oracle;
+//! the meter equals the formulas exactly, message by message; every message is uniform whatever the secret.
+
+use megrez_engine::local::{LocalOptions, LocalRun, run};
+use megrez_kernels::Cpu;
+use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
+use megrez_protocols::{Cost, Suite, Unit, registry};
+use megrez_session::{Phase, Sent, Tap};
+use std::collections::HashMap;
+
+/// A primitive with the inputs it is tested on.
+struct Case {
+    name: String,
+    plan: Plan,
+    inputs: HashMap<String, Vec<u64>>,
+    /// Truncations may be one higher in the last bit than the oracle, which rounds down.
+    truncates: bool,
+}
+
+fn mask(ring: u32) -> u64 {
+    u64::MAX >> (64 - ring)
+}
+
+/// Test data: a fixed generator, so that failures repeat. Never used for shares.
+struct Data(u64);
+
+impl Data {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Values in [−2^bits, 2^bits), edges first, then random; all of them if the ring is small.
+    fn ring(&mut self, ring: u32, bits: u32, n: usize) -> Vec<u64> {
+        let low = -(1i128 << bits);
+        let edges = [0, 1, -1, 2, -2, low, low + 1, -low - 1, -low - 2, low / 2, -low / 2, -low / 2 - 1];
+        (0..n)
+            .map(|i| match edges.get(i) {
+                _ if ring == 8 => (low + i as i128 % (2 << bits)) as u64 & mask(ring),
+                Some(&e) => e as u64 & mask(ring),
+                None => ((((self.next() as i64) >> (63 - bits)) as i128) as u64) & mask(ring),
+            })
+            .collect()
+    }
+}
+
+/// Bits as inputs: a bit enters as the sign of a value.
+fn bit_of(plan: &mut Plan, name: &str, x: ValueId) -> ValueId {
+    plan.step(name, Op::NonNegative(SignBit::FULL), &[x]).unwrap()
+}
+
+fn relu(sign: SignBit, truncate: u32) -> Op {
+    Op::Relu(Relu { sign, form: ReluForm::ThreeRounds, truncate })
+}
+
+/// Digit widths that sum to λ − 1, threes first.
+fn digits(lambda: u32) -> SignBit {
+    let mut widths = vec![3; (lambda as usize - 1) / 3];
+    match (lambda - 1) % 3 {
+        0 => {}
+        rest => widths.push(rest),
+    }
+    SignBit { list: List::Digits(widths), cut: 0, bits: None }
+}
+
+fn cases(ring: u32, n: usize) -> Vec<Case> {
+    let mut data = Data(u64::from(ring));
+    let mut cases = Vec::new();
+    let mut case = |name: &str,
+                    truncates,
+                    inputs: &[(&str, Vec<usize>, u32)],
+                    build: &dyn Fn(&mut Plan, &[ValueId]) -> ValueId| {
+        let mut plan = Plan::new(ring);
+        let mut words = HashMap::new();
+        let ids: Vec<ValueId> = inputs
+            .iter()
+            .map(|(name, shape, bits)| {
+                let shape = megrez_ring::Shape::new(shape.clone());
+                words.insert((*name).to_string(), data.ring(ring, *bits, shape.elements()));
+                plan.input(name, "owner", shape, ring / 4)
+            })
+            .collect();
+        let output = build(&mut plan, &ids);
+        plan.output("z", "owner", output);
+        plan.validate().unwrap();
+        cases.push(Case { name: name.into(), plan, inputs: words, truncates });
+    };
+    let (full, quarter) = (ring - 1, ring - 2);
+    let x = |bits| ("x", vec![n], bits);
+    let y = |bits| ("y", vec![n], bits);
+    let f = ring / 4;
+
+    case("combine", false, &[x(full), y(full)], &|p, v| {
+        p.step("op", Op::Combine { coefficients: vec![3, -2], constant: 5 }, v).unwrap()
+    });
+    case("mul", false, &[x(full), y(full)], &|p, v| p.step("op", Op::Mul, v).unwrap());
+    case("mul-public", false, &[x(full)], &|p, v| {
+        let words = (0..n as i64).map(|i| i % 7 - 3).collect();
+        let c = p.step("c", Op::Constant { shape: [n].into(), frac: 2, words }, &[]).unwrap();
+        p.step("op", Op::Mul, &[v[0], c]).unwrap()
+    });
+    case("matmul", false, &[("x", vec![2, 5, 7], full), ("y", vec![2, 7, 3], full)], &|p, v| {
+        p.step("op", Op::MatMul, v).unwrap()
+    });
+    let geometry = ConvGeometry { stride: [2, 1], pad: [1, 0, 2, 1], dilation: [1, 2], groups: 2 };
+    case("conv", false, &[("x", vec![2, 4, 6, 7], full), ("w", vec![6, 2, 3, 2], full)], &|p, v| {
+        p.step("op", Op::Conv(geometry), v).unwrap()
+    });
+    case("structure", false, &[("x", vec![4, 6], full), ("y", vec![4, 3], full)], &|p, v| {
+        let view = View::transpose(&[4, 6].into(), &[1, 0]);
+        let t = p.step("view", Op::View(view), &[v[0]]).unwrap();
+        let padded = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 2] }, &[t]).unwrap();
+        let rows = p.step("gather", Op::Gather { axis: 0, indices: vec![5, 0, 5, 2] }, &[padded]).unwrap();
+        let joined = p.step("concat", Op::Concat { axis: 1 }, &[rows, v[1]]).unwrap();
+        p.step("op", Op::Sum { axis: 0 }, &[joined]).unwrap()
+    });
+    case("truncate", true, &[x(quarter)], &|p, v| p.step("op", Op::Truncate { bits: f }, v).unwrap());
+    for (kind, sign) in [("bits", SignBit::FULL), ("digits", digits(ring))] {
+        case(&format!("non-negative/{kind}"), false, &[x(full)], &|p, v| {
+            p.step("op", Op::NonNegative(sign.clone()), v).unwrap()
+        });
+        case(&format!("relu/{kind}"), false, &[x(full)], &|p, v| {
+            p.step("op", relu(sign.clone(), 0), v).unwrap()
+        });
+        case(&format!("relu-truncate/{kind}"), true, &[x(quarter)], &|p, v| {
+            p.step("op", relu(sign.clone(), f), v).unwrap()
+        });
+    }
+    // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
+    let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
+    case("relu-truncate/cut", true, &[x(f + ring / 2 - 1)], &|p, v| {
+        p.step("op", relu(few.clone(), f), v).unwrap()
+    });
+    case("select", false, &[x(full), y(full)], &|p, v| {
+        let b = bit_of(p, "bit", v[0]);
+        p.step("op", Op::Select, &[b, v[1]]).unwrap()
+    });
+    case("bit-to-ring", false, &[x(full)], &|p, v| {
+        let b = bit_of(p, "bit", v[0]);
+        p.step("op", Op::BitToRing, &[b]).unwrap()
+    });
+    case("logic", false, &[x(full), y(full)], &|p, v| {
+        let (a, b) = (bit_of(p, "a", v[0]), bit_of(p, "b", v[1]));
+        let a = p.step("view", Op::View(View::slice(&[n].into(), 0, n - 1, -1, n)), &[a]).unwrap();
+        let and = p.step("and", Op::And, &[a, b]).unwrap();
+        let not = p.step("not", Op::Not, &[and]).unwrap();
+        p.step("op", Op::Xor, &[not, a]).unwrap()
+    });
+    cases
+}
+
+fn execute(protocol: &str, case: &Case, tap: Option<Tap>) -> LocalRun {
+    run::<Cpu>(protocol, &case.plan, &case.inputs, &LocalOptions { tap, ..LocalOptions::default() })
+        .unwrap_or_else(|e| panic!("{protocol} {}: {e}", case.name))
+}
+
+/// The formulas of a plan's steps under a protocol.
+fn formulas(protocol: &str, plan: &Plan) -> Vec<(String, Cost)> {
+    struct Price<'a>(&'a Plan);
+    impl registry::Visitor<Cpu> for Price<'_> {
+        type Output = Vec<(String, Cost)>;
+        fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+            let costs = megrez_engine::check(&suite, self.0).unwrap();
+            costs.steps.into_iter().map(|s| (s.name, s.cost)).collect()
+        }
+    }
+    registry::dispatch(protocol, plan.ring, Price(plan)).unwrap()
+}
+
+fn secure() -> impl Iterator<Item = &'static str> {
+    registry::PROTOCOLS.iter().filter(|p| !p.insecure).map(|p| p.name)
+}
+
+#[test]
+fn values_equal_the_oracle() {
+    for ring in [8, 16, 32, 64] {
+        let n = if ring == 8 { 1 << 13 } else { 517 };
+        for case in cases(ring, n) {
+            let expected = execute("clear", &case, None).outputs.remove(0).remove(0);
+            for protocol in secure() {
+                let got = execute(protocol, &case, None).outputs.remove(0).remove(0);
+                assert_eq!(got.len(), expected.len());
+                for (i, (&got, &expected)) in got.iter().zip(&expected).enumerate() {
+                    let difference = got.wrapping_sub(expected) & mask(ring);
+                    assert!(
+                        difference <= u64::from(case.truncates),
+                        "{protocol} ring {ring} {}: element {i} is {got:#x}, the oracle says {expected:#x}; inputs {:x?}",
+                        case.name,
+                        case.inputs.values().map(|v| v.get(i)).collect::<Vec<_>>()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn multiplication_is_exhaustive_at_eight_bits() {
+    let mut plan = Plan::new(8);
+    let x = plan.input("x", "owner", [1 << 16].into(), 2);
+    let y = plan.input("y", "owner", [1 << 16].into(), 2);
+    let z = plan.step("op", Op::Mul, &[x, y]).unwrap();
+    plan.output("z", "owner", z);
+    let inputs = HashMap::from([
+        ("x".to_string(), (0..1 << 16).map(|i| i & 255).collect::<Vec<u64>>()),
+        ("y".to_string(), (0..1 << 16).map(|i| i >> 8).collect()),
+    ]);
+    let case = Case { name: "mul".into(), plan, inputs, truncates: false };
+    for protocol in secure() {
+        let z = execute(protocol, &case, None).outputs.remove(0).remove(0);
+        assert!((0..1u64 << 16).all(|i| z[i as usize] == ((i & 255) * (i >> 8)) & 255), "{protocol}");
+    }
+}
+
+#[test]
+fn the_meter_equals_the_formulas() {
+    for ring in [8, 16, 32, 64] {
+        // Sizes around the packing boundaries.
+        for n in [1, 63, 130] {
+            for case in cases(ring, n) {
+                for protocol in secure() {
+                    let run = execute(protocol, &case, None);
+                    let formulas = formulas(protocol, &case.plan);
+                    let reports = &run.reports[0];
+                    for (phase, from) in
+                        [Phase::Offline, Phase::Online].into_iter().flat_map(|p| (0..3).map(move |f| (p, f)))
+                    {
+                        for (step, cost) in &formulas {
+                            let measured =
+                                reports[from].sent.iter().find(|r| r.phase == phase && r.step == *step);
+                            for to in 0..3 {
+                                assert_eq!(
+                                    measured.map_or(0, |r| r.sent[to]),
+                                    cost.bytes(phase, from, to),
+                                    "{protocol} ring {ring} n {n} {}/{step}: {phase:?} bytes {from} → {to}",
+                                    case.name
+                                );
+                            }
+                        }
+                    }
+                    let rounds = |phase| reports.iter().map(|r| r.phases[&phase].rounds).max().unwrap();
+                    let offline = formulas.iter().map(|(_, c)| c.offline_rounds).max().unwrap();
+                    assert_eq!(rounds(Phase::Offline), offline, "{protocol} {}: offline rounds", case.name);
+                    // The two comparisons of `logic` do not depend on each other, but run one after the other.
+                    let online: u32 = formulas.iter().map(|(_, c)| c.online_rounds).sum();
+                    assert_eq!(rounds(Phase::Online), online, "{protocol} {}: online rounds", case.name);
+                }
+            }
+        }
+    }
+}
+
+/// The symbols of a message and how many different ones there are.
+fn symbols(message: &Sent, n: usize, unit: Unit) -> (Vec<u64>, usize) {
+    let mut bytes = message.bytes.clone();
+    bytes.resize(bytes.len().div_ceil(8) * 8, 0);
+    let words: Vec<u64> = bytes.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
+    match unit {
+        Unit::Bits(width) => {
+            let symbols = (0..n).map(|i| megrez_ring::bits::get_low(&words, i, width)).collect();
+            (symbols, 1 << width)
+        }
+        Unit::Field(prime) => {
+            (prime.unpack(&words, n).into_iter().map(u64::from).collect(), prime.p() as usize)
+        }
+    }
+}
+
+fn chi_square(symbols: &[u64], kinds: usize) -> f64 {
+    let mut counts = vec![0f64; kinds];
+    symbols.iter().for_each(|&s| counts[s as usize] += 1.0);
+    let expected = symbols.len() as f64 / kinds as f64;
+    counts.iter().map(|c| (c - expected).powi(2) / expected).sum()
+}
+
+/// The messages of a run with the formula of each, in the order of sending; fails if they do not pair up.
+fn transcript(protocol: &str, case: &Case) -> Vec<(Sent, usize, Unit)> {
+    let tap = Tap::default();
+    execute(protocol, case, Some(tap.clone()));
+    let mut sent: Vec<Sent> = std::mem::take(&mut *tap.lock().unwrap());
+    let mut paired = Vec::new();
+    for (step, cost) in formulas(protocol, &case.plan) {
+        for transfer in cost.transfers {
+            let at = sent.iter().position(|m| {
+                m.phase == transfer.phase
+                    && (m.from, m.to) == (transfer.from, transfer.to)
+                    && m.name.starts_with(&format!("{step}/"))
+            });
+            let message = sent.remove(at.unwrap_or_else(|| panic!("{step}: no message for {transfer:?}")));
+            assert_eq!(
+                message.bytes.len() as u64,
+                transfer.unit.bytes(transfer.n),
+                "{}: {transfer:?}",
+                message.name
+            );
+            paired.push((message, transfer.n, transfer.unit));
+        }
+    }
+    let extra: Vec<_> =
+        sent.iter().filter(|m| matches!(m.phase, Phase::Offline | Phase::Online)).map(|m| &m.name).collect();
+    assert!(extra.is_empty(), "messages without a formula: {extra:?}");
+    paired
+}
+
+#[test]
+fn every_message_is_uniform_whatever_the_secret() {
+    let n = 1 << 14;
+    for secret in [0u64, 1, 0x15, 0x7f, 0x80, 0xff] {
+        for mut case in cases(8, n) {
+            // Secrets outside a primitive's range are not promised anything.
+            if case.truncates && secret.wrapping_add(16) & 0xff >= 32 {
+                continue;
+            }
+            case.inputs.values_mut().for_each(|words| words.fill(secret));
+            for protocol in secure() {
+                for (message, n, unit) in transcript(protocol, &case) {
+                    let (symbols, kinds) = symbols(&message, n, unit);
+                    if symbols.len() < 20 * kinds {
+                        continue; // too few for the test: the matrix shapes
+                    }
+                    let freedom = kinds as f64 - 1.0;
+                    let statistic = (chi_square(&symbols, kinds) - freedom) / (2.0 * freedom).sqrt();
+                    assert!(
+                        statistic < 6.5,
+                        "{protocol} {} secret {secret:#x}: {} ({} → {}) is not uniform: {statistic:.1} σ",
+                        case.name,
+                        message.name,
+                        message.from,
+                        message.to
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn types_are_as_the_plan_says() {
+    for case in cases(16, 9) {
+        let run = execute("mizar", &case, None);
+        let output: &Value = case.plan.value(case.plan.outputs[0].value);
+        assert_eq!(run.outputs[0][0].len(), output.shape.elements(), "{}", case.name);
+    }
+}
