@@ -131,7 +131,7 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
     }
     // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
-    case("relu-truncate/cut", true, &[x(f + ring / 2 - 1)], &|p, v| {
+    case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
         p.step("op", relu(few.clone(), f), v).unwrap()
     });
     case("select", false, &[x(full), y(full)], &|p, v| {
