@@ -11,6 +11,8 @@ use std::time::Instant;
 pub struct PhaseReport {
     /// Wall-clock seconds.
     pub seconds: f64,
+    /// Of these, seconds of local work: not waiting for messages.
+    pub busy_seconds: f64,
     /// Messages on the longest chain that ends here.
     pub rounds: u32,
     /// Virtual seconds, under a virtual clock.

@@ -89,6 +89,7 @@ fn one_run<S: Suite>(
     let mut close = |phase: Phase, start: Instant, party: &Party<S::Device>| {
         let report = PhaseReport {
             seconds: start.elapsed().as_secs_f64(),
+            busy_seconds: start.elapsed().saturating_sub(party.waited()).as_secs_f64(),
             rounds: party.rounds(),
             virtual_seconds: party.time_ns() as f64 * 1e-9,
         };

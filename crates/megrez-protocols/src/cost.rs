@@ -35,6 +35,8 @@ impl Unit {
 pub struct Transfer {
     /// Offline or online.
     pub phase: Phase,
+    /// In which round of the step's phase it travels, from 1.
+    pub round: u32,
     /// The sender.
     pub from: usize,
     /// The receiver.
@@ -65,26 +67,41 @@ impl Cost {
         Cost { transfers: vec![], offline_rounds: offline, online_rounds: online }
     }
 
-    /// Adds an offline message.
+    /// Adds an offline message, in the first round.
     pub fn offline(self, from: usize, to: usize, n: usize, unit: Unit) -> Self {
-        self.message(Phase::Offline, from, to, n, unit)
+        self.message(Transfer { phase: Phase::Offline, round: 1, from, to, n, unit })
     }
 
-    /// Adds an online message.
-    pub fn online(self, from: usize, to: usize, n: usize, unit: Unit) -> Self {
-        self.message(Phase::Online, from, to, n, unit)
+    /// Adds an online message in a round of the step.
+    pub fn online(self, round: u32, from: usize, to: usize, n: usize, unit: Unit) -> Self {
+        self.message(Transfer { phase: Phase::Online, round, from, to, n, unit })
     }
 
     /// Adds an online message each way.
-    pub fn online_swap(self, a: usize, b: usize, n: usize, unit: Unit) -> Self {
-        self.online(a, b, n, unit).online(b, a, n, unit)
+    pub fn online_swap(self, round: u32, a: usize, b: usize, n: usize, unit: Unit) -> Self {
+        self.online(round, a, b, n, unit).online(round, b, a, n, unit)
     }
 
-    fn message(mut self, phase: Phase, from: usize, to: usize, n: usize, unit: Unit) -> Self {
-        if n > 0 {
-            self.transfers.push(Transfer { phase, from, to, n, unit });
+    fn message(mut self, transfer: Transfer) -> Self {
+        if transfer.n > 0 {
+            self.transfers.push(transfer);
         }
         self
+    }
+
+    /// The network's time for this step in a phase when nothing else is on the links: per round the delay, and the
+    /// transmission of the fullest link. `transmit` gives the seconds that bytes take on a link.
+    pub fn network_seconds(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> f64 {
+        let rounds = if phase == Phase::Offline { self.offline_rounds } else { self.online_rounds };
+        let mut seconds = f64::from(rounds) * delay;
+        for round in 1..=rounds {
+            let mut links = std::collections::BTreeMap::<(usize, usize), u64>::new();
+            for t in self.transfers.iter().filter(|t| t.phase == phase && t.round == round) {
+                *links.entry((t.from, t.to)).or_default() += t.unit.bytes(t.n);
+            }
+            seconds += links.into_values().map(&transmit).fold(0.0, f64::max);
+        }
+        seconds
     }
 
     /// Bytes from one party to another in a phase.

@@ -7,6 +7,7 @@ use megrez_prg::{Key, Stream};
 use megrez_ring::{Word, bits};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A message as its sender sees it, for tests that examine what a protocol reveals.
 pub struct Sent {
@@ -40,6 +41,7 @@ pub struct Party<D: Device> {
     step: String,
     scope: String,
     stamp: Stamp,
+    waited: Duration,
 }
 
 impl<D: Device> Party<D> {
@@ -60,6 +62,7 @@ impl<D: Device> Party<D> {
             step: "session".into(),
             scope: String::new(),
             stamp: Stamp::default(),
+            waited: Duration::ZERO,
         };
         let mine: Vec<Key> =
             (0..parties).map(|_| Key::random()).collect::<Result<_, _>>().map_err(randomness)?;
@@ -121,6 +124,11 @@ impl<D: Device> Party<D> {
         self.stamp.time_ns
     }
 
+    /// How long this lane has waited for messages in the phase that runs; the rest of the time it worked.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Copies every message that this party sends from now on into `tap`. For tests of what messages reveal.
     pub fn tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
@@ -132,6 +140,7 @@ impl<D: Device> Party<D> {
         self.phase = phase;
         self.run = run;
         self.stamp = Stamp::default();
+        self.waited = Duration::ZERO;
     }
 
     /// Waits until every party has come to this point; counted as set-up.
@@ -239,7 +248,9 @@ impl<D: Device> Party<D> {
     /// Receives what `from` sends under this label in this step: exactly `bytes` bytes.
     pub fn recv(&mut self, from: usize, label: &str, bytes: usize) -> Result<Payload, Error> {
         let step = format!("{}/{label}", self.place());
+        let start = Instant::now();
         let message = self.network.recv(from, self.tag(label), &step)?;
+        self.waited += start.elapsed();
         let got = message.payload.len();
         if got != bytes {
             return Err(Error::Size { step, from, got, expected: bytes });
@@ -301,7 +312,6 @@ mod tests {
     use super::*;
     use megrez_kernels::Reference;
     use megrez_net::NetProfile;
-    use std::time::Duration;
 
     fn parties() -> Vec<Party<Reference>> {
         let profile = NetProfile::wan();

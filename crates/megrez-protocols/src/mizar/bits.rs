@@ -35,7 +35,7 @@ impl<D: Device> Store<D> for Material<D> {
 }
 
 pub(super) fn and_cost(n: usize) -> Cost {
-    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(1)).online_swap(0, 1, n, Unit::Bits(1))
+    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(1)).online_swap(1, 0, 1, n, Unit::Bits(1))
 }
 
 pub(super) fn and_offline<D: Device>(
@@ -92,7 +92,7 @@ pub struct RingMaterial<W: Word, D: Device> {
 store_struct!(RingMaterial < W, D > { worker });
 
 pub(super) fn to_ring_cost(ring: u32, n: usize) -> Cost {
-    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(0, 1, n, Unit::Bits(ring))
+    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
 }
 
 pub(super) fn to_ring_offline<W: Word, D: Device>(

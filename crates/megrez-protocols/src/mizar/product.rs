@@ -23,7 +23,7 @@ pub struct Material<W: Word, D: Device> {
 store_struct!(Material < W, D > { shares });
 
 pub(super) fn cost(ring: u32, n: usize) -> Cost {
-    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(0, 1, n, Unit::Bits(ring))
+    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
 }
 
 pub(super) fn offline<W: Word, D: Device>(

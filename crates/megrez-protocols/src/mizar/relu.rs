@@ -53,9 +53,9 @@ pub(super) fn cost(relu: &Relu, ring: u32, n: usize) -> Cost {
     let cost = cost
         .offline(DEALER, 0, n, Unit::Bits(ring))
         .offline(DEALER, 0, n, Unit::Bits(ring))
-        .online(DEALER, 0, n, Unit::Bits(1))
-        .online(DEALER, 1, n, Unit::Bits(1))
-        .online_swap(0, 1, n, Unit::Bits(ring));
+        .online(2, DEALER, 0, n, Unit::Bits(1))
+        .online(2, DEALER, 1, n, Unit::Bits(1))
+        .online_swap(3, 0, 1, n, Unit::Bits(ring));
     match relu.truncate {
         0 => cost,
         f => cost.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 0, n, Unit::Bits(f)).offline(

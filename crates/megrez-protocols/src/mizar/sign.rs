@@ -83,14 +83,14 @@ pub(super) fn list_cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
     let unit = Unit::Field(spec.prime);
     Cost::rounds(1, 1)
         .offline(DEALER, 0, n * spec.dealt(), unit)
-        .online(0, DEALER, n * spec.length(), unit)
-        .online(1, DEALER, n * spec.length(), unit)
+        .online(1, 0, DEALER, n * spec.length(), unit)
+        .online(1, 1, DEALER, n * spec.length(), unit)
 }
 
 pub(super) fn cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
     let mut cost = list_cost(sign, ring, n);
     cost.online_rounds += 1;
-    cost.online(DEALER, 0, n, Unit::Bits(1)).online(DEALER, 1, n, Unit::Bits(1))
+    cost.online(2, DEALER, 0, n, Unit::Bits(1)).online(2, DEALER, 1, n, Unit::Bits(1))
 }
 
 /// Offline part of the list: the dealer deals ρ.

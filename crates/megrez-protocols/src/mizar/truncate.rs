@@ -62,7 +62,7 @@ pub(super) fn cost(ring: u32, f: u32, n: usize) -> Cost {
     Cost::rounds(1, 1)
         .offline(DEALER, 0, n, Unit::Bits(ring))
         .offline(DEALER, 0, n, Unit::Bits(f))
-        .online_swap(0, 1, n, Unit::Bits(ring))
+        .online_swap(1, 0, 1, n, Unit::Bits(ring))
 }
 
 pub(super) fn offline<W: Word, D: Device>(
