@@ -129,8 +129,11 @@ impl Channel {
     /// # Errors
     /// As [`send`](Self::send); of no interest to most callers.
     pub fn close(mut self) -> Result<(), NetError> {
-        self.stream.write(&Header::plain(FrameKind::Bye, 0).encode(), &[])?;
-        self.stream.close()
+        let header = Header::plain(FrameKind::Bye, 0).encode();
+        self.stream.write(&header, &[]).map_err(|error| self.explain(error, "sending to"))?;
+        // The other side may have hung up as soon as it saw that.
+        let _ = self.stream.close();
+        Ok(())
     }
 
     fn header(&mut self) -> Result<Header, NetError> {

@@ -118,6 +118,15 @@ struct State {
 
 struct Waiting(TlsStream);
 
+/// Counts as a handshake until it is dropped.
+struct Slot<'a>(&'a Shared);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).handshakes -= 1;
+    }
+}
+
 /// Keeps a session's name reserved.
 struct NameGuard {
     shared: Arc<Shared>,
@@ -398,9 +407,10 @@ impl Shared {
 
     /// One accepted connection, up to the point where it is somebody's.
     fn serve(&self, socket: TcpStream, address: SocketAddr) {
+        let slot = Slot(self);
         let result = self.greet(socket, address);
+        drop(slot);
         let mut state = lock(&self.state);
-        state.handshakes -= 1;
         match result {
             Err(error) => state.refuse(format!("{address}: {error}")),
             Ok((Hello::Client, name, stream)) => {

@@ -65,6 +65,13 @@ struct State {
     ended: bool,
 }
 
+impl State {
+    /// Whether somebody waits for a message that has yet to come; whose message is here just has not run yet.
+    fn starving(&self) -> bool {
+        self.waiting.iter().any(|(tag, _)| !self.ready.contains_key(tag))
+    }
+}
+
 impl Inbox {
     pub fn new(room: Room) -> Self {
         Self { room, state: Mutex::default(), arrived: Condvar::new(), taken: Condvar::new() }
@@ -80,14 +87,12 @@ impl Inbox {
                 return Err(Refusal::Stopped);
             }
             let total = state.bytes.saturating_add(cost);
-            if total > self.room.hard && (cost > self.room.hard || !state.waiting.is_empty()) {
+            let starving = state.starving();
+            if total > self.room.hard && (cost > self.room.hard || starving) {
                 return Err(Refusal::Full);
             }
             // A lane that waits for a message still to come could wait for ever if the link stood still.
-            if total <= self.room.soft
-                || state.bytes == 0
-                || (!state.waiting.is_empty() && total <= self.room.hard)
-            {
+            if total <= self.room.soft || state.bytes == 0 || (starving && total <= self.room.hard) {
                 state.bytes = total;
                 return Ok(());
             }

@@ -19,6 +19,8 @@ mod endpoint;
 mod error;
 mod failure;
 pub mod frame;
+#[cfg(test)]
+mod hostile;
 mod identity;
 mod inbox;
 mod link;

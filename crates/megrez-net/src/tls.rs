@@ -45,6 +45,8 @@ pub(crate) struct TlsStream {
     staging: Vec<u8>,
     /// Every read must be over by then.
     deadline: Option<Instant>,
+    /// The first error of the TLS library, which must not be called again after one.
+    failed: Option<NetError>,
     /// Bytes read from and written to the socket.
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -204,6 +206,7 @@ impl TlsStream {
             outgoing: Outgoing::default(),
             staging: Vec::new(),
             deadline: Some(deadline),
+            failed: None,
             bytes_in: 0,
             bytes_out: 0,
         };
@@ -231,11 +234,6 @@ impl TlsStream {
         self.incoming.resize(self.incoming.len().max(BUFFER), 0);
         let io = |error| NetError::io("socket option", &error);
         self.socket.set_read_timeout(silence.map(|time| time.max(Duration::from_millis(1)))).map_err(io)
-    }
-
-    /// Every read has to be over by `deadline`, until [`established`](Self::established).
-    pub fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = Some(deadline);
     }
 
     pub fn set_write_timeout(&mut self, time: Option<Duration>) -> Result<(), NetError> {
@@ -325,6 +323,9 @@ impl TlsStream {
     /// One round with the TLS library. Decrypted bytes go to `target` as far as they fit (the count comes back),
     /// the rest to `plain`.
     fn step(&mut self, write: Wish<'_>, target: Option<&mut [u8]>) -> Result<(Step, usize), NetError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let target = target.unwrap_or_default();
         let mut read = 0;
         let plain = &mut self.plain;
@@ -347,26 +348,38 @@ impl TlsStream {
         match step {
             Ok(step) => Ok((step, read)),
             Err(error) => {
+                let error = tls_error(&self.peer, &error);
+                self.failed = Some(error.clone());
                 self.send_alert();
-                Err(tls_error(&self.peer, &error))
+                Err(error)
             }
         }
     }
 
     /// After an error the TLS library may have an alert for the other side, so that it too knows why.
     fn send_alert(&mut self) {
-        for _ in 0..4 {
-            let incoming = &mut self.incoming[..0];
+        loop {
+            // Another round without anything to encode would look at the incoming bytes again, and the library
+            // insists that it sends one alert only.
+            let more = match &self.side {
+                Side::Client(side) => side.wants_write(),
+                Side::Server(side) => side.wants_write(),
+            };
+            if !more {
+                break;
+            }
+            let incoming = &mut self.incoming[self.start..self.end];
             let mut sink = |_: &[u8]| {};
             let outgoing = &mut self.outgoing;
-            let step = match &mut self.side {
+            let (discard, step) = match &mut self.side {
                 Side::Client(side) => {
-                    handle(side.process_tls_records(incoming), Wish::Nothing, &mut sink, outgoing).1
+                    handle(side.process_tls_records(incoming), Wish::Nothing, &mut sink, outgoing)
                 }
                 Side::Server(side) => {
-                    handle(side.process_tls_records(incoming), Wish::Nothing, &mut sink, outgoing).1
+                    handle(side.process_tls_records(incoming), Wish::Nothing, &mut sink, outgoing)
                 }
             };
+            self.start = (self.start + discard).min(self.end);
             if !matches!(step, Ok(Step::Encoded)) {
                 break;
             }
