@@ -31,7 +31,7 @@ pub struct Left<'a, W> {
     pub k: usize,
 }
 
-/// Where the result goes: element (i, j) at base + (j / run)·block + j % run + i·row.
+/// Where the result goes: element (i, j) at base + (c / run)·block + c % run + i·row with c = first + j.
 #[derive(Clone, Copy)]
 pub struct Target {
     /// Offset of element (0, 0).
@@ -42,6 +42,8 @@ pub struct Target {
     pub run: usize,
     /// Distance of runs.
     pub block: usize,
+    /// Where in its run the first column stands.
+    pub first: usize,
 }
 
 /// Columns of a tile at this level.
@@ -117,7 +119,7 @@ fn pack_left<W: Word>(left: Left<'_, W>, i0: usize, rows: usize, k0: usize, dept
 fn store<W: Word>(tile: &[W], j0: usize, row: usize, replace: bool, out: &Shared<'_, W>, t: Target) {
     let mut at = 0;
     while at < tile.len() {
-        let (block, offset) = ((j0 + at) / t.run, (j0 + at) % t.run);
+        let (block, offset) = ((t.first + j0 + at) / t.run, (t.first + j0 + at) % t.run);
         let count = (tile.len() - at).min(t.run - offset);
         let start = t.base + row * t.row + block * t.block + offset;
         // SAFETY: callers let no other product write the elements of this one, and the parts live one after another.
@@ -271,8 +273,24 @@ pub fn tiles(
         .collect()
 }
 
-/// Fewer rows than this are multiplied in the form for few rows.
-const FEW_ROWS: usize = 6;
+/// Asks for elements that the next sliver needs: rows are far apart, so no hardware guesses it.
+#[inline(always)]
+fn prefetch<T>(data: &[T], count: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in data[..count.min(data.len())].chunks((64 / size_of::<T>()).max(1)) {
+        // SAFETY: every x86-64 has the instruction, and it reads nothing.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast())
+        };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (data, count);
+}
+
+/// Fewer rows than this are multiplied in the form for few rows: more where the right matrix is far away in memory.
+const FEW_ROWS: usize = 5;
+const FEW_ROWS_FAR: usize = 12;
+const FAR: usize = 1 << 20;
 /// Fewer columns than this are multiplied in the form for few columns.
 pub const FEW_COLUMNS: usize = 8;
 
@@ -295,7 +313,8 @@ pub fn matmul<W: Word>(
     let shared = Shared::new(&mut out);
     let left = |b: usize| Left { data: &x[b * m * k..][..m * k], m, k };
     let right = |b: usize| &y[b * k * n..][..k * n];
-    if n < FEW_COLUMNS && m >= FEW_ROWS || n == 1 {
+    let few = if k * n < FAR { FEW_ROWS } else { FEW_ROWS_FAR };
+    if n < FEW_COLUMNS && m >= few || n == 1 {
         let part = m.div_ceil(2 * threads).max(64);
         let parts = m.div_ceil(part);
         parallel(threads, batch * parts, |task| {
@@ -308,9 +327,9 @@ pub fn matmul<W: Word>(
                 out[(i - rows.start) * n + j] = sum
             });
         });
-    } else if m < FEW_ROWS {
+    } else if m < few {
         // The part of the result in work stays in the nearest cache, with four rows of the right matrix.
-        let part = n.div_ceil(threads).min(1024);
+        let part = n.div_ceil(threads).min((4096 / m).next_multiple_of(64)).min(1024);
         let parts = n.div_ceil(part);
         parallel(threads, batch * parts, |task| {
             let (b, columns) = (task / parts, task % parts * part..n.min((task % parts + 1) * part));
@@ -334,6 +353,7 @@ pub fn matmul<W: Word>(
                     let row = &y[(k0 + q) * n + from..];
                     if count == nr {
                         sliver.copy_from_slice(&row[..nr]);
+                        prefetch(&row[nr..], nr);
                     } else {
                         sliver[..count].copy_from_slice(&row[..count]);
                     }
@@ -346,7 +366,7 @@ pub fn matmul<W: Word>(
                 columns.len(),
                 &pack,
                 &shared,
-                Target { base, row: n, run: usize::MAX, block: 0 },
+                Target { base, row: n, run: usize::MAX, block: 0, first: 0 },
             );
         });
     }

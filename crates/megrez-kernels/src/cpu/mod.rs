@@ -1,5 +1,6 @@
 //! The CPU device: the fastest instructions that the machine has, chosen when it runs, on some threads.
 
+mod conv;
 mod gemm;
 mod work;
 
@@ -86,7 +87,7 @@ impl Device for Cpu {
         w_shape: &Shape,
         geometry: &ConvGeometry,
     ) -> Result<Buf<W>> {
-        Reference.conv(x, x_shape, w, w_shape, geometry)
+        Ok(Arc::new(conv::conv(self.level, self.threads, x, x_shape, w, w_shape, geometry)))
     }
 
     fn view<T: Elem>(&self, x: &Buf<T>, view: &View) -> Result<Buf<T>> {
