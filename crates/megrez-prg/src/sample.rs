@@ -146,6 +146,10 @@ mod x86 {
         bound: u64,
         per_draw: usize,
         group: usize,
+        /// b^c and floor(2^52 / b^c) + 1 for the last, shorter group and for a whole one.
+        powers: [(u64, u64); 2],
+        /// With at most 16 samples a draw: for every byte of the output of eight draws, which byte of which accumulator.
+        order: [[u8; 64]; 2],
     }
 
     impl Digits {
@@ -154,7 +158,18 @@ mod x86 {
             while group < per_draw.min(26) && u128::from(bound).pow(2 * (group as u32 + 1)) <= 1 << 52 {
                 group += 1;
             }
-            Digits { bound, per_draw, group }
+            let power = |count: usize| (bound.pow(count as u32), (1 << 52) / bound.pow(count as u32) + 1);
+            let mut order = [[0; 64]; 2];
+            if per_draw <= 16 {
+                for (at, byte) in order.as_flattened_mut().iter_mut().enumerate().take(8 * per_draw) {
+                    let (draw, sample) = (at / per_draw, at % per_draw);
+                    let lane = [0, 2, 4, 6, 1, 3, 5, 7][draw];
+                    // An accumulator's first sample is the highest byte that is used.
+                    let used = if sample < 8 { per_draw.min(8) } else { per_draw - 8 };
+                    *byte = (sample / 8 * 64 + lane * 8 + used - 1 - sample % 8) as u8;
+                }
+            }
+            Digits { bound, per_draw, group, powers: [power(per_draw % group), power(group)], order }
         }
     }
 
@@ -162,13 +177,25 @@ mod x86 {
     const WIDE: usize = 4;
 
     /// Splits 32 draws.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma,avx512vbmi")]
     pub fn split32(digits: &Digits, words: &[u64; 2 * VECTOR_DRAWS], offset: u8, out: &mut [u8]) {
-        let &Digits { bound, per_draw, group } = digits;
-        debug_assert!(out.len() >= VECTOR_DRAWS * per_draw + super::OVERSHOOT);
+        match digits.per_draw.div_ceil(8) {
+            1 => split::<1>(digits, words, offset, out),
+            2 => split::<2>(digits, words, offset, out),
+            3 => split::<3>(digits, words, offset, out),
+            _ => split::<7>(digits, words, offset, out),
+        }
+    }
+
+    /// Splits 32 draws of at most 8·P samples.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma,avx512vbmi")]
+    fn split<const P: usize>(digits: &Digits, words: &[u64; 2 * VECTOR_DRAWS], offset: u8, out: &mut [u8]) {
+        let &Digits { bound, per_draw, group, .. } = digits;
+        assert!(per_draw <= 8 * P && out.len() >= VECTOR_DRAWS * per_draw + super::OVERSHOOT);
         let splat = |x: u64| _mm512_set1_epi64(x as i64);
         let zero = _mm512_setzero_si512();
-        // The four 32-bit limbs of the fractions; only the low half of a lane counts.
+        // The four 32-bit limbs of the fractions; only the low half of a lane counts. Unpacking puts draw d of the first
+        // four into lane 2d, and of the others into lane 2(d − 4) + 1.
         let mut limbs = [[zero; 4]; WIDE];
         for (limbs, words) in limbs.iter_mut().zip(words.as_chunks::<16>().0) {
             // SAFETY: sixteen words are two vectors; the loads are unaligned.
@@ -178,20 +205,14 @@ mod x86 {
             let (low, high) = (_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
             *limbs = [low, _mm512_srli_epi64::<32>(low), high, _mm512_srli_epi64::<32>(high)];
         }
-        // Up to 7 · 8 samples a draw, as bytes of vectors of 64-bit lanes.
-        let mut bytes = [[[0u64; 8]; WIDE]; 7];
-        // The first sample of a lane is to be its lowest byte.
-        let reverse = _mm512_set1_epi64(0);
-        let reverse = _mm512_mask_set1_epi64(reverse, 0x55, 0x0001_0203_0405_0607);
-        let reverse = _mm512_mask_set1_epi64(reverse, 0xaa, 0x0809_0a0b_0c0d_0e0f);
-        let offset = _mm512_set1_epi8(offset as i8);
+        let mut bytes = [[zero; WIDE]; P];
         let base = splat(bound);
         let mut acc = [zero; WIDE];
         let mut i = 0;
         while i < per_draw {
             let count = group.min(per_draw - i);
-            let power = bound.pow(count as u32);
-            let (multiplier, reciprocal) = (splat(power), splat((1 << 52) / power + 1));
+            let (power, reciprocal) = digits.powers[usize::from(count == group)];
+            let (multiplier, reciprocal) = (splat(power), splat(reciprocal));
             let mut fraction = [zero; WIDE];
             for (x, fraction) in limbs.iter_mut().zip(&mut fraction) {
                 let mut carry = zero;
@@ -208,26 +229,46 @@ mod x86 {
                     *fraction = _mm512_madd52lo_epu64(zero, *fraction, base);
                 }
                 i += 1;
-                if i % 8 == 0 || i == per_draw {
-                    let left = _mm_cvtsi64_si128(((8 - i % 8) % 8 * 8) as i64);
-                    for (acc, bytes) in acc.iter_mut().zip(&mut bytes[(i - 1) / 8]) {
-                        let ordered = _mm512_shuffle_epi8(_mm512_sll_epi64(*acc, left), reverse);
-                        let ordered = _mm512_add_epi8(ordered, offset);
-                        // SAFETY: eight words are one vector; the store is unaligned.
-                        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), ordered) };
-                        *acc = zero;
-                    }
+                if i % 8 == 0 {
+                    bytes[i / 8 - 1] = acc;
+                    acc = [zero; WIDE];
                 }
             }
         }
-        // In order, so that what a store writes too much is overwritten by the next.
-        let pieces = per_draw.div_ceil(8);
-        for wide in 0..WIDE {
-            // Unpacking put draw d of the first four into lane 2d, and of the others into lane 2(d − 4) + 1.
+        if !per_draw.is_multiple_of(8) {
+            bytes[per_draw / 8] = acc;
+        }
+        let offset = _mm512_set1_epi8(offset as i8);
+        for (wide, out) in out.chunks_mut(8 * per_draw).enumerate().take(WIDE) {
+            if P <= 2 {
+                // One permutation of bytes puts the samples of eight draws in order.
+                let (a, b) = (bytes[0][wide], bytes[P - 1][wide]);
+                for (part, order) in out.chunks_mut(64).zip(&digits.order) {
+                    // SAFETY: a table is 64 bytes; the load is unaligned.
+                    let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
+                    let samples = _mm512_add_epi8(_mm512_permutex2var_epi8(a, order, b), offset);
+                    // SAFETY: exactly the bytes of `part` are written.
+                    unsafe {
+                        _mm512_mask_storeu_epi8(
+                            part.as_mut_ptr().cast(),
+                            u64::MAX >> (64 - part.len()),
+                            samples,
+                        )
+                    };
+                }
+                continue;
+            }
             for (draw, lane) in [0, 2, 4, 6, 1, 3, 5, 7].into_iter().enumerate() {
-                let at = (wide * 8 + draw) * per_draw;
-                for (piece, bytes) in bytes[..pieces].iter().enumerate() {
-                    out[at + 8 * piece..][..8].copy_from_slice(&bytes[wide][lane].to_le_bytes());
+                for (piece, bytes) in bytes.iter().enumerate().take(per_draw.div_ceil(8)) {
+                    let mut lanes = [0u64; 8];
+                    // SAFETY: eight words are one vector; the store is unaligned.
+                    unsafe {
+                        _mm512_storeu_si512(lanes.as_mut_ptr().cast(), _mm512_add_epi8(bytes[wide], offset))
+                    };
+                    let count = (per_draw - 8 * piece).min(8);
+                    // The first sample is the highest byte that is used.
+                    let ordered = lanes[lane].swap_bytes().to_le_bytes();
+                    out[draw * per_draw + 8 * piece..][..count].copy_from_slice(&ordered[8 - count..]);
                 }
             }
         }
