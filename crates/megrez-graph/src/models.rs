@@ -175,13 +175,17 @@ impl Builder {
 }
 
 /// Normally distributed weights that are the same on every machine and in every version.
-struct Weights(blake3::OutputReader);
+struct Weights {
+    stream: blake3::OutputReader,
+    block: [u8; 4096],
+    used: usize,
+}
 
 impl Weights {
     fn new(seed: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 random weights");
         hasher.update(&seed.to_le_bytes());
-        Weights(hasher.finalize_xof())
+        Weights { stream: hasher.finalize_xof(), block: [0; 4096], used: 4096 }
     }
 
     /// Of variance 2 / `inputs`.
@@ -194,9 +198,13 @@ impl Weights {
     /// One standard normal number: the sum of eight uniform ones, which needs no function whose last bit differs
     /// between machines. It stays below 5 in magnitude.
     fn normal(&mut self) -> f64 {
-        let mut bytes = [0; 16];
-        self.0.fill(&mut bytes);
-        let sum: u32 = bytes.chunks_exact(2).map(|b| u32::from(b[0]) << 8 | u32::from(b[1])).sum();
+        if self.used == self.block.len() {
+            self.stream.fill(&mut self.block);
+            self.used = 0;
+        }
+        let bytes = &self.block[self.used..self.used + 16];
+        self.used += 16;
+        let sum: u32 = bytes.chunks_exact(2).map(|b| u32::from(u16::from_le_bytes([b[0], b[1]]))).sum();
         // Mean 8 · 0.5 and variance 8 / 12 in units of 2^16.
         (f64::from(sum) / 65536.0 - 4.0) * 1.224_744_871_391_589
     }

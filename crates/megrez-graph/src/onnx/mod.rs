@@ -1,1 +1,270 @@
-//! placeholder
+//! Reading ONNX models: operator sets 7 to 22, weights inside the file, float32.
+//!
+//! Everything that stands in the way is listed at once, with the node's name and what to do. Files are not trusted:
+//! sizes and counts are bounded, and no bytes lead to a panic.
+
+mod message;
+mod protobuf;
+
+use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
+use crate::layers;
+use crate::problem::{Problem, Problems, Refusal, refuse};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Protobuf files cannot be larger.
+const MAX_FILE: u64 = 1 << 31;
+/// The operator sets whose semantics the layers follow.
+const OPSETS: std::ops::RangeInclusive<i64> = 7..=22;
+
+/// What the file leaves open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// The size of the first dimension of every input where the model leaves it open.
+    pub batch: usize,
+    /// Whole shapes for inputs by name; they replace what the model says.
+    pub shapes: BTreeMap<String, Vec<usize>>,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        ImportOptions { batch: 1, shapes: BTreeMap::new() }
+    }
+}
+
+/// Reads a model from a file of at most 2 GiB.
+pub fn read_file(path: &Path, options: &ImportOptions) -> Result<Graph, Problems> {
+    let place = path.display().to_string();
+    let problem = |what: String| Problems::from(Refusal::new(what, "").at(&place, ""));
+    let file = File::open(path).map_err(|e| problem(e.to_string()))?;
+    let mut bytes = vec![];
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|e| problem(e.to_string()))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(problem("has more than 2 GiB, which no ONNX model can".into()));
+    }
+    read(&bytes, options)
+}
+
+/// Reads a model. Memory: a small multiple of the bytes.
+pub fn read(bytes: &[u8], options: &ImportOptions) -> Result<Graph, Problems> {
+    let whole = |what: String, remedy: &str| Problems::from(Refusal::new(what, remedy).at("(model)", ""));
+    let model = message::model(bytes).map_err(|what| whole(what, "export the model again"))?;
+    let Some(graph) = model.graph else {
+        return Err(whole("there is no graph in the file".into(), "is it an ONNX model?"));
+    };
+    let opset = model.opset.unwrap_or(0);
+    if !OPSETS.contains(&opset) {
+        let (first, last) = OPSETS.into_inner();
+        return Err(whole(
+            format!("uses operator set {opset}, megrez reads {first} to {last}"),
+            "export with opset_version=17",
+        ));
+    }
+    if graph.has_sparse {
+        return Err(whole("has sparse weights".into(), "export them dense"));
+    }
+    Importer::new(&graph, opset, options).import(&graph)
+}
+
+/// What is known of a name of the model.
+#[derive(Clone, Copy)]
+enum Known {
+    Value(Id),
+    /// A node that has a problem should define it.
+    Failed,
+}
+
+struct Importer<'a> {
+    graph: Graph,
+    opset: i64,
+    options: &'a ImportOptions,
+    names: HashMap<&'a str, Known>,
+    /// Names that a node reads or the graph gives.
+    read: HashSet<&'a str>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Importer<'a> {
+    fn new(model: &message::Graph<'a>, opset: i64, options: &'a ImportOptions) -> Self {
+        let read = model.nodes.iter().flat_map(|n| n.inputs.iter().copied());
+        let read = read.chain(model.outputs.iter().map(|o| o.name)).collect();
+        Importer {
+            graph: Graph::new(model.name),
+            opset,
+            options,
+            names: HashMap::new(),
+            read,
+            problems: vec![],
+        }
+    }
+
+    fn import(mut self, model: &message::Graph<'a>) -> Result<Graph, Problems> {
+        for tensor in &model.tensors {
+            let known =
+                tensor.decode().map(|constant| Known::Value(self.graph.constant(tensor.name, constant)));
+            let known = known.map_err(|what| Refusal::new(what, "").at(tensor.name, "initializer"));
+            self.learn(tensor.name, known);
+        }
+        for input in &model.inputs {
+            // Old files list initializers among the inputs.
+            if !self.names.contains_key(input.name) {
+                let known = self.input(input).map(Known::Value);
+                self.learn(input.name, known);
+            }
+        }
+        for node in &model.nodes {
+            let output = node.outputs.first().copied().unwrap_or_default();
+            match self.node(node) {
+                Ok(known) => self.names.insert(output, known),
+                Err(problem) => {
+                    self.problems.push(problem);
+                    // What only this node could define is not complained about again.
+                    self.names.extend(node.outputs.iter().map(|&name| (name, Known::Failed)));
+                    None
+                }
+            };
+        }
+        for output in &model.outputs {
+            match self.names.get(output.name) {
+                Some(&Known::Value(id)) => self.graph.output(output.name, id),
+                Some(Known::Failed) => {}
+                None => {
+                    self.problems.push(Refusal::new("no node defines this output", "").at(output.name, ""));
+                }
+            }
+        }
+        if self.problems.is_empty() && self.graph.outputs.is_empty() {
+            self.problems.push(Refusal::new("the model has no output", "").at("(model)", ""));
+        }
+        if self.problems.is_empty() { Ok(self.graph) } else { Err(Problems(self.problems)) }
+    }
+
+    fn learn(&mut self, name: &'a str, known: Result<Known, Problem>) {
+        let known = known.unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            Known::Failed
+        });
+        self.names.insert(name, known);
+    }
+
+    fn input(&mut self, info: &message::ValueInfo) -> Result<Id, Problem> {
+        let problem = |what: &str, remedy: &str| Refusal::new(what, remedy).at(info.name, "");
+        if info.element != 1 {
+            return Err(problem("the input is not float32", "export the model in float32"));
+        }
+        if let Some(shape) = self.options.shapes.get(info.name) {
+            return self.graph.input(info.name, shape.clone());
+        }
+        let Some(dims) = &info.dims else {
+            return Err(problem("the input has no shape", "give one for this input"));
+        };
+        let mut shape = vec![];
+        for (d, size) in dims.iter().enumerate() {
+            shape.push(match size.map(usize::try_from) {
+                Some(Ok(size)) if size > 0 => size,
+                // No size, or one that exporters write for "any".
+                _ if d == 0 => self.options.batch,
+                _ => {
+                    let what = format!("dimension {d} of the input is open");
+                    return Err(problem(&what, "give a shape for this input"));
+                }
+            });
+        }
+        if dims.first().is_some_and(|d| d.is_some_and(|d| d > 0))
+            && shape[0] != self.options.batch
+            && self.options.batch != 1
+        {
+            let what =
+                format!("the model is made for batches of {}, not of {}", shape[0], self.options.batch);
+            return Err(problem(
+                &what,
+                "export it with a dynamic batch dimension, or give the input's shape",
+            ));
+        }
+        self.graph.input(info.name, shape)
+    }
+
+    fn node(&mut self, node: &message::Node<'a>) -> Result<Known, Problem> {
+        // The name that the file uses; the graph makes an empty one up.
+        let label =
+            if node.name.is_empty() { node.outputs.first().copied().unwrap_or("?") } else { node.name };
+        let at = |refusal: Refusal| refusal.at(label, node.op);
+        if !matches!(node.domain, "" | "ai.onnx") {
+            let what = format!("the operator is of the domain `{}`", node.domain);
+            return Err(at(Refusal::new(what, "export with standard operators only")));
+        }
+        if !layers::is_supported(node.op) {
+            return Err(at(Refusal::new("the operator is not supported", layers::hint(node.op))));
+        }
+        if let Some(extra) = node.outputs.iter().skip(1).find(|o| !o.is_empty() && self.read.contains(*o)) {
+            let what = format!("its extra output `{extra}` is used, which is not supported");
+            return Err(at(Refusal::new(what, "use its first output only")));
+        }
+        let mut inputs = vec![];
+        for &name in &node.inputs {
+            match self.names.get(name) {
+                _ if name.is_empty() => inputs.push(None),
+                Some(Known::Value(id)) => inputs.push(Some(*id)),
+                Some(Known::Failed) => return Ok(Known::Failed),
+                None => {
+                    let what = format!("reads `{name}`, which nothing before it defines");
+                    return Err(at(Refusal::new(what, "export the model again")));
+                }
+            }
+        }
+        while inputs.last() == Some(&None) {
+            inputs.pop();
+        }
+        let mut attributes = Attributes::none();
+        for (name, raw) in &node.attributes {
+            let value = raw.decode().map_err(|what| at(Refusal::new(format!("`{name}` {what}"), "")))?;
+            attributes.0.insert(name.to_string(), value);
+        }
+        let output = node.outputs.first().copied().unwrap_or("");
+        if node.op == "Constant" {
+            let constant = constant(&attributes).map_err(at)?;
+            return Ok(Known::Value(self.graph.constant(output, constant)));
+        }
+        self.modernise(node.op, &inputs, &mut attributes).map_err(at)?;
+        let id = self
+            .graph
+            .add_node(node.name, node.op, &inputs, attributes)
+            .map_err(|p| Problem { node: label.into(), ..p })?;
+        self.graph.values[id.0].name = output.into();
+        Ok(Known::Value(id))
+    }
+
+    /// Says what older operator sets left to defaults that have changed since.
+    fn modernise(&self, op: &str, inputs: &[Option<Id>], attributes: &mut Attributes) -> Result<(), Refusal> {
+        if self.opset < 13 && matches!(op, "Softmax" | "LogSoftmax") {
+            let rank = inputs.first().copied().flatten().map_or(0, |id| self.graph.shape(id).rank());
+            let axis = attributes.0.entry("axis".into()).or_insert(Attribute::Int(1));
+            // Up to set 12, all dimensions from the axis on were one.
+            if *axis != Attribute::Int(rank as i64 - 1) && *axis != Attribute::Int(-1) {
+                return refuse(
+                    "flattens its input, as operator sets before 13 do",
+                    "export with opset_version=17",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of a Constant node.
+fn constant(attributes: &Attributes) -> Result<Constant, Refusal> {
+    let mut values = attributes.0.iter();
+    match (values.next(), values.next()) {
+        (Some((_, value)), None) => Ok(match value.clone() {
+            Attribute::Tensor(t) => t,
+            Attribute::Float(v) => Tensor::new([], vec![v]).into(),
+            Attribute::Floats(v) => Tensor::new([v.len()], v).into(),
+            Attribute::Int(v) => Tensor::new([], vec![v]).into(),
+            Attribute::Ints(v) => Tensor::new([v.len()], v).into(),
+            Attribute::String(_) => return refuse("holds a string", "remove it"),
+        }),
+        _ => refuse("does not have one value", "export the model again"),
+    }
+}

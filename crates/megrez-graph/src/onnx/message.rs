@@ -1,0 +1,362 @@
+//! The messages of ONNX, as far as megrez reads them: fields that no operator here uses are skipped. Every list is
+//! bounded.
+
+use super::protobuf::{Field, Malformed, Reader};
+use crate::graph::{Attribute, Constant};
+use crate::graph::{MAX_ELEMENTS, Tensor};
+
+const MAX_NODES: usize = 1 << 14;
+const MAX_TENSORS: usize = 1 << 15;
+const MAX_INPUTS: usize = 1 << 10;
+const MAX_ATTRIBUTES: usize = 1 << 8;
+const MAX_ATTRIBUTE_LIST: usize = 1 << 16;
+const MAX_RANK: usize = 8;
+const MAX_NAME: usize = 1 << 12;
+
+/// What a part of the file fails with: a short description, or nothing more than that the bytes are malformed.
+pub type Decoded<T> = Result<T, String>;
+
+impl From<Malformed> for String {
+    fn from(_: Malformed) -> Self {
+        "the file is damaged, or no ONNX model".into()
+    }
+}
+
+fn push<T>(list: &mut Vec<T>, item: T, limit: usize, what: &str) -> Decoded<()> {
+    if list.len() >= limit {
+        return Err(format!("has more than {limit} {what}"));
+    }
+    list.push(item);
+    Ok(())
+}
+
+fn name<'a>(field: Field<'a>) -> Decoded<&'a str> {
+    let name = field.string()?;
+    if name.len() > MAX_NAME { Err(format!("a name has more than {MAX_NAME} bytes")) } else { Ok(name) }
+}
+
+/// ModelProto.
+#[derive(Default)]
+pub struct Model<'a> {
+    /// The version of the operators of the default domain.
+    pub opset: Option<i64>,
+    /// GraphProto.
+    pub graph: Option<Graph<'a>>,
+}
+
+/// GraphProto.
+#[derive(Default)]
+pub struct Graph<'a> {
+    pub name: &'a str,
+    pub nodes: Vec<Node<'a>>,
+    pub tensors: Vec<NamedTensor<'a>>,
+    pub inputs: Vec<ValueInfo<'a>>,
+    pub outputs: Vec<ValueInfo<'a>>,
+    pub has_sparse: bool,
+}
+
+/// NodeProto.
+#[derive(Default)]
+pub struct Node<'a> {
+    pub name: &'a str,
+    pub op: &'a str,
+    pub domain: &'a str,
+    pub inputs: Vec<&'a str>,
+    pub outputs: Vec<&'a str>,
+    /// Name and AttributeProto; decoded when the node is known to be supported.
+    pub attributes: Vec<(&'a str, RawAttribute<'a>)>,
+}
+
+/// ValueInfoProto.
+#[derive(Default)]
+pub struct ValueInfo<'a> {
+    pub name: &'a str,
+    /// Number of the element type.
+    pub element: i64,
+    /// `None` for dimensions without a fixed size; `None` at all for tensors of unknown rank.
+    pub dims: Option<Vec<Option<i64>>>,
+}
+
+/// TensorProto.
+#[derive(Clone, Copy)]
+pub struct NamedTensor<'a> {
+    pub name: &'a str,
+    bytes: &'a [u8],
+}
+
+/// AttributeProto.
+#[derive(Clone, Copy)]
+pub struct RawAttribute<'a>(&'a [u8]);
+
+/// Reads a model.
+pub fn model(bytes: &[u8]) -> Decoded<Model<'_>> {
+    let mut model = Model::default();
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match number {
+            7 => model.graph = Some(graph(field.bytes()?)?),
+            8 => {
+                let (mut domain, mut version) = ("", 0);
+                let mut reader = Reader::new(field.bytes()?);
+                while let Some((number, field)) = reader.next()? {
+                    match number {
+                        1 => domain = name(field)?,
+                        2 => version = field.int()?,
+                        _ => {}
+                    }
+                }
+                if domain.is_empty() || domain == "ai.onnx" {
+                    model.opset = Some(version);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(model)
+}
+
+fn graph(bytes: &[u8]) -> Decoded<Graph<'_>> {
+    let mut graph = Graph::default();
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match number {
+            1 => push(&mut graph.nodes, node(field.bytes()?)?, MAX_NODES, "nodes")?,
+            2 => graph.name = name(field)?,
+            5 => push(&mut graph.tensors, NamedTensor::read(field.bytes()?)?, MAX_TENSORS, "initializers")?,
+            11 => push(&mut graph.inputs, value_info(field.bytes()?)?, MAX_TENSORS, "inputs")?,
+            12 => push(&mut graph.outputs, value_info(field.bytes()?)?, MAX_INPUTS, "outputs")?,
+            15 => graph.has_sparse = true,
+            _ => {}
+        }
+    }
+    Ok(graph)
+}
+
+fn node(bytes: &[u8]) -> Decoded<Node<'_>> {
+    let mut node = Node::default();
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match number {
+            1 => push(&mut node.inputs, name(field)?, MAX_INPUTS, "inputs at one node")?,
+            2 => push(&mut node.outputs, name(field)?, MAX_INPUTS, "outputs at one node")?,
+            3 => node.name = name(field)?,
+            4 => node.op = name(field)?,
+            5 => {
+                let bytes = field.bytes()?;
+                let mut attribute = "";
+                let mut reader = Reader::new(bytes);
+                while let Some((number, field)) = reader.next()? {
+                    if number == 1 {
+                        attribute = name(field)?;
+                    }
+                }
+                let attribute = (attribute, RawAttribute(bytes));
+                push(&mut node.attributes, attribute, MAX_ATTRIBUTES, "attributes at one node")?;
+            }
+            7 => node.domain = name(field)?,
+            _ => {}
+        }
+    }
+    Ok(node)
+}
+
+fn value_info(bytes: &[u8]) -> Decoded<ValueInfo<'_>> {
+    let mut info = ValueInfo::default();
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match number {
+            1 => info.name = name(field)?,
+            2 => {
+                let mut reader = Reader::new(field.bytes()?);
+                while let Some((number, field)) = reader.next()? {
+                    if number == 1 {
+                        tensor_type(field.bytes()?, &mut info)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(info)
+}
+
+fn tensor_type(bytes: &[u8], info: &mut ValueInfo) -> Decoded<()> {
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match number {
+            1 => info.element = field.int()?,
+            2 => {
+                let mut dims = vec![];
+                let mut reader = Reader::new(field.bytes()?);
+                while let Some((number, field)) = reader.next()? {
+                    if number == 1 {
+                        let mut size = None;
+                        let mut reader = Reader::new(field.bytes()?);
+                        while let Some((number, field)) = reader.next()? {
+                            if number == 1 {
+                                size = Some(field.int()?);
+                            }
+                        }
+                        push(&mut dims, size, MAX_RANK, "dimensions")?;
+                    }
+                }
+                info.dims = Some(dims);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl RawAttribute<'_> {
+    /// The attribute's value; `Err` names what is not supported about it.
+    pub fn decode(&self) -> Decoded<Attribute> {
+        let (mut float, mut int, mut string, mut tensor) = (None, None, None, None);
+        let (mut floats, mut ints) = (vec![], vec![]);
+        let mut kind = 0;
+        let mut reader = Reader::new(self.0);
+        while let Some((number, field)) = reader.next()? {
+            match number {
+                2 => float = Some(field.float()?),
+                3 => int = Some(field.int()?),
+                4 => string = Some(name(field)?.to_string()),
+                5 => tensor = Some(NamedTensor::read(field.bytes()?)?.decode()?),
+                7 => each_float(field, |v| {
+                    push(&mut floats, v, MAX_ATTRIBUTE_LIST, "numbers in an attribute")
+                })?,
+                8 => each_int(field, |v| push(&mut ints, v, MAX_ATTRIBUTE_LIST, "numbers in an attribute"))?,
+                20 => kind = field.int()?,
+                _ => {}
+            }
+        }
+        // The default of a scalar may be left out on the wire; lists may be empty.
+        match (kind, float, int, string, tensor) {
+            (1, v, ..) => Ok(Attribute::Float(v.unwrap_or(0.0))),
+            (2, _, v, ..) => Ok(Attribute::Int(v.unwrap_or(0))),
+            (3, _, _, v, _) => Ok(Attribute::String(v.unwrap_or_default())),
+            (4, _, _, _, Some(t)) => Ok(Attribute::Tensor(t)),
+            (6, ..) => Ok(Attribute::Floats(floats)),
+            (7, ..) => Ok(Attribute::Ints(ints)),
+            _ => Err("has a type that is not supported".into()),
+        }
+    }
+}
+
+impl<'a> NamedTensor<'a> {
+    fn read(bytes: &'a [u8]) -> Decoded<Self> {
+        let mut tensor = NamedTensor { name: "", bytes };
+        let mut reader = Reader::new(bytes);
+        while let Some((number, field)) = reader.next()? {
+            if number == 8 {
+                tensor.name = name(field)?;
+            }
+        }
+        Ok(tensor)
+    }
+
+    /// The elements; as many as the dimensions say.
+    pub fn decode(&self) -> Decoded<Constant> {
+        let (mut dims, mut kind, mut raw, mut external) = (vec![], 0, None, false);
+        let mut reader = Reader::new(self.bytes);
+        while let Some((number, field)) = reader.next()? {
+            match number {
+                1 => each_int(field, |v| push(&mut dims, v, MAX_RANK, "dimensions"))?,
+                2 => kind = field.int()?,
+                9 => raw = Some(field.bytes()?),
+                13 => external = true,
+                14 => external |= field.int()? != 0,
+                _ => {}
+            }
+        }
+        if external {
+            return Err("is in another file: save the model with its weights inside \
+                        (onnx.save(…, save_as_external_data=False))"
+                .into());
+        }
+        let dims = dims.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<Vec<usize>>>();
+        let count = dims.as_ref().and_then(|d| d.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
+        let (Some(dims), Some(count)) = (dims, count.filter(|&n| n <= MAX_ELEMENTS)) else {
+            return Err("has absurd dimensions".into());
+        };
+        // Numbers stand in raw bytes or in a list whose field depends on the type.
+        let floats = |field: u32| -> Decoded<Vec<f32>> {
+            let mut list = vec![];
+            let mut reader = Reader::new(self.bytes);
+            while let Some((number, value)) = reader.next()? {
+                match (number == field, field) {
+                    (true, 4) => each_float(value, |v| push(&mut list, v, count, "elements"))?,
+                    (true, _) => each_double(value, |v| push(&mut list, v, count, "elements"))?,
+                    _ => {}
+                }
+            }
+            Ok(list)
+        };
+        let ints = |field: u32| -> Decoded<Vec<i64>> {
+            let mut list = vec![];
+            let mut reader = Reader::new(self.bytes);
+            while let Some((number, value)) = reader.next()? {
+                if number == field {
+                    each_int(value, |v| push(&mut list, v, count, "elements"))?;
+                }
+            }
+            Ok(list)
+        };
+        let constant: Constant = match (kind, raw) {
+            (1, None) => Constant::from(filled(dims, floats(4)?)?),
+            (1, Some(raw)) => filled(dims, words(raw, f32::from_le_bytes)?)?.into(),
+            (11, None) => filled(dims, floats(10)?)?.into(),
+            (11, Some(raw)) => filled(dims, words(raw, |b| f64::from_le_bytes(b) as f32)?)?.into(),
+            (6 | 9, None) => filled(dims, ints(5)?)?.into(),
+            (7, None) => filled(dims, ints(7)?)?.into(),
+            (7, Some(raw)) => filled(dims, words(raw, i64::from_le_bytes)?)?.into(),
+            (6, Some(raw)) => filled(dims, words(raw, |b| i64::from(i32::from_le_bytes(b)))?)?.into(),
+            (9, Some(raw)) => filled(dims, words(raw, |[b]: [u8; 1]| i64::from(b))?)?.into(),
+            _ => return Err(format!("has the ONNX data type {kind}: export the model in float32")),
+        };
+        match &constant {
+            Constant::Floats(t) if t.data.iter().any(|v| !v.is_finite()) => {
+                Err("holds infinite values or values that are not numbers: check the training".into())
+            }
+            _ => Ok(constant),
+        }
+    }
+}
+
+fn filled<T: Copy>(dims: Vec<usize>, data: Vec<T>) -> Decoded<Tensor<T>> {
+    let count: usize = dims.iter().product();
+    if data.len() == count {
+        Ok(Tensor::new(dims, data))
+    } else {
+        Err(format!("has {} elements, its dimensions say {count}", data.len()))
+    }
+}
+
+fn words<const N: usize, T>(raw: &[u8], read: impl Fn([u8; N]) -> T) -> Decoded<Vec<T>> {
+    let words = raw.chunks_exact(N);
+    if !words.remainder().is_empty() {
+        return Err(Malformed.into());
+    }
+    Ok(words.map(|w| read(w.try_into().expect("chunks of N"))).collect())
+}
+
+fn each_int(field: Field, mut f: impl FnMut(i64) -> Decoded<()>) -> Decoded<()> {
+    let Field::Bytes(packed) = field else { return f(field.int()?) };
+    let mut reader = Reader::new(packed);
+    while let Some(v) = reader.next_packed()? {
+        f(v as i64)?;
+    }
+    Ok(())
+}
+
+fn each_float(field: Field, mut f: impl FnMut(f32) -> Decoded<()>) -> Decoded<()> {
+    let Field::Bytes(packed) = field else { return f(field.float()?) };
+    words(packed, f32::from_le_bytes)?.into_iter().try_for_each(f)
+}
+
+fn each_double(field: Field, mut f: impl FnMut(f32) -> Decoded<()>) -> Decoded<()> {
+    match field {
+        Field::Fixed64(bytes) => f(f64::from_le_bytes(bytes) as f32),
+        Field::Bytes(packed) => words(packed, |b| f64::from_le_bytes(b) as f32)?.into_iter().try_for_each(f),
+        _ => Err(Malformed.into()),
+    }
+}

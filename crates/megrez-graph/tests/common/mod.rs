@@ -1,0 +1,331 @@
+//! What the tests share: an interpreter of plans on exact integers, small graphs, a writer of ONNX files.
+#![allow(dead_code, reason = "every test file is a crate of its own and uses a part of this")]
+
+use megrez_graph::{Compiled, Graph, Tensor};
+use megrez_plan::{ConvGeometry, Kind, Op, Plan, View};
+use megrez_ring::Shape;
+use std::collections::HashMap;
+
+/// Words without a ring: whatever leaves the ring's range is seen.
+pub type Words = Tensor<i128>;
+
+fn encode(values: &[f32], frac: u32) -> Vec<i128> {
+    values.iter().map(|&v| (f64::from(v) * 2f64.powi(frac as i32)).round() as i128).collect()
+}
+
+/// Every value of a run of the plan, truncations rounding down. Panics where a step's words leave the ranges that the
+/// plan's ops demand.
+pub fn interpret(compiled: &Compiled, inputs: &[Tensor]) -> Vec<Option<Words>> {
+    let plan = &compiled.plan;
+    plan.validate().expect("compiled plans are valid");
+    let mut given: HashMap<&str, &[f32]> =
+        compiled.model_inputs.iter().map(|i| (i.name.as_str(), &i.values[..])).collect();
+    given.extend(compiled.data_inputs.iter().zip(inputs).map(|(i, t)| (i.name.as_str(), &t.data[..])));
+    let mut values: Vec<Option<Words>> = vec![None; plan.values.len()];
+    for input in &plan.inputs {
+        let value = plan.value(input.value);
+        let words = encode(given[input.name.as_str()], frac(plan, input.value.0));
+        values[input.value.0 as usize] = Some(Words::new(value.shape.clone(), words));
+    }
+    for step in &plan.steps {
+        let operands: Vec<&Words> =
+            step.inputs.iter().map(|i| values[i.0 as usize].as_ref().unwrap()).collect();
+        let output = apply(&step.op, &operands, plan.ring, &step.name, &plan.value(step.output).shape);
+        assert!(output.data.iter().all(|w| w.abs() < 1 << (plan.ring - 1)), "{} leaves the ring", step.name);
+        values[step.output.0 as usize] = Some(output);
+    }
+    values
+}
+
+pub fn frac(plan: &Plan, id: u32) -> u32 {
+    match plan.values[id as usize].kind {
+        Kind::Ring { frac } | Kind::Public { frac } => frac,
+        Kind::Bit => 0,
+    }
+}
+
+pub fn decode(words: &Words, frac: u32) -> Vec<f64> {
+    words.data.iter().map(|&w| w as f64 / 2f64.powi(frac as i32)).collect()
+}
+
+fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Words {
+    let shape = shape.clone();
+    let map =
+        |f: &dyn Fn(i128) -> i128| Words::new(shape.clone(), inputs[0].data.iter().map(|&w| f(w)).collect());
+    match op {
+        Op::Constant { words, .. } => Words::new(shape, words.iter().map(|&w| w.into()).collect()),
+        Op::Combine { coefficients, constant } => {
+            let at = |i: usize| -> i128 {
+                coefficients.iter().zip(inputs).map(|(&c, x)| i128::from(c) * x.data[i]).sum::<i128>()
+                    + i128::from(*constant)
+            };
+            Words::new(shape.clone(), (0..shape.elements()).map(at).collect())
+        }
+        Op::View(view) => inputs[0].view(view),
+        Op::Concat { axis } => {
+            let outer: usize = shape.dims()[..*axis].iter().product();
+            let mut data = vec![];
+            for o in 0..outer {
+                for x in inputs {
+                    let chunk = x.data.len() / outer;
+                    data.extend(&x.data[o * chunk..(o + 1) * chunk]);
+                }
+            }
+            Words::new(shape, data)
+        }
+        Op::Pad { before, .. } => {
+            let strides = shape.strides();
+            let offset = before.iter().zip(&strides).map(|(b, s)| b * s).sum();
+            let strides = strides.iter().map(|&s| s as isize).collect();
+            let mut y = Words::filled(shape, 0);
+            let inside = View { shape: inputs[0].shape.clone(), strides, offset };
+            inside.indices().zip(&inputs[0].data).for_each(|(i, &w)| y.data[i] = w);
+            y
+        }
+        Op::Sum { axis } => {
+            let (stride, size) = (inputs[0].shape.strides()[*axis], inputs[0].shape.dims()[*axis]);
+            let line = |i: usize| i / stride * stride * size + i % stride;
+            let sum = |i: usize| (0..size).map(|k| inputs[0].data[line(i) + k * stride]).sum();
+            Words::new(shape.clone(), (0..shape.elements()).map(sum).collect())
+        }
+        Op::Gather { axis, indices } => {
+            let inner = inputs[0].shape.strides()[*axis];
+            let slab = inner * inputs[0].shape.dims()[*axis];
+            let slabs = inputs[0].data.chunks_exact(slab);
+            let data =
+                slabs.flat_map(|s| indices.iter().flat_map(move |i| s[i * inner..(i + 1) * inner].to_vec()));
+            Words::new(shape, data.collect())
+        }
+        Op::Rescale { .. } => inputs[0].clone(),
+        Op::Mul => {
+            let pairs = inputs[0].data.iter().zip(&inputs[1].data);
+            Words::new(shape, pairs.map(|(a, b)| a * b).collect())
+        }
+        Op::MatMul => matmul(inputs[0], inputs[1], shape),
+        Op::Conv(geometry) => conv(inputs[0], inputs[1], geometry, shape),
+        Op::Truncate { bits } => {
+            assert!(inputs[0].data.iter().all(|w| w.abs() < 1 << (ring - 2)), "{name} truncates too much");
+            map(&|w| w >> bits)
+        }
+        Op::Relu(relu) => {
+            assert_eq!(relu.truncate, 0);
+            let limit = (relu.sign.cut + relu.sign.width(ring) - 1).min(ring - 1);
+            assert!(inputs[0].data.iter().all(|w| w.abs() < 1 << limit), "{name} compares too much");
+            map(&|w| if w >> relu.sign.cut >= 0 { w.max(0) } else { 0 })
+        }
+        other => panic!("{name}: layers do not use {other:?}"),
+    }
+}
+
+fn matmul(x: &Words, y: &Words, shape: Shape) -> Words {
+    let (a, b) = (x.shape.dims(), y.shape.dims());
+    let (m, k, n) = (a[a.len() - 2], a[a.len() - 1], b[b.len() - 1]);
+    let mut data = vec![];
+    for (x, y) in x.data.chunks_exact(m * k).zip(y.data.chunks_exact(k * n)) {
+        for i in 0..m {
+            data.extend((0..n).map(|j| (0..k).map(|t| x[i * k + t] * y[t * n + j]).sum::<i128>()));
+        }
+    }
+    Words::new(shape, data)
+}
+
+fn conv(x: &Words, w: &Words, g: &ConvGeometry, shape: Shape) -> Words {
+    let &[n, out, rows, columns] = shape.dims() else { panic!() };
+    let &[_, channels, height, width] = x.shape.dims() else { panic!() };
+    let &[_, per_group, kh, kw] = w.shape.dims() else { panic!() };
+    let mut data = vec![];
+    for (b, o, r, q) in (0..n * out * rows * columns)
+        .map(|i| (i / (out * rows * columns), i / (rows * columns) % out, i / columns % rows, i % columns))
+    {
+        let mut sum = 0;
+        for (c, i, j) in (0..per_group * kh * kw).map(|t| (t / (kh * kw), t / kw % kh, t % kw)) {
+            let row = (r * g.stride[0] + i * g.dilation[0]).wrapping_sub(g.pad[0]);
+            let column = (q * g.stride[1] + j * g.dilation[1]).wrapping_sub(g.pad[1]);
+            if row < height && column < width {
+                let channel = o / (out / g.groups) * per_group + c;
+                let weight = w.data[((o * per_group + c) * kh + i) * kw + j];
+                sum += weight * x.data[((b * channels + channel) * height + row) * width + column];
+            }
+        }
+        data.push(sum);
+    }
+    Words::new(shape, data)
+}
+
+/// Runs the plan and the graph and compares every layer. `tolerance` is absolute. Also checks the proven ranges.
+pub fn check(compiled: &Compiled, inputs: &[Tensor], tolerance: f64) {
+    let values = interpret(compiled, inputs);
+    let trace = megrez_graph::plain::trace(&compiled.graph, inputs).unwrap();
+    assert_eq!(compiled.layers.len(), compiled.graph.nodes.len());
+    for (layer, range) in compiled.layers.iter().zip(&compiled.ranges) {
+        assert_eq!(layer.frac, frac(&compiled.plan, layer.value.0), "{}", layer.name);
+        let got = values[layer.value.0 as usize].as_ref().unwrap();
+        let want = trace.value(layer.graph_value).unwrap();
+        assert_eq!(got.shape, want.shape, "{}", layer.name);
+        for (i, (&g, &w)) in decode(got, layer.frac).iter().zip(&want.data).enumerate() {
+            assert!((g - f64::from(w)).abs() <= tolerance, "{}[{i}]: {g} instead of {w}", layer.name);
+            assert!(
+                !range.proven || (range.output.low <= g && g <= range.output.high),
+                "{} {range:?}",
+                layer.name
+            );
+        }
+    }
+}
+
+/// Numbers in [-1, 1] that look random and are the same in every run.
+pub fn noise(shape: impl Into<Shape>, seed: u64) -> Tensor {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
+    let shape = shape.into();
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let data = (0..shape.elements()).map(|_| next()).collect();
+    Tensor { shape, data }
+}
+
+/// The names of the plan's steps.
+pub fn steps(plan: &Plan) -> Vec<&str> {
+    plan.steps.iter().map(|s| s.name.as_str()).collect()
+}
+
+/// How many elements a kind of step works on.
+pub fn elements(plan: &Plan, is: fn(&Op) -> bool) -> usize {
+    plan.steps.iter().filter(|s| is(&s.op)).map(|s| plan.value(s.output).shape.elements()).sum()
+}
+
+/// Output of a graph with one input and one output.
+pub fn run(graph: &Graph, x: &Tensor) -> Tensor {
+    megrez_graph::plain::run(graph, std::slice::from_ref(x)).unwrap().remove(0)
+}
+
+/// Writes ONNX files field by field.
+pub mod onnx {
+    /// A message under construction.
+    #[derive(Clone, Default)]
+    pub struct Message(pub Vec<u8>);
+
+    impl Message {
+        fn varint(&mut self, mut v: u64) {
+            while v >= 0x80 {
+                self.0.push(v as u8 | 0x80);
+                v >>= 7;
+            }
+            self.0.push(v as u8);
+        }
+        pub fn int(mut self, field: u64, v: i64) -> Self {
+            self.varint(field << 3);
+            self.varint(v as u64);
+            self
+        }
+        pub fn float(mut self, field: u64, v: f32) -> Self {
+            self.varint(field << 3 | 5);
+            self.0.extend(v.to_le_bytes());
+            self
+        }
+        pub fn bytes(mut self, field: u64, v: &[u8]) -> Self {
+            self.varint(field << 3 | 2);
+            self.varint(v.len() as u64);
+            self.0.extend(v);
+            self
+        }
+        pub fn text(self, field: u64, v: &str) -> Self {
+            self.bytes(field, v.as_bytes())
+        }
+        pub fn message(self, field: u64, v: &Message) -> Self {
+            self.bytes(field, &v.0)
+        }
+    }
+
+    pub fn message() -> Message {
+        Message::default()
+    }
+
+    pub fn tensor(name: &str, dims: &[i64], data: &[f32]) -> Message {
+        let raw: Vec<u8> = data.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let head = dims.iter().fold(message(), |m, &d| m.int(1, d));
+        head.int(2, 1).text(8, name).bytes(9, &raw)
+    }
+
+    pub fn int_tensor(name: &str, dims: &[i64], data: &[i64]) -> Message {
+        let head = dims.iter().fold(message(), |m, &d| m.int(1, d));
+        data.iter().fold(head.int(2, 7).text(8, name), |m, &v| m.int(7, v))
+    }
+
+    /// A size of 0 stands for an open dimension.
+    pub fn value(name: &str, dims: &[i64]) -> Message {
+        let dim = |d: i64| if d == 0 { message().text(2, "N") } else { message().int(1, d) };
+        let shape = dims.iter().fold(message(), |m, &d| m.message(1, &dim(d)));
+        let tensor = message().int(1, 1).message(2, &shape);
+        message().text(1, name).message(2, &message().message(1, &tensor))
+    }
+
+    pub fn ints(name: &str, list: &[i64]) -> Message {
+        list.iter().fold(message().text(1, name).int(20, 7), |m, &v| m.int(8, v))
+    }
+
+    pub fn int(name: &str, v: i64) -> Message {
+        message().text(1, name).int(3, v).int(20, 2)
+    }
+
+    pub fn float(name: &str, v: f32) -> Message {
+        message().text(1, name).float(2, v).int(20, 1)
+    }
+
+    pub fn node(name: &str, op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Message]) -> Message {
+        let m = inputs.iter().fold(message(), |m, i| m.text(1, i));
+        let m = outputs.iter().fold(m, |m, o| m.text(2, o));
+        let m = m.text(3, name).text(4, op);
+        attributes.iter().fold(m, |m, a| m.message(5, a))
+    }
+
+    pub fn model(
+        opset: i64,
+        nodes: &[Message],
+        tensors: &[Message],
+        inputs: &[Message],
+        outputs: &[Message],
+    ) -> Vec<u8> {
+        let graph = nodes.iter().fold(message(), |m, n| m.message(1, n)).text(2, "test");
+        let graph = tensors.iter().fold(graph, |m, t| m.message(5, t));
+        let graph = inputs.iter().fold(graph, |m, i| m.message(11, i));
+        let graph = outputs.iter().fold(graph, |m, o| m.message(12, o));
+        let opset = message().text(1, "").int(2, opset);
+        message().int(1, 8).message(7, &graph).message(8, &opset).0
+    }
+
+    /// A small network with most of what a file can hold.
+    pub fn sample() -> Vec<u8> {
+        let nodes = [
+            node("/conv/Conv", "Conv", &["x", "w", "b"], &["c"], &[ints("pads", &[1, 1, 1, 1])]),
+            node("", "Relu", &["c"], &["r"], &[]),
+            node(
+                "pool",
+                "MaxPool",
+                &["r"],
+                &["p"],
+                &[ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])],
+            ),
+            node("", "Shape", &["p"], &["s"], &[]),
+            node("", "Gather", &["s", "zero"], &["n"], &[]),
+            node("", "Unsqueeze", &["n", "axes"], &["n1"], &[]),
+            node("", "Concat", &["n1", "rest"], &["to"], &[int("axis", 0)]),
+            node("", "Reshape", &["p", "to"], &["flat"], &[]),
+            node("fc", "Gemm", &["flat", "fw", "fb"], &["logits"], &[float("alpha", 1.0), int("transB", 1)]),
+            node("", "Softmax", &["logits"], &["y"], &[int("axis", -1)]),
+        ];
+        let tensors = [
+            tensor("w", &[2, 1, 3, 3], &(0..18).map(|i| i as f32 / 18.0 - 0.5).collect::<Vec<_>>()),
+            tensor("b", &[2], &[0.25, -0.5]),
+            int_tensor("zero", &[], &[0]),
+            int_tensor("axes", &[1], &[0]),
+            int_tensor("rest", &[1], &[-1]),
+            tensor("fw", &[3, 8], &(0..24).map(|i| i as f32 / 24.0 - 0.4).collect::<Vec<_>>()),
+            tensor("fb", &[3], &[0.0, 0.5, -0.5]),
+        ];
+        model(17, &nodes, &tensors, &[value("x", &[0, 1, 4, 4])], &[value("y", &[0, 3])])
+    }
+}
