@@ -2,8 +2,8 @@
 //!
 //! A product carries 2f fraction bits and must be back at f before the next product. Comparisons, sums and
 //! rearrangements do not care, so between two products the truncation goes where the fewest elements are: behind a
-//! pool. Among places with equally many the last is taken: then branches that meet share one truncation, and a ReLU is
-//! directly followed by it. A product that reaches an output is not truncated at all: its recipient decodes 2f bits.
+//! pool. Among places with equally many the last that computes is taken: then branches that meet share one truncation, and
+//! a ReLU is directly followed by it. A product that reaches an output is not truncated at all: its recipient decodes 2f bits.
 //!
 //! Waiting asks nothing more of the range: |x| < 2^(ℓ−2), which the truncation needs anyway, bounds differences of two
 //! such values by 2^(ℓ−1). Only averages need room for their sums, and wait behind them only where there is plenty. So
@@ -54,7 +54,8 @@ fn best_place(
             Scale::ShrinksThenProduct if elements(next) <= elements(best) => return None,
             _ => return Some(best),
         }
-        if elements(next) <= elements(best) {
+        let moves_only = graph.nodes[next].layer.view().is_some();
+        if elements(next) < elements(best) || (elements(next) == elements(best) && !moves_only) {
             best = next;
         }
         at = next;

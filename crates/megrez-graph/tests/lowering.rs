@@ -1,0 +1,434 @@
+//! Passes and lowering: what is emitted, where truncations go, and that the plan computes what the graph does.
+
+mod common;
+
+use common::{check, elements, noise, run, steps};
+use megrez_graph::onnx::{ImportOptions, read_file};
+use megrez_graph::passes::{fold_batch_norm, pool_before_activation, remove_identities};
+use megrez_graph::{
+    Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile, models, npy,
+};
+use megrez_plan::{List, Op, SignBit};
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+fn none() -> Attributes {
+    Attributes::none()
+}
+
+fn is_relu(op: &Op) -> bool {
+    matches!(op, Op::Relu(_))
+}
+
+fn is_truncation(op: &Op) -> bool {
+    matches!(op, Op::Truncate { .. })
+}
+
+fn pool(kernel: i64, stride: i64) -> Attributes {
+    none().with("kernel_shape", [kernel; 2]).with("strides", [stride; 2])
+}
+
+#[test]
+fn lenet_is_this_list_of_steps() {
+    let compiled = compile(&models::build("lenet", 1, 7).unwrap(), &CompileOptions::default()).unwrap();
+    let want = [
+        "conv1/product",
+        "conv1/bias-broadcast",
+        "conv1/biased",
+        "pool1/max/0/left",
+        "pool1/max/0/right",
+        "pool1/max/0/difference",
+        "pool1/max/0/relu",
+        "pool1/max/0/max",
+        "pool1/max/1/left",
+        "pool1/max/1/right",
+        "pool1/max/1/difference",
+        "pool1/max/1/relu",
+        "pool1/max/1/max",
+        "relu1/relu",
+        "relu1/truncate",
+        "conv2/product",
+        "conv2/bias-broadcast",
+        "conv2/biased",
+        "pool2/max/0/left",
+        "pool2/max/0/right",
+        "pool2/max/0/difference",
+        "pool2/max/0/relu",
+        "pool2/max/0/max",
+        "pool2/max/1/left",
+        "pool2/max/1/right",
+        "pool2/max/1/difference",
+        "pool2/max/1/relu",
+        "pool2/max/1/max",
+        "relu2/relu",
+        "relu2/truncate",
+        "flatten/view",
+        "fc1/product",
+        "fc1/bias-broadcast",
+        "fc1/biased",
+        "relu3/relu",
+        "relu3/truncate",
+        "fc2/product",
+        "fc2/bias-broadcast",
+        "fc2/biased",
+    ];
+    assert_eq!(steps(&compiled.plan), want);
+    // 3 comparisons per pooled element, then one; 500 behind the first matrix.
+    assert_eq!(elements(&compiled.plan, is_relu), 4 * (20 * 12 * 12 + 50 * 4 * 4) + 500);
+    assert_eq!(elements(&compiled.plan, is_truncation), 20 * 12 * 12 + 50 * 4 * 4 + 500);
+    let names: Vec<&str> = compiled.model_inputs.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names[..4], ["conv1/weight", "conv1/bias", "conv2/weight", "conv2/bias"]);
+    assert_eq!(compiled.model_inputs.iter().map(|i| i.values.len()).sum::<usize>(), 431_080);
+    assert_eq!(
+        (compiled.model_inputs[0].frac, compiled.model_inputs[1].frac, compiled.outputs[0].frac),
+        (16, 32, 32)
+    );
+    let owners: Vec<&str> = compiled.plan.inputs.iter().map(|i| i.owner.as_str()).collect();
+    assert_eq!(owners[..2], ["data-owner", "model-owner"]);
+    let weights: Vec<&str> =
+        compiled.plan.inputs.iter().filter(|i| i.owner == "model-owner").map(|i| i.name.as_str()).collect();
+    assert_eq!(weights, names);
+    assert_eq!(compiled.layers[0].multiplications, 20 * 24 * 24 * 25);
+    check(&compiled, &[noise([1, 1, 28, 28], 1)], 2e-3);
+}
+
+#[test]
+fn all_networks_lower() {
+    for name in models::NAMES {
+        let policy = RangePolicy::Assume;
+        let options = CompileOptions { policy, ..CompileOptions::default() };
+        // The classifiers of the large one would only take time.
+        if name == "vgg16-cifar-max" {
+            continue;
+        }
+        let compiled = compile(&models::build(name, 2, 1).unwrap(), &options).unwrap();
+        compiled.plan.validate().unwrap();
+        if name == "vgg16-cifar" {
+            assert_eq!(elements(&compiled.plan, is_relu), 2 * 276_992);
+            // Behind the pools, four times fewer where there is one.
+            let pooled = 64 * 256 + 128 * 64 + 256 * 16 + 512 * 4 + 512;
+            let others = 64 * 1024 + 128 * 256 + 2 * 256 * 64 + 2 * 512 * 16 + 2 * 512 * 4 + 512;
+            assert_eq!(elements(&compiled.plan, is_truncation), 2 * (pooled + others));
+            assert!(compiled.ranges.iter().any(|r| !r.proven));
+            assert!(compiled.ranges[0].proven);
+        }
+    }
+    let options = CompileOptions { policy: RangePolicy::Assume, ..CompileOptions::default() };
+    let net = models::build("alexnet-cifar", 1, 3).unwrap();
+    check(&compile(&net, &options).unwrap(), &[noise([1, 3, 32, 32], 2)], 1e-2);
+}
+
+fn digits(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits").join(name)
+}
+
+#[test]
+fn the_trained_networks_are_proven_and_compute_the_same() {
+    let images = npy::load(&digits("test_images.npy")).unwrap();
+    let image = Tensor::new([1, 1, 28, 28], images.data[..784].to_vec());
+    for name in ["lenet.onnx", "cnn.onnx"] {
+        let graph = read_file(&digits(name), &ImportOptions::default()).unwrap();
+        let compiled = compile(&graph, &CompileOptions::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(compiled.ranges.iter().all(|r| r.proven));
+        assert!(compiled.graph.nodes.iter().all(|n| n.op != "BatchNormalization"), "all are folded");
+        check(&compiled, std::slice::from_ref(&image), 5e-3);
+    }
+}
+
+/// What a small ring can prove depends on the declared range and on the fraction.
+#[test]
+fn the_small_ring_is_proven_where_the_fraction_is_short() {
+    let graph = read_file(&digits("lenet.onnx"), &ImportOptions::default()).unwrap();
+    let small = |frac| CompileOptions {
+        ring: 32,
+        frac,
+        input_range: Interval { low: 0.0, high: 1.0 },
+        ..CompileOptions::default()
+    };
+    let provable: Vec<u32> = (2..=14).filter(|&f| compile(&graph, &small(f)).is_ok()).collect();
+    assert!(!provable.is_empty() && !provable.contains(&14), "{provable:?}");
+    let error = compile(&graph, &small(14)).unwrap_err();
+    assert_eq!(error.0.len(), 1, "what follows the first layer without proof is not reported");
+    let best = provable.last().unwrap();
+    assert!(
+        error.to_string().contains(&format!("use {best} fraction bits, or use the 64-bit ring")),
+        "{error}"
+    );
+}
+
+#[test]
+fn truncations_go_where_the_fewest_elements_are() {
+    // Behind the pool, and shared by the two branches of the sum.
+    let mut g = Graph::new("residual");
+    let x = g.input("x", [1, 2, 8, 8]).unwrap();
+    let w = ["a", "b", "c"].map(|n| g.constant(n, noise([2, 2, 1, 1], n.len() as u64)));
+    let a = g.add("a", "Conv", &[x, w[0]], none()).unwrap();
+    let b = g.add("b", "Conv", &[x, w[1]], none()).unwrap();
+    let sum = g.add("sum", "Add", &[a, b], none()).unwrap();
+    let relu = g.add("relu", "Relu", &[sum], none()).unwrap();
+    let pooled = g.add("pool", "AveragePool", &[relu], pool(2, 2)).unwrap();
+    let y = g.add("c", "Conv", &[pooled, w[2]], none()).unwrap();
+    g.output("y", y);
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    let truncations: Vec<&str> =
+        steps(&compiled.plan).into_iter().filter(|s| s.contains("truncate")).collect();
+    assert_eq!(truncations, ["pool/truncate"]);
+    check(&compiled, &[noise([1, 2, 8, 8], 4)], 2e-3);
+    // Not behind an average where the ring has no room for the sum.
+    let options = CompileOptions { ring: 32, frac: 8, ..CompileOptions::default() };
+    let compiled = compile(&g, &options).unwrap();
+    assert!(steps(&compiled.plan).contains(&"relu/truncate"));
+    check(&compiled, &[noise([1, 2, 8, 8], 4)], 0.1);
+}
+
+#[test]
+fn a_value_that_is_read_twice_is_truncated_once() {
+    let mut g = Graph::new("fork");
+    let x = g.input("x", [1, 4]).unwrap();
+    let w = g.constant("w", noise([4, 4], 1));
+    let y = g.add("shared", "MatMul", &[x, w], none()).unwrap();
+    let a = g.add("a", "MatMul", &[y, w], none()).unwrap();
+    let b = g.add("b", "MatMul", &[y, w], none()).unwrap();
+    let sum = g.add("sum", "Sub", &[a, b], none()).unwrap();
+    g.output("sum", sum);
+    g.output("shared", y);
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    let truncations: Vec<&str> =
+        steps(&compiled.plan).into_iter().filter(|s| s.contains("truncate")).collect();
+    assert_eq!(truncations, ["shared/truncate"]);
+    assert_eq!(compiled.outputs.iter().map(|o| o.frac).collect::<Vec<_>>(), [32, 16]);
+    check(&compiled, &[noise([1, 4], 2)], 1e-3);
+}
+
+#[test]
+fn an_average_over_any_number_is_truncated_behind_the_pool() {
+    let mut g = Graph::new("global");
+    let x = g.input("x", [1, 2, 7, 7]).unwrap();
+    let w = g.constant("w", noise([2, 2, 1, 1], 1));
+    let y = g.add("conv", "Conv", &[x, w], none()).unwrap();
+    let y = g.add("pool", "GlobalAveragePool", &[y], none()).unwrap();
+    let y = g.add("conv2", "Conv", &[y, w], none()).unwrap();
+    g.output("y", y);
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    assert_eq!(elements(&compiled.plan, is_truncation), 4, "two of two elements");
+    check(&compiled, &[noise([1, 2, 7, 7], 3)], 1e-3);
+}
+
+#[test]
+fn batch_norm_is_folded_exactly() {
+    let mut g = Graph::new("bn");
+    let x = g.input("x", [2, 3, 5, 5]).unwrap();
+    let parameters = |g: &mut Graph, n: usize| {
+        let variance = Tensor::new([n], (0..n).map(|i| 0.5 + i as f32).collect());
+        let all = [noise([n], 1), noise([n], 2), noise([n], 3), variance];
+        all.map(|t| g.constant("p", t))
+    };
+    let w = g.constant("w", noise([4, 3, 3, 3], 4));
+    let conv = g.add("conv", "Conv", &[x, w], none()).unwrap();
+    let p = parameters(&mut g, 4);
+    let bn = g
+        .add("bn1", "BatchNormalization", &[conv, p[0], p[1], p[2], p[3]], none().with("epsilon", 1e-3))
+        .unwrap();
+    let flat = g.add("flat", "Flatten", &[bn], none()).unwrap();
+    let (w, b) = (g.constant("w2", noise([36, 4], 5)), g.constant("b2", noise([1], 6)));
+    let fc = g.add("fc", "Gemm", &[flat, w, b], none().with("beta", 0.5).with("alpha", 2.0)).unwrap();
+    let bn = g.add("bn2", "BatchNormalization", &[fc, p[0], p[1], p[2], p[3]], none()).unwrap();
+    let w = g.constant("w3", noise([4, 4], 7));
+    let mm = g.add("mm", "MatMul", &[bn, w], none()).unwrap();
+    let bn = g.add("bn3", "BatchNormalization", &[mm, p[0], p[1], p[2], p[3]], none()).unwrap();
+    let relu = g.add("relu", "Relu", &[bn], none()).unwrap();
+    // Nothing to fold this one into.
+    let bn = g.add("bn4", "BatchNormalization", &[relu, p[0], p[1], p[2], p[3]], none()).unwrap();
+    g.output("y", bn);
+    let folded = fold_batch_norm(&g).unwrap();
+    let ops: Vec<&str> = folded.nodes.iter().map(|n| n.op.as_str()).collect();
+    assert_eq!(ops, ["Conv", "Flatten", "Gemm", "Gemm", "Relu", "BatchNormalization"]);
+    let x = noise([2, 3, 5, 5], 8);
+    for (a, b) in run(&g, &x).data.iter().zip(&run(&folded, &x).data) {
+        assert!((a - b).abs() < 1e-4, "{a} {b}");
+    }
+    check(&compile(&g, &CompileOptions::default()).unwrap(), &[x], 2e-2);
+}
+
+#[test]
+fn a_batch_norm_whose_input_is_read_elsewhere_stays() {
+    let mut g = Graph::new("bn");
+    let x = g.input("x", [1, 2, 2, 2]).unwrap();
+    let w = g.constant("w", noise([2, 2, 1, 1], 1));
+    let p = g.constant("p", Tensor::filled([2], 1.0));
+    let conv = g.add("conv", "Conv", &[x, w], none()).unwrap();
+    let bn = g.add("bn", "BatchNormalization", &[conv, p, p, p, p], none()).unwrap();
+    let sum = g.add("sum", "Add", &[conv, bn], none()).unwrap();
+    g.output("y", sum);
+    assert_eq!(fold_batch_norm(&g).unwrap().nodes.len(), 3);
+    check(&compile(&g, &CompileOptions::default()).unwrap(), &[noise([1, 2, 2, 2], 3)], 1e-3);
+}
+
+#[test]
+fn activations_and_pools_trade_places_only_where_it_is_exact() {
+    let ops = |activations: &[(&str, f32)], reads: usize| {
+        let mut g = Graph::new("switch");
+        let x = g.input("x", [1, 1, 4, 4]).unwrap();
+        let mut y = x;
+        for (i, &(op, alpha)) in activations.iter().enumerate() {
+            let attributes = if op == "LeakyRelu" { none().with("alpha", alpha) } else { none() };
+            let low = g.constant("low", Tensor::new([], vec![-0.25]));
+            let inputs = if op == "Clip" { vec![y, low] } else { vec![y] };
+            y = g.add(&format!("a{i}"), op, &inputs, attributes).unwrap();
+        }
+        let pooled = g.add("pool", "MaxPool", &[y], pool(2, 2)).unwrap();
+        g.output("y", pooled);
+        if reads > 1 {
+            g.output("before", y);
+        }
+        let switched = pool_before_activation(&g).unwrap();
+        let x = noise([1, 1, 4, 4], 5);
+        assert_eq!(run(&g, &x), run(&switched, &x));
+        switched.nodes.iter().map(|n| n.op.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(ops(&[("Relu", 0.0)], 1), "MaxPool Relu");
+    assert_eq!(ops(&[("LeakyRelu", 0.1)], 1), "MaxPool LeakyRelu");
+    assert_eq!(ops(&[("LeakyRelu", -0.1)], 1), "LeakyRelu MaxPool");
+    assert_eq!(ops(&[("Clip", 0.0), ("Relu", 0.0)], 1), "MaxPool Clip Relu");
+    assert_eq!(ops(&[("Relu", 0.0)], 2), "Relu MaxPool");
+}
+
+#[test]
+fn identities_vanish_and_outputs_keep_their_names() {
+    let mut g = Graph::new("test");
+    let x = g.input("x", [1, 2]).unwrap();
+    let y = g.add("id", "Identity", &[x], none()).unwrap();
+    let y = g.add("relu", "Relu", &[y], none()).unwrap();
+    let y = g.add("drop", "Dropout", &[y], none()).unwrap();
+    g.output("result", y);
+    let tidy = remove_identities(&g).unwrap();
+    assert_eq!(tidy.nodes.iter().map(|n| n.op.as_str()).collect::<Vec<_>>(), ["Relu"]);
+    assert_eq!(tidy.outputs[0].name, "result");
+}
+
+#[test]
+fn names_are_paths_and_unique() {
+    let mut g = Graph::new("names");
+    let x = g.input("x", [1, 2]).unwrap();
+    let mut y = x;
+    for name in ["/features/0/Relu", "", "relu1", "features.0.Relu", "", "ü/x y"] {
+        y = g.add(name, "Relu", &[y], none()).unwrap();
+    }
+    g.output("y", y);
+    let names: Vec<&str> = g.nodes.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["features.0.Relu", "relu1", "relu1_2", "features.0.Relu_2", "relu2", "..x.y"]);
+    compile(&g, &CompileOptions::default()).unwrap().plan.validate().unwrap();
+}
+
+#[test]
+fn wide_values_are_compared_by_their_high_bits() {
+    let list = List::Digits(vec![5, 5, 5, 5]);
+    let sign = SignBit { list, cut: 4, bits: Some(21) };
+    let mut g = Graph::new("sign");
+    let x = g.input("x", [1, 4]).unwrap();
+    let before = g.add("before", "Relu", &[x], none()).unwrap();
+    let w = g.constant("w", noise([4, 4], 1));
+    let y = g.add("fc", "MatMul", &[before, w], none()).unwrap();
+    let y = g.add("after", "Relu", &[y], none()).unwrap();
+    g.output("y", y);
+    let compiled = compile(&g, &CompileOptions { sign: sign.clone(), ..CompileOptions::default() }).unwrap();
+    let cuts: Vec<u32> = (compiled.plan.steps.iter())
+        .filter_map(|s| if let Op::Relu(r) = &s.op { Some(r.sign.cut) } else { None })
+        .collect();
+    assert_eq!(cuts, [4, 20]);
+    // 21 bits after the cut hold words below 2^24: 256 at 16 fraction bits.
+    let options = CompileOptions { sign, input_range: Interval::abs(300.0), ..CompileOptions::default() };
+    let error = compile(&g, &options).unwrap_err().to_string();
+    assert!(error.contains("`before/relu` may reach") && error.contains("below 2^24"), "{error}");
+}
+
+#[test]
+fn options_are_checked() {
+    let g = models::build("net-a", 1, 0).unwrap();
+    let refused = |options: CompileOptions| compile(&g, &options).unwrap_err().to_string();
+    let default = CompileOptions::default;
+    assert!(refused(CompileOptions { ring: 16, ..default() }).contains("32 or 64"));
+    assert!(refused(CompileOptions { frac: 31, ..default() }).contains("1 to 30 bits"));
+    assert!(refused(CompileOptions { recipient: String::new(), ..default() }).contains("names"));
+    let range = Interval { low: 1.0, high: f64::NAN };
+    assert!(refused(CompileOptions { input_range: range, ..default() }).contains("finite"));
+    let huge = CompileOptions { input_range: Interval::abs(1e15), ..default() };
+    assert!(refused(huge).contains("does not fit the ring"));
+}
+
+/// A random chain of layers on images, some of them joined.
+fn random_graph(choices: &[(u8, u8)]) -> Graph {
+    let mut g = Graph::new("random");
+    let mut y: Id = g.input("x", [1, 2, 6, 6]).unwrap();
+    let mut earlier: Vec<Id> = vec![y];
+    for (i, &(kind, detail)) in choices.iter().enumerate() {
+        let name = format!("n{i}");
+        let shape = g.shape(y).dims().to_vec();
+        let (channels, image) = (shape[1], shape[2].min(shape[3]));
+        let detail = usize::from(detail);
+        let seed = (i * 31 + detail) as u64;
+        let kernel = 1 + detail % image.min(3);
+        let pad = (detail / 3 % kernel) as i64;
+        let window = pool(kernel as i64, 1 + (detail / 7 % 2) as i64).with("pads", [pad, 0, pad, 0]);
+        let added = match kind % 9 {
+            0 => {
+                let out = 1 + detail % 3;
+                let inputs = [noise([out, channels, kernel, kernel], seed), noise([out], seed + 1)];
+                let ids = inputs.map(|t| g.constant("w", t));
+                g.add(
+                    &name,
+                    "Conv",
+                    &[y, ids[0], ids[1]],
+                    none().with("strides", [1 + (detail / 7 % 2) as i64; 2]),
+                )
+            }
+            1 => g.add(&name, "Relu", &[y], none()),
+            2 => g.add(&name, "MaxPool", &[y], window),
+            3 => g.add(&name, "AveragePool", &[y], window.with("count_include_pad", (detail % 2) as i64)),
+            4 => g.add(&name, "LeakyRelu", &[y], none().with("alpha", 0.125 * detail as f32 / 255.0)),
+            5 => {
+                let c = g.constant("c", noise([channels, 1, 1], seed));
+                g.add(&name, ["Add", "Mul", "Sub"][detail % 3], &[y, c], none())
+            }
+            6 => {
+                let other = earlier.iter().rev().find(|&&e| g.shape(e) == g.shape(y)).copied().unwrap_or(y);
+                g.add(
+                    &name,
+                    ["Add", "Sub", "Concat", "Mul"][detail % 4],
+                    &[y, other],
+                    match detail % 4 {
+                        2 => none().with("axis", 1),
+                        _ => none(),
+                    },
+                )
+            }
+            7 => {
+                let bounds = [-0.5f32, 0.75].map(|v| g.constant("b", Tensor::new([], vec![v])));
+                g.add(&name, "Clip", &[y, bounds[0], bounds[1]], none())
+            }
+            _ => g.add(&name, "Transpose", &[y], none().with("perm", [0, 1, 3, 2])),
+        };
+        y = added.unwrap();
+        earlier.push(y);
+    }
+    g.output("y", y);
+    g
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn random_graphs_lower_to_what_they_compute(
+        choices in prop::collection::vec(any::<(u8, u8)>(), 1..8),
+        seed in any::<u64>(),
+        private_weights in any::<bool>(),
+    ) {
+        let graph = random_graph(&choices);
+        let options = CompileOptions { private_weights, ..CompileOptions::default() };
+        // Products of products can outgrow any ring; then the error names a layer.
+        match compile(&graph, &options) {
+            Ok(compiled) => check(&compiled, &[noise([1, 2, 6, 6], seed)], 5e-2),
+            Err(problems) => prop_assert!(problems.0.iter().all(|p| p.what.contains("outgrow")), "{problems}"),
+        }
+    }
+}
