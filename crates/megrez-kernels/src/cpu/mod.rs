@@ -1,7 +1,9 @@
 //! The CPU device: the fastest instructions that the machine has, chosen when it runs, on some threads.
 
 mod conv;
+mod field;
 mod gemm;
+mod list;
 mod work;
 
 use crate::device::*;
@@ -146,7 +148,8 @@ impl Device for Cpu {
         masks: &Buf<W>,
         other: &Stream,
     ) -> Result<(Buf<u64>, Buf<u64>)> {
-        Reference.deal_list(spec, masks, other)
+        let (dealt, sign) = list::deal_list((self.level, self.threads), spec, masks, other);
+        Ok((Arc::new(dealt), Arc::new(sign)))
     }
 
     fn masked_list<W: Word>(
@@ -159,14 +162,15 @@ impl Device for Cpu {
         streams: &ListStreams<'_>,
     ) -> Result<Buf<u64>> {
         let share = match share {
-            FieldShare::Packed(words) => FieldShare::Packed(words),
-            FieldShare::Stream(stream) => FieldShare::Stream(stream),
+            FieldShare::Packed(words) => list::Share::Packed(words),
+            FieldShare::Stream(stream) => list::Share::Stream(stream),
         };
-        Reference.masked_list(spec, j, masked, share, flips, streams)
+        let streams = [streams.multiplier, streams.zero_share, streams.rotation];
+        Ok(Arc::new(list::masked_list((self.level, self.threads), spec, j, masked, share, flips, streams)))
     }
 
     fn scan_lists(&self, spec: &ListSpec, lists: [&Buf<u64>; 2], n: usize) -> Result<Buf<u64>> {
-        Reference.scan_lists(spec, lists, n)
+        Ok(Arc::new(list::scan_lists((self.level, self.threads), spec, lists.map(|l| &l[..]), n)))
     }
 
     fn open_truncated<W: Word>(

@@ -1,0 +1,694 @@
+//! Masked lists in chunks of values that stay in cache: shares, multipliers, zero-shares and rotations of a chunk are made
+//! from their streams or unpacked, combined, and packed for the wire; nothing else of a list's size is ever in memory.
+//!
+//! What [`crate::Reference`] says plainly is done here without branches or memory indices that depend on masked values,
+//! shares, Δ, multipliers or rotations: conditions are masks, sums over a digit's dealt elements run over all of them, and
+//! rotations are permutations of a register or a row of conditional shifts.
+
+use super::field::{fold, pack, unpack_window};
+use super::work::{at_every_level, chunks};
+use crate::{Entries, ListSpec};
+use megrez_prg::{FieldSampler, Level, Stream};
+use megrez_ring::{Word, bits};
+
+/// About so many entries are in work at a time: a few arrays of them fill half of the nearest cache.
+const CHUNK: usize = 4096;
+/// Lists of fewer entries than this are made on one thread (about half a millisecond).
+const WORTH_A_THREAD: usize = 1 << 19;
+/// Lists have at most this many entries; rows of vectors are this long.
+const ROW: usize = 64;
+
+/// Where a worker's share of the dealt elements comes from.
+#[derive(Clone, Copy)]
+pub enum Share<'a> {
+    Packed(&'a [u64]),
+    Stream(&'a Stream),
+}
+
+/// How a message is cut: `unit` values of `per_value` elements are whole words, and chunks are whole units.
+fn chunk_values(digits: usize, per_value: usize) -> usize {
+    let gcd = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let unit = digits / gcd(digits, per_value);
+    unit * (CHUNK / (unit * per_value)).max(1)
+}
+
+/// Runs `chunk(first value, words of the message)` over a message of `n` values, many chunks a task.
+fn for_chunks<S>(
+    spec: &ListSpec,
+    threads: usize,
+    n: usize,
+    per_value: usize,
+    out: &mut [u64],
+    scratch: impl Fn() -> S + Sync,
+    chunk: impl Fn(&mut S, std::ops::Range<usize>, &mut [u64]) + Sync,
+) {
+    let threads = if n * per_value < WORTH_A_THREAD { 1 } else { threads };
+    let digits = spec.prime.digits();
+    let values = chunk_values(digits, per_value);
+    let words = values * per_value / digits;
+    let per_task = if threads == 1 { out.len().div_ceil(words).max(1) } else { 16 };
+    chunks(threads, out, per_task * words, |task, out| {
+        let mut scratch = scratch();
+        for (i, out) in out.chunks_mut(words).enumerate() {
+            let first = (task * per_task + i) * values;
+            chunk(&mut scratch, first..n.min(first + values), out);
+        }
+    });
+}
+
+/// The low λ bits of the cut values.
+fn cut<W: Word>(spec: &ListSpec, values: &[W], out: &mut Vec<u64>) {
+    let mask = u64::MAX >> (64 - spec.width);
+    out.clear();
+    out.extend(values.iter().map(|v| (v.to_u64() >> spec.cut) & mask));
+}
+
+/// The elements of the rows of one digit: where its bits stand and how many there are.
+#[derive(Clone, Copy)]
+struct Digit {
+    shift: u32,
+    /// 2^w − 1: the largest digit, and the number of dealt elements.
+    largest: u8,
+    /// Its first dealt element.
+    offset: usize,
+}
+
+fn digits_of(widths: &[u32]) -> Vec<Digit> {
+    let (mut shift, mut offset) = (widths.iter().sum::<u32>(), 0);
+    widths
+        .iter()
+        .map(|w| {
+            shift -= w;
+            let digit = Digit { shift, largest: ((1u32 << w) - 1) as u8, offset };
+            offset += usize::from(digit.largest);
+            digit
+        })
+        .collect()
+}
+
+/// What a chunk's rows are made from: `dealt` share elements, `length` multipliers and zero-shares and one rotation each.
+struct Rows<'a> {
+    spec: &'a ListSpec,
+    digits: &'a [Digit],
+    j: usize,
+    values: &'a [u64],
+    flips: &'a [u64],
+    first: usize,
+    share: &'a [u8],
+    multiplier: &'a [u8],
+    zero_share: &'a [u8],
+    rotation: &'a [u8],
+}
+
+/// Buffers that one task uses for all its chunks.
+#[derive(Default)]
+struct Scratch {
+    values: Vec<u64>,
+    share: Vec<u8>,
+    multiplier: Vec<u8>,
+    zero_share: Vec<u8>,
+    rotation: Vec<u8>,
+    list: Vec<u8>,
+}
+
+/// The streams of a list: multiplier, zero-share, rotation.
+pub type Streams<'a> = [&'a Stream; 3];
+
+/// See [`crate::Device::masked_list`].
+pub fn masked_list<W: Word>(
+    (level, threads): (Level, usize),
+    spec: &ListSpec,
+    j: usize,
+    masked: &[W],
+    share: Share<'_>,
+    flips: &[u64],
+    [multiplier, zero_share, rotation]: Streams<'_>,
+) -> Vec<u64> {
+    let (field, length, dealt) = (spec.prime, spec.length(), spec.dealt());
+    let digits = match &spec.entries {
+        Entries::Bits => vec![],
+        Entries::Digits(widths) => digits_of(widths),
+    };
+    let [in_field, nonzero, place] = [field.p(), field.p() - 1, length as u64].map(FieldSampler::new);
+    let mut out = vec![0; field.words(masked.len() * length)];
+    let chunk = |s: &mut Scratch, range: std::ops::Range<usize>, out: &mut [u64]| {
+        let n = range.len();
+        let samples =
+            |sampler: &FieldSampler, stream: &Stream, per_value: usize, offset: u8, buffer| -> &[u8] {
+                let first = (range.start * per_value) as u64;
+                sampler.window(level, stream, first, n * per_value, offset, buffer)
+            };
+        cut(spec, &masked[range.clone()], &mut s.values);
+        s.list.resize(n * length + ROW, 0);
+        let rows = Rows {
+            spec,
+            digits: &digits,
+            j,
+            values: &s.values,
+            flips,
+            first: range.start,
+            share: match share {
+                Share::Packed(words) => {
+                    unpack_window(level, field, words, range.start * dealt, n * dealt, &mut s.share)
+                }
+                Share::Stream(stream) => samples(&in_field, stream, dealt, 0, &mut s.share),
+            },
+            multiplier: samples(&nonzero, multiplier, length, 1, &mut s.multiplier),
+            zero_share: samples(&in_field, zero_share, length, 0, &mut s.zero_share),
+            rotation: samples(&place, rotation, 1, 0, &mut s.rotation),
+        };
+        fill_rows(level, &rows, &mut s.list);
+        pack(level, field, &s.list[..n * length], out);
+    };
+    for_chunks(spec, threads, masked.len(), length, &mut out, Scratch::default, chunk);
+    out
+}
+
+/// Writes the rotated lists of a chunk, one after another, and up to one row past the last.
+fn fill_rows(level: Level, rows: &Rows<'_>, list: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if level.has_avx512() && (rows.digits.is_empty() || rows.spec.dealt() <= 128) {
+        // SAFETY: the level is a witness that the machine has these instructions.
+        return unsafe {
+            if rows.digits.is_empty() { x86::bit_rows(rows, list) } else { x86::digit_rows(rows, list) }
+        };
+    }
+    plain_rows(level, rows, list);
+}
+
+/// 255 if the condition holds: a mask, not a branch.
+#[inline(always)]
+fn mask(condition: bool) -> u8 {
+    0u8.wrapping_sub(u8::from(condition))
+}
+
+at_every_level! {
+    /// Rows without intrinsics.
+    fn plain_rows<>(rows: &Rows<'_>, list: &mut [u8]) {
+        let (p, length, dealt) = (rows.spec.prime.p() as u8, rows.spec.length(), rows.spec.dealt());
+        let reciprocal = (1u32 << 16) / u32::from(p);
+        for (e, &m) in rows.values.iter().enumerate() {
+            let mut entries = [0u8; ROW];
+            let share = &rows.share[e * dealt..][..dealt];
+            let flip = bits::get(rows.flips, rows.first + e) as u8;
+            let wanted = ((m >> (rows.spec.width - 1)) as u8 & 1) ^ flip;
+            if rows.digits.is_empty() {
+                bit_entries(rows, m, wanted, share, &mut entries);
+            } else {
+                digit_entries(rows, m, wanted, share, &mut entries);
+            }
+            let multiplier = &rows.multiplier[e * length..][..length];
+            let zero_share = &rows.zero_share[e * length..][..length];
+            // Twice in a row, so that a rotation is a shift.
+            let mut twice = [0u8; 3 * ROW];
+            for ((x, w), z) in entries[..length].iter_mut().zip(multiplier).zip(zero_share) {
+                let product = u32::from(*x) * u32::from(*w);
+                let rest = product - ((product * reciprocal) >> 16) * u32::from(p);
+                let z = if rows.j == 0 { *z } else { p - *z };
+                *x = fold(fold(rest as u8, p) + z, p);
+            }
+            twice[..length].copy_from_slice(&entries[..length]);
+            twice[length..2 * length].copy_from_slice(&entries[..length]);
+            let shift = length as u8 - rows.rotation[e];
+            for step in (0..7).rev() {
+                let take = mask((shift >> step) & 1 == 1);
+                let (mut next, by) = ([0u8; 3 * ROW], 1 << step);
+                for (i, next) in next[..2 * ROW].iter_mut().enumerate() {
+                    *next = (twice[i] & !take) | (twice[i + by] & take);
+                }
+                twice = next;
+            }
+            list[e * length..][..length].copy_from_slice(&twice[..length]);
+        }
+    }
+}
+
+/// Entries of a bit list; `wanted` is sign ⊕ Δ.
+#[inline(always)]
+fn bit_entries(rows: &Rows<'_>, m: u64, wanted: u8, share: &[u8], entries: &mut [u8; ROW]) {
+    let (p, one, width) = (rows.spec.prime.p() as u8, u8::from(rows.j == 0), rows.spec.width as usize);
+    let mut sum = 0;
+    for i in 0..width {
+        let last = i == width - 1;
+        let (bit, rho) = if last { (0, one) } else { (((m >> (width - 2 - i)) & 1) as u8, share[i]) };
+        // s = [bit ≠ ρ], t = the sum of all before − s + 1 (+ β).
+        let flipped = mask(bit == 1);
+        let s = fold((rho & !flipped) | ((one + p - rho) & flipped), p);
+        let t = fold(fold(sum + (p - s), p) + one + one * (wanted ^ bit), p);
+        entries[i] = fold(t, p);
+        sum = fold(sum + s, p);
+    }
+}
+
+/// Entries of a digit list; `wanted` is sign ⊕ Δ.
+#[inline(always)]
+fn digit_entries(rows: &Rows<'_>, m: u64, wanted: u8, share: &[u8], entries: &mut [u8; ROW]) {
+    let (p, one) = (rows.spec.prime.p() as u8, u8::from(rows.j == 0));
+    let want_greater = mask(wanted == 1);
+    let mut unequal = 0;
+    for (d, digit) in rows.digits.iter().enumerate() {
+        let mu = (m >> digit.shift) as u8 & digit.largest;
+        let dealt = &share[digit.offset..][..usize::from(digit.largest)];
+        // Sums of up to 255 elements below 127 fit 16 bits.
+        let (mut below, mut equal, mut all) = (0u16, 0u8, 0u16);
+        for (q, &e) in (0..digit.largest).zip(dealt) {
+            below += u16::from(e & mask(q < mu));
+            equal |= e & mask(q == mu);
+            all += u16::from(e);
+        }
+        let field = rows.spec.prime;
+        let [below, all] = [below, all].map(|sum| field.reduce(u32::from(sum)) as u8);
+        // The indicator of the largest digit is one minus the others.
+        let largest = mask(mu == digit.largest);
+        let equal = (equal & !largest) | (fold(one + p - all, p) & largest);
+        let last = mask(d + 1 == rows.digits.len());
+        let less_or_equal = fold(one + p - below, p);
+        let less = fold(less_or_equal + (p - equal), p);
+        let other = (less_or_equal & last) | (less & !last);
+        let direction = (below & want_greater) | (other & !want_greater);
+        entries[d] = fold(fold(unequal + one, p) + (p - direction), p);
+        unequal = fold(unequal + fold(one + p - equal, p), p);
+    }
+}
+
+/// See [`crate::Device::scan_lists`].
+pub fn scan_lists(
+    (level, threads): (Level, usize),
+    spec: &ListSpec,
+    lists: [&[u64]; 2],
+    n: usize,
+) -> Vec<u64> {
+    let (field, length) = (spec.prime, spec.length());
+    let threads = if n * length < WORTH_A_THREAD { 1 } else { threads };
+    // Whole words of answers.
+    let words = (CHUNK / 64 / length).max(1);
+    let mut out = vec![0u64; bits::words(n)];
+    let per_task = if threads == 1 { out.len().div_ceil(words).max(1) } else { 16 };
+    chunks(threads, &mut out, per_task * words, |task, out| {
+        let mut buffers = [vec![], vec![]];
+        for (i, out) in out.chunks_mut(words).enumerate() {
+            let first = (task * per_task + i) * words * 64;
+            let count = (n - first).min(words * 64);
+            let [a, b] = &mut buffers;
+            let a = unpack_window(level, field, lists[0], first * length, count * length, a);
+            let b = unpack_window(level, field, lists[1], first * length, count * length, b);
+            scan(level, a, b, length, field.p() as u8, out);
+        }
+    });
+    out
+}
+
+/// Bit e of `out` is 1 if no entry of row e sums to zero.
+fn scan(level: Level, a: &[u8], b: &[u8], length: usize, p: u8, out: &mut [u64]) {
+    #[cfg(target_arch = "x86_64")]
+    if level.has_avx512() {
+        // SAFETY: the level is a witness that the machine has these instructions.
+        return unsafe { x86::scan(a, b, length, p, out) };
+    }
+    plain_scan(level, a, b, length, p, out);
+}
+
+at_every_level! {
+    /// The scan without intrinsics.
+    fn plain_scan<>(a: &[u8], b: &[u8], length: usize, p: u8, out: &mut [u64]) {
+        for ((a, b), out) in a.chunks(64 * length).zip(b.chunks(64 * length)).zip(out) {
+            let rows = a.chunks_exact(length).zip(b.chunks_exact(length));
+            *out = rows.enumerate().fold(0, |word, (e, (a, b))| {
+                // Zero stays zero: an entry below p is zero exactly if it is below 1.
+                let smallest = a.iter().zip(b).fold(u8::MAX, |least, (a, b)| least.min(fold(a + b, p)));
+                word | u64::from(smallest != 0) << e
+            });
+        }
+    }
+}
+
+/// See [`crate::Device::deal_list`].
+pub fn deal_list<W: Word>(
+    (level, threads): (Level, usize),
+    spec: &ListSpec,
+    masks: &[W],
+    other: &Stream,
+) -> (Vec<u64>, Vec<u64>) {
+    let (field, dealt) = (spec.prime, spec.dealt());
+    let p = field.p() as u8;
+    let low = (u64::MAX >> (64 - spec.width)) >> 1;
+    let elements = elements(spec);
+    let sampler = FieldSampler::new(field.p());
+    let mut out = vec![0; field.words(masks.len() * dealt)];
+    let chunk = |s: &mut Scratch, range: std::ops::Range<usize>, out: &mut [u64]| {
+        let n = range.len();
+        // ρ = r̂ − 1 modulo 2^(λ−1).
+        cut(spec, &masks[range.clone()], &mut s.values);
+        s.values.iter_mut().for_each(|v| *v = v.wrapping_sub(1) & low);
+        let share = sampler.window(level, other, (range.start * dealt) as u64, n * dealt, 0, &mut s.share);
+        s.list.resize(n * dealt + ROW, 0);
+        deal(level, &s.values, &elements, share, dealt, p, &mut s.list);
+        pack(level, field, &s.list[..n * dealt], out);
+    };
+    for_chunks(spec, threads, masks.len(), dealt, &mut out, Scratch::default, chunk);
+    let threads = if masks.len() < 1 << 20 { 1 } else { threads };
+    let mut sign = vec![0; bits::words(masks.len())];
+    chunks(threads, &mut sign, 1 << 10, |i, out| signs(level, spec, &masks[i << 16..], out));
+    (out, sign)
+}
+
+at_every_level! {
+    /// msb(−(r >> k) mod 2^λ), bit by bit.
+    fn signs<W: Word>(spec: &ListSpec, masks: &[W], out: &mut [u64]) {
+        for (out, masks) in out.iter_mut().zip(masks.chunks(64)) {
+            *out = masks.iter().enumerate().fold(0, |word, (e, mask)| {
+                word | ((mask.to_u64() >> spec.cut).wrapping_neg() >> (spec.width - 1) & 1) << e
+            });
+        }
+    }
+}
+
+/// For rows of dealt elements: element x is the indicator that `(ρ >> shift) & largest` equals `q`. Padded to whole rows
+/// of vectors.
+struct Elements {
+    shift: Vec<u8>,
+    largest: Vec<u8>,
+    q: Vec<u8>,
+}
+
+fn elements(spec: &ListSpec) -> Elements {
+    let mut e = Elements { shift: vec![], largest: vec![], q: vec![] };
+    match &spec.entries {
+        Entries::Bits => {
+            for i in (0..spec.width - 1).rev() {
+                e.shift.push(i as u8);
+                e.largest.push(1);
+                e.q.push(1);
+            }
+        }
+        Entries::Digits(widths) => {
+            for digit in digits_of(widths) {
+                for q in 0..digit.largest {
+                    e.shift.push(digit.shift as u8);
+                    e.largest.push(digit.largest);
+                    e.q.push(q);
+                }
+            }
+        }
+    }
+    let padded = e.shift.len().next_multiple_of(ROW);
+    for row in [&mut e.shift, &mut e.largest, &mut e.q] {
+        row.resize(padded, 0);
+    }
+    e
+}
+
+/// Worker 0's share of every row: the secret minus `share`; writes up to a row past the last.
+fn deal(
+    level: Level,
+    values: &[u64],
+    elements: &Elements,
+    share: &[u8],
+    dealt: usize,
+    p: u8,
+    out: &mut [u8],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if level.has_avx512() {
+        // SAFETY: the level is a witness that the machine has these instructions.
+        return unsafe { x86::deal(values, elements, share, dealt, p, out) };
+    }
+    plain_deal(level, values, elements, share, dealt, p, out);
+}
+
+at_every_level! {
+    /// The dealer's rows without intrinsics.
+    fn plain_deal<>(values: &[u64], elements: &Elements, share: &[u8], dealt: usize, p: u8, out: &mut [u8]) {
+        for ((&rho, share), out) in values.iter().zip(share.chunks_exact(dealt)).zip(out.chunks_exact_mut(dealt)) {
+            for (i, (out, share)) in out.iter_mut().zip(share).enumerate() {
+                let secret = (rho >> elements.shift[i]) as u8 & elements.largest[i];
+                *out = fold(u8::from(secret == elements.q[i]) + p - share, p);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Elements, ROW, Rows};
+    use megrez_ring::bits;
+    use std::arch::x86_64::*;
+
+    /// A row: one byte per entry.
+    type Row = __m512i;
+
+    #[inline(always)]
+    fn low_lanes(n: usize) -> u64 {
+        if n == 0 { 0 } else { u64::MAX >> (64 - n) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn load(row: &[u8; ROW]) -> Row {
+        // SAFETY: a row is one vector; the load is unaligned.
+        unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
+    }
+
+    /// Up to 64 bytes into the lanes of `lanes`, the others from `rest`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn load_some(rest: Row, lanes: u64, bytes: &[u8]) -> Row {
+        debug_assert!(64 - lanes.leading_zeros() as usize <= bytes.len());
+        // SAFETY: callers pass as many bytes as there are lanes; lanes outside the mask are not read.
+        unsafe { _mm512_mask_loadu_epi8(rest, lanes, bytes.as_ptr().cast()) }
+    }
+
+    /// x mod p for x < 2p.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn fold(x: Row, p: Row) -> Row {
+        _mm512_min_epu8(x, _mm512_sub_epi8(x, p))
+    }
+
+    /// What ends every row: prefix sums, multiplier, zero-share, rotation.
+    struct Ends {
+        p: Row,
+        twice_p: Row,
+        p16: Row,
+        reciprocal: Row,
+        low_bytes: Row,
+        positions: Row,
+        length: usize,
+        length_row: Row,
+        lanes: u64,
+        second: bool,
+        /// Distances of the prefix sums, with the lanes that they come from and go to.
+        steps: [(u64, Row); 6],
+        step_count: usize,
+    }
+
+    impl Ends {
+        #[target_feature(enable = "avx512f,avx512bw")]
+        fn new(rows: &Rows<'_>) -> Self {
+            let (p, length) = (rows.spec.prime.p(), rows.spec.length());
+            let positions: [u8; ROW] = std::array::from_fn(|i| i as u8);
+            let step = |s: usize| {
+                let from: [u8; ROW] = std::array::from_fn(|i| i.wrapping_sub(1 << s) as u8);
+                (u64::MAX << (1 << s), load(&from))
+            };
+            Ends {
+                p: _mm512_set1_epi8(p as i8),
+                twice_p: _mm512_set1_epi8((2 * p) as i8),
+                p16: _mm512_set1_epi16(p as i16),
+                reciprocal: _mm512_set1_epi16(((1u64 << 16) / p) as i16),
+                low_bytes: _mm512_set1_epi16(0xff),
+                positions: load(&positions),
+                length,
+                length_row: _mm512_set1_epi8(length as i8),
+                lanes: low_lanes(length),
+                second: rows.j == 1,
+                steps: [step(0), step(1), step(2), step(3), step(4), step(5)],
+                step_count: length.next_power_of_two().trailing_zeros() as usize,
+            }
+        }
+
+        /// Sums of all lanes up to each one, modulo p.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        fn prefix_sums(&self, mut x: Row) -> Row {
+            for &(lanes, from) in &self.steps[..self.step_count] {
+                x = fold(_mm512_add_epi8(x, _mm512_maskz_permutexvar_epi8(lanes, from, x)), self.p);
+            }
+            x
+        }
+
+        /// x mod p for x ≤ 3p + 1.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw")]
+        fn fold3(&self, x: Row) -> Row {
+            fold(fold(x, self.twice_p), self.p)
+        }
+
+        /// Entry times multiplier plus zero-share (minus, for worker 1), rotated; x < p.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        fn finish(&self, rows: &Rows<'_>, e: usize, x: Row, list: &mut [u8]) {
+            let zero = _mm512_setzero_si512();
+            let at = e * self.length;
+            let w = load_some(zero, self.lanes, &rows.multiplier[at..]);
+            let z = load_some(zero, self.lanes, &rows.zero_share[at..]);
+            // Products of even and of odd bytes in 16-bit lanes, below p² < 2^13: the quotient is right or one less.
+            let rest = |x: Row, w: Row| {
+                let product = _mm512_mullo_epi16(x, w);
+                let quotient = _mm512_mulhi_epu16(product, self.reciprocal);
+                _mm512_sub_epi16(product, _mm512_mullo_epi16(quotient, self.p16))
+            };
+            let even = rest(_mm512_and_si512(x, self.low_bytes), _mm512_and_si512(w, self.low_bytes));
+            let odd = rest(_mm512_srli_epi16::<8>(x), _mm512_srli_epi16::<8>(w));
+            let product = fold(_mm512_or_si512(even, _mm512_slli_epi16::<8>(odd)), self.p);
+            let z = if self.second { _mm512_sub_epi8(self.p, z) } else { z };
+            let masked = fold(_mm512_add_epi8(product, z), self.p);
+            // Lane i takes lane i − rotation modulo the length.
+            let from = _mm512_sub_epi8(self.positions, _mm512_set1_epi8(rows.rotation[e] as i8));
+            let from = _mm512_min_epu8(from, _mm512_add_epi8(from, self.length_row));
+            let rotated = _mm512_permutexvar_epi8(from, masked);
+            let out = &mut list[at..at + ROW];
+            // SAFETY: `out` is one vector; the store is unaligned. Lanes past the row are overwritten by the next one.
+            unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), rotated) };
+        }
+    }
+
+    /// All ones if sign ⊕ Δ, else zero.
+    #[inline(always)]
+    fn wanted(rows: &Rows<'_>, e: usize, m: u64) -> u64 {
+        let flip = bits::get(rows.flips, rows.first + e);
+        0u64.wrapping_sub(((m >> (rows.spec.width - 1)) ^ flip) & 1)
+    }
+
+    /// Rows of bit lists: the entries of a value in the bytes of one vector.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub fn bit_rows(rows: &Rows<'_>, list: &mut [u8]) {
+        let ends = Ends::new(rows);
+        let (p, width, dealt) = (rows.spec.prime.p() as u8, rows.spec.width as usize, rows.spec.dealt());
+        let one = u8::from(rows.j == 0);
+        let data = low_lanes(dealt);
+        let shifts: [u8; ROW] = std::array::from_fn(|i| (width - 2).wrapping_sub(i) as u8 & 63);
+        let (shifts, one_bit) = (load(&shifts), _mm512_set1_epi8(1));
+        // The padding entry compares 0 with 1.
+        let padding = _mm512_maskz_set1_epi8(1 << (width - 1), one as i8);
+        let one_plus_p = _mm512_set1_epi8((one + p) as i8);
+        let ones = _mm512_set1_epi8(one as i8);
+        for (e, &m) in rows.values.iter().enumerate() {
+            let shifted = _mm512_multishift_epi64_epi8(shifts, _mm512_set1_epi64(m as i64));
+            let bit = _mm512_mask_test_epi8_mask(data, shifted, one_bit);
+            let rho = load_some(padding, data, &rows.share[e * dealt..]);
+            let s = fold(_mm512_mask_sub_epi8(rho, bit, one_plus_p, rho), ends.p);
+            // t = the sum of all before − s + 1 + β, with the sum of all before = that up to here − s.
+            let minus_s = _mm512_sub_epi8(ends.p, s);
+            let sum = _mm512_add_epi8(ends.prefix_sums(s), _mm512_add_epi8(minus_s, minus_s));
+            let sum = _mm512_add_epi8(sum, ones);
+            let t = _mm512_mask_add_epi8(sum, bit ^ wanted(rows, e, m), sum, ones);
+            ends.finish(rows, e, ends.fold3(t), list);
+        }
+    }
+
+    /// Rows of digit lists with at most 128 dealt elements: the digits of a value in the bytes of one vector.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub fn digit_rows(rows: &Rows<'_>, list: &mut [u8]) {
+        let ends = Ends::new(rows);
+        let zero = _mm512_setzero_si512();
+        let (p, dealt) = (rows.spec.prime.p() as u8, rows.spec.dealt());
+        let one = u8::from(rows.j == 0);
+        let (ones, one_plus_p) = (_mm512_set1_epi8(one as i8), _mm512_set1_epi8((one + p) as i8));
+        let row = |f: &dyn Fn(&super::Digit) -> u8| {
+            let mut bytes = [0; ROW];
+            bytes.iter_mut().zip(rows.digits).for_each(|(byte, digit)| *byte = f(digit));
+            load(&bytes)
+        };
+        let shifts = row(&|d| d.shift as u8);
+        let largest = row(&|d| d.largest);
+        let offsets = row(&|d| d.offset as u8);
+        let (low, high) = (low_lanes(dealt.min(64)), low_lanes(dealt.saturating_sub(64)));
+        let last = 1u64 << (rows.digits.len() - 1);
+        let slots = rows.digits.iter().map(|d| d.largest).max().unwrap_or(0);
+        // For q: where each digit's element q stands, and which digits have one.
+        let slots: Vec<(Row, Row, u64)> = (0..slots)
+            .map(|q| {
+                let q = _mm512_set1_epi8(q as i8);
+                (q, _mm512_add_epi8(offsets, q), _mm512_cmplt_epu8_mask(q, largest) & ends.lanes)
+            })
+            .collect();
+        for (e, &m) in rows.values.iter().enumerate() {
+            let digit = _mm512_multishift_epi64_epi8(shifts, _mm512_set1_epi64(m as i64));
+            let digit = _mm512_and_si512(digit, largest);
+            let share = &rows.share[e * dealt..];
+            let first = load_some(zero, low, share);
+            let second = load_some(zero, high, &share[dealt.min(64)..]);
+            let (mut below, mut equal, mut all) = (zero, zero, zero);
+            for &(q, place, lanes) in &slots {
+                let element = _mm512_maskz_permutex2var_epi8(lanes, first, place, second);
+                all = fold(_mm512_add_epi8(all, element), ends.p);
+                let smaller = _mm512_cmplt_epu8_mask(q, digit);
+                below = fold(_mm512_mask_add_epi8(below, smaller, below, element), ends.p);
+                equal = _mm512_mask_mov_epi8(equal, _mm512_cmpeq_epi8_mask(q, digit), element);
+            }
+            // The indicator of the largest digit is one minus the others.
+            let is_largest = _mm512_cmpeq_epi8_mask(digit, largest);
+            equal = _mm512_mask_mov_epi8(equal, is_largest, fold(_mm512_sub_epi8(one_plus_p, all), ends.p));
+            let less_or_equal = fold(_mm512_sub_epi8(one_plus_p, below), ends.p);
+            let less = fold(_mm512_add_epi8(less_or_equal, _mm512_sub_epi8(ends.p, equal)), ends.p);
+            let direction = _mm512_mask_mov_epi8(less, last, less_or_equal);
+            let direction = _mm512_mask_mov_epi8(direction, wanted(rows, e, m), below);
+            // Entry = the sum of all (1 − equal) before + 1 − direction.
+            let unequal = fold(_mm512_sub_epi8(one_plus_p, equal), ends.p);
+            let before = _mm512_add_epi8(ends.prefix_sums(unequal), _mm512_sub_epi8(ends.p, unequal));
+            let entry = _mm512_add_epi8(_mm512_add_epi8(before, ones), _mm512_sub_epi8(ends.p, direction));
+            ends.finish(rows, e, ends.fold3(entry), list);
+        }
+    }
+
+    /// Bit e of `out` is 1 if no entry of row e sums to zero.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub fn scan(a: &[u8], b: &[u8], length: usize, p: u8, out: &mut [u64]) {
+        let (zero, p) = (_mm512_setzero_si512(), _mm512_set1_epi8(p as i8));
+        let lanes = low_lanes(length);
+        for ((a, b), out) in a.chunks(64 * length).zip(b.chunks(64 * length)).zip(out) {
+            let mut word = 0;
+            for (e, (a, b)) in a.chunks_exact(length).zip(b.chunks_exact(length)).enumerate() {
+                let sum = _mm512_add_epi8(load_some(zero, lanes, a), load_some(zero, lanes, b));
+                let zeros = _mm512_cmpeq_epi8_mask(fold(sum, p), zero) & lanes;
+                word |= u64::from(zeros == 0) << e;
+            }
+            *out = word;
+        }
+    }
+
+    /// The dealer's rows.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub fn deal(values: &[u64], elements: &Elements, share: &[u8], dealt: usize, p: u8, out: &mut [u8]) {
+        let (zero, one, p) = (_mm512_setzero_si512(), _mm512_set1_epi8(1), _mm512_set1_epi8(p as i8));
+        for (block, ((shift, largest), q)) in elements
+            .shift
+            .as_chunks::<ROW>()
+            .0
+            .iter()
+            .zip(elements.largest.as_chunks::<ROW>().0)
+            .zip(elements.q.as_chunks::<ROW>().0)
+            .enumerate()
+        {
+            let (shift, largest, q) = (load(shift), load(largest), load(q));
+            let count = (dealt - block * ROW).min(ROW);
+            let lanes = low_lanes(count);
+            for (e, &rho) in values.iter().enumerate() {
+                let at = e * dealt + block * ROW;
+                let secret = _mm512_multishift_epi64_epi8(shift, _mm512_set1_epi64(rho as i64));
+                let hit = _mm512_cmpeq_epi8_mask(_mm512_and_si512(secret, largest), q);
+                let share = _mm512_sub_epi8(p, load_some(zero, lanes, &share[at..]));
+                let result = fold(_mm512_mask_add_epi8(share, hit, share, one), p);
+                let out = &mut out[at..at + count];
+                // SAFETY: exactly the bytes of `out` are written.
+                unsafe { _mm512_mask_storeu_epi8(out.as_mut_ptr().cast(), lanes, result) };
+            }
+        }
+    }
+}
