@@ -1,0 +1,212 @@
+// Kernels on a host: the threads of a block are fibres that run one after another and change at barriers and warp-wide
+// operations, in an order that alternates from launch to launch. What a kernel must not rely on is as bad as it can be:
+// shared memory starts as garbage and background copies arrive as late as the waits allow.
+#pragma once
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <utility>
+
+#define KERNEL static void
+#define KERNEL_BOUNDED(threads, blocks) static void
+#define HD inline
+#define SHARED static
+#define DYNAMIC_SHARED(name) u8* const name = emulator::dynamic
+#define EXPORT(name)                                                                                                  \
+    extern "C" void launch_##name(const u32* grid, u32 threads, u32 shared, void** args) {                            \
+        emulator::launch(&name, grid, threads, shared, args);                                                         \
+    }
+
+namespace emulator {
+
+struct Index {
+    u32 x, y, z;
+};
+
+struct Copy {
+    void* to;
+    const void* from;
+    u32 bytes, group;
+};
+
+enum Waits { RUNS, FOR_WARP, FOR_BLOCK, DONE };
+
+constexpr u32 MOST = 256, STACK = 1 << 17;
+
+struct Fibre {
+    ucontext_t context;
+    Waits waits;
+    u32 exchanges;
+    Copy copies[256];
+    u32 copies_pending, group;
+};
+
+static Fibre fibres[MOST];
+static u8* stacks;
+static ucontext_t scheduler;
+static u32 current, threads_in_block;
+static u64 exchanged[2][MOST][8];
+static u8* dynamic;
+static bool backwards;
+static void (*body)(void*);
+static void* body_of;
+
+static Index thread_index, block_index, block_size, grid_size;
+
+static void wait(Waits what) {
+    u32 me = current;
+    fibres[me].waits = what;
+    swapcontext(&fibres[me].context, &scheduler);
+}
+
+// Gives this lane's words to its warp and returns everyone's. Two sets alternate, so that nobody overwrites words which a
+// slower lane still reads.
+static const u64 (*exchange(const u64* words, u32 n))[8] {
+    u32 me = current, set = fibres[me].exchanges++ % 2;
+    memcpy(exchanged[set][me], words, n * 8);
+    wait(FOR_WARP);
+    return &exchanged[set][me / 32 * 32];
+}
+
+static void entry() {
+    body(body_of);
+    fibres[current].waits = DONE;
+    swapcontext(&fibres[current].context, &scheduler);
+}
+
+static void start(Fibre& fibre, u8* stack) {
+    getcontext(&fibre.context);
+    fibre.context.uc_stack.ss_sp = stack;
+    fibre.context.uc_stack.ss_size = STACK;
+    fibre.context.uc_link = 0;
+    fibre.waits = RUNS;
+    fibre.exchanges = fibre.copies_pending = fibre.group = 0;
+    makecontext(&fibre.context, entry, 0);
+}
+
+static void run_block() {
+    for (u32 t = 0; t < threads_in_block; t++) start(fibres[t], stacks + (u64)t * STACK);
+    for (;;) {
+        u32 done = 0, blocked = 0, ran = 0;
+        for (u32 i = 0; i < threads_in_block; i++) {
+            u32 t = backwards ? threads_in_block - 1 - i : i;
+            if (fibres[t].waits != RUNS) continue;
+            ran++, current = t, thread_index.x = t;
+            swapcontext(&scheduler, &fibres[t].context);
+        }
+        for (u32 warp = 0; warp < threads_in_block; warp += 32) {
+            u32 arrived = 0, gone = 0;
+            for (u32 t = warp; t < warp + 32; t++) arrived += fibres[t].waits == FOR_WARP, gone += fibres[t].waits == DONE;
+            if (arrived > 0 && arrived + gone == 32) {
+                if (gone > 0) fprintf(stderr, "a warp-wide operation misses lanes that returned\n"), abort();
+                for (u32 t = warp; t < warp + 32; t++) fibres[t].waits = RUNS;
+                ran++;
+            }
+        }
+        for (u32 t = 0; t < threads_in_block; t++) done += fibres[t].waits == DONE, blocked += fibres[t].waits == FOR_BLOCK;
+        if (done == threads_in_block) return;
+        if (blocked > 0 && blocked + done == threads_in_block) {
+            for (u32 t = 0; t < threads_in_block; t++)
+                if (fibres[t].waits == FOR_BLOCK) fibres[t].waits = RUNS;
+        } else if (ran == 0) {
+            fprintf(stderr, "the threads of a block wait for each other\n"), abort();
+        }
+    }
+}
+
+template <class... A> struct Call {
+    void (*kernel)(A...);
+    void** args;
+    template <size_t... I> void with(std::index_sequence<I...>) { kernel(*(A*)args[I]...); }
+    static void go(void* self) { ((Call*)self)->with(std::index_sequence_for<A...>()); }
+};
+
+template <class... A> void launch(void (*kernel)(A...), const u32* grid, u32 threads, u32 shared, void** args) {
+    if (threads > MOST || threads % 32 != 0) fprintf(stderr, "a block of %u threads\n", threads), abort();
+    if (!stacks) stacks = (u8*)mmap(0, (u64)MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dynamic = (u8*)aligned_alloc(64, (shared + 127) / 64 * 64);
+    Call<A...> call = {kernel, args};
+    body = Call<A...>::go, body_of = &call;
+    threads_in_block = threads;
+    block_size = {threads, 1, 1}, grid_size = {grid[0], grid[1], grid[2]};
+    backwards = !backwards;
+    for (block_index.z = 0; block_index.z < grid[2]; block_index.z++)
+        for (block_index.y = 0; block_index.y < grid[1]; block_index.y++)
+            for (block_index.x = 0; block_index.x < grid[0]; block_index.x++) {
+                memset(dynamic, 0xa5, shared);
+                run_block();
+            }
+    free(dynamic);
+}
+
+} // namespace emulator
+
+#define threadIdx emulator::thread_index
+#define blockIdx emulator::block_index
+#define blockDim emulator::block_size
+#define gridDim emulator::grid_size
+
+static inline void sync_block() { emulator::wait(emulator::FOR_BLOCK); }
+static inline void sync_warp() { emulator::wait(emulator::FOR_WARP); }
+
+static inline u32 gather_bits(bool bit) {
+    u64 mine = bit;
+    const u64(*all)[8] = emulator::exchange(&mine, 1);
+    u32 bits = 0;
+    for (u32 l = 0; l < 32; l++) bits |= (u32)all[l][0] << l;
+    return bits;
+}
+
+static inline u64 from_lane_xor(u64 x, u32 mask) { return emulator::exchange(&x, 1)[emulator::current % 32 ^ mask][0]; }
+static inline void atomic_or(u32* at, u32 x) { *at |= x; }
+static inline void atomic_add(u32* at, u32 x) { *at += x; }
+static inline void atomic_add(u64* at, u64 x) { *at += x; }
+
+static inline void copy_async(void* shared, const void* global, bool valid) {
+    emulator::Fibre& me = emulator::fibres[emulator::current];
+    me.copies[me.copies_pending++ % 256] = {shared, global, valid ? 16u : 0u, me.group};
+    memset(shared, 0x5a, 16);
+}
+static inline void copy_commit() { emulator::fibres[emulator::current].group++; }
+template <int N> static inline void copy_wait() {
+    emulator::Fibre& me = emulator::fibres[emulator::current];
+    u32 kept = 0;
+    for (u32 c = 0; c < me.copies_pending; c++) {
+        emulator::Copy copy = me.copies[c];
+        if (copy.group + N < me.group) {
+            memset(copy.to, 0, 16);
+            memcpy(copy.to, copy.from, copy.bytes);
+        } else {
+            me.copies[kept++] = copy;
+        }
+    }
+    me.copies_pending = kept;
+}
+
+static inline void load_matrices(u32 (&r)[4], const void* shared) {
+    u64 mine = (u64)shared;
+    const u64(*rows)[8] = emulator::exchange(&mine, 1);
+    u32 lane = emulator::current % 32;
+    for (u32 m = 0; m < 4; m++) {
+        const u8* row = (const u8*)rows[m * 8 + lane / 4][0];
+        if ((u64)row % 16 != 0) fprintf(stderr, "a matrix row is not aligned\n"), abort();
+        memcpy(&r[m], row + lane % 4 * 4, 4);
+    }
+}
+
+static inline void multiply_bytes(i32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    u64 mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    const u64(*all)[8] = emulator::exchange(mine, 6);
+    u32 lane = emulator::current % 32;
+    for (u32 e = 0; e < 4; e++) {
+        u32 row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2, sum = (u32)c[e];
+        for (u32 k = 0; k < 32; k++) {
+            u32 left = (u32)all[row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2];
+            u32 right = (u32)all[column * 4 + k % 16 / 4][4 + k / 16];
+            sum += (u32)((i32)(signed char)(left >> (k % 4 * 8)) * (i32)(signed char)(right >> (k % 4 * 8)));
+        }
+        c[e] = (i32)sum;
+    }
+}

@@ -1,0 +1,432 @@
+//! The seam: each call of [`Device`] in terms of kernels.
+
+use crate::backend::Launch;
+use crate::lists::{SCAN_THREADS, Shape as ListShape, THREADS};
+use crate::memory::Buf;
+use crate::source::Unit;
+use crate::structure::{Units, units};
+use crate::{Cuda, Result, args};
+use bytemuck::{Pod, Zeroable};
+use megrez_kernels::{Device, Elem, FieldShare, ListSpec, ListStreams, Placement, Selected, Truncation};
+use megrez_plan::{ConvGeometry, View};
+use megrez_prg::Stream;
+use megrez_ring::{Shape, Word, bits};
+
+/// The kernels' `Terms`: at most eight.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+struct Terms {
+    x: [u64; 8],
+    factor: [u64; 8],
+    count: u32,
+    unused: u32,
+}
+
+impl Terms {
+    fn of<W: Word>(terms: &[(W, &Buf<W>)]) -> Self {
+        let mut out = Terms { count: terms.len() as u32, ..Terms::default() };
+        for (i, (c, x)) in terms.iter().enumerate() {
+            (out.x[i], out.factor[i]) = (x.at(), c.to_u64());
+        }
+        out
+    }
+}
+
+/// The kernels' `Products`: at most four.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+struct Products {
+    x: [u64; 4],
+    y: [u64; 4],
+    factor: [u64; 4],
+    count: u32,
+    unused: u32,
+}
+
+/// The kernels' `Inputs`: at most eight.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+struct Inputs {
+    x: [u64; 8],
+    count: u32,
+    unused: u32,
+}
+
+/// The kernels' `Selected`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Selection {
+    masked: u64,
+    mask: u64,
+    choice: u64,
+    flip: u64,
+    bit: u64,
+    mask_bit: u64,
+    top: u64,
+    top_bit: u64,
+    output_mask: u64,
+}
+
+/// The keys of the streams of a masked list, in the kernel's order; a key that is not used may be any.
+type Keys = [[u32; 8]; 4];
+
+/// Vectors of 16 bytes that hold n elements.
+fn vectors<W: Word>(n: usize) -> usize {
+    (n * size_of::<W>()).div_ceil(16)
+}
+
+impl Cuda {
+    /// Memory for `n` elements, filled by a kernel.
+    fn made<T>(&self, n: usize, fill: impl FnOnce(u64) -> Result<()>) -> Result<Buf<T>> {
+        let memory = self.allocate(n * size_of::<T>())?;
+        fill(memory.at())?;
+        Ok(Buf::new(memory, n))
+    }
+
+    fn keystream<T>(&self, stream: &Stream, n: usize, bits: usize) -> Result<Buf<T>> {
+        self.made(n, |out| {
+            self.run(
+                &Unit::bits(),
+                "keystream",
+                bits.div_ceil(512),
+                args![*stream.key_words(), out, bits as u64],
+            )
+        })
+    }
+
+    /// A view in kernel units, or an error that names it.
+    fn units(&self, view: &View, size: usize) -> Result<Units> {
+        units(view, size).ok_or_else(|| self.failed(format!("the view {view:?} has too many dimensions")))
+    }
+}
+
+impl Device for Cuda {
+    type Buf<T: Elem> = Buf<T>;
+
+    fn describe(&self) -> String {
+        self.backend.describe()
+    }
+
+    fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Buf<T>> {
+        let bytes: &[u8] = bytemuck::cast_slice(&data);
+        let padded = crate::memory::padded(bytes.len());
+        let at = self.backend.upload(bytes, padded)?;
+        Ok(Buf::new(crate::Memory::new(self.backend.clone(), at, padded), data.len()))
+    }
+
+    fn download<T: Elem>(&self, buf: Buf<T>) -> Result<Vec<T>> {
+        let mut out = vec![T::default(); buf.len()];
+        if !out.is_empty() {
+            self.backend.download(buf.at(), bytemuck::cast_slice_mut(&mut out))?;
+        }
+        Ok(out)
+    }
+
+    fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
+        debug_assert!(terms.iter().all(|(_, x)| x.len() == n));
+        let (now, later) = terms.split_at(terms.len().min(8));
+        let sum = self.made(n, |out| {
+            let vectors = vectors::<W>(n);
+            let args = args![Terms::of(now), constant.to_u64(), out, vectors as u64];
+            self.run(&Unit::ring(W::BITS), "combine", vectors, args)
+        })?;
+        match later {
+            [] => Ok(sum),
+            _ => self.combine(&[&[(W::ONE, &sum)], later].concat(), W::ZERO, n),
+        }
+    }
+
+    fn products<W: Word>(
+        &self,
+        products: &[(W, &Buf<W>, &Buf<W>)],
+        terms: &[(W, &Buf<W>)],
+    ) -> Result<Buf<W>> {
+        let n = products[0].1.len();
+        debug_assert!(products.iter().all(|(_, x, y)| x.len() == n && y.len() == n));
+        debug_assert!(terms.iter().all(|(_, x)| x.len() == n));
+        let (now, later) = products.split_at(products.len().min(4));
+        let (terms_now, terms_later) = terms.split_at(terms.len().min(8));
+        let mut operands = Products { count: now.len() as u32, ..Products::default() };
+        for (i, (c, x, y)) in now.iter().enumerate() {
+            (operands.x[i], operands.y[i], operands.factor[i]) = (x.at(), y.at(), c.to_u64());
+        }
+        let sum = self.made(n, |out| {
+            let vectors = vectors::<W>(n);
+            let args = args![operands, Terms::of(terms_now), out, vectors as u64];
+            self.run(&Unit::ring(W::BITS), "products", vectors, args)
+        })?;
+        let rest = [&[(W::ONE, &sum)], terms_later].concat();
+        match (later, terms_later) {
+            ([], []) => Ok(sum),
+            ([], _) => self.combine(&rest, W::ZERO, n),
+            _ => self.products(later, &rest),
+        }
+    }
+
+    fn shift_right<W: Word>(&self, x: &Buf<W>, k: u32) -> Result<Buf<W>> {
+        let vectors = vectors::<W>(x.len());
+        self.made(x.len(), |out| {
+            self.run(&Unit::ring(W::BITS), "shift_right", vectors, args![x.at(), k, out, vectors as u64])
+        })
+    }
+
+    fn random<W: Word>(&self, stream: &Stream, n: usize) -> Result<Buf<W>> {
+        self.keystream(stream, n, n * W::BITS as usize)
+    }
+
+    fn matmul<W: Word>(&self, x: &Buf<W>, y: &Buf<W>, batch: usize, sizes: [usize; 3]) -> Result<Buf<W>> {
+        debug_assert_eq!(x.len(), batch * sizes[0] * sizes[1]);
+        debug_assert_eq!(y.len(), batch * sizes[1] * sizes[2]);
+        self.multiply(x, y, batch, sizes)
+    }
+
+    fn conv<W: Word>(
+        &self,
+        x: &Buf<W>,
+        x_shape: &Shape,
+        w: &Buf<W>,
+        w_shape: &Shape,
+        geometry: &ConvGeometry,
+    ) -> Result<Buf<W>> {
+        let four = |shape: &Shape| {
+            <[usize; 4]>::try_from(shape.dims()).expect("four dimensions, checked by the plan")
+        };
+        self.convolve(x, four(x_shape), w, four(w_shape), geometry)
+    }
+
+    fn view<T: Elem>(&self, x: &Buf<T>, view: &View) -> Result<Buf<T>> {
+        debug_assert!(view.fits(x.len()));
+        let n = view.shape.elements();
+        if n == x.len() && view.is_contiguous() {
+            return Ok(x.clone());
+        }
+        let Units { view, unit, count } = self.units(view, size_of::<T>())?;
+        self.made(n, |out| {
+            self.run(&Unit::structure(unit), "view", count, args![x.at(), view, out, count as u64])
+        })
+    }
+
+    fn view_bits(&self, x: &Buf<u64>, view: &View) -> Result<Buf<u64>> {
+        let n = view.shape.elements();
+        let Units { view, .. } = self.units(view, 0)?;
+        self.made(bits::words(n), |out| {
+            self.run(&Unit::bits(), "view_bits", bits::words(n) * 64, args![x.at(), view, out, n as u64])
+        })
+    }
+
+    fn place<T: Elem>(&self, parts: &[Placement<'_, T, Self>], n: usize) -> Result<Buf<T>> {
+        let memory = self.zeroed(n * size_of::<T>())?;
+        for Placement { source, target } in parts {
+            debug_assert!(target.fits(n) && target.shape.elements() == source.len());
+            let Units { view, unit, count } = self.units(target, size_of::<T>())?;
+            let args = args![source.at(), view, memory.at(), count as u64];
+            self.run(&Unit::structure(unit), "place", count, args)?;
+        }
+        Ok(Buf::new(memory, n))
+    }
+
+    fn gather<T: Elem>(
+        &self,
+        x: &Buf<T>,
+        [outer, axis, inner]: [usize; 3],
+        indices: &[usize],
+    ) -> Result<Buf<T>> {
+        debug_assert_eq!(x.len(), outer * axis * inner);
+        let n = outer * indices.len() * inner;
+        if n == 0 {
+            return Ok(Buf::new(self.zeroed(0)?, 0));
+        }
+        let slice = inner * size_of::<T>();
+        let unit = 1 << slice.trailing_zeros().min(4);
+        let (inner, count) = (slice / unit, outer * indices.len() * slice / unit);
+        let places = self.upload(indices.iter().map(|&i| i as u64).collect())?;
+        self.made(n, |out| {
+            let sizes = [axis, inner, indices.len(), count].map(|d| d as u64);
+            let args = args![x.at(), places.at(), sizes[0], sizes[1], sizes[2], out, sizes[3]];
+            self.run(&Unit::structure(unit), "gather", count, args)
+        })
+    }
+
+    fn sum<W: Word>(&self, x: &Buf<W>, [outer, axis, inner]: [usize; 3]) -> Result<Buf<W>> {
+        debug_assert_eq!(x.len(), outer * axis * inner);
+        let n = outer * inner;
+        self.made(n, |out| {
+            let unit = Unit::ring(W::BITS);
+            if inner == 1 && axis >= 64 {
+                self.run(&unit, "sum_rows", n * 32, args![x.at(), axis as u64, out, n as u64])
+            } else {
+                let args = args![x.at(), axis as u64, inner as u64, out, n as u64];
+                self.run(&unit, "sum_columns", n, args)
+            }
+        })
+    }
+
+    fn random_bits(&self, stream: &Stream, n: usize) -> Result<Buf<u64>> {
+        self.keystream(stream, bits::words(n), n)
+    }
+
+    fn xor(&self, inputs: &[&Buf<u64>], negate: bool, n: usize) -> Result<Buf<u64>> {
+        let words = bits::words(n);
+        debug_assert!(inputs.iter().all(|x| x.len() == words));
+        let (now, later) = inputs.split_at(inputs.len().min(8));
+        let mut operands = Inputs { count: now.len() as u32, ..Inputs::default() };
+        for (place, x) in operands.x.iter_mut().zip(now) {
+            *place = x.at();
+        }
+        let start = if negate { u64::MAX } else { 0 };
+        let sum = self.made(words, |out| {
+            let args = args![operands, start, out, n as u64, words as u64];
+            self.run(&Unit::bits(), "exclusive_or", words, args)
+        })?;
+        match later {
+            [] => Ok(sum),
+            _ => self.xor(&[&[&sum], later].concat(), false, n),
+        }
+    }
+
+    fn and(&self, a: &Buf<u64>, b: &Buf<u64>) -> Result<Buf<u64>> {
+        debug_assert_eq!(a.len(), b.len());
+        let words = a.len();
+        self.made(words, |out| {
+            self.run(&Unit::bits(), "both", words, args![a.at(), b.at(), out, words as u64])
+        })
+    }
+
+    fn msb<W: Word>(&self, x: &Buf<W>) -> Result<Buf<u64>> {
+        let n = x.len();
+        self.made(bits::words(n), |out| {
+            self.run(&Unit::ring(W::BITS), "msb", bits::words(n) * 64, args![x.at(), out, n as u64])
+        })
+    }
+
+    fn bit_times<W: Word>(&self, bit: &Buf<u64>, x: Option<&Buf<W>>, n: usize) -> Result<Buf<W>> {
+        debug_assert!(bit.len() == bits::words(n) && x.is_none_or(|x| x.len() == n));
+        let vectors = vectors::<W>(n);
+        self.made(n, |out| {
+            let args = args![bit.at(), x.map_or(0, Buf::at), out, vectors as u64];
+            self.run(&Unit::ring(W::BITS), "bit_times", vectors, args)
+        })
+    }
+
+    fn pack_low<W: Word>(&self, x: &Buf<W>, width: u32) -> Result<Buf<u64>> {
+        let words = bits::words(x.len() * width as usize);
+        self.made(words, |out| {
+            let args = args![x.at(), width, out, x.len() as u64, words as u64];
+            self.run(&Unit::ring(W::BITS), "pack_low", words, args)
+        })
+    }
+
+    fn unpack_low<W: Word>(&self, x: &Buf<u64>, width: u32, n: usize) -> Result<Buf<W>> {
+        debug_assert!(x.len() >= bits::words(n * width as usize));
+        self.made(n, |out| {
+            self.run(&Unit::ring(W::BITS), "unpack_low", n, args![x.at(), width, out, n as u64])
+        })
+    }
+
+    fn deal_list<W: Word>(
+        &self,
+        spec: &ListSpec,
+        masks: &Buf<W>,
+        other: &Stream,
+    ) -> Result<(Buf<u64>, Buf<u64>)> {
+        let (n, shape) = (masks.len(), ListShape::of(spec));
+        let shares = spec.prime.words(n * spec.dealt());
+        let out = self.allocate(shares * 8)?;
+        let signs = self.allocate(bits::words(n) * 8)?;
+        let tiles = n.div_ceil(shape.deal_tile);
+        let packing = (bits::words(n) * 64).div_ceil(THREADS as usize);
+        let launch = Launch { grid: [tiles + packing, 1, 1], threads: THREADS, shared: shape.deal_shared };
+        let args =
+            args![masks.at(), spec.cut, *other.key_words(), out.at(), signs.at(), n as u64, tiles as u32];
+        self.launch(&Unit::list(spec, W::BITS), "deal_list", launch, args)?;
+        Ok((Buf::new(out, shares), Buf::new(signs, bits::words(n))))
+    }
+
+    fn masked_list<W: Word>(
+        &self,
+        spec: &ListSpec,
+        j: usize,
+        masked: &Buf<W>,
+        share: FieldShare<'_, Self>,
+        flips: &Buf<u64>,
+        streams: &ListStreams<'_>,
+    ) -> Result<Buf<u64>> {
+        let (n, shape) = (masked.len(), ListShape::of(spec));
+        debug_assert_eq!(flips.len(), bits::words(n));
+        let (packed, dealt) = match share {
+            FieldShare::Packed(words) => {
+                debug_assert_eq!(words.len(), spec.prime.words(n * spec.dealt()));
+                (words.at(), streams.multiplier)
+            }
+            FieldShare::Stream(stream) => (0, stream),
+        };
+        let keys: Keys =
+            [dealt, streams.multiplier, streams.zero_share, streams.rotation].map(|s| *s.key_words());
+        self.made(spec.prime.words(n * spec.length()), |out| {
+            let tiles = n.div_ceil(shape.list_tile);
+            let launch = Launch { grid: [tiles, 1, 1], threads: THREADS, shared: shape.list_shared };
+            let args = args![j as u32, masked.at(), spec.cut, packed, flips.at(), keys, out, n as u64];
+            self.launch(&Unit::list(spec, W::BITS), "masked_list", launch, args)
+        })
+    }
+
+    fn scan_lists(&self, spec: &ListSpec, lists: [&Buf<u64>; 2], n: usize) -> Result<Buf<u64>> {
+        debug_assert!(lists.iter().all(|l| l.len() == spec.prime.words(n * spec.length())));
+        let tiles = n.div_ceil(ListShape::of(spec).scan_tile);
+        self.made(bits::words(n), |out| {
+            let launch = Launch { grid: [tiles, 1, 1], threads: SCAN_THREADS, shared: 0 };
+            // Lists say nothing of the ring; any width gives the same kernel.
+            let args = args![lists[0].at(), lists[1].at(), out, n as u64];
+            self.launch(&Unit::list(spec, 64), "scan_lists", launch, args)
+        })
+    }
+
+    fn open_truncated<W: Word>(
+        &self,
+        j: usize,
+        masked: &Buf<W>,
+        t: &Truncation<'_, W, Self>,
+        output_mask: &Buf<W>,
+    ) -> Result<Buf<W>> {
+        let vectors = vectors::<W>(masked.len());
+        self.made(masked.len(), |out| {
+            let args = args![
+                j as u32,
+                t.bits,
+                masked.at(),
+                t.high.at(),
+                t.top.at(),
+                output_mask.at(),
+                out,
+                vectors as u64
+            ];
+            self.run(&Unit::ring(W::BITS), "open_truncated", vectors, args)
+        })
+    }
+
+    fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
+        let (n, vectors) = (s.masked.len(), vectors::<W>(s.masked.len()));
+        let mut selection = Selection {
+            masked: s.masked.at(),
+            mask: s.mask.at(),
+            choice: s.choice.at(),
+            flip: s.flip.map_or(0, Buf::at),
+            bit: s.bit.at(),
+            mask_bit: s.mask_bit.at(),
+            top: 0,
+            top_bit: 0,
+            output_mask: s.output_mask.at(),
+        };
+        let unit = Unit::ring(W::BITS);
+        self.made(n, |out| match &s.truncation {
+            None => {
+                self.run(&unit, "open_selected", vectors, args![j as u32, selection, out, vectors as u64])
+            }
+            Some((t, top_bit)) => {
+                (selection.mask, selection.top, selection.top_bit) = (t.high.at(), t.top.at(), top_bit.at());
+                let args = args![j as u32, t.bits, selection, out, vectors as u64];
+                self.run(&unit, "open_selected_truncated", vectors, args)
+            }
+        })
+    }
+}

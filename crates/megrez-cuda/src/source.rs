@@ -1,0 +1,161 @@
+//! The kernel files and the forms in which they are compiled.
+
+use crate::lists::Shape;
+use megrez_kernels::{Entries, ListSpec};
+use megrez_ring::Prime;
+use std::fmt::Write;
+
+const FILES: [(&str, &str); 10] = [
+    ("common.cuh", include_str!("../kernels/common.cuh")),
+    ("word.cuh", include_str!("../kernels/word.cuh")),
+    ("chacha.cuh", include_str!("../kernels/chacha.cuh")),
+    ("field.cuh", include_str!("../kernels/field.cuh")),
+    ("view.cuh", include_str!("../kernels/view.cuh")),
+    ("ring.cu", include_str!("../kernels/ring.cu")),
+    ("bits.cu", include_str!("../kernels/bits.cu")),
+    ("structure.cu", include_str!("../kernels/structure.cu")),
+    ("gemm.cu", include_str!("../kernels/gemm.cu")),
+    ("list.cu", include_str!("../kernels/list.cu")),
+];
+
+/// Rows, columns and shared memory of a block of the tensor-core product.
+pub(crate) struct GemmTile {
+    pub rows: usize,
+    pub columns: usize,
+    pub shared: u32,
+}
+
+impl GemmTile {
+    pub(crate) fn of(word: u32) -> Self {
+        let limbs = word as usize / 8;
+        let (rows, columns) = if word == 64 { (64, 64) } else { (128, 64) };
+        GemmTile { rows, columns, shared: (4 * limbs * (rows * 32 + 32 + columns * 32 + 32)) as u32 }
+    }
+}
+
+/// A kernel file with the constants that it is compiled for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Unit {
+    file: &'static str,
+    defines: String,
+}
+
+impl Unit {
+    pub(crate) fn ring(word: u32) -> Self {
+        Unit { file: "ring.cu", defines: format!("#define WORD {word}\n") }
+    }
+
+    pub(crate) fn bits() -> Self {
+        Unit { file: "bits.cu", defines: String::new() }
+    }
+
+    pub(crate) fn structure(bytes: usize) -> Self {
+        Unit { file: "structure.cu", defines: format!("#define UNIT {bytes}\n") }
+    }
+
+    pub(crate) fn gemm(word: u32) -> Self {
+        let mut defines = format!("#define WORD {word}\n");
+        if word >= 32 {
+            let GemmTile { rows, columns, shared } = GemmTile::of(word);
+            let _ = write!(
+                defines,
+                "#define GEMM_ROWS {rows}\n#define GEMM_COLUMNS {columns}\n#define GEMM_SHARED {shared}\n"
+            );
+        }
+        Unit { file: "gemm.cu", defines }
+    }
+
+    pub(crate) fn list(spec: &ListSpec, word: u32) -> Self {
+        let shape = Shape::of(spec);
+        let mut defines = format!("#define WORD {word}\n");
+        for (name, value) in [
+            ("PRIME", spec.prime.p() as usize),
+            ("WIDTH", spec.width as usize),
+            ("LENGTH", spec.length()),
+            ("DEALT", spec.dealt()),
+            ("DEAL_TILE", shape.deal_tile),
+            ("DEAL_SHARED", shape.deal_shared as usize),
+            ("LIST_TILE", shape.list_tile),
+            ("LIST_SHARED", shape.list_shared as usize),
+            ("SCAN_TILE", shape.scan_tile),
+        ] {
+            let _ = writeln!(defines, "#define {name} {value}");
+        }
+        if let Entries::Digits(widths) = &spec.entries {
+            let widths: Vec<String> = widths.iter().map(u32::to_string).collect();
+            let _ = writeln!(defines, "#define DIGITS {}", widths.join(", "));
+        }
+        Unit { file: "list.cu", defines }
+    }
+
+    /// A name for messages.
+    pub(crate) fn name(&self) -> String {
+        let defines: Vec<&str> = self.defines.lines().map(|l| l.trim_start_matches("#define ")).collect();
+        format!("{} ({})", self.file, defines.join("; "))
+    }
+
+    /// The whole source: defines, then the file with its headers in place.
+    pub(crate) fn source(&self) -> String {
+        let mut out = self.defines.clone();
+        let mut seen = Vec::new();
+        expand(self.file, &mut seen, &mut out);
+        out
+    }
+}
+
+fn expand(file: &str, seen: &mut Vec<String>, out: &mut String) {
+    let Some((_, text)) = FILES.iter().find(|(name, _)| *name == file) else {
+        // Only the host's header is not ours to embed; on a device its line is never reached.
+        let _ = writeln!(out, "#include \"{file}\"");
+        return;
+    };
+    if seen.iter().any(|s| s == file) {
+        return;
+    }
+    seen.push(file.into());
+    for line in text.lines() {
+        match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
+            Some(header) => expand(header, seen, out),
+            None if line == "#pragma once" => {}
+            None => {
+                let _ = writeln!(out, "{line}");
+            }
+        }
+    }
+}
+
+/// Every kernel file in the forms that a check without a GPU compiles: a name and the whole source. Lists are those of
+/// the cost tables and the widest and narrowest that plans allow.
+pub fn every_unit() -> Vec<(String, String)> {
+    let mut units = vec![("bits".to_string(), Unit::bits())];
+    units.extend([1, 2, 4, 8, 16].map(|bytes| (format!("structure-{bytes}"), Unit::structure(bytes))));
+    for word in [8, 16, 32, 64] {
+        units.push((format!("ring-{word}"), Unit::ring(word)));
+        units.push((format!("gemm-{word}"), Unit::gemm(word)));
+    }
+    let bits = |width: u32| ListSpec { cut: 0, width, entries: Entries::Bits, prime: Prime::above(width) };
+    let digits = |widths: &[u32]| ListSpec {
+        cut: 0,
+        width: widths.iter().sum::<u32>() + 1,
+        entries: Entries::Digits(widths.to_vec()),
+        prime: Prime::above(widths.len() as u32),
+    };
+    for (word, spec) in [
+        (64, bits(64)),
+        (64, bits(16)),
+        (64, bits(2)),
+        (32, bits(32)),
+        (16, bits(16)),
+        (8, bits(8)),
+        (64, digits(&[&[3; 7][..], &[2; 21]].concat())),
+        (32, digits(&[&[3; 7][..], &[2; 5]].concat())),
+        (64, digits(&[3, 3, 3, 2, 2, 2])),
+        (64, digits(&[4, 3])),
+        (64, digits(&[8, 8, 8, 8, 8, 8, 8, 7])),
+    ] {
+        let kind = if spec.entries == Entries::Bits { "bits" } else { "digits" };
+        let name = format!("list-{word}-{kind}-{}-{}", spec.width, spec.length());
+        units.push((name, Unit::list(&spec, word)));
+    }
+    units.into_iter().map(|(name, unit)| (name, unit.source())).collect()
+}
