@@ -1,0 +1,232 @@
+//! Sessions in this process with hand-made parties and clients, so that a test sees everything that a party or an owner
+//! sees, and can make any of them misbehave.
+
+use megrez_engine::client::{PartyPort, collect, provide};
+use megrez_engine::{Clients, Options, Prepared, serve};
+use megrez_kernels::Cpu;
+use megrez_net::{ClockKind, NetProfile, Network, Payload};
+use megrez_plan::{Input, Output, Plan};
+use megrez_prg::Key;
+use megrez_protocols::Suite;
+use megrez_protocols::mizar::Mizar;
+use megrez_ring::Word;
+use megrez_session::{Error, Party, Phase, Sent, Tap};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// The client's end of its link to one party, with what went over it.
+pub struct Port {
+    tickets: Receiver<Vec<u8>>,
+    data: Sender<Payload>,
+    outputs: Receiver<Payload>,
+    pub seen: Seen,
+}
+
+/// What went over a client's link.
+#[derive(Default)]
+pub struct Seen {
+    pub tickets: Vec<Vec<u8>>,
+    pub data: Vec<Payload>,
+    pub outputs: Vec<Payload>,
+}
+
+/// The party's end.
+pub struct Ends {
+    tickets: Sender<Vec<u8>>,
+    data: Receiver<Payload>,
+    outputs: Sender<Payload>,
+}
+
+pub fn link() -> (Port, Ends) {
+    let ((tickets_in, tickets), (data, data_out), (outputs_in, outputs)) = (channel(), channel(), channel());
+    let port = Port { tickets, data, outputs, seen: Seen::default() };
+    (port, Ends { tickets: tickets_in, data: data_out, outputs: outputs_in })
+}
+
+fn gone<E>(_: E) -> Error {
+    Error::Refused("the other side of the run went away".into())
+}
+
+impl PartyPort for Port {
+    fn ticket(&mut self) -> Result<Vec<u8>, Error> {
+        let ticket = self.tickets.recv().map_err(gone)?;
+        self.seen.tickets.push(ticket.clone());
+        Ok(ticket)
+    }
+    fn send(&mut self, share: Payload) -> Result<(), Error> {
+        self.seen.data.push(share.clone());
+        self.data.send(share).map_err(gone)
+    }
+    fn output(&mut self, _: usize) -> Result<Payload, Error> {
+        let share = self.outputs.recv().map_err(gone)?;
+        self.seen.outputs.push(share.clone());
+        Ok(share)
+    }
+}
+
+impl Clients for Ends {
+    fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> Result<(), Error> {
+        self.tickets.send(ticket).map_err(gone)
+    }
+    fn data(&mut self, _: &Input, _: usize) -> Result<Payload, Error> {
+        self.data.recv().map_err(gone)
+    }
+    fn output(&mut self, _: &Output, share: Payload) -> Result<(), Error> {
+        self.outputs.send(share).map_err(gone)
+    }
+}
+
+/// One party's part, given its handle and its link to the client.
+pub type Part<'a, T> = Box<dyn FnOnce(&mut Party<Cpu>, Ends) -> Result<T, Error> + Send + 'a>;
+
+/// Runs three parties in threads and the client here. A party that fails ends the session, as every real one does.
+pub fn session<T: Send, R>(
+    timeout: Duration,
+    parts: [Part<'_, T>; 3],
+    client: impl FnOnce(&mut [Port; 3]) -> R,
+) -> ([Result<T, Error>; 3], R) {
+    let networks = Network::in_memory(3, &NetProfile::loopback(), ClockKind::Virtual, timeout);
+    std::thread::scope(|scope| {
+        let mut ports = vec![];
+        let mut running = vec![];
+        for (network, part) in networks.into_iter().zip(parts) {
+            let (port, ends) = link();
+            ports.push(port);
+            running.push(scope.spawn(move || {
+                let run = || part(&mut Party::start(network.clone(), Cpu::default())?, ends);
+                run().map_err(|e| match e {
+                    Error::Net(e) if e.abort().is_some() => Error::Net(e),
+                    e => Error::Net(network.fail(&e.to_string())),
+                })
+            }));
+        }
+        let mut ports: [Port; 3] = ports.try_into().ok().expect("three parties");
+        let result = client(&mut ports);
+        let results: Vec<_> = running.into_iter().map(|r| r.join().expect("no party panics")).collect();
+        drop(ports);
+        (results.try_into().ok().expect("three parties"), result)
+    })
+}
+
+/// Three equal parts.
+pub fn each<'a, T>(
+    part: impl Fn(&mut Party<Cpu>, Ends) -> Result<T, Error> + Clone + Send + 'a,
+) -> [Part<'a, T>; 3] {
+    [0; 3].map(|_| Box::new(part.clone()) as Part<'a, T>)
+}
+
+/// The client's part in one run: gives every input, learns every output.
+pub fn give_and_take<W: Word>(
+    plan: &Plan,
+    inputs: &HashMap<String, Vec<W>>,
+    ports: &mut [Port; 3],
+) -> Result<Vec<Vec<W>>, Error> {
+    let suite = Mizar::<W, Cpu>::default();
+    let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+    provide(&suite, plan, &|_| true, &|input| Ok(inputs[&input.name].clone()), &mut ports)?;
+    collect(&suite, plan, "owner", &mut ports)
+}
+
+/// Everything that three parties and the owner of all inputs saw of one run on the ring of bytes.
+pub struct Transcript {
+    pub sent: Vec<Sent>,
+    pub seen: [Seen; 3],
+    pub outputs: Vec<Vec<u8>>,
+}
+
+/// One run of a plan on the ring of bytes, under `mizar`.
+pub fn transcript(plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript {
+    let tap = Tap::default();
+    let suite = Mizar::<u8, Cpu>::default();
+    let part = |party: &mut Party<Cpu>, mut ends: Ends| {
+        party.tap(tap.clone());
+        serve(&suite, plan, party, &HashMap::new(), None, &mut ends, Options::default())
+    };
+    let (results, (outputs, seen)) = session(Duration::from_secs(60), each(part), |ports| {
+        let outputs = give_and_take(plan, inputs, ports);
+        (outputs, [0, 1, 2].map(|j| std::mem::take(&mut ports[j].seen)))
+    });
+    results.into_iter().for_each(|r| drop(r.unwrap()));
+    let sent = std::mem::take(&mut *tap.lock().unwrap());
+    Transcript { sent, seen, outputs: outputs.unwrap() }
+}
+
+impl Transcript {
+    /// The bytes of a message.
+    pub fn message(&self, phase: Phase, from: usize, to: usize, name: &str) -> &[u8] {
+        let mut found =
+            self.sent.iter().filter(|s| s.phase == phase && (s.from, s.to) == (from, to) && s.name == name);
+        let message = found.next().unwrap_or_else(|| {
+            let names: Vec<_> = self.sent.iter().map(|s| (s.phase, s.from, s.to, &s.name)).collect();
+            panic!("no message {phase:?} {name} {from} → {to} in {names:?}")
+        });
+        assert!(found.next().is_none(), "two messages {name}");
+        &message.bytes
+    }
+
+    /// A message of bits, one to a byte.
+    pub fn bits(&self, phase: Phase, from: usize, to: usize, name: &str, n: usize) -> Vec<u8> {
+        unpack(self.message(phase, from, to, name), 1, n)
+    }
+
+    /// r_j of an input, as the ticket gives it.
+    pub fn input_mask(&self, j: usize, input: usize, n: usize) -> Vec<u8> {
+        let key: [u8; 32] = self.seen[j].tickets[input].as_slice().try_into().expect("a key");
+        let words = Key::from_bytes(key).stream().words(n.div_ceil(8));
+        words.iter().flat_map(|w| w.to_le_bytes()).take(n).collect()
+    }
+
+    /// m of an input.
+    pub fn masked_input(&self, input: usize) -> Vec<u8> {
+        assert_eq!(self.seen[0].data[input].as_bytes(), self.seen[1].data[input].as_bytes());
+        assert!(self.seen[2].data[input].is_empty(), "the dealer learns no masked value");
+        self.seen[0].data[input].as_bytes().to_vec()
+    }
+
+    /// The ring output's masked value and both shares of its mask, from what the workers sent to the recipient and the
+    /// shares that they opened to each other under `name`.
+    pub fn opened(&self, name: &str) -> Opened {
+        let shares = [self.message(Phase::Online, 0, 1, name), self.message(Phase::Online, 1, 0, name)];
+        let m = zip(shares[0], shares[1], u8::wrapping_add);
+        let outputs = [0, 1].map(|j: usize| self.seen[j].outputs[0].as_bytes());
+        let masks =
+            [zip(&m, outputs[0], u8::wrapping_sub), outputs[1].iter().map(|x| x.wrapping_neg()).collect()];
+        Opened { shares: shares.map(<[u8]>::to_vec), m, masks }
+    }
+}
+
+/// A value that the workers opened.
+pub struct Opened {
+    pub shares: [Vec<u8>; 2],
+    pub m: Vec<u8>,
+    pub masks: [Vec<u8>; 2],
+}
+
+pub fn zip(a: &[u8], b: &[u8], f: impl Fn(u8, u8) -> u8) -> Vec<u8> {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect()
+}
+
+/// `n` values of `width` bits from dense bytes.
+pub fn unpack(bytes: &[u8], width: u32, n: usize) -> Vec<u8> {
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().div_ceil(8) * 8, 0);
+    let words: Vec<u64> = padded.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
+    (0..n).map(|i| megrez_ring::bits::get_low(&words, i, width) as u8).collect()
+}
+
+/// `n` field elements from the words of the wire.
+pub fn unpack_field(bytes: &[u8], prime: megrez_ring::Prime, n: usize) -> Vec<u8> {
+    let words: Vec<u64> = bytes.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
+    prime.unpack(&words, n)
+}
+
+/// The offline phase of a plan at this party.
+pub fn prepare<S: Suite<Device = Cpu>>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<Cpu>,
+) -> Result<Prepared<S>, Error> {
+    megrez_engine::offline(suite, plan, party, 0, &|_| None, &mut vec![])
+}
