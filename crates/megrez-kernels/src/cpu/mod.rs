@@ -1,16 +1,18 @@
 //! The CPU device: the fastest instructions that the machine has, chosen when it runs, on some threads.
 
 mod conv;
+mod element;
 mod field;
 mod gemm;
 mod list;
+mod structure;
 mod work;
 
+use crate::ListSpec;
 use crate::device::*;
-use crate::{ListSpec, Reference};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{Level, Stream};
-use megrez_ring::{Shape, Word};
+use megrez_ring::{Shape, Word, bits};
 use std::sync::Arc;
 
 type Buf<T> = Arc<Vec<T>>;
@@ -39,6 +41,14 @@ impl Cpu {
     pub fn at_level(level: Level, threads: usize) -> Self {
         Cpu { threads: threads.max(1), level }
     }
+
+    fn build_vec<T: bytemuck::Pod + Send>(&self, n: usize, block: impl Fn(usize, &mut [T]) + Sync) -> Vec<T> {
+        element::build(self.threads, n, block)
+    }
+
+    fn build<T: bytemuck::Pod + Send>(&self, n: usize, block: impl Fn(usize, &mut [T]) + Sync) -> Buf<T> {
+        Arc::new(self.build_vec(n, block))
+    }
 }
 
 impl Device for Cpu {
@@ -58,7 +68,8 @@ impl Device for Cpu {
     }
 
     fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
-        Reference.combine(terms, constant, n)
+        let terms: Vec<(W, &[W])> = terms.iter().map(|(c, x)| (*c, &x[..n])).collect();
+        Ok(self.build(n, |start, out| element::combine(self.level, &terms, constant, start, out)))
     }
 
     fn products<W: Word>(
@@ -66,15 +77,19 @@ impl Device for Cpu {
         products: &[(W, &Buf<W>, &Buf<W>)],
         terms: &[(W, &Buf<W>)],
     ) -> Result<Buf<W>> {
-        Reference.products(products, terms)
+        let n = products[0].1.len();
+        let products: Vec<(W, &[W], &[W])> =
+            products.iter().map(|(c, x, y)| (*c, &x[..n], &y[..n])).collect();
+        let terms: Vec<(W, &[W])> = terms.iter().map(|(c, x)| (*c, &x[..n])).collect();
+        Ok(self.build(n, |start, out| element::products(self.level, &products, &terms, start, out)))
     }
 
     fn shift_right<W: Word>(&self, x: &Buf<W>, k: u32) -> Result<Buf<W>> {
-        Reference.shift_right(x, k)
+        Ok(self.build(x.len(), |start, out| element::shift_right(self.level, &x[start..], k, out)))
     }
 
     fn random<W: Word>(&self, stream: &Stream, n: usize) -> Result<Buf<W>> {
-        Reference.random(stream, n)
+        Ok(self.build(n, |start, out| element::random(self.level, stream, start, out)))
     }
 
     fn matmul<W: Word>(&self, x: &Buf<W>, y: &Buf<W>, batch: usize, sizes: [usize; 3]) -> Result<Buf<W>> {
@@ -93,53 +108,80 @@ impl Device for Cpu {
     }
 
     fn view<T: Elem>(&self, x: &Buf<T>, view: &View) -> Result<Buf<T>> {
-        Reference.view(x, view)
+        // Buffers do not change, so a view that only renames the shape shares its input.
+        if view.is_contiguous() && view.shape.elements() == x.len() {
+            return Ok(x.clone());
+        }
+        Ok(Arc::new(structure::view(x, view)))
     }
 
     fn view_bits(&self, x: &Buf<u64>, view: &View) -> Result<Buf<u64>> {
-        Reference.view_bits(x, view)
+        Ok(Arc::new(structure::view_bits(x, view)))
     }
 
     fn place<T: Elem>(&self, parts: &[Placement<'_, T, Self>], n: usize) -> Result<Buf<T>> {
-        let parts: Vec<Placement<'_, T, Reference>> =
-            parts.iter().map(|p| Placement { source: p.source, target: p.target.clone() }).collect();
-        Reference.place(&parts, n)
+        let mut out = vec![T::zeroed(); n];
+        parts.iter().for_each(|part| structure::place(part.source, &part.target, &mut out));
+        Ok(Arc::new(out))
     }
 
     fn gather<T: Elem>(&self, x: &Buf<T>, sizes: [usize; 3], indices: &[usize]) -> Result<Buf<T>> {
-        Reference.gather(x, sizes, indices)
+        Ok(Arc::new(structure::gather(x, sizes, indices)))
     }
 
     fn sum<W: Word>(&self, x: &Buf<W>, sizes: [usize; 3]) -> Result<Buf<W>> {
-        Reference.sum(x, sizes)
+        Ok(Arc::new(structure::sum(self.level, x, sizes)))
     }
 
     fn random_bits(&self, stream: &Stream, n: usize) -> Result<Buf<u64>> {
-        Reference.random_bits(stream, n)
+        let words = bits::words(n);
+        let mut out = self.build_vec(words, |start, out| element::random(self.level, stream, start, out));
+        bits::clear_tail(&mut out, n);
+        Ok(Arc::new(out))
     }
 
     fn xor(&self, inputs: &[&Buf<u64>], negate: bool, n: usize) -> Result<Buf<u64>> {
-        Reference.xor(inputs, negate, n)
+        let negate = if negate { u64::MAX } else { 0 };
+        let mut out = self.build_vec(bits::words(n), |start, out: &mut [u64]| {
+            out.fill(negate);
+            for x in inputs {
+                out.iter_mut().zip(&x[start..]).for_each(|(o, x)| *o ^= x);
+            }
+        });
+        bits::clear_tail(&mut out, n);
+        Ok(Arc::new(out))
     }
 
     fn and(&self, a: &Buf<u64>, b: &Buf<u64>) -> Result<Buf<u64>> {
-        Reference.and(a, b)
+        Ok(self.build(a.len(), |start, out: &mut [u64]| {
+            let operands = a[start..].iter().zip(&b[start..]);
+            out.iter_mut().zip(operands).for_each(|(o, (a, b))| *o = a & b);
+        }))
     }
 
     fn msb<W: Word>(&self, x: &Buf<W>) -> Result<Buf<u64>> {
-        Reference.msb(x)
+        Ok(self.build(bits::words(x.len()), |start, out| element::msb(self.level, &x[start * 64..], out)))
     }
 
-    fn bit_times<W: Word>(&self, bits: &Buf<u64>, x: Option<&Buf<W>>, n: usize) -> Result<Buf<W>> {
-        Reference.bit_times(bits, x, n)
+    fn bit_times<W: Word>(&self, bit: &Buf<u64>, x: Option<&Buf<W>>, n: usize) -> Result<Buf<W>> {
+        Ok(self.build(n, |start, out| {
+            element::bit_times(self.level, &bit[start / 64..], x.map(|x| &x[start..]), out);
+        }))
     }
 
     fn pack_low<W: Word>(&self, x: &Buf<W>, width: u32) -> Result<Buf<u64>> {
-        Reference.pack_low(x, width)
+        let mut out = vec![0; bits::words(x.len() * width as usize)];
+        let threads = if x.len() < 1 << 18 { 1 } else { self.threads };
+        // 64 elements are `width` words.
+        work::chunks(threads, &mut out, 1024 * width as usize, |i, out| {
+            let from = i * 1024 * 64;
+            element::pack_low(self.level, &x[from..x.len().min(from + 1024 * 64)], width, out);
+        });
+        Ok(Arc::new(out))
     }
 
     fn unpack_low<W: Word>(&self, x: &Buf<u64>, width: u32, n: usize) -> Result<Buf<W>> {
-        Reference.unpack_low(x, width, n)
+        Ok(self.build(n, |start, out| element::unpack_low(self.level, x, width, start, out)))
     }
 
     fn deal_list<W: Word>(
@@ -180,25 +222,33 @@ impl Device for Cpu {
         t: &Truncation<'_, W, Self>,
         output_mask: &Buf<W>,
     ) -> Result<Buf<W>> {
-        let t = Truncation { bits: t.bits, high: t.high, top: t.top };
-        Reference.open_truncated(j, masked, &t, output_mask)
+        Ok(self.build(masked.len(), |start, out| {
+            let operands = [masked, t.high, t.top, output_mask].map(|x| &x[start..]);
+            element::open_truncated(self.level, j, t.bits, operands, out);
+        }))
     }
 
     fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
-        let truncation = s
-            .truncation
-            .as_ref()
-            .map(|(t, top_bit)| (Truncation { bits: t.bits, high: t.high, top: t.top }, *top_bit));
-        let s = Selected {
-            masked: s.masked,
-            mask: s.mask,
-            choice: s.choice,
-            flip: s.flip,
-            bit: s.bit,
-            mask_bit: s.mask_bit,
-            truncation,
-            output_mask: s.output_mask,
-        };
-        Reference.open_selected(j, &s)
+        Ok(self.build(s.masked.len(), |start, out| {
+            let value = match &s.truncation {
+                None => element::Value::Plain { mask: &s.mask[start..] },
+                Some((t, top_bit)) => element::Value::Truncated {
+                    bits: t.bits,
+                    high: &t.high[start..],
+                    top: &t.top[start..],
+                    top_bit: &top_bit[start..],
+                },
+            };
+            let operands = element::Selected {
+                masked: &s.masked[start..],
+                bit: &s.bit[start..],
+                mask_bit: &s.mask_bit[start..],
+                output_mask: &s.output_mask[start..],
+                choice: &s.choice[start / 64..],
+                flip: s.flip.map(|flip| &flip[start / 64..]),
+                value,
+            };
+            element::open_selected(self.level, j, operands, out);
+        }))
     }
 }
