@@ -35,7 +35,8 @@ pub struct Limits {
     pub silence: Duration,
     /// How long one message may take to come from a peer that is alive. Default 1 hour.
     pub step: Duration,
-    /// How long parties wait for each other's account of a failure, so that all report the same. Default 500 ms.
+    /// How long parties wait for each other's account of a failure, so that all report the same;
+    /// only a party that does not answer makes them wait for all of it. Default 1 s.
     pub grace: Duration,
     /// Largest message in bytes. Default 2 GiB.
     pub max_message: u64,
@@ -57,7 +58,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             silence: Duration::from_secs(30),
             step: Duration::from_secs(3600),
-            grace: Duration::from_millis(500),
+            grace: Duration::from_secs(1),
             max_message: 2 << 30,
             queue: 256 << 20,
             inbox_soft: 1 << 30,

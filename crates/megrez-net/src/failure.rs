@@ -2,8 +2,8 @@
 //!
 //! A party that notices a failure casts one vote: what it saw. A party that hears of a failure before it notices
 //! one adopts the first vote that it hears as its own. Every party passes each vote that is new to it on to all
-//! others, and decides when it has heard from every peer whose link is alive, or after a short grace period: the
-//! smallest vote wins. Votes are ordered from root cause to consequence ([`AbortKind`](crate::AbortKind)).
+//! others, after its own, and decides when it has heard from every peer whose link is alive, or after a short grace
+//! period: the smallest vote wins. Links keep the order, so whoever has heard from all knows all votes. Votes are ordered from root cause to consequence ([`AbortKind`](crate::AbortKind)).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

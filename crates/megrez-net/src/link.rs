@@ -36,6 +36,9 @@ struct Session {
     parties: usize,
     limits: Limits,
     failure: Failure,
+    /// Held from casting or hearing a vote until it is queued, so that the first vote that a peer gets from here is
+    /// this party's own.
+    order: Mutex<()>,
     /// By party; none for this one.
     peers: Vec<Option<Peer>>,
     /// Keeps the session's name reserved at the endpoint.
@@ -48,9 +51,29 @@ struct Peer {
     outbox: Outbox,
     sent: Counter,
     received: Counter,
-    sockets: [TcpStream; 2],
+    /// Of the connection that is written, and of the one that is read: to end them from outside.
+    sockets: Mutex<[Option<TcpStream>; 2]>,
     /// Bytes of payload after which the shaper lets go of a piece.
     chunk: usize,
+}
+
+const OUT: usize = 0;
+const IN: usize = 1;
+
+impl Peer {
+    /// Gets whoever reads or writes this connection out of it, and lets go of it, so that the socket is gone when
+    /// they are.
+    fn hang_up(&self, which: usize) {
+        if let Some(socket) = lock(&self.sockets)[which].take() {
+            // Fails when the connection is closed already, which is what is wanted.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Lets go of a connection that has come to its end.
+    fn forget(&self, which: usize) {
+        lock(&self.sockets)[which] = None;
+    }
 }
 
 #[derive(Default)]
@@ -119,13 +142,22 @@ pub(crate) fn start(
             outbox: Outbox::default(),
             sent: Counter::default(),
             received: Counter::default(),
-            sockets: [pair.out.socket()?, pair.incoming.socket()?],
+            sockets: Mutex::new([Some(pair.out.socket()?), Some(pair.incoming.socket()?)]),
             chunk,
         });
         streams.push(pair);
     }
     let failure = Failure::new(expected, limits.grace);
-    let session = Arc::new(Session { id, me, parties, limits: limits.clone(), failure, peers, _name: name });
+    let session = Arc::new(Session {
+        id,
+        me,
+        parties,
+        limits: limits.clone(),
+        failure,
+        order: Mutex::new(()),
+        peers,
+        _name: name,
+    });
     let thread = |what: &str, peer: usize| thread::Builder::new().name(format!("megrez-{what}-{peer}"));
     let spawned = |error| NetError::Io(format!("cannot start a thread: {error}"));
     for Pair { peer, out, peer_silence, incoming } in streams {
@@ -165,6 +197,7 @@ impl Session {
     }
 
     fn trip_with(self: &Arc<Self>, abort: Abort) {
+        let _order = lock(&self.order);
         if let Some(vote) = self.failure.notice(abort) {
             self.spread(&vote, true);
         }
@@ -172,6 +205,7 @@ impl Session {
 
     /// Party `from` passed on a reason.
     fn hear(self: &Arc<Self>, from: usize, abort: Abort) {
+        let _order = lock(&self.order);
         let first = !self.failure.tripped();
         if let Some(vote) = self.failure.hear(from, abort) {
             self.spread(&vote, first);
@@ -215,10 +249,8 @@ impl Session {
             }
         }
         for peer in self.others() {
-            for socket in &peer.sockets {
-                // Fails when the socket is closed already, which is what is wanted.
-                let _ = socket.shutdown(Shutdown::Both);
-            }
+            peer.hang_up(OUT);
+            peer.hang_up(IN);
         }
     }
 
@@ -238,6 +270,8 @@ impl Session {
             let _ = out.close();
         }
         peer.sent.wire(std::mem::take(&mut out.bytes_out));
+        drop(out);
+        peer.forget(OUT);
         if matches!(result, Err(Stop::Broken)) {
             self.lost(peer);
         }
@@ -417,6 +451,8 @@ impl Session {
         incoming.bytes_in = 0;
         let result = self.read_all(peer, &mut incoming);
         peer.received.wire(std::mem::take(&mut incoming.bytes_in));
+        drop(incoming);
+        peer.forget(IN);
         self.failure.gone(index);
         let Err(error) = result else {
             peer.inbox.end();
@@ -424,7 +460,7 @@ impl Session {
         };
         if lock(&peer.outbox.state).leaving {
             // Nothing from this peer matters any more, but the writer must not wait for it for ever.
-            let _ = peer.sockets[0].shutdown(Shutdown::Both);
+            peer.hang_up(OUT);
         }
         if self.failure.tripped() || lock(&peer.outbox.state).leaving {
             // Expected: all connections end when the session does.
@@ -588,8 +624,16 @@ impl Transport for Link {
             if state.bytes == 0 || state.bytes + bytes <= session.limits.queue {
                 break;
             }
-            // The reader of the reverse link notices when the peer is gone, so this wait ends.
-            state = wait(&peer.outbox.drained, state, Duration::from_secs(1));
+            // The reader of the reverse link notices when the peer is gone; a peer that is there may yet not read.
+            let left = session.limits.step.saturating_sub(at.elapsed());
+            if left.is_zero() {
+                drop(state);
+                let (me, seconds) = (session.me, session.limits.step.as_secs_f64());
+                let text =
+                    format!("party {me} could not send to party {to} for {seconds} s: it takes nothing");
+                return Err(session.trip(AbortKind::Timeout, to, &text));
+            }
+            state = wait(&peer.outbox.drained, state, left.min(Duration::from_secs(1)));
         }
         state.bytes += bytes;
         peer.sent.message(bytes);
@@ -639,13 +683,19 @@ impl Transport for Link {
     }
 
     fn flush(&self) -> Result<(), NetError> {
+        let until = Instant::now() + self.0.limits.step;
         for peer in self.0.others() {
             let mut state = lock(&peer.outbox.state);
-            while !state.done && (state.busy || !state.queue.is_empty()) {
-                if self.0.failure.tripped() {
-                    break;
+            while !state.done && (state.busy || !state.queue.is_empty()) && !self.0.failure.tripped() {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    drop(state);
+                    let (me, to, seconds) = (self.0.me, peer.index, self.0.limits.step.as_secs_f64());
+                    let text =
+                        format!("party {me} could not send to party {to} for {seconds} s: it takes nothing");
+                    return Err(self.0.trip(AbortKind::Timeout, to, &text));
                 }
-                state = wait(&peer.outbox.drained, state, Duration::from_secs(1));
+                state = wait(&peer.outbox.drained, state, left.min(Duration::from_secs(1)));
             }
         }
         if self.0.failure.tripped() { Err(self.0.aborted()) } else { Ok(()) }
@@ -658,10 +708,17 @@ impl Transport for Link {
             peer.inbox.wake();
         }
         // The process may end right after this, so what was sent has to be on its way.
+        let until = Instant::now() + self.0.limits.step;
         for peer in self.0.others() {
             let mut state = lock(&peer.outbox.state);
             while !state.done {
-                state = wait(&peer.outbox.drained, state, Duration::from_secs(1));
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    // The peer is alive but reads nothing; the end of the socket ends the writer.
+                    peer.hang_up(OUT);
+                    break;
+                }
+                state = wait(&peer.outbox.drained, state, left.min(Duration::from_secs(1)));
             }
         }
     }

@@ -4,20 +4,18 @@ use std::time::{Duration, Instant};
 
 use crate::NetProfile;
 
-/// The last stretch of a wait is spun, because a sleep ends late by about this much.
-const SLACK: Duration = Duration::from_micros(90);
+/// The last stretch of a wait is spun, because a sleep ends late by about this much, and by more when the processor
+/// has slept for longer.
+fn slack(wait: Duration) -> Duration {
+    (Duration::from_micros(80) + wait / 128).min(Duration::from_micros(300))
+}
 
 /// Waits until `at`, to some ten microseconds: sleeps, then yields for the last stretch.
 pub(crate) fn wait_until(at: Instant) {
-    loop {
-        let left = at.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        match left.checked_sub(SLACK) {
-            Some(rest) if !rest.is_zero() => std::thread::sleep(rest),
-            _ => std::thread::yield_now(),
-        }
+    let left = at.saturating_duration_since(Instant::now());
+    std::thread::sleep(left.saturating_sub(slack(left)));
+    while Instant::now() < at {
+        std::thread::yield_now();
     }
 }
 

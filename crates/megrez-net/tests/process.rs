@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -42,13 +43,14 @@ fn party_two() {
     for to in 0..2 {
         net.send(to, 1, Stamp::default(), Payload::from_bytes(b"ready")).unwrap();
     }
-    let _ = net.recv(0, u64::MAX, "for ever");
+    println!("\nreason {}", net.recv(0, u64::MAX, "for ever").unwrap_err());
 }
 
 /// The child and its files, gone on drop.
 struct Party {
     process: Child,
     folder: PathBuf,
+    reason: Receiver<String>,
 }
 
 impl Drop for Party {
@@ -72,12 +74,19 @@ fn session(name: &str) -> (Vec<Network>, Party) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut party = Party { process, folder };
+    let (reasons, reason) = channel();
+    let mut party = Party { process, folder, reason };
     let mut lines = BufReader::new(party.process.stdout.take().unwrap()).lines();
     let address = lines
         .find_map(|line| line.unwrap().strip_prefix("listening ").map(str::to_owned))
         .expect("party 2 says where it listens");
-    thread::spawn(move || lines.for_each(drop));
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            if let Some(reason) = line.strip_prefix("reason ") {
+                let _ = reasons.send(reason.to_owned());
+            }
+        }
+    });
     let mut peers: Vec<String> = endpoints.iter().map(|one| one.local_addr().to_string()).collect();
     peers.push(address);
     writeln!(party.process.stdin.as_mut().unwrap(), "{}", peers.join(" ")).unwrap();
@@ -120,10 +129,17 @@ fn a_killed_party_is_named_by_all() {
 #[test]
 fn a_stopped_party_is_named_by_all() {
     let (nets, party) = session("stop");
-    let status = Command::new("kill").args(["-STOP", &party.process.id().to_string()]).status().unwrap();
-    assert!(status.success());
+    let signal = |name: &str| {
+        let status = Command::new("kill").args([name, &party.process.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    };
+    signal("-STOP");
     let error = outcome(&nets);
     let abort = error.abort().unwrap();
     assert_eq!((abort.kind, abort.culprit), (AbortKind::Stalled, Some(2)), "{error}");
     assert!(error.to_string().contains("party 2 was silent for 2 s"), "{error}");
+    // When it goes on, it learns what has happened, and tells the same story.
+    signal("-CONT");
+    let reason = party.reason.recv_timeout(Duration::from_secs(30)).unwrap();
+    assert_eq!(reason, error.to_string());
 }

@@ -202,8 +202,8 @@ fn one_session_fails_and_another_goes_on() {
 #[test]
 fn failures_at_the_same_moment_have_one_reason() {
     let deployment = deployment(3);
-    let endpoints = endpoints(&deployment, 3, &Limits::default());
-    for id in 0..20 {
+    let endpoints = endpoints(&deployment, 3, &Limits { grace: LONG, ..Limits::default() });
+    for id in 0..100 {
         let nets = open(&endpoints, id, &NetProfile::loopback());
         let failing: Vec<_> = nets
             .into_iter()
