@@ -41,7 +41,8 @@ impl<T: Copy> Tensor<T> {
 
     /// The elements that a view of this tensor addresses.
     pub fn view(&self, view: &View) -> Self {
-        let data = if view.is_contiguous() {
+        // A view of the first elements is contiguous as well.
+        let data = if view.is_contiguous() && view.shape.elements() == self.data.len() {
             self.data.clone()
         } else {
             view.indices().map(|i| self.data[i]).collect()
@@ -56,7 +57,7 @@ impl<T: Copy> Tensor<T> {
 }
 
 /// A tensor that belongs to the model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum Constant {
     /// Weights.
     Floats(Arc<Tensor>),
@@ -70,6 +71,16 @@ impl Constant {
         match self {
             Constant::Floats(t) => &t.shape,
             Constant::Ints(t) => &t.shape,
+        }
+    }
+}
+
+/// Weights are secret and don't print.
+impl fmt::Debug for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Constant::Floats(t) => write!(f, "weights {}", t.shape),
+            Constant::Ints(t) => write!(f, "{:?}", t.data),
         }
     }
 }
@@ -203,8 +214,8 @@ pub struct Graph {
     pub outputs: Vec<Output>,
     /// The nodes' names, and for each the next number that makes a namesake unique.
     names: HashMap<String, usize>,
-    /// How many elements constant folding has made.
-    folded: usize,
+    /// What constant folding has cost so far.
+    folding: u64,
 }
 
 /// A value that the recipient learns.
@@ -284,7 +295,7 @@ impl Graph {
             .and_then(|layer| sane(layer.shape().clone()).map(|_| layer))
             .map_err(|r| r.at(&name, op))?;
         if let Some(constant) = passes::fold(self, op, inputs, &*layer).map_err(|r| r.at(&name, op))? {
-            self.folded += constant.shape().elements();
+            self.folding += passes::fold_cost(&*layer);
             return Ok(self.constant(&name, constant));
         }
         let output = self.define(&name, layer.shape().clone(), None);
@@ -311,9 +322,9 @@ impl Graph {
         self.outputs.iter().any(|output| output.id == id)
     }
 
-    /// The elements that constant folding has made so far.
-    pub(crate) fn folded(&self) -> usize {
-        self.folded
+    /// What constant folding has cost so far.
+    pub(crate) fn folding(&self) -> u64 {
+        self.folding
     }
 
     fn define(&mut self, name: &str, shape: Shape, constant: Option<Constant>) -> Id {

@@ -7,6 +7,16 @@
 //!                                └── plain::run ──► every layer's output in the clear: the oracle
 //! ```
 //!
+//! ```
+//! use megrez_graph::{CompileOptions, compile, models};
+//!
+//! let lenet = models::build("lenet", 1, 0)?;
+//! let compiled = compile(&lenet, &CompileOptions::default())?;
+//! assert_eq!(compiled.plan.steps[0].name, "conv1/product");
+//! assert!(compiled.ranges.iter().all(|layer| layer.proven));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Adding a layer
 //! One file in `layers/` with its import rule, its plain reference and its secure forward, and one line in the registry
 //! of `layers/mod.rs`. Ranges follow from the steps that the layer emits.

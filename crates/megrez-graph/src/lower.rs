@@ -9,6 +9,7 @@ use megrez_plan::{ConvGeometry, Op, Plan, Relu, ReluForm, SignBit, ValueId, View
 use megrez_ring::{FixedError, Shape, Word};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 /// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
@@ -67,7 +68,8 @@ pub struct Compiled {
     pub plan: Plan,
     /// The graph that the plan computes: the model's after all passes.
     pub graph: Graph,
-    /// The weights that the model owner shares: the plan's inputs of that owner, in order.
+    /// The weights that the model owner shares: the plan's inputs of that owner, in order (by name, should the owners
+    /// be the same client).
     pub model_inputs: Vec<ModelInput>,
     /// The inputs that the data owner shares: the plan's inputs of that owner, in order.
     pub data_inputs: Vec<DataInput>,
@@ -80,7 +82,7 @@ pub struct Compiled {
 }
 
 /// Weights to share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelInput {
     /// The plan's name of the input.
     pub name: String,
@@ -90,6 +92,13 @@ pub struct ModelInput {
     pub frac: u32,
     /// Row-major.
     pub values: Vec<f32>,
+}
+
+/// Weights are secret and don't print.
+impl fmt::Debug for ModelInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} with {} fraction bits", self.name, self.shape, self.frac)
+    }
 }
 
 /// An input to share.
@@ -103,6 +112,28 @@ pub struct DataInput {
     pub frac: u32,
     /// What every element must lie in; its owner checks, because nobody else can.
     pub range: Interval,
+}
+
+impl DataInput {
+    /// Refuses data that was not declared: the ranges in the plan hold for declared data only, and nobody but its owner
+    /// can look. Names the element and not its value.
+    pub fn check(&self, data: &Tensor) -> Result<(), Problem> {
+        let problem = |what: String, remedy: &str| Err(Refusal::new(what, remedy).at(&self.name, ""));
+        if data.shape != self.shape {
+            return problem(
+                format!("takes {}, got {}", self.shape, data.shape),
+                "compile for the shape of the data",
+            );
+        }
+        let inside = |v: &f32| (self.range.low..=self.range.high).contains(&f64::from(*v));
+        match data.data.iter().position(|v| !inside(v)) {
+            Some(i) => problem(
+                format!("element {i} is outside of [{}, {}]", self.range.low, self.range.high),
+                "scale the data, or compile with its range",
+            ),
+            None => Ok(()),
+        }
+    }
 }
 
 /// An output that the recipient opens.
@@ -140,8 +171,8 @@ pub struct LayerInfo {
     pub shape: Shape,
     /// The output's fraction bits.
     pub frac: u32,
-    /// Multiplications of the layer in the clear.
-    pub multiplications: u64,
+    /// Multiplications or comparisons of the layer in the clear.
+    pub work: u64,
 }
 
 /// What is known about the numbers in a layer.
@@ -200,7 +231,8 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
         check(&options).is_ok() && lower(graph, after, &options).is_ok()
     };
     let mut ways = vec![];
-    if let Some(frac) = (2..options.frac).rev().find(|&f| provable(options.ring, f)) {
+    // Fewer fraction bits than these leave no model that is worth running.
+    if let Some(frac) = (6..options.frac).rev().find(|&f| provable(options.ring, f)) {
         ways.push(format!("use {frac} fraction bits"));
     }
     if options.ring < 64 && provable(64, options.frac) {
@@ -252,7 +284,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
                     graph_value: node.output,
                     shape: node.layer.shape().clone(),
                     frac: cx.frac_of(&secret),
-                    multiplications: node.layer.multiplications(),
+                    work: node.layer.work(),
                 });
                 ranges.push(cx.layer_range(&secret));
                 secrets.insert(node.output, secret);
@@ -282,6 +314,10 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
             ),
             None => {}
         }
+    }
+    let mut names = HashSet::new();
+    if let Some(twice) = graph.outputs.iter().find(|output| !names.insert(&output.name)) {
+        problems.push(Refusal::new("two outputs have this name", "rename one").at(&twice.name, ""));
     }
     if problems.is_empty() && outputs.is_empty() {
         problems.push(Refusal::new("the model has no output", "declare one").at(&graph.name, ""));
@@ -435,7 +471,7 @@ impl<'a> Lowering<'a> {
     fn data_input(&mut self, name: &str, shape: &Shape) -> Result<(Secret, DataInput), Refusal> {
         let frac = self.options.frac;
         let range = *self.options.input_ranges.get(name).unwrap_or(&self.options.input_range);
-        if !self.names.insert(format!("input/{name}")) {
+        if !self.names.insert(name.into()) {
             return refuse("two inputs have the same name", "rename one");
         }
         let word = |v: f64| (v * 2f64.powi(frac as i32)).round() as i128;

@@ -4,7 +4,7 @@ use crate::graph::{Graph, Id, Tensor};
 use crate::problem::{Problem, Refusal};
 
 /// Every value of one run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Trace(Vec<Option<Tensor>>);
 
 impl Trace {

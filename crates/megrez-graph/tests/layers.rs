@@ -271,6 +271,15 @@ fn rearrangements() {
 }
 
 #[test]
+fn a_slice_of_the_first_elements_is_no_renaming() {
+    let g = graph(&[1, 3], |g, x| {
+        let [starts, ends, axes] = [0, 2, 1].map(|v| g.constant("i", Tensor::<i64>::new([1], vec![v])));
+        g.add("first", "Slice", &[x, starts, ends, axes], none()).unwrap()
+    });
+    expect(&g, &tensor([1, 3], &[1.0, 2.0, 3.0]), &tensor([1, 2], &[1.0, 2.0]));
+}
+
+#[test]
 fn concat() {
     let g = graph(&[1, 2, 2], |g, x| {
         let y = g.add("relu", "Relu", &[x], none()).unwrap();

@@ -88,7 +88,7 @@ fn lenet_is_this_list_of_steps() {
     let weights: Vec<&str> =
         compiled.plan.inputs.iter().filter(|i| i.owner == "model-owner").map(|i| i.name.as_str()).collect();
     assert_eq!(weights, names);
-    assert_eq!(compiled.layers[0].multiplications, 20 * 24 * 24 * 25);
+    assert_eq!(compiled.layers[0].work, 20 * 24 * 24 * 25);
     check(&compiled, &[noise([1, 1, 28, 28], 1)], 2e-3);
 }
 
@@ -291,6 +291,19 @@ fn activations_and_pools_trade_places_only_where_it_is_exact() {
     assert_eq!(ops(&[("LeakyRelu", -0.1)], 1), "LeakyRelu MaxPool");
     assert_eq!(ops(&[("Clip", 0.0), ("Relu", 0.0)], 1), "MaxPool Clip Relu");
     assert_eq!(ops(&[("Relu", 0.0)], 2), "Relu MaxPool");
+    // Behind several pools at once; not behind one that shrinks nothing.
+    let mut g = Graph::new("switch");
+    let x = g.input("x", [1, 1, 6, 6]).unwrap();
+    let mut y = g.add("relu", "Relu", &[x], none()).unwrap();
+    for (kernel, stride) in [(2, 1), (2, 2), (1, 1)] {
+        y = g.add("pool", "MaxPool", &[y], pool(kernel, stride)).unwrap();
+    }
+    let sum = g.add("sum", "Add", &[x, x], none()).unwrap();
+    g.output("y", y);
+    g.output("sum", sum);
+    let switched = pool_before_activation(&g).unwrap();
+    let order: Vec<&str> = switched.nodes.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(order, ["pool", "pool_2", "relu", "pool_3", "sum"]);
 }
 
 #[test]
@@ -340,6 +353,50 @@ fn wide_values_are_compared_by_their_high_bits() {
     let options = CompileOptions { sign, input_range: Interval::abs(300.0), ..CompileOptions::default() };
     let error = compile(&g, &options).unwrap_err().to_string();
     assert!(error.contains("`before/relu` may reach") && error.contains("below 2^24"), "{error}");
+}
+
+#[test]
+fn padding_counts_in_the_ranges() {
+    for op in ["Conv", "AveragePool", "Pad"] {
+        let mut g = Graph::new("range");
+        let x = g.input("x", [1, 1, 3, 3]).unwrap();
+        let w = g.constant("w", Tensor::filled([1, 1, 2, 2], 1.0));
+        let pads = none().with("pads", [1, 1, 0, 0]);
+        let y = match op {
+            "Conv" => g.add(op, op, &[x, w], pads),
+            "AveragePool" => {
+                g.add(op, op, &[x], pads.with("kernel_shape", [2, 2]).with("count_include_pad", 1))
+            }
+            _ => g.add(op, op, &[x], none().with("pads", vec![0, 0, 1, 1, 0, 0, 0, 0])),
+        };
+        g.output("y", y.unwrap());
+        let options =
+            CompileOptions { input_range: Interval { low: 1.0, high: 2.0 }, ..CompileOptions::default() };
+        let compiled = compile(&g, &options).unwrap();
+        check(&compiled, &[Tensor::filled([1, 1, 3, 3], 1.0)], 1e-3);
+        assert_eq!(compiled.ranges[0].output.low, 0.0, "{op}");
+    }
+}
+
+#[test]
+fn data_outside_of_its_range_is_refused_by_place_and_secrets_do_not_print() {
+    let mut g = Graph::new("data");
+    let x = g.input("x", [1, 2]).unwrap();
+    let w = g.constant("w", Tensor::new([2], vec![0.625, 0.875]));
+    let y = g.add("scaled", "Mul", &[x, w], none()).unwrap();
+    g.output("y", y);
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    let data = |v: [f32; 2]| {
+        compiled.data_inputs[0].check(&Tensor::new([1, 2], v.to_vec())).map_err(|p| p.to_string())
+    };
+    assert!(data([1.0, -1.0]).is_ok());
+    assert!(data([0.0, 1.25]).unwrap_err().contains("element 1 is outside of [-1, 1]"));
+    assert!(data([f32::NAN, 0.0]).is_err());
+    assert!(compiled.data_inputs[0].check(&Tensor::filled([2, 1], 0.0)).is_err());
+    let printed = format!("{compiled:?} {g:?}");
+    assert!(printed.contains("scaled/weight") && !printed.contains("0.625"), "{printed}");
+    g.output("y", x);
+    assert!(compile(&g, &CompileOptions::default()).unwrap_err().to_string().contains("two outputs"));
 }
 
 #[test]
@@ -427,7 +484,7 @@ proptest! {
         let options = CompileOptions { private_weights, ..CompileOptions::default() };
         // Products of products can outgrow any ring; then the error names a layer.
         match compile(&graph, &options) {
-            Ok(compiled) => check(&compiled, &[noise([1, 2, 6, 6], seed)], 5e-2),
+            Ok(compiled) => { check(&compiled, &[noise([1, 2, 6, 6], seed)], 5e-2) }
             Err(problems) => prop_assert!(problems.0.iter().all(|p| p.what.contains("outgrow")), "{problems}"),
         }
     }

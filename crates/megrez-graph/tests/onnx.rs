@@ -194,6 +194,18 @@ fn small_files_do_not_ask_for_much() {
     assert!(read(&bytes, &batch(1)).is_err());
 }
 
+#[test]
+fn long_models_take_linear_time() {
+    let names: Vec<String> = (0..10_001).map(|i| format!("v{i}")).collect();
+    let mut nodes: Vec<_> = names.windows(2).map(|w| node("", "Relu", &[&w[0]], &[&w[1]], &[])).collect();
+    nodes.push(node("pool", "MaxPool", &["v10000"], &["y"], &[ints("kernel_shape", &[2, 2])]));
+    let bytes = model(17, &nodes, &[], &[value("v0", &[1, 1, 2, 2])], &[value("y", &[1, 1, 1, 1])]);
+    let start = std::time::Instant::now();
+    let compiled = compile(&read(&bytes, &batch(1)).unwrap(), &CompileOptions::default()).unwrap();
+    assert_eq!(compiled.graph.nodes[0].op, "MaxPool");
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
     #[test]

@@ -16,8 +16,8 @@ struct AveragePool {
     shape: Shape,
     rows: Axis,
     columns: Axis,
-    /// The number that each window's sum is divided by, [rows, columns].
-    counts: Vec<usize>,
+    /// How many elements each window counts along rows, and along columns.
+    counts: [Vec<usize>; 2],
 }
 
 pub(super) fn average_pool(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
@@ -42,14 +42,19 @@ impl AveragePool {
         let count = |axis: &Axis| -> Vec<usize> {
             (0..axis.windows).map(|o| axis.count(o, padding_counts)).collect()
         };
-        let (per_row, per_column) = (count(&rows), count(&columns));
-        let counts = per_row.iter().flat_map(|r| per_column.iter().map(move |c| r * c)).collect();
+        let counts = [count(&rows), count(&columns)];
         AveragePool { shape: [n, c, rows.windows, columns.windows].into(), rows, columns, counts }
     }
 
     /// The one number that all windows are divided by, if it is one.
     fn count(&self) -> Option<usize> {
-        self.counts.iter().all(|c| *c == self.counts[0]).then_some(self.counts[0])
+        let same = |counts: &[usize]| counts.iter().all(|c| *c == counts[0]).then_some(counts[0]);
+        Some(same(&self.counts[0])? * same(&self.counts[1])?)
+    }
+
+    /// The number that each window's sum is divided by, row by row.
+    fn divisors(&self) -> impl Iterator<Item = usize> + '_ {
+        self.counts[0].iter().flat_map(|r| self.counts[1].iter().map(move |c| r * c))
     }
 
     /// Sums of the taps along one dimension, of x padded by zeros.
@@ -90,14 +95,11 @@ impl Layer for AveragePool {
         let &[n, c, height, width] = inputs[0].shape.dims() else { unreachable!("understood as images") };
         let mut y = Vec::with_capacity(self.shape.elements());
         for plane in inputs[0].data.chunks_exact(height * width).take(n * c) {
-            for (window, &count) in self.counts.iter().enumerate() {
+            for (window, count) in self.divisors().enumerate() {
                 let (r, q) = (window / self.columns.windows, window % self.columns.windows);
-                let mut sum = 0f64;
-                for i in (0..self.rows.kernel).filter_map(|k| self.rows.tap(r, k)) {
-                    let columns = (0..self.columns.kernel).filter_map(|k| self.columns.tap(q, k));
-                    sum += columns.map(|j| f64::from(plane[i * width + j])).sum::<f64>();
-                }
-                y.push((sum / count as f64) as f32);
+                let taps =
+                    self.rows.taps(r).flat_map(|i| self.columns.taps(q).map(move |j| plane[i * width + j]));
+                y.push((taps.map(f64::from).sum::<f64>() / count as f64) as f32);
             }
         }
         Tensor::new(self.shape.clone(), y)
@@ -116,7 +118,7 @@ impl Layer for AveragePool {
         }
         let sum = cx.settle(&sum)?;
         // Fraction bits of 1/count: as many significant ones as a weight has.
-        let largest = self.counts.iter().max().map_or(1, |c| c.next_power_of_two().ilog2());
+        let largest = self.divisors().max().map_or(0, |c| c.next_power_of_two().ilog2());
         let frac = cx.frac() + largest;
         let to = cx.frac_of(&sum) + frac;
         match self.count() {
@@ -126,11 +128,15 @@ impl Layer for AveragePool {
                 cx.rescale("average", &product, to)
             }
             None => {
-                let inverses: Vec<f32> = self.counts.iter().map(|&c| 1.0 / c as f32).collect();
+                let inverses: Vec<f32> = self.divisors().map(|c| 1.0 / c as f32).collect();
                 let inverses = Tensor::new([self.rows.windows, self.columns.windows], inverses);
                 cx.mul_public("product", &sum, &inverses, frac)
             }
         }
+    }
+
+    fn work(&self) -> u64 {
+        (self.shape.elements() * self.rows.kernel * self.columns.kernel) as u64
     }
 
     fn scale(&self) -> Scale {

@@ -84,7 +84,7 @@ impl Layer for BatchNorm {
         Scale::Product
     }
 
-    fn multiplications(&self) -> u64 {
+    fn work(&self) -> u64 {
         self.shape.elements() as u64
     }
 }

@@ -108,7 +108,7 @@ impl Layer for Conv {
         Scale::Product
     }
 
-    fn multiplications(&self) -> u64 {
+    fn work(&self) -> u64 {
         let [_, per_group, kh, kw] = self.kernel;
         (self.shape.elements() * per_group * kh * kw) as u64
     }

@@ -115,7 +115,7 @@ impl Layer for Gemm {
         Scale::Product
     }
 
-    fn multiplications(&self) -> u64 {
+    fn work(&self) -> u64 {
         (self.shape.elements() * self.inner) as u64
     }
 }

@@ -119,7 +119,7 @@ impl Layer for MatMul {
         Scale::Product
     }
 
-    fn multiplications(&self) -> u64 {
+    fn work(&self) -> u64 {
         let dims = self.factors[0].dims();
         let inner = dims[dims.len() - 1];
         (self.shape.elements() * inner) as u64

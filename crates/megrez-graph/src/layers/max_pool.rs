@@ -80,7 +80,7 @@ impl MaxPool {
     fn seen(axis: &Axis, size: usize) -> Vec<usize> {
         let mut seen = vec![false; size];
         for o in 0..axis.windows {
-            (0..axis.kernel).filter_map(|k| axis.tap(o, k)).for_each(|i| seen[i] = true);
+            axis.taps(o).for_each(|i| seen[i] = true);
         }
         (0..size).filter(|&i| seen[i]).collect()
     }
@@ -97,16 +97,19 @@ impl Layer for MaxPool {
         for plane in inputs[0].data.chunks_exact(height * width).take(n * c) {
             for r in 0..self.rows.windows {
                 for q in 0..self.columns.windows {
-                    let rows = (0..self.rows.kernel).filter_map(|k| self.rows.tap(r, k));
-                    let taps = rows.flat_map(|i| {
-                        let columns = (0..self.columns.kernel).filter_map(|k| self.columns.tap(q, k));
-                        columns.map(move |j| plane[i * width + j])
-                    });
+                    let taps = self
+                        .rows
+                        .taps(r)
+                        .flat_map(|i| self.columns.taps(q).map(move |j| plane[i * width + j]));
                     y.push(taps.fold(f32::NEG_INFINITY, f32::max));
                 }
             }
         }
         Tensor::new(self.shape.clone(), y)
+    }
+
+    fn work(&self) -> u64 {
+        (self.shape.elements() * self.rows.kernel * self.columns.kernel) as u64
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

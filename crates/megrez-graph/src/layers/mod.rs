@@ -68,9 +68,9 @@ pub trait Layer: Send + Sync {
         None
     }
 
-    /// Multiplications in the clear; what a report divides times by.
-    fn multiplications(&self) -> u64 {
-        0
+    /// Multiplications or comparisons in the clear, roughly: what a report divides times by.
+    fn work(&self) -> u64 {
+        self.shape().elements() as u64
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::problem::{Refusal, refuse};
+use std::ops::Range;
 
 /// Windows along one axis.
 #[derive(Clone, Debug)]
@@ -27,33 +28,34 @@ impl Axis {
         [self.pad[0], end.saturating_sub(self.size + self.pad[0])]
     }
 
-    /// The position of tap `k` of window `o`, if it lies inside the image.
-    pub(super) fn tap(&self, o: usize, k: usize) -> Option<usize> {
-        let i = (o * self.stride + k * self.dilation).checked_sub(self.pad[0])?;
-        (i < self.size).then_some(i)
+    /// The taps of window `o` that lie inside the image.
+    fn inside(&self, o: usize) -> Range<usize> {
+        let start = o * self.stride;
+        let first = self.pad[0].saturating_sub(start).div_ceil(self.dilation);
+        let end = (self.size + self.pad[0]).saturating_sub(start).div_ceil(self.dilation);
+        first..end.min(self.kernel)
     }
 
-    /// The position of tap `k` of window `o`; the nearest tap of the same window if that one is padding. A maximum
+    /// The positions in the image of the taps of window `o`.
+    pub(super) fn taps(&self, o: usize) -> impl Iterator<Item = usize> + Clone + '_ {
+        self.inside(o).map(move |k| o * self.stride + k * self.dilation - self.pad[0])
+    }
+
+    /// The position of tap `k` of window `o`; of the nearest tap of the same window if that one is padding. A maximum
     /// does not mind a tap that occurs twice.
     pub(super) fn nearest_tap(&self, o: usize, k: usize) -> usize {
-        if let Some(position) = self.tap(o, k) {
-            return position;
-        }
-        (0..self.kernel)
-            .filter_map(|other| Some((other.abs_diff(k), self.tap(o, other)?)))
-            .min()
-            .map_or(0, |(_, position)| position)
+        let inside = self.inside(o);
+        let k = k.clamp(inside.start, inside.end - 1);
+        o * self.stride + k * self.dilation - self.pad[0]
     }
 
     /// How many taps of window `o` lie inside the image, or, if padding counts, inside the padded image.
     pub(super) fn count(&self, o: usize, padding_counts: bool) -> usize {
+        if !padding_counts {
+            return self.inside(o).len();
+        }
         let padded = self.size + self.pad[0] + self.pad[1];
-        (0..self.kernel)
-            .filter(|&k| {
-                let inside = o * self.stride + k * self.dilation < padded;
-                self.tap(o, k).is_some() || (padding_counts && inside)
-            })
-            .count()
+        (padded - o * self.stride).div_ceil(self.dilation).min(self.kernel)
     }
 }
 
@@ -102,9 +104,8 @@ pub(super) fn windows(
             windows -= 1;
         }
         let axis = Axis { size, kernel, stride, dilation, pad, windows };
-        let misses = |o: usize| (0..kernel).all(|k| axis.tap(o, k).is_none());
-        // Only the first and the last windows can lie in padding alone; the bound keeps absurd pads from taking long.
-        if !may_miss && (windows > 1 << 20 || kernel > 1 << 10 || (0..windows).any(misses)) {
+        let misses = |o: usize| axis.inside(o).is_empty();
+        if !may_miss && (windows > 1 << 16 || kernel > 1 << 12 || (0..windows).any(misses)) {
             return refuse(
                 "a window lies in padding alone, or there are too many",
                 "pad less than the kernel",

@@ -5,10 +5,15 @@ use crate::graph::{Constant, Graph, Id, Tensor};
 use crate::layers::Layer;
 use crate::problem::{Refusal, refuse};
 
-/// All folded constants of a graph together have at most this many elements: models come from untrusted files.
-const MAX_FOLDED: usize = 1 << 27;
-/// Folding a node takes at most this many multiplications.
-const MAX_WORK: u64 = 1 << 30;
+/// What folding may cost in a whole graph, in elements made and in multiplications: models come from untrusted files.
+const BUDGET: u64 = 1 << 30;
+/// What an element costs: its memory, not just its multiplication.
+const PER_ELEMENT: u64 = 8;
+
+/// What folding a layer costs.
+pub(crate) fn fold_cost(layer: &dyn Layer) -> u64 {
+    layer.work() + PER_ELEMENT * layer.shape().elements() as u64
+}
 
 /// The result of a node, if all that it computes on is constant.
 pub(crate) fn fold(
@@ -32,7 +37,7 @@ pub(crate) fn fold(
     if secret && op != "Shape" {
         return Ok(None);
     }
-    if graph.folded() + layer.shape().elements() > MAX_FOLDED || layer.multiplications() > MAX_WORK {
+    if graph.folding() + fold_cost(layer) > BUDGET {
         return refuse(
             "is too large to be computed when compiling",
             "compute it before you export the model",

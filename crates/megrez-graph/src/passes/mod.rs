@@ -9,7 +9,7 @@ mod tidy;
 pub mod truncation;
 
 pub use batch_norm::fold_batch_norm;
-pub(crate) use fold::fold;
+pub(crate) use fold::{fold, fold_cost};
 pub use reveal::leave_to_recipient;
 pub use switch::pool_before_activation;
 pub use tidy::{remove_dead, remove_identities};

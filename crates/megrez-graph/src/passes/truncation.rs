@@ -21,10 +21,9 @@ pub fn place(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
     let readers = graph.readers();
     let mut truncate = vec![false; graph.nodes.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
-        if matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct) {
-            if let Some(best) = best_place(graph, &readers, n, options) {
-                truncate[best] = true;
-            }
+        let multiplies = matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct);
+        if let Some(best) = best_place(graph, &readers, n, options).filter(|_| multiplies) {
+            truncate[best] = true;
         }
     }
     truncate
