@@ -12,6 +12,8 @@ use crate::{BLOCK_WORDS, Level, Stream};
 pub struct FieldSampler {
     bound: u64,
     per_draw: usize,
+    #[cfg(target_arch = "x86_64")]
+    digits: x86::Digits,
 }
 
 /// Draws that are made and split at a time: 4 KiB of stream, which stays in the nearest cache.
@@ -33,7 +35,12 @@ impl FieldSampler {
             power *= base;
             per_draw += 1;
         }
-        FieldSampler { bound, per_draw }
+        FieldSampler {
+            bound,
+            per_draw,
+            #[cfg(target_arch = "x86_64")]
+            digits: x86::Digits::new(bound, per_draw),
+        }
     }
 
     /// How many values one 128-bit draw gives.
@@ -109,7 +116,6 @@ impl FieldSampler {
         #[cfg(target_arch = "x86_64")]
         if level.has_avx512() {
             let mut done = 0;
-            let constants = x86::Digits::new(self.bound, self.per_draw);
             for words in words.chunks(4 * BLOCK_WORDS * 2) {
                 let mut padded = [0; 2 * VECTOR_DRAWS];
                 let words = match words.try_into() {
@@ -121,7 +127,7 @@ impl FieldSampler {
                 };
                 let out = &mut out[done * self.per_draw..][..VECTOR_DRAWS * self.per_draw + OVERSHOOT];
                 // SAFETY: the level is a witness that the machine has these instructions.
-                unsafe { x86::split32(&constants, words, offset, out) };
+                unsafe { x86::split32(&self.digits, words, offset, out) };
                 done += VECTOR_DRAWS;
             }
             return;
@@ -142,6 +148,7 @@ mod x86 {
     /// most significant first. They are taken `group` at a time: c = the next digits as one integer below b^group, by one
     /// long multiplication; then f = c·(floor(2^52 / b^group) + 1) is c / b^group as a 52-bit fraction, too large by less
     /// than one unit of the last digit since b^(2·group) ≤ 2^52, and 52-bit multiplications by b give digit after digit.
+    #[derive(Clone)]
     pub struct Digits {
         bound: u64,
         per_draw: usize,
@@ -153,23 +160,36 @@ mod x86 {
     }
 
     impl Digits {
-        pub fn new(bound: u64, per_draw: usize) -> Self {
+        pub const fn new(bound: u64, per_draw: usize) -> Self {
             let mut group = 1;
-            while group < per_draw.min(26) && u128::from(bound).pow(2 * (group as u32 + 1)) <= 1 << 52 {
+            while group < per_draw && group < 26 && (bound as u128).pow(2 * (group as u32 + 1)) <= 1 << 52 {
                 group += 1;
             }
-            let power = |count: usize| (bound.pow(count as u32), (1 << 52) / bound.pow(count as u32) + 1);
-            let mut order = [[0; 64]; 2];
-            if per_draw <= 16 {
-                for (at, byte) in order.as_flattened_mut().iter_mut().enumerate().take(8 * per_draw) {
-                    let (draw, sample) = (at / per_draw, at % per_draw);
-                    let lane = [0, 2, 4, 6, 1, 3, 5, 7][draw];
-                    // An accumulator's first sample is the highest byte that is used.
-                    let used = if sample < 8 { per_draw.min(8) } else { per_draw - 8 };
-                    *byte = (sample / 8 * 64 + lane * 8 + used - 1 - sample % 8) as u8;
-                }
+            let mut powers = [(0, 0); 2];
+            let counts = [per_draw % group, group];
+            let mut i = 0;
+            while i < 2 {
+                let power = bound.pow(counts[i] as u32);
+                powers[i] = (power, (1 << 52) / power + 1);
+                i += 1;
             }
-            Digits { bound, per_draw, group, powers: [power(per_draw % group), power(group)], order }
+            let mut order = [[0; 64]; 2];
+            let mut at = 0;
+            while per_draw <= 16 && at < 8 * per_draw {
+                let (draw, sample) = (at / per_draw, at % per_draw);
+                let lane = [0, 2, 4, 6, 1, 3, 5, 7][draw];
+                // An accumulator's first sample is the highest byte that is used.
+                let used = if sample >= 8 {
+                    per_draw - 8
+                } else if per_draw < 8 {
+                    per_draw
+                } else {
+                    8
+                };
+                order[at / 64][at % 64] = (sample / 8 * 64 + lane * 8 + used - 1 - sample % 8) as u8;
+                at += 1;
+            }
+            Digits { bound, per_draw, group, powers, order }
         }
     }
 

@@ -34,57 +34,69 @@ pub fn pack(level: Level, field: Prime, elements: &[u8], out: &mut [u64]) {
     }
 }
 
-/// Elements `first` … `first + n − 1` of a packed message, in `buffer`. Every one is < p, whatever the words hold.
-pub fn unpack_window<'a>(
+/// Unpacks messages of one field, with its constants.
+pub struct Unpacker {
     level: Level,
     field: Prime,
-    words: &[u64],
-    first: usize,
-    n: usize,
-    buffer: &'a mut Vec<u8>,
-) -> &'a [u8] {
-    let digits = field.digits();
-    let (start, skip) = (first / digits, first % digits);
-    let count = (skip + n).div_ceil(digits);
-    let words = &words[start..start + count];
-    if buffer.len() < count * digits {
-        buffer.resize(count * digits, 0);
-    }
-    let out = &mut buffer[..count * digits];
-    let mut done = 0;
     #[cfg(target_arch = "x86_64")]
-    if level.has_avx512() {
-        let constants = x86::Digits::new(field);
-        done = count / 32 * 32;
-        for (words, out) in words[..done].chunks_exact(32).zip(out.chunks_exact_mut(32 * digits)) {
-            // SAFETY: the level is a witness that the machine has these instructions.
-            unsafe { x86::unpack32(&constants, words, out) };
-        }
-        if done < count {
-            let (mut padded, mut room) = ([0; 32], [0; 32 * 40]);
-            padded[..count - done].copy_from_slice(&words[done..]);
-            // SAFETY: as above.
-            unsafe { x86::unpack32(&constants, &padded, &mut room[..32 * digits]) };
-            let rest = (count - done) * digits;
-            out[done * digits..].copy_from_slice(&room[..rest]);
-            done = count;
+    digits: x86::Digits,
+}
+
+impl Unpacker {
+    pub fn new(level: Level, field: Prime) -> Self {
+        Unpacker {
+            level,
+            field,
+            #[cfg(target_arch = "x86_64")]
+            digits: x86::Digits::new(field),
         }
     }
-    let _ = level;
-    let p = field.p();
-    let reciprocal = u64::MAX / p;
-    for (word, out) in words[done..].iter().zip(out[done * digits..].chunks_exact_mut(digits)) {
-        let mut rest = *word;
-        for e in out.iter_mut().rev() {
-            // The quotient or one or two less.
-            let estimate = ((u128::from(rest) * u128::from(reciprocal)) >> 64) as u64;
-            let remainder = (rest - estimate * p) as u32;
-            let excess = u32::from(remainder >= p as u32) + u32::from(remainder >= 2 * p as u32);
-            *e = (remainder - excess * p as u32) as u8;
-            rest = estimate + u64::from(excess);
+
+    /// Elements `first` … `first + n − 1` of a packed message, in `buffer`. Every one is < p, whatever the words hold.
+    pub fn window<'a>(&self, words: &[u64], first: usize, n: usize, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+        let (field, level) = (self.field, self.level);
+        let digits = field.digits();
+        let (start, skip) = (first / digits, first % digits);
+        let count = (skip + n).div_ceil(digits);
+        let words = &words[start..start + count];
+        if buffer.len() < count * digits {
+            buffer.resize(count * digits, 0);
         }
+        let out = &mut buffer[..count * digits];
+        let mut done = 0;
+        #[cfg(target_arch = "x86_64")]
+        if level.has_avx512() {
+            done = count / 32 * 32;
+            for (words, out) in words[..done].chunks_exact(32).zip(out.chunks_exact_mut(32 * digits)) {
+                // SAFETY: the level is a witness that the machine has these instructions.
+                unsafe { x86::unpack32(&self.digits, words, out) };
+            }
+            if done < count {
+                let (mut padded, mut room) = ([0; 32], [0; 32 * 40]);
+                padded[..count - done].copy_from_slice(&words[done..]);
+                // SAFETY: as above.
+                unsafe { x86::unpack32(&self.digits, &padded, &mut room[..32 * digits]) };
+                let rest = (count - done) * digits;
+                out[done * digits..].copy_from_slice(&room[..rest]);
+                done = count;
+            }
+        }
+        let _ = level;
+        let p = field.p();
+        let reciprocal = u64::MAX / p;
+        for (word, out) in words[done..].iter().zip(out[done * digits..].chunks_exact_mut(digits)) {
+            let mut rest = *word;
+            for e in out.iter_mut().rev() {
+                // The quotient or one or two less.
+                let estimate = ((u128::from(rest) * u128::from(reciprocal)) >> 64) as u64;
+                let remainder = (rest - estimate * p) as u32;
+                let excess = u32::from(remainder >= p as u32) + u32::from(remainder >= 2 * p as u32);
+                *e = (remainder - excess * p as u32) as u8;
+                rest = estimate + u64::from(excess);
+            }
+        }
+        &buffer[skip..skip + n]
     }
-    &buffer[skip..skip + n]
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -298,7 +310,7 @@ mod tests {
                 for (first, n) in
                     [(0, 150 * digits), (0, 0), (1, 1), (digits - 1, 2), (17, 700), (digits, 64 * digits)]
                 {
-                    let found = unpack_window(level, field, &words, first, n, &mut buffer);
+                    let found = Unpacker::new(level, field).window(&words, first, n, &mut buffer);
                     assert!(found == &expected[first..first + n], "{} p = {p} {first} {n}", level.name());
                 }
                 for n in [0, 1, digits, 8 * digits - 1, 8 * digits, 100 * digits + 3] {

@@ -5,7 +5,7 @@
 //! shares, Δ, multipliers or rotations: conditions are masks, sums over a digit's dealt elements run over all of them, and
 //! rotations are permutations of a register or a row of conditional shifts.
 
-use super::field::{fold, pack, unpack_window};
+use super::field::{Unpacker, fold, pack};
 use super::work::{at_every_level, chunks};
 use crate::{Entries, ListSpec};
 use megrez_prg::{FieldSampler, Level, Stream};
@@ -135,6 +135,7 @@ pub fn masked_list<W: Word>(
         Entries::Digits(widths) => digits_of(widths),
     };
     let [in_field, nonzero, place] = [field.p(), field.p() - 1, length as u64].map(FieldSampler::new);
+    let unpacker = Unpacker::new(level, field);
     let mut out = vec![0; field.words(masked.len() * length)];
     let chunk = |s: &mut Scratch, range: std::ops::Range<usize>, out: &mut [u64]| {
         let n = range.len();
@@ -153,9 +154,7 @@ pub fn masked_list<W: Word>(
             flips,
             first: range.start,
             share: match share {
-                Share::Packed(words) => {
-                    unpack_window(level, field, words, range.start * dealt, n * dealt, &mut s.share)
-                }
+                Share::Packed(words) => unpacker.window(words, range.start * dealt, n * dealt, &mut s.share),
                 Share::Stream(stream) => samples(&in_field, stream, dealt, 0, &mut s.share),
             },
             multiplier: samples(&nonzero, multiplier, length, 1, &mut s.multiplier),
@@ -172,11 +171,15 @@ pub fn masked_list<W: Word>(
 /// Writes the rotated lists of a chunk, one after another, and up to one row past the last.
 fn fill_rows(level: Level, rows: &Rows<'_>, list: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
-    if level.has_avx512() && (rows.digits.is_empty() || rows.spec.dealt() <= 128) {
-        // SAFETY: the level is a witness that the machine has these instructions.
-        return unsafe {
-            if rows.digits.is_empty() { x86::bit_rows(rows, list) } else { x86::digit_rows(rows, list) }
-        };
+    if level.has_avx512() {
+        if rows.digits.is_empty() {
+            // SAFETY: the level is a witness that the machine has these instructions.
+            return unsafe { x86::bit_rows(rows, list) };
+        }
+        if let Some(halves) = x86::Halves::new(rows.digits) {
+            // SAFETY: as above.
+            return unsafe { x86::digit_rows(rows, &halves, list) };
+        }
     }
     plain_rows(level, rows, list);
 }
@@ -287,6 +290,7 @@ pub fn scan_lists(
     let threads = if n * length < WORTH_A_THREAD { 1 } else { threads };
     // Whole words of answers.
     let words = (CHUNK / 64 / length).max(1);
+    let unpacker = Unpacker::new(level, field);
     let mut out = vec![0u64; bits::words(n)];
     let per_task = if threads == 1 { out.len().div_ceil(words).max(1) } else { 16 };
     chunks(threads, &mut out, per_task * words, |task, out| {
@@ -295,8 +299,8 @@ pub fn scan_lists(
             let first = (task * per_task + i) * words * 64;
             let count = (n - first).min(words * 64);
             let [a, b] = &mut buffers;
-            let a = unpack_window(level, field, lists[0], first * length, count * length, a);
-            let b = unpack_window(level, field, lists[1], first * length, count * length, b);
+            let a = unpacker.window(lists[0], first * length, count * length, a);
+            let b = unpacker.window(lists[1], first * length, count * length, b);
             scan(level, a, b, length, field.p() as u8, out);
         }
     });
@@ -592,9 +596,40 @@ mod x86 {
         }
     }
 
-    /// Rows of digit lists with at most 128 dealt elements: the digits of a value in the bytes of one vector.
+    /// Dealt elements in two vectors, whole digits in each; `None` where they do not fit.
+    pub struct Halves {
+        /// How many elements each vector holds.
+        counts: [usize; 2],
+        /// Where each digit's element 0 stands: 0 … 63 in the first, 64 … 127 in the second vector.
+        places: [u8; ROW],
+        /// How far each element stands from its digit's first.
+        ranks: [[u8; ROW]; 2],
+    }
+
+    impl Halves {
+        pub fn new(digits: &[super::Digit]) -> Option<Halves> {
+            let mut halves = Halves { counts: [0; 2], places: [0; ROW], ranks: [[0; ROW]; 2] };
+            let mut half = 0;
+            for (place, digit) in halves.places.iter_mut().zip(digits) {
+                let count = usize::from(digit.largest);
+                if halves.counts[half] + count > ROW {
+                    half += 1;
+                }
+                if half > 1 || count > ROW {
+                    return None;
+                }
+                let start = halves.counts[half];
+                *place = (half * ROW + start) as u8;
+                (0..count).for_each(|q| halves.ranks[half][start + q] = q as u8);
+                halves.counts[half] += count;
+            }
+            Some(halves)
+        }
+    }
+
+    /// Rows of digit lists: the digits of a value in the bytes of one vector, its dealt elements in those of two.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub fn digit_rows(rows: &Rows<'_>, list: &mut [u8]) {
+    pub fn digit_rows(rows: &Rows<'_>, halves: &Halves, list: &mut [u8]) {
         let ends = Ends::new(rows);
         let zero = _mm512_setzero_si512();
         let (p, dealt) = (rows.spec.prime.p() as u8, rows.spec.dealt());
@@ -607,42 +642,55 @@ mod x86 {
         };
         let shifts = row(&|d| d.shift as u8);
         let largest = row(&|d| d.largest);
-        let offsets = row(&|d| d.offset as u8);
-        let (low, high) = (low_lanes(dealt.min(64)), low_lanes(dealt.saturating_sub(64)));
+        let places = load(&halves.places);
+        let before = _mm512_sub_epi8(places, _mm512_set1_epi8(1));
+        let whole = _mm512_add_epi8(before, largest);
         let last = 1u64 << (rows.digits.len() - 1);
-        let slots = rows.digits.iter().map(|d| d.largest).max().unwrap_or(0);
-        // For q: where each digit's element q stands, and which digits have one.
-        let slots: Vec<(Row, Row, u64)> = (0..slots)
-            .map(|q| {
-                let q = _mm512_set1_epi8(q as i8);
-                (q, _mm512_add_epi8(offsets, q), _mm512_cmplt_epu8_mask(q, largest) & ends.lanes)
-            })
-            .collect();
+        let elements = halves.counts.map(low_lanes);
+        let two = halves.counts[1] > 0;
+        // Steps of the sums within digits: the lanes that have an element so far to the left in their digit.
+        let widest = rows.digits.iter().map(|d| d.largest).max().unwrap_or(0);
+        let step_count = (widest + 1).trailing_zeros() as usize;
+        let ranks = [load(&halves.ranks[0]), load(&halves.ranks[1])];
+        let mut steps = [[0u64; 2]; 6];
+        for (s, lanes) in steps.iter_mut().enumerate() {
+            for (lanes, rank) in lanes.iter_mut().zip(ranks) {
+                *lanes = _mm512_cmpge_epu8_mask(rank, _mm512_set1_epi8(1 << s));
+            }
+        }
         for (e, &m) in rows.values.iter().enumerate() {
             let digit = _mm512_multishift_epi64_epi8(shifts, _mm512_set1_epi64(m as i64));
             let digit = _mm512_and_si512(digit, largest);
-            let share = &rows.share[e * dealt..];
-            let first = load_some(zero, low, share);
-            let second = load_some(zero, high, &share[dealt.min(64)..]);
-            let (mut below, mut equal, mut all) = (zero, zero, zero);
-            for &(q, place, lanes) in &slots {
-                let element = _mm512_maskz_permutex2var_epi8(lanes, first, place, second);
-                all = fold(_mm512_add_epi8(all, element), ends.p);
-                let smaller = _mm512_cmplt_epu8_mask(q, digit);
-                below = fold(_mm512_mask_add_epi8(below, smaller, below, element), ends.p);
-                equal = _mm512_mask_mov_epi8(equal, _mm512_cmpeq_epi8_mask(q, digit), element);
+            let share = &rows.share[e * dealt..][..dealt];
+            let first = load_some(zero, elements[0], share);
+            let second = load_some(zero, elements[1], &share[halves.counts[0]..]);
+            // Sums of each digit's elements up to each one.
+            let (mut first_sums, mut second_sums) = (first, second);
+            for (lanes, (_, from)) in steps.iter().zip(&ends.steps).take(step_count) {
+                let left = _mm512_maskz_permutexvar_epi8(lanes[0], *from, first_sums);
+                first_sums = fold(_mm512_add_epi8(first_sums, left), ends.p);
+                if two {
+                    let left = _mm512_maskz_permutexvar_epi8(lanes[1], *from, second_sums);
+                    second_sums = fold(_mm512_add_epi8(second_sums, left), ends.p);
+                }
             }
+            let not_zero = _mm512_test_epi8_mask(digit, digit);
+            let below = _mm512_add_epi8(before, digit);
+            let below = _mm512_maskz_permutex2var_epi8(not_zero, first_sums, below, second_sums);
+            let all = _mm512_permutex2var_epi8(first_sums, whole, second_sums);
+            let equal = _mm512_permutex2var_epi8(first, _mm512_add_epi8(places, digit), second);
             // The indicator of the largest digit is one minus the others.
             let is_largest = _mm512_cmpeq_epi8_mask(digit, largest);
-            equal = _mm512_mask_mov_epi8(equal, is_largest, fold(_mm512_sub_epi8(one_plus_p, all), ends.p));
+            let rest = fold(_mm512_sub_epi8(one_plus_p, all), ends.p);
+            let equal = _mm512_mask_mov_epi8(equal, is_largest, rest);
             let less_or_equal = fold(_mm512_sub_epi8(one_plus_p, below), ends.p);
             let less = fold(_mm512_add_epi8(less_or_equal, _mm512_sub_epi8(ends.p, equal)), ends.p);
             let direction = _mm512_mask_mov_epi8(less, last, less_or_equal);
             let direction = _mm512_mask_mov_epi8(direction, wanted(rows, e, m), below);
             // Entry = the sum of all (1 − equal) before + 1 − direction.
             let unequal = fold(_mm512_sub_epi8(one_plus_p, equal), ends.p);
-            let before = _mm512_add_epi8(ends.prefix_sums(unequal), _mm512_sub_epi8(ends.p, unequal));
-            let entry = _mm512_add_epi8(_mm512_add_epi8(before, ones), _mm512_sub_epi8(ends.p, direction));
+            let sum = _mm512_add_epi8(ends.prefix_sums(unequal), _mm512_sub_epi8(ends.p, unequal));
+            let entry = _mm512_add_epi8(_mm512_add_epi8(sum, ones), _mm512_sub_epi8(ends.p, direction));
             ends.finish(rows, e, ends.fold3(entry), list);
         }
     }
