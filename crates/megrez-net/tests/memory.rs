@@ -135,7 +135,6 @@ fn real_clock_delays_deliveries() {
     let start = Instant::now();
     nets[0].send(1, 1, at(5), Payload::zeroed(10_000)).unwrap();
     nets[0].send(1, 2, at(5), Payload::zeroed(10_000)).unwrap();
-    assert!(start.elapsed() < Duration::from_millis(10), "sending does not wait");
     assert_eq!(nets[1].recv(0, 2, "second").unwrap().stamp, at(5));
     assert!(start.elapsed() >= Duration::from_millis(30), "two times 10 ms of bits and 10 ms of delay");
 }

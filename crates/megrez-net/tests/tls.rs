@@ -312,14 +312,14 @@ fn a_shaped_link_takes_the_time_of_its_profile() {
     assert!(both < Duration::from_millis(3100), "{both:?}");
     // Delays do not add up while the line is idle: many small messages share one delay.
     let start = Instant::now();
-    for tag in 10..30 {
+    for tag in 10..110 {
         nets[1].send(0, tag, stamp(0), Payload::zeroed(8)).unwrap();
     }
-    for tag in 10..30 {
+    for tag in 10..110 {
         nets[0].recv(1, tag, "x").unwrap();
     }
     let many = start.elapsed();
-    assert!(many >= Duration::from_millis(10) && many < Duration::from_millis(150), "{many:?}");
+    assert!(many >= Duration::from_millis(10) && many < Duration::from_millis(700), "{many:?}");
 }
 
 #[test]
