@@ -22,7 +22,7 @@ pub struct Protocol {
     pub order: Order,
     /// Whether the workers flip the comparison by a common random bit.
     pub flip: bool,
-    /// Multipliers by a byte modulo p − 1.
+    /// Multipliers by six bits modulo p − 1.
     pub biased: bool,
 }
 
@@ -90,7 +90,7 @@ impl Protocol {
         let mut list: Vec<[u64; 2]> = (0..ring)
             .map(|i| {
                 let bit = if i == ring - 1 { pad } else { self.bit_of(m, i) };
-                let w = 1 + if self.biased { rng.below(256) % (p - 1) } else { rng.below(p - 1) };
+                let w = 1 + if self.biased { rng.below(64) % (p - 1) } else { rng.below(p - 1) };
                 let z = if self.zero_shares { rng.below(p) } else { 0 };
                 [0, 1].map(|j| {
                     let rho = shares[j][i as usize];

@@ -68,44 +68,53 @@ pub fn count(cells: usize, indices: impl Iterator<Item = usize>) -> Vec<u64> {
 /// A party's view of many independent executions: columns of bytes, one row per execution.
 pub type View = Vec<(&'static str, Vec<u8>)>;
 
-/// Compares two views on all pairs and triples of columns, each column seen through some of its bits: the most
-/// surprising table, in standard deviations, and its columns.
+/// Compares two views on all pairs and triples of columns: the most surprising table, in standard deviations, and its
+/// columns. Pairs are seen by their low and their high four bits, triples by the lowest and the highest bit of each.
 pub fn compare_views(a: &View, b: &View) -> (f64, String) {
+    assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.len() == b.1.len()));
+    let widths: Vec<u32> = (0..a.len())
+        .map(|c| (8 - a[c].1.iter().chain(&b[c].1).fold(0, |all, v| all | v).leading_zeros()).max(1))
+        .collect();
+    let seen = |view: &View, c: usize, see: &dyn Fn(u8) -> u8| -> Vec<u8> {
+        view[c].1.iter().map(|&v| see(v)).collect()
+    };
     let mut worst = (0.0, String::new());
-    let mut see = |columns: &[(usize, u32, u32)]| {
-        let cell = |view: &View, row: usize| {
-            columns.iter().fold(0, |cell, &(c, shift, bits)| {
-                cell << bits | (usize::from(view[c].1[row]) >> shift) & ((1 << bits) - 1)
-            })
-        };
-        let cells = 1 << columns.iter().map(|c| c.2).sum::<u32>();
-        let table = |view: &View| count(cells, (0..view[0].1.len()).map(|row| cell(view, row)));
-        let surprise = same(&table(a), &table(b));
+    let mut table = |names: &[usize], what: &str, columns: [&[&Vec<u8>]; 2], bits: u32| {
+        let counts = columns.map(|columns| {
+            let cell =
+                |row: usize| columns.iter().fold(0, |cell, column| cell << bits | usize::from(column[row]));
+            count(1 << (bits * columns.len() as u32), (0..columns[0].len()).map(cell))
+        });
+        let surprise = same(&counts[0], &counts[1]);
         if surprise > worst.0 {
-            worst = (surprise, columns.iter().map(|&(c, s, w)| format!("{}[{s}+{w}] ", a[c].0)).collect());
+            let names: Vec<&str> = names.iter().map(|&c| a[c].0).collect();
+            worst = (surprise, format!("{what} of {}", names.join(", ")));
         }
     };
-    // A bit has one reduction; a byte is seen by its low and its high end.
-    let ends = |column: usize, bits: u32| -> Vec<(usize, u32, u32)> {
-        let max = a[column].1.iter().chain(&b[column].1).copied().max().unwrap_or(0);
-        let width = (8 - max.leading_zeros()).max(1);
-        match width <= bits {
-            true => vec![(column, 0, width)],
-            false => vec![(column, 0, bits), (column, width - bits, bits)],
-        }
-    };
-    assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.len() == a.1.len()));
+    // Each column reduced once: four low bits, four high bits, and the two ends.
+    let reduced: Vec<[[Vec<u8>; 3]; 2]> = (0..a.len())
+        .map(|c| {
+            let high = widths[c].saturating_sub(4);
+            let top = widths[c] - 1;
+            [a, b].map(|view| {
+                [
+                    seen(view, c, &|v| v & 15),
+                    seen(view, c, &|v| v >> high),
+                    seen(view, c, &|v| (v >> top & 1) << 1 | v & 1),
+                ]
+            })
+        })
+        .collect();
+    let ends = |c: usize| if widths[c] > 4 { 0..2 } else { 0..1 };
     for i in 0..a.len() {
         for j in 0..i {
-            for x in ends(i, 4) {
-                ends(j, 4).into_iter().for_each(|y| see(&[x, y]));
+            for (x, y) in ends(i).flat_map(|x| ends(j).map(move |y| (x, y))) {
+                let columns = |view: usize| [&reduced[i][view][x], &reduced[j][view][y]];
+                table(&[i, j], "pair", [&columns(0), &columns(1)], 4);
             }
             for k in 0..j {
-                for x in ends(i, 2) {
-                    for y in ends(j, 2) {
-                        ends(k, 2).into_iter().for_each(|z| see(&[x, y, z]));
-                    }
-                }
+                let columns = |view: usize| [i, j, k].map(|c| &reduced[c][view][2]);
+                table(&[i, j, k], "triple", [&columns(0), &columns(1)], 2);
             }
         }
     }

@@ -1,0 +1,468 @@
+//! What each party sees, jointly, at ℓ = 8: the dealer's lists have the one distribution that the protocol states, and no
+//! pair or triple of what a party holds tells one secret from another. Every statistic is also shown a protocol with one
+//! protection missing, and must reject it.
+
+mod common;
+
+use common::list::{Order, Protocol};
+use common::session::{Opened, Transcript, transcript, unpack, unpack_field, zip};
+use common::stats::{self, MANY, SIGMAS, View, compare_views, count};
+use common::{Rng, list};
+use megrez_kernels::ListSpec;
+use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
+use megrez_session::Phase::{Offline, Online};
+use std::collections::HashMap;
+
+/// Executions per secret.
+const N: usize = 1 << 15;
+
+/// A plan of one step on `N` copies of each secret.
+fn execute(op: Op, frac: u32, secrets: &[u8]) -> Transcript {
+    let mut plan = Plan::new(8);
+    let names = ["x", "y"];
+    let ids: Vec<_> =
+        secrets.iter().zip(names).map(|(_, n)| plan.input(n, "owner", [N].into(), frac)).collect();
+    let z = plan.step("op", op, &ids).unwrap();
+    plan.output("z", "owner", z);
+    let inputs: HashMap<_, _> =
+        names.iter().zip(secrets).map(|(n, &x)| (n.to_string(), vec![x; N])).collect();
+    transcript(&plan, &inputs)
+}
+
+/// The dealer's side of many lists.
+struct Lists {
+    p: usize,
+    length: usize,
+    /// Both workers' entries, one list after the other.
+    entries: [Vec<u8>; 2],
+    /// The full mask of each value.
+    r: Vec<u8>,
+}
+
+impl Lists {
+    fn sums(&self) -> Vec<u8> {
+        zip(&self.entries[0], &self.entries[1], |a, b| ((usize::from(a) + usize::from(b)) % self.p) as u8)
+    }
+
+    /// The place of the zero of each list, or `length`.
+    fn zeros(&self) -> Vec<u8> {
+        let place = |list: &[u8]| {
+            assert!(list.iter().filter(|&&v| v == 0).count() <= 1, "a list has two zeros");
+            list.iter().position(|&v| v == 0).unwrap_or(self.length) as u8
+        };
+        self.sums().chunks_exact(self.length).map(place).collect()
+    }
+
+    /// How far the lists are from what the protocol states, in standard deviations, by statistic.
+    fn surprises(&self) -> Vec<(&'static str, f64)> {
+        let &Lists { p, length, .. } = self;
+        let (sums, zeros) = (self.sums(), self.zeros());
+        let mut found = vec![];
+        // A zero in half of all lists, at a uniform place, whatever the mask.
+        let mut place = vec![0.5 / length as f64; length];
+        place.push(0.5);
+        let places = count(length + 1, zeros.iter().map(|&z| z.into()));
+        found.push((
+            "a zero in half of all lists",
+            stats::uniform(&[N as u64 - places[length], places[length]]),
+        ));
+        found.push(("the zero's place", stats::uniform(&places[..length])));
+        let with_mask = |shift: u32, bits: u32| {
+            let cell = |(z, r): (&u8, &u8)| {
+                (usize::from(*r) >> shift & ((1 << bits) - 1)) * (length + 1) + usize::from(*z)
+            };
+            let table: Vec<f64> =
+                (0..1 << bits).flat_map(|_| place.iter().map(|p| p / f64::from(1 << bits))).collect();
+            stats::fit(&count(table.len(), zeros.iter().zip(&self.r).map(cell)), &table)
+        };
+        found.push(("the zero's place with the mask's high bits", with_mask(4, 4)));
+        found.push(("the zero's place with the mask's low bits", with_mask(0, 4)));
+        // Other entries are uniform and independent of each other and of the mask.
+        let other: Vec<usize> = sums.iter().filter(|&&v| v != 0).map(|&v| usize::from(v) - 1).collect();
+        found.push(("non-zero entries", stats::uniform(&count(p - 1, other.into_iter()))));
+        if length > 1 {
+            for gap in [1, length / 2, length - 1] {
+                let pairs = sums.chunks_exact(length).map(|l| (usize::from(l[0]), usize::from(l[gap])));
+                let pairs = pairs.filter(|&(a, b)| a * b != 0).map(|(a, b)| (a - 1) * (p - 1) + b - 1);
+                found.push(("pairs of entries", stats::uniform(&count((p - 1) * (p - 1), pairs))));
+            }
+        }
+        let masked = sums.iter().step_by(length).zip(&self.r).filter(|(v, _)| **v != 0);
+        let masked = masked.map(|(v, r)| (usize::from(*v) - 1) * 16 + usize::from(r >> 4));
+        found.push(("an entry with the mask", stats::uniform(&count((p - 1) * 16, masked))));
+        // The two workers' entries: the sum as stated, the split uniform.
+        let (zero, rest) =
+            (0.5 / length as f64 / p as f64, (1.0 - 0.5 / length as f64) / (p * (p - 1)) as f64);
+        let table: Vec<f64> =
+            (0..p * p).map(|i| if (i / p + i % p).is_multiple_of(p) { zero } else { rest }).collect();
+        let both = zip(&self.entries[0], &self.entries[1], |a, b| a * p as u8 + b);
+        found.push((
+            "the two workers' entries",
+            stats::fit(&count(p * p, both.into_iter().map(usize::from)), &table),
+        ));
+        found
+    }
+
+    fn worst(&self) -> (&'static str, f64) {
+        self.surprises().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
+    }
+}
+
+fn lists_of(run: &Transcript, sign: &SignBit) -> Lists {
+    let spec = ListSpec::new(sign, 8);
+    let entries =
+        [0, 1].map(|j| unpack_field(run.message(Online, j, 2, "op/list"), spec.prime, N * spec.length()));
+    let r = zip(&run.input_mask(0, 0, N), &run.input_mask(1, 0, N), u8::wrapping_add);
+    Lists { p: spec.prime.p() as usize, length: spec.length(), entries, r }
+}
+
+fn digits(widths: &[u32], cut: u32) -> SignBit {
+    SignBit { list: List::Digits(widths.to_vec()), cut, bits: Some(widths.iter().sum::<u32>() + 1) }
+}
+
+fn comparisons() -> Vec<SignBit> {
+    let cut_bits = SignBit { list: List::Bits, cut: 2, bits: Some(5) };
+    vec![
+        SignBit::FULL,
+        cut_bits,
+        digits(&[4, 3], 0),
+        digits(&[3, 2, 2], 0),
+        digits(&[2, 2], 3),
+        digits(&[7], 0),
+    ]
+}
+
+const SECRETS: [u8; 6] = [0, 1, 0x3f, 0x7f, 0x80, 0xff];
+
+#[test]
+fn the_dealer_sees_the_same_lists_whatever_the_secret() {
+    for sign in comparisons() {
+        for secret in SECRETS {
+            let lists = lists_of(&execute(Op::NonNegative(sign.clone()), 2, &[secret]), &sign);
+            let (statistic, surprise) = lists.worst();
+            assert!(surprise < SIGMAS, "{sign:?}, x = {secret:#x}: {statistic} is off by {surprise:.1} σ");
+        }
+    }
+}
+
+/// Lists by the plain code.
+fn simulated(protocol: Protocol, x: u64, rng: &mut Rng) -> (Lists, Vec<list::Run>) {
+    let r: Vec<u8> = (0..N).map(|_| rng.next() as u8).collect();
+    let runs: Vec<_> = r.iter().map(|&r| protocol.run(x, r.into(), rng)).collect();
+    let entries =
+        [0, 1].map(|j: usize| runs.iter().flat_map(|run| run.lists[j].iter().map(|&v| v as u8)).collect());
+    (Lists { p: protocol.p as usize, length: 8, entries, r }, runs)
+}
+
+#[test]
+fn lists_with_a_protection_missing_are_noticed() {
+    let mut rng = Rng(5);
+    let right = Protocol::corrected(8, 11);
+    for x in [0, 0x7f, 0xff] {
+        let (statistic, surprise) = simulated(right, x, &mut rng).0.worst();
+        assert!(surprise < SIGMAS, "the right protocol: {statistic} is off by {surprise:.1} σ");
+        let wrong = [
+            ("in the order of the bits", Protocol { order: Order::AsComputed, ..right }),
+            ("without the flip", Protocol { flip: false, ..right }),
+            ("with a biased multiplier", Protocol { biased: true, ..right }),
+        ];
+        for (what, protocol) in wrong {
+            let surprise = simulated(protocol, x, &mut rng).0.worst().1;
+            assert!(surprise > 2.0 * SIGMAS, "lists {what} pass for right: {surprise:.1} σ");
+        }
+    }
+}
+
+/// The dealer made the shares of ρ: for a guess of x it computes the ratio of the first entry's shares and looks for
+/// it in the list. Counts the lists that have it.
+fn lists_that_fit(lists: &Lists, rho: [&[u8]; 2], dealt: usize, guess: u8) -> [u64; 2] {
+    let p = lists.p as u64;
+    let mut fit = 0;
+    for e in 0..N {
+        let m = guess.wrapping_add(lists.r[e]);
+        let bit = u64::from(m >> 6 & 1);
+        fit += u64::from((0..2).any(|common| {
+            let share = |j: usize| list::entry(p, j as u64, 0, bit, rho[j][e * dealt].into(), common ^ bit).0;
+            let [a, b] = [share(0), share(1)];
+            let places = e * lists.length..(e + 1) * lists.length;
+            places.into_iter().any(|i| {
+                let [v, w] = [0, 1].map(|j: usize| u64::from(lists.entries[j][i]));
+                v * b % p == w * a % p
+            })
+        }));
+    }
+    [fit, N as u64 - fit]
+}
+
+#[test]
+fn the_dealers_shares_of_rho_do_not_help_it() {
+    // The guess differs from the other secret in the first bit compared.
+    let (one, other) = (0x10u8, 0x50u8);
+    let spec = ListSpec::new(&SignBit::FULL, 8);
+    let counts = [one, other].map(|secret| {
+        let run = execute(Op::NonNegative(SignBit::FULL), 2, &[secret]);
+        let lists = lists_of(&run, &SignBit::FULL);
+        let rho_0 = unpack_field(run.message(Offline, 2, 0, "op/rho"), spec.prime, N * spec.dealt());
+        let rho = |e: usize, i: usize| (lists.r[e].wrapping_sub(1) >> (6 - i)) & 1;
+        let rho_1: Vec<u8> = (0..N * 7).map(|i| (rho(i / 7, i % 7) + 11 - rho_0[i]) % 11).collect();
+        lists_that_fit(&lists, [&rho_0, &rho_1], 7, one)
+    });
+    let surprise = stats::same(&counts[0], &counts[1]);
+    assert!(surprise < SIGMAS, "the shares of ρ tell secrets apart by {surprise:.1} σ");
+
+    let mut rng = Rng(6);
+    let unprotected = Protocol { zero_shares: false, ..Protocol::corrected(8, 11) };
+    let counts = [one, other].map(|secret| {
+        let (lists, runs) = simulated(unprotected, secret.into(), &mut rng);
+        assert!(lists.worst().1 < SIGMAS, "without their shares the lists look right");
+        let rho = [0, 1].map(|j: usize| -> Vec<u8> {
+            runs.iter().flat_map(|run| run.rho[j][..7].iter().map(|&v| v as u8)).collect()
+        });
+        lists_that_fit(&lists, [&rho[0], &rho[1]], 7, one)
+    });
+    assert_eq!(counts[0], [N as u64, 0], "the true guess always fits a list without zero-shares");
+    assert!(stats::same(&counts[0], &counts[1]) > 2.0 * SIGMAS);
+}
+
+/// What a comparison leaves at the parties, from the messages and from the known secret.
+struct Compared {
+    m: Vec<u8>,
+    r: [Vec<u8>; 2],
+    /// The dealer's bit b = sgn(x) ⊕ Δ, and Δ.
+    b: Vec<u8>,
+    flip: Vec<u8>,
+    /// The first dealt element's shares.
+    rho: [Vec<u8>; 2],
+}
+
+fn compared(run: &Transcript, sign: &SignBit, secret: u8) -> Compared {
+    let spec = ListSpec::new(sign, 8);
+    let lists = lists_of(run, sign);
+    let r = [run.input_mask(0, 0, N), run.input_mask(1, 0, N)];
+    let m = run.masked_input(0);
+    assert!(zip(&m, &lists.r, u8::wrapping_sub).iter().all(|&x| x == secret));
+    let cut = |r: u8| (r >> sign.cut).wrapping_neg() >> (spec.width - 1) & 1;
+    let b = zip(&lists.zeros(), &lists.r, |zero, r| cut(r) ^ u8::from(usize::from(zero) == spec.length()));
+    let flip = b.iter().map(|b| b ^ (secret >> 7)).collect();
+    let dealt = unpack_field(run.message(Offline, 2, 0, "op/rho"), spec.prime, N * spec.dealt());
+    let rho_0: Vec<u8> = dealt.into_iter().step_by(spec.dealt()).collect();
+    let p = spec.prime.p() as u8;
+    let secret = |r: u8| {
+        let rho = (r >> sign.cut).wrapping_sub(1);
+        match &sign.list {
+            List::Bits => rho >> (spec.width - 2) & 1,
+            List::Digits(widths) => {
+                u8::from(rho >> (spec.width - 1 - widths[0]) & ((1 << widths[0]) - 1) == 0)
+            }
+        }
+    };
+    let rho_1 = zip(&lists.r, &rho_0, |r, share| (secret(r) + p - share) % p);
+    Compared { m, r, b, flip, rho: [rho_0, rho_1] }
+}
+
+/// The dealt shares of a secret that the dealer knows: worker 0's is a message.
+fn dealt(run: &Transcript, name: &str, width: u32, secret: impl Iterator<Item = u8>) -> [Vec<u8>; 2] {
+    let zero = unpack(run.message(Offline, 2, 0, name), width, N);
+    let one = secret.zip(&zero).map(|(s, share)| s.wrapping_sub(*share) & (u8::MAX >> (8 - width))).collect();
+    [zero, one]
+}
+
+/// Views under several secrets must not differ; returns them for controls.
+fn indistinguishable(what: &str, views: &[(String, View)]) {
+    for (name, view) in &views[1..] {
+        let (surprise, columns) = compare_views(&views[0].1, view);
+        assert!(surprise < MANY, "{what}: {} and {name} differ by {surprise:.1} σ in {columns}", views[0].0);
+    }
+}
+
+#[test]
+fn a_workers_view_of_the_sign_bit_is_independent_of_the_secret() {
+    for sign in [SignBit::FULL, digits(&[4, 3], 0), digits(&[2, 2], 3)] {
+        // Secrets inside the cut's promise, so that the answer is known.
+        let secrets: [u8; 4] = if sign.cut == 0 { [0, 0x35, 0x80, 0xff] } else { [0, 0x35, 0x90, 0xf8] };
+        let runs = secrets.map(|x| {
+            let run = execute(Op::NonNegative(sign.clone()), 2, &[x]);
+            let compared = compared(&run, &sign, x);
+            (x, run, compared)
+        });
+        for j in 0..2 {
+            let views: Vec<_> = runs
+                .iter()
+                .map(|(x, run, seen)| {
+                    let answer = run.bits(Online, 2, j, "op/answer", N);
+                    // Worker 0 sent m_y ⊕ r_y0 to the recipient, worker 1 r_y1.
+                    let sent = unpack(run.seen[j].outputs[0].as_bytes(), 1, N);
+                    let bit = zip(&answer, &seen.flip, |a, flip| a ^ flip ^ 1);
+                    let mask = if j == 0 { zip(&sent, &bit, |a, b| a ^ b) } else { sent };
+                    let view: View = vec![
+                        ("m", seen.m.clone()),
+                        ("r_j", seen.r[j].clone()),
+                        ("rho_j", seen.rho[j].clone()),
+                        ("flip", seen.flip.clone()),
+                        ("answer", answer),
+                        ("mask_j", mask),
+                    ];
+                    (format!("x = {x:#x}"), view)
+                })
+                .collect();
+            indistinguishable(&format!("worker {j}, {sign:?}"), &views);
+            // The control: an answer without its mask.
+            let bare = [0, 3].map(|i| {
+                let mut view = views[i].1.clone();
+                view[4].1 = runs[i].2.b.clone();
+                view
+            });
+            assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a bare answer passes");
+        }
+    }
+}
+
+#[test]
+fn a_workers_view_of_relu_is_independent_of_the_secret() {
+    for (sign, f) in
+        [(SignBit::FULL, 0), (digits(&[4, 3], 0), 0), (digits(&[3, 2, 2], 0), 2), (digits(&[2, 2], 2), 2)]
+    {
+        let secrets: [u8; 4] = if sign.cut > 0 { [0, 0x1c, 0xe0, 0xfc] } else { [0, 0x2f, 0xc1, 0xff] };
+        let runs = secrets.map(|x| {
+            let relu = Relu { sign: sign.clone(), form: ReluForm::ThreeRounds, truncate: f };
+            let run = execute(Op::Relu(relu), 2, &[x]);
+            let compared = compared(&run, &sign, x);
+            let choice = run.bits(Online, 2, 0, "op/choice", N);
+            assert_eq!(choice, run.bits(Online, 2, 1, "op/choice", N));
+            // a = f ⊕ b is the dealer's; the workers hold shares of it and of its product with the mask.
+            let a = zip(&choice, &compared.b, |f, b| f ^ b);
+            let r = zip(&compared.r[0], &compared.r[1], u8::wrapping_add);
+            let bit = dealt(&run, "op/bit", 8, a.iter().copied());
+            let mask_bit = dealt(&run, "op/mask-bit", 8, zip(&a, &r, |a, r| a * (r >> f)).into_iter());
+            let parts = (f > 0).then(|| {
+                [
+                    dealt(&run, "op/high", 8, r.iter().map(|r| r >> f)),
+                    dealt(&run, "op/top", f, r.iter().map(|r| r >> 7)),
+                    dealt(&run, "op/top-bit", f, zip(&a, &r, |a, r| a * (r >> 7)).into_iter()),
+                ]
+            });
+            let opened = run.opened("op/selected");
+            (x, compared, choice, bit, mask_bit, parts, opened)
+        });
+        for j in 0..2 {
+            let views: Vec<_> = runs
+                .iter()
+                .map(|(x, seen, choice, bit, mask_bit, parts, opened)| {
+                    let mut view: View = vec![
+                        ("m", seen.m.clone()),
+                        ("r_j", seen.r[j].clone()),
+                        ("rho_j", seen.rho[j].clone()),
+                        ("flip", seen.flip.clone()),
+                        ("choice", choice.clone()),
+                        ("bit_j", bit[j].clone()),
+                        ("mask_bit_j", mask_bit[j].clone()),
+                    ];
+                    view.extend(opened_columns(j, opened));
+                    for (name, share) in
+                        ["high_j", "top_j", "top_bit_j"].into_iter().zip(parts.iter().flatten())
+                    {
+                        view.push((name, share[j].clone()));
+                    }
+                    (format!("x = {x:#x}"), view)
+                })
+                .collect();
+            indistinguishable(&format!("worker {j}, {sign:?}, f = {f}"), &views);
+            // The control: the dealer forgets the bit a.
+            let bare = [0, 3].map(|i| {
+                let mut view = views[i].1.clone();
+                view[4].1 = runs[i].1.b.clone();
+                view
+            });
+            assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a choice without the bit a passes");
+        }
+    }
+}
+
+/// What an opening adds to a worker's view.
+fn opened_columns(j: usize, opened: &Opened) -> View {
+    vec![
+        ("opened", opened.m.clone()),
+        ("other's share", opened.shares[1 - j].clone()),
+        ("output mask_j", opened.masks[j].clone()),
+    ]
+}
+
+#[test]
+fn a_workers_view_of_truncation_is_independent_of_the_secret() {
+    let f = 3;
+    let runs = [0u8, 0x3f, 0xc0, 0xff, 0x15].map(|x| {
+        let run = execute(Op::Truncate { bits: f }, f, &[x]);
+        let r = [run.input_mask(0, 0, N), run.input_mask(1, 0, N)];
+        let whole = zip(&r[0], &r[1], u8::wrapping_add);
+        let high = dealt(&run, "op/high", 8, whole.iter().map(|r| r >> f));
+        let top = dealt(&run, "op/top", f, whole.iter().map(|r| r >> 7));
+        (x, run.masked_input(0), r, high, top, run.opened("op/truncated"))
+    });
+    for j in 0..2 {
+        let views: Vec<_> = runs
+            .iter()
+            .map(|(x, m, r, high, top, opened)| {
+                let mut view: View = vec![
+                    ("m", m.clone()),
+                    ("r_j", r[j].clone()),
+                    ("high_j", high[j].clone()),
+                    ("top_j", top[j].clone()),
+                ];
+                view.extend(opened_columns(j, opened));
+                (format!("x = {x:#x}"), view)
+            })
+            .collect();
+        indistinguishable(&format!("worker {j}"), &views);
+        // The control: the output under the input's mask instead of a fresh one.
+        let reused = [0, 1].map(|i| {
+            let (_, _, r, _, _, opened) = &runs[i];
+            let mut view = views[i].1.clone();
+            for share in 0..2 {
+                view[4].1 = zip(
+                    &zip(&view[4].1, &opened.masks[share], u8::wrapping_sub),
+                    &r[share],
+                    u8::wrapping_add,
+                );
+            }
+            view
+        });
+        assert!(compare_views(&reused[0], &reused[1]).0 > 2.0 * MANY, "a mask used twice passes");
+    }
+}
+
+#[test]
+fn a_workers_view_of_a_product_is_independent_of_the_secrets() {
+    let runs = [[0u8, 0], [1, 0x80], [0xff, 0x7f], [0x35, 0x35]].map(|secrets| {
+        let run = execute(Op::Mul, 2, &secrets);
+        let m = [run.masked_input(0), run.masked_input(1)];
+        let r = [0, 1].map(|input| [run.input_mask(0, input, N), run.input_mask(1, input, N)]);
+        let whole = r.clone().map(|r| zip(&r[0], &r[1], u8::wrapping_add));
+        let gamma = dealt(&run, "op/gamma", 8, zip(&whole[0], &whole[1], u8::wrapping_mul).into_iter());
+        (secrets, m, r, gamma, run.opened("op/product"))
+    });
+    for j in 0..2 {
+        let views: Vec<_> = runs
+            .iter()
+            .map(|(secrets, m, r, gamma, opened)| {
+                let mut view: View = vec![
+                    ("m_x", m[0].clone()),
+                    ("m_y", m[1].clone()),
+                    ("r_xj", r[0][j].clone()),
+                    ("r_yj", r[1][j].clone()),
+                    ("gamma_j", gamma[j].clone()),
+                ];
+                view.extend(opened_columns(j, opened));
+                (format!("{secrets:x?}"), view)
+            })
+            .collect();
+        indistinguishable(&format!("worker {j}"), &views);
+        // The control: shares opened without the output's mask.
+        let bare = [0, 1].map(|i| {
+            let mut view = views[i].1.clone();
+            view[5].1 = zip(&view[5].1, &runs[i].4.masks[1 - j], u8::wrapping_sub);
+            view[6].1 = zip(&view[6].1, &runs[i].4.masks[1 - j], u8::wrapping_sub);
+            view
+        });
+        assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "an unmasked opening passes");
+    }
+}
