@@ -16,3 +16,8 @@ pub use cost::{PlanCost, StepCost, Unsupported, check};
 pub use report::{PartyReport, PhaseReport, StepReport};
 pub use serve::{Clients, Options, Stored, agree, serve};
 pub use walk::{Prepared, Values, offline, online};
+
+/// A hash of bytes for one purpose, for what the parties compare.
+pub fn hash(purpose: &str, bytes: &[u8]) -> [u8; 32] {
+    blake3::derive_key(purpose, bytes)
+}

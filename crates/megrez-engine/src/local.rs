@@ -14,6 +14,9 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+/// Ring elements of an input for a run.
+pub type Inputs<'a> = dyn Fn(u32, &Input) -> Result<Vec<u64>, Error> + 'a;
+
 /// How to run.
 #[derive(Clone)]
 pub struct LocalOptions {
@@ -70,7 +73,22 @@ pub fn run<D: Device + Default>(
     inputs: &HashMap<String, Vec<u64>>,
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
-    let visitor = Run { device: D::default(), plan, inputs, options };
+    let inputs = |_: u32, input: &Input| match inputs.get(&input.name) {
+        Some(words) => Ok(words.clone()),
+        None => Err(Error::Refused(format!("input `{}` was not given", input.name))),
+    };
+    run_each::<D>(protocol, plan, &inputs, &|_| {}, options)
+}
+
+/// As [`run`], with inputs of their own for every run; `progress` hears of every finished run.
+pub fn run_each<D: Device + Default>(
+    protocol: &str,
+    plan: &Plan,
+    inputs: &Inputs<'_>,
+    progress: &dyn Fn(u32),
+    options: &LocalOptions,
+) -> Result<LocalRun, LocalError> {
+    let visitor = Run { device: D::default(), plan, inputs, progress, options };
     registry::dispatch(protocol, plan.ring, visitor)
         .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
 }
@@ -78,7 +96,8 @@ pub fn run<D: Device + Default>(
 struct Run<'a, D> {
     device: D,
     plan: &'a Plan,
-    inputs: &'a HashMap<String, Vec<u64>>,
+    inputs: &'a Inputs<'a>,
+    progress: &'a dyn Fn(u32),
     options: &'a LocalOptions,
 }
 
@@ -87,7 +106,7 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
 
     fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output {
         check(&suite, self.plan)?;
-        let Run { device, plan, inputs, options } = self;
+        let Run { device, plan, inputs, progress, options } = self;
         let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);
         std::thread::scope(|scope| {
             let mut ports = Vec::new();
@@ -112,21 +131,20 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
                     })
                 }));
             }
-            let words = |input: &Input| match inputs.get(&input.name) {
-                Some(words) => Ok(words.iter().map(|&w| S::Word::from_u64(w)).collect()),
-                None => Err(Error::Refused(format!("input `{}` was not given", input.name))),
-            };
             let mut client = || -> Result<Vec<Vec<Vec<u64>>>, Error> {
                 let mut ports: Vec<&mut dyn PartyPort> =
                     ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
                 let mut outputs = Vec::new();
-                for _ in 0..options.runs {
+                for run in 0..options.runs {
+                    let words =
+                        |input: &Input| Ok(inputs(run, input)?.into_iter().map(S::Word::from_u64).collect());
                     provide(&suite, plan, &|_| true, &words, &mut ports)?;
                     let mut mine = Vec::new();
                     for recipient in recipients(plan) {
                         mine.extend(collect(&suite, plan, recipient, &mut ports)?);
                     }
                     outputs.push(mine.into_iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
+                    progress(run);
                 }
                 Ok(outputs)
             };

@@ -45,8 +45,9 @@ pub fn agree<D: Device>(party: &mut Party<D>, what: &str, hash: &[u8; 32]) -> Re
         for peer in party.peers() {
             if party.recv(peer, what, 32)?.as_bytes() != hash {
                 return party.refuse(format!(
-                    "parties {} and {peer} were given different {what}s: use the same model file, options and version",
+                    "parties {} and {} were given different {what}s: use the same model file, options and version",
                     party.me().min(peer),
+                    party.me().max(peer),
                 ));
             }
         }

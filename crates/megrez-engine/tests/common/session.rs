@@ -78,7 +78,7 @@ impl Clients for Ends {
 }
 
 /// One party's part, given its handle and its link to the client.
-pub type Part<'a, T> = Box<dyn FnOnce(&mut Party<Cpu>, Ends) -> Result<T, Error> + Send + 'a>;
+pub type Part<'a, T> = Box<dyn FnOnce(&mut Party<Cpu>, &mut Ends) -> Result<T, Error> + Send + 'a>;
 
 /// Runs three parties in threads and the client here. A party that fails ends the session, as every real one does.
 pub fn session<T: Send, R>(
@@ -91,11 +91,12 @@ pub fn session<T: Send, R>(
         let mut ports = vec![];
         let mut running = vec![];
         for (network, part) in networks.into_iter().zip(parts) {
-            let (port, ends) = link();
+            let (port, mut ends) = link();
             ports.push(port);
             running.push(scope.spawn(move || {
-                let run = || part(&mut Party::start(network.clone(), Cpu::default())?, ends);
-                run().map_err(|e| match e {
+                // `ends` outlives the failure's report: the client must not notice first.
+                let run = |ends| part(&mut Party::start(network.clone(), Cpu::default())?, ends);
+                run(&mut ends).map_err(|e| match e {
                     Error::Net(e) if e.abort().is_some() => Error::Net(e),
                     e => Error::Net(network.fail(&e.to_string())),
                 })
@@ -103,15 +104,15 @@ pub fn session<T: Send, R>(
         }
         let mut ports: [Port; 3] = ports.try_into().ok().expect("three parties");
         let result = client(&mut ports);
-        let results: Vec<_> = running.into_iter().map(|r| r.join().expect("no party panics")).collect();
         drop(ports);
+        let results: Vec<_> = running.into_iter().map(|r| r.join().expect("no party panics")).collect();
         (results.try_into().ok().expect("three parties"), result)
     })
 }
 
 /// Three equal parts.
 pub fn each<'a, T>(
-    part: impl Fn(&mut Party<Cpu>, Ends) -> Result<T, Error> + Clone + Send + 'a,
+    part: impl Fn(&mut Party<Cpu>, &mut Ends) -> Result<T, Error> + Clone + Send + 'a,
 ) -> [Part<'a, T>; 3] {
     [0; 3].map(|_| Box::new(part.clone()) as Part<'a, T>)
 }
@@ -139,9 +140,9 @@ pub struct Transcript {
 pub fn transcript(plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript {
     let tap = Tap::default();
     let suite = Mizar::<u8, Cpu>::default();
-    let part = |party: &mut Party<Cpu>, mut ends: Ends| {
+    let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
         party.tap(tap.clone());
-        serve(&suite, plan, party, &HashMap::new(), None, &mut ends, Options::default())
+        serve(&suite, plan, party, &HashMap::new(), None, ends, Options::default())
     };
     let (results, (outputs, seen)) = session(Duration::from_secs(60), each(part), |ports| {
         let outputs = give_and_take(plan, inputs, ports);

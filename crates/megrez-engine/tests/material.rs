@@ -1,0 +1,230 @@
+//! Stored material: what is read back computes exactly what the original would have; it serves once, for its own plan,
+//! party and batch; damage is an error, never a panic.
+
+mod common;
+
+use common::session::{Part, give_and_take, prepare, session};
+use common::{Rng, mask};
+use megrez_engine::store::{self, BatchId};
+use megrez_engine::{Options, Prepared, serve};
+use megrez_kernels::Cpu;
+use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
+use megrez_protocols::mizar::Mizar;
+use megrez_session::Error;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+type Suite = Mizar<u32, Cpu>;
+const BATCH: BatchId = [0x5a; 16];
+
+/// Every kind of material: product, truncation, sign, ReLU plain and fused, selection, bits, conversion, local steps.
+fn plan(n: usize) -> Plan {
+    let mut plan = Plan::new(32);
+    let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [n].into(), 8));
+    let sign = SignBit { list: List::Digits(vec![4; 7]), cut: 3, bits: Some(29) };
+    let relu = |truncate| Op::Relu(Relu { sign: sign.clone(), form: ReluForm::ThreeRounds, truncate });
+    let mut step = |name: &str, op, inputs: &[_]| plan.step(name, op, inputs).unwrap();
+    let words = (0..n as i64).collect();
+    let constant = step("constant", Op::Constant { shape: [n].into(), frac: 0, words }, &[]);
+    let scaled = step("scaled", Op::Mul, &[x, constant]);
+    let product = step("product", Op::Mul, &[scaled, y]);
+    let cut = step("truncate", Op::Truncate { bits: 8 }, &[product]);
+    let plain = step("relu", relu(0), &[cut]);
+    let fused = step("relu-truncate", relu(8), &[product]);
+    let [a, b] = [("a", x), ("b", y)].map(|(name, v)| step(name, Op::NonNegative(SignBit::FULL), &[v]));
+    let both = step("and", Op::And, &[a, b]);
+    let one = step("not", Op::Not, &[both]);
+    let either = step("xor", Op::Xor, &[one, b]);
+    let chosen = step("select", Op::Select, &[either, plain]);
+    let bit = step("bit", Op::BitToRing, &[either]);
+    for (name, value) in [("fused", fused), ("chosen", chosen), ("bit", bit), ("cut", cut)] {
+        plan.output(name, "owner", value);
+    }
+    plan
+}
+
+fn inputs(n: usize) -> HashMap<String, Vec<u32>> {
+    let mut rng = Rng(7);
+    let mut draw = || (0..n).map(|_| (rng.below(1 << 10) as i64 - (1 << 9)) as u32).collect();
+    HashMap::from([("x".to_string(), draw()), ("y".to_string(), draw())])
+}
+
+/// The material of all three parties.
+fn offline(plan: &Plan) -> [Prepared<Suite>; 3] {
+    let parts = [0; 3].map(|_| {
+        let part: Part<'_, _> = Box::new(|party, _| prepare(&Suite::default(), plan, party));
+        part
+    });
+    session(Duration::from_secs(60), parts, |_| ()).0.map(Result::unwrap)
+}
+
+/// A run of the plan on this material, in a session of its own.
+fn online(plan: &Plan, inputs: &HashMap<String, Vec<u32>>, material: [Prepared<Suite>; 3]) -> Vec<Vec<u32>> {
+    let parts = material.map(|prepared| {
+        let part: Part<'_, _> = Box::new(|party, ends| {
+            serve(&Suite::default(), plan, party, &HashMap::new(), Some(prepared), ends, Options::default())
+        });
+        part
+    });
+    let (results, outputs) =
+        session(Duration::from_secs(60), parts, |ports| give_and_take(plan, inputs, ports));
+    results.into_iter().for_each(|r| drop(r.unwrap()));
+    outputs.unwrap()
+}
+
+fn encode(plan: &Plan, party: usize, prepared: &Prepared<Suite>) -> Vec<u8> {
+    store::encode(&Cpu::default(), plan, party, &BATCH, prepared).unwrap()
+}
+
+fn decode(plan: &Plan, party: usize, bytes: &[u8]) -> Result<Prepared<Suite>, String> {
+    store::decode(&Cpu::default(), plan, party, &BATCH, bytes)
+}
+
+/// A folder of this test's own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("megrez-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn material_that_was_stored_computes_what_fresh_material_computes() {
+    let n = 100;
+    let (plan, inputs) = (plan(n), inputs(n));
+    let material = offline(&plan);
+    let bytes: Vec<_> = material.iter().enumerate().map(|(i, m)| encode(&plan, i, m)).collect();
+    let again = [0, 1, 2].map(|i| decode(&plan, i, &bytes[i]).unwrap());
+    for (i, prepared) in again.iter().enumerate() {
+        assert!(encode(&plan, i, prepared) == bytes[i], "party {i}: other bytes the second time");
+    }
+    // Also the last bits of truncations: they depend on the masks alone. (Never reuse material outside a test.)
+    let fresh = online(&plan, &inputs, material);
+    assert_eq!(online(&plan, &inputs, again), fresh);
+
+    let signed = |name: &str, i: usize| i64::from(inputs[name][i] as i32);
+    for i in 0..n {
+        let product = signed("x", i) * i as i64 * signed("y", i);
+        let (a, b) = (signed("x", i) >= 0, signed("y", i) >= 0);
+        let either = !(a && b) ^ b;
+        let cut = i64::from(fresh[3][i] as i32);
+        assert!((0..=1).contains(&(cut - (product >> 8))));
+        let fused = i64::from(fresh[0][i] as i32);
+        assert!(if product < 0 { fused == 0 } else { (0..=1).contains(&(fused - (product >> 8))) });
+        assert_eq!(u64::from(fresh[2][i]), u64::from(either));
+        // Just below zero the cut may read the sign of the plain ReLU as positive and pass the value.
+        let relu = if (-7..0).contains(&cut) { vec![0, cut] } else { vec![cut.max(0)] };
+        let chosen = i64::from(fresh[1][i] as i32);
+        assert!(if either { relu.contains(&chosen) } else { chosen == 0 }, "{chosen} {relu:?}");
+    }
+    assert_eq!(mask(32), u64::from(u32::MAX));
+}
+
+#[test]
+fn material_is_claimed_once() {
+    let folder = Folder::new("claim");
+    let (device, plan) = (Cpu::default(), plan(3));
+    let material = offline(&plan);
+    let claim = |party| store::claim::<Suite>(&folder.0, &device, &plan, party, &BATCH);
+    let why = |r: Result<Prepared<Suite>, Error>| r.err().expect("refused").to_string();
+    assert!(why(claim(1)).contains("it was never made, or is used up"));
+
+    let path = store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).unwrap();
+    assert_eq!(path, store::path(&folder.0, &BATCH));
+    assert!(store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).is_err(), "kept twice");
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "others can read the material");
+    }
+    let claimed = claim(1).unwrap();
+    assert!(encode(&plan, 1, &claimed) == encode(&plan, 1, &material[1]));
+    assert!(why(claim(1)).contains("material serves one run"));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "the claimed file stays behind");
+
+    // Whoever asks for the wrong thing uses the file up all the same: it was opened.
+    store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).unwrap();
+    assert!(why(claim(0)).contains("another batch or party"));
+    assert!(why(claim(1)).contains("used up"));
+
+    // Two sessions at once: one gets it.
+    for _ in 0..20 {
+        store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).unwrap();
+        let winners: usize = std::thread::scope(|scope| {
+            let claims: Vec<_> = (0..4).map(|_| scope.spawn(|| usize::from(claim(1).is_ok()))).collect();
+            claims.into_iter().map(|c| c.join().unwrap()).sum()
+        });
+        assert_eq!(winners, 1);
+    }
+}
+
+#[test]
+fn material_of_something_else_is_refused() {
+    let small = plan(3);
+    let material = offline(&small);
+    let bytes = encode(&small, 1, &material[1]);
+    let why = |plan: &Plan, party, batch: &BatchId| {
+        store::decode::<Suite>(&Cpu::default(), plan, party, batch, &bytes).err().expect("refused")
+    };
+    assert!(why(&plan(4), 1, &BATCH).contains("another plan"));
+    assert!(why(&small, 0, &BATCH).contains("another batch or party"));
+    assert!(why(&small, 1, &[0; 16]).contains("another batch or party"));
+    assert!(decode(&small, 1, &bytes).is_ok());
+}
+
+/// The same bytes with a hash that fits them: damage that the hash does not see.
+fn rehashed(mut content: Vec<u8>) -> Vec<u8> {
+    let hash = blake3::hash(&content);
+    content.extend_from_slice(hash.as_bytes());
+    content
+}
+
+#[test]
+fn damaged_material_is_an_error_and_never_a_panic() {
+    let plan = plan(2);
+    for (party, prepared) in offline(&plan).iter().enumerate() {
+        let bytes = encode(&plan, party, prepared);
+        for length in 0..bytes.len() {
+            assert!(decode(&plan, party, &bytes[..length]).is_err(), "party {party}: cut at {length}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&plan, party, &flipped).is_err(), "party {party}: bit {bit}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(decode(&plan, party, &longer).is_err());
+
+        // Past the hash: lengths and tags from anywhere.
+        let content = &bytes[..bytes.len() - 32];
+        assert!(decode(&plan, party, &rehashed(content.to_vec())).is_ok());
+        for length in 0..content.len() {
+            assert!(
+                decode(&plan, party, &rehashed(content[..length].to_vec())).is_err(),
+                "{party}: {length}"
+            );
+        }
+        let mut trailing = content.to_vec();
+        trailing.push(0);
+        assert!(decode(&plan, party, &rehashed(trailing)).is_err());
+        for at in 0..content.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = content.to_vec();
+                changed[at] = value;
+                // Another word is other material; another length, shape or tag is an error. Neither panics.
+                let _ = decode(&plan, party, &rehashed(changed));
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Sessions that go wrong end at every party, with one reason that says who and where.
+
+mod common;
+
+use common::session::{Ends, Part, Port, each, give_and_take, prepare, session};
+use megrez_engine::client::PartyPort;
+use megrez_engine::{Clients, Options, agree, serve};
+use megrez_kernels::Cpu;
+use megrez_net::Payload;
+use megrez_plan::{Input, Op, Output, Plan, Relu, ReluForm, SignBit};
+use megrez_protocols::mizar::Mizar;
+use megrez_session::{Error, Party, Phase};
+use std::collections::HashMap;
+use std::time::Duration;
+
+type Suite = Mizar<u32, Cpu>;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn plan(n: usize) -> Plan {
+    let mut plan = Plan::new(32);
+    let x = plan.input("x", "owner", [n].into(), 8);
+    let relu = Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate: 0 };
+    let y = plan.step("first/relu", Op::Relu(relu), &[x]).unwrap();
+    let z = plan.step("second/product", Op::Mul, &[y, x]).unwrap();
+    plan.output("z", "owner", z);
+    plan
+}
+
+fn serves(party: &mut Party<Cpu>, plan: &Plan, clients: &mut dyn Clients) -> Result<(), Error> {
+    serve(&Suite::default(), plan, party, &HashMap::new(), None, clients, Options::default()).map(drop)
+}
+
+fn inputs(n: usize) -> HashMap<String, Vec<u32>> {
+    HashMap::from([("x".to_string(), (0..n as u32).collect())])
+}
+
+/// All parties failed, and say the same; the text.
+fn one_reason(results: [Result<(), Error>; 3]) -> String {
+    let reasons = results.map(|r| match r.expect_err("the session failed") {
+        Error::Net(e) => e.abort().expect("the session's reason").clone(),
+        e => panic!("a reason of its own: {e}"),
+    });
+    assert!(reasons[0] == reasons[1] && reasons[1] == reasons[2], "{reasons:?}");
+    reasons[0].to_string()
+}
+
+#[test]
+fn a_plan_that_differs_at_one_party_ends_the_session_everywhere() {
+    for odd in 0..3 {
+        let parts = [0, 1, 2].map(|i| {
+            let plan = plan(if i == odd { 5 } else { 4 });
+            let part: Part<'_, ()> = Box::new(move |party, ends| serves(party, &plan, ends));
+            part
+        });
+        let (results, outputs) = session(PATIENCE, parts, |ports| give_and_take(&plan(4), &inputs(4), ports));
+        let reason = one_reason(results);
+        assert!(outputs.is_err());
+        assert!(reason.contains("were given different plans: use the same model file"), "{reason}");
+        // Two different parties are named, the odd one among them.
+        let names: Vec<usize> = (0..3)
+            .filter(|i| reason.contains(&format!("{i} and")) || reason.contains(&format!("and {i} were")))
+            .collect();
+        assert!(names.len() == 2 && names.contains(&odd), "party {odd} is odd: {reason}");
+    }
+}
+
+/// Clients of one party that stop working at one point.
+struct Failing<'a> {
+    inner: &'a mut Ends,
+    at: &'static str,
+}
+
+impl Failing<'_> {
+    fn check(&self, at: &str) -> Result<(), Error> {
+        if at == self.at { Err(Error::Refused(format!("the disk for the {at} is full"))) } else { Ok(()) }
+    }
+}
+
+impl Clients for Failing<'_> {
+    fn ticket(&mut self, input: &Input, ticket: Vec<u8>) -> Result<(), Error> {
+        self.check("ticket")?;
+        self.inner.ticket(input, ticket)
+    }
+    fn data(&mut self, input: &Input, limit: usize) -> Result<Payload, Error> {
+        self.check("data")?;
+        self.inner.data(input, limit)
+    }
+    fn output(&mut self, output: &Output, share: Payload) -> Result<(), Error> {
+        self.check("output")?;
+        self.inner.output(output, share)
+    }
+}
+
+#[test]
+fn a_party_that_fails_tells_the_others_why() {
+    let plan = plan(4);
+    for at in ["ticket", "data"] {
+        for failing in 0..3 {
+            let plan = &plan;
+            let parts = [0, 1, 2].map(|i| {
+                let part: Part<'_, ()> = Box::new(move |party, inner| {
+                    serves(party, plan, &mut Failing { inner, at: if i == failing { at } else { "" } })
+                });
+                part
+            });
+            let (results, outputs) = session(PATIENCE, parts, |ports| give_and_take(plan, &inputs(4), ports));
+            let reason = one_reason(results);
+            let expected = format!("party {failing} gave up: the disk for the {at} is full");
+            assert!(reason.contains(&expected), "{reason}");
+            assert!(outputs.is_err());
+        }
+    }
+}
+
+#[test]
+fn an_owner_who_sends_too_little_ends_the_session_everywhere() {
+    let plan = plan(4);
+    let (results, ()) = session(PATIENCE, each(|party, ends| serves(party, &plan, ends)), |ports| {
+        for port in ports.iter_mut() {
+            port.ticket().unwrap();
+        }
+        // Party 1 is given three elements of four.
+        for (port, bytes) in ports.iter_mut().zip([16, 12, 0]) {
+            let _ = port.send(Payload::zeroed(bytes));
+        }
+    });
+    let reason = one_reason(results);
+    assert!(reason.contains("takes 16 bytes at party 1, its owner sent 12"), "{reason}");
+}
+
+/// A party that does everything up to the online phase and then nothing.
+fn stalls(party: &mut Party<Cpu>, plan: &Plan, ends: &mut Ends) -> Result<(), Error> {
+    agree(party, "plan", &plan.hash())?;
+    party.barrier("offline-0")?;
+    let _prepared = prepare(&Suite::default(), plan, party)?;
+    party.enter(Phase::Input, 0);
+    // The owner needs a ticket; what it says does not matter any more.
+    ends.ticket(&plan.inputs[0], vec![0; 32])?;
+    ends.data(&plan.inputs[0], 16)?;
+    party.barrier("online-0")?;
+    // Alive, but without a word until the others have given up.
+    while party.network().flush().is_ok() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    party.recv((party.me() + 1) % 3, "never", 0).map(drop)
+}
+
+#[test]
+fn a_party_that_stalls_is_named_with_the_step_that_waits_for_it() {
+    let plan = plan(4);
+    for (stalled, step) in [(0, "first/relu/list"), (1, "first/relu/list"), (2, "first/relu/choice")] {
+        let plan = &plan;
+        let parts = [0, 1, 2].map(|i| {
+            let part: Part<'_, ()> = Box::new(move |party, ends| match i == stalled {
+                true => stalls(party, plan, ends),
+                false => serves(party, plan, ends),
+            });
+            part
+        });
+        let client = |ports: &mut [Port; 3]| give_and_take(plan, &inputs(4), ports);
+        let (results, outputs) = session(Duration::from_millis(300), parts, client);
+        let reason = one_reason(results);
+        assert!(outputs.is_err());
+        assert!(
+            reason.contains(&format!("'{step}' from party {stalled}")),
+            "party {stalled} stalls: {reason}"
+        );
+        assert!(reason.contains("waited 0.3 s for"), "{reason}");
+    }
+}

@@ -1,0 +1,323 @@
+//! `megrez bench`: one operation or one model, measured, verified against the plaintext oracle, beside its formula and
+//! its floor.
+
+use crate::client::RunOptions;
+use crate::infer::{Backend, Model, decode_words, price};
+use crate::report::{Cost, Floor, PhaseCost};
+use crate::{Error, Result};
+use megrez_engine::PlanCost;
+use megrez_engine::local::{LocalOptions, run_each};
+use megrez_graph::{Tensor, plain};
+use megrez_kernels::Cpu;
+use megrez_plan::{Kind, List, Op, Plan, Relu, ReluForm, SignBit, View};
+use megrez_ring::Shape;
+use megrez_session::Phase;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// ℓ.
+    pub ring: u32,
+    /// Fraction bits.
+    pub frac: u32,
+    /// Elements of an operation, or inputs of a model.
+    pub batch: usize,
+    /// How the sign bit is computed.
+    pub sign: SignBit,
+    /// The form of ReLU.
+    pub form: ReluForm,
+    /// Fraction bits that ReLU drops in the same step.
+    pub truncate: u32,
+    /// m, k, n of a matrix product.
+    pub shape: [usize; 3],
+    /// Seeds the test data, never shares.
+    pub seed: u64,
+    /// The protocol, the repetitions and the network.
+    pub run: RunOptions,
+    /// `process` or `thread`, for the report.
+    pub parties: &'static str,
+}
+
+/// The operations that `bench op` knows.
+pub const OPS: &[&str] = &[
+    "sign-bit",
+    "drelu",
+    "relu",
+    "maxpool",
+    "mul",
+    "fixed-mul",
+    "matmul",
+    "truncate",
+    "select",
+    "and",
+    "bit-to-ring",
+];
+
+/// The plan of one operation on `batch` elements.
+pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
+    let mut plan = Plan::new(o.ring);
+    let n: Shape = [o.batch].into();
+    let refuse = |e: megrez_plan::PlanError| Error::Refused(e.to_string());
+    let sign = || Op::NonNegative(o.sign.clone());
+    let relu = |truncate| Op::Relu(Relu { sign: o.sign.clone(), form: o.form, truncate });
+    let input =
+        |plan: &mut Plan, name: &str, shape: &Shape, frac| plan.input(name, client, shape.clone(), frac);
+    let z = match op {
+        "sign-bit" | "drelu" => {
+            let x = input(&mut plan, "x", &n, o.frac);
+            plan.step("op", sign(), &[x])
+        }
+        "relu" => {
+            let x = input(&mut plan, "x", &n, o.frac + o.truncate);
+            plan.step("op", relu(o.truncate), &[x])
+        }
+        "mul" | "fixed-mul" => {
+            let (x, y) = (input(&mut plan, "x", &n, o.frac), input(&mut plan, "y", &n, o.frac));
+            let z = plan.step("op", Op::Mul, &[x, y]).map_err(refuse)?;
+            if op == "mul" { Ok(z) } else { plan.step("truncate", Op::Truncate { bits: o.frac }, &[z]) }
+        }
+        "matmul" => {
+            let [m, k, n] = o.shape;
+            let x = input(&mut plan, "x", &[m, k].into(), o.frac);
+            let y = input(&mut plan, "y", &[k, n].into(), o.frac);
+            plan.step("op", Op::MatMul, &[x, y])
+        }
+        "truncate" => {
+            let x = input(&mut plan, "x", &n, 2 * o.frac);
+            plan.step("op", Op::Truncate { bits: o.frac }, &[x])
+        }
+        "select" | "and" | "bit-to-ring" => {
+            // The bit is a comparison's; the report separates the steps.
+            let x = input(&mut plan, "x", &n, o.frac);
+            let b = plan.step("bit", sign(), &[x]).map_err(refuse)?;
+            match op {
+                "select" => plan.step("op", Op::Select, &[b, x]),
+                "and" => plan.step("op", Op::And, &[b, b]),
+                _ => plan.step("op", Op::BitToRing, &[b]),
+            }
+        }
+        "maxpool" => {
+            // `batch` outputs of 2×2 windows: a tournament of two levels.
+            let mut values = input(&mut plan, "x", &[4, o.batch].into(), o.frac);
+            for (level, half) in [2, 1].into_iter().enumerate() {
+                let shape: Shape = [2 * half, o.batch].into();
+                let part = |plan: &mut Plan, name: &str, start| {
+                    let view = View::slice(&shape, 0, start, 1, half);
+                    plan.step(&format!("level{level}/{name}"), Op::View(view), &[values]).map_err(refuse)
+                };
+                let (a, b) = (part(&mut plan, "left", 0)?, part(&mut plan, "right", half)?);
+                let difference = Op::Combine { coefficients: vec![1, -1], constant: 0 };
+                let d =
+                    plan.step(&format!("level{level}/difference"), difference, &[a, b]).map_err(refuse)?;
+                let d = plan.step(&format!("level{level}/relu"), relu(0), &[d]).map_err(refuse)?;
+                let sum = Op::Combine { coefficients: vec![1, 1], constant: 0 };
+                values = plan.step(&format!("level{level}/max"), sum, &[b, d]).map_err(refuse)?;
+            }
+            Ok(values)
+        }
+        other => {
+            return Err(Error::Refused(format!(
+                "there is no operation `{other}`; there are: {}",
+                OPS.join(", ")
+            )));
+        }
+    };
+    let z = z.map_err(refuse)?;
+    plan.output("z", client, z);
+    Ok(plan)
+}
+
+/// Test data: uniform words whose products and comparisons stay in range.
+fn test_words(seed: u64, run: u32, name: &str, n: usize, ring: u32, bits: u32) -> Vec<u64> {
+    let mut state = seed ^ u64::from(run) << 32 ^ name.bytes().fold(0, |h, b| h * 131 + u64::from(b));
+    (0..n)
+        .map(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (((z ^ (z >> 31)) as i64) >> (63 - bits)) as u64 & (u64::MAX >> (64 - ring))
+        })
+        .collect()
+}
+
+/// Measures one operation.
+pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Json> {
+    let plan = op_plan(op, backend.client(), o)?;
+    let price = price(&o.run.protocol, &plan)?;
+    // Magnitude bits of the data: what the comparison or the product may hold.
+    let bits = match op {
+        "mul" | "fixed-mul" | "matmul" => (o.ring - 2) / 2 - 8.min(o.ring / 8),
+        "truncate" => o.ring - 3,
+        "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
+        _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
+    };
+    let inputs = |run: u32, input: &megrez_plan::Input| {
+        let n = plan.value(input.value).shape.elements();
+        Ok(test_words(o.seed, run, &input.name, n, o.ring, bits))
+    };
+    let outcome = backend.run(&plan, &o.run, &inputs, &|_| {})?;
+    let oracle = run_each::<Cpu>(
+        "clear",
+        &plan,
+        &inputs,
+        &|_| {},
+        &LocalOptions { runs: o.run.runs, ..LocalOptions::default() },
+    )
+    .map_err(|e| Error::Refused(e.to_string()))?;
+    let frac = match plan.value(plan.outputs[0].value).kind {
+        Kind::Ring { frac } | Kind::Public { frac } => frac,
+        Kind::Bit => 0,
+    };
+    // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it cuts.
+    let truncates = op == "fixed-mul" || op == "truncate" || o.truncate > 0;
+    let slack = u64::from(truncates) + if op == "relu" && o.truncate == 0 { 1 << o.sign.cut } else { 0 };
+    let mask = u64::MAX >> (64 - o.ring);
+    let mut verified = true;
+    let mut errors = Errors::default();
+    for (got, expected) in outcome.outputs.iter().zip(&oracle.outputs) {
+        for (&g, &e) in got[0].iter().zip(&expected[0]) {
+            let difference = g.wrapping_sub(e) & mask;
+            let magnitude = difference.min(difference.wrapping_neg() & mask);
+            verified &= magnitude <= slack || o.sign.cut > 0 && matches!(op, "sign-bit" | "drelu");
+            errors.add(magnitude as f64 * 2f64.powi(-(frac as i32)));
+        }
+    }
+    let cost = Cost::of(&outcome.reports);
+    let elements = plan.value(plan.outputs[0].value).shape.elements();
+    Ok(report(Some(op), None, o, &cost, &price, elements, errors, verified))
+}
+
+/// Measures a model on random inputs in [0, 1].
+pub fn bench_model(backend: &mut Backend, name: &str, model: &Model, o: &BenchOptions) -> Result<Json> {
+    let plan = &model.compiled.plan;
+    let price = price(&o.run.protocol, plan)?;
+    let data = |run: u32, input: &megrez_graph::lower::DataInput| {
+        let n = input.shape.elements();
+        let words = test_words(o.seed, run, &input.name, n, 64, 24);
+        let unit = |w: &u64| (*w as i64).unsigned_abs() as f32 / (1u64 << 24) as f32;
+        Ok(Tensor::new(input.shape.clone(), words.iter().map(unit).collect::<Vec<f32>>()))
+    };
+    let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &data);
+    let outcome = backend.run(plan, &o.run, &words, &|_| {})?;
+    let mut errors = Errors::default();
+    let mut verified = true;
+    for (run, outputs) in outcome.outputs.iter().enumerate() {
+        let inputs: Vec<Tensor> =
+            model.compiled.data_inputs.iter().map(|d| data(run as u32, d)).collect::<Result<_>>()?;
+        let expected = plain::run(&model.compiled.graph, &inputs)?;
+        for ((revealed, words), expected) in model.compiled.outputs.iter().zip(outputs).zip(&expected) {
+            let got = decode_words(plan.ring, words, revealed.frac);
+            let scale = expected.data.iter().fold(1f64, |m, v| m.max(f64::from(v.abs())));
+            for (g, e) in got.iter().zip(&expected.data) {
+                let error = (f64::from(*g) - f64::from(*e)).abs();
+                errors.add(error);
+                // A wrong layer is off by the size of its values; rounding is far below.
+                verified &= error <= 0.05 * scale;
+            }
+        }
+    }
+    let cost = Cost::of(&outcome.reports);
+    Ok(report(None, Some(name), o, &cost, &price, 1, errors, verified))
+}
+
+/// Largest and mean absolute error.
+#[derive(Default)]
+struct Errors {
+    max: f64,
+    sum: f64,
+    count: usize,
+}
+
+impl Errors {
+    fn add(&mut self, error: f64) {
+        self.max = self.max.max(error);
+        self.sum += error;
+        self.count += 1;
+    }
+}
+
+#[derive(Serialize)]
+struct PhaseJson<'a> {
+    seconds: crate::report::Seconds,
+    rounds: u32,
+    sent_bytes: &'a BTreeMap<String, u64>,
+    busy_seconds: &'a [f64],
+}
+
+#[allow(clippy::too_many_arguments)]
+fn report(
+    op: Option<&str>,
+    model: Option<&str>,
+    o: &BenchOptions,
+    cost: &Cost,
+    price: &PlanCost,
+    elements: usize,
+    errors: Errors,
+    verified: bool,
+) -> Json {
+    let none = PhaseCost::default();
+    let phase = |p: Phase| cost.phases.get(&p).unwrap_or(&none);
+    let part = |p: Phase| {
+        let c = phase(p);
+        PhaseJson {
+            seconds: c.seconds,
+            rounds: c.rounds,
+            sent_bytes: &c.sent_bytes,
+            busy_seconds: &c.busy_seconds,
+        }
+    };
+    let per_element = |bits: f64| if op.is_some() { json!(bits / elements as f64) } else { Json::Null };
+    let measured = |p: Phase| per_element(phase(p).sent_bytes.values().sum::<u64>() as f64 * 8.0);
+    let formula = |p: Phase| per_element(price.bits(p));
+    let floor = Floor::of(price, phase(Phase::Online), Phase::Online, &o.run.net);
+    let list = match &o.sign.list {
+        List::Bits => json!("bits"),
+        List::Digits(widths) => json!({ "digits": widths }),
+    };
+    json!({
+        "schema": "megrez.bench/1",
+        "op": op,
+        "model": model,
+        "protocol": o.run.protocol,
+        "insecure": o.run.insecure,
+        "ring": o.ring,
+        "frac": o.frac,
+        "batch": o.batch,
+        "options": {
+            "list": list,
+            "form": form_name(o.form),
+            "bits": o.sign.width(o.ring),
+            "cut": o.sign.cut,
+            "truncate": o.truncate,
+        },
+        "net": { "name": o.run.net.name, "rtt_ms": o.run.net.rtt_ms, "mbps": o.run.net.mbps },
+        "parties": o.parties,
+        "device": cost.device,
+        "repeat": o.run.runs,
+        "phases": { "offline": part(Phase::Offline), "online": part(Phase::Online) },
+        "input": part(Phase::Input),
+        "output": part(Phase::Output),
+        "bits_per_element": { "offline": measured(Phase::Offline), "online": measured(Phase::Online) },
+        "formula_bits_per_element": { "offline": formula(Phase::Offline), "online": formula(Phase::Online) },
+        "floor": floor,
+        "error": { "max_abs": errors.max, "mean_abs": errors.sum / errors.count.max(1) as f64 },
+        "peak_rss_mib": cost.peak_rss_mib,
+        "wire_bytes": cost.wire_bytes,
+        "layers": cost.layers,
+        "verified": verified,
+    })
+}
+
+/// A form's name on the command line.
+pub fn form_name(form: ReluForm) -> &'static str {
+    match form {
+        ReluForm::ThreeRounds => "3R",
+        ReluForm::TwoRounds => "2R",
+        ReluForm::TwoRoundsFresh => "2R-fresh",
+        ReluForm::Table => "table",
+    }
+}

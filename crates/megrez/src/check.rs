@@ -1,0 +1,82 @@
+//! `megrez check`: the same model on shares and in the clear, compared layer by layer.
+
+use crate::Result;
+use crate::client::RunOptions;
+use crate::infer::{Backend, Model, decode_words};
+use megrez_graph::{Tensor, plain};
+use megrez_plan::Kind;
+use serde::Serialize;
+
+/// One layer's numbers on shares against the clear.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerCheck {
+    /// The layer's name.
+    pub layer: String,
+    /// Its operator.
+    pub op: String,
+    /// Largest absolute difference.
+    pub max_error: f64,
+    /// Mean absolute difference.
+    pub mean_error: f64,
+    /// Largest magnitude in the clear.
+    pub max_value: f64,
+    /// Bits between the largest magnitude and the ring's limit of 2^(ℓ−2); negative if it was exceeded.
+    pub headroom_bits: f64,
+    /// Whether the range was proven before the run.
+    pub proven: bool,
+    /// Elements whose magnitude in the clear lies outside what the layer can hold: wrong numbers on shares.
+    pub outside: usize,
+}
+
+/// Runs `model` on one batch, with every layer's output opened to the caller, and compares.
+///
+/// Opening inner layers reveals them to the caller: the caller must own model and data.
+pub fn check(
+    backend: &mut Backend,
+    model: &Model,
+    data: &Tensor,
+    options: &RunOptions,
+) -> Result<Vec<LayerCheck>> {
+    let mut plan = model.compiled.plan.clone();
+    let client = backend.client().to_owned();
+    plan.outputs.clear();
+    for layer in &model.compiled.layers {
+        plan.output(&layer.name, &client, layer.value);
+    }
+    let options = RunOptions { runs: 1, ..options.clone() };
+    let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &|_, _| Ok(data.clone()));
+    let outcome = backend.run(&plan, &options, &words, &|_| {})?;
+
+    let graph = &model.compiled.graph;
+    let trace = plain::trace(graph, std::slice::from_ref(data))?;
+    let mut checks = Vec::new();
+    for ((layer, words), range) in
+        model.compiled.layers.iter().zip(&outcome.outputs[0]).zip(&model.compiled.ranges)
+    {
+        let Some(expected) = trace.value(layer.graph_value) else { continue };
+        let frac = match plan.value(layer.value).kind {
+            Kind::Ring { frac } | Kind::Public { frac } => frac,
+            Kind::Bit => 0,
+        };
+        let got = decode_words(plan.ring, words, frac);
+        let limit = 2f64.powi(plan.ring as i32 - 2 - frac as i32);
+        let errors: Vec<f64> =
+            got.iter().zip(&expected.data).map(|(g, e)| (f64::from(*g) - f64::from(*e)).abs()).collect();
+        let max_value = expected.data.iter().fold(0f64, |m, v| m.max(f64::from(v.abs())));
+        checks.push(LayerCheck {
+            layer: layer.name.clone(),
+            op: layer.op.clone(),
+            max_error: errors.iter().copied().fold(0.0, f64::max),
+            mean_error: errors.iter().sum::<f64>() / errors.len().max(1) as f64,
+            max_value,
+            headroom_bits: if max_value > 0.0 {
+                (limit / max_value).log2()
+            } else {
+                f64::from(plan.ring - 2)
+            },
+            proven: range.proven,
+            outside: expected.data.iter().filter(|v| f64::from(v.abs()) >= limit).count(),
+        });
+    }
+    Ok(checks)
+}

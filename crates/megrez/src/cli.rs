@@ -1,0 +1,1008 @@
+//! The command line: parses, calls the library, prints.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use megrez::bench::{self, BenchOptions};
+use megrez::check::check;
+use megrez::client::{Cluster, RunOptions};
+use megrez::config::{ClusterConfig, PartyConfig};
+use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
+use megrez::party::{Policy, Service};
+use megrez::report::Cost;
+use megrez::wire::{ModelPlan, Source, Upload};
+use megrez::{Error, Result, embedded};
+use megrez_graph::onnx::{self, ImportOptions};
+use megrez_graph::{CompileOptions, Graph, Interval, RangePolicy, Tensor, models, npy, plain};
+use megrez_net::{Config, Endpoint, Identity, Limits, NetProfile, PeerName, certs};
+use megrez_plan::{List, Plan, ReluForm, SignBit};
+use megrez_protocols::registry;
+use serde_json::json;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Runs machine-learning models on data that nobody in the computation may see.
+#[derive(Parser)]
+#[command(name = "megrez", version)]
+struct Cli {
+    /// Print one JSON object instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Handwritten digits under a private LeNet: three processes on this machine.
+    Demo(Demo),
+    /// Run a model on data: here, or on a cluster.
+    Infer(Infer),
+    /// Run a model on shares and in the clear, and compare every layer.
+    Check(Check),
+    /// Measure an operation or a model.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// List the protocols, their operations and cost formulas.
+    Protocols,
+    /// Make the certificates of a deployment.
+    Certs(Certs),
+    /// Run a party as a service.
+    Party(PartyArgs),
+    /// Keep a model's weights at a cluster, in shares.
+    UploadModel(UploadModel),
+    /// Make correlated randomness ahead at a cluster.
+    Offline(Offline),
+    /// Look for what is wrong with a deployment.
+    Doctor(Doctor),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PartiesKind {
+    /// Real processes over TLS.
+    Process,
+    /// Threads of this process over memory.
+    Thread,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum RangeArg {
+    /// Refuse a model whose ranges cannot be proven.
+    Prove,
+    /// Run it anyway; reports say so.
+    Assume,
+}
+
+/// Options of everything that runs a plan.
+#[derive(Args, Clone)]
+struct Common {
+    /// The protocol; `megrez protocols` lists them.
+    #[arg(long, default_value = "mizar")]
+    protocol: String,
+    /// Bits of the ring: 32 or 64.
+    #[arg(long, default_value_t = 64)]
+    ring: u32,
+    /// Fraction bits of fixed point [default: 16 on the 64-bit ring, 10 on the 32-bit ring].
+    #[arg(long)]
+    frac: Option<u32>,
+    /// The network between the parties: loopback, lan, wan, or RTT,RATE such as 20ms,500mbps.
+    #[arg(long, default_value = "loopback")]
+    net: NetProfile,
+    /// What a party is on this machine.
+    #[arg(long, value_enum, default_value = "process")]
+    parties: PartiesKind,
+    /// The list of the sign bit: bits or digits.
+    #[arg(long, default_value = "bits")]
+    list: String,
+    /// Digit widths, most significant first [default: the best known for the number of bits].
+    #[arg(long, value_delimiter = ',')]
+    widths: Option<Vec<u32>>,
+    /// Bits that a comparison looks at, sign included [default: all].
+    #[arg(long)]
+    bits: Option<u32>,
+    /// Low bits that a comparison ignores.
+    #[arg(long, default_value_t = 0)]
+    cut: u32,
+    /// The form of ReLU: 3r, 2r, 2r-fresh or table.
+    #[arg(long, default_value = "3r")]
+    form: String,
+    /// Allow a protocol that does not protect the data.
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// Options of everything that compiles a model.
+#[derive(Args, Clone)]
+struct ModelArgs {
+    /// The bound of the data's magnitude: every input element must lie in [−B, B].
+    #[arg(long, default_value_t = 1.0)]
+    input_range: f64,
+    /// What to do if a layer's range cannot be proven to fit the ring.
+    #[arg(long, value_enum, default_value = "prove")]
+    range: RangeArg,
+}
+
+#[derive(Args)]
+struct Demo {
+    #[command(flatten)]
+    common: Common,
+    /// The folder of the example.
+    #[arg(long, default_value = "examples/digits")]
+    folder: PathBuf,
+    /// Images per run.
+    #[arg(long, default_value_t = 60)]
+    batch: usize,
+    /// Use the first N images only.
+    #[arg(long)]
+    images: Option<usize>,
+    /// Print the cost of every layer.
+    #[arg(long)]
+    layers: bool,
+}
+
+#[derive(Args)]
+struct Infer {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    model_args: ModelArgs,
+    /// The model, an ONNX file; with a cluster, the name of a stored model may be given by --model-name instead.
+    #[arg(long, required_unless_present = "model_name")]
+    model: Option<PathBuf>,
+    /// The name of a model that is stored at the cluster.
+    #[arg(long, requires = "cluster", conflicts_with = "model")]
+    model_name: Option<String>,
+    /// The data, a .npy file whose first dimension counts the inputs.
+    #[arg(long)]
+    input: PathBuf,
+    /// Write the output here, as .npy.
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Inputs per run [default: all of them].
+    #[arg(long)]
+    batch: Option<usize>,
+    /// The cluster's file; without it, parties are started on this machine.
+    #[arg(long)]
+    cluster: Option<PathBuf>,
+    /// The folder with this client's certificate (cluster only).
+    #[arg(long, default_value = "certs")]
+    certs: PathBuf,
+    /// This client's name (cluster only).
+    #[arg(long, default_value = "alice")]
+    client: String,
+    /// Material made ahead by `megrez offline`, for the first run (cluster only).
+    #[arg(long)]
+    material: Option<String>,
+    /// Print the cost of every layer.
+    #[arg(long)]
+    layers: bool,
+}
+
+#[derive(Args)]
+struct Check {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    model_args: ModelArgs,
+    /// The model, an ONNX file.
+    #[arg(long)]
+    model: PathBuf,
+    /// The data, a .npy file; one batch of it is used.
+    #[arg(long)]
+    input: PathBuf,
+    /// How many inputs to check.
+    #[arg(long, default_value_t = 8)]
+    batch: usize,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// An operation on many elements.
+    Op(BenchOp),
+    /// A whole model on random data.
+    Model(BenchModel),
+}
+
+#[derive(Args)]
+struct BenchOp {
+    /// The operation.
+    op: String,
+    #[command(flatten)]
+    common: Common,
+    /// How many elements.
+    #[arg(long, default_value_t = 1 << 17)]
+    batch: usize,
+    /// How many runs.
+    #[arg(long, default_value_t = 3)]
+    repeat: u32,
+    /// Fraction bits that ReLU drops in the same step.
+    #[arg(long, default_value_t = 0)]
+    truncate: u32,
+    /// m,k,n of a matrix product.
+    #[arg(long, value_delimiter = ',', default_values_t = [128, 500, 100])]
+    shape: Vec<usize>,
+    /// Seed of the test data, never of shares.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct BenchModel {
+    /// The model: lenet, alexnet-cifar, vgg16-cifar, net-a, net-b, net-c, or an ONNX file.
+    model: String,
+    #[command(flatten)]
+    common: Common,
+    /// Inputs per run.
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// How many runs.
+    #[arg(long, default_value_t = 5)]
+    repeat: u32,
+    /// Seed of weights and data, never of shares.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Certs {
+    /// The folder to write to.
+    #[arg(long, default_value = "certs")]
+    folder: PathBuf,
+    /// How many parties.
+    #[arg(long, default_value_t = 3)]
+    parties: usize,
+    /// Names of clients.
+    #[arg(long, value_delimiter = ',', default_value = "alice")]
+    clients: Vec<String>,
+    /// Days until the certificates expire.
+    #[arg(long, default_value_t = 365)]
+    days: u32,
+    /// Add one client to an existing folder instead.
+    #[arg(long, conflicts_with_all = ["parties", "clients"])]
+    add_client: Option<String>,
+}
+
+#[derive(Args)]
+struct PartyArgs {
+    /// The party's configuration file.
+    #[arg(long, required_unless_present = "embedded")]
+    config: Option<PathBuf>,
+    /// Take everything from standard input; how `megrez` starts its own parties.
+    #[arg(long, hide = true)]
+    embedded: bool,
+}
+
+#[derive(Args)]
+struct UploadModel {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    model_args: ModelArgs,
+    /// The model, an ONNX file.
+    #[arg(long)]
+    model: PathBuf,
+    /// The name to keep it under.
+    #[arg(long)]
+    name: String,
+    /// The batch sizes that may be run.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    batch: Vec<usize>,
+    /// The clients who may run it.
+    #[arg(long, value_delimiter = ',')]
+    allow: Vec<String>,
+    /// The cluster's file.
+    #[arg(long)]
+    cluster: PathBuf,
+    /// The folder with this client's certificate.
+    #[arg(long, default_value = "certs")]
+    certs: PathBuf,
+    /// This client's name.
+    #[arg(long, default_value = "bob")]
+    client: String,
+}
+
+#[derive(Args)]
+struct Offline {
+    /// The stored model.
+    #[arg(long)]
+    model_name: String,
+    /// The batch size.
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// The cluster's file.
+    #[arg(long)]
+    cluster: PathBuf,
+    /// The folder with this client's certificate.
+    #[arg(long, default_value = "certs")]
+    certs: PathBuf,
+    /// This client's name.
+    #[arg(long, default_value = "alice")]
+    client: String,
+}
+
+#[derive(Args)]
+struct Doctor {
+    /// The cluster's file; without it, this machine is examined.
+    #[arg(long)]
+    cluster: Option<PathBuf>,
+    /// The folder with certificates.
+    #[arg(long, default_value = "certs")]
+    certs: PathBuf,
+    /// Act as this client.
+    #[arg(long, default_value = "alice")]
+    client: String,
+}
+
+/// Parses the arguments, runs, and turns an error into a message and an exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.json;
+    match run(cli) {
+        Ok(code) => code,
+        Err(e) => {
+            if json {
+                println!("{}", json!({ "schema": "megrez.error/1", "error": e.to_string() }));
+            }
+            eprintln!("megrez: {e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Demo(args) => demo(&args, cli.json),
+        Command::Infer(args) => infer(&args, cli.json),
+        Command::Check(args) => run_check(&args, cli.json),
+        Command::Bench(Bench::Op(args)) => bench_op(&args),
+        Command::Bench(Bench::Model(args)) => bench_model(&args),
+        Command::Protocols => protocols(cli.json),
+        Command::Certs(args) => make_certs(&args, cli.json),
+        Command::Party(args) => party(&args),
+        Command::UploadModel(args) => upload(&args, cli.json),
+        Command::Offline(args) => offline(&args, cli.json),
+        Command::Doctor(args) => doctor(&args, cli.json),
+    }
+}
+
+impl Common {
+    fn frac(&self) -> u32 {
+        self.frac.unwrap_or(if self.ring == 32 { 10 } else { 16 })
+    }
+
+    fn sign(&self) -> Result<SignBit> {
+        let full = SignBit { list: List::Bits, cut: self.cut, bits: self.bits };
+        let list = match (self.list.as_str(), &self.widths) {
+            ("bits", None) => List::Bits,
+            ("digits", Some(widths)) => List::Digits(widths.clone()),
+            ("digits", None) => List::Digits(megrez_kernels::best_widths(full.width(self.ring))),
+            _ => return Err(Error::Refused("--list is bits or digits; --widths goes with digits".into())),
+        };
+        Ok(SignBit { list, ..full })
+    }
+
+    fn form(&self) -> Result<ReluForm> {
+        match self.form.to_lowercase().as_str() {
+            "3r" => Ok(ReluForm::ThreeRounds),
+            "2r" => Ok(ReluForm::TwoRounds),
+            "2r-fresh" => Ok(ReluForm::TwoRoundsFresh),
+            "table" => Ok(ReluForm::Table),
+            other => Err(Error::Refused(format!("--form is 3r, 2r, 2r-fresh or table, not `{other}`"))),
+        }
+    }
+
+    fn run(&self, runs: u32) -> RunOptions {
+        RunOptions {
+            protocol: self.protocol.clone(),
+            runs,
+            net: self.net.clone(),
+            material: None,
+            insecure: self.insecure,
+        }
+    }
+
+    fn compile(&self, model: &ModelArgs) -> Result<CompileOptions> {
+        Ok(CompileOptions {
+            ring: self.ring,
+            frac: self.frac(),
+            input_range: Interval::abs(model.input_range),
+            policy: match model.range {
+                RangeArg::Prove => RangePolicy::Prove,
+                RangeArg::Assume => RangePolicy::Assume,
+            },
+            sign: self.sign()?,
+            relu: self.form()?,
+            ..CompileOptions::default()
+        })
+    }
+
+    fn backend(&self) -> Result<Backend> {
+        match self.parties {
+            PartiesKind::Thread => Ok(Backend::Threads),
+            PartiesKind::Process => {
+                let executable = std::env::current_exe().map_err(|e| Error::Refused(e.to_string()))?;
+                Backend::processes(&executable, &self.protocol)
+            }
+        }
+    }
+
+    fn parties_name(&self) -> &'static str {
+        match self.parties {
+            PartiesKind::Process => "process",
+            PartiesKind::Thread => "thread",
+        }
+    }
+}
+
+fn load_npy(path: &Path) -> Result<Tensor> {
+    npy::load(path).map_err(|e| Error::Refused(e.to_string()))
+}
+
+fn load_model(path: &Path, batch: usize) -> Result<Graph> {
+    Ok(onnx::read_file(path, &ImportOptions { batch, ..ImportOptions::default() })?)
+}
+
+/// A progress bar on a terminal, nothing elsewhere.
+fn progress(runs: u32, what: &str) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() && runs > 1 {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let style =
+        ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} {elapsed}").expect("a fixed template");
+    ProgressBar::with_draw_target(Some(u64::from(runs)), target)
+        .with_style(style)
+        .with_message(what.to_owned())
+}
+
+fn argmax(row: &[f32]) -> usize {
+    (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best })
+}
+
+fn demo(args: &Demo, json: bool) -> Result<ExitCode> {
+    let images = load_npy(&args.folder.join("test_images.npy"))?;
+    let labels = load_npy(&args.folder.join("test_labels.npy"))?;
+    let graph = load_model(&args.folder.join("lenet.onnx"), args.batch)?;
+    let n = args.images.unwrap_or(labels.data.len()).min(labels.data.len());
+    if n == 0 || args.batch == 0 {
+        return Err(Error::Refused("the demo needs at least one image per run".into()));
+    }
+    let runs = n.div_ceil(args.batch) as u32;
+    let mut backend = args.common.backend()?;
+    let options = args.common.compile(&ModelArgs { input_range: 1.0, range: RangeArg::Prove })?;
+    let model = Model::new(&graph, backend.client(), &options)?;
+    if !json {
+        println!(
+            "LeNet on {n} handwritten digits, {} per run, under {} on the ring Z_2^{}; network: {}",
+            args.batch, args.common.protocol, args.common.ring, args.common.net
+        );
+    }
+    let bar = progress(runs, "private inference");
+    let data =
+        |run: u32, input: &megrez_graph::lower::DataInput| Ok(batch(&images, run, args.batch, input.range));
+    let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &data);
+    let outcome = backend.run(&model.compiled.plan, &args.common.run(runs), &words, &|_| bar.inc(1))?;
+    bar.finish_and_clear();
+
+    let (mut agree, mut right_private, mut right_plain, mut max_error) = (0, 0, 0, 0f64);
+    let mut rows = Vec::new();
+    for (run, outputs) in outcome.outputs.iter().enumerate() {
+        let private = decode_output(args.common.ring, &model.compiled.outputs[0], &outputs[0]);
+        let input = batch(&images, run as u32, args.batch, model.compiled.data_inputs[0].range);
+        let plain = plain::run(&model.compiled.graph, &[input])?.remove(0);
+        let classes = private.shape.dims()[1];
+        for i in 0..args.batch.min(n - run * args.batch) {
+            let row = |t: &Tensor| t.data[i * classes..(i + 1) * classes].to_vec();
+            let (private, plain) = (row(&private), row(&plain));
+            let error = private.iter().zip(&plain).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
+            max_error = max_error.max(error);
+            let image = run * args.batch + i;
+            let label = labels.data[image] as usize;
+            let (a, b) = (argmax(&private), argmax(&plain));
+            agree += usize::from(a == b);
+            right_private += usize::from(a == label);
+            right_plain += usize::from(b == label);
+            rows.push((image, label, a, b));
+        }
+    }
+    let cost = Cost::of(&outcome.reports);
+    let share = |right: usize| right as f64 / n as f64;
+    if json {
+        println!(
+            "{}",
+            json!({
+                "schema": "megrez.demo/1",
+                "images": n,
+                "agree": agree,
+                "accuracy_private": share(right_private),
+                "accuracy_plain": share(right_plain),
+                "max_abs_error": max_error,
+                "protocol": args.common.protocol,
+                "insecure": args.common.insecure,
+                "batch": args.batch,
+                "cost": cost,
+            })
+        );
+    } else {
+        println!("image  label  private  plaintext");
+        for (image, label, private, plain) in &rows {
+            let mark = if private == plain { "" } else { "   <- differ" };
+            println!("{image:>5}  {label:>5}  {private:>7}  {plain:>9}{mark}");
+        }
+        println!(
+            "\nagreement {agree}/{n}; accuracy private {:.2}%, plaintext {:.2}%; largest error of a logit {max_error:.2e}",
+            100.0 * share(right_private),
+            100.0 * share(right_plain)
+        );
+        println!("\ncost of one run of {} images on {}", args.batch, cost.device.join(" | "));
+        print!("{}", cost.table());
+        if args.layers {
+            print!("\n{}", cost.layer_table());
+        }
+    }
+    Ok(if agree == n { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn identity(certs: &Path, client: &str) -> Result<Identity> {
+    Ok(Identity::load(certs, &PeerName::client(client)?)?)
+}
+
+fn connect(cluster: &Path, certs: &Path, client: &str) -> Result<Cluster> {
+    let config = ClusterConfig::load(cluster)?;
+    Cluster::connect(&config.parties, &identity(certs, client)?, Duration::from_secs(10))
+}
+
+fn hex16(text: &str) -> Result<[u8; 16]> {
+    let wrong = || Error::Refused(format!("`{text}` is no name of material: 32 hexadecimal digits"));
+    let mut out = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return Err(wrong());
+    }
+    for (byte, digits) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+    }
+    Ok(out)
+}
+
+fn infer(args: &Infer, json: bool) -> Result<ExitCode> {
+    let data = load_npy(&args.input)?;
+    let n = *data.shape.dims().first().ok_or_else(|| Error::file(&args.input, "has no first dimension"))?;
+    let size = args.batch.unwrap_or(n);
+    if n == 0 || size == 0 {
+        return Err(Error::file(&args.input, "holds no input"));
+    }
+    let runs = n.div_ceil(size) as u32;
+    let material = args.material.as_deref().map(hex16).transpose()?;
+    let bar = progress(runs, "private inference");
+    let (outcome, ring, revealed, protocol, ranges) = match (&args.model_name, &args.cluster) {
+        (Some(name), Some(cluster)) => {
+            let mut cluster = connect(cluster, &args.certs, &args.client)?;
+            let (protocol, approved) = cluster.describe(name, size)?;
+            let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
+            let words = |run: u32, input: &megrez_plan::Input| {
+                let refuse = |e: Error| megrez_session::Error::Refused(e.to_string());
+                let wanted = approved.data_inputs.iter().find(|d| d.name == input.name);
+                let wanted = wanted.ok_or_else(|| {
+                    megrez_session::Error::Refused(format!("the plan has an unknown input `{}`", input.name))
+                })?;
+                encode_data(plan.ring, wanted, &batch(&data, run, size, wanted.range)).map_err(refuse)
+            };
+            let mine = |i: &megrez_plan::Input| approved.data_inputs.iter().any(|d| d.name == i.name);
+            let source = Source::Model { model: name.clone(), batch: size };
+            let options = RunOptions { protocol: protocol.clone(), material, ..args.common.run(runs) };
+            let outcome = cluster.run(&plan, source, &options, &mine, &words, &|_| bar.inc(1))?;
+            (outcome, plan.ring, approved.outputs.clone(), protocol, None)
+        }
+        _ => {
+            let path = args.model.as_ref().expect("clap asks for one of the two");
+            let graph = load_model(path, size)?;
+            let options = args.common.compile(&args.model_args)?;
+            let mut backend = match &args.cluster {
+                Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
+                None => args.common.backend()?,
+            };
+            let model = Model::new(&graph, backend.client(), &options)?;
+            let rows =
+                |run: u32, input: &megrez_graph::lower::DataInput| Ok(batch(&data, run, size, input.range));
+            let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &rows);
+            let options = RunOptions { material, ..args.common.run(runs) };
+            let outcome = backend.run(&model.compiled.plan, &options, &words, &|_| bar.inc(1))?;
+            let proven = model.compiled.ranges.iter().all(|r| r.proven);
+            let protocol = args.common.protocol.clone();
+            (outcome, model.compiled.plan.ring, model.compiled.outputs.clone(), protocol, Some(proven))
+        }
+    };
+    bar.finish_and_clear();
+    let first = revealed.first().ok_or_else(|| Error::Refused("the model has no output".into()))?;
+    let mut rows = Vec::new();
+    let mut shape = Vec::new();
+    for outputs in &outcome.outputs {
+        let output = decode_output(ring, first, &outputs[0]);
+        shape = output.shape.dims().to_vec();
+        rows.extend(output.data);
+    }
+    if let Some(dim) = shape.first_mut() {
+        rows.truncate(rows.len() / (*dim * runs as usize) * n);
+        *dim = n;
+    }
+    let output = Tensor::new(shape.clone(), rows);
+    if let Some(path) = &args.output {
+        npy::save(path, &output).map_err(|e| Error::Refused(e.to_string()))?;
+    }
+    let cost = Cost::of(&outcome.reports);
+    let range = ranges.map(|proven| if proven { "proven" } else { "assumed" });
+    if json {
+        println!(
+            "{}",
+            json!({
+                "schema": "megrez.infer/1",
+                "shape": shape,
+                "output": if args.output.is_some() { json!(args.output) } else { json!(output.data) },
+                "protocol": protocol,
+                "insecure": args.common.insecure,
+                "range": range,
+                "cost": cost,
+            })
+        );
+    } else {
+        if args.output.is_none() {
+            let width = output.data.len() / n;
+            for row in output.data.chunks(width.max(1)) {
+                println!("{}", row.iter().map(|v| format!("{v:.6}")).collect::<Vec<_>>().join(" "));
+            }
+        }
+        println!("\ncost of one run of {size} under {protocol} on {}", cost.device.join(" | "));
+        if let Some(range) = range {
+            println!("ranges: {range}");
+        }
+        print!("{}", cost.table());
+        if args.layers {
+            print!("\n{}", cost.layer_table());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
+    let data = load_npy(&args.input)?;
+    let graph = load_model(&args.model, args.batch)?;
+    let mut backend = args.common.backend()?;
+    let model = Model::new(&graph, backend.client(), &args.common.compile(&args.model_args)?)?;
+    let range = model.compiled.data_inputs[0].range;
+    let rows = batch(&data, 0, args.batch, range);
+    let layers = check(&mut backend, &model, &rows, &args.common.run(1))?;
+    let outside: usize = layers.iter().map(|l| l.outside).sum();
+    if json {
+        println!(
+            "{}",
+            json!({ "schema": "megrez.check/1", "protocol": args.common.protocol, "ring": args.common.ring,
+            "frac": args.common.frac(), "batch": args.batch, "layers": layers })
+        );
+    } else {
+        println!(
+            "{:<16} {:<18} {:>11} {:>11} {:>11} {:>9}  range",
+            "layer", "operator", "max error", "mean error", "max value", "headroom"
+        );
+        for l in &layers {
+            let range = match (l.outside, l.proven) {
+                (0, true) => "proven".into(),
+                (0, false) => "assumed".into(),
+                (k, _) => format!("EXCEEDED by {k} elements"),
+            };
+            println!(
+                "{:<16} {:<18} {:>11.3e} {:>11.3e} {:>11.4} {:>6.1} bit  {range}",
+                l.layer, l.op, l.max_error, l.mean_error, l.max_value, l.headroom_bits
+            );
+        }
+    }
+    Ok(if outside == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn bench_options(common: &Common, batch: usize, repeat: u32, seed: u64) -> Result<BenchOptions> {
+    if batch == 0 || repeat == 0 {
+        return Err(Error::Refused("--batch and --repeat are at least 1".into()));
+    }
+    Ok(BenchOptions {
+        ring: common.ring,
+        frac: common.frac(),
+        batch,
+        sign: common.sign()?,
+        form: common.form()?,
+        truncate: 0,
+        shape: [1; 3],
+        seed,
+        run: common.run(repeat),
+        parties: common.parties_name(),
+    })
+}
+
+fn verdict(report: &serde_json::Value) -> ExitCode {
+    println!("{report}");
+    if report["verified"] == json!(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn bench_op(args: &BenchOp) -> Result<ExitCode> {
+    let shape = args.shape.as_slice().try_into().map_err(|_| Error::Refused("--shape is m,k,n".into()))?;
+    let options = bench_options(&args.common, args.batch, args.repeat, args.seed)?;
+    let options = BenchOptions { truncate: args.truncate, shape, ..options };
+    let mut backend = args.common.backend()?;
+    Ok(verdict(&bench::bench_op(&mut backend, &args.op, &options)?))
+}
+
+fn bench_model(args: &BenchModel) -> Result<ExitCode> {
+    let options = bench_options(&args.common, args.batch, args.repeat, args.seed)?;
+    let path = Path::new(&args.model);
+    let graph = if path.extension().is_some_and(|e| e == "onnx") {
+        load_model(path, args.batch)?
+    } else {
+        models::build(&args.model, args.batch, args.seed)?
+    };
+    let mut backend = args.common.backend()?;
+    // Random weights prove nothing about ranges; the result is compared with the clear all the same.
+    let compile = args.common.compile(&ModelArgs { input_range: 1.0, range: RangeArg::Assume })?;
+    let model = Model::new(&graph, backend.client(), &compile)?;
+    Ok(verdict(&bench::bench_model(&mut backend, &args.model, &model, &options)?))
+}
+
+/// The operations that `megrez protocols` prices, as benches name them.
+const PRICED: &[&str] =
+    &["mul", "fixed-mul", "truncate", "sign-bit", "relu", "maxpool", "select", "and", "bit-to-ring"];
+
+fn protocols(json: bool) -> Result<ExitCode> {
+    let mut rows = Vec::new();
+    for protocol in registry::PROTOCOLS {
+        let mut ops = Vec::new();
+        for ring in [32, 64] {
+            for op in PRICED {
+                let options = BenchOptions {
+                    ring,
+                    frac: if ring == 32 { 10 } else { 16 },
+                    batch: 64 * 3 * 5 * 7 * 11,
+                    sign: SignBit::FULL,
+                    form: ReluForm::ThreeRounds,
+                    truncate: 0,
+                    shape: [1; 3],
+                    seed: 0,
+                    run: RunOptions {
+                        protocol: protocol.name.into(),
+                        runs: 1,
+                        net: NetProfile::loopback(),
+                        material: None,
+                        insecure: true,
+                    },
+                    parties: "",
+                };
+                let plan = bench::op_plan(op, "x", &options)?;
+                let Ok(price) = megrez::infer::price(protocol.name, &plan) else { continue };
+                let n = options.batch as f64;
+                let bits = |phase| price.bits(phase) / n;
+                let rounds: u32 = price.steps.iter().map(|s| s.cost.online_rounds).sum();
+                ops.push(json!({
+                    "op": op,
+                    "ring": ring,
+                    "bits_per_element": {
+                        "offline": bits(megrez_session::Phase::Offline),
+                        "online": bits(megrez_session::Phase::Online),
+                    },
+                    "rounds": rounds,
+                }));
+            }
+        }
+        rows.push(json!({ "protocol": protocol, "operations": ops }));
+    }
+    if json {
+        println!("{}", json!({ "schema": "megrez.protocols/1", "protocols": rows }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for row in &rows {
+        let p = &row["protocol"];
+        println!(
+            "{}: {} parties; security: {}; source: {}",
+            p["name"].as_str().unwrap_or_default(),
+            p["parties"],
+            p["security"].as_str().unwrap_or_default(),
+            p["source"].as_str().unwrap_or_default()
+        );
+        for op in row["operations"].as_array().into_iter().flatten() {
+            println!(
+                "  {:<12} ring {:>2}: {:>7.1} bits offline, {:>7.1} bits online, {} rounds",
+                op["op"].as_str().unwrap_or_default(),
+                op["ring"],
+                op["bits_per_element"]["offline"].as_f64().unwrap_or_default(),
+                op["bits_per_element"]["online"].as_f64().unwrap_or_default(),
+                op["rounds"]
+            );
+        }
+    }
+    println!(
+        "bits are totals over all parties per output element; select, and, bit-to-ring include the comparison that makes the bit"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make_certs(args: &Certs, json: bool) -> Result<ExitCode> {
+    let files = match &args.add_client {
+        Some(client) => certs::add_client(&args.folder, client, args.days)?,
+        None => {
+            let request = certs::Request {
+                parties: args.parties,
+                clients: args.clients.clone(),
+                hosts: vec![],
+                days: args.days,
+            };
+            certs::generate(&args.folder, &request)?
+        }
+    };
+    if json {
+        println!("{}", json!({ "schema": "megrez.certs/1", "files": files }));
+    } else {
+        files.iter().for_each(|f| println!("{}", f.display()));
+        println!("give each party its own .pem and .key and ca.pem; keep ca.key off their machines");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn party(args: &PartyArgs) -> Result<ExitCode> {
+    let Some(path) = &args.config else {
+        embedded::serve_embedded()?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let config = PartyConfig::load(path)?;
+    let cluster = ClusterConfig::load(&config.cluster)?;
+    let identity = Identity::load(&config.certs, &PeerName::party(config.party)?)?;
+    let endpoint = Arc::new(Endpoint::bind(Config {
+        me: config.party,
+        listen: config.listen.clone(),
+        peers: cluster.parties,
+        identity,
+        limits: Limits { silence: Duration::from_secs(config.silence_seconds), ..Limits::default() },
+    })?);
+    eprintln!("party {} listens on {}", config.party, endpoint.local_addr());
+    let policy = Policy {
+        data: config.data,
+        allow_shaping: config.allow_shaping,
+        allow_insecure: config.allow_insecure,
+        max_sessions: config.max_sessions,
+    };
+    Service::new(endpoint, policy).run(|line| eprintln!("{line}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn upload(args: &UploadModel, json: bool) -> Result<ExitCode> {
+    let mut cluster = connect(&args.cluster, &args.certs, &args.client)?;
+    // The user of the model takes the data owner's place, whoever it is.
+    let options = CompileOptions {
+        model_owner: args.client.clone(),
+        data_owner: "user".into(),
+        recipient: "user".into(),
+        ..args.common.compile(&args.model_args)?
+    };
+    let mut plans = Vec::new();
+    let mut weights = Vec::new();
+    for &size in &args.batch {
+        let compiled = megrez_graph::compile(&load_model(&args.model, size)?, &options)?;
+        plans.push(ModelPlan {
+            batch: size,
+            plan: compiled.plan.to_bytes(),
+            data_inputs: compiled.data_inputs,
+            outputs: compiled.outputs,
+        });
+        weights = compiled.model_inputs;
+    }
+    let upload = Upload {
+        session: megrez::wire::fresh_name()?,
+        protocol: args.common.protocol.clone(),
+        model: args.name.clone(),
+        plans,
+        allow: args.allow.clone(),
+    };
+    cluster.upload(upload, &|input| {
+        let weight = weights.iter().find(|w| w.name == input.name);
+        let weight =
+            weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))?;
+        encode_words(args.common.ring, &weight.values, weight.frac)
+    })?;
+    if json {
+        println!(
+            "{}",
+            json!({ "schema": "megrez.upload/1", "model": args.name, "batches": args.batch, "allow": args.allow })
+        );
+    } else {
+        println!("model `{}` is stored in shares; {} may run it", args.name, args.allow.join(", "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn offline(args: &Offline, json: bool) -> Result<ExitCode> {
+    let mut cluster = connect(&args.cluster, &args.certs, &args.client)?;
+    let (protocol, _) = cluster.describe(&args.model_name, args.batch)?;
+    let source = Source::Model { model: args.model_name.clone(), batch: args.batch };
+    let name: String = cluster.prepare(&protocol, source)?.iter().map(|b| format!("{b:02x}")).collect();
+    if json {
+        println!("{}", json!({ "schema": "megrez.offline/1", "material": name }));
+    } else {
+        println!("material {name} is ready for one run: megrez infer --material {name}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn doctor(args: &Doctor, json: bool) -> Result<ExitCode> {
+    let mut problems: Vec<String> = Vec::new();
+    let mut parties = Vec::new();
+    let client = PeerName::client(&args.client)?;
+    let Some(cluster) = &args.cluster else {
+        let device = megrez_kernels::Device::describe(&megrez_kernels::Cpu::default());
+        if json {
+            println!("{}", json!({ "schema": "megrez.doctor/1", "device": device, "problems": problems }));
+        } else {
+            println!("device: {device}\nrelease: {}", env!("CARGO_PKG_VERSION"));
+            println!("give --cluster cluster.toml to examine a deployment");
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let config = ClusterConfig::load(cluster)?;
+    match certs::inspect(&args.certs, &client) {
+        Ok(report) => problems.extend(report.problems.iter().map(|p| format!("{}: {p}", report.name))),
+        Err(e) => problems.push(format!("{client}: {e}")),
+    }
+    // Parties one by one, so that one that is down does not hide the others.
+    match identity(&args.certs, &args.client) {
+        Err(e) => problems.push(format!("{client}: {e}")),
+        Ok(identity) => {
+            for (i, address) in config.parties.iter().enumerate() {
+                match examine(i, address, &identity) {
+                    Ok((info, skew)) => {
+                        if info.release != env!("CARGO_PKG_VERSION") {
+                            problems.push(format!(
+                                "party {i} runs release {}, this is {}: install one release everywhere",
+                                info.release,
+                                env!("CARGO_PKG_VERSION")
+                            ));
+                        }
+                        if skew.abs() > 60_000 {
+                            problems.push(format!(
+                                "party {i}: its clock is off by {} s; certificates may look expired: run NTP",
+                                skew / 1000
+                            ));
+                        }
+                        parties.push(json!({ "party": i, "address": address, "reachable": true, "release": info.release,
+                            "device": info.device, "clock_skew_ms": skew, "sessions": info.sessions }));
+                    }
+                    Err(e) => {
+                        problems.push(format!("party {i} at {address}: {e}"));
+                        parties.push(json!({ "party": i, "address": address, "reachable": false }));
+                    }
+                }
+            }
+        }
+    }
+    if json {
+        println!("{}", json!({ "schema": "megrez.doctor/1", "parties": parties, "problems": problems }));
+    } else {
+        for p in &parties {
+            println!("{p}");
+        }
+        problems.iter().for_each(|p| println!("problem: {p}"));
+        if problems.is_empty() {
+            println!("all parties are reachable, of one release, and their clocks agree");
+        }
+    }
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn examine(party: usize, address: &str, identity: &Identity) -> Result<(megrez::wire::Info, i64)> {
+    let mut one = Cluster::connect_one(party, address, identity, Duration::from_secs(5))?;
+    let before = SystemTime::now();
+    let info = one.info()?.remove(0);
+    let middle = before + before.elapsed().unwrap_or_default() / 2;
+    let here = middle.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
+    if info.party != party {
+        return Err(Error::Refused(format!("says that it is party {}", info.party)));
+    }
+    let skew = info.clock_ms as i64 - here;
+    Ok((info, skew))
+}

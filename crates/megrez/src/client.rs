@@ -1,0 +1,290 @@
+//! A client of a cluster: shares its inputs with the parties, learns its outputs, and is no compute party.
+
+use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
+use crate::{Error, Result};
+use megrez_engine::PartyReport;
+use megrez_engine::client::{PartyPort, collect, provide};
+use megrez_kernels::Cpu;
+use megrez_net::{Channel, Identity, NetProfile, Payload, PeerName, dial};
+use megrez_plan::{Input, Plan};
+use megrez_protocols::{Suite, registry};
+use megrez_ring::Word;
+use megrez_session::Error as SessionError;
+use std::time::Duration;
+
+/// Channels to all parties of a cluster.
+pub struct Cluster {
+    channels: Vec<Channel>,
+    name: String,
+}
+
+/// What to run, besides the plan.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The protocol's name.
+    pub protocol: String,
+    /// How many times, with inputs of their own.
+    pub runs: u32,
+    /// Shape the links.
+    pub net: NetProfile,
+    /// Material made ahead, for the first run.
+    pub material: Option<[u8; 16]>,
+    /// The caller insists on a protocol that does not protect.
+    pub insecure: bool,
+}
+
+/// What came out of a run.
+pub struct Outcome {
+    /// Per run and output of the plan: ring elements.
+    pub outputs: Vec<Vec<Vec<u64>>>,
+    /// Per run and party.
+    pub reports: Vec<Vec<PartyReport>>,
+}
+
+/// Ring elements of an input for a run, by run and input.
+pub type Inputs<'a> = megrez_engine::local::Inputs<'a>;
+
+impl Cluster {
+    /// Connects to all parties as the client that `identity` proves.
+    pub fn connect(addresses: &[String], identity: &Identity, timeout: Duration) -> Result<Self> {
+        let numbered = addresses.iter().enumerate();
+        let channels = numbered.map(|(i, a)| channel(i, a, identity, timeout)).collect::<Result<Vec<_>>>()?;
+        Ok(Cluster { channels, name: client_name(identity)? })
+    }
+
+    /// Connects to one party only, to ask it who it is.
+    pub fn connect_one(party: usize, address: &str, identity: &Identity, timeout: Duration) -> Result<Self> {
+        let channels = vec![channel(party, address, identity, timeout)?];
+        Ok(Cluster { channels, name: client_name(identity)? })
+    }
+
+    /// This client's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many parties there are.
+    pub fn parties(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Asks every party who it is.
+    pub fn info(&mut self) -> Result<Vec<Info>> {
+        self.ask(&Request::Info { version: wire::VERSION })?;
+        self.each(|party, channel| match reply(party, channel)? {
+            Reply::Info(info) => Ok(info),
+            other => Err(unexpected(party, &other)),
+        })
+    }
+
+    /// The approved plan of a stored model; all parties must say the same.
+    pub fn describe(&mut self, model: &str, batch: usize) -> Result<(String, ModelPlan)> {
+        self.ask(&Request::Describe { model: model.into(), batch })?;
+        let mut answers = self.each(|party, channel| match reply(party, channel)? {
+            Reply::Model { protocol, plan } => Ok((protocol, plan)),
+            other => Err(unexpected(party, &other)),
+        })?;
+        let first = answers.remove(0);
+        match answers.iter().position(|a| *a != first) {
+            None => Ok(first),
+            Some(i) => Err(Error::Refused(format!(
+                "parties 0 and {} describe the model `{model}` differently: do not use it",
+                i + 1
+            ))),
+        }
+    }
+
+    /// Runs a plan. `mine` says which inputs this client provides; `progress` hears of every finished run.
+    pub fn run(
+        &mut self,
+        plan: &Plan,
+        source: Source,
+        options: &RunOptions,
+        mine: &dyn Fn(&Input) -> bool,
+        inputs: &Inputs<'_>,
+        progress: &dyn Fn(u32),
+    ) -> Result<Outcome> {
+        let request = Request::Run(Run {
+            session: wire::fresh_name()?,
+            protocol: options.protocol.clone(),
+            source,
+            runs: options.runs,
+            net: (&options.net).into(),
+            material: options.material,
+            insecure: options.insecure,
+        });
+        self.ask(&request)?;
+        let visitor = Exchange { cluster: self, plan, runs: options.runs, mine, inputs, progress };
+        let outputs = registry::dispatch(&options.protocol, plan.ring, visitor).ok_or_else(|| {
+            Error::Refused(format!("there is no protocol `{}` on this ring", options.protocol))
+        })??;
+        let reports: Vec<Vec<PartyReport>> = self.each(|party, channel| match reply(party, channel)? {
+            Reply::Reports(reports) if reports.len() == options.runs as usize => Ok(reports),
+            other => Err(unexpected(party, &other)),
+        })?;
+        let by_run = |run: usize| reports.iter().map(|party| party[run].clone()).collect();
+        Ok(Outcome { outputs, reports: (0..options.runs as usize).map(by_run).collect() })
+    }
+
+    /// Keeps a model's weights at the parties, in shares. `weights` are ring elements by input name.
+    pub fn upload(&mut self, upload: Upload, weights: &dyn Fn(&Input) -> Result<Vec<u64>>) -> Result<()> {
+        let plan = upload.plans.first().and_then(|p| Plan::from_bytes(&p.plan).ok());
+        let plan = plan.ok_or_else(|| Error::Refused("an upload has at least one valid plan".into()))?;
+        let protocol = upload.protocol.clone();
+        self.ask(&Request::Upload(upload))?;
+        let name = self.name.clone();
+        let mine = |i: &Input| i.owner == name;
+        let inputs = |_: u32, input: &Input| weights(input).map_err(|e| SessionError::Refused(e.to_string()));
+        let visitor = Share { cluster: self, plan: &plan, mine: &mine, inputs: &inputs };
+        registry::dispatch(&protocol, plan.ring, visitor)
+            .ok_or_else(|| Error::Refused(format!("there is no protocol `{protocol}` on this ring")))??;
+        self.done()
+    }
+
+    /// Makes material for a plan ahead; returns the name of the batch.
+    pub fn prepare(&mut self, protocol: &str, source: Source) -> Result<[u8; 16]> {
+        let material = wire::fresh_name()?;
+        let session = wire::fresh_name()?;
+        self.ask(&Request::Prepare(Prepare { session, protocol: protocol.into(), source, material }))?;
+        self.done()?;
+        Ok(material)
+    }
+
+    fn done(&mut self) -> Result<()> {
+        self.each(|party, channel| match reply(party, channel)? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(party, &other)),
+        })
+        .map(|_| ())
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<()> {
+        self.channels.iter_mut().try_for_each(|c| wire::send(c, request))
+    }
+
+    /// One answer from every party; if several fail, the reason of the first.
+    fn each<T>(&mut self, mut f: impl FnMut(usize, &mut Channel) -> Result<T>) -> Result<Vec<T>> {
+        self.channels.iter_mut().enumerate().map(|(i, c)| f(i, c)).collect()
+    }
+
+    fn ports(&mut self) -> Vec<Port<'_>> {
+        self.channels.iter_mut().enumerate().map(|(party, channel)| Port { party, channel }).collect()
+    }
+}
+
+fn channel(party: usize, address: &str, identity: &Identity, timeout: Duration) -> Result<Channel> {
+    dial(address, identity, &PeerName::party(party)?, timeout)
+        .map_err(|e| Error::Party { party, reason: format!("cannot reach {address}: {e}") })
+}
+
+fn client_name(identity: &Identity) -> Result<String> {
+    match identity.name() {
+        PeerName::Client(name) => Ok(name.clone()),
+        PeerName::Party(_) => Err(Error::Refused("a party's certificate cannot act as a client".into())),
+    }
+}
+
+fn reply(party: usize, channel: &mut Channel) -> Result<Reply> {
+    // Parties may compute for long before they answer; they watch each other meanwhile.
+    channel.set_timeout(Duration::from_secs(24 * 3600))?;
+    match wire::recv(channel, wire::MAX_REPLY)? {
+        Reply::Failed(reason) => Err(Error::Party { party, reason }),
+        reply => Ok(reply),
+    }
+}
+
+fn unexpected(party: usize, _: &Reply) -> Error {
+    Error::Party { party, reason: "answered out of turn: use one release of megrez everywhere".into() }
+}
+
+/// One party during a run.
+struct Port<'a> {
+    party: usize,
+    channel: &'a mut Channel,
+}
+
+fn refused(e: Error) -> SessionError {
+    match e {
+        Error::Party { party, reason } => SessionError::Refused(format!("party {party}: {reason}")),
+        e => SessionError::Refused(e.to_string()),
+    }
+}
+
+impl PartyPort for Port<'_> {
+    fn ticket(&mut self) -> std::result::Result<Vec<u8>, SessionError> {
+        match reply(self.party, self.channel).map_err(refused)? {
+            Reply::Ticket(ticket) => Ok(ticket),
+            other => Err(refused(unexpected(self.party, &other))),
+        }
+    }
+    fn send(&mut self, share: Payload) -> std::result::Result<(), SessionError> {
+        // A party that failed has said why: that is worth more than the broken pipe.
+        let Err(broken) = self.channel.send(share.as_bytes()) else { return Ok(()) };
+        match reply(self.party, self.channel) {
+            Err(told @ Error::Party { .. }) => Err(refused(told)),
+            _ => Err(SessionError::Net(broken)),
+        }
+    }
+    fn output(&mut self, limit: usize) -> std::result::Result<Payload, SessionError> {
+        match reply(self.party, self.channel).map_err(refused)? {
+            Reply::Share => Ok(self.channel.recv(limit as u64)?),
+            other => Err(refused(unexpected(self.party, &other))),
+        }
+    }
+}
+
+/// The client's part of a run, for a suite chosen at run time.
+struct Exchange<'a> {
+    cluster: &'a mut Cluster,
+    plan: &'a Plan,
+    runs: u32,
+    mine: &'a dyn Fn(&Input) -> bool,
+    inputs: &'a Inputs<'a>,
+    progress: &'a dyn Fn(u32),
+}
+
+impl registry::Visitor<Cpu> for Exchange<'_> {
+    type Output = Result<Vec<Vec<Vec<u64>>>>;
+
+    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+        let mut ports = self.cluster.ports();
+        let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+        let mut outputs = Vec::new();
+        for run in 0..self.runs {
+            let words = |input: &Input| ring_words::<S::Word>((self.inputs)(run, input)?);
+            provide(&suite, self.plan, self.mine, &words, &mut ports)?;
+            let mut mine = Vec::new();
+            let mut recipients: Vec<&str> = self.plan.outputs.iter().map(|o| o.recipient.as_str()).collect();
+            recipients.dedup();
+            for recipient in recipients {
+                mine.extend(collect(&suite, self.plan, recipient, &mut ports)?);
+            }
+            outputs.push(mine.iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
+            (self.progress)(run);
+        }
+        Ok(outputs)
+    }
+}
+
+/// Sharing inputs without a run, for an upload.
+struct Share<'a> {
+    cluster: &'a mut Cluster,
+    plan: &'a Plan,
+    mine: &'a dyn Fn(&Input) -> bool,
+    inputs: &'a dyn Fn(u32, &Input) -> std::result::Result<Vec<u64>, SessionError>,
+}
+
+impl registry::Visitor<Cpu> for Share<'_> {
+    type Output = Result<()>;
+
+    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+        let mut ports = self.cluster.ports();
+        let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+        let words = |input: &Input| ring_words::<S::Word>((self.inputs)(0, input)?);
+        Ok(provide(&suite, self.plan, self.mine, &words, &mut ports)?)
+    }
+}
+
+fn ring_words<W: Word>(words: Vec<u64>) -> std::result::Result<Vec<W>, SessionError> {
+    Ok(words.into_iter().map(W::from_u64).collect())
+}

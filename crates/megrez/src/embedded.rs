@@ -1,0 +1,170 @@
+//! Parties on this machine: real processes of the same program on loopback, with mutual TLS and keys that live as long
+//! as they do. The client is the parent process.
+//!
+//! A child reads one line of JSON on its standard input (its identity and settings), prints one line (its address),
+//! reads one more line (everybody's addresses) and serves until its standard input ends.
+
+use crate::client::Cluster;
+use crate::party::{Policy, Service};
+use crate::{Error, Result};
+use megrez_net::{Config, Endpoint, Identity, Limits, PeerName, certs};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The name of the parent as a client.
+pub const CLIENT: &str = "local";
+
+/// The first line that a child reads. Holds a private key: it goes through a pipe and nowhere else.
+#[derive(Serialize, Deserialize)]
+struct Start {
+    party: usize,
+    parties: usize,
+    ca: String,
+    certificate: String,
+    key: String,
+    data: PathBuf,
+    silence_seconds: u64,
+}
+
+/// The line that a child prints.
+#[derive(Serialize, Deserialize)]
+struct Ready {
+    address: String,
+}
+
+/// The second line that a child reads.
+#[derive(Serialize, Deserialize)]
+struct Peers {
+    addresses: Vec<String>,
+}
+
+/// Running parties; they end when this is dropped.
+pub struct Parties {
+    children: Vec<(Child, Option<ChildStdin>)>,
+    addresses: Vec<String>,
+    identity: Identity,
+    data: PathBuf,
+}
+
+impl Parties {
+    /// Starts `count` parties of the program `executable`.
+    pub fn start(executable: &std::path::Path, count: usize) -> Result<Self> {
+        let deployment = certs::issue(&certs::Request {
+            parties: count,
+            clients: vec![CLIENT.into()],
+            hosts: vec![],
+            days: 2,
+        })?;
+        let identity = deployment.identity(&PeerName::client(CLIENT)?)?;
+        let name: String = crate::wire::fresh_name()?.iter().map(|b| format!("{b:02x}")).collect();
+        let data = std::env::temp_dir().join(format!("megrez-{name}"));
+        let mut parties = Parties { children: vec![], addresses: vec![], identity, data };
+        let mut outputs = Vec::new();
+        for party in 0..count {
+            let mut child = Command::new(executable)
+                .args(["party", "--embedded"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .map_err(|e| Error::file(executable, format!("cannot start a party: {e}")))?;
+            let mut stdin = child.stdin.take().expect("piped");
+            outputs.push(BufReader::new(child.stdout.take().expect("piped")));
+            let name = PeerName::party(party)?;
+            let pair = deployment.pairs.iter().find(|p| p.name == name).expect("issued above");
+            let start = Start {
+                party,
+                parties: count,
+                ca: deployment.ca.clone(),
+                certificate: pair.certificate.clone(),
+                key: pair.key.to_string(),
+                data: parties.data.join(format!("party{party}")),
+                silence_seconds: 30,
+            };
+            let written = write_line(&mut stdin, &start);
+            parties.children.push((child, Some(stdin)));
+            written?;
+        }
+        for (party, output) in outputs.iter_mut().enumerate() {
+            let ready: Ready =
+                read_line(output).map_err(|e| Error::Party { party, reason: e.to_string() })?;
+            parties.addresses.push(ready.address);
+        }
+        let peers = Peers { addresses: parties.addresses.clone() };
+        for (_, stdin) in &mut parties.children {
+            write_line(stdin.as_mut().expect("open until the parties end"), &peers)?;
+        }
+        Ok(parties)
+    }
+
+    /// A client of these parties.
+    pub fn connect(&self) -> Result<Cluster> {
+        Cluster::connect(&self.addresses, &self.identity, Duration::from_secs(10))
+    }
+
+    /// The process numbers of the parties, for tests that stop or kill one.
+    pub fn process_ids(&self) -> Vec<u32> {
+        self.children.iter().map(|(child, _)| child.id()).collect()
+    }
+}
+
+impl Drop for Parties {
+    fn drop(&mut self) {
+        // Closing standard input asks the child to end; one that does not is killed.
+        self.children.iter_mut().for_each(|(_, stdin)| drop(stdin.take()));
+        let deadline = Instant::now() + Duration::from_secs(2);
+        for (child, _) in &mut self.children {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.data);
+    }
+}
+
+fn write_line<T: Serialize>(out: &mut impl Write, message: &T) -> Result<()> {
+    let line = serde_json::to_string(message).map_err(|e| Error::Refused(e.to_string()))?;
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(|e| Error::Refused(format!("a party's pipe: {e}")))
+}
+
+fn read_line<T: for<'a> Deserialize<'a>>(input: &mut impl BufRead) -> Result<T> {
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(|e| Error::Refused(format!("a party's pipe: {e}")))?;
+    serde_json::from_str(&line).map_err(|_| Error::Refused("the party ended before it was ready".into()))
+}
+
+/// The child's side: serves until standard input ends.
+pub fn serve_embedded() -> Result<()> {
+    let mut stdin = BufReader::new(std::io::stdin());
+    let start: Start = read_line(&mut stdin)?;
+    let identity = Identity::from_pem(&start.ca, &start.certificate, &start.key)?;
+    let config = Config {
+        me: start.party,
+        listen: "127.0.0.1:0".into(),
+        peers: vec![String::new(); start.parties],
+        identity,
+        limits: Limits { silence: Duration::from_secs(start.silence_seconds), ..Limits::default() },
+    };
+    let endpoint = Arc::new(Endpoint::bind(config)?);
+    write_line(&mut std::io::stdout(), &Ready { address: endpoint.local_addr().to_string() })?;
+    let peers: Peers = read_line(&mut stdin)?;
+    endpoint.set_peers(peers.addresses)?;
+    let policy = Policy { data: start.data, allow_shaping: true, allow_insecure: true, max_sessions: 16 };
+    let service = Service::new(Arc::clone(&endpoint), policy);
+    let serving = std::thread::spawn(move || service.run(|_| {}));
+    // The parent holds the other end; when it goes, for whatever reason, so does this party.
+    let mut rest = String::new();
+    while matches!(stdin.read_line(&mut rest), Ok(n) if n > 0) {
+        rest.clear();
+    }
+    endpoint.stop();
+    drop(serving);
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Running a plan somewhere: on parties of this machine, on threads of this process, or on a cluster.
+
+use crate::client::{Cluster, Inputs, Outcome, RunOptions};
+use crate::embedded::Parties;
+use crate::wire::Source;
+use crate::{Error, Result};
+use megrez_engine::local::{LocalOptions, run_each};
+use megrez_engine::{PlanCost, check};
+use megrez_graph::lower::{Compiled, DataInput, Revealed};
+use megrez_graph::{CompileOptions, Graph, Tensor, compile};
+use megrez_kernels::Cpu;
+use megrez_net::ClockKind;
+use megrez_plan::{Input, Plan, Value};
+use megrez_protocols::{Suite, registry};
+use megrez_ring::{Word, decode, encode};
+use megrez_session::Error as SessionError;
+use std::path::Path;
+use std::time::Duration;
+
+/// Where parties run.
+pub enum Backend {
+    /// Processes on this machine, over TLS.
+    Processes(Parties, Cluster),
+    /// Threads of this process, over memory.
+    Threads,
+    /// A cluster of parties that run elsewhere.
+    Remote(Cluster),
+}
+
+impl Backend {
+    /// Starts parties of the program `executable` for a protocol.
+    pub fn processes(executable: &Path, protocol: &str) -> Result<Self> {
+        let parties = find(protocol)?.parties;
+        let parties = Parties::start(executable, parties)?;
+        let cluster = parties.connect()?;
+        Ok(Backend::Processes(parties, cluster))
+    }
+
+    /// The name under which this client owns inputs and learns outputs.
+    pub fn client(&self) -> &str {
+        match self {
+            Backend::Processes(_, cluster) | Backend::Remote(cluster) => cluster.name(),
+            Backend::Threads => crate::embedded::CLIENT,
+        }
+    }
+
+    /// Runs a plan whose inputs and outputs are all this client's.
+    pub fn run(
+        &mut self,
+        plan: &Plan,
+        options: &RunOptions,
+        inputs: &Inputs<'_>,
+        progress: &dyn Fn(u32),
+    ) -> Result<Outcome> {
+        let protocol = find(&options.protocol)?;
+        if protocol.insecure && !options.insecure {
+            return Err(Error::Refused(format!(
+                "`{}` does not protect the data ({}); say `--insecure` if that is what you want",
+                protocol.name, protocol.security
+            )));
+        }
+        match self {
+            Backend::Processes(_, cluster) | Backend::Remote(cluster) => {
+                cluster.run(plan, Source::Plan(plan.to_bytes()), options, &|_| true, inputs, progress)
+            }
+            Backend::Threads => {
+                let local = LocalOptions {
+                    net: options.net.clone(),
+                    clock: ClockKind::Real,
+                    runs: options.runs,
+                    timeout: Duration::from_secs(3600),
+                    tap: None,
+                };
+                let run = run_each::<Cpu>(&options.protocol, plan, inputs, progress, &local)
+                    .map_err(|e| Error::Refused(e.to_string()))?;
+                Ok(Outcome { outputs: run.outputs, reports: run.reports })
+            }
+        }
+    }
+}
+
+/// The protocol of this name.
+pub fn find(name: &str) -> Result<&'static registry::Protocol> {
+    registry::find(name).ok_or_else(|| {
+        Error::Refused(format!("there is no protocol `{name}`; `megrez protocols` lists them"))
+    })
+}
+
+/// The exact cost of a plan, or all steps that the protocol lacks.
+pub fn price(protocol: &str, plan: &Plan) -> Result<PlanCost> {
+    struct Price<'a>(&'a Plan);
+    impl registry::Visitor<Cpu> for Price<'_> {
+        type Output = Result<PlanCost>;
+        fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+            check(&suite, self.0).map_err(|e| Error::Refused(e.to_string()))
+        }
+    }
+    registry::dispatch(protocol, plan.ring, Price(plan))
+        .ok_or_else(|| Error::Refused(format!("`{protocol}` has no ring of {} bits", plan.ring)))?
+}
+
+/// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns the output.
+pub fn compile_for(graph: &Graph, client: &str, options: &CompileOptions) -> Result<Compiled> {
+    let options = CompileOptions {
+        model_owner: client.into(),
+        data_owner: client.into(),
+        recipient: client.into(),
+        ..options.clone()
+    };
+    Ok(compile(graph, &options)?)
+}
+
+/// Ring elements of real numbers.
+pub fn encode_words(ring: u32, values: &[f32], frac: u32) -> Result<Vec<u64>> {
+    fn words<W: Word>(values: &[f32], frac: u32) -> Result<Vec<u64>> {
+        Ok(encode::<W>(values, frac)?.into_iter().map(Word::to_u64).collect())
+    }
+    match ring {
+        8 => words::<u8>(values, frac),
+        16 => words::<u16>(values, frac),
+        32 => words::<u32>(values, frac),
+        _ => words::<u64>(values, frac),
+    }
+}
+
+/// Real numbers of ring elements.
+pub fn decode_words(ring: u32, words: &[u64], frac: u32) -> Vec<f32> {
+    fn values<W: Word>(words: &[u64], frac: u32) -> Vec<f32> {
+        decode(&words.iter().map(|&w| W::from_u64(w)).collect::<Vec<W>>(), frac)
+    }
+    match ring {
+        8 => values::<u8>(words, frac),
+        16 => values::<u16>(words, frac),
+        32 => values::<u32>(words, frac),
+        _ => values::<u64>(words, frac),
+    }
+}
+
+/// Encodes a data input, checking shape and declared range.
+pub fn encode_data(ring: u32, input: &DataInput, values: &Tensor) -> Result<Vec<u64>> {
+    if values.shape.elements() != input.shape.elements() {
+        return Err(Error::Refused(format!(
+            "input `{}` takes the shape {}, the data has {}",
+            input.name, input.shape, values.shape
+        )));
+    }
+    let outside = |v: &f32| !(f64::from(*v) >= input.range.low && f64::from(*v) <= input.range.high);
+    if let Some(i) = values.data.iter().position(outside) {
+        return Err(Error::Refused(format!(
+            "input `{}`: element {i} is {}, outside the declared range {} … {}; scale the data or declare a larger \
+             range with --input-range",
+            input.name, values.data[i], input.range.low, input.range.high
+        )));
+    }
+    encode_words(ring, &values.data, input.frac)
+}
+
+/// Decodes an output and applies what is left to the recipient (softmax, argmax).
+pub fn decode_output(ring: u32, revealed: &Revealed, words: &[u64]) -> Tensor {
+    revealed.finish(decode_words(ring, words, revealed.frac))
+}
+
+/// A compiled model with its weights encoded, ready to run on data in batches.
+pub struct Model {
+    /// The plan and its description.
+    pub compiled: Compiled,
+    weights: Vec<(String, Vec<u64>)>,
+}
+
+impl Model {
+    /// Compiles a graph for one client who owns everything.
+    pub fn new(graph: &Graph, client: &str, options: &CompileOptions) -> Result<Self> {
+        let compiled = compile_for(graph, client, options)?;
+        let weights = compiled
+            .model_inputs
+            .iter()
+            .map(|w| {
+                let words = encode_words(compiled.plan.ring, &w.values, w.frac)
+                    .map_err(|e| Error::Refused(format!("weights `{}`: {e}", w.name)))?;
+                Ok((w.name.clone(), words))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Model { compiled, weights })
+    }
+
+    /// The words of an input: weights by name, or data of run `run` from `data`.
+    pub fn words(
+        &self,
+        run: u32,
+        input: &Input,
+        data: &dyn Fn(u32, &DataInput) -> Result<Tensor>,
+    ) -> std::result::Result<Vec<u64>, SessionError> {
+        if let Some((_, words)) = self.weights.iter().find(|(name, _)| *name == input.name) {
+            return Ok(words.clone());
+        }
+        let Some(wanted) = self.compiled.data_inputs.iter().find(|d| d.name == input.name) else {
+            return Err(SessionError::Refused(format!("the plan has an unknown input `{}`", input.name)));
+        };
+        data(run, wanted)
+            .and_then(|values| encode_data(self.compiled.plan.ring, wanted, &values))
+            .map_err(|e| SessionError::Refused(e.to_string()))
+    }
+
+    /// The type of a value of the plan.
+    pub fn value(&self, id: megrez_plan::ValueId) -> &Value {
+        self.compiled.plan.value(id)
+    }
+}
+
+/// Rows of a data set in batches: batch `run` of `size` rows, the last one filled up with zeros.
+pub fn batch(data: &Tensor, run: u32, size: usize, range: megrez_graph::Interval) -> Tensor {
+    let dims = data.shape.dims();
+    let row: usize = dims[1..].iter().product();
+    let filler = 0f64.clamp(range.low, range.high) as f32;
+    let start = (run as usize * size * row).min(data.data.len());
+    let end = (start + size * row).min(data.data.len());
+    let mut rows = data.data[start..end].to_vec();
+    rows.resize(size * row, filler);
+    let mut shape = dims.to_vec();
+    shape[0] = size;
+    Tensor::new(shape, rows)
+}

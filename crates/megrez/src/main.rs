@@ -1,0 +1,7 @@
+//! The `megrez` command.
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}
+
+mod cli;

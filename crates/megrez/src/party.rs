@@ -1,0 +1,568 @@
+//! The party service: serves clients and takes part in sessions, several at a time; each may fail without the others.
+
+use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
+use crate::{Error, Result};
+use megrez_engine::{Clients, Options, PartyReport, Stored, check, offline, serve, store};
+use megrez_kernels::{Cpu, Device};
+use megrez_net::{Channel, Endpoint, NetProfile, Network, Payload, PeerName, SessionId};
+use megrez_plan::{Input, Output, Plan};
+use megrez_protocols::{Store as _, Suite, registry};
+use megrez_session::{Error as SessionError, Party, Phase};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a party allows and where it keeps things.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Stored models and material.
+    pub data: PathBuf,
+    /// Whether clients may ask for artificial delays and rates.
+    pub allow_shaping: bool,
+    /// Whether clients may ask for protocols that do not protect.
+    pub allow_insecure: bool,
+    /// Most sessions at a time.
+    pub max_sessions: usize,
+}
+
+/// A party: its endpoint and its policy.
+pub struct Service {
+    endpoint: Arc<Endpoint>,
+    policy: Policy,
+    sessions: AtomicUsize,
+}
+
+/// Counts as a session until dropped.
+struct Slot<'a>(&'a AtomicUsize);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Service {
+    /// A service on a bound endpoint.
+    pub fn new(endpoint: Arc<Endpoint>, policy: Policy) -> Arc<Self> {
+        Arc::new(Service { endpoint, policy, sessions: AtomicUsize::new(0) })
+    }
+
+    /// Accepts clients until the endpoint stops; each is served in a thread of its own. `log` gets one line per event,
+    /// without secrets.
+    pub fn run(self: &Arc<Self>, log: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
+        let log = Arc::new(log);
+        loop {
+            let accepted = self.endpoint.accept_client_within(Duration::from_secs(1));
+            self.endpoint.take_refusals().iter().for_each(|r| log(&format!("refused a connection: {r}")));
+            match accepted {
+                Ok(None) => {}
+                Ok(Some((name, channel))) => {
+                    let (service, log) = (Arc::clone(self), Arc::clone(&log));
+                    std::thread::spawn(move || service.client(&name, channel, &*log));
+                }
+                Err(megrez_net::NetError::Closed(_)) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Serves one client until it goes.
+    fn client(&self, name: &PeerName, mut channel: Channel, log: &dyn Fn(&str)) {
+        // A client may think for as long as it likes between requests.
+        let patience = Duration::from_secs(24 * 3600);
+        while channel.set_timeout(patience).is_ok() {
+            let Ok(request) = wire::recv::<Request>(&mut channel, wire::MAX_REQUEST) else { return };
+            let what = describe(&request);
+            match self.answer(name, request, &mut channel) {
+                Ok(()) => log(&format!("{name}: {what}: done")),
+                Err(e) => {
+                    log(&format!("{name}: {what}: {e}"));
+                    if wire::send(&mut channel, &Reply::Failed(e.to_string())).is_err() {
+                        return;
+                    }
+                    // What the client still sends for the failed request must not be taken for the next one.
+                    if channel.close().is_err() {
+                        return;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer(&self, name: &PeerName, request: Request, channel: &mut Channel) -> Result<()> {
+        let client = match name {
+            PeerName::Client(client) => client.as_str(),
+            PeerName::Party(_) => "",
+        };
+        match request {
+            Request::Info { version } => {
+                same_version(version)?;
+                wire::send(channel, &Reply::Info(self.info()))
+            }
+            Request::Describe { model, batch } => {
+                let stored = StoredModel::open(&self.policy.data, &model, client)?;
+                let protocol = stored.header.protocol.clone();
+                let plan = stored.header.plan(batch)?.clone();
+                wire::send(channel, &Reply::Model { protocol, plan })
+            }
+            Request::Run(run) => {
+                let _slot = self.slot()?;
+                let reports = self.run_plan(client, &run, channel)?;
+                wire::send(channel, &Reply::Reports(reports))
+            }
+            Request::Upload(upload) => {
+                let _slot = self.slot()?;
+                self.upload(client, &upload, channel)?;
+                wire::send(channel, &Reply::Done)
+            }
+            Request::Prepare(prepare) => {
+                let _slot = self.slot()?;
+                self.prepare(client, &prepare)?;
+                wire::send(channel, &Reply::Done)
+            }
+        }
+    }
+
+    fn slot(&self) -> Result<Slot<'_>> {
+        let slot = Slot(&self.sessions);
+        if self.sessions.fetch_add(1, Ordering::AcqRel) >= self.policy.max_sessions {
+            return Err(Error::Refused("this party runs as many sessions as it may: try again later".into()));
+        }
+        Ok(slot)
+    }
+
+    fn info(&self) -> Info {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Info {
+            version: wire::VERSION,
+            release: env!("CARGO_PKG_VERSION").into(),
+            party: self.endpoint.me(),
+            device: Cpu::default().describe(),
+            clock_ms: now.as_millis() as u64,
+            sessions: self.sessions.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The plan of a request, and the stored model that it may use.
+    fn plan(&self, client: &str, source: &Source) -> Result<(Plan, Option<StoredModel>)> {
+        match source {
+            Source::Plan(bytes) => {
+                let plan = Plan::from_bytes(bytes).map_err(|e| Error::Refused(e.to_string()))?;
+                own(&plan, client, &[])?;
+                Ok((plan, None))
+            }
+            Source::Model { model, batch } => {
+                let stored = StoredModel::open(&self.policy.data, model, client)?;
+                let bytes = &stored.header.plan(*batch)?.plan;
+                let plan = Plan::from_bytes(bytes).map_err(|e| Error::Refused(e.to_string()))?;
+                // The plan names placeholders; whoever is allowed to use the model plays the data owner.
+                Ok((plan, Some(stored)))
+            }
+        }
+    }
+
+    fn profile(&self, net: &wire::Net) -> Result<NetProfile> {
+        let profile = net.profile()?;
+        if !profile.is_unshaped() && !self.policy.allow_shaping {
+            return Err(Error::Refused(
+                "this party does not shape its links; set allow_shaping in party.toml for measurements"
+                    .into(),
+            ));
+        }
+        Ok(profile)
+    }
+
+    /// The protocol, if this party and this caller allow it.
+    fn protocol(&self, name: &str, insecure: bool) -> Result<()> {
+        let protocol = registry::find(name).ok_or_else(|| unknown(name))?;
+        if protocol.insecure && !(insecure && self.policy.allow_insecure) {
+            return Err(Error::Refused(format!(
+                "`{name}` does not protect the data ({}); it runs only when the caller says `--insecure` and the \
+                 party allows it",
+                protocol.security
+            )));
+        }
+        if protocol.parties != self.endpoint.parties() {
+            return Err(Error::Refused(format!(
+                "`{name}` takes {} parties, this cluster has {}",
+                protocol.parties,
+                self.endpoint.parties()
+            )));
+        }
+        Ok(())
+    }
+
+    fn run_plan(&self, client: &str, run: &Run, channel: &mut Channel) -> Result<Vec<PartyReport>> {
+        self.protocol(&run.protocol, run.insecure)?;
+        let profile = self.profile(&run.net)?;
+        if run.runs == 0 {
+            return Err(Error::Refused("a run has at least one repetition".into()));
+        }
+        let (plan, stored) = self.plan(client, &run.source)?;
+        let network = self.endpoint.open_session(SessionId(run.session), &profile)?;
+        let agreement = hash(run);
+        let job =
+            RunJob { service: self, network: network.clone(), plan: &plan, run, stored, agreement, channel };
+        ended(&network, dispatch(&run.protocol, plan.ring, job)?)
+    }
+
+    fn upload(&self, client: &str, upload: &Upload, channel: &mut Channel) -> Result<()> {
+        self.protocol(&upload.protocol, false)?;
+        let header = ModelHeader::new(client, upload)?;
+        let path = model_path(&self.policy.data, &upload.model)?;
+        if path.exists() {
+            return Err(Error::Refused(format!(
+                "a model `{}` is stored already; choose another name",
+                upload.model
+            )));
+        }
+        let network = self.endpoint.open_session(SessionId(upload.session), &NetProfile::loopback())?;
+        let plan = Plan::from_bytes(&upload.plans[0].plan).map_err(|e| Error::Refused(e.to_string()))?;
+        let agreement = hash(upload);
+        let job = UploadJob {
+            network: network.clone(),
+            plan: &plan,
+            header: &header,
+            path: &path,
+            agreement,
+            channel,
+        };
+        ended(&network, dispatch(&upload.protocol, plan.ring, job)?)
+    }
+
+    fn prepare(&self, client: &str, prepare: &Prepare) -> Result<()> {
+        self.protocol(&prepare.protocol, false)?;
+        let (plan, stored) = self.plan(client, &prepare.source)?;
+        let network = self.endpoint.open_session(SessionId(prepare.session), &NetProfile::loopback())?;
+        let agreement = hash(prepare);
+        let job =
+            PrepareJob { service: self, network: network.clone(), plan: &plan, prepare, stored, agreement };
+        ended(&network, dispatch(&prepare.protocol, plan.ring, job)?)
+    }
+}
+
+fn describe(request: &Request) -> &'static str {
+    match request {
+        Request::Info { .. } => "info",
+        Request::Run(_) => "run",
+        Request::Upload(_) => "upload",
+        Request::Describe { .. } => "describe",
+        Request::Prepare(_) => "prepare",
+    }
+}
+
+fn same_version(version: u32) -> Result<()> {
+    if version == wire::VERSION {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "the client speaks version {version} of the client protocol, this party {}: install one release everywhere",
+        wire::VERSION
+    )))
+}
+
+fn unknown(name: &str) -> Error {
+    Error::Refused(format!("there is no protocol `{name}`; `megrez protocols` lists them"))
+}
+
+/// The parties compare this: they must have been asked for the same thing.
+fn hash<T: Serialize>(request: &T) -> [u8; 32] {
+    let bytes = postcard::to_allocvec(request).expect("requests have plain fields");
+    megrez_engine::hash("megrez 2026 request", &bytes)
+}
+
+/// Every input and output must belong to `client`, but for the inputs named in `stored`.
+fn own(plan: &Plan, client: &str, stored: &[String]) -> Result<()> {
+    let foreign = plan
+        .inputs
+        .iter()
+        .filter(|i| i.owner != client && !stored.contains(&i.name))
+        .map(|i| format!("input `{}` belongs to `{}`", i.name, i.owner));
+    let leaked = plan
+        .outputs
+        .iter()
+        .filter(|o| o.recipient != client)
+        .map(|o| format!("output `{}` goes to `{}`", o.name, o.recipient));
+    let problems: Vec<String> = foreign.chain(leaked).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Refused(format!("`{client}` may not run this plan: {}", problems.join("; "))))
+}
+
+/// Ends a session: a failure that is this party's own is told to the others, and all report the same reason.
+fn ended<T>(network: &Network, result: Result<T>) -> Result<T> {
+    result.map_err(|e| match &e {
+        Error::Session(SessionError::Net(inner)) | Error::Net(inner) if inner.abort().is_some() => e,
+        other => Error::Net(network.fail(&other.to_string())),
+    })
+}
+
+fn dispatch<J: registry::Visitor<Cpu, Output = Result<T>>, T>(
+    protocol: &str,
+    ring: u32,
+    job: J,
+) -> Result<Result<T>> {
+    registry::dispatch(protocol, ring, job).ok_or_else(|| unknown(protocol))
+}
+
+/// The client's channel during a run.
+struct ChannelClients<'a> {
+    channel: &'a mut Channel,
+}
+
+/// A client that went away is no peer of the session: its loss is this party's own failure, for all to hear.
+fn client_lost(e: Error) -> SessionError {
+    SessionError::Refused(format!("the client was lost: {e}"))
+}
+
+impl Clients for ChannelClients<'_> {
+    fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> std::result::Result<(), SessionError> {
+        wire::send(self.channel, &Reply::Ticket(ticket)).map_err(client_lost)
+    }
+    fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
+        self.channel.recv(limit as u64).map_err(|e| client_lost(e.into()))
+    }
+    fn output(&mut self, _: &Output, share: Payload) -> std::result::Result<(), SessionError> {
+        wire::send(self.channel, &Reply::Share).map_err(client_lost)?;
+        self.channel.send(share.as_bytes()).map_err(|e| client_lost(e.into()))
+    }
+}
+
+struct RunJob<'a> {
+    service: &'a Service,
+    network: Network,
+    plan: &'a Plan,
+    run: &'a Run,
+    stored: Option<StoredModel>,
+    agreement: [u8; 32],
+    channel: &'a mut Channel,
+}
+
+impl registry::Visitor<Cpu> for RunJob<'_> {
+    type Output = Result<Vec<PartyReport>>;
+
+    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+        check(&suite, self.plan).map_err(|e| Error::Refused(e.to_string()))?;
+        let mut party = Party::start(self.network, Cpu::default())?;
+        megrez_engine::agree(&mut party, "request", &self.agreement)?;
+        let stored = load::<S>(&self.stored, &self.run.protocol, self.plan, &party)?;
+        let prepared = match &self.run.material {
+            Some(batch) => {
+                let folder = self.service.policy.data.join("material");
+                let claimed = store::claim::<S>(&folder, party.device(), self.plan, party.me(), batch)?;
+                Some(claimed)
+            }
+            None => None,
+        };
+        let mut clients = ChannelClients { channel: self.channel };
+        let options = Options { runs: self.run.runs };
+        Ok(serve(&suite, self.plan, &mut party, &stored, prepared, &mut clients, options)?)
+    }
+}
+
+struct PrepareJob<'a> {
+    service: &'a Service,
+    network: Network,
+    plan: &'a Plan,
+    prepare: &'a Prepare,
+    stored: Option<StoredModel>,
+    agreement: [u8; 32],
+}
+
+impl registry::Visitor<Cpu> for PrepareJob<'_> {
+    type Output = Result<()>;
+
+    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Result<()> {
+        check(&suite, self.plan).map_err(|e| Error::Refused(e.to_string()))?;
+        let mut party = Party::start(self.network, Cpu::default())?;
+        megrez_engine::agree(&mut party, "request", &self.agreement)?;
+        let stored: Stored<S> = load::<S>(&self.stored, &self.prepare.protocol, self.plan, &party)?;
+        let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
+        let prepared = offline(&suite, self.plan, &mut party, 0, &given, &mut vec![])?;
+        let folder = self.service.policy.data.join("material");
+        let me = party.me();
+        store::keep(&folder, party.device(), self.plan, me, &self.prepare.material, &prepared)?;
+        // All parties have kept theirs, or all hear that one could not.
+        Ok(party.barrier("material-kept")?)
+    }
+}
+
+struct UploadJob<'a> {
+    network: Network,
+    plan: &'a Plan,
+    header: &'a ModelHeader,
+    path: &'a Path,
+    agreement: [u8; 32],
+    channel: &'a mut Channel,
+}
+
+impl registry::Visitor<Cpu> for UploadJob<'_> {
+    type Output = Result<()>;
+
+    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Result<()> {
+        let mut party = Party::start(self.network, Cpu::default())?;
+        megrez_engine::agree(&mut party, "request", &self.agreement)?;
+        party.enter(Phase::Input, 0);
+        let mut clients = ChannelClients { channel: self.channel };
+        let weights: Vec<&Input> =
+            self.plan.inputs.iter().filter(|i| self.header.inputs.contains(&i.name)).collect();
+        let mut masks = Vec::new();
+        for input in &weights {
+            let value = self.plan.value(input.value);
+            let (mask, ticket) = party.step(&format!("upload/{}", input.name), |p| suite.input(p, value))?;
+            clients.ticket(input, ticket)?;
+            masks.push(mask);
+        }
+        let mut body = Vec::new();
+        for (input, mask) in weights.iter().zip(masks) {
+            let value = self.plan.value(input.value);
+            let payload = clients.data(input, value.shape.elements() * (self.plan.ring as usize / 8))?;
+            let data = suite.accept(&party, value, payload)?;
+            mask.write(party.device(), &mut body).map_err(|e| Error::Refused(e.to_string()))?;
+            data.write(party.device(), &mut body).map_err(|e| Error::Refused(e.to_string()))?;
+        }
+        write_model(self.path, self.header, &body)?;
+        let kept = party.barrier("model-kept");
+        if kept.is_err() {
+            // Another party could not: half a model is of no use.
+            let _ = std::fs::remove_file(self.path);
+        }
+        Ok(kept?)
+    }
+}
+
+// ---- stored models ----
+
+/// What a party knows of a stored model besides its shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct ModelHeader {
+    /// The client who uploaded it.
+    owner: String,
+    /// The clients who may run it.
+    allow: Vec<String>,
+    /// The protocol in whose sharing it is kept.
+    protocol: String,
+    /// The names of the weights, in the order of the body.
+    inputs: Vec<String>,
+    /// The approved plans.
+    plans: Vec<ModelPlan>,
+}
+
+impl ModelHeader {
+    /// Checks an upload: the weights must be the same in every plan, and belong to the uploading client.
+    fn new(client: &str, upload: &Upload) -> Result<Self> {
+        let refuse = |what: &str| Err(Error::Refused(format!("model `{}`: {what}", upload.model)));
+        let mut weights: Option<Vec<(String, megrez_plan::Value)>> = None;
+        for approved in &upload.plans {
+            let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
+            let mine: Vec<_> = plan
+                .inputs
+                .iter()
+                .filter(|i| i.owner == client)
+                .map(|i| (i.name.clone(), plan.value(i.value).clone()))
+                .collect();
+            match &weights {
+                None => weights = Some(mine),
+                Some(first) if *first != mine => return refuse("its plans differ in their weights"),
+                Some(_) => {}
+            }
+        }
+        match weights {
+            None => refuse("an upload has at least one plan"),
+            Some(w) if w.is_empty() => refuse("it has no weights of yours"),
+            Some(w) => Ok(ModelHeader {
+                owner: client.into(),
+                allow: upload.allow.clone(),
+                protocol: upload.protocol.clone(),
+                inputs: w.into_iter().map(|(name, _)| name).collect(),
+                plans: upload.plans.clone(),
+            }),
+        }
+    }
+
+    fn plan(&self, batch: usize) -> Result<&ModelPlan> {
+        self.plans.iter().find(|p| p.batch == batch).ok_or_else(|| {
+            let batches: Vec<String> = self.plans.iter().map(|p| p.batch.to_string()).collect();
+            Error::Refused(format!("the model's owner approved batches of {}", batches.join(", ")))
+        })
+    }
+}
+
+/// A stored model whose use is permitted.
+struct StoredModel {
+    header: ModelHeader,
+    body: Vec<u8>,
+}
+
+/// The file of a model; names are as plain as clients' names, so that they cannot leave the folder.
+fn model_path(data: &Path, model: &str) -> Result<PathBuf> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if model.is_empty() || model.len() > 64 || !model.chars().all(plain) {
+        return Err(Error::Refused(
+            "a model's name has 1 to 64 lower-case letters, digits, hyphens and underscores".into(),
+        ));
+    }
+    Ok(data.join("models").join(format!("{model}.model")))
+}
+
+impl StoredModel {
+    fn open(data: &Path, model: &str, client: &str) -> Result<Self> {
+        let path = model_path(data, model)?;
+        // The same words whether it is missing or not permitted: a stranger does not learn which models there are.
+        let absent = || Error::Refused(format!("there is no model `{model}` that `{client}` may use"));
+        let bytes = std::fs::read(&path).map_err(|_| absent())?;
+        let (header, body) = postcard::take_from_bytes::<ModelHeader>(&bytes)
+            .map_err(|_| Error::file(&path, "is damaged or of another version: upload the model again"))?;
+        if header.owner != client && !header.allow.iter().any(|c| c == client) {
+            return Err(absent());
+        }
+        Ok(StoredModel { header, body: body.to_vec() })
+    }
+}
+
+fn write_model(path: &Path, header: &ModelHeader, body: &[u8]) -> Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        let mut file = options.open(path)?;
+        file.write_all(&postcard::to_allocvec(header).map_err(std::io::Error::other)?)?;
+        file.write_all(body)?;
+        file.sync_all()
+    };
+    write().map_err(|e| Error::file(path, e))
+}
+
+/// The shares of a stored model as inputs of a plan.
+fn load<S: Suite>(
+    stored: &Option<StoredModel>,
+    protocol: &str,
+    plan: &Plan,
+    party: &Party<S::Device>,
+) -> Result<Stored<S>> {
+    let Some(stored) = stored else { return Ok(HashMap::new()) };
+    if stored.header.protocol != protocol {
+        return Err(Error::Refused(format!(
+            "the model is kept in shares of `{}`; run it under that protocol",
+            stored.header.protocol
+        )));
+    }
+    let mut body = stored.body.as_slice();
+    let mut weights = HashMap::new();
+    for name in &stored.header.inputs {
+        let damaged = |_| Error::Refused("the stored model is damaged: upload it again".into());
+        let masks = S::Masks::read(party.device(), &mut body).map_err(damaged)?;
+        let data = S::Data::read(party.device(), &mut body).map_err(damaged)?;
+        weights.insert(name.clone(), (masks, data));
+    }
+    debug_assert!(plan.inputs.iter().any(|i| weights.contains_key(&i.name)));
+    Ok(weights)
+}
