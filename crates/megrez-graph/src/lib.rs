@@ -21,6 +21,7 @@
 //! One file in `layers/` with its import rule, its plain reference and its secure forward, and one line in the registry
 //! of `layers/mod.rs`. Ranges follow from the steps that the layer emits.
 
+mod compile;
 mod graph;
 pub mod layers;
 pub mod lower;
@@ -32,7 +33,9 @@ pub mod plain;
 mod problem;
 pub mod range;
 
+pub use compile::{
+    CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ModelInput, Revealed, compile,
+};
 pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
-pub use lower::{CompileOptions, Compiled, compile};
 pub use problem::{Problem, Problems, Refusal};
 pub use range::{Interval, RangePolicy};

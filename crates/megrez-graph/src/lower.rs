@@ -1,333 +1,19 @@
-//! Lowering: the graph's layers become the plan's primitive steps, and every step's range is checked as it is emitted.
+//! Lowering: the plan under construction, as layers see it. Every step's range is checked as it is emitted.
 
-use crate::graph::{Graph, Id, Tensor};
-use crate::layers::{After, Scale};
-use crate::passes;
-use crate::problem::{Problem, Problems, Refusal, refuse};
+use crate::compile::CompileOptions;
+use crate::graph::Tensor;
+use crate::layers::Scale;
+use crate::problem::{Refusal, refuse};
 use crate::range::{Accumulator, Interval, Range, RangePolicy};
-use megrez_plan::{ConvGeometry, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
+use megrez_plan::{ConvGeometry, Op, Plan, Relu, ValueId, View};
 use megrez_ring::{FixedError, Shape, Word};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+pub use crate::compile::{Compiled, DataInput, LayerInfo, LayerRange, ModelInput, Revealed};
 
 /// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
 const SPARE_BITS: u32 = 8;
-
-/// How to lower a graph.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CompileOptions {
-    /// ℓ: 32 or 64.
-    pub ring: u32,
-    /// f: the fraction bits of inputs, weights and truncated values. 1 ≤ f ≤ ℓ/2 − 2.
-    pub frac: u32,
-    /// The client who provides the weights.
-    pub model_owner: String,
-    /// The client who provides the inputs.
-    pub data_owner: String,
-    /// The client who learns the outputs.
-    pub recipient: String,
-    /// What every element of an input lies in.
-    pub input_range: Interval,
-    /// Other ranges for inputs by name.
-    pub input_ranges: BTreeMap<String, Interval>,
-    /// What to do where a range cannot be proven.
-    pub policy: RangePolicy,
-    /// The comparison of every ReLU, for values of `frac` fraction bits: where a value carries more, and `bits` is
-    /// given, as many more low bits are cut.
-    pub sign: SignBit,
-    /// The form of every ReLU.
-    pub relu: ReluForm,
-    /// Whether the weights are secret. If not they stand in the plan, for every party to see.
-    pub private_weights: bool,
-}
-
-impl Default for CompileOptions {
-    fn default() -> Self {
-        CompileOptions {
-            ring: 64,
-            frac: 16,
-            model_owner: "model-owner".into(),
-            data_owner: "data-owner".into(),
-            recipient: "data-owner".into(),
-            input_range: Interval::abs(1.0),
-            input_ranges: BTreeMap::new(),
-            policy: RangePolicy::Prove,
-            sign: SignBit::FULL,
-            relu: ReluForm::ThreeRounds,
-            private_weights: true,
-        }
-    }
-}
-
-/// A plan, with what its clients and its reports need.
-#[derive(Clone, Debug)]
-pub struct Compiled {
-    /// What the parties execute.
-    pub plan: Plan,
-    /// The graph that the plan computes: the model's after all passes.
-    pub graph: Graph,
-    /// The weights that the model owner shares: the plan's inputs of that owner, in order (by name, should the owners
-    /// be the same client).
-    pub model_inputs: Vec<ModelInput>,
-    /// The inputs that the data owner shares: the plan's inputs of that owner, in order.
-    pub data_inputs: Vec<DataInput>,
-    /// The outputs, in the plan's order.
-    pub outputs: Vec<Revealed>,
-    /// The layers in the order of `graph.nodes`.
-    pub layers: Vec<LayerInfo>,
-    /// What is known about each layer's range, in the order of `layers`. It follows from the weights: as private.
-    pub ranges: Vec<LayerRange>,
-}
-
-/// Weights to share.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelInput {
-    /// The plan's name of the input.
-    pub name: String,
-    /// Its dimensions.
-    pub shape: Shape,
-    /// Fraction bits to encode with.
-    pub frac: u32,
-    /// Row-major.
-    pub values: Vec<f32>,
-}
-
-/// Weights are secret and don't print.
-impl fmt::Debug for ModelInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} with {} fraction bits", self.name, self.shape, self.frac)
-    }
-}
-
-/// An input to share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DataInput {
-    /// The plan's name of the input.
-    pub name: String,
-    /// Its dimensions.
-    pub shape: Shape,
-    /// Fraction bits to encode with.
-    pub frac: u32,
-    /// What every element must lie in; its owner checks, because nobody else can.
-    pub range: Interval,
-}
-
-impl DataInput {
-    /// Refuses data that was not declared: the ranges in the plan hold for declared data only, and nobody but its owner
-    /// can look. Names the element and not its value.
-    pub fn check(&self, data: &Tensor) -> Result<(), Problem> {
-        let problem = |what: String, remedy: &str| Err(Refusal::new(what, remedy).at(&self.name, ""));
-        if data.shape != self.shape {
-            return problem(
-                format!("takes {}, got {}", self.shape, data.shape),
-                "compile for the shape of the data",
-            );
-        }
-        let inside = |v: &f32| (self.range.low..=self.range.high).contains(&f64::from(*v));
-        match data.data.iter().position(|v| !inside(v)) {
-            Some(i) => problem(
-                format!("element {i} is outside of [{}, {}]", self.range.low, self.range.high),
-                "scale the data, or compile with its range",
-            ),
-            None => Ok(()),
-        }
-    }
-}
-
-/// An output that the recipient opens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Revealed {
-    /// The plan's name of the output.
-    pub name: String,
-    /// The dimensions of what is opened.
-    pub shape: Shape,
-    /// Fraction bits to decode with.
-    pub frac: u32,
-    /// What the recipient does with what is opened, in order.
-    pub after: Vec<After>,
-}
-
-impl Revealed {
-    /// Applies `after` to the opened and decoded output.
-    pub fn finish(&self, opened: Vec<f32>) -> Tensor {
-        self.after.iter().fold(Tensor::new(self.shape.clone(), opened), |x, after| after.apply(&x))
-    }
-}
-
-/// One layer of the plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayerInfo {
-    /// The node's name, the first part of its steps' names.
-    pub name: String,
-    /// Its operator.
-    pub op: String,
-    /// Where the plan holds its output.
-    pub value: ValueId,
-    /// Where the graph holds its output.
-    pub graph_value: Id,
-    /// The output's dimensions.
-    pub shape: Shape,
-    /// The output's fraction bits.
-    pub frac: u32,
-    /// Multiplications or comparisons of the layer in the clear.
-    pub work: u64,
-}
-
-/// What is known about the numbers in a layer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LayerRange {
-    /// The layer.
-    pub layer: String,
-    /// The bounds of its output, as real numbers.
-    pub output: Interval,
-    /// Of its steps, the one with the least room: its words are below 2^`bits` in magnitude, …
-    pub bits: u32,
-    /// … and must be below 2^`limit`.
-    pub limit: u32,
-    /// Whether this was proven, or assumed because it could not be.
-    pub proven: bool,
-}
-
-/// Lowers a graph. The ranges of all steps are proven, or assumed where the policy says so.
-///
-/// Errors list every node that cannot be lowered. Cost: the constants are copied once; time is linear in them.
-pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Problems> {
-    check(options)?;
-    let (graph, after) = passes::optimise(graph)?;
-    let (mut problems, out_of_range) = match lower(&graph, &after, options) {
-        Ok(compiled) => return Ok(compiled),
-        Err(failure) => failure,
-    };
-    for i in out_of_range {
-        problems.0[i].remedy = remedy(&graph, &after, options);
-    }
-    Err(problems)
-}
-
-fn check(options: &CompileOptions) -> Result<(), Problem> {
-    let wrong = |what: &str| Err(Refusal::new(what, "").at("(options)", ""));
-    if ![32, 64].contains(&options.ring) {
-        return wrong("the ring is 32 or 64 bits");
-    }
-    if options.frac == 0 || options.frac > options.ring / 2 - 2 {
-        return wrong(&format!("the fraction has 1 to {} bits on this ring", options.ring / 2 - 2));
-    }
-    if [&options.model_owner, &options.data_owner, &options.recipient].iter().any(|name| name.is_empty()) {
-        return wrong("owners and recipient need names");
-    }
-    let ranges = options.input_ranges.values().chain([&options.input_range]);
-    if ranges.into_iter().any(|r| !(r.low <= r.high && r.low.is_finite() && r.high.is_finite())) {
-        return wrong("an input range is finite, from low to high");
-    }
-    Ok(())
-}
-
-/// What to do about a range that cannot be proven: which settings can.
-fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> String {
-    let provable = |ring: u32, frac: u32| {
-        let options = CompileOptions { ring, frac, policy: RangePolicy::Prove, ..options.clone() };
-        check(&options).is_ok() && lower(graph, after, &options).is_ok()
-    };
-    let mut ways = vec![];
-    // Fewer fraction bits than these leave no model that is worth running.
-    if let Some(frac) = (6..options.frac).rev().find(|&f| provable(options.ring, f)) {
-        ways.push(format!("use {frac} fraction bits"));
-    }
-    if options.ring < 64 && provable(64, options.frac) {
-        ways.push("use the 64-bit ring".into());
-    }
-    ways.push("declare a smaller input range".into());
-    ways.push("assume the ranges and let `megrez check` compare every layer on your data".into());
-    ways.join(", or ")
-}
-
-/// The problems, and which of them are about ranges.
-type Failure = (Problems, Vec<usize>);
-
-fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Result<Compiled, Failure> {
-    let truncate = passes::truncation::place(graph, options);
-    let mut cx = Lowering::new(options);
-    let mut secrets: HashMap<Id, Secret> = HashMap::new();
-    let (mut problems, mut out_of_range) = (vec![], vec![]);
-    let mut data_inputs = vec![];
-    for &id in &graph.inputs {
-        match cx.data_input(&graph.value(id).name, graph.shape(id)) {
-            Ok((secret, input)) => {
-                secrets.insert(id, secret);
-                data_inputs.push(input);
-            }
-            Err(refusal) => problems.push(refusal.at(&graph.value(id).name, "")),
-        }
-    }
-    let (mut layers, mut ranges) = (vec![], vec![]);
-    for (n, node) in graph.nodes.iter().enumerate() {
-        let operands = node.inputs.iter().flatten().filter_map(|&id| match graph.floats(id) {
-            Some(tensor) => Some(Some(Operand::Constant(tensor.clone()))),
-            None if graph.value(id).constant.is_some() => None,
-            None => Some(secrets.get(&id).cloned().map(Operand::Secret)),
-        });
-        // What depends on a node that failed is not reported: it would say nothing new.
-        let Some(operands) = operands.collect::<Option<Vec<Operand>>>() else { continue };
-        cx.enter(&node.name);
-        let lowered = cx.operands(operands, node.layer.scale()).and_then(|operands| {
-            let y = node.layer.lower(&mut cx, &operands)?;
-            if truncate[n] { cx.settle(&y) } else { Ok(y) }
-        });
-        match lowered {
-            Ok(secret) => {
-                layers.push(LayerInfo {
-                    name: node.name.clone(),
-                    op: node.op.clone(),
-                    value: secret.id,
-                    graph_value: node.output,
-                    shape: node.layer.shape().clone(),
-                    frac: cx.frac_of(&secret),
-                    work: node.layer.work(),
-                });
-                ranges.push(cx.layer_range(&secret));
-                secrets.insert(node.output, secret);
-            }
-            Err(refusal) => {
-                if cx.out_of_range {
-                    out_of_range.push(problems.len());
-                }
-                problems.push(refusal.at(&node.name, &node.op));
-            }
-        }
-    }
-    let mut outputs = vec![];
-    for (output, after) in graph.outputs.iter().zip(after) {
-        match secrets.get(&output.id) {
-            Some(secret) => {
-                cx.plan.output(&output.name, &options.recipient, secret.id);
-                outputs.push(Revealed {
-                    name: output.name.clone(),
-                    shape: graph.shape(output.id).clone(),
-                    frac: cx.frac_of(secret),
-                    after: after.clone(),
-                });
-            }
-            None if problems.is_empty() => problems.push(
-                Refusal::new("the output does not depend on any input", "remove it").at(&output.name, ""),
-            ),
-            None => {}
-        }
-    }
-    let mut names = HashSet::new();
-    if let Some(twice) = graph.outputs.iter().find(|output| !names.insert(&output.name)) {
-        problems.push(Refusal::new("two outputs have this name", "rename one").at(&twice.name, ""));
-    }
-    if problems.is_empty() && outputs.is_empty() {
-        problems.push(Refusal::new("the model has no output", "declare one").at(&graph.name, ""));
-    }
-    if !problems.is_empty() {
-        return Err((Problems(problems), out_of_range));
-    }
-    let graph = graph.clone();
-    Ok(Compiled { plan: cx.plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, layers, ranges })
-}
 
 /// A secret value of the plan and the bounds of its words.
 #[derive(Clone, Debug)]
@@ -388,9 +74,9 @@ impl Operand {
 /// The plan under construction, as layers see it. Each method emits the step that it is named after, under the name
 /// `layer/…`, and bounds the result.
 pub struct Lowering<'a> {
-    plan: Plan,
+    pub(crate) plan: Plan,
     options: &'a CompileOptions,
-    model_inputs: Vec<ModelInput>,
+    pub(crate) model_inputs: Vec<ModelInput>,
     names: HashSet<String>,
     /// Values that have been truncated, and into what.
     settled: HashMap<ValueId, Secret>,
@@ -399,11 +85,12 @@ pub struct Lowering<'a> {
     /// Of the current layer's steps, the bits and the limit of the one with the least room.
     tightest: (u32, u32),
     proven: bool,
-    out_of_range: bool,
+    /// Whether a step of the current layer had no room.
+    pub(crate) out_of_range: bool,
 }
 
 impl<'a> Lowering<'a> {
-    fn new(options: &'a CompileOptions) -> Self {
+    pub(crate) fn new(options: &'a CompileOptions) -> Self {
         Lowering {
             plan: Plan::new(options.ring),
             options,
@@ -417,14 +104,16 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn enter(&mut self, layer: &str) {
+    /// Begins a layer: the first part of its steps' names.
+    pub(crate) fn enter(&mut self, layer: &str) {
         self.layer = layer.into();
         self.tightest = (0, self.options.ring - 1);
         self.proven = true;
         self.out_of_range = false;
     }
 
-    fn layer_range(&self, output: &Secret) -> LayerRange {
+    /// What is known about the current layer's numbers.
+    pub(crate) fn layer_range(&self, output: &Secret) -> LayerRange {
         let unit = 2f64.powi(-(self.frac_of(output) as i32));
         let (low, high) = output.range.hull();
         LayerRange {
@@ -468,7 +157,8 @@ impl<'a> Lowering<'a> {
         words.map_err(|e| Refusal::new(format!("a weight does not fit: {e}"), ""))
     }
 
-    fn data_input(&mut self, name: &str, shape: &Shape) -> Result<(Secret, DataInput), Refusal> {
+    /// Declares an input of the data owner.
+    pub(crate) fn data_input(&mut self, name: &str, shape: &Shape) -> Result<(Secret, DataInput), Refusal> {
         let frac = self.options.frac;
         let range = *self.options.input_ranges.get(name).unwrap_or(&self.options.input_range);
         if !self.names.insert(name.into()) {
@@ -484,7 +174,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A layer's operands: what it multiplies is truncated before.
-    fn operands(&mut self, operands: Vec<Operand>, scale: Scale) -> Result<Vec<Operand>, Refusal> {
+    pub(crate) fn operands(&mut self, operands: Vec<Operand>, scale: Scale) -> Result<Vec<Operand>, Refusal> {
         let limit = self.frac() + SPARE_BITS;
         let settle = |operand| match operand {
             Operand::Secret(x) if scale == Scale::Product && self.frac_of(&x) > limit => {

@@ -2,16 +2,17 @@
 //!
 //! A product carries 2f fraction bits and must be back at f before the next product. Comparisons, sums and
 //! rearrangements do not care, so between two products the truncation goes where the fewest elements are: behind a
-//! pool. Among places with equally many the last that computes is taken: then branches that meet share one truncation, and
-//! a ReLU is directly followed by it. A product that reaches an output is not truncated at all: its recipient decodes 2f bits.
+//! pool. Among places with equally many the last that computes is taken: then branches that meet share one
+//! truncation, and a ReLU is directly followed by it, ready to be merged with it. A product that reaches an output is
+//! not truncated at all: its recipient decodes 2f bits.
 //!
 //! Waiting asks nothing more of the range: |x| < 2^(ℓ−2), which the truncation needs anyway, bounds differences of two
 //! such values by 2^(ℓ−1). Only averages need room for their sums, and wait behind them only where there is plenty. So
 //! the placement depends on shapes alone and tells nothing about the weights.
 
+use crate::compile::CompileOptions;
 use crate::graph::Graph;
 use crate::layers::Scale;
-use crate::lower::CompileOptions;
 
 /// Bits before the binary point that must remain for a truncation to wait until after an average.
 const INTEGER_BITS: u32 = 14;
