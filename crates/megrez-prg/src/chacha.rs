@@ -110,7 +110,73 @@ mod x86 {
     /// Eight blocks in the lanes of AVX2 vectors.
     #[target_feature(enable = "avx2")]
     pub fn blocks8(key: &[u32; 8], counter: u64, out: &mut [u64; 64]) {
-        super::blocks::<8>(key, counter, out);
+        let counters: [u64; 8] = std::array::from_fn(|lane| counter.wrapping_add(lane as u64));
+        let half = |shift: u32| {
+            let words: [u32; 8] = std::array::from_fn(|lane| (counters[lane] >> shift) as u32);
+            // SAFETY: the array is 32 bytes and the load is unaligned.
+            unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+        };
+        let mut initial = [_mm256_setzero_si256(); 16];
+        for (row, &word) in initial.iter_mut().zip(CONSTANTS.iter().chain(key)) {
+            *row = _mm256_set1_epi32(word as i32);
+        }
+        initial[12] = half(0);
+        initial[13] = half(32);
+        // Rotations by whole bytes are permutations of bytes.
+        let by16 = _mm256_set1_epi64x(0x0504_0706_0100_0302);
+        let by16 =
+            _mm256_add_epi8(by16, _mm256_set_epi64x(0x0808_0808_0808_0808, 0, 0x0808_0808_0808_0808, 0));
+        let by8 = _mm256_set1_epi64x(0x0605_0407_0201_0003);
+        let by8 = _mm256_add_epi8(by8, _mm256_set_epi64x(0x0808_0808_0808_0808, 0, 0x0808_0808_0808_0808, 0));
+        let by12 = |x| _mm256_or_si256(_mm256_slli_epi32::<12>(x), _mm256_srli_epi32::<20>(x));
+        let by7 = |x| _mm256_or_si256(_mm256_slli_epi32::<7>(x), _mm256_srli_epi32::<25>(x));
+        let mut s = initial;
+        for _ in 0..DOUBLE_ROUNDS {
+            for half in [&QUARTERS[..4], &QUARTERS[4..]] {
+                for &[a, b, _, d] in half {
+                    s[a] = _mm256_add_epi32(s[a], s[b]);
+                    s[d] = _mm256_shuffle_epi8(_mm256_xor_si256(s[d], s[a]), by16);
+                }
+                for &[_, b, c, d] in half {
+                    s[c] = _mm256_add_epi32(s[c], s[d]);
+                    s[b] = by12(_mm256_xor_si256(s[b], s[c]));
+                }
+                for &[a, b, _, d] in half {
+                    s[a] = _mm256_add_epi32(s[a], s[b]);
+                    s[d] = _mm256_shuffle_epi8(_mm256_xor_si256(s[d], s[a]), by8);
+                }
+                for &[_, b, c, d] in half {
+                    s[c] = _mm256_add_epi32(s[c], s[d]);
+                    s[b] = by7(_mm256_xor_si256(s[b], s[c]));
+                }
+            }
+        }
+        for (word, start) in s.iter_mut().zip(initial) {
+            *word = _mm256_add_epi32(*word, start);
+        }
+        // Transpose: after the two unpackings lane L of quad[4g + r] holds words 4g … 4g+3 of block 4L + r.
+        let mut quad = s;
+        for g in 0..4 {
+            let [a, b, c, d] = [s[4 * g], s[4 * g + 1], s[4 * g + 2], s[4 * g + 3]];
+            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+            quad[4 * g] = _mm256_unpacklo_epi64(ab, cd);
+            quad[4 * g + 1] = _mm256_unpackhi_epi64(ab, cd);
+            let (ab, cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+            quad[4 * g + 2] = _mm256_unpacklo_epi64(ab, cd);
+            quad[4 * g + 3] = _mm256_unpackhi_epi64(ab, cd);
+        }
+        for r in 0..4 {
+            for (half, [a, b]) in
+                [[quad[r], quad[4 + r]], [quad[8 + r], quad[12 + r]]].into_iter().enumerate()
+            {
+                let rows = [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)];
+                for (l, row) in rows.into_iter().enumerate() {
+                    let part = &mut out[(4 * l + r) * 8 + 4 * half..][..4];
+                    // SAFETY: `part` is 32 bytes and the store is unaligned.
+                    unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), row) };
+                }
+            }
+        }
     }
 
     /// Sixteen blocks in the lanes of AVX-512 vectors.

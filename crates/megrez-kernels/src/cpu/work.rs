@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Runs `task` for 0 … `tasks` − 1 on up to `threads` threads. Threads take the next task when they are free, since other
 /// parties may keep some cores busy. Starting a thread takes some ten microseconds: callers pass 1 for small work.
 pub fn parallel(threads: usize, tasks: usize, task: impl Fn(usize) + Sync) {
+    if threads.min(tasks) <= 1 {
+        return (0..tasks).for_each(task);
+    }
     let next = AtomicUsize::new(0);
     let run = || {
         loop {
