@@ -1,12 +1,14 @@
-// Kernels on a host: the threads of a block are fibres that run one after another and change at barriers and warp-wide
-// operations, in an order that alternates from launch to launch. What a kernel must not rely on is as bad as it can be:
+// Kernels on a host: the threads of a block are fibres. A warp runs as far ahead of the others as barriers allow, its
+// threads one after another, in an order that alternates from launch to launch. What a kernel must not rely on is as bad as it can be:
 // shared memory starts as garbage and background copies arrive as late as the waits allow.
 #pragma once
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#ifndef __x86_64__
 #include <ucontext.h>
+#endif
 #include <utility>
 
 #define KERNEL static void
@@ -35,8 +37,36 @@ enum Waits { RUNS, FOR_WARP, FOR_BLOCK, DONE };
 
 constexpr u32 MOST = 256, STACK = 1 << 17;
 
+// A stopped flow of control. Changing from one to another is the emulator's most frequent act; where we know the
+// machine it takes no system call.
+#ifdef __x86_64__
+typedef void* Context;
+// Keeps what a call keeps on the old stack and takes it from the new one.
+__attribute__((naked, noinline)) static void change(Context*, Context*) {
+    asm("push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15;"
+        "mov %rsp, (%rdi); mov (%rsi), %rsp;"
+        "pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp; ret");
+}
+static void prepare(Context& context, u8* stack, u64 size, void (*run)()) {
+    void** top = (void**)(stack + size - 64);
+    *top = (void*)run;
+    memset(top - 6, 0, 48);
+    context = top - 6;
+}
+#else
+typedef ucontext_t Context;
+static void change(Context* from, Context* to) { swapcontext(from, to); }
+static void prepare(Context& context, u8* stack, u64 size, void (*run)()) {
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack;
+    context.uc_stack.ss_size = size;
+    context.uc_link = 0;
+    makecontext(&context, run, 0);
+}
+#endif
+
 struct Fibre {
-    ucontext_t context;
+    Context context;
     Waits waits;
     u32 exchanges;
     Copy copies[256];
@@ -45,7 +75,7 @@ struct Fibre {
 
 static Fibre fibres[MOST];
 static u8* stacks;
-static ucontext_t scheduler;
+static Context scheduler;
 static u32 current, threads_in_block;
 static u64 exchanged[2][MOST][8];
 static u8* dynamic;
@@ -58,7 +88,7 @@ static Index thread_index, block_index, block_size, grid_size;
 static void wait(Waits what) {
     u32 me = current;
     fibres[me].waits = what;
-    swapcontext(&fibres[me].context, &scheduler);
+    change(&fibres[me].context, &scheduler);
 }
 
 // Gives this lane's words to its warp and returns everyone's. Two sets alternate, so that nobody overwrites words which a
@@ -73,46 +103,44 @@ static const u64 (*exchange(const u64* words, u32 n))[8] {
 static void entry() {
     body(body_of);
     fibres[current].waits = DONE;
-    swapcontext(&fibres[current].context, &scheduler);
+    change(&fibres[current].context, &scheduler);
 }
 
 static void start(Fibre& fibre, u8* stack) {
-    getcontext(&fibre.context);
-    fibre.context.uc_stack.ss_sp = stack;
-    fibre.context.uc_stack.ss_size = STACK;
-    fibre.context.uc_link = 0;
+    prepare(fibre.context, stack, STACK, entry);
     fibre.waits = RUNS;
     fibre.exchanges = fibre.copies_pending = fibre.group = 0;
-    makecontext(&fibre.context, entry, 0);
+}
+
+// Runs a warp until all its threads wait for the block or are done: as far ahead of the others as it can get.
+static void run_warp(u32 warp) {
+    for (;;) {
+        u32 arrived = 0, gone = 0;
+        for (u32 i = 0; i < 32; i++) {
+            u32 t = warp + (backwards ? 31 - i : i);
+            if (fibres[t].waits == RUNS) {
+                current = t, thread_index.x = t;
+                change(&scheduler, &fibres[t].context);
+            }
+        }
+        for (u32 t = warp; t < warp + 32; t++) arrived += fibres[t].waits == FOR_WARP, gone += fibres[t].waits != FOR_WARP;
+        if (arrived == 0) return;
+        if (gone > 0) fprintf(stderr, "a warp-wide operation misses lanes that wait elsewhere\n"), abort();
+        for (u32 t = warp; t < warp + 32; t++) fibres[t].waits = RUNS;
+    }
 }
 
 static void run_block() {
     for (u32 t = 0; t < threads_in_block; t++) start(fibres[t], stacks + (u64)t * STACK);
     for (;;) {
-        u32 done = 0, blocked = 0, ran = 0;
-        for (u32 i = 0; i < threads_in_block; i++) {
-            u32 t = backwards ? threads_in_block - 1 - i : i;
-            if (fibres[t].waits != RUNS) continue;
-            ran++, current = t, thread_index.x = t;
-            swapcontext(&scheduler, &fibres[t].context);
+        u32 done = 0;
+        for (u32 warp = 0; warp < threads_in_block; warp += 32) run_warp(backwards ? threads_in_block - 32 - warp : warp);
+        for (u32 t = 0; t < threads_in_block; t++) {
+            if (fibres[t].waits == DONE) done++;
+            else fibres[t].waits = RUNS;
         }
-        for (u32 warp = 0; warp < threads_in_block; warp += 32) {
-            u32 arrived = 0, gone = 0;
-            for (u32 t = warp; t < warp + 32; t++) arrived += fibres[t].waits == FOR_WARP, gone += fibres[t].waits == DONE;
-            if (arrived > 0 && arrived + gone == 32) {
-                if (gone > 0) fprintf(stderr, "a warp-wide operation misses lanes that returned\n"), abort();
-                for (u32 t = warp; t < warp + 32; t++) fibres[t].waits = RUNS;
-                ran++;
-            }
-        }
-        for (u32 t = 0; t < threads_in_block; t++) done += fibres[t].waits == DONE, blocked += fibres[t].waits == FOR_BLOCK;
         if (done == threads_in_block) return;
-        if (blocked > 0 && blocked + done == threads_in_block) {
-            for (u32 t = 0; t < threads_in_block; t++)
-                if (fibres[t].waits == FOR_BLOCK) fibres[t].waits = RUNS;
-        } else if (ran == 0) {
-            fprintf(stderr, "the threads of a block wait for each other\n"), abort();
-        }
+        if (done > 0) fprintf(stderr, "a barrier misses threads that returned\n"), abort();
     }
 }
 
@@ -196,17 +224,27 @@ static inline void load_matrices(u32 (&r)[4], const void* shared) {
     }
 }
 
+namespace emulator {
+// The operands of a warp's product, row by row along the sum.
+struct Bytes {
+    signed char left[16][32], right[8][32];
+};
+static Bytes bytes[2][MOST / 32];
+
+__attribute__((optimize("O3"), no_sanitize("undefined"))) static u32 dot(const signed char* a, const signed char* b) {
+    i32 sum = 0;
+    for (u32 k = 0; k < 32; k++) sum += a[k] * b[k];
+    return (u32)sum;
+}
+} // namespace emulator
+
 static inline void multiply_bytes(i32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    u64 mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
-    const u64(*all)[8] = emulator::exchange(mine, 6);
-    u32 lane = emulator::current % 32;
-    for (u32 e = 0; e < 4; e++) {
-        u32 row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2, sum = (u32)c[e];
-        for (u32 k = 0; k < 32; k++) {
-            u32 left = (u32)all[row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2];
-            u32 right = (u32)all[column * 4 + k % 16 / 4][4 + k / 16];
-            sum += (u32)((i32)(signed char)(left >> (k % 4 * 8)) * (i32)(signed char)(right >> (k % 4 * 8)));
-        }
-        c[e] = (i32)sum;
-    }
+    u32 me = emulator::current, lane = me % 32, row = lane / 4, k = lane % 4 * 4;
+    emulator::Bytes& all = emulator::bytes[emulator::fibres[me].exchanges++ % 2][me / 32];
+    memcpy(&all.left[row][k], &a[0], 4), memcpy(&all.left[row + 8][k], &a[1], 4);
+    memcpy(&all.left[row][k + 16], &a[2], 4), memcpy(&all.left[row + 8][k + 16], &a[3], 4);
+    memcpy(&all.right[row][k], &b0, 4), memcpy(&all.right[row][k + 16], &b1, 4);
+    emulator::wait(emulator::FOR_WARP);
+    for (u32 e = 0; e < 4; e++)
+        c[e] = (i32)((u32)c[e] + emulator::dot(all.left[row + e / 2 * 8], all.right[lane % 4 * 2 + e % 2]));
 }
