@@ -259,36 +259,40 @@ mod x86 {
             bytes[per_draw / 8] = acc;
         }
         let offset = _mm512_set1_epi8(offset as i8);
-        for (wide, out) in out.chunks_mut(8 * per_draw).enumerate().take(WIDE) {
-            if P <= 2 {
+        if P <= 2 {
+            for (wide, out) in out.chunks_mut(8 * per_draw).enumerate().take(WIDE) {
                 // One permutation of bytes puts the samples of eight draws in order.
                 let (a, b) = (bytes[0][wide], bytes[P - 1][wide]);
                 for (part, order) in out.chunks_mut(64).zip(&digits.order) {
                     // SAFETY: a table is 64 bytes; the load is unaligned.
                     let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
                     let samples = _mm512_add_epi8(_mm512_permutex2var_epi8(a, order, b), offset);
+                    let lanes = u64::MAX >> (64 - part.len());
                     // SAFETY: exactly the bytes of `part` are written.
-                    unsafe {
-                        _mm512_mask_storeu_epi8(
-                            part.as_mut_ptr().cast(),
-                            u64::MAX >> (64 - part.len()),
-                            samples,
-                        )
-                    };
+                    unsafe { _mm512_mask_storeu_epi8(part.as_mut_ptr().cast(), lanes, samples) };
                 }
-                continue;
             }
+            return;
+        }
+        // Many samples a draw: eight bytes at a time, in order, so that what is written too much is overwritten. The first
+        // sample of a lane is to be its lowest byte; in the last piece it is not the highest yet.
+        let pieces = per_draw.div_ceil(8);
+        let align = _mm_cvtsi64_si128(((8 * pieces - per_draw) * 8) as i64);
+        let reverse = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607));
+        let mut lanes = [[[0u64; 8]; WIDE]; P];
+        for (piece, (lanes, bytes)) in lanes.iter_mut().zip(bytes).enumerate().take(pieces) {
+            for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
+                let bytes = if piece + 1 == pieces { _mm512_sll_epi64(bytes, align) } else { bytes };
+                let samples = _mm512_add_epi8(_mm512_shuffle_epi8(bytes, reverse), offset);
+                // SAFETY: eight words are one vector; the store is unaligned.
+                unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), samples) };
+            }
+        }
+        for wide in 0..WIDE {
             for (draw, lane) in [0, 2, 4, 6, 1, 3, 5, 7].into_iter().enumerate() {
-                for (piece, bytes) in bytes.iter().enumerate().take(per_draw.div_ceil(8)) {
-                    let mut lanes = [0u64; 8];
-                    // SAFETY: eight words are one vector; the store is unaligned.
-                    unsafe {
-                        _mm512_storeu_si512(lanes.as_mut_ptr().cast(), _mm512_add_epi8(bytes[wide], offset))
-                    };
-                    let count = (per_draw - 8 * piece).min(8);
-                    // The first sample is the highest byte that is used.
-                    let ordered = lanes[lane].swap_bytes().to_le_bytes();
-                    out[draw * per_draw + 8 * piece..][..count].copy_from_slice(&ordered[8 - count..]);
+                let out = &mut out[(wide * 8 + draw) * per_draw..][..8 * pieces];
+                for (out, lanes) in out.as_chunks_mut::<8>().0.iter_mut().zip(&lanes) {
+                    *out = lanes[wide][lane].to_le_bytes();
                 }
             }
         }

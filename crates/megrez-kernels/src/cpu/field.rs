@@ -4,6 +4,10 @@
 use megrez_prg::Level;
 use megrez_ring::Prime;
 
+/// The vector code unpacks this many words at a time and may write so many bytes past the last digit.
+const VECTOR_WORDS: usize = 32;
+const OVERSHOOT: usize = 8;
+
 /// x mod p for x < 2p ≤ 254.
 #[inline(always)]
 pub fn fold(x: u8, p: u8) -> u8 {
@@ -59,32 +63,25 @@ impl Unpacker {
         let (start, skip) = (first / digits, first % digits);
         let count = (skip + n).div_ceil(digits);
         let words = &words[start..start + count];
-        if buffer.len() < count * digits {
-            buffer.resize(count * digits, 0);
+        let room = count.next_multiple_of(VECTOR_WORDS) * digits + OVERSHOOT;
+        if buffer.len() < room {
+            buffer.resize(room, 0);
         }
-        let out = &mut buffer[..count * digits];
-        let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         if level.has_avx512() {
-            done = count / 32 * 32;
-            for (words, out) in words[..done].chunks_exact(32).zip(out.chunks_exact_mut(32 * digits)) {
+            for (i, words) in words.chunks(VECTOR_WORDS).enumerate() {
+                let mut padded = [0; VECTOR_WORDS];
+                padded[..words.len()].copy_from_slice(words);
+                let out = &mut buffer[i * VECTOR_WORDS * digits..][..VECTOR_WORDS * digits + OVERSHOOT];
                 // SAFETY: the level is a witness that the machine has these instructions.
-                unsafe { x86::unpack32(&self.digits, words, out) };
+                unsafe { x86::unpack32(&self.digits, &padded, out) };
             }
-            if done < count {
-                let (mut padded, mut room) = ([0; 32], [0; 32 * 40]);
-                padded[..count - done].copy_from_slice(&words[done..]);
-                // SAFETY: as above.
-                unsafe { x86::unpack32(&self.digits, &padded, &mut room[..32 * digits]) };
-                let rest = (count - done) * digits;
-                out[done * digits..].copy_from_slice(&room[..rest]);
-                done = count;
-            }
+            return &buffer[skip..skip + n];
         }
         let _ = level;
         let p = field.p();
         let reciprocal = u64::MAX / p;
-        for (word, out) in words[done..].iter().zip(out[done * digits..].chunks_exact_mut(digits)) {
+        for (word, out) in words.iter().zip(buffer.chunks_exact_mut(digits)) {
             let mut rest = *word;
             for e in out.iter_mut().rev() {
                 // The quotient or one or two less.
@@ -101,6 +98,7 @@ impl Unpacker {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::{OVERSHOOT, VECTOR_WORDS};
     use megrez_ring::Prime;
     use std::arch::x86_64::*;
 
@@ -186,8 +184,8 @@ mod x86 {
         }
     }
 
-    /// Words are unpacked four vectors at a time.
-    const WIDE: usize = 4;
+    /// So many vectors at a time.
+    const WIDE: usize = VECTOR_WORDS / 8;
 
     /// Quotient and remainder by a constant `d` ≤ 2^52, for quotients below 2^32: the quotient by floating point is right
     /// or one off, and the remainder tells.
@@ -205,9 +203,9 @@ mod x86 {
         (_mm512_mask_add_epi64(q, large, q, one), _mm512_mask_sub_epi64(r, large, r, divisor))
     }
 
-    /// Unpacks 32 words.
+    /// Unpacks 32 words; `out` has room for [`OVERSHOOT`] more bytes.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma,avx512vbmi")]
-    pub fn unpack32(constants: &Digits, words: &[u64], out: &mut [u8]) {
+    pub fn unpack32(constants: &Digits, words: &[u64; VECTOR_WORDS], out: &mut [u8]) {
         if constants.digits <= 16 {
             unpack::<2>(constants, words, out);
         } else {
@@ -217,9 +215,9 @@ mod x86 {
 
     /// Unpacks 32 words of at most 8·P digits.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma,avx512vbmi")]
-    fn unpack<const P: usize>(constants: &Digits, words: &[u64], out: &mut [u8]) {
+    fn unpack<const P: usize>(constants: &Digits, words: &[u64; VECTOR_WORDS], out: &mut [u8]) {
         let &Digits { p, digits, counts, powers, reciprocals, .. } = constants;
-        assert!(words.len() == 8 * WIDE && out.len() == words.len() * digits && digits <= 8 * P);
+        assert!(out.len() >= words.len() * digits + OVERSHOOT && digits <= 8 * P);
         let zero = _mm512_setzero_si512();
         let mut fractions = [[zero; WIDE]; 3];
         for (wide, words) in words.chunks_exact(8).enumerate() {
@@ -253,32 +251,39 @@ mod x86 {
         if !digits.is_multiple_of(8) {
             bytes[digits / 8] = acc;
         }
-        for (wide, out) in out.chunks_exact_mut(8 * digits).enumerate() {
-            if P == 2 {
+        if P == 2 {
+            for (wide, out) in out[..VECTOR_WORDS * digits].chunks_exact_mut(8 * digits).enumerate() {
                 for (part, order) in out.chunks_mut(64).zip(&constants.order) {
                     // SAFETY: a table is 64 bytes; the load is unaligned.
                     let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
                     let elements = _mm512_permutex2var_epi8(bytes[0][wide], order, bytes[P - 1][wide]);
+                    let lanes = u64::MAX >> (64 - part.len());
                     // SAFETY: exactly the bytes of `part` are written.
-                    unsafe {
-                        _mm512_mask_storeu_epi8(
-                            part.as_mut_ptr().cast(),
-                            u64::MAX >> (64 - part.len()),
-                            elements,
-                        );
-                    }
+                    unsafe { _mm512_mask_storeu_epi8(part.as_mut_ptr().cast(), lanes, elements) };
                 }
-                continue;
             }
-            let mut lanes = [[0u64; 8]; P];
-            for (lanes, bytes) in lanes.iter_mut().zip(&bytes) {
+            return;
+        }
+        // Many digits a word: eight bytes at a time, in order, so that what is written too much is overwritten. The first
+        // digit of a lane is to be its lowest byte; in the last piece it is not the highest yet.
+        let pieces = digits.div_ceil(8);
+        let align = _mm_cvtsi64_si128(((8 * pieces - digits) * 8) as i64);
+        let reverse = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607));
+        let mut lanes = [[[0u64; 8]; WIDE]; P];
+        for (piece, (lanes, bytes)) in lanes.iter_mut().zip(bytes).enumerate().take(pieces) {
+            for (lanes, bytes) in lanes.iter_mut().zip(bytes) {
+                let bytes = if piece + 1 == pieces { _mm512_sll_epi64(bytes, align) } else { bytes };
                 // SAFETY: eight words are one vector; the store is unaligned.
-                unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), bytes[wide]) };
+                unsafe {
+                    _mm512_storeu_si512(lanes.as_mut_ptr().cast(), _mm512_shuffle_epi8(bytes, reverse))
+                };
             }
-            for (lane, out) in out.chunks_exact_mut(digits).enumerate() {
-                for (out, lanes) in out.chunks_mut(8).zip(&lanes) {
-                    let ordered = lanes[lane].swap_bytes().to_le_bytes();
-                    out.copy_from_slice(&ordered[8 - out.len()..]);
+        }
+        for wide in 0..WIDE {
+            for lane in 0..8 {
+                let out = &mut out[(wide * 8 + lane) * digits..][..8 * pieces];
+                for (out, lanes) in out.as_chunks_mut::<8>().0.iter_mut().zip(&lanes) {
+                    *out = lanes[wide][lane].to_le_bytes();
                 }
             }
         }
