@@ -1,0 +1,71 @@
+# What people type. `.ci/run` calls the same targets.
+
+PYTHON ?= python3
+# Tools and tests of the Python side live in a virtual environment of their own.
+VENV ?= .venv
+# Seconds for each fuzz target in `make fuzz-smoke`.
+FUZZ_SECONDS ?= 20
+
+BIN := $(VENV)/bin
+# Sources of the Python package and of the examples, as far as they are there.
+PYTHON_SOURCES := $(wildcard python examples)
+
+.PHONY: help demo build test test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda python \
+	fuzz-smoke clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Build, and run a private LeNet on handwritten digits: three processes on this machine.
+	cargo run --release --locked -p megrez -- demo
+
+build: ## Build the `megrez` command with optimisation.
+	cargo build --release --locked -p megrez
+
+test: test-rust test-python ## Run all tests.
+
+test-rust: ## Run the tests of all crates, documentation examples included.
+	cargo test --workspace --locked
+
+test-python: python ## Run the tests of the Python package.
+	$(BIN)/python -m pytest -q python/tests
+
+lint: lint-rust lint-python doc ## Run all linters; warnings are errors.
+
+lint-rust:
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+lint-python: $(VENV)/tools
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/mypy
+
+doc: ## Build the API documentation; warnings are errors.
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+fmt: $(VENV)/tools ## Format all sources.
+	cargo fmt --all
+	$(BIN)/ruff format $(PYTHON_SOURCES)
+
+fmt-check:
+	cargo fmt --all --check
+
+check-cuda: ## Compile every CUDA kernel for sm_80 and sm_90; needs no GPU.
+	sh crates/megrez-cuda/check.sh sm_80 sm_90
+
+python: $(VENV)/tools ## Build the Python package and install it into the virtual environment.
+	$(BIN)/python -m pip install -q ".[test]"
+
+fuzz-smoke: ## Run every fuzz target for a moment; needs the nightly toolchain and cargo-fuzz.
+	for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
+	done
+
+clean: ## Remove everything that was built.
+	cargo clean
+	rm -rf $(VENV) fuzz/target fuzz/corpus fuzz/artifacts
+
+$(VENV)/tools: .ci/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -r .ci/requirements.txt
+	touch $@
