@@ -1,4 +1,7 @@
 //! Every kernel in the plainest code: the statement of what a device computes, and the oracle of the differential suite.
+//!
+//! For tests only: it is slow, and it is not constant-time: branches, memory indices and divisions depend on shares,
+//! multipliers, rotations and Δ here, and on none of them in [`crate::Cpu`].
 
 use crate::device::*;
 use crate::{Entries, ListSpec};
@@ -7,7 +10,7 @@ use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Shape, Word, bits};
 use std::sync::Arc;
 
-/// The reference device: host memory, one thread.
+/// The reference device: host memory, one thread, for tests.
 #[derive(Clone, Default)]
 pub struct Reference;
 

@@ -105,6 +105,23 @@ struct Rows<'a> {
     rotation: &'a [u8],
 }
 
+impl Rows<'_> {
+    /// The rows without the first `done` values.
+    #[cfg(target_arch = "x86_64")]
+    fn from(&self, done: usize) -> Rows<'_> {
+        let (length, dealt) = (self.spec.length(), self.spec.dealt());
+        Rows {
+            values: &self.values[done..],
+            first: self.first + done,
+            share: &self.share[done * dealt..],
+            multiplier: &self.multiplier[done * length..],
+            zero_share: &self.zero_share[done * length..],
+            rotation: &self.rotation[done..],
+            ..*self
+        }
+    }
+}
+
 /// Buffers that one task uses for all its chunks.
 #[derive(Default)]
 struct Scratch {
@@ -178,7 +195,11 @@ fn fill_rows(level: Level, rows: &Rows<'_>, list: &mut [u8]) {
         }
         if let Some(halves) = x86::Halves::new(rows.digits) {
             // SAFETY: as above.
-            return unsafe { x86::digit_rows(rows, &halves, list) };
+            unsafe {
+                let done = if x86::fits_eight(rows) { x86::short_digit_rows(rows, list) } else { 0 };
+                x86::digit_rows(&rows.from(done), &halves, &mut list[done * rows.spec.length()..]);
+            }
+            return;
         }
     }
     plain_rows(level, rows, list);
@@ -467,6 +488,15 @@ mod x86 {
         unsafe { _mm512_mask_loadu_epi8(rest, lanes, bytes.as_ptr().cast()) }
     }
 
+    /// Writes a row; lanes past its entries are overwritten by the next one.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn store(list: &mut [u8], row: Row) {
+        let list = &mut list[..ROW];
+        // SAFETY: `list` is one vector now; the store is unaligned.
+        unsafe { _mm512_storeu_si512(list.as_mut_ptr().cast(), row) };
+    }
+
     /// x mod p for x < 2p.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
@@ -541,6 +571,17 @@ mod x86 {
             let at = e * self.length;
             let w = load_some(zero, self.lanes, &rows.multiplier[at..]);
             let z = load_some(zero, self.lanes, &rows.zero_share[at..]);
+            let masked = self.mask(x, w, z);
+            // Lane i takes lane i − rotation modulo the length.
+            let from = _mm512_sub_epi8(self.positions, _mm512_set1_epi8(rows.rotation[e] as i8));
+            let from = _mm512_min_epu8(from, _mm512_add_epi8(from, self.length_row));
+            store(&mut list[at..], _mm512_permutexvar_epi8(from, masked));
+        }
+
+        /// x·w + z, or x·w − z for worker 1; x, w, z < p.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw")]
+        fn mask(&self, x: Row, w: Row, z: Row) -> Row {
             // Products of even and of odd bytes in 16-bit lanes, below p² < 2^13: the quotient is right or one less.
             let rest = |x: Row, w: Row| {
                 let product = _mm512_mullo_epi16(x, w);
@@ -551,14 +592,7 @@ mod x86 {
             let odd = rest(_mm512_srli_epi16::<8>(x), _mm512_srli_epi16::<8>(w));
             let product = fold(_mm512_or_si512(even, _mm512_slli_epi16::<8>(odd)), self.p);
             let z = if self.second { _mm512_sub_epi8(self.p, z) } else { z };
-            let masked = fold(_mm512_add_epi8(product, z), self.p);
-            // Lane i takes lane i − rotation modulo the length.
-            let from = _mm512_sub_epi8(self.positions, _mm512_set1_epi8(rows.rotation[e] as i8));
-            let from = _mm512_min_epu8(from, _mm512_add_epi8(from, self.length_row));
-            let rotated = _mm512_permutexvar_epi8(from, masked);
-            let out = &mut list[at..at + ROW];
-            // SAFETY: `out` is one vector; the store is unaligned. Lanes past the row are overwritten by the next one.
-            unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), rotated) };
+            fold(_mm512_add_epi8(product, z), self.p)
         }
     }
 
@@ -693,6 +727,117 @@ mod x86 {
             let entry = _mm512_add_epi8(_mm512_add_epi8(sum, ones), _mm512_sub_epi8(ends.p, direction));
             ends.finish(rows, e, ends.fold3(entry), list);
         }
+    }
+
+    /// Whether [`short_digit_rows`] can make these lists: at most 8 digits and 32 dealt elements a value.
+    pub fn fits_eight(rows: &Rows<'_>) -> bool {
+        rows.digits.len() <= 8 && rows.spec.dealt() <= 32
+    }
+
+    /// Rows of short digit lists, eight values at a time: the digits of value v are the bytes of 64-bit lane v, its dealt
+    /// elements half v mod 2 of vector v / 2. Returns how many values it did: all but less than eight.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+    pub fn short_digit_rows(rows: &Rows<'_>, list: &mut [u8]) -> usize {
+        let ends = Ends::new(rows);
+        let (p, length, dealt) = (rows.spec.prime.p() as u8, rows.spec.length(), rows.spec.dealt());
+        let one = u8::from(rows.j == 0);
+        let (ones, one_plus_p) = (_mm512_set1_epi8(one as i8), _mm512_set1_epi8((one + p) as i8));
+        let row = |f: &dyn Fn(usize, Option<&super::Digit>) -> u8| {
+            load(&std::array::from_fn(|lane| f(lane / 8, rows.digits.get(lane % 8))))
+        };
+        let shifts = row(&|_, digit| digit.map_or(0, |d| d.shift as u8));
+        let largest = row(&|_, digit| digit.map_or(0, |d| d.largest));
+        // Element 0 of each digit, in the four halves of a pair of vectors.
+        let places = row(&|v, digit| (v % 4 * 32) as u8 + digit.map_or(0, |d| d.offset as u8));
+        let before = _mm512_sub_epi8(places, _mm512_set1_epi8(1));
+        let whole = _mm512_add_epi8(before, largest);
+        let last = 0x0101_0101_0101_0101 << (length - 1);
+        let mut ranks = [0; ROW];
+        for digit in rows.digits {
+            for q in 0..digit.largest {
+                ranks[digit.offset + usize::from(q)] = q;
+                ranks[32 + digit.offset + usize::from(q)] = q;
+            }
+        }
+        let ranks = load(&ranks);
+        let steps: [u64; 5] =
+            std::array::from_fn(|s| _mm512_cmpge_epu8_mask(ranks, _mm512_set1_epi8(1 << s)));
+        let widest = rows.digits.iter().map(|d| d.largest).max().unwrap_or(0);
+        let step_count = (widest + 1).trailing_zeros() as usize;
+        // Multipliers and zero-shares stand in order, `length` a value; so does the result.
+        let spread = row(&|v, _| (v * length) as u8);
+        let spread = _mm512_add_epi8(spread, _mm512_and_si512(ends.positions, _mm512_set1_epi8(7)));
+        let value_of: [u8; ROW] = std::array::from_fn(|i| (i / length).min(7) as u8);
+        let entry_of: [u8; ROW] = std::array::from_fn(|i| (i % length) as u8);
+        let (value_of, entry_of) = (load(&value_of), load(&entry_of));
+        let lane_of = _mm512_slli_epi64::<3>(value_of);
+        let contiguous = low_lanes(8 * length);
+        let half = low_lanes(dealt) as u32;
+        let zero = _mm512_setzero_si512();
+        let sign = _mm512_set1_epi64(1 << (rows.spec.width - 1));
+        let count = rows.values.len() / 8 * 8;
+        for e in (0..count).step_by(8) {
+            let values = &rows.values[e..e + 8];
+            // SAFETY: eight values are one vector; the load is unaligned.
+            let values = unsafe { _mm512_loadu_si512(values.as_ptr().cast()) };
+            let digit = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, values), largest);
+            let share = &rows.share[e * dealt..(e + 8) * dealt];
+            let mut elements = [zero; 4];
+            for (elements, share) in elements.iter_mut().zip(share.chunks_exact(2 * dealt)) {
+                // SAFETY: each of the two halves has `dealt` bytes; lanes outside the mask are not read.
+                let [low, high] = [0, dealt].map(|at| unsafe {
+                    _mm256_maskz_loadu_epi8(half, share[at..at + dealt].as_ptr().cast())
+                });
+                *elements = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+            }
+            let mut sums = elements;
+            for (&lanes, (_, from)) in steps.iter().zip(&ends.steps).take(step_count) {
+                for sums in &mut sums {
+                    let left = _mm512_maskz_permutexvar_epi8(lanes, *from, *sums);
+                    *sums = fold(_mm512_add_epi8(*sums, left), ends.p);
+                }
+            }
+            // Values 0 … 3 look their elements up in the first two vectors, the others in the last two.
+            let look_up = |tables: &[Row; 4], at: Row| {
+                let first = _mm512_permutex2var_epi8(tables[0], at, tables[1]);
+                let second = _mm512_permutex2var_epi8(tables[2], at, tables[3]);
+                _mm512_mask_mov_epi64(first, 0xf0, second)
+            };
+            let not_zero = _mm512_test_epi8_mask(digit, digit);
+            let below = _mm512_maskz_mov_epi8(not_zero, look_up(&sums, _mm512_add_epi8(before, digit)));
+            let all = look_up(&sums, whole);
+            let equal = look_up(&elements, _mm512_add_epi8(places, digit));
+            let is_largest = _mm512_cmpeq_epi8_mask(digit, largest);
+            let rest = fold(_mm512_sub_epi8(one_plus_p, all), ends.p);
+            let equal = _mm512_mask_mov_epi8(equal, is_largest, rest);
+            let less_or_equal = fold(_mm512_sub_epi8(one_plus_p, below), ends.p);
+            let less = fold(_mm512_add_epi8(less_or_equal, _mm512_sub_epi8(ends.p, equal)), ends.p);
+            let direction = _mm512_mask_mov_epi8(less, last, less_or_equal);
+            // Sign ⊕ Δ, a bit a value, then a byte a value.
+            let flips =
+                (0..8).fold(0, |flips, v| flips | bits::get(rows.flips, rows.first + e + v) << v) as u8;
+            let wanted = _mm512_test_epi64_mask(values, sign) ^ flips;
+            let direction = _mm512_mask_mov_epi64(direction, wanted, below);
+            let unequal = fold(_mm512_sub_epi8(one_plus_p, equal), ends.p);
+            let mut sum = unequal;
+            sum = fold(_mm512_add_epi8(sum, _mm512_slli_epi64::<8>(sum)), ends.p);
+            sum = fold(_mm512_add_epi8(sum, _mm512_slli_epi64::<16>(sum)), ends.p);
+            sum = fold(_mm512_add_epi8(sum, _mm512_slli_epi64::<32>(sum)), ends.p);
+            let sum = _mm512_add_epi8(sum, _mm512_sub_epi8(ends.p, unequal));
+            let entry = _mm512_add_epi8(_mm512_add_epi8(sum, ones), _mm512_sub_epi8(ends.p, direction));
+            let at = e * length;
+            let spread_out = |bytes: &[u8]| {
+                _mm512_permutexvar_epi8(spread, load_some(zero, contiguous, &bytes[at..at + 8 * length]))
+            };
+            let (w, z) = (spread_out(rows.multiplier), spread_out(rows.zero_share));
+            let masked = ends.mask(ends.fold3(entry), w, z);
+            // Entry i of a value takes entry i − rotation modulo the length.
+            let rotation = load_some(zero, 0xff, &rows.rotation[e..e + 8]);
+            let from = _mm512_sub_epi8(entry_of, _mm512_permutexvar_epi8(value_of, rotation));
+            let from = _mm512_min_epu8(from, _mm512_add_epi8(from, ends.length_row));
+            store(&mut list[at..], _mm512_permutexvar_epi8(_mm512_add_epi8(lane_of, from), masked));
+        }
+        count
     }
 
     /// Bit e of `out` is 1 if no entry of row e sums to zero.
