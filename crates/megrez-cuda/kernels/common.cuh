@@ -28,6 +28,9 @@ HD void atomic_or(u32* at, u32 x) { atomicOr(at, x); }
 HD void atomic_add(u32* at, u32 x) { atomicAdd(at, x); }
 HD void atomic_add(u64* at, u64 x) { atomicAdd(at, x); }
 
+// Byte k of x.
+HD u32 byte_of(u32 x, u32 k) { return __byte_perm(x, 0, 0x4440 | k); }
+
 // Copies 16 bytes to shared memory in the background, zeros if not `valid`.
 HD void copy_async(void* shared, const void* global, bool valid) {
     u32 to = (u32)__cvta_generic_to_shared(shared);

@@ -188,6 +188,7 @@ static inline u32 gather_bits(bool bit) {
 }
 
 static inline u64 from_lane_xor(u64 x, u32 mask) { return emulator::exchange(&x, 1)[emulator::current % 32 ^ mask][0]; }
+static inline u32 byte_of(u32 x, u32 k) { return (x >> (8 * k)) & 255; }
 static inline void atomic_or(u32* at, u32 x) { *at |= x; }
 static inline void atomic_add(u32* at, u32 x) { *at += x; }
 static inline void atomic_add(u64* at, u64 x) { *at += x; }

@@ -181,17 +181,17 @@ struct Masking {
     u32 scale, mask, done;
 
     HD void entry(u32 q, u32 value) {
-        u32 byte = q % 4 * 8;
+        const u32 byte = q % 4;
         if (byte == 0) {
             scale = multiplier.four(row, q);
             mask = zero.four(row, q);
             done = 0;
         }
-        u32 z = (mask >> byte) & 255;
+        u32 z = byte_of(mask, byte);
         z = j == 0 ? z : PRIME - z;
         // The multiplier's sample is below p − 1: one more is never zero.
-        done |= (value * (((scale >> byte) & 255) + 1) + z) % PRIME << byte;
-        if (byte == 24 || q == LENGTH - 1) multiplier.set_four(row, q / 4 * 4, done);
+        done |= (value * (byte_of(scale, byte) + 1) + z) % PRIME << (8 * byte);
+        if (byte == 3 || q == LENGTH - 1) multiplier.set_four(row, q / 4 * 4, done);
     }
 };
 
@@ -206,7 +206,7 @@ HD void make_entries(u32 j, u64 m, u32 flip, const Rows<DEALT>& share, Masking& 
         const bool last = i == WIDTH - 1;
         if (i % 4 == 0 && !last) four = share.four(out.row, i);
         u32 bit = last ? 0 : (u32)(m >> (last ? 0 : WIDTH - 2 - i)) & 1;
-        u32 rho = last ? one : (four >> (i % 4 * 8)) & 255;
+        u32 rho = last ? one : byte_of(four, i % 4);
         u32 s = bit ? one + PRIME - rho : rho;
         out.entry(i, sum + 2 * PRIME - s + one + (sign ^ bit) * one);
         sum += s;
@@ -237,11 +237,12 @@ HD void make_entries(u32 j, u64 m, u32 flip, const Rows<DEALT>& share, Masking& 
 #endif
 }
 
+// Of the multipliers, the zero-shares, the dealt elements and the rotations.
 struct Streams {
-    Key share, multiplier, zero, rotation;
+    Key key[4];
 };
 
-// `packed` holds the worker's share of the dealt elements; if it is null they come from the stream `share`.
+// `packed` holds the worker's share of the dealt elements; if it is null they come from their stream.
 KERNEL_BOUNDED(THREADS, 6)
 masked_list(u32 j, const W* masked, u32 cut, const u64* packed, const u64* flips, Streams streams, u64* out, u64 n) {
     DYNAMIC_SHARED(shared);
@@ -260,19 +261,16 @@ masked_list(u32 j, const W* masked, u32 cut, const u64* packed, const u64* flips
     const u32 to_rotations = to_shares + shares.blocks;
     for (u32 b = threadIdx.x; b < to_rotations + rotations.blocks; b += THREADS) {
         u32 words[16];
-        if (b < to_zeros) {
-            chacha(streams.multiplier, multipliers.first_block + b, words);
-            multipliers.spread(words, b, multiplier);
-        } else if (b < to_rotations) {
-            const bool dealt = b >= to_shares;
-            const u32 block = b - (dealt ? to_shares : to_zeros);
-            chacha(dealt ? streams.share : streams.zero, (dealt ? shares : zeros).first_block + block, words);
-            if (dealt) shares.spread(words, block, share);
-            else zeros.spread(words, block, zero);
-        } else {
-            chacha(streams.rotation, rotations.first_block + (b - to_rotations), words);
-            rotations.spread(words, b - to_rotations, rotation);
-        }
+        u32 stream = 0, block = b;
+        u64 from = multipliers.first_block;
+        if (b >= to_zeros) stream = 1, block = b - to_zeros, from = zeros.first_block;
+        if (b >= to_shares) stream = 2, block = b - to_shares, from = shares.first_block;
+        if (b >= to_rotations) stream = 3, block = b - to_rotations, from = rotations.first_block;
+        chacha(streams.key[stream], from + block, words);
+        if (stream == 0) multipliers.spread(words, block, multiplier);
+        else if (stream == 1) zeros.spread(words, block, zero);
+        else if (stream == 2) shares.spread(words, block, share);
+        else rotations.spread(words, block, rotation);
     }
     if (LENGTH < 2)
         for (u32 v = threadIdx.x; v < count; v += THREADS) rotation.at[v] = 0;
@@ -287,7 +285,13 @@ masked_list(u32 j, const W* masked, u32 cut, const u64* packed, const u64* flips
     }
     sync_block();
 
-    for (u32 v = threadIdx.x; v < count; v += THREADS) {
+    for (u32 v = threadIdx.x; v < LIST_TILE; v += THREADS) {
+        if (v >= count) {
+            // The last word may reach into these rows.
+            for (u32 q = 0; q < LENGTH; q++) multiplier.at[v * multiplier.STRIDE + q] = 0;
+            rotation.at[v] = 0;
+            continue;
+        }
         Masking masking = {multiplier, zero, v, j, 0, 0, 0};
         u64 m = ((u64)masked[first + v] >> cut) & (LOW << 1 | 1);
         make_entries(j, m, bit_at(flips, first + v), share, masking);
@@ -298,17 +302,15 @@ masked_list(u32 j, const W* masked, u32 cut, const u64* packed, const u64* flips
     const u32 words = (count * LENGTH + PER_WORD - 1) / PER_WORD;
     for (u32 w = threadIdx.x; w < words; w += THREADS) {
         u32 v = w * PER_WORD / LENGTH, place = w * PER_WORD % LENGTH;
-        i32 turn = v < count ? rotation.at[v] : 0;
+        const u8* row = multiplier.at + v * multiplier.STRIDE;
+        u32 turn = rotation.at[v];
         u8 elements[PER_WORD];
 #pragma unroll
         for (u32 i = 0; i < PER_WORD; i++) {
-            i32 q = (i32)place - turn;
-            q += q < 0 ? (i32)LENGTH : 0;
-            elements[i] = v < count ? multiplier.at[(i32)(v * multiplier.STRIDE) + q] : 0;
-            if (++place == LENGTH) {
-                place = 0, v++;
-                turn = v < count ? rotation.at[v] : 0;
-            }
+            // Below zero is above everything.
+            u32 q = place - turn;
+            elements[i] = row[minimum(q, q + LENGTH)];
+            if (++place == LENGTH) place = 0, turn = rotation.at[++v], row += multiplier.STRIDE;
         }
         out[first * LENGTH / PER_WORD + w] = pack_word<PRIME>(elements);
     }
@@ -323,8 +325,8 @@ static_assert(SCAN_TILE % SCAN_THREADS == 0, "every thread takes as many values"
 constexpr u32 BEFORE = (PER_WORD + LENGTH - 1) / LENGTH;
 
 KERNEL_BOUNDED(SCAN_THREADS, 4) scan_lists(const u64* a, const u64* b, u32* out, u64 n) {
-    SHARED u32 found[SCAN_TILE];
-    for (u32 v = threadIdx.x; v < SCAN_TILE; v += SCAN_THREADS) found[v] = 0;
+    SHARED u32 found[SCAN_TILE + 1];
+    for (u32 v = threadIdx.x; v <= SCAN_TILE; v += SCAN_THREADS) found[v] = 0;
     sync_block();
     const u64 first = (u64)blockIdx.x * SCAN_TILE;
     const u32 count = (u32)(n - first < SCAN_TILE ? n - first : SCAN_TILE);
@@ -334,15 +336,25 @@ KERNEL_BOUNDED(SCAN_THREADS, 4) scan_lists(const u64* a, const u64* b, u32* out,
         u8 x[PER_WORD], y[PER_WORD];
         unpack_word<PRIME>(a[from + w], x);
         unpack_word<PRIME>(b[from + w], y);
-        u32 v = (start + w * PER_WORD) / LENGTH, place = (start + w * PER_WORD) % LENGTH, zero = 0;
+        u64 zeros = 0;
 #pragma unroll
         for (u32 i = 0; i < PER_WORD; i++) {
             u32 sum = (u32)x[i] + y[i];
-            zero |= sum == 0 || sum == PRIME;
-            if (++place == LENGTH || i == PER_WORD - 1) {
-                // Written whether or not there is a zero: its place must not show in the time it takes.
-                if (v - BEFORE < count) atomic_or(&found[v - BEFORE], zero);
-                place = 0, zero = 0, v++;
+            zeros |= (u64)(sum == 0 || sum == PRIME) << i;
+        }
+        // Every value that the word touches is written, zero or not: the zero's place must not show in the time it
+        // takes. What lies outside the tile goes to the slot behind it.
+        const u32 v = (start + w * PER_WORD) / LENGTH - BEFORE, place = (start + w * PER_WORD) % LENGTH;
+        if (LENGTH >= PER_WORD) {
+            const u32 left = minimum(LENGTH - place, PER_WORD);
+            atomic_or(&found[minimum(v, SCAN_TILE)], (zeros & ((1ull << left) - 1)) != 0);
+            atomic_or(&found[minimum(v + 1, SCAN_TILE)], zeros >> left != 0);
+        } else {
+            zeros <<= place;
+#pragma unroll
+            for (u32 k = 0; k < (LENGTH + PER_WORD - 2) / LENGTH + 1; k++) {
+                atomic_or(&found[minimum(v + k, SCAN_TILE)], (zeros & ((1ull << minimum(LENGTH, 63)) - 1)) != 0);
+                zeros >>= minimum(LENGTH, 63);
             }
         }
     }

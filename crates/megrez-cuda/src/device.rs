@@ -361,7 +361,7 @@ impl Device for Cuda {
             FieldShare::Stream(stream) => (0, stream),
         };
         let keys: Keys =
-            [dealt, streams.multiplier, streams.zero_share, streams.rotation].map(|s| *s.key_words());
+            [streams.multiplier, streams.zero_share, dealt, streams.rotation].map(|s| *s.key_words());
         self.made(spec.prime.words(n * spec.length()), |out| {
             let tiles = n.div_ceil(shape.list_tile);
             let launch = Launch { grid: [tiles, 1, 1], threads: THREADS, shared: shape.list_shared };

@@ -346,7 +346,7 @@ fn compile(source: &str, arch: &str, portable: bool) -> std::result::Result<Vec<
         let made = nvrtc::compile_program(program, &options);
         let image = made.and_then(|()| {
             if portable {
-                return nvrtc::get_ptx(program).map(|ptx| bytemuck::cast_vec(ptx));
+                return nvrtc::get_ptx(program).map(bytemuck::cast_vec);
             }
             let mut size = 0;
             nvrtc_sys::nvrtcGetCUBINSize(program, &mut size).result()?;

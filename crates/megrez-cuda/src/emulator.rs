@@ -6,13 +6,11 @@ use crate::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::cache::Cache;
 use crate::source::Unit;
-use megrez_kernels::DeviceError;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
-use std::{env, fs};
+use std::sync::Mutex;
+use std::{env, fs, process};
 
 const HEADER: &str = include_str!("../kernels/host.hpp");
 const FLAGS: [&str; 13] = [
@@ -52,76 +50,58 @@ type Start = unsafe extern "C" fn(*const u32, u32, u32, *const *mut c_void);
 
 /// The host as a device.
 pub(crate) struct Emulator {
-    folder: PathBuf,
     take: unsafe extern "C" fn(u64) -> u64,
     give: unsafe extern "C" fn(u64, u64),
     statistics: Mutex<Statistics>,
 }
 
-/// Compiles and loads a source; the file's name is its hash.
-fn build(folder: &Path, source: &str) -> std::result::Result<&'static libloading::Library, String> {
-    let library = folder.join(format!("{}.so", Cache::name(&[source, HEADER, &FLAGS.join(" ")])));
-    if !library.exists() {
-        let partial = library.with_extension(format!("{}.partial", std::process::id()));
-        let text = partial.with_extension("cu");
-        fs::write(&text, source).map_err(|e| e.to_string())?;
-        let compiler = env::var_os("CXX").unwrap_or("c++".into());
-        let made = Command::new(&compiler)
-            .args(FLAGS)
-            .arg("-I")
-            .arg(folder)
-            .arg("-o")
-            .arg(&partial)
-            .arg(&text)
-            .output();
-        let made = made.map_err(|e| format!("{} does not run: {e}", compiler.display()))?;
-        if !made.status.success() {
-            return Err(String::from_utf8_lossy(&made.stderr).into_owned());
-        }
-        fs::rename(&partial, &library).map_err(|e| e.to_string())?;
-        let _ = fs::remove_file(text);
+/// The libraries of this process, by source; one at a time is built or runs, since their state is static.
+static LIBRARIES: Mutex<Option<HashMap<String, &'static libloading::Library>>> = Mutex::new(None);
+
+fn compiler() -> Command {
+    Command::new(env::var_os("CXX").unwrap_or("c++".into()))
+}
+
+/// The library of a source, compiled unless an earlier run has. Code that does not compile ends the test.
+fn library(source: &str) -> &'static libloading::Library {
+    let mut all = LIBRARIES.lock().unwrap_or_else(|e| e.into_inner());
+    let all = all.get_or_insert_default();
+    if let Some(library) = all.get(source) {
+        return library;
+    }
+    let folder = env::temp_dir().join("megrez-cuda-emulator");
+    let name = Cache::name(&[source, HEADER, &FLAGS.join(" ")]);
+    let path = folder.join(format!("{name}.so"));
+    if !path.exists() {
+        let place = folder.join(format!("{name}.{}", process::id()));
+        fs::create_dir_all(&place).expect("the temporary folder can be written");
+        fs::write(place.join("host.hpp"), HEADER).expect("the temporary folder can be written");
+        fs::write(place.join("kernels.cu"), source).expect("the temporary folder can be written");
+        let made =
+            compiler().args(FLAGS).args(["-o", "kernels.so", "kernels.cu"]).current_dir(&place).output();
+        let made = made.expect("the compiler was there a moment ago");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        fs::rename(place.join("kernels.so"), &path).expect("the temporary folder can be written");
+        let _ = fs::remove_dir_all(place);
     }
     // SAFETY: the library was built from our source and has no initialisers. It is never unloaded.
-    let library = unsafe { libloading::Library::new(&library) }.map_err(|e| e.to_string())?;
-    Ok(Box::leak(Box::new(library)))
+    let library = unsafe { libloading::Library::new(&path) }.expect("what was compiled can be loaded");
+    let library = Box::leak(Box::new(library));
+    all.insert(source.into(), library);
+    library
 }
 
 impl Emulator {
     /// The host, if it has a C++ compiler; otherwise why not.
     pub(crate) fn new() -> std::result::Result<Self, String> {
-        let folder = env::temp_dir().join("megrez-cuda-emulator");
-        fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-        let header = folder.join("host.hpp");
-        if fs::read(&header).ok().as_deref() != Some(HEADER.as_bytes()) {
-            let partial = folder.join(format!("host.hpp.{}", std::process::id()));
-            fs::write(&partial, HEADER)
-                .and_then(|()| fs::rename(partial, header))
-                .map_err(|e| e.to_string())?;
-        }
-        let memory = build(&folder, MEMORY)?;
+        let found = compiler().arg("--version").output();
+        found.map_err(|e| format!("{} does not run: {e}", compiler().get_program().display()))?;
+        let memory = library(MEMORY);
         // SAFETY: these are the types of the two functions above.
         let (take, give) = unsafe {
-            (
-                *memory.get(b"take").map_err(|e| e.to_string())?,
-                *memory.get(b"give").map_err(|e| e.to_string())?,
-            )
+            (*memory.get(b"take").expect("defined above"), *memory.get(b"give").expect("defined above"))
         };
-        Ok(Emulator { folder, take, give, statistics: Mutex::default() })
-    }
-
-    fn library(&self, unit: &Unit) -> Result<&'static libloading::Library> {
-        // One set of libraries for the process: the state of a library is static.
-        static LIBRARIES: OnceLock<Mutex<HashMap<Unit, &'static libloading::Library>>> = OnceLock::new();
-        let mut all = LIBRARIES.get_or_init(Mutex::default).lock().unwrap();
-        if let Some(library) = all.get(unit) {
-            return Ok(library);
-        }
-        let library = build(&self.folder, &unit.source()).map_err(|log| DeviceError {
-            device: self.describe(),
-            what: format!("{}: {log}", unit.name()),
-        })?;
-        all.insert(unit.clone(), library);
-        Ok(library)
+        Ok(Emulator { take, give, statistics: Mutex::default() })
     }
 }
 
@@ -168,14 +148,12 @@ impl Backend for Emulator {
     }
 
     fn launch(&self, unit: &Unit, kernel: &'static str, launch: Launch, args: &[&dyn Arg]) -> Result<()> {
-        let library = self.library(unit)?;
+        let library = library(&unit.source());
         let grid = launch.grid.map(|d| d as u32);
         let args: Vec<*mut c_void> = args.iter().map(|&a| a.at()).collect();
         let mut statistics = self.statistics.lock().unwrap();
         statistics.kernels.entry(kernel).or_default().launches += 1;
-        // One launch at a time: the emulator of a library is static.
-        static RUNNING: Mutex<()> = Mutex::new(());
-        let _running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
+        let _running = LIBRARIES.lock().unwrap_or_else(|e| e.into_inner());
         // SAFETY: `EXPORT` defines the function with this type; the arguments are those of the kernel's parameters.
         unsafe {
             let start: libloading::Symbol<'_, Start> =

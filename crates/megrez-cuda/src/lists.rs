@@ -26,7 +26,7 @@ impl Shape {
         // See `stride_of` in the kernel file.
         let stride = |row: usize| {
             let words = row.div_ceil(4);
-            if row < longest { row } else { 4 * (words + usize::from(words % 2 == 0)) }
+            if row < longest { row } else { 4 * (words + usize::from(words.is_multiple_of(2))) }
         };
         let bytes = |row: usize, values: usize| (2 * SLACK + values * stride(row)).next_multiple_of(16);
         // A tile fills whole words of the wire; it is near a multiple of the threads if it is not small.

@@ -42,7 +42,7 @@ pub(crate) fn units(view: &View, size: usize) -> Option<Units> {
         }
     }
     let mut offset = (view.offset * factor) as u64;
-    while size > 0 && unit < 16 && offset % 2 == 0 {
+    while size > 0 && unit < 16 && offset.is_multiple_of(2) {
         let Some(((last, 1), outer)) = dims.split_last() else { break };
         if last % 2 != 0 || outer.iter().any(|(_, stride)| stride % 2 != 0) {
             break;
