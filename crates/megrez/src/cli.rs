@@ -13,7 +13,7 @@ use megrez::wire::{ModelPlan, Source, Upload};
 use megrez::{Error, Result, embedded};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{CompileOptions, Graph, Interval, RangePolicy, Tensor, models, npy, plain};
-use megrez_net::{Config, Endpoint, Identity, Limits, NetProfile, PeerName, certs};
+use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
 use megrez_plan::{List, Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
 use serde_json::json;
@@ -859,7 +859,7 @@ fn party(args: &PartyArgs) -> Result<ExitCode> {
         listen: config.listen.clone(),
         peers: cluster.parties,
         identity,
-        limits: Limits { silence: Duration::from_secs(config.silence_seconds), ..Limits::default() },
+        limits: megrez::party::limits(Duration::from_secs(config.silence_seconds)),
     })?);
     eprintln!("party {} listens on {}", config.party, endpoint.local_addr());
     let policy = Policy {

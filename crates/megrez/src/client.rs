@@ -12,11 +12,15 @@ use megrez_ring::Word;
 use megrez_session::Error as SessionError;
 use std::time::Duration;
 
-/// Channels to all parties of a cluster.
+/// Channels to all parties of a cluster. After an error they are closed, and every further call fails.
 pub struct Cluster {
     channels: Vec<Channel>,
     name: String,
+    patience: Duration,
 }
+
+/// After a failure, how long a client listens for what else the parties have to say about it.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What to run, besides the plan.
 #[derive(Clone, Debug)]
@@ -49,13 +53,19 @@ impl Cluster {
     pub fn connect(addresses: &[String], identity: &Identity, timeout: Duration) -> Result<Self> {
         let numbered = addresses.iter().enumerate();
         let channels = numbered.map(|(i, a)| channel(i, a, identity, timeout)).collect::<Result<Vec<_>>>()?;
-        Ok(Cluster { channels, name: client_name(identity)? })
+        Ok(Cluster { channels, name: client_name(identity)?, patience: wire::PATIENCE })
     }
 
     /// Connects to one party only, to ask it who it is.
     pub fn connect_one(party: usize, address: &str, identity: &Identity, timeout: Duration) -> Result<Self> {
         let channels = vec![channel(party, address, identity, timeout)?];
-        Ok(Cluster { channels, name: client_name(identity)? })
+        Ok(Cluster { channels, name: client_name(identity)?, patience: wire::PATIENCE })
+    }
+
+    /// A party from which nothing comes for `time` is given up; parties that work say every few seconds that they are
+    /// alive.
+    pub fn set_patience(&mut self, time: Duration) {
+        self.patience = time;
     }
 
     /// This client's name.
@@ -70,19 +80,23 @@ impl Cluster {
 
     /// Asks every party who it is.
     pub fn info(&mut self) -> Result<Vec<Info>> {
-        self.ask(&Request::Info { version: wire::VERSION })?;
-        self.each(|party, channel| match reply(party, channel)? {
-            Reply::Info(info) => Ok(info),
-            other => Err(unexpected(party, &other)),
+        self.attempt(|cluster| {
+            cluster.ask(&Request::Info { version: wire::VERSION })?;
+            cluster.each(|party, channel| match reply(party, channel)? {
+                Reply::Info(info) => Ok(info),
+                other => Err(unexpected(party, &other)),
+            })
         })
     }
 
     /// The approved plan of a stored model; all parties must say the same.
     pub fn describe(&mut self, model: &str, batch: usize) -> Result<(String, ModelPlan)> {
-        self.ask(&Request::Describe { model: model.into(), batch })?;
-        let mut answers = self.each(|party, channel| match reply(party, channel)? {
-            Reply::Model { protocol, plan } => Ok((protocol, plan)),
-            other => Err(unexpected(party, &other)),
+        let mut answers = self.attempt(|cluster| {
+            cluster.ask(&Request::Describe { model: model.into(), batch })?;
+            cluster.each(|party, channel| match reply(party, channel)? {
+                Reply::Model { protocol, plan } => Ok((protocol, plan)),
+                other => Err(unexpected(party, &other)),
+            })
         })?;
         let first = answers.remove(0);
         match answers.iter().position(|a| *a != first) {
@@ -113,14 +127,16 @@ impl Cluster {
             material: options.material,
             insecure: options.insecure,
         });
-        self.ask(&request)?;
-        let visitor = Exchange { cluster: self, plan, runs: options.runs, mine, inputs, progress };
-        let outputs = registry::dispatch(&options.protocol, plan.ring, visitor).ok_or_else(|| {
-            Error::Refused(format!("there is no protocol `{}` on this ring", options.protocol))
-        })??;
-        let reports: Vec<Vec<PartyReport>> = self.each(|party, channel| match reply(party, channel)? {
-            Reply::Reports(reports) if reports.len() == options.runs as usize => Ok(reports),
-            other => Err(unexpected(party, &other)),
+        let (outputs, reports) = self.attempt(|cluster| {
+            cluster.ask(&request)?;
+            let visitor = Exchange { cluster, plan, runs: options.runs, mine, inputs, progress };
+            let outputs = dispatch(&options.protocol, plan, visitor)?;
+            let reports: Vec<Vec<PartyReport>> =
+                cluster.each(|party, channel| match reply(party, channel)? {
+                    Reply::Reports(reports) if reports.len() == options.runs as usize => Ok(reports),
+                    other => Err(unexpected(party, &other)),
+                })?;
+            Ok((outputs, reports))
         })?;
         let by_run = |run: usize| reports.iter().map(|party| party[run].clone()).collect();
         Ok(Outcome { outputs, reports: (0..options.runs as usize).map(by_run).collect() })
@@ -131,23 +147,47 @@ impl Cluster {
         let plan = upload.plans.first().and_then(|p| Plan::from_bytes(&p.plan).ok());
         let plan = plan.ok_or_else(|| Error::Refused("an upload has at least one valid plan".into()))?;
         let protocol = upload.protocol.clone();
-        self.ask(&Request::Upload(upload))?;
         let name = self.name.clone();
         let mine = |i: &Input| i.owner == name;
         let inputs = |_: u32, input: &Input| weights(input).map_err(|e| SessionError::Refused(e.to_string()));
-        let visitor = Share { cluster: self, plan: &plan, mine: &mine, inputs: &inputs };
-        registry::dispatch(&protocol, plan.ring, visitor)
-            .ok_or_else(|| Error::Refused(format!("there is no protocol `{protocol}` on this ring")))??;
-        self.done()
+        self.attempt(|cluster| {
+            cluster.ask(&Request::Upload(upload))?;
+            dispatch(&protocol, &plan, Share { cluster, plan: &plan, mine: &mine, inputs: &inputs })?;
+            cluster.done()
+        })
     }
 
     /// Makes material for a plan ahead; returns the name of the batch.
     pub fn prepare(&mut self, protocol: &str, source: Source) -> Result<[u8; 16]> {
         let material = wire::fresh_name()?;
         let session = wire::fresh_name()?;
-        self.ask(&Request::Prepare(Prepare { session, protocol: protocol.into(), source, material }))?;
-        self.done()?;
+        self.attempt(|cluster| {
+            cluster.ask(&Request::Prepare(Prepare { session, protocol: protocol.into(), source, material }))?;
+            cluster.done()
+        })?;
         Ok(material)
+    }
+
+    /// Does one request. If it fails, the parties' own reasons are added and the channels are closed: what is still
+    /// under way on them must not be taken for the answer to something else, and parties that wait for this client
+    /// hear that it has gone.
+    fn attempt<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.channels.is_empty() {
+            return Err(Error::Refused("the connection was given up after an error: connect anew".into()));
+        }
+        let error = match request(self) {
+            Ok(done) => return Ok(done),
+            Err(error) => error.to_string(),
+        };
+        let mut told = vec![error];
+        for (party, mut channel) in self.channels.drain(..).enumerate() {
+            if let Some(reason) = last_words(&mut channel)
+                && !told.iter().any(|t| t.contains(&reason))
+            {
+                told.push(format!("party {party}: {reason}"));
+            }
+        }
+        Err(Error::Refused(told.join("; ")))
     }
 
     fn done(&mut self) -> Result<()> {
@@ -159,7 +199,12 @@ impl Cluster {
     }
 
     fn ask(&mut self, request: &Request) -> Result<()> {
-        self.channels.iter_mut().try_for_each(|c| wire::send(c, request))
+        let patience = self.patience;
+        self.channels.iter_mut().try_for_each(|channel| {
+            // Parties may compute for long before they answer; they say meanwhile that they are alive.
+            channel.set_timeout(patience)?;
+            wire::send(channel, request)
+        })
     }
 
     /// One answer from every party; if several fail, the reason of the first.
@@ -185,12 +230,30 @@ fn client_name(identity: &Identity) -> Result<String> {
 }
 
 fn reply(party: usize, channel: &mut Channel) -> Result<Reply> {
-    // Parties may compute for long before they answer; they watch each other meanwhile.
-    channel.set_timeout(Duration::from_secs(24 * 3600))?;
     match wire::recv(channel, wire::MAX_REPLY)? {
         Reply::Failed(reason) => Err(Error::Party { party, reason }),
         reply => Ok(reply),
     }
+}
+
+/// The reason that a party gives for a failure, if it gives one soon.
+fn last_words(channel: &mut Channel) -> Option<String> {
+    channel.set_timeout(LAST_WORDS).ok()?;
+    // Answers that were on their way come before it.
+    (0..16).find_map(|_| match wire::recv(channel, wire::MAX_REPLY) {
+        Ok(Reply::Failed(reason)) => Some(Some(reason)),
+        Ok(_) => None,
+        Err(_) => Some(None),
+    })?
+}
+
+fn dispatch<J: registry::Visitor<Cpu, Output = Result<T>>, T>(
+    protocol: &str,
+    plan: &Plan,
+    job: J,
+) -> Result<T> {
+    registry::dispatch(protocol, plan.ring, job)
+        .ok_or_else(|| Error::Refused(format!("there is no protocol `{protocol}` on this ring")))?
 }
 
 fn unexpected(party: usize, _: &Reply) -> Error {

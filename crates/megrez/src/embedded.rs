@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use megrez_net::{Config, Endpoint, Identity, Limits, PeerName, certs};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,12 @@ pub struct Parties {
 
 impl Parties {
     /// Starts `count` parties of the program `executable`.
-    pub fn start(executable: &std::path::Path, count: usize) -> Result<Self> {
+    pub fn start(executable: &Path, count: usize) -> Result<Self> {
+        Self::start_with(executable, count, Limits::default().silence)
+    }
+
+    /// As [`start`](Self::start); a party that is silent for `silence`, in whole seconds, is taken for dead.
+    pub fn start_with(executable: &Path, count: usize, silence: Duration) -> Result<Self> {
         let deployment = certs::issue(&certs::Request {
             parties: count,
             clients: vec![CLIENT.into()],
@@ -82,7 +87,7 @@ impl Parties {
                 certificate: pair.certificate.clone(),
                 key: pair.key.to_string(),
                 data: parties.data.join(format!("party{party}")),
-                silence_seconds: 30,
+                silence_seconds: silence.as_secs(),
             };
             let written = write_line(&mut stdin, &start);
             parties.children.push((child, Some(stdin)));
@@ -103,6 +108,11 @@ impl Parties {
     /// A client of these parties.
     pub fn connect(&self) -> Result<Cluster> {
         Cluster::connect(&self.addresses, &self.identity, Duration::from_secs(10))
+    }
+
+    /// Where the parties listen.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 
     /// The process numbers of the parties, for tests that stop or kill one.
@@ -150,7 +160,7 @@ pub fn serve_embedded() -> Result<()> {
         listen: "127.0.0.1:0".into(),
         peers: vec![String::new(); start.parties],
         identity,
-        limits: Limits { silence: Duration::from_secs(start.silence_seconds), ..Limits::default() },
+        limits: crate::party::limits(Duration::from_secs(start.silence_seconds)),
     };
     let endpoint = Arc::new(Endpoint::bind(config)?);
     write_line(&mut std::io::stdout(), &Ready { address: endpoint.local_addr().to_string() })?;

@@ -4,7 +4,7 @@ use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, U
 use crate::{Error, Result};
 use megrez_engine::{Clients, Options, PartyReport, Stored, check, offline, serve, store};
 use megrez_kernels::{Cpu, Device};
-use megrez_net::{Channel, Endpoint, NetProfile, Network, Payload, PeerName, SessionId};
+use megrez_net::{Channel, Endpoint, Limits, NetError, NetProfile, Network, Payload, PeerName, SessionId};
 use megrez_plan::{Input, Output, Plan};
 use megrez_protocols::{Store as _, Suite, registry};
 use megrez_session::{Error as SessionError, Party, Phase};
@@ -12,9 +12,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long a client may think between two requests.
+const BETWEEN_REQUESTS: Duration = Duration::from_secs(24 * 3600);
+/// How long a client may take within a request before it is given up, and its session with it.
+const WITHIN_REQUEST: Duration = Duration::from_secs(3600);
+
+/// How long a session waits for the other parties. A client asks all of them at once, so they come soon or never.
+const GATHERING: Duration = Duration::from_secs(20);
+
+/// The time-outs of a party that takes a peer for dead after `silence`.
+pub fn limits(silence: Duration) -> Limits {
+    Limits { silence, connect: GATHERING, ..Limits::default() }
+}
 
 /// What a party allows and where it keeps things.
 #[derive(Clone, Debug)]
@@ -64,37 +78,40 @@ impl Service {
                     let (service, log) = (Arc::clone(self), Arc::clone(&log));
                     std::thread::spawn(move || service.client(&name, channel, &*log));
                 }
-                Err(megrez_net::NetError::Closed(_)) => return Ok(()),
+                Err(NetError::Closed(_)) => return Ok(()),
                 Err(e) => return Err(e.into()),
             }
         }
     }
 
     /// Serves one client until it goes.
-    fn client(&self, name: &PeerName, mut channel: Channel, log: &dyn Fn(&str)) {
-        // A client may think for as long as it likes between requests.
-        let patience = Duration::from_secs(24 * 3600);
-        while channel.set_timeout(patience).is_ok() {
-            let Ok(request) = wire::recv::<Request>(&mut channel, wire::MAX_REQUEST) else { return };
-            let what = describe(&request);
-            match self.answer(name, request, &mut channel) {
-                Ok(()) => log(&format!("{name}: {what}: done")),
-                Err(e) => {
-                    log(&format!("{name}: {what}: {e}"));
-                    if wire::send(&mut channel, &Reply::Failed(e.to_string())).is_err() {
-                        return;
-                    }
-                    // What the client still sends for the failed request must not be taken for the next one.
-                    if channel.close().is_err() {
-                        return;
-                    }
-                    return;
-                }
+    fn client(&self, name: &PeerName, channel: Channel, log: &dyn Fn(&str)) {
+        let channel = Mutex::new(channel);
+        let (what, e) = loop {
+            if hold(&channel).set_timeout(BETWEEN_REQUESTS).is_err() {
+                return;
             }
-        }
+            let received = wire::recv::<Request>(&mut hold(&channel), wire::MAX_REQUEST);
+            let request = match received {
+                Ok(request) => request,
+                Err(Error::Net(NetError::Closed(_))) => return,
+                Err(e) => break ("request", e),
+            };
+            let what = describe(&request);
+            let timeout = hold(&channel).set_timeout(WITHIN_REQUEST).map_err(Error::from);
+            match timeout.and_then(|()| self.answer(name, request, &channel)) {
+                Ok(()) => log(&format!("{name}: {what}: done")),
+                Err(e) => break (what, e),
+            }
+        };
+        log(&format!("{name}: {what}: {e}"));
+        // What the client still sends for the failed request must not be taken for the next one.
+        let mut channel = channel.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let _ = wire::send(&mut channel, &Reply::Failed(e.to_string()));
+        let _ = channel.close();
     }
 
-    fn answer(&self, name: &PeerName, request: Request, channel: &mut Channel) -> Result<()> {
+    fn answer(&self, name: &PeerName, request: Request, channel: &Shared) -> Result<()> {
         let client = match name {
             PeerName::Client(client) => client.as_str(),
             PeerName::Party(_) => "",
@@ -102,28 +119,28 @@ impl Service {
         match request {
             Request::Info { version } => {
                 same_version(version)?;
-                wire::send(channel, &Reply::Info(self.info()))
+                wire::send(&mut hold(channel), &Reply::Info(self.info()))
             }
             Request::Describe { model, batch } => {
                 let stored = StoredModel::open(&self.policy.data, &model, client)?;
                 let protocol = stored.header.protocol.clone();
                 let plan = stored.header.plan(batch)?.clone();
-                wire::send(channel, &Reply::Model { protocol, plan })
+                wire::send(&mut hold(channel), &Reply::Model { protocol, plan })
             }
             Request::Run(run) => {
                 let _slot = self.slot()?;
-                let reports = self.run_plan(client, &run, channel)?;
-                wire::send(channel, &Reply::Reports(reports))
+                let reports = alive(channel, || self.run_plan(client, &run, channel))?;
+                wire::send(&mut hold(channel), &Reply::Reports(reports))
             }
             Request::Upload(upload) => {
                 let _slot = self.slot()?;
-                self.upload(client, &upload, channel)?;
-                wire::send(channel, &Reply::Done)
+                alive(channel, || self.upload(client, &upload, channel))?;
+                wire::send(&mut hold(channel), &Reply::Done)
             }
             Request::Prepare(prepare) => {
                 let _slot = self.slot()?;
-                self.prepare(client, &prepare)?;
-                wire::send(channel, &Reply::Done)
+                alive(channel, || self.prepare(client, &prepare))?;
+                wire::send(&mut hold(channel), &Reply::Done)
             }
         }
     }
@@ -197,7 +214,7 @@ impl Service {
         Ok(())
     }
 
-    fn run_plan(&self, client: &str, run: &Run, channel: &mut Channel) -> Result<Vec<PartyReport>> {
+    fn run_plan(&self, client: &str, run: &Run, channel: &Shared) -> Result<Vec<PartyReport>> {
         self.protocol(&run.protocol, run.insecure)?;
         let profile = self.profile(&run.net)?;
         if run.runs == 0 {
@@ -211,7 +228,7 @@ impl Service {
         ended(&network, dispatch(&run.protocol, plan.ring, job)?)
     }
 
-    fn upload(&self, client: &str, upload: &Upload, channel: &mut Channel) -> Result<()> {
+    fn upload(&self, client: &str, upload: &Upload, channel: &Shared) -> Result<()> {
         self.protocol(&upload.protocol, false)?;
         let header = ModelHeader::new(client, upload)?;
         let path = model_path(&self.policy.data, &upload.model)?;
@@ -311,9 +328,34 @@ fn dispatch<J: registry::Visitor<Cpu, Output = Result<T>>, T>(
     registry::dispatch(protocol, ring, job).ok_or_else(|| unknown(protocol))
 }
 
+/// A client's channel during a long request: whoever talks to the client holds it.
+type Shared = Mutex<Channel>;
+
+fn hold(channel: &Shared) -> MutexGuard<'_, Channel> {
+    channel.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does long work for a client, and tells the client meanwhile that this party is alive.
+fn alive<T>(channel: &Shared, work: impl FnOnce() -> T) -> T {
+    let (done, finished) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(wire::SIGN_OF_LIFE) {
+                // If somebody holds the channel, the client hears from this party or is expected to speak itself.
+                if let Ok(mut channel) = channel.try_lock() {
+                    let _ = channel.keep_alive();
+                }
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
 /// The client's channel during a run.
 struct ChannelClients<'a> {
-    channel: &'a mut Channel,
+    channel: &'a Shared,
 }
 
 /// A client that went away is no peer of the session: its loss is this party's own failure, for all to hear.
@@ -323,14 +365,15 @@ fn client_lost(e: Error) -> SessionError {
 
 impl Clients for ChannelClients<'_> {
     fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> std::result::Result<(), SessionError> {
-        wire::send(self.channel, &Reply::Ticket(ticket)).map_err(client_lost)
+        wire::send(&mut hold(self.channel), &Reply::Ticket(ticket)).map_err(client_lost)
     }
     fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
-        self.channel.recv(limit as u64).map_err(|e| client_lost(e.into()))
+        hold(self.channel).recv(limit as u64).map_err(|e| client_lost(e.into()))
     }
     fn output(&mut self, _: &Output, share: Payload) -> std::result::Result<(), SessionError> {
-        wire::send(self.channel, &Reply::Share).map_err(client_lost)?;
-        self.channel.send(share.as_bytes()).map_err(|e| client_lost(e.into()))
+        let mut channel = hold(self.channel);
+        wire::send(&mut channel, &Reply::Share).map_err(client_lost)?;
+        channel.send(share.as_bytes()).map_err(|e| client_lost(e.into()))
     }
 }
 
@@ -341,7 +384,7 @@ struct RunJob<'a> {
     run: &'a Run,
     stored: Option<StoredModel>,
     agreement: [u8; 32],
-    channel: &'a mut Channel,
+    channel: &'a Shared,
 }
 
 impl registry::Visitor<Cpu> for RunJob<'_> {
@@ -399,7 +442,7 @@ struct UploadJob<'a> {
     header: &'a ModelHeader,
     path: &'a Path,
     agreement: [u8; 32],
-    channel: &'a mut Channel,
+    channel: &'a Shared,
 }
 
 impl registry::Visitor<Cpu> for UploadJob<'_> {

@@ -9,6 +9,7 @@ use megrez_engine::PartyReport;
 use megrez_graph::lower::{DataInput, Revealed};
 use megrez_net::{Channel, NetProfile};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
 pub const VERSION: u32 = 1;
@@ -17,6 +18,11 @@ pub const VERSION: u32 = 1;
 pub const MAX_REQUEST: u64 = 1 << 30;
 /// Largest answer in bytes, shares of outputs included.
 pub const MAX_REPLY: u64 = 4 << 30;
+
+/// How often a party that works for a client says that it is alive.
+pub const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+/// How long a client waits for a party from which nothing comes, not even a sign of life.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A network profile on the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
