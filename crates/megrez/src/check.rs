@@ -37,8 +37,8 @@ pub fn check(
     data: &Tensor,
     options: &RunOptions,
 ) -> Result<Vec<LayerCheck>> {
-    let mut plan = model.compiled.plan.clone();
     let client = backend.client().to_owned();
+    let mut plan = model.plan_for(&client);
     plan.outputs.clear();
     for layer in &model.compiled.layers {
         plan.output(&layer.name, &client, layer.value);

@@ -17,6 +17,7 @@ use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
 use megrez_plan::{List, Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
 use serde_json::json;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -336,8 +337,8 @@ struct Doctor {
 }
 
 /// Parses the arguments, runs, and turns an error into a message and an exit code.
-pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = Cli::parse_from(arguments);
     let json = cli.json;
     match run(cli) {
         Ok(code) => code,
@@ -421,10 +422,7 @@ impl Common {
     fn backend(&self) -> Result<Backend> {
         match self.parties {
             PartiesKind::Thread => Ok(Backend::Threads),
-            PartiesKind::Process => {
-                let executable = std::env::current_exe().map_err(|e| Error::Refused(e.to_string()))?;
-                Backend::processes(&executable, &self.protocol)
-            }
+            PartiesKind::Process => Backend::processes(embedded::Program::current()?, &self.protocol),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Parties on this machine: real processes of the same program on loopback, with mutual TLS and keys that live as long
-//! as they do. The client is the parent process.
+//! Parties on this machine: real processes on loopback, with mutual TLS and keys that live as long as they do. The
+//! client is the parent process; the children are usually the same program.
 //!
 //! A child reads one line of JSON on its standard input (its identity and settings), prints one line (its address),
 //! reads one more line (everybody's addresses) and serves until its standard input ends.
@@ -9,14 +9,53 @@ use crate::party::{Policy, Service};
 use crate::{Error, Result};
 use megrez_net::{Config, Endpoint, Identity, Limits, PeerName, certs};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The name of the parent as a client.
 pub const CLIENT: &str = "local";
+
+/// How to start a party: a program that ends up in [`serve_embedded`], and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The executable.
+    pub path: PathBuf,
+    /// What it is told on its command line.
+    pub arguments: Vec<OsString>,
+}
+
+/// What [`Program::current`] gives, if this process is not the `megrez` command.
+static CURRENT: OnceLock<Program> = OnceLock::new();
+
+impl Program {
+    /// The program that makes parties of this process's kind: what [`Program::register`] was told, or else the running
+    /// executable as the `megrez` command.
+    pub fn current() -> Result<Self> {
+        match CURRENT.get() {
+            Some(program) => Ok(program.clone()),
+            None => {
+                let path = std::env::current_exe().map_err(|e| Error::Refused(e.to_string()))?;
+                Ok(Program::from(path.as_path()))
+            }
+        }
+    }
+
+    /// Says how to start a party from a process that is not the `megrez` command; the first call counts.
+    pub fn register(self) {
+        let _ = CURRENT.set(self);
+    }
+}
+
+/// A `megrez` command.
+impl From<&Path> for Program {
+    fn from(megrez: &Path) -> Self {
+        Program { path: megrez.into(), arguments: vec!["party".into(), "--embedded".into()] }
+    }
+}
 
 /// The first line that a child reads. Holds a private key: it goes through a pipe and nowhere else.
 #[derive(Serialize, Deserialize)]
@@ -51,13 +90,14 @@ pub struct Parties {
 }
 
 impl Parties {
-    /// Starts `count` parties of the program `executable`.
-    pub fn start(executable: &Path, count: usize) -> Result<Self> {
-        Self::start_with(executable, count, Limits::default().silence)
+    /// Starts `count` parties.
+    pub fn start(program: impl Into<Program>, count: usize) -> Result<Self> {
+        Self::start_with(program, count, Limits::default().silence)
     }
 
     /// As [`start`](Self::start); a party that is silent for `silence`, in whole seconds, is taken for dead.
-    pub fn start_with(executable: &Path, count: usize, silence: Duration) -> Result<Self> {
+    pub fn start_with(program: impl Into<Program>, count: usize, silence: Duration) -> Result<Self> {
+        let program = program.into();
         let deployment = certs::issue(&certs::Request {
             parties: count,
             clients: vec![CLIENT.into()],
@@ -70,12 +110,12 @@ impl Parties {
         let mut parties = Parties { children: vec![], addresses: vec![], identity, data };
         let mut outputs = Vec::new();
         for party in 0..count {
-            let mut child = Command::new(executable)
-                .args(["party", "--embedded"])
+            let mut child = Command::new(&program.path)
+                .args(&program.arguments)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
-                .map_err(|e| Error::file(executable, format!("cannot start a party: {e}")))?;
+                .map_err(|e| Error::file(&program.path, format!("cannot start a party: {e}")))?;
             let mut stdin = child.stdin.take().expect("piped");
             outputs.push(BufReader::new(child.stdout.take().expect("piped")));
             let name = PeerName::party(party)?;

@@ -1,7 +1,7 @@
 //! Running a plan somewhere: on parties of this machine, on threads of this process, or on a cluster.
 
 use crate::client::{Cluster, Inputs, Outcome, RunOptions};
-use crate::embedded::Parties;
+use crate::embedded::{Parties, Program};
 use crate::wire::Source;
 use crate::{Error, Result};
 use megrez_engine::local::{LocalOptions, run_each};
@@ -14,7 +14,6 @@ use megrez_plan::{Input, Plan, Value};
 use megrez_protocols::{Suite, registry};
 use megrez_ring::{Word, decode, encode};
 use megrez_session::Error as SessionError;
-use std::path::Path;
 use std::time::Duration;
 
 /// Where parties run.
@@ -28,10 +27,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Starts parties of the program `executable` for a protocol.
-    pub fn processes(executable: &Path, protocol: &str) -> Result<Self> {
+    /// Starts parties for a protocol.
+    pub fn processes(program: impl Into<Program>, protocol: &str) -> Result<Self> {
         let parties = find(protocol)?.parties;
-        let parties = Parties::start(executable, parties)?;
+        let parties = Parties::start(program, parties)?;
         let cluster = parties.connect()?;
         Ok(Backend::Processes(parties, cluster))
     }
@@ -199,6 +198,14 @@ impl Model {
         data(run, wanted)
             .and_then(|values| encode_data(self.compiled.plan.ring, wanted, &values))
             .map_err(|e| SessionError::Refused(e.to_string()))
+    }
+
+    /// The plan with all inputs and outputs given to another client than the one that it was compiled for.
+    pub fn plan_for(&self, client: &str) -> Plan {
+        let mut plan = self.compiled.plan.clone();
+        plan.inputs.iter_mut().for_each(|i| i.owner = client.into());
+        plan.outputs.iter_mut().for_each(|o| o.recipient = client.into());
+        plan
     }
 
     /// The type of a value of the plan.

@@ -3,8 +3,12 @@
 //! This crate is the face: the [`party`] service that computes, the [`client`] that owns data or a model, [`embedded`]
 //! parties for one machine, and the reports. The `megrez` command is a thin shell over it.
 
+// The command line says `megrez::`, as any other user of this crate.
+extern crate self as megrez;
+
 pub mod bench;
 pub mod check;
+pub mod cli;
 pub mod client;
 pub mod config;
 pub mod embedded;

@@ -1,7 +1,5 @@
 //! The `megrez` command.
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    megrez::cli::main(std::env::args_os())
 }
-
-mod cli;
