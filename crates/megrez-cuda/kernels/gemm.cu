@@ -97,7 +97,7 @@ constexpr u32 WARP_ROWS = 32, WARP_COLUMNS = WORD == 64 ? 16 : 32;
 constexpr u32 WARPS_ACROSS = WORD == 64 ? 4 : 2;
 constexpr u32 ROWS = 8 / WARPS_ACROSS * WARP_ROWS, COLUMNS = WARPS_ACROSS * WARP_COLUMNS;
 constexpr u32 DOWN = WARP_ROWS / 16, ACROSS = WARP_COLUMNS / 8;
-constexpr u32 STAGES = 4;
+constexpr u32 STAGES = GEMM_STAGES;
 // From limb to limb in a stage, 32 bytes more than the rows take, so that the limbs of one row hit different banks.
 constexpr u32 LEFT_LIMB = ROWS * 32 + 32, RIGHT_LIMB = COLUMNS * 32 + 32;
 constexpr u32 STAGE = LIMBS * (LEFT_LIMB + RIGHT_LIMB);

@@ -72,6 +72,8 @@ pub(crate) trait Backend: Send + Sync {
     fn describe(&self) -> String;
     /// How many blocks run at once when each needs a processor for itself.
     fn processors(&self) -> usize;
+    /// Bytes of shared memory that a block may have.
+    fn shared_memory(&self) -> usize;
     /// Memory with any content.
     fn allocate(&self, bytes: usize) -> Result<u64>;
     /// Memory of `padded` bytes that starts with these.

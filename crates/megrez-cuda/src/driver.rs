@@ -147,6 +147,7 @@ struct State {
 pub(crate) struct Driver {
     gpu: Gpu,
     processors: usize,
+    shared_memory: usize,
     context: Handle<sys::CUcontext>,
     work: Handle<sys::CUstream>,
     up: Handle<sys::CUstream>,
@@ -181,7 +182,7 @@ impl Driver {
         let device = result::device::get(gpu.ordinal as i32)?;
         // SAFETY: `device` comes from the driver; the context is retained for the life of the process and is current while streams
         // and pinned memory are made in it; the attribute's value is a 64-bit number.
-        let (context, processors) = unsafe {
+        let (context, processors, shared_memory) = unsafe {
             let context = result::primary_ctx::retain(device)?;
             result::ctx::set_current(context)?;
             let mut keep = u64::MAX;
@@ -190,13 +191,17 @@ impl Driver {
                 sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                 (&raw mut keep).cast(),
             )?;
-            let processors =
-                result::device::get_attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-            (context, processors)
+            let attribute = |a| result::device::get_attribute(device, a).map(|x| x as usize);
+            (
+                context,
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            )
         };
         let stream = || result::stream::create(result::stream::StreamKind::NonBlocking).map(Handle);
         Ok(Driver {
-            processors: processors as usize,
+            processors,
+            shared_memory,
             context: Handle(context),
             work: stream()?,
             up: stream()?,
@@ -372,6 +377,10 @@ impl Backend for Driver {
 
     fn processors(&self) -> usize {
         self.processors
+    }
+
+    fn shared_memory(&self) -> usize {
+        self.shared_memory
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64> {

@@ -114,6 +114,10 @@ impl Backend for Emulator {
         4
     }
 
+    fn shared_memory(&self) -> usize {
+        99 << 10
+    }
+
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.statistics.lock().unwrap().allocated(bytes);
         // SAFETY: the function takes any size.

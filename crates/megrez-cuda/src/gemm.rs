@@ -67,6 +67,14 @@ fn ints(sizes: [usize; 2]) -> [i32; 2] {
 }
 
 impl Cuda {
+    fn gemm_unit<W: Word>(&self) -> Unit {
+        Unit::gemm(W::BITS, self.backend.shared_memory())
+    }
+
+    fn gemm_tile<W: Word>(&self) -> GemmTile {
+        GemmTile::of(W::BITS, self.backend.shared_memory())
+    }
+
     pub(crate) fn multiply<W: Word>(
         &self,
         x: &Buf<W>,
@@ -96,7 +104,7 @@ impl Cuda {
         self.batches(batch, |first, count| {
             let launch = Launch { grid: [blocks, 1, count], threads: 256, shared: 0 };
             let args = args![x.at(), y.at(), out.at(), rows, depth, columns, first];
-            self.launch(&Unit::gemm(W::BITS), "multiply_words", launch, args)
+            self.launch(&self.gemm_unit::<W>(), "multiply_words", launch, args)
         })?;
         Ok(Buf::new(out, elements))
     }
@@ -122,7 +130,7 @@ impl Cuda {
         self.batches(batch, |first, count| {
             let launch = Launch { grid: [across, k.div_ceil(depth), count], threads: 256, shared: 0 };
             let args = args![x.at(), y.at(), out.at(), rows, length, columns, depth32, first];
-            self.launch(&Unit::gemm(W::BITS), "multiply_thin", launch, args)
+            self.launch(&self.gemm_unit::<W>(), "multiply_thin", launch, args)
         })?;
         Ok(Buf::new(out, elements))
     }
@@ -134,7 +142,7 @@ impl Cuda {
         batch: usize,
         [m, k, n]: [usize; 3],
     ) -> Result<Memory> {
-        let (unit, tile) = (Unit::gemm(W::BITS), GemmTile::of(W::BITS));
+        let (unit, tile) = (self.gemm_unit::<W>(), self.gemm_tile::<W>());
         let steps = k.div_ceil(STEP);
         let row_bytes = steps * STEP * size_of::<W>();
         let (rows, columns) = (m.next_multiple_of(tile.rows), n.next_multiple_of(tile.columns));
@@ -175,7 +183,7 @@ impl Cuda {
         self.batches(matrices, |first, count| {
             let launch = Launch { grid: [rows.div_ceil(32), steps, count], threads: 256, shared: 0 };
             let args = args![x.at(), out.at(), sizes[0], sizes[1], sizes[2], steps32, groups, first];
-            self.launch(&Unit::gemm(W::BITS), "limbs_of_columns", launch, args)
+            self.launch(&self.gemm_unit::<W>(), "limbs_of_columns", launch, args)
         })?;
         Ok(out)
     }
@@ -188,7 +196,7 @@ impl Cuda {
         batch: usize,
         elements: usize,
     ) -> Result<Memory> {
-        let tile = GemmTile::of(W::BITS);
+        let tile = self.gemm_tile::<W>();
         let steps = problem.steps as usize;
         let tiles =
             (problem.rows as usize).div_ceil(tile.rows) * (problem.columns as usize).div_ceil(tile.columns);
@@ -202,7 +210,7 @@ impl Cuda {
         self.batches(batch, |first, count| {
             problem.first_batch = first;
             let launch = Launch { grid: [tiles * splits, 1, count], threads: 256, shared: tile.shared };
-            self.launch(&Unit::gemm(W::BITS), kernel, launch, args![problem])
+            self.launch(&self.gemm_unit::<W>(), kernel, launch, args![problem])
         })?;
         Ok(out)
     }
@@ -237,7 +245,7 @@ impl Cuda {
         if reach.iter().chain(&g.pad).any(|&d| d > 1 << 28) || sizes.iter().any(|&d| d > 1 << 30) {
             return Err(self.failed(format!("a convolution of {x_shape:?} by {w_shape:?} is too large")));
         }
-        let unit = Unit::gemm(W::BITS);
+        let unit = self.gemm_unit::<W>();
         let worth = W::BITS >= 32
             && per_group >= 4
             && out_per_group >= 16
@@ -272,7 +280,7 @@ impl Cuda {
             height * width,
             g.groups,
         )?;
-        let padded = out_per_group.next_multiple_of(GemmTile::of(W::BITS).columns);
+        let padded = out_per_group.next_multiple_of(self.gemm_tile::<W>().columns);
         let order = LimbOrder::Weights([g.groups, out_per_group, per_group, taps]);
         let right = w.limbs(order, || {
             let quarters = g.groups * padded * taps * blocks * 8;

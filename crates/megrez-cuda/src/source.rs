@@ -18,18 +18,23 @@ const FILES: [(&str, &str); 10] = [
     ("list.cu", include_str!("../kernels/list.cu")),
 ];
 
-/// Rows, columns and shared memory of a block of the tensor-core product.
+/// Rows, columns, pipeline stages and shared memory of a block of the tensor-core product.
 pub(crate) struct GemmTile {
     pub rows: usize,
     pub columns: usize,
+    pub stages: usize,
     pub shared: u32,
 }
 
 impl GemmTile {
-    pub(crate) fn of(word: u32) -> Self {
+    /// As many stages, up to four, as `limit` bytes of shared memory hold; two fit every device that we take.
+    pub(crate) fn of(word: u32, limit: usize) -> Self {
         let limbs = word as usize / 8;
         let (rows, columns) = if word == 64 { (64, 64) } else { (128, 64) };
-        GemmTile { rows, columns, shared: (4 * limbs * (rows * 32 + 32 + columns * 32 + 32)) as u32 }
+        let stage = limbs * (rows * 32 + 32 + columns * 32 + 32);
+        // A convolution holds its windows beside the stages.
+        let stages = (limit.saturating_sub(rows * 16) / stage).clamp(2, 4);
+        GemmTile { rows, columns, stages, shared: (stages * stage) as u32 }
     }
 }
 
@@ -53,13 +58,14 @@ impl Unit {
         Unit { file: "structure.cu", defines: format!("#define UNIT {bytes}\n") }
     }
 
-    pub(crate) fn gemm(word: u32) -> Self {
+    /// Products, for a device with `limit` bytes of shared memory a block.
+    pub(crate) fn gemm(word: u32, limit: usize) -> Self {
         let mut defines = format!("#define WORD {word}\n");
         if word >= 32 {
-            let GemmTile { rows, columns, shared } = GemmTile::of(word);
+            let GemmTile { rows, columns, stages, shared } = GemmTile::of(word, limit);
             let _ = write!(
                 defines,
-                "#define GEMM_ROWS {rows}\n#define GEMM_COLUMNS {columns}\n#define GEMM_SHARED {shared}\n"
+                "#define GEMM_ROWS {rows}\n#define GEMM_COLUMNS {columns}\n#define GEMM_STAGES {stages}\n#define GEMM_SHARED {shared}\n"
             );
         }
         Unit { file: "gemm.cu", defines }
@@ -131,8 +137,9 @@ pub fn every_unit() -> Vec<(String, String)> {
     units.extend([1, 2, 4, 8, 16].map(|bytes| (format!("structure-{bytes}"), Unit::structure(bytes))));
     for word in [8, 16, 32, 64] {
         units.push((format!("ring-{word}"), Unit::ring(word)));
-        units.push((format!("gemm-{word}"), Unit::gemm(word)));
+        units.push((format!("gemm-{word}"), Unit::gemm(word, 227 << 10)));
     }
+    units.push(("gemm-64-small".to_string(), Unit::gemm(64, 99 << 10)));
     let bits = |width: u32| ListSpec { cut: 0, width, entries: Entries::Bits, prime: Prime::above(width) };
     let digits = |widths: &[u32]| ListSpec {
         cut: 0,
