@@ -1,6 +1,8 @@
 //! The conformance suite: every protocol of the registry, every primitive, every ring. Values equal the plaintext oracle;
 //! the meter equals the formulas exactly, message by message; every message is uniform whatever the secret.
 
+mod common;
+
 use megrez_engine::local::{LocalOptions, LocalRun, run};
 use megrez_kernels::Cpu;
 use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
@@ -53,7 +55,11 @@ fn bit_of(plan: &mut Plan, name: &str, x: ValueId) -> ValueId {
 }
 
 fn relu(sign: SignBit, truncate: u32) -> Op {
-    Op::Relu(Relu { sign, form: ReluForm::ThreeRounds, truncate })
+    relu_as(ReluForm::ThreeRounds, sign, truncate)
+}
+
+fn relu_as(form: ReluForm, sign: SignBit, truncate: u32) -> Op {
+    Op::Relu(Relu { sign, form, truncate })
 }
 
 /// Digit widths that sum to λ − 1, threes first.
@@ -133,6 +139,39 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
         p.step("op", relu(few.clone(), f), v).unwrap()
+    });
+    // The early forms, and what follows them: a late mask goes through local steps and products to fresh masks.
+    for (name, form) in
+        [("2r", ReluForm::TwoRounds), ("2r-fresh", ReluForm::TwoRoundsFresh), ("table", ReluForm::Table)]
+    {
+        let narrow = SignBit { cut: ring - ring.min(8), bits: Some(ring.min(8)), list: List::Bits };
+        let (plain, fused) = match form {
+            // A table compares few bits: at its top the cut is exact only for multiples of 2^cut.
+            ReluForm::Table if ring > 8 => (None, None),
+            ReluForm::Table => (Some(narrow.clone()), Some(narrow)),
+            _ => (Some(SignBit::FULL), Some(digits(ring))),
+        };
+        if let (Some(plain), Some(fused)) = (plain, fused) {
+            case(&format!("relu/{name}"), false, &[x(full)], &|p, v| {
+                p.step("op", relu_as(form, plain.clone(), 0), v).unwrap()
+            });
+            case(&format!("relu-truncate/{name}"), true, &[x(quarter)], &|p, v| {
+                p.step("op", relu_as(form, fused.clone(), f), v).unwrap()
+            });
+            case(&format!("chain/{name}"), false, &[x(full), y(full)], &|p, v| {
+                let z = p.step("relu", relu_as(form, plain.clone(), 0), &[v[0]]).unwrap();
+                let z = p
+                    .step("local", Op::Combine { coefficients: vec![1, 3], constant: 7 }, &[z, v[1]])
+                    .unwrap();
+                let z = p.step("product", Op::Mul, &[z, v[1]]).unwrap();
+                p.step("again", relu_as(form, plain.clone(), 0), &[z]).unwrap()
+            });
+        }
+    }
+    // The cut by table, on a ring of any size, fused with a truncation that drops at least as much.
+    let table = SignBit { cut: f, bits: Some(6), list: List::Bits };
+    case("relu-truncate/table-cut", true, &[x(f + 4)], &|p, v| {
+        p.step("op", relu_as(ReluForm::Table, table.clone(), f), v).unwrap()
     });
     case("select", false, &[x(full), y(full)], &|p, v| {
         let b = bit_of(p, "bit", v[0]);
@@ -322,7 +361,7 @@ fn every_message_is_uniform_whatever_the_secret() {
                         continue; // too few for the test: the matrix shapes
                     }
                     let freedom = kinds as f64 - 1.0;
-                    let statistic = (chi_square(&symbols, kinds) - freedom) / (2.0 * freedom).sqrt();
+                    let statistic = common::stats::sigmas(chi_square(&symbols, kinds), freedom);
                     assert!(
                         statistic < 6.5,
                         "{protocol} {} secret {secret:#x}: {} ({} → {}) is not uniform: {statistic:.1} σ",

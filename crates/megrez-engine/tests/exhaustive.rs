@@ -89,7 +89,7 @@ fn the_sign_and_its_cut_are_as_stated_for_every_value_and_mask() {
                     let expected = match x {
                         0.. => 0,
                         x if x <= -(1 << k) => 256,
-                        x => 256 * x.unsigned_abs() >> k,
+                        x => (256 * x.unsigned_abs()) >> k,
                     };
                     assert_eq!(negative, expected, "{spec:?}: x = {x}");
                 }

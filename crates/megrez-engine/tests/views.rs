@@ -417,12 +417,9 @@ fn a_workers_view_of_truncation_is_independent_of_the_secret() {
         let reused = [0, 1].map(|i| {
             let (_, _, r, _, _, opened) = &runs[i];
             let mut view = views[i].1.clone();
-            for share in 0..2 {
-                view[4].1 = zip(
-                    &zip(&view[4].1, &opened.masks[share], u8::wrapping_sub),
-                    &r[share],
-                    u8::wrapping_add,
-                );
+            for (fresh, used) in opened.masks.iter().zip(r) {
+                let bare = zip(&view[4].1, fresh, u8::wrapping_sub);
+                view[4].1 = zip(&bare, used, u8::wrapping_add);
             }
             view
         });
