@@ -1,8 +1,9 @@
 //! `megrez check`: the same model on shares and in the clear, compared layer by layer.
 
-use crate::Result;
 use crate::client::RunOptions;
 use crate::infer::{Backend, Model, decode_words};
+use crate::{Error, Result};
+use megrez_graph::lower::DataInput;
 use megrez_graph::{Tensor, plain};
 use megrez_plan::Kind;
 use serde::Serialize;
@@ -28,13 +29,14 @@ pub struct LayerCheck {
     pub outside: usize,
 }
 
-/// Runs `model` on one batch, with every layer's output opened to the caller, and compares.
+/// Runs `model` on one batch, a tensor per input of the model, with every layer's output opened to the caller, and
+/// compares.
 ///
 /// Opening inner layers reveals them to the caller: the caller must own model and data.
 pub fn check(
     backend: &mut Backend,
     model: &Model,
-    data: &Tensor,
+    data: &[Tensor],
     options: &RunOptions,
 ) -> Result<Vec<LayerCheck>> {
     let client = backend.client().to_owned();
@@ -44,11 +46,16 @@ pub fn check(
         plan.output(&layer.name, &client, layer.value);
     }
     let options = RunOptions { runs: 1, ..options.clone() };
-    let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &|_, _| Ok(data.clone()));
+    let inputs = &model.compiled.data_inputs;
+    let rows = |_: u32, input: &DataInput| {
+        let rows = inputs.iter().position(|i| i.name == input.name).and_then(|i| data.get(i));
+        rows.cloned().ok_or_else(|| Error::Refused(format!("there is no data for input `{}`", input.name)))
+    };
+    let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &rows);
     let outcome = backend.run(&plan, &options, &words, &|_| {})?;
 
     let graph = &model.compiled.graph;
-    let trace = plain::trace(graph, std::slice::from_ref(data))?;
+    let trace = plain::trace(graph, data)?;
     let mut checks = Vec::new();
     for ((layer, words), range) in
         model.compiled.layers.iter().zip(&outcome.outputs[0]).zip(&model.compiled.ranges)
@@ -79,4 +86,24 @@ pub fn check(
         });
     }
     Ok(checks)
+}
+
+/// A table for people.
+pub fn table(layers: &[LayerCheck]) -> String {
+    let mut out = format!(
+        "{:<16} {:<18} {:>11} {:>11} {:>11} {:>9}  range\n",
+        "layer", "operator", "max error", "mean error", "max value", "headroom"
+    );
+    for l in layers {
+        let range = match (l.outside, l.proven) {
+            (0, true) => "proven".into(),
+            (0, false) => "assumed".into(),
+            (k, _) => format!("EXCEEDED by {k} elements"),
+        };
+        out += &format!(
+            "{:<16} {:<18} {:>11.3e} {:>11.3e} {:>11.4} {:>6.1} bit  {range}\n",
+            l.layer, l.op, l.max_error, l.mean_error, l.max_value, l.headroom_bits
+        );
+    }
+    out
 }

@@ -3,18 +3,18 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use megrez::bench::{self, BenchOptions};
-use megrez::check::check;
+use megrez::check;
 use megrez::client::{Cluster, RunOptions};
 use megrez::config::{ClusterConfig, PartyConfig};
 use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
 use megrez::party::{Policy, Service};
 use megrez::report::Cost;
 use megrez::wire::{ModelPlan, Source, Upload};
-use megrez::{Error, Result, embedded};
+use megrez::{Error, Result, embedded, inference};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{CompileOptions, Graph, Interval, RangePolicy, Tensor, models, npy, plain};
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
-use megrez_plan::{List, Plan, ReluForm, SignBit};
+use megrez_plan::{Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
 use serde_json::json;
 use std::ffi::OsString;
@@ -370,28 +370,15 @@ fn run(cli: Cli) -> Result<ExitCode> {
 
 impl Common {
     fn frac(&self) -> u32 {
-        self.frac.unwrap_or(if self.ring == 32 { 10 } else { 16 })
+        self.frac.unwrap_or(inference::default_frac(self.ring))
     }
 
     fn sign(&self) -> Result<SignBit> {
-        let full = SignBit { list: List::Bits, cut: self.cut, bits: self.bits };
-        let list = match (self.list.as_str(), &self.widths) {
-            ("bits", None) => List::Bits,
-            ("digits", Some(widths)) => List::Digits(widths.clone()),
-            ("digits", None) => List::Digits(megrez_kernels::best_widths(full.width(self.ring))),
-            _ => return Err(Error::Refused("--list is bits or digits; --widths goes with digits".into())),
-        };
-        Ok(SignBit { list, ..full })
+        inference::sign_bit(self.ring, &self.list, self.widths.as_deref(), self.bits, self.cut)
     }
 
     fn form(&self) -> Result<ReluForm> {
-        match self.form.to_lowercase().as_str() {
-            "3r" => Ok(ReluForm::ThreeRounds),
-            "2r" => Ok(ReluForm::TwoRounds),
-            "2r-fresh" => Ok(ReluForm::TwoRoundsFresh),
-            "table" => Ok(ReluForm::Table),
-            other => Err(Error::Refused(format!("--form is 3r, 2r, 2r-fresh or table, not `{other}`"))),
-        }
+        inference::relu_form(&self.form)
     }
 
     fn run(&self, runs: u32) -> RunOptions {
@@ -672,7 +659,7 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
     let model = Model::new(&graph, backend.client(), &args.common.compile(&args.model_args)?)?;
     let range = model.compiled.data_inputs[0].range;
     let rows = batch(&data, 0, args.batch, range);
-    let layers = check(&mut backend, &model, &rows, &args.common.run(1))?;
+    let layers = check::check(&mut backend, &model, &[rows], &args.common.run(1))?;
     let outside: usize = layers.iter().map(|l| l.outside).sum();
     if json {
         println!(
@@ -681,21 +668,7 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
             "frac": args.common.frac(), "batch": args.batch, "layers": layers })
         );
     } else {
-        println!(
-            "{:<16} {:<18} {:>11} {:>11} {:>11} {:>9}  range",
-            "layer", "operator", "max error", "mean error", "max value", "headroom"
-        );
-        for l in &layers {
-            let range = match (l.outside, l.proven) {
-                (0, true) => "proven".into(),
-                (0, false) => "assumed".into(),
-                (k, _) => format!("EXCEEDED by {k} elements"),
-            };
-            println!(
-                "{:<16} {:<18} {:>11.3e} {:>11.3e} {:>11.4} {:>6.1} bit  {range}",
-                l.layer, l.op, l.max_error, l.mean_error, l.max_value, l.headroom_bits
-            );
-        }
+        print!("{}", check::table(&layers));
     }
     Ok(if outside == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

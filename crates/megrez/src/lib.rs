@@ -13,6 +13,7 @@ pub mod client;
 pub mod config;
 pub mod embedded;
 pub mod infer;
+pub mod inference;
 pub mod party;
 pub mod report;
 pub mod wire;

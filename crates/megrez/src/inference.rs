@@ -1,0 +1,428 @@
+//! Running a model on as many inputs as there are: the data is checked before any party hears of it, cut into batches,
+//! and the outputs are put together again.
+
+use crate::client::{Cluster, RunOptions};
+use crate::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
+use crate::report::Cost;
+use crate::wire::{ModelPlan, Source, Upload, fresh_name};
+use crate::{Error, Result};
+use megrez_graph::lower::{DataInput, ModelInput};
+use megrez_graph::{CompileOptions, Graph, Tensor, compile, plain};
+use megrez_plan::{Input, List, Plan, ReluForm, SignBit};
+use megrez_session::Error as SessionError;
+use serde_json::{Value as Json, json};
+
+/// What came out, and what it cost.
+#[derive(Clone, Debug)]
+pub struct Inference {
+    /// The outputs by name, in the model's order; their first dimension counts the inputs.
+    pub outputs: Vec<(String, Tensor)>,
+    /// The protocol that ran.
+    pub protocol: String,
+    /// Whether the caller insisted on a protocol that does not protect.
+    pub insecure: bool,
+    /// Whether all ranges were proven; `None` for a stored model, whose ranges its owner knows.
+    pub proven: Option<bool>,
+    /// Inputs per run.
+    pub batch: usize,
+    /// How many runs it took.
+    pub runs: u32,
+    /// The cost of one run.
+    pub cost: Cost,
+}
+
+impl Inference {
+    /// The report as `megrez infer --json` prints it, without the numbers that came out.
+    pub fn json(&self) -> Json {
+        json!({
+            "schema": "megrez.infer/1",
+            "shape": self.outputs.first().map(|(_, output)| output.shape.dims()),
+            "protocol": self.protocol,
+            "insecure": self.insecure,
+            "range": self.range(),
+            "batch": self.batch,
+            "runs": self.runs,
+            "cost": self.cost,
+        })
+    }
+
+    /// The report as a table, with the cost of every layer.
+    pub fn table(&self) -> String {
+        let mut out = format!(
+            "cost of one run of {} under {} on {}\n",
+            self.batch,
+            self.protocol,
+            self.cost.device.join(" | ")
+        );
+        if let Some(range) = self.range() {
+            out += &format!("ranges: {range}\n");
+        }
+        out + &self.cost.table() + "\n" + &self.cost.layer_table()
+    }
+
+    fn range(&self) -> Option<&'static str> {
+        self.proven.map(|proven| if proven { "proven" } else { "assumed" })
+    }
+}
+
+/// Data for a model, checked and ready to be cut into batches.
+struct Batches<'a> {
+    inputs: &'a [DataInput],
+    data: &'a [Tensor],
+    /// Inputs in all.
+    count: usize,
+    /// Inputs per run.
+    size: usize,
+    runs: u32,
+}
+
+impl<'a> Batches<'a> {
+    /// `data` has one tensor for each of `inputs`; their first dimensions count the same things.
+    fn new(inputs: &'a [DataInput], data: &'a [Tensor]) -> Result<Self> {
+        if inputs.len() != data.len() {
+            let names: Vec<String> = inputs.iter().map(|i| format!("`{}`", i.name)).collect();
+            return Err(Error::Refused(format!(
+                "the model takes {} ({}), got {}",
+                counted(inputs.len(), "input"),
+                names.join(", "),
+                counted(data.len(), "array")
+            )));
+        }
+        let mut counts = vec![];
+        for (input, tensor) in inputs.iter().zip(data) {
+            counts.push((input.shape.dims().first().copied(), row_count(input, tensor)?));
+        }
+        let Some(&(Some(size), count)) = counts.first() else {
+            return Err(Error::Refused("the model has no input with a first dimension".into()));
+        };
+        if counts.iter().any(|&c| c != (Some(size), count)) {
+            return Err(Error::Refused(
+                "the inputs differ in their first dimension, which counts them".into(),
+            ));
+        }
+        let runs = u32::try_from(count.div_ceil(size))
+            .map_err(|_| Error::Refused("this is more data than megrez counts".into()))?;
+        Ok(Batches { inputs, data, count, size, runs })
+    }
+
+    /// What the plan's input of this name takes in a run.
+    fn rows(&self, run: u32, name: &str) -> Option<(&DataInput, Tensor)> {
+        let i = self.inputs.iter().position(|input| input.name == name)?;
+        Some((&self.inputs[i], batch(&self.data[i], run, self.size, self.inputs[i].range)))
+    }
+
+    /// One output of all runs, without the rows that filled up the last batch.
+    fn join(&self, name: &str, parts: Vec<Tensor>) -> Result<Tensor> {
+        let mut dims = parts.first().map(|p| p.shape.dims().to_vec()).unwrap_or_default();
+        if dims.first() != Some(&self.size) {
+            // Without a dimension that counts inputs, one full batch is all that means something.
+            return match <[Tensor; 1]>::try_from(parts) {
+                Ok([only]) if self.count == self.size => Ok(only),
+                _ => Err(Error::Refused(format!(
+                    "the first dimension of output `{name}` does not count inputs: give exactly {} of them",
+                    self.size
+                ))),
+            };
+        }
+        let mut data: Vec<f32> = parts.into_iter().flat_map(|p| p.data).collect();
+        data.truncate(data.len() / (self.size * self.runs as usize) * self.count);
+        dims[0] = self.count;
+        Ok(Tensor::new(dims, data))
+    }
+}
+
+/// How many inputs a tensor holds. Refuses shapes and numbers that the model was not compiled for: during a run it
+/// would be too late, since the parties have begun.
+fn row_count(input: &DataInput, tensor: &Tensor) -> Result<usize> {
+    let (expected, given) = (input.shape.dims(), tensor.shape.dims());
+    let fits = !given.is_empty() && expected.len() == given.len() && expected[1..] == given[1..];
+    if !fits {
+        let rest: String = expected.iter().skip(1).map(|d| format!(", {d}")).collect();
+        return Err(Error::Refused(format!(
+            "input `{}` takes the shape [N{rest}], the data has {}",
+            input.name, tensor.shape
+        )));
+    }
+    if given[0] == 0 {
+        return Err(Error::Refused(format!("the data for input `{}` is empty", input.name)));
+    }
+    let inside = |v: &f32| (input.range.low..=input.range.high).contains(&f64::from(*v));
+    if let Some(i) = tensor.data.iter().position(|v| !inside(v)) {
+        let mut place = vec![];
+        let mut rest = i;
+        for dim in given.iter().rev() {
+            place.insert(0, (rest % dim).to_string());
+            rest /= dim;
+        }
+        return Err(Error::Refused(format!(
+            "input `{}`: element [{}] is {}, outside the declared range {} … {}; scale the data, or compile for a \
+             larger input range",
+            input.name,
+            place.join(", "),
+            tensor.data[i],
+            input.range.low,
+            input.range.high
+        )));
+    }
+    Ok(given[0])
+}
+
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn refuse(e: Error) -> SessionError {
+    SessionError::Refused(e.to_string())
+}
+
+/// Runs a model on data, one tensor per input of the model, in as many batches as it takes.
+///
+/// `before` hears of every run before it begins, and ends all by an error.
+pub fn infer(
+    backend: &mut Backend,
+    model: &Model,
+    data: &[Tensor],
+    options: &RunOptions,
+    before: &dyn Fn(u32) -> Result<()>,
+) -> Result<Inference> {
+    let batches = Batches::new(&model.compiled.data_inputs, data)?;
+    let rows = |run: u32, input: &DataInput| {
+        if batches.inputs[0].name == input.name {
+            before(run)?;
+        }
+        let rows = batches.rows(run, &input.name).map(|(_, rows)| rows);
+        rows.ok_or_else(|| Error::Refused(format!("the plan has an unknown input `{}`", input.name)))
+    };
+    let words = |run: u32, input: &Input| model.words(run, input, &rows);
+    let options = RunOptions { runs: batches.runs, ..options.clone() };
+    let plan = model.plan_for(backend.client());
+    let outcome = backend.run(&plan, &options, &words, &|_| {})?;
+    let proven = model.compiled.ranges.iter().all(|r| r.proven);
+    finish(&batches, plan.ring, &model.compiled.outputs, outcome, &options, Some(proven))
+}
+
+/// As [`infer`], with a model that is stored at the cluster, in a batch size that its owner approved.
+pub fn infer_stored(
+    cluster: &mut Cluster,
+    model: &str,
+    size: usize,
+    data: &[Tensor],
+    options: &RunOptions,
+    before: &dyn Fn(u32) -> Result<()>,
+) -> Result<Inference> {
+    let (protocol, approved) = cluster.describe(model, size)?;
+    let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
+    let batches = Batches::new(&approved.data_inputs, data)?;
+    let words = |run: u32, input: &Input| {
+        if batches.inputs[0].name == input.name {
+            before(run).map_err(refuse)?;
+        }
+        let Some((wanted, rows)) = batches.rows(run, &input.name) else {
+            return Err(SessionError::Refused(format!("the plan has an unknown input `{}`", input.name)));
+        };
+        encode_data(plan.ring, wanted, &rows).map_err(refuse)
+    };
+    let mine = |input: &Input| approved.data_inputs.iter().any(|d| d.name == input.name);
+    let options = RunOptions { protocol, runs: batches.runs, ..options.clone() };
+    let source = Source::Model { model: model.into(), batch: size };
+    let outcome = cluster.run(&plan, source, &options, &mine, &words, &|_| {})?;
+    finish(&batches, plan.ring, &approved.outputs, outcome, &options, None)
+}
+
+fn finish(
+    batches: &Batches<'_>,
+    ring: u32,
+    revealed: &[megrez_graph::Revealed],
+    outcome: crate::client::Outcome,
+    options: &RunOptions,
+    proven: Option<bool>,
+) -> Result<Inference> {
+    let mut outputs = vec![];
+    for (i, output) in revealed.iter().enumerate() {
+        let parts = outcome.outputs.iter().map(|run| decode_output(ring, output, &run[i])).collect();
+        outputs.push((output.name.clone(), batches.join(&output.name, parts)?));
+    }
+    Ok(Inference {
+        outputs,
+        protocol: options.protocol.clone(),
+        insecure: options.insecure,
+        proven,
+        batch: batches.size,
+        runs: batches.runs,
+        cost: Cost::of(&outcome.reports),
+    })
+}
+
+/// The same model on the same data in the clear, in floating point: the outputs by name.
+pub fn infer_plain(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
+    let compiled = &model.compiled;
+    let batches = Batches::new(&compiled.data_inputs, data)?;
+    let mut parts: Vec<Vec<Tensor>> = vec![vec![]; compiled.outputs.len()];
+    for run in 0..batches.runs {
+        let rows: Vec<Tensor> =
+            batches.inputs.iter().filter_map(|i| Some(batches.rows(run, &i.name)?.1)).collect();
+        let outputs = plain::run(&compiled.graph, &rows)?;
+        for ((parts, revealed), output) in parts.iter_mut().zip(&compiled.outputs).zip(outputs) {
+            parts.push(revealed.finish(output.data));
+        }
+    }
+    let named = compiled.outputs.iter().zip(parts);
+    named.map(|(output, parts)| Ok((output.name.clone(), batches.join(&output.name, parts)?))).collect()
+}
+
+/// The first batch of the data, for [`check`](crate::check::check).
+pub fn first_batch(model: &Model, data: &[Tensor]) -> Result<Vec<Tensor>> {
+    let batches = Batches::new(&model.compiled.data_inputs, data)?;
+    Ok(batches.inputs.iter().filter_map(|i| Some(batches.rows(0, &i.name)?.1)).collect())
+}
+
+/// Keeps a model's weights at a cluster, in shares. `graphs` are the same model at the batch sizes that may be run, and
+/// `allow` names the clients who may.
+pub fn upload(
+    cluster: &mut Cluster,
+    name: &str,
+    protocol: &str,
+    graphs: &[Graph],
+    options: &CompileOptions,
+    allow: &[String],
+) -> Result<()> {
+    // Whoever uses the model takes the place of the user.
+    let options = CompileOptions {
+        model_owner: cluster.name().into(),
+        data_owner: "user".into(),
+        recipient: "user".into(),
+        ..options.clone()
+    };
+    let mut plans = vec![];
+    let mut weights: Vec<ModelInput> = vec![];
+    for graph in graphs {
+        let compiled = compile(graph, &options)?;
+        let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied());
+        plans.push(ModelPlan {
+            batch: size
+                .ok_or_else(|| Error::Refused("the model has no input with a first dimension".into()))?,
+            plan: compiled.plan.to_bytes(),
+            data_inputs: compiled.data_inputs,
+            outputs: compiled.outputs,
+        });
+        weights = compiled.model_inputs;
+    }
+    let session = fresh_name()?;
+    let upload =
+        Upload { session, protocol: protocol.into(), model: name.into(), plans, allow: allow.to_vec() };
+    cluster.upload(upload, &|input| {
+        let weight = weights.iter().find(|w| w.name == input.name);
+        let weight =
+            weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))?;
+        encode_words(options.ring, &weight.values, weight.frac)
+    })
+}
+
+/// A comparison by the names that users know: the list is `bits` or `digits`; without widths, digits are the best known
+/// for the number of bits.
+pub fn sign_bit(
+    ring: u32,
+    list: &str,
+    widths: Option<&[u32]>,
+    bits: Option<u32>,
+    cut: u32,
+) -> Result<SignBit> {
+    let full = SignBit { list: List::Bits, cut, bits };
+    if cut >= ring || bits.is_some_and(|b| b == 0 || b > ring - cut) {
+        return Err(Error::Refused(format!(
+            "a comparison on {ring} bits cannot look at {bits:?} after a cut of {cut}"
+        )));
+    }
+    let list = match (list, widths) {
+        ("bits", None) => List::Bits,
+        ("digits", Some(widths)) => List::Digits(widths.to_vec()),
+        ("digits", None) => List::Digits(megrez_kernels::best_widths(full.width(ring))),
+        _ => return Err(Error::Refused("the list is `bits` or `digits`; widths go with digits".into())),
+    };
+    Ok(SignBit { list, ..full })
+}
+
+/// A form of ReLU by the name that users know: `3r`, `2r`, `2r-fresh` or `table`.
+pub fn relu_form(name: &str) -> Result<ReluForm> {
+    match name.to_lowercase().as_str() {
+        "3r" => Ok(ReluForm::ThreeRounds),
+        "2r" => Ok(ReluForm::TwoRounds),
+        "2r-fresh" => Ok(ReluForm::TwoRoundsFresh),
+        "table" => Ok(ReluForm::Table),
+        other => Err(Error::Refused(format!("the form of ReLU is 3r, 2r, 2r-fresh or table, not `{other}`"))),
+    }
+}
+
+/// Fraction bits that suit a ring.
+pub fn default_frac(ring: u32) -> u32 {
+    if ring == 32 { 10 } else { 16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_graph::models;
+    use megrez_net::NetProfile;
+
+    fn model(size: usize) -> Model {
+        let options = CompileOptions::default();
+        Model::new(&models::build("net-b", size, 1).unwrap(), crate::embedded::CLIENT, &options).unwrap()
+    }
+
+    fn data(count: usize) -> Tensor {
+        let values = (0..count * 784).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect();
+        Tensor::new([count, 1, 28, 28], values)
+    }
+
+    #[test]
+    fn batches_make_no_difference() {
+        let (model, data) = (model(2), [data(5)]);
+        let options = RunOptions {
+            protocol: "clear".into(),
+            runs: 1,
+            net: NetProfile::loopback(),
+            material: None,
+            insecure: true,
+        };
+        let result = infer(&mut Backend::Threads, &model, &data, &options, &|_| Ok(())).unwrap();
+        assert_eq!((result.batch, result.runs), (2, 3));
+        let plain = infer_plain(&model, &data).unwrap();
+        let whole = infer_plain(&self::model(5), &data).unwrap();
+        let (name, output) = &result.outputs[0];
+        assert_eq!((name, &output.shape), (&plain[0].0, &plain[0].1.shape));
+        assert_eq!(plain[0].1.data, whole[0].1.data);
+        let far = output.data.iter().zip(&plain[0].1.data).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(far < 1e-2, "{far}");
+        assert_eq!(result.json()["shape"], json!([5, 10]));
+
+        let stop = |run| if run == 1 { Err(Error::Refused("enough".into())) } else { Ok(()) };
+        let stopped = infer(&mut Backend::Threads, &model, &data, &options, &stop).unwrap_err();
+        assert!(stopped.to_string().contains("enough"), "{stopped}");
+    }
+
+    #[test]
+    fn data_that_does_not_fit_is_refused_by_name() {
+        let model = model(2);
+        let error = |data: &[Tensor]| infer_plain(&model, data).unwrap_err().to_string();
+        assert!(error(&[]).contains("1 input"), "{}", error(&[]));
+        assert!(error(&[Tensor::filled([2, 784], 0.0)]).contains("[N, 1, 28, 28]"));
+        assert!(error(&[Tensor::filled([0, 1, 28, 28], 0.0)]).contains("empty"));
+        for (bad, word) in [(f32::NAN, "NaN"), (1.5, "1.5"), (f32::NEG_INFINITY, "-inf")] {
+            let mut data = data(3);
+            data.data[784 + 28 + 2] = bad;
+            let error = error(&[data]);
+            assert!(error.contains("[1, 0, 1, 2]") && error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn choices_have_names() {
+        assert_eq!(sign_bit(64, "bits", None, None, 0).unwrap(), SignBit::FULL);
+        assert!(matches!(sign_bit(32, "digits", None, Some(20), 0).unwrap().list, List::Digits(_)));
+        assert!(sign_bit(32, "bits", Some(&[3]), None, 0).is_err());
+        assert!(sign_bit(32, "digits", None, Some(33), 0).is_err());
+        assert!(sign_bit(32, "bits", None, None, 32).is_err());
+        assert_eq!(relu_form("2R").unwrap(), ReluForm::TwoRounds);
+        assert!(relu_form("1r").is_err());
+    }
+}
