@@ -45,6 +45,12 @@ impl Channel {
         &self.peer
     }
 
+    /// Whether the other side is known to have gone. A connection that is not may be broken all the same.
+    #[must_use]
+    pub fn hung_up(&self) -> bool {
+        self.stream.hung_up()
+    }
+
     /// From now on, a read or write that makes no progress for `time` fails.
     ///
     /// # Errors

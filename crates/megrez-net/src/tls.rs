@@ -249,6 +249,19 @@ impl TlsStream {
         self.peer = peer;
     }
 
+    /// Whether the other side is known to have gone; reads nothing and does not wait.
+    pub fn hung_up(&self) -> bool {
+        if self.socket.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let peeked = self.socket.peek(&mut [0]);
+        let restored = self.socket.set_nonblocking(false);
+        match peeked {
+            Ok(bytes) => bytes == 0 || restored.is_err(),
+            Err(error) => error.kind() != ErrorKind::WouldBlock || restored.is_err(),
+        }
+    }
+
     /// A second handle on the socket, to shut it down from elsewhere.
     pub fn socket(&self) -> Result<TcpStream, NetError> {
         self.socket.try_clone().map_err(|error| NetError::io("socket", &error))

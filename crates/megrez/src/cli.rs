@@ -838,6 +838,7 @@ fn party(args: &PartyArgs) -> Result<ExitCode> {
         allow_shaping: config.allow_shaping,
         allow_insecure: config.allow_insecure,
         max_sessions: config.max_sessions,
+        max_elements: config.max_elements,
     };
     Service::new(endpoint, policy).run(|line| eprintln!("{line}"))?;
     Ok(ExitCode::SUCCESS)

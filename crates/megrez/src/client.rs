@@ -162,7 +162,12 @@ impl Cluster {
         let material = wire::fresh_name()?;
         let session = wire::fresh_name()?;
         self.attempt(|cluster| {
-            cluster.ask(&Request::Prepare(Prepare { session, protocol: protocol.into(), source, material }))?;
+            cluster.ask(&Request::Prepare(Prepare {
+                session,
+                protocol: protocol.into(),
+                source,
+                material,
+            }))?;
             cluster.done()
         })?;
         Ok(material)
@@ -200,6 +205,11 @@ impl Cluster {
 
     fn ask(&mut self, request: &Request) -> Result<()> {
         let patience = self.patience;
+        // The others would wait for one that is gone.
+        if let Some(party) = self.channels.iter().position(Channel::hung_up) {
+            let reason = "has closed its connection; look at its log".into();
+            return Err(Error::Party { party, reason });
+        }
         self.channels.iter_mut().try_for_each(|channel| {
             // Parties may compute for long before they answer; they say meanwhile that they are alive.
             channel.set_timeout(patience)?;

@@ -53,6 +53,10 @@ pub struct PartyConfig {
     /// Most sessions at a time; further requests are refused. Default: 16.
     #[serde(default = "default_sessions")]
     pub max_sessions: usize,
+    /// Most elements that the values of one plan may have together; larger plans are refused. Default: 2^28, which
+    /// is 2 GiB on the 64-bit ring before masks and material.
+    #[serde(default = "default_elements")]
+    pub max_elements: usize,
 }
 
 fn default_silence() -> u64 {
@@ -61,6 +65,10 @@ fn default_silence() -> u64 {
 
 fn default_sessions() -> usize {
     16
+}
+
+fn default_elements() -> usize {
+    1 << 28
 }
 
 fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T> {

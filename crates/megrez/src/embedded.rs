@@ -150,6 +150,11 @@ impl Parties {
         Cluster::connect(&self.addresses, &self.identity, Duration::from_secs(10))
     }
 
+    /// Who their client is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Where the parties listen.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
@@ -206,7 +211,14 @@ pub fn serve_embedded() -> Result<()> {
     write_line(&mut std::io::stdout(), &Ready { address: endpoint.local_addr().to_string() })?;
     let peers: Peers = read_line(&mut stdin)?;
     endpoint.set_peers(peers.addresses)?;
-    let policy = Policy { data: start.data, allow_shaping: true, allow_insecure: true, max_sessions: 16 };
+    // Whoever started this party owns the machine: it may be asked for anything.
+    let policy = Policy {
+        data: start.data,
+        allow_shaping: true,
+        allow_insecure: true,
+        max_sessions: 16,
+        max_elements: usize::MAX,
+    };
     let service = Service::new(Arc::clone(&endpoint), policy);
     let serving = std::thread::spawn(move || service.run(|_| {}));
     // The parent holds the other end; when it goes, for whatever reason, so does this party.

@@ -41,6 +41,8 @@ pub struct Policy {
     pub allow_insecure: bool,
     /// Most sessions at a time.
     pub max_sessions: usize,
+    /// Most elements that the values of one plan may have together.
+    pub max_elements: usize,
 }
 
 /// A party: its endpoint and its policy.
@@ -169,18 +171,32 @@ impl Service {
     fn plan(&self, client: &str, source: &Source) -> Result<(Plan, Option<StoredModel>)> {
         match source {
             Source::Plan(bytes) => {
-                let plan = Plan::from_bytes(bytes).map_err(|e| Error::Refused(e.to_string()))?;
-                own(&plan, client, &[])?;
+                let plan = self.affordable(bytes)?;
+                own(&plan, client)?;
                 Ok((plan, None))
             }
             Source::Model { model, batch } => {
                 let stored = StoredModel::open(&self.policy.data, model, client)?;
                 let bytes = &stored.header.plan(*batch)?.plan;
-                let plan = Plan::from_bytes(bytes).map_err(|e| Error::Refused(e.to_string()))?;
+                let plan = self.affordable(bytes)?;
                 // The plan names placeholders; whoever is allowed to use the model plays the data owner.
                 Ok((plan, Some(stored)))
             }
         }
+    }
+
+    /// A valid plan whose values this party has room for.
+    fn affordable(&self, bytes: &[u8]) -> Result<Plan> {
+        let plan = Plan::from_bytes(bytes).map_err(|e| Error::Refused(e.to_string()))?;
+        let elements = plan.values.iter().fold(0usize, |sum, v| sum.saturating_add(v.shape.elements()));
+        if elements > self.policy.max_elements {
+            return Err(Error::Refused(format!(
+                "the plan's values have {elements} elements together, this party takes at most {}: use a smaller \
+                 batch, or raise max_elements in party.toml",
+                self.policy.max_elements
+            )));
+        }
+        Ok(plan)
     }
 
     fn profile(&self, net: &wire::Net) -> Result<NetProfile> {
@@ -239,7 +255,7 @@ impl Service {
             )));
         }
         let network = self.endpoint.open_session(SessionId(upload.session), &NetProfile::loopback())?;
-        let plan = Plan::from_bytes(&upload.plans[0].plan).map_err(|e| Error::Refused(e.to_string()))?;
+        let plan = self.affordable(&upload.plans[0].plan)?;
         let agreement = hash(upload);
         let job = UploadJob {
             network: network.clone(),
@@ -293,12 +309,12 @@ fn hash<T: Serialize>(request: &T) -> [u8; 32] {
     megrez_engine::hash("megrez 2026 request", &bytes)
 }
 
-/// Every input and output must belong to `client`, but for the inputs named in `stored`.
-fn own(plan: &Plan, client: &str, stored: &[String]) -> Result<()> {
+/// Every input and output must belong to `client`.
+fn own(plan: &Plan, client: &str) -> Result<()> {
     let foreign = plan
         .inputs
         .iter()
-        .filter(|i| i.owner != client && !stored.contains(&i.name))
+        .filter(|i| i.owner != client)
         .map(|i| format!("input `{}` belongs to `{}`", i.name, i.owner));
     let leaked = plan
         .outputs
