@@ -1,6 +1,7 @@
 //! Speeds of the kernels on one thread, one JSON object a line.
 
 use megrez_kernels::*;
+use megrez_plan::View;
 use megrez_prg::{FieldSampler, Key, Level, Stream};
 use megrez_ring::{Prime, Word, bits};
 use std::hint::black_box;
@@ -103,6 +104,37 @@ fn opening(device: &Cpu) {
     }
 }
 
+/// Kernels that are bound by memory, in elements a second.
+fn elements(device: &Cpu) {
+    let n = 1 << 20;
+    let x: [_; 4] = std::array::from_fn(|i| words::<u64>(device, 10 + i as u8, n));
+    let bit = device.random_bits(&stream(30), n).expect("host memory");
+    let rate = |kernel: &str, run: &dyn Fn()| report(kernel, "2^20 u64", n as f64 / best(run) / 1e9, "G/s");
+    rate("random", &|| drop(black_box(device.random::<u64>(&stream(1), n))));
+    rate("combine, 2 terms", &|| drop(black_box(device.combine(&[(1, &x[0]), (u64::MAX, &x[1])], 7, n))));
+    let terms = [(1, &x[2]), (u64::MAX, &x[3])];
+    rate("products, 1 and 2 terms", &|| drop(black_box(device.products(&[(1, &x[0], &x[1])], &terms))));
+    rate("msb", &|| drop(black_box(device.msb(&x[0]))));
+    rate("bit_times", &|| drop(black_box(device.bit_times(&bit, Some(&x[0]), n))));
+    rate("pack_low 16", &|| drop(black_box(device.pack_low(&x[0], 16))));
+    let packed = device.pack_low(&x[0], 16).expect("host memory");
+    rate("unpack_low 16", &|| drop(black_box(device.unpack_low::<u64>(&packed, 16, n))));
+    rate("sum of columns", &|| drop(black_box(device.sum(&x[0], [1, 1024, 1024]))));
+    rate("sum of rows", &|| drop(black_box(device.sum(&x[0], [1024, 1024, 1]))));
+    let square = megrez_ring::Shape::from([1024, 1024]);
+    let images = megrez_ring::Shape::from([4, 64, 64, 64]);
+    for (name, view) in [
+        ("transposition", View::transpose(&square, &[1, 0])),
+        ("channels last", View::transpose(&images, &[0, 2, 3, 1])),
+        ("channels first", View::transpose(&images, &[0, 3, 1, 2])),
+        ("slice of rows", View::slice(&square, 1, 1, 1, 1000)),
+        ("every second", View::slice(&square, 1, 0, 2, 512)),
+    ] {
+        rate(&format!("view, {name}"), &|| drop(black_box(device.view(&x[0], &view))));
+        rate(&format!("view_bits, {name}"), &|| drop(black_box(device.view_bits(&bit, &view))));
+    }
+}
+
 fn main() {
     let device = Cpu::new(1);
     println!("{{\"device\": \"{}\"}}", device.describe());
@@ -156,4 +188,5 @@ fn main() {
     list(&device, "digits 32", 16, 32, digits(&[(3, 7), (2, 5)]));
     list(&device, "digits 64", 0, 64, digits(&[(3, 7), (2, 21)]));
     opening(&device);
+    elements(&device);
 }

@@ -89,53 +89,54 @@ macro_rules! compare {
 }
 
 fn elementwise<W: Word, D: Device>(pair: &Pair<D>) {
+    LENGTHS.iter().for_each(|&n| elementwise_of::<W, D>(pair, n));
+}
+
+fn elementwise_of<W: Word, D: Device>(pair: &Pair<D>, n: usize) {
     let ring = W::BITS;
-    for &n in LENGTHS {
-        let x: Vec<Vec<W>> = (0..6).map(|_| pair.words(n)).collect();
-        let c: Vec<W> = pair.words(6);
-        for terms in 0..=5 {
-            compare!(pair, format!("combine {ring} {n} {terms}"), |d, up| {
-                let bufs: Vec<_> = x[..terms].iter().map(|x| up!(x).clone()).collect();
-                let terms: Vec<_> = c.iter().copied().zip(&bufs).collect();
-                d.combine(&terms, c[5], n)
-            });
-        }
-        for (products, terms) in [(1, 0), (1, 1), (2, 1), (2, 3), (3, 0)] {
-            compare!(pair, format!("products {ring} {n}"), |d, up| {
-                let bufs: Vec<_> = x.iter().map(|x| up!(x).clone()).collect();
-                let products: Vec<_> =
-                    (0..products).map(|i| (c[i], &bufs[i], &bufs[(2 * i + 1) % 6])).collect();
-                let terms: Vec<_> = (0..terms).map(|i| (c[5 - i], &bufs[5 - i])).collect();
-                d.products(&products, &terms)
-            });
-        }
-        for ones in [W::ONE, W::ONE.neg()] {
-            compare!(pair, format!("combine of ones {ring} {n}"), |d, up| d.combine(
-                &[(W::ONE, up!(&x[0])), (ones, up!(&x[1]))],
-                W::ZERO,
-                n
-            ));
-            compare!(pair, format!("products of ones {ring} {n}"), |d, up| d
-                .products(&[(ones, up!(&x[0]), up!(&x[1]))], &[(W::ONE, up!(&x[2])), (ones, up!(&x[3]))]));
-        }
-        for k in [0, 1, ring / 2, ring - 1] {
-            compare!(pair, format!("shift {ring} {n} {k}"), |d, up| d.shift_right(up!(&x[0]), k));
-        }
-        let stream = pair.stream();
-        compare!(pair, format!("random {ring} {n}"), |d, up| d.random::<W>(&stream, n));
-        compare!(pair, format!("msb {ring} {n}"), |d, up| d.msb(up!(&x[0])));
-        let bit = pair.bits(n);
-        compare!(pair, format!("bit_times {ring} {n}"), |d, up| d.bit_times(up!(&bit), Some(up!(&x[0])), n));
-        compare!(pair, format!("bit {ring} {n}"), |d, up| d.bit_times::<W>(up!(&bit), None, n));
-        for width in (1..=ring).filter(|w| n < 300 || w % 7 == 1) {
-            let packed = bits::pack_low(x[0].iter().map(|x| x.to_u64()), width);
-            compare!(pair, format!("pack_low {ring} {n} {width}"), |d, up| d.pack_low(up!(&x[0]), width));
-            compare!(pair, format!("unpack_low {ring} {n} {width}"), |d, up| d.unpack_low::<W>(
-                up!(&packed),
-                width,
-                n
-            ));
-        }
+    let x: Vec<Vec<W>> = (0..6).map(|_| pair.words(n)).collect();
+    let c: Vec<W> = pair.words(6);
+    for terms in 0..=5 {
+        compare!(pair, format!("combine {ring} {n} {terms}"), |d, up| {
+            let bufs: Vec<_> = x[..terms].iter().map(|x| up!(x).clone()).collect();
+            let terms: Vec<_> = c.iter().copied().zip(&bufs).collect();
+            d.combine(&terms, c[5], n)
+        });
+    }
+    for (products, terms) in [(1, 0), (1, 1), (2, 1), (2, 3), (3, 0)] {
+        compare!(pair, format!("products {ring} {n}"), |d, up| {
+            let bufs: Vec<_> = x.iter().map(|x| up!(x).clone()).collect();
+            let products: Vec<_> = (0..products).map(|i| (c[i], &bufs[i], &bufs[(2 * i + 1) % 6])).collect();
+            let terms: Vec<_> = (0..terms).map(|i| (c[5 - i], &bufs[5 - i])).collect();
+            d.products(&products, &terms)
+        });
+    }
+    for ones in [W::ONE, W::ONE.neg()] {
+        compare!(pair, format!("combine of ones {ring} {n}"), |d, up| d.combine(
+            &[(W::ONE, up!(&x[0])), (ones, up!(&x[1]))],
+            W::ZERO,
+            n
+        ));
+        compare!(pair, format!("products of ones {ring} {n}"), |d, up| d
+            .products(&[(ones, up!(&x[0]), up!(&x[1]))], &[(W::ONE, up!(&x[2])), (ones, up!(&x[3]))]));
+    }
+    for k in [0, 1, ring / 2, ring - 1] {
+        compare!(pair, format!("shift {ring} {n} {k}"), |d, up| d.shift_right(up!(&x[0]), k));
+    }
+    let stream = pair.stream();
+    compare!(pair, format!("random {ring} {n}"), |d, up| d.random::<W>(&stream, n));
+    compare!(pair, format!("msb {ring} {n}"), |d, up| d.msb(up!(&x[0])));
+    let bit = pair.bits(n);
+    compare!(pair, format!("bit_times {ring} {n}"), |d, up| d.bit_times(up!(&bit), Some(up!(&x[0])), n));
+    compare!(pair, format!("bit {ring} {n}"), |d, up| d.bit_times::<W>(up!(&bit), None, n));
+    for width in (1..=ring).filter(|w| n < 300 || w % 7 == 1) {
+        let packed = bits::pack_low(x[0].iter().map(|x| x.to_u64()), width);
+        compare!(pair, format!("pack_low {ring} {n} {width}"), |d, up| d.pack_low(up!(&x[0]), width));
+        compare!(pair, format!("unpack_low {ring} {n} {width}"), |d, up| d.unpack_low::<W>(
+            up!(&packed),
+            width,
+            n
+        ));
     }
 }
 
@@ -199,16 +200,18 @@ fn matrices<W: Word, D: Device>(pair: &Pair<D>) {
     compare!(pair, "empty batch", |d, up| d.matmul::<W>(up!(&[]), up!(&[]), 0, [2, 2, 2]));
 }
 
+fn image<W: Word, D: Device>(pair: &Pair<D>, x: [usize; 4], w: [usize; 4], g: ConvGeometry) {
+    if g.output([x[2], x[3]], [w[2], w[3]]).is_none() {
+        return;
+    }
+    let image = pair.words::<W>(x.iter().product());
+    let kernel = pair.words::<W>(w.iter().product());
+    let what = format!("conv {} {x:?} {w:?} {g:?}", W::BITS);
+    compare!(pair, what, |d, up| d.conv(up!(&image), &x.into(), up!(&kernel), &w.into(), &g));
+}
+
 fn images<W: Word, D: Device>(pair: &Pair<D>) {
-    let check = |x: [usize; 4], w: [usize; 4], g: ConvGeometry| {
-        if g.output([x[2], x[3]], [w[2], w[3]]).is_none() {
-            return;
-        }
-        let image = pair.words::<W>(x.iter().product());
-        let kernel = pair.words::<W>(w.iter().product());
-        let what = format!("conv {} {x:?} {w:?} {g:?}", W::BITS);
-        compare!(pair, what, |d, up| d.conv(up!(&image), &x.into(), up!(&kernel), &w.into(), &g));
-    };
+    let check = |x, w, g| image::<W, D>(pair, x, w, g);
     let plain = ConvGeometry::default();
     if cfg!(miri) {
         check([2, 3, 5, 5], [4, 3, 3, 3], ConvGeometry { pad: [1; 4], ..plain });
@@ -432,37 +435,67 @@ fn list<W: Word, D: Device>(pair: &Pair<D>, spec: &ListSpec, n: usize) {
 }
 
 fn openings<W: Word, D: Device>(pair: &Pair<D>) {
-    for &n in LENGTHS {
-        let x: Vec<Vec<W>> = (0..8).map(|_| pair.words(n)).collect();
-        let (choice, flip) = (pair.bits(n), pair.bits(n));
-        for (j, f) in [0, 1].into_iter().flat_map(|j| [1, 3, W::BITS - 3].map(|f| (j, f))) {
-            let what = format!("ring {} n {n} worker {j} f {f}", W::BITS);
-            compare!(pair, format!("open_truncated {what}"), |d, up| {
-                let t = Truncation { bits: f, high: up!(&x[0]), top: up!(&x[1]) };
-                d.open_truncated(j, up!(&x[2]), &t, up!(&x[3]))
+    LENGTHS.iter().for_each(|&n| openings_of::<W, D>(pair, n));
+}
+
+fn openings_of<W: Word, D: Device>(pair: &Pair<D>, n: usize) {
+    let x: Vec<Vec<W>> = (0..8).map(|_| pair.words(n)).collect();
+    let (choice, flip) = (pair.bits(n), pair.bits(n));
+    for (j, f) in [0, 1].into_iter().flat_map(|j| [1, 3, W::BITS - 3].map(|f| (j, f))) {
+        let what = format!("ring {} n {n} worker {j} f {f}", W::BITS);
+        compare!(pair, format!("open_truncated {what}"), |d, up| {
+            let t = Truncation { bits: f, high: up!(&x[0]), top: up!(&x[1]) };
+            d.open_truncated(j, up!(&x[2]), &t, up!(&x[3]))
+        });
+        for (flipped, truncated) in [(false, false), (true, false), (false, true), (true, true)] {
+            compare!(pair, format!("open_selected {what} {flipped} {truncated}"), |d, up| {
+                let flip = up!(&flip).clone();
+                let [masked, mask, bit, mask_bit, out, high, top, top_bit] =
+                    std::array::from_fn(|i| up!(&x[i]).clone());
+                let t = Truncation { bits: f, high: &high, top: &top };
+                d.open_selected(
+                    j,
+                    &Selected {
+                        masked: &masked,
+                        mask: &mask,
+                        choice: up!(&choice),
+                        flip: flipped.then_some(&flip),
+                        bit: &bit,
+                        mask_bit: &mask_bit,
+                        truncation: truncated.then_some((t, &top_bit)),
+                        output_mask: &out,
+                    },
+                )
             });
-            for (flipped, truncated) in [(false, false), (true, false), (false, true), (true, true)] {
-                compare!(pair, format!("open_selected {what} {flipped} {truncated}"), |d, up| {
-                    let flip = up!(&flip).clone();
-                    let [masked, mask, bit, mask_bit, out, high, top, top_bit] =
-                        std::array::from_fn(|i| up!(&x[i]).clone());
-                    let t = Truncation { bits: f, high: &high, top: &top };
-                    d.open_selected(
-                        j,
-                        &Selected {
-                            masked: &masked,
-                            mask: &mask,
-                            choice: up!(&choice),
-                            flip: flipped.then_some(&flip),
-                            bit: &bit,
-                            mask_bit: &mask_bit,
-                            truncation: truncated.then_some((t, &top_bit)),
-                            output_mask: &out,
-                        },
-                    )
-                });
-            }
         }
+    }
+}
+
+/// Sizes at which a device divides work.
+fn large<D: Device>(device: D) {
+    let pair = &Pair::new(device);
+    elementwise_of::<u64, D>(pair, 300_001);
+    openings_of::<u32, D>(pair, 300_001);
+    let padded = ConvGeometry { pad: [1; 4], ..Default::default() };
+    image::<u64, D>(pair, [2, 32, 30, 31], [40, 32, 3, 3], padded);
+    image::<u32, D>(pair, [70, 32, 5, 6], [40, 32, 3, 3], padded);
+    image::<u64, D>(pair, [1, 32, 60, 60], [40, 16, 3, 3], ConvGeometry { groups: 2, ..padded });
+    image::<u64, D>(pair, [2, 32, 200, 201], [32, 1, 3, 3], ConvGeometry { groups: 32, ..padded });
+    image::<u64, D>(pair, [1, 640, 2, 3], [640, 640, 3, 3], padded);
+    for (width, entries) in [
+        (64, Entries::Bits),
+        (64, Entries::Digits(vec![3; 21])),
+        (16, Entries::Digits(vec![3, 3, 3, 2, 2, 2])),
+    ] {
+        let length = if entries == Entries::Bits {
+            64
+        } else if width == 64 {
+            21
+        } else {
+            6
+        };
+        let spec = ListSpec { cut: 0, width, entries, prime: Prime::above(length) };
+        list::<u64, D>(pair, &spec, (1 << 19) / length as usize + 1003);
     }
 }
 
@@ -504,6 +537,7 @@ fn the_cpu_equals_the_reference() {
 #[cfg_attr(miri, ignore = "takes hours")]
 fn threads_do_not_change_results() {
     suite(Cpu::new(3));
+    large(Cpu::new(3));
 }
 
 #[test]

@@ -103,10 +103,10 @@ at_every_level! {
     }
 }
 
-/// Bit i of `packed` as an element that is all zeros or all ones.
+/// Bit i < 64 of `word` as an element that is all zeros or all ones.
 #[inline(always)]
-fn mask<W: Word>(packed: &[u64], i: usize) -> W {
-    W::from_u64(0u64.wrapping_sub((packed[i / 64] >> (i % 64)) & 1))
+fn mask<W: Word>(word: u64, i: usize) -> W {
+    W::from_u64(0u64.wrapping_sub((word >> (i % 64)) & 1))
 }
 
 /// x & mask.
@@ -118,13 +118,11 @@ fn and<W: Word>(x: W, mask: W) -> W {
 at_every_level! {
     /// bit · x, or the bit.
     pub fn bit_times<W: Word>(packed: &[u64], x: Option<&[W]>, out: &mut [W]) {
-        for (w, (out, word)) in out.chunks_mut(64).zip(packed).enumerate() {
-            let word = std::slice::from_ref(word);
+        for (w, (out, &word)) in out.chunks_mut(64).zip(packed).enumerate() {
             match x {
                 Some(x) => {
-                    let x = &x[w * 64..][..out.len()];
-                    for i in 0..out.len() {
-                        out[i] = and(x[i], mask(word, i));
+                    for (i, (out, x)) in out.iter_mut().zip(&x[w * 64..]).enumerate() {
+                        *out = and(*x, mask(word, i));
                     }
                 }
                 None => out.iter_mut().enumerate().for_each(|(i, o)| *o = and(W::ONE, mask(word, i))),
@@ -137,6 +135,21 @@ at_every_level! {
     /// The low `width` bits of each of 64 elements (fewer at the end of all), in `width` words.
     pub fn pack_low<W: Word>(x: &[W], width: u32, out: &mut [u64]) {
         let keep = u64::MAX >> (64 - width);
+        // Widths of whole bytes, where elements do not straddle words, are plain conversions.
+        macro_rules! convert {
+            ($t:ty) => {{
+                let out: &mut [$t] = bytemuck::cast_slice_mut(out);
+                out.iter_mut().zip(x).for_each(|(o, x)| *o = x.to_u64() as $t);
+                out[x.len()..].fill(0);
+            }};
+        }
+        match width {
+            8 => return convert!(u8),
+            16 => return convert!(u16),
+            32 => return convert!(u32),
+            64 => return convert!(u64),
+            _ => {}
+        }
         for (x, out) in x.chunks(64).zip(out.chunks_mut(width as usize)) {
             let (mut acc, mut filled, mut words) = (0u128, 0, out.iter_mut());
             for x in x {
@@ -158,6 +171,19 @@ at_every_level! {
 at_every_level! {
     /// Undoes [`pack_low`], from element `start` on.
     pub fn unpack_low<W: Word>(x: &[u64], width: u32, start: usize, out: &mut [W]) {
+        macro_rules! convert {
+            ($t:ty) => {{
+                let x: &[$t] = bytemuck::cast_slice(x);
+                out.iter_mut().zip(&x[start..]).for_each(|(o, x)| *o = W::from_u64(u64::from(*x)));
+            }};
+        }
+        match width {
+            8 => return convert!(u8),
+            16 => return convert!(u16),
+            32 => return convert!(u32),
+            64 => return convert!(u64),
+            _ => {}
+        }
         for (i, out) in out.iter_mut().enumerate() {
             *out = W::from_u64(bits::get_low(x, start + i, width));
         }
@@ -213,8 +239,8 @@ at_every_level! {
             let range = w * 64..w * 64 + n;
             let [masked, bit, mask_bit, output_mask] =
                 [s.masked, s.bit, s.mask_bit, s.output_mask].map(|x| &x[range.clone()]);
-            let choice = [s.choice[w]];
-            let flip = [s.flip.map_or(0, |flip| flip[w])];
+            let choice = s.choice[w];
+            let flip = s.flip.map_or(0, |flip| flip[w]);
             // δ·a + (1 − 2δ)·b: a − b if the bit is set, b if not.
             let either = |delta: W, a: W, b: W| {
                 let b_signed = W::from_u64(b.to_u64() ^ delta.to_u64()).sub(delta);
@@ -224,7 +250,7 @@ at_every_level! {
                 Value::Plain { mask: r } => {
                     let r = &r[range];
                     for i in 0..n {
-                        let (f, delta) = (mask(&choice, i), mask::<W>(&flip, i));
+                        let (f, delta) = (mask(choice, i), mask::<W>(flip, i));
                         let m = masked[i];
                         let sigma = either(delta, and(W::ONE, first), bit[i]);
                         let value = and(m, first).sub(r[i]);
@@ -235,7 +261,7 @@ at_every_level! {
                 Value::Truncated { bits, high, top, top_bit } => {
                     let [high, top, top_bit] = [high, top, top_bit].map(|x| &x[range.clone()]);
                     for i in 0..n {
-                        let (f, delta) = (mask(&choice, i), mask::<W>(&flip, i));
+                        let (f, delta) = (mask(choice, i), mask::<W>(flip, i));
                         let (public, carries) = truncated(masked[i], bits);
                         let carry = |x: W| and(x.shl(W::BITS - bits), carries);
                         let sigma = either(delta, and(W::ONE, first), bit[i]);
