@@ -297,7 +297,8 @@ mod tests {
 
     #[test]
     fn every_level_packs_and_unpacks_like_the_field() {
-        for p in (3..=127u8).filter(|p| (2..*p).all(|d| p % d != 0)) {
+        let primes = (3..=127u8).filter(|p| (2..*p).all(|d| p % d != 0));
+        for p in primes.filter(|p| !cfg!(miri) || [3, 67].contains(p)) {
             let field = Prime::new(p);
             let digits = field.digits();
             let mut words = Key::from_bytes([p; 32]).stream().words(150);

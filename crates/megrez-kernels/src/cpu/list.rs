@@ -483,8 +483,8 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn load_some(rest: Row, lanes: u64, bytes: &[u8]) -> Row {
-        debug_assert!(64 - lanes.leading_zeros() as usize <= bytes.len());
-        // SAFETY: callers pass as many bytes as there are lanes; lanes outside the mask are not read.
+        assert!(64 - lanes.leading_zeros() as usize <= bytes.len());
+        // SAFETY: there are as many bytes as lanes, as just checked; lanes outside the mask are not read.
         unsafe { _mm512_mask_loadu_epi8(rest, lanes, bytes.as_ptr().cast()) }
     }
 

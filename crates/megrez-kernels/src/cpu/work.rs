@@ -105,3 +105,29 @@ macro_rules! at_every_level {
     };
 }
 pub(crate) use at_every_level;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chunk_is_written_once() {
+        for threads in [1, 3] {
+            for n in [0, 1, 9, 10, 11, 45] {
+                let mut out = vec![0usize; n];
+                chunks(threads, &mut out, 10, |i, chunk| {
+                    chunk.iter_mut().enumerate().for_each(|(j, x)| *x += i * 10 + j + 1);
+                });
+                assert!(out.iter().enumerate().all(|(i, &x)| x == i + 1));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic = "outside of its slice"]
+    fn parts_stay_inside() {
+        let mut out = [0; 4];
+        // SAFETY: only one part exists.
+        unsafe { Shared::new(&mut out).part(2..5) };
+    }
+}
