@@ -1,7 +1,7 @@
 //! What a plan costs under a protocol, before it runs.
 
 use megrez_plan::{Plan, Value};
-use megrez_protocols::{Cost, Suite};
+use megrez_protocols::{Cost, Path, Suite, critical_path};
 use megrez_session::Phase;
 
 /// The steps of a plan that a protocol does not have, all at once.
@@ -30,6 +30,10 @@ impl PlanCost {
     pub fn bytes(&self, phase: Phase, from: usize, to: usize) -> u64 {
         self.steps.iter().map(|s| s.cost.bytes(phase, from, to)).sum()
     }
+    /// Rounds and network seconds of the critical path of a phase; see [`critical_path`].
+    pub fn critical_path(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> Path {
+        critical_path(self.steps.iter().map(|s| &s.cost), phase, delay, transmit)
+    }
     /// Bits over all parties in a phase, without the rounding of messages.
     pub fn bits(&self, phase: Phase) -> f64 {
         self.steps.iter().map(|s| s.cost.bits(phase)).sum()
@@ -40,10 +44,16 @@ impl PlanCost {
 pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> {
     let mut steps = Vec::new();
     let mut missing = Vec::new();
+    let mut late = vec![false; plan.values.len()];
     for step in &plan.steps {
+        let late_inputs = step.inputs.iter().any(|i| late[i.0 as usize]);
         let inputs: Vec<&Value> = step.inputs.iter().map(|&i| plan.value(i)).collect();
+        late[step.output.0 as usize] = suite.late(&step.op, &inputs, late_inputs);
         match suite.cost(&step.op, &inputs, plan.value(step.output)) {
-            Ok(cost) => steps.push(StepCost { name: step.name.clone(), cost }),
+            Ok(cost) => {
+                let cost = if late_inputs { cost.made_online() } else { cost };
+                steps.push(StepCost { name: step.name.clone(), cost });
+            }
             Err(why) => missing.push((step.name.clone(), why.to_string())),
         }
     }

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 /// What the offline phase leaves at one party: masks of all values and material of all steps.
 pub struct Prepared<S: Suite> {
-    /// Per value of the plan.
+    /// Per value of the plan; `None` where they are known online only.
     pub(crate) masks: Vec<Option<S::Masks>>,
-    /// Per step of the plan.
-    pub(crate) materials: Vec<S::Material>,
+    /// Per step of the plan; `None` where it can be made online only.
+    pub(crate) materials: Vec<Option<S::Material>>,
     /// Per input of the plan: the ticket for its owner; empty for a stored input.
     pub(crate) tickets: Vec<Vec<u8>>,
 }
@@ -55,11 +55,19 @@ pub fn offline<S: Suite>(
     let mut materials = Vec::new();
     for step in &plan.steps {
         let start = Instant::now();
-        let inputs: Vec<&S::Masks> = step.inputs.iter().map(|i| known(&masks[i.0 as usize])).collect();
+        let inputs: Vec<Option<&S::Masks>> =
+            step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect();
         let output = plan.value(step.output);
-        let (material, mask) = party.step(&step.name, |p| suite.offline(p, &step.op, output, &inputs))?;
+        let (mask, material) = party.step(&step.name, |party| {
+            let mask = suite.masks(party, &step.op, output, &inputs)?;
+            let material = match inputs.into_iter().collect::<Option<Vec<_>>>() {
+                Some(inputs) => Some(suite.offline(party, &step.op, output, &inputs)?),
+                None => None,
+            };
+            Ok((mask, material))
+        })?;
         materials.push(material);
-        masks[step.output.0 as usize] = Some(mask);
+        masks[step.output.0 as usize] = mask;
         report.push(StepReport::new(Phase::Offline, &step.name, start, party));
     }
     Ok(Prepared { masks, materials, tickets })
@@ -87,9 +95,29 @@ pub fn online<S: Suite>(
         let inputs: Vec<(&S::Masks, &S::Data)> =
             step.inputs.iter().map(|i| (known(&masks[i.0 as usize]), known(&data[i.0 as usize]))).collect();
         let output = plan.value(step.output);
-        let value = party.step(&step.name, |p| suite.online(p, &step.op, output, &inputs, material))?;
+        let mask = &masks[step.output.0 as usize];
+        let (value, late) = party.step(&step.name, |party| {
+            let drawn;
+            let (material, mask) = match material {
+                Some(material) => (material, mask.as_ref()),
+                // An input's masks were not known offline; by now they are.
+                None => {
+                    let masks: Vec<&S::Masks> = inputs.iter().map(|(masks, _)| *masks).collect();
+                    let all: Vec<Option<&S::Masks>> = masks.iter().copied().map(Some).collect();
+                    drawn = match mask {
+                        Some(_) => None,
+                        None => suite.masks(party, &step.op, output, &all)?,
+                    };
+                    let mask = mask.as_ref().or(drawn.as_ref());
+                    (suite.offline(party, &step.op, output, &masks)?, mask)
+                }
+            };
+            let (value, late) = suite.online(party, &step.op, output, &inputs, mask, material)?;
+            Ok((value, late.or_else(|| mask.cloned())))
+        })?;
         drop(inputs);
         data[step.output.0 as usize] = Some(value);
+        masks[step.output.0 as usize] = late;
         for i in step.inputs.iter().filter(|i| last[i.0 as usize] == index) {
             data[i.0 as usize] = None;
             masks[i.0 as usize] = None;

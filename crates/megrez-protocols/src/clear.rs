@@ -33,7 +33,7 @@ pub enum Data<W: Word, D: Device> {
     /// Bits.
     Bit(Bits<D>),
 }
-store_enum!(Data<W: Word, D: Device> on D { 0 = Ring, 1 = Bit });
+store_enum!(Data[W: Word, D: Device] on D => 0 = Ring, 1 = Bit);
 
 impl<W: Word, D: Device> Data<W, D> {
     fn ring(&self) -> &Tensor<W, D> {
@@ -87,8 +87,16 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
         Ok(Data::Ring(Tensor::new(value.shape.clone(), party.device().upload(words)?)))
     }
 
-    fn offline(&self, _: &mut Party<D>, _: &Op, _: &Value, _: &[&()]) -> Result<((), ()), Error> {
-        Ok(((), ()))
+    fn late(&self, _: &Op, _: &[&Value], _: bool) -> bool {
+        false
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &Op, _: &Value, _: &[Option<&()>]) -> Result<Option<()>, Error> {
+        Ok(Some(()))
+    }
+
+    fn offline(&self, _: &mut Party<D>, _: &Op, _: &Value, _: &[&()]) -> Result<(), Error> {
+        Ok(())
     }
 
     fn online(
@@ -97,8 +105,9 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
         op: &Op,
         output: &Value,
         inputs: &[(&(), &Data<W, D>)],
+        _: Option<&()>,
         (): (),
-    ) -> Result<Data<W, D>, Error> {
+    ) -> Result<(Data<W, D>, Option<()>), Error> {
         let device = party.device();
         let shape = &output.shape;
         let n = shape.elements();
@@ -106,7 +115,7 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
         let bit = |buf| Data::Bit(Bits::new(shape.clone(), buf));
         let host = |x: &Tensor<W, D>| device.download(x.buf.clone());
         let arg = |i: usize| inputs[i].1;
-        Ok(match op {
+        let data = match op {
             Op::Constant { words, .. } => {
                 ring(device.upload(words.iter().map(|&w| W::from_i64(w)).collect())?)
             }
@@ -136,7 +145,8 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
             Op::And => bit(device.and(&arg(0).bit().buf, &arg(1).bit().buf)?),
             Op::Not => bit(device.xor(&[&arg(0).bit().buf], true, n)?),
             other => return party.refuse(format!("clear has no {other:?}")),
-        })
+        };
+        Ok((data, None))
     }
 
     fn reveal(&self, party: &Party<D>, (): &(), data: &Data<W, D>) -> Result<Payload, Error> {

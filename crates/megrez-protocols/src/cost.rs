@@ -35,7 +35,8 @@ impl Unit {
 pub struct Transfer {
     /// Offline or online.
     pub phase: Phase,
-    /// In which round of the step's phase it travels, from 1.
+    /// Its place in the step: messages of a lower round are sent and received before it. Round 0 is that of offline
+    /// messages which are sent online because a mask is late.
     pub round: u32,
     /// The sender.
     pub from: usize,
@@ -52,20 +53,11 @@ pub struct Transfer {
 pub struct Cost {
     /// Every message.
     pub transfers: Vec<Transfer>,
-    /// Messages on the critical path of the offline phase.
-    pub offline_rounds: u32,
-    /// Messages on the critical path of the online phase.
-    pub online_rounds: u32,
 }
 
 impl Cost {
-    /// A local step.
-    pub const LOCAL: Cost = Cost { transfers: vec![], offline_rounds: 0, online_rounds: 0 };
-
-    /// A step with these numbers of rounds.
-    pub fn rounds(offline: u32, online: u32) -> Self {
-        Cost { transfers: vec![], offline_rounds: offline, online_rounds: online }
-    }
+    /// A local step, or one whose messages are added next.
+    pub const LOCAL: Cost = Cost { transfers: vec![] };
 
     /// Adds an offline message, in the first round.
     pub fn offline(self, from: usize, to: usize, n: usize, unit: Unit) -> Self {
@@ -89,19 +81,17 @@ impl Cost {
         self
     }
 
-    /// The network's time for this step in a phase when nothing else is on the links: per round the delay, and the
-    /// transmission of the fullest link. `transmit` gives the seconds that bytes take on a link.
-    pub fn network_seconds(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> f64 {
-        let rounds = if phase == Phase::Offline { self.offline_rounds } else { self.online_rounds };
-        let mut seconds = f64::from(rounds) * delay;
-        for round in 1..=rounds {
-            let mut links = std::collections::BTreeMap::<(usize, usize), u64>::new();
-            for t in self.transfers.iter().filter(|t| t.phase == phase && t.round == round) {
-                *links.entry((t.from, t.to)).or_default() += t.unit.bytes(t.n);
-            }
-            seconds += links.into_values().map(&transmit).fold(0.0, f64::max);
+    /// The cost where an input's masks are known only online: offline messages are sent online, before the step's own.
+    pub fn made_online(mut self) -> Self {
+        for t in self.transfers.iter_mut().filter(|t| t.phase == Phase::Offline) {
+            (t.phase, t.round) = (Phase::Online, 0);
         }
-        seconds
+        self
+    }
+
+    /// Messages on the critical path of a phase when the step runs alone.
+    pub fn rounds(&self, phase: Phase) -> u32 {
+        critical_path([self], phase, 0.0, |_| 0.0).rounds
     }
 
     /// Bytes from one party to another in a phase.
@@ -114,4 +104,41 @@ impl Cost {
     pub fn bits(&self, phase: Phase) -> f64 {
         self.transfers.iter().filter(|t| t.phase == phase).map(|t| t.n as f64 * t.unit.bits()).sum()
     }
+}
+
+/// The critical path of steps that run one after the other.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Path {
+    /// Messages on it.
+    pub rounds: u32,
+    /// Seconds of the network on it: delays and transmissions, no local work.
+    pub seconds: f64,
+}
+
+/// Follows every party's clock through the messages of `steps` in a phase. A message takes `delay` seconds and `transmit`
+/// of its bytes, after what its link still has to send.
+pub fn critical_path<'a>(
+    steps: impl IntoIterator<Item = &'a Cost>,
+    phase: Phase,
+    delay: f64,
+    transmit: impl Fn(u64) -> f64,
+) -> Path {
+    let mut clocks = [Path::default(); 3];
+    let mut links = [[0f64; 3]; 3];
+    for step in steps {
+        let mut messages: Vec<&Transfer> = step.transfers.iter().filter(|t| t.phase == phase).collect();
+        messages.sort_by_key(|t| t.round);
+        for round in messages.chunk_by(|a, b| a.round == b.round) {
+            let before = clocks;
+            for t in round {
+                let (from, to) = (before[t.from], &mut clocks[t.to]);
+                let sent = links[t.from][t.to].max(from.seconds) + transmit(t.unit.bytes(t.n));
+                links[t.from][t.to] = sent;
+                to.rounds = to.rounds.max(from.rounds + 1);
+                to.seconds = to.seconds.max(sent + delay);
+            }
+        }
+    }
+    let latest = |f: fn(&Path) -> f64| clocks.iter().map(f).fold(0.0, f64::max);
+    Path { rounds: latest(|p| f64::from(p.rounds)) as u32, seconds: latest(|p| p.seconds) }
 }

@@ -209,6 +209,25 @@ pub(crate) fn open<W: Word, D: Device>(
     Ok(party.device().combine(&[(W::ONE, &share), (W::ONE, &other)], W::ZERO, n)?)
 }
 
+/// As [`open`] for several tensors of shares in one round.
+pub(crate) fn open_all<W: Word, D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    label: &str,
+    n: usize,
+    shares: Vec<D::Buf<W>>,
+) -> Result<Vec<D::Buf<W>>, Error> {
+    for (i, share) in shares.iter().enumerate() {
+        party.send_ring::<W>(1 - j, &format!("{label}{i}"), share.clone())?;
+    }
+    let mut opened = Vec::new();
+    for (i, share) in shares.iter().enumerate() {
+        let other = party.recv_ring::<W>(1 - j, &format!("{label}{i}"), n)?;
+        opened.push(party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?);
+    }
+    Ok(opened)
+}
+
 /// As [`open`] for shares of bits.
 pub(crate) fn open_bits<D: Device>(
     party: &mut Party<D>,

@@ -141,6 +141,15 @@ impl<D: Device, A: Store<D>> Store<D> for Option<A> {
     }
 }
 
+impl<D: Device, A: Store<D>> Store<D> for Box<A> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        A::write(self, device, out)
+    }
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+        Ok(Box::new(A::read(device, input)?))
+    }
+}
+
 impl<D: Device, A: Store<D>, B: Store<D>> Store<D> for (A, B) {
     fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
         self.0.write(device, out)?;
@@ -153,7 +162,7 @@ impl<D: Device, A: Store<D>, B: Store<D>> Store<D> for (A, B) {
 
 /// Implements [`Store`] for a struct from its fields, in order.
 macro_rules! store_struct {
-    ($name:ident<$w:ident, $d:ident> { $($field:ident),+ }) => {
+    ($name:ident[$w:ident, $d:ident] => $($field:ident),+) => {
         impl<$w: megrez_ring::Word, $d: megrez_kernels::Device> $crate::Store<$d> for $name<$w, $d> {
             fn write(&self, device: &$d, out: &mut Vec<u8>) -> Result<(), $crate::StoreError> {
                 $($crate::Store::<$d>::write(&self.$field, device, out)?;)+
@@ -168,7 +177,7 @@ macro_rules! store_struct {
 
 /// Implements [`Store`] for an enum of one-field variants: a tag byte, then the field.
 macro_rules! store_enum {
-    ($name:ident<$($g:ident: $bound:path),+> on $d:ident { $($tag:literal = $variant:ident),+ }) => {
+    ($name:ident[$($g:ident: $bound:path),+] on $d:ident => $($tag:literal = $variant:ident),+) => {
         impl<$($g: $bound),+> $crate::Store<$d> for $name<$($g),+> {
             fn write(&self, device: &$d, out: &mut Vec<u8>) -> Result<(), $crate::StoreError> {
                 match self {

@@ -49,24 +49,40 @@ pub trait Suite: Clone + Send + Sync + 'static {
         payload: Payload,
     ) -> Result<Self::Data, Error>;
 
-    /// The offline step: from the inputs' masks, the step's material and the output's masks.
+    /// Whether the output's masks are known only once the step has run. `inputs` are the types; `late_inputs` says that
+    /// the masks of some input are.
+    fn late(&self, op: &Op, inputs: &[&Value], late_inputs: bool) -> bool;
+
+    /// The output's masks, before the inputs exist. Masks of inputs that are late are `None`; the result is `None` where
+    /// [`Suite::late`] says so.
+    fn masks(
+        &self,
+        party: &mut Party<Self::Device>,
+        op: &Op,
+        output: &Value,
+        inputs: &[Option<&Self::Masks>],
+    ) -> Result<Option<Self::Masks>, Error>;
+
+    /// The offline step: the material, from the masks of the inputs. Where an input is late, the engine runs this step
+    /// online, as soon as the masks are known; its messages then count as online.
     fn offline(
         &self,
         party: &mut Party<Self::Device>,
         op: &Op,
         output: &Value,
         inputs: &[&Self::Masks],
-    ) -> Result<(Self::Material, Self::Masks), Error>;
+    ) -> Result<Self::Material, Error>;
 
-    /// The online step.
+    /// The online step: the output's data, and its masks if they are known only now. `masks` are the output's otherwise.
     fn online(
         &self,
         party: &mut Party<Self::Device>,
         op: &Op,
         output: &Value,
         inputs: &[(&Self::Masks, &Self::Data)],
+        masks: Option<&Self::Masks>,
         material: Self::Material,
-    ) -> Result<Self::Data, Error>;
+    ) -> Result<(Self::Data, Option<Self::Masks>), Error>;
 
     /// This party's message to the recipient of a value.
     fn reveal(

@@ -751,7 +751,7 @@ fn protocols(json: bool) -> Result<ExitCode> {
                 let Ok(price) = megrez::infer::price(protocol.name, &plan) else { continue };
                 let n = options.batch as f64;
                 let bits = |phase| price.bits(phase) / n;
-                let rounds: u32 = price.steps.iter().map(|s| s.cost.online_rounds).sum();
+                let rounds = price.critical_path(megrez_session::Phase::Online, 0.0, |_| 0.0).rounds;
                 ops.push(json!({
                     "op": op,
                     "ring": ring,

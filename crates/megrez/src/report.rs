@@ -220,7 +220,7 @@ impl Floor {
     pub fn of(plan: &PlanCost, measured: &PhaseCost, phase: Phase, net: &NetProfile) -> Self {
         let delay = net.delay_ns() as f64 * 1e-9;
         let transmit = |bytes| net.transmit_ns(bytes) as f64 * 1e-9;
-        let network_seconds = plan.steps.iter().map(|s| s.cost.network_seconds(phase, delay, transmit)).sum();
+        let network_seconds = plan.critical_path(phase, delay, transmit).seconds;
         let busy = |i: usize| measured.busy_seconds.get(i).copied().unwrap_or(0.0);
         let local_seconds = busy(0).max(busy(1)) + busy(2);
         let seconds = network_seconds + local_seconds;

@@ -14,15 +14,15 @@
 //!
 //! Workers see values masked by a fresh r_z only.
 
-use crate::mss::{BitMask, DEALER, RingMask, Role, deal, open, open_bits};
+use crate::mss::{BitMask, DEALER, Role, deal, open, open_bits};
 use crate::{Cost, Store, StoreError, Unit};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's [r_x r_y] and [r_z]; nothing at the dealer.
+/// A worker's [r_x r_y]; nothing at the dealer.
 pub struct Material<D: Device> {
-    worker: Option<(Bits<D>, Bits<D>)>,
+    worker: Option<Bits<D>>,
 }
 
 impl<D: Device> Store<D> for Material<D> {
@@ -35,7 +35,7 @@ impl<D: Device> Store<D> for Material<D> {
 }
 
 pub(super) fn and_cost(n: usize) -> Cost {
-    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(1)).online_swap(1, 0, 1, n, Unit::Bits(1))
+    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(1)).online_swap(1, 0, 1, n, Unit::Bits(1))
 }
 
 pub(super) fn and_offline<D: Device>(
@@ -43,9 +43,8 @@ pub(super) fn and_offline<D: Device>(
     shape: &Shape,
     x: &BitMask<D>,
     y: &BitMask<D>,
-) -> Result<(Material<D>, BitMask<D>), Error> {
+) -> Result<Material<D>, Error> {
     let n = shape.elements();
-    let output = BitMask::fresh_bits(party, shape)?;
     let product = match Role::of(party) {
         Role::Dealer => {
             let (rx, ry) = (x.total_bits(party.device())?, y.total_bits(party.device())?);
@@ -62,20 +61,20 @@ pub(super) fn and_offline<D: Device>(
             Some(party.device().random_bits(&stream, n)?)
         }
     };
-    let worker = product.map(|product| (Bits::new(shape.clone(), product), output.share().clone()));
-    Ok((Material { worker }, output))
+    Ok(Material { worker: product.map(|product| Bits::new(shape.clone(), product)) })
 }
 
-/// At worker `j`: m_z. Operands are (m, [r]_j).
+/// At worker `j`: m_z. `mask` is [r_z]; operands are (m, [r]_j).
 pub(super) fn and_online<D: Device>(
     party: &mut Party<D>,
     j: usize,
     (mx, rx): (&Bits<D>, &Bits<D>),
     (my, ry): (&Bits<D>, &Bits<D>),
+    mask: &Bits<D>,
     material: Material<D>,
 ) -> Result<D::Buf<u64>, Error> {
     let n = mx.elements();
-    let (product, mask) = material.worker.expect("workers hold shares");
+    let product = material.worker.expect("workers hold shares");
     let device = party.device();
     // [j=0]·m_x m_y ⊕ m_x r_y = m_x ∧ ([j=0]·m_y ⊕ r_y).
     let second = if j == 0 { device.xor(&[&my.buf, &ry.buf], false, n)? } else { ry.buf.clone() };
@@ -85,38 +84,37 @@ pub(super) fn and_online<D: Device>(
     open_bits(party, j, "and", n, share)
 }
 
-/// A worker's [r] in the ring and [r_z]; nothing at the dealer.
+/// A worker's [r] in the ring; nothing at the dealer.
 pub struct RingMaterial<W: Word, D: Device> {
-    worker: Option<(Tensor<W, D>, Tensor<W, D>)>,
+    worker: Option<Tensor<W, D>>,
 }
-store_struct!(RingMaterial < W, D > { worker });
+store_struct!(RingMaterial[W, D] => worker);
 
 pub(super) fn to_ring_cost(ring: u32, n: usize) -> Cost {
-    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
+    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
 }
 
 pub(super) fn to_ring_offline<W: Word, D: Device>(
     party: &mut Party<D>,
     shape: &Shape,
     bit: &BitMask<D>,
-) -> Result<(RingMaterial<W, D>, RingMask<W, D>), Error> {
+) -> Result<RingMaterial<W, D>, Error> {
     let n = shape.elements();
-    let output = RingMask::fresh(party, shape)?;
     let r =
         deal(party, "bit", n, |device| Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?))?;
-    let worker = r.map(|r| (Tensor::new(shape.clone(), r), output.share().clone()));
-    Ok((RingMaterial { worker }, output))
+    Ok(RingMaterial { worker: r.map(|r| Tensor::new(shape.clone(), r)) })
 }
 
-/// At worker `j`: m_z.
+/// At worker `j`: m_z. `mask` is [r_z].
 pub(super) fn to_ring_online<W: Word, D: Device>(
     party: &mut Party<D>,
     j: usize,
     bit: &Bits<D>,
+    mask: &Tensor<W, D>,
     material: RingMaterial<W, D>,
 ) -> Result<D::Buf<W>, Error> {
     let n = bit.elements();
-    let (r, mask) = material.worker.expect("workers hold shares");
+    let r = material.worker.expect("workers hold shares");
     let device = party.device();
     let m = device.bit_times::<W>(&bit.buf, None, n)?;
     let m_times_r = device.bit_times(&bit.buf, Some(&r.buf), n)?;

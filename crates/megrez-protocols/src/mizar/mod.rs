@@ -16,7 +16,7 @@ use crate::store::take;
 use crate::{Cost, Store, StoreError, Suite, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
-use megrez_plan::{Kind, Op, ReluForm, Value};
+use megrez_plan::{Kind, Op, Value};
 use megrez_prg::Key;
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
@@ -47,7 +47,7 @@ pub enum Masks<W: Word, D: Device> {
     /// A secret bit.
     Bit(BitMask<D>),
 }
-store_enum!(Masks<W: Word, D: Device> on D { 0 = Public, 1 = Ring, 2 = Bit });
+store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
 
 /// What a party learns of a value online. The dealer learns nothing.
 #[derive(Clone)]
@@ -94,9 +94,9 @@ pub enum Material<W: Word, D: Device> {
     /// See the truncation step.
     Truncate(truncate::Material<W, D>),
     /// See the sign bit step.
-    Sign(sign::Material<D>),
+    Sign(sign::Dealt<D>),
     /// See the ReLU step.
-    Relu(relu::Material<W, D>),
+    Relu(Box<relu::Material<W, D>>),
     /// See the selection step.
     Select(select::Material<W, D>),
     /// See the steps on bits.
@@ -104,9 +104,8 @@ pub enum Material<W: Word, D: Device> {
     /// See the conversion step.
     BitToRing(bits::RingMaterial<W, D>),
 }
-store_enum!(Material<W: Word, D: Device> on D {
-    0 = Local, 1 = Product, 2 = Truncate, 3 = Sign, 4 = Relu, 5 = Select, 6 = Bits, 7 = BitToRing
-});
+store_enum!(Material[W: Word, D: Device] on D =>
+    0 = Local, 1 = Product, 2 = Truncate, 3 = Sign, 4 = Relu, 5 = Select, 6 = Bits, 7 = BitToRing);
 
 impl<W: Word, D: Device> Masks<W, D> {
     fn ring(&self) -> &RingMask<W, D> {
@@ -138,14 +137,6 @@ impl<W: Word, D: Device> Data<W, D> {
     }
 }
 
-/// A worker's value: m and its own number; `None` at the dealer.
-fn at_worker<T>(role: Role, m: Option<&T>) -> Option<(usize, &T)> {
-    match role {
-        Role::Worker(j) => Some((j, m.expect("workers hold masked values online"))),
-        Role::Dealer => None,
-    }
-}
-
 impl<W: Word, D: Device> Suite for Mizar<W, D> {
     type Word = W;
     type Device = D;
@@ -169,10 +160,10 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
             Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
             Op::NonNegative(sign) => sign::cost(sign, W::BITS, n),
-            Op::Relu(relu) if relu.form == ReluForm::ThreeRounds => relu::cost(relu, W::BITS, n),
-            Op::Relu(relu) => {
-                return Err(Unsupported(format!("mizar has no ReLU of the form {:?}; use 3r", relu.form)));
-            }
+            Op::Relu(relu) => match relu::refuse(relu, W::BITS) {
+                Some(why) => return Err(Unsupported(why)),
+                None => relu::cost(relu, W::BITS, n),
+            },
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => bits::to_ring_cost(W::BITS, n),
             Op::And => bits::and_cost(n),
@@ -226,76 +217,71 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         Ok(Data::Ring(Tensor::new(value.shape.clone(), party.device().upload(words)?)))
     }
 
+    fn late(&self, op: &Op, inputs: &[&Value], late_inputs: bool) -> bool {
+        match op {
+            Op::Relu(relu) => relu::late(relu),
+            Op::Truncate { .. } | Op::NonNegative(_) | Op::Select | Op::BitToRing | Op::And => false,
+            // A product of secrets is opened under a fresh mask; one with a public operand is local.
+            Op::Mul | Op::MatMul | Op::Conv(_) => {
+                late_inputs && inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }))
+            }
+            _ => late_inputs,
+        }
+    }
+
+    fn masks(
+        &self,
+        party: &mut Party<D>,
+        op: &Op,
+        output: &Value,
+        inputs: &[Option<&Masks<W, D>>],
+    ) -> Result<Option<Masks<W, D>>, Error> {
+        let shape = &output.shape;
+        // Public values are never late, so one that is there shows.
+        let public = inputs.iter().flatten().any(|m| matches!(m, Masks::Public(_)));
+        Ok(Some(match op {
+            // What is opened under a fresh mask, whatever the inputs' masks are.
+            Op::Relu(relu) if relu::late(relu) => return Ok(None),
+            Op::Mul | Op::MatMul | Op::Conv(_) if !public => Masks::Ring(RingMask::fresh(party, shape)?),
+            Op::Truncate { .. } | Op::Relu(_) | Op::Select | Op::BitToRing => {
+                Masks::Ring(RingMask::fresh(party, shape)?)
+            }
+            Op::NonNegative(_) | Op::And => Masks::Bit(BitMask::fresh_bits(party, shape)?),
+            Op::Constant { words, .. } => {
+                let words = words.iter().map(|&w| W::from_i64(w)).collect();
+                Masks::Public(Tensor::new(shape.clone(), party.device().upload(words)?))
+            }
+            // What is local, on the masks as on the data.
+            _ => match inputs.iter().copied().collect::<Option<Vec<_>>>() {
+                Some(inputs) => local_masks(party.device(), op, output, &inputs)?,
+                None => return Ok(None),
+            },
+        }))
+    }
+
     fn offline(
         &self,
         party: &mut Party<D>,
         op: &Op,
         output: &Value,
         inputs: &[&Masks<W, D>],
-    ) -> Result<(Material<W, D>, Masks<W, D>), Error> {
+    ) -> Result<Material<W, D>, Error> {
         let shape = &output.shape;
         if let (Some(product), [Masks::Ring(x), Masks::Ring(y)]) = (local::Product::of(op), inputs) {
-            let (material, mask) = product::offline(party, &product, shape, x, y)?;
-            return Ok((Material::Product(material), Masks::Ring(mask)));
+            return Ok(Material::Product(product::offline(party, &product, shape, x, y)?));
         }
         Ok(match op {
-            Op::Constant { words, .. } => {
-                let words = words.iter().map(|&w| W::from_i64(w)).collect();
-                let public = Tensor::new(shape.clone(), party.device().upload(words)?);
-                (Material::Local(()), Masks::Public(public))
-            }
-            Op::Mul | Op::MatMul | Op::Conv(_) => {
-                (Material::Local(()), Masks::Ring(public_product(party.device(), op, output, inputs)?))
-            }
-            Op::View(view) if output.kind == Kind::Bit => {
-                let mask = inputs[0].bit().map(|bits| {
-                    let buf = party.device().view_bits(&bits.buf, view)?;
-                    Ok::<_, Error>(Bits::new(shape.clone(), buf))
-                })?;
-                (Material::Local(()), Masks::Bit(mask))
-            }
-            op if local::is_linear(op) => {
-                if let Masks::Public(x) = inputs[0] {
-                    let public = local::linear(party.device(), op, &[x], output, true)?;
-                    return Ok((Material::Local(()), Masks::Public(public)));
-                }
-                let masks: Vec<&RingMask<W, D>> = inputs.iter().map(|m| m.ring()).collect();
-                let mask = Mask::zip(&masks, |r| local::linear(party.device(), op, r, output, false))?;
-                (Material::Local(()), Masks::Ring(mask))
-            }
             Op::Truncate { bits } => {
-                let (material, mask) = truncate::offline(party, *bits, shape, inputs[0].ring())?;
-                (Material::Truncate(material), Masks::Ring(mask))
+                Material::Truncate(truncate::offline(party, *bits, shape, inputs[0].ring())?)
             }
             Op::NonNegative(sign) => {
-                let (material, mask) = sign::offline(party, sign, shape, inputs[0].ring())?;
-                (Material::Sign(material), Masks::Bit(mask))
+                Material::Sign(sign::deal_list(party, sign, shape.elements(), inputs[0].ring())?)
             }
-            Op::Relu(relu) => {
-                let (material, mask) = relu::offline(party, relu, shape, inputs[0].ring())?;
-                (Material::Relu(material), Masks::Ring(mask))
-            }
-            Op::Select => {
-                let (material, mask) = select::offline(party, shape, inputs[0].bit(), inputs[1].ring())?;
-                (Material::Select(material), Masks::Ring(mask))
-            }
-            Op::BitToRing => {
-                let (material, mask) = bits::to_ring_offline(party, shape, inputs[0].bit())?;
-                (Material::BitToRing(material), Masks::Ring(mask))
-            }
-            Op::And => {
-                let (material, mask) = bits::and_offline(party, shape, inputs[0].bit(), inputs[1].bit())?;
-                (Material::Bits(material), Masks::Bit(mask))
-            }
-            Op::Xor => {
-                let mask = Mask::zip(&[inputs[0].bit(), inputs[1].bit()], |r| {
-                    let buf = party.device().xor(&[&r[0].buf, &r[1].buf], false, shape.elements())?;
-                    Ok::<_, Error>(Bits::new(shape.clone(), buf))
-                })?;
-                (Material::Local(()), Masks::Bit(mask))
-            }
-            Op::Not => (Material::Local(()), inputs[0].clone()),
-            other => return party.refuse(format!("mizar has no {other:?}")),
+            Op::Relu(relu) => Material::Relu(Box::new(relu::offline(party, relu, shape, inputs[0].ring())?)),
+            Op::Select => Material::Select(select::offline(party, shape, inputs[0].bit(), inputs[1].ring())?),
+            Op::BitToRing => Material::BitToRing(bits::to_ring_offline(party, shape, inputs[0].bit())?),
+            Op::And => Material::Bits(bits::and_offline(party, shape, inputs[0].bit(), inputs[1].bit())?),
+            _ => Material::Local(()),
         })
     }
 
@@ -305,79 +291,79 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         op: &Op,
         output: &Value,
         inputs: &[(&Masks<W, D>, &Data<W, D>)],
+        masks: Option<&Masks<W, D>>,
         material: Material<W, D>,
-    ) -> Result<Data<W, D>, Error> {
-        let role = Role::of(party);
+    ) -> Result<(Data<W, D>, Option<Masks<W, D>>), Error> {
         let shape = &output.shape;
+        let n = shape.elements();
         let ring = |m: Option<D::Buf<W>>| m.map_or(Data::None, |m| Data::Ring(Tensor::new(shape.clone(), m)));
         let bit = |m: Option<D::Buf<u64>>| m.map_or(Data::None, |m| Data::Bit(Bits::new(shape.clone(), m)));
-        Ok(match (op, material) {
+        // Steps in which the dealer takes part.
+        match (op, &material) {
+            (Op::NonNegative(sign), Material::Sign(dealt)) => {
+                let mask = masks.expect("fresh and drawn offline").bit();
+                let m = sign::online::<W, D>(party, sign, inputs[0].1.ring(), n, mask, dealt)?;
+                return Ok((bit(m), None));
+            }
+            (Op::Relu(relu), Material::Relu(_)) => {
+                let Material::Relu(material) = material else { unreachable!("matched above") };
+                let (mask, m) = (inputs[0].0.ring(), inputs[0].1.ring());
+                let (m, late) = relu::online(party, relu, mask, masks.map(Masks::ring), m, n, *material)?;
+                return Ok((ring(m), late.map(Masks::Ring)));
+            }
+            _ => {}
+        }
+        // In the others it has done its part offline.
+        let Role::Worker(j) = Role::of(party) else { return Ok((Data::None, None)) };
+        let masked = |i: usize| inputs[i].1.ring().expect("workers hold masked values online");
+        let masked_bit = |i: usize| inputs[i].1.bit().expect("workers hold masked values online");
+        let share = |i: usize| inputs[i].0.ring().share();
+        let fresh = || masks.expect("fresh and drawn offline").ring().share();
+        let data = match (op, material) {
             (_, Material::Product(material)) => {
                 let product = local::Product::of(op).expect("material of a product");
-                let [(rx, mx), (ry, my)] = inputs else { unreachable!("a product has two inputs") };
-                let Some((j, mx)) = at_worker(role, mx.ring()) else { return Ok(Data::None) };
-                let my = my.ring().expect("workers hold masked values online");
-                let (rx, ry) = (rx.ring().share(), ry.ring().share());
-                ring(Some(product::online(party, j, &product, shape, (mx, rx), (my, ry), material)?))
+                let (x, y) = ((masked(0), share(0)), (masked(1), share(1)));
+                ring(Some(product::online(party, j, &product, fresh(), x, y, material)?))
             }
             (Op::Truncate { bits }, Material::Truncate(material)) => {
-                let Some((j, m)) = at_worker(role, inputs[0].1.ring()) else { return Ok(Data::None) };
-                ring(Some(truncate::online(party, j, *bits, m, material)?))
+                ring(Some(truncate::online(party, j, *bits, masked(0), fresh(), material)?))
             }
-            (Op::NonNegative(sign), Material::Sign(material)) => {
-                bit(sign::online::<W, D>(party, sign, inputs[0].1.ring(), shape.elements(), material)?)
-            }
-            (Op::Relu(relu), Material::Relu(material)) => ring(relu::online(
-                party,
-                relu,
-                inputs[0].0.ring(),
-                inputs[0].1.ring(),
-                shape.elements(),
-                material,
-            )?),
             (Op::Select, Material::Select(material)) => {
-                let Some((j, b)) = at_worker(role, inputs[0].1.bit()) else { return Ok(Data::None) };
-                let m = inputs[1].1.ring().expect("workers hold masked values online");
-                ring(Some(select::online(party, j, b, m, inputs[1].0.ring().share(), material)?))
+                let m = select::online(party, j, masked_bit(0), masked(1), share(1), fresh(), material)?;
+                ring(Some(m))
             }
             (Op::BitToRing, Material::BitToRing(material)) => {
-                let Some((j, b)) = at_worker(role, inputs[0].1.bit()) else { return Ok(Data::None) };
-                ring(Some(bits::to_ring_online(party, j, b, material)?))
+                ring(Some(bits::to_ring_online(party, j, masked_bit(0), fresh(), material)?))
             }
             (Op::And, Material::Bits(material)) => {
-                let Some((j, x)) = at_worker(role, inputs[0].1.bit()) else { return Ok(Data::None) };
-                let y = inputs[1].1.bit().expect("workers hold masked values online");
-                let masks = (inputs[0].0.bit().share(), inputs[1].0.bit().share());
-                bit(Some(bits::and_online(party, j, (x, masks.0), (y, masks.1), material)?))
+                let shares = (inputs[0].0.bit().share(), inputs[1].0.bit().share());
+                let mask = masks.expect("fresh and drawn offline").bit().share();
+                let (x, y) = ((masked_bit(0), shares.0), (masked_bit(1), shares.1));
+                bit(Some(bits::and_online(party, j, x, y, mask, material)?))
             }
             // What remains is local: on m as on the masks, with public summands.
-            _ if role == Role::Dealer || matches!(output.kind, Kind::Public { .. }) => Data::None,
+            _ if matches!(output.kind, Kind::Public { .. }) => Data::None,
             (Op::Xor | Op::Not, _) => {
-                let words: Vec<_> =
-                    inputs.iter().map(|(_, m)| &m.bit().expect("workers hold masked values").buf).collect();
-                bit(Some(party.device().xor(&words, matches!(op, Op::Not), shape.elements())?))
+                let words: Vec<_> = (0..inputs.len()).map(|i| &masked_bit(i).buf).collect();
+                bit(Some(party.device().xor(&words, matches!(op, Op::Not), n)?))
             }
             (Op::View(view), _) if output.kind == Kind::Bit => {
-                let m = inputs[0].1.bit().expect("workers hold masked values online");
-                bit(Some(party.device().view_bits(&m.buf, view)?))
+                bit(Some(party.device().view_bits(&masked_bit(0).buf, view)?))
             }
             (Op::Mul | Op::MatMul | Op::Conv(_), _) => {
                 let product = local::Product::of(op).expect("one of the products");
-                let operand = |(masks, data): &(&Masks<W, D>, &Data<W, D>)| match (masks, data) {
-                    (Masks::Public(x), _) => x.clone(),
-                    (_, data) => data.ring().expect("workers hold masked values online").clone(),
+                let operand = |i: usize| match inputs[i].0 {
+                    Masks::Public(x) => x.clone(),
+                    _ => masked(i).clone(),
                 };
-                let (x, y) = (operand(&inputs[0]), operand(&inputs[1]));
-                Data::Ring(product.apply(party.device(), &x, &y, shape)?)
+                Data::Ring(product.apply(party.device(), &operand(0), &operand(1), shape)?)
             }
             _ => {
-                let m: Vec<_> = inputs
-                    .iter()
-                    .map(|(_, m)| m.ring().expect("workers hold masked values online"))
-                    .collect();
+                let m: Vec<_> = (0..inputs.len()).map(masked).collect();
                 Data::Ring(local::linear(party.device(), op, &m, output, true)?)
             }
-        })
+        };
+        Ok((data, None))
     }
 
     fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
@@ -427,17 +413,34 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
     }
 }
 
-/// A product with a public operand, on every component of the secret one's mask.
-fn public_product<W: Word, D: Device>(
+/// A local primitive on masks: a linear map of every component, without public summands.
+fn local_masks<W: Word, D: Device>(
     device: &D,
     op: &Op,
     output: &Value,
     inputs: &[&Masks<W, D>],
-) -> Result<RingMask<W, D>, Error> {
-    let product = local::Product::of(op).expect("one of the products");
-    match inputs {
-        [Masks::Ring(x), Masks::Public(y)] => x.map(|x| Ok(product.apply(device, x, y, &output.shape)?)),
-        [Masks::Public(x), Masks::Ring(y)] => y.map(|y| Ok(product.apply(device, x, y, &output.shape)?)),
-        _ => unreachable!("the plan's types say that one operand is secret and one public"),
+) -> Result<Masks<W, D>, Error> {
+    let shape = &output.shape;
+    let n = shape.elements();
+    if let Some(product) = local::Product::of(op) {
+        return Ok(Masks::Ring(match inputs {
+            [Masks::Ring(x), Masks::Public(y)] => x.map(|x| product.apply(device, x, y, shape))?,
+            [Masks::Public(x), Masks::Ring(y)] => y.map(|y| product.apply(device, x, y, shape))?,
+            _ => unreachable!("the plan's types say that one operand is secret and one public"),
+        }));
     }
+    Ok(match (op, inputs) {
+        (Op::View(view), [Masks::Bit(mask)]) => Masks::Bit(
+            mask.map(|bits| device.view_bits(&bits.buf, view).map(|buf| Bits::new(shape.clone(), buf)))?,
+        ),
+        (Op::Xor, [Masks::Bit(a), Masks::Bit(b)]) => Masks::Bit(Mask::zip(&[a, b], |r| {
+            device.xor(&[&r[0].buf, &r[1].buf], false, n).map(|buf| Bits::new(shape.clone(), buf))
+        })?),
+        (Op::Not, [mask]) => (*mask).clone(),
+        (_, [Masks::Public(x)]) => Masks::Public(local::linear(device, op, &[x], output, true)?),
+        _ => {
+            let masks: Vec<&RingMask<W, D>> = inputs.iter().map(|m| m.ring()).collect();
+            Masks::Ring(Mask::zip(&masks, |r| local::linear(device, op, r, output, false))?)
+        }
+    })
 }

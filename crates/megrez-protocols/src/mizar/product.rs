@@ -16,14 +16,14 @@ use megrez_kernels::{Device, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's [Γ] and [r_z]; nothing at the dealer.
+/// A worker's [Γ]; nothing at the dealer.
 pub struct Material<W: Word, D: Device> {
-    shares: Option<(Tensor<W, D>, Tensor<W, D>)>,
+    gamma: Option<Tensor<W, D>>,
 }
-store_struct!(Material < W, D > { shares });
+store_struct!(Material[W, D] => gamma);
 
 pub(super) fn cost(ring: u32, n: usize) -> Cost {
-    Cost::rounds(1, 1).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
+    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
 }
 
 pub(super) fn offline<W: Word, D: Device>(
@@ -32,26 +32,25 @@ pub(super) fn offline<W: Word, D: Device>(
     shape: &Shape,
     rx: &RingMask<W, D>,
     ry: &RingMask<W, D>,
-) -> Result<(Material<W, D>, RingMask<W, D>), Error> {
-    let mask = RingMask::fresh(party, shape)?;
+) -> Result<Material<W, D>, Error> {
     let gamma = deal(party, "gamma", shape.elements(), |device| {
         Ok(product.apply(device, &rx.total(device)?, &ry.total(device)?, shape)?.buf)
     })?;
-    let shares = gamma.map(|gamma| (Tensor::new(shape.clone(), gamma), mask.share().clone()));
-    Ok((Material { shares }, mask))
+    Ok(Material { gamma: gamma.map(|gamma| Tensor::new(shape.clone(), gamma)) })
 }
 
-/// At worker `j`: m_z. Operands are (m, [r]_j).
+/// At worker `j`: m_z. `mask` is [r_z]; operands are (m, [r]_j).
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     j: usize,
     product: &Product<'_>,
-    shape: &Shape,
+    mask: &Tensor<W, D>,
     (mx, rx): (&Tensor<W, D>, &Tensor<W, D>),
     (my, ry): (&Tensor<W, D>, &Tensor<W, D>),
     material: Material<W, D>,
 ) -> Result<D::Buf<W>, Error> {
-    let (gamma, mask) = material.shares.expect("workers hold shares");
+    let shape = &mask.shape;
+    let gamma = material.gamma.expect("workers hold shares");
     let device = party.device();
     let minus = W::ONE.neg();
     let public = if j == 0 { W::ONE } else { W::ZERO };

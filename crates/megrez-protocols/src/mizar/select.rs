@@ -15,17 +15,20 @@ use megrez_kernels::{Bits, Device, Selected, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's [r_b], [r_b·r_x] and [r_z]; nothing at the dealer.
+/// A worker's [r_b] and [r_b·r_x]; nothing at the dealer.
 pub struct Material<W: Word, D: Device> {
-    worker: Option<(Tensor<W, D>, (Tensor<W, D>, Tensor<W, D>))>,
+    worker: Option<(Tensor<W, D>, Tensor<W, D>)>,
 }
-store_struct!(Material < W, D > { worker });
+store_struct!(Material[W, D] => worker);
 
 pub(super) fn cost(ring: u32, n: usize) -> Cost {
-    Cost::rounds(1, 1)
-        .offline(DEALER, 0, n, Unit::Bits(ring))
-        .offline(DEALER, 0, n, Unit::Bits(ring))
-        .online_swap(1, 0, 1, n, Unit::Bits(ring))
+    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(
+        1,
+        0,
+        1,
+        n,
+        Unit::Bits(ring),
+    )
 }
 
 pub(super) fn offline<W: Word, D: Device>(
@@ -33,29 +36,28 @@ pub(super) fn offline<W: Word, D: Device>(
     shape: &Shape,
     bit: &BitMask<D>,
     x: &RingMask<W, D>,
-) -> Result<(Material<W, D>, RingMask<W, D>), Error> {
+) -> Result<Material<W, D>, Error> {
     let n = shape.elements();
     let tensor = |buf| Tensor::new(shape.clone(), buf);
-    let output = RingMask::fresh(party, shape)?;
     let rb =
         deal(party, "bit", n, |device| Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?))?;
     let product = deal(party, "mask-bit", n, |device| {
         Ok(device.bit_times(&bit.total_bits(device)?.buf, Some(&x.total(device)?.buf), n)?)
     })?;
-    let worker = rb.zip(product).map(|(rb, product)| (tensor(rb), (tensor(product), output.share().clone())));
-    Ok((Material { worker }, output))
+    Ok(Material { worker: rb.zip(product).map(|(rb, product)| (tensor(rb), tensor(product))) })
 }
 
-/// At worker `j`: m_z.
+/// At worker `j`: m_z. `output` is [r_z].
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     j: usize,
     bit: &Bits<D>,
     m: &Tensor<W, D>,
     mask: &Tensor<W, D>,
+    output: &Tensor<W, D>,
     material: Material<W, D>,
 ) -> Result<D::Buf<W>, Error> {
-    let (rb, (product, output)) = material.worker.expect("workers hold shares");
+    let (rb, product) = material.worker.expect("workers hold shares");
     let selected = Selected {
         masked: &m.buf,
         mask: &mask.buf,

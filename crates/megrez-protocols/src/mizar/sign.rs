@@ -21,11 +21,11 @@ use crate::{Cost, Unit};
 use megrez_kernels::{Bits, Device, FieldShare, ListSpec, ListStreams, Tensor};
 use megrez_plan::SignBit;
 use megrez_prg::Key;
-use megrez_ring::{Shape, Word};
+use megrez_ring::Word;
 use megrez_session::{Error, Party};
 
 /// What a party keeps of the dealt digits or bits of ρ.
-pub(super) enum Dealt<D: Device> {
+pub enum Dealt<D: Device> {
     /// Worker 0: its shares, as received.
     Shares(Bits<D>),
     /// Worker 1: the key of its shares.
@@ -61,36 +61,18 @@ impl<D: Device> crate::Store<D> for Dealt<D> {
     }
 }
 
-/// The dealt ρ and this party's share of the output bit's mask.
-pub struct Material<D: Device> {
-    dealt: Dealt<D>,
-    mask: BitMask<D>,
-}
-
-impl<D: Device> crate::Store<D> for Material<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), crate::StoreError> {
-        self.dealt.write(device, out)?;
-        self.mask.write(device, out)
-    }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, crate::StoreError> {
-        Ok(Material { dealt: Dealt::read(device, input)?, mask: BitMask::read(device, input)? })
-    }
-}
-
 /// The list's own messages, without the dealer's answer.
 pub(super) fn list_cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
     let spec = ListSpec::new(sign, ring);
     let unit = Unit::Field(spec.prime);
-    Cost::rounds(1, 1)
+    Cost::LOCAL
         .offline(DEALER, 0, n * spec.dealt(), unit)
         .online(1, 0, DEALER, n * spec.length(), unit)
         .online(1, 1, DEALER, n * spec.length(), unit)
 }
 
 pub(super) fn cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
-    let mut cost = list_cost(sign, ring, n);
-    cost.online_rounds += 1;
-    cost.online(2, DEALER, 0, n, Unit::Bits(1)).online(2, DEALER, 1, n, Unit::Bits(1))
+    list_cost(sign, ring, n).online(2, DEALER, 0, n, Unit::Bits(1)).online(2, DEALER, 1, n, Unit::Bits(1))
 }
 
 /// Offline part of the list: the dealer deals ρ.
@@ -161,29 +143,19 @@ pub(super) fn compare<W: Word, D: Device>(
     }
 }
 
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
-    sign: &SignBit,
-    shape: &Shape,
-    mask: &RingMask<W, D>,
-) -> Result<(Material<D>, BitMask<D>), Error> {
-    let output = BitMask::fresh_bits(party, shape)?;
-    let dealt = deal_list(party, sign, shape.elements(), mask)?;
-    Ok((Material { dealt, mask: output.clone() }, output))
-}
-
-/// m of the bit [x ≥ 0], at the workers.
+/// m of the bit [x ≥ 0], at the workers. `mask` is the output's.
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     sign: &SignBit,
     masked: Option<&Tensor<W, D>>,
     n: usize,
-    material: Material<D>,
+    mask: &BitMask<D>,
+    material: &Dealt<D>,
 ) -> Result<Option<D::Buf<u64>>, Error> {
-    let bit = compare(party, sign, masked, n, &material.dealt)?;
+    let bit = compare(party, sign, masked, n, material)?;
     match Role::of(party) {
         Role::Dealer => {
-            let mask = material.mask.total_bits(party.device())?;
+            let mask = mask.total_bits(party.device())?;
             let answer = party.device().xor(&[&bit, &mask.buf], false, n)?;
             party.send_bits(0, "answer", answer.clone(), n)?;
             party.send_bits(1, "answer", answer, n)?;

@@ -6,7 +6,7 @@
 //!   y = (m'>>f) − 2^(ℓ−2−f) − (r>>f) + (1−μ)·msb(r)·2^(ℓ−f) = floor(x/2^f) + e,   P(e = 1) = frac(x/2^f).
 //!
 //! m' = x + 2^(ℓ−2) + r wraps exactly when r has its top bit set and m' has not, because x + 2^(ℓ−2) < 2^(ℓ−1). The
-//! functionality is "floor plus the carry of the masks' low bits", e = [(m' mod 2^f) < (r mod 2^f)] complemented: it is a
+//! functionality is "floor plus the carry of the masks' low bits", e = [(m mod 2^f) < (r mod 2^f)]: it is a
 //! function of m and r, not an independent coin.
 //!
 //! phase     rounds  bits per element   from → to
@@ -21,11 +21,11 @@ use megrez_kernels::{Device, Tensor, Truncation};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's shares of r>>f, of msb(r), and of r_y; nothing at the dealer.
+/// A worker's shares of r>>f and of msb(r); nothing at the dealer.
 pub struct Material<W: Word, D: Device> {
-    masks: Option<(MaskParts<W, D>, Tensor<W, D>)>,
+    parts: Option<MaskParts<W, D>>,
 }
-store_struct!(Material < W, D > { masks });
+store_struct!(Material[W, D] => parts);
 
 /// A worker's shares of the two parts of a mask that truncation needs.
 pub(super) struct MaskParts<W: Word, D: Device> {
@@ -34,7 +34,7 @@ pub(super) struct MaskParts<W: Word, D: Device> {
     /// [msb(r)]; its low f bits count.
     pub top: Tensor<W, D>,
 }
-store_struct!(MaskParts<W, D> { high, top });
+store_struct!(MaskParts[W, D] => high, top);
 
 impl<W: Word, D: Device> MaskParts<W, D> {
     /// The dealer deals both parts of its mask: ℓ + f bits per element.
@@ -59,10 +59,13 @@ impl<W: Word, D: Device> MaskParts<W, D> {
 }
 
 pub(super) fn cost(ring: u32, f: u32, n: usize) -> Cost {
-    Cost::rounds(1, 1)
-        .offline(DEALER, 0, n, Unit::Bits(ring))
-        .offline(DEALER, 0, n, Unit::Bits(f))
-        .online_swap(1, 0, 1, n, Unit::Bits(ring))
+    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 0, n, Unit::Bits(f)).online_swap(
+        1,
+        0,
+        1,
+        n,
+        Unit::Bits(ring),
+    )
 }
 
 pub(super) fn offline<W: Word, D: Device>(
@@ -70,22 +73,20 @@ pub(super) fn offline<W: Word, D: Device>(
     f: u32,
     shape: &Shape,
     mask: &RingMask<W, D>,
-) -> Result<(Material<W, D>, RingMask<W, D>), Error> {
-    let output = RingMask::fresh(party, shape)?;
-    let parts = MaskParts::deal(party, f, shape, mask)?;
-    let masks = parts.map(|parts| (parts, output.share().clone()));
-    Ok((Material { masks }, output))
+) -> Result<Material<W, D>, Error> {
+    Ok(Material { parts: MaskParts::deal(party, f, shape, mask)? })
 }
 
-/// At worker `j`: m_y.
+/// At worker `j`: m_y. `mask` is [r_y].
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     j: usize,
     f: u32,
     m: &Tensor<W, D>,
+    mask: &Tensor<W, D>,
     material: Material<W, D>,
 ) -> Result<D::Buf<W>, Error> {
-    let (parts, mask) = material.masks.expect("workers hold shares");
+    let parts = material.parts.expect("workers hold shares");
     let share = party.device().open_truncated(j, &m.buf, &parts.truncation(f), &mask.buf)?;
     open(party, j, "truncated", m.elements(), share)
 }
