@@ -484,7 +484,7 @@ fn messages(run: &Transcript, party: usize) -> View {
 }
 
 #[test]
-fn no_party_sees_the_secret_in_any_form_of_relu_or_in_a_selection() {
+fn no_party_sees_the_secret_in_any_form_of_relu() {
     use megrez_engine::check;
     use megrez_kernels::Cpu;
     use megrez_protocols::mizar::Mizar;
@@ -529,5 +529,47 @@ fn no_party_sees_the_secret_in_any_form_of_relu_or_in_a_selection() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn no_party_sees_the_secrets_in_selections_and_bits() {
+    let mut plan = Plan::new(8);
+    let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [N].into(), 0));
+    let sign = || Op::NonNegative(digits(&[4, 3], 0));
+    let a = plan.step("a", sign(), &[x]).unwrap();
+    let b = plan.step("b", sign(), &[y]).unwrap();
+    let chosen = plan.step("select", Op::Select, &[a, y]).unwrap();
+    let both = plan.step("and", Op::And, &[a, b]).unwrap();
+    let ring = plan.step("ring", Op::BitToRing, &[both]).unwrap();
+    let z = Op::Combine { coefficients: vec![1, 1], constant: 0 };
+    let z = plan.step("sum", z, &[chosen, ring]).unwrap();
+    plan.output("z", "owner", z);
+    let runs = [[0u8, 0], [0x35, 0xc0], [0xff, 0x80], [0x80, 0x7f]].map(|[x, y]| {
+        let run = transcript(&plan, &HashMap::from([("x".into(), vec![x; N]), ("y".into(), vec![y; N])]));
+        let expected = if x < 128 { y } else { 0 }.wrapping_add(u8::from(x < 128 && y < 128));
+        assert!(run.outputs[0].iter().all(|&z| z == expected));
+        (format!("{x:#x}, {y:#x}"), run)
+    });
+    for party in 0..3 {
+        let views: Vec<_> = runs
+            .iter()
+            .map(|(name, run)| {
+                let mut view = messages(run, party);
+                for input in 0..2 {
+                    if party == 2 {
+                        view.extend([0, 1].map(|j| (["r_0", "r_1"][j], run.input_mask(j, input, N))));
+                    } else {
+                        view.push(("m", run.masked_input(input)));
+                        view.push(("r_j", run.input_mask(party, input, N)));
+                    }
+                }
+                if party < 2 {
+                    view.push(("output share", run.seen[party].outputs[0].as_bytes().to_vec()));
+                }
+                (name.clone(), view)
+            })
+            .collect();
+        indistinguishable(&format!("party {party}"), &views);
     }
 }
