@@ -148,7 +148,11 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
                 }
                 Ok(outputs)
             };
-            let outputs = client();
+            let outputs = match client() {
+                // The client's own failure is what made the parties fail.
+                Err(e) if !matches!(&e, Error::Refused(what) if what == GONE) => return Err(e.into()),
+                outputs => outputs,
+            };
             drop(ports);
             let reports: Result<Vec<Vec<PartyReport>>, Error> =
                 parties.into_iter().map(|p| p.join().expect("a party does not panic")).collect();
@@ -195,8 +199,10 @@ fn pair() -> (Port, Ends) {
     (port, Ends { tickets: ticket_in, data: data_out, outputs: output_in })
 }
 
+const GONE: &str = "the other side of the run went away";
+
 fn gone<E>(_: E) -> Error {
-    Error::Refused("the other side of the run went away".into())
+    Error::Refused(GONE.into())
 }
 
 impl PartyPort for Port {

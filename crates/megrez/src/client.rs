@@ -10,7 +10,7 @@ use megrez_plan::{Input, Plan};
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
 use megrez_session::Error as SessionError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Channels to all parties of a cluster. After an error they are closed, and every further call fails.
 pub struct Cluster {
@@ -185,8 +185,9 @@ impl Cluster {
             Err(error) => error.to_string(),
         };
         let mut told = vec![error];
+        let until = Instant::now() + LAST_WORDS;
         for (party, mut channel) in self.channels.drain(..).enumerate() {
-            if let Some(reason) = last_words(&mut channel)
+            if let Some(reason) = last_words(&mut channel, until)
                 && !told.iter().any(|t| t.contains(&reason))
             {
                 told.push(format!("party {party}: {reason}"));
@@ -247,14 +248,15 @@ fn reply(party: usize, channel: &mut Channel) -> Result<Reply> {
 }
 
 /// The reason that a party gives for a failure, if it gives one soon.
-fn last_words(channel: &mut Channel) -> Option<String> {
-    channel.set_timeout(LAST_WORDS).ok()?;
+fn last_words(channel: &mut Channel, until: Instant) -> Option<String> {
     // Answers that were on their way come before it.
-    (0..16).find_map(|_| match wire::recv(channel, wire::MAX_REPLY) {
-        Ok(Reply::Failed(reason)) => Some(Some(reason)),
-        Ok(_) => None,
-        Err(_) => Some(None),
-    })?
+    for _ in 0..16 {
+        channel.set_timeout(until.saturating_duration_since(Instant::now())).ok()?;
+        if let Reply::Failed(reason) = wire::recv(channel, wire::MAX_REPLY).ok()? {
+            return Some(reason);
+        }
+    }
+    None
 }
 
 fn dispatch<J: registry::Visitor<Cpu, Output = Result<T>>, T>(
