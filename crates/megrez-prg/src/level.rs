@@ -40,10 +40,14 @@ impl Level {
 
     /// Every level that this machine has, the portable one first.
     pub fn all() -> Vec<Level> {
-        let mut levels = vec![Level::PORTABLE];
-        #[cfg(target_arch = "x86_64")]
-        levels.extend([Level(Kind::Avx2), Level(Kind::Avx512)].into_iter().filter(|&l| l <= Level::detect()));
-        levels
+        let every = [
+            Kind::Portable,
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512,
+        ];
+        every.into_iter().map(Level).filter(|&l| l <= Level::detect()).collect()
     }
 
     /// Whether AVX-512 F, BW, DQ, VL, IFMA and VBMI may run (and all of AVX2).

@@ -19,13 +19,17 @@ pub fn pack(level: Level, field: Prime, elements: &[u8], out: &mut [u64]) {
     let digits = field.digits();
     debug_assert_eq!(out.len(), field.words(elements.len()));
     let whole = elements.len() / digits;
-    let mut done = 0;
     #[cfg(target_arch = "x86_64")]
-    if level.has_avx512() {
-        done = whole / 8 * 8;
+    let done = if level.has_avx512() {
+        let done = whole / 8 * 8;
         // SAFETY: the level is a witness that the machine has these instructions.
         unsafe { x86::pack(field, &elements[..done * digits], &mut out[..done]) };
-    }
+        done
+    } else {
+        0
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let done = 0;
     let _ = level;
     let p = field.p();
     for (word, elements) in out[done..whole].iter_mut().zip(elements[done * digits..].chunks_exact(digits)) {
