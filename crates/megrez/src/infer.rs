@@ -30,6 +30,9 @@ impl Backend {
     /// Starts parties for a protocol.
     pub fn processes(program: impl Into<Program>, protocol: &str) -> Result<Self> {
         let parties = find(protocol)?.parties;
+        if parties < 2 {
+            return Err(Error::Refused(format!("`{protocol}` has one party: run it with --parties thread")));
+        }
         let parties = Parties::start(program, parties)?;
         let cluster = parties.connect()?;
         Ok(Backend::Processes(parties, cluster))

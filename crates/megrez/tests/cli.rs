@@ -1,0 +1,180 @@
+//! The command: what it refuses, in one message and with exit code 2, and what it prints for programs.
+
+mod common;
+
+use common::{Folder, Ran, assert_no_panic, cli, example, megrez};
+use megrez_graph::{Tensor, npy};
+use std::path::Path;
+
+fn infer(model: &Path, input: &Path) -> Ran {
+    cli("infer --parties thread --model {} --input {}", &[model, input])
+}
+
+#[test]
+fn malformed_models_are_refused() {
+    let folder = Folder::new();
+    let image = folder.path("image.npy");
+    npy::save(&image, &Tensor::new([1, 1, 28, 28], vec![0.5; 784])).unwrap();
+    let good = std::fs::read(example("lenet.onnx")).unwrap();
+    let models: [(&str, Vec<u8>); 6] = [
+        ("empty.onnx", vec![]),
+        ("text.onnx", b"this is no model at all".to_vec()),
+        ("cut.onnx", good[..good.len() / 2].to_vec()),
+        ("short.onnx", good[..100].to_vec()),
+        ("ones.onnx", vec![0xff; 5000]),
+        ("nested.onnx", [0x3a, 0x80, 0x80, 0x80, 0x80, 0x08].repeat(400)),
+    ];
+    for (name, bytes) in models {
+        infer(&folder.file(name, bytes), &image).refused(&["model"]);
+    }
+    infer(&folder.path("missing.onnx"), &image).refused(&["missing.onnx"]);
+    infer(&folder.path(""), &image).refused(&["directory"]);
+}
+
+#[test]
+fn malformed_data_is_refused() {
+    let folder = Folder::new();
+    let lenet = example("lenet.onnx");
+    let good = std::fs::read(example("test_images.npy")).unwrap();
+    let arrays: [(&str, Vec<u8>); 5] = [
+        ("empty.npy", vec![]),
+        ("text.npy", b"1 2 3".to_vec()),
+        ("cut.npy", good[..good.len() - 1].to_vec()),
+        ("header.npy", good[..60].to_vec()),
+        ("huge.npy", {
+            let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }\n";
+            [b"\x93NUMPY\x01\x00".as_slice(), &(header.len() as u16).to_le_bytes(), header.as_bytes()]
+                .concat()
+        }),
+    ];
+    for (name, bytes) in arrays {
+        infer(&lenet, &folder.file(name, bytes)).refused(&[name]);
+    }
+    let save = |name: &str, tensor: Tensor| {
+        let path = folder.path(name);
+        npy::save(&path, &tensor).unwrap();
+        path
+    };
+    let shape = save("shape.npy", Tensor::new([1, 1, 27, 28], vec![0.5; 27 * 28]));
+    infer(&lenet, &shape).refused(&["shape"]);
+    let none = save("none.npy", Tensor::new([0, 1, 28, 28], vec![]));
+    infer(&lenet, &none).refused(&["no input"]);
+    for (name, value) in [("large.npy", 1.5), ("nan.npy", f32::NAN), ("infinite.npy", f32::NEG_INFINITY)] {
+        let mut data = vec![0.5; 784];
+        data[77] = value;
+        let path = save(name, Tensor::new([1, 1, 28, 28], data));
+        infer(&lenet, &path).refused(&["element 77", "outside the declared range", "--input-range"]);
+    }
+}
+
+#[test]
+fn malformed_configurations_are_refused() {
+    let folder = Folder::new();
+    let certs = folder.path("certs");
+    cli("certs --folder {}", &[&certs]).ok();
+    let (lenet, images) = (example("lenet.onnx"), example("test_images.npy"));
+    let clusters = [
+        ("parties = [", "cluster.toml"),
+        ("parties = []", "2 or 3"),
+        ("parties = [\"a:1\", \"b\", \"c:3\"]", "host:port"),
+        ("parties = [\"a:1\", \"b:2\", \"c:3\"]\nextra = 1", "extra"),
+        ("", "parties"),
+        ("parties = 3", "parties"),
+    ];
+    for (text, word) in clusters {
+        let path = folder.file("cluster.toml", text);
+        cli("infer --model {} --input {} --cluster {} --certs {}", &[&lenet, &images, &path, &certs])
+            .refused(&["cluster.toml", word]);
+        cli("doctor --cluster {} --certs {}", &[&path, &certs]).refused(&["cluster.toml"]);
+    }
+    cli("party --config {}", &[&folder.path("nowhere.toml")]).refused(&["nowhere.toml"]);
+    // Nobody listens there: the party and its address are named.
+    let path = folder.file("cluster.toml", "parties = [\"127.0.0.1:1\", \"127.0.0.1:1\", \"127.0.0.1:1\"]");
+    cli("infer --model {} --input {} --cluster {} --certs {}", &[&lenet, &images, &path, &certs])
+        .refused(&["party 0", "127.0.0.1:1"]);
+}
+
+#[test]
+fn impossible_options_are_refused() {
+    let folder = Folder::new();
+    let (lenet, images) = (example("lenet.onnx"), example("test_images.npy"));
+    let lines = [
+        ("--ring 48", "32 or 64 bits"),
+        ("--frac 63", "frac"),
+        ("--protocol none", "there is no protocol `none`"),
+        ("--protocol clear", "--insecure"),
+        ("--list squares", "the list is"),
+        ("--widths 3,3", "widths go with digits"),
+        ("--list digits --widths 3,3", "digit"),
+        ("--form 9r", "--form"),
+        ("--bits 1", "bit"),
+        ("--batch 0", "no input"),
+        ("--input-range nan", "range"),
+        ("--input-range=-1", "range"),
+        // A ring of 32 bits cannot hold what inputs of this size may become.
+        ("--ring 32 --frac 12 --input-range 100", "range"),
+    ];
+    for (option, word) in lines {
+        cli(&format!("infer --parties thread --model {{}} --input {{}} {option}"), &[&lenet, &images])
+            .refused(&[word]);
+    }
+    for op in
+        ["bench op nothing", "bench model nothing", "bench op relu --batch 0", "bench op relu --repeat 0"]
+    {
+        cli(&format!("{op} --parties thread"), &[]).refused(&[]);
+    }
+    cli("infer --model {} --input {} --protocol clear --insecure", &[&lenet, &images])
+        .refused(&["--parties thread"]);
+    cli("demo --parties thread --folder {}", &[&folder.path("")]).refused(&["test_images.npy"]);
+    cli("demo --parties thread --images 0 --folder {}", &[&example("")]).refused(&["at least one image"]);
+    // Mistakes in the command itself are explained by the parser, with the same exit code.
+    for line in ["", "infer", "nonsense", "infer --net 3parsecs", "bench op relu --batch many"] {
+        let ran = megrez(line.split(' ').filter(|w| !w.is_empty()));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert_no_panic(&ran.err);
+    }
+}
+
+#[test]
+fn errors_for_programs_are_one_object() {
+    let ran = cli("--json infer --model nowhere.onnx --input nowhere.npy", &[]);
+    assert_eq!(ran.code, Some(2));
+    let error: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(error["schema"], "megrez.error/1");
+    assert!(error["error"].as_str().unwrap().contains("nowhere.npy"));
+}
+
+#[test]
+fn reports_for_programs_keep_their_schemas() {
+    let demo = "--json demo --images 4 --batch 4 --folder {}";
+    let report = cli(demo, &[&example("")]).json("megrez.demo/1");
+    assert_eq!(report["agree"], 4, "{report}");
+    for key in ["accuracy_private", "accuracy_plain", "max_abs_error"] {
+        assert!(report[key].is_f64(), "{key}: {report}");
+    }
+    for phase in ["offline", "online"] {
+        let cost = &report["cost"]["phases"][phase];
+        for key in ["seconds", "busy_seconds", "rounds", "sent_bytes"] {
+            assert!(!cost[key].is_null(), "{phase}/{key}: {report}");
+        }
+    }
+
+    let check = "--json check --parties thread --batch 1 --model {} --input {}";
+    let report = cli(check, &[&example("lenet.onnx"), &example("test_images.npy")]).json("megrez.check/1");
+    let layers = report["layers"].as_array().unwrap();
+    assert!(!layers.is_empty());
+    for layer in layers {
+        assert!(layer["max_error"].as_f64().unwrap() < 0.01, "{layer}");
+        assert_eq!(layer["outside"], 0, "{layer}");
+    }
+
+    let bench = "--json bench op relu --batch 73920 --repeat 2";
+    let report = cli(bench, &[]).json("megrez.bench/1");
+    assert_eq!(report["verified"], true);
+    assert_eq!(report["bits_per_element"], report["formula_bits_per_element"], "{report}");
+    assert_eq!(report["parties"], "process");
+
+    let protocols = cli("--json protocols", &[]).json("megrez.protocols/1");
+    assert!(protocols["protocols"].as_array().unwrap().len() >= 2);
+    cli("--json doctor", &[]).json("megrez.doctor/1");
+}

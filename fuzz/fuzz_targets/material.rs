@@ -1,0 +1,34 @@
+//! Stored material, behind a header and a hash that are right: only then is the body read at all.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use megrez_engine::store;
+use megrez_kernels::Cpu;
+use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
+use megrez_protocols::mizar::Mizar;
+use std::sync::LazyLock;
+
+/// A product and a ReLU on two elements: every kind of stored value in few bytes.
+static PLAN: LazyLock<Plan> = LazyLock::new(|| {
+    let mut plan = Plan::new(32);
+    let x = plan.input("x", "owner", [2].into(), 8);
+    let product = plan.step("product", Op::Mul, &[x, x]).unwrap();
+    let relu = Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate: 8 });
+    let y = plan.step("relu", relu, &[product]).unwrap();
+    plan.output("y", "owner", y);
+    plan
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let batch = [7; 16];
+    for party in 0..3usize {
+        let mut file = b"megrez-material1".to_vec();
+        file.extend_from_slice(&batch);
+        file.extend_from_slice(&(party as u64).to_le_bytes());
+        file.extend_from_slice(&PLAN.hash());
+        file.extend_from_slice(bytes);
+        let hash = blake3::hash(&file);
+        file.extend_from_slice(hash.as_bytes());
+        let _ = store::decode::<Mizar<u32, Cpu>>(&Cpu::default(), &PLAN, party, &batch, &file);
+    }
+});
