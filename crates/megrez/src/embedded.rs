@@ -98,6 +98,12 @@ impl Parties {
     /// As [`start`](Self::start); a party that is silent for `silence`, in whole seconds, is taken for dead.
     pub fn start_with(program: impl Into<Program>, count: usize, silence: Duration) -> Result<Self> {
         let program = program.into();
+        if count < 2 {
+            return Err(Error::Refused(
+                "a single party has nobody to talk to: run it in a thread of this process (--parties thread)"
+                    .into(),
+            ));
+        }
         let deployment = certs::issue(&certs::Request {
             parties: count,
             clients: vec![CLIENT.into()],

@@ -11,6 +11,7 @@ use megrez_graph::{CompileOptions, Graph, Tensor, compile, plain};
 use megrez_plan::{Input, List, Plan, ReluForm, SignBit};
 use megrez_session::Error as SessionError;
 use serde_json::{Value as Json, json};
+use std::cell::RefCell;
 
 /// What came out, and what it cost.
 #[derive(Clone, Debug)]
@@ -175,6 +176,20 @@ fn refuse(e: Error) -> SessionError {
     SessionError::Refused(e.to_string())
 }
 
+/// Why the caller ended the runs: what follows from that at the parties is no news to the caller.
+#[derive(Default)]
+struct End(RefCell<Option<String>>);
+
+impl End {
+    fn keep(&self, before: Result<()>) -> Result<()> {
+        before.inspect_err(|e| *self.0.borrow_mut() = Some(e.to_string()))
+    }
+
+    fn of<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| self.0.take().map_or(e, Error::Refused))
+    }
+}
+
 /// Runs a model on data, one tensor per input of the model, in as many batches as it takes.
 ///
 /// `before` hears of every run before it begins, and ends all by an error.
@@ -186,9 +201,10 @@ pub fn infer(
     before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
     let batches = Batches::new(&model.compiled.data_inputs, data)?;
+    let end = End::default();
     let rows = |run: u32, input: &DataInput| {
         if batches.inputs[0].name == input.name {
-            before(run)?;
+            end.keep(before(run))?;
         }
         let rows = batches.rows(run, &input.name).map(|(_, rows)| rows);
         rows.ok_or_else(|| Error::Refused(format!("the plan has an unknown input `{}`", input.name)))
@@ -196,7 +212,7 @@ pub fn infer(
     let words = |run: u32, input: &Input| model.words(run, input, &rows);
     let options = RunOptions { runs: batches.runs, ..options.clone() };
     let plan = model.plan_for(backend.client());
-    let outcome = backend.run(&plan, &options, &words, &|_| {})?;
+    let outcome = end.of(backend.run(&plan, &options, &words, &|_| {}))?;
     let proven = model.compiled.ranges.iter().all(|r| r.proven);
     finish(&batches, plan.ring, &model.compiled.outputs, outcome, &options, Some(proven))
 }
@@ -213,9 +229,10 @@ pub fn infer_stored(
     let (protocol, approved) = cluster.describe(model, size)?;
     let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
     let batches = Batches::new(&approved.data_inputs, data)?;
+    let end = End::default();
     let words = |run: u32, input: &Input| {
         if batches.inputs[0].name == input.name {
-            before(run).map_err(refuse)?;
+            end.keep(before(run)).map_err(refuse)?;
         }
         let Some((wanted, rows)) = batches.rows(run, &input.name) else {
             return Err(SessionError::Refused(format!("the plan has an unknown input `{}`", input.name)));
@@ -225,7 +242,7 @@ pub fn infer_stored(
     let mine = |input: &Input| approved.data_inputs.iter().any(|d| d.name == input.name);
     let options = RunOptions { protocol, runs: batches.runs, ..options.clone() };
     let source = Source::Model { model: model.into(), batch: size };
-    let outcome = cluster.run(&plan, source, &options, &mine, &words, &|_| {})?;
+    let outcome = end.of(cluster.run(&plan, source, &options, &mine, &words, &|_| {}))?;
     finish(&batches, plan.ring, &approved.outputs, outcome, &options, None)
 }
 
