@@ -106,7 +106,7 @@ fn impossible_options_are_refused() {
         ("--list squares", "the list is"),
         ("--widths 3,3", "widths go with digits"),
         ("--list digits --widths 3,3", "digit"),
-        ("--form 9r", "--form"),
+        ("--form 9r", "form of ReLU"),
         ("--bits 1", "bit"),
         ("--batch 0", "no input"),
         ("--input-range nan", "range"),
