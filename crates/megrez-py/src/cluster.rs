@@ -1,0 +1,273 @@
+//! Clusters of parties: on this machine, in this process, or elsewhere.
+
+use crate::arrays::{Given, Named, arrays, tensors};
+use crate::model::Model;
+use crate::wait::{Watch, wait};
+use crate::{error, program, refused};
+use megrez::check::{self, LayerCheck};
+use megrez::client::{self, RunOptions};
+use megrez::config::ClusterConfig;
+use megrez::embedded::{self, Parties};
+use megrez::infer::{Backend, find};
+use megrez::inference::{Inference, first_batch, infer, infer_stored, upload};
+use megrez::{Error, Result};
+use megrez_net::{Identity, NetProfile, PeerName};
+use pyo3::prelude::*;
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a party may take to answer the first time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Parties, and a client of them.
+#[pyclass(frozen, module = "megrez._native")]
+pub struct Cluster {
+    place: Mutex<Option<Place>>,
+    /// A connection that nobody uses. A call takes it, or makes a new one if it is in use, was given up or has failed.
+    idle: Arc<Mutex<Option<client::Cluster>>>,
+    options: RunOptions,
+    client: String,
+}
+
+/// Where the parties are.
+enum Place {
+    /// Processes of this machine, which end with this.
+    Processes(Parties),
+    /// Threads, started for each run.
+    Threads,
+    /// Elsewhere.
+    Remote(Vec<String>, Box<Identity>),
+}
+
+/// What a run gives to Python: the outputs, the report as JSON, the report as text.
+type Ran<'py> = (Vec<Named<'py>>, String, String);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_options(protocol: &str, net: &str, insecure: bool) -> PyResult<RunOptions> {
+    let protocol = find(protocol).map_err(error)?.name.to_owned();
+    let net: NetProfile = net.parse().map_err(refused)?;
+    Ok(RunOptions { protocol, runs: 1, net, material: None, insecure })
+}
+
+/// Something to do with a backend, away from Python.
+struct Job {
+    backend: Box<dyn FnOnce() -> Result<Backend> + Send>,
+    idle: Arc<Mutex<Option<client::Cluster>>>,
+}
+
+impl Job {
+    /// Does it. The connection is kept for the next call if all went well.
+    fn run<T>(self, work: impl FnOnce(&mut Backend) -> Result<T>) -> Result<T> {
+        let mut backend = (self.backend)()?;
+        let result = work(&mut backend)?;
+        if let Backend::Remote(connection) = backend {
+            *lock(&self.idle) = Some(connection);
+        }
+        Ok(result)
+    }
+
+    /// As [`Job::run`], for what threads cannot do.
+    fn run_connected<T>(self, work: impl FnOnce(&mut client::Cluster) -> Result<T>) -> Result<T> {
+        self.run(|backend| match backend {
+            Backend::Processes(_, cluster) | Backend::Remote(cluster) => work(cluster),
+            Backend::Threads => Err(Error::Refused(
+                "threads keep nothing: use parties=\"process\" or a remote cluster".into(),
+            )),
+        })
+    }
+}
+
+#[pymethods]
+impl Cluster {
+    /// Starts parties on this machine.
+    #[staticmethod]
+    fn processes(
+        py: Python<'_>,
+        protocol: &str,
+        net: &str,
+        insecure: bool,
+        path: PathBuf,
+        arguments: Vec<OsString>,
+    ) -> PyResult<Self> {
+        let options = run_options(protocol, net, insecure)?;
+        let count = find(&options.protocol).map_err(error)?.parties;
+        let parties = wait(py, None, move |_| Parties::start(program(path, arguments), count))?;
+        Ok(Cluster {
+            place: Mutex::new(Some(Place::Processes(parties))),
+            idle: Arc::default(),
+            options,
+            client: embedded::CLIENT.into(),
+        })
+    }
+
+    /// Parties in threads of this process.
+    #[staticmethod]
+    fn threads(protocol: &str, net: &str, insecure: bool) -> PyResult<Self> {
+        Ok(Cluster {
+            place: Mutex::new(Some(Place::Threads)),
+            idle: Arc::default(),
+            options: run_options(protocol, net, insecure)?,
+            client: embedded::CLIENT.into(),
+        })
+    }
+
+    /// Connects to parties that run elsewhere.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        config: PathBuf,
+        certs: PathBuf,
+        client: String,
+        protocol: &str,
+        net: &str,
+        insecure: bool,
+    ) -> PyResult<Self> {
+        let options = run_options(protocol, net, insecure)?;
+        let name = client.clone();
+        let (addresses, identity, connection) = wait(py, None, move |_| {
+            let addresses = ClusterConfig::load(&config)?.parties;
+            let identity = Identity::load(&certs, &PeerName::client(&name)?)?;
+            let mut connection = client::Cluster::connect(&addresses, &identity, PATIENCE)?;
+            connection.info()?;
+            Ok((addresses, identity, connection))
+        })?;
+        Ok(Cluster {
+            place: Mutex::new(Some(Place::Remote(addresses, Box::new(identity)))),
+            idle: Arc::new(Mutex::new(Some(connection))),
+            options,
+            client,
+        })
+    }
+
+    /// The protocol of `run`.
+    #[getter]
+    fn protocol(&self) -> &str {
+        &self.options.protocol
+    }
+
+    /// The name under which this client is known.
+    #[getter]
+    fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// What the parties say of themselves, as JSON.
+    fn info(&self, py: Python<'_>) -> PyResult<String> {
+        let job = self.job()?;
+        let parties = wait(py, None, move |_| job.run_connected(client::Cluster::info))?;
+        serde_json::to_string(&parties).map_err(refused)
+    }
+
+    /// Runs a model.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        model: &Model,
+        data: Vec<Given<'py>>,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Ran<'py>> {
+        let (job, model, data, options) = (self.job()?, model.model(), tensors(&data)?, self.options.clone());
+        let work = move |watch: &Watch| {
+            job.run(|backend| infer(backend, &model, &data, &options, &|run| watch.before(run)))
+        };
+        ran(py, wait(py, progress.as_ref(), work)?)
+    }
+
+    /// Runs a stored model.
+    fn run_stored<'py>(
+        &self,
+        py: Python<'py>,
+        name: String,
+        batch: usize,
+        data: Vec<Given<'py>>,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Ran<'py>> {
+        let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
+        let work = move |watch: &Watch| {
+            job.run_connected(|cluster| {
+                infer_stored(cluster, &name, batch, &data, &options, &|run| watch.before(run))
+            })
+        };
+        ran(py, wait(py, progress.as_ref(), work)?)
+    }
+
+    /// Names of a stored model's inputs at a batch size, as JSON.
+    fn stored_inputs(&self, py: Python<'_>, name: String, batch: usize) -> PyResult<Vec<String>> {
+        let job = self.job()?;
+        wait(py, None, move |_| {
+            let (_, approved) = job.run_connected(|cluster| cluster.describe(&name, batch))?;
+            Ok(approved.data_inputs.into_iter().map(|i| i.name).collect())
+        })
+    }
+
+    /// Stores a model.
+    fn upload(
+        &self,
+        py: Python<'_>,
+        model: &Model,
+        name: String,
+        allow: Vec<String>,
+        batches: Vec<usize>,
+    ) -> PyResult<()> {
+        let (job, graphs, protocol) = (self.job()?, model.graphs(batches), self.options.protocol.clone());
+        wait(py, None, move |_| {
+            let (graphs, options) = graphs()?;
+            job.run_connected(|cluster| upload(cluster, &name, &protocol, &graphs, &options, &allow))
+        })
+    }
+
+    /// Compares every layer with the clear: as JSON and as text.
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        model: &Model,
+        data: Vec<Given<'py>>,
+    ) -> PyResult<(String, String)> {
+        let (job, model, data, options) = (self.job()?, model.model(), tensors(&data)?, self.options.clone());
+        let layers: Vec<LayerCheck> = wait(py, None, move |_| {
+            let data = first_batch(&model, &data)?;
+            job.run(|backend| check::check(backend, &model, &data, &options))
+        })?;
+        Ok((json!(layers).to_string(), check::table(&layers)))
+    }
+
+    /// Ends the parties if they are this object's, and the connection.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            drop(lock(&self.idle).take());
+            drop(lock(&self.place).take());
+        });
+    }
+}
+
+impl Cluster {
+    fn job(&self) -> PyResult<Job> {
+        let place = lock(&self.place);
+        let (addresses, identity) = match place.as_ref() {
+            None => return Err(refused("this cluster is closed")),
+            Some(Place::Threads) => {
+                return Ok(Job { backend: Box::new(|| Ok(Backend::Threads)), idle: Arc::clone(&self.idle) });
+            }
+            Some(Place::Processes(parties)) => (parties.addresses().to_vec(), parties.identity().clone()),
+            Some(Place::Remote(addresses, identity)) => (addresses.clone(), (**identity).clone()),
+        };
+        let idle = Arc::clone(&self.idle);
+        let backend = move || {
+            let connection = lock(&idle).take();
+            let connect = || client::Cluster::connect(&addresses, &identity, PATIENCE);
+            Ok(Backend::Remote(connection.map_or_else(connect, Ok)?))
+        };
+        Ok(Job { backend: Box::new(backend), idle: Arc::clone(&self.idle) })
+    }
+}
+
+fn ran(py: Python<'_>, inference: Inference) -> PyResult<Ran<'_>> {
+    let (json, table) = (inference.json().to_string(), inference.table());
+    Ok((arrays(py, inference.outputs)?, json, table))
+}

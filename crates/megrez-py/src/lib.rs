@@ -1,0 +1,66 @@
+//! The native part of the Python package `megrez`: the Rust library's functions for Python's types. The package in
+//! `python/megrez` gives them their names and documentation.
+
+mod arrays;
+mod cluster;
+mod model;
+mod wait;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pyo3::create_exception!(megrez, Error, PyRuntimeError, "What went wrong, and what to do about it.");
+
+/// An error of the library as Python's.
+fn error(e: megrez::Error) -> PyErr {
+    Error::new_err(e.to_string())
+}
+
+/// An error of any kind in its own words.
+fn refused(e: impl std::fmt::Display) -> PyErr {
+    Error::new_err(e.to_string())
+}
+
+/// How this Python starts a party: the interpreter and its arguments.
+fn program(path: PathBuf, arguments: Vec<OsString>) -> megrez::embedded::Program {
+    megrez::embedded::Program { path, arguments }
+}
+
+/// Python's view of the library.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::Error;
+    #[pymodule_export]
+    use super::cluster::Cluster;
+    #[pymodule_export]
+    use super::model::Model;
+    use super::*;
+
+    /// The release of megrez.
+    #[pymodule_export]
+    const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+    /// The protocols, as JSON.
+    #[pyfunction]
+    fn protocols() -> PyResult<String> {
+        serde_json::to_string(megrez_protocols::registry::PROTOCOLS).map_err(refused)
+    }
+
+    /// Serves as a party of the process at the other end of standard input, until that ends.
+    #[pyfunction]
+    fn serve_embedded(py: Python<'_>) -> PyResult<()> {
+        py.detach(megrez::embedded::serve_embedded).map_err(error)
+    }
+
+    /// The `megrez` command: gives its exit code.
+    #[pyfunction]
+    fn command(py: Python<'_>, argv: Vec<OsString>, path: PathBuf, arguments: Vec<OsString>) -> u8 {
+        program(path, arguments).register();
+        let code = py.detach(|| megrez::cli::main(argv));
+        (0..=u8::MAX).find(|&c| ExitCode::from(c) == code).unwrap_or(1)
+    }
+}

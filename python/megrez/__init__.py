@@ -1,0 +1,39 @@
+"""Run machine-learning models on data that nobody in the computation may see.
+
+A model is compiled once, and a cluster of two or three parties runs it on shares of the data:
+
+    import megrez, numpy as np
+
+    model = megrez.compile("examples/digits/lenet.onnx", batch=60)
+    images = np.load("examples/digits/test_images.npy")
+    with megrez.local(protocol="mizar") as cluster:
+        result = cluster.run(model, images)
+    print(result.output.argmax(axis=1))
+    print(result.report)
+"""
+
+from megrez import _native
+from megrez._cluster import Cluster, connect, local
+from megrez._model import Layer, Model, compile
+from megrez._native import Error
+from megrez._protocols import Protocol, protocols
+from megrez._results import Check, LayerCheck, Report, Result
+
+__version__ = _native.RELEASE
+
+__all__ = [
+    "Check",
+    "Cluster",
+    "Error",
+    "Layer",
+    "LayerCheck",
+    "Model",
+    "Protocol",
+    "Report",
+    "Result",
+    "__version__",
+    "compile",
+    "connect",
+    "local",
+    "protocols",
+]

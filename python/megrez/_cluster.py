@@ -1,0 +1,169 @@
+"""Clusters: the parties that run a model on shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from megrez import _native
+from megrez._data import Array, Given, GivenTensor, arrays, outputs
+from megrez._model import Model
+from megrez._program import program
+from megrez._results import Check, Report, Result
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Self
+
+Progress = Callable[[int], Any]
+
+
+class Cluster:
+    """Parties, and this process as their client. `local` and `connect` make one.
+
+    Use it in a `with` statement, or call `close`. Several threads may call it at once. An interrupted call
+    leaves the batch that runs to the parties, and drops it.
+    """
+
+    def __init__(self, native: _native.Cluster) -> None:
+        self._native = native
+        self._end = weakref.finalize(self, native.close)
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of `run`."""
+        return self._native.protocol
+
+    @property
+    def client(self) -> str:
+        """The name under which the parties know this process."""
+        return self._native.client
+
+    @overload
+    def run(self, model: Model, data: Given, *, progress: Progress | None = None) -> Result[Array]: ...
+    @overload
+    def run(
+        self, model: Model, data: GivenTensor, *, progress: Progress | None = None
+    ) -> Result[torch.Tensor]: ...
+    def run(self, model: Model, data: Any, *, progress: Progress | None = None) -> Result[Any]:
+        """Run a model on data: an array or tensor, or several by the inputs' names.
+
+        The first dimension counts inputs; they go in runs of `model.batch`, the last one filled up.
+        `progress` is called with the number of finished runs.
+        """
+        given, tensors = arrays(data, list(model.inputs))
+        named, report, text = self._native.run(model._native, given, progress)
+        return Result(outputs(named, tensors), Report(report, text))
+
+    @overload
+    def run_stored(
+        self, name: str, data: Given, *, batch: int | None = None, progress: Progress | None = None
+    ) -> Result[Array]: ...
+    @overload
+    def run_stored(
+        self, name: str, data: GivenTensor, *, batch: int | None = None, progress: Progress | None = None
+    ) -> Result[torch.Tensor]: ...
+    def run_stored(
+        self, name: str, data: Any, *, batch: int | None = None, progress: Progress | None = None
+    ) -> Result[Any]:
+        """Run a model that is stored at the parties, in a batch size that its owner approved.
+
+        Without `batch`, all data goes in one run.
+        """
+        size = batch
+        if size is None:
+            first = next(iter(data.values())) if isinstance(data, dict) and data else data
+            size = len(first)
+        given, tensors = arrays(data, self._native.stored_inputs(name, size))
+        named, report, text = self._native.run_stored(name, size, given, progress)
+        return Result(outputs(named, tensors), Report(report, text))
+
+    def upload(
+        self, model: Model, *, name: str, allow: Sequence[str], batches: Sequence[int] | None = None
+    ) -> None:
+        """Keep the model's weights at the parties, in shares, for the clients in `allow` to run.
+
+        They may run it in the batch sizes `batches`; by default in the model's own.
+        """
+        if isinstance(allow, str):
+            raise _native.Error(f"allow is a list of clients, such as [{allow!r}]")
+        self._native.upload(model._native, name, allow, [model.batch] if batches is None else batches)
+
+    def check(self, model: Model, data: Given | GivenTensor) -> Check:
+        """Run the first batch of the data with every layer's output revealed to this process, and compare.
+
+        For whoever owns both model and data: it reveals what lies between them.
+        """
+        given, _ = arrays(data, list(model.inputs))
+        return Check(*self._native.check(model._native, given))
+
+    def parties(self) -> list[dict[str, Any]]:
+        """What each party says of itself: release, device, clock, sessions that run."""
+        parties: list[dict[str, Any]] = json.loads(self._native.info())
+        return parties
+
+    def close(self) -> None:
+        """End the parties, if `local` started them, and the connection."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "open" if self._end.alive else "closed"
+        return f"<megrez.Cluster of {self.protocol}, client {self.client}, {state}>"
+
+
+def local(
+    *,
+    protocol: str = "mizar",
+    net: str = "loopback",
+    parties: Literal["process", "thread"] = "process",
+    insecure: bool = False,
+) -> Cluster:
+    """Start parties on this machine, for trying things out and for measurements.
+
+    Args:
+        protocol: one of `protocols()`.
+        net: the network between them: `loopback`, `lan`, `wan`, or its round trip and rate: `20ms,500mbps`.
+        parties: processes that talk over mutual TLS, or threads of this process.
+        insecure: allow a protocol that does not protect the data.
+
+    """
+    if parties == "thread":
+        return Cluster(_native.Cluster.threads(protocol, net, insecure))
+    if parties != "process":
+        raise _native.Error(f'parties is "process" or "thread", not {parties!r}')
+    return Cluster(_native.Cluster.processes(protocol, net, insecure, *program()))
+
+
+def connect(
+    config: str | os.PathLike[str],
+    *,
+    certs: str | os.PathLike[str] = "certs",
+    client: str = "alice",
+    protocol: str = "mizar",
+    net: str = "loopback",
+    insecure: bool = False,
+) -> Cluster:
+    """Connect to parties that run elsewhere.
+
+    Args:
+        config: the cluster's file, the same as the parties have.
+        certs: the folder with `ca.pem` and this client's certificate and key.
+        client: this client's name, as in the certificate.
+        protocol: the protocol of `run`; a stored model has its own.
+        net: ask the parties to shape their links, for measurements.
+        insecure: allow a protocol that does not protect the data.
+
+    """
+    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure))

@@ -1,0 +1,180 @@
+"""Models: compiled from ONNX files or PyTorch modules."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from megrez import _native
+from megrez._data import Array, Given, GivenTensor, arrays, outputs
+
+if TYPE_CHECKING:
+    import torch
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a compiled model, and what is known of its numbers."""
+
+    layer: str
+    """Its name."""
+    op: str
+    """Its operator."""
+    shape: tuple[int, ...]
+    """The dimensions of its output."""
+    range: Interval
+    """The bounds of its output."""
+    bits: int
+    """The magnitude of its ring elements is below 2^bits, ..."""
+    limit: int
+    """... and must be below 2^limit."""
+    proven: bool
+    """Whether this was proven, or assumed because it could not be."""
+
+
+class Model:
+    """A compiled model, which any cluster can run. `compile` makes one."""
+
+    def __init__(self, native: _native.Model) -> None:
+        self._native = native
+        self._about: dict[str, Any] = json.loads(native.describe())
+
+    @property
+    def batch(self) -> int:
+        """Inputs per run."""
+        return self._native.batch
+
+    @property
+    def ring(self) -> int:
+        """Bits of the ring."""
+        return int(self._about["ring"])
+
+    @property
+    def frac(self) -> int:
+        """Fraction bits of fixed point."""
+        return int(self._about["frac"])
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """The inputs and the dimensions of one batch."""
+        return {entry["name"]: tuple(entry["shape"]) for entry in self._about["inputs"]}
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the outputs."""
+        return list(self._about["outputs"])
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers in the order in which they run."""
+        return [
+            Layer(**{**entry, "shape": tuple(entry["shape"]), "range": tuple(entry["range"])})
+            for entry in self._about["layers"]
+        ]
+
+    @property
+    def proven(self) -> bool:
+        """Whether the range of every layer was proven to fit the ring."""
+        return bool(self._about["proven"])
+
+    @overload
+    def plain(self, data: Given) -> Array: ...
+    @overload
+    def plain(self, data: GivenTensor) -> torch.Tensor: ...
+    def plain(self, data: Any) -> Any:
+        """Run the model in the clear, in floating point: the reference. Gives the first output."""
+        given, tensors = arrays(data, list(self.inputs))
+        return next(iter(outputs(self._native.plain(given), tensors).values()))
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name} {list(shape)}" for name, shape in self.inputs.items())
+        ranges = "proven" if self.proven else "assumed"
+        return (
+            f"<megrez.Model {inputs} -> {', '.join(self.outputs)}: {len(self.layers)} layers, "
+            f"ring of {self.ring} bits with {self.frac} fraction bits, ranges {ranges}>"
+        )
+
+
+def compile(
+    model: str | os.PathLike[str] | bytes | torch.nn.Module,
+    *,
+    example_input: torch.Tensor | tuple[torch.Tensor, ...] | None = None,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    ring: int = 64,
+    frac: int | None = None,
+    input_range: float | Interval | Mapping[str, float | Interval] = 1.0,
+    ranges: Literal["prove", "assume"] = "prove",
+    list: Literal["bits", "digits"] = "bits",
+    widths: Sequence[int] | None = None,
+    bits: int | None = None,
+    cut: int = 0,
+    form: Literal["3r", "2r", "2r-fresh", "table"] = "3r",
+) -> Model:
+    """Compile a model for shares.
+
+    Args:
+        model: the path of an ONNX file, the bytes of one, or a `torch.nn.Module`.
+        example_input: for a module: a tensor, or a tuple of them, of the shape that it takes, batch included.
+        batch: inputs per run; data of any length is cut into runs of so many. By default that of
+            `example_input`, or 1.
+        shapes: whole shapes for inputs by name, where the model leaves more open than the batch.
+        ring: bits of the ring, 32 or 64.
+        frac: fraction bits of fixed point; by default 16 on the 64-bit ring and 10 on the 32-bit ring.
+        input_range: what every element of the data lies in: a bound of the magnitude, a pair of bounds, or
+            one of these for each input by name. Data outside is refused before it is shared.
+        ranges: refuse a model whose ranges cannot be proven to fit the ring, or assume that they do.
+        list: what the workers send to compare with zero: a list of bits or of digits.
+        widths: the digits' widths, most significant first; by default the best known.
+        bits: how many bits a comparison looks at, sign included; by default all.
+        cut: how many low bits a comparison ignores.
+        form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, or a table.
+
+    Raises:
+        Error: with every operator that is not supported, and every range that does not fit.
+
+    """
+    if isinstance(model, (str, os.PathLike, bytes)):
+        if example_input is not None:
+            raise _native.Error(
+                "an ONNX model says its shapes itself: example_input is for a torch.nn.Module"
+            )
+        onnx: str | os.PathLike[str] | bytes = model
+    else:
+        from megrez import _torch
+
+        examples = _torch.examples(model, example_input)
+        onnx = _torch.export(model, examples)
+        batch = batch or examples[0].shape[0]
+    by_name = dict(input_range) if isinstance(input_range, Mapping) else {}
+    native = _native.Model.compile(
+        onnx,
+        batch=1 if batch is None else batch,
+        shapes={name: [*dims] for name, dims in (shapes or {}).items()},
+        ring=ring,
+        frac=frac,
+        input_range=(-1.0, 1.0) if isinstance(input_range, Mapping) else _interval(input_range),
+        input_ranges={name: _interval(bound) for name, bound in by_name.items()},
+        assume=_assume(ranges),
+        list=list,
+        widths=widths,
+        bits=bits,
+        cut=cut,
+        form=form,
+    )
+    return Model(native)
+
+
+def _interval(bound: float | Interval) -> Interval:
+    return bound if isinstance(bound, tuple) else (-float(bound), float(bound))
+
+
+def _assume(ranges: str) -> bool:
+    if ranges not in ("prove", "assume"):
+        raise _native.Error(f'ranges is "prove" or "assume", not {ranges!r}')
+    return ranges == "assume"

@@ -1,0 +1,27 @@
+"""The protocols that this release knows."""
+
+import json
+from dataclasses import dataclass
+
+from megrez import _native
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A way to compute on shares."""
+
+    name: str
+    """What `local` and `connect` call it."""
+    parties: int
+    """How many parties compute."""
+    security: str
+    """Whom it protects against."""
+    source: str
+    """Where it comes from."""
+    insecure: bool
+    """Whether it protects nothing or leaks, and runs only with `insecure=True`."""
+
+
+def protocols() -> list[Protocol]:
+    """Every protocol of this release."""
+    return [Protocol(**entry) for entry in json.loads(_native.protocols())]

@@ -1,0 +1,183 @@
+"""What comes out of a run: numbers, and a report that prints well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from html import escape
+from typing import Any, Generic, TypeVar
+
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Report:
+    """What a run cost: time, rounds and bytes per phase, party and layer."""
+
+    def __init__(self, data: str, text: str) -> None:
+        self._data: dict[str, Any] = json.loads(data)
+        self._text = text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data: what `megrez infer --json` prints, without the output."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        return copy
+
+    def seconds(self, phase: str = "online") -> float:
+        """Seconds of one run in a phase (`offline`, `input`, `online`, `output`), median over the runs."""
+        return float(self._phase(phase)["seconds"]["median"])
+
+    def rounds(self, phase: str = "online") -> int:
+        """Messages on the critical path of a phase."""
+        return int(self._phase(phase)["rounds"])
+
+    def bytes(self, phase: str = "online") -> int:
+        """Payload bytes of a phase over all links."""
+        return sum(self._phase(phase)["sent_bytes"].values())
+
+    def _phase(self, phase: str) -> dict[str, Any]:
+        phases: dict[str, dict[str, Any]] = self._data["cost"]["phases"]
+        if phase not in phases:
+            raise KeyError(f"there is no phase {phase!r}; there are {', '.join(phases)}")
+        return phases[phase]
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        data, cost = self._data, self._data["cost"]
+        title = f"one run of {data['batch']} under {data['protocol']}, {data['runs']} runs"
+        parties = range(len(cost["device"]))
+        phases = [
+            [
+                name,
+                str(phase["rounds"]),
+                f"{phase['seconds']['median']:.4f}",
+                *(_size(_sent(phase["sent_bytes"], party)) for party in parties),
+            ]
+            for name, phase in cost["phases"].items()
+            if name != "setup"
+        ]
+        layers = [
+            [
+                layer["layer"],
+                str(layer["online_rounds"]),
+                f"{layer['online_seconds']:.4f}",
+                _size(layer["offline_bytes"]),
+                _size(layer["online_bytes"]),
+            ]
+            for layer in cost["layers"]
+        ]
+        return (
+            _table(title, ["phase", "rounds", "seconds", *(f"party {p} sent" for p in parties)], phases)
+            + "<details><summary>layers</summary>"
+            + _table("", ["layer", "rounds", "seconds", "offline, all links", "online, all links"], layers)
+            + "</details>"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Generic[A_co]):
+    """Outputs by name, and the report."""
+
+    outputs: Mapping[str, A_co]
+    """The outputs in the model's order, of the kind of the data: arrays, or tensors of PyTorch."""
+    report: Report
+    """What the run cost."""
+
+    @property
+    def output(self) -> A_co:
+        """The first output, of most models the only one."""
+        return next(iter(self.outputs.values()))
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {tuple(getattr(a, 'shape', ()))}" for name, a in self.outputs.items())
+        return f"<megrez.Result {shapes}>\n{self.report!r}"
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """One layer's numbers on shares against the clear."""
+
+    layer: str
+    """The layer's name."""
+    op: str
+    """Its operator."""
+    max_error: float
+    """Largest absolute difference."""
+    mean_error: float
+    """Mean absolute difference."""
+    max_value: float
+    """Largest magnitude in the clear."""
+    headroom_bits: float
+    """Bits between the largest magnitude and the ring's limit; negative if it was exceeded."""
+    proven: bool
+    """Whether the range was proven before the run."""
+    outside: int
+    """Elements that the layer cannot hold: wrong numbers on shares."""
+
+
+class Check:
+    """Every layer on shares against the clear; a sequence of `LayerCheck`."""
+
+    def __init__(self, data: str, text: str) -> None:
+        self.layers = [LayerCheck(**layer) for layer in json.loads(data)]
+        self._text = text
+
+    @property
+    def ok(self) -> bool:
+        """Whether every number was one that its layer can hold."""
+        return all(layer.outside == 0 for layer in self.layers)
+
+    @property
+    def max_error(self) -> float:
+        """The largest absolute difference of all layers."""
+        return max((layer.max_error for layer in self.layers), default=0.0)
+
+    def __iter__(self) -> Iterator[LayerCheck]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __getitem__(self, layer: str) -> LayerCheck:
+        for check in self.layers:
+            if check.layer == layer:
+                return check
+        raise KeyError(layer)
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        names = [field.name for field in fields(LayerCheck)]
+        rows = [[_cell(getattr(layer, name)) for name in names] for layer in self.layers]
+        return _table("every layer on shares against the clear", names, rows)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _sent(links: dict[str, int], party: int) -> int:
+    return sum(count for link, count in links.items() if link.startswith(f"{party}>"))
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"
+
+
+def _table(title: str, head: list[str], rows: list[list[str]]) -> str:
+    def row(cells: list[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    caption = f"<caption>{escape(title)}</caption>" if title else ""
+    body = "".join(row(cells, "td") for cells in rows)
+    return f"<table>{caption}<thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,47 @@
+"""Trained networks on real digits, against onnxruntime."""
+
+import megrez
+import numpy as np
+from conftest import DIGITS, Array
+from models import reference
+
+
+def test_lenet_agrees_on_every_held_out_image(
+    processes: megrez.Cluster, lenet: megrez.Model, images: Array, labels: Array
+) -> None:
+    finished: list[int] = []
+    result = processes.run(lenet, images, progress=finished.append)
+    expected = reference(str(DIGITS / "lenet.onnx"), input=images)
+    assert result.output.shape == (360, 10)
+    assert result.output.dtype == np.float32
+    np.testing.assert_array_equal(result.output.argmax(1), expected.argmax(1))
+    assert np.abs(result.output - expected).max() < 5e-3
+    assert (result.output.argmax(1) == labels).mean() > 0.98
+    assert finished == sorted(set(finished)), "progress grows"
+    assert set(finished) <= set(range(1, 6))
+
+
+def test_cnn_agrees(threads: megrez.Cluster, images: Array) -> None:
+    model = megrez.compile(DIGITS / "cnn.onnx", batch=6)
+    result = threads.run(model, images[:10])
+    expected = reference(str(DIGITS / "cnn.onnx"), input=images[:10])
+    np.testing.assert_array_equal(result.output.argmax(1), expected.argmax(1))
+    assert np.abs(result.output - expected).max() < 5e-3
+
+
+def test_plain_is_the_model_in_the_clear(lenet: megrez.Model, images: Array) -> None:
+    expected = reference(str(DIGITS / "lenet.onnx"), input=images[:70])
+    np.testing.assert_allclose(lenet.plain(images[:70]), expected, atol=1e-4)
+
+
+def test_the_32_bit_ring(threads: megrez.Cluster, images: Array) -> None:
+    model = megrez.compile(DIGITS / "lenet.onnx", batch=4, ring=32, frac=9, ranges="assume")
+    assert (model.ring, model.frac) == (32, 9)
+    result = threads.run(model, images[:4])
+    np.testing.assert_array_equal(result.output.argmax(1), model.plain(images[:4]).argmax(1))
+
+
+def test_comparisons_by_digits(threads: megrez.Cluster, images: Array) -> None:
+    model = megrez.compile(DIGITS / "lenet.onnx", batch=2, list="digits")
+    result = threads.run(model, images[:2])
+    assert np.abs(result.output - model.plain(images[:2])).max() < 5e-3

@@ -1,0 +1,102 @@
+"""Mistakes, and what is said about them."""
+
+from pathlib import Path
+from typing import Any
+
+import megrez
+import numpy as np
+import pytest
+from conftest import DIGITS, Array
+from models import model, node
+
+
+def refusal(call: Any, *arguments: Any, **options: Any) -> str:
+    with pytest.raises(megrez.Error) as caught:
+        call(*arguments, **options)
+    assert isinstance(caught.value, RuntimeError)
+    return str(caught.value)
+
+
+def test_data_that_does_not_fit(processes: megrez.Cluster, small: megrez.Model, images: Array) -> None:
+    for run in (processes.run, processes.check):
+        assert "[N, 1, 28, 28]" in refusal(run, small, images.reshape(360, 784))
+        assert "[N, 1, 28, 28]" in refusal(run, small, np.float32(1))
+        assert "is empty" in refusal(run, small, images[:0])
+    assert "complex128" in refusal(processes.run, small, images.astype(complex))
+    assert "type" in refusal(processes.run, small, [["a", "b"]])
+    assert "no array" in refusal(processes.run, small, [[1.0, 2.0], [3.0]])
+    assert "[N, 1, 28, 28]" in refusal(small.plain, images[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("value", "word"), [(np.nan, "NaN"), (np.inf, "inf"), (1.25, "1.25"), (1e300, "inf")]
+)
+def test_numbers_outside_the_declared_range(
+    processes: megrez.Cluster, small: megrez.Model, images: Array, value: float, word: str
+) -> None:
+    bad = images[:5].astype(np.float64)
+    bad[3, 0, 5, 7] = value
+    message = refusal(processes.run, small, bad)
+    assert "[3, 0, 5, 7]" in message
+    assert word in message
+    assert "input range" in message
+    # Nothing was sent, and the cluster goes on.
+    assert processes.run(small, images[:2]).output.shape == (2, 10)
+
+
+def test_a_declared_range_can_be_larger_or_one_sided(threads: megrez.Cluster, images: Array) -> None:
+    compiled = megrez.compile(DIGITS / "lenet.onnx", batch=2, input_range=(0.0, 2.0))
+    result = threads.run(compiled, images[:2] * 2)
+    assert np.abs(result.output - compiled.plain(images[:2] * 2)).max() < 1e-2
+    assert "0 … 2" in refusal(threads.run, compiled, -images[:2])
+
+
+def test_all_unsupported_operators_are_listed() -> None:
+    nodes = [
+        node("Erf", ["x"], "a"),
+        node("Relu", ["x"], "b"),
+        node("Celu", ["b"], "c"),
+        node("Add", ["a", "c"], "d"),
+    ]
+    message = refusal(megrez.compile, model(nodes, {"x": ["n", 4]}, "d"))
+    assert "`a` (Erf)" in message
+    assert "`c` (Celu)" in message
+    assert len(message.splitlines()) == 2
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    assert "no.onnx" in refusal(megrez.compile, tmp_path / "no.onnx")
+    assert "no.onnx" in refusal(megrez.compile, str(tmp_path / "no.onnx"))
+    refusal(megrez.compile, b"not a model at all")
+    refusal(megrez.compile, b"")
+    with pytest.raises(TypeError):
+        megrez.compile(DIGITS / "lenet.onnx", batch="many")  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        megrez.compile(DIGITS / "lenet.onnx", batch=-1)
+
+
+def test_a_fixed_batch_is_not_another() -> None:
+    source = model([node("Relu", ["x"], "y")], {"x": [3, 4]}, "y")
+    assert megrez.compile(source, batch=3).inputs == {"x": (3, 4)}
+    assert "batches of 3, not of 2" in refusal(megrez.compile, source, batch=2)
+    assert megrez.compile(source, batch=2, shapes={"x": [2, 4]}).inputs == {"x": (2, 4)}
+
+
+def test_options(images: Array) -> None:
+    path = DIGITS / "lenet.onnx"
+    assert "32 or 64" in refusal(megrez.compile, path, ring=48)
+    assert "fraction" in refusal(megrez.compile, path, frac=0)
+    assert "3r" in refusal(megrez.compile, path, form="4r")
+    assert "digits" in refusal(megrez.compile, path, list="bytes")
+    assert "prove" in refusal(megrez.compile, path, ranges="maybe")
+    assert "input range" in refusal(megrez.compile, path, input_range=(1.0, -1.0))
+    assert "smaller input range" in refusal(megrez.compile, path, ring=32, frac=12, input_range=1000.0)
+    assert "batch" in refusal(megrez.compile, path, batch=0) or images.size
+    assert "thread" in refusal(megrez.local, parties="fiber")
+    assert "no protocol `mizer`" in refusal(megrez.local, protocol="mizer")
+    refusal(megrez.local, net="fast")
+
+
+def test_things_that_are_no_models() -> None:
+    assert "torch.nn.Module" in refusal(megrez.compile, 3)
+    assert "example_input" in refusal(megrez.compile, b"", example_input=3)

@@ -1,0 +1,266 @@
+"""Runs, batches, reports and clusters."""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import megrez
+import numpy as np
+import pytest
+from conftest import DIGITS, Array
+from models import model, node, reference
+
+
+def test_any_number_of_inputs_is_cut_into_batches(
+    threads: megrez.Cluster, small: megrez.Model, images: Array
+) -> None:
+    expected = small.plain(images[:5])
+    result = threads.run(small, images[:5])
+    assert result.output.shape == (5, 10)
+    assert np.abs(result.output - expected).max() < 5e-3
+    report = result.report.to_dict()
+    assert (report["batch"], report["runs"]) == (2, 3)
+    one = threads.run(small, images[:1].tolist())
+    assert np.abs(one.output - expected[:1]).max() < 5e-3
+    wide = threads.run(small, images[:3].astype(np.float64)[:, :, ::1, :])
+    assert np.abs(wide.output - expected[:3]).max() < 5e-3
+
+
+def test_several_inputs_go_by_name(threads: megrez.Cluster) -> None:
+    source = model([node("Add", ["a", "b"], "sum")], {"a": ["n", 3], "b": ["n", 3]}, "sum")
+    compiled = megrez.compile(source, batch=2, input_range={"a": 2.0, "b": (0.0, 3.0)})
+    assert compiled.inputs == {"a": (2, 3), "b": (2, 3)}
+    a, b = np.full((3, 3), -2.0), np.arange(9.0).reshape(3, 3) / 3
+    result = threads.run(compiled, {"b": b, "a": a})
+    np.testing.assert_allclose(result.output, a + b, atol=1e-3)
+    np.testing.assert_allclose(compiled.plain({"a": a, "b": b}), a + b, atol=1e-6)
+    assert list(result.outputs) == ["sum"]
+    with pytest.raises(megrez.Error, match="by name"):
+        threads.run(compiled, a)
+    with pytest.raises(megrez.Error, match=r"missing: \['b'\], unknown: \['c'\]"):
+        threads.run(compiled, {"a": a, "c": b})
+    with pytest.raises(megrez.Error, match="first dimension"):
+        threads.run(compiled, {"a": a, "b": b[:2]})
+    assert len(threads.check(compiled, {"a": a, "b": b})) == 1
+
+
+def test_the_report_has_the_schema_of_the_command(
+    processes: megrez.Cluster, small: megrez.Model, images: Array
+) -> None:
+    result = processes.run(small, images[:2])
+    report = result.report.to_dict()
+    assert report["schema"] == "megrez.infer/1"
+    assert report["shape"] == [2, 10]
+    assert (report["protocol"], report["insecure"], report["range"]) == ("mizar", False, "proven")
+    cost = report["cost"]
+    assert set(cost) >= {"phases", "wire_bytes", "layers", "device", "peak_rss_mib"}
+    online = cost["phases"]["online"]
+    assert set(online) >= {"seconds", "busy_seconds", "rounds", "sent_bytes"}
+    assert set(online["seconds"]) == {"median", "min", "max"}
+    assert len(cost["device"]) == len(online["busy_seconds"]) == 3
+    assert all(sent > 0 for sent in cost["wire_bytes"].values())
+    assert [layer["layer"] for layer in cost["layers"]] == [layer.layer for layer in small.layers]
+    assert result.report.rounds() == online["rounds"] > 0
+    assert result.report.bytes() == sum(layer["online_bytes"] for layer in cost["layers"]) > 0
+    assert result.report.bytes("offline") > 0
+    assert result.report.seconds() > 0
+    with pytest.raises(KeyError, match="online"):
+        result.report.seconds("later")
+    report["cost"].clear()
+    assert result.report.to_dict()["cost"], "a copy"
+
+
+def test_reports_print(threads: megrez.Cluster, small: megrez.Model, images: Array) -> None:
+    result = threads.run(small, images[:2])
+    for text in (repr(result), repr(result.report)):
+        assert "online" in text
+        assert "conv1" in text
+    html = result._repr_html_()
+    assert html.count("<table>") == html.count("</table>") == 2
+    assert "conv1" in html
+    assert "logits" in repr(small)
+    assert "mizar" in repr(threads)
+
+
+def test_check_compares_every_layer(processes: megrez.Cluster, small: megrez.Model, images: Array) -> None:
+    check = processes.check(small, images[:2])
+    assert [layer.layer for layer in check] == [layer.layer for layer in small.layers]
+    assert check.ok
+    assert 0 < check.max_error < 5e-3
+    conv = check["conv1"]
+    assert conv.op == "Conv"
+    assert conv.proven
+    assert conv.outside == 0
+    assert conv.mean_error <= conv.max_error
+    assert "conv1" in repr(check)
+    assert check._repr_html_().count("<tr>") == len(check) + 1
+    with pytest.raises(KeyError):
+        check["conv9"]
+
+
+def test_two_clusters_and_two_threads_at_once(small: megrez.Model, images: Array) -> None:
+    expected = small.plain(images[:4])
+    with megrez.local() as one, megrez.local() as two, ThreadPoolExecutor(4) as pool:
+        clusters = [one, two, one, two]
+        results = list(pool.map(lambda cluster: cluster.run(small, images[:4]), clusters))
+    for result in results:
+        assert np.abs(result.output - expected).max() < 5e-3
+
+
+def test_other_threads_go_on(threads: megrez.Cluster, lenet: megrez.Model, images: Array) -> None:
+    ticks = 0
+    end = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not end.wait(0.01):
+            ticks += 1
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    threads.run(lenet, images[:60])
+    end.set()
+    ticker.join()
+    assert ticks > 3
+
+
+def test_ctrl_c_ends_the_wait_and_the_cluster_stays_usable(
+    processes: megrez.Cluster, small: megrez.Model, images: Array
+) -> None:
+    begun = threading.Event()
+
+    def press() -> None:
+        begun.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        processes.run(small, np.concatenate([images] * 20), progress=lambda _: begun.set())
+    assert time.monotonic() - start < 20
+    result = processes.run(small, images[:2])
+    assert np.abs(result.output - small.plain(images[:2])).max() < 5e-3
+
+
+def test_an_error_of_progress_comes_through(
+    threads: megrez.Cluster, small: megrez.Model, images: Array
+) -> None:
+    def fail(_: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        threads.run(small, np.concatenate([images] * 20), progress=fail)
+
+
+def test_parties_end_with_their_cluster(small: megrez.Model, images: Array) -> None:
+    def children() -> int:
+        listing = subprocess.run(
+            ["ps", "-o", "args=", "--ppid", str(os.getpid())], check=False, capture_output=True, text=True
+        )
+        return sum("party.py" in line for line in listing.stdout.splitlines())
+
+    before = children()
+    cluster = megrez.local()
+    assert children() == before + 3
+    cluster.close()
+    cluster.close()
+    assert children() == before
+    with pytest.raises(megrez.Error, match="closed"):
+        cluster.run(small, images[:2])
+    assert "closed" in repr(cluster)
+    forgotten = megrez.local()
+    assert len(forgotten.parties()) == 3
+    del forgotten
+    gc.collect()
+    assert children() == before
+
+
+def test_a_program_that_forgets_to_close_leaves_nothing() -> None:
+    code = "import megrez; c = megrez.local(); print(len(c.parties()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "3\n"
+    assert done.stderr == ""
+
+
+def test_protocols() -> None:
+    protocols = {protocol.name: protocol for protocol in megrez.protocols()}
+    assert protocols["mizar"].parties == 3
+    assert not protocols["mizar"].insecure
+    assert protocols["clear"].insecure
+
+
+def test_a_protocol_that_does_not_protect_has_to_be_insisted_on(small: megrez.Model, images: Array) -> None:
+    with (
+        megrez.local(protocol="clear", parties="thread") as cluster,
+        pytest.raises(megrez.Error, match="does not protect"),
+    ):
+        cluster.run(small, images[:2])
+    with megrez.local(protocol="clear", parties="thread", insecure=True) as cluster:
+        result = cluster.run(small, images[:2])
+        assert result.report.to_dict()["insecure"]
+        assert np.abs(result.output - small.plain(images[:2])).max() < 5e-3
+    with pytest.raises(megrez.Error, match="thread"):
+        megrez.local(protocol="clear", insecure=True)
+
+
+def test_stored_models(processes: megrez.Cluster, small: megrez.Model, images: Array) -> None:
+    processes.upload(small, name="lenet", allow=["local"], batches=[1, 3])
+    expected = small.plain(images[:4])
+    for batch in (1, 3):
+        result = processes.run_stored("lenet", images[:4], batch=batch)
+        assert np.abs(result.output - expected).max() < 5e-3
+    assert result.report.to_dict()["range"] is None
+    whole = processes.run_stored("lenet", images[:3])
+    assert np.abs(whole.output - expected[:3]).max() < 5e-3
+    with pytest.raises(megrez.Error, match="batches of 1, 3"):
+        processes.run_stored("lenet", images[:4], batch=4)
+    with pytest.raises(megrez.Error, match="no model `other`"):
+        processes.run_stored("other", images[:4], batch=1)
+    with pytest.raises(megrez.Error, match="stored already"):
+        processes.upload(small, name="lenet", allow=["local"])
+    with pytest.raises(megrez.Error, match="list of clients"):
+        processes.upload(small, name="second", allow="local")
+
+
+def test_threads_store_nothing(threads: megrez.Cluster, small: megrez.Model) -> None:
+    with pytest.raises(megrez.Error, match="threads keep nothing"):
+        threads.upload(small, name="lenet", allow=["local"])
+
+
+def test_outputs_that_only_the_recipient_finishes(threads: megrez.Cluster) -> None:
+    weights = np.array([[0.5, -0.25], [1.0, 0.75]], dtype=np.float32)
+    nodes = [node("Gemm", ["x", "w"], "y"), node("Softmax", ["y"], "p", axis=1)]
+    source = model(nodes, {"x": ["n", 2]}, "p", w=weights)
+    x = np.array([[1, 0], [0.5, -1], [0, 0.25]], dtype=np.float32)
+    compiled = megrez.compile(source, batch=2)
+    expected = reference(source, x=x)
+    np.testing.assert_allclose(threads.run(compiled, x).output, expected, atol=1e-3)
+    np.testing.assert_allclose(compiled.plain(x), expected, atol=1e-5)
+
+
+def test_the_command(images: Array) -> None:
+    listing = subprocess.run(
+        [sys.executable, "-m", "megrez", "protocols", "--json"], capture_output=True, text=True, check=True
+    )
+    names = [entry["protocol"]["name"] for entry in json.loads(listing.stdout)["protocols"]]
+    assert names == [protocol.name for protocol in megrez.protocols()]
+    demo = ["demo", "--folder", str(DIGITS), "--images", "4", "--batch", "4", "--json"]
+    run = subprocess.run([sys.executable, "-m", "megrez", *demo], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout)["agree"] == 4
+    assert len(images) == 360
+    wrong = subprocess.run(
+        [sys.executable, "-m", "megrez", "check", "--model", "no.onnx", "--input", "no.npy"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert wrong.returncode == 2
+    assert "no.npy" in wrong.stderr
