@@ -750,7 +750,8 @@ fn protocols(json: bool) -> Result<ExitCode> {
                 let plan = bench::op_plan(op, "x", &options)?;
                 let Ok(price) = megrez::infer::price(protocol.name, &plan) else { continue };
                 let n = options.batch as f64;
-                let bits = |phase| price.bits(phase) / n;
+                // An empty sum of floating-point numbers is −0.
+                let bits = |phase| price.bits(phase) / n + 0.0;
                 let rounds = price.critical_path(megrez_session::Phase::Online, 0.0, |_| 0.0).rounds;
                 ops.push(json!({
                     "op": op,
