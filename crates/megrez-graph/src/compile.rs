@@ -1,12 +1,13 @@
 //! Compiling: passes, then lowering layer by layer, then what the clients and the reports need beside the plan.
 
+use crate::calibrate::Calibration;
 use crate::graph::{Graph, Id, Tensor};
 use crate::layers::After;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::passes;
 use crate::problem::{Problem, Problems, Refusal};
 use crate::range::{Interval, RangePolicy};
-use megrez_plan::{Plan, ReluForm, SignBit, ValueId};
+use megrez_plan::{Fewest, Plan, ReluForm, SignBit, ValueId};
 use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,13 +32,42 @@ pub struct CompileOptions {
     pub input_ranges: BTreeMap<String, Interval>,
     /// What to do where a range cannot be proven.
     pub policy: RangePolicy,
-    /// The comparison of every ReLU, for values of `frac` fraction bits: where a value carries more, and `bits` is
-    /// given, as many more low bits are cut.
-    pub sign: SignBit,
+    /// How ReLUs compare.
+    pub comparison: Comparison,
     /// The form of every ReLU.
     pub relu: ReluForm,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
     pub private_weights: bool,
+}
+
+/// How the comparisons of a plan are chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Comparison {
+    /// The same everywhere, for values of `frac` fraction bits: where a value carries more, and `bits` is given, as many
+    /// more low bits are cut.
+    Fixed(SignBit),
+    /// As many bits as the values of each comparison need: fraction bits beyond `frac` are cut, because the truncation
+    /// that follows drops them, and high bits that the range of the values leaves empty. No such comparison errs by more
+    /// than the truncation does. The widths follow from the weights or from the calibration data, and stand in the plan:
+    /// whoever sees it learns each layer's magnitude to a factor of two.
+    Fitted {
+        /// The list.
+        list: ListStyle,
+        /// Compare at most so many bits: where more are needed, more low bits are cut, and negative values smaller than
+        /// 2^cut may count as positive.
+        bits: Option<u32>,
+        /// Measured magnitudes; without them, the proven ranges decide.
+        calibration: Option<Calibration>,
+    },
+}
+
+/// The list of fitted comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListStyle {
+    /// One entry per bit.
+    Bits,
+    /// One entry per digit.
+    Digits(Fewest),
 }
 
 impl Default for CompileOptions {
@@ -51,7 +81,7 @@ impl Default for CompileOptions {
             input_range: Interval::abs(1.0),
             input_ranges: BTreeMap::new(),
             policy: RangePolicy::Prove,
-            sign: SignBit::FULL,
+            comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
             private_weights: true,
         }
@@ -168,6 +198,9 @@ pub struct LayerInfo {
     pub shape: Shape,
     /// The output's fraction bits.
     pub frac: u32,
+    /// Where the layer compares: the magnitude below which its comparisons are right, of an activation's input or of the
+    /// differences within a pool's.
+    pub compared: Option<f64>,
     /// Multiplications or comparisons of the layer in the clear.
     pub work: u64,
 }
@@ -270,7 +303,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
         cx.enter(&node.name);
         let lowered = cx.operands(operands, node.layer.scale()).and_then(|operands| {
             let y = node.layer.lower(&mut cx, &operands)?;
-            if truncate[n] { cx.settle(&y) } else { Ok(y) }
+            if truncate[n] { cx.settle_last(&y) } else { Ok(y) }
         });
         match lowered {
             Ok(secret) => {
@@ -281,6 +314,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
                     graph_value: node.output,
                     shape: node.layer.shape().clone(),
                     frac: cx.frac_of(&secret),
+                    compared: cx.compared(),
                     work: node.layer.work(),
                 });
                 ranges.push(cx.layer_range(&secret));

@@ -21,6 +21,7 @@
 //! One file in `layers/` with its import rule, its plain reference and its secure forward, and one line in the registry
 //! of `layers/mod.rs`. Ranges follow from the steps that the layer emits.
 
+pub mod calibrate;
 mod compile;
 mod graph;
 pub mod layers;
@@ -33,8 +34,10 @@ pub mod plain;
 mod problem;
 pub mod range;
 
+pub use calibrate::Calibration;
 pub use compile::{
-    CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ModelInput, Revealed, compile,
+    Comparison, CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ListStyle, ModelInput, Revealed,
+    compile,
 };
 pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
 pub use problem::{Problem, Problems, Refusal};

@@ -1,11 +1,11 @@
 //! Lowering: the plan under construction, as layers see it. Every step's range is checked as it is emitted.
 
-use crate::compile::CompileOptions;
+use crate::compile::{Comparison, CompileOptions, ListStyle};
 use crate::graph::Tensor;
 use crate::layers::Scale;
 use crate::problem::{Refusal, refuse};
 use crate::range::{Accumulator, Interval, Range, RangePolicy};
-use megrez_plan::{ConvGeometry, Op, Plan, Relu, ValueId, View};
+use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, SignBit, ValueId, View};
 use megrez_ring::{FixedError, Shape, Word};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -80,6 +80,10 @@ pub struct Lowering<'a> {
     names: HashSet<String>,
     /// Values that have been truncated, and into what.
     settled: HashMap<ValueId, Secret>,
+    /// The inputs' bounds of values that ReLUs made.
+    relu_inputs: HashMap<ValueId, Range>,
+    /// Below which magnitude, as a real number, the current layer's comparisons are right.
+    compared: Option<f64>,
     /// The current layer.
     layer: String,
     /// Of the current layer's steps, the bits and the limit of the one with the least room.
@@ -97,6 +101,8 @@ impl<'a> Lowering<'a> {
             model_inputs: vec![],
             names: HashSet::new(),
             settled: HashMap::new(),
+            relu_inputs: HashMap::new(),
+            compared: None,
             layer: String::new(),
             tightest: (0, options.ring - 1),
             proven: true,
@@ -110,6 +116,7 @@ impl<'a> Lowering<'a> {
         self.tightest = (0, self.options.ring - 1);
         self.proven = true;
         self.out_of_range = false;
+        self.compared = None;
     }
 
     /// What is known about the current layer's numbers.
@@ -488,16 +495,83 @@ impl<'a> Lowering<'a> {
         Ok(y)
     }
 
+    /// As [`Lowering::settle`] for the output of the layer that was just lowered: where that ends in a ReLU, the truncation
+    /// becomes a part of it, which costs no round and no opening of its own.
+    pub(crate) fn settle_last(&mut self, x: &Secret) -> Result<Secret, Refusal> {
+        let bits = self.frac_of(x).saturating_sub(self.frac());
+        let is_relu = self.plan.steps.last().is_some_and(|s| s.output == x.id && matches!(s.op, Op::Relu(_)));
+        if bits == 0 || !is_relu || self.settled.contains_key(&x.id) {
+            return self.settle(x);
+        }
+        let step = self.plan.steps.pop().expect("there is a last step");
+        let Op::Relu(relu) = step.op else { unreachable!("checked above") };
+        // The truncation inside needs |x| < 2^(ℓ−2) of the ReLU's input, negative values too.
+        let input = self.relu_inputs.get(&x.id).cloned().unwrap_or_else(|| x.range.clone());
+        self.admit(&step.name, input, self.options.ring - 2)?;
+        let fused = Op::Relu(Relu { truncate: bits, ..relu });
+        self.plan.values.pop();
+        let id = self.step(&step.name, fused, &step.inputs)?;
+        Ok(Secret { id, range: x.range.truncated(bits) })
+    }
+
     /// max(x, 0).
     pub fn relu(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
-        let mut sign = self.options.sign.clone();
-        if sign.bits.is_some() {
-            sign.cut += self.frac_of(x).saturating_sub(self.frac());
-        }
-        let limit = (sign.cut + sign.width(self.options.ring)).saturating_sub(1).min(self.options.ring - 1);
-        let range = self.admit(&format!("{}/{name}", self.layer), x.range.clone(), limit)?;
+        let (sign, measured) = self.sign_for(x);
+        let ring = self.options.ring;
+        let limit = (sign.cut + sign.width(ring)).saturating_sub(1).min(ring - 1);
+        // Right for −2^limit ≤ x ≤ 2^limit − 2^cut.
+        let right = 2f64.powi(limit as i32) - 2f64.powi(sign.cut as i32);
+        let right = right * 2f64.powi(-(self.frac_of(x) as i32));
+        self.compared = Some(self.compared.map_or(right, |other| other.min(right)));
+        let step = format!("{}/{name}", self.layer);
+        let range = if measured {
+            // The data says that it fits; the ring must hold it all the same.
+            self.proven = false;
+            self.admit(&step, x.range.clone(), ring - 1)?.clamped(1 << limit)
+        } else {
+            self.admit(&step, x.range.clone(), limit)?
+        };
         let relu = Relu { sign, form: self.options.relu, truncate: 0 };
-        self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))
+        let y = self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))?;
+        self.relu_inputs.insert(y.id, range);
+        Ok(y)
+    }
+
+    /// The comparison for a value, and whether it relies on measured magnitudes.
+    fn sign_for(&self, x: &Secret) -> (SignBit, bool) {
+        let ring = self.options.ring;
+        let beyond = self.frac_of(x).saturating_sub(self.frac());
+        let (list, bits, calibration) = match &self.options.comparison {
+            Comparison::Fixed(sign) => {
+                let cut = if sign.bits.is_some() { sign.cut + beyond } else { sign.cut };
+                return (SignBit { cut, ..sign.clone() }, false);
+            }
+            Comparison::Fitted { list, bits, calibration } => (list, bits, calibration),
+        };
+        let proven = x.range.magnitude();
+        let measured = calibration
+            .as_ref()
+            .and_then(|c| c.bound(&self.layer))
+            .map(|bound| (bound * 2f64.powi(self.frac_of(x) as i32)).ceil() as i128);
+        let magnitude = measured.map_or(proven, |m| m.min(proven));
+        // −2^(k+λ−1) ≤ x ≤ 2^(k+λ−1) − 2^k.
+        let mut cut = beyond;
+        let top = i128::BITS - (magnitude + (1 << cut) - 1).leading_zeros();
+        let mut width = (top + 1).saturating_sub(cut).clamp(2, ring - cut);
+        if let Some(most) = bits.filter(|&b| b < width) {
+            cut += width - most;
+            width = most;
+        }
+        let list = match list {
+            ListStyle::Bits => List::Bits,
+            ListStyle::Digits(fewest) => List::digits(width, *fewest),
+        };
+        (SignBit { list, cut, bits: Some(width) }, magnitude < proven)
+    }
+
+    /// Below which magnitude the current layer's comparisons are right.
+    pub(crate) fn compared(&self) -> Option<f64> {
+        self.compared
     }
 
     /// Appends a step and bounds its result.

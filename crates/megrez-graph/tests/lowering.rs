@@ -6,7 +6,8 @@ use common::{check, elements, noise, run, steps};
 use megrez_graph::onnx::{ImportOptions, read_file};
 use megrez_graph::passes::{fold_batch_norm, pool_before_activation, remove_identities};
 use megrez_graph::{
-    Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile, models, npy,
+    Attributes, Comparison, CompileOptions, Compiled, Graph, Id, Interval, RangePolicy, Tensor, compile,
+    models, npy,
 };
 use megrez_plan::{List, Op, SignBit};
 use proptest::prelude::*;
@@ -18,6 +19,10 @@ fn none() -> Attributes {
 
 fn is_relu(op: &Op) -> bool {
     matches!(op, Op::Relu(_))
+}
+
+fn is_fused(op: &Op) -> bool {
+    matches!(op, Op::Relu(relu) if relu.truncate > 0)
 }
 
 fn is_truncation(op: &Op) -> bool {
@@ -46,7 +51,6 @@ fn lenet_is_this_list_of_steps() {
         "pool1/max/1/relu",
         "pool1/max/1/max",
         "relu1/relu",
-        "relu1/truncate",
         "conv2/product",
         "conv2/bias-broadcast",
         "conv2/biased",
@@ -61,13 +65,11 @@ fn lenet_is_this_list_of_steps() {
         "pool2/max/1/relu",
         "pool2/max/1/max",
         "relu2/relu",
-        "relu2/truncate",
         "flatten/view",
         "fc1/product",
         "fc1/bias-broadcast",
         "fc1/biased",
         "relu3/relu",
-        "relu3/truncate",
         "fc2/product",
         "fc2/bias-broadcast",
         "fc2/biased",
@@ -75,7 +77,9 @@ fn lenet_is_this_list_of_steps() {
     assert_eq!(steps(&compiled.plan), want);
     // 3 comparisons per pooled element, then one; 500 behind the first matrix.
     assert_eq!(elements(&compiled.plan, is_relu), 4 * (20 * 12 * 12 + 50 * 4 * 4) + 500);
-    assert_eq!(elements(&compiled.plan, is_truncation), 20 * 12 * 12 + 50 * 4 * 4 + 500);
+    // Every truncation is part of a ReLU.
+    assert_eq!(elements(&compiled.plan, is_fused), 20 * 12 * 12 + 50 * 4 * 4 + 500);
+    assert_eq!(elements(&compiled.plan, |op| matches!(op, Op::Truncate { .. })), 0);
     let names: Vec<&str> = compiled.model_inputs.iter().map(|i| i.name.as_str()).collect();
     assert_eq!(names[..4], ["conv1/weight", "conv1/bias", "conv2/weight", "conv2/bias"]);
     assert_eq!(compiled.model_inputs.iter().map(|i| i.values.len()).sum::<usize>(), 431_080);
@@ -105,10 +109,9 @@ fn all_networks_lower() {
         compiled.plan.validate().unwrap();
         if name == "vgg16-cifar" {
             assert_eq!(elements(&compiled.plan, is_relu), 2 * 276_992);
-            // Behind the pools, four times fewer where there is one.
-            let pooled = 64 * 256 + 128 * 64 + 256 * 16 + 512 * 4 + 512;
-            let others = 64 * 1024 + 128 * 256 + 2 * 256 * 64 + 2 * 512 * 16 + 2 * 512 * 4 + 512;
-            assert_eq!(elements(&compiled.plan, is_truncation), 2 * (pooled + others));
+            // Every ReLU takes a truncation along.
+            assert_eq!(elements(&compiled.plan, is_fused), 2 * 276_992);
+            assert_eq!(elements(&compiled.plan, is_truncation), 0);
             assert!(compiled.ranges.iter().any(|r| !r.proven));
             assert!(compiled.ranges[0].proven);
         }
@@ -169,16 +172,26 @@ fn truncations_go_where_the_fewest_elements_are() {
     let pooled = g.add("pool", "AveragePool", &[relu], pool(2, 2)).unwrap();
     let y = g.add("c", "Conv", &[pooled, w[2]], none()).unwrap();
     g.output("y", y);
+    let truncations = |compiled: &Compiled| -> Vec<String> {
+        let truncates = |s: &&megrez_plan::Step| is_truncation(&s.op) || is_fused(&s.op);
+        compiled.plan.steps.iter().filter(truncates).map(|s| s.name.clone()).collect()
+    };
+    // A ReLU takes it along.
     let compiled = compile(&g, &CompileOptions::default()).unwrap();
-    let truncations: Vec<&str> =
-        steps(&compiled.plan).into_iter().filter(|s| s.contains("truncate")).collect();
-    assert_eq!(truncations, ["pool/truncate"]);
+    assert_eq!(truncations(&compiled), ["relu/relu"]);
     check(&compiled, &[noise([1, 2, 8, 8], 4)], 2e-3);
-    // Not behind an average where the ring has no room for the sum.
+    // Without one it waits for the pool, but not where the ring has no room for the pool's sum.
+    let mut g = Graph::new("plain");
+    let x = g.input("x", [1, 2, 8, 8]).unwrap();
+    let w = ["a", "b"].map(|n| g.constant(n, noise([2, 2, 1, 1], n.len() as u64)));
+    let a = g.add("a", "Conv", &[x, w[0]], none()).unwrap();
+    let pooled = g.add("pool", "AveragePool", &[a], pool(2, 2)).unwrap();
+    let y = g.add("c", "Conv", &[pooled, w[1]], none()).unwrap();
+    g.output("y", y);
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    assert_eq!(truncations(&compiled), ["pool/truncate"]);
     let options = CompileOptions { ring: 32, frac: 8, ..CompileOptions::default() };
-    let compiled = compile(&g, &options).unwrap();
-    assert!(steps(&compiled.plan).contains(&"relu/truncate"));
-    check(&compiled, &[noise([1, 2, 8, 8], 4)], 0.1);
+    assert_eq!(truncations(&compile(&g, &options).unwrap()), ["a/truncate"]);
 }
 
 #[test]
@@ -344,13 +357,21 @@ fn wide_values_are_compared_by_their_high_bits() {
     let y = g.add("fc", "MatMul", &[before, w], none()).unwrap();
     let y = g.add("after", "Relu", &[y], none()).unwrap();
     g.output("y", y);
-    let compiled = compile(&g, &CompileOptions { sign: sign.clone(), ..CompileOptions::default() }).unwrap();
+    let compiled = compile(
+        &g,
+        &CompileOptions { comparison: Comparison::Fixed(sign.clone()), ..CompileOptions::default() },
+    )
+    .unwrap();
     let cuts: Vec<u32> = (compiled.plan.steps.iter())
         .filter_map(|s| if let Op::Relu(r) = &s.op { Some(r.sign.cut) } else { None })
         .collect();
     assert_eq!(cuts, [4, 20]);
     // 21 bits after the cut hold words below 2^24: 256 at 16 fraction bits.
-    let options = CompileOptions { sign, input_range: Interval::abs(300.0), ..CompileOptions::default() };
+    let options = CompileOptions {
+        comparison: Comparison::Fixed(sign),
+        input_range: Interval::abs(300.0),
+        ..CompileOptions::default()
+    };
     let error = compile(&g, &options).unwrap_err().to_string();
     assert!(error.contains("`before/relu` may reach") && error.contains("below 2^24"), "{error}");
 }

@@ -15,6 +15,6 @@ mod tensor;
 
 pub use cpu::Cpu;
 pub use device::{Device, DeviceError, Elem, FieldShare, ListStreams, Placement, Selected, Truncation};
-pub use list::{Entries, ListSpec, best_widths};
+pub use list::{Entries, ListSpec};
 pub use reference::Reference;
 pub use tensor::{Bits, Tensor};

@@ -54,24 +54,6 @@ impl ListSpec {
     }
 }
 
-/// Digit widths for a comparison of `lambda` ≥ 2 bits that send least online: of all lists of n digits of at most 4
-/// bits, over every n, the one whose entries take the fewest bits online, and among those the fewest offline.
-pub fn best_widths(lambda: u32) -> Vec<u32> {
-    let bits = lambda.max(2) - 1;
-    let candidates = (1..=bits).filter(|n| n * 4 >= bits).map(|n| {
-        // As even as possible: 2^w is convex, so this deals the fewest elements.
-        let (low, wider) = (bits / n, (bits % n) as usize);
-        (0..n as usize).map(|i| low + u32::from(i < wider)).collect::<Vec<u32>>()
-    });
-    let cost = |widths: &Vec<u32>| {
-        let per_element = Prime::above(widths.len() as u32).wire_bits();
-        let dealt: u32 = widths.iter().map(|w| (1 << w) - 1).sum();
-        // Online bits count fully, offline bits a quarter: they are made ahead, but not for nothing.
-        2.0 * widths.len() as f64 * per_element + 0.25 * f64::from(dealt) * per_element
-    };
-    candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_else(|| vec![1])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! The primitives.
 
 use crate::View;
-use megrez_ring::Shape;
+use megrez_ring::{Prime, Shape};
 use serde::{Deserialize, Serialize};
 
 /// A primitive operation. Everything up to `Gather` is local under every protocol of linear shares.
@@ -112,6 +112,37 @@ pub enum List {
     Digits(Vec<u32>),
 }
 
+/// What digit widths are chosen for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Fewest {
+    /// Bits over both phases: for links where material is made when it is used.
+    Total,
+    /// Online bits, offline ones counted a quarter: for slow links with time before the inputs come.
+    Online,
+}
+
+impl List {
+    /// The digits for a comparison of `lambda` ≥ 2 bits that cost least: of all lists of n digits of at most 4 bits, as even
+    /// as they can be (2^w is convex, so even widths deal the fewest elements).
+    pub fn digits(lambda: u32, fewest: Fewest) -> List {
+        let bits = lambda.max(2) - 1;
+        let candidates = (bits.div_ceil(4)..=bits).map(|n| {
+            let (low, wider) = (bits / n, bits % n);
+            (0..n).map(|i| low + u32::from(i < wider)).collect::<Vec<u32>>()
+        });
+        let cost = |widths: &Vec<u32>| {
+            let per_element = Prime::above(widths.len() as u32).wire_bits();
+            let dealt: u32 = widths.iter().map(|w| (1 << w) - 1).sum();
+            let offline = match fewest {
+                Fewest::Total => 1.0,
+                Fewest::Online => 0.25,
+            };
+            per_element * (2.0 * widths.len() as f64 + offline * f64::from(dealt))
+        };
+        List::Digits(candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default())
+    }
+}
+
 /// A ReLU, possibly with a truncation in the same step.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Relu {
@@ -165,5 +196,29 @@ impl ConvGeometry {
             Some(padded.checked_sub(reach)? / Some(self.stride[d]).filter(|&s| s > 0)? + 1)
         };
         Some([side(0)?, side(1)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widths_of_the_cost_table_are_found() {
+        let table: [(u32, &[u32]); 6] = [
+            (8, &[4, 3]),
+            (12, &[3, 3, 3, 2]),
+            (16, &[3, 3, 3, 2, 2, 2]),
+            (24, &[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]),
+            (32, &[3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2]),
+            (64, &[&[3; 7][..], &[2; 21][..]].concat()),
+        ];
+        for (lambda, widths) in table {
+            assert_eq!(List::digits(lambda, Fewest::Total), List::Digits(widths.to_vec()), "λ = {lambda}");
+        }
+        for lambda in 2..=64 {
+            let List::Digits(widths) = List::digits(lambda, Fewest::Online) else { panic!("digits") };
+            assert_eq!(widths.iter().sum::<u32>(), lambda - 1);
+        }
     }
 }

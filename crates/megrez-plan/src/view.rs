@@ -22,7 +22,7 @@ impl View {
         View { shape, strides, offset: 0 }
     }
 
-    /// Whether the view only renames the shape.
+    /// Whether it takes elements in order from the first: of an input with as many elements it only renames the shape.
     pub fn is_contiguous(&self) -> bool {
         self.offset == 0
             && self

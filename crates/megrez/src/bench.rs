@@ -144,6 +144,13 @@ fn test_words(seed: u64, run: u32, name: &str, n: usize, ring: u32, bits: u32) -
         .collect()
 }
 
+/// Test data for models: uniform in [0, 1].
+pub fn test_image(seed: u64, run: u32, name: &str, shape: Shape) -> Tensor {
+    let words = test_words(seed, run, name, shape.elements(), 64, 24);
+    let unit = |w: &u64| (*w as i64).unsigned_abs() as f32 / (1u64 << 24) as f32;
+    Tensor::new(shape, words.iter().map(unit).collect::<Vec<f32>>())
+}
+
 /// Measures one operation.
 pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Json> {
     let plan = op_plan(op, backend.client(), o)?;
@@ -188,7 +195,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     }
     let cost = Cost::of(&outcome.reports);
     let elements = plan.value(plan.outputs[0].value).shape.elements();
-    Ok(report(Some(op), None, o, &cost, &price, elements, errors, verified))
+    Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified))
 }
 
 /// Measures a model on random inputs in [0, 1].
@@ -196,10 +203,7 @@ pub fn bench_model(backend: &mut Backend, name: &str, model: &Model, o: &BenchOp
     let plan = &model.compiled.plan;
     let price = price(&o.run.protocol, plan)?;
     let data = |run: u32, input: &megrez_graph::lower::DataInput| {
-        let n = input.shape.elements();
-        let words = test_words(o.seed, run, &input.name, n, 64, 24);
-        let unit = |w: &u64| (*w as i64).unsigned_abs() as f32 / (1u64 << 24) as f32;
-        Ok(Tensor::new(input.shape.clone(), words.iter().map(unit).collect::<Vec<f32>>()))
+        Ok(test_image(o.seed, run, &input.name, input.shape.clone()))
     };
     let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &data);
     let outcome = backend.run(plan, &o.run, &words, &|_| {})?;
@@ -221,7 +225,7 @@ pub fn bench_model(backend: &mut Backend, name: &str, model: &Model, o: &BenchOp
         }
     }
     let cost = Cost::of(&outcome.reports);
-    Ok(report(None, Some(name), o, &cost, &price, 1, errors, verified))
+    Ok(report(None, Some(name), o, plan, &cost, &price, 1, errors, verified))
 }
 
 /// Largest and mean absolute error.
@@ -248,11 +252,36 @@ struct PhaseJson<'a> {
     busy_seconds: &'a [f64],
 }
 
+/// The choices that were made: of the one comparison of an operation, or of all those of a model.
+fn options(plan: &Plan, o: &BenchOptions) -> Json {
+    let relus: Vec<&Relu> =
+        plan.steps.iter().filter_map(|s| if let Op::Relu(r) = &s.op { Some(r) } else { None }).collect();
+    let first = relus.first().map_or(&o.sign, |r| &r.sign);
+    let list = match &first.list {
+        List::Bits => "bits",
+        List::Digits(_) => "digits",
+    };
+    let widths = match &first.list {
+        List::Digits(widths) if relus.len() <= 1 => json!(widths),
+        _ => Json::Null,
+    };
+    let bits: Vec<u32> = relus.iter().map(|r| r.sign.width(o.ring)).collect();
+    json!({
+        "list": list,
+        "widths": widths,
+        "form": form_name(relus.first().map_or(o.form, |r| r.form)),
+        "bits": if relus.len() > 1 { json!(bits) } else { json!(first.width(o.ring)) },
+        "cut": first.cut,
+        "truncate": relus.first().map_or(o.truncate, |r| r.truncate),
+    })
+}
+
 #[allow(clippy::too_many_arguments)]
 fn report(
     op: Option<&str>,
     model: Option<&str>,
     o: &BenchOptions,
+    plan: &Plan,
     cost: &Cost,
     price: &PlanCost,
     elements: usize,
@@ -274,10 +303,7 @@ fn report(
     let measured = |p: Phase| per_element(phase(p).sent_bytes.values().sum::<u64>() as f64 * 8.0);
     let formula = |p: Phase| per_element(price.bits(p));
     let floor = Floor::of(price, phase(Phase::Online), Phase::Online, &o.run.net);
-    let list = match &o.sign.list {
-        List::Bits => json!("bits"),
-        List::Digits(widths) => json!({ "digits": widths }),
-    };
+    let options = options(plan, o);
     json!({
         "schema": "megrez.bench/1",
         "op": op,
@@ -287,13 +313,7 @@ fn report(
         "ring": o.ring,
         "frac": o.frac,
         "batch": o.batch,
-        "options": {
-            "list": list,
-            "form": form_name(o.form),
-            "bits": o.sign.width(o.ring),
-            "cut": o.sign.cut,
-            "truncate": o.truncate,
-        },
+        "options": options,
         "net": { "name": o.run.net.name, "rtt_ms": o.run.net.rtt_ms, "mbps": o.run.net.mbps },
         "parties": o.parties,
         "device": cost.device,

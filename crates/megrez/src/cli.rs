@@ -11,8 +11,9 @@ use megrez::party::{Policy, Service};
 use megrez::report::Cost;
 use megrez::wire::{ModelPlan, Source, Upload};
 use megrez::{Error, Result, embedded, inference};
+use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{CompileOptions, Graph, Interval, RangePolicy, Tensor, models, npy, plain};
+use megrez_graph::{Comparison, CompileOptions, Graph, Interval, RangePolicy, Tensor, models, npy, plain};
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
 use megrez_plan::{Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
@@ -43,6 +44,8 @@ enum Command {
     Infer(Infer),
     /// Run a model on shares and in the clear, and compare every layer.
     Check(Check),
+    /// Measure how large a model's values get on data, for --calibration.
+    Calibrate(Calibrate),
     /// Measure an operation or a model.
     #[command(subcommand)]
     Bench(Bench),
@@ -94,9 +97,9 @@ struct Common {
     /// What a party is on this machine.
     #[arg(long, value_enum, default_value = "process")]
     parties: PartiesKind,
-    /// The list of the sign bit: bits or digits.
-    #[arg(long, default_value = "bits")]
-    list: String,
+    /// The list of the sign bit: bits or digits [default: digits for models, bits for single operations].
+    #[arg(long)]
+    list: Option<String>,
     /// Digit widths, most significant first [default: the best known for the number of bits].
     #[arg(long, value_delimiter = ',')]
     widths: Option<Vec<u32>>,
@@ -106,7 +109,7 @@ struct Common {
     /// Low bits that a comparison ignores.
     #[arg(long, default_value_t = 0)]
     cut: u32,
-    /// The form of ReLU: 3r, 2r, 2r-fresh or table.
+    /// The form of ReLU: 3r, 2r, 2r-fresh, table, or for models auto: what is fastest on the network.
     #[arg(long, default_value = "3r")]
     form: String,
     /// Allow a protocol that does not protect the data.
@@ -123,12 +126,21 @@ struct ModelArgs {
     /// What to do if a layer's range cannot be proven to fit the ring.
     #[arg(long, value_enum, default_value = "prove")]
     range: RangeArg,
+    /// Compare only as many bits as each layer's proven range needs. The plan then shows the parties how large each
+    /// layer's values may get, to a factor of two.
+    #[arg(long)]
+    fit: bool,
+    /// As --fit, with magnitudes measured by `megrez calibrate`.
+    #[arg(long)]
+    calibration: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct Demo {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    model_args: ModelArgs,
     /// The folder of the example.
     #[arg(long, default_value = "examples/digits")]
     folder: PathBuf,
@@ -198,6 +210,28 @@ struct Check {
     batch: usize,
 }
 
+#[derive(Args)]
+struct Calibrate {
+    /// The model: an ONNX file, or a built-in network with random weights.
+    #[arg(long)]
+    model: String,
+    /// Data like that of later runs, a .npy file; random images for a built-in network.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Seed of a built-in network's weights and data.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where to write the calibration.
+    #[arg(long)]
+    output: PathBuf,
+    /// Room for values larger than any in the data.
+    #[arg(long, default_value_t = 2.0)]
+    margin: f64,
+    /// Inputs at a time.
+    #[arg(long, default_value_t = 16)]
+    batch: usize,
+}
+
 #[derive(Subcommand)]
 enum Bench {
     /// An operation on many elements.
@@ -235,6 +269,8 @@ struct BenchModel {
     model: String,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    model_args: ModelArgs,
     /// Inputs per run.
     #[arg(long, default_value_t = 1)]
     batch: usize,
@@ -357,6 +393,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo(&args, cli.json),
         Command::Infer(args) => infer(&args, cli.json),
         Command::Check(args) => run_check(&args, cli.json),
+        Command::Calibrate(args) => run_calibrate(&args, cli.json),
         Command::Bench(Bench::Op(args)) => bench_op(&args),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
         Command::Protocols => protocols(cli.json),
@@ -373,12 +410,40 @@ impl Common {
         self.frac.unwrap_or(inference::default_frac(self.ring))
     }
 
-    fn sign(&self) -> Result<SignBit> {
-        inference::sign_bit(self.ring, &self.list, self.widths.as_deref(), self.bits, self.cut)
+    /// The comparison of a single operation.
+    fn sign(&self, default: &str) -> Result<SignBit> {
+        let list = self.list.as_deref().unwrap_or(default);
+        inference::sign_bit(self.ring, list, self.widths.as_deref(), self.bits, self.cut)
+    }
+
+    /// The comparisons of a model.
+    fn comparison(&self, model: &ModelArgs) -> Result<Comparison> {
+        if !model.fit && model.calibration.is_none() {
+            return Ok(Comparison::Fixed(self.sign("digits")?));
+        }
+        if self.cut > 0 || self.widths.is_some() {
+            return Err(Error::Refused("fitted comparisons choose --cut and --widths themselves".into()));
+        }
+        let calibration = model.calibration.as_deref().map(inference::read_calibration).transpose()?;
+        inference::fitted(
+            self.list.as_deref().unwrap_or("digits"),
+            self.bits,
+            calibration,
+            !self.net.is_unshaped(),
+        )
     }
 
     fn form(&self) -> Result<ReluForm> {
         inference::relu_form(&self.form)
+    }
+
+    /// Compiles a model, with the form of ReLU that is fastest on the network if the caller leaves it open.
+    fn model(&self, graph: &Graph, client: &str, model: &ModelArgs) -> Result<Model> {
+        if self.form != "auto" {
+            return Model::new(graph, client, &self.compile(model)?);
+        }
+        let fixed = Common { form: "3r".into(), ..self.clone() }.compile(model)?;
+        inference::fastest(graph, client, &fixed, &self.protocol, &self.net)
     }
 
     fn run(&self, runs: u32) -> RunOptions {
@@ -400,7 +465,7 @@ impl Common {
                 RangeArg::Prove => RangePolicy::Prove,
                 RangeArg::Assume => RangePolicy::Assume,
             },
-            sign: self.sign()?,
+            comparison: self.comparison(model)?,
             relu: self.form()?,
             ..CompileOptions::default()
         })
@@ -457,8 +522,8 @@ fn demo(args: &Demo, json: bool) -> Result<ExitCode> {
     }
     let runs = n.div_ceil(args.batch) as u32;
     let mut backend = args.common.backend()?;
-    let options = args.common.compile(&ModelArgs { input_range: 1.0, range: RangeArg::Prove })?;
-    let model = Model::new(&graph, backend.client(), &options)?;
+    let model_args = ModelArgs { range: RangeArg::Prove, ..args.model_args.clone() };
+    let model = args.common.model(&graph, backend.client(), &model_args)?;
     if !json {
         println!(
             "LeNet on {n} handwritten digits, {} per run, under {} on the ring Z_2^{}; network: {}",
@@ -590,7 +655,7 @@ fn infer(args: &Infer, json: bool) -> Result<ExitCode> {
                 Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
                 None => args.common.backend()?,
             };
-            let model = Model::new(&graph, backend.client(), &options)?;
+            let model = args.common.model(&graph, backend.client(), &args.model_args)?;
             let rows =
                 |run: u32, input: &megrez_graph::lower::DataInput| Ok(batch(&data, run, size, input.range));
             let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &rows);
@@ -656,7 +721,7 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
     let data = load_npy(&args.input)?;
     let graph = load_model(&args.model, args.batch)?;
     let mut backend = args.common.backend()?;
-    let model = Model::new(&graph, backend.client(), &args.common.compile(&args.model_args)?)?;
+    let model = args.common.model(&graph, backend.client(), &args.model_args)?;
     let range = model.compiled.data_inputs[0].range;
     let rows = batch(&data, 0, args.batch, range);
     let layers = check::check(&mut backend, &model, &[rows], &args.common.run(1))?;
@@ -673,6 +738,49 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
     Ok(if outside == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// A model by the path of its ONNX file or by the name of a built-in network.
+fn any_model(model: &str, batch: usize, seed: u64) -> Result<Graph> {
+    let path = Path::new(model);
+    if path.extension().is_some_and(|e| e == "onnx") {
+        return load_model(path, batch);
+    }
+    Ok(models::build(model, batch, seed)?)
+}
+
+fn run_calibrate(args: &Calibrate, json: bool) -> Result<ExitCode> {
+    let data = match &args.data {
+        Some(path) => load_npy(path)?,
+        None => {
+            let graph = any_model(&args.model, args.batch, args.seed)?;
+            let input = graph.inputs.first().map(|&id| graph.shape(id).clone());
+            let input = input.ok_or_else(|| Error::Refused("the model has no input".into()))?;
+            bench::test_image(args.seed, 0, "input", input)
+        }
+    };
+    let n = *data.shape.dims().first().unwrap_or(&0);
+    if n == 0 || args.batch == 0 {
+        return Err(Error::Refused("the data holds no input".into()));
+    }
+    // Whole batches only: a batch filled up with zeros would still be honest, but count inputs that are not there.
+    let size = args.batch.min(n);
+    let graph = any_model(&args.model, size, args.seed)?;
+    let anything = Interval { low: f64::MIN, high: f64::MAX };
+    let batches: Vec<Tensor> =
+        (0..n.div_ceil(size)).map(|run| batch(&data, run as u32, size, anything)).collect();
+    let calibration = calibrate(&graph, &batches, args.margin)?;
+    calibration.check().map_err(Error::Refused)?;
+    let text = serde_json::to_string_pretty(&calibration).map_err(|e| Error::Refused(e.to_string()))?;
+    std::fs::write(&args.output, &text).map_err(|e| Error::file(&args.output, e))?;
+    if json {
+        println!("{}", json!(calibration));
+    } else {
+        println!("{:<20} {:>12}", "layer", "largest seen");
+        calibration.layers.iter().for_each(|(layer, seen)| println!("{layer:<20} {seen:>12.4}"));
+        println!("written to {}; bounds are {} times this", args.output.display(), args.margin);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn bench_options(common: &Common, batch: usize, repeat: u32, seed: u64) -> Result<BenchOptions> {
     if batch == 0 || repeat == 0 {
         return Err(Error::Refused("--batch and --repeat are at least 1".into()));
@@ -681,8 +789,8 @@ fn bench_options(common: &Common, batch: usize, repeat: u32, seed: u64) -> Resul
         ring: common.ring,
         frac: common.frac(),
         batch,
-        sign: common.sign()?,
-        form: common.form()?,
+        sign: common.sign("bits")?,
+        form: if common.form == "auto" { ReluForm::ThreeRounds } else { common.form()? },
         truncate: 0,
         shape: [1; 3],
         seed,
@@ -706,16 +814,14 @@ fn bench_op(args: &BenchOp) -> Result<ExitCode> {
 
 fn bench_model(args: &BenchModel) -> Result<ExitCode> {
     let options = bench_options(&args.common, args.batch, args.repeat, args.seed)?;
-    let path = Path::new(&args.model);
-    let graph = if path.extension().is_some_and(|e| e == "onnx") {
-        load_model(path, args.batch)?
-    } else {
-        models::build(&args.model, args.batch, args.seed)?
-    };
+    let graph = any_model(&args.model, args.batch, args.seed)?;
     let mut backend = args.common.backend()?;
     // Random weights prove nothing about ranges; the result is compared with the clear all the same.
-    let compile = args.common.compile(&ModelArgs { input_range: 1.0, range: RangeArg::Assume })?;
-    let model = Model::new(&graph, backend.client(), &compile)?;
+    let model = args.common.model(
+        &graph,
+        backend.client(),
+        &ModelArgs { range: RangeArg::Assume, ..args.model_args.clone() },
+    )?;
     Ok(verdict(&bench::bench_model(&mut backend, &args.model, &model, &options)?))
 }
 

@@ -2,14 +2,15 @@
 //! and the outputs are put together again.
 
 use crate::client::{Cluster, RunOptions};
-use crate::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
+use crate::infer::{Backend, Model, batch, decode_output, encode_data, encode_words, price};
 use crate::report::Cost;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
 use megrez_graph::lower::{DataInput, ModelInput};
-use megrez_graph::{CompileOptions, Graph, Tensor, compile, plain};
-use megrez_plan::{Input, List, Plan, ReluForm, SignBit};
-use megrez_session::Error as SessionError;
+use megrez_graph::{Calibration, Comparison, CompileOptions, Graph, ListStyle, Tensor, compile, plain};
+use megrez_net::NetProfile;
+use megrez_plan::{Fewest, Input, List, Plan, ReluForm, SignBit};
+use megrez_session::{Error as SessionError, Phase};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 
@@ -353,10 +354,70 @@ pub fn sign_bit(
     let list = match (list, widths) {
         ("bits", None) => List::Bits,
         ("digits", Some(widths)) => List::Digits(widths.to_vec()),
-        ("digits", None) => List::Digits(megrez_kernels::best_widths(full.width(ring))),
+        ("digits", None) => List::digits(full.width(ring), Fewest::Total),
         _ => return Err(Error::Refused("the list is `bits` or `digits`; widths go with digits".into())),
     };
     Ok(SignBit { list, ..full })
+}
+
+/// Compiles a model with the form of ReLU whose online phase takes the network least time, and among equals the fewest
+/// bytes. Forms that the protocol lacks are left out.
+pub fn fastest(
+    graph: &Graph,
+    client: &str,
+    options: &CompileOptions,
+    protocol: &str,
+    net: &NetProfile,
+) -> Result<Model> {
+    let delay = net.delay_ns() as f64 * 1e-9;
+    let transmit = |bytes| net.transmit_ns(bytes) as f64 * 1e-9;
+    let mut best: Option<(f64, f64, Model)> = None;
+    let mut last = None;
+    for relu in [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table] {
+        let model = Model::new(graph, client, &CompileOptions { relu, ..options.clone() })?;
+        match price(protocol, &model.compiled.plan) {
+            Err(e) => last = Some(e),
+            Ok(cost) => {
+                let seconds = cost.critical_path(Phase::Online, delay, transmit).seconds;
+                let bits = cost.bits(Phase::Online);
+                if best.as_ref().is_none_or(|(s, b, _)| (seconds, bits) < (*s, *b)) {
+                    best = Some((seconds, bits, model));
+                }
+            }
+        }
+    }
+    match (best, last) {
+        (Some((_, _, model)), _) => Ok(model),
+        (None, Some(e)) => Err(e),
+        (None, None) => unreachable!("every form is priced or refused"),
+    }
+}
+
+/// Comparisons fitted to each layer's values instead; see [`Comparison::Fitted`] for what that tells whoever sees the plan.
+/// `slow` links get the widths that send least online.
+pub fn fitted(
+    list: &str,
+    bits: Option<u32>,
+    calibration: Option<Calibration>,
+    slow: bool,
+) -> Result<Comparison> {
+    let list = match list {
+        "bits" => ListStyle::Bits,
+        "digits" => ListStyle::Digits(if slow { Fewest::Online } else { Fewest::Total }),
+        _ => return Err(Error::Refused("the list is `bits` or `digits`".into())),
+    };
+    if bits.is_some_and(|b| b < 2) {
+        return Err(Error::Refused("a comparison looks at 2 bits at least".into()));
+    }
+    Ok(Comparison::Fitted { list, bits, calibration })
+}
+
+/// A calibration from its JSON, checked.
+pub fn read_calibration(path: &std::path::Path) -> Result<Calibration> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, e))?;
+    let calibration: Calibration = serde_json::from_str(&text).map_err(|e| Error::file(path, e))?;
+    calibration.check().map_err(|what| Error::file(path, what))?;
+    Ok(calibration)
 }
 
 /// A form of ReLU by the name that users know: `3r`, `2r`, `2r-fresh` or `table`.

@@ -1,10 +1,10 @@
 //! Where products are truncated.
 //!
 //! A product carries 2f fraction bits and must be back at f before the next product. Comparisons, sums and
-//! rearrangements do not care, so between two products the truncation goes where the fewest elements are: behind a
-//! pool. Among places with equally many the last that computes is taken: then branches that meet share one
-//! truncation, and a ReLU is directly followed by it, ready to be merged with it. A product that reaches an output is
-//! not truncated at all: its recipient decodes 2f bits.
+//! rearrangements do not care. The first ReLU on the way takes the truncation into its own step, at no online cost.
+//! Without one it goes where the fewest elements are: behind a pool; among places with equally many the last that
+//! computes is taken, so that branches that meet share one truncation. A product that reaches an output is not
+//! truncated at all: its recipient decodes 2f bits.
 //!
 //! Waiting asks nothing more of the range: |x| < 2^(ℓ−2), which the truncation needs anyway, bounds differences of two
 //! such values by 2^(ℓ−1). Only averages need room for their sums, and wait behind them only where there is plenty. So
@@ -53,6 +53,9 @@ fn best_place(
             // The sum is truncated in there.
             Scale::ShrinksThenProduct if elements(next) <= elements(best) => return None,
             _ => return Some(best),
+        }
+        if graph.nodes[next].op == "Relu" {
+            return Some(next);
         }
         let moves_only = graph.nodes[next].layer.view().is_some();
         if elements(next) < elements(best) || (elements(next) == elements(best) && !moves_only) {

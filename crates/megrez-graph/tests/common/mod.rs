@@ -108,10 +108,10 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             map(&|w| w >> bits)
         }
         Op::Relu(relu) => {
-            assert_eq!(relu.truncate, 0);
-            let limit = (relu.sign.cut + relu.sign.width(ring) - 1).min(ring - 1);
+            let spare = u32::from(relu.truncate > 0);
+            let limit = (relu.sign.cut + relu.sign.width(ring) - 1).min(ring - 1 - spare);
             assert!(inputs[0].data.iter().all(|w| w.abs() < 1 << limit), "{name} compares too much");
-            map(&|w| if w >> relu.sign.cut >= 0 { w.max(0) } else { 0 })
+            map(&|w| w.max(0) >> relu.truncate)
         }
         other => panic!("{name}: layers do not use {other:?}"),
     }

@@ -1,0 +1,139 @@
+//! Calibration: how large the values of each comparison get on data, so that fewer bits can be compared.
+//!
+//! A bound is the largest magnitude seen times a safety margin. Data beyond it makes comparisons wrong, not merely
+//! imprecise: `megrez check` counts such elements.
+
+use crate::graph::{Graph, Tensor};
+use crate::passes;
+use crate::plain;
+use crate::problem::{Problem, Problems};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Measured magnitudes by layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// `megrez.calibration/1`.
+    pub schema: String,
+    /// Bounds are the magnitudes times this.
+    pub margin: f64,
+    /// How many inputs were seen.
+    pub inputs: usize,
+    /// Per layer that compares: the largest magnitude of what it compares.
+    pub layers: BTreeMap<String, f64>,
+}
+
+impl Calibration {
+    /// The name of the file format.
+    pub const SCHEMA: &'static str = "megrez.calibration/1";
+
+    /// What a layer's comparisons must hold; `None` for a layer that was not seen.
+    pub fn bound(&self, layer: &str) -> Option<f64> {
+        self.layers.get(layer).map(|magnitude| magnitude * self.margin)
+    }
+
+    /// Checks a calibration that came from a file.
+    pub fn check(&self) -> Result<(), String> {
+        if self.schema != Self::SCHEMA {
+            return Err(format!("is no calibration of this version: its schema is `{}`", self.schema));
+        }
+        if !(self.margin.is_finite() && self.margin >= 1.0) {
+            return Err("has a margin below 1".into());
+        }
+        match self.layers.iter().find(|(_, m)| !m.is_finite() || **m < 0.0) {
+            Some((layer, _)) => Err(format!("has no magnitude for layer `{layer}`")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The magnitude of what a layer compares: an activation its input, a pool the differences within its windows, which
+/// the spread of its whole input bounds. `None` for layers that do not compare.
+pub fn compared(op: &str, input: &Tensor) -> Option<f64> {
+    let (low, high) = (input.data.iter()).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &v| {
+        (low.min(f64::from(v)), high.max(f64::from(v)))
+    });
+    match op {
+        _ if input.data.is_empty() => None,
+        "Relu" | "LeakyRelu" => Some(low.abs().max(high.abs())),
+        "MaxPool" => Some(high - low),
+        // Clip compares x − min, and then max − min of what is left.
+        "Clip" => None,
+        _ => None,
+    }
+}
+
+/// Measures a model on batches of data; every batch has the shape of the model's one input.
+pub fn calibrate<'a>(
+    graph: &Graph,
+    batches: impl IntoIterator<Item = &'a Tensor>,
+    margin: f64,
+) -> Result<Calibration, Problems> {
+    let (graph, _) = passes::optimise(graph)?;
+    let mut calibration =
+        Calibration { schema: Calibration::SCHEMA.into(), margin, inputs: 0, layers: BTreeMap::new() };
+    for batch in batches {
+        let trace =
+            plain::trace(&graph, std::slice::from_ref(batch)).map_err(|p: Problem| Problems(vec![p]))?;
+        calibration.inputs += batch.shape.dims().first().copied().unwrap_or(1);
+        for node in &graph.nodes {
+            let input = node.inputs.first().copied().flatten().and_then(|id| trace.value(id));
+            if let Some(magnitude) = input.and_then(|input| compared(&node.op, input)) {
+                let seen = calibration.layers.entry(node.name.clone()).or_insert(0.0);
+                *seen = seen.max(magnitude);
+            }
+        }
+    }
+    Ok(calibration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{Comparison, ListStyle};
+    use crate::models;
+    use crate::{CompileOptions, compile};
+    use megrez_plan::{Fewest, Op, SignBit};
+
+    fn signs(comparison: Comparison) -> Vec<SignBit> {
+        let graph = models::build("lenet", 1, 1).unwrap();
+        let options =
+            CompileOptions { comparison, policy: crate::RangePolicy::Assume, ..CompileOptions::default() };
+        let steps = compile(&graph, &options).unwrap().plan.steps;
+        steps.into_iter().filter_map(|s| if let Op::Relu(r) = s.op { Some(r.sign) } else { None }).collect()
+    }
+
+    #[test]
+    fn measured_bounds_need_fewer_bits_than_proven_ones() {
+        let graph = models::build("lenet", 1, 1).unwrap();
+        let data = Tensor::new([1, 1, 28, 28], (0..784).map(|i| (i % 29) as f32 / 29.0).collect::<Vec<_>>());
+        let calibration = calibrate(&graph, [&data], 2.0).unwrap();
+        assert_eq!(calibration.inputs, 1);
+        assert!(calibration.layers.len() == 5, "{:?}", calibration.layers);
+        let list = ListStyle::Digits(Fewest::Total);
+        let proven = signs(Comparison::Fitted { list, bits: None, calibration: None });
+        let fitted = signs(Comparison::Fitted { list, bits: None, calibration: Some(calibration.clone()) });
+        let few = signs(Comparison::Fitted { list, bits: Some(8), calibration: Some(calibration) });
+        for ((proven, fitted), few) in proven.iter().zip(&fitted).zip(&few) {
+            assert!(fitted.bits <= proven.bits && proven.bits.unwrap() < 48, "{proven:?} {fitted:?}");
+            assert_eq!((fitted.cut, few.bits), (16, Some(8)));
+            assert_eq!(few.cut + 8, fitted.cut + fitted.bits.unwrap(), "the top bit stays");
+        }
+        assert!(fitted.iter().zip(&proven).any(|(fitted, proven)| fitted.bits < proven.bits));
+    }
+
+    #[test]
+    fn damaged_calibrations_are_refused() {
+        let good = Calibration {
+            schema: Calibration::SCHEMA.into(),
+            margin: 2.0,
+            inputs: 1,
+            layers: BTreeMap::new(),
+        };
+        assert_eq!(good.check(), Ok(()));
+        assert!(Calibration { margin: 0.5, ..good.clone() }.check().is_err());
+        assert!(Calibration { schema: "x".into(), ..good.clone() }.check().is_err());
+        let layers = BTreeMap::from([("a".to_string(), f64::NAN)]);
+        assert!(Calibration { layers, ..good }.check().is_err());
+    }
+}
