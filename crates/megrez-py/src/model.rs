@@ -6,7 +6,7 @@ use crate::wait::wait;
 use megrez::inference::{default_frac, infer_plain, relu_form, sign_bit};
 use megrez::{Error, Result, embedded, infer};
 use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{CompileOptions, Graph, Interval, RangePolicy};
+use megrez_graph::{Comparison, CompileOptions, Graph, Interval, RangePolicy};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::json;
@@ -75,7 +75,7 @@ impl Model {
             input_range: interval(input_range),
             input_ranges: input_ranges.into_iter().map(|(name, range)| (name, interval(range))).collect(),
             policy: if assume { RangePolicy::Assume } else { RangePolicy::Prove },
-            sign: sign_bit(ring, list, widths.as_deref(), bits, cut).map_err(error)?,
+            comparison: Comparison::Fixed(sign_bit(ring, list, widths.as_deref(), bits, cut).map_err(error)?),
             relu: relu_form(form).map_err(error)?,
             ..CompileOptions::default()
         };
