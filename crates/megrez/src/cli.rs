@@ -650,7 +650,6 @@ fn infer(args: &Infer, json: bool) -> Result<ExitCode> {
         _ => {
             let path = args.model.as_ref().expect("clap asks for one of the two");
             let graph = load_model(path, size)?;
-            let options = args.common.compile(&args.model_args)?;
             let mut backend = match &args.cluster {
                 Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
                 None => args.common.backend()?,
