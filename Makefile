@@ -35,7 +35,8 @@ lint: lint-rust lint-python doc ## Run all linters; warnings are errors.
 lint-rust:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-lint-python: $(VENV)/tools
+# mypy looks into the packages that the sources import, so they must be there.
+lint-python: python
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy
