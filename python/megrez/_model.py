@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from megrez import _native
@@ -91,6 +92,15 @@ class Model:
         given, tensors = arrays(data, list(self.inputs))
         return next(iter(outputs(self._native.plain(given), tensors).values()))
 
+    def calibrate(self, data: Given | GivenTensor, *, margin: float = 2.0) -> dict[str, Any]:
+        """Measure how large the values of each layer get, for the `calibration` of `compile`.
+
+        Bounds are `margin` times what is seen. The result can be kept as JSON.
+        """
+        given, _ = arrays(data, list(self.inputs))
+        calibration: dict[str, Any] = json.loads(self._native.calibrate(given, margin))
+        return calibration
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name} {list(shape)}" for name, shape in self.inputs.items())
         ranges = "proven" if self.proven else "assumed"
@@ -110,11 +120,15 @@ def compile(
     frac: int | None = None,
     input_range: float | Interval | Mapping[str, float | Interval] = 1.0,
     ranges: Literal["prove", "assume"] = "prove",
-    list: Literal["bits", "digits"] = "bits",
+    list: Literal["bits", "digits"] = "digits",
     widths: Sequence[int] | None = None,
     bits: int | None = None,
     cut: int = 0,
-    form: Literal["3r", "2r", "2r-fresh", "table"] = "3r",
+    fit: bool = False,
+    calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    form: Literal["3r", "2r", "2r-fresh", "table", "auto"] = "3r",
+    protocol: str = "mizar",
+    net: str = "loopback",
 ) -> Model:
     """Compile a model for shares.
 
@@ -133,7 +147,14 @@ def compile(
         widths: the digits' widths, most significant first; by default the best known.
         bits: how many bits a comparison looks at, sign included; by default all.
         cut: how many low bits a comparison ignores.
-        form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, or a table.
+        fit: compare only as many bits as each layer's proven range needs. The plan then shows the parties how
+            large each layer's values may get, to a factor of two.
+        calibration: as `fit`, with magnitudes measured by `Model.calibrate`: what it gave, or a file of
+            `megrez calibrate`.
+        form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, a table, or `auto`:
+            what is fastest for the protocol and network named next.
+        protocol: for what `form="auto"` chooses; any protocol can run the model that supports its form.
+        net: for what `form="auto"` and fitted comparisons choose.
 
     Raises:
         Error: with every operator that is not supported, and every range that does not fit.
@@ -151,23 +172,37 @@ def compile(
         examples = _torch.examples(model, example_input)
         onnx = _torch.export(model, examples)
         batch = batch or examples[0].shape[0]
+    if batch is not None and batch < 1:
+        raise _native.Error(f"a batch has one input at least, not {batch}")
     by_name = dict(input_range) if isinstance(input_range, Mapping) else {}
-    native = _native.Model.compile(
-        onnx,
-        batch=1 if batch is None else batch,
-        shapes={name: [*dims] for name, dims in (shapes or {}).items()},
-        ring=ring,
-        frac=frac,
-        input_range=(-1.0, 1.0) if isinstance(input_range, Mapping) else _interval(input_range),
-        input_ranges={name: _interval(bound) for name, bound in by_name.items()},
-        assume=_assume(ranges),
-        list=list,
-        widths=widths,
-        bits=bits,
-        cut=cut,
-        form=form,
-    )
-    return Model(native)
+    options: _native._Options = {
+        "batch": 1 if batch is None else batch,
+        "shapes": {name: [*dims] for name, dims in (shapes or {}).items()},
+        "ring": ring,
+        "frac": frac,
+        "input_range": (-1.0, 1.0) if isinstance(input_range, Mapping) else _interval(input_range),
+        "input_ranges": {name: _interval(bound) for name, bound in by_name.items()},
+        "assume": _assume(ranges),
+        "list": list,
+        "widths": widths,
+        "bits": bits,
+        "cut": cut,
+        "fit": fit,
+        "calibration": None if calibration is None else _json(calibration),
+        "form": form,
+        "protocol": protocol,
+        "net": net,
+    }
+    return Model(_native.Model.compile(onnx, options))
+
+
+def _json(calibration: Mapping[str, Any] | str | os.PathLike[str]) -> str:
+    if isinstance(calibration, Mapping):
+        return json.dumps(dict(calibration))
+    try:
+        return Path(calibration).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _native.Error(f"{os.fspath(calibration)}: {error}") from error
 
 
 def _interval(bound: float | Interval) -> Interval:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,28 +15,32 @@ RELEASE: str
 
 class Error(RuntimeError): ...
 
+class _Options(TypedDict):
+    batch: int
+    shapes: dict[str, list[int]]
+    ring: int
+    frac: int | None
+    input_range: tuple[float, float]
+    input_ranges: dict[str, tuple[float, float]]
+    assume: bool
+    list: str
+    widths: Sequence[int] | None
+    bits: int | None
+    cut: int
+    fit: bool
+    calibration: str | None
+    form: str
+    protocol: str
+    net: str
+
 class Model:
     @staticmethod
-    def compile(
-        onnx: bytes | _Path,
-        *,
-        batch: int,
-        shapes: dict[str, list[int]],
-        ring: int,
-        frac: int | None,
-        input_range: tuple[float, float],
-        input_ranges: dict[str, tuple[float, float]],
-        assume: bool,
-        list: str,
-        widths: Sequence[int] | None,
-        bits: int | None,
-        cut: int,
-        form: str,
-    ) -> Model: ...
+    def compile(onnx: bytes | _Path, options: _Options) -> Model: ...
     @property
     def batch(self) -> int: ...
     def describe(self) -> str: ...
     def plain(self, data: Sequence[_Array]) -> list[tuple[str, _Array]]: ...
+    def calibrate(self, data: Sequence[_Array], margin: float) -> str: ...
 
 class Cluster:
     @staticmethod

@@ -34,7 +34,7 @@ def export(module: Any, given: tuple[Any, ...]) -> bytes:
     import torch
 
     names = ["input"] if len(given) == 1 else [f"input{i}" for i in range(len(given))]
-    buffer = io.BytesIO()
+    buffer: Any = io.BytesIO()  # which the exporter takes, whatever its types say
     options: dict[str, Any] = {
         "input_names": names,
         "opset_version": 17,
@@ -53,4 +53,4 @@ def export(module: Any, given: tuple[Any, ...]) -> bytes:
         raise Error(f"PyTorch could not export the module: {error}") from error
     finally:
         module.train(training)
-    return buffer.getvalue()
+    return bytes(buffer.getvalue())

@@ -41,7 +41,24 @@ def test_the_32_bit_ring(threads: megrez.Cluster, images: Array) -> None:
     np.testing.assert_array_equal(result.output.argmax(1), model.plain(images[:4]).argmax(1))
 
 
-def test_comparisons_by_digits(threads: megrez.Cluster, images: Array) -> None:
-    model = megrez.compile(DIGITS / "lenet.onnx", batch=2, list="digits")
-    result = threads.run(model, images[:2])
-    assert np.abs(result.output - model.plain(images[:2])).max() < 5e-3
+def test_comparisons_can_be_chosen_and_fitted(threads: megrez.Cluster, images: Array) -> None:
+    path, data = DIGITS / "lenet.onnx", images[:2]
+    digits = megrez.compile(path, batch=2)
+    result = threads.run(digits, data)
+    expected = digits.plain(data)
+    assert np.abs(result.output - expected).max() < 5e-3
+    calibration = digits.calibrate(images[:40])
+    assert calibration["inputs"] == 40
+    assert calibration["layers"]["relu1"] > 0
+    others = {
+        "bits": megrez.compile(path, batch=2, list="bits"),
+        "fitted": megrez.compile(path, batch=2, fit=True),
+        "calibrated": megrez.compile(path, batch=2, calibration=calibration),
+        "auto": megrez.compile(path, batch=2, form="auto", net="wan"),
+    }
+    sent = {}
+    for name, model in others.items():
+        other = threads.run(model, data)
+        assert np.abs(other.output - expected).max() < 5e-3, name
+        sent[name] = other.report.bytes()
+    assert sent["calibrated"] <= sent["fitted"] < result.report.bytes() < sent["bits"]

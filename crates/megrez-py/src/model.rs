@@ -1,12 +1,13 @@
 //! Compiled models.
 
 use crate::arrays::{Given, Named, arrays, tensors};
-use crate::error;
+use crate::refused;
 use crate::wait::wait;
-use megrez::inference::{default_frac, infer_plain, relu_form, sign_bit};
+use megrez::inference::{default_frac, fastest, fitted, form_of, infer_plain, measure, relu_form, sign_bit};
 use megrez::{Error, Result, embedded, infer};
 use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{Comparison, CompileOptions, Graph, Interval, RangePolicy};
+use megrez_graph::{Calibration, Comparison, CompileOptions, Graph, Interval, RangePolicy};
+use megrez_net::NetProfile;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::json;
@@ -45,50 +46,94 @@ enum Onnx {
     Path(PathBuf),
 }
 
+/// How to compile; `python/megrez/_model.py` says what each means.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    batch: usize,
+    shapes: BTreeMap<String, Vec<usize>>,
+    ring: u32,
+    frac: Option<u32>,
+    input_range: (f64, f64),
+    input_ranges: BTreeMap<String, (f64, f64)>,
+    assume: bool,
+    list: String,
+    widths: Option<Vec<u32>>,
+    bits: Option<u32>,
+    cut: u32,
+    fit: bool,
+    calibration: Option<String>,
+    form: String,
+    protocol: String,
+    net: String,
+}
+
+impl Options {
+    fn net(&self) -> Result<NetProfile> {
+        Ok(self.net.parse()?)
+    }
+
+    fn comparison(&self) -> Result<Comparison> {
+        if !self.fit && self.calibration.is_none() {
+            let sign = sign_bit(self.ring, &self.list, self.widths.as_deref(), self.bits, self.cut)?;
+            return Ok(Comparison::Fixed(sign));
+        }
+        if self.cut > 0 || self.widths.is_some() {
+            return Err(Error::Refused("fitted comparisons choose cut and widths themselves".into()));
+        }
+        let refuse = |what: String| Error::Refused(format!("the calibration {what}"));
+        let read = |text: &String| -> Result<Calibration> {
+            let read: Calibration =
+                serde_json::from_str(text).map_err(|e| refuse(format!("is not understood: {e}")))?;
+            read.check().map_err(refuse)?;
+            Ok(read)
+        };
+        let calibration = self.calibration.as_ref().map(read).transpose()?;
+        fitted(&self.list, self.bits, calibration, !self.net()?.is_unshaped())
+    }
+
+    fn compile(&self) -> Result<CompileOptions> {
+        let interval = |(low, high)| Interval { low, high };
+        let ranges = self.input_ranges.iter().map(|(name, &range)| (name.clone(), interval(range)));
+        Ok(CompileOptions {
+            ring: self.ring,
+            frac: self.frac.unwrap_or(default_frac(self.ring)),
+            input_range: interval(self.input_range),
+            input_ranges: ranges.collect(),
+            policy: if self.assume { RangePolicy::Assume } else { RangePolicy::Prove },
+            comparison: self.comparison()?,
+            relu: relu_form(if self.form == AUTO { "3r" } else { &self.form })?,
+            ..CompileOptions::default()
+        })
+    }
+}
+
+/// The form of ReLU that leaves the choice to the network.
+const AUTO: &str = "auto";
+
 #[pymethods]
 impl Model {
     /// Reads and compiles an ONNX model.
     #[staticmethod]
-    #[pyo3(signature = (onnx, *, batch, shapes, ring, frac, input_range, input_ranges, assume, list, widths, bits, cut,
-        form))]
-    #[expect(clippy::too_many_arguments, reason = "they are named at the only caller, which documents them")]
-    fn compile(
-        py: Python<'_>,
-        onnx: Onnx,
-        batch: usize,
-        shapes: BTreeMap<String, Vec<usize>>,
-        ring: u32,
-        frac: Option<u32>,
-        input_range: (f64, f64),
-        input_ranges: BTreeMap<String, (f64, f64)>,
-        assume: bool,
-        list: &str,
-        widths: Option<Vec<u32>>,
-        bits: Option<u32>,
-        cut: u32,
-        form: &str,
-    ) -> PyResult<Self> {
-        let interval = |(low, high)| Interval { low, high };
-        let options = CompileOptions {
-            ring,
-            frac: frac.unwrap_or(default_frac(ring)),
-            input_range: interval(input_range),
-            input_ranges: input_ranges.into_iter().map(|(name, range)| (name, interval(range))).collect(),
-            policy: if assume { RangePolicy::Assume } else { RangePolicy::Prove },
-            comparison: Comparison::Fixed(sign_bit(ring, list, widths.as_deref(), bits, cut).map_err(error)?),
-            relu: relu_form(form).map_err(error)?,
-            ..CompileOptions::default()
-        };
+    fn compile(py: Python<'_>, onnx: Onnx, options: Options) -> PyResult<Self> {
         wait(py, None, move |_| {
             let bytes = match onnx {
                 Onnx::Bytes(bytes) => bytes.to_vec(),
                 Onnx::Path(path) => std::fs::read(&path).map_err(|e| Error::file(&path, e))?,
             };
-            let source = Source { bytes, shapes, options };
-            let model = infer::Model::new(&source.graph(batch)?, embedded::CLIENT, &source.options)?;
+            let mut source = Source { bytes, options: options.compile()?, shapes: options.shapes.clone() };
+            let graph = source.graph(options.batch)?;
+            let model = if options.form == AUTO {
+                fastest(&graph, embedded::CLIENT, &source.options, &options.protocol, &options.net()?)?
+            } else {
+                infer::Model::new(&graph, embedded::CLIENT, &source.options)?
+            };
+            // What was chosen holds for other batch sizes as well.
+            source.options.relu = form_of(&model).unwrap_or(source.options.relu);
             // Shapes that the caller gave count for more than the batch.
             let size = model.compiled.data_inputs.first().and_then(|i| i.shape.dims().first().copied());
-            Ok(Model { source: Arc::new(source), model: Arc::new(model), batch: size.unwrap_or(batch) })
+            let batch = size.unwrap_or(options.batch);
+            Ok(Model { source: Arc::new(source), model: Arc::new(model), batch })
         })
     }
 
@@ -127,6 +172,13 @@ impl Model {
     fn plain<'py>(&self, py: Python<'py>, data: Vec<Given<'py>>) -> PyResult<Vec<Named<'py>>> {
         let (model, data) = (Arc::clone(&self.model), tensors(&data)?);
         arrays(py, wait(py, None, move |_| infer_plain(&model, &data))?)
+    }
+
+    /// How large values get on data, as JSON.
+    fn calibrate(&self, py: Python<'_>, data: Vec<Given<'_>>, margin: f64) -> PyResult<String> {
+        let (model, data) = (Arc::clone(&self.model), tensors(&data)?);
+        let calibration = wait(py, None, move |_| measure(&model, &data, margin))?;
+        serde_json::to_string(&calibration).map_err(refused)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 use megrez_graph::lower::{DataInput, ModelInput};
 use megrez_graph::{Calibration, Comparison, CompileOptions, Graph, ListStyle, Tensor, compile, plain};
 use megrez_net::NetProfile;
-use megrez_plan::{Fewest, Input, List, Plan, ReluForm, SignBit};
+use megrez_plan::{Fewest, Input, List, Op, Plan, ReluForm, SignBit};
 use megrez_session::{Error as SessionError, Phase};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -288,6 +288,20 @@ pub fn infer_plain(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor
     named.map(|(output, parts)| Ok((output.name.clone(), batches.join(&output.name, parts)?))).collect()
 }
 
+/// Measures how large a model's values get on data, for [`fitted`] comparisons; bounds are `margin` times that.
+pub fn measure(model: &Model, data: &[Tensor], margin: f64) -> Result<Calibration> {
+    let batches = Batches::new(&model.compiled.data_inputs, data)?;
+    let [input] = batches.inputs else {
+        return Err(Error::Refused("only models with one input can be calibrated".into()));
+    };
+    let rows: Vec<Tensor> =
+        (0..batches.runs).map(|run| batch(&data[0], run, batches.size, input.range)).collect();
+    let calibration = megrez_graph::calibrate::calibrate(&model.compiled.graph, &rows, margin)?;
+    let calibration = Calibration { inputs: batches.count, ..calibration };
+    calibration.check().map_err(|what| Error::Refused(format!("the calibration {what}")))?;
+    Ok(calibration)
+}
+
 /// The first batch of the data, for [`check`](crate::check::check).
 pub fn first_batch(model: &Model, data: &[Tensor]) -> Result<Vec<Tensor>> {
     let batches = Batches::new(&model.compiled.data_inputs, data)?;
@@ -393,6 +407,12 @@ pub fn fastest(
     }
 }
 
+/// The form of ReLU that a model was compiled with, if it has any.
+pub fn form_of(model: &Model) -> Option<ReluForm> {
+    let form = |op: &Op| if let Op::Relu(relu) = op { Some(relu.form) } else { None };
+    model.compiled.plan.steps.iter().find_map(|step| form(&step.op))
+}
+
 /// Comparisons fitted to each layer's values instead; see [`Comparison::Fitted`] for what that tells whoever sees the plan.
 /// `slow` links get the widths that send least online.
 pub fn fitted(
@@ -472,6 +492,9 @@ mod tests {
         let far = output.data.iter().zip(&plain[0].1.data).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
         assert!(far < 1e-2, "{far}");
         assert_eq!(result.json()["shape"], json!([5, 10]));
+
+        assert_eq!(measure(&model, &data, 2.0).unwrap().inputs, 5);
+        assert!(measure(&model, &data, 0.5).is_err());
 
         let stop = |run| if run == 1 { Err(Error::Refused("enough".into())) } else { Ok(()) };
         let stopped = infer(&mut Backend::Threads, &model, &data, &options, &stop).unwrap_err();
