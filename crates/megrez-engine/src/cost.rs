@@ -1,7 +1,8 @@
 //! What a plan costs under a protocol, before it runs.
 
+use crate::walk::waves;
 use megrez_plan::{Plan, Value};
-use megrez_protocols::{Cost, Path, Suite, critical_path};
+use megrez_protocols::{Clocks, Cost, Path, Suite, Wires, last, later};
 use megrez_session::Phase;
 
 /// The steps of a plan that a protocol does not have, all at once.
@@ -16,6 +17,8 @@ pub struct StepCost {
     pub name: String,
     /// Its formula.
     pub cost: Cost,
+    /// Steps of one wave run beside each other online; waves follow each other.
+    pub wave: usize,
 }
 
 /// The cost of a plan.
@@ -30,9 +33,23 @@ impl PlanCost {
     pub fn bytes(&self, phase: Phase, from: usize, to: usize) -> u64 {
         self.steps.iter().map(|s| s.cost.bytes(phase, from, to)).sum()
     }
-    /// Rounds and network seconds of the critical path of a phase; see [`critical_path`].
+    /// Rounds and network seconds of the critical path of a phase: online wave by wave, offline step by step. A message
+    /// takes `delay` seconds and `transmit` of its bytes.
     pub fn critical_path(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> Path {
-        critical_path(self.steps.iter().map(|s| &s.cost), phase, delay, transmit)
+        let mut wires = Wires::new(delay, transmit);
+        let mut clocks = Clocks::default();
+        let mut steps: Vec<&StepCost> = self.steps.iter().collect();
+        if phase == Phase::Online {
+            steps.sort_by_key(|step| step.wave);
+        }
+        let together = |a: &&StepCost, b: &&StepCost| phase == Phase::Online && a.wave == b.wave;
+        for wave in steps.chunk_by(together) {
+            let start = clocks;
+            clocks = wave
+                .iter()
+                .fold(start, |clocks, step| later(&clocks, &wires.advance(start, &step.cost, phase)));
+        }
+        last(&clocks)
     }
     /// Bits over all parties in a phase, without the rounding of messages.
     pub fn bits(&self, phase: Phase) -> f64 {
@@ -52,10 +69,16 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
         match suite.cost(&step.op, &inputs, plan.value(step.output)) {
             Ok(cost) => {
                 let cost = if late_inputs { cost.made_online() } else { cost };
-                steps.push(StepCost { name: step.name.clone(), cost });
+                steps.push(StepCost { name: step.name.clone(), cost, wave: 0 });
             }
             Err(why) => missing.push((step.name.clone(), why.to_string())),
         }
     }
-    if missing.is_empty() { Ok(PlanCost { steps }) } else { Err(Unsupported(missing)) }
+    if !missing.is_empty() {
+        return Err(Unsupported(missing));
+    }
+    for (wave, members) in waves(suite, plan).into_iter().enumerate() {
+        members.into_iter().for_each(|step| steps[step].wave = wave);
+    }
+    Ok(PlanCost { steps })
 }

@@ -4,7 +4,7 @@ use megrez_kernels::Device;
 use megrez_session::{Party, Phase, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::Duration;
 
 /// One phase at one party.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,13 +33,8 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    pub(crate) fn new<D: Device>(phase: Phase, step: &str, start: Instant, party: &Party<D>) -> Self {
-        StepReport {
-            phase,
-            step: step.to_owned(),
-            seconds: start.elapsed().as_secs_f64(),
-            rounds: party.rounds(),
-        }
+    pub(crate) fn new<D: Device>(phase: Phase, step: &str, wall: Duration, party: &Party<D>) -> Self {
+        StepReport { phase, step: step.to_owned(), seconds: wall.as_secs_f64(), rounds: party.rounds() }
     }
 }
 

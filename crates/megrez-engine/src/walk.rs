@@ -1,10 +1,10 @@
 //! The two walks over a plan.
 
 use crate::report::StepReport;
-use megrez_plan::{Plan, ValueId};
+use megrez_plan::{Plan, Step, Value, ValueId};
 use megrez_protocols::Suite;
 use megrez_session::{Error, Party, Phase};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the offline phase leaves at one party: masks of all values and material of all steps.
 pub struct Prepared<S: Suite> {
@@ -68,12 +68,13 @@ pub fn offline<S: Suite>(
         })?;
         materials.push(material);
         masks[step.output.0 as usize] = mask;
-        report.push(StepReport::new(Phase::Offline, &step.name, start, party));
+        report.push(StepReport::new(Phase::Offline, &step.name, start.elapsed(), party));
     }
     Ok(Prepared { masks, materials, tickets })
 }
 
-/// The online phase of run `run`, on the data of the plan's inputs in order. Values are dropped after their last use.
+/// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the steps of a wave do not
+/// depend on each other and run as lanes, in threads beside each other. Values are dropped after their last use.
 pub fn online<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -84,59 +85,162 @@ pub fn online<S: Suite>(
     report: &mut Vec<StepReport>,
 ) -> Result<Values<S>, Error> {
     party.enter(Phase::Online, run);
-    let last = last_uses(plan);
-    let Prepared { mut masks, materials, .. } = prepared;
-    let mut data: Vec<Option<S::Data>> = plan.values.iter().map(|_| None).collect();
+    let Prepared { masks, materials, .. } = prepared;
+    let mut values: Vec<Slot<S>> = masks.into_iter().map(|masks| Slot { masks, data: None }).collect();
+    let mut materials: Vec<Option<S::Material>> = materials;
     for (input, value) in plan.inputs.iter().zip(inputs) {
-        data[input.value.0 as usize] = Some(value);
+        values[input.value.0 as usize].data = Some(value);
     }
-    for (index, (step, material)) in plan.steps.iter().zip(materials).enumerate() {
+    let mut readers = readers(plan);
+    for wave in waves(suite, plan) {
+        let lane = |&index: &usize| Lane { index, party: party.lane(), material: None, done: None };
+        let mut lanes: Vec<Lane<S>> = wave.iter().map(lane).collect();
+        lanes.iter_mut().for_each(|lane| lane.material = materials[lane.index].take());
         let start = Instant::now();
-        let inputs: Vec<(&S::Masks, &S::Data)> =
-            step.inputs.iter().map(|i| (known(&masks[i.0 as usize]), known(&data[i.0 as usize]))).collect();
-        let output = plan.value(step.output);
-        let mask = &masks[step.output.0 as usize];
-        let (value, late) = party.step(&step.name, |party| {
-            let drawn;
-            let (material, mask) = match material {
-                Some(material) => (material, mask.as_ref()),
-                // An input's masks were not known offline; by now they are.
-                None => {
-                    let masks: Vec<&S::Masks> = inputs.iter().map(|(masks, _)| *masks).collect();
-                    let all: Vec<Option<&S::Masks>> = masks.iter().copied().map(Some).collect();
-                    drawn = match mask {
-                        Some(_) => None,
-                        None => suite.masks(party, &step.op, output, &all)?,
-                    };
-                    let mask = mask.as_ref().or(drawn.as_ref());
-                    (suite.offline(party, &step.op, output, &masks)?, mask)
+        match lanes.as_mut_slice() {
+            [only] => only.run(suite, plan, &values),
+            several => std::thread::scope(|scope| {
+                for lane in several {
+                    let values = &values;
+                    scope.spawn(move || lane.run(suite, plan, values));
                 }
-            };
-            let (value, late) = suite.online(party, &step.op, output, &inputs, mask, material)?;
-            Ok((value, late.or_else(|| mask.cloned())))
-        })?;
-        drop(inputs);
-        data[step.output.0 as usize] = Some(value);
-        masks[step.output.0 as usize] = late;
-        for i in step.inputs.iter().filter(|i| last[i.0 as usize] == index) {
-            data[i.0 as usize] = None;
-            masks[i.0 as usize] = None;
+            }),
         }
-        report.push(StepReport::new(Phase::Online, &step.name, start, party));
+        // The wave worked as long as its busiest lane.
+        let wall = start.elapsed();
+        let busy =
+            |lane: &Lane<S>| lane.done.as_ref().map_or(wall, |d| d.wall.saturating_sub(lane.party.waited()));
+        let waited = wall.saturating_sub(lanes.iter().map(busy).max().unwrap_or_default());
+        for lane in &lanes {
+            party.join(&lane.party);
+        }
+        party.has_waited(waited);
+        for lane in lanes {
+            let step = &plan.steps[lane.index];
+            let done = lane.done.expect("every lane has run");
+            report.push(StepReport::new(Phase::Online, &step.name, done.wall, &lane.party));
+            let (data, masks) = done.result?;
+            values[step.output.0 as usize] = Slot { masks, data: Some(data) };
+            for i in &step.inputs {
+                let left = &mut readers[i.0 as usize];
+                *left -= 1;
+                if *left == 0 {
+                    values[i.0 as usize] = Slot { masks: None, data: None };
+                }
+            }
+        }
     }
-    Ok(Values { values: masks.into_iter().zip(data).map(|(m, d)| Some((m?, d?))).collect() })
+    Ok(Values { values: values.into_iter().map(|slot| Some((slot.masks?, slot.data?))).collect() })
+}
+
+/// The order of the online phase, the same at all parties: every local step as soon as its inputs are there, by itself; when
+/// only steps that talk are left, all that can run make one wave.
+pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
+    let mut there = vec![false; plan.values.len()];
+    plan.inputs.iter().for_each(|input| there[input.value.0 as usize] = true);
+    let talks: Vec<bool> = plan.steps.iter().map(|step| talks(suite, plan, step)).collect();
+    let mut waiting: Vec<usize> = (0..plan.steps.len()).collect();
+    let mut waves = Vec::new();
+    while !waiting.is_empty() {
+        let mut wave = Vec::new();
+        let mut left = Vec::new();
+        // One pass in order finishes every chain of local steps, since a plan's steps are in an order that can run.
+        for index in waiting {
+            let step = &plan.steps[index];
+            let ready = step.inputs.iter().all(|i| there[i.0 as usize]);
+            match (ready, talks[index]) {
+                (true, false) => {
+                    there[step.output.0 as usize] = true;
+                    waves.push(vec![index]);
+                }
+                (true, true) => wave.push(index),
+                (false, _) => left.push(index),
+            }
+        }
+        wave.iter().for_each(|&index| there[plan.steps[index].output.0 as usize] = true);
+        if !wave.is_empty() {
+            waves.push(wave);
+        }
+        waiting = left;
+    }
+    waves
+}
+
+/// A value during the online walk.
+struct Slot<S: Suite> {
+    masks: Option<S::Masks>,
+    data: Option<S::Data>,
+}
+
+/// One step on its way.
+struct Lane<S: Suite> {
+    index: usize,
+    party: Party<S::Device>,
+    material: Option<S::Material>,
+    done: Option<Done<S>>,
+}
+
+/// What a step made, and how long it took.
+struct Done<S: Suite> {
+    wall: Duration,
+    result: Result<(S::Data, Option<S::Masks>), Error>,
+}
+
+impl<S: Suite> Lane<S> {
+    fn run(&mut self, suite: &S, plan: &Plan, values: &[Slot<S>]) {
+        let start = Instant::now();
+        let step = &plan.steps[self.index];
+        let material = self.material.take();
+        let result =
+            self.party.step(&step.name, |party| one_step(suite, plan, party, step, material, values));
+        self.done = Some(Done { wall: start.elapsed(), result });
+    }
+}
+
+/// A step's data and masks. What could not be made offline, because an input's masks were not known, is made first.
+fn one_step<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<S::Device>,
+    step: &Step,
+    material: Option<S::Material>,
+    values: &[Slot<S>],
+) -> Result<(S::Data, Option<S::Masks>), Error> {
+    let slot = |i: &ValueId| &values[i.0 as usize];
+    let inputs: Vec<(&S::Masks, &S::Data)> =
+        step.inputs.iter().map(|i| (known(&slot(i).masks), known(&slot(i).data))).collect();
+    let output = plan.value(step.output);
+    let drawn = &slot(&step.output).masks;
+    let (material, masks) = match material {
+        Some(material) => (material, drawn.clone()),
+        None => {
+            let masks: Vec<&S::Masks> = inputs.iter().map(|(masks, _)| *masks).collect();
+            let all: Vec<Option<&S::Masks>> = masks.iter().copied().map(Some).collect();
+            let output_masks = match drawn {
+                Some(_) => drawn.clone(),
+                None => suite.masks(party, &step.op, output, &all)?,
+            };
+            (suite.offline(party, &step.op, output, &masks)?, output_masks)
+        }
+    };
+    let (data, late) = suite.online(party, &step.op, output, &inputs, masks.as_ref(), material)?;
+    Ok((data, late.or(masks)))
+}
+
+/// Whether a step sends anything, offline included: what an input's late masks put off is sent online.
+fn talks<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> bool {
+    let inputs: Vec<&Value> = step.inputs.iter().map(|&i| plan.value(i)).collect();
+    suite.cost(&step.op, &inputs, plan.value(step.output)).map_or(true, |cost| !cost.transfers.is_empty())
+}
+
+/// How many times each value is read; an output once more than its steps say, so that it stays.
+fn readers(plan: &Plan) -> Vec<usize> {
+    let mut readers = vec![0; plan.values.len()];
+    plan.steps.iter().flat_map(|s| &s.inputs).for_each(|i| readers[i.0 as usize] += 1);
+    plan.outputs.iter().for_each(|o| readers[o.value.0 as usize] += 1);
+    readers
 }
 
 fn known<T>(slot: &Option<T>) -> &T {
     slot.as_ref().expect("a validated plan defines values before their use and drops them after the last")
-}
-
-/// The step after which a value is not needed; outputs are needed for ever.
-fn last_uses(plan: &Plan) -> Vec<usize> {
-    let mut last = vec![0; plan.values.len()];
-    for (index, step) in plan.steps.iter().enumerate() {
-        step.inputs.iter().for_each(|i| last[i.0 as usize] = index);
-    }
-    plan.outputs.iter().for_each(|o| last[o.value.0 as usize] = usize::MAX);
-    last
 }

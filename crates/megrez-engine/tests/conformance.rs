@@ -3,10 +3,11 @@
 
 mod common;
 
+use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, LocalRun, run};
 use megrez_kernels::Cpu;
 use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
-use megrez_protocols::{Cost, Suite, Unit, critical_path, registry};
+use megrez_protocols::{Cost, Suite, Unit, registry};
 use megrez_session::{Phase, Sent, Tap};
 use std::collections::HashMap;
 
@@ -135,6 +136,21 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
             p.step("op", relu(sign.clone(), f), v).unwrap()
         });
     }
+    // One against many, edges among the thresholds; |x − t| stays in range.
+    let (half, edge) = (1i64 << (ring - 3), 1i64 << (ring - 4));
+    for (kind, sign) in [("bits", SignBit::FULL), ("digits", digits(ring))] {
+        let thresholds = vec![0, 1, -1, edge, -half, half - 1, 0];
+        case(&format!("compare-many/{kind}"), false, &[x(quarter)], &|p, v| {
+            p.step("op", Op::CompareMany { sign: sign.clone(), thresholds: thresholds.clone() }, v).unwrap()
+        });
+    }
+    case("compare-many/chain", false, &[x(quarter)], &|p, v| {
+        let op = Op::CompareMany { sign: digits(ring), thresholds: vec![-edge, edge] };
+        let bits = p.step("many", op, v).unwrap();
+        let both = View::broadcast(&[n].into(), &[2, n].into()).unwrap();
+        let both = p.step("both", Op::View(both), v).unwrap();
+        p.step("op", Op::Select, &[bits, both]).unwrap()
+    });
     // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
@@ -198,12 +214,15 @@ fn execute(protocol: &str, case: &Case, tap: Option<Tap>) -> LocalRun {
 
 /// The formulas of a plan's steps under a protocol.
 fn formulas(protocol: &str, plan: &Plan) -> Vec<(String, Cost)> {
+    price(protocol, plan).steps.into_iter().map(|s| (s.name, s.cost)).collect()
+}
+
+fn price(protocol: &str, plan: &Plan) -> PlanCost {
     struct Price<'a>(&'a Plan);
     impl registry::Visitor<Cpu> for Price<'_> {
-        type Output = Vec<(String, Cost)>;
+        type Output = PlanCost;
         fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
-            let costs = megrez_engine::check(&suite, self.0).unwrap();
-            costs.steps.into_iter().map(|s| (s.name, s.cost)).collect()
+            megrez_engine::check(&suite, self.0).unwrap()
         }
     }
     registry::dispatch(protocol, plan.ring, Price(plan)).unwrap()
@@ -282,7 +301,7 @@ fn the_meter_equals_the_formulas() {
                     }
                     let rounds = |phase| reports.iter().map(|r| r.phases[&phase].rounds).max().unwrap();
                     for phase in [Phase::Offline, Phase::Online] {
-                        let path = critical_path(formulas.iter().map(|(_, c)| c), phase, 0.0, |_| 0.0);
+                        let path = price(protocol, &case.plan).critical_path(phase, 0.0, |_| 0.0);
                         assert_eq!(rounds(phase), path.rounds, "{protocol} {}: {phase:?} rounds", case.name);
                     }
                 }

@@ -91,7 +91,7 @@ impl Cost {
 
     /// Messages on the critical path of a phase when the step runs alone.
     pub fn rounds(&self, phase: Phase) -> u32 {
-        critical_path([self], phase, 0.0, |_| 0.0).rounds
+        last(&Wires::new(0.0, |_| 0.0).advance(Clocks::default(), self, phase)).rounds
     }
 
     /// Bytes from one party to another in a phase.
@@ -106,7 +106,7 @@ impl Cost {
     }
 }
 
-/// The critical path of steps that run one after the other.
+/// A critical path.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Path {
     /// Messages on it.
@@ -115,30 +115,54 @@ pub struct Path {
     pub seconds: f64,
 }
 
-/// Follows every party's clock through the messages of `steps` in a phase. A message takes `delay` seconds and `transmit`
-/// of its bytes, after what its link still has to send.
-pub fn critical_path<'a>(
-    steps: impl IntoIterator<Item = &'a Cost>,
-    phase: Phase,
+/// Where every party stands.
+pub type Clocks = [Path; 3];
+
+/// The links of a network in time: their delay, how long bytes take, and until when each is busy.
+pub struct Wires<F> {
     delay: f64,
-    transmit: impl Fn(u64) -> f64,
-) -> Path {
-    let mut clocks = [Path::default(); 3];
-    let mut links = [[0f64; 3]; 3];
-    for step in steps {
+    transmit: F,
+    busy: [[f64; 3]; 3],
+}
+
+impl<F: Fn(u64) -> f64> Wires<F> {
+    /// Idle links on which a message takes `delay` seconds and `transmit` of its bytes.
+    pub fn new(delay: f64, transmit: F) -> Self {
+        Wires { delay, transmit, busy: [[0.0; 3]; 3] }
+    }
+
+    /// The parties' clocks after a step's messages of a phase, begun at `start`. A message waits for what its link still has
+    /// to send.
+    pub fn advance(&mut self, start: Clocks, step: &Cost, phase: Phase) -> Clocks {
+        let mut clocks = start;
         let mut messages: Vec<&Transfer> = step.transfers.iter().filter(|t| t.phase == phase).collect();
         messages.sort_by_key(|t| t.round);
         for round in messages.chunk_by(|a, b| a.round == b.round) {
             let before = clocks;
             for t in round {
                 let (from, to) = (before[t.from], &mut clocks[t.to]);
-                let sent = links[t.from][t.to].max(from.seconds) + transmit(t.unit.bytes(t.n));
-                links[t.from][t.to] = sent;
+                let link = &mut self.busy[t.from][t.to];
+                *link = link.max(from.seconds) + (self.transmit)(t.unit.bytes(t.n));
                 to.rounds = to.rounds.max(from.rounds + 1);
-                to.seconds = to.seconds.max(sent + delay);
+                to.seconds = to.seconds.max(*link + self.delay);
             }
         }
+        clocks
     }
-    let latest = |f: fn(&Path) -> f64| clocks.iter().map(f).fold(0.0, f64::max);
-    Path { rounds: latest(|p| f64::from(p.rounds)) as u32, seconds: latest(|p| p.seconds) }
+}
+
+/// The later of two states, party by party.
+pub fn later(a: &Clocks, b: &Clocks) -> Clocks {
+    std::array::from_fn(|p| Path {
+        rounds: a[p].rounds.max(b[p].rounds),
+        seconds: a[p].seconds.max(b[p].seconds),
+    })
+}
+
+/// The party that is last.
+pub fn last(clocks: &Clocks) -> Path {
+    clocks.iter().fold(Path::default(), |a, b| Path {
+        rounds: a.rounds.max(b.rounds),
+        seconds: a.seconds.max(b.seconds),
+    })
 }

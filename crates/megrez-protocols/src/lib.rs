@@ -14,6 +14,6 @@ pub mod mss;
 pub mod registry;
 mod suite;
 
-pub use cost::{Cost, Path, Transfer, Unit, critical_path};
+pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
 pub use store::{Store, StoreError};
 pub use suite::{Suite, Unsupported};

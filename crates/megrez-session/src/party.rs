@@ -124,6 +124,22 @@ impl<D: Device> Party<D> {
         self.stamp.time_ns
     }
 
+    /// A lane beside others: it begins where this one stands and shares everything with it but the clocks.
+    pub fn lane(&self) -> Self {
+        Party { waited: Duration::ZERO, ..self.clone() }
+    }
+
+    /// Goes on after a lane has ended: not before it.
+    pub fn join(&mut self, lane: &Self) {
+        self.stamp.round = self.stamp.round.max(lane.stamp.round);
+        self.stamp.time_ns = self.stamp.time_ns.max(lane.stamp.time_ns);
+    }
+
+    /// Counts time in which every lane waited.
+    pub fn has_waited(&mut self, time: Duration) {
+        self.waited += time;
+    }
+
     /// How long this lane has waited for messages in the phase that runs; the rest of the time it worked.
     pub fn waited(&self) -> Duration {
         self.waited
