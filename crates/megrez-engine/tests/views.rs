@@ -317,6 +317,146 @@ fn a_workers_view_of_the_sign_bit_is_independent_of_the_secret() {
     }
 }
 
+/// Where the zeros of two lists of one value may be, jointly: as if the lists were of two independent comparisons.
+fn joint_zeros(length: usize, zeros: &[Vec<u8>]) -> f64 {
+    let place = |z: usize| if z == length { 0.5 } else { 0.5 / length as f64 };
+    let table: Vec<f64> =
+        (0..(length + 1) * (length + 1)).map(|i| place(i / (length + 1)) * place(i % (length + 1))).collect();
+    let pairs = zip(&zeros[0], &zeros[1], |a, b| a * (length as u8 + 1) + b);
+    stats::fit(&count(table.len(), pairs.into_iter().map(usize::from)), &table)
+}
+
+#[test]
+fn the_lists_of_many_thresholds_are_as_independent_as_those_of_many_values() {
+    for sign in [SignBit::FULL, digits(&[4, 3], 0), digits(&[3, 2, 2], 0)] {
+        let spec = ListSpec::new(&sign, 8);
+        // Secrets below, between and above the thresholds.
+        let thresholds = vec![-30i64, 20];
+        let op = Op::CompareMany { sign: sign.clone(), thresholds: thresholds.clone() };
+        let secrets = [0u8, 0xc0, 0x13, 0x40, 0xe1];
+        let runs = secrets.map(|x| (x, execute(op.clone(), 2, &[x])));
+        for (x, run) in &runs {
+            let r = zip(&run.input_mask(0, 0, N), &run.input_mask(1, 0, N), u8::wrapping_add);
+            let lists: Vec<Lists> = (0..2)
+                .map(|i| {
+                    let name = format!("op/threshold{i}/list");
+                    let entries = [0, 1].map(|j| {
+                        unpack_field(run.message(Online, j, 2, &name), spec.prime, N * spec.length())
+                    });
+                    Lists { p: spec.prime.p() as usize, length: spec.length(), entries, r: r.clone() }
+                })
+                .collect();
+            for list in &lists {
+                let (statistic, surprise) = list.worst();
+                assert!(surprise < SIGMAS, "{sign:?}, x = {x:#x}: {statistic} is off by {surprise:.1} σ");
+            }
+            let zeros: Vec<Vec<u8>> = lists.iter().map(Lists::zeros).collect();
+            let surprise = joint_zeros(spec.length(), &zeros);
+            assert!(surprise < SIGMAS, "{sign:?}, x = {x:#x}: two lists are related by {surprise:.1} σ");
+            let p = spec.prime.p() as u8;
+            let first =
+                |list: &Lists| -> Vec<u8> { list.sums().into_iter().step_by(spec.length()).collect() };
+            let pairs =
+                zip(
+                    &first(&lists[0]),
+                    &first(&lists[1]),
+                    |a, b| if a * b == 0 { 0 } else { (a - 1) * (p - 1) + b },
+                );
+            let cells = usize::from(p - 1) * usize::from(p - 1);
+            let pairs = pairs.into_iter().filter(|&v| v > 0).map(|v| usize::from(v) - 1);
+            let surprise = stats::uniform(&count(cells, pairs));
+            assert!(
+                surprise < SIGMAS,
+                "{sign:?}, x = {x:#x}: entries of two lists are related by {surprise:.1} σ"
+            );
+        }
+        // All that the dealer gets of ring elements, bits and zeros, and a worker's view with all its answers.
+        for party in 0..3 {
+            let views: Vec<_> = runs
+                .iter()
+                .map(|(x, run)| {
+                    let mut view: View = vec![];
+                    if party == 2 {
+                        view.extend([0, 1].map(|j| (["r_0", "r_1"][j], run.input_mask(j, 0, N))));
+                        for (i, name) in ["zero 0", "zero 1"].into_iter().enumerate() {
+                            let name_of = format!("op/threshold{i}/list");
+                            let entries = [0, 1].map(|j| {
+                                unpack_field(
+                                    run.message(Online, j, 2, &name_of),
+                                    spec.prime,
+                                    N * spec.length(),
+                                )
+                            });
+                            let r = vec![0; N];
+                            let lists =
+                                Lists { p: spec.prime.p() as usize, length: spec.length(), entries, r };
+                            view.push((name, lists.zeros()));
+                        }
+                    } else {
+                        view.push(("m", run.masked_input(0)));
+                        view.push(("r_j", run.input_mask(party, 0, N)));
+                        let rho = run.message(Offline, 2, 0, "op/rho");
+                        if party == 0 {
+                            let rho = unpack_field(rho, spec.prime, N * spec.dealt());
+                            view.push(("rho_0", rho.into_iter().step_by(spec.dealt()).collect()));
+                        }
+                        let answers = run.bits(Online, 2, party, "op/answer", 2 * N);
+                        let sent = unpack(run.seen[party].outputs[0].as_bytes(), 1, 2 * N);
+                        for (i, [answer, output]) in
+                            [["answer 0", "output 0"], ["answer 1", "output 1"]].into_iter().enumerate()
+                        {
+                            view.push((answer, answers[i * N..(i + 1) * N].to_vec()));
+                            view.push((output, sent[i * N..(i + 1) * N].to_vec()));
+                        }
+                    }
+                    (format!("x = {x:#x}"), view)
+                })
+                .collect();
+            indistinguishable(&format!("party {party}, {sign:?}"), &views);
+        }
+        for (x, run) in &runs {
+            let x = i64::from(*x as i8);
+            let expected: Vec<u8> = thresholds.iter().flat_map(|&t| vec![u8::from(x >= t); N]).collect();
+            assert_eq!(run.outputs[0], expected);
+        }
+    }
+}
+
+#[test]
+fn a_flip_used_for_two_thresholds_is_noticed() {
+    // The plain code with one Δ for both comparisons of a value, and with one each.
+    let right = Protocol::corrected(8, 11);
+    for x in [0i64, 0xc0, 0x13, 0x40] {
+        let relation = |same_flip: bool| {
+            let mut rng = Rng(9);
+            let zeros: [Vec<u8>; 2] = {
+                let mut zeros = [vec![], vec![]];
+                for _ in 0..N {
+                    let r = rng.next() as u8;
+                    let flip = rng.next() & 1;
+                    for (i, t) in [-30i64, 20].into_iter().enumerate() {
+                        let value = (x - t) as u8;
+                        let run = loop {
+                            let run = right.run(value.into(), r.into(), &mut rng);
+                            if !same_flip || run.flip == flip {
+                                break run;
+                            }
+                        };
+                        let sum = |q: usize| (run.lists[0][q] + run.lists[1][q]) % 11;
+                        zeros[i].push((0..8).find(|&q| sum(q) == 0).unwrap_or(8) as u8);
+                    }
+                }
+                zeros
+            };
+            joint_zeros(8, &zeros)
+        };
+        let fresh = relation(false);
+        assert!(fresh < SIGMAS, "x = {x:#x}: fresh flips are related by {fresh:.1} σ");
+        let reused = relation(true);
+        assert!(reused > 2.0 * SIGMAS, "x = {x:#x}: one flip for two thresholds passes: {reused:.1} σ");
+    }
+}
+
 #[test]
 fn a_workers_view_of_relu_is_independent_of_the_secret() {
     for (sign, f) in

@@ -154,6 +154,16 @@ pub trait Device: Clone + Send + Sync + 'static {
     fn random_bits(&self, stream: &Stream, n: usize) -> Result<Self::Buf<u64>, DeviceError>;
     /// The exclusive or of all inputs, negated if `negate`; `n` bits.
     fn xor(&self, inputs: &[&Self::Buf<u64>], negate: bool, n: usize) -> Result<Self::Buf<u64>, DeviceError>;
+    /// Packed bits one after the other: every buffer with its number of bits. On the host unless a device knows better.
+    fn join_bits(&self, parts: &[(&Self::Buf<u64>, usize)]) -> Result<Self::Buf<u64>, DeviceError> {
+        let (mut joined, mut filled) = (vec![], 0);
+        for (part, n) in parts {
+            let words = self.download(<Self::Buf<u64> as Clone>::clone(part))?;
+            megrez_ring::bits::append(&mut joined, filled, &words, *n);
+            filled += n;
+        }
+        self.upload(joined)
+    }
     /// a ∧ b.
     fn and(&self, a: &Self::Buf<u64>, b: &Self::Buf<u64>) -> Result<Self::Buf<u64>, DeviceError>;
     /// The most significant bit of each of `n` elements.

@@ -1,6 +1,6 @@
 //! The types of steps: what each primitive accepts and gives. The same rules build a plan and validate one from a file.
 
-use crate::{Kind, List, Op, Plan, SignBit, Value};
+use crate::{Kind, List, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
 use megrez_ring::Shape;
 use std::collections::HashSet;
 
@@ -210,6 +210,19 @@ impl Op {
                 sign.check(ring)?;
                 Value { shape: ring_input(&x)?.0.clone(), kind: Kind::Bit }
             }
+            Op::CompareMany { sign, thresholds } => {
+                let [x] = arity(inputs)?;
+                sign.check(ring)?;
+                if !(1..=MAX_THRESHOLDS).contains(&thresholds.len()) {
+                    return refuse(format!("compares with 1 to {MAX_THRESHOLDS} thresholds"));
+                }
+                let half = 1i128 << (ring - 1);
+                if let Some(t) = thresholds.iter().find(|&&t| !(-half..half).contains(&i128::from(t))) {
+                    return refuse(format!("the threshold {t} does not fit {ring} bits"));
+                }
+                let dims = [&[thresholds.len()], ring_input(&x)?.0.dims()].concat();
+                Value { shape: dims.into(), kind: Kind::Bit }
+            }
             Op::Relu(relu) => {
                 let [x] = arity(inputs)?;
                 relu.sign.check(ring)?;
@@ -335,6 +348,22 @@ mod tests {
         break_it(|p| p.values[2].shape = [1].into());
         break_it(|p| p.outputs[0].recipient.clear());
         assert_eq!(Plan::from_bytes(&[7; 9]), Err(PlanError::Malformed));
+    }
+
+    #[test]
+    fn comparisons_with_many_are_bounded() {
+        let compare = |ring, thresholds: Vec<i64>| {
+            let mut plan = Plan::new(ring);
+            let x = plan.input("x", "alice", [3, 5].into(), 4);
+            let bits = plan.step("many", Op::CompareMany { sign: SignBit::FULL, thresholds }, &[x])?;
+            Ok::<_, PlanError>(plan.value(bits).clone())
+        };
+        assert_eq!(compare(8, vec![-128, 127]), Ok(Value { shape: [2, 3, 5].into(), kind: Kind::Bit }));
+        assert!(compare(8, vec![128]).is_err());
+        assert!(compare(64, vec![i64::MIN, i64::MAX]).is_ok());
+        assert!(compare(64, vec![]).is_err());
+        assert!(compare(64, vec![0; MAX_THRESHOLDS]).is_ok());
+        assert!(compare(64, vec![0; MAX_THRESHOLDS + 1]).is_err());
     }
 
     #[test]

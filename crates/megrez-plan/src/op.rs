@@ -68,6 +68,14 @@ pub enum Op {
     },
     /// The secret bit [x ≥ 0]. |x| < 2^(ℓ−1).
     NonNegative(SignBit),
+    /// The secret bits [x ≥ t] of one value against many public thresholds: bit i of the new first dimension compares with
+    /// threshold i. |x − t| < 2^(ℓ−1) for every threshold.
+    CompareMany {
+        /// How each bit is computed.
+        sign: SignBit,
+        /// The thresholds, as words at the scale of x.
+        thresholds: Vec<i64>,
+    },
     /// max(x, 0), with `truncate` fraction bits dropped in the same step.
     Relu(Relu),
     /// bit · x for a secret bit and a secret ring value of one shape.
@@ -81,6 +89,9 @@ pub enum Op {
     /// ¬a.
     Not,
 }
+
+/// The most thresholds of one [`Op::CompareMany`].
+pub const MAX_THRESHOLDS: usize = 64;
 
 /// How a sign bit is computed. Protocols that have no such choice ignore the parts that they do not know.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -135,6 +135,16 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
                 let negative = device.msb(&arg(0).ring().buf)?;
                 bit(device.xor(&[&negative], true, n)?)
             }
+            Op::CompareMany { thresholds, .. } => {
+                let x = arg(0).ring();
+                let each = |&t: &i64| {
+                    let difference =
+                        device.combine(&[(W::ONE, &x.buf)], W::from_i64(t).neg(), x.elements())?;
+                    device.xor(&[&device.msb(&difference)?], true, x.elements())
+                };
+                let bits = thresholds.iter().map(each).collect::<Result<Vec<_>, _>>()?;
+                bit(device.join_bits(&bits.iter().map(|b| (b, x.elements())).collect::<Vec<_>>())?)
+            }
             Op::Relu(relu) => {
                 let positive = |x: W| if x.msb() == 1 { W::ZERO } else { floor_shift(x, relu.truncate) };
                 ring(device.upload(host(arg(0).ring())?.into_iter().map(positive).collect())?)

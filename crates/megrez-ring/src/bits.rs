@@ -30,6 +30,18 @@ pub fn pack(n: usize, mut bit: impl FnMut(usize) -> u64) -> Vec<u64> {
         .collect()
 }
 
+/// Appends `n` packed bits to `packed`, which holds `filled`.
+pub fn append(packed: &mut Vec<u64>, filled: usize, more: &[u64], n: usize) {
+    packed.resize(words(filled + n), 0);
+    let (start, shift) = (filled / 64, filled % 64);
+    for (i, &word) in more[..words(n)].iter().enumerate() {
+        packed[start + i] |= word << shift;
+        if let Some(next) = packed.get_mut(start + i + 1).filter(|_| shift > 0) {
+            *next |= word >> (64 - shift);
+        }
+    }
+}
+
 /// Packs the low `width` bits of each value densely, first value lowest; `width` in 1..=64.
 pub fn pack_low(values: impl ExactSizeIterator<Item = u64>, width: u32) -> Vec<u64> {
     let mut out = Vec::with_capacity(words(values.len() * width as usize));
@@ -75,6 +87,17 @@ mod tests {
             for (i, v) in values.iter().enumerate() {
                 prop_assert_eq!(get_low(&packed, i, width), v & (u64::MAX >> (64 - width)));
             }
+        }
+
+        #[test]
+        fn appended_bits_follow(parts in prop::collection::vec(prop::collection::vec(0u64..2, 0..150), 0..5)) {
+            let mut packed = vec![];
+            let mut all: Vec<u64> = vec![];
+            for part in &parts {
+                append(&mut packed, all.len(), &pack(part.len(), |i| part[i]), part.len());
+                all.extend(part);
+            }
+            prop_assert_eq!(packed, pack(all.len(), |i| all[i]));
         }
 
         #[test]

@@ -4,6 +4,7 @@
 //! operations are local: workers apply them to m and to their share of r, the dealer to both shares of r.
 
 mod bits;
+mod many;
 mod product;
 mod relu;
 mod select;
@@ -160,6 +161,9 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
             Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
             Op::NonNegative(sign) => sign::cost(sign, W::BITS, n),
+            Op::CompareMany { sign, thresholds } => {
+                many::cost(sign, W::BITS, n / thresholds.len(), thresholds.len())
+            }
             Op::Relu(relu) => match relu::refuse(relu, W::BITS) {
                 Some(why) => return Err(Unsupported(why)),
                 None => relu::cost(relu, W::BITS, n),
@@ -220,7 +224,8 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
     fn late(&self, op: &Op, inputs: &[&Value], late_inputs: bool) -> bool {
         match op {
             Op::Relu(relu) => relu::late(relu),
-            Op::Truncate { .. } | Op::NonNegative(_) | Op::Select | Op::BitToRing | Op::And => false,
+            Op::Truncate { .. } | Op::Select | Op::BitToRing | Op::And => false,
+            Op::NonNegative(_) | Op::CompareMany { .. } => false,
             // A product of secrets is opened under a fresh mask; one with a public operand is local.
             Op::Mul | Op::MatMul | Op::Conv(_) => {
                 late_inputs && inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }))
@@ -246,7 +251,9 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             Op::Truncate { .. } | Op::Relu(_) | Op::Select | Op::BitToRing => {
                 Masks::Ring(RingMask::fresh(party, shape)?)
             }
-            Op::NonNegative(_) | Op::And => Masks::Bit(BitMask::fresh_bits(party, shape)?),
+            Op::NonNegative(_) | Op::CompareMany { .. } | Op::And => {
+                Masks::Bit(BitMask::fresh_bits(party, shape)?)
+            }
             Op::Constant { words, .. } => {
                 let words = words.iter().map(|&w| W::from_i64(w)).collect();
                 Masks::Public(Tensor::new(shape.clone(), party.device().upload(words)?))
@@ -277,6 +284,11 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             Op::NonNegative(sign) => {
                 Material::Sign(sign::deal_list(party, sign, shape.elements(), inputs[0].ring())?)
             }
+            // One deal for all thresholds.
+            Op::CompareMany { sign, thresholds } => {
+                let n = shape.elements() / thresholds.len();
+                Material::Sign(sign::deal_list(party, sign, n, inputs[0].ring())?)
+            }
             Op::Relu(relu) => Material::Relu(Box::new(relu::offline(party, relu, shape, inputs[0].ring())?)),
             Op::Select => Material::Select(select::offline(party, shape, inputs[0].bit(), inputs[1].ring())?),
             Op::BitToRing => Material::BitToRing(bits::to_ring_offline(party, shape, inputs[0].bit())?),
@@ -303,6 +315,12 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             (Op::NonNegative(sign), Material::Sign(dealt)) => {
                 let mask = masks.expect("fresh and drawn offline").bit();
                 let m = sign::online::<W, D>(party, sign, inputs[0].1.ring(), n, mask, dealt)?;
+                return Ok((bit(m), None));
+            }
+            (Op::CompareMany { sign, thresholds }, Material::Sign(dealt)) => {
+                let mask = masks.expect("fresh and drawn offline").bit();
+                let n = n / thresholds.len();
+                let m = many::online::<W, D>(party, sign, thresholds, inputs[0].1.ring(), n, mask, dealt)?;
                 return Ok((bit(m), None));
             }
             (Op::Relu(relu), Material::Relu(_)) => {

@@ -153,10 +153,20 @@ pub(super) fn online<W: Word, D: Device>(
     material: &Dealt<D>,
 ) -> Result<Option<D::Buf<u64>>, Error> {
     let bit = compare(party, sign, masked, n, material)?;
+    answer(party, &bit, n, mask)
+}
+
+/// The last round: the dealer, who has `n` bits b, answers with b ⊕ r_y, and the workers, who have Δ, learn m of [x ≥ 0].
+pub(super) fn answer<D: Device>(
+    party: &mut Party<D>,
+    bit: &D::Buf<u64>,
+    n: usize,
+    mask: &BitMask<D>,
+) -> Result<Option<D::Buf<u64>>, Error> {
     match Role::of(party) {
         Role::Dealer => {
             let mask = mask.total_bits(party.device())?;
-            let answer = party.device().xor(&[&bit, &mask.buf], false, n)?;
+            let answer = party.device().xor(&[bit, &mask.buf], false, n)?;
             party.send_bits(0, "answer", answer.clone(), n)?;
             party.send_bits(1, "answer", answer, n)?;
             Ok(None)
@@ -164,7 +174,7 @@ pub(super) fn online<W: Word, D: Device>(
         Role::Worker(_) => {
             // sgn(x) = b ⊕ Δ, and [x ≥ 0] is its complement.
             let answer = party.recv_bits(DEALER, "answer", n)?;
-            Ok(Some(party.device().xor(&[&answer, &bit], true, n)?))
+            Ok(Some(party.device().xor(&[&answer, bit], true, n)?))
         }
     }
 }
