@@ -10,7 +10,7 @@ use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_wo
 use megrez::party::{Policy, Service};
 use megrez::report::Cost;
 use megrez::wire::{ModelPlan, Source, Upload};
-use megrez::{Error, Result, embedded, inference};
+use megrez::{Error, Result, embedded, inference, study};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{Comparison, CompileOptions, Graph, Interval, RangePolicy, Tensor, models, npy, plain};
@@ -24,6 +24,30 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// As std's, but a reader that has gone (`megrez … | head`) is no reason to panic.
+macro_rules! print {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stdout(), $($text)*);
+    }};
+}
+
+/// As [`print`], with an end of line.
+macro_rules! println {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
+/// As [`println`], to standard error.
+macro_rules! eprintln {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
 
 /// Runs machine-learning models on data that nobody in the computation may see.
 #[derive(Parser)]
@@ -49,6 +73,9 @@ enum Command {
     /// Measure an operation or a model.
     #[command(subcommand)]
     Bench(Bench),
+    /// Measure what approximations do to accuracy and cost, in this process: no party runs them.
+    #[command(subcommand)]
+    Study(study::args::Study),
     /// List the protocols, their operations and cost formulas.
     Protocols,
     /// Make the certificates of a deployment.
@@ -396,9 +423,13 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Calibrate(args) => run_calibrate(&args, cli.json),
         Command::Bench(Bench::Op(args)) => bench_op(&args),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
+        Command::Study(args) => {
+            print!("{}", study::args::run(&args, cli.json)?);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Protocols => protocols(cli.json),
         Command::Certs(args) => make_certs(&args, cli.json),
-        Command::Party(args) => party(&args),
+        Command::Party(args) => party(&args, cli.json),
         Command::UploadModel(args) => upload(&args, cli.json),
         Command::Offline(args) => offline(&args, cli.json),
         Command::Doctor(args) => doctor(&args, cli.json),
@@ -923,7 +954,7 @@ fn make_certs(args: &Certs, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn party(args: &PartyArgs) -> Result<ExitCode> {
+fn party(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     let Some(path) = &args.config else {
         embedded::serve_embedded()?;
         return Ok(ExitCode::SUCCESS);
@@ -938,7 +969,15 @@ fn party(args: &PartyArgs) -> Result<ExitCode> {
         identity,
         limits: megrez::party::limits(Duration::from_secs(config.silence_seconds)),
     })?);
-    eprintln!("party {} listens on {}", config.party, endpoint.local_addr());
+    let party = config.party;
+    let log = move |line: &str| {
+        if json {
+            println!("{}", json!({ "schema": "megrez.log/1", "party": party, "line": line }));
+        } else {
+            eprintln!("{line}");
+        }
+    };
+    log(&format!("party {party} listens on {}", endpoint.local_addr()));
     let policy = Policy {
         data: config.data,
         allow_shaping: config.allow_shaping,
@@ -946,7 +985,7 @@ fn party(args: &PartyArgs) -> Result<ExitCode> {
         max_sessions: config.max_sessions,
         max_elements: config.max_elements,
     };
-    Service::new(endpoint, policy).run(|line| eprintln!("{line}"))?;
+    Service::new(endpoint, policy).run(log)?;
     Ok(ExitCode::SUCCESS)
 }
 

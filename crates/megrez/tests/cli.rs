@@ -104,7 +104,7 @@ fn impossible_options_are_refused() {
         ("--protocol none", "there is no protocol `none`"),
         ("--protocol clear", "--insecure"),
         ("--list squares", "the list is"),
-        ("--widths 3,3", "widths go with digits"),
+        ("--list bits --widths 3,3", "widths go with digits"),
         ("--list digits --widths 3,3", "digit"),
         ("--form 9r", "form of ReLU"),
         ("--bits 1", "bit"),
@@ -131,6 +131,22 @@ fn impossible_options_are_refused() {
         let ran = megrez(line.split(' ').filter(|w| !w.is_empty()));
         assert_eq!(ran.code, Some(2), "{ran:?}");
         assert_no_panic(&ran.err);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_reason_to_panic() {
+    for arguments in [["protocols", "--json"], ["--json", "doctor"]] {
+        let mut child = std::process::Command::new(common::MEGREZ)
+            .args(arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_no_panic(&String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(0));
     }
 }
 
