@@ -7,8 +7,8 @@ VENV ?= .venv
 FUZZ_SECONDS ?= 20
 
 BIN := $(VENV)/bin
-# Sources of the Python package and of the examples, as far as they are there.
-PYTHON_SOURCES := $(wildcard python examples)
+# Everything that is written in Python.
+PYTHON_SOURCES := python examples docs
 
 .PHONY: help demo build test test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda python \
 	fuzz-smoke clean
@@ -25,7 +25,7 @@ build: ## Build the `megrez` command with optimisation.
 test: test-rust test-python ## Run all tests.
 
 test-rust: ## Run the tests of all crates, documentation examples included.
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 
 test-python: python ## Run the tests of the Python package.
 	$(BIN)/python -m pytest -q python/tests

@@ -52,7 +52,8 @@ def row(name: str, reports: list[dict], scale: float) -> str:
 
 def header(name: str, unit: str) -> None:
     """Print the head of a table."""
-    columns = [f"offline {unit}", f"online {unit}", "rounds", "offline ms", *(f"{net} ms" for net in NETWORKS)]
+    columns = [f"offline {unit}", f"online {unit}", "rounds", "offline ms"]
+    columns += [f"{net} ms" for net in NETWORKS]
     print(f"| {name} | " + " | ".join(columns) + " |")
     print("| --- " * (len(columns) + 1) + "|")
 
@@ -83,7 +84,8 @@ def main() -> None:
     """Print the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="+", choices=["ops", "models"])
-    parser.add_argument("--megrez", default=str(pathlib.Path(__file__).parent.parent / "target/release/megrez"))
+    built = pathlib.Path(__file__).parent.parent / "target/release/megrez"
+    parser.add_argument("--megrez", default=str(built))
     parser.add_argument("--commands", action="store_true", help="show the command behind each row")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.2f}", file=sys.stderr)
