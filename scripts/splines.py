@@ -72,7 +72,7 @@ def fit(name):
     # From powers 0.. of t / 2^k to those of u = (t - T/2) / 2^(k-1). An odd function keeps one factor for v.
     inner = np.polynomial.Polynomial([T / 2 / 2**k, 0.5])
     powers = np.polynomial.Polynomial(np.array(c) / 2 if name in ODD else (0, *c))
-    return error, T, k - 1, (0.0,) * (name in ODD) + tuple(powers(inner).coef)
+    return error, T, k - 1, (0.0,) * (name in ODD) + tuple(powers(inner).coef.round(6))
 
 
 def spline(name, T, k, c, x):
@@ -102,7 +102,7 @@ def table():
 if __name__ == "__main__":
     for name, (_, T, k, c) in table().items():
         error = np.abs(spline(name, T, k, c, GRID) - FUNCTIONS[name](GRID)).max()
-        numbers = ", ".join(f"{a:.9}" for a in c)
+        numbers = ", ".join(f"{a:.6f}" for a in c)
         print(f"{name}: end {T}, k {k}, coefficients [{numbers}], error {error:.5f}")
     for name, spline_of in [("sigmoid", mizar_sigmoid), ("gelu", mizar_gelu)]:
         error = np.abs(spline_of(GRID) - FUNCTIONS[name.upper()](GRID))

@@ -516,11 +516,68 @@ impl<'a> Lowering<'a> {
 
     /// max(x, 0).
     pub fn relu(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
-        let (sign, measured) = self.sign_for(x);
+        let (sign, range) = self.comparison(name, x, 0)?;
+        let relu = Relu { sign, form: self.options.relu, truncate: 0 };
+        let y = self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))?;
+        self.relu_inputs.insert(y.id, range);
+        Ok(y)
+    }
+
+    /// max(x − border, 0) for public borders, words at the scale of x: one comparison with them all, one selection. Where
+    /// the comparison cuts bits, the results may be negative instead of 0, by at most the words that come with them.
+    pub fn above(&mut self, name: &str, x: &Secret, borders: &[i64]) -> Result<(Vec<Secret>, i128), Refusal> {
+        let differences = borders
+            .iter()
+            .map(|&border| self.combine("difference", &[(1, x)], -border))
+            .collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<&Secret> = differences.iter().collect();
+        let range = Range::hull_of(&all.iter().map(|d| &d.range).collect::<Vec<_>>());
+        let moved = borders.iter().map(|b| i128::from(b.abs())).max().unwrap_or(0);
+        let (sign, _) = self.comparison(name, &Secret { id: x.id, range }, moved)?;
+        let wrong = (1 << sign.cut) - 1;
+        let op = Op::CompareMany { sign, thresholds: borders.to_vec() };
+        let bits = self.emit(name, op, &[x.id], Range::uniform(0, 1))?;
+        let stacked = self.stack("differences", &all)?;
+        let range = stacked.range.map(|b| b.max(-wrong));
+        let selected = self.emit("select", Op::Select, &[bits.id, stacked.id], range)?;
+        let shape = self.shape(x).clone();
+        let mut parts = self.unstack("part", &selected, &shape)?;
+        for (part, difference) in parts.iter_mut().zip(&differences) {
+            *part = part.clone().within(difference.range.map(|b| b.max(-wrong)));
+        }
+        Ok((parts, wrong))
+    }
+
+    /// Values of one shape and scale along a new first dimension.
+    pub fn stack(&mut self, name: &str, parts: &[&Secret]) -> Result<Secret, Refusal> {
+        let shape = self.shape(parts[0]).clone();
+        let mut rows: Vec<Secret> = parts.iter().map(|&p| p.clone()).collect();
+        if shape.rank() == 0 {
+            rows = rows
+                .iter()
+                .map(|r| self.view("row", r, View::whole([1].into())))
+                .collect::<Result<_, _>>()?;
+        }
+        let joined = self.concat(name, &rows.iter().collect::<Vec<_>>(), 0)?;
+        let to: Shape = [&[parts.len()], shape.dims()].concat().into();
+        self.view("stacked", &joined, View::whole(to))
+    }
+
+    /// The slices of the first dimension, each of shape `shape`.
+    pub fn unstack(&mut self, name: &str, x: &Secret, shape: &Shape) -> Result<Vec<Secret>, Refusal> {
+        let rows = self.shape(x).dims()[0];
+        let view = View::whole(shape.clone());
+        (0..rows).map(|i| self.view(name, x, View { offset: i * shape.elements(), ..view.clone() })).collect()
+    }
+
+    /// How to compare a value that is an activation's input moved by up to `moved` words: the comparison, and the range in
+    /// which it is right.
+    fn comparison(&mut self, name: &str, x: &Secret, moved: i128) -> Result<(SignBit, Range), Refusal> {
+        let (sign, measured) = self.sign_for(x, moved);
         let ring = self.options.ring;
         let limit = (sign.cut + sign.width(ring)).saturating_sub(1).min(ring - 1);
         // Right for −2^limit ≤ x ≤ 2^limit − 2^cut.
-        let right = 2f64.powi(limit as i32) - 2f64.powi(sign.cut as i32);
+        let right = 2f64.powi(limit as i32) - 2f64.powi(sign.cut as i32) - moved as f64;
         let right = right * 2f64.powi(-(self.frac_of(x) as i32));
         self.compared = Some(self.compared.map_or(right, |other| other.min(right)));
         let step = format!("{}/{name}", self.layer);
@@ -531,14 +588,11 @@ impl<'a> Lowering<'a> {
         } else {
             self.admit(&step, x.range.clone(), limit)?
         };
-        let relu = Relu { sign, form: self.options.relu, truncate: 0 };
-        let y = self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))?;
-        self.relu_inputs.insert(y.id, range);
-        Ok(y)
+        Ok((sign, range))
     }
 
     /// The comparison for a value, and whether it relies on measured magnitudes.
-    fn sign_for(&self, x: &Secret) -> (SignBit, bool) {
+    fn sign_for(&self, x: &Secret, moved: i128) -> (SignBit, bool) {
         let ring = self.options.ring;
         let beyond = self.frac_of(x).saturating_sub(self.frac());
         let (list, bits, calibration) = match &self.options.comparison {
@@ -552,7 +606,7 @@ impl<'a> Lowering<'a> {
         let measured = calibration
             .as_ref()
             .and_then(|c| c.bound(&self.layer))
-            .map(|bound| (bound * 2f64.powi(self.frac_of(x) as i32)).ceil() as i128);
+            .map(|bound| ((bound * 2f64.powi(self.frac_of(x) as i32)).ceil() as i128).saturating_add(moved));
         let magnitude = measured.map_or(proven, |m| m.min(proven));
         // −2^(k+λ−1) ≤ x ≤ 2^(k+λ−1) − 2^k.
         let mut cut = beyond;

@@ -339,8 +339,96 @@ fn mistakes_are_refused_with_the_node() {
     refused("Transpose", &[x], none().with("perm", [0, 1]), "no order");
     refused("Gemm", &[x, w], none(), "not a matrix");
     refused("Add", &[x, w], none(), "do not broadcast");
-    refused("Sigmoid", &[x], none(), "train with Relu");
+    refused("Softplus", &[x], none(), "train with Relu");
+    refused("Swish", &[x], none().with("alpha", 1.5), "is not 1");
+    refused("Gelu", &[x], none().with("approximate", "fast"), "`fast` is not known");
     assert!(g.input("y", [1 << 20, 1 << 20]).is_err() && g.input("y", [0]).is_err());
+}
+
+/// The activations that are splines, with the errors that their files state.
+const SPLINES: [(&str, f64); 4] =
+    [("Sigmoid", 0.0032), ("Tanh", 0.0067), ("Gelu", 0.0021), ("Swish", 0.0078)];
+
+/// Numbers from −`end` to `end`, dense around 0.
+fn dense(end: f32, n: usize) -> Tensor {
+    let at = |i: usize| (2 * i) as f32 / (n - 1) as f32 - 1.0;
+    tensor([1, n], &(0..n).map(|i| end * at(i).powi(3)).collect::<Vec<_>>())
+}
+
+#[test]
+fn splines_are_as_near_as_they_say() {
+    let x = dense(40.0, 40_001);
+    for (op, error) in SPLINES {
+        let g = one(&[1, 40_001], op, &[], none());
+        for (ring, frac, rounding) in [(64, 16, 3e-4), (64, 24, 3e-6), (32, 10, 0.02), (32, 12, 0.005)] {
+            let input_range = megrez_graph::Interval::abs(40.0);
+            let options = CompileOptions { ring, frac, input_range, ..CompileOptions::default() };
+            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
+            assert!(compiled.ranges[0].proven);
+            check(&compiled, std::slice::from_ref(&x), error + rounding);
+            assert_eq!(
+                common::elements(&compiled.plan, |op| matches!(op, megrez_plan::Op::Select)),
+                3 * 40_001
+            );
+        }
+    }
+}
+
+#[test]
+fn splines_bear_large_numbers_a_cut_and_any_shape() {
+    use megrez_graph::{Comparison, ListStyle};
+    let large = tensor([1, 1, 1, 4], &[2e6, -2e6, 1e4, -1e4]);
+    let input_range = megrez_graph::Interval::abs(2e6);
+    for (op, error) in SPLINES {
+        let g = one(&[1, 1, 1, 4], op, &[], none());
+        let options = CompileOptions { input_range, ..CompileOptions::default() };
+        check(&compile(&g, &options).unwrap(), std::slice::from_ref(&large), error + 1e-3);
+        let scalar = one(&[], op, &[], none());
+        check(&compile(&scalar, &CompileOptions::default()).unwrap(), &[tensor([], &[0.7])], error + 1e-3);
+        // Few bits: what the cut reads wrongly is off by the cut, and no more.
+        let list = ListStyle::Digits(megrez_plan::Fewest::Total);
+        let comparison = Comparison::Fitted { list, bits: Some(12), calibration: None };
+        let x = dense(20.0, 2001);
+        let input_range = megrez_graph::Interval::abs(20.0);
+        let options = CompileOptions { comparison, input_range, ..CompileOptions::default() };
+        let g = one(&[1, 2001], op, &[], none());
+        let compiled = compile(&g, &options).unwrap();
+        check(&compiled, std::slice::from_ref(&x), error + 0.03);
+        assert!(compiled.layers[0].compared.is_some_and(|limit| limit >= 20.0));
+    }
+}
+
+#[test]
+fn products_with_their_sigmoid_are_one_swish() {
+    let g = graph(&[2, 3], |g, x| {
+        let s = g.add("sigmoid", "Sigmoid", &[x], none()).unwrap();
+        let y = g.add("silu", "Mul", &[s, x], none()).unwrap();
+        // A sigmoid with another reader stays one.
+        let t = g.add("gate", "Sigmoid", &[y], none()).unwrap();
+        let z = g.add("gated", "Mul", &[y, t], none()).unwrap();
+        g.add("sum", "Add", &[z, t], none()).unwrap()
+    });
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    let ops: Vec<&str> = compiled.graph.nodes.iter().map(|n| n.op.as_str()).collect();
+    assert_eq!(ops, ["Swish", "Sigmoid", "Mul", "Add"]);
+    check(&compiled, &[noise([2, 3], 1)], 0.02);
+    assert_eq!(run(&compiled.graph, &noise([2, 3], 1)).data, run(&g, &noise([2, 3], 1)).data);
+}
+
+#[test]
+fn splines_follow_a_linear_layer() {
+    let g = graph(&[2, 3, 6, 6], |g, x| {
+        let w = g.constant("w", noise([4, 3, 3, 3], 1));
+        let y = g.add("conv", "Conv", &[x, w], none()).unwrap();
+        let y = g.add("tanh", "Tanh", &[y], none()).unwrap();
+        let y = g.add("pool", "MaxPool", &[y], none().with("kernel_shape", [2, 2])).unwrap();
+        g.add("gelu", "Gelu", &[y], none().with("approximate", "tanh")).unwrap()
+    });
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    // A maximum goes before the activation that keeps the order.
+    let ops: Vec<&str> = compiled.graph.nodes.iter().map(|n| n.op.as_str()).collect();
+    assert_eq!(ops, ["Conv", "MaxPool", "Tanh", "Gelu"]);
+    check(&compiled, &[noise([2, 3, 6, 6], 3)], 0.02);
 }
 
 #[test]

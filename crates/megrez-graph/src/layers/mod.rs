@@ -10,6 +10,7 @@ mod batch_norm;
 mod clip;
 mod concat;
 mod conv;
+mod gelu;
 mod gemm;
 mod leaky_relu;
 mod matmul;
@@ -19,9 +20,14 @@ mod rearrange;
 mod relu;
 mod revealed;
 mod shape;
+mod sigmoid;
+mod spline;
+mod swish;
+mod tanh;
 mod window;
 
 pub use revealed::After;
+pub use spline::spline_error;
 
 use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
@@ -108,6 +114,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Dropout", rearrange::dropout),
     ("Flatten", rearrange::flatten),
     ("Gather", shape::gather),
+    ("Gelu", gelu::gelu),
     ("Gemm", gemm::gemm),
     ("GlobalAveragePool", average_pool::global_average_pool),
     ("Identity", rearrange::identity),
@@ -120,10 +127,13 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Relu", relu::relu),
     ("Reshape", rearrange::reshape),
     ("Shape", shape::shape),
+    ("Sigmoid", sigmoid::sigmoid),
     ("Slice", rearrange::slice),
     ("Softmax", revealed::softmax),
     ("Squeeze", rearrange::squeeze),
     ("Sub", arithmetic::sub),
+    ("Swish", swish::swish),
+    ("Tanh", tanh::tanh),
     ("Transpose", rearrange::transpose),
     ("Unsqueeze", rearrange::unsqueeze),
 ];
@@ -149,9 +159,9 @@ pub(crate) fn understand(op: &str, call: &Call) -> Result<Arc<dyn Layer>, Refusa
 /// What to do instead of an operator that megrez lacks.
 pub(crate) fn hint(op: &str) -> &'static str {
     match op {
-        "Sigmoid" | "Tanh" | "Gelu" | "Erf" | "Elu" | "Selu" | "Softplus" | "Exp" | "Sqrt" | "Pow"
-        | "HardSigmoid" | "HardSwish" | "Mish" => {
-            "train with Relu, LeakyRelu or Clip (relu6), or move it behind the output where the recipient applies it"
+        "Erf" => "export with opset 20 or later, where GELU is one operator",
+        "Elu" | "Selu" | "Softplus" | "Exp" | "Sqrt" | "Pow" | "HardSigmoid" | "HardSwish" | "Mish" => {
+            "train with Relu, Sigmoid, Tanh, Gelu, LeakyRelu or Clip (relu6), or move it behind the output where the recipient applies it"
         }
         "InstanceNormalization" | "LayerNormalization" | "GroupNormalization" | "LpNormalization" | "LRN" => {
             "use BatchNormalization, which costs nothing once folded into the layer before it"

@@ -4,6 +4,7 @@ mod batch_norm;
 mod fold;
 mod reveal;
 mod rewrite;
+mod swish;
 mod switch;
 mod tidy;
 pub mod truncation;
@@ -11,6 +12,7 @@ pub mod truncation;
 pub use batch_norm::fold_batch_norm;
 pub(crate) use fold::{fold, fold_cost};
 pub use reveal::leave_to_recipient;
+pub use swish::fuse_swish;
 pub use switch::pool_before_activation;
 pub use tidy::{remove_dead, remove_identities};
 
@@ -24,6 +26,7 @@ pub fn optimise(graph: &Graph) -> Result<(Graph, Vec<Vec<After>>), Problems> {
     let (graph, after) = leave_to_recipient(&graph)?;
     let graph = remove_dead(&graph)?;
     let graph = fold_batch_norm(&graph)?;
+    let graph = fuse_swish(&graph)?;
     let graph = pool_before_activation(&graph)?;
     Ok((graph, after))
 }

@@ -113,6 +113,22 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             assert!(inputs[0].data.iter().all(|w| w.abs() < 1 << limit), "{name} compares too much");
             map(&|w| w.max(0) >> relu.truncate)
         }
+        Op::CompareMany { sign, thresholds } => {
+            let limit = (sign.cut + sign.width(ring) - 1).min(ring - 1);
+            let bits = thresholds.iter().flat_map(|&t| {
+                inputs[0].data.iter().map(move |w| {
+                    let difference = w - i128::from(t);
+                    assert!(difference.abs() < 1 << limit, "{name} compares too much");
+                    // A cut reads small negative numbers as 0 with some probability: here always.
+                    i128::from(difference > -(1 << sign.cut))
+                })
+            });
+            Words::new(shape, bits.collect())
+        }
+        Op::Select => {
+            let pairs = inputs[0].data.iter().zip(&inputs[1].data);
+            Words::new(shape, pairs.map(|(bit, w)| bit * w).collect())
+        }
         other => panic!("{name}: layers do not use {other:?}"),
     }
 }

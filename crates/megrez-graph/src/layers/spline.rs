@@ -1,0 +1,235 @@
+//! Activations as piecewise polynomials, all branches in one comparison and one selection.
+//!
+//! With the borders −T, 0, T and the three selected values a = max(x + T, 0), b = max(x, 0), c = max(x − T, 0),
+//!
+//! ```text
+//! t = min(|x|, T) = T − a + 2b − c      v = clamp(x, −T, T) = a − c − T      u = (t − T/2) / 2^k ∈ [−1, 1]
+//! ```
+//!
+//! are linear. A sigmoid is y(0) + v/2^k · (c1 + c2 u + c3 u² + c4 u³), 4 segments of degree 4, constant outside of [−T, T];
+//! a smooth ReLU is b + c0 + c1 u + … + c4 u⁴, equal to b + const outside. Both are continuous whatever the coefficients.
+//!
+//! Why select first and multiply then: selection by a bit is exact modulo 2^ℓ, so it would also discard a power of x that
+//! overflowed. But the range of such a power cannot be proven, and its truncation is off by far more than rounding; it would
+//! have to cancel word by word. Powers of u never leave [−1, 1], whatever x is, cost the same number of selections, and
+//! a comparison that cuts low bits errs by those bits only, where a choice between polynomials would jump.
+//!
+//! Rounds online under `mizar`: comparison 2, selection 1, two products with truncations 2 · 2, the last truncation 1.
+//! Per element: 3 selections; 4 products (sigmoids) or 3 (smooth ReLUs), each with a truncation, and one truncation.
+//!
+//! The coefficients are minimax fits by `scripts/splines.py`, which also says how. Largest error over all x, in exact
+//! arithmetic, beside the piecewise polynomials of MIZAR's Appendix B (3 segments of degree 1; 4 segments of degree up to 6):
+//!
+//! | function | T | error | MIZAR |
+//! | --- | --- | --- | --- |
+//! | Sigmoid | 5.25 | 0.0032 | 0.1332 |
+//! | Tanh | 2.5 | 0.0067 | |
+//! | Gelu | 3.25 | 0.0021 | 0.0199 |
+//! | Swish (SiLU) | 6 | 0.0078 | |
+//!
+//! Rounding adds at most about 2^(4−f), and 1 unit of the input in the last place.
+
+use super::{Call, Layer, Scale};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::Refusal;
+use crate::range::Range;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+/// What the polynomial in u is for.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    /// centre + v·q(u), between centre − ½·height and centre + ½·height.
+    Sigmoid { centre: f32, height: f32 },
+    /// max(x, 0) + p(u), never below −depth.
+    SmoothRelu { depth: f32 },
+}
+
+/// One activation's numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Spline {
+    form: Form,
+    /// T.
+    end: f32,
+    /// k.
+    shift: u32,
+    /// c0 to c4.
+    coefficients: [f32; 5],
+    /// The largest error in exact arithmetic.
+    error: f32,
+}
+
+pub(super) const SIGMOID: Spline = Spline {
+    form: Form::Sigmoid { centre: 0.5, height: 1.0 },
+    end: 5.25,
+    shift: 2,
+    coefficients: [0.0, 0.661_794, -0.595_553, 0.157_983, 0.142_725],
+    error: 0.0032,
+};
+
+pub(super) const TANH: Spline = Spline {
+    form: Form::Sigmoid { centre: 0.0, height: 2.0 },
+    end: 2.5,
+    shift: 1,
+    coefficients: [0.0, 1.364_158, -1.221_873, 0.220_877, 0.441_871],
+    error: 0.0067,
+};
+
+pub(super) const GELU: Spline = Spline {
+    form: Form::SmoothRelu { depth: 0.17 },
+    end: 3.25,
+    shift: 1,
+    coefficients: [-0.086_516, 0.248_501, -0.084_857, -0.378_13, 0.324_964],
+    error: 0.0021,
+};
+
+pub(super) const SWISH: Spline = Spline {
+    form: Form::SmoothRelu { depth: 0.2785 },
+    end: 6.0,
+    shift: 2,
+    coefficients: [-0.142_622, 0.408_786, -0.253_942, -0.735_087, 0.891_068],
+    error: 0.0078,
+};
+
+/// An activation: the function itself in the clear, its spline on secret values.
+pub(super) struct Activation {
+    shape: Shape,
+    function: fn(f64) -> f64,
+    spline: Spline,
+}
+
+/// The largest error of the spline that stands for an operator, over all inputs and without roundings; `None` for operators
+/// that are computed as they are.
+pub fn spline_error(op: &str) -> Option<f64> {
+    let spline = match op {
+        "Sigmoid" => SIGMOID,
+        "Tanh" => TANH,
+        "Gelu" => GELU,
+        "Swish" => SWISH,
+        _ => return None,
+    };
+    Some(spline.error.into())
+}
+
+impl Activation {
+    /// Of the call's first input.
+    pub(super) fn of(
+        call: &Call,
+        function: fn(f64) -> f64,
+        spline: Spline,
+    ) -> Result<Arc<dyn Layer>, Refusal> {
+        Ok(Arc::new(Activation { shape: call.shape(0)?.clone(), function, spline }))
+    }
+}
+
+impl Layer for Activation {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let f = |&x: &f32| (self.function)(f64::from(x)) as f32;
+        Tensor::new(self.shape.clone(), inputs[0].data.iter().map(f).collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = cx.settle(inputs[0].secret()?)?;
+        self.spline.lower(cx, &x)
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn non_decreasing(&self) -> bool {
+        // The functions of this form are; their splines are too, up to their error.
+        matches!(self.spline.form, Form::Sigmoid { .. })
+    }
+}
+
+impl Spline {
+    /// On a value with f fraction bits; the result has 2f.
+    fn lower(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        let (f, scaled) = (cx.frac(), cx.frac() + self.shift);
+        let end = cx.encode(self.end, f)?;
+        let (parts, wrong) = cx.above("compare", x, &[-end, 0, end])?;
+        let [a, b, c] = &parts[..] else { unreachable!("one part per border") };
+        // A wrong comparison moves a part by `wrong` words.
+        let (wrong, bound) = (4 * wrong, i128::from(end));
+        let centred = cx
+            .combine("magnitude", &[(-1, a), (2, b), (-1, c)], end - end / 2)?
+            .within(Range::uniform(-bound / 2 - wrong - 1, bound / 2 + wrong + 1));
+        let clamped = match self.form {
+            Form::Sigmoid { .. } => Some(
+                cx.combine("clamped", &[(1, a), (-1, c)], -end)?
+                    .within(Range::uniform(-bound - wrong, bound + wrong)),
+            ),
+            Form::SmoothRelu { .. } => None,
+        };
+        // The factor of c1, s; then s·u, s·u², s·u³.
+        let first = clamped.as_ref().unwrap_or(&centred);
+        let u = cx.rescale("u", &centred, scaled)?;
+        let s = cx.rescale("v", first, scaled)?;
+        let shape = cx.shape(x).clone();
+        let twice: Shape = [&[2], shape.dims()].concat().into();
+        let (square, second) = match clamped {
+            Some(_) => {
+                let both = cx.stack("factors", &[&u, &s])?;
+                let u = cx.broadcast("u-twice", &u, &twice)?;
+                let products = cx.mul("products", &both, &u)?;
+                let products = cx.settle(&products)?;
+                let products = cx.unstack("power", &products, &shape)?;
+                (products[0].clone(), products[1].clone())
+            }
+            None => {
+                let square = cx.mul("square", &u, &u)?;
+                let square = cx.settle(&square)?;
+                (square.clone(), square)
+            }
+        };
+        let raised = cx.scaled_up(&second, scaled)?;
+        let both = cx.stack("higher-factors", &[&s, &raised])?;
+        let squares = cx.broadcast("square-twice", &square, &twice)?;
+        let products = cx.mul("higher-products", &both, &squares)?;
+        let products = cx.settle(&products)?;
+        let higher = cx.unstack("higher-power", &products, &shape)?;
+
+        let [c0, c1, c2, c3, c4] = self.coefficients;
+        let c1 = c1 * 2f32.powi(-(self.shift as i32));
+        let mut terms = vec![];
+        for (coefficient, power) in [(c1, first), (c2, &second), (c3, &higher[0]), (c4, &higher[1])] {
+            terms.push((cx.encode(coefficient, f)?, power));
+        }
+        let constant = match self.form {
+            Form::Sigmoid { centre, .. } => centre,
+            Form::SmoothRelu { .. } => {
+                terms.push((1 << f, b));
+                c0
+            }
+        };
+        let y = cx.combine("polynomial", &terms, cx.encode(constant, 2 * f)?)?;
+        let y = if wrong == 0 { y.within(self.range(f, &b.range)) } else { y };
+        cx.rescale("scale", &y, 2 * f)
+    }
+
+    /// The bounds of the result, given those of max(x, 0): what the function promises, its error, and the roundings.
+    fn range(&self, f: u32, positive: &Range) -> Range {
+        let [_, _, c2, c3, c4] = self.coefficients.map(|c| f64::from(c.abs()));
+        // Truncated powers are off by 1, 3 and 4 units, coefficients by half a unit, their factors are below T, 2, 4, 8.
+        let units = c2 + 3.0 * c3 + 4.0 * c4 + f64::from(self.end) / 2.0 + 8.0;
+        let word = |v: f64| (v * 2f64.powi(2 * f as i32)).ceil() as i128;
+        let slack = word(f64::from(self.error) + units * 2f64.powi(-(f as i32)));
+        match self.form {
+            Form::Sigmoid { centre, height } => {
+                let (centre, half) = (word(centre.into()), word(f64::from(height) / 2.0));
+                Range::uniform(centre - half - slack, centre + half + slack)
+            }
+            Form::SmoothRelu { depth } => {
+                let lowest = -word(depth.into()) - slack;
+                let (_, highest) = positive.hull();
+                Range::uniform(lowest, (highest << f) + slack)
+            }
+        }
+    }
+}
