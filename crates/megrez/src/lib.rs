@@ -16,6 +16,7 @@ pub mod infer;
 pub mod inference;
 pub mod party;
 pub mod report;
+pub mod study;
 pub mod wire;
 
 /// What went wrong, in words for the person who has to mend it.
