@@ -179,7 +179,7 @@ pub fn run_small(
     runs: u32,
     after: &dyn Fn(u32),
 ) -> Result<(), megrez::Error> {
-    let plan = small_plan(&cluster.name().to_owned(), n);
+    let plan = small_plan(cluster.name(), n);
     let words = |run: u32, input: &Input| Ok(small_words(run, &input.name, n));
     let source = Source::Plan(plan.to_bytes());
     let outcome = cluster.run(&plan, source, &options(runs), &|_| true, &words, after)?;
