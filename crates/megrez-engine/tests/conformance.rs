@@ -204,6 +204,30 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let not = p.step("not", Op::Not, &[and]).unwrap();
         p.step("op", Op::Xor, &[not, a]).unwrap()
     });
+    // Few bits, for protocols that compare no more.
+    let few = SignBit { bits: Some(6), ..SignBit::FULL };
+    let few_bit =
+        |p: &mut Plan, name: &str, x: ValueId| p.step(name, Op::NonNegative(few.clone()), &[x]).unwrap();
+    case("non-negative/few", false, &[x(5)], &|p, v| few_bit(p, "op", v[0]));
+    case("relu/few", false, &[x(5)], &|p, v| p.step("op", relu(few.clone(), 0), v).unwrap());
+    case("relu-truncate/few", true, &[x(5)], &|p, v| p.step("op", relu(few.clone(), f), v).unwrap());
+    case("chain/few", false, &[x(5), y(full)], &|p, v| {
+        let z = p.step("relu", relu(few.clone(), 0), &[v[0]]).unwrap();
+        let z = p.step("local", Op::Combine { coefficients: vec![1, 3], constant: 7 }, &[z, v[1]]).unwrap();
+        p.step("op", Op::Mul, &[z, v[1]]).unwrap()
+    });
+    case("select/few", false, &[x(5), y(full)], &|p, v| {
+        let b = few_bit(p, "bit", v[0]);
+        p.step("op", Op::Select, &[b, v[1]]).unwrap()
+    });
+    case("logic/few", false, &[x(5), y(5)], &|p, v| {
+        let (a, b) = (few_bit(p, "a", v[0]), few_bit(p, "b", v[1]));
+        let a = p.step("view", Op::View(View::slice(&[n].into(), 0, n - 1, -1, n)), &[a]).unwrap();
+        let and = p.step("and", Op::And, &[a, b]).unwrap();
+        let not = p.step("not", Op::Not, &[and]).unwrap();
+        let bit = p.step("xor", Op::Xor, &[not, a]).unwrap();
+        p.step("op", Op::BitToRing, &[bit]).unwrap()
+    });
     cases
 }
 
@@ -232,13 +256,60 @@ fn secure() -> impl Iterator<Item = &'static str> {
     registry::PROTOCOLS.iter().filter(|p| !p.insecure).map(|p| p.name)
 }
 
+/// Those on shares, secure or kept to compare with.
+fn on_shares() -> impl Iterator<Item = &'static str> {
+    registry::PROTOCOLS.iter().filter(|p| p.parties > 1).map(|p| p.name)
+}
+
+/// Why a protocol cannot run a plan, by its own word.
+fn lacks(protocol: &str, plan: &Plan) -> Option<String> {
+    struct Check<'a>(&'a Plan);
+    impl registry::Visitor<Cpu> for Check<'_> {
+        type Output = Option<String>;
+        fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+            megrez_engine::check(&suite, self.0).err().map(|e| e.to_string())
+        }
+    }
+    registry::dispatch(protocol, plan.ring, Check(plan)).unwrap()
+}
+
+/// Whether a protocol runs a case; says so if it does not.
+fn runs(protocol: &str, case: &Case) -> bool {
+    let lacks = lacks(protocol, &case.plan);
+    if let Some(why) = &lacks {
+        eprintln!("{protocol} ring {} {}: skipped: {why}", case.plan.ring, case.name);
+    }
+    lacks.is_none()
+}
+
+#[test]
+fn only_bicoptor_lacks_anything_and_says_what_to_do() {
+    for ring in [8, 16, 32, 64] {
+        for case in cases(ring, 9) {
+            for protocol in on_shares() {
+                let Some(why) = lacks(protocol, &case.plan) else { continue };
+                assert!(
+                    protocol == "bicoptor"
+                        && ["choose --bits", "one threshold"].iter().any(|s| why.contains(s)),
+                    "{protocol} {}: {why}",
+                    case.name
+                );
+                assert!(!case.name.ends_with("few"), "{}", case.name);
+            }
+        }
+        for few in cases(ring, 9).iter().filter(|c| c.name.ends_with("few") || c.name.starts_with("mul")) {
+            assert!(on_shares().all(|protocol| runs(protocol, few)), "{}", few.name);
+        }
+    }
+}
+
 #[test]
 fn values_equal_the_oracle() {
     for ring in [8, 16, 32, 64] {
         let n = if ring == 8 { 1 << 13 } else { 517 };
         for case in cases(ring, n) {
             let expected = execute("clear", &case, None).outputs.remove(0).remove(0);
-            for protocol in secure() {
+            for protocol in on_shares().filter(|p| runs(p, &case)) {
                 let got = execute(protocol, &case, None).outputs.remove(0).remove(0);
                 assert_eq!(got.len(), expected.len());
                 for (i, (&got, &expected)) in got.iter().zip(&expected).enumerate() {
@@ -279,7 +350,7 @@ fn the_meter_equals_the_formulas() {
         // Sizes around the packing boundaries.
         for n in [1, 63, 130] {
             for case in cases(ring, n) {
-                for protocol in secure() {
+                for protocol in on_shares().filter(|p| runs(p, &case)) {
                     let run = execute(protocol, &case, None);
                     let formulas = formulas(protocol, &case.plan);
                     let reports = &run.reports[0];
@@ -319,6 +390,10 @@ fn symbols(message: &Sent, n: usize, unit: Unit) -> (Vec<u64>, usize) {
         Unit::Bits(width) => {
             let symbols = (0..n).map(|i| megrez_ring::bits::get_low(&words, i, width)).collect();
             (symbols, 1 << width)
+        }
+        Unit::Residue(p) => {
+            let width = (p - 1).ilog2() + 1;
+            ((0..n).map(|i| megrez_ring::bits::get_low(&words, i, width)).collect(), p as usize)
         }
         Unit::Field(prime) => {
             (prime.unpack(&words, n).into_iter().map(u64::from).collect(), prime.p() as usize)
@@ -372,7 +447,7 @@ fn every_message_is_uniform_whatever_the_secret() {
                 continue;
             }
             case.inputs.values_mut().for_each(|words| words.fill(secret));
-            for protocol in secure() {
+            for protocol in secure().filter(|p| runs(p, &case)) {
                 for (message, n, unit) in transcript(protocol, &case) {
                     let (symbols, kinds) = symbols(&message, n, unit);
                     if symbols.len() < 20 * kinds {

@@ -5,11 +5,14 @@
 mod common;
 
 use common::list::{Order, Protocol};
-use common::session::{Opened, Transcript, transcript, unpack, unpack_field, zip};
+use common::session::{Opened, Transcript, transcript, transcript_under, unpack, unpack_field, zip};
 use common::stats::{self, MANY, SIGMAS, View, compare_views, count};
 use common::{Rng, list};
-use megrez_kernels::ListSpec;
+use megrez_kernels::{Baseline, Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
+use megrez_protocols::Suite;
+use megrez_protocols::bicoptor::Bicoptor;
+use megrez_protocols::mizar::Mizar;
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
 
@@ -18,6 +21,15 @@ const N: usize = 1 << 15;
 
 /// A plan of one step on `N` copies of each secret.
 fn execute(op: Op, frac: u32, secrets: &[u8]) -> Transcript {
+    execute_under(&Mizar::default(), op, frac, secrets)
+}
+
+fn execute_under<S: Suite<Word = u8, Device = Cpu>>(
+    suite: &S,
+    op: Op,
+    frac: u32,
+    secrets: &[u8],
+) -> Transcript {
     let mut plan = Plan::new(8);
     let names = ["x", "y"];
     let ids: Vec<_> =
@@ -26,7 +38,7 @@ fn execute(op: Op, frac: u32, secrets: &[u8]) -> Transcript {
     plan.output("z", "owner", z);
     let inputs: HashMap<_, _> =
         names.iter().zip(secrets).map(|(n, &x)| (n.to_string(), vec![x; N])).collect();
-    transcript(&plan, &inputs)
+    transcript_under(suite, &plan, &inputs)
 }
 
 /// The dealer's side of many lists.
@@ -95,11 +107,9 @@ impl Lists {
             (0.5 / length as f64 / p as f64, (1.0 - 0.5 / length as f64) / (p * (p - 1)) as f64);
         let table: Vec<f64> =
             (0..p * p).map(|i| if (i / p + i % p).is_multiple_of(p) { zero } else { rest }).collect();
-        let both = zip(&self.entries[0], &self.entries[1], |a, b| a * p as u8 + b);
-        found.push((
-            "the two workers' entries",
-            stats::fit(&count(p * p, both.into_iter().map(usize::from)), &table),
-        ));
+        let both = self.entries[0].iter().zip(&self.entries[1]);
+        let both = both.map(|(a, b)| usize::from(*a) * p + usize::from(*b));
+        found.push(("the two workers' entries", stats::fit(&count(p * p, both), &table)));
         found
     }
 
@@ -109,7 +119,10 @@ impl Lists {
 }
 
 fn lists_of(run: &Transcript, sign: &SignBit) -> Lists {
-    let spec = ListSpec::new(sign, 8);
+    lists_with(run, &ListSpec::new(sign, 8))
+}
+
+fn lists_with(run: &Transcript, spec: &ListSpec) -> Lists {
     let entries =
         [0, 1].map(|j| unpack_field(run.message(Online, j, 2, "op/list"), spec.prime, N * spec.length()));
     let r = zip(&run.input_mask(0, 0, N), &run.input_mask(1, 0, N), u8::wrapping_add);
@@ -626,8 +639,6 @@ fn messages(run: &Transcript, party: usize) -> View {
 #[test]
 fn no_party_sees_the_secret_in_any_form_of_relu() {
     use megrez_engine::check;
-    use megrez_kernels::Cpu;
-    use megrez_protocols::mizar::Mizar;
 
     let sign = digits(&[3, 2, 2], 0);
     let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
@@ -667,6 +678,108 @@ fn no_party_sees_the_secret_in_any_form_of_relu() {
                     let (statistic, surprise) = lists_of(run, &sign).worst();
                     assert!(surprise < SIGMAS, "{form:?}, x = {x:#x}: {statistic} is off by {surprise:.1} σ");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dealer_sees_the_same_concurrent_lists_whatever_the_secret() {
+    let cut_bits = SignBit { cut: 2, bits: Some(5), ..SignBit::FULL };
+    for sign in [SignBit::FULL, cut_bits] {
+        let spec = Baseline::Concurrent.spec(&sign, 8);
+        for secret in SECRETS {
+            let suite = Mizar::with_lists(Baseline::Concurrent);
+            let run = execute_under(&suite, Op::NonNegative(sign.clone()), 2, &[secret]);
+            let (statistic, surprise) = lists_with(&run, &spec).worst();
+            assert!(surprise < SIGMAS, "{sign:?}, x = {secret:#x}: {statistic} is off by {surprise:.1} σ");
+        }
+    }
+}
+
+/// The helper's side of bicoptor's lists. In the place of the mask: worker 1's share of the value, which the helper may have
+/// dealt in an earlier step.
+fn helped_lists(run: &Transcript, width: u32) -> Lists {
+    // The smallest prime above 2^width, in width + 1 bits.
+    let p = ((1usize << width) + 1..).find(|n| (2..*n).all(|d| n % d != 0)).unwrap();
+    let length = width as usize + 1;
+    let entries = [0, 1].map(|j| unpack(run.message(Online, j, 2, "op/list"), width + 1, N * length));
+    Lists { p, length, entries, r: run.seen[1].data[0].as_bytes().to_vec() }
+}
+
+#[test]
+fn bicoptors_helper_sees_the_same_lists_whatever_the_secret() {
+    for (cut, bits, secrets) in [
+        (0, 3, [0, 1, 3, 0xfc]),
+        (0, 4, [0, 7, 0xff, 0xf8]),
+        (0, 5, [0, 11, 0xf5, 0xf0]),
+        (2, 4, [0, 0x1c, 0xff, 0xe0]),
+    ] {
+        let sign = SignBit { cut, bits: Some(bits), ..SignBit::FULL };
+        for secret in secrets {
+            for op in [
+                Op::NonNegative(sign.clone()),
+                Op::Relu(Relu { sign: sign.clone(), form: ReluForm::ThreeRounds, truncate: 0 }),
+            ] {
+                let run = execute_under(&Bicoptor::default(), op, 2, &[secret]);
+                let (statistic, surprise) = helped_lists(&run, bits).worst();
+                assert!(
+                    surprise < SIGMAS,
+                    "{sign:?}, x = {secret:#x}: {statistic} is off by {surprise:.1} σ"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn no_party_of_bicoptor_sees_the_secret() {
+    let sign = SignBit { bits: Some(4), ..SignBit::FULL };
+    let relu = |truncate| Op::Relu(Relu { sign: sign.clone(), form: ReluForm::ThreeRounds, truncate });
+    let one: &[&[u8]] = &[&[0], &[5], &[0xf8], &[0xff]];
+    let two: &[&[u8]] = &[&[0, 0], &[1, 0x80], &[0xff, 0x7f], &[0x35, 0x35]];
+    for (name, op, secrets) in [
+        ("sign", Op::NonNegative(sign.clone()), one),
+        ("relu", relu(0), one),
+        ("relu and truncation", relu(2), one),
+        ("truncation", Op::Truncate { bits: 2 }, one),
+        ("product", Op::Mul, two),
+    ] {
+        let runs: Vec<_> = secrets
+            .iter()
+            .map(|secrets| execute_under(&Bicoptor::default(), op.clone(), 2, secrets))
+            .collect();
+        for party in 0..3 {
+            let views: Vec<_> = runs
+                .iter()
+                .zip(secrets)
+                .map(|(run, secrets)| {
+                    let mut view = messages(run, party);
+                    if party < 2 {
+                        for i in 0..secrets.len() {
+                            let share = run.seen[party].data[i].as_bytes().to_vec();
+                            view.push((["x share", "y share"][i], share));
+                        }
+                        view.push(("output share", run.seen[party].outputs[0].as_bytes().to_vec()));
+                    }
+                    if party < 2 && matches!(name, "sign" | "relu") {
+                        // The coin, from the zeros and the known sign.
+                        let zeros = helped_lists(run, 4).zeros();
+                        let coin = |zero: &u8| u8::from((*zero < 5) != (secrets[0] < 128));
+                        view.push(("coin", zeros.iter().map(coin).collect()));
+                    }
+                    (format!("{secrets:x?}"), view)
+                })
+                .collect();
+            indistinguishable(&format!("party {party}, {name}"), &views);
+            // The control: the other worker's share as it is, beside this one's.
+            if party < 2 {
+                let bare = [0, 1].map(|i| {
+                    let mut view = views[i].1.clone();
+                    view.push(("bare", runs[i].seen[1 - party].data[0].as_bytes().to_vec()));
+                    view
+                });
+                assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a bare share passes");
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The seam between protocols and hardware.
 
 use crate::ListSpec;
+use crate::baseline::{self, Baseline};
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::Stream;
+use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Shape, Word};
 
 /// What a device can hold.
@@ -212,6 +213,42 @@ pub trait Device: Clone + Send + Sync + 'static {
         lists: [&Self::Buf<u64>; 2],
         n: usize,
     ) -> Result<Self::Buf<u64>, DeviceError>;
+    /// Worker `j`'s lists of a baseline, in place of [`Device::masked_list`]; on the host.
+    fn baseline_lists<W: Word>(
+        &self,
+        (kind, spec): (Baseline, &ListSpec),
+        j: usize,
+        masked: &Self::Buf<W>,
+        share: FieldShare<'_, Self>,
+        flips: &Self::Buf<u64>,
+        streams: &ListStreams<'_>,
+    ) -> Result<Vec<Self::Buf<u64>>, DeviceError> {
+        let (masked, flips) = (self.download(masked.clone())?, self.download(flips.clone())?);
+        let dealt = masked.len() * spec.dealt();
+        let share = match share {
+            FieldShare::Packed(words) => spec.prime.unpack(&self.download(words.clone())?, dealt),
+            FieldShare::Stream(stream) => {
+                let mut share = vec![0; dealt];
+                FieldSampler::new(spec.prime.p()).fill(stream, 0, &mut share);
+                share
+            }
+        };
+        let lists = baseline::lists(kind, spec, j, &masked, &share, &flips, streams);
+        lists.into_iter().map(|list| self.upload(list)).collect()
+    }
+    /// The dealer's answer to both workers' lists of a baseline, in place of [`Device::scan_lists`]; on the host.
+    fn scan_baseline(
+        &self,
+        (kind, spec): (Baseline, &ListSpec),
+        lists: [&[Self::Buf<u64>]; 2],
+        n: usize,
+    ) -> Result<Self::Buf<u64>, DeviceError> {
+        let host = |lists: &[Self::Buf<u64>]| {
+            lists.iter().map(|list| self.download(list.clone())).collect::<Result<Vec<_>, _>>()
+        };
+        let (a, b) = (host(lists[0])?, host(lists[1])?);
+        self.upload(baseline::scan(kind, spec, [&a, &b], n))
+    }
     /// Worker `j`'s share of the masked truncated value:
     /// [j=0]·((m'>>f) − 2^(ℓ−2−f)) − [R] + (1−msb m')·2^(ℓ−f)·[b] + [r_y] with m' = m + 2^(ℓ−2).
     fn open_truncated<W: Word>(

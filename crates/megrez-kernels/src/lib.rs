@@ -7,12 +7,14 @@
     reason = "lists of operands are tuples of coefficients and buffers, and mean that"
 )]
 
+mod baseline;
 mod cpu;
 mod device;
 mod list;
 mod reference;
 mod tensor;
 
+pub use baseline::Baseline;
 pub use cpu::Cpu;
 pub use device::{Device, DeviceError, Elem, FieldShare, ListStreams, Placement, Selected, Truncation};
 pub use list::{Entries, ListSpec};

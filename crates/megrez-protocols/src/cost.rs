@@ -10,6 +10,8 @@ pub enum Unit {
     Bits(u32),
     /// Elements of F_p, as many to a 64-bit word as fit; the message is rounded up to words.
     Field(Prime),
+    /// Elements of F_p for a larger p, in ⌈log2 p⌉ bits each, densely packed; the message is rounded up to bytes.
+    Residue(u32),
 }
 
 impl Unit {
@@ -18,6 +20,7 @@ impl Unit {
         match self {
             Unit::Bits(bits) => f64::from(bits),
             Unit::Field(prime) => prime.wire_bits(),
+            Unit::Residue(p) => f64::from((p - 1).ilog2() + 1),
         }
     }
 
@@ -26,6 +29,7 @@ impl Unit {
         match self {
             Unit::Bits(bits) => (n as u64 * u64::from(bits)).div_ceil(8),
             Unit::Field(prime) => prime.words(n) as u64 * 8,
+            Unit::Residue(p) => (n as u64 * u64::from((p - 1).ilog2() + 1)).div_ceil(8),
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! A protocol is a [`Suite`]: for every primitive an *offline* step, which sees masks only and may run before the inputs
 //! exist, and an *online* step on masked data. [`clear`] is the plaintext suite, template for new ones and oracle for
-//! tests; [`mizar`] is the dealer-based three-party suite. [`registry`] lists them all.
+//! tests; [`mizar`] is the dealer-based three-party suite, [`bicoptor`] one without a dealer's masks, to compare with. [`registry`] lists them all.
 
 #[macro_use]
 mod store;
+pub mod bicoptor;
 pub mod clear;
 mod cost;
 mod local;

@@ -1,9 +1,10 @@
 //! Every protocol, once: the command line, the documentation and the conformance suite read this list.
 
 use crate::Suite;
+use crate::bicoptor::Bicoptor;
 use crate::clear::Clear;
 use crate::mizar::Mizar;
-use megrez_kernels::Device;
+use megrez_kernels::{Baseline, Device};
 
 /// What users are told of a protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -28,6 +29,27 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted; party 2 deals",
         source: "MIZAR, corrected",
         insecure: false,
+    },
+    Protocol {
+        name: "bicoptor",
+        parties: 3,
+        security: "semi-honest, one of three parties corrupted, while values stay in the compared range; party 2 helps",
+        source: "improved Bicoptor (probabilistic truncation), corrected",
+        insecure: false,
+    },
+    Protocol {
+        name: "concurrent",
+        parties: 3,
+        security: "semi-honest, one of three parties corrupted; party 2 deals",
+        source: "mizar with the concurrent single list (MIZAR, Remark 1), for comparison",
+        insecure: false,
+    },
+    Protocol {
+        name: "aegis",
+        parties: 3,
+        security: "none against party 2: its two lists tell the dealer about the values compared",
+        source: "mizar with Aegis's two lists (MIZAR, Fig. 3), for comparison of costs",
+        insecure: true,
     },
     Protocol {
         name: "clear",
@@ -58,6 +80,18 @@ pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> 
         ("mizar", 16) => visitor.visit(Mizar::<u16, D>::default()),
         ("mizar", 32) => visitor.visit(Mizar::<u32, D>::default()),
         ("mizar", 64) => visitor.visit(Mizar::<u64, D>::default()),
+        ("bicoptor", 8) => visitor.visit(Bicoptor::<u8, D>::default()),
+        ("bicoptor", 16) => visitor.visit(Bicoptor::<u16, D>::default()),
+        ("bicoptor", 32) => visitor.visit(Bicoptor::<u32, D>::default()),
+        ("bicoptor", 64) => visitor.visit(Bicoptor::<u64, D>::default()),
+        ("concurrent", 8) => visitor.visit(Mizar::<u8, D>::with_lists(Baseline::Concurrent)),
+        ("concurrent", 16) => visitor.visit(Mizar::<u16, D>::with_lists(Baseline::Concurrent)),
+        ("concurrent", 32) => visitor.visit(Mizar::<u32, D>::with_lists(Baseline::Concurrent)),
+        ("concurrent", 64) => visitor.visit(Mizar::<u64, D>::with_lists(Baseline::Concurrent)),
+        ("aegis", 8) => visitor.visit(Mizar::<u8, D>::with_lists(Baseline::Aegis)),
+        ("aegis", 16) => visitor.visit(Mizar::<u16, D>::with_lists(Baseline::Aegis)),
+        ("aegis", 32) => visitor.visit(Mizar::<u32, D>::with_lists(Baseline::Aegis)),
+        ("aegis", 64) => visitor.visit(Mizar::<u64, D>::with_lists(Baseline::Aegis)),
         ("clear", 8) => visitor.visit(Clear::<u8, D>::default()),
         ("clear", 16) => visitor.visit(Clear::<u16, D>::default()),
         ("clear", 32) => visitor.visit(Clear::<u32, D>::default()),

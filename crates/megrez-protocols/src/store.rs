@@ -118,6 +118,16 @@ impl<D: Device> Store<D> for Vec<u8> {
     }
 }
 
+impl<D: Device> Store<D> for Shape {
+    fn write(&self, _: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        write_shape(self, out);
+        Ok(())
+    }
+    fn read(_: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+        read_shape(input)
+    }
+}
+
 impl<D: Device> Store<D> for () {
     fn write(&self, _: &D, _: &mut Vec<u8>) -> Result<(), StoreError> {
         Ok(())

@@ -123,10 +123,19 @@ pub fn give_and_take<W: Word>(
     inputs: &HashMap<String, Vec<W>>,
     ports: &mut [Port; 3],
 ) -> Result<Vec<Vec<W>>, Error> {
-    let suite = Mizar::<W, Cpu>::default();
+    give_and_take_under(&Mizar::<W, Cpu>::default(), plan, inputs, ports)
+}
+
+/// As [`give_and_take`], under any suite.
+pub fn give_and_take_under<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    inputs: &HashMap<String, Vec<S::Word>>,
+    ports: &mut [Port; 3],
+) -> Result<Vec<Vec<S::Word>>, Error> {
     let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-    provide(&suite, plan, &|_| true, &|input| Ok(inputs[&input.name].clone()), &mut ports)?;
-    collect(&suite, plan, "owner", &mut ports)
+    provide(suite, plan, &|_| true, &|input| Ok(inputs[&input.name].clone()), &mut ports)?;
+    collect(suite, plan, "owner", &mut ports)
 }
 
 /// Everything that three parties and the owner of all inputs saw of one run on the ring of bytes.
@@ -138,14 +147,22 @@ pub struct Transcript {
 
 /// One run of a plan on the ring of bytes, under `mizar`.
 pub fn transcript(plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript {
+    transcript_under(&Mizar::<u8, Cpu>::default(), plan, inputs)
+}
+
+/// As [`transcript`], under any suite.
+pub fn transcript_under<S: Suite<Word = u8, Device = Cpu>>(
+    suite: &S,
+    plan: &Plan,
+    inputs: &HashMap<String, Vec<u8>>,
+) -> Transcript {
     let tap = Tap::default();
-    let suite = Mizar::<u8, Cpu>::default();
     let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
         party.tap(tap.clone());
-        serve(&suite, plan, party, &HashMap::new(), None, ends, Options::default())
+        serve(suite, plan, party, &HashMap::new(), None, ends, Options::default())
     };
     let (results, (outputs, seen)) = session(Duration::from_secs(60), each(part), |ports| {
-        let outputs = give_and_take(plan, inputs, ports);
+        let outputs = give_and_take_under(suite, plan, inputs, ports);
         (outputs, [0, 1, 2].map(|j| std::mem::take(&mut ports[j].seen)))
     });
     results.into_iter().for_each(|r| drop(r.unwrap()));

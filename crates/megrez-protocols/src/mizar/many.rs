@@ -15,30 +15,33 @@
 //! Worker sees: what it sees in one comparison, with t uniform bits b_i ⊕ r_i. Dealer sees: t lists, each as in one comparison
 //! and independent of the others, because their Δ, w, z and rotations are.
 
-use super::sign::{self, Dealt};
+use super::sign::{self, Dealt, Lists};
 use crate::mss::{BitMask, DEALER};
-use crate::{Cost, Unit};
-use megrez_kernels::{Device, ListSpec, Tensor};
+use crate::{Cost, Transfer, Unit};
+use megrez_kernels::{Device, Tensor};
 use megrez_plan::SignBit;
 use megrez_ring::Word;
-use megrez_session::{Error, Party};
+use megrez_session::{Error, Party, Phase};
 
-pub(super) fn cost(sign: &SignBit, ring: u32, n: usize, thresholds: usize) -> Cost {
-    let spec = ListSpec::new(sign, ring);
-    let unit = Unit::Field(spec.prime);
-    let lists = |cost: Cost, _| {
-        cost.online(1, 0, DEALER, n * spec.length(), unit).online(1, 1, DEALER, n * spec.length(), unit)
-    };
-    (0..thresholds)
-        .fold(Cost::LOCAL.offline(DEALER, 0, n * spec.dealt(), unit), lists)
-        .online(2, DEALER, 0, n * thresholds, Unit::Bits(1))
-        .online(2, DEALER, 1, n * thresholds, Unit::Bits(1))
+pub(super) fn cost(lists: Lists, sign: &SignBit, ring: u32, n: usize, thresholds: usize) -> Cost {
+    // One deal, and the lists of all.
+    let one = sign::list_cost(lists, sign, ring, n);
+    let mut cost = one.clone();
+    let online: Vec<Transfer> = one.transfers.into_iter().filter(|t| t.phase == Phase::Online).collect();
+    (1..thresholds).for_each(|_| cost.transfers.extend(&online));
+    cost.online(2, DEALER, 0, n * thresholds, Unit::Bits(1)).online(
+        2,
+        DEALER,
+        1,
+        n * thresholds,
+        Unit::Bits(1),
+    )
 }
 
 /// m of the bits [x ≥ t], threshold by threshold, at the workers; `n` elements of x. `mask` is the output's.
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
-    sign: &SignBit,
+    (lists, sign): (Lists, &SignBit),
     thresholds: &[i64],
     masked: Option<&Tensor<W, D>>,
     n: usize,
@@ -54,7 +57,7 @@ pub(super) fn online<W: Word, D: Device>(
             }
             None => None,
         };
-        let compare = |party: &mut Party<D>| sign::compare(party, sign, shifted.as_ref(), n, dealt);
+        let compare = |party: &mut Party<D>| sign::compare(party, lists, sign, shifted.as_ref(), n, dealt);
         bits.push(party.scope(&format!("threshold{i}"), compare)?);
     }
     let parts: Vec<_> = bits.iter().map(|b| (b, n)).collect();

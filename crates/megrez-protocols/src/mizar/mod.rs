@@ -9,13 +9,13 @@ mod product;
 mod relu;
 mod select;
 mod sign;
-mod truncate;
+pub(crate) mod truncate;
 
 use crate::local;
 use crate::mss::{BitMask, Mask, RingMask, Role, draw};
 use crate::store::take;
 use crate::{Cost, Store, StoreError, Suite, Unsupported};
-use megrez_kernels::{Bits, Device, Tensor};
+use megrez_kernels::{Baseline, Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
 use megrez_prg::Key;
@@ -23,18 +23,28 @@ use megrez_ring::Word;
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
 
-/// The suite on the ring of `W` and device `D`.
-pub struct Mizar<W, D>(PhantomData<fn() -> (W, D)>);
+/// The suite on the ring of `W` and device `D`, with its own list or a baseline's.
+pub struct Mizar<W, D> {
+    lists: sign::Lists,
+    of: PhantomData<fn() -> (W, D)>,
+}
 
 impl<W, D> Default for Mizar<W, D> {
     fn default() -> Self {
-        Mizar(PhantomData)
+        Mizar { lists: None, of: PhantomData }
+    }
+}
+
+impl<W, D> Mizar<W, D> {
+    /// The suite with a baseline's list in place of its own: the protocols `aegis` and `concurrent`.
+    pub fn with_lists(baseline: Baseline) -> Self {
+        Mizar { lists: Some(baseline), of: PhantomData }
     }
 }
 
 impl<W, D> Clone for Mizar<W, D> {
     fn clone(&self) -> Self {
-        Mizar(PhantomData)
+        Mizar { ..*self }
     }
 }
 
@@ -160,13 +170,13 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
             Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
-            Op::NonNegative(sign) => sign::cost(sign, W::BITS, n),
+            Op::NonNegative(sign) => sign::cost(self.lists, sign, W::BITS, n),
             Op::CompareMany { sign, thresholds } => {
-                many::cost(sign, W::BITS, n / thresholds.len(), thresholds.len())
+                many::cost(self.lists, sign, W::BITS, n / thresholds.len(), thresholds.len())
             }
             Op::Relu(relu) => match relu::refuse(relu, W::BITS) {
                 Some(why) => return Err(Unsupported(why)),
-                None => relu::cost(relu, W::BITS, n),
+                None => relu::cost(self.lists, relu, W::BITS, n),
             },
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => bits::to_ring_cost(W::BITS, n),
@@ -282,14 +292,16 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
                 Material::Truncate(truncate::offline(party, *bits, shape, inputs[0].ring())?)
             }
             Op::NonNegative(sign) => {
-                Material::Sign(sign::deal_list(party, sign, shape.elements(), inputs[0].ring())?)
+                Material::Sign(sign::deal_list(party, self.lists, sign, shape.elements(), inputs[0].ring())?)
             }
             // One deal for all thresholds.
             Op::CompareMany { sign, thresholds } => {
                 let n = shape.elements() / thresholds.len();
-                Material::Sign(sign::deal_list(party, sign, n, inputs[0].ring())?)
+                Material::Sign(sign::deal_list(party, self.lists, sign, n, inputs[0].ring())?)
             }
-            Op::Relu(relu) => Material::Relu(Box::new(relu::offline(party, relu, shape, inputs[0].ring())?)),
+            Op::Relu(relu) => {
+                Material::Relu(Box::new(relu::offline(party, self.lists, relu, shape, inputs[0].ring())?))
+            }
             Op::Select => Material::Select(select::offline(party, shape, inputs[0].bit(), inputs[1].ring())?),
             Op::BitToRing => Material::BitToRing(bits::to_ring_offline(party, shape, inputs[0].bit())?),
             Op::And => Material::Bits(bits::and_offline(party, shape, inputs[0].bit(), inputs[1].bit())?),
@@ -314,19 +326,28 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         match (op, &material) {
             (Op::NonNegative(sign), Material::Sign(dealt)) => {
                 let mask = masks.expect("fresh and drawn offline").bit();
-                let m = sign::online::<W, D>(party, sign, inputs[0].1.ring(), n, mask, dealt)?;
+                let m = sign::online::<W, D>(party, self.lists, sign, inputs[0].1.ring(), n, mask, dealt)?;
                 return Ok((bit(m), None));
             }
             (Op::CompareMany { sign, thresholds }, Material::Sign(dealt)) => {
                 let mask = masks.expect("fresh and drawn offline").bit();
                 let n = n / thresholds.len();
-                let m = many::online::<W, D>(party, sign, thresholds, inputs[0].1.ring(), n, mask, dealt)?;
+                let m = many::online::<W, D>(
+                    party,
+                    (self.lists, sign),
+                    thresholds,
+                    inputs[0].1.ring(),
+                    n,
+                    mask,
+                    dealt,
+                )?;
                 return Ok((bit(m), None));
             }
             (Op::Relu(relu), Material::Relu(_)) => {
                 let Material::Relu(material) = material else { unreachable!("matched above") };
                 let (mask, m) = (inputs[0].0.ring(), inputs[0].1.ring());
-                let (m, late) = relu::online(party, relu, mask, masks.map(Masks::ring), m, n, *material)?;
+                let (m, late) =
+                    relu::online(party, self.lists, relu, mask, masks.map(Masks::ring), m, n, *material)?;
                 return Ok((ring(m), late.map(Masks::Ring)));
             }
             _ => {}

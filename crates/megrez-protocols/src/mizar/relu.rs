@@ -29,7 +29,7 @@
 //! uniform because r_z is and no worker knows it. The dealer sees what it sees in the sign bit. It knows a, so it must not
 //! learn T[m'] itself: the workers flip as with lists (σ = a ⊕ δ, δ theirs), and tell it f = 1 ⊕ T[m'] ⊕ δ, uniform to it.
 
-use super::sign::{Dealt, compare, deal_list, list_cost};
+use super::sign::{Dealt, Lists, compare, deal_list, list_cost};
 use super::truncate::MaskParts;
 use crate::mss::{DEALER, Mask, RingMask, Role, deal, deal_low, draw, open, open_all};
 use crate::{Cost, Unit};
@@ -89,14 +89,14 @@ pub(super) fn refuse(relu: &Relu, ring: u32) -> Option<String> {
     })
 }
 
-pub(super) fn cost(relu: &Relu, ring: u32, n: usize) -> Cost {
+pub(super) fn cost(lists: Lists, relu: &Relu, ring: u32, n: usize) -> Cost {
     let halves = if relu.truncate == 0 { 1 } else { 2 };
     let word = Unit::Bits(ring);
     let table = relu.form == ReluForm::Table;
     let mut cost = if table {
         Cost::LOCAL.offline(DEALER, 0, n << (relu.sign.width(ring) - 1), Unit::Bits(1))
     } else {
-        list_cost(&relu.sign, ring, n)
+        list_cost(lists, &relu.sign, ring, n)
     };
     cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
     if relu.truncate > 0 {
@@ -126,6 +126,7 @@ pub(super) fn cost(relu: &Relu, ring: u32, n: usize) -> Cost {
 
 pub(super) fn offline<W: Word, D: Device>(
     party: &mut Party<D>,
+    lists: Lists,
     relu: &Relu,
     shape: &Shape,
     mask: &RingMask<W, D>,
@@ -141,7 +142,7 @@ pub(super) fn offline<W: Word, D: Device>(
     };
     let comparison = match relu.form {
         ReluForm::Table => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
-        _ => Comparison::List(deal_list(party, &relu.sign, n, mask)?),
+        _ => Comparison::List(deal_list(party, lists, &relu.sign, n, mask)?),
     };
     let a = || &bits.as_ref().expect("the dealer drew them").buf;
     let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(a(), None, n)?))?;
@@ -211,6 +212,7 @@ type Opened<W, D> = (Option<<D as Device>::Buf<W>>, Option<RingMask<W, D>>);
 /// m_z at the workers. `input` is the input's mask, `output` the output's where it is known.
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
+    lists: Lists,
     relu: &Relu,
     input: &RingMask<W, D>,
     output: Option<&RingMask<W, D>>,
@@ -221,10 +223,10 @@ pub(super) fn online<W: Word, D: Device>(
     match relu.form {
         ReluForm::ThreeRounds => {
             let output = output.expect("fresh and drawn offline");
-            Ok((three_rounds(party, relu, input, output, masked, n, material)?, None))
+            Ok((three_rounds(party, lists, relu, input, output, masked, n, material)?, None))
         }
         ReluForm::TwoRounds | ReluForm::TwoRoundsFresh => {
-            two_rounds(party, relu, input, output, masked, n, material)
+            two_rounds(party, lists, relu, input, output, masked, n, material)
         }
         ReluForm::Table => by_table(party, relu, input, masked, n, material),
     }
@@ -232,6 +234,7 @@ pub(super) fn online<W: Word, D: Device>(
 
 fn three_rounds<W: Word, D: Device>(
     party: &mut Party<D>,
+    lists: Lists,
     relu: &Relu,
     input: &RingMask<W, D>,
     output: &RingMask<W, D>,
@@ -239,7 +242,7 @@ fn three_rounds<W: Word, D: Device>(
     n: usize,
     material: Material<W, D>,
 ) -> Result<Option<D::Buf<W>>, Error> {
-    let bit = compare(party, &relu.sign, masked, n, material.comparison.list())?;
+    let bit = compare(party, lists, &relu.sign, masked, n, material.comparison.list())?;
     match Role::of(party) {
         Role::Dealer => {
             choose_and_tell(party, n, &bit, material.bits)?;
@@ -258,6 +261,7 @@ fn three_rounds<W: Word, D: Device>(
 
 fn two_rounds<W: Word, D: Device>(
     party: &mut Party<D>,
+    lists: Lists,
     relu: &Relu,
     input: &RingMask<W, D>,
     output: Option<&RingMask<W, D>>,
@@ -265,7 +269,7 @@ fn two_rounds<W: Word, D: Device>(
     n: usize,
     material: Material<W, D>,
 ) -> Result<Opened<W, D>, Error> {
-    let bit = compare(party, &relu.sign, masked, n, material.comparison.list())?;
+    let bit = compare(party, lists, &relu.sign, masked, n, material.comparison.list())?;
     let zero = material.zero.expect("drawn for this form");
     match Role::of(party) {
         Role::Dealer => {

@@ -13,12 +13,15 @@
 //! with dealt = λ−1 and length = λ for the bit list, Σ(2^w − 1) and the number of digits for digits; log p as packed on
 //! the wire, 64 / ⌊64 / log2 p⌋.
 //!
+//! The baselines (aegis, concurrent) differ in the lists online: theirs are stated in [`Baseline`], ignore digits, and cost
+//! 4·λ·log p (aegis) and 2·λ·log p online. The dealer's view of the concurrent list is that of the bit list; aegis leaks.
+//!
 //! Worker sees: its share of ρ, one uniform bit (b ⊕ r_y). Dealer sees: `length` elements whose sums are uniform non-zero,
 //! one of them replaced by zero at a uniform place with probability ½, independent of x because Δ is uniform.
 
 use crate::mss::{BitMask, DEALER, RingMask, Role};
 use crate::{Cost, Unit};
-use megrez_kernels::{Bits, Device, FieldShare, ListSpec, ListStreams, Tensor};
+use megrez_kernels::{Baseline, Bits, Device, FieldShare, ListSpec, ListStreams, Tensor};
 use megrez_plan::SignBit;
 use megrez_prg::Key;
 use megrez_ring::Word;
@@ -61,28 +64,47 @@ impl<D: Device> crate::Store<D> for Dealt<D> {
     }
 }
 
-/// The list's own messages, without the dealer's answer.
-pub(super) fn list_cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
-    let spec = ListSpec::new(sign, ring);
-    let unit = Unit::Field(spec.prime);
-    Cost::LOCAL
-        .offline(DEALER, 0, n * spec.dealt(), unit)
-        .online(1, 0, DEALER, n * spec.length(), unit)
-        .online(1, 1, DEALER, n * spec.length(), unit)
+/// Which list: the suite's own, or a baseline.
+pub(super) type Lists = Option<Baseline>;
+
+/// The names of a baseline's messages.
+const BASELINE_LISTS: [&str; 2] = ["list", "second-list"];
+
+fn spec_of(lists: Lists, sign: &SignBit, ring: u32) -> ListSpec {
+    lists.map_or_else(|| ListSpec::new(sign, ring), |baseline| baseline.spec(sign, ring))
 }
 
-pub(super) fn cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
-    list_cost(sign, ring, n).online(2, DEALER, 0, n, Unit::Bits(1)).online(2, DEALER, 1, n, Unit::Bits(1))
+/// The list's own messages, without the dealer's answer.
+pub(super) fn list_cost(lists: Lists, sign: &SignBit, ring: u32, n: usize) -> Cost {
+    let spec = spec_of(lists, sign, ring);
+    let unit = Unit::Field(spec.prime);
+    (0..lists.map_or(1, Baseline::lists)).fold(
+        Cost::LOCAL.offline(DEALER, 0, n * spec.dealt(), unit),
+        |cost, _| {
+            cost.online(1, 0, DEALER, n * spec.length(), unit).online(1, 1, DEALER, n * spec.length(), unit)
+        },
+    )
+}
+
+pub(super) fn cost(lists: Lists, sign: &SignBit, ring: u32, n: usize) -> Cost {
+    list_cost(lists, sign, ring, n).online(2, DEALER, 0, n, Unit::Bits(1)).online(
+        2,
+        DEALER,
+        1,
+        n,
+        Unit::Bits(1),
+    )
 }
 
 /// Offline part of the list: the dealer deals ρ.
 pub(super) fn deal_list<W: Word, D: Device>(
     party: &mut Party<D>,
+    lists: Lists,
     sign: &SignBit,
     n: usize,
     mask: &RingMask<W, D>,
 ) -> Result<Dealt<D>, Error> {
-    let spec = ListSpec::new(sign, W::BITS);
+    let spec = spec_of(lists, sign, W::BITS);
     let words = spec.prime.words(n * spec.dealt());
     Ok(match Role::of(party) {
         Role::Dealer => {
@@ -100,12 +122,13 @@ pub(super) fn deal_list<W: Word, D: Device>(
 /// Online part of the list. Workers send their lists and learn Δ; the dealer learns b = sgn(x) ⊕ Δ.
 pub(super) fn compare<W: Word, D: Device>(
     party: &mut Party<D>,
+    lists: Lists,
     sign: &SignBit,
     masked: Option<&Tensor<W, D>>,
     n: usize,
     dealt: &Dealt<D>,
 ) -> Result<D::Buf<u64>, Error> {
-    let spec = ListSpec::new(sign, W::BITS);
+    let spec = spec_of(lists, sign, W::BITS);
     match Role::of(party) {
         Role::Worker(j) => {
             let masked = masked.expect("workers hold masked values online");
@@ -127,8 +150,17 @@ pub(super) fn compare<W: Word, D: Device>(
                 }
                 Dealt::Signs(_) => return party.refuse("a worker was given the dealer's material"),
             };
-            let list = party.device().masked_list(&spec, j, &masked.buf, share, &flips, &streams)?;
-            party.send_words(DEALER, "list", list)?;
+            let device = party.device();
+            if let Some(baseline) = lists {
+                let made =
+                    device.baseline_lists((baseline, &spec), j, &masked.buf, share, &flips, &streams)?;
+                for (list, name) in made.into_iter().zip(BASELINE_LISTS) {
+                    party.send_words(DEALER, name, list)?;
+                }
+            } else {
+                let list = device.masked_list(&spec, j, &masked.buf, share, &flips, &streams)?;
+                party.send_words(DEALER, "list", list)?;
+            }
             Ok(flips)
         }
         Role::Dealer => {
@@ -136,8 +168,17 @@ pub(super) fn compare<W: Word, D: Device>(
                 return party.refuse("the dealer was given a worker's material");
             };
             let words = spec.prime.words(n * spec.length());
-            let lists = [party.recv_words(0, "list", words)?, party.recv_words(1, "list", words)?];
-            let none = party.device().scan_lists(&spec, [&lists[0], &lists[1]], n)?;
+            let none = if let Some(baseline) = lists {
+                let mut of = |j: usize| {
+                    let names = BASELINE_LISTS[..baseline.lists()].iter();
+                    names.map(|name| party.recv_words(j, name, words)).collect::<Result<Vec<_>, _>>()
+                };
+                let lists = [of(0)?, of(1)?];
+                party.device().scan_baseline((baseline, &spec), [&lists[0], &lists[1]], n)?
+            } else {
+                let lists = [party.recv_words(0, "list", words)?, party.recv_words(1, "list", words)?];
+                party.device().scan_lists(&spec, [&lists[0], &lists[1]], n)?
+            };
             Ok(party.device().xor(&[&signs.buf, &none], false, n)?)
         }
     }
@@ -146,13 +187,14 @@ pub(super) fn compare<W: Word, D: Device>(
 /// m of the bit [x ≥ 0], at the workers. `mask` is the output's.
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
+    lists: Lists,
     sign: &SignBit,
     masked: Option<&Tensor<W, D>>,
     n: usize,
     mask: &BitMask<D>,
     material: &Dealt<D>,
 ) -> Result<Option<D::Buf<u64>>, Error> {
-    let bit = compare(party, sign, masked, n, material)?;
+    let bit = compare(party, lists, sign, masked, n, material)?;
     answer(party, &bit, n, mask)
 }
 

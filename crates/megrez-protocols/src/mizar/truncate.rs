@@ -28,7 +28,7 @@ pub struct Material<W: Word, D: Device> {
 store_struct!(Material[W, D] => parts);
 
 /// A worker's shares of the two parts of a mask that truncation needs.
-pub(super) struct MaskParts<W: Word, D: Device> {
+pub(crate) struct MaskParts<W: Word, D: Device> {
     /// [r>>f].
     pub high: Tensor<W, D>,
     /// [msb(r)]; its low f bits count.

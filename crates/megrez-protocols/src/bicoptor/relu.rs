@@ -1,0 +1,155 @@
+//! ReLU and truncation on additive shares with a helper.
+//!
+//! ReLU: beside the lists of the sign, the workers open m = x + r, r from their streams with the helper. The helper learns
+//! b' = [x ≥ 0] ⊕ t with the lists, and deals b' and r·b'; then x·[x ≥ 0] = t·x + (1−2t)·(m·b' − r·b'), which is the
+//! selection of the masked sharing with the coin t for the flip and b' for the bit.
+//!
+//! Deviates from the paper, which multiplies by the sign with a triple: 4ℓ + ℓ bits beside the lists there (448 at λ = 7
+//! with its uncorrected lists, 704 with its interactive scaling), 4ℓ here (418 with corrected ones, scaling included).
+//!
+//! phase     rounds  bits per element          from → to
+//! online    2       2·(λ+2)² + 2ℓ + 2ℓ        workers → helper and worker ↔ worker, helper → worker 0
+//!
+//! Truncation by f bits as in the masked sharing (exact up to the last bit), on the opened m:
+//!
+//! offline   1       ℓ + f                     helper → worker 0
+//! online    1       2ℓ                        worker ↔ worker
+//!
+//! With a truncation the ReLU runs on the truncated value, one round later, with a cut of k − f bits; for k ≤ f nothing is
+//! left to cut, and negative values give exactly 0. The lists are then k + bits − f + 1 bits wide.
+//!
+//! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b', r >> f and msb(r), all uniform. The helper sees the
+//! lists of the sign.
+
+use super::sign;
+use crate::mizar::truncate::MaskParts;
+use crate::mss::{DEALER, RingMask, Role, deal, open};
+use crate::{Cost, Unit};
+use megrez_kernels::{Device, Selected, Tensor};
+use megrez_plan::{List, Relu, SignBit};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+/// The comparison that is left after the truncation.
+fn after(relu: &Relu, ring: u32) -> SignBit {
+    let (sign, f) = (&relu.sign, relu.truncate);
+    if f == 0 || sign.cut >= f {
+        return SignBit { list: List::Bits, cut: sign.cut - f, bits: Some(sign.width(ring)) };
+    }
+    // The truncated value may be rounded up to the first power of two outside.
+    let bits = (sign.cut + sign.width(ring) + 1).saturating_sub(f).max(3);
+    SignBit { list: List::Bits, cut: 0, bits: Some(bits) }
+}
+
+/// Why this ReLU cannot run, if it cannot.
+pub(super) fn refuse(relu: &Relu, ring: u32) -> Option<String> {
+    sign::refuse(&after(relu, ring), ring)
+}
+
+pub(super) fn cost(relu: &Relu, ring: u32, n: usize) -> Cost {
+    let word = Unit::Bits(ring);
+    let (before, first) = match relu.truncate {
+        0 => (Cost::LOCAL, 1),
+        f => (truncate_cost(ring, f, n), 2),
+    };
+    let mut cost = before;
+    cost.transfers.extend(sign::list_cost(&after(relu, ring), ring, n, first).transfers);
+    cost.online_swap(first, 0, 1, n, word).online(first + 1, DEALER, 0, n, word).online(
+        first + 1,
+        DEALER,
+        0,
+        n,
+        word,
+    )
+}
+
+pub(super) fn truncate_cost(ring: u32, f: u32, n: usize) -> Cost {
+    let word = Unit::Bits(ring);
+    Cost::LOCAL.offline(DEALER, 0, n, word).offline(DEALER, 0, n, Unit::Bits(f)).online_swap(1, 0, 1, n, word)
+}
+
+/// The mask of a truncation and its parts, which workers hold shares of.
+pub struct Material<W: Word, D: Device> {
+    mask: RingMask<W, D>,
+    parts: Option<MaskParts<W, D>>,
+}
+store_struct!(Material[W, D] => mask, parts);
+
+pub(super) fn truncate_offline<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    shape: &Shape,
+) -> Result<Material<W, D>, Error> {
+    let mask = RingMask::fresh(party, shape)?;
+    let parts = MaskParts::deal(party, f, shape, &mask)?;
+    Ok(Material { mask, parts })
+}
+
+/// m = x + r, at worker `j`.
+fn open_masked<W: Word, D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    share: &Tensor<W, D>,
+    mask: &RingMask<W, D>,
+) -> Result<D::Buf<W>, Error> {
+    let n = share.elements();
+    let terms = [(W::ONE, &share.buf), (W::ONE, &mask.share().buf)];
+    let masked = party.device().combine(&terms, W::ZERO, n)?;
+    open(party, j, "masked", n, masked)
+}
+
+/// Shares of the truncated value, at the workers.
+pub(super) fn truncate<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    share: Option<&Tensor<W, D>>,
+    material: &Material<W, D>,
+) -> Result<Option<Tensor<W, D>>, Error> {
+    let (Role::Worker(j), Some(share)) = (Role::of(party), share) else { return Ok(None) };
+    let m = open_masked(party, j, share, &material.mask)?;
+    let parts = material.parts.as_ref().expect("workers hold shares");
+    let device = party.device();
+    let none = device.combine(&[], W::ZERO, share.elements())?;
+    let truncated = device.open_truncated(j, &m, &parts.truncation(f), &none)?;
+    Ok(Some(Tensor::new(share.shape.clone(), truncated)))
+}
+
+/// Shares of max(x, 0), truncated if the step says so, at the workers. `material` is the truncation's.
+pub(super) fn online<W: Word, D: Device>(
+    party: &mut Party<D>,
+    relu: &Relu,
+    share: Option<&Tensor<W, D>>,
+    shape: &Shape,
+    material: Option<&Material<W, D>>,
+) -> Result<Option<D::Buf<W>>, Error> {
+    let truncated = match material {
+        Some(material) => party.scope("truncate", |party| truncate(party, relu.truncate, share, material))?,
+        None => share.cloned(),
+    };
+    let (share, n) = (truncated.as_ref(), shape.elements());
+    let mask = RingMask::fresh(party, shape)?;
+    let coin = sign::compare(party, &after(relu, W::BITS), share, n)?;
+    let m = match (Role::of(party), share) {
+        (Role::Worker(j), Some(share)) => Some((j, open_masked(party, j, share, &mask)?)),
+        _ => None,
+    };
+    // At the helper, `coin` is b'.
+    let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(&coin, None, n)?))?;
+    let mask_bit = deal(party, "mask-bit", n, |device| {
+        Ok(device.bit_times(&coin, Some(&mask.total(device)?.buf), n)?)
+    })?;
+    let (Some((j, m)), Some((bit, mask_bit))) = (m, bit.zip(mask_bit)) else { return Ok(None) };
+    let device = party.device();
+    let (no_choice, no_mask) = (device.xor(&[], false, n)?, device.combine(&[], W::ZERO, n)?);
+    let selected = Selected {
+        masked: &m,
+        mask: &mask.share().buf,
+        choice: &no_choice,
+        flip: Some(&coin),
+        bit: &bit,
+        mask_bit: &mask_bit,
+        truncation: None,
+        output_mask: &no_mask,
+    };
+    Ok(Some(device.open_selected(j, &selected)?))
+}
