@@ -7,7 +7,8 @@ use crate::report::{Cost, Floor, PhaseCost};
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, run_each};
-use megrez_graph::{Tensor, plain};
+use megrez_graph::layers::spline_error;
+use megrez_graph::{Attributes, Comparison, CompileOptions, Graph, Interval, Tensor, compile, plain};
 use megrez_kernels::Cpu;
 use megrez_plan::{Kind, List, Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_ring::Shape;
@@ -54,10 +55,59 @@ pub const OPS: &[&str] = &[
     "select",
     "and",
     "bit-to-ring",
+    "compare-many",
+    "sigmoid",
+    "tanh",
+    "gelu",
+    "silu",
 ];
+
+/// The operations that are layers of a model, lowered as there: a spline and its last truncation.
+const SPLINES: &[(&str, &str)] =
+    &[("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("gelu", "Gelu"), ("silu", "Swish")];
+
+/// Test data for splines is within ±2^this, which passes all borders.
+const SPLINE_BITS: u32 = 4;
+
+/// The layer of a spline, or `None`.
+fn spline_of(op: &str) -> Option<&'static str> {
+    SPLINES.iter().find(|(name, _)| *name == op).map(|(_, layer)| *layer)
+}
+
+/// A model of one layer on `batch` elements.
+fn one_layer(layer: &str, batch: usize) -> Result<Graph> {
+    let mut graph = Graph::new(layer);
+    let x = graph.input("x", [batch])?;
+    let y = graph.add("op", layer, &[x], Attributes::none())?;
+    graph.output("z", y);
+    Ok(graph)
+}
+
+fn spline_plan(layer: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
+    let options = CompileOptions {
+        ring: o.ring,
+        frac: o.frac,
+        model_owner: client.into(),
+        data_owner: client.into(),
+        recipient: client.into(),
+        input_range: Interval::abs(2f64.powi(SPLINE_BITS as i32)),
+        comparison: Comparison::Fixed(o.sign.clone()),
+        relu: o.form,
+        ..CompileOptions::default()
+    };
+    let mut plan = compile(&one_layer(layer, o.batch)?, &options)?.plan;
+    // An output would be opened with 2f fraction bits; within a model the truncation belongs to the layer.
+    let truncate = Op::Truncate { bits: o.frac };
+    let z = plan.step("truncate", truncate, &[plan.outputs[0].value]);
+    plan.outputs[0].value = z.map_err(|e| Error::Refused(e.to_string()))?;
+    Ok(plan)
+}
 
 /// The plan of one operation on `batch` elements.
 pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
+    if let Some(layer) = spline_of(op) {
+        return spline_plan(layer, client, o);
+    }
     let mut plan = Plan::new(o.ring);
     let n: Shape = [o.batch].into();
     let refuse = |e: megrez_plan::PlanError| Error::Refused(e.to_string());
@@ -98,6 +148,11 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
                 "and" => plan.step("op", Op::And, &[b, b]),
                 _ => plan.step("op", Op::BitToRing, &[b]),
             }
+        }
+        "compare-many" => {
+            let x = input(&mut plan, "x", &n, o.frac);
+            let one = 1i64 << o.frac;
+            plan.step("op", Op::CompareMany { sign: o.sign.clone(), thresholds: vec![-one, 0, one] }, &[x])
         }
         "maxpool" => {
             // `batch` outputs of 2×2 windows: a tournament of two levels.
@@ -159,6 +214,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     let bits = match op {
         "mul" | "fixed-mul" | "matmul" => (o.ring - 2) / 2 - 8.min(o.ring / 8),
         "truncate" => o.ring - 3,
+        _ if spline_of(op).is_some() => o.frac + SPLINE_BITS,
         "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
         _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
     };
@@ -167,6 +223,12 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         Ok(test_words(o.seed, run, &input.name, n, o.ring, bits))
     };
     let outcome = backend.run(&plan, &o.run, &inputs, &|_| {})?;
+    if let Some(layer) = spline_of(op) {
+        let words = |run| test_words(o.seed, run, &plan.inputs[0].name, o.batch, o.ring, bits);
+        let (errors, verified) = spline_errors(layer, o, &words, &outcome.outputs)?;
+        let cost = Cost::of(&outcome.reports);
+        return Ok(report(Some(op), None, o, &plan, &cost, &price, o.batch, errors, verified));
+    }
     let oracle = run_each::<Cpu>(
         "clear",
         &plan,
@@ -189,13 +251,38 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         for (&g, &e) in got[0].iter().zip(&expected[0]) {
             let difference = g.wrapping_sub(e) & mask;
             let magnitude = difference.min(difference.wrapping_neg() & mask);
-            verified &= magnitude <= slack || o.sign.cut > 0 && matches!(op, "sign-bit" | "drelu");
+            verified &=
+                magnitude <= slack || o.sign.cut > 0 && matches!(op, "sign-bit" | "drelu" | "compare-many");
             errors.add(magnitude as f64 * 2f64.powi(-(frac as i32)));
         }
     }
     let cost = Cost::of(&outcome.reports);
     let elements = plan.value(plan.outputs[0].value).shape.elements();
     Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified))
+}
+
+/// The errors against the function itself, and whether they are within what the spline promises and rounding adds.
+fn spline_errors(
+    layer: &str,
+    o: &BenchOptions,
+    words: &dyn Fn(u32) -> Vec<u64>,
+    outputs: &[Vec<Vec<u64>>],
+) -> Result<(Errors, bool)> {
+    let graph = one_layer(layer, o.batch)?;
+    // A few units from truncations; a cut comparison adds the cut, as much for each border.
+    let rounding = (32.0 + 4.0 * 2f64.powi(o.sign.cut as i32)) * 2f64.powi(-(o.frac as i32));
+    let bound = spline_error(layer).unwrap_or(0.0) + rounding;
+    let (mut errors, mut verified) = (Errors::default(), true);
+    for (run, got) in outputs.iter().enumerate() {
+        let x = Tensor::new([o.batch], decode_words(o.ring, &words(run as u32), o.frac));
+        let expected = plain::run(&graph, &[x])?.remove(0);
+        for (g, e) in decode_words(o.ring, &got[0], o.frac).iter().zip(&expected.data) {
+            let error = (f64::from(*g) - f64::from(*e)).abs();
+            errors.add(error);
+            verified &= error <= bound;
+        }
+    }
+    Ok((errors, verified))
 }
 
 /// Measures a model on random inputs in [0, 1].
@@ -339,5 +426,72 @@ pub fn form_name(form: ReluForm) -> &'static str {
         ReluForm::TwoRounds => "2R",
         ReluForm::TwoRoundsFresh => "2R-fresh",
         ReluForm::Table => "table",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_plan_and_a_price() {
+        for (ring, frac) in [(32, 10), (64, 16)] {
+            let options = BenchOptions {
+                ring,
+                frac,
+                batch: 30,
+                sign: SignBit::FULL,
+                form: ReluForm::ThreeRounds,
+                truncate: 0,
+                shape: [2, 3, 4],
+                seed: 1,
+                run: RunOptions {
+                    protocol: "mizar".into(),
+                    runs: 1,
+                    net: megrez_net::NetProfile::loopback(),
+                    material: None,
+                    insecure: false,
+                },
+                parties: "",
+            };
+            for op in OPS {
+                let plan = op_plan(op, "client", &options).unwrap_or_else(|e| panic!("{op}: {e}"));
+                plan.validate().unwrap();
+                assert!(price("mizar", &plan).unwrap().bits(Phase::Online) > 0.0, "{op}");
+            }
+        }
+    }
+
+    #[test]
+    fn splines_are_verified_against_the_function_and_not_against_themselves() {
+        let words: Vec<u64> = [-9i64, -3, -1, 0, 1, 2, 7].iter().map(|x| (x << 16) as u64).collect();
+        let options = |ring| BenchOptions {
+            ring,
+            frac: 16,
+            batch: 7,
+            sign: SignBit::FULL,
+            form: ReluForm::ThreeRounds,
+            truncate: 0,
+            shape: [1; 3],
+            seed: 1,
+            run: RunOptions {
+                protocol: "mizar".into(),
+                runs: 1,
+                net: megrez_net::NetProfile::loopback(),
+                material: None,
+                insecure: false,
+            },
+            parties: "",
+        };
+        let exact = |x: f64| ((x / (1.0 + (-x).exp())) * 65536.0).round() as i64 as u64;
+        let outputs: Vec<u64> = words.iter().map(|&w| exact(w as i64 as f64 / 65536.0)).collect();
+        let check = |outputs: Vec<u64>| {
+            spline_errors("Swish", &options(64), &|_| words.clone(), &[vec![outputs]]).unwrap()
+        };
+        let (errors, verified) = check(outputs.clone());
+        assert!(verified && errors.max < 1e-4);
+        let mut wrong = outputs;
+        wrong[3] += 700; // 0.0107
+        assert!(!check(wrong).1);
     }
 }

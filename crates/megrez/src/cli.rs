@@ -856,8 +856,20 @@ fn bench_model(args: &BenchModel) -> Result<ExitCode> {
 }
 
 /// The operations that `megrez protocols` prices, as benches name them.
-const PRICED: &[&str] =
-    &["mul", "fixed-mul", "truncate", "sign-bit", "relu", "maxpool", "select", "and", "bit-to-ring"];
+const PRICED: &[&str] = &[
+    "mul",
+    "fixed-mul",
+    "truncate",
+    "sign-bit",
+    "compare-many",
+    "relu",
+    "maxpool",
+    "select",
+    "and",
+    "bit-to-ring",
+    "sigmoid",
+    "gelu",
+];
 
 fn protocols(json: bool) -> Result<ExitCode> {
     let mut rows = Vec::new();
