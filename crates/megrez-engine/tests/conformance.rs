@@ -151,6 +151,10 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let both = p.step("both", Op::View(both), v).unwrap();
         p.step("op", Op::Select, &[bits, both]).unwrap()
     });
+    case("compare-many/late", false, &[x(quarter)], &|p, v| {
+        let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
+        p.step("op", Op::CompareMany { sign: digits(ring), thresholds: vec![1, edge] }, &[z]).unwrap()
+    });
     // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {

@@ -939,7 +939,7 @@ fn protocols(json: bool) -> Result<ExitCode> {
         }
     }
     println!(
-        "bits are totals over all parties per output element; select, and, bit-to-ring include the comparison that makes the bit"
+        "bits are totals over all parties per output element; select, and, bit-to-ring include the comparison that makes the bit; compare-many has three thresholds"
     );
     Ok(ExitCode::SUCCESS)
 }
