@@ -280,10 +280,15 @@ pub fn table(study: &Study) -> String {
         }
         out += "\n";
     }
-    if let Some(row) = study.relu.first() {
+    let mut said = vec![];
+    for row in &study.relu {
         for q in &row.quotes {
-            if let Offer::Unavailable(why) = &q.offer {
-                out += &format!("      {}: unavailable ({})\n", q.protocol, why.replace('\n', " "));
+            if let Offer::Unavailable(why) = &q.offer
+                && !said.contains(&q.protocol)
+            {
+                said.push(q.protocol.clone());
+                let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+                out += &format!("      {}: unavailable from λ = {} ({why})\n", q.protocol, row.bits);
             }
         }
     }
@@ -379,7 +384,7 @@ mod tests {
         let online = |p: &Point| mizar(&p.quotes).online_bits;
         assert!(online(five) < online(ten) && online(ten) < online(fit));
         let text = table(&study);
-        assert!(text.contains("mizar") && text.contains("clear: unavailable"), "{text}");
+        assert!(text.contains("mizar") && text.contains("clear: unavailable from λ = 5"), "{text}");
     }
 
     #[test]
