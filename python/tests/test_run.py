@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -131,6 +132,15 @@ def test_other_threads_go_on(threads: megrez.Cluster, lenet: megrez.Model, image
     assert ticks > 3
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a test run in the background of a shell inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_wait_and_the_cluster_stays_usable(
     processes: megrez.Cluster, small: megrez.Model, images: Array
 ) -> None:

@@ -3,6 +3,10 @@
 //! for bit, which one differential suite checks.
 
 #![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "[x] is a share of x, as the field writes it; the compiler takes it for a link"
+)]
+#![allow(
     clippy::type_complexity,
     reason = "lists of operands are tuples of coefficients and buffers, and mean that"
 )]

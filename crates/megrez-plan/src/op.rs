@@ -16,7 +16,7 @@ pub enum Op {
         /// Row-major signed words.
         words: Vec<i64>,
     },
-    /// Σ coefficients[i] · input[i] + constant: all inputs ring values of one shape and scale. The constant is at the
+    /// `Σ coefficients[i] · input[i] + constant`: all inputs ring values of one shape and scale. The constant is at the
     /// scale of the inputs.
     Combine {
         /// One small integer per input.

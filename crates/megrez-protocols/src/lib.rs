@@ -4,6 +4,11 @@
 //! exist, and an *online* step on masked data. [`clear`] is the plaintext suite, template for new ones and oracle for
 //! tests; [`mizar`] is the dealer-based three-party suite, [`bicoptor`] one without a dealer's masks, to compare with. [`registry`] lists them all.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "[x] is a share of x, as the field writes it; the compiler takes it for a link"
+)]
+
 #[macro_use]
 mod store;
 pub mod bicoptor;

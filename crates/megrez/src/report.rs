@@ -175,6 +175,10 @@ fn layers(reports: &[Vec<PartyReport>]) -> Vec<LayerCost> {
             layers.len() - 1
         })
     };
+    // Offline steps are reported in the plan's order, which is how people read a model; online ones as they ran.
+    for step in last[0].steps.iter().filter(|s| s.phase == Phase::Offline) {
+        at(layer_of(&step.step));
+    }
     let mut steps: Vec<(usize, &str)> = Vec::new();
     for step in last[0].steps.iter().filter(|s| s.phase == Phase::Online) {
         steps.push((at(layer_of(&step.step)), &step.step));
