@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use megrez_engine::PartyReport;
 use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_kernels::Cpu;
-use megrez_net::{Channel, Identity, NetProfile, Payload, PeerName, dial};
+use megrez_net::{Channel, Identity, NetError, NetProfile, Payload, PeerName, dial};
 use megrez_plan::{Input, Plan};
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
@@ -247,16 +247,23 @@ fn reply(party: usize, channel: &mut Channel) -> Result<Reply> {
     }
 }
 
-/// The reason that a party gives for a failure, if it gives one soon.
+/// The reason that a party gives for a failure, if it gives one soon: the last thing that it says before it hangs up.
+/// What comes before may be anything that was under way, shares included.
 fn last_words(channel: &mut Channel, until: Instant) -> Option<String> {
-    // Answers that were on their way come before it.
-    for _ in 0..16 {
-        channel.set_timeout(until.saturating_duration_since(Instant::now())).ok()?;
-        if let Reply::Failed(reason) = wire::recv(channel, wire::MAX_REPLY).ok()? {
-            return Some(reason);
+    let mut last = None;
+    for _ in 0..64 {
+        let left = until.saturating_duration_since(Instant::now());
+        channel.set_timeout(left.max(Duration::from_millis(50))).ok()?;
+        match channel.recv(wire::MAX_REPLY) {
+            Ok(payload) => last = Some(payload),
+            Err(NetError::Closed(_)) => break,
+            Err(_) => return None,
         }
     }
-    None
+    match postcard::from_bytes(last?.as_bytes()) {
+        Ok(Reply::Failed(reason)) => Some(reason),
+        _ => None,
+    }
 }
 
 fn dispatch<J: registry::Visitor<Cpu, Output = Result<T>>, T>(
