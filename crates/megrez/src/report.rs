@@ -97,7 +97,12 @@ impl Cost {
             let slowest = |run: &Vec<PartyReport>| run.iter().map(|p| of(p).seconds).fold(0.0, f64::max);
             let busy =
                 |i: usize| Seconds::of(reports.iter().map(|run| of(&run[i]).busy_seconds).collect()).median;
-            let mut sent_bytes = BTreeMap::new();
+            // Every link is listed, silent ones too.
+            let mut sent_bytes: BTreeMap<String, u64> = (0..last.len())
+                .flat_map(|from| {
+                    (0..last.len()).filter(move |to| *to != from).map(move |to| (format!("{from}>{to}"), 0))
+                })
+                .collect();
             for party in last {
                 for reading in party.sent.iter().filter(|r| r.phase == phase) {
                     for (to, bytes) in reading.sent.iter().enumerate().filter(|(to, _)| *to != party.party) {
