@@ -51,6 +51,14 @@ impl Channel {
         self.stream.hung_up()
     }
 
+    /// Waits for at most `time` until [`recv`](Self::recv) has something to begin with.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] when the operating system refuses.
+    pub fn readable(&self, time: Duration) -> Result<bool, NetError> {
+        self.stream.readable(time)
+    }
+
     /// From now on, a read or write that makes no progress for `time` fails.
     ///
     /// # Errors

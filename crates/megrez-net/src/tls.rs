@@ -262,6 +262,21 @@ impl TlsStream {
         }
     }
 
+    /// Waits for at most `time` until there is something to read, an end included.
+    pub fn readable(&self, time: Duration) -> Result<bool, NetError> {
+        if self.plain_start < self.plain.len() || self.start < self.end {
+            return Ok(true);
+        }
+        let io = |error| NetError::io("socket option", &error);
+        let usual = self.socket.read_timeout().map_err(io)?;
+        self.socket.set_read_timeout(Some(time.max(Duration::from_millis(1)))).map_err(io)?;
+        let peeked = self.socket.peek(&mut [0]);
+        self.socket.set_read_timeout(usual).map_err(io)?;
+        // A broken connection is readable: reading says what is wrong with it.
+        let waits = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
+        Ok(!peeked.is_err_and(|error| waits(error.kind())))
+    }
+
     /// A second handle on the socket, to shut it down from elsewhere.
     pub fn socket(&self) -> Result<TcpStream, NetError> {
         self.socket.try_clone().map_err(|error| NetError::io("socket", &error))

@@ -15,12 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a client may think between two requests.
 const BETWEEN_REQUESTS: Duration = Duration::from_secs(24 * 3600);
 /// How long a client may take within a request before it is given up, and its session with it.
 const WITHIN_REQUEST: Duration = Duration::from_secs(3600);
+/// How often a party that waits for its client looks whether the session still lives.
+const SESSION_CHECK: Duration = Duration::from_millis(200);
 
 /// How long a session waits for the other parties. A client asks all of them at once, so they come soon or never.
 const GATHERING: Duration = Duration::from_secs(20);
@@ -372,6 +374,7 @@ fn alive<T>(channel: &Shared, work: impl FnOnce() -> T) -> T {
 /// The client's channel during a run.
 struct ChannelClients<'a> {
     channel: &'a Shared,
+    network: Network,
 }
 
 /// A client that went away is no peer of the session: its loss is this party's own failure, for all to hear.
@@ -384,6 +387,11 @@ impl Clients for ChannelClients<'_> {
         wire::send(&mut hold(self.channel), &Reply::Ticket(ticket)).map_err(client_lost)
     }
     fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
+        // A session that fails meanwhile must not wait for its client.
+        let until = Instant::now() + WITHIN_REQUEST;
+        while !hold(self.channel).readable(SESSION_CHECK)? && Instant::now() < until {
+            self.network.flush()?;
+        }
         hold(self.channel).recv(limit as u64).map_err(|e| client_lost(e.into()))
     }
     fn output(&mut self, _: &Output, share: Payload) -> std::result::Result<(), SessionError> {
@@ -408,7 +416,7 @@ impl registry::Visitor<Cpu> for RunJob<'_> {
 
     fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
         check(&suite, self.plan).map_err(|e| Error::Refused(e.to_string()))?;
-        let mut party = Party::start(self.network, Cpu::default())?;
+        let mut party = Party::start(self.network.clone(), Cpu::default())?;
         megrez_engine::agree(&mut party, "request", &self.agreement)?;
         let stored = load::<S>(&self.stored, &self.run.protocol, self.plan, &party)?;
         let prepared = match &self.run.material {
@@ -419,7 +427,7 @@ impl registry::Visitor<Cpu> for RunJob<'_> {
             }
             None => None,
         };
-        let mut clients = ChannelClients { channel: self.channel };
+        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
         let options = Options { runs: self.run.runs };
         Ok(serve(&suite, self.plan, &mut party, &stored, prepared, &mut clients, options)?)
     }
@@ -465,10 +473,10 @@ impl registry::Visitor<Cpu> for UploadJob<'_> {
     type Output = Result<()>;
 
     fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Result<()> {
-        let mut party = Party::start(self.network, Cpu::default())?;
+        let mut party = Party::start(self.network.clone(), Cpu::default())?;
         megrez_engine::agree(&mut party, "request", &self.agreement)?;
         party.enter(Phase::Input, 0);
-        let mut clients = ChannelClients { channel: self.channel };
+        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
         let weights: Vec<&Input> =
             self.plan.inputs.iter().filter(|i| self.header.inputs.contains(&i.name)).collect();
         let mut masks = Vec::new();
