@@ -273,7 +273,8 @@ impl TlsStream {
         let peeked = self.socket.peek(&mut [0]);
         self.socket.set_read_timeout(usual).map_err(io)?;
         // A broken connection is readable: reading says what is wrong with it.
-        let waits = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
+        let waits =
+            |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
         Ok(!peeked.is_err_and(|error| waits(error.kind())))
     }
 
