@@ -7,10 +7,12 @@ VENV ?= .venv
 FUZZ_SECONDS ?= 20
 
 BIN := $(VENV)/bin
+# Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
+CHECKS := fmt-check test-rust lint-rust doc check-cuda lint-python test-python demo
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs
 
-.PHONY: help demo build test test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda python \
+.PHONY: help demo build test checks test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda python \
 	fuzz-smoke clean
 
 help: ## Show this list.
@@ -22,7 +24,10 @@ demo: ## Build, and run a private LeNet on handwritten digits: three processes o
 build: ## Build the `megrez` command with optimisation.
 	cargo build --release --locked -p megrez
 
-test: test-rust test-python ## Run all tests.
+test: $(CHECKS) ## Everything that .ci/run checks: formats, tests, lints, kernels, the demo.
+
+checks:
+	@echo $(CHECKS)
 
 test-rust: ## Run the tests of all crates, documentation examples included.
 	cargo test --workspace --locked --no-fail-fast
