@@ -66,8 +66,8 @@ pub struct Extend<'a, B: Blocks + ?Sized> {
     pub msb: Msb<'a, B>,
 }
 
-/// Cutting an integer of width w into consecutive fields, at rising positions 0 < c_1 < … < c_k < w.
-pub struct Split<'a, B: Blocks + ?Sized> {
+/// Truncations of one integer of width w at rising positions 0 < c_1 < … < c_k < w.
+pub struct Truncate<'a, B: Blocks + ?Sized> {
     /// The integer.
     pub x: &'a B::Int,
     /// The positions.
@@ -210,10 +210,10 @@ pub trait Blocks {
     fn lookup(&mut self, jobs: &[Lookup<'_, Self>]) -> Result<Vec<Row<Self>>, Self::Error>;
     /// Zero- or sign-extension.
     fn extend(&mut self, jobs: &[Extend<'_, Self>]) -> Result<Vec<Self::Int>, Self::Error>;
-    /// The k + 1 fields between the cuts, lowest first; field i is as wide as its cuts are apart. The carry into each cut
-    /// is a comparison of the bits below it; all cuts of an integer share its digits. Only the last field is needed for a
-    /// truncate-and-reduce; the lowest one is local.
-    fn split(&mut self, jobs: &[Split<'_, Self>]) -> Result<Vec<Vec<Self::Int>>, Self::Error>;
+    /// Truncate-and-reduce: ⌊x / 2^c⌋ of width w − c for each cut c of each integer. A cut needs the carry of the bits below
+    /// it, which is a comparison; all cuts of an integer share its digits. The field between two cuts is local from there,
+    /// also in a wider ring: [`Blocks::low`] of one truncation, or its difference from the next one shifted back.
+    fn truncate(&mut self, jobs: &[Truncate<'_, Self>]) -> Result<Vec<Vec<Self::Int>>, Self::Error>;
     /// TRS: ⌊x / 2^s⌋ of width w − s, its lowest bit set if any of the s bits below was. 0 < s < w.
     fn sticky(&mut self, jobs: &[(&Self::Int, u32)]) -> Result<Vec<Self::Int>, Self::Error>;
     /// Products.

@@ -1,7 +1,7 @@
 //! The building blocks in the clear: the oracle of every other implementation, and what the exhaustive checks run on.
 
 use crate::blocks::{
-    Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Split, Table, mask,
+    Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Table, Truncate, mask,
 };
 use std::convert::Infallible;
 
@@ -185,16 +185,13 @@ impl Blocks for Clear {
         };
         Ok(jobs.iter().map(one).collect())
     }
-    fn split(&mut self, jobs: &[Split<'_, Self>]) -> Result<Vec<Vec<Ints>>, Infallible> {
-        let one = |job: &Split<'_, Self>| {
-            let mut from = 0;
-            let mut fields = Vec::with_capacity(job.cuts.len() + 1);
-            for &to in job.cuts.iter().chain([&job.x.width]) {
-                assert!(from < to, "cuts rise and lie inside");
-                fields.push(job.x.map(to - from, |x| x >> from));
-                from = to;
-            }
-            fields
+    fn truncate(&mut self, jobs: &[Truncate<'_, Self>]) -> Result<Vec<Vec<Ints>>, Infallible> {
+        let one = |job: &Truncate<'_, Self>| {
+            assert!(
+                job.cuts.is_sorted() && job.cuts.iter().all(|c| (1..job.x.width).contains(c)),
+                "cuts rise inside"
+            );
+            job.cuts.iter().map(|&c| job.x.map(job.x.width - c, |x| x >> c)).collect()
         };
         Ok(jobs.iter().map(one).collect())
     }
