@@ -1,10 +1,11 @@
 //! The seam between protocols and hardware.
 
 use crate::ListSpec;
+use crate::circuit::Program;
 use crate::baseline::{self, Baseline};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{FieldSampler, Stream};
-use megrez_ring::{Shape, Word};
+use megrez_ring::{Shape, Word, bits};
 
 /// What a device can hold.
 pub trait Elem: bytemuck::Pod + Default + Send + Sync + 'static {}
@@ -160,7 +161,7 @@ pub trait Device: Clone + Send + Sync + 'static {
         let (mut joined, mut filled) = (vec![], 0);
         for (part, n) in parts {
             let words = self.download(<Self::Buf<u64> as Clone>::clone(part))?;
-            megrez_ring::bits::append(&mut joined, filled, &words, *n);
+            bits::append(&mut joined, filled, &words, *n);
             filled += n;
         }
         self.upload(joined)
@@ -185,6 +186,56 @@ pub trait Device: Clone + Send + Sync + 'static {
         width: u32,
         n: usize,
     ) -> Result<Self::Buf<W>, DeviceError>;
+
+    // ---- bit planes: plane i holds bit i of n values in ceil(n/64) words ----
+
+    /// Planes `from`, …, `from + count − 1` of each element.
+    fn bit_planes<W: Word>(&self, x: &Self::Buf<W>, from: u32, count: u32) -> Result<Self::Buf<u64>, DeviceError> {
+        let x = self.download(x.clone())?;
+        let plane = |k| bits::pack(x.len(), |i| x[i].to_u64() >> (from + k));
+        self.upload((0..count).flat_map(plane).collect())
+    }
+    /// Undoes [`Device::bit_planes`]: `n` elements whose bits from 0 on are the planes of `x`, the others zero.
+    fn join_planes<W: Word>(&self, x: &Self::Buf<u64>, n: usize) -> Result<Self::Buf<W>, DeviceError> {
+        let (x, words) = (self.download(x.clone())?, bits::words(n));
+        let planes = x.len() / words.max(1);
+        let element = |i| (0..planes).fold(0, |v, k| v | bits::get(&x[k * words..], i) << k);
+        self.upload((0..n).map(|i| W::from_u64(element(i))).collect())
+    }
+    /// Planes of `n` values as dense bits, plane after plane: the form of the wire. Lanes past the end are dropped.
+    fn pack_planes(&self, x: &Self::Buf<u64>, planes: usize, n: usize) -> Result<Self::Buf<u64>, DeviceError> {
+        if n.is_multiple_of(64) {
+            return Ok(x.clone());
+        }
+        let (x, words) = (self.download(x.clone())?, bits::words(n));
+        let mut packed = Vec::with_capacity(bits::words(planes * n));
+        for (k, plane) in x.chunks_exact(words).take(planes).enumerate() {
+            let mut plane = plane.to_vec();
+            bits::clear_tail(&mut plane, n);
+            bits::append(&mut packed, k * n, &plane, n);
+        }
+        self.upload(packed)
+    }
+    /// Undoes [`Device::pack_planes`].
+    fn unpack_planes(&self, x: &Self::Buf<u64>, planes: usize, n: usize) -> Result<Self::Buf<u64>, DeviceError> {
+        if n.is_multiple_of(64) {
+            return Ok(x.clone());
+        }
+        let x = self.download(x.clone())?;
+        self.upload((0..planes).flat_map(|k| bits::pack(n, |i| bits::get(&x, k * n + i))).collect())
+    }
+    /// Runs a circuit on planes of `words` words: one buffer for every output of the circuit.
+    fn run_circuit(
+        &self,
+        program: &Program,
+        inputs: &[&Self::Buf<u64>],
+        words: usize,
+    ) -> Result<Vec<Self::Buf<u64>>, DeviceError> {
+        let host = |x: &&Self::Buf<u64>| self.download(<Self::Buf<u64> as Clone>::clone(x));
+        let inputs = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+        let inputs: Vec<&[u64]> = inputs.iter().map(Vec::as_slice).collect();
+        program.run(&inputs, words).into_iter().map(|out| self.upload(out)).collect()
+    }
 
     // ---- masked shares with a dealer (fused steps of mizar) ----
 
@@ -280,10 +331,10 @@ pub trait Device: Clone + Send + Sync + 'static {
         let (masks, a) = (self.download(masks.clone())?, self.download(bits.clone())?);
         let entries = 1usize << (width - 1);
         let low = u64::MAX >> (64 - width);
-        let table = megrez_ring::bits::pack(masks.len() * entries, |at| {
+        let table = bits::pack(masks.len() * entries, |at| {
             let (e, i) = (at / entries, (at % entries) as u64);
             let difference = i.wrapping_sub(masks[e].to_u64() >> cut) & low;
-            (difference >> (width - 1)) ^ megrez_ring::bits::get(&a, e)
+            (difference >> (width - 1)) ^ bits::get(&a, e)
         });
         self.upload(table)
     }
@@ -300,7 +351,7 @@ pub trait Device: Clone + Send + Sync + 'static {
     ) -> Result<Self::Buf<u64>, DeviceError> {
         let (masked, table) = (self.download(masked.clone())?, self.download(table.clone())?);
         let entries = 1usize << (width - 1);
-        let share = megrez_ring::bits::pack(masked.len(), |e| {
+        let share = bits::pack(masked.len(), |e| {
             let m = masked[e].to_u64() >> cut;
             let wanted = m & (entries as u64 - 1);
             let upper = (m >> (width - 1)) & u64::from(j == 0);
@@ -308,7 +359,7 @@ pub trait Device: Clone + Send + Sync + 'static {
                 let difference = i ^ wanted;
                 // 1 if i is the wanted entry, without a branch.
                 let here = (difference | difference.wrapping_neg()) >> 63 ^ 1;
-                found ^ (here & megrez_ring::bits::get(&table, e * entries + i as usize))
+                found ^ (here & bits::get(&table, e * entries + i as usize))
             })
         });
         self.upload(share)

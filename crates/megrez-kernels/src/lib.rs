@@ -12,6 +12,7 @@
 )]
 
 mod baseline;
+mod circuit;
 mod cpu;
 mod device;
 mod list;
@@ -19,6 +20,7 @@ mod reference;
 mod tensor;
 
 pub use baseline::Baseline;
+pub use circuit::{Circuit, Program, Wire};
 pub use cpu::Cpu;
 pub use device::{Device, DeviceError, Elem, FieldShare, ListStreams, Placement, Selected, Truncation};
 pub use list::{Entries, ListSpec};

@@ -157,6 +157,51 @@ fn packed_bits<D: Device>(pair: &Pair<D>) {
     }
 }
 
+fn planes<W: Word, D: Device>(pair: &Pair<D>) {
+    let ring = W::BITS;
+    for &n in LENGTHS {
+        let x = pair.words::<W>(n);
+        for (from, count) in [(0, ring), (0, 1), (ring - 1, 1), (2, ring / 2)] {
+            let what = format!("{ring} {n} {from} {count}");
+            compare!(pair, format!("bit_planes {what}"), |d, up| d.bit_planes(up!(&x), from, count));
+            let planes = pair.words::<u64>(bits::words(n) * count as usize);
+            compare!(pair, format!("join_planes {what}"), |d, up| d.join_planes::<W>(up!(&planes), n));
+            compare!(pair, format!("pack_planes {what}"), |d, up| d.pack_planes(up!(&planes), count as usize, n));
+            let packed = pair.bits(count as usize * n);
+            compare!(pair, format!("unpack_planes {what}"), |d, up| d
+                .unpack_planes(up!(&packed), count as usize, n));
+        }
+    }
+}
+
+/// A circuit of every gate, with registers reused and constants folded, on planes of many lengths.
+fn circuits<D: Device>(pair: &Pair<D>) {
+    let mut circuit = Circuit::default();
+    let mut wires: Vec<Wire> = (0..5).map(|plane| circuit.input(0, plane)).collect();
+    wires.extend((0..3).map(|plane| circuit.input(1, plane)));
+    for _ in 0..200 {
+        let (a, b) = (wires[pair.below(wires.len())], wires[pair.below(wires.len())]);
+        let wire = match pair.below(5) {
+            0 | 1 => circuit.and(a, b),
+            2 | 3 => circuit.xor(a, b),
+            _ => circuit.not(a),
+        };
+        wires.push(wire);
+    }
+    circuit.output(wires[150..160].to_vec());
+    circuit.output(vec![wires[0], Circuit::ZERO, wires[207]]);
+    let program = circuit.compile();
+    let lengths = if cfg!(miri) { &[1, 70][..] } else { &[0, 1, 63, 64, 65, 200, 1100] };
+    for &words in lengths {
+        let (a, b) = (pair.words::<u64>(5 * words), pair.words::<u64>(3 * words));
+        for output in 0..2 {
+            compare!(pair, format!("circuit {words} {output}"), |d, up| d
+                .run_circuit(&program, &[up!(&a), up!(&b)], words)
+                .map(|mut out| out.swap_remove(output)));
+        }
+    }
+}
+
 fn matrices<W: Word, D: Device>(pair: &Pair<D>) {
     let mut sizes = vec![
         [1, 1, 1],
@@ -518,8 +563,9 @@ fn suite<D: Device>(device: D) {
             $check::<u64, D>(&pair);
         )*};
     }
-    rings!(elementwise matrices images structure lists openings);
+    rings!(elementwise planes matrices images structure lists openings);
     packed_bits(&pair);
+    circuits(&pair);
 }
 
 /// Miri sees no vectors, but every unsafe block that threads and uninitialised memory need.
@@ -528,6 +574,8 @@ fn suite<D: Device>(device: D) {
 fn the_portable_code_is_sound() {
     let pair = Pair::new(Cpu::new(2));
     elementwise::<u64, _>(&pair);
+    planes::<u16, _>(&pair);
+    circuits(&pair);
     matrices::<u32, _>(&pair);
     images::<u64, _>(&pair);
     structure::<u16, _>(&pair);

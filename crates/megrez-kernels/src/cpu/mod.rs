@@ -5,10 +5,12 @@ mod element;
 mod field;
 mod gemm;
 mod list;
+mod planes;
 mod structure;
 mod work;
 
 use crate::ListSpec;
+use crate::circuit::Program;
 use crate::device::*;
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{Level, Stream};
@@ -184,7 +186,21 @@ impl Device for Cpu {
         Ok(self.build(n, |start, out| element::unpack_low(self.level, x, width, start, out)))
     }
 
-    fn deal_list<W: Word>(
+fn bit_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
+        Ok(Arc::new(planes::bit_planes((self.level, self.threads), x, from, count)))
+    }
+
+    fn join_planes<W: Word>(&self, x: &Buf<u64>, n: usize) -> Result<Buf<W>> {
+        Ok(Arc::new(planes::join_planes((self.level, self.threads), x, n)))
+    }
+
+    fn run_circuit(&self, program: &Program, inputs: &[&Buf<u64>], words: usize) -> Result<Vec<Buf<u64>>> {
+        let inputs: Vec<&[u64]> = inputs.iter().map(|x| x.as_slice()).collect();
+        let outputs = planes::run_circuit((self.level, self.threads), program, &inputs, words);
+        Ok(outputs.into_iter().map(Arc::new).collect())
+    }
+
+        fn deal_list<W: Word>(
         &self,
         spec: &ListSpec,
         masks: &Buf<W>,
