@@ -1,0 +1,167 @@
+//! Oblivious transfer between two parties, in both directions, over a session's links.
+//!
+//! Two sides agree on blocks: the sender holds q_j for transfer j, the receiver q_j ⊕ Δ_c for its choice c of b bits, and
+//! the sender knows Δ_x for all x. [`Hash`] turns them into pads. [`OtSender`] and [`OtReceiver`] are the seam behind which
+//! the blocks are made; [`softspoken`] is what stands there now. [`Transfers`] is both, set up once for a session.
+
+pub mod base;
+pub mod code;
+pub mod hash;
+pub mod softspoken;
+mod transpose;
+mod tree;
+
+pub use code::{Code, MAX_CHOICE};
+pub use hash::Hash;
+
+use megrez_kernels::Device;
+use megrez_net::Payload;
+use megrez_prg::{Key, Stream};
+use megrez_session::{Error, Party};
+
+/// The receiving half of an extension. Blocks are never made twice: a value is neither cloned nor rewound.
+pub trait OtReceiver: Send {
+    /// Bytes that `n` transfers with given choices take, receiver to sender.
+    fn correction_bytes(&self, code: Code, n: usize) -> usize;
+    /// Bytes that `n` 1-of-2 transfers with random choices take, receiver to sender.
+    fn random_bytes(&self, n: usize) -> usize;
+    /// What to send, and a block for each of `n` choices; plane i packs bit i of all choices.
+    fn extend(&mut self, code: Code, choices: &[Vec<u64>], n: usize) -> (Vec<u8>, Vec<u128>);
+    /// What to send, `n` random choices of one bit, packed, and a block for each.
+    fn extend_random(&mut self, n: usize) -> (Vec<u8>, Vec<u64>, Vec<u128>);
+}
+
+/// The sending half of an extension.
+pub trait OtSender: Send {
+    /// As the receiver's.
+    fn correction_bytes(&self, code: Code, n: usize) -> usize;
+    /// As the receiver's.
+    fn random_bytes(&self, n: usize) -> usize;
+    /// Δ_x for every x.
+    fn offsets(&self, code: Code) -> Vec<u128>;
+    /// A block for each transfer, from the receiver's bytes, of which there are exactly as many as it must send.
+    fn extend(&mut self, code: Code, n: usize, corrections: &[u8]) -> Vec<u128>;
+    /// As the receiver's.
+    fn extend_random(&mut self, n: usize, corrections: &[u8]) -> Vec<u128>;
+}
+
+/// Both halves at one party, the hash, and a number for every transfer that was ever made in each direction.
+pub struct Transfers {
+    /// This party chooses.
+    pub receiver: Box<dyn OtReceiver>,
+    /// This party has the messages.
+    pub sender: Box<dyn OtSender>,
+    /// The session's hash.
+    pub hash: Hash,
+    received: u64,
+    sent: u64,
+}
+
+/// Rounds of [`Transfers::set_up`].
+pub const SETUP_ROUNDS: u32 = 2;
+
+/// Bytes that each party sends in [`Transfers::set_up`].
+#[must_use]
+pub const fn setup_bytes(k: u32) -> usize {
+    let base = softspoken::groups(k) * k as usize;
+    base::receiver_bytes(base) + base::SENDER_BYTES + base * 64
+}
+
+impl Transfers {
+    /// Sets up SoftSpoken with groups of `k` bits in both directions between party 0 and party 1. Larger k means
+    /// fewer bytes and more work: a 1-of-2 transfer takes 128/k bits and 2^k·128/k bits of expansion.
+    ///
+    /// Each party sends [`setup_bytes`] in [`SETUP_ROUNDS`] rounds, under the phase and step that run.
+    ///
+    /// # Errors
+    /// [`Error::Step`] unless there are two parties and k is 1, 2, 4 or 8, and when the peer's bytes are no group elements.
+    pub fn set_up<D: Device>(party: &mut Party<D>, k: u32) -> Result<Self, Error> {
+        if party.parties() != 2 {
+            return party.refuse("oblivious transfer runs between exactly two parties");
+        }
+        if ![1, 2, 4, 8].contains(&k) {
+            return party.refuse(format!("groups of k = {k} bits; k is 1, 2, 4 or 8"));
+        }
+        let peer = 1 - party.me();
+        let session = *party.stream_key(peer, "base OT session")?.expose();
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&party.stream_key(peer, "hash")?.expose()[..16]);
+        let randomness = |e: megrez_prg::RandomError| Error::Randomness(e.to_string());
+        let (groups, levels) = (softspoken::groups(k), k as usize);
+        let n = groups * levels;
+
+        // The extension's receiver is the sender of the base transfers, and the other way round.
+        let choices: Vec<bool> = {
+            let words = Key::random().map_err(randomness)?.stream().words(n.div_ceil(64));
+            (0..n).map(|i| megrez_ring::bits::get(&words, i) == 1).collect()
+        };
+        let of = |direction: usize| {
+            blake3::derive_key("megrez 2026 direction", &[&session[..], &[direction as u8]].concat())
+        };
+        let (mine, theirs) = (of(party.me()), of(peer));
+        let base_receiver = base::Receiver::new(&mine, choices.clone()).map_err(randomness)?;
+        let base_sender = base::Sender::new().map_err(randomness)?;
+        party.send(
+            peer,
+            "base",
+            Payload::from_bytes(&[base_receiver.message(), base_sender.message()].concat()),
+        )?;
+        let points = party.recv(peer, "base", base::receiver_bytes(n) + base::SENDER_BYTES)?;
+        let (to_sender, to_receiver) = points.as_bytes().split_at(base::receiver_bytes(n));
+        let finished = base_sender
+            .finish(&theirs, to_sender)
+            .and_then(|s| Ok((s, base_receiver.finish(&mine, to_receiver)?)));
+        let Ok((pairs, chosen)) = finished else {
+            return party.refuse(format!("party {peer} sent bytes that are no group elements"));
+        };
+
+        let mut sums = Vec::with_capacity(64 * n);
+        let mut all = Vec::with_capacity(groups);
+        for pairs in pairs.chunks(levels) {
+            let grown = tree::grow(Key::random().map_err(randomness)?, k);
+            for (sum, pair) in grown.sums.iter().zip(pairs) {
+                (0..2).for_each(|side| sums.extend_from_slice(&tree::xor(&sum[side], pair[side].expose())));
+            }
+            all.push(grown.leaves.iter().map(Key::stream).collect::<Vec<Stream>>());
+        }
+        party.send(peer, "trees", Payload::from_bytes(&sums))?;
+        let sums = party.recv(peer, "trees", 64 * n)?;
+
+        let mut delta = Vec::with_capacity(groups);
+        let mut but_one = Vec::with_capacity(groups);
+        for g in 0..groups {
+            let mut missing = 0;
+            let given: Vec<[u8; 32]> = (g * levels..(g + 1) * levels)
+                .map(|i| {
+                    missing = missing << 1 | usize::from(!choices[i]);
+                    let side = &sums.as_bytes()[64 * i + 32 * usize::from(choices[i])..][..32];
+                    tree::xor(side.try_into().expect("32 bytes"), chosen[i].expose())
+                })
+                .collect();
+            delta.push(missing as u8);
+            but_one.push(tree::regrow(missing, &given).iter().map(Key::stream).collect());
+        }
+        Ok(Self {
+            receiver: Box::new(softspoken::Receiver::new(k, all)),
+            sender: Box::new(softspoken::Sender::new(k, delta, but_one)),
+            hash: Hash::new(hash),
+            received: 0,
+            sent: 0,
+        })
+    }
+
+    /// The number of the first of `n` transfers in which this party chooses; each number is given out once.
+    pub fn next_received(&mut self, n: usize) -> u64 {
+        self.received += n as u64;
+        self.received - n as u64
+    }
+
+    /// The number of the first of `n` transfers in which this party has the messages.
+    pub fn next_sent(&mut self, n: usize) -> u64 {
+        self.sent += n as u64;
+        self.sent - n as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;
