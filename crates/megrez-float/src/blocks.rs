@@ -34,6 +34,23 @@ pub struct Factor<'a, B: Blocks + ?Sized> {
     pub msb: Msb<'a, B>,
 }
 
+impl<'a, B: Blocks + ?Sized> Factor<'a, B> {
+    /// An unsigned factor of which nothing is known.
+    pub fn unsigned(x: &'a B::Int) -> Self {
+        Self { x, signed: false, msb: Msb::Unknown }
+    }
+
+    /// An unsigned factor whose top bit is zero.
+    pub fn small(x: &'a B::Int) -> Self {
+        Self { x, signed: false, msb: Msb::Zero }
+    }
+
+    /// A two's complement factor of which nothing is known.
+    pub fn signed(x: &'a B::Int) -> Self {
+        Self { x, signed: true, msb: Msb::Unknown }
+    }
+}
+
 /// A product x·y mod 2^width with width ≥ both operands' widths.
 pub struct Multiply<'a, B: Blocks + ?Sized> {
     /// The first factor.

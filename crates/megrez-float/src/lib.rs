@@ -3,8 +3,18 @@
 //! The functionality is written once, against [`Blocks`]. It runs in the clear on [`Clear`] and, unchanged, on shares on
 //! whatever supplies the blocks to two or three parties; bit for bit the same by construction.
 
+mod add;
 pub mod blocks;
 mod clear;
+mod finish;
+mod float;
+mod format;
+mod mul;
+mod single;
 
+pub use add::{add, sub};
 pub use blocks::Blocks;
 pub use clear::{Bits, Clear, Ints};
+pub use float::{Float, choose};
+pub use format::{Format, Plain};
+pub use mul::mul;

@@ -1,0 +1,112 @@
+//! From an exact or nearly exact result to a canonical float: rounding, range, special values.
+
+use crate::blocks::{Blocks, Select};
+use crate::float::Float;
+use crate::format::Format;
+use crate::single::Single;
+
+/// What a result is before its range is known. `zero` and `inf` together mean NaN; `special` is their union.
+pub(crate) struct Class<B: Blocks> {
+    pub zero: B::Bit,
+    pub inf: B::Bit,
+    pub special: B::Bit,
+    pub sign: B::Bit,
+}
+
+/// x is negative, x is zero.
+type Compared<B> = (<B as Blocks>::Bit, <B as Blocks>::Bit);
+
+/// Differences whose signs tell how an exponent lies to the smallest and the largest one, before a carry.
+pub(crate) fn bounds<B: Blocks>(b: &B, format: Format, exp: &B::Int) -> [B::Int; 2] {
+    let from = |k: i64| b.offset(exp, k.wrapping_neg() as u64);
+    [from(format.min_exp() - 1), from(format.max_exp())]
+}
+
+/// FPCheck with special values (Fig. 1, corrected): what is zero or infinite already stays so; then underflow and overflow,
+/// both judged by the original exponent and the carry of rounding; then the canonical exponent and mantissa.
+///
+/// `low` and `high` are the comparisons of [`bounds`]. `pairs` are AND gates that run along with the first one here, and
+/// `class` makes the class of them.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn finish<B: Blocks>(
+    b: &mut B,
+    format: Format,
+    exp: &B::Int,
+    man: &B::Int,
+    carry: &B::Bit,
+    (low, high): (&Compared<B>, &Compared<B>),
+    pairs: &[(&B::Bit, &B::Bit)],
+    class: impl FnOnce(&B, &[B::Bit]) -> Class<B>,
+) -> Result<Float<B>, B::Error> {
+    let no_carry = b.not(carry);
+    let gates: Vec<_> =
+        [(&low.1, &no_carry), (&high.1, carry)].into_iter().chain(pairs.iter().copied()).collect();
+    let gates = b.and(&gates)?;
+    let class = class(b, &gates[2..]);
+    let under = b.xor(&low.0, &gates[0]);
+    let over = b.not(&b.xor(&b.xor(&high.0, &high.1), &gates[1]));
+    let regular = b.not(&class.special);
+    let [under, over] = two(b.and(&[(&under, &regular), (&over, &regular)])?);
+    let nan = b.xor(&b.xor(&class.zero, &class.inf), &class.special);
+    let zero = b.xor(&b.xor(&class.zero, &nan), &under);
+    let unbounded = b.xor(&class.inf, &over);
+    let finite = b.xor(&regular, &b.xor(&under, &over));
+    let job = Select { bit: &finite, ints: vec![exp, man], bits: vec![carry] };
+    let kept = b.select(&[job])?.remove(0);
+    let w = format.exp_width();
+    let wide = b.widen(&[(&kept.bits[0], w), (&zero, w), (&unbounded, w)])?;
+    let special_exp = b.add(
+        &b.scale(&wide[1], (format.min_exp() - 1) as u64),
+        &b.scale(&wide[2], (format.max_exp() + 1) as u64),
+    );
+    let exp = b.add(&b.add(&kept.ints[0], &wide[0]), &special_exp);
+    let man = b.add(&kept.ints[1], &b.shift(&b.narrow(&unbounded), format.q));
+    let inf = b.xor(&unbounded, &nan);
+    Ok(Float { format, zero, inf, nan, sign: class.sign, exp, man })
+}
+
+/// Normalises and rounds a mantissa in [1, 4), that is `man` of q + 4 bits in [2^(q+2), 2^(q+4)) whose lowest bit is sticky,
+/// times 2^exp; then [`finish`].
+///
+/// One comparison decides about both the leading bit and the carry of rounding: from 2^(q+3) − 2 on the result has the
+/// higher exponent. Below it twice the mantissa rounds to less than 2^(q+1).
+pub(crate) fn settle<B: Blocks>(
+    b: &mut B,
+    format: Format,
+    exp: &B::Int,
+    man: &B::Int,
+    pairs: &[(&B::Bit, &B::Bit)],
+    class: impl FnOnce(&B, &[B::Bit]) -> Class<B>,
+) -> Result<Float<B>, B::Error> {
+    let [low, high] = bounds(b, format, exp);
+    let above = b.offset(man, 2u64.wrapping_sub(1 << (format.q + 3)));
+    let tests = b.negative_zero(&[&above, &low, &high])?;
+    let carry = b.not(&tests[0].0);
+    let halved = b.times(&carry, man)?;
+    let man = b.sub(&b.scale(man, 2), &halved);
+    let man = B::one(b.round(&[(&man, 3)])?);
+    finish(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
+}
+
+/// Rounds a mantissa of q + 5 bits with its top bit set, or zero in special lanes, whose lowest bit is sticky, times 2^exp;
+/// then [`finish`]. Rounding up to 2^(q+1) leaves zero and a carry.
+pub(crate) fn settle_normal<B: Blocks>(
+    b: &mut B,
+    format: Format,
+    exp: &B::Int,
+    man: &B::Int,
+    pairs: &[(&B::Bit, &B::Bit)],
+    class: impl FnOnce(&B, &[B::Bit]) -> Class<B>,
+) -> Result<Float<B>, B::Error> {
+    let [low, high] = bounds(b, format, exp);
+    let tests = b.negative_zero(&[&b.offset(man, 8), &low, &high])?;
+    let carry = b.not(&tests[0].0);
+    let man = B::one(b.round(&[(man, 4)])?);
+    let man = b.add(&man, &b.shift(&b.narrow(&carry), format.q));
+    finish(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
+}
+
+/// The two results of two jobs.
+pub(crate) fn two<T>(results: Vec<T>) -> [T; 2] {
+    results.try_into().map_err(|_| ()).expect("two jobs give two results")
+}
