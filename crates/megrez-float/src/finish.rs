@@ -50,19 +50,25 @@ pub(crate) fn finish<B: Blocks>(
     let nan = b.xor(&b.xor(&class.zero, &class.inf), &class.special);
     let zero = b.xor(&b.xor(&class.zero, &nan), &under);
     let unbounded = b.xor(&class.inf, &over);
-    let finite = b.xor(&regular, &b.xor(&under, &over));
-    let job = Select { bit: &finite, ints: vec![exp, man], bits: vec![carry] };
+    let inf = b.xor(&unbounded, &nan);
+    let draft = Float { format, zero, inf, nan, sign: class.sign, exp: exp.clone(), man: man.clone() };
+    canonical(b, draft, carry)
+}
+
+/// Gives zeros, infinities and NaNs their exponent and mantissa, and adds the carry to the exponent of the rest.
+pub(crate) fn canonical<B: Blocks>(b: &mut B, x: Float<B>, carry: &B::Bit) -> Result<Float<B>, B::Error> {
+    let format = x.format;
+    let unbounded = x.unbounded(b);
+    let finite = b.not(&x.special(b));
+    let job = Select { bit: &finite, ints: vec![&x.exp, &x.man], bits: vec![carry] };
     let kept = b.select(&[job])?.remove(0);
     let w = format.exp_width();
-    let wide = b.widen(&[(&kept.bits[0], w), (&zero, w), (&unbounded, w)])?;
-    let special_exp = b.add(
-        &b.scale(&wide[1], (format.min_exp() - 1) as u64),
-        &b.scale(&wide[2], (format.max_exp() + 1) as u64),
-    );
-    let exp = b.add(&b.add(&kept.ints[0], &wide[0]), &special_exp);
+    let wide = b.widen(&[(&kept.bits[0], w), (&x.zero, w), (&unbounded, w)])?;
+    let low = b.scale(&wide[1], (format.min_exp() - 1) as u64);
+    let high = b.scale(&wide[2], (format.max_exp() + 1) as u64);
+    let exp = b.add(&b.add(&kept.ints[0], &wide[0]), &b.add(&low, &high));
     let man = b.add(&kept.ints[1], &b.shift(&b.narrow(&unbounded), format.q));
-    let inf = b.xor(&unbounded, &nan);
-    Ok(Float { format, zero, inf, nan, sign: class.sign, exp, man })
+    Ok(Float { exp, man, ..x })
 }
 
 /// Normalises and rounds a mantissa in [1, 4), that is `man` of q + 4 bits in [2^(q+2), 2^(q+4)) whose lowest bit is sticky,

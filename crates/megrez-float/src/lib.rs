@@ -6,15 +6,22 @@
 mod add;
 pub mod blocks;
 mod clear;
+mod compare;
+mod div;
 mod finish;
 mod float;
 mod format;
 mod mul;
+mod reciprocal;
 mod single;
+mod sqrt;
 
 pub use add::{add, sub};
 pub use blocks::Blocks;
 pub use clear::{Bits, Clear, Ints};
+pub use compare::{eq, le, lt, max, min, relu};
+pub use div::{div, div_cheap};
 pub use float::{Float, choose};
 pub use format::{Format, Plain};
 pub use mul::mul;
+pub use sqrt::sqrt;

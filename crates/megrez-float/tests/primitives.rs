@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Number, Numbers, inf, nan, number, round, zero};
-use megrez_float::{Clear, Float, Format, Plain, add, mul};
+use megrez_float::{Bits, Clear, Float, Format, Plain};
+use megrez_float::{add, div, div_cheap, eq, le, lt, max, min, mul, relu, sqrt, sub};
 use std::convert::Infallible;
 
 const FORMATS: [Format; 4] = [Format::FLOAT32, Format::BFLOAT16, Format::TF32, Format::WIDE];
@@ -48,7 +49,7 @@ fn exact_mul(format: Format, x: Number, y: Number) -> u64 {
         (Inf(s), Inf(t) | Finite(t, ..)) | (Finite(s, ..), Inf(t)) => inf(format, s ^ t),
         (Zero(s), Zero(t) | Finite(t, ..)) | (Finite(s, ..), Zero(t)) => zero(format, s ^ t),
         (Finite(s, e, m), Finite(t, f, n)) => {
-            round(format, s ^ t, e + f - 2 * i64::from(format.q) - 8, m * n << 8, false)
+            round(format, s ^ t, e + f - 2 * i64::from(format.q) - 8, (m * n) << 8, false)
         }
     }
 }
@@ -79,6 +80,32 @@ fn exact_add(format: Format, x: Number, y: Number) -> u64 {
     }
 }
 
+fn exact_div(format: Format, x: Number, y: Number) -> u64 {
+    use Number::{Finite, Inf, Nan, Zero};
+    match (x, y) {
+        (Nan, _) | (_, Nan) | (Zero(_), Zero(_)) | (Inf(_), Inf(_)) => nan(format),
+        (Inf(s), Zero(t) | Finite(t, ..)) | (Finite(s, ..), Zero(t)) => inf(format, s ^ t),
+        (Zero(s), Inf(t) | Finite(t, ..)) | (Finite(s, ..), Inf(t)) => zero(format, s ^ t),
+        (Finite(s, e, m), Finite(t, f, n)) => {
+            round(format, s ^ t, e - f - 64, (m << 64) / n, (m << 64) % n != 0)
+        }
+    }
+}
+
+fn exact_sqrt(format: Format, x: Number, _: Number) -> u64 {
+    match x {
+        Number::Nan | Number::Inf(true) | Number::Finite(true, ..) => nan(format),
+        Number::Inf(false) => inf(format, false),
+        Number::Zero(s) => zero(format, s),
+        Number::Finite(false, e, m) => {
+            let e = e - i64::from(format.q) - 64;
+            let (e, n) = if e % 2 == 0 { (e / 2, m << 64) } else { ((e - 1) / 2, m << 65) };
+            let root = n.isqrt();
+            round(format, false, e, root, root * root != n)
+        }
+    }
+}
+
 #[test]
 fn multiplication_is_correctly_rounded() {
     check(mul, exact_mul, |x, y| x * y, 200_000);
@@ -87,4 +114,89 @@ fn multiplication_is_correctly_rounded() {
 #[test]
 fn addition_is_correctly_rounded() {
     check(add, exact_add, |x, y| x + y, 200_000);
+}
+
+#[test]
+fn subtraction_is_addition_of_the_negative() {
+    let (x, y) = Numbers::new(Format::FLOAT32, 7).pairs(10_000);
+    let negative: Vec<u64> = y.iter().map(|b| b ^ 1 << 31).collect();
+    assert_eq!(run(sub, Format::FLOAT32, &x, &y), run(add, Format::FLOAT32, &x, &negative));
+}
+
+#[test]
+fn division_is_correctly_rounded() {
+    check(div, exact_div, |x, y| x / y, 200_000);
+}
+
+#[test]
+fn square_root_is_correctly_rounded() {
+    check(|b, x, _| sqrt(b, x), exact_sqrt, |x, _| x.sqrt(), 200_000);
+}
+
+/// Every mantissa under both parities of the exponent.
+#[test]
+fn square_root_of_every_mantissa() {
+    for chunk in 0..1 << 12 {
+        let x: Vec<u64> = (0..1 << 12).map(|i| 0x3f80_0000 + (chunk << 12 | i)).collect();
+        let z = run(|b, x, _| sqrt(b, x), Format::FLOAT32, &x, &x);
+        for (x, z) in x.iter().zip(z) {
+            assert_eq!(z as u32, f32::from_bits(*x as u32).sqrt().to_bits(), "{x:x}");
+        }
+    }
+}
+
+#[test]
+fn cheap_division_is_the_quotient_or_its_neighbour_towards_zero() {
+    let (x, y) = Numbers::new(Format::FLOAT32, 9).pairs(200_000);
+    let exact = run(div, Format::FLOAT32, &x, &y);
+    let cheap = run(div_cheap, Format::FLOAT32, &x, &y);
+    let below = exact.iter().zip(&cheap).filter(|(e, c)| e != c).map(|(e, c)| assert_eq!(*c, e - 1)).count();
+    assert!((1..100_000).contains(&below), "{below} differ");
+}
+
+#[test]
+fn comparisons_are_those_of_the_processor() {
+    let format = Format::FLOAT32;
+    let (x, y) = Numbers::new(format, 11).pairs(200_000);
+    let [x, y] = [x, y].map(|v| Plain::from_bits(format, &v));
+    let (xs, ys) = (x.to_f32(), y.to_f32());
+    let [x, y] = [x, y].map(|v| Float::public(&Clear, &v));
+    type Compare = fn(&mut Clear, &Float<Clear>, &Float<Clear>) -> Result<Bits, Infallible>;
+    let cases: [(Compare, fn(&f32, &f32) -> bool); 3] =
+        [(lt, |x, y| x < y), (le, |x, y| x <= y), (eq, |x, y| x == y)];
+    for (ours, theirs) in cases {
+        let Ok(bits) = ours(&mut Clear, &x, &y);
+        let want: Vec<u64> = xs.iter().zip(&ys).map(|(x, y)| u64::from(theirs(x, y))).collect();
+        assert_eq!(bits.0, want);
+    }
+    let cases: [(Op, fn(f32, f32) -> f32); 3] = [
+        (max, |x, y| if x < y || y.is_nan() { y } else { x }),
+        (min, |x, y| if y < x || y.is_nan() { y } else { x }),
+        (|b, x, _| relu(b, x), |x, _| if x.is_sign_negative() && !x.is_nan() { 0.0 } else { x }),
+    ];
+    for (ours, theirs) in cases {
+        let Ok(z) = ours(&mut Clear, &x, &y);
+        let want: Vec<f32> = xs.iter().zip(&ys).map(|(&x, &y)| theirs(x, y)).collect();
+        assert_eq!(z.plain().to_bits(), Plain::from_f32(&want).to_bits());
+    }
+}
+
+/// What the paper or its code get wrong; see the head of `add.rs`.
+#[test]
+fn corrected_cases() {
+    let cases: [(Op, f32, f32, f32); 8] = [
+        (add, 1.0, -1.5 / (1 << 25) as f32, f32::from_bits(0x3f7f_ffff)),
+        (sub, 1.0, 1.0, 0.0),
+        (sub, 1e10, 1e10, 0.0),
+        (mul, f32::from_bits(0x3f7f_ffff), f32::MIN_POSITIVE, 0.0),
+        (mul, f32::INFINITY, f32::MIN_POSITIVE, f32::INFINITY),
+        (div, 1.0, 0.0, f32::INFINITY),
+        (sub, f32::INFINITY, f32::INFINITY, f32::NAN),
+        (mul, 0.0, f32::INFINITY, f32::NAN),
+    ];
+    for (op, x, y, want) in cases {
+        let bits = |v: f32| u64::from(v.to_bits());
+        let z = run(op, Format::FLOAT32, &[bits(x)], &[bits(y)]);
+        assert_eq!(z, Plain::from_f32(&[want]).to_bits(), "{x:e} and {y:e}");
+    }
 }
