@@ -1,9 +1,7 @@
 //! The protocols kept to compare with: what their papers print and what goes wrong, and what the insecure one leaks.
 
-mod common;
-
-use common::session::{Transcript, transcript_under, unpack_field};
-use common::stats::{self, SIGMAS};
+use crate::common::session::{Transcript, transcript_under, unpack_field};
+use crate::common::stats::{self, SIGMAS};
 use megrez_kernels::{Baseline, Cpu};
 use megrez_plan::{Op, Plan, SignBit};
 use megrez_protocols::mizar::Mizar;

@@ -1,8 +1,6 @@
 //! The conformance suite: every protocol of the registry, every primitive, every ring. Values equal the plaintext oracle;
 //! the meter equals the formulas exactly, message by message; every message is uniform whatever the secret.
 
-mod common;
-
 use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, LocalRun, run};
 use megrez_kernels::Cpu;
@@ -155,6 +153,29 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
         p.step("op", Op::CompareMany { sign: digits(ring), thresholds: vec![1, edge] }, &[z]).unwrap()
     });
+    // The largest of two, three and four values; a cut is exact on its multiples; one input's mask late, one value twice.
+    let z = |bits| ("z", vec![n], bits);
+    case("maximum/two", false, &[x(quarter), y(quarter)], &|p, v| {
+        p.step("op", Op::Maximum(SignBit::FULL), v).unwrap()
+    });
+    for (kind, sign) in [("bits", SignBit::FULL), ("digits", digits(ring))] {
+        case(&format!("maximum/three/{kind}"), false, &[x(quarter), y(quarter), z(quarter)], &|p, v| {
+            p.step("op", Op::Maximum(sign.clone()), v).unwrap()
+        });
+    }
+    case("maximum/cut", false, &[x(quarter - 4), y(quarter - 4), z(quarter - 4)], &|p, v| {
+        let sign = SignBit { cut: 2, bits: None, list: List::Bits };
+        let times_four = |p: &mut Plan, i: usize| {
+            let op = Op::Combine { coefficients: vec![4], constant: 0 };
+            p.step(&format!("times-four-{i}"), op, &v[i..=i]).unwrap()
+        };
+        let v = [0, 1, 2].map(|i| times_four(p, i));
+        p.step("op", Op::Maximum(sign), &v).unwrap()
+    });
+    case("maximum/late", false, &[x(quarter), y(quarter)], &|p, v| {
+        let late = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), &v[..1]).unwrap();
+        p.step("op", Op::Maximum(digits(ring)), &[v[1], late, v[0], v[1]]).unwrap()
+    });
     // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
@@ -292,9 +313,11 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
         for case in cases(ring, 9) {
             for protocol in on_shares() {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
+                // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments.
                 assert!(
-                    protocol == "bicoptor"
-                        && ["choose --bits", "one threshold"].iter().any(|s| why.contains(s)),
+                    case.name.starts_with("maximum")
+                        || protocol == "bicoptor"
+                            && ["choose --bits", "one threshold"].iter().any(|s| why.contains(s)),
                     "{protocol} {}: {why}",
                     case.name
                 );
@@ -458,7 +481,7 @@ fn every_message_is_uniform_whatever_the_secret() {
                         continue; // too few for the test: the matrix shapes
                     }
                     let freedom = kinds as f64 - 1.0;
-                    let statistic = common::stats::sigmas(chi_square(&symbols, kinds), freedom);
+                    let statistic = crate::common::stats::sigmas(chi_square(&symbols, kinds), freedom);
                     assert!(
                         statistic < 6.5,
                         "{protocol} {} secret {secret:#x}: {} ({} → {}) is not uniform: {statistic:.1} σ",

@@ -1,9 +1,7 @@
 //! The masked steps of `mizar` over every value and every mask at ℓ = 8: the kernels called as the steps call them, with
 //! masks that the test chooses, so that probabilities are exact counts.
 
-mod common;
-
-use common::{Rng, signed, stats};
+use crate::common::{Rng, signed, stats};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_kernels::{Cpu, Device, FieldShare, ListSpec, ListStreams, Reference, Selected, Truncation};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};

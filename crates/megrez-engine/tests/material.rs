@@ -1,10 +1,8 @@
 //! Stored material: what is read back computes exactly what the original would have; it serves once, for its own plan,
 //! party and batch; damage is an error, never a panic.
 
-mod common;
-
-use common::Rng;
-use common::session::{Part, give_and_take, prepare, session};
+use crate::common::Rng;
+use crate::common::session::{Part, give_and_take, prepare, session};
 use megrez_engine::store::{self, BatchId};
 use megrez_engine::{Options, Prepared, serve};
 use megrez_kernels::Cpu;
@@ -18,7 +16,7 @@ use std::time::Duration;
 type Suite = Mizar<u32, Cpu>;
 const BATCH: BatchId = [0x5a; 16];
 
-/// Every kind of material: product, truncation, sign, ReLU plain and fused, selection, bits, conversion, local steps.
+/// Every kind of material: product, truncation, sign, ReLU plain and fused, maximum, selection, bits, conversion, local steps.
 fn plan(n: usize) -> Plan {
     let mut plan = Plan::new(32);
     let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [n].into(), 8));
@@ -33,12 +31,15 @@ fn plan(n: usize) -> Plan {
     let plain = step("relu", relu(0), &[cut]);
     let fused = step("relu-truncate", relu(8), &[product]);
     let [a, b] = [("a", x), ("b", y)].map(|(name, v)| step(name, Op::NonNegative(SignBit::FULL), &[v]));
+    let largest = step("largest", Op::Maximum(SignBit::FULL), &[x, y, x]);
     let both = step("and", Op::And, &[a, b]);
     let one = step("not", Op::Not, &[both]);
     let either = step("xor", Op::Xor, &[one, b]);
     let chosen = step("select", Op::Select, &[either, plain]);
     let bit = step("bit", Op::BitToRing, &[either]);
-    for (name, value) in [("fused", fused), ("chosen", chosen), ("bit", bit), ("cut", cut)] {
+    for (name, value) in
+        [("fused", fused), ("chosen", chosen), ("bit", bit), ("cut", cut), ("largest", largest)]
+    {
         plan.output(name, "owner", value);
     }
     plan

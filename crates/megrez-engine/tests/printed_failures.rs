@@ -1,10 +1,8 @@
 //! The protocols as their papers print them, in plain code, and what goes wrong. Each test also shows that the corrected
 //! form, by the same code, does not.
 
-mod common;
-
-use common::list::{Protocol, entry};
-use common::{Rng, mask, signed};
+use crate::common::list::{Protocol, entry};
+use crate::common::{Rng, mask, signed};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, SignBit};
@@ -31,7 +29,7 @@ struct Attack {
 }
 
 impl Attack {
-    fn candidates(protocol: Protocol, run: &common::list::Run) -> Vec<u64> {
+    fn candidates(protocol: Protocol, run: &crate::common::list::Run) -> Vec<u64> {
         let mut left = HashMap::new();
         for (&a, &b) in run.lists[0].iter().zip(&run.lists[1]) {
             *left.entry(ratio(protocol.p, a, b)).or_default() += 1;
@@ -186,6 +184,6 @@ fn the_printed_truncation_is_wrong_by_a_lot_as_often_as_the_value_is_large() {
             })
             .count() as u64;
         let p = (x as f64) / 2f64.powi(ring as i32);
-        assert!(common::stats::binomial(large, trials, p) < 6.5, "{large} of {trials}, expected {p}");
+        assert!(crate::common::stats::binomial(large, trials, p) < 6.5, "{large} of {trials}, expected {p}");
     }
 }

@@ -1,9 +1,7 @@
 //! Random plans under `mizar` equal `clear`, up to what truncations may add in the last bit. The builder keeps for every
 //! value a bound on its size and a bound on that difference, and takes only steps whose bounds fit the ring.
 
-mod common;
-
-use common::{Rng, mask, signed};
+use crate::common::{Rng, mask, signed};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_kernels::Cpu;
 use megrez_plan::{ConvGeometry, Kind, List, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};

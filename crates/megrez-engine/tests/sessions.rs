@@ -1,8 +1,6 @@
 //! Sessions that go wrong end at every party, with one reason that says who and where.
 
-mod common;
-
-use common::session::{Ends, Part, Port, each, give_and_take, prepare, session};
+use crate::common::session::{Ends, Part, Port, each, give_and_take, prepare, session};
 use megrez_engine::client::PartyPort;
 use megrez_engine::{Clients, Options, agree, serve};
 use megrez_kernels::Cpu;

@@ -2,12 +2,10 @@
 //! pair or triple of what a party holds tells one secret from another. Every statistic is also shown a protocol with one
 //! protection missing, and must reject it.
 
-mod common;
-
-use common::list::{Order, Protocol};
-use common::session::{Opened, Transcript, transcript, transcript_under, unpack, unpack_field, zip};
-use common::stats::{self, MANY, SIGMAS, View, compare_views, count};
-use common::{Rng, list};
+use crate::common::list::{Order, Protocol};
+use crate::common::session::{Opened, Transcript, transcript, transcript_under, unpack, unpack_field, zip};
+use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
+use crate::common::{Rng, list};
 use megrez_kernels::{Baseline, Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::Suite;
@@ -17,10 +15,10 @@ use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
 
 /// Executions per secret.
-const N: usize = 1 << 15;
+pub const N: usize = 1 << 15;
 
 /// A plan of one step on `N` copies of each secret.
-fn execute(op: Op, frac: u32, secrets: &[u8]) -> Transcript {
+pub fn execute(op: Op, frac: u32, secrets: &[u8]) -> Transcript {
     execute_under(&Mizar::default(), op, frac, secrets)
 }
 
@@ -42,13 +40,13 @@ fn execute_under<S: Suite<Word = u8, Device = Cpu>>(
 }
 
 /// The dealer's side of many lists.
-struct Lists {
-    p: usize,
-    length: usize,
+pub struct Lists {
+    pub p: usize,
+    pub length: usize,
     /// Both workers' entries, one list after the other.
-    entries: [Vec<u8>; 2],
+    pub entries: [Vec<u8>; 2],
     /// The full mask of each value.
-    r: Vec<u8>,
+    pub r: Vec<u8>,
 }
 
 impl Lists {
@@ -57,7 +55,7 @@ impl Lists {
     }
 
     /// The place of the zero of each list, or `length`.
-    fn zeros(&self) -> Vec<u8> {
+    pub fn zeros(&self) -> Vec<u8> {
         let place = |list: &[u8]| {
             assert!(list.iter().filter(|&&v| v == 0).count() <= 1, "a list has two zeros");
             list.iter().position(|&v| v == 0).unwrap_or(self.length) as u8
@@ -113,7 +111,7 @@ impl Lists {
         found
     }
 
-    fn worst(&self) -> (&'static str, f64) {
+    pub fn worst(&self) -> (&'static str, f64) {
         self.surprises().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
     }
 }
@@ -129,7 +127,7 @@ fn lists_with(run: &Transcript, spec: &ListSpec) -> Lists {
     Lists { p: spec.prime.p() as usize, length: spec.length(), entries, r }
 }
 
-fn digits(widths: &[u32], cut: u32) -> SignBit {
+pub fn digits(widths: &[u32], cut: u32) -> SignBit {
     SignBit { list: List::Digits(widths.to_vec()), cut, bits: Some(widths.iter().sum::<u32>() + 1) }
 }
 
@@ -274,14 +272,14 @@ fn compared(run: &Transcript, sign: &SignBit, secret: u8) -> Compared {
 }
 
 /// The dealt shares of a secret that the dealer knows: worker 0's is a message.
-fn dealt(run: &Transcript, name: &str, width: u32, secret: impl Iterator<Item = u8>) -> [Vec<u8>; 2] {
+pub fn dealt(run: &Transcript, name: &str, width: u32, secret: impl Iterator<Item = u8>) -> [Vec<u8>; 2] {
     let zero = unpack(run.message(Offline, 2, 0, name), width, N);
     let one = secret.zip(&zero).map(|(s, share)| s.wrapping_sub(*share) & (u8::MAX >> (8 - width))).collect();
     [zero, one]
 }
 
 /// Views under several secrets must not differ; returns them for controls.
-fn indistinguishable(what: &str, views: &[(String, View)]) {
+pub fn indistinguishable(what: &str, views: &[(String, View)]) {
     for (name, view) in &views[1..] {
         let (surprise, columns) = compare_views(&views[0].1, view);
         assert!(surprise < MANY, "{what}: {} and {name} differ by {surprise:.1} σ in {columns}", views[0].0);
@@ -331,7 +329,7 @@ fn a_workers_view_of_the_sign_bit_is_independent_of_the_secret() {
 }
 
 /// Where the zeros of two lists of one value may be, jointly: as if the lists were of two independent comparisons.
-fn joint_zeros(length: usize, zeros: &[Vec<u8>]) -> f64 {
+pub fn joint_zeros(length: usize, zeros: &[Vec<u8>]) -> f64 {
     let place = |z: usize| if z == length { 0.5 } else { 0.5 / length as f64 };
     let table: Vec<f64> =
         (0..(length + 1) * (length + 1)).map(|i| place(i / (length + 1)) * place(i % (length + 1))).collect();
@@ -532,7 +530,7 @@ fn a_workers_view_of_relu_is_independent_of_the_secret() {
 }
 
 /// What an opening adds to a worker's view.
-fn opened_columns(j: usize, opened: &Opened) -> View {
+pub fn opened_columns(j: usize, opened: &Opened) -> View {
     vec![
         ("opened", opened.m.clone()),
         ("other's share", opened.shares[1 - j].clone()),

@@ -1,6 +1,6 @@
 //! The types of steps: what each primitive accepts and gives. The same rules build a plan and validate one from a file.
 
-use crate::{Kind, List, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
+use crate::{Kind, List, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
 use megrez_ring::Shape;
 use std::collections::HashSet;
 
@@ -232,6 +232,17 @@ impl Op {
                 }
                 Value { shape: shape.clone(), kind: Kind::Ring { frac: frac - relu.truncate } }
             }
+            Op::Maximum(sign) => {
+                if !(2..=MAX_OPERANDS).contains(&inputs.len()) {
+                    return refuse(format!("takes 2 to {MAX_OPERANDS} inputs, has {}", inputs.len()));
+                }
+                sign.check(ring)?;
+                ring_input(inputs[0])?;
+                if inputs.iter().any(|v| *v != inputs[0]) {
+                    return refuse("takes inputs of one shape and scale");
+                }
+                inputs[0].clone()
+            }
             Op::Select => {
                 let [b, x] = arity(inputs)?;
                 ring_input(&x)?;
@@ -364,6 +375,19 @@ mod tests {
         assert!(compare(64, vec![]).is_err());
         assert!(compare(64, vec![0; MAX_THRESHOLDS]).is_ok());
         assert!(compare(64, vec![0; MAX_THRESHOLDS + 1]).is_err());
+    }
+
+    #[test]
+    fn maxima_are_of_a_few_values_of_one_kind() {
+        let mut plan = Plan::new(8);
+        let [x, y] = [2, 3].map(|frac| plan.input(&format!("x{frac}"), "alice", [3].into(), frac));
+        let cut = |bits| Op::Maximum(SignBit { cut: 2, bits, ..SignBit::FULL });
+        let z = plan.step("max", cut(None), &[x; MAX_OPERANDS]).unwrap();
+        assert_eq!(plan.value(z), plan.value(x));
+        for inputs in [&[x][..], &[x; MAX_OPERANDS + 1], &[x, y]] {
+            assert!(plan.step("bad", cut(None), inputs).is_err(), "{inputs:?}");
+        }
+        assert!(plan.step("wide", cut(Some(7)), &[x; 2]).is_err());
     }
 
     #[test]

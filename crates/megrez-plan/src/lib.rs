@@ -10,7 +10,7 @@ mod op;
 mod view;
 
 pub use check::PlanError;
-pub use op::{ConvGeometry, Fewest, List, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit};
+pub use op::{ConvGeometry, Fewest, List, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit};
 pub use view::View;
 
 use megrez_ring::Shape;

@@ -78,6 +78,10 @@ pub enum Op {
     },
     /// max(x, 0), with `truncate` fraction bits dropped in the same step.
     Relu(Relu),
+    /// The largest of 2 to [`MAX_OPERANDS`] values of one shape and scale, by comparing every pair of them at once.
+    /// |x − y| < 2^(ℓ−1) for every pair. A cut is made in each value before they are subtracted: all comparisons then agree
+    /// on one order, and the result is one of the values, at most 2^(cut+1) below the largest.
+    Maximum(SignBit),
     /// bit · x for a secret bit and a secret ring value of one shape.
     Select,
     /// A secret bit as the ring value 0 or 1 (no fraction bits).
@@ -92,6 +96,9 @@ pub enum Op {
 
 /// The most thresholds of one [`Op::CompareMany`].
 pub const MAX_THRESHOLDS: usize = 64;
+
+/// The most values of one [`Op::Maximum`]: pairs and what is dealt for them grow fast.
+pub const MAX_OPERANDS: usize = 4;
 
 /// How a sign bit is computed. Protocols that have no such choice ignore the parts that they do not know.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -149,6 +149,15 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
                 let positive = |x: W| if x.msb() == 1 { W::ZERO } else { floor_shift(x, relu.truncate) };
                 ring(device.upload(host(arg(0).ring())?.into_iter().map(positive).collect())?)
             }
+            Op::Maximum(_) => {
+                let mut largest = host(arg(0).ring())?;
+                for i in 1..inputs.len() {
+                    let others = host(arg(i).ring())?;
+                    let pairs = largest.iter_mut().zip(others);
+                    pairs.for_each(|(z, x)| *z = W::from_i64(z.to_i64().max(x.to_i64())));
+                }
+                ring(device.upload(largest)?)
+            }
             Op::Select => ring(device.bit_times(&arg(0).bit().buf, Some(&arg(1).ring().buf), n)?),
             Op::BitToRing => ring(device.bit_times(&arg(0).bit().buf, None, n)?),
             Op::Xor => bit(device.xor(&[&arg(0).bit().buf, &arg(1).bit().buf], false, n)?),

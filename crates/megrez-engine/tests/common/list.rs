@@ -46,7 +46,6 @@ impl Protocol {
 
 /// One execution: everything that anybody sees.
 pub struct Run {
-    pub m: u64,
     /// Both shares of every dealt element, padding last.
     pub rho: [Vec<u64>; 2],
     pub flip: u64,
@@ -109,6 +108,6 @@ impl Protocol {
         }
         let zero = list.iter().any(|v| (v[0] + v[1]) % p == 0);
         let sign = (minus_r >> (ring - 1)) ^ u64::from(!zero) ^ flip;
-        Run { m, rho: shares, flip, lists: [0, 1].map(|j| list.iter().map(|v| v[j]).collect()), sign }
+        Run { rho: shares, flip, lists: [0, 1].map(|j| list.iter().map(|v| v[j]).collect()), sign }
     }
 }

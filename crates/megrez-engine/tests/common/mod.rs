@@ -1,8 +1,6 @@
 //! What the proof tests share: a fixed generator for test data, statistics with known false-alarm rates, sessions with
 //! hand-made parties and clients, and the sign-bit list in plain code, as printed and as corrected.
 
-#![allow(dead_code, reason = "every test binary uses a part")]
-
 pub mod list;
 pub mod session;
 pub mod stats;

@@ -95,6 +95,9 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
             Op::CompareMany { .. } => {
                 Err(Unsupported("bicoptor compares with one threshold at a time: subtract it first".into()))
             }
+            Op::Maximum(_) => {
+                Err(Unsupported("bicoptor has no maximum of all pairs: use --pool tournament".into()))
+            }
             other => Err(Unsupported(format!("bicoptor has no {other:?}"))),
         }
     }

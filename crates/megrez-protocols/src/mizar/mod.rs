@@ -5,6 +5,7 @@
 
 mod bits;
 mod many;
+mod maximum;
 mod product;
 mod relu;
 mod select;
@@ -108,6 +109,8 @@ pub enum Material<W: Word, D: Device> {
     Sign(sign::Dealt<D>),
     /// See the ReLU step.
     Relu(Box<relu::Material<W, D>>),
+    /// See the maximum step.
+    Maximum(Box<maximum::Material<W, D>>),
     /// See the selection step.
     Select(select::Material<W, D>),
     /// See the steps on bits.
@@ -116,7 +119,8 @@ pub enum Material<W: Word, D: Device> {
     BitToRing(bits::RingMaterial<W, D>),
 }
 store_enum!(Material[W: Word, D: Device] on D =>
-    0 = Local, 1 = Product, 2 = Truncate, 3 = Sign, 4 = Relu, 5 = Select, 6 = Bits, 7 = BitToRing);
+    0 = Local, 1 = Product, 2 = Truncate, 3 = Sign, 4 = Relu, 5 = Select, 6 = Bits, 7 = BitToRing,
+    8 = Maximum);
 
 impl<W: Word, D: Device> Masks<W, D> {
     fn ring(&self) -> &RingMask<W, D> {
@@ -178,6 +182,7 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
                 Some(why) => return Err(Unsupported(why)),
                 None => relu::cost(self.lists, relu, W::BITS, n),
             },
+            Op::Maximum(sign) => maximum::cost(self.lists, sign, W::BITS, inputs.len(), n),
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => bits::to_ring_cost(W::BITS, n),
             Op::And => bits::and_cost(n),
@@ -234,7 +239,7 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
     fn late(&self, op: &Op, inputs: &[&Value], late_inputs: bool) -> bool {
         match op {
             Op::Relu(relu) => relu::late(relu),
-            Op::Truncate { .. } | Op::Select | Op::BitToRing | Op::And => false,
+            Op::Truncate { .. } | Op::Maximum(_) | Op::Select | Op::BitToRing | Op::And => false,
             Op::NonNegative(_) | Op::CompareMany { .. } => false,
             // A product of secrets is opened under a fresh mask; one with a public operand is local.
             Op::Mul | Op::MatMul | Op::Conv(_) => {
@@ -258,7 +263,7 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             // What is opened under a fresh mask, whatever the inputs' masks are.
             Op::Relu(relu) if relu::late(relu) => return Ok(None),
             Op::Mul | Op::MatMul | Op::Conv(_) if !public => Masks::Ring(RingMask::fresh(party, shape)?),
-            Op::Truncate { .. } | Op::Relu(_) | Op::Select | Op::BitToRing => {
+            Op::Truncate { .. } | Op::Relu(_) | Op::Maximum(_) | Op::Select | Op::BitToRing => {
                 Masks::Ring(RingMask::fresh(party, shape)?)
             }
             Op::NonNegative(_) | Op::CompareMany { .. } | Op::And => {
@@ -301,6 +306,10 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             }
             Op::Relu(relu) => {
                 Material::Relu(Box::new(relu::offline(party, self.lists, relu, shape, inputs[0].ring())?))
+            }
+            Op::Maximum(sign) => {
+                let masks: Vec<&RingMask<W, D>> = inputs.iter().map(|m| m.ring()).collect();
+                Material::Maximum(Box::new(maximum::offline(party, self.lists, sign, shape, &masks)?))
             }
             Op::Select => Material::Select(select::offline(party, shape, inputs[0].bit(), inputs[1].ring())?),
             Op::BitToRing => Material::BitToRing(bits::to_ring_offline(party, shape, inputs[0].bit())?),
@@ -349,6 +358,15 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
                 let (m, late) =
                     relu::online(party, self.lists, relu, mask, masks.map(Masks::ring), m, n, *material)?;
                 return Ok((ring(m), late.map(Masks::Ring)));
+            }
+            (Op::Maximum(sign), Material::Maximum(_)) => {
+                let Material::Maximum(material) = material else { unreachable!("matched above") };
+                let of_inputs: Vec<&RingMask<W, D>> = inputs.iter().map(|(masks, _)| masks.ring()).collect();
+                let values: Option<Vec<&Tensor<W, D>>> = inputs.iter().map(|(_, data)| data.ring()).collect();
+                let output = masks.expect("fresh and drawn offline").ring();
+                let choices = (self.lists, sign);
+                let m = maximum::online(party, choices, &of_inputs, output, values.as_deref(), n, *material)?;
+                return Ok((ring(m), None));
             }
             _ => {}
         }

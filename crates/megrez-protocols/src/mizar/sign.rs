@@ -104,13 +104,24 @@ pub(super) fn deal_list<W: Word, D: Device>(
     n: usize,
     mask: &RingMask<W, D>,
 ) -> Result<Dealt<D>, Error> {
+    deal_list_of(party, lists, sign, n, |device| Ok(mask.total(device)?.buf))
+}
+
+/// As [`deal_list`], for masks that the dealer computes.
+pub(super) fn deal_list_of<W: Word, D: Device>(
+    party: &mut Party<D>,
+    lists: Lists,
+    sign: &SignBit,
+    n: usize,
+    masks: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+) -> Result<Dealt<D>, Error> {
     let spec = spec_of(lists, sign, W::BITS);
     let words = spec.prime.words(n * spec.dealt());
     Ok(match Role::of(party) {
         Role::Dealer => {
-            let r = mask.total(party.device())?;
+            let r = masks(party.device())?;
             let other = party.stream(1, "rho")?;
-            let (shares, signs) = party.device().deal_list(&spec, &r.buf, &other)?;
+            let (shares, signs) = party.device().deal_list(&spec, &r, &other)?;
             party.send_words(0, "rho", shares)?;
             Dealt::Signs(Bits::new([n], signs))
         }

@@ -1,0 +1,12 @@
+//! One binary for all tests: every suite is compiled and linked once.
+
+mod baselines;
+mod common;
+mod conformance;
+mod exhaustive;
+mod material;
+mod maximum;
+mod printed_failures;
+mod random_plans;
+mod sessions;
+mod views;
