@@ -78,6 +78,24 @@ impl Cost {
         self.online(round, a, b, n, unit).online(round, b, a, n, unit)
     }
 
+    /// Adds a message of any phase in a round of the step.
+    pub fn in_round(self, phase: Phase, round: u32, from: usize, to: usize, n: usize, unit: Unit) -> Self {
+        self.message(Transfer { phase, round, from, to, n, unit })
+    }
+
+    /// What this step costs and `next` after it, when every message of `next` waits for those before.
+    pub fn then(mut self, next: Cost) -> Self {
+        let last =
+            |phase| self.transfers.iter().filter(|t| t.phase == phase).map(|t| t.round).max().unwrap_or(0);
+        let shift = [last(Phase::Offline), last(Phase::Online)];
+        self.transfers.extend(
+            next.transfers
+                .into_iter()
+                .map(|t| Transfer { round: t.round + shift[usize::from(t.phase == Phase::Online)], ..t }),
+        );
+        self
+    }
+
     fn message(mut self, transfer: Transfer) -> Self {
         if transfer.n > 0 {
             self.transfers.push(transfer);

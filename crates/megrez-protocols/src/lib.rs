@@ -18,6 +18,8 @@ mod local;
 pub mod mizar;
 pub mod mss;
 pub mod registry;
+pub mod replicated;
+pub mod rss;
 mod suite;
 
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};

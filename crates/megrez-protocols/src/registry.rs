@@ -4,6 +4,7 @@ use crate::Suite;
 use crate::bicoptor::Bicoptor;
 use crate::clear::Clear;
 use crate::mizar::Mizar;
+use crate::replicated::{Adder, Replicated};
 use megrez_kernels::{Baseline, Device};
 
 /// What users are told of a protocol.
@@ -28,6 +29,20 @@ pub const PROTOCOLS: &[Protocol] = &[
         parties: 3,
         security: "semi-honest, one of three parties corrupted; party 2 deals",
         source: "MIZAR, corrected",
+        insecure: false,
+    },
+    Protocol {
+        name: "aby3",
+        parties: 3,
+        security: "semi-honest, one of three parties corrupted",
+        source: "ABY3, with exact truncation",
+        insecure: false,
+    },
+    Protocol {
+        name: "alkaid",
+        parties: 3,
+        security: "semi-honest, one of three parties corrupted",
+        source: "ALKAID, corrected, on replicated values",
         insecure: false,
     },
     Protocol {
@@ -80,6 +95,14 @@ pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> 
         ("mizar", 16) => visitor.visit(Mizar::<u16, D>::default()),
         ("mizar", 32) => visitor.visit(Mizar::<u32, D>::default()),
         ("mizar", 64) => visitor.visit(Mizar::<u64, D>::default()),
+        ("aby3", 8) => visitor.visit(Replicated::<u8, D>::with_adder(Adder::Aby3)),
+        ("aby3", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Aby3)),
+        ("aby3", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Aby3)),
+        ("aby3", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Aby3)),
+        ("alkaid", 8) => visitor.visit(Replicated::<u8, D>::with_adder(Adder::Alkaid)),
+        ("alkaid", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Alkaid)),
+        ("alkaid", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Alkaid)),
+        ("alkaid", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Alkaid)),
         ("bicoptor", 8) => visitor.visit(Bicoptor::<u8, D>::default()),
         ("bicoptor", 16) => visitor.visit(Bicoptor::<u16, D>::default()),
         ("bicoptor", 32) => visitor.visit(Bicoptor::<u32, D>::default()),

@@ -1,0 +1,448 @@
+//! Replicated sharing among three equal parties ([`crate::rss`]): the protocols `aby3` and `alkaid`. Semi-honest, one corruption.
+//!
+//! Linear operations are local; products, truncation and selection are common to both protocols. They differ in how
+//! the bits of a value are found: `aby3` adds on Boolean replicated shares with a tree of pairs, without an offline phase;
+//! `alkaid` adds on masked bits with nodes of four, in half the rounds, with correlated randomness made before the inputs.
+//! Values have no masks, so nothing is ever late.
+
+mod aby3;
+mod alkaid;
+mod planes;
+pub(crate) mod product;
+pub(crate) mod select;
+mod sum;
+pub mod tree;
+pub(crate) mod truncate;
+
+use crate::local::{self, Product};
+use crate::rss::{self, Rss};
+use crate::{Cost, Suite, Unit, Unsupported};
+use alkaid::Entry;
+use megrez_kernels::{Bits, Device, Placement, Tensor};
+use megrez_net::Payload;
+use megrez_plan::{Kind, Op, Relu, SignBit, Value, View};
+use megrez_prg::Key;
+use megrez_ring::{Shape, Word, bits};
+use megrez_session::{Error, Party};
+use std::marker::PhantomData;
+use sum::Want;
+use tree::Tree;
+
+/// How the bits of a value are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Adder {
+    /// ABY3: Boolean replicated shares.
+    Aby3,
+    /// ALKAID: masked bits.
+    Alkaid,
+}
+
+impl Adder {
+    /// The tree for the top bit of `width`.
+    fn top(self, width: u32) -> Tree {
+        Tree::carry(width as usize - 1, if self == Adder::Aby3 { 2 } else { 4 })
+    }
+
+    fn cost(self, tree: &Tree, n: usize) -> Cost {
+        match self {
+            Adder::Aby3 => aby3::cost(tree, n),
+            Adder::Alkaid => alkaid::cost(tree, Entry::Replicated, n),
+        }
+    }
+}
+
+/// The suite on the ring of `W` and device `D`.
+pub struct Replicated<W, D> {
+    adder: Adder,
+    of: PhantomData<fn() -> (W, D)>,
+}
+
+impl<W, D> Replicated<W, D> {
+    /// The protocol with this adder.
+    pub fn with_adder(adder: Adder) -> Self {
+        Replicated { adder, of: PhantomData }
+    }
+}
+
+impl<W, D> Clone for Replicated<W, D> {
+    fn clone(&self) -> Self {
+        Replicated { ..*self }
+    }
+}
+
+/// What a party knows of a value before the inputs exist.
+#[derive(Clone)]
+pub enum Masks<W: Word, D: Device> {
+    /// A public value: the words.
+    Public(Tensor<W, D>),
+    /// A secret value: its shape.
+    Secret(Shape),
+}
+store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret);
+
+/// A party's share of a value.
+#[derive(Clone)]
+pub enum Data<W: Word, D: Device> {
+    /// A public value, which the masks hold.
+    Public(()),
+    /// A ring value.
+    Ring(Rss<Tensor<W, D>>),
+    /// Bits.
+    Bit(Rss<Bits<D>>),
+}
+store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
+
+impl<W: Word, D: Device> Data<W, D> {
+    fn ring(&self) -> &Rss<Tensor<W, D>> {
+        match self {
+            Data::Ring(x) => x,
+            _ => panic!("the plan's types say that this is a secret ring value"),
+        }
+    }
+    fn bit(&self) -> &Rss<Bits<D>> {
+        match self {
+            Data::Bit(x) => x,
+            _ => panic!("the plan's types say that this is a secret bit"),
+        }
+    }
+}
+
+/// The correlated randomness of one step.
+pub enum Material<D: Device> {
+    /// None.
+    Local(()),
+    /// Of an addition on masked bits.
+    Sum(Box<alkaid::Material<D>>),
+}
+store_enum!(Material[D: Device] on D => 0 = Local, 1 = Sum);
+
+impl<W: Word, D: Device> Replicated<W, D> {
+    /// The bits [x ≥ 0] of the values in `x`.
+    fn non_negative(
+        &self,
+        party: &mut Party<D>,
+        sign: &SignBit,
+        x: &Rss<Tensor<W, D>>,
+        material: Material<D>,
+        shape: &Shape,
+    ) -> Result<Rss<Bits<D>>, Error> {
+        // [x ≥ 0] is the top bit of −x − 1; a carry that the cut loses then errs on the side of x < 0, near zero.
+        let (n, width) = (shape.elements(), sign.width(W::BITS));
+        let known = sum::split(party, x, true, sign.cut, width)?;
+        let tree = self.adder.top(width);
+        let top = match material {
+            Material::Sum(material) => {
+                alkaid::online(party, &tree, Entry::Replicated, Want::Top, n, known, *material)?
+            }
+            Material::Local(()) => aby3::online(party, &tree, Want::Top, n, known)?,
+        };
+        let device = party.device();
+        top.map(party.me(), |_, plane| Ok(Bits::new(shape.clone(), device.xor(&[plane], false, n)?)))
+    }
+}
+
+/// The comparison in a ReLU, on the value as it is once `relu.truncate` fraction bits are dropped: nothing is cut that the
+/// truncation drops, so a negative value gives exactly 0 where the cut does not go beyond it.
+fn sign_in(relu: &Relu, ring: u32) -> SignBit {
+    let (cut, f, width) = (relu.sign.cut, relu.truncate, relu.sign.width(ring));
+    match cut.checked_sub(f) {
+        Some(cut) => SignBit { cut, bits: Some(width), ..relu.sign.clone() },
+        // One bit more: rounding up may reach the power of two that bounds the range.
+        None => {
+            SignBit { cut: 0, bits: Some((width + cut + 1).saturating_sub(f).max(2)), ..relu.sign.clone() }
+        }
+    }
+}
+
+/// x − t for every threshold t, one after the other.
+fn against_all<W: Word, D: Device>(
+    party: &Party<D>,
+    x: &Rss<Tensor<W, D>>,
+    thresholds: &[i64],
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let (device, n) = (party.device(), x.own.elements());
+    let all = Shape::from([thresholds.len() * n]);
+    x.map(party.me(), |c, x| {
+        let shifted = |&t: &i64| {
+            let constant = if c == 0 { W::from_i64(t).neg() } else { W::ZERO };
+            device.combine(&[(W::ONE, &x.buf)], constant, n)
+        };
+        let shifted = thresholds.iter().map(shifted).collect::<Result<Vec<_>, _>>()?;
+        let place = |(i, source)| {
+            let target = View { shape: [n].into(), strides: vec![1], offset: i * n };
+            Placement { source, target }
+        };
+        let parts: Vec<_> = shifted.iter().enumerate().map(place).collect();
+        Ok(Tensor::new(all.clone(), device.place(&parts, all.elements())?))
+    })
+}
+
+impl<W: Word, D: Device> Suite for Replicated<W, D> {
+    type Word = W;
+    type Device = D;
+    type Masks = Masks<W, D>;
+    type Data = Data<W, D>;
+    type Material = Material<D>;
+    const PARTIES: usize = 3;
+
+    fn cost(&self, op: &Op, inputs: &[&Value], output: &Value) -> Result<Cost, Unsupported> {
+        let n = output.shape.elements();
+        let bits_in = inputs.first().is_some_and(|v| v.kind == Kind::Bit);
+        let public_in = inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }));
+        let sign = |sign: &SignBit| self.adder.cost(&self.adder.top(sign.width(W::BITS)), n);
+        Ok(match op {
+            Op::Constant { .. } | Op::Not | Op::Xor | Op::View(_) => Cost::LOCAL,
+            op if local::is_linear(op) && bits_in => {
+                return Err(Unsupported("bits are rearranged by views only".into()));
+            }
+            op if local::is_linear(op) => Cost::LOCAL,
+            Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
+            Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
+            Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
+            Op::NonNegative(bit) | Op::CompareMany { sign: bit, .. } => sign(bit),
+            Op::Relu(relu) => {
+                let truncated = match relu.truncate {
+                    0 => Cost::LOCAL,
+                    f => truncate::cost(W::BITS, f, n),
+                };
+                truncated.then(sign(&sign_in(relu, W::BITS))).then(select::cost(W::BITS, n, true))
+            }
+            Op::Select => select::cost(W::BITS, n, true),
+            Op::BitToRing => select::cost(W::BITS, n, false),
+            Op::And => rss::reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(1)),
+            other => return Err(Unsupported(format!("the protocol has no {other:?}"))),
+        })
+    }
+
+    fn input(&self, _: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
+        Ok((Masks::Secret(value.shape.clone()), vec![]))
+    }
+
+    fn share(&self, _: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
+        // Components 0 and 2 come from keys that the owner draws, so only component 1 is sent in words.
+        let key = || Key::random().map_err(|e| Error::Randomness(e.to_string()));
+        let keys = [key()?, key()?];
+        let mut rest = input.to_vec();
+        for key in &keys {
+            let words = key.stream().words((input.len() * W::BITS as usize).div_ceil(64));
+            let drawn = bytemuck::cast_slice::<u64, W>(&words);
+            rest.iter_mut().zip(drawn).for_each(|(x, share)| *x = x.sub(*share));
+        }
+        let with_words = |key: &Key| {
+            let mut bytes = key.expose().to_vec();
+            bytes.extend_from_slice(bytemuck::cast_slice(&rest));
+            Payload::from_bytes(&bytes)
+        };
+        let both = [keys[1].expose().as_slice(), keys[0].expose().as_slice()].concat();
+        Ok(vec![with_words(&keys[0]), with_words(&keys[1]), Payload::from_bytes(&both)])
+    }
+
+    fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
+        let n = value.shape.elements();
+        let expected = if party.me() == 2 { 64 } else { 32 + n * size_of::<W>() };
+        if payload.len() != expected {
+            return Err(Error::Refused(format!(
+                "an input of shape {} takes {expected} bytes at party {}, its owner sent {}",
+                value.shape,
+                party.me(),
+                payload.len()
+            )));
+        }
+        let (first, rest) = payload.as_bytes().split_at(32);
+        let tensor = |buf| Tensor::new(value.shape.clone(), buf);
+        let drawn = |key: &[u8]| -> Result<Tensor<W, D>, Error> {
+            let key = Key::from_bytes(key.try_into().expect("32 bytes"));
+            Ok(tensor(party.device().random(&key.stream(), n)?))
+        };
+        Ok(Data::Ring(match party.me() {
+            2 => Rss { own: drawn(first)?, next: drawn(rest)? },
+            me => {
+                let words = tensor(party.device().upload(bytemuck::pod_collect_to_vec(rest))?);
+                match me {
+                    0 => Rss { own: drawn(first)?, next: words },
+                    _ => Rss { own: words, next: drawn(first)? },
+                }
+            }
+        }))
+    }
+
+    fn late(&self, _: &Op, _: &[&Value], _: bool) -> bool {
+        false
+    }
+
+    fn masks(
+        &self,
+        party: &mut Party<D>,
+        op: &Op,
+        output: &Value,
+        inputs: &[Option<&Masks<W, D>>],
+    ) -> Result<Option<Masks<W, D>>, Error> {
+        Ok(Some(match (op, inputs) {
+            (Op::Constant { words, .. }, _) => {
+                let words = words.iter().map(|&w| W::from_i64(w)).collect();
+                Masks::Public(Tensor::new(output.shape.clone(), party.device().upload(words)?))
+            }
+            (op, [Some(Masks::Public(_)), ..]) if local::is_linear(op) => {
+                let public = |m: &Option<&Masks<W, D>>| match m {
+                    Some(Masks::Public(x)) => Ok(x.clone()),
+                    _ => party.refuse("joins public and secret values"),
+                };
+                let inputs = inputs.iter().map(public).collect::<Result<Vec<_>, _>>()?;
+                let inputs: Vec<_> = inputs.iter().collect();
+                Masks::Public(local::linear(party.device(), op, &inputs, output, true)?)
+            }
+            _ => Masks::Secret(output.shape.clone()),
+        }))
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        op: &Op,
+        output: &Value,
+        _: &[&Masks<W, D>],
+    ) -> Result<Material<D>, Error> {
+        let sign = match op {
+            Op::NonNegative(sign) | Op::CompareMany { sign, .. } => sign.clone(),
+            Op::Relu(relu) => sign_in(relu, W::BITS),
+            _ => return Ok(Material::Local(())),
+        };
+        match self.adder {
+            Adder::Aby3 => Ok(Material::Local(())),
+            Adder::Alkaid => {
+                let tree = self.adder.top(sign.width(W::BITS));
+                let n = output.shape.elements();
+                Ok(Material::Sum(Box::new(alkaid::offline(party, &tree, Entry::Replicated, n, None)?)))
+            }
+        }
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        op: &Op,
+        output: &Value,
+        inputs: &[(&Masks<W, D>, &Data<W, D>)],
+        _: Option<&Masks<W, D>>,
+        material: Material<D>,
+    ) -> Result<(Data<W, D>, Option<Masks<W, D>>), Error> {
+        let (shape, n, me) = (&output.shape, output.shape.elements(), party.me());
+        let arg = |i: usize| inputs[i].1;
+        if matches!(output.kind, Kind::Public { .. }) {
+            return Ok((Data::Public(()), None));
+        }
+        let data = match op {
+            Op::Mul | Op::MatMul | Op::Conv(_) => {
+                let product = Product::of(op).expect("one of the products");
+                match (inputs[0], inputs[1]) {
+                    ((Masks::Public(x), _), (_, y)) => {
+                        Data::Ring(y.ring().map(me, |_, y| product.apply(party.device(), x, y, shape))?)
+                    }
+                    ((_, x), (Masks::Public(y), _)) => {
+                        Data::Ring(x.ring().map(me, |_, x| product.apply(party.device(), x, y, shape))?)
+                    }
+                    ((_, x), (_, y)) => {
+                        Data::Ring(product::online(party, &product, x.ring(), y.ring(), shape)?)
+                    }
+                }
+            }
+            Op::Truncate { bits } => Data::Ring(truncate::online(party, *bits, arg(0).ring())?),
+            Op::NonNegative(sign) => {
+                Data::Bit(self.non_negative(party, sign, arg(0).ring(), material, shape)?)
+            }
+            Op::CompareMany { sign, thresholds } => {
+                let x = against_all(party, arg(0).ring(), thresholds)?;
+                Data::Bit(self.non_negative(party, sign, &x, material, shape)?)
+            }
+            Op::Relu(relu) => {
+                let truncated = match relu.truncate {
+                    0 => None,
+                    f => Some(truncate::online(party, f, arg(0).ring())?),
+                };
+                let x = truncated.as_ref().unwrap_or(arg(0).ring());
+                let bit = party.scope("sign", |party| {
+                    self.non_negative(party, &sign_in(relu, W::BITS), x, material, shape)
+                })?;
+                Data::Ring(party.scope("select", |party| select::online(party, &bit, Some(x)))?)
+            }
+            Op::Select => Data::Ring(select::online(party, arg(0).bit(), Some(arg(1).ring()))?),
+            Op::BitToRing => Data::Ring(select::online(party, arg(0).bit(), None)?),
+            Op::And => Data::Bit(and(party, arg(0).bit(), arg(1).bit(), shape)?),
+            Op::Xor | Op::Not => {
+                let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).bit()).collect();
+                let device = party.device();
+                Data::Bit(Rss::zip(me, &operands, |c, x| {
+                    let parts: Vec<_> = x.iter().map(|x| &x.buf).collect();
+                    let negate = *op == Op::Not && c == 0;
+                    Ok::<_, Error>(Bits::new(shape.clone(), device.xor(&parts, negate, n)?))
+                })?)
+            }
+            Op::View(view) if output.kind == Kind::Bit => Data::Bit(arg(0).bit().map(me, |_, x| {
+                Ok::<_, Error>(Bits::new(shape.clone(), party.device().view_bits(&x.buf, view)?))
+            })?),
+            op if local::is_linear(op) => {
+                let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).ring()).collect();
+                Data::Ring(Rss::zip(me, &operands, |c, x| {
+                    local::linear(party.device(), op, x, output, c == 0)
+                })?)
+            }
+            other => return party.refuse(format!("the protocol has no {other:?}")),
+        };
+        Ok((data, None))
+    }
+
+    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+        let device = party.device();
+        Ok(match (masks, data) {
+            (Masks::Public(x), _) if party.me() == 0 => Payload::from_pod(&device.download(x.buf.clone())?),
+            (_, Data::Ring(x)) => Payload::from_pod(&device.download(x.own.buf.clone())?),
+            (_, Data::Bit(x)) => {
+                let words = device.download(x.own.buf.clone())?;
+                Payload::from_bytes(&bytemuck::cast_slice(&words)[..bits::bytes(x.own.elements())])
+            }
+            _ => Payload::zeroed(0),
+        })
+    }
+
+    fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {
+        let n = value.shape.elements();
+        let wrong = || Error::Refused("a party sent an output share of the wrong size".into());
+        let message = |i: usize| messages.get(i).ok_or_else(wrong);
+        let words = |i: usize| -> Result<&[W], Error> {
+            let words: &[W] = message(i)?.as_pod().map_err(|_| wrong())?;
+            if words.len() == n { Ok(words) } else { Err(wrong()) }
+        };
+        Ok(match value.kind {
+            Kind::Public { .. } => words(0)?.to_vec(),
+            Kind::Ring { .. } => {
+                let [a, b, c] = [words(0)?, words(1)?, words(2)?];
+                (0..n).map(|i| a[i].add(b[i]).add(c[i])).collect()
+            }
+            Kind::Bit => {
+                let shares = [message(0)?, message(1)?, message(2)?].map(|m| m.as_bytes());
+                if shares.iter().any(|s| s.len() != bits::bytes(n)) {
+                    return Err(wrong());
+                }
+                let bit = |i: usize| shares.iter().fold(0, |b, s| b ^ (s[i / 8] >> (i % 8)) & 1);
+                (0..n).map(|i| W::from_u64(u64::from(bit(i)))).collect()
+            }
+        })
+    }
+}
+
+/// a ∧ b: ABY3's product on bits. 3 bits, one round.
+fn and<D: Device>(
+    party: &mut Party<D>,
+    a: &Rss<Bits<D>>,
+    b: &Rss<Bits<D>>,
+    shape: &Shape,
+) -> Result<Rss<Bits<D>>, Error> {
+    let n = shape.elements();
+    let [plus, minus] = rss::zero::<u64, D>(party, "zero", bits::words(n))?;
+    let device = party.device();
+    let both = device.xor(&[&a.own.buf, &a.next.buf], false, n)?;
+    let products = [device.and(&both, &b.own.buf)?, device.and(&a.own.buf, &b.next.buf)?];
+    let share = device.xor(&[&products[0], &products[1], &plus, &minus], false, n)?;
+    let z = rss::reshare_bits(party, "share", n, share)?;
+    z.map(party.me(), |_, buf| Ok(Bits::new(shape.clone(), buf.clone())))
+}

@@ -1,0 +1,159 @@
+//! Named bit planes at one party, and what circuits on shares are written with.
+
+use crate::replicated::tree::Span;
+use crate::rss::Rss;
+use megrez_kernels::{Circuit, Device, Wire};
+use megrez_ring::bits;
+use megrez_session::{Error, Party};
+use std::collections::HashMap;
+
+/// A bit of the addition u + v.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Signal {
+    /// Bit i of u.
+    U(usize),
+    /// Bit i of v.
+    V(usize),
+    /// Whether the span makes a carry by itself.
+    Generate(Span),
+    /// Whether the span hands a carry on.
+    Propagate(Span),
+}
+
+/// What a party knows of a signal. Components are numbered as in [`crate::rss`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Plane {
+    /// A component of the signal.
+    Share(Signal, usize),
+    /// The masked signal m, known to all.
+    Masked(Signal),
+    /// A component of its mask r.
+    Mask(Signal, usize),
+    /// A component of the product of two masks.
+    Pair(Signal, Signal, usize),
+    /// A component of the product of the mask of a leaf's propagate signal and of u's and v's masks at a position.
+    Deep(usize, usize, usize),
+    /// The added and the subtracted summand of a sharing of zero.
+    Zero(usize, bool),
+}
+
+/// Planes by name, in buffers of many. A name that is not there is a plane of zeros: masks and shares have components that
+/// are zero by construction.
+pub(crate) struct Sheet<D: Device> {
+    buffers: Vec<D::Buf<u64>>,
+    places: HashMap<Plane, (usize, usize)>,
+}
+
+impl<D: Device> Sheet<D> {
+    pub(crate) fn new() -> Self {
+        Sheet { buffers: vec![], places: HashMap::new() }
+    }
+
+    /// Adds a buffer of planes in this order.
+    pub(crate) fn add(&mut self, buffer: D::Buf<u64>, names: impl IntoIterator<Item = Plane>) {
+        let number = self.buffers.len();
+        names.into_iter().enumerate().for_each(|(plane, name)| {
+            self.places.insert(name, (number, plane));
+        });
+        self.buffers.push(buffer);
+    }
+
+    /// Adds both components of planes at party `me`.
+    pub(crate) fn add_rss(&mut self, me: usize, planes: Rss<D::Buf<u64>>, names: &[impl Fn(usize) -> Plane]) {
+        self.add(planes.own, names.iter().map(|name| name(me)));
+        self.add(planes.next, names.iter().map(|name| name(crate::rss::after(me))));
+    }
+
+    pub(crate) fn wire(&self, circuit: &mut Circuit, name: Plane) -> Wire {
+        self.places.get(&name).map_or(Circuit::ZERO, |&(buffer, plane)| circuit.input(buffer, plane))
+    }
+
+    pub(crate) fn run(&self, device: &D, circuit: &Circuit, words: usize) -> Result<Vec<D::Buf<u64>>, Error> {
+        let inputs: Vec<&D::Buf<u64>> = self.buffers.iter().collect();
+        Ok(device.run_circuit(&circuit.compile(), &inputs, words)?)
+    }
+}
+
+/// Both components of a bit, as wires.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared {
+    pub own: Wire,
+    pub next: Wire,
+}
+
+impl Shared {
+    pub(crate) fn of(me: usize, mut component: impl FnMut(usize) -> Wire) -> Self {
+        Shared { own: component(me), next: component(crate::rss::after(me)) }
+    }
+
+    pub(crate) fn xor(self, circuit: &mut Circuit, other: Shared) -> Shared {
+        Shared { own: circuit.xor(self.own, other.own), next: circuit.xor(self.next, other.next) }
+    }
+
+    /// This party's additive share of the product: (x_i ⊕ x_{i+1})·y_i ⊕ x_i·y_{i+1}.
+    pub(crate) fn and(self, circuit: &mut Circuit, other: Shared) -> Wire {
+        let both = circuit.xor(self.own, self.next);
+        let (first, second) = (circuit.and(both, other.own), circuit.and(self.own, other.next));
+        circuit.xor(first, second)
+    }
+}
+
+/// Sends `planes` planes of `n` bits, densely.
+pub(crate) fn send<D: Device>(
+    party: &mut Party<D>,
+    to: usize,
+    label: &str,
+    buffer: &D::Buf<u64>,
+    planes: usize,
+    n: usize,
+) -> Result<(), Error> {
+    let packed = party.device().pack_planes(buffer, planes, n)?;
+    party.send_bits(to, label, packed, planes * n)
+}
+
+/// Receives what [`send`] sends.
+pub(crate) fn recv<D: Device>(
+    party: &mut Party<D>,
+    from: usize,
+    label: &str,
+    planes: usize,
+    n: usize,
+) -> Result<D::Buf<u64>, Error> {
+    let packed = party.recv_bits(from, label, planes * n)?;
+    Ok(party.device().unpack_planes(&packed, planes, n)?)
+}
+
+/// Additive shares of planes, masked already, become components: P_i sends to P_{i−1}.
+pub(crate) fn reshare<D: Device>(
+    party: &mut Party<D>,
+    label: &str,
+    share: D::Buf<u64>,
+    planes: usize,
+    n: usize,
+) -> Result<Rss<D::Buf<u64>>, Error> {
+    let me = party.me();
+    send(party, crate::rss::before(me), label, &share, planes, n)?;
+    let next = recv(party, crate::rss::after(me), label, planes, n)?;
+    Ok(Rss { own: share, next })
+}
+
+/// Adds this party's sharing of zero for `planes` planes of `n` bits.
+pub(crate) fn add_zero<D: Device>(
+    party: &mut Party<D>,
+    sheet: &mut Sheet<D>,
+    label: &str,
+    planes: usize,
+    n: usize,
+) -> Result<(), Error> {
+    let streams = crate::rss::zero::<u64, D>(party, label, planes * bits::words(n))?;
+    for (plus, stream) in [true, false].into_iter().zip(streams) {
+        sheet.add(stream, (0..planes).map(|k| Plane::Zero(k, plus)));
+    }
+    Ok(())
+}
+
+/// A wire plus the k-th sharing of zero.
+pub(crate) fn masked<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, k: usize, wire: Wire) -> Wire {
+    let zeros = [sheet.wire(circuit, Plane::Zero(k, true)), sheet.wire(circuit, Plane::Zero(k, false))];
+    circuit.sum(&[wire, zeros[0], zeros[1]])
+}

@@ -1,0 +1,83 @@
+//! Products of replicated values: x·y = Σ_i x_i·y_i + x_{i+1}·y_i + x_i·y_{i+1}, a summand of every party, made fresh by a
+//! sharing of zero and reshared. ABY3, §3.2; the same for matrices and convolutions.
+//!
+//! phase     rounds  bits per element  from → to
+//! online    1       3·ℓ               P_i → P_{i−1}, each i
+//!
+//! Everybody sees one uniform element.
+
+use crate::local::Product;
+use crate::rss::{self, Rss, reshare_cost};
+use crate::{Cost, Unit};
+use megrez_kernels::{Device, Tensor};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+pub(crate) fn cost(ring: u32, n: usize) -> Cost {
+    reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(ring))
+}
+
+/// The party's additive share of the product, masked by a sharing of zero: safe to send.
+pub(crate) fn additive<W: Word, D: Device>(
+    party: &mut Party<D>,
+    product: &Product<'_>,
+    x: &Rss<Tensor<W, D>>,
+    y: &Rss<Tensor<W, D>>,
+    output: &Shape,
+) -> Result<D::Buf<W>, Error> {
+    let n = output.elements();
+    let [plus, minus] = rss::zero::<W, D>(party, "zero", n)?;
+    let device = party.device();
+    let masks = [(W::ONE, &plus), (W::ONE.neg(), &minus)];
+    Ok(match product {
+        Product::Elements => {
+            let (x, y) = ([&x.own.buf, &x.next.buf], [&y.own.buf, &y.next.buf]);
+            let products = [(W::ONE, x[0], y[0]), (W::ONE, x[1], y[0]), (W::ONE, x[0], y[1])];
+            device.products(&products, &masks)?
+        }
+        // Two products instead of three: (x_i + x_{i+1})·y_i + x_i·y_{i+1}. The sum is of the smaller operand.
+        _ if x.own.elements() <= y.own.elements() => {
+            let both = sum(device, x)?;
+            let terms = [
+                product.apply(device, &both, &y.own, output)?,
+                product.apply(device, &x.own, &y.next, output)?,
+            ];
+            add(device, &terms, &masks, n)?
+        }
+        _ => {
+            let both = sum(device, y)?;
+            let terms = [
+                product.apply(device, &x.own, &both, output)?,
+                product.apply(device, &x.next, &y.own, output)?,
+            ];
+            add(device, &terms, &masks, n)?
+        }
+    })
+}
+
+fn sum<W: Word, D: Device>(device: &D, x: &Rss<Tensor<W, D>>) -> Result<Tensor<W, D>, Error> {
+    let terms = [(W::ONE, &x.own.buf), (W::ONE, &x.next.buf)];
+    Ok(Tensor::new(x.own.shape.clone(), device.combine(&terms, W::ZERO, x.own.elements())?))
+}
+
+fn add<W: Word, D: Device>(
+    device: &D,
+    terms: &[Tensor<W, D>; 2],
+    masks: &[(W, &D::Buf<W>); 2],
+    n: usize,
+) -> Result<D::Buf<W>, Error> {
+    let terms = [(W::ONE, &terms[0].buf), (W::ONE, &terms[1].buf), masks[0], masks[1]];
+    Ok(device.combine(&terms, W::ZERO, n)?)
+}
+
+pub(crate) fn online<W: Word, D: Device>(
+    party: &mut Party<D>,
+    product: &Product<'_>,
+    x: &Rss<Tensor<W, D>>,
+    y: &Rss<Tensor<W, D>>,
+    output: &Shape,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let share = additive(party, product, x, y, output)?;
+    let z = rss::reshare::<W, D>(party, "share", output.elements(), share)?;
+    z.map(party.me(), |_, buf| Ok(Tensor::new(output.clone(), buf.clone())))
+}

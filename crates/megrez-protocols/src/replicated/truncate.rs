@@ -1,0 +1,150 @@
+//! Truncation of a replicated value: exact up to the last bit, which is rounded without bias. Not from the papers: the
+//! masked truncation of `mizar`, with component 1 as the masked value m and r = −x_0 − x_2, which P2 knows.
+//!
+//! For −2^(ℓ−2) ≤ x < 2^(ℓ−2), m' = m + 2^(ℓ−2) and μ = msb(m'):
+//!   y = (m' >> f) − 2^(ℓ−2−f) − R + (1−μ)·b·2^(ℓ−f),  R = r >> f,  b = msb(r)
+//! is floor(x/2^f) or one more, the latter with probability frac(x/2^f). The rounding bit is the carry of the masks' low bits.
+//! P2 deals R to P0 and P1 in Z_2^ℓ and b in Z_2^f. These two multiply b by their common bit 1−μ, mask their f-bit shares
+//! by t_0 (of P0 and P2) and t_2 (of P1 and P2) and open the sum q to each other. So
+//!   y_0 = 2^(ℓ−f)·t_0 − R_0,  y_1 = (m' >> f) − 2^(ℓ−2−f) + 2^(ℓ−f)·q,  y_2 = 2^(ℓ−f)·t_2 − R_1.
+//!
+//! phase     rounds  bits per element  from → to
+//! online    2       ℓ + f             P2 → P1 (R_1 and b_1; P0's come from a stream)
+//!                   2·f               P0 ↔ P1
+//!
+//! A product is truncated before it is reshared ([`product`]): P0 and P1 swap their additive shares z_0, z_1 in the first
+//! round, so m = z_0 + z_1 and r = −z_2; 3·ℓ + 3·f bits and 2 rounds for both.
+//!
+//! P0 and P1 see uniform elements beside what they hold; P2 sees nothing.
+
+use crate::local::Product;
+use crate::replicated::product;
+use crate::rss::Rss;
+use crate::{Cost, Unit};
+use megrez_kernels::{Device, Tensor};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+pub(crate) fn cost(ring: u32, f: u32, n: usize) -> Cost {
+    tail_cost(Cost::LOCAL, ring, f, n)
+}
+
+pub(crate) fn product_cost(ring: u32, f: u32, n: usize) -> Cost {
+    tail_cost(Cost::LOCAL.online_swap(1, 0, 1, n, Unit::Bits(ring)), ring, f, n)
+}
+
+fn tail_cost(cost: Cost, ring: u32, f: u32, n: usize) -> Cost {
+    cost.online(1, 2, 1, n, Unit::Bits(ring)).online(1, 2, 1, n, Unit::Bits(f)).online_swap(
+        2,
+        0,
+        1,
+        n,
+        Unit::Bits(f),
+    )
+}
+
+/// Truncates a replicated value.
+pub(crate) fn online<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    x: &Rss<Tensor<W, D>>,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let shape = &x.own.shape;
+    let me = party.me();
+    // x_1 is held by P0 and P1, x_0 and x_2 by P2.
+    let known = match me {
+        2 => {
+            let terms = [(W::ONE.neg(), &x.own.buf), (W::ONE.neg(), &x.next.buf)];
+            party.device().combine(&terms, W::ZERO, shape.elements())?
+        }
+        _ => x.component(me, 1).buf.clone(),
+    };
+    tail(party, f, shape, known)
+}
+
+/// Multiplies and truncates in one step.
+pub(crate) fn product<W: Word, D: Device>(
+    party: &mut Party<D>,
+    product: &Product<'_>,
+    f: u32,
+    x: &Rss<Tensor<W, D>>,
+    y: &Rss<Tensor<W, D>>,
+    output: &Shape,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let n = output.elements();
+    let share = product::additive(party, product, x, y, output)?;
+    let known = match party.me() {
+        2 => party.device().combine(&[(W::ONE.neg(), &share)], W::ZERO, n)?,
+        j => {
+            party.send_ring::<W>(1 - j, "share", share.clone())?;
+            let other = party.recv_ring::<W>(1 - j, "share", n)?;
+            party.device().combine(&[(W::ONE, &share), (W::ONE, &other)], W::ZERO, n)?
+        }
+    };
+    tail(party, f, output, known)
+}
+
+/// From m at P0 and P1 and r at P2.
+fn tail<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    shape: &Shape,
+    known: D::Buf<W>,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let n = shape.elements();
+    let (one, minus) = (W::ONE, W::ONE.neg());
+    // 2^(ℓ−f), by which an f-bit number becomes the top of an element.
+    let top = W::ONE.shl(W::BITS - f);
+    let tensor = |buf| Tensor::new(shape.clone(), buf);
+    match party.me() {
+        2 => {
+            let streams =
+                [party.stream(0, "R")?, party.stream(0, "b")?, party.stream(0, "t")?, party.stream(1, "t")?];
+            let device = party.device();
+            let high = device.shift_right(&known, f)?;
+            let sign = device.bit_times::<W>(&device.msb(&known)?, None, n)?;
+            let [high_0, sign_0, t_0, t_2] = streams.map(|s| device.random::<W>(&s, n));
+            let (high_0, t_0, t_2) = (high_0?, t_0?, t_2?);
+            let high_1 = device.combine(&[(one, &high), (minus, &high_0)], W::ZERO, n)?;
+            let sign_1 =
+                device.pack_low(&device.combine(&[(one, &sign), (minus, &sign_0?)], W::ZERO, n)?, f)?;
+            let y_0 = device.combine(&[(top, &t_0), (minus, &high_0)], W::ZERO, n)?;
+            let y_2 = device.combine(&[(top, &t_2), (minus, &high_1)], W::ZERO, n)?;
+            party.send_ring::<W>(1, "R", high_1)?;
+            party.send_bits(1, "b", sign_1, n * f as usize)?;
+            Ok(Rss { own: tensor(y_2), next: tensor(y_0) })
+        }
+        j => {
+            let t_stream = party.stream(2, "t")?;
+            let (high, sign) = match j {
+                0 => {
+                    let streams = [party.stream(2, "R")?, party.stream(2, "b")?];
+                    let [high, sign] = streams.map(|s| party.device().random::<W>(&s, n));
+                    (high?, sign?)
+                }
+                _ => {
+                    let high = party.recv_ring::<W>(2, "R", n)?;
+                    let sign = party.recv_bits(2, "b", n * f as usize)?;
+                    (high, party.device().unpack_low(&sign, f, n)?)
+                }
+            };
+            let device = party.device();
+            let t = device.random::<W>(&t_stream, n)?;
+            let shifted = device.combine(&[(one, &known)], one.shl(W::BITS - 2), n)?;
+            let not_mu = device.xor(&[&device.msb(&shifted)?], true, n)?;
+            let product = device.bit_times(&not_mu, Some(&sign), n)?;
+            let share = device.pack_low(&device.combine(&[(one, &product), (minus, &t)], W::ZERO, n)?, f)?;
+            party.send_bits(1 - j, "q", share.clone(), n * f as usize)?;
+            let other = party.recv_bits(1 - j, "q", n * f as usize)?;
+            let device = party.device();
+            let shares = [device.unpack_low::<W>(&share, f, n)?, device.unpack_low::<W>(&other, f, n)?];
+            let terms = [(one, &device.shift_right(&shifted, f)?), (top, &shares[0]), (top, &shares[1])];
+            let y_1 = device.combine(&terms, one.shl(W::BITS - 2 - f).neg(), n)?;
+            let rest = device.combine(&[(top, &t), (minus, &high)], W::ZERO, n)?;
+            Ok(match j {
+                0 => Rss { own: tensor(rest), next: tensor(y_1) },
+                _ => Rss { own: tensor(y_1), next: tensor(rest) },
+            })
+        }
+    }
+}
