@@ -1,7 +1,7 @@
 """Coefficients of the activations in crates/megrez-graph/src/layers/spline.rs, and the errors of MIZAR's Appendix B.
 
 With t = min(|x|, T), v = max(-T, min(x, T)), borders -T, 0 and T, and u = (t - T/2) / 2^k in [-1, 1], the activations are
-    sigmoid, tanh:  y = y(0) + v / 2^k * (c1 + c2*u + c3*u^2 + c4*u^3)
+    sigmoid, tanh, erf:  y = y(0) + v / 2^k * (c1 + c2*u + c3*u^2 + c4*u^3)
     gelu, silu:     y = max(x, 0) + c0 + c1*u + c2*u^2 + c3*u^3 + c4*u^4, which is 0 at 0
 For every T on a grid of quarters the coefficients are the minimax fit on [0, inf): least squares weighted by the error of
 the round before (Lawson's algorithm) on Chebyshev points of [0, T], and one point more for the limit at infinity, which the
@@ -30,8 +30,8 @@ def silu(x):
     return x * sigmoid(x)
 
 
-FUNCTIONS = {"SIGMOID": sigmoid, "TANH": np.tanh, "GELU": gelu, "SILU": silu}
-ODD = {"SIGMOID": 0.5, "TANH": 0.0}
+FUNCTIONS = {"SIGMOID": sigmoid, "TANH": np.tanh, "ERF": erf, "GELU": gelu, "SILU": silu}
+ODD = {"SIGMOID": 0.5, "TANH": 0.0, "ERF": 0.0}
 DEGREE = 4
 GRID = np.linspace(-32, 32, 640_001)
 

@@ -55,7 +55,9 @@ pub fn compared(op: &str, input: &Tensor) -> Option<f64> {
     });
     match op {
         _ if input.data.is_empty() => None,
-        "Relu" | "LeakyRelu" | "Sigmoid" | "Tanh" | "Gelu" | "Swish" => Some(low.abs().max(high.abs())),
+        "Relu" | "LeakyRelu" | "Sigmoid" | "Tanh" | "Erf" | "Gelu" | "Swish" => {
+            Some(low.abs().max(high.abs()))
+        }
         "MaxPool" => Some(high - low),
         // Clip compares x − min, and then max − min of what is left.
         "Clip" => None,

@@ -139,6 +139,9 @@ pub struct DataInput {
     pub frac: u32,
     /// What every element must lie in; its owner checks, because nobody else can.
     pub range: Interval,
+    /// For tokens: the rows of their table. Each is shared as so many whole numbers, zeros and a one at its place.
+    #[serde(default)]
+    pub tokens: Option<usize>,
 }
 
 impl DataInput {
@@ -152,7 +155,8 @@ impl DataInput {
                 "compile for the shape of the data",
             );
         }
-        let inside = |v: &f32| (self.range.low..=self.range.high).contains(&f64::from(*v));
+        let whole = |v: &f32| self.tokens.is_none() || v.fract() == 0.0;
+        let inside = |v: &f32| (self.range.low..=self.range.high).contains(&f64::from(*v)) && whole(v);
         match data.data.iter().position(|v| !inside(v)) {
             Some(i) => problem(
                 format!("element {i} is outside of [{}, {}]", self.range.low, self.range.high),
@@ -201,6 +205,8 @@ pub struct LayerInfo {
     /// Where the layer compares: the magnitude below which its comparisons are right, of an activation's input or of the
     /// differences within a pool's.
     pub compared: Option<f64>,
+    /// An input of the layer, and what it must lie in for the result to be right, where that is assumed and not proven.
+    pub domain: Option<(usize, Interval)>,
     /// Multiplications or comparisons of the layer in the clear.
     pub work: u64,
 }
@@ -273,6 +279,38 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
     ways.join(", or ")
 }
 
+/// The inputs that are tokens, because a table is gathered by them, and the rows of that table.
+fn vocabularies(graph: &Graph) -> Result<HashMap<Id, usize>, Problem> {
+    let mut tokens: HashMap<Id, usize> = HashMap::new();
+    for node in graph.nodes.iter().rev() {
+        let rows = match (node.op.as_str(), node.inputs.get(1)) {
+            ("Gather", Some(&Some(index))) if graph.value(index).constant.is_none() => {
+                node.inputs[0].map(|table| (index, graph.shape(table).dims()[0]))
+            }
+            // What rearranges tokens gives tokens.
+            _ if node.layer.view().is_some() => {
+                let rows = tokens.get(&node.output).copied();
+                rows.zip(node.inputs[0]).map(|(rows, input)| (input, rows))
+            }
+            _ => None,
+        };
+        let Some((id, rows)) = rows else { continue };
+        if tokens.insert(id, rows).is_some_and(|other| other != rows) {
+            let what = "the same tokens name rows of tables of different sizes";
+            return Err(Refusal::new(what, "give each table its own input").at(&node.name, &node.op));
+        }
+    }
+    for node in &graph.nodes {
+        let reads = node.inputs.iter().flatten().any(|id| tokens.contains_key(id));
+        let computes = node.op != "Gather" && !tokens.contains_key(&node.output);
+        if reads && computes {
+            let what = "computes with secret tokens";
+            return Err(Refusal::new(what, "tokens can name rows of a table only").at(&node.name, &node.op));
+        }
+    }
+    Ok(tokens.into_iter().filter(|(id, _)| graph.inputs.contains(id)).collect())
+}
+
 /// The problems, and which of them are about ranges.
 type Failure = (Problems, Vec<usize>);
 
@@ -282,8 +320,14 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     let mut secrets: HashMap<Id, Secret> = HashMap::new();
     let (mut problems, mut out_of_range) = (vec![], vec![]);
     let mut data_inputs = vec![];
+    let vocabularies = vocabularies(graph).map_err(|p| (Problems(vec![p]), vec![]))?;
     for &id in &graph.inputs {
-        match cx.data_input(&graph.value(id).name, graph.shape(id)) {
+        let (name, shape) = (&graph.value(id).name, graph.shape(id));
+        let declared = match vocabularies.get(&id) {
+            Some(&rows) => cx.token_input(name, shape, rows),
+            None => cx.data_input(name, shape),
+        };
+        match declared {
             Ok((secret, input)) => {
                 secrets.insert(id, secret);
                 data_inputs.push(input);
@@ -301,6 +345,13 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
         // What depends on a node that failed is not reported: it would say nothing new.
         let Some(operands) = operands.collect::<Option<Vec<Operand>>>() else { continue };
         cx.enter(&node.name);
+        cx.operands = operands
+            .iter()
+            .map(|operand| match operand {
+                Operand::Secret(x) => Some(x.id),
+                Operand::Constant(_) => None,
+            })
+            .collect();
         let lowered = cx.operands(operands, node.layer.scale()).and_then(|operands| {
             let y = node.layer.lower(&mut cx, &operands)?;
             if truncate[n] { cx.settle_last(&y) } else { Ok(y) }
@@ -315,6 +366,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
                     shape: node.layer.shape().clone(),
                     frac: cx.frac_of(&secret),
                     compared: cx.compared(),
+                    domain: cx.domain(),
                     work: node.layer.work(),
                 });
                 ranges.push(cx.layer_range(&secret));

@@ -5,7 +5,7 @@ use crate::graph::Tensor;
 use crate::layers::Scale;
 use crate::problem::{Refusal, refuse};
 use crate::range::{Accumulator, Interval, Range, RangePolicy};
-use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, SignBit, ValueId, View};
+use megrez_plan::{ConvGeometry, Fewest, List, Op, Plan, Relu, SignBit, ValueId, View};
 use megrez_ring::{FixedError, Shape, Word};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -80,10 +80,16 @@ pub struct Lowering<'a> {
     names: HashSet<String>,
     /// Values that have been truncated, and into what.
     settled: HashMap<ValueId, Secret>,
+    /// Tokens: values with one more dimension in the plan than in the graph, and its size.
+    vocabularies: HashMap<ValueId, usize>,
+    /// The operands of the current layer.
+    pub(crate) operands: Vec<Option<ValueId>>,
     /// The inputs' bounds of values that ReLUs made.
     relu_inputs: HashMap<ValueId, Range>,
     /// Below which magnitude, as a real number, the current layer's comparisons are right.
     compared: Option<f64>,
+    /// An operand of the current layer, and what it must lie in although that is not proven.
+    domain: Option<(usize, Interval)>,
     /// The current layer.
     layer: String,
     /// Of the current layer's steps, the bits and the limit of the one with the least room.
@@ -101,8 +107,11 @@ impl<'a> Lowering<'a> {
             model_inputs: vec![],
             names: HashSet::new(),
             settled: HashMap::new(),
+            vocabularies: HashMap::new(),
+            operands: vec![],
             relu_inputs: HashMap::new(),
             compared: None,
+            domain: None,
             layer: String::new(),
             tightest: (0, options.ring - 1),
             proven: true,
@@ -117,6 +126,7 @@ impl<'a> Lowering<'a> {
         self.proven = true;
         self.out_of_range = false;
         self.compared = None;
+        self.domain = None;
     }
 
     /// What is known about the current layer's numbers.
@@ -177,7 +187,48 @@ impl<'a> Lowering<'a> {
             return refuse("the declared range of the input does not fit the ring", "scale the data down");
         }
         let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
-        Ok((Secret { id, range: words }, DataInput { name: name.into(), shape: shape.clone(), frac, range }))
+        let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None };
+        Ok((Secret { id, range: words }, input))
+    }
+
+    /// Declares an input of tokens of the data owner: rows of a table with so many of them.
+    pub(crate) fn token_input(
+        &mut self,
+        name: &str,
+        shape: &Shape,
+        rows: usize,
+    ) -> Result<(Secret, DataInput), Refusal> {
+        if !self.names.insert(name.into()) {
+            return refuse("two inputs have the same name", "rename one");
+        }
+        let many: Shape = [shape.dims(), &[rows]].concat().into();
+        let many = many.checked().map_err(|e| Refusal::new(e.to_string(), ""))?;
+        let id = self.plan.input(name, &self.options.data_owner, many, 0);
+        self.vocabularies.insert(id, rows);
+        let range = Interval { low: 0.0, high: (rows - 1) as f64 };
+        let input = DataInput { name: name.into(), shape: shape.clone(), frac: 0, range, tokens: Some(rows) };
+        Ok((Secret { id, range: Range::uniform(0, 1) }, input))
+    }
+
+    /// For tokens, the rows of the table that they name.
+    pub fn vocabulary(&self, x: &Secret) -> Option<usize> {
+        self.vocabularies.get(&x.id).copied()
+    }
+
+    /// A view of tokens as the graph sees them, without the dimension of their table's rows.
+    pub fn rearrange_tokens(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        view: &View,
+        rows: usize,
+    ) -> Result<Secret, Refusal> {
+        let mut strides: Vec<isize> = view.strides.iter().map(|s| s * rows as isize).collect();
+        strides.push(1);
+        let shape = [view.shape.dims(), &[rows]].concat().into();
+        let y = self.view(name, x, View { shape, strides, offset: view.offset * rows })?;
+        self.vocabularies.insert(y.id, rows);
+        Ok(y)
     }
 
     /// A layer's operands: what it multiplies is truncated before.
@@ -326,6 +377,19 @@ impl<'a> Lowering<'a> {
         self.emit(name, Op::Combine { coefficients, constant }, &ids, range)
     }
 
+    /// As [`Lowering::combine`], for a sum that is known to lie in `range` whatever its terms do: they may wrap.
+    pub fn combine_within(
+        &mut self,
+        name: &str,
+        terms: &[(i64, &Secret)],
+        constant: i64,
+        range: Range,
+    ) -> Result<Secret, Refusal> {
+        let ids: Vec<ValueId> = terms.iter().map(|(_, x)| x.id).collect();
+        let coefficients = terms.iter().map(|(c, _)| *c).collect();
+        self.emit(name, Op::Combine { coefficients, constant }, &ids, range)
+    }
+
     /// The sum along an axis, which stays with size 1.
     pub fn sum(&mut self, name: &str, x: &Secret, axis: usize) -> Result<Secret, Refusal> {
         let count = self.shape(x).dims()[axis];
@@ -393,6 +457,18 @@ impl<'a> Lowering<'a> {
         self.emit(name, Op::Mul, &[x.id, y.id], x.range.product(&y.range))
     }
 
+    /// As [`Lowering::mul`], for a product that is known to lie in `range`, tighter than what follows from the factors.
+    pub fn mul_within(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        y: &Secret,
+        range: Range,
+    ) -> Result<Secret, Refusal> {
+        let product = x.range.merged().product(&y.range.merged());
+        self.emit(name, Op::Mul, &[x.id, y.id], product.tighten(&range))
+    }
+
     /// x · weights, which are broadcast to the shape of x.
     pub fn mul_weight(&mut self, name: &str, x: &Secret, tensor: &Tensor) -> Result<Secret, Refusal> {
         let weight = self.weight("weight", tensor, self.frac())?;
@@ -442,6 +518,20 @@ impl<'a> Lowering<'a> {
             row.iter().zip(&mut sums).for_each(|(&w, sum)| sum.add(w, bound));
         }
         let range = Range::per_channel(sums.into_iter().map(Accumulator::bounds).collect());
+        self.emit(name, Op::MatMul, &[x.id, weight.id], range)
+    }
+
+    /// Rows of zeros with a one [m, k] · weights [k, …]: the rows of the weights that the ones name.
+    pub fn lookup(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        tensor: &Arc<Tensor>,
+        rows: usize,
+    ) -> Result<Secret, Refusal> {
+        let table = tensor.reshape([rows, tensor.data.len() / rows]);
+        let weight = self.weight("weight", &table, self.frac())?;
+        let range = Range::of_words(&weight.words, &weight.shape, &weight.shape).with_zero();
         self.emit(name, Op::MatMul, &[x.id, weight.id], range)
     }
 
@@ -514,6 +604,17 @@ impl<'a> Lowering<'a> {
         Ok(Secret { id, range: x.range.truncated(bits) })
     }
 
+    /// With `frac` fraction bits: truncated, or scaled up.
+    pub fn rounded(&mut self, name: &str, x: &Secret, frac: u32) -> Result<Secret, Refusal> {
+        let has = self.frac_of(x);
+        if has <= frac {
+            return self.scaled_up(x, frac);
+        }
+        let bits = has - frac;
+        let range = self.admit(&format!("{}/{name}", self.layer), x.range.clone(), self.options.ring - 2)?;
+        self.emit(name, Op::Truncate { bits }, &[x.id], range.truncated(bits))
+    }
+
     /// max(x, 0).
     pub fn relu(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         let (sign, range) = self.comparison(name, x, 0)?;
@@ -546,6 +647,76 @@ impl<'a> Lowering<'a> {
             *part = part.clone().within(difference.range.map(|b| b.max(-wrong)));
         }
         Ok((parts, wrong))
+    }
+
+    /// The bits [x ≥ t] of ascending public thresholds, words at the scale of x, along a new first dimension. The
+    /// comparison is exact, whatever the options cut elsewhere: a wrong bit would be off by a whole interval.
+    pub fn thermometer(&mut self, name: &str, x: &Secret, thresholds: &[i64]) -> Result<Secret, Refusal> {
+        let (low, high) = x.range.hull();
+        let (first, last) = (thresholds[0], thresholds[thresholds.len() - 1]);
+        let range = Range::uniform(low.saturating_sub(last.into()), high.saturating_sub(first.into()));
+        self.admit(&format!("{}/{name}", self.layer), range.clone(), self.options.ring - 1)?;
+        let sign = self.exact_sign(range.magnitude());
+        let op = Op::CompareMany { sign, thresholds: thresholds.to_vec() };
+        self.emit(name, op, &[x.id], Range::uniform(0, 1))
+    }
+
+    /// The comparison of values of this magnitude that cuts no bits.
+    fn exact_sign(&self, magnitude: i128) -> SignBit {
+        let ring = self.options.ring;
+        let (width, list) = match &self.options.comparison {
+            Comparison::Fixed(sign) => match sign.list {
+                List::Bits => (ring, List::Bits),
+                List::Digits(_) => (ring, List::digits(ring, Fewest::Total)),
+            },
+            Comparison::Fitted { list, .. } => {
+                let width = (i128::BITS - magnitude.leading_zeros() + 1).clamp(2, ring);
+                match list {
+                    ListStyle::Bits => (width, List::Bits),
+                    ListStyle::Digits(fewest) => (width, List::digits(width, *fewest)),
+                }
+            }
+        };
+        SignBit { list, cut: 0, bits: Some(width) }
+    }
+
+    /// bit · x; `bits` came from [`Lowering::thermometer`] and has the shape of x.
+    pub fn select(&mut self, name: &str, bits: &Secret, x: &Secret) -> Result<Secret, Refusal> {
+        self.emit(name, Op::Select, &[bits.id, x.id], x.range.merged().with_zero())
+    }
+
+    /// Bits as the numbers 0 and 1, without fraction bits.
+    pub fn bit_to_ring(&mut self, name: &str, bits: &Secret) -> Result<Secret, Refusal> {
+        self.emit(name, Op::BitToRing, &[bits.id], Range::uniform(0, 1))
+    }
+
+    /// By how many words the results of the ReLU that was emitted last may be wrong.
+    pub fn last_cut(&self) -> i128 {
+        match self.plan.steps.last().map(|s| &s.op) {
+            Some(Op::Relu(relu)) => (1 << relu.sign.cut) - 1,
+            _ => 0,
+        }
+    }
+
+    /// The current layer is right only where x lies in `domain`. Proves it, or refuses, or assumes it; where x is an
+    /// operand of the layer, `megrez check` then counts what lies outside.
+    pub fn holds_within(&mut self, x: &Secret, domain: Interval, why: &str) -> Result<(), Refusal> {
+        let unit = 2f64.powi(-(self.frac_of(x) as i32));
+        let (low, high) = x.range.hull();
+        if low as f64 * unit >= domain.low && high as f64 * unit <= domain.high {
+            return Ok(());
+        }
+        if self.options.policy == RangePolicy::Prove {
+            let (low, high) = (low as f64 * unit, high as f64 * unit);
+            return refuse(
+                format!("{why}: its numbers may lie between {low:.3e} and {high:.3e}"),
+                "declare a smaller input range, or assume the ranges and let `megrez check` look at your data",
+            );
+        }
+        self.proven = false;
+        let operand = self.operands.iter().position(|&id| id == Some(x.id));
+        self.domain = operand.map(|operand| (operand, domain));
+        Ok(())
     }
 
     /// Values of one shape and scale along a new first dimension.
@@ -621,6 +792,16 @@ impl<'a> Lowering<'a> {
             ListStyle::Digits(fewest) => List::digits(width, *fewest),
         };
         (SignBit { list, cut, bits: Some(width) }, magnitude < proven)
+    }
+
+    /// An operand of the current layer, and what it must lie in although that is not proven.
+    pub(crate) fn domain(&self) -> Option<(usize, Interval)> {
+        self.domain
+    }
+
+    /// ℓ.
+    pub fn ring(&self) -> u32 {
+        self.options.ring
     }
 
     /// Below which magnitude the current layer's comparisons are right.

@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use megrez_graph::calibrate::compared;
 use megrez_graph::lower::DataInput;
 use megrez_graph::plain::{self, Trace};
-use megrez_graph::{Graph, LayerInfo, Tensor};
+use megrez_graph::{Graph, Interval, LayerInfo, Tensor};
 use megrez_plan::Kind;
 use serde::Serialize;
 
@@ -72,7 +72,8 @@ pub fn check(
         let errors: Vec<f64> =
             got.iter().zip(&expected.data).map(|(g, e)| (f64::from(*g) - f64::from(*e)).abs()).collect();
         let max_value = expected.data.iter().fold(0f64, |m, v| m.max(f64::from(v.abs())));
-        let beyond = layer.compared.map_or(0, |limit| wrong_comparisons(graph, layer, &trace, limit));
+        let wrong = layer.domain.map_or(0, |domain| outside_domain(graph, layer, &trace, domain));
+        let beyond = wrong + layer.compared.map_or(0, |limit| wrong_comparisons(graph, layer, &trace, limit));
         checks.push(LayerCheck {
             layer: layer.name.clone(),
             op: layer.op.clone(),
@@ -103,6 +104,16 @@ fn wrong_comparisons(graph: &Graph, layer: &LayerInfo, trace: &Trace, limit: f64
         Some(input) => input.data.iter().filter(|v| f64::from(v.abs()) > limit).count(),
         None => 0,
     }
+}
+
+/// How many elements of one of a layer's inputs lie where the layer has no right result.
+fn outside_domain(graph: &Graph, layer: &LayerInfo, trace: &Trace, (input, domain): (usize, Interval)) -> usize {
+    let node = graph.nodes.iter().find(|n| n.output == layer.graph_value);
+    // Operands are counted without the inputs that are left out.
+    let id = node.and_then(|n| n.inputs.iter().flatten().nth(input));
+    let Some(values) = id.and_then(|&id| trace.value(id)) else { return 0 };
+    let inside = |v: &&f32| (domain.low..=domain.high).contains(&f64::from(**v));
+    values.data.len() - values.data.iter().filter(inside).count()
 }
 
 /// A table for people.

@@ -154,7 +154,16 @@ pub fn encode_data(ring: u32, input: &DataInput, values: &Tensor) -> Result<Vec<
             input.name, values.data[i], input.range.low, input.range.high
         )));
     }
-    encode_words(ring, &values.data, input.frac)
+    let Some(rows) = input.tokens else { return encode_words(ring, &values.data, input.frac) };
+    if let Some(i) = values.data.iter().position(|v| v.fract() != 0.0) {
+        return Err(Error::Refused(format!(
+            "input `{}` takes tokens: element {i} is {}, no whole number",
+            input.name, values.data[i]
+        )));
+    }
+    let mut words = vec![0; values.data.len() * rows];
+    values.data.iter().enumerate().for_each(|(i, &token)| words[i * rows + token as usize] = 1);
+    Ok(words)
 }
 
 /// Decodes an output and applies what is left to the recipient (softmax, argmax).

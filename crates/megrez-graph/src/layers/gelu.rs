@@ -21,7 +21,7 @@ pub(super) fn gelu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 }
 
 /// The error function, by the series 2/√π · e^(−x²) · Σ 2^n x^(2n+1) / (1·3·…·(2n+1)), whose terms have one sign.
-fn erf(x: f64) -> f64 {
+pub(crate) fn erf(x: f64) -> f64 {
     if x.abs() > 6.0 {
         return x.signum();
     }

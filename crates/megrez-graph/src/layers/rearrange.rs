@@ -1,7 +1,7 @@
 //! What only rearranges its input: Identity, Dropout, Cast, Constant, Flatten, Reshape, Transpose, Squeeze, Unsqueeze,
 //! Slice. Each is one [`View`], which is local.
 
-use super::{Call, Layer, axis};
+use super::{Call, Layer, axis, known};
 use crate::graph::{Attribute, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -41,9 +41,11 @@ pub(super) fn dropout(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 pub(super) fn cast(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(1, &["to", "saturate"])?;
     let to = call.int("to", 0)?;
-    let ints = matches!(call.graph.value(call.id(0)?).constant, Some(crate::Constant::Ints(_)));
-    // 1 float, 11 double; 6 int32, 7 int64.
-    if !(if ints { [6, 7] } else { [1, 11] }).contains(&to) {
+    if let Some(constant) = &call.graph.value(call.id(0)?).constant {
+        return known::cast(constant, to);
+    }
+    // 1 float, 11 double; 6 int32, 7 int64: tokens are integers already.
+    if ![1, 11, 6, 7].contains(&to) {
         return refuse(
             format!("casts to the ONNX data type {to}"),
             "keep values in float32 and shapes in int64",
@@ -135,6 +137,18 @@ pub(super) fn transpose(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
         return refuse(format!("`perm` = {order:?} is no order of {rank} dimensions"), "");
     }
     layer(View::transpose(shape, &order))
+}
+
+pub(super) fn expand(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &[])?;
+    let from = call.any_shape(0)?;
+    let dims = call.integers(1, "shape")?.unwrap_or_default();
+    let dims = dims.iter().map(|&d| usize::try_from(d)).collect::<Result<Vec<usize>, _>>();
+    let to = dims.ok().map(Shape::new).and_then(|to| from.broadcast(&to).ok());
+    match to.and_then(|to| View::broadcast(from, &crate::graph::sane(to).ok()?)) {
+        Some(view) => layer(view),
+        None => refuse(format!("{from} does not broadcast to the shape that is asked for"), ""),
+    }
 }
 
 pub(super) fn squeeze(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
@@ -229,6 +243,9 @@ impl Layer for Rearrange {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = inputs[0].secret()?;
+        if let Some(rows) = cx.vocabulary(x) {
+            return cx.rearrange_tokens("view", x, &self.view, rows);
+        }
         if self.view.is_contiguous() && self.view.shape.elements() == cx.shape(x).elements() {
             return cx.reshape("view", x, self.view.shape.clone());
         }

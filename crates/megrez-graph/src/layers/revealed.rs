@@ -1,5 +1,5 @@
-//! Softmax, LogSoftmax and ArgMax: computed by the recipient on what is revealed, hence only at an output. The
-//! recipient learns the input of the first of them, not just its result.
+//! Softmax, LogSoftmax and ArgMax at an output: computed by the recipient on what is revealed. The recipient learns the input
+//! of the first of them, not just its result. ArgMax runs nowhere else; for the others within a model see [`super::softmax`].
 
 use super::{Call, Layer, axis};
 use crate::graph::Tensor;
@@ -89,18 +89,6 @@ impl After {
 struct OnRevealed {
     shape: Shape,
     after: After,
-}
-
-pub(super) fn softmax(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
-    call.only(1, &["axis"])?;
-    let axis = axis(call.int("axis", -1)?, call.shape(0)?.rank())?;
-    layer(call, After::Softmax { axis })
-}
-
-pub(super) fn log_softmax(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
-    call.only(1, &["axis"])?;
-    let axis = axis(call.int("axis", -1)?, call.shape(0)?.rank())?;
-    layer(call, After::LogSoftmax { axis })
 }
 
 pub(super) fn arg_max(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {

@@ -24,6 +24,7 @@
 //! | --- | --- | --- | --- |
 //! | Sigmoid | 5.25 | 0.0032 | 0.1332 |
 //! | Tanh | 2.5 | 0.0067 | |
+//! | Erf | 2 | 0.0033 | |
 //! | Gelu | 3.25 | 0.0021 | 0.0199 |
 //! | Swish (SiLU) | 6 | 0.0078 | |
 //!
@@ -76,6 +77,14 @@ pub(super) const TANH: Spline = Spline {
     error: 0.0067,
 };
 
+pub(super) const ERF: Spline = Spline {
+    form: Form::Sigmoid { centre: 0.0, height: 2.0 },
+    end: 2.0,
+    shift: 0,
+    coefficients: [0.0, 0.842_939, -0.411_159, -0.006_999, 0.074_511],
+    error: 0.0033,
+};
+
 pub(super) const GELU: Spline = Spline {
     form: Form::SmoothRelu { depth: 0.17 },
     end: 3.25,
@@ -105,6 +114,7 @@ pub fn spline_error(op: &str) -> Option<f64> {
     let spline = match op {
         "Sigmoid" => SIGMOID,
         "Tanh" => TANH,
+        "Erf" => ERF,
         "Gelu" => GELU,
         "Swish" => SWISH,
         _ => return None,

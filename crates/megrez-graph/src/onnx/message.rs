@@ -314,8 +314,9 @@ impl<'a> NamedTensor<'a> {
             _ => return Err(format!("has the ONNX data type {kind}: export the model in float32")),
         };
         match &constant {
-            Constant::Floats(t) if t.data.iter().any(|v| !v.is_finite()) => {
-                Err("holds infinite values or values that are not numbers: check the training".into())
+            // Infinite values may be masks; sharing them is refused.
+            Constant::Floats(t) if t.data.iter().any(|v| v.is_nan()) => {
+                Err("holds values that are not numbers: check the training".into())
             }
             _ => Ok(constant),
         }

@@ -115,6 +115,10 @@ impl<'a> Importer<'a> {
             }
         }
         for node in &model.nodes {
+            if node.op == "Split" {
+                self.split(node);
+                continue;
+            }
             let output = node.outputs.first().copied().unwrap_or_default();
             match self.node(node) {
                 Ok(known) => self.names.insert(output, known),
@@ -151,8 +155,12 @@ impl<'a> Importer<'a> {
 
     fn input(&mut self, info: &message::ValueInfo) -> Result<Id, Problem> {
         let problem = |what: &str, remedy: &str| Refusal::new(what, remedy).at(info.name, "");
-        if info.element != 1 {
-            return Err(problem("the input is not float32", "export the model in float32"));
+        // Integers are tokens, if a table is gathered by them, or just numbers.
+        if ![1, 6, 7].contains(&info.element) {
+            return Err(problem(
+                "the input is neither float32 nor of integers",
+                "export the model in float32",
+            ));
         }
         if let Some(shape) = self.options.shapes.get(info.name) {
             return self.graph.input(info.name, shape.clone());
@@ -234,6 +242,84 @@ impl<'a> Importer<'a> {
             .map_err(|p| Problem { node: label.into(), ..p })?;
         self.graph.values[id.0].name = output.into();
         Ok(Known::Value(id))
+    }
+
+    /// Split as one Slice per output: nodes of the graph define one value.
+    fn split(&mut self, node: &message::Node<'a>) {
+        let label =
+            if node.name.is_empty() { node.outputs.first().copied().unwrap_or("?") } else { node.name };
+        let slices = match self.slices(node) {
+            Ok(slices) => slices,
+            Err(refusal) => {
+                self.problems.extend(refusal.map(|refusal| refusal.at(label, node.op)));
+                self.names.extend(node.outputs.iter().map(|&name| (name, Known::Failed)));
+                return;
+            }
+        };
+        for (&output, (x, [axis, start, end])) in node.outputs.iter().zip(slices) {
+            if output.is_empty() {
+                continue;
+            }
+            let attributes =
+                Attributes::none().with("starts", [start]).with("ends", [end]).with("axes", [axis]);
+            let known = self.graph.add(output, "Slice", &[x], attributes).map(|id| {
+                self.graph.values[id.0].name = output.into();
+                Known::Value(id)
+            });
+            self.learn(output, known);
+        }
+    }
+
+    /// What a Split takes from which value for each output: axis, start and end. `None` where its input has failed.
+    fn slices(&self, node: &message::Node<'a>) -> Result<Vec<(Id, [i64; 3])>, Option<Refusal>> {
+        let wrong = |what: &str| Err(Some(Refusal::new(what, "export the model again")));
+        let known = |i: usize| self.names.get(node.inputs.get(i).copied().unwrap_or_default());
+        let x = match known(0) {
+            Some(Known::Value(id)) => *id,
+            Some(Known::Failed) => return Err(None),
+            None => return wrong("reads what nothing before it defines"),
+        };
+        let (mut axis, mut sizes) = (0, None);
+        for (name, raw) in &node.attributes {
+            match (*name, raw.decode()) {
+                ("axis", Ok(Attribute::Int(a))) => axis = a,
+                ("split", Ok(Attribute::Ints(s))) => sizes = Some(s),
+                ("num_outputs", Ok(Attribute::Int(n))) if n == node.outputs.len() as i64 => {}
+                _ => return wrong("has an attribute that is not understood"),
+            }
+        }
+        match known(1) {
+            Some(Known::Value(id)) => match &self.graph.value(*id).constant {
+                Some(Constant::Ints(t)) => sizes = Some(t.data.clone()),
+                _ => return wrong("has sizes that are not known when compiling"),
+            },
+            Some(Known::Failed) => return Err(None),
+            None => {}
+        }
+        let shape = self.graph.shape(x);
+        let rank = shape.rank() as i64;
+        let axis = if axis < 0 { axis + rank } else { axis };
+        let Some(&total) = usize::try_from(axis).ok().and_then(|a| shape.dims().get(a)) else {
+            return wrong("splits along a dimension that there is not");
+        };
+        let (total, parts) = (total as i64, node.outputs.len() as i64);
+        let sizes = sizes.unwrap_or_else(|| {
+            // Equal parts, the last one smaller.
+            let part = (total + parts - 1) / parts.max(1);
+            (0..parts).map(|i| part.min(total - i * part)).collect()
+        });
+        let fits = sizes.len() == node.outputs.len() && sizes.iter().all(|&s| s > 0 && s <= total);
+        if !fits || sizes.iter().sum::<i64>() != total {
+            return wrong("has sizes that do not make up the dimension");
+        }
+        let mut start = 0;
+        Ok(sizes
+            .iter()
+            .map(|size| {
+                start += size;
+                (x, [axis, start - size, start])
+            })
+            .collect())
     }
 
     /// Says what older operator sets left to defaults that have changed since.

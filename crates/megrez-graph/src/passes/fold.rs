@@ -22,6 +22,9 @@ pub(crate) fn fold(
     inputs: &[Option<Id>],
     layer: &dyn Layer,
 ) -> Result<Option<Constant>, Refusal> {
+    if let Some(known) = layer.known() {
+        return Ok(Some(known));
+    }
     let mut floats: Vec<&Tensor> = vec![];
     let mut ints: Vec<&Tensor<i64>> = vec![];
     let mut secret = false;
@@ -50,8 +53,9 @@ pub(crate) fn fold(
         };
     }
     let folded = layer.plain(&floats);
-    if folded.data.iter().any(|v| !v.is_finite()) {
-        return refuse("computes constants that are infinite or not numbers", "check the model's weights");
+    // An infinite constant may yet become a mask; sharing it is refused.
+    if folded.data.iter().any(|v| v.is_nan()) {
+        return refuse("computes constants that are not numbers", "check the model's weights");
     }
     Ok(Some(folded.into()))
 }

@@ -2,6 +2,10 @@
 
 mod batch_norm;
 mod fold;
+mod gelu;
+mod layer_norm;
+mod mask;
+mod pattern;
 mod reveal;
 mod rewrite;
 mod swish;
@@ -11,6 +15,9 @@ pub mod truncation;
 
 pub use batch_norm::fold_batch_norm;
 pub(crate) use fold::{fold, fold_cost};
+pub use gelu::fuse_gelu;
+pub use layer_norm::fuse_layer_norm;
+pub use mask::fuse_masks;
 pub use reveal::leave_to_recipient;
 pub use swish::fuse_swish;
 pub use switch::pool_before_activation;
@@ -24,6 +31,7 @@ use crate::problem::Problems;
 pub fn optimise(graph: &Graph) -> Result<(Graph, Vec<Vec<After>>), Problems> {
     let graph = remove_identities(graph)?;
     let (graph, after) = leave_to_recipient(&graph)?;
+    let graph = fuse_layer_norm(&fuse_gelu(&fuse_masks(&graph)?)?)?;
     let graph = remove_dead(&graph)?;
     let graph = fold_batch_norm(&graph)?;
     let graph = fuse_swish(&graph)?;

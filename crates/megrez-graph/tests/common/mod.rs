@@ -125,6 +125,7 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             });
             Words::new(shape, bits.collect())
         }
+        Op::BitToRing => inputs[0].clone(),
         Op::Select => {
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(bit, w)| bit * w).collect())

@@ -1,0 +1,135 @@
+//! Exp. Numbers that are never positive: e^x = p(x/4)^4 with one polynomial and two squarings, on max(x, −16); off by at most
+//! 4e-7 in exact arithmetic, absolute, in which e^−16 for everything below is contained. This is what Softmax uses.
+//!
+//! Others: one comparison with the multiples of ln 2 in the range of x gives 2^n and the rest x − n·ln 2 ∈ [0, ln 2), both linear
+//! in the bits; e^x = p(rest)·2^n, off by at most 1e-8 relative. Numbers below −(f + 1)·ln 2 are clamped there, where e^x is half a unit.
+//!
+//! Rounding adds about 2^−17 relative to 1 in the first form and relative to the result in the second, and one unit in the last place.
+
+use super::polynomial::{Coefficients, argument_bits, polynomial};
+use super::{Call, Layer, Scale};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::Refusal;
+use crate::range::{Interval, Range};
+use megrez_ring::Shape;
+use std::f64::consts::LN_2;
+use std::sync::Arc;
+
+/// Where the decay is cut off.
+pub(super) const CUT: u32 = 16;
+
+/// e^(2w − 2).
+const QUARTER: Coefficients =
+    [0.135_318_6, 0.270_832_8, 0.270_502, 0.179_003_7, 0.094_121, 0.034_214_3, 0.008_465_2, 0.007_542_3];
+
+/// e^((w + 1) / 2).
+const REST: Coefficients =
+    [1.648_721_3, 0.824_360_6, 0.206_090_2, 0.034_348_3, 0.004_293_4, 0.000_429_4, 0.000_036_1, 0.000_002_5];
+
+struct Exp {
+    shape: Shape,
+}
+
+pub(super) fn exp(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &[])?;
+    Ok(Arc::new(Exp { shape: call.shape(0)?.clone() }))
+}
+
+/// e^x for x ≤ 0 with f fraction bits; the result has f as well. `over`: by how many words x may exceed 0 after all.
+pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
+    let f = cx.frac();
+    let end = i64::from(CUT) << f;
+    let above = cx.combine("above-cut", &[(1, x)], end)?;
+    let (low, high) = above.range.hull();
+    let above = above.within(Range::uniform(low, high.min(i128::from(end) + over)));
+    let above = if low >= 0 { above } else { cx.relu("cut", &above)? };
+    // w = above/8 − 1.
+    let w = cx.rescale("w-scale", &above, f + 3)?;
+    let w = cx.combine("w", &[(1, &w)], -(1i64 << (f + 3)))?;
+    let w = cx.rounded("w-rounded", &w, argument_bits(cx.ring()))?;
+    let p = polynomial(cx, &w, &QUARTER)?;
+    let h = cx.ring() / 2 - 4;
+    let slack = 1i128 << (h - 4);
+    let unit = Range::uniform(-slack, (1 << h) + slack);
+    let p = cx.rounded("quarter", &p, h)?.within(unit);
+    let p = cx.mul("half-product", &p, &p)?;
+    let p = cx.rounded("half", &p, h)?;
+    let p = cx.mul("whole-product", &p, &p)?;
+    let y = cx.rounded("whole", &p, f)?;
+    let range = y.range.map(|b| b.max(0));
+    Ok(y.within(range))
+}
+
+/// e^x for any x with f fraction bits; the result has f as well.
+fn rise(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+    let (f, ring) = (cx.frac(), cx.ring());
+    let unit = 2f64.powi(-(f as i32));
+    // p·2^n with p < 4 and 12 fraction bits must leave the truncation its two bits.
+    let most = f64::from(ring - 2 - 14 - f) * LN_2;
+    let domain = Interval { low: f64::NEG_INFINITY, high: most };
+    cx.holds_within(x, domain, &format!("e^x fits the ring up to x = {most:.1} only"))?;
+    let (low, high) = x.range.hull();
+    let high = (high as f64 * unit).min(most);
+    let least = (low as f64 * unit).max(-f64::from(f + 1) * LN_2);
+    let (first, last) = ((least / LN_2).floor() as i32, (high / LN_2).floor() as i32);
+    let last = last.max(first + 1);
+    let word = |v: f64, frac: u32| (v * 2f64.powi(frac as i32)).round() as i64;
+    let bottom = word(f64::from(first) * LN_2, f);
+    let mut x = x.clone();
+    if low < bottom.into() {
+        let above = cx.combine("above-bottom", &[(1, &x)], -bottom)?;
+        let above = cx.relu("bottom", &above)?;
+        x = cx.combine("clamped", &[(1, &above)], bottom)?;
+    }
+    let multiples: Vec<i64> = (first..=last).map(|n| word(f64::from(n) * LN_2, f)).collect();
+    let powers: Vec<i64> = (first..=last).map(|n| word(2f64.powi(n), f)).collect();
+    let bits = cx.thermometer("multiple", &x, &multiples[1..])?;
+    let ones = cx.bit_to_ring("multiple-number", &bits)?;
+    let shape = cx.shape(&x).clone();
+    let ones = cx.unstack("multiple-part", &ones, &shape)?;
+    let steps = |words: &[i64]| words.windows(2).map(|w| w[1] - w[0]).collect::<Vec<i64>>();
+    let zero = cx.rescale("x-words", &x, 0)?;
+    let mut terms = vec![(1i64, &zero)];
+    terms.extend(steps(&multiples).iter().map(|s| -s).zip(&ones));
+    let span = i128::from(word(LN_2, f)) + 1;
+    let rest = cx.combine_within("rest", &terms, -multiples[0], Range::uniform(-1, span))?;
+    // w = 2·rest − 1.
+    let rest = cx.rescale("rest-scale", &rest, f - 1)?;
+    let w = cx.combine("w", &[(1, &rest)], -(1i64 << (f - 1)))?;
+    let w = cx.rounded("w-rounded", &w, argument_bits(ring))?;
+    let p = polynomial(cx, &w, &REST)?;
+    let power: Vec<(i64, &Secret)> = steps(&powers).into_iter().zip(&ones).collect();
+    let range = Range::uniform(powers[0].into(), powers[powers.len() - 1].into());
+    let power = cx.combine_within("power-of-two", &power, powers[0], range)?;
+    let power = cx.rescale("power-scale", &power, f)?;
+    let bits = (i128::BITS - power.range.magnitude().leading_zeros()) as i32;
+    let q = (ring as i32 - 2 - 2 - bits).clamp(6, 24) as u32;
+    let p = cx.rounded("p", &p, q)?.within(Range::uniform(0, 3 << q));
+    let y = cx.mul("product", &p, &power)?;
+    cx.rounded("result", &y, f)
+}
+
+impl Layer for Exp {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let data = inputs[0].data.iter().map(|&v| f64::from(v).exp() as f32).collect();
+        Tensor::new(self.shape.clone(), data)
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = cx.settle(inputs[0].secret()?)?;
+        if x.range.hull().1 <= 0 { decay(cx, &x, 0) } else { rise(cx, &x) }
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn non_decreasing(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,130 @@
+//! LayerNormalization: (x − mean)/√(variance + ε)·γ + β over the last dimensions.
+//!
+//! With c = x − mean and S = Σ c² + n·ε, the result is c·γ · √n/√S + β: S keeps its 2f fraction bits, 1/√S is one number per row
+//! ([`super::octaves`]) with as many fraction bits as the ring has room for, and c·γ does not wait for it. Σ c² must stay below
+//! 2^(ℓ − 3 − 2f): on 64 bits with f = 16 for n = 768, a standard deviation below 836.
+//!
+//! Largest error: 2^−17 relative to the result (2^−6 on the 32-bit ring), and 2·|γ|/σ + 1 units of 2^−f.
+
+use super::octaves::INVERSE_ROOT;
+use super::reduce::row_means;
+use super::{Call, Layer, Scale, axis};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use crate::range::Range;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct LayerNorm {
+    shape: Shape,
+    /// The dimensions that are normalised together: the first of them.
+    axis: usize,
+    epsilon: f32,
+}
+
+pub(super) fn layer_norm(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(3, &["axis", "epsilon", "stash_type"])?;
+    let shape = call.shape(0)?.clone();
+    let axis = axis(call.int("axis", -1)?, shape.rank())?;
+    let epsilon = call.float("epsilon", 1e-5)?;
+    if epsilon < 0.0 {
+        return refuse("`epsilon` is negative", "");
+    }
+    let normal = Shape::new(&shape.dims()[axis..]);
+    for i in 1..call.inputs.len() {
+        if !call.floats(i)?.shape.broadcast(&normal).is_ok_and(|s| s == normal) {
+            return refuse(format!("input {i} does not broadcast to {normal}"), "");
+        }
+    }
+    Ok(Arc::new(LayerNorm { shape, axis, epsilon }))
+}
+
+impl LayerNorm {
+    fn size(&self) -> usize {
+        self.shape.dims()[self.axis..].iter().product()
+    }
+
+    /// A scale or an offset as one row.
+    fn row(&self, t: &Tensor) -> Tensor {
+        let to = Shape::new(&self.shape.dims()[self.axis..]);
+        let view = megrez_plan::View::broadcast(&t.shape, &to).expect("understood as broadcastable");
+        t.view(&view).reshape([1, self.size()])
+    }
+}
+
+impl Layer for LayerNorm {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let n = self.size();
+        let part = |i: usize, default: f32| {
+            inputs.get(i).map_or_else(|| Tensor::filled([1, n], default), |t| self.row(t)).data
+        };
+        let (scale, offset) = (part(1, 1.0), part(2, 0.0));
+        let mut y = Vec::with_capacity(self.shape.elements());
+        for row in inputs[0].data.chunks_exact(n) {
+            let mean = row.iter().copied().map(f64::from).sum::<f64>() / n as f64;
+            let variance = row.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n as f64;
+            let inverse = 1.0 / (variance + f64::from(self.epsilon)).sqrt();
+            let normal = |(i, &v): (usize, &f32)| {
+                ((f64::from(v) - mean) * inverse * f64::from(scale[i]) + f64::from(offset[i])) as f32
+            };
+            y.extend(row.iter().enumerate().map(normal));
+        }
+        Tensor::new(self.shape.clone(), y)
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let (f, n) = (cx.frac(), self.size());
+        let rows: Shape = [self.shape.elements() / n, n].into();
+        let x = cx.settle(inputs[0].secret()?)?;
+        let x = cx.reshape("rows", &x, rows.clone())?;
+        let x = Secret { range: x.range.merged(), ..x };
+        let mean = row_means(cx, &x)?;
+        let mean = cx.rounded("mean-rounded", &mean, f)?;
+        let mean = cx.broadcast("means", &mean, &rows)?;
+        let centred = cx.combine("centred", &[(1, &x), (-1, &mean)], 0)?;
+
+        let squares = cx.mul("squares", &centred, &centred)?;
+        let range = squares.range.map(|b| b.max(0));
+        let sum = cx.sum("sum-of-squares", &squares.within(range), 1)?;
+        let epsilon = (f64::from(self.epsilon) * n as f64 * 2f64.powi(2 * f as i32)).round() as i64;
+        let sum = cx.combine("with-epsilon", &[(1, &sum)], epsilon)?;
+        // As many fraction bits as leave room for the products: |c/√S| ≤ 1.
+        let root = (n as f64).sqrt();
+        let fine = (cx.ring() * 3 / 8).max(f);
+        let inverse = INVERSE_ROOT.lower(cx, &sum, root, fine)?;
+        let inverse = cx.broadcast("inverses", &inverse, &rows)?;
+
+        let mut bound = root * 1.02;
+        let scaled = match inputs.get(1) {
+            Some(scale) => {
+                let scale = self.row(scale.constant()?);
+                bound *= f64::from(scale.data.iter().fold(0f32, |m, v| m.max(v.abs())));
+                let product = cx.mul_weight("scale", &centred, &scale)?;
+                cx.rounded("scaled", &product, f)?
+            }
+            None => centred,
+        };
+        let word =
+            ((bound * 2f64.powi(f as i32) + f64::from(1 << 4)) * 2f64.powi(fine as i32)).ceil() as i128;
+        let y = cx.mul_within("product", &scaled, &inverse, Range::uniform(-word, word))?;
+        let y = match inputs.get(2) {
+            Some(offset) => cx.bias(&y, &self.row(offset.constant()?))?,
+            None => y,
+        };
+        let y = cx.rounded("normal", &y, f)?;
+        cx.reshape("shape", &y, self.shape.clone())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn work(&self) -> u64 {
+        4 * self.shape.elements() as u64
+    }
+}

@@ -1,0 +1,78 @@
+//! Values as rows of a matrix, for what works along some dimensions: reductions, Softmax, LayerNormalization.
+
+use super::{Call, axis};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Secret};
+use crate::problem::{Refusal, refuse};
+use megrez_plan::View;
+use megrez_ring::Shape;
+
+/// The dimensions of a shape in two groups: those that stay, and those that make a row.
+#[derive(Clone, Debug)]
+pub(super) struct Lines {
+    from: Shape,
+    /// The dimensions that stay, then those of a row.
+    order: Vec<usize>,
+    /// How many rows there are.
+    pub(super) rows: usize,
+    /// Elements of a row.
+    pub(super) size: usize,
+}
+
+impl Lines {
+    /// Rows along these dimensions of a shape.
+    pub(super) fn new(from: &Shape, along: &[usize]) -> Self {
+        let stays = (0..from.rank()).filter(|d| !along.contains(d));
+        let order: Vec<usize> = stays.chain((0..from.rank()).filter(|d| along.contains(d))).collect();
+        let size = along.iter().map(|&d| from.dims()[d]).product();
+        Lines { from: from.clone(), order, rows: from.elements() / size, size }
+    }
+
+    /// The axes of a reduction: an attribute of older operator sets, or input 1; all if there are none.
+    pub(super) fn of_call(call: &Call) -> Result<(Self, Vec<usize>), Refusal> {
+        let shape = call.shape(0)?;
+        let given = call.integers(1, "axes")?.unwrap_or_default();
+        let mut axes = given.iter().map(|&a| axis(a, shape.rank())).collect::<Result<Vec<_>, _>>()?;
+        axes.sort_unstable();
+        axes.dedup();
+        if axes.is_empty() {
+            if call.int("noop_with_empty_axes", 0)? != 0 {
+                return refuse("reduces nothing", "remove it");
+            }
+            axes = (0..shape.rank()).collect();
+        }
+        Ok((Lines::new(shape, &axes), axes))
+    }
+
+    fn view(&self) -> View {
+        View::transpose(&self.from, &self.order)
+    }
+
+    /// The matrix [rows, size].
+    pub(super) fn split(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        let x = cx.view("lines", x, self.view())?;
+        cx.reshape("rows", &x, [self.rows, self.size].into())
+    }
+
+    /// The matrix as the value that it came from.
+    pub(super) fn join(&self, cx: &mut Lowering, y: &Secret) -> Result<Secret, Refusal> {
+        let view = self.view();
+        let y = cx.reshape("unrows", y, view.shape.clone())?;
+        let mut back = vec![0; self.order.len()];
+        self.order.iter().enumerate().for_each(|(to, &from)| back[from] = to);
+        cx.view("unlines", &y, View::transpose(&view.shape, &back))
+    }
+
+    /// The elements row by row.
+    pub(super) fn plain(&self, x: &Tensor) -> Tensor {
+        x.view(&self.view()).reshape([self.rows, self.size])
+    }
+
+    /// The inverse of [`Lines::plain`].
+    pub(super) fn plain_join(&self, rows: Vec<f32>) -> Tensor {
+        let places = self.view();
+        let mut y = Tensor::filled(self.from.clone(), 0.0);
+        places.indices().zip(rows).for_each(|(at, v)| y.data[at] = v);
+        y
+    }
+}

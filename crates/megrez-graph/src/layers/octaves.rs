@@ -1,0 +1,181 @@
+//! 1/x, 1/√x, √x and ln x over many orders of magnitude: one comparison with all powers of two, then a polynomial.
+//!
+//! With b_j = [x ≥ 2^j] for the powers within the range of x, both the factor M = 2^(K−j) that moves x into [½, 1) and
+//! what undoes it (M for 1/x, √M for 1/√x, 1/√M for √x, −ln M for ln x) are linear in the bits:
+//!
+//! ```text
+//! u = M·x = 2^(K−k)·x − Σ 2^(K−j)·(b_j·x)          w = 4u − 3 ∈ [−1, 1)
+//! f(x) = p(w)·r,  r = r_k + Σ (r_j − r_(j−1))·b_j  (or p(w) + r for the logarithm)
+//! ```
+//!
+//! Σ is exact modulo 2^ℓ, though its terms wrap. Steps: one comparison with up to ℓ − 2 thresholds, one selection of x beside
+//! one conversion of the bits, one truncation, the polynomial's three products, and one more. The number of thresholds is
+//! the number of octaves in the proven range of x: a declared range makes it cheaper.
+//!
+//! Largest relative error in exact arithmetic (absolute for the logarithm), from `scripts/splines.py`: 1/x 1.6e-6, 1/√x 3.1e-7,
+//! √x 2.2e-8, ln x 2.0e-7. Rounding adds about 2^−18 relative (2^−7 on the 32-bit ring), and one unit of the result's last
+//! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
+
+use super::polynomial::{Coefficients, argument_bits, polynomial};
+use crate::lower::{Lowering, Secret};
+use crate::problem::{Refusal, refuse};
+use crate::range::{Interval, Range};
+use megrez_ring::Shape;
+
+/// One function's numbers.
+pub(super) struct Octaves {
+    coefficients: Coefficients,
+    /// What the result for u is multiplied by, or for the logarithm what is added, for x = 2^e · u.
+    undo: fn(f64) -> f64,
+    adds: bool,
+    /// Whether 0 has a value.
+    takes_zero: bool,
+    name: &'static str,
+}
+
+pub(super) const RECIPROCAL: Octaves = Octaves {
+    coefficients: [
+        1.333_331_3,
+        -0.444_443_8,
+        0.148_212,
+        -0.049_404,
+        0.016_147_6,
+        -0.005_382_5,
+        0.002_306_8,
+        -0.000_768_9,
+    ],
+    undo: |e| (-e).exp2(),
+    adds: false,
+    takes_zero: false,
+    name: "1/x",
+};
+
+pub(super) const INVERSE_ROOT: Octaves = Octaves {
+    coefficients: [
+        1.154_700_2,
+        -0.192_449_6,
+        0.048_123_3,
+        -0.013_370_9,
+        0.003_845_5,
+        -0.001_147,
+        0.000_437_5,
+        -0.000_139_2,
+    ],
+    undo: |e| (-e / 2.0).exp2(),
+    adds: false,
+    takes_zero: false,
+    name: "1/√x",
+};
+
+pub(super) const ROOT: Octaves = Octaves {
+    coefficients: [
+        0.866_025_4,
+        0.144_337_5,
+        -0.012_028_6,
+        0.002_005_3,
+        -0.000_415_1,
+        0.000_095_9,
+        -0.000_028_2,
+        0.000_008,
+    ],
+    undo: |e| (e / 2.0).exp2(),
+    adds: false,
+    takes_zero: true,
+    name: "√x",
+};
+
+pub(super) const LOGARITHM: Octaves = Octaves {
+    coefficients: [
+        -0.287_681_9,
+        0.333_332_9,
+        -0.055_561_4,
+        0.012_350_6,
+        -0.003_058_1,
+        0.000_808_2,
+        -0.000_272_1,
+        0.000_081_9,
+    ],
+    undo: |e| e * std::f64::consts::LN_2,
+    adds: true,
+    takes_zero: false,
+    name: "ln x",
+};
+
+impl Octaves {
+    /// gain · f(x) with `frac` fraction bits, for x of any scale. Where x may leave the domain, refuses or assumes.
+    pub(super) fn lower(
+        &self,
+        cx: &mut Lowering,
+        x: &Secret,
+        gain: f64,
+        frac: u32,
+    ) -> Result<Secret, Refusal> {
+        let (ring, fx) = (cx.ring(), cx.frac_of(x));
+        let unit = 2f64.powi(-(fx as i32));
+        let top = ring - 3;
+        let lowest = if self.takes_zero { 0.0 } else { unit };
+        let domain = Interval { low: lowest, high: 2f64.powi(top as i32) * unit };
+        cx.holds_within(x, domain, &format!("{} must be taken of numbers from {lowest:.1e} up", self.name))?;
+        let (low, high) = x.range.hull();
+        let log2 = |v: i128| v.max(1).ilog2();
+        // At least one octave is cut off, so that there is something to compare.
+        let last = log2(high).clamp(2, top);
+        let first = log2(low).min(last - 1);
+        let octaves: Vec<u32> = (first..=last).collect();
+        let thresholds: Vec<i64> = octaves[1..].iter().map(|&j| 1 << j).collect();
+
+        let bits = cx.thermometer("octave", x, &thresholds)?;
+        let shape = cx.shape(x).clone();
+        let many: Shape = [&[thresholds.len()], shape.dims()].concat().into();
+        let copies = cx.broadcast("copies", x, &many)?;
+        let selected = cx.select("select", &bits, &copies)?;
+        let selected = cx.unstack("selected", &selected, &shape)?;
+        let mut terms = vec![(1i64 << (last - first), x)];
+        terms.extend(octaves[1..].iter().zip(&selected).map(|(&j, s)| (-(1i64 << (last - j)), s)));
+        let lower_end = if low >= 1 { 1 << last } else { 0 };
+        let u = cx.combine_within("u", &terms, 0, Range::uniform(lower_end, 1 << (last + 1)))?;
+        // u / 2^(last + 1) lies in [½, 1); four times that has two fraction bits less.
+        let u = cx.rescale("four-u", &u, last - 1)?;
+        let g = argument_bits(ring);
+        let u = cx.rounded("four-u-rounded", &u, g)?;
+        let w = cx.combine("w", &[(1, &u)], -(3i64 << g))?;
+        let p = polynomial(cx, &w, &self.coefficients)?;
+
+        let undone: Vec<f64> =
+            octaves.iter().map(|&j| (self.undo)(f64::from(j + 1) - f64::from(fx))).collect();
+        let factor = |cx: &mut Lowering, gain: f64, frac: u32| -> Result<Secret, Refusal> {
+            let word = |v: f64| (v * gain * 2f64.powi(frac as i32)).round() as i64;
+            let words: Vec<i64> = undone.iter().map(|&r| word(r)).collect();
+            let (Some(&least), Some(&most)) = (words.iter().min(), words.iter().max()) else {
+                unreachable!("there are at least two octaves")
+            };
+            let ones = cx.bit_to_ring("octave-number", &bits)?;
+            let ones = cx.unstack("octave-part", &ones, &shape)?;
+            let steps: Vec<(i64, &Secret)> = words.windows(2).map(|w| w[1] - w[0]).zip(&ones).collect();
+            let range = Range::uniform(least.into(), most.into());
+            let r = cx.combine_within("undo", &steps, words[0], range)?;
+            cx.rescale("undo-scale", &r, frac)
+        };
+        if self.adds {
+            let p = cx.rounded("p", &p, frac)?;
+            let r = factor(cx, 1.0, frac)?;
+            return cx.combine("sum", &[(1, &p), (1, &r)], 0);
+        }
+        // p is between 0 and 2; p·r must leave the truncation its two bits.
+        let largest = undone.iter().fold(0f64, |m, v| m.max(v * gain)).log2().ceil() as i32;
+        let spare = ring as i32 - 4 - largest - frac as i32;
+        if spare < 6 || largest + frac as i32 > ring as i32 - 10 {
+            return refuse(
+                format!("{} of numbers as small as these does not fit the ring", self.name),
+                "add a larger epsilon, or use fewer fraction bits",
+            );
+        }
+        // Where there is room, r is not what limits the result.
+        let (guard, spare) = if spare >= 16 { (4, spare - 4) } else { (0, spare) };
+        let q = (spare as u32).min(24);
+        let p = cx.rounded("p", &p, q)?.within(Range::uniform(0, 2 << q));
+        let r = factor(cx, gain, frac + guard)?;
+        let y = cx.mul("product", &p, &r)?;
+        cx.rounded("result", &y, frac)
+    }
+}

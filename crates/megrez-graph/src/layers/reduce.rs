@@ -1,0 +1,149 @@
+//! ReduceSum, ReduceMean, ReduceMax and ReduceMin along any axes. Sums are local; means divide as average pools do; maxima are a
+//! tournament of ⌈log₂ n⌉ ReLUs.
+
+use super::lines::Lines;
+use super::{Call, Layer, Scale};
+use crate::graph::Tensor;
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::Refusal;
+use megrez_plan::View;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Sum,
+    Mean,
+    Max,
+    Min,
+}
+
+struct Reduce {
+    kind: Kind,
+    lines: Lines,
+    shape: Shape,
+}
+
+pub(super) fn sum(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    reduce(call, Kind::Sum)
+}
+
+pub(super) fn mean(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    reduce(call, Kind::Mean)
+}
+
+pub(super) fn max(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    reduce(call, Kind::Max)
+}
+
+pub(super) fn min(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    reduce(call, Kind::Min)
+}
+
+fn reduce(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &["axes", "keepdims", "noop_with_empty_axes"])?;
+    let (lines, axes) = Lines::of_call(call)?;
+    let dims = call.shape(0)?.dims();
+    let keep = call.int("keepdims", 1)? != 0;
+    let shape: Vec<usize> = match keep {
+        true => dims.iter().enumerate().map(|(d, &n)| if axes.contains(&d) { 1 } else { n }).collect(),
+        false => dims.iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, &n)| n).collect(),
+    };
+    Ok(Arc::new(Reduce { kind, lines, shape: shape.into() }))
+}
+
+/// The mean of every row of x [rows, n]: the result [rows, 1] has as many fraction bits as the division adds.
+pub(super) fn row_means(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+    let n = cx.shape(x).dims()[1];
+    let sum = cx.sum("sum", x, 1)?;
+    let bits = n.next_power_of_two().ilog2();
+    if n.is_power_of_two() {
+        let frac = cx.frac_of(&sum) + bits;
+        return cx.rescale("mean", &sum, frac);
+    }
+    // As many significant bits of 1/n as a weight has.
+    let frac = cx.frac() + bits;
+    let inverse = cx.encode(1.0 / n as f32, frac)?;
+    let to = cx.frac_of(&sum) + frac;
+    let product = cx.combine("divided", &[(inverse, &sum)], 0)?;
+    let bounds = x.range.merged();
+    let mean = cx.rescale("mean", &product, to)?;
+    let scale = 1i128 << frac.min(100);
+    Ok(mean.within(bounds.map(|b| b.saturating_mul(scale) + b)))
+}
+
+/// The largest element of every row of x [rows, n], as [rows, 1], and by how many words it may be too small.
+pub(super) fn row_maxima(cx: &mut Lowering, x: &Secret) -> Result<(Secret, i128), Refusal> {
+    let (mut x, mut wrong, mut level) = (x.clone(), 0, 0);
+    loop {
+        let n = cx.shape(&x).dims()[1];
+        if n == 1 {
+            return Ok((x, wrong));
+        }
+        let half = n / 2;
+        let name = |part: &str| format!("max/{level}/{part}");
+        let pick = |cx: &mut Lowering, part: &str, from: usize, to: usize| {
+            cx.pick(&name(part), &x, 1, &(from..to).collect::<Vec<_>>())
+        };
+        let (a, b) = (pick(cx, "left", 0, half)?, pick(cx, "right", half, 2 * half)?);
+        let difference = cx.combine(&name("difference"), &[(1, &a), (-1, &b)], 0)?;
+        let excess = cx.relu(&name("relu"), &difference)?;
+        wrong += cx.last_cut();
+        let bounds = x.range.merged();
+        // A maximum lies where its operands lie: the bounds of y + relu(x − y) alone would be looser.
+        let slack = bounds.zip(&bounds, |b, _| (b.0.saturating_sub(wrong), b.1));
+        let mut larger = cx.combine(&name("max"), &[(1, &b), (1, &excess)], 0)?.within(slack);
+        if n % 2 == 1 {
+            let odd = pick(cx, "odd", n - 1, n)?;
+            larger = cx.concat(&name("with-odd"), &[&larger, &odd], 1)?;
+        }
+        x = Secret { range: larger.range.merged(), ..larger };
+        level += 1;
+    }
+}
+
+impl Layer for Reduce {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let rows = self.lines.plain(inputs[0]);
+        let reduced = rows.data.chunks_exact(self.lines.size).map(|row| match self.kind {
+            Kind::Max => row.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            Kind::Min => row.iter().copied().fold(f32::INFINITY, f32::min),
+            Kind::Sum => row.iter().copied().map(f64::from).sum::<f64>() as f32,
+            Kind::Mean => (row.iter().copied().map(f64::from).sum::<f64>() / row.len() as f64) as f32,
+        });
+        Tensor::new(self.shape.clone(), reduced.collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = self.lines.split(cx, inputs[0].secret()?)?;
+        let y = match self.kind {
+            Kind::Sum => cx.sum("sum", &x, 1)?,
+            Kind::Mean => row_means(cx, &x)?,
+            Kind::Max => row_maxima(cx, &x)?.0,
+            Kind::Min => {
+                let x = cx.combine("negative", &[(-1, &x)], 0)?;
+                let (y, _) = row_maxima(cx, &x)?;
+                cx.combine("positive", &[(-1, &y)], 0)?
+            }
+        };
+        cx.view("shape", &y, View::whole(self.shape.clone()))
+    }
+
+    fn work(&self) -> u64 {
+        (self.lines.rows * self.lines.size) as u64
+    }
+
+    fn scale(&self) -> Scale {
+        match self.kind {
+            Kind::Mean if self.lines.size.is_power_of_two() => {
+                Scale::Divides { bits: self.lines.size.ilog2() }
+            }
+            Kind::Mean => Scale::Product,
+            _ => Scale::Passes,
+        }
+    }
+}

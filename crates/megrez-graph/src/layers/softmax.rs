@@ -1,0 +1,169 @@
+//! Softmax and LogSoftmax on shares: e^(x − max) / Σ e^(x − max), by a tournament, one decay ([`super::exp`]) and one reciprocal
+//! per row ([`super::octaves`]). At an output the recipient computes them on what is revealed, which costs nothing.
+//!
+//! A public mask ([`crate::passes::fuse_masks`] makes it of −∞ constants) takes elements out exactly: they count in no maximum,
+//! they are not exponentiated, and their results are 0. No stand-in for −∞ is needed, so no range grows.
+//!
+//! Largest error, absolute: about 3 units of 2^−f (f = 16: 5e-5); a row's results sum up to 1 within n units.
+
+use super::exp::decay;
+use super::lines::Lines;
+use super::octaves::{LOGARITHM, RECIPROCAL};
+use super::reduce::row_maxima;
+use super::revealed::After;
+use super::{Call, Layer, Scale, axis};
+use crate::graph::{Constant, Tensor};
+use crate::lower::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use crate::range::Range;
+use megrez_plan::View;
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+struct Softmax {
+    lines: Lines,
+    after: After,
+    /// Where a row's elements count, row by row; everywhere if `None`.
+    mask: Option<Vec<bool>>,
+    shape: Shape,
+}
+
+pub(super) fn softmax(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &["axis"])?;
+    let axis = axis(call.int("axis", -1)?, call.shape(0)?.rank())?;
+    layer(call, After::Softmax { axis }, axis, None)
+}
+
+pub(super) fn log_softmax(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &["axis"])?;
+    let axis = axis(call.int("axis", -1)?, call.shape(0)?.rank())?;
+    layer(call, After::LogSoftmax { axis }, axis, None)
+}
+
+/// The name that a Softmax with a mask has; no ONNX operator.
+pub(crate) const MASKED: &str = "MaskedSoftmax";
+
+/// Softmax of input 0 where input 1, integers that broadcast to it, is not 0.
+pub(super) fn masked_softmax(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &["axis"])?;
+    let shape = call.shape(0)?;
+    let axis = axis(call.int("axis", -1)?, shape.rank())?;
+    let Some(Constant::Ints(mask)) = &call.graph.value(call.id(1)?).constant else {
+        return refuse("its mask is not known when compiling", "masks are public constants");
+    };
+    let Some(view) = View::broadcast(&mask.shape, shape) else {
+        return refuse(format!("the mask {} does not broadcast to {shape}", mask.shape), "");
+    };
+    let spread = mask.view(&view);
+    let lines = Lines::new(shape, &[axis]);
+    let flags = Tensor::new(shape.clone(), spread.data.iter().map(|&v| f32::from(v != 0)).collect());
+    let rows: Vec<bool> = lines.plain(&flags).data.iter().map(|&v| v != 0.0).collect();
+    if rows.chunks_exact(lines.size).any(|row| !row.contains(&true)) {
+        return refuse("a row is masked as a whole, so its softmax has no value", "leave one element");
+    }
+    layer(call, After::Softmax { axis }, axis, Some(rows))
+}
+
+fn layer(call: &Call, after: After, axis: usize, mask: Option<Vec<bool>>) -> Result<Arc<dyn Layer>, Refusal> {
+    let shape = call.shape(0)?.clone();
+    let mask = mask.filter(|mask| mask.contains(&false));
+    Ok(Arc::new(Softmax { lines: Lines::new(&shape, &[axis]), after, mask, shape }))
+}
+
+impl Softmax {
+    /// The elements that count, of a matrix [rows, n], in one row; or the matrix itself.
+    fn kept(&self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        let Some(mask) = &self.mask else { return Ok(x.clone()) };
+        let places: Vec<usize> = (0..mask.len()).filter(|&i| mask[i]).collect();
+        let flat = cx.view(&format!("{name}-flat"), x, View::whole([mask.len()].into()))?;
+        cx.pick(name, &flat, 0, &places)
+    }
+
+    /// The inverse of `kept`, with zeros elsewhere.
+    fn spread(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        let Some(mask) = &self.mask else { return Ok(x.clone()) };
+        let zero = mask.iter().filter(|&&kept| kept).count();
+        let mut next = 0..zero;
+        let places: Vec<usize> =
+            mask.iter().map(|&kept| if kept { next.next().unwrap_or(zero) } else { zero }).collect();
+        let padded = cx.pad("with-zero", x, &[0], &[1])?;
+        let all = cx.pick("spread", &padded, 0, &places)?;
+        cx.view("spread-rows", &all, View::whole([self.lines.rows, self.lines.size].into()))
+    }
+
+    /// The matrix with every masked element replaced by one of its row that counts: the maxima are the same.
+    fn filled(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        let Some(mask) = &self.mask else { return Ok(x.clone()) };
+        let n = self.lines.size;
+        let mut places = Vec::with_capacity(mask.len());
+        for (r, row) in mask.chunks_exact(n).enumerate() {
+            let first = row.iter().position(|&kept| kept).unwrap_or(0);
+            places.extend((0..n).map(|c| r * n + if row[c] { c } else { first }));
+        }
+        let flat = cx.view("scores", x, View::whole([mask.len()].into()))?;
+        let filled = cx.pick("filled", &flat, 0, &places)?;
+        cx.view("filled-rows", &filled, View::whole([self.lines.rows, n].into()))
+    }
+}
+
+impl Layer for Softmax {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let Some(mask) = &self.mask else { return self.after.apply(inputs[0]) };
+        let mut rows = self.lines.plain(inputs[0]);
+        let hidden = rows.data.iter_mut().zip(mask).filter(|(_, kept)| !**kept);
+        hidden.for_each(|(v, _)| *v = f32::NEG_INFINITY);
+        let axis = After::Softmax { axis: 1 };
+        self.lines.plain_join(axis.apply(&rows).data)
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let f = cx.frac();
+        let [rows, n] = [self.lines.rows, self.lines.size];
+        let x = cx.settle(inputs[0].secret()?)?;
+        let x = self.lines.split(cx, &x)?;
+        let filled = self.filled(cx, &x)?;
+        let (largest, wrong) = row_maxima(cx, &filled)?;
+        let largest = cx.broadcast("maxima", &largest, &[rows, n].into())?;
+        let (kept, largest) = (self.kept(cx, "kept", &x)?, self.kept(cx, "kept-maxima", &largest)?);
+        let shifted = cx.combine("shifted", &[(1, &kept), (-1, &largest)], 0)?;
+        let below = shifted.range.map(|b| b.min(wrong));
+        let shifted = shifted.within(below);
+        let powers = decay(cx, &shifted, wrong)?;
+        let spread = self.spread(cx, &powers)?;
+        let sum = cx.sum("sum", &spread, 1)?;
+        // The largest element is in the sum as e^0, but for its error.
+        let least = Range::uniform((1 << f) - (1 << (f / 2)) - wrong, i128::MAX);
+        let sum = sum.within(least);
+        let y = if matches!(self.after, After::LogSoftmax { .. }) {
+            let log = LOGARITHM.lower(cx, &sum, 1.0, f)?;
+            let log = cx.broadcast("logarithms", &log, &[rows, n].into())?;
+            cx.combine("log-softmax", &[(1, &shifted), (-1, &log)], 0)?
+        } else {
+            let fine = (cx.ring() / 2 - 8).max(f);
+            let inverse = RECIPROCAL.lower(cx, &sum, 1.0, fine)?;
+            let inverse = cx.broadcast("inverses", &inverse, &[rows, n].into())?;
+            let inverse = self.kept(cx, "kept-inverses", &inverse)?;
+            let bound = 1i128 << (f + fine);
+            let y = cx.mul_within("product", &powers, &inverse, Range::uniform(0, bound + bound / 64))?;
+            let y = cx.rounded("softmax", &y, f)?;
+            self.spread(cx, &y)?
+        };
+        self.lines.join(cx, &y)
+    }
+
+    fn after(&self) -> Option<After> {
+        self.mask.is_none().then(|| self.after.clone())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn work(&self) -> u64 {
+        8 * self.shape.elements() as u64
+    }
+}

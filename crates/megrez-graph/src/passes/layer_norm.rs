@@ -1,0 +1,89 @@
+//! (x − mean)/√(variance + ε)·γ + β in its parts, as operator sets before 17 write it, becomes one LayerNormalization: one
+//! inverse square root per row instead of a division per element.
+
+use super::pattern::Pattern;
+use super::rewrite::Rewrite;
+use crate::graph::{Attributes, Graph, Id, Node};
+use crate::problem::Problem;
+use std::collections::HashMap;
+
+/// What a fused normalisation consists of.
+struct Norm {
+    x: Id,
+    axis: i64,
+    epsilon: f32,
+    scale: Id,
+    offset: Id,
+}
+
+/// Fuses every normalisation with scale and offset.
+pub fn fuse_layer_norm(graph: &Graph) -> Result<Graph, Problem> {
+    let pattern = Pattern::new(graph);
+    let readers = graph.readers();
+    let found: HashMap<Id, Norm> = graph
+        .nodes
+        .iter()
+        .filter_map(|node| {
+            let norm = norm(&pattern, graph, node)?;
+            // The normalised value itself must not be read by others.
+            let scaled = node.inputs.iter().flatten().find(|&&id| graph.value(id).constant.is_none())?;
+            (readers[scaled.0].len() == 1).then_some((node.output, norm))
+        })
+        .collect();
+    let mut rewrite = Rewrite::new(graph)?;
+    for node in &graph.nodes {
+        match found.get(&node.output) {
+            Some(norm) => {
+                let inputs = [norm.x, norm.scale, norm.offset].map(|id| Some(rewrite.place(id)));
+                let fused = Node { op: "LayerNormalization".into(), ..node.clone() };
+                let attributes = Attributes::none().with("axis", norm.axis).with("epsilon", norm.epsilon);
+                let y = rewrite.add(&fused, &inputs, attributes)?;
+                rewrite.put(node.output, y);
+            }
+            None => rewrite.copy(node)?,
+        }
+    }
+    Ok(rewrite.finish())
+}
+
+/// The normalisation whose last addition a node is.
+fn norm(p: &Pattern, graph: &Graph, node: &Node) -> Option<Norm> {
+    if node.op != "Add" {
+        return None;
+    }
+    let (product, offset) = p.pairs(node).into_iter().find(|&(_, c)| p.floats(c).is_some())?;
+    let product = p.made_by(product, "Mul")?;
+    let (normal, scale) = p.pairs(product).into_iter().find(|&(_, c)| p.floats(c).is_some())?;
+    let quotient = p.made_by(normal, "Div")?;
+    let (centred, root) = (p.input(quotient, 0)?, p.input(quotient, 1)?);
+    let variance = match p.made_by(root, "Sqrt") {
+        Some(sqrt) => p.input(sqrt, 0)?,
+        None => {
+            p.input(p.made_by(root, "Pow").filter(|pow| p.input(pow, 1).is_some_and(|e| p.is(e, 0.5)))?, 0)?
+        }
+    };
+    let sum = p.made_by(variance, "Add")?;
+    let (mean, epsilon) = p.pairs(sum).into_iter().find_map(|(m, e)| Some((m, p.number(e)?)))?;
+    let mean = p.made_by(mean, "ReduceMean")?;
+    let difference = p.made_by(centred, "Sub")?;
+    let squared = p.power(p.input(mean, 0)?, 2.0)?;
+    // Some exporters write the difference twice.
+    let other = p.made_by(squared, "Sub")?;
+    if squared != centred && other.inputs != difference.inputs {
+        return None;
+    }
+    let x = p.input(difference, 0)?;
+    let first = p.made_by(p.input(difference, 1)?, "ReduceMean")?;
+    let rank = graph.shape(x).rank() as i64;
+    let axes = |node: &Node| -> Option<Vec<i64>> {
+        let mut axes: Vec<i64> =
+            p.integers(node, 1, "axes")?.iter().map(|&a| if a < 0 { a + rank } else { a }).collect();
+        axes.sort_unstable();
+        (p.int(node, "keepdims", 1)? == 1).then_some(axes)
+    };
+    let along = axes(first)?;
+    let last = along.len() as i64;
+    let tail: Vec<i64> = (rank - last..rank).collect();
+    let same = p.input(first, 0)? == x && axes(mean)? == along && along == tail && epsilon >= 0.0;
+    same.then_some(Norm { x, axis: rank - last, epsilon, scale, offset })
+}
