@@ -71,10 +71,10 @@ pub(crate) fn canonical<B: Blocks>(b: &mut B, x: Float<B>, carry: &B::Bit) -> Re
     Ok(Float { exp, man, ..x })
 }
 
-/// Normalises and rounds a mantissa in [1, 4), that is `man` of q + 4 bits in [2^(q+2), 2^(q+4)) whose lowest bit is sticky,
-/// times 2^exp; then [`finish`].
+/// Normalises and rounds a mantissa in [1, 4) times 2^exp, then [`finish`]. With g guard bits, at least 3, `man` has q + 1 + g
+/// bits and lies in [2^(q+g−1), 2^(q+g+1)). Its lowest bit is sticky where the result is to be correctly rounded.
 ///
-/// One comparison decides about both the leading bit and the carry of rounding: from 2^(q+3) − 2 on the result has the
+/// One comparison decides about both the leading bit and the carry of rounding: from 2^(q+g) − 2^(g−2) on the result has the
 /// higher exponent. Below it twice the mantissa rounds to less than 2^(q+1).
 pub(crate) fn settle<B: Blocks>(
     b: &mut B,
@@ -85,17 +85,18 @@ pub(crate) fn settle<B: Blocks>(
     class: impl FnOnce(&B, &[B::Bit]) -> Class<B>,
 ) -> Result<Float<B>, B::Error> {
     let [low, high] = bounds(b, format, exp);
-    let above = b.offset(man, 2u64.wrapping_sub(1 << (format.q + 3)));
+    let guard = b.width(man) - format.man_width();
+    let above = b.offset(man, (1u64 << (guard - 2)).wrapping_sub(1 << (format.q + guard)));
     let tests = b.negative_zero(&[&above, &low, &high])?;
     let carry = b.not(&tests[0].0);
     let halved = b.times(&carry, man)?;
     let man = b.sub(&b.scale(man, 2), &halved);
-    let man = B::one(b.round(&[(&man, 3)])?);
+    let man = B::one(b.round(&[(&man, guard)])?);
     finish(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
 }
 
-/// Rounds a mantissa of q + 5 bits with its top bit set, or zero in special lanes, whose lowest bit is sticky, times 2^exp;
-/// then [`finish`]. Rounding up to 2^(q+1) leaves zero and a carry.
+/// Rounds a mantissa in [1, 2) times 2^exp, then [`finish`]. With g guard bits, at least 2, `man` has q + 1 + g bits, of which
+/// the highest is set, or is zero in special lanes. Rounding up to 2^(q+1) leaves zero and a carry.
 pub(crate) fn settle_normal<B: Blocks>(
     b: &mut B,
     format: Format,
@@ -105,9 +106,10 @@ pub(crate) fn settle_normal<B: Blocks>(
     class: impl FnOnce(&B, &[B::Bit]) -> Class<B>,
 ) -> Result<Float<B>, B::Error> {
     let [low, high] = bounds(b, format, exp);
-    let tests = b.negative_zero(&[&b.offset(man, 8), &low, &high])?;
+    let guard = b.width(man) - format.man_width();
+    let tests = b.negative_zero(&[&b.offset(man, 1 << (guard - 1)), &low, &high])?;
     let carry = b.not(&tests[0].0);
-    let man = B::one(b.round(&[(man, 4)])?);
+    let man = B::one(b.round(&[(man, guard)])?);
     let man = b.add(&man, &b.shift(&b.narrow(&carry), format.q));
     finish(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
 }

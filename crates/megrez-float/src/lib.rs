@@ -3,6 +3,7 @@
 //! The functionality is written once, against [`Blocks`]. It runs in the clear on [`Clear`] and, unchanged, on shares on
 //! whatever supplies the blocks to two or three parties; bit for bit the same by construction.
 
+pub mod accuracy;
 mod add;
 pub mod blocks;
 mod clear;
@@ -11,6 +12,7 @@ mod div;
 mod finish;
 mod float;
 mod format;
+pub mod math;
 mod mul;
 mod reciprocal;
 mod single;

@@ -1,0 +1,75 @@
+//! The functions by name, and what they ought to be, in double precision.
+
+use crate::clear::Clear;
+use crate::float::Float;
+use crate::math;
+use std::convert::Infallible;
+use std::f64::consts::PI;
+
+/// A function of one number.
+pub struct Function {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The functionality.
+    pub run: fn(&mut Clear, &Float<Clear>) -> Result<Float<Clear>, Infallible>,
+    /// The truth, to double precision.
+    pub reference: fn(f64) -> f64,
+}
+
+/// All functions of one number that have a bound over all inputs.
+pub const FUNCTIONS: &[Function] = &[
+    Function { name: "sqrt", run: crate::sqrt, reference: f64::sqrt },
+    Function { name: "sinpi", run: math::sinpi, reference: sinpi },
+    Function { name: "cospi", run: math::cospi, reference: cospi },
+    Function { name: "tanpi", run: math::tanpi, reference: tanpi },
+    Function { name: "exp2", run: math::exp2, reference: f64::exp2 },
+    Function { name: "exp", run: math::exp, reference: f64::exp },
+    Function { name: "log2", run: math::log2, reference: f64::log2 },
+    Function { name: "ln", run: math::ln, reference: f64::ln },
+];
+
+impl Function {
+    /// The function of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FUNCTIONS.iter().find(|f| f.name == name)
+    }
+}
+
+/// Whether ⌊x⌋ is odd, and the distance of x ≥ 0 to the nearest integer with its direction; exact.
+fn fold(x: f64) -> (bool, bool, f64) {
+    let (whole, part) = (x.floor(), x - x.floor());
+    (whole % 2.0 == 1.0, part >= 0.5, if part >= 0.5 { 1.0 - part } else { part })
+}
+
+fn sinpi(x: f64) -> f64 {
+    if !x.is_finite() {
+        return f64::NAN;
+    }
+    let (odd, _, distance) = fold(x.abs());
+    let y = (PI * distance).sin();
+    if odd != x.is_sign_negative() { -y } else { y }
+}
+
+fn cospi(x: f64) -> f64 {
+    if !x.is_finite() {
+        return f64::NAN;
+    }
+    let (odd, high, distance) = fold(x.abs());
+    let y = (PI * (0.5 - distance)).sin();
+    if odd != high { -y } else { y }
+}
+
+fn tanpi(x: f64) -> f64 {
+    if !x.is_finite() {
+        return f64::NAN;
+    }
+    let (odd, high, distance) = fold(x.abs());
+    let y = match distance {
+        0.5 => f64::INFINITY,
+        d if d > 0.25 => 1.0 / (PI * (0.5 - d)).tan(),
+        d => (PI * d).tan(),
+    };
+    let negative = if distance == 0.5 { odd } else { high };
+    if negative != x.is_sign_negative() { -y } else { y }
+}

@@ -1,0 +1,96 @@
+//! Fixed point from floating point: a mantissa moved to where its exponent says.
+//!
+//! A shift by up to 31 places is a product with 2^0 … 2^7 and then a choice among four shifts by whole bytes. Which ones, a
+//! table of all exponents knows; SECFLOAT multiplies with a power of two of the full width instead.
+
+use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table, Truncate};
+use crate::float::Float;
+use crate::format::Format;
+use crate::single::Single;
+
+/// Bytes that a mantissa can move by.
+const BYTES: usize = 4;
+
+/// What becomes of a number with a given exponent.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Move {
+    /// Nothing of it is left.
+    Gone,
+    /// Shifted right, from 31 − n places for n in 0 … 31.
+    Right(u32),
+    /// Shifted left by n in 0 … 31 places.
+    Left(u32),
+}
+
+/// A mantissa on its way.
+pub(crate) struct Slid<B: Blocks> {
+    /// Where it moves right, ⌊man·2^(n−31) · 2^(7−drop)⌋, for the `drop` asked for; otherwise zero. Its top bit is zero.
+    pub right: B::Int,
+    /// Where it moves left, man·2^n modulo the width asked for; otherwise zero.
+    pub left: Option<B::Int>,
+    /// The flag of its exponent.
+    pub flag: B::Bit,
+}
+
+/// The table of all exponents of single precision: how to move, and a flag.
+pub(crate) fn moves(of: impl Fn(i64) -> (Move, bool)) -> Table {
+    let bias = Format::FLOAT32.max_exp();
+    Table::new(8, &[9], 2 * BYTES + 1, |i| {
+        let (way, flag) = of(i as i64 - bias);
+        let mut row = [0; 2 * BYTES + 2];
+        let (side, n) = match way {
+            Move::Gone => (0, None),
+            Move::Right(n) => (1, Some(n)),
+            Move::Left(n) => (1 + BYTES, Some(n)),
+        };
+        if let Some(n) = n {
+            row[0] = 1 << (n % 8);
+            row[side + n as usize / 8] = 1;
+        }
+        row[2 * BYTES + 1] = u64::from(flag);
+        row.to_vec()
+    })
+}
+
+/// Moves `man`, whose top bit is zero, by the exponents of x; left into `left` bits if anything moves left.
+pub(crate) fn slide<B: Blocks>(
+    b: &mut B,
+    x: &Float<B>,
+    man: &B::Int,
+    table: &Table,
+    drop: u32,
+    left: Option<u32>,
+) -> Result<Slid<B>, B::Error> {
+    let index = b.low(&b.offset(&x.exp, x.format.max_exp() as u64), 8);
+    let mut row = B::one(b.lookup(&[Lookup { index: &index, table }])?);
+    let flag = row.bits.pop().expect("the flag");
+    let moved = b.width(man) + 8;
+    let moved = b.product(Factor::small(man), Factor::small(&row.ints[0]), moved)?;
+
+    // Right by whole bytes, all in the ring of the furthest left.
+    let cuts: Vec<u32> = (0..BYTES as u32).map(|i| drop + 8 * i).filter(|&c| c > 0).collect();
+    let tails = B::one(b.truncate(&[Truncate { x: &moved, cuts: &cuts }])?);
+    let mut tails: Vec<_> = tails.iter().collect();
+    if drop == 0 {
+        tails.insert(0, &moved);
+    }
+    let width = b.width(tails[0]);
+    let wider = tails[1..].iter().map(|&x| Extend::<B> { x, width, signed: false, msb: Msb::Zero });
+    let extended = b.extend(&wider.collect::<Vec<_>>())?;
+    let right: Vec<_> = extended.iter().rev().chain([tails[0]]).collect();
+    let lefts: Vec<_> = match left {
+        None => vec![],
+        Some(w) => (0..BYTES as u32).map(|i| b.shift(&b.low(&moved, w - 8 * i), 8 * i)).collect(),
+    };
+    let jobs: Vec<_> = row
+        .bits
+        .iter()
+        .zip(right.into_iter().chain(&lefts))
+        .map(|(bit, x)| Select { bit, ints: vec![x], bits: vec![] })
+        .collect();
+    let chosen: Vec<_> = b.select(&jobs)?.into_iter().map(|row| B::one(row.ints)).collect();
+    let sum = |b: &B, parts: &[B::Int]| parts[1..].iter().fold(parts[0].clone(), |s, x| b.add(&s, x));
+    let right = sum(b, &chosen[..BYTES]);
+    let left = left.map(|_| sum(b, &chosen[BYTES..]));
+    Ok(Slid { right, left, flag })
+}
