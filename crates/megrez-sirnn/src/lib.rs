@@ -1,6 +1,23 @@
-//! Integer arithmetic between two parties who trust nobody else: the blocks of SIRNN (Rathee et al., S&P 2021) and of SECFLOAT's
-//! Table I, from oblivious transfer. Party 0 and party 1, semi-honest, no dealer.
+//! Integer arithmetic between two parties who trust nobody else: the blocks of SIRNN (Rathee et al., S&P 2021) and of
+//! SECFLOAT's Table I, from oblivious transfer. Party 0 and party 1, semi-honest, no dealer.
 
+mod blocks;
+mod compare;
+mod convert;
+mod cot;
+mod leading;
+mod link;
+mod lookup;
+mod multiply;
 pub mod ot;
+pub mod price;
+mod share;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
+mod triple;
+mod wire;
+
+pub use link::Sirnn;
+pub use share::{Bits, Ints};

@@ -81,14 +81,15 @@ impl Receiver {
             let a = scalar()?;
             let other = RistrettoPoint::from_uniform_bytes(&*random::<64>()?).compress();
             let mine = (&*a * G - to_group(session, i, other.as_bytes())).compress();
-            let mut pair = [mine.to_bytes(), other.to_bytes()];
+            let [mut first, mut second] = [mine.to_bytes(), other.to_bytes()];
             let swap = (choice as u8).wrapping_neg();
-            for byte in 0..POINT {
-                let t = (pair[0][byte] ^ pair[1][byte]) & swap;
-                pair[0][byte] ^= t;
-                pair[1][byte] ^= t;
+            for (a, b) in first.iter_mut().zip(&mut second) {
+                let t = (*a ^ *b) & swap;
+                *a ^= t;
+                *b ^= t;
             }
-            message.extend_from_slice(pair.as_flattened());
+            message.extend_from_slice(&first);
+            message.extend_from_slice(&second);
             secrets.push(a);
         }
         Ok(Self { secrets, choices, message })

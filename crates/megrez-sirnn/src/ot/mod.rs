@@ -55,6 +55,7 @@ pub struct Transfers {
     pub hash: Hash,
     received: u64,
     sent: u64,
+    messages: u64,
 }
 
 /// Rounds of [`Transfers::set_up`].
@@ -147,6 +148,7 @@ impl Transfers {
             hash: Hash::new(hash),
             received: 0,
             sent: 0,
+            messages: 0,
         })
     }
 
@@ -154,6 +156,12 @@ impl Transfers {
     pub fn next_received(&mut self, n: usize) -> u64 {
         self.received += n as u64;
         self.received - n as u64
+    }
+
+    /// The number of the next message that both parties send each other; each is given out once.
+    pub fn next_message(&mut self) -> u64 {
+        self.messages += 1;
+        self.messages - 1
     }
 
     /// The number of the first of `n` transfers in which this party has the messages.

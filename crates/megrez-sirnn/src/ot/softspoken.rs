@@ -102,8 +102,16 @@ fn targets(code: Code, k: u32, group: usize) -> impl Iterator<Item = usize> {
     (0..rows).filter(move |r| fold >> r & 1 == 1).map(move |r| (copy * rows + r) * k as usize)
 }
 
-fn correction_bytes(k: u32, code: Code, n: usize) -> usize {
+/// Bytes that the receiver sends for `n` transfers with given choices.
+#[must_use]
+pub fn correction_bytes(k: u32, code: Code, n: usize) -> usize {
     code.copies(k) * code.positions() * bits::bytes(n)
+}
+
+/// Bytes that the receiver sends for `n` 1-of-2 transfers with random choices.
+#[must_use]
+pub fn random_bytes(k: u32, n: usize) -> usize {
+    correction_bytes(k, Code::new(1), n) - bits::bytes(n)
 }
 
 /// The side that chooses. It has all seeds.
@@ -163,7 +171,7 @@ impl OtReceiver for Receiver {
         correction_bytes(self.0.k, code, n)
     }
     fn random_bytes(&self, n: usize) -> usize {
-        correction_bytes(self.0.k, Code::new(1), n) - bits::bytes(n)
+        random_bytes(self.0.k, n)
     }
     fn extend(&mut self, code: Code, choices: &[Vec<u64>], n: usize) -> (Vec<u8>, Vec<u128>) {
         let (corrections, _, blocks) = self.expand(code, n, Some(choices));
@@ -229,7 +237,7 @@ impl OtSender for Sender {
         correction_bytes(self.expansion.k, code, n)
     }
     fn random_bytes(&self, n: usize) -> usize {
-        correction_bytes(self.expansion.k, Code::new(1), n) - bits::bytes(n)
+        random_bytes(self.expansion.k, n)
     }
     fn offsets(&self, code: Code) -> Vec<u128> {
         let k = self.expansion.k;

@@ -1,0 +1,41 @@
+//! The handle of one party: its links and its transfers.
+
+use crate::ot::Transfers;
+use megrez_kernels::Device;
+use megrez_net::Payload;
+use megrez_session::{Error, Party};
+
+/// One of two parties, with transfers set up: what the blocks run on. Both parties call the same blocks with the same
+/// widths and lanes in the same order; the first message that does not fit ends the session.
+pub struct Sirnn<'a, D: Device> {
+    pub(crate) party: &'a mut Party<D>,
+    pub(crate) ot: &'a mut Transfers,
+}
+
+impl<'a, D: Device> Sirnn<'a, D> {
+    /// Joins a party with its transfers, under the phase and the step that run.
+    pub fn new(party: &'a mut Party<D>, ot: &'a mut Transfers) -> Self {
+        Self { party, ot }
+    }
+
+    /// The party.
+    #[must_use]
+    pub fn party(&self) -> &Party<D> {
+        self.party
+    }
+
+    /// This party: 0 or 1.
+    pub(crate) fn me(&self) -> usize {
+        self.party.me()
+    }
+
+    /// Sends `out` and receives `expect` bytes at the same time; an empty message is not sent.
+    pub(crate) fn exchange(&mut self, out: &[u8], expect: usize) -> Result<Payload, Error> {
+        let peer = 1 - self.me();
+        let label = self.ot.next_message().to_string();
+        if !out.is_empty() {
+            self.party.send(peer, &label, Payload::from_bytes(out))?;
+        }
+        if expect == 0 { Ok(Payload::zeroed(0)) } else { self.party.recv(peer, &label, expect) }
+    }
+}

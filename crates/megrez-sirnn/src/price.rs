@@ -1,0 +1,363 @@
+//! What a program costs before it runs: [`Blocks`] that know widths and lanes and nothing else.
+//!
+//! A program is run on [`Price`] as it would be on shares; the bill is what the meter will read, byte for byte, and no more
+//! rounds than it. The tests hold the two together.
+
+use crate::compare::{self, Ask};
+use crate::triple::{self, Shape};
+use crate::{cot, leading, lookup};
+use megrez_float::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
+use std::convert::Infallible;
+
+/// Bytes and rounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bill {
+    /// Payload bytes that party 0 and party 1 send.
+    pub bytes: [u64; 2],
+    /// Messages on the longest chain.
+    pub rounds: u32,
+}
+
+impl Bill {
+    pub(crate) fn new(bytes: [usize; 2], rounds: u32) -> Self {
+        Self { bytes: bytes.map(|b| b as u64), rounds }
+    }
+
+    fn pay(&mut self, more: Self) {
+        self.bytes.iter_mut().zip(more.bytes).for_each(|(b, more)| *b += more);
+        self.rounds += more.rounds;
+    }
+}
+
+/// Prices of SoftSpoken with groups of `k` bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Price {
+    /// k.
+    pub k: u32,
+    /// What was asked so far.
+    pub bill: Bill,
+}
+
+/// Integers that nobody has: a width and lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Bits of each.
+    pub width: u32,
+    /// How many.
+    pub lanes: usize,
+}
+
+/// Bits that nobody has.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes(pub usize);
+
+/// How the wrap of a factor is had.
+#[derive(Clone, Copy, PartialEq)]
+enum Wrap {
+    Unknown,
+    Known,
+    Shared,
+}
+
+impl Wrap {
+    fn of(msb: &Msb<'_, Price>) -> Self {
+        match msb {
+            Msb::Unknown => Self::Unknown,
+            Msb::Zero | Msb::One => Self::Known,
+            Msb::Shared(_) => Self::Shared,
+        }
+    }
+}
+
+impl Price {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(k: u32) -> Self {
+        Self { k, bill: Bill::default() }
+    }
+
+    fn carries(&mut self, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize]) {
+        self.bill.pay(compare::bill(self.k, jobs, ands));
+    }
+
+    fn cots(&mut self, jobs: &[(usize, Option<usize>, u32)]) {
+        self.bill.pay(cot::bill(self.k, jobs));
+    }
+
+    fn ands(&mut self, shapes: &[Shape]) {
+        self.bill.pay(triple::bill(self.k, shapes));
+    }
+
+    fn wraps(&mut self, jobs: &[(Size, Wrap)]) {
+        let of = |wrap: Wrap| jobs.iter().filter(move |j| j.1 == wrap).map(|j| j.0);
+        let carries: Vec<_> = of(Wrap::Unknown).map(|x| (vec![(x.width, Ask::Wrap)], x.lanes)).collect();
+        self.carries(&carries, &of(Wrap::Shared).map(|x| x.lanes).collect::<Vec<_>>());
+    }
+
+    fn widened(&mut self, jobs: &[(usize, u32)]) {
+        let wide = jobs.iter().enumerate().filter(|(_, j)| j.1 > 1);
+        let jobs: Vec<_> = wide.map(|(i, &(lanes, width))| (lanes, Some(i % 2), width - 1)).collect();
+        self.cots(&jobs);
+    }
+
+    fn extended(&mut self, jobs: &[(Size, u32, Wrap)]) {
+        let wraps: Vec<_> = jobs.iter().filter(|j| j.1 > j.0.width).map(|j| (j.0, j.2)).collect();
+        self.wraps(&wraps);
+        let part = |(i, &(x, width, wrap)): (usize, &(Size, u32, Wrap))| {
+            let bits = (width - x.width).checked_sub(u32::from(wrap != Wrap::Known)).filter(|&w| w > 0);
+            bits.map(|bits| (x.lanes, Some(i % 2), bits))
+        };
+        let cots: Vec<_> = jobs.iter().enumerate().filter_map(part).collect();
+        self.cots(&cots);
+    }
+
+    /// For each (cut, width) of each integer the `width` bits above the cut.
+    fn fields(&mut self, jobs: &[(Size, Vec<(u32, u32)>)]) {
+        let cuts = |c: &[(u32, u32)]| c.iter().map(|c| (c.0, Ask::Wrap)).collect();
+        let carries: Vec<_> = jobs.iter().map(|(x, c)| (cuts(c), x.lanes)).collect();
+        self.carries(&carries, &[]);
+        let wide: Vec<_> = jobs.iter().flat_map(|(x, c)| c.iter().map(|c| (x.lanes, c.1))).collect();
+        self.widened(&wide);
+    }
+
+    fn shifted(&mut self, jobs: &[(&Size, u32)]) -> Vec<Size> {
+        let carries: Vec<_> = jobs.iter().map(|(x, s)| (vec![(*s, Ask::Both)], x.lanes)).collect();
+        self.carries(&carries, &[]);
+        let ands: Vec<_> = jobs.iter().map(|(x, _)| Shape { lanes: x.lanes, width: 1 }).collect();
+        self.ands(&ands);
+        let wide: Vec<_> = jobs.iter().flat_map(|(x, s)| [(x.lanes, x.width - s); 2]).collect();
+        self.widened(&wide);
+        jobs.iter().map(|(x, s)| Size { width: x.width - s, lanes: x.lanes }).collect()
+    }
+
+    fn signs(&mut self, jobs: &[&Size], ask: Ask) {
+        let wide = jobs.iter().filter(|x| x.width > 1);
+        let carries: Vec<_> = wide.map(|x| (vec![(x.width - 1, ask)], x.lanes)).collect();
+        self.carries(&carries, &[]);
+    }
+}
+
+/// The factors, the narrower one first.
+fn pair<'a, 'b>(job: &'a Multiply<'b, Price>) -> (&'a Factor<'b, Price>, &'a Factor<'b, Price>) {
+    if job.y.x.width < job.x.x.width { (&job.y, &job.x) } else { (&job.x, &job.y) }
+}
+
+fn row(table: &megrez_float::blocks::Table, lanes: usize) -> Row<Price> {
+    let ints = table.ints.iter().map(|&width| Size { width, lanes }).collect();
+    Row { ints, bits: vec![Lanes(lanes); table.bits] }
+}
+
+impl Blocks for Price {
+    type Int = Size;
+    type Bit = Lanes;
+    type Error = Infallible;
+
+    fn lanes(&self, x: &Size) -> usize {
+        x.lanes
+    }
+    fn bit_lanes(&self, x: &Lanes) -> usize {
+        x.0
+    }
+    fn width(&self, x: &Size) -> u32 {
+        x.width
+    }
+    fn public(&self, width: u32, v: &[u64]) -> Size {
+        Size { width, lanes: v.len() }
+    }
+    fn public_bits(&self, v: &[bool]) -> Lanes {
+        Lanes(v.len())
+    }
+    fn add(&self, x: &Size, _: &Size) -> Size {
+        *x
+    }
+    fn sub(&self, x: &Size, _: &Size) -> Size {
+        *x
+    }
+    fn scale(&self, x: &Size, _: u64) -> Size {
+        *x
+    }
+    fn offset(&self, x: &Size, _: u64) -> Size {
+        *x
+    }
+    fn shift(&self, x: &Size, s: u32) -> Size {
+        Size { width: x.width + s, lanes: x.lanes }
+    }
+    fn low(&self, x: &Size, width: u32) -> Size {
+        Size { width, lanes: x.lanes }
+    }
+    fn parity(&self, x: &Size) -> Lanes {
+        Lanes(x.lanes)
+    }
+    fn narrow(&self, b: &Lanes) -> Size {
+        Size { width: 1, lanes: b.0 }
+    }
+    fn xor(&self, a: &Lanes, _: &Lanes) -> Lanes {
+        *a
+    }
+    fn not(&self, a: &Lanes) -> Lanes {
+        *a
+    }
+    fn gather(&self, x: &Size, lanes: &[usize]) -> Size {
+        Size { width: x.width, lanes: lanes.len() }
+    }
+    fn gather_bits(&self, _: &Lanes, lanes: &[usize]) -> Lanes {
+        Lanes(lanes.len())
+    }
+    fn concat(&self, x: &[&Size]) -> Size {
+        Size { width: x[0].width, lanes: x.iter().map(|x| x.lanes).sum() }
+    }
+    fn concat_bits(&self, b: &[&Lanes]) -> Lanes {
+        Lanes(b.iter().map(|b| b.0).sum())
+    }
+
+    fn and(&mut self, jobs: &[(&Lanes, &Lanes)]) -> Result<Vec<Lanes>, Infallible> {
+        let shapes: Vec<_> = jobs.iter().map(|(x, _)| Shape { lanes: x.0, width: 1 }).collect();
+        self.ands(&shapes);
+        Ok(jobs.iter().map(|(x, _)| **x).collect())
+    }
+    fn select(&mut self, jobs: &[Select<'_, Self>]) -> Result<Vec<Row<Self>>, Infallible> {
+        let bits = |j: &Select<'_, Self>| j.ints.iter().map(|x| x.width).sum::<u32>() + j.bits.len() as u32;
+        let cots: Vec<_> = jobs.iter().map(|j| (j.bit.0, None, bits(j))).collect();
+        self.cots(&cots);
+        let row = |j: &Select<'_, Self>| Row {
+            ints: j.ints.iter().map(|x| **x).collect(),
+            bits: j.bits.iter().map(|b| **b).collect(),
+        };
+        Ok(jobs.iter().map(row).collect())
+    }
+    fn widen(&mut self, jobs: &[(&Lanes, u32)]) -> Result<Vec<Size>, Infallible> {
+        let sizes: Vec<_> = jobs.iter().map(|(b, width)| (b.0, *width)).collect();
+        self.widened(&sizes);
+        Ok(sizes.into_iter().map(|(lanes, width)| Size { width, lanes }).collect())
+    }
+    fn negative(&mut self, jobs: &[&Size]) -> Result<Vec<Lanes>, Infallible> {
+        self.signs(jobs, Ask::Wrap);
+        Ok(jobs.iter().map(|x| Lanes(x.lanes)).collect())
+    }
+    fn negative_zero(&mut self, jobs: &[&Size]) -> Result<Vec<(Lanes, Lanes)>, Infallible> {
+        self.signs(jobs, Ask::Both);
+        let ands: Vec<_> = jobs.iter().map(|x| Shape { lanes: x.lanes, width: 1 }).collect();
+        self.ands(&ands);
+        Ok(jobs.iter().map(|x| (Lanes(x.lanes), Lanes(x.lanes))).collect())
+    }
+    fn is_zero(&mut self, jobs: &[&Size]) -> Result<Vec<Lanes>, Infallible> {
+        let carries: Vec<_> = jobs.iter().map(|x| (vec![(x.width, Ask::Zero)], x.lanes)).collect();
+        self.carries(&carries, &[]);
+        Ok(jobs.iter().map(|x| Lanes(x.lanes)).collect())
+    }
+    fn lookup(&mut self, jobs: &[Lookup<'_, Self>]) -> Result<Vec<Row<Self>>, Infallible> {
+        let sizes: Vec<_> = jobs.iter().map(|j| (j.table, j.index.lanes)).collect();
+        self.bill.pay(lookup::bill(self.k, &sizes));
+        Ok(jobs.iter().map(|j| row(j.table, j.index.lanes)).collect())
+    }
+    fn extend(&mut self, jobs: &[Extend<'_, Self>]) -> Result<Vec<Size>, Infallible> {
+        let sizes: Vec<_> = jobs.iter().map(|j| (*j.x, j.width, Wrap::of(&j.msb))).collect();
+        self.extended(&sizes);
+        Ok(jobs.iter().map(|j| Size { width: j.width, lanes: j.x.lanes }).collect())
+    }
+    fn truncate(&mut self, jobs: &[Truncate<'_, Self>]) -> Result<Vec<Vec<Size>>, Infallible> {
+        let sizes = |j: &Truncate<'_, Self>| j.cuts.iter().map(|&c| (c, j.x.width - c)).collect::<Vec<_>>();
+        let cuts: Vec<_> = jobs.iter().map(|j| (*j.x, sizes(j))).collect();
+        self.fields(&cuts);
+        let done = |(x, cuts): (Size, Vec<(u32, u32)>)| {
+            cuts.iter().map(|&(_, width)| Size { width, lanes: x.lanes }).collect()
+        };
+        Ok(cuts.into_iter().map(done).collect())
+    }
+    fn sticky(&mut self, jobs: &[(&Size, u32)]) -> Result<Vec<Size>, Infallible> {
+        Ok(self.shifted(jobs))
+    }
+    fn round(&mut self, jobs: &[(&Size, u32)]) -> Result<Vec<Size>, Infallible> {
+        Ok(self.shifted(jobs))
+    }
+    fn multiply(&mut self, jobs: &[Multiply<'_, Self>]) -> Result<Vec<Size>, Infallible> {
+        let wide = |j: &Multiply<'_, Self>| {
+            let (x, y) = pair(j);
+            y.x.width.max(j.width.saturating_sub(x.x.width))
+        };
+        let extensions: Vec<_> =
+            jobs.iter().map(|j| (*pair(j).1.x, wide(j), Wrap::of(&pair(j).1.msb))).collect();
+        self.extended(&extensions);
+        let mut wraps = vec![];
+        let mut cots = vec![];
+        for (i, job) in jobs.iter().enumerate() {
+            let (x, y) = pair(job);
+            let (m, n, l, lanes) = (x.x.width, wide(job), job.width, x.x.lanes);
+            let square = std::ptr::eq(x.x, y.x) && x.signed == y.signed && n == m;
+            let x_wrap = Wrap::of(&x.msb);
+            let y_wrap = match (n > y.x.width, y.signed, Wrap::of(&y.msb)) {
+                (false, _, wrap) => wrap,
+                (true, false, _) => Wrap::Known,
+                (true, true, Wrap::Shared) => Wrap::Unknown,
+                (true, true, wrap) => wrap,
+            };
+            let (from, twice) = if square { (Some(i % 2), 1) } else { (None, 0) };
+            cots.extend((0..m).filter(|b| l > b + twice).map(|b| (lanes, from, l - b - twice)));
+            if l > m {
+                wraps.push((Size { width: m, lanes }, x_wrap));
+                if (x_wrap != Wrap::Known || square) && l > m + twice {
+                    cots.push((lanes, None, l - m - twice));
+                }
+            }
+            if l > n && !square {
+                wraps.push((Size { width: n, lanes }, y_wrap));
+                cots.push((lanes, None, l - n));
+            }
+        }
+        self.wraps(&wraps);
+        self.cots(&cots);
+        Ok(jobs.iter().map(|j| Size { width: j.width, lanes: j.x.x.lanes }).collect())
+    }
+    fn leading(&mut self, jobs: &[(&Size, u32)]) -> Result<Vec<Leading<Self>>, Infallible> {
+        let cuts = |x: &Size| -> Vec<(u32, u32)> { leading::cuts(x.width).collect() };
+        let fields: Vec<_> = jobs.iter().map(|(x, _)| (**x, cuts(x))).collect();
+        self.fields(&fields);
+        let tables: Vec<_> = (1..=leading::DIGIT).map(leading::table).collect();
+        let digits = |x: &Size| {
+            (0..x.width)
+                .step_by(leading::DIGIT as usize)
+                .map(|at| leading::DIGIT.min(x.width - at))
+                .collect::<Vec<_>>()
+        };
+        let lookups: Vec<_> = jobs
+            .iter()
+            .flat_map(|(x, _)| digits(x).into_iter().map(|w| (&tables[w as usize - 1], x.lanes)))
+            .collect();
+        self.bill.pay(lookup::bill(self.k, &lookups));
+        let longest = jobs.iter().map(|(x, _)| digits(x).len()).max().unwrap_or(0);
+        let mut step = 1;
+        while step < longest {
+            let joins = |(x, _): &(&Size, u32)| {
+                let shape = Shape { lanes: x.lanes, width: 1 };
+                (0..digits(x).len()).filter(|i| i & step != 0).map(move |_| shape).collect::<Vec<_>>()
+            };
+            let shapes: Vec<_> = jobs.iter().flat_map(joins).collect();
+            self.ands(&shapes);
+            step *= 2;
+        }
+        let kept = |(x, _): &(&Size, u32)| {
+            let digits = digits(x);
+            let below = digits.len() - 1;
+            digits
+                .into_iter()
+                .take(below)
+                .map(|w| Shape { lanes: x.lanes, width: w as usize })
+                .collect::<Vec<_>>()
+        };
+        let shapes: Vec<_> = jobs.iter().flat_map(kept).collect();
+        self.ands(&shapes);
+        let wide = |(x, width): &(&Size, u32)| {
+            let used = 32 - (x.width - 1).leading_zeros();
+            let places = (1..=x.width).map(|w| (x.lanes, w));
+            places.chain((0..used).map(|b| (x.lanes, width - b))).collect::<Vec<_>>()
+        };
+        let wide: Vec<_> = jobs.iter().flat_map(wide).collect();
+        self.widened(&wide);
+        let one = |(x, width): &(&Size, u32)| Leading {
+            scale: **x,
+            position: Size { width: *width, lanes: x.lanes },
+            zero: Lanes(x.lanes),
+        };
+        Ok(jobs.iter().map(one).collect())
+    }
+}
