@@ -118,7 +118,7 @@ fn one_run<S: Suite>(
     let mut arrived = HashMap::new();
     for (input, _) in fresh() {
         let value = plan.value(input.value);
-        let payload = clients.data(input, value.shape.elements() * (plan.ring as usize / 8))?;
+        let payload = clients.data(input, suite.share_bytes(value))?;
         arrived.insert(input.value, suite.accept(party, value, payload)?);
     }
     let inputs = plan

@@ -41,6 +41,11 @@ pub trait Suite: Clone + Send + Sync + 'static {
     /// The owner's side: from the tickets of all parties, what to send to each of them.
     fn share(&self, tickets: &[Vec<u8>], input: &[Self::Word]) -> Result<Vec<Payload>, Error>;
 
+    /// The most bytes that the owner sends to any party for a value: more is refused before it is read.
+    fn share_bytes(&self, value: &Value) -> usize {
+        value.shape.elements() * size_of::<Self::Word>()
+    }
+
     /// What the owner sent, checked for size, as this party's data.
     fn accept(
         &self,

@@ -28,6 +28,9 @@ use std::marker::PhantomData;
 use sum::Want;
 use tree::Tree;
 
+/// Bytes of a key that a component of an input is drawn from.
+const KEY_BYTES: usize = 32;
+
 /// How the bits of a value are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Adder {
@@ -210,7 +213,11 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             Op::Select => select::cost(W::BITS, n, true),
             Op::BitToRing => select::cost(W::BITS, n, false),
             Op::And => rss::reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(1)),
-            other => return Err(Unsupported(format!("the protocol has no {other:?}"))),
+            Op::Maximum(_) => {
+                let why = "replicated shares have no maximum of all pairs: use --pool tournament";
+                return Err(Unsupported(why.into()));
+            }
+            other => return Err(Unsupported(format!("replicated shares have no {other:?}"))),
         })
     }
 
@@ -237,9 +244,14 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         Ok(vec![with_words(&keys[0]), with_words(&keys[1]), Payload::from_bytes(&both)])
     }
 
+    fn share_bytes(&self, value: &Value) -> usize {
+        (KEY_BYTES + value.shape.elements() * size_of::<W>()).max(2 * KEY_BYTES)
+    }
+
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
         let n = value.shape.elements();
-        let expected = if party.me() == 2 { 64 } else { 32 + n * size_of::<W>() };
+        let words = KEY_BYTES + n * size_of::<W>();
+        let expected = if party.me() == 2 { 2 * KEY_BYTES } else { words };
         if payload.len() != expected {
             return Err(Error::Refused(format!(
                 "an input of shape {} takes {expected} bytes at party {}, its owner sent {}",
@@ -248,7 +260,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                 payload.len()
             )));
         }
-        let (first, rest) = payload.as_bytes().split_at(32);
+        let (first, rest) = payload.as_bytes().split_at(KEY_BYTES);
         let tensor = |buf| Tensor::new(value.shape.clone(), buf);
         let drawn = |key: &[u8]| -> Result<Tensor<W, D>, Error> {
             let key = Key::from_bytes(key.try_into().expect("32 bytes"));
@@ -386,7 +398,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                     local::linear(party.device(), op, x, output, c == 0)
                 })?)
             }
-            other => return party.refuse(format!("the protocol has no {other:?}")),
+            other => return party.refuse(format!("replicated shares have no {other:?}")),
         };
         Ok((data, None))
     }
