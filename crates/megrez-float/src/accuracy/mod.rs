@@ -11,8 +11,11 @@ pub use reference::{FUNCTIONS, Function};
 
 use crate::clear::Clear;
 use crate::float::Float;
-use crate::format::Plain;
+use crate::format::{Format, Plain};
+use mpfr::{Missing, Mpfr};
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// How much double precision may be wrong by, generously.
 pub const DOUBT: f64 = 1e-6;
@@ -43,10 +46,6 @@ impl Worst {
 #[must_use]
 pub fn error(got: f32, want: f64) -> f64 {
     let smallest = f64::from(f32::MIN_POSITIVE);
-    let unit = |x: f64| {
-        let exponent = (x.abs().to_bits() >> 52) as i64 - 1023;
-        2f64.powi(exponent.clamp(-1000, 1000) as i32 - 23)
-    };
     let wide = f64::from(got);
     if want.is_nan() || got.is_nan() {
         return if want.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
@@ -69,11 +68,17 @@ pub fn error(got: f32, want: f64) -> f64 {
     (wide - want).abs() / unit(want)
 }
 
+/// The distance of the single-precision numbers around x, as if exponents had no bounds.
+fn unit(x: f64) -> f64 {
+    let exponent = (x.abs().to_bits() >> 52) as i32 - 1023;
+    2f64.powi(exponent.clamp(-900, 900) - 23)
+}
+
 /// Runs a function on single-precision numbers in the clear.
 #[must_use]
 pub fn run(function: &Function, inputs: &[u32]) -> Vec<u32> {
     let bits: Vec<u64> = inputs.iter().map(|&b| u64::from(b)).collect();
-    let x = Float::public(&Clear, &Plain::from_bits(crate::Format::FLOAT32, &bits));
+    let x = Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, &bits));
     let Ok::<_, Infallible>(y) = (function.run)(&mut Clear, &x);
     y.plain().to_bits().iter().map(|&b| b as u32).collect()
 }
@@ -90,6 +95,117 @@ pub fn measure(function: &Function, inputs: &[u32], least: f64, mut each: impl F
         let ulp = error(f32::from_bits(output), (function.reference)(flushed(input)));
         if ulp >= least {
             each(Worst { ulp, input, output });
+        }
+    }
+}
+
+/// What an exhaustive check found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How many inputs there were.
+    pub inputs: u64,
+    /// The largest error, by MPFR.
+    pub worst: Worst,
+    /// Inputs whose errors MPFR was asked for, all within [`DOUBT`] of the largest.
+    pub confirmed: usize,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Inputs that one thread takes at a time.
+const CHUNK: u64 = 1 << 20;
+/// Lanes at a time: few enough to stay in the nearest cache.
+const LANES: u64 = 1 << 10;
+
+/// Runs a function on all 2^32 inputs, on so many threads, and tells `progress` how many are done.
+///
+/// # Errors
+/// If MPFR is not there.
+pub fn exhaustive(
+    function: &Function,
+    threads: usize,
+    progress: impl Fn(u64) + Sync,
+) -> Result<Report, Missing> {
+    sweep(function, 0..1 << 32, threads, progress)
+}
+
+/// As [`exhaustive`], for a range of inputs that starts and ends at multiples of 2^10.
+///
+/// # Errors
+/// If MPFR is not there.
+pub fn sweep(
+    function: &Function,
+    inputs: std::ops::Range<u64>,
+    threads: usize,
+    progress: impl Fn(u64) + Sync,
+) -> Result<Report, Missing> {
+    let mpfr = Mpfr::load()?;
+    let start = Instant::now();
+    let (next, done) = (AtomicU64::new(inputs.start), AtomicU64::new(0));
+    let work = || {
+        let mut near = Near::default();
+        loop {
+            let from = next.fetch_add(CHUNK, Ordering::Relaxed);
+            if from >= inputs.end {
+                return near;
+            }
+            let to = inputs.end.min(from + CHUNK);
+            for at in (from..to).step_by(LANES as usize) {
+                let lanes: Vec<u32> = (at..at + LANES).map(|x| x as u32).collect();
+                let least = near.least();
+                measure(function, &lanes, least, |worst| near.add(worst));
+            }
+            progress(done.fetch_add(to - from, Ordering::Relaxed) + to - from);
+        }
+    };
+    let near = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let mut all = Near::default();
+        for thread in threads {
+            let near = thread.join().expect("the check does not panic");
+            near.0.into_iter().for_each(|worst| all.add(worst));
+        }
+        all
+    });
+    let mut worst = Worst::NONE;
+    for candidate in &near.0 {
+        worst = worst.or(confirm(&mpfr, function, *candidate)?);
+    }
+    let inputs = inputs.end - inputs.start;
+    Ok(Report { inputs, worst, confirmed: near.0.len(), seconds: start.elapsed().as_secs_f64() })
+}
+
+/// The error by MPFR. Where a result is not a normal number the rules of [`error`] apply, which no precision sharpens.
+///
+/// # Errors
+/// If MPFR does not know the function.
+pub fn confirm(mpfr: &Mpfr, function: &Function, found: Worst) -> Result<Worst, Missing> {
+    let got = f32::from_bits(found.output);
+    if !found.ulp.is_finite() || !got.is_normal() {
+        return Ok(found);
+    }
+    let (want, rest) = mpfr.compare(function.name, flushed(found.input), f64::from(got))?;
+    Ok(Worst { ulp: rest.abs() / unit(want), ..found })
+}
+
+/// The largest errors seen: those within [`DOUBT`] of the largest, at most so many.
+#[derive(Default)]
+struct Near(Vec<Worst>);
+
+impl Near {
+    const MOST: usize = 256;
+
+    fn least(&self) -> f64 {
+        self.0.first().map_or(0.0, |w| w.ulp - DOUBT)
+    }
+
+    fn add(&mut self, worst: Worst) {
+        if worst.ulp >= self.least() {
+            let at = self.0.partition_point(|w| (w.ulp, worst.input) > (worst.ulp, w.input));
+            self.0.insert(at, worst);
+            self.0.truncate(Self::MOST);
+            let least = self.least();
+            self.0.retain(|w| w.ulp >= least);
         }
     }
 }

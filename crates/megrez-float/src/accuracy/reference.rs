@@ -39,7 +39,7 @@ impl Function {
 /// Whether ⌊x⌋ is odd, and the distance of x ≥ 0 to the nearest integer with its direction; exact.
 fn fold(x: f64) -> (bool, bool, f64) {
     let (whole, part) = (x.floor(), x - x.floor());
-    (whole % 2.0 == 1.0, part >= 0.5, if part >= 0.5 { 1.0 - part } else { part })
+    ((whole * 0.5).fract() != 0.0, part >= 0.5, if part >= 0.5 { 1.0 - part } else { part })
 }
 
 fn sinpi(x: f64) -> f64 {
