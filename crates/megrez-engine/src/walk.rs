@@ -61,7 +61,7 @@ pub fn offline<S: Suite>(
         let (mask, material) = party.step(&step.name, |party| {
             let mask = suite.masks(party, &step.op, output, &inputs)?;
             let material = match inputs.into_iter().collect::<Option<Vec<_>>>() {
-                Some(inputs) => Some(suite.offline(party, &step.op, output, &inputs)?),
+                Some(inputs) => Some(suite.offline(party, &step.op, output, &inputs, mask.as_ref())?),
                 None => None,
             };
             Ok((mask, material))
@@ -220,7 +220,7 @@ fn one_step<S: Suite>(
                 Some(_) => drawn.clone(),
                 None => suite.masks(party, &step.op, output, &all)?,
             };
-            (suite.offline(party, &step.op, output, &masks)?, output_masks)
+            (suite.offline(party, &step.op, output, &masks, output_masks.as_ref())?, output_masks)
         }
     };
     let (data, late) = suite.online(party, &step.op, output, &inputs, masks.as_ref(), material)?;

@@ -95,7 +95,7 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
         Ok(Some(()))
     }
 
-    fn offline(&self, _: &mut Party<D>, _: &Op, _: &Value, _: &[&()]) -> Result<(), Error> {
+    fn offline(&self, _: &mut Party<D>, _: &Op, _: &Value, _: &[&()], _: Option<&()>) -> Result<(), Error> {
         Ok(())
     }
 

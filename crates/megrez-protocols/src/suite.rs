@@ -68,7 +68,7 @@ pub trait Suite: Clone + Send + Sync + 'static {
         inputs: &[Option<&Self::Masks>],
     ) -> Result<Option<Self::Masks>, Error>;
 
-    /// The offline step: the material, from the masks of the inputs. Where an input is late, the engine runs this step
+    /// The offline step: the material, from the masks of the inputs; `masks` are the output's, if they are known. Where an input is late, the engine runs this step
     /// online, as soon as the masks are known; its messages then count as online.
     fn offline(
         &self,
@@ -76,6 +76,7 @@ pub trait Suite: Clone + Send + Sync + 'static {
         op: &Op,
         output: &Value,
         inputs: &[&Self::Masks],
+        masks: Option<&Self::Masks>,
     ) -> Result<Self::Material, Error>;
 
     /// The online step: the output's data, and its masks if they are known only now. `masks` are the output's otherwise.

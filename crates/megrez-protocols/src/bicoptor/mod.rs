@@ -167,6 +167,7 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
         op: &Op,
         output: &Value,
         inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
     ) -> Result<Material<W, D>, Error> {
         let shape = &output.shape;
         Ok(match (op, inputs) {

@@ -287,6 +287,7 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         op: &Op,
         output: &Value,
         inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
     ) -> Result<Material<W, D>, Error> {
         let shape = &output.shape;
         if let (Some(product), [Masks::Ring(x), Masks::Ring(y)]) = (local::Product::of(op), inputs) {

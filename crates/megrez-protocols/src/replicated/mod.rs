@@ -1,12 +1,14 @@
 //! Replicated sharing among three equal parties ([`crate::rss`]): the protocols `aby3` and `alkaid`. Semi-honest, one corruption.
 //!
 //! Linear operations are local; products, truncation and selection are common to both protocols. They differ in how
-//! the bits of a value are found: `aby3` adds on Boolean replicated shares with a tree of pairs, without an offline phase;
-//! `alkaid` adds on masked bits with nodes of four, in half the rounds, with correlated randomness made before the inputs.
-//! Values have no masks, so nothing is ever late.
+//! the bits of a value are found: `aby3` adds on Boolean replicated shares with a tree of pairs, and its bits are replicated;
+//! `alkaid` adds on masked bits with nodes of four, in half the rounds, and its bits stay masked, so that what they
+//! multiply takes one round. It makes correlated randomness before the inputs exist; `aby3` has no offline phase.
+//! Ring values have no masks, so nothing is ever late.
 
 mod aby3;
 mod alkaid;
+mod bits;
 mod planes;
 pub(crate) mod product;
 pub(crate) mod select;
@@ -16,13 +18,13 @@ pub(crate) mod truncate;
 
 use crate::local::{self, Product};
 use crate::rss::{self, Rss};
-use crate::{Cost, Suite, Unit, Unsupported};
-use alkaid::Entry;
+use crate::{Cost, Suite, Unsupported};
+use alkaid::{Entry, Exit};
 use megrez_kernels::{Bits, Device, Placement, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Relu, SignBit, Value, View};
 use megrez_prg::Key;
-use megrez_ring::{Shape, Word, bits};
+use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
 use sum::Want;
@@ -49,7 +51,7 @@ impl Adder {
     fn cost(self, tree: &Tree, n: usize) -> Cost {
         match self {
             Adder::Aby3 => aby3::cost(tree, n),
-            Adder::Alkaid => alkaid::cost(tree, Entry::Replicated, n),
+            Adder::Alkaid => alkaid::cost(tree, Entry::Replicated, Exit::Masked, n),
         }
     }
 }
@@ -78,10 +80,21 @@ impl<W, D> Clone for Replicated<W, D> {
 pub enum Masks<W: Word, D: Device> {
     /// A public value: the words.
     Public(Tensor<W, D>),
-    /// A secret value: its shape.
+    /// A secret value without a mask: its shape.
     Secret(Shape),
+    /// A masked bit.
+    Bit(Rss<Bits<D>>),
 }
-store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret);
+store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret, 2 = Bit);
+
+impl<W: Word, D: Device> Masks<W, D> {
+    fn bit(&self) -> &Rss<Bits<D>> {
+        match self {
+            Masks::Bit(r) => r,
+            _ => panic!("the plan's types say that this is a masked bit"),
+        }
+    }
+}
 
 /// A party's share of a value.
 #[derive(Clone)]
@@ -90,10 +103,12 @@ pub enum Data<W: Word, D: Device> {
     Public(()),
     /// A ring value.
     Ring(Rss<Tensor<W, D>>),
-    /// Bits.
+    /// Replicated bits.
     Bit(Rss<Bits<D>>),
+    /// m of masked bits.
+    Masked(Bits<D>),
 }
-store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
+store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Masked);
 
 impl<W: Word, D: Device> Data<W, D> {
     fn ring(&self) -> &Rss<Tensor<W, D>> {
@@ -105,43 +120,78 @@ impl<W: Word, D: Device> Data<W, D> {
     fn bit(&self) -> &Rss<Bits<D>> {
         match self {
             Data::Bit(x) => x,
-            _ => panic!("the plan's types say that this is a secret bit"),
+            _ => panic!("the plan's types say that this is a replicated bit"),
+        }
+    }
+    fn masked(&self) -> &Bits<D> {
+        match self {
+            Data::Masked(m) => m,
+            _ => panic!("the plan's types say that this is a masked bit"),
         }
     }
 }
 
 /// The correlated randomness of one step.
-pub enum Material<D: Device> {
+pub enum Material<W: Word, D: Device> {
     /// None.
     Local(()),
     /// Of an addition on masked bits.
     Sum(Box<alkaid::Material<D>>),
+    /// A bit's mask as a ring value.
+    Ring(Rss<Tensor<W, D>>),
+    /// The product of two bits' masks.
+    Pair(Rss<Bits<D>>),
+    /// Of a ReLU.
+    Relu(Box<ReluMaterial<W, D>>),
 }
-store_enum!(Material[D: Device] on D => 0 = Local, 1 = Sum);
+store_enum!(Material[W: Word, D: Device] on D => 0 = Local, 1 = Sum, 2 = Ring, 3 = Pair, 4 = Relu);
 
-impl<W: Word, D: Device> Replicated<W, D> {
-    /// The bits [x ≥ 0] of the values in `x`.
-    fn non_negative(
-        &self,
-        party: &mut Party<D>,
-        sign: &SignBit,
-        x: &Rss<Tensor<W, D>>,
-        material: Material<D>,
-        shape: &Shape,
-    ) -> Result<Rss<Bits<D>>, Error> {
-        // [x ≥ 0] is the top bit of −x − 1; a carry that the cut loses then errs on the side of x < 0, near zero.
-        let (n, width) = (shape.elements(), sign.width(W::BITS));
-        let known = sum::split(party, x, true, sign.cut, width)?;
-        let tree = self.adder.top(width);
-        let top = match material {
-            Material::Sum(material) => {
-                alkaid::online(party, &tree, Entry::Replicated, Want::Top, n, known, *material)?
-            }
-            Material::Local(()) => aby3::online(party, &tree, Want::Top, n, known)?,
-        };
-        let device = party.device();
-        top.map(party.me(), |_, plane| Ok(Bits::new(shape.clone(), device.xor(&[plane], false, n)?)))
-    }
+/// Of a ReLU on masked bits: the comparison's, its bit's mask, and that mask as a ring value.
+pub struct ReluMaterial<W: Word, D: Device> {
+    sum: alkaid::Material<D>,
+    mask: Rss<Bits<D>>,
+    ring: Rss<Tensor<W, D>>,
+}
+store_struct!(ReluMaterial[W, D] => sum, mask, ring);
+
+/// Splits x for the comparison [x ≥ 0]: the top bit of −x − 1. A carry that the cut loses then errs on the side of x < 0,
+/// near zero.
+fn complement<W: Word, D: Device>(
+    party: &Party<D>,
+    sign: &SignBit,
+    x: &Rss<Tensor<W, D>>,
+) -> Result<sum::Known<D>, Error> {
+    sum::split(party, x, true, sign.cut, sign.width(W::BITS))
+}
+
+/// The bits [x ≥ 0], replicated.
+fn non_negative<W: Word, D: Device>(
+    party: &mut Party<D>,
+    sign: &SignBit,
+    x: &Rss<Tensor<W, D>>,
+    shape: &Shape,
+) -> Result<Rss<Bits<D>>, Error> {
+    let known = complement(party, sign, x)?;
+    let tree = Adder::Aby3.top(sign.width(W::BITS));
+    let n = shape.elements();
+    let top = aby3::online(party, &tree, Want::Top, n, known)?;
+    let device = party.device();
+    top.map(party.me(), |_, plane| Ok(Bits::new(shape.clone(), device.xor(&[plane], false, n)?)))
+}
+
+/// m of the bits [x ≥ 0] under a mask.
+fn masked_non_negative<W: Word, D: Device>(
+    party: &mut Party<D>,
+    sign: &SignBit,
+    x: &Rss<Tensor<W, D>>,
+    shape: &Shape,
+    mask: &Rss<Bits<D>>,
+    material: alkaid::Material<D>,
+) -> Result<Bits<D>, Error> {
+    let known = complement(party, sign, x)?;
+    let tree = Adder::Alkaid.top(sign.width(W::BITS));
+    let m = alkaid::top(party, &tree, Entry::Replicated, shape.elements(), known, material, mask)?;
+    Ok(Bits::new(shape.clone(), m))
 }
 
 /// The comparison in a ReLU, on the value as it is once `relu.truncate` fraction bits are dropped: nothing is cut that the
@@ -185,7 +235,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
     type Device = D;
     type Masks = Masks<W, D>;
     type Data = Data<W, D>;
-    type Material = Material<D>;
+    type Material = Material<W, D>;
     const PARTIES: usize = 3;
 
     fn cost(&self, op: &Op, inputs: &[&Value], output: &Value) -> Result<Cost, Unsupported> {
@@ -193,6 +243,12 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         let bits_in = inputs.first().is_some_and(|v| v.kind == Kind::Bit);
         let public_in = inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }));
         let sign = |sign: &SignBit| self.adder.cost(&self.adder.top(sign.width(W::BITS)), n);
+        let alkaid = self.adder == Adder::Alkaid;
+        let select = |with_value| match (alkaid, with_value) {
+            (false, _) => select::cost(W::BITS, n, with_value),
+            (true, false) => select::cost(W::BITS, n, false).made_offline(),
+            (true, true) => select::cost(W::BITS, n, false).made_offline().then(product::cost(W::BITS, n)),
+        };
         Ok(match op {
             Op::Constant { .. } | Op::Not | Op::Xor | Op::View(_) => Cost::LOCAL,
             op if local::is_linear(op) && bits_in => {
@@ -208,11 +264,12 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                     0 => Cost::LOCAL,
                     f => truncate::cost(W::BITS, f, n),
                 };
-                truncated.then(sign(&sign_in(relu, W::BITS))).then(select::cost(W::BITS, n, true))
+                truncated.then(sign(&sign_in(relu, W::BITS))).then(select(true))
             }
-            Op::Select => select::cost(W::BITS, n, true),
-            Op::BitToRing => select::cost(W::BITS, n, false),
-            Op::And => rss::reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(1)),
+            Op::Select => select(true),
+            Op::BitToRing => select(false),
+            Op::And if alkaid => bits::and_cost(n),
+            Op::And => bits::replicated_and_cost(n),
             Op::Maximum(_) => {
                 let why = "replicated shares have no maximum of all pairs: use --pool tournament";
                 return Err(Unsupported(why.into()));
@@ -294,6 +351,15 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                 let words = words.iter().map(|&w| W::from_i64(w)).collect();
                 Masks::Public(Tensor::new(output.shape.clone(), party.device().upload(words)?))
             }
+            (Op::NonNegative(_) | Op::CompareMany { .. } | Op::And, _) if self.adder == Adder::Alkaid => {
+                Masks::Bit(rss::random_bits(party, "mask", &output.shape)?)
+            }
+            (Op::Xor | Op::Not | Op::View(_), [Some(Masks::Bit(_)), ..]) => {
+                let masks: Vec<_> = inputs.iter().flatten().map(|m| m.bit()).collect();
+                // The negation is m's.
+                let op = if *op == Op::Not { &Op::Xor } else { op };
+                Masks::Bit(local_bits(party, op, output, &masks)?)
+            }
             (op, [Some(Masks::Public(_)), ..]) if local::is_linear(op) => {
                 let public = |m: &Option<&Masks<W, D>>| match m {
                     Some(Masks::Public(x)) => Ok(x.clone()),
@@ -312,21 +378,31 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         party: &mut Party<D>,
         op: &Op,
         output: &Value,
-        _: &[&Masks<W, D>],
-    ) -> Result<Material<D>, Error> {
-        let sign = match op {
-            Op::NonNegative(sign) | Op::CompareMany { sign, .. } => sign.clone(),
-            Op::Relu(relu) => sign_in(relu, W::BITS),
-            _ => return Ok(Material::Local(())),
-        };
-        match self.adder {
-            Adder::Aby3 => Ok(Material::Local(())),
-            Adder::Alkaid => {
-                let tree = self.adder.top(sign.width(W::BITS));
-                let n = output.shape.elements();
-                Ok(Material::Sum(Box::new(alkaid::offline(party, &tree, Entry::Replicated, n, None)?)))
-            }
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Material<W, D>, Error> {
+        if self.adder == Adder::Aby3 {
+            return Ok(Material::Local(()));
         }
+        let n = output.shape.elements();
+        let sum = |party: &mut Party<D>, sign: &SignBit| {
+            let tree = self.adder.top(sign.width(W::BITS));
+            alkaid::offline(party, &tree, Entry::Replicated, n, None)
+        };
+        Ok(match op {
+            Op::NonNegative(sign) | Op::CompareMany { sign, .. } => {
+                Material::Sum(Box::new(sum(party, sign)?))
+            }
+            Op::Relu(relu) => {
+                let sum = sum(party, &sign_in(relu, W::BITS))?;
+                let mask = rss::random_bits(party, "mask", &output.shape)?;
+                let ring = party.scope("mask", |party| select::online(party, &mask, None))?;
+                Material::Relu(Box::new(ReluMaterial { sum, mask, ring }))
+            }
+            Op::Select | Op::BitToRing => Material::Ring(select::online(party, inputs[0].bit(), None)?),
+            Op::And => Material::Pair(bits::and(party, inputs[0].bit(), inputs[1].bit(), &output.shape)?),
+            _ => Material::Local(()),
+        })
     }
 
     fn online(
@@ -335,83 +411,109 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         op: &Op,
         output: &Value,
         inputs: &[(&Masks<W, D>, &Data<W, D>)],
-        _: Option<&Masks<W, D>>,
-        material: Material<D>,
+        masks: Option<&Masks<W, D>>,
+        material: Material<W, D>,
     ) -> Result<(Data<W, D>, Option<Masks<W, D>>), Error> {
         let (shape, n, me) = (&output.shape, output.shape.elements(), party.me());
         let arg = |i: usize| inputs[i].1;
         if matches!(output.kind, Kind::Public { .. }) {
             return Ok((Data::Public(()), None));
         }
-        let data = match op {
-            Op::Mul | Op::MatMul | Op::Conv(_) => {
+        let fresh = || masks.expect("bits have masks, drawn offline").bit();
+        let elements = Product::Elements;
+        let data = match (op, material) {
+            (Op::Mul | Op::MatMul | Op::Conv(_), _) => {
                 let product = Product::of(op).expect("one of the products");
-                match (inputs[0], inputs[1]) {
+                Data::Ring(match (inputs[0], inputs[1]) {
                     ((Masks::Public(x), _), (_, y)) => {
-                        Data::Ring(y.ring().map(me, |_, y| product.apply(party.device(), x, y, shape))?)
+                        y.ring().map(me, |_, y| product.apply(party.device(), x, y, shape))?
                     }
                     ((_, x), (Masks::Public(y), _)) => {
-                        Data::Ring(x.ring().map(me, |_, x| product.apply(party.device(), x, y, shape))?)
+                        x.ring().map(me, |_, x| product.apply(party.device(), x, y, shape))?
                     }
-                    ((_, x), (_, y)) => {
-                        Data::Ring(product::online(party, &product, x.ring(), y.ring(), shape)?)
+                    ((_, x), (_, y)) => product::online(party, &product, x.ring(), y.ring(), shape)?,
+                })
+            }
+            (Op::Truncate { bits }, _) => Data::Ring(truncate::online(party, *bits, arg(0).ring())?),
+            (Op::NonNegative(sign), Material::Sum(material)) => {
+                Data::Masked(masked_non_negative(party, sign, arg(0).ring(), shape, fresh(), *material)?)
+            }
+            (Op::NonNegative(sign), _) => Data::Bit(non_negative(party, sign, arg(0).ring(), shape)?),
+            (Op::CompareMany { sign, thresholds }, material) => {
+                let x = against_all(party, arg(0).ring(), thresholds)?;
+                match material {
+                    Material::Sum(material) => {
+                        Data::Masked(masked_non_negative(party, sign, &x, shape, fresh(), *material)?)
                     }
+                    _ => Data::Bit(non_negative(party, sign, &x, shape)?),
                 }
             }
-            Op::Truncate { bits } => Data::Ring(truncate::online(party, *bits, arg(0).ring())?),
-            Op::NonNegative(sign) => {
-                Data::Bit(self.non_negative(party, sign, arg(0).ring(), material, shape)?)
-            }
-            Op::CompareMany { sign, thresholds } => {
-                let x = against_all(party, arg(0).ring(), thresholds)?;
-                Data::Bit(self.non_negative(party, sign, &x, material, shape)?)
-            }
-            Op::Relu(relu) => {
+            (Op::Relu(relu), material) => {
                 let truncated = match relu.truncate {
                     0 => None,
-                    f => Some(truncate::online(party, f, arg(0).ring())?),
+                    f => Some(party.scope("truncate", |party| truncate::online(party, f, arg(0).ring()))?),
                 };
                 let x = truncated.as_ref().unwrap_or(arg(0).ring());
-                let bit = party.scope("sign", |party| {
-                    self.non_negative(party, &sign_in(relu, W::BITS), x, material, shape)
-                })?;
-                Data::Ring(party.scope("select", |party| select::online(party, &bit, Some(x)))?)
+                let sign = sign_in(relu, W::BITS);
+                Data::Ring(match material {
+                    Material::Relu(material) => {
+                        let ReluMaterial { sum, mask, ring } = *material;
+                        let m = masked_non_negative(party, &sign, x, shape, &mask, sum)?;
+                        let bit = bits::to_ring(party, &m, &ring)?;
+                        product::online(party, &elements, &bit, x, shape)?
+                    }
+                    _ => {
+                        let bit = non_negative(party, &sign, x, shape)?;
+                        select::online(party, &bit, Some(x))?
+                    }
+                })
             }
-            Op::Select => Data::Ring(select::online(party, arg(0).bit(), Some(arg(1).ring()))?),
-            Op::BitToRing => Data::Ring(select::online(party, arg(0).bit(), None)?),
-            Op::And => Data::Bit(and(party, arg(0).bit(), arg(1).bit(), shape)?),
-            Op::Xor | Op::Not => {
-                let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).bit()).collect();
-                let device = party.device();
-                Data::Bit(Rss::zip(me, &operands, |c, x| {
-                    let parts: Vec<_> = x.iter().map(|x| &x.buf).collect();
-                    let negate = *op == Op::Not && c == 0;
-                    Ok::<_, Error>(Bits::new(shape.clone(), device.xor(&parts, negate, n)?))
-                })?)
+            (Op::Select, Material::Ring(r)) => {
+                let bit = bits::to_ring(party, arg(0).masked(), &r)?;
+                Data::Ring(product::online(party, &elements, &bit, arg(1).ring(), shape)?)
             }
-            Op::View(view) if output.kind == Kind::Bit => Data::Bit(arg(0).bit().map(me, |_, x| {
-                Ok::<_, Error>(Bits::new(shape.clone(), party.device().view_bits(&x.buf, view)?))
-            })?),
-            op if local::is_linear(op) => {
+            (Op::Select, _) => Data::Ring(select::online(party, arg(0).bit(), Some(arg(1).ring()))?),
+            (Op::BitToRing, Material::Ring(r)) => Data::Ring(bits::to_ring(party, arg(0).masked(), &r)?),
+            (Op::BitToRing, _) => Data::Ring(select::online(party, arg(0).bit(), None)?),
+            (Op::And, Material::Pair(product)) => {
+                let operand = |i: usize| (arg(i).masked(), inputs[i].0.bit());
+                let m = bits::masked_and(party, operand(0), operand(1), &product, fresh())?;
+                Data::Masked(Bits::new(shape.clone(), m))
+            }
+            (Op::And, _) => Data::Bit(bits::and(party, arg(0).bit(), arg(1).bit(), shape)?),
+            (Op::Xor | Op::Not | Op::View(_), _) if output.kind == Kind::Bit => match self.adder {
+                Adder::Aby3 => {
+                    let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).bit()).collect();
+                    Data::Bit(local_bits(party, op, output, &operands)?)
+                }
+                Adder::Alkaid => {
+                    let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).masked()).collect();
+                    Data::Masked(local_bit(party.device(), op, output, &operands, true)?)
+                }
+            },
+            (op, _) if local::is_linear(op) => {
                 let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).ring()).collect();
                 Data::Ring(Rss::zip(me, &operands, |c, x| {
                     local::linear(party.device(), op, x, output, c == 0)
                 })?)
             }
-            other => return party.refuse(format!("replicated shares have no {other:?}")),
+            (other, _) => return party.refuse(format!("replicated shares have no {other:?}")),
         };
         Ok((data, None))
     }
 
     fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
         let device = party.device();
+        let packed = |x: &Rss<Bits<D>>| -> Result<Payload, Error> {
+            let words = device.download(x.own.buf.clone())?;
+            let bytes = megrez_ring::bits::bytes(x.own.elements());
+            Ok(Payload::from_bytes(&bytemuck::cast_slice(&words)[..bytes]))
+        };
         Ok(match (masks, data) {
             (Masks::Public(x), _) if party.me() == 0 => Payload::from_pod(&device.download(x.buf.clone())?),
             (_, Data::Ring(x)) => Payload::from_pod(&device.download(x.own.buf.clone())?),
-            (_, Data::Bit(x)) => {
-                let words = device.download(x.own.buf.clone())?;
-                Payload::from_bytes(&bytemuck::cast_slice(&words)[..bits::bytes(x.own.elements())])
-            }
+            (_, Data::Bit(x)) => packed(x)?,
+            (Masks::Bit(r), Data::Masked(m)) => packed(&bits::to_replicated(party, m, r)?)?,
             _ => Payload::zeroed(0),
         })
     }
@@ -432,7 +534,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             }
             Kind::Bit => {
                 let shares = [message(0)?, message(1)?, message(2)?].map(|m| m.as_bytes());
-                if shares.iter().any(|s| s.len() != bits::bytes(n)) {
+                if shares.iter().any(|s| s.len() != megrez_ring::bits::bytes(n)) {
                     return Err(wrong());
                 }
                 let bit = |i: usize| shares.iter().fold(0, |b, s| b ^ (s[i / 8] >> (i % 8)) & 1);
@@ -442,19 +544,30 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
     }
 }
 
-/// a ∧ b: ABY3's product on bits. 3 bits, one round.
-fn and<D: Device>(
-    party: &mut Party<D>,
-    a: &Rss<Bits<D>>,
-    b: &Rss<Bits<D>>,
-    shape: &Shape,
+/// A local step on one component of bits, or on m; `public` says that it takes the negation.
+fn local_bit<D: Device>(
+    device: &D,
+    op: &Op,
+    output: &Value,
+    operands: &[&Bits<D>],
+    public: bool,
+) -> Result<Bits<D>, Error> {
+    let buf = match op {
+        Op::View(view) => device.view_bits(&operands[0].buf, view)?,
+        op => {
+            let parts: Vec<_> = operands.iter().map(|x| &x.buf).collect();
+            device.xor(&parts, *op == Op::Not && public, output.shape.elements())?
+        }
+    };
+    Ok(Bits::new(output.shape.clone(), buf))
+}
+
+/// A local step on replicated bits.
+fn local_bits<D: Device>(
+    party: &Party<D>,
+    op: &Op,
+    output: &Value,
+    operands: &[&Rss<Bits<D>>],
 ) -> Result<Rss<Bits<D>>, Error> {
-    let n = shape.elements();
-    let [plus, minus] = rss::zero::<u64, D>(party, "zero", bits::words(n))?;
-    let device = party.device();
-    let both = device.xor(&[&a.own.buf, &a.next.buf], false, n)?;
-    let products = [device.and(&both, &b.own.buf)?, device.and(&a.own.buf, &b.next.buf)?];
-    let share = device.xor(&[&products[0], &products[1], &plus, &minus], false, n)?;
-    let z = rss::reshare_bits(party, "share", n, share)?;
-    z.map(party.me(), |_, buf| Ok(Bits::new(shape.clone(), buf.clone())))
+    Rss::zip(party.me(), operands, |c, x| local_bit(party.device(), op, output, x, c == 0))
 }
