@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Number, Numbers, inf, nan, number, round, zero};
+use megrez_float::accuracy::pairs::{PRIMITIVES, check as check_pairs};
 use megrez_float::{Bits, Clear, Float, Format, Plain};
 use megrez_float::{add, div, div_cheap, eq, le, lt, max, min, mul, relu, sqrt, sub};
 use std::convert::Infallible;
@@ -198,5 +199,13 @@ fn corrected_cases() {
         let bits = |v: f32| u64::from(v.to_bits());
         let z = run(op, Format::FLOAT32, &[bits(x)], &[bits(y)]);
         assert_eq!(z, Plain::from_f32(&[want]).to_bits(), "{x:e} and {y:e}");
+    }
+}
+
+/// The pairs of `megrez float pairs`, a beginning of them.
+#[test]
+fn pairs_agree_with_the_processor() {
+    for primitive in PRIMITIVES {
+        assert_eq!(check_pairs(primitive, 300_000, 1, |_| {}), (0, None), "{}", primitive.name);
     }
 }

@@ -76,6 +76,9 @@ enum Command {
     /// Measure what approximations do to accuracy and cost, in this process: no party runs them.
     #[command(subcommand)]
     Study(study::args::Study),
+    /// Measure the accuracy of floating point.
+    #[command(subcommand)]
+    Float(crate::float::Float),
     /// List the protocols, their operations and cost formulas.
     Protocols,
     /// Make the certificates of a deployment.
@@ -425,6 +428,10 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(Bench::Model(args)) => bench_model(&args),
         Command::Study(args) => {
             print!("{}", study::args::run(&args, cli.json)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Float(args) => {
+            print!("{}", crate::float::run(&args, cli.json)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Protocols => protocols(cli.json),

@@ -12,6 +12,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod embedded;
+pub mod float;
 pub mod infer;
 pub mod inference;
 pub mod party;

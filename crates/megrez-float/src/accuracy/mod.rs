@@ -5,6 +5,7 @@
 //! can be measured again against MPFR. Results beyond the normal numbers must be the zero or the infinity that rounding leads to.
 
 pub mod mpfr;
+pub mod pairs;
 mod reference;
 
 pub use reference::{FUNCTIONS, Function};
@@ -117,7 +118,7 @@ const CHUNK: u64 = 1 << 20;
 /// Lanes at a time: few enough to stay in the nearest cache.
 const LANES: u64 = 1 << 10;
 
-/// Runs a function on all 2^32 inputs, on so many threads, and tells `progress` how many are done.
+/// Runs a function on all 2^32 inputs, on so many threads, and tells `progress` of every part that is done.
 ///
 /// # Errors
 /// If MPFR is not there.
@@ -141,7 +142,7 @@ pub fn sweep(
 ) -> Result<Report, Missing> {
     let mpfr = Mpfr::load()?;
     let start = Instant::now();
-    let (next, done) = (AtomicU64::new(inputs.start), AtomicU64::new(0));
+    let next = AtomicU64::new(inputs.start);
     let work = || {
         let mut near = Near::default();
         loop {
@@ -155,7 +156,7 @@ pub fn sweep(
                 let least = near.least();
                 measure(function, &lanes, least, |worst| near.add(worst));
             }
-            progress(done.fetch_add(to - from, Ordering::Relaxed) + to - from);
+            progress(to - from);
         }
     };
     let near = std::thread::scope(|scope| {
