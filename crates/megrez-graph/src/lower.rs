@@ -80,6 +80,8 @@ pub struct Lowering<'a> {
     names: HashSet<String>,
     /// Values that have been truncated, and into what.
     settled: HashMap<ValueId, Secret>,
+    /// Weights that several layers read, by tensor and fraction bits.
+    shared: HashMap<(*const Tensor, u32), ValueId>,
     /// Tokens: values with one more dimension in the plan than in the graph, and its size.
     vocabularies: HashMap<ValueId, usize>,
     /// The operands of the current layer.
@@ -107,6 +109,7 @@ impl<'a> Lowering<'a> {
             model_inputs: vec![],
             names: HashSet::new(),
             settled: HashMap::new(),
+            shared: HashMap::new(),
             vocabularies: HashMap::new(),
             operands: vec![],
             relu_inputs: HashMap::new(),
@@ -529,10 +532,55 @@ impl<'a> Lowering<'a> {
         tensor: &Arc<Tensor>,
         rows: usize,
     ) -> Result<Secret, Refusal> {
-        let table = tensor.reshape([rows, tensor.data.len() / rows]);
-        let weight = self.weight("weight", &table, self.frac())?;
+        let weight = self.shared_weight("weight", tensor)?;
+        let columns = tensor.data.len() / rows;
         let range = Range::of_words(&weight.words, &weight.shape, &weight.shape).with_zero();
-        self.emit(name, Op::MatMul, &[x.id, weight.id], range)
+        let mut id = weight.id;
+        if weight.shape.rank() != 2 {
+            let name = self.unique("table");
+            id = self.step(&name, Op::View(View::whole([rows, columns].into())), &[id])?;
+        }
+        self.emit(name, Op::MatMul, &[x.id, id], range)
+    }
+
+    /// Whether weights are in the plan already because [`Lowering::lookup`] reads them.
+    pub fn is_shared(&self, tensor: &Arc<Tensor>) -> bool {
+        self.shared.contains_key(&(Arc::as_ptr(tensor), self.frac()))
+    }
+
+    /// Weights that come into the plan once, however many layers read them.
+    fn shared_weight(&mut self, role: &str, tensor: &Arc<Tensor>) -> Result<Weight, Refusal> {
+        let key = (Arc::as_ptr(tensor), self.frac());
+        if let Some(&id) = self.shared.get(&key) {
+            let words = self.words(&tensor.data, self.frac())?;
+            return Ok(Weight { id, shape: tensor.shape.clone(), words });
+        }
+        let weight = self.weight(role, tensor, self.frac())?;
+        self.shared.insert(key, weight.id);
+        Ok(weight)
+    }
+
+    /// x [m, k] · transposed weights [n, k], computed as the transpose of weights · x transposed: the weights stay as they
+    /// are, so that another layer can share them.
+    pub fn matmul_transposed(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        tensor: &Arc<Tensor>,
+    ) -> Result<Secret, Refusal> {
+        let weight = self.shared_weight("weight", tensor)?;
+        let mut sums = vec![];
+        for row in weight.words.chunks_exact(tensor.shape.dims()[1]) {
+            let mut sum = Accumulator::default();
+            row.iter().enumerate().for_each(|(k, &w)| sum.add(w, x.range.channel(k)));
+            sums.push(sum.bounds());
+        }
+        let range = Range::per_channel(sums);
+        let turned = View::transpose(self.shape(x), &[1, 0]);
+        let columns = self.view("columns", x, turned)?;
+        let product = self.emit(name, Op::MatMul, &[weight.id, columns.id], range.merged())?;
+        let back = View::transpose(self.shape(&product), &[1, 0]);
+        Ok(self.view("rows", &product, back)?.within(range))
     }
 
     /// weights [m, k] · x [k, n].

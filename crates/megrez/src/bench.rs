@@ -290,7 +290,11 @@ pub fn bench_model(backend: &mut Backend, name: &str, model: &Model, o: &BenchOp
     let plan = &model.compiled.plan;
     let price = price(&o.run.protocol, plan)?;
     let data = |run: u32, input: &megrez_graph::lower::DataInput| {
-        Ok(test_image(o.seed, run, &input.name, input.shape.clone()))
+        let mut image = test_image(o.seed, run, &input.name, input.shape.clone());
+        if let Some(rows) = input.tokens {
+            image.data.iter_mut().for_each(|v| *v = (*v * rows as f32).floor().min(rows as f32 - 1.0));
+        }
+        Ok(image)
     };
     let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &data);
     let outcome = backend.run(plan, &o.run, &words, &|_| {})?;

@@ -87,6 +87,11 @@ impl Layer for Gemm {
             cx.view("transposed", x, view)
         };
         let y = match (&inputs[0], &inputs[1]) {
+            (Operand::Secret(x), Operand::Constant(w))
+                if self.transposed == [false, true] && self.alpha == 1.0 && cx.is_shared(w) =>
+            {
+                cx.matmul_transposed("product", x, w)?
+            }
             (Operand::Secret(x), Operand::Constant(w)) => {
                 let x = turned(cx, 0, x)?;
                 cx.matmul_weight("product", &x, &scaled(&self.factor(1, w), self.alpha))?

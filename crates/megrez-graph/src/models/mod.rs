@@ -1,14 +1,31 @@
 //! The networks of the field's tables, with seeded random weights: for costs, which do not depend on the weights.
 
+mod residual;
+mod transformer;
+
 use crate::graph::{Attributes, Graph, Id, Tensor};
 use crate::problem::{Problem, Refusal};
 use megrez_ring::Shape;
+use transformer::{BERT_BASE, BERT_TINY, Config, GPT2};
 
 /// The names that [`build`] knows.
-pub const NAMES: [&str; 7] =
-    ["net-a", "net-b", "net-c", "lenet", "alexnet-cifar", "vgg16-cifar", "vgg16-cifar-max"];
+pub const NAMES: [&str; 13] = [
+    "net-a",
+    "net-b",
+    "net-c",
+    "lenet",
+    "alexnet-cifar",
+    "vgg16-cifar",
+    "vgg16-cifar-max",
+    "resnet18",
+    "resnet50",
+    "bert-tiny",
+    "bert-base",
+    "gpt2",
+    "gpt2-block",
+];
 
-/// A network by name for a batch of inputs, with He-normal weights and biases drawn from `seed`.
+/// A network by name for a batch of inputs, with weights and biases drawn from `seed` as such networks are initialised.
 ///
 /// | name | input | layers |
 /// | --- | --- | --- |
@@ -19,6 +36,10 @@ pub const NAMES: [&str; 7] =
 /// | `alexnet-cifar` | 3×32×32 | conv 96@11 stride 4 pad 9, 256@5, 384@3, 384@3, 256@3 pad 1, FC 256-256-10 |
 /// | `vgg16-cifar` | 3×32×32 | 13 convs 3×3, average pools after the ReLUs, FC 256-256-10 |
 /// | `vgg16-cifar-max` | 3×32×32 | the same convs, max-pools before the ReLUs, FC 4096-4096-1000 |
+/// | `resnet18`, `resnet50` | 3×224×224 | torchvision's: stem 7×7/2, max-pool 3/2, stages 2-2-2-2 or 3-4-6-3, average, FC 1000 |
+/// | `bert-tiny`, `bert-base` | 128 tokens | 2 layers of 128 or 12 of 768, the first token's state, FC 2 |
+/// | `gpt2` | 8 tokens | 12 layers of 768, 12 heads; logits of one token of 50257 |
+/// | `gpt2-block` | 8×768 | one layer of it |
 pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
     let mut net = Builder::new(name, seed);
     match name {
@@ -78,6 +99,22 @@ pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
                 }
             }
             net.dense(if average { &[256, 256, 10] } else { &[4096, 4096, 1000] })?;
+        }
+        "resnet18" | "resnet50" => {
+            net.input([batch, 3, 224, 224])?;
+            match name {
+                "resnet18" => residual::residual(&mut net, [2, 2, 2, 2], false)?,
+                _ => residual::residual(&mut net, [3, 4, 6, 3], true)?,
+            }
+        }
+        "bert-tiny" => transformer::bert(&mut net, batch, BERT_TINY)?,
+        "bert-base" => transformer::bert(&mut net, batch, BERT_BASE)?,
+        "gpt2" => transformer::gpt2(&mut net, batch, GPT2)?,
+        "gpt2-block" => {
+            let Config { width, tokens, .. } = GPT2;
+            net.input([batch * tokens, width])?;
+            let x = net.at;
+            net.at = transformer::gpt2_block(&mut net, "h0", x, batch, GPT2)?;
         }
         _ => {
             let known = NAMES.join(", ");
@@ -190,7 +227,11 @@ impl Weights {
 
     /// Of variance 2 / `inputs`.
     fn he(&mut self, shape: Shape, inputs: usize) -> Tensor {
-        let deviation = (2.0 / inputs as f64).sqrt();
+        self.normal_tensor(shape, (2.0 / inputs as f64).sqrt())
+    }
+
+    /// Of this standard deviation.
+    fn normal_tensor(&mut self, shape: Shape, deviation: f64) -> Tensor {
         let data = (0..shape.elements()).map(|_| (self.normal() * deviation) as f32).collect();
         Tensor { shape, data }
     }
@@ -230,7 +271,7 @@ mod tests {
     #[test]
     fn the_networks_have_the_sizes_of_the_papers() {
         let net = |name: &str| build(name, 1, 0).unwrap();
-        for name in NAMES {
+        for name in &NAMES[..7] {
             let net = net(name);
             assert_eq!(net.nodes.last().unwrap().op, "Gemm", "{name}");
         }
@@ -245,6 +286,11 @@ mod tests {
             net("net-c").nodes.iter().find(|n| n.op == "Flatten").unwrap().layer.shape().dims(),
             [1, 256]
         );
+        // torchvision's 11,689,512 and 25,557,032 parameters, less 1000 biases and two per normalised channel.
+        assert_eq!(weights(&net("resnet18")), 11_678_912);
+        assert_eq!(weights(&net("resnet50")), 25_502_912);
+        assert_eq!(weights(&net("gpt2-block")), 12 * 768 * 768);
+        assert_eq!(net("bert-tiny").nodes.last().unwrap().layer.shape().dims(), [1, 2]);
         assert!(build("resnet", 1, 0).unwrap_err().to_string().contains("lenet"));
     }
 
