@@ -8,7 +8,7 @@ use megrez_float::blocks::{Blocks, Extend, Leading, Lookup, Multiply, Row, Selec
 use megrez_kernels::Device;
 use megrez_session::Error;
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// For each (cut, width) of each integer the `width` bits above the cut.
     pub(crate) fn fields(&mut self, jobs: &[(&Ints, Vec<(u32, u32)>)]) -> Result<Vec<Vec<Ints>>, Error> {
         let carries: Vec<Carry<'_>> = jobs
@@ -82,7 +82,7 @@ impl<D: Device> Sirnn<'_, D> {
     }
 }
 
-impl<D: Device> Blocks for Sirnn<'_, D> {
+impl<D: Device> Blocks for Sirnn<D> {
     type Int = Ints;
     type Bit = Bits;
     type Error = Error;

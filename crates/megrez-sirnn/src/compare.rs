@@ -186,7 +186,7 @@ fn tables(layouts: &[(Layout, usize)], b: u32, sender: usize) -> (usize, usize) 
 /// A node's gt and eq.
 type Value = (Option<Bits>, Option<Bits>);
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// The carries of every job, and besides them x∧y for every pair.
     pub(crate) fn carries(
         &mut self,

@@ -44,7 +44,7 @@ impl<'a> Hint<'a> {
     }
 }
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// This party's shares of x + 2^(w−1) for a signed x, and of x otherwise: an unsigned view.
     pub(crate) fn unsigned(&self, x: &Ints, signed: bool) -> Ints {
         let offset = if signed && self.me() == 0 { 1 << (x.width - 1) } else { 0 };

@@ -74,7 +74,7 @@ fn totals(jobs: &[Cot<'_>], party: usize) -> (usize, usize) {
     jobs.iter().filter(|j| j.gives(party)).fold((0, 0), |t, j| (t.0 + j.lanes, t.1 + j.bits()))
 }
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// Adds this party's shares of all products to `sums`; the caller reduces them.
     pub(crate) fn cots(&mut self, jobs: &[Cot<'_>], sums: &mut [Vec<u64>]) -> Result<(), Error> {
         let (me, peer) = (self.me(), 1 - self.me());

@@ -26,7 +26,7 @@ pub(crate) fn table(width: u32) -> Table {
     })
 }
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// For each integer, one bit for each of its places: whether it is the leading one.
     pub(crate) fn leading_bits<B>(&mut self, jobs: &[&Ints]) -> Result<Vec<Vec<Bits>>, Error>
     where

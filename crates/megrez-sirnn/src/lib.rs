@@ -9,6 +9,7 @@ mod leading;
 mod link;
 mod lookup;
 mod multiply;
+pub mod ops;
 pub mod ot;
 pub mod price;
 mod share;

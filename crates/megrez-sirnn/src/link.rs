@@ -7,21 +7,46 @@ use megrez_session::{Error, Party};
 
 /// One of two parties, with transfers set up: what the blocks run on. Both parties call the same blocks with the same
 /// widths and lanes in the same order; the first message that does not fit ends the session.
-pub struct Sirnn<'a, D: Device> {
-    pub(crate) party: &'a mut Party<D>,
-    pub(crate) ot: &'a mut Transfers,
+pub struct Sirnn<D: Device> {
+    party: Party<D>,
+    pub(crate) ot: Transfers,
 }
 
-impl<'a, D: Device> Sirnn<'a, D> {
-    /// Joins a party with its transfers, under the phase and the step that run.
-    pub fn new(party: &'a mut Party<D>, ot: &'a mut Transfers) -> Self {
+impl<D: Device> Sirnn<D> {
+    /// Joins a party with its transfers.
+    pub fn new(party: Party<D>, ot: Transfers) -> Self {
         Self { party, ot }
     }
 
     /// The party.
     #[must_use]
     pub fn party(&self) -> &Party<D> {
-        self.party
+        &self.party
+    }
+
+    /// The party, to enter a phase or to send.
+    pub fn party_mut(&mut self) -> &mut Party<D> {
+        &mut self.party
+    }
+
+    /// Runs `body` as the plan's step `name`.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn step<R>(
+        &mut self,
+        name: &str,
+        body: impl FnOnce(&mut Self) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut outer = self.party.lane();
+        let result = outer.step(name, |party| {
+            std::mem::swap(&mut self.party, party);
+            let result = body(self);
+            std::mem::swap(&mut self.party, party);
+            result
+        });
+        self.party.join(&outer);
+        result
     }
 
     /// This party: 0 or 1.

@@ -69,7 +69,7 @@ fn of_width(indices: &[u32], b: u32) -> Vec<(usize, u32)> {
     indices.iter().enumerate().flat_map(one).collect()
 }
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// The row at each index.
     pub(crate) fn rows<B>(&mut self, jobs: &[Lookup<'_, B>]) -> Result<Vec<Row<B>>, Error>
     where

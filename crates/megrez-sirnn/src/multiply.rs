@@ -54,7 +54,7 @@ fn copy<'a, B: Blocks>(f: &Factor<'a, B>) -> Factor<'a, B> {
     Factor { x: f.x, signed: f.signed, msb }
 }
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// Products.
     pub(crate) fn products<B>(&mut self, jobs: &[Multiply<'_, B>]) -> Result<Vec<Ints>, Error>
     where

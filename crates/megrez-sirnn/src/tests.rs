@@ -75,13 +75,14 @@ fn check_with(k: u32, program: &impl Program, ints: &[Input], bits: &[Input]) {
 
     let results = two_parties(|party| {
         let me = party.me();
-        let mut ot = Transfers::set_up(party, k)?;
+        let ot = Transfers::set_up(party, k)?;
         party.enter(Phase::Online, 0);
         let share = |(v, r): &(u64, u64)| if me == 0 { *r } else { v.wrapping_sub(*r) };
         let x: Vec<Ints> = ints.iter().map(|(w, v)| Ints::new(*w, v.iter().map(share).collect())).collect();
         let c: Vec<Bits> = bits.iter().map(|(_, v)| Bits::pack(v.len(), |i| share(&v[i]))).collect();
-        let out = program.run(&mut Sirnn::new(party, &mut ot), &x, &c)?;
-        Ok((out, party.meter().total(Phase::Online, 2)[1 - me], party.rounds()))
+        let mut b = Sirnn::new(party.clone(), ot);
+        let out = program.run(&mut b, &x, &c)?;
+        Ok((out, b.party().meter().total(Phase::Online, 2)[1 - me], b.party().rounds()))
     });
     let [(a, sent_a, rounds_a), (b, sent_b, rounds_b)] =
         <[_; 2]>::try_from(results.into_iter().map(Result::unwrap).collect::<Vec<_>>()).ok().unwrap();

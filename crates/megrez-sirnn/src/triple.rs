@@ -64,7 +64,7 @@ pub(crate) fn opening_bytes(shapes: &[Shape]) -> usize {
     bits::bytes(shapes.iter().map(|s| s.lanes * (1 + s.width)).sum())
 }
 
-impl<D: Device> Sirnn<'_, D> {
+impl<D: Device> Sirnn<D> {
     /// Bytes of the corrections, each direction.
     pub(crate) fn triple_bytes(&self, shapes: &[Shape]) -> usize {
         if total(shapes) == 0 { 0 } else { self.ot.sender.random_bytes(total(shapes)) }
