@@ -111,6 +111,12 @@ impl Cost {
         self
     }
 
+    /// The cost of a step that runs before the inputs exist: every message counts as offline.
+    pub fn made_offline(mut self) -> Self {
+        self.transfers.iter_mut().for_each(|t| t.phase = Phase::Offline);
+        self
+    }
+
     /// Messages on the critical path of a phase when the step runs alone.
     pub fn rounds(&self, phase: Phase) -> u32 {
         last(&Wires::new(0.0, |_| 0.0).advance(Clocks::default(), self, phase)).rounds

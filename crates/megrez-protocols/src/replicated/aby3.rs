@@ -132,8 +132,7 @@ pub(crate) fn online<D: Device>(
         circuit.output(shares);
         let share = sheet.run(party.device(), &circuit, words)?.remove(0);
         let level_shares = reshare(party, &label, share, level.len(), n)?;
-        let names: Vec<_> = level.into_iter().map(|s| move |c| Plane::Share(s, c)).collect();
-        sheet.add_rss(me, level_shares, &names);
+        sheet.add_rss(me, level_shares, |c| level.iter().map(|&s| Plane::Share(s, c)).collect());
     }
     output_planes(party, tree, want, words, &sheet, |circuit, signal| shared(&sheet, circuit, me, signal))
 }

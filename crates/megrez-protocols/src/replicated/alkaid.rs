@@ -128,8 +128,17 @@ impl Schedule {
     }
 }
 
-/// The cost of one sum; `online` counts the inputs' sharing too.
-pub(crate) fn cost(tree: &Tree, entry: Entry, n: usize) -> Cost {
+/// How the wanted bits leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// Replicated: the last products are reshared.
+    Replicated,
+    /// The top bit alone, masked: it is opened under a mask that the caller knows before.
+    Masked,
+}
+
+/// The cost of one sum, its inputs' sharing included.
+pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
     let schedule = Schedule::new(tree);
     let width = tree.bits as u32 + 1;
     let planes = |k: usize| Unit::Bits(k as u32);
@@ -165,12 +174,23 @@ pub(crate) fn cost(tree: &Tree, entry: Entry, n: usize) -> Cost {
                     planes(opened.len()),
                 );
             }
-            if !results.is_empty() {
+            if !results.is_empty() && exit == Exit::Replicated {
                 cost = cost.online(round, i, before(i), n, planes(results.len()));
             }
         }
     }
-    cost
+    match exit {
+        Exit::Replicated => cost,
+        // The carry into the top bit is the one result of the last level, if there are levels.
+        Exit::Masked => opening(cost, 1 + schedule.levels.len().max(1) as u32, n),
+    }
+}
+
+/// Opens one bit of every value to all: 6 bits.
+fn opening(cost: Cost, round: u32, n: usize) -> Cost {
+    (0..3).fold(cost, |cost, i| {
+        cost.online(round, i, before(i), n, Unit::Bits(1)).online(round, i, after(i), n, Unit::Bits(1))
+    })
 }
 
 /// Masks and their products, from the offline phase.
@@ -302,8 +322,7 @@ pub(crate) fn offline<D: Device>(
     };
 
     let mut sheet = masks_sheet(me, width, &u_mask, &v_mask);
-    let names: Vec<_> = opened.iter().map(|&s| move |c| Plane::Mask(s, c)).collect();
-    sheet.add_rss(me, opened_masks.clone(), &names);
+    sheet.add_rss(me, opened_masks.clone(), |c| opened.iter().map(|&s| Plane::Mask(s, c)).collect());
     add_zero(party, &mut sheet, "pairs", schedule.pairs.len(), n)?;
     let mut circuit = Circuit::default();
     let leaves = (0..tree.bits).map(|i| {
@@ -331,8 +350,7 @@ pub(crate) fn offline<D: Device>(
     let next = if count > 0 { recv(party, after(me), "pairs", count, n)? } else { pairs.clone() };
     let pairs = Rss { own: pairs, next };
 
-    let names: Vec<_> = (0..tree.bits).map(|i| move |c| Plane::Pair(Signal::U(i), Signal::V(i), c)).collect();
-    sheet.add_rss(me, leaves.clone(), &names);
+    sheet.add_rss(me, leaves.clone(), |c| leaf_names(tree, c));
     add_zero(party, &mut sheet, "deep", schedule.deep.len(), n)?;
     let mut circuit = Circuit::default();
     let deep = schedule.deep.iter().enumerate().map(|(k, &(p, at))| {
@@ -361,6 +379,11 @@ pub(crate) fn offline<D: Device>(
         deep: kept(deep, schedule.deep.len()),
         v_masked: v_masked.map(|m| keep(width, words, m)),
     })
+}
+
+/// The names of a component of the products of u's and v's masks.
+fn leaf_names(tree: &Tree, c: usize) -> Vec<Plane> {
+    (0..tree.bits).map(|i| Plane::Pair(Signal::U(i), Signal::V(i), c)).collect()
 }
 
 /// Products of u's and v's masks: two parties know a summand each. The components that only one of them holds are drawn; what is
@@ -523,6 +546,78 @@ pub(crate) fn online<D: Device>(
     known: Known<D>,
     material: Material<D>,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
+    let (me, words) = (party.me(), bits::words(n));
+    let schedule = Schedule::new(tree);
+    let mut sheet = enter(party, tree, entry, n, known, material)?;
+    for depth in 0..tree.levels.len() {
+        level(party, tree, &schedule, depth, n, &mut sheet, true)?;
+    }
+    let results: HashSet<Signal> =
+        schedule.levels.iter().flat_map(|(_, results)| results.iter().copied()).collect();
+    let local = Local { sheet: &sheet, me };
+    output_planes(party, tree, want, words, &sheet, |circuit, signal| match results.contains(&signal) {
+        true => Shared::of(me, |c| sheet.wire(circuit, Plane::Share(signal, c))),
+        false => local.bit(circuit, signal),
+    })
+}
+
+/// m of the top bit of u + v under the mask `r`: the carry into it is added to u's and v's top bits before they are opened.
+pub(crate) fn top<D: Device>(
+    party: &mut Party<D>,
+    tree: &Tree,
+    entry: Entry,
+    n: usize,
+    known: Known<D>,
+    material: Material<D>,
+    r: &Rss<Bits<D>>,
+) -> Result<D::Buf<u64>, Error> {
+    let (me, words) = (party.me(), bits::words(n));
+    let schedule = Schedule::new(tree);
+    let mut sheet = enter(party, tree, entry, n, known, material)?;
+    for depth in 0..tree.levels.len() {
+        level(party, tree, &schedule, depth, n, &mut sheet, false)?;
+    }
+    add_zero(party, &mut sheet, "top", 1, n)?;
+    let mut circuit = Circuit::default();
+    let local = Local { sheet: &sheet, me };
+    let carry = match tree.levels.last() {
+        Some(level) => local.additive(&mut circuit, &level[0], Signal::Generate(level[0].span)),
+        None => local.bit(&mut circuit, Signal::Generate(Span::leaf(0))).own,
+    };
+    let bit = local.bit(&mut circuit, Signal::Propagate(Span::leaf(tree.bits)));
+    let sum = circuit.xor(carry, bit.own);
+    let share = masked(&sheet, &mut circuit, 0, sum);
+    circuit.output(vec![share]);
+    let share = sheet.run(party.device(), &circuit, words)?.remove(0);
+    let share = party.device().xor(&[&share, &r.own.buf], false, n)?;
+    open(party, "top", &share, 1, n)
+}
+
+/// Everybody opens additive shares of planes to both others.
+fn open<D: Device>(
+    party: &mut Party<D>,
+    label: &str,
+    share: &D::Buf<u64>,
+    planes: usize,
+    n: usize,
+) -> Result<D::Buf<u64>, Error> {
+    let peers = [before(party.me()), after(party.me())];
+    for peer in peers {
+        send(party, peer, label, share, planes, n)?;
+    }
+    let [a, b] = peers.map(|peer| recv(party, peer, label, planes, n));
+    Ok(party.device().xor(&[share, &a?, &b?], false, planes * bits::words(n) * 64)?)
+}
+
+/// Shares the inputs: a sheet with m of u and v and with everything from the offline phase.
+fn enter<D: Device>(
+    party: &mut Party<D>,
+    tree: &Tree,
+    entry: Entry,
+    n: usize,
+    known: Known<D>,
+    material: Material<D>,
+) -> Result<Sheet<D>, Error> {
     let (me, words, width) = (party.me(), bits::words(n), tree.bits + 1);
     let lanes = width * words * 64;
     let schedule = Schedule::new(tree);
@@ -552,72 +647,71 @@ pub(crate) fn online<D: Device>(
     let mut sheet = masks_sheet(me, width, &material.u, &material.v);
     sheet.add(masked_u, (0..width).map(|i| Plane::Masked(Signal::U(i))));
     sheet.add(masked_v, (0..width).map(|i| Plane::Masked(Signal::V(i))));
-    let mut add = |kept: Rss<Bits<D>>, names: &[Box<dyn Fn(usize) -> Plane>]| {
-        sheet.add_rss(me, Rss { own: kept.own.buf, next: kept.next.buf }, names);
-    };
-    let opened_names: Vec<Box<dyn Fn(usize) -> Plane>> =
-        schedule.opened().into_iter().map(|s| Box::new(move |c| Plane::Mask(s, c)) as _).collect();
-    add(material.opened, &opened_names);
-    let leaves: Vec<Box<dyn Fn(usize) -> Plane>> =
-        (0..tree.bits).map(|i| Box::new(move |c| Plane::Pair(Signal::U(i), Signal::V(i), c)) as _).collect();
-    add(material.leaves, &leaves);
-    let pairs: Vec<Box<dyn Fn(usize) -> Plane>> =
-        schedule.pairs.iter().map(|&(a, b)| Box::new(move |c| Plane::Pair(a, b, c)) as _).collect();
-    add(material.pairs, &pairs);
-    let deep: Vec<Box<dyn Fn(usize) -> Plane>> =
-        schedule.deep.iter().map(|&(p, at)| Box::new(move |c| Plane::Deep(p, at, c)) as _).collect();
-    add(material.deep, &deep);
+    let planes = |kept: Rss<Bits<D>>| Rss { own: kept.own.buf, next: kept.next.buf };
+    let opened = schedule.opened();
+    sheet.add_rss(me, planes(material.opened), |c| opened.iter().map(|&s| Plane::Mask(s, c)).collect());
+    sheet.add_rss(me, planes(material.leaves), |c| leaf_names(tree, c));
+    sheet.add_rss(me, planes(material.pairs), |c| {
+        schedule.pairs.iter().map(|&(a, b)| Plane::Pair(a, b, c)).collect()
+    });
+    sheet.add_rss(me, planes(material.deep), |c| {
+        schedule.deep.iter().map(|&(p, at)| Plane::Deep(p, at, c)).collect()
+    });
+    Ok(sheet)
+}
 
-    for (depth, (nodes, (opened, results))) in tree.levels.iter().zip(&schedule.levels).enumerate() {
-        let label = format!("level{depth}");
-        let node = |signal: Signal| {
-            let (Signal::Generate(span) | Signal::Propagate(span)) = signal else {
-                unreachable!("a level makes no inputs")
-            };
-            nodes.iter().find(|node| node.span == span).expect("a node of the level")
-        };
-        add_zero(party, &mut sheet, &label, opened.len() + results.len(), n)?;
-        let mut circuit = Circuit::default();
-        let local = Local { sheet: &sheet, me };
-        let mut share = |k: usize, signal: Signal| {
-            let share = local.additive(&mut circuit, node(signal), signal);
-            let share = masked(&sheet, &mut circuit, k, share);
-            match k < opened.len() {
-                true => {
-                    let r = mask(&sheet, &mut circuit, me, signal);
-                    circuit.xor(share, r.own)
-                }
-                false => share,
-            }
-        };
-        let shares: Vec<Wire> =
-            opened.iter().chain(results).enumerate().map(|(k, &signal)| share(k, signal)).collect();
-        let results_shares = shares[opened.len()..].to_vec();
-        circuit.output(shares[..opened.len()].to_vec());
-        circuit.output(results_shares);
-        let mut made = sheet.run(party.device(), &circuit, words)?;
-        let (result, open) = (made.pop().expect("two outputs"), made.pop().expect("two outputs"));
-        if !opened.is_empty() {
-            let (planes, peers) = (opened.len(), [before(me), after(me)]);
-            let label = format!("{label}/open");
-            for peer in peers {
-                send(party, peer, &label, &open, planes, n)?;
-            }
-            let [a, b] = peers.map(|peer| recv(party, peer, &label, planes, n));
-            let m = party.device().xor(&[&open, &a?, &b?], false, planes * words * 64)?;
-            sheet.add(m, opened.iter().map(|&s| Plane::Masked(s)));
-        }
-        if !results.is_empty() {
-            let shares = reshare(party, &label, result, results.len(), n)?;
-            let names: Vec<_> = results.iter().map(|&s| move |c| Plane::Share(s, c)).collect();
-            sheet.add_rss(me, shares, &names);
-        }
+/// Computes a level: opens what other nodes read, and reshares the results if they are wanted.
+fn level<D: Device>(
+    party: &mut Party<D>,
+    tree: &Tree,
+    schedule: &Schedule,
+    depth: usize,
+    n: usize,
+    sheet: &mut Sheet<D>,
+    with_results: bool,
+) -> Result<(), Error> {
+    let (me, words) = (party.me(), bits::words(n));
+    let nodes = &tree.levels[depth];
+    let (opened, results) = &schedule.levels[depth];
+    let results = if with_results { results.as_slice() } else { &[] };
+    if opened.is_empty() && results.is_empty() {
+        return Ok(());
     }
-    let results: HashSet<Signal> =
-        schedule.levels.iter().flat_map(|(_, results)| results.iter().copied()).collect();
-    let local = Local { sheet: &sheet, me };
-    output_planes(party, tree, want, words, &sheet, |circuit, signal| match results.contains(&signal) {
-        true => Shared::of(me, |c| sheet.wire(circuit, Plane::Share(signal, c))),
-        false => local.bit(circuit, signal),
-    })
+    let label = format!("level{depth}");
+    let node = |signal: Signal| {
+        let (Signal::Generate(span) | Signal::Propagate(span)) = signal else {
+            unreachable!("a level makes no inputs")
+        };
+        nodes.iter().find(|node| node.span == span).expect("a node of the level")
+    };
+    add_zero(party, sheet, &label, opened.len() + results.len(), n)?;
+    let mut circuit = Circuit::default();
+    let local = Local { sheet, me };
+    let mut share = |k: usize, signal: Signal| {
+        let share = local.additive(&mut circuit, node(signal), signal);
+        let share = masked(sheet, &mut circuit, k, share);
+        match k < opened.len() {
+            true => {
+                let r = mask(sheet, &mut circuit, me, signal);
+                circuit.xor(share, r.own)
+            }
+            false => share,
+        }
+    };
+    let shares: Vec<Wire> =
+        opened.iter().chain(results).enumerate().map(|(k, &signal)| share(k, signal)).collect();
+    let results_shares = shares[opened.len()..].to_vec();
+    circuit.output(shares[..opened.len()].to_vec());
+    circuit.output(results_shares);
+    let mut made = sheet.run(party.device(), &circuit, words)?;
+    let (result, share) = (made.pop().expect("two outputs"), made.pop().expect("two outputs"));
+    if !opened.is_empty() {
+        let m = open(party, &format!("{label}/open"), &share, opened.len(), n)?;
+        sheet.add(m, opened.iter().map(|&s| Plane::Masked(s)));
+    }
+    if !results.is_empty() {
+        let shares = reshare(party, &label, result, results.len(), n)?;
+        sheet.add_rss(me, shares, |c| results.iter().map(|&s| Plane::Share(s, c)).collect());
+    }
+    Ok(())
 }

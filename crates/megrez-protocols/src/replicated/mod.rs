@@ -6,13 +6,13 @@
 //! multiply takes one round. It makes correlated randomness before the inputs exist; `aby3` has no offline phase.
 //! Ring values have no masks, so nothing is ever late.
 
-mod aby3;
+pub(crate) mod aby3;
 mod alkaid;
 mod bits;
-mod planes;
+pub(crate) mod planes;
 pub(crate) mod product;
 pub(crate) mod select;
-mod sum;
+pub(crate) mod sum;
 pub mod tree;
 pub(crate) mod truncate;
 
@@ -414,7 +414,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         masks: Option<&Masks<W, D>>,
         material: Material<W, D>,
     ) -> Result<(Data<W, D>, Option<Masks<W, D>>), Error> {
-        let (shape, n, me) = (&output.shape, output.shape.elements(), party.me());
+        let (shape, me) = (&output.shape, party.me());
         let arg = |i: usize| inputs[i].1;
         if matches!(output.kind, Kind::Public { .. }) {
             return Ok((Data::Public(()), None));
@@ -519,28 +519,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
     }
 
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {
-        let n = value.shape.elements();
-        let wrong = || Error::Refused("a party sent an output share of the wrong size".into());
-        let message = |i: usize| messages.get(i).ok_or_else(wrong);
-        let words = |i: usize| -> Result<&[W], Error> {
-            let words: &[W] = message(i)?.as_pod().map_err(|_| wrong())?;
-            if words.len() == n { Ok(words) } else { Err(wrong()) }
-        };
-        Ok(match value.kind {
-            Kind::Public { .. } => words(0)?.to_vec(),
-            Kind::Ring { .. } => {
-                let [a, b, c] = [words(0)?, words(1)?, words(2)?];
-                (0..n).map(|i| a[i].add(b[i]).add(c[i])).collect()
-            }
-            Kind::Bit => {
-                let shares = [message(0)?, message(1)?, message(2)?].map(|m| m.as_bytes());
-                if shares.iter().any(|s| s.len() != megrez_ring::bits::bytes(n)) {
-                    return Err(wrong());
-                }
-                let bit = |i: usize| shares.iter().fold(0, |b, s| b ^ (s[i / 8] >> (i % 8)) & 1);
-                (0..n).map(|i| W::from_u64(u64::from(bit(i)))).collect()
-            }
-        })
+        rss::reconstruct(value, messages)
     }
 }
 

@@ -58,10 +58,15 @@ impl<D: Device> Sheet<D> {
         self.buffers.push(buffer);
     }
 
-    /// Adds both components of planes at party `me`.
-    pub(crate) fn add_rss(&mut self, me: usize, planes: Rss<D::Buf<u64>>, names: &[impl Fn(usize) -> Plane]) {
-        self.add(planes.own, names.iter().map(|name| name(me)));
-        self.add(planes.next, names.iter().map(|name| name(crate::rss::after(me))));
+    /// Adds both components of planes at party `me`; `names` gives those of a component, in order.
+    pub(crate) fn add_rss(
+        &mut self,
+        me: usize,
+        planes: Rss<D::Buf<u64>>,
+        names: impl Fn(usize) -> Vec<Plane>,
+    ) {
+        self.add(planes.own, names(me));
+        self.add(planes.next, names(crate::rss::after(me)));
     }
 
     pub(crate) fn wire(&self, circuit: &mut Circuit, name: Plane) -> Wire {
