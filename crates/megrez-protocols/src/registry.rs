@@ -3,6 +3,7 @@
 use crate::Suite;
 use crate::bicoptor::Bicoptor;
 use crate::clear::Clear;
+use crate::meteor::Meteor;
 use crate::mizar::Mizar;
 use crate::replicated::{Adder, Replicated};
 use megrez_kernels::{Baseline, Device};
@@ -36,6 +37,13 @@ pub const PROTOCOLS: &[Protocol] = &[
         parties: 3,
         security: "semi-honest, one of three parties corrupted",
         source: "ABY3, with exact truncation",
+        insecure: false,
+    },
+    Protocol {
+        name: "meteor",
+        parties: 3,
+        security: "semi-honest, one of three parties corrupted",
+        source: "METEOR, corrected, with exact truncation and carries of digits",
         insecure: false,
     },
     Protocol {
@@ -99,6 +107,10 @@ pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> 
         ("aby3", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Aby3)),
         ("aby3", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Aby3)),
         ("aby3", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Aby3)),
+        ("meteor", 8) => visitor.visit(Meteor::<u8, D>::default()),
+        ("meteor", 16) => visitor.visit(Meteor::<u16, D>::default()),
+        ("meteor", 32) => visitor.visit(Meteor::<u32, D>::default()),
+        ("meteor", 64) => visitor.visit(Meteor::<u64, D>::default()),
         ("alkaid", 8) => visitor.visit(Replicated::<u8, D>::with_adder(Adder::Alkaid)),
         ("alkaid", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Alkaid)),
         ("alkaid", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Alkaid)),

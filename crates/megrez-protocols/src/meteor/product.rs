@@ -1,0 +1,67 @@
+//! Products on MRSS: element by element, of matrices, convolutions. METEOR, Fig. 2 (2-MULT) and Fig. 8, for any bilinear map B.
+//!
+//! B(x, y) = B(m_x, m_y) + B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with Γ = B(ψ_x, ψ_y): given Γ, the product is replicated without a
+//! message, and is opened under a fresh mask ψ_z. The scale of the result is the sum of the scales.
+//!
+//! Deviates from the figures: B(m_x, m_y) enters component 0 only (printed: every share), and Fig. 8's second term is
+//! B(m_x, ψ_y), its third B(ψ_x, m_y).
+//!
+//! phase     rounds  bits per output element   from → to
+//! offline   1       3·ℓ                       P_i → P_{i−1}, each i
+//! online    1       3·ℓ                       P_i → P_{i+1}, each i
+//!
+//! Everybody sees uniform elements: a component of Γ made fresh by a sharing of zero, and m_z.
+
+use crate::local::Product;
+use crate::mrss::{open, open_cost};
+use crate::replicated::product;
+use crate::rss::Rss;
+use crate::{Cost, Unit};
+use megrez_kernels::{Device, Tensor};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+pub(super) fn cost(ring: u32, n: usize) -> Cost {
+    open_cost(super::made_offline(product::cost(ring, n)), 1, n, Unit::Bits(ring))
+}
+
+/// Γ.
+pub(super) fn offline<W: Word, D: Device>(
+    party: &mut Party<D>,
+    product: &Product<'_>,
+    shape: &Shape,
+    x: &Rss<Tensor<W, D>>,
+    y: &Rss<Tensor<W, D>>,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    product::online(party, product, x, y, shape)
+}
+
+/// m_z. Operands are (m, ψ); `mask` is ψ_z.
+pub(super) fn online<W: Word, D: Device>(
+    party: &mut Party<D>,
+    product: &Product<'_>,
+    (m_x, psi_x): (&Tensor<W, D>, &Rss<Tensor<W, D>>),
+    (m_y, psi_y): (&Tensor<W, D>, &Rss<Tensor<W, D>>),
+    mask: &Rss<Tensor<W, D>>,
+    gamma: &Rss<Tensor<W, D>>,
+) -> Result<D::Buf<W>, Error> {
+    let (device, shape) = (party.device(), &mask.own.shape);
+    let (one, minus) = (W::ONE, W::ONE.neg());
+    let parts = [psi_x, psi_y, gamma, mask];
+    let z = Rss::zip(party.me(), &parts, |c, parts| {
+        let [x, y, gamma, mask] = [parts[0], parts[1], parts[2], parts[3]];
+        let public = if c == 0 { one } else { W::ZERO };
+        if let Product::Elements = product {
+            let products = [(one, &m_x.buf, &y.buf), (one, &x.buf, &m_y.buf), (public, &m_x.buf, &m_y.buf)];
+            let products = if c == 0 { &products[..] } else { &products[..2] };
+            return device.products(products, &[(one, &gamma.buf), (minus, &mask.buf)]);
+        }
+        // B(m_x, [c=0]·m_y + ψ_y) + B(ψ_x, m_y): two products instead of three.
+        let second = device.combine(&[(public, &m_y.buf), (one, &y.buf)], W::ZERO, m_y.elements())?;
+        let left = product.apply(device, m_x, &Tensor::new(m_y.shape.clone(), second), shape)?;
+        let right = product.apply(device, x, m_y, shape)?;
+        let terms = [(one, &left.buf), (one, &right.buf), (one, &gamma.buf), (minus, &mask.buf)];
+        device.combine(&terms, W::ZERO, shape.elements())
+    })?;
+    open(party, "product", shape.elements(), z)
+}
