@@ -7,6 +7,8 @@
 
 use crate::{Cost, Store, StoreError, Unit};
 use megrez_kernels::{Bits, Device, Tensor};
+use megrez_net::Payload;
+use megrez_plan::{Kind, Value};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
@@ -151,4 +153,31 @@ pub fn reshare_bits<D: Device>(
 /// What [`reshare`] sends in an online round.
 pub fn reshare_cost(cost: Cost, round: u32, n: usize, unit: Unit) -> Cost {
     (0..3).fold(cost, |cost, i| cost.online(round, i, before(i), n, unit))
+}
+
+/// A value from every party's own component (or the words of a public one, from P0): what a recipient of an output does. Bits
+/// come packed.
+pub(crate) fn reconstruct<W: Word>(value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {
+    let n = value.shape.elements();
+    let wrong = || Error::Refused("a party sent an output share of the wrong size".into());
+    let message = |i: usize| messages.get(i).ok_or_else(wrong);
+    let words = |i: usize| -> Result<&[W], Error> {
+        let words: &[W] = message(i)?.as_pod().map_err(|_| wrong())?;
+        if words.len() == n { Ok(words) } else { Err(wrong()) }
+    };
+    Ok(match value.kind {
+        Kind::Public { .. } => words(0)?.to_vec(),
+        Kind::Ring { .. } => {
+            let [a, b, c] = [words(0)?, words(1)?, words(2)?];
+            (0..n).map(|i| a[i].add(b[i]).add(c[i])).collect()
+        }
+        Kind::Bit => {
+            let shares = [message(0)?, message(1)?, message(2)?].map(|m| m.as_bytes());
+            if shares.iter().any(|s| s.len() != megrez_ring::bits::bytes(n)) {
+                return Err(wrong());
+            }
+            let bit = |i: usize| shares.iter().fold(0, |b, s| b ^ (s[i / 8] >> (i % 8)) & 1);
+            (0..n).map(|i| W::from_u64(u64::from(bit(i)))).collect()
+        }
+    })
 }
