@@ -26,6 +26,9 @@ pub const FUNCTIONS: &[Function] = &[
     Function { name: "exp", run: math::exp, reference: f64::exp },
     Function { name: "log2", run: math::log2, reference: f64::log2 },
     Function { name: "ln", run: math::ln, reference: f64::ln },
+    Function { name: "sigmoid", run: math::sigmoid, reference: |x| 1.0 / (1.0 + (-x).exp()) },
+    Function { name: "tanh", run: math::tanh, reference: f64::tanh },
+    Function { name: "atan", run: math::atan, reference: f64::atan },
 ];
 
 impl Function {

@@ -7,7 +7,7 @@
 
 use super::slide::{Move, moves, slide};
 use super::tables::EXP2;
-use crate::blocks::{Blocks, Extend, Msb};
+use crate::blocks::{Blocks, Extend, Msb, Table};
 use crate::finish::{Class, settle_normal};
 use crate::float::Float;
 use crate::format::Format;
@@ -28,7 +28,8 @@ pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
     let man = B::one(b.extend(&[man])?);
     let man = b.shift(&man, 4);
-    power(b, x, &man, 0)
+    let power = power(b, x, &man, 0, &range(0, false), &x.sign)?;
+    rounded(b, x, &power)
 }
 
 /// e^x.
@@ -36,25 +37,58 @@ pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 /// # Errors
 /// If the blocks fail.
 pub fn exp<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+    let man = times_log2_e(b, x)?;
+    let power = power(b, x, &man, 7, &range(0, false), &x.sign)?;
+    rounded(b, x, &power)
+}
+
+/// 2^f·2^exp, with 2^f in [1, 2) as an integer of 29 bits.
+pub(crate) struct Power<B: Blocks> {
+    pub man: B::Int,
+    pub exp: B::Int,
+    /// |x| is 128 or more, or not a number.
+    pub large: B::Bit,
+}
+
+/// e^(−|x|·2^lift), where |x|·2^lift from 128 on is taken for something from 64 on.
+pub(crate) fn exp_below<B: Blocks>(b: &mut B, x: &Float<B>, lift: i64) -> Result<Power<B>, B::Error> {
+    let man = times_log2_e(b, x)?;
+    let negative = b.public_bits(&vec![true; x.lanes(b)]);
+    power(b, x, &man, 7, &range(lift, true), &negative)
+}
+
+/// man·log2 e at scale 34 in 37 bits.
+fn times_log2_e<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<B::Int, B::Error> {
     // The product has scale 59; 34 of it are enough for 2^6 times as much.
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: 62, signed: false, msb: Msb::Shared(&top) };
     let man = B::one(b.extend(&[man])?);
     let man = b.offset(&b.scale(&man, LOG2_E), 1 << 24);
-    let man = b.cut(&man, 25)?;
-    power(b, x, &man, 7)
+    b.cut(&man, 25)
+}
+
+/// How mantissas become |x|·2^lift at scale 28. What is too large is gone, or `clamp`ed.
+fn range(lift: i64, clamp: bool) -> Table {
+    moves(move |e| match e + lift {
+        ..=-26 => (Move::Gone, false),
+        e @ -25..=6 => (Move::Right((e + 25) as u32), false),
+        7.. if clamp => (Move::Right(31), true),
+        7.. => (Move::Gone, true),
+    })
 }
 
 /// 2^(±man·2^exp), where man·2^(7 − drop) is the position at scale 28 for the exponent 6.
-fn power<B: Blocks>(b: &mut B, x: &Float<B>, man: &B::Int, drop: u32) -> Result<Float<B>, B::Error> {
+fn power<B: Blocks>(
+    b: &mut B,
+    x: &Float<B>,
+    man: &B::Int,
+    drop: u32,
+    range: &Table,
+    sign: &B::Bit,
+) -> Result<Power<B>, B::Error> {
     let format = Format::FLOAT32;
     assert_eq!(x.format, format, "math functions are those of single precision");
-    let table = moves(|e| match e {
-        ..=-26 => (Move::Gone, false),
-        -25..=6 => (Move::Right((e + 25) as u32), false),
-        7.. => (Move::Gone, true),
-    });
-    let slid = slide(b, x, man, &table, drop, None)?;
+    let slid = slide(b, &x.exp, man, range, drop, None)?;
     let width = SCALE + format.exp_width();
     let place = match b.width(&slid.right) {
         w if w < width => {
@@ -62,16 +96,18 @@ fn power<B: Blocks>(b: &mut B, x: &Float<B>, man: &B::Int, drop: u32) -> Result<
         }
         _ => b.low(&slid.right, width),
     };
-    let place = b.negate_if(&x.sign, &place)?;
+    let place = b.negate_if(sign, &place)?;
     let (man, exp) = EXP2.evaluate(b, &place, true)?;
-    let exp = exp.expect("asked for");
+    Ok(Power { man, exp: exp.expect("asked for"), large: slid.flag })
+}
 
-    // Whatever is too large, infinities included, is 0 or ∞ by its sign; NaN is among it.
-    let pairs = [(&slid.flag, &x.sign), (&x.nan, &x.sign)];
-    settle_normal(b, format, &exp, &man, &pairs, |b, gates| {
+/// The power as a float. Whatever is too large, infinities included, is 0 or ∞ by x's sign; NaN is among it.
+fn rounded<B: Blocks>(b: &mut B, x: &Float<B>, power: &Power<B>) -> Result<Float<B>, B::Error> {
+    let pairs = [(&power.large, &x.sign), (&x.nan, &x.sign)];
+    settle_normal(b, x.format, &power.exp, &power.man, &pairs, |b, gates| {
         let zero = b.xor(&gates[0], &b.xor(&x.nan, &gates[1]));
-        let inf = b.xor(&b.xor(&slid.flag, &gates[0]), &gates[1]);
+        let inf = b.xor(&b.xor(&power.large, &gates[0]), &gates[1]);
         let sign = b.public_bits(&vec![false; x.lanes(b)]);
-        Class { zero, inf, special: slid.flag.clone(), sign }
+        Class { zero, inf, special: power.large.clone(), sign }
     })
 }

@@ -1,12 +1,16 @@
 //! Math functions of single precision: range reduction, a spline in fixed point, and one rounding. SECFLOAT, §VI.
 
+mod atan;
 mod exp;
 mod log;
+mod sigmoid;
 mod slide;
 mod spline;
 mod tables;
 mod trig;
 
+pub use atan::atan;
 pub use exp::{exp, exp2};
 pub use log::{ln, log2};
+pub use sigmoid::{sigmoid, tanh};
 pub use trig::{cospi, sinpi, tanpi};

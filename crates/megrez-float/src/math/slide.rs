@@ -4,7 +4,6 @@
 //! table of all exponents knows; SECFLOAT multiplies with a power of two of the full width instead.
 
 use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table, Truncate};
-use crate::float::Float;
 use crate::format::Format;
 use crate::single::Single;
 
@@ -52,16 +51,16 @@ pub(crate) fn moves(of: impl Fn(i64) -> (Move, bool)) -> Table {
     })
 }
 
-/// Moves `man`, whose top bit is zero, by the exponents of x; left into `left` bits if anything moves left.
+/// Moves `man`, whose top bit is zero, by the exponents `exp` (modulo 2^8); left into `left` bits if anything moves left.
 pub(crate) fn slide<B: Blocks>(
     b: &mut B,
-    x: &Float<B>,
+    exp: &B::Int,
     man: &B::Int,
     table: &Table,
     drop: u32,
     left: Option<u32>,
 ) -> Result<Slid<B>, B::Error> {
-    let index = b.low(&b.offset(&x.exp, x.format.max_exp() as u64), 8);
+    let index = b.low(&b.offset(exp, Format::FLOAT32.max_exp() as u64), 8);
     let mut row = B::one(b.lookup(&[Lookup { index: &index, table }])?);
     let flag = row.bits.pop().expect("the flag");
     let moved = b.width(man) + 8;

@@ -30,7 +30,7 @@ fn place<B: Blocks>(b: &mut B, x: &Float<B>, reduced: i64) -> Result<Slid<B>, B:
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
     let man = B::one(b.extend(&[man])?);
-    slide(b, x, &man, &table, 4, Some(25))
+    slide(b, &x.exp, &man, &table, 4, Some(25))
 }
 
 /// y modulo 2, folded at ½.
