@@ -5,6 +5,7 @@ mod blocks;
 mod compare;
 mod convert;
 mod cot;
+mod io;
 mod leading;
 mod link;
 mod lookup;
