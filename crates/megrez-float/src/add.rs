@@ -10,7 +10,7 @@
 //! least q + 3 remain: a mantissa, a guard and a sticky bit.
 
 use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Table, mask};
-use crate::finish::{Class, settle_normal, two};
+use crate::finish::{Class, bounds, finish, settle_normal, two};
 use crate::float::Float;
 use crate::single::Single;
 
@@ -60,6 +60,18 @@ pub(crate) fn order<B: Blocks>(
 /// # Errors
 /// If the blocks fail.
 pub fn add<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+    sum(b, x, y, true)
+}
+
+/// x + y at less cost: the neighbour of the sum towards zero, unless the sum is a float; within one unit in the last place.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn add_cheap<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+    sum(b, x, y, false)
+}
+
+fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<Float<B>, B::Error> {
     let format = x.format;
     let (q, lanes) = (format.q, x.lanes(b));
     let distance_bits = u32::BITS - (q + 3).leading_zeros();
@@ -87,7 +99,7 @@ pub fn add<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
     let aligned = b.negate_if(&apart, &aligned)?;
     let sum = b.add(&b.shift(&larger, q + 3), &aligned);
 
-    let man = B::one(b.sticky(&[(&sum, q)])?);
+    let man = if exact { B::one(b.sticky(&[(&sum, q)])?) } else { b.cut(&sum, q)? };
     let top = B::one(b.leading(&[(&man, format.exp_width())])?);
     let man = b.product(Factor::unsigned(&man), Factor::unsigned(&top.scale), q + 5)?;
     let exp = b.offset(&b.add(&exp, &top.position), u64::from(q + 3).wrapping_neg());
@@ -98,12 +110,20 @@ pub fn add<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
     let inf = b.union(&x_inf, &y_inf, &gates[0]);
     let nan = b.union(&x.nan, &y.nan, &gates[1]);
     let pairs = [(&top.zero, &nan), (&top.zero, &inf), (&top.zero, &gates[2])];
-    settle_normal(b, format, &exp, &man, &pairs, |b, both| Class {
+    let class = |b: &B, both: &[B::Bit]| Class {
         zero: b.union(&top.zero, &nan, &both[0]),
         special: b.union(&top.zero, &inf, &both[1]),
         inf: inf.clone(),
         sign: b.xor(&sign, &both[2]),
-    })
+    };
+    if exact {
+        return settle_normal(b, format, &exp, &man, &pairs, class);
+    }
+    let man = b.cut(&man, 4)?;
+    let [low, high] = bounds(b, format, &exp);
+    let tests = b.negative_zero(&[&low, &high])?;
+    let carry = b.public_bits(&vec![false; lanes]);
+    finish(b, format, &exp, &man, &carry, (&tests[0], &tests[1]), &pairs, class)
 }
 
 /// x − y, correctly rounded.

@@ -6,7 +6,7 @@ use megrez_float::accuracy::{DOUBT, FUNCTIONS, Function, Worst, confirm, error, 
 /// Every exponent and sign, with mantissas at both ends and scattered between.
 fn strata() -> Vec<u32> {
     let mantissas: Vec<u32> =
-        (0..8).chain((1 << 23) - 8..1 << 23).chain((1..100).map(|i| i * 84_673 & 0x007f_ffff)).collect();
+        (0..8).chain((1 << 23) - 8..1 << 23).chain((1..100).map(|i| (i * 84_673) & 0x007f_ffff)).collect();
     (0..512).flat_map(|top: u32| mantissas.iter().map(move |m| top << 23 | m)).collect()
 }
 

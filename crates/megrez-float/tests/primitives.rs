@@ -4,8 +4,11 @@ mod common;
 
 use common::{Number, Numbers, inf, nan, number, round, zero};
 use megrez_float::accuracy::pairs::{PRIMITIVES, check as check_pairs};
+use megrez_float::blocks::{Blocks, mask};
 use megrez_float::{Bits, Clear, Float, Format, Plain};
-use megrez_float::{add, div, div_cheap, eq, le, lt, max, min, mul, relu, sqrt, sub};
+use megrez_float::{add, add_cheap, div, div_cheap, eq, le, lt, max, min, mul, relu, sqrt, sub};
+use megrez_float::{from_fixed, to_fixed};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::convert::Infallible;
 
 const FORMATS: [Format; 4] = [Format::FLOAT32, Format::BFLOAT16, Format::TF32, Format::WIDE];
@@ -153,6 +156,43 @@ fn cheap_division_is_the_quotient_or_its_neighbour_towards_zero() {
     let cheap = run(div_cheap, Format::FLOAT32, &x, &y);
     let below = exact.iter().zip(&cheap).filter(|(e, c)| e != c).map(|(e, c)| assert_eq!(*c, e - 1)).count();
     assert!((1..100_000).contains(&below), "{below} differ");
+}
+
+#[test]
+fn cheap_addition_is_within_one_unit() {
+    let (x, y) = Numbers::new(Format::FLOAT32, 13).pairs(200_000);
+    let exact = run(add, Format::FLOAT32, &x, &y);
+    let cheap = run(add_cheap, Format::FLOAT32, &x, &y);
+    // It may stop short of what rounds up: to the next binade, to infinity, to the smallest normal number.
+    let one_less = |e: u64| e & 0x7fff_ffff == 0x0080_0000 || e & 0x7fff_ffff == 0x7f80_0000;
+    let differ = exact.iter().zip(&cheap).filter(|(e, c)| e != c);
+    let below = differ.map(|(&e, &c)| assert!(c == e - 1 || one_less(e), "{c:x} for {e:x}")).count();
+    assert!((1..100_000).contains(&below), "{below} differ");
+}
+
+#[test]
+fn integers_and_fixed_point_come_back() {
+    let format = Format::FLOAT32;
+    let mut rng = StdRng::seed_from_u64(17);
+    let shrunk = |v: u64, by: u32| v >> (by % 63);
+    let words: Vec<u64> = (0..100_000).map(|_| shrunk(rng.random(), rng.random()) & mask(63)).collect();
+    for (signed, frac) in [(false, 0), (true, 0), (true, 40)] {
+        let Ok(x) = from_fixed(&mut Clear, &Clear.public(63, &words), signed, frac, format);
+        let value = |w: u64| if signed { ((w << 1) as i64 >> 1) as f32 } else { w as f32 };
+        let want: Vec<f32> = words.iter().map(|&w| value(w) / 2f32.powi(frac as i32)).collect();
+        assert_eq!(x.plain(), Plain::from_f32(&want));
+    }
+    let (x, _) = Numbers::new(format, 19).pairs(100_000);
+    let x = Plain::from_bits(format, &x);
+    for (width, frac) in [(32, 0), (32, 16), (16, 8), (3, 0), (37, 30)] {
+        let Ok(got) = to_fixed(&mut Clear, &Float::public(&Clear, &x), width, frac);
+        let most = 2f64.powi(width as i32 - 1);
+        for (value, got) in x.to_f32().into_iter().zip(got.v) {
+            let scaled = (f64::from(value) * 2f64.powi(frac as i32)).round_ties_even();
+            let want = scaled.clamp(-most, most - 1.0) as i64;
+            assert_eq!(got, want as u64 & mask(width), "{value:e} to {width} bits, {frac} of them fraction");
+        }
+    }
 }
 
 #[test]
