@@ -291,3 +291,30 @@ pub(super) fn cumulative_sum(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     }
     known(Tensor::new(x.shape.clone(), data))
 }
+
+/// Elements by constant index along an axis.
+pub(super) fn gather_elements(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &["axis"])?;
+    let (x, indices) = (ints(call, 0)?, ints(call, 1)?);
+    let rank = x.shape.rank();
+    let along = axis(call.int("axis", 0)?, rank)?;
+    let fits = |d: usize| d == along || indices.shape.dims()[d] <= x.shape.dims()[d];
+    if indices.shape.rank() != rank || !(0..rank).all(fits) {
+        return refuse(format!("the indices {} do not fit {}", indices.shape, x.shape), "");
+    }
+    let size = x.shape.dims()[along] as i64;
+    // Every element stands where its index stands, but for the axis.
+    let strides = x.shape.strides();
+    let mut view = View::whole(indices.shape.clone());
+    view.strides =
+        strides.iter().enumerate().map(|(d, &s)| if d == along { 0 } else { s as isize }).collect();
+    let pick = |(at, &i): (usize, &i64)| {
+        let place = if i < 0 { i.saturating_add(size) } else { i };
+        let inside = usize::try_from(place).ok().filter(|_| place < size);
+        inside
+            .map(|p| x.data[at + p * strides[along]])
+            .ok_or_else(|| Refusal::new(format!("index {i} is outside of an axis of {size}"), ""))
+    };
+    let data = view.indices().zip(&indices.data).map(pick).collect::<Result<Vec<i64>, _>>()?;
+    known(Tensor::new(bounded(indices.shape.clone())?, data))
+}

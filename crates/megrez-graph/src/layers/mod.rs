@@ -139,6 +139,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Expand", rearrange::expand),
     ("Flatten", rearrange::flatten),
     ("Gather", shape::gather),
+    ("GatherElements", known::gather_elements),
     ("Gelu", gelu::gelu),
     ("Gemm", gemm::gemm),
     ("GlobalAveragePool", average_pool::global_average_pool),
