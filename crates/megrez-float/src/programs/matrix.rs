@@ -1,0 +1,103 @@
+//! Matrices, with sums in a stated order.
+
+use crate::add::add;
+use crate::blocks::Blocks;
+use crate::float::Float;
+use crate::mul::mul;
+
+/// A matrix in row-major lanes.
+pub struct Matrix<B: Blocks> {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// rows·cols numbers.
+    pub data: Float<B>,
+}
+
+impl<B: Blocks> Clone for Matrix<B> {
+    fn clone(&self) -> Self {
+        Self { rows: self.rows, cols: self.cols, data: self.data.clone() }
+    }
+}
+
+/// Sums the terms of each lane: `terms` holds n blocks of `lanes` numbers, the result is one.
+///
+/// The order, which makes results the same everywhere: n terms become ⌈n/2⌉ by adding term i + ⌈n/2⌉ to term i; the middle one
+/// of an odd number waits. Every addition is correctly rounded.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result<Float<B>, B::Error> {
+    let mut terms = terms.clone();
+    loop {
+        let n = terms.lanes(b) / lanes;
+        if n == 1 {
+            return Ok(terms);
+        }
+        let (half, pairs) = (n.div_ceil(2), n / 2);
+        let range = |from: usize, to: usize| (from * lanes..to * lanes).collect::<Vec<_>>();
+        let first = terms.gather(b, &range(0, pairs));
+        let second = terms.gather(b, &range(half, n));
+        let sums = add(b, &first, &second)?;
+        let waits = terms.gather(b, &range(pairs, half));
+        terms = Float::concat(b, &[&sums, &waits]);
+    }
+}
+
+impl<B: Blocks> Matrix<B> {
+    /// A matrix of so many rows of the numbers.
+    ///
+    /// # Panics
+    /// If they do not fill it.
+    pub fn new(b: &B, rows: usize, cols: usize, data: Float<B>) -> Self {
+        assert_eq!(data.lanes(b), rows * cols, "a matrix that is not full");
+        Self { rows, cols, data }
+    }
+
+    /// The transpose: local.
+    #[must_use]
+    pub fn transpose(&self, b: &B) -> Self {
+        let lanes: Vec<_> = (0..self.cols).flat_map(|c| (0..self.rows).map(move |r| (r, c))).collect();
+        let lanes: Vec<_> = lanes.into_iter().map(|(r, c)| r * self.cols + c).collect();
+        Self { rows: self.cols, cols: self.rows, data: self.data.gather(b, &lanes) }
+    }
+
+    /// self·other: products are rounded, then [`sum`]med over the inner dimension.
+    ///
+    /// # Errors
+    /// If the blocks fail.
+    ///
+    /// # Panics
+    /// If the inner dimensions differ.
+    pub fn product(&self, b: &mut B, other: &Self) -> Result<Self, B::Error> {
+        assert_eq!(self.cols, other.rows, "inner dimensions differ");
+        let (m, k, n) = (self.rows, self.cols, other.cols);
+        let places = |f: &dyn Fn(usize, usize, usize) -> usize| {
+            let each = |i: usize| (i / (m * n), i / n % m, i % n);
+            (0..m * k * n).map(each).map(|(inner, r, c)| f(inner, r, c)).collect::<Vec<_>>()
+        };
+        let left = self.data.gather(b, &places(&|inner, r, _| r * k + inner));
+        let right = other.data.gather(b, &places(&|inner, _, c| inner * n + c));
+        let products = mul(b, &left, &right)?;
+        Ok(Self { rows: m, cols: n, data: sum(b, &products, m * n)? })
+    }
+
+    /// self with the row `bias` (cols numbers) added to every row.
+    ///
+    /// # Errors
+    /// If the blocks fail.
+    pub fn add_row(&self, b: &mut B, bias: &Float<B>) -> Result<Self, B::Error> {
+        let lanes: Vec<_> = (0..self.rows * self.cols).map(|i| i % self.cols).collect();
+        let bias = bias.gather(b, &lanes);
+        Ok(Self { data: add(b, &self.data, &bias)?, ..*self })
+    }
+
+    /// The sum of the rows, cols numbers.
+    ///
+    /// # Errors
+    /// If the blocks fail.
+    pub fn sum_rows(&self, b: &mut B) -> Result<Float<B>, B::Error> {
+        sum(b, &self.data, self.cols)
+    }
+}

@@ -1,0 +1,9 @@
+//! Programs on floating-point numbers that nobody sees: what numerical code becomes.
+
+mod matrix;
+mod mlp;
+mod proximity;
+
+pub use matrix::{Matrix, sum};
+pub use mlp::{Layer, Mlp, Step, softmax};
+pub use proximity::{chord, haversine, nearer, threshold, unit_vector};
