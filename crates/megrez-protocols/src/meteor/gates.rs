@@ -64,12 +64,20 @@ impl Products {
         self.place[set]
     }
 
+    /// All of them.
+    #[cfg(test)]
+    pub fn all(&self) -> impl Iterator<Item = Set> {
+        self.place.keys().cloned()
+    }
+
     /// The products of both rounds for `n` lanes.
     pub fn cost(&self, n: usize) -> Cost {
         [&self.pairs, &self.larger]
             .into_iter()
             .filter(|products| !products.is_empty())
-            .fold(Cost::LOCAL, |cost, products| cost.then(reshare_cost(Cost::LOCAL, 1, n * products.len(), Unit::Bits(1))))
+            .fold(Cost::LOCAL, |cost, products| {
+                cost.then(reshare_cost(Cost::LOCAL, 1, n * products.len(), Unit::Bits(1)))
+            })
     }
 
     /// All planes, of `n` lanes, from those of the factors, which are some planes of buffers, one after the other.
@@ -183,7 +191,12 @@ impl Sum {
     }
 
     /// Component `c`, the planes of products coming from `plane`.
-    pub fn component(&self, circuit: &mut Circuit, c: usize, plane: impl Fn(&mut Circuit, &[Factor]) -> Wire) -> Wire {
+    pub fn component(
+        &self,
+        circuit: &mut Circuit,
+        c: usize,
+        plane: impl Fn(&mut Circuit, &[Factor]) -> Wire,
+    ) -> Wire {
         let mut sum = Circuit::ZERO;
         for (set, &coefficient) in &self.0 {
             let term = match (set.is_empty(), coefficient) {

@@ -224,9 +224,7 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 let words = words.iter().map(|&w| W::from_i64(w)).collect();
                 Masks::Public(Tensor::new(shape.clone(), party.device().upload(words)?))
             }
-            Op::Mul | Op::MatMul | Op::Conv(_) if !public => {
-                Masks::Ring(rss::random(party, "mask", shape)?)
-            }
+            Op::Mul | Op::MatMul | Op::Conv(_) if !public => Masks::Ring(rss::random(party, "mask", shape)?),
             Op::Truncate { .. } | Op::Relu(_) | Op::Select | Op::BitToRing => {
                 Masks::Ring(rss::random(party, "mask", shape)?)
             }
@@ -378,9 +376,11 @@ fn local_masks<W: Word, D: Device>(
         }));
     }
     Ok(match (op, inputs) {
-        (Op::View(view), [Masks::Bit(mask)]) => Masks::Bit(mask.map(me, |_, bits| {
-            device.view_bits(&bits.buf, view).map(|buf| Bits::new(shape.clone(), buf))
-        })?),
+        (Op::View(view), [Masks::Bit(mask)]) => {
+            Masks::Bit(mask.map(me, |_, bits| {
+                device.view_bits(&bits.buf, view).map(|buf| Bits::new(shape.clone(), buf))
+            })?)
+        }
         (Op::Xor, [Masks::Bit(a), Masks::Bit(b)]) => Masks::Bit(Rss::zip(me, &[a, b], |_, psi| {
             device.xor(&[&psi[0].buf, &psi[1].buf], false, n).map(|buf| Bits::new(shape.clone(), buf))
         })?),

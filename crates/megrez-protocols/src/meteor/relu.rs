@@ -109,9 +109,8 @@ pub(super) fn online<W: Word, D: Device>(
             Some(party.scope("truncate", |party| truncate::send(party, f, m, psi, mask, material))?)
         }
     };
-    let bit = party.scope("sign", |party| {
-        comparison(relu, W::BITS).online(party, m, &material.bit, material.sign)
-    })?;
+    let bit = party
+        .scope("sign", |party| comparison(relu, W::BITS).online(party, m, &material.bit, material.sign))?;
     let bit = Bits::new(shape.clone(), bit);
     let received = match sent {
         None => None,

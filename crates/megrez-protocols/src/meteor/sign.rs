@@ -19,7 +19,10 @@
 //! offline   adder's + 2              adder's, and 3 for every product of masks
 //! online    1 + ⌈log4 digits⌉        t·3·(Σ(2·blocks − 1) over all levels of more than one block, + 1)
 //!
-//! Online 117 bits in 3 rounds for ℓ = 64, 57 in 3 for 32, 24 in 2 for 16, 12 in 2 for 8. As printed, 64 bits take 1813 in 6.
+//! | ℓ | 8 | 16 | 32 | 64 | 64, as printed |
+//! | --- | --- | --- | --- | --- | --- |
+//! | offline, bits / rounds | 107 / 8 | 307 / 10 | 710 / 11 | 1582 / 12 | not given |
+//! | online, bits / rounds | 12 / 2 | 24 / 2 | 57 / 3 | 117 / 3 | 1813 / 6 |
 //!
 //! With a cut of k bits the values (m + 2^k − 1) >> k and bits of ψ from k on are added: floor(x/2^k) rounded up, or one less. So
 //! x ≥ 0 and x ≤ −2^k are read rightly, and −2^k < x < 0 is read as ≥ 0 with probability 1 − |x|/2^k.
@@ -154,7 +157,8 @@ impl Comparison {
 
     /// All products of masks.
     fn products(&self) -> Products {
-        let steps = (0..self.thresholds.len()).flat_map(|t| (0..self.levels.len()).map(move |level| (t, level)));
+        let steps =
+            (0..self.thresholds.len()).flat_map(|t| (0..self.levels.len()).map(move |level| (t, level)));
         let sets = steps.flat_map(|step| {
             let signals = self.signals(&mut Circuit::default(), step, &|_, _| Circuit::ZERO);
             signals.iter().flat_map(Sum::sets).collect::<Vec<_>>()
@@ -186,7 +190,9 @@ impl Comparison {
         let factors = vec![(psi_bits, self.cut as usize..width), (fresh, 0..masks)];
         let planes = products.make(party, factors, n)?;
         let shape = Shape::from([products.planes(), words]);
-        Ok(Material { planes: planes.map(me, |_, buf| Ok::<_, Error>(Tensor::new(shape.clone(), buf.clone())))? })
+        Ok(Material {
+            planes: planes.map(me, |_, buf| Ok::<_, Error>(Tensor::new(shape.clone(), buf.clone())))?,
+        })
     }
 
     /// m of the bits [x ≥ t], threshold by threshold, under `mask`.
@@ -261,5 +267,102 @@ impl Comparison {
             buffers.push(open_planes(party, &label, (count * self.signals_of(level), n), share)?);
         }
         unreachable!("the last level is the result")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_kernels::Reference;
+    use megrez_session::Phase::{Offline, Online};
+
+    /// One party that holds everything: [x ≥ 0] for every lane, the masks of signals from a fixed generator.
+    fn non_negative(comparison: &Comparison, m: &[u8], psi: &[u8]) -> Vec<u64> {
+        let (n, words) = (m.len(), bits::words(m.len()));
+        let up = (1u8 << comparison.cut).wrapping_sub(1);
+        let plane = |values: &[u8], up: u8, i: usize| {
+            bits::pack(n, |e| u64::from(values[e].wrapping_add(up)) >> (comparison.cut as usize + i))
+        };
+        let width = comparison.low + 1;
+        let mut factors: Vec<Vec<u64>> = (0..width).map(|i| plane(psi, 0, i)).collect();
+        factors.extend((0..comparison.masks() as u64).map(|i| {
+            bits::pack(n, |e| (e as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ (i << 40)) >> 61)
+        }));
+        let products = comparison.products();
+        let mut planes = vec![vec![]; products.planes()];
+        for set in products.all() {
+            let product = |w: usize| set.iter().fold(u64::MAX, |p, &f| p & factors[f][w]);
+            planes[products.place(&set)] = (0..words).map(product).collect();
+        }
+        let masks: Vec<u64> = (0..width).flat_map(|i| plane(m, up, i)).collect();
+        let mut buffers = vec![masks, planes.concat()];
+        for level in 0..comparison.levels.len() {
+            let mut circuit = Circuit::default();
+            let public = |circuit: &mut Circuit, what| match what {
+                Public::Bit(position) => circuit.input(0, position),
+                Public::Signal(signal) => circuit.input(1 + level, signal),
+            };
+            let signals = comparison.signals(&mut circuit, (0, level), &public);
+            let product = |circuit: &mut Circuit, set: &[Factor]| circuit.input(1, products.place(set));
+            let result = level + 1 == comparison.levels.len();
+            let outputs = signals.iter().enumerate().map(|(i, sum)| {
+                let value = sum.component(&mut circuit, 0, product);
+                let mask = match result {
+                    true => Circuit::ZERO,
+                    false => product(&mut circuit, &[comparison.mask(0, level, i)]),
+                };
+                circuit.xor(value, mask)
+            });
+            let outputs = outputs.collect();
+            circuit.output(outputs);
+            let inputs: Vec<_> = buffers.iter().map(|b| Reference.upload(b.clone()).unwrap()).collect();
+            let inputs: Vec<_> = inputs.iter().collect();
+            let made = Reference.run_circuit(&circuit.compile(), &inputs, words).unwrap().remove(0);
+            buffers.push(Reference.download(made).unwrap());
+        }
+        let carry = buffers.pop().unwrap();
+        let top = |values: &[u8], up: u8, e: usize| {
+            u64::from(values[e].wrapping_add(up)) >> (comparison.cut as usize + comparison.low)
+        };
+        (0..n).map(|e| 1 ^ (top(m, up, e) ^ top(psi, 0, e) ^ bits::get(&carry, e)) & 1).collect()
+    }
+
+    #[test]
+    fn the_sign_and_its_cut_are_as_stated_for_every_value_and_mask() {
+        let (x, psi): (Vec<u8>, Vec<u8>) = (0..1u32 << 16).map(|i| ((i >> 8) as u8, i as u8)).unzip();
+        let m: Vec<u8> = x.iter().zip(&psi).map(|(x, psi)| x.wrapping_sub(*psi)).collect();
+        for cut in 0..7 {
+            for lambda in 2..=8 - cut {
+                let sign = SignBit { cut, bits: Some(lambda), ..SignBit::FULL };
+                let got = non_negative(&Comparison::new(&sign, 8, &[0]), &m, &psi);
+                let half = 1i64 << (cut + lambda - 1);
+                for x in -half..=half - (1 << cut) {
+                    let positive: u64 = got[(x as u8 as usize) << 8..][..256].iter().sum();
+                    let expected = match x {
+                        0.. => 256,
+                        x if x <= -(1 << cut) => 0,
+                        x => 256 - ((256 * x.unsigned_abs()) >> cut),
+                    };
+                    assert_eq!(positive, expected, "cut {cut}, {lambda} bits, x = {x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_costs_are_those_of_the_head() {
+        for (ring, offline, online) in [
+            (8, (107.0, 8), (12.0, 2)),
+            (16, (307.0, 10), (24.0, 2)),
+            (32, (710.0, 11), (57.0, 3)),
+            (64, (1582.0, 12), (117.0, 3)),
+        ] {
+            let cost = Comparison::new(&SignBit::FULL, ring, &[0]).cost(1);
+            let of = |phase| (cost.bits(phase), cost.rounds(phase));
+            assert_eq!((of(Offline), of(Online)), (offline, online), "{ring}");
+        }
+        // Thresholds share the bits of ψ and the digits' products: 306 of 1582 bits are a threshold's own.
+        let cost = Comparison::new(&SignBit::FULL, 64, &[0; 3]).cost(1);
+        assert_eq!((cost.bits(Offline), cost.bits(Online)), (1582.0 + 2.0 * 306.0, 3.0 * 117.0));
     }
 }

@@ -66,7 +66,8 @@ pub(super) fn offline<W: Word, D: Device>(
         let sign = device.bit_times::<W>(&device.msb(&r)?, None, n)?;
         let [t_0, t_1, b_0] = streams.map(|s| device.random::<W>(&s, n));
         let top = W::ONE.shl(W::BITS - f).neg();
-        let terms = [(minus, &high), (minus, &output.own.buf), (minus, &output.next.buf), (top, &t_0?), (top, &t_1?)];
+        let terms =
+            [(minus, &high), (minus, &output.own.buf), (minus, &output.next.buf), (top, &t_0?), (top, &t_1?)];
         let rest = device.combine(&terms, W::ZERO, n)?;
         let b_1 = device.pack_low(&device.combine(&[(W::ONE, &sign), (minus, &b_0?)], W::ZERO, n)?, f)?;
         party.send_ring::<W>(0, "T", rest.clone())?;
