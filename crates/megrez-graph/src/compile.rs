@@ -36,8 +36,19 @@ pub struct CompileOptions {
     pub comparison: Comparison,
     /// The form of every ReLU.
     pub relu: ReluForm,
+    /// How pools find the largest value of a window.
+    pub pool: PoolForm,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
     pub private_weights: bool,
+}
+
+/// How a pool finds the largest value of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolForm {
+    /// By ReLUs, two values at a time: every protocol has it.
+    Tournament,
+    /// Up to four values at a time, by comparing all pairs at once: fewer rounds, and more bits offline.
+    AllPairs,
 }
 
 /// How the comparisons of a plan are chosen.
@@ -83,6 +94,7 @@ impl Default for CompileOptions {
             policy: RangePolicy::Prove,
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
+            pool: PoolForm::Tournament,
             private_weights: true,
         }
     }

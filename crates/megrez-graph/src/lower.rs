@@ -1,6 +1,6 @@
 //! Lowering: the plan under construction, as layers see it. Every step's range is checked as it is emitted.
 
-use crate::compile::{Comparison, CompileOptions, ListStyle};
+use crate::compile::{Comparison, CompileOptions, ListStyle, PoolForm};
 use crate::graph::Tensor;
 use crate::layers::Scale;
 use crate::problem::{Refusal, refuse};
@@ -665,9 +665,24 @@ impl<'a> Lowering<'a> {
         self.emit(name, Op::Truncate { bits }, &[x.id], range.truncated(bits))
     }
 
+    /// How pools find the largest value of a window.
+    pub fn pool(&self) -> PoolForm {
+        self.options.pool
+    }
+
+    /// The largest of a few values of one shape and scale, element by element, by comparing all pairs.
+    pub fn maximum(&mut self, name: &str, values: &[&Secret]) -> Result<Secret, Refusal> {
+        let all = Range::hull_of(&values.iter().map(|x| &x.range).collect::<Vec<_>>());
+        let difference = Range::combine(&[(1, &all), (-1, &all)], 0);
+        // Each value is cut by itself, so a difference has lost two cuts.
+        let (sign, _) = self.comparison(name, &Secret { id: values[0].id, range: difference }, 0, 2)?;
+        let ids: Vec<ValueId> = values.iter().map(|x| x.id).collect();
+        self.emit(name, Op::Maximum(sign), &ids, all)
+    }
+
     /// max(x, 0).
     pub fn relu(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
-        let (sign, range) = self.comparison(name, x, 0)?;
+        let (sign, range) = self.comparison(name, x, 0, 1)?;
         let relu = Relu { sign, form: self.options.relu, truncate: 0 };
         let y = self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))?;
         self.relu_inputs.insert(y.id, range);
@@ -684,7 +699,7 @@ impl<'a> Lowering<'a> {
         let all: Vec<&Secret> = differences.iter().collect();
         let range = Range::hull_of(&all.iter().map(|d| &d.range).collect::<Vec<_>>());
         let moved = borders.iter().map(|b| i128::from(b.abs())).max().unwrap_or(0);
-        let (sign, _) = self.comparison(name, &Secret { id: x.id, range }, moved)?;
+        let (sign, _) = self.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
         let wrong = (1 << sign.cut) - 1;
         let op = Op::CompareMany { sign, thresholds: borders.to_vec() };
         let bits = self.emit(name, op, &[x.id], Range::uniform(0, 1))?;
@@ -791,14 +806,21 @@ impl<'a> Lowering<'a> {
         (0..rows).map(|i| self.view(name, x, View { offset: i * shape.elements(), ..view.clone() })).collect()
     }
 
-    /// How to compare a value that is an activation's input moved by up to `moved` words: the comparison, and the range in
-    /// which it is right.
-    fn comparison(&mut self, name: &str, x: &Secret, moved: i128) -> Result<(SignBit, Range), Refusal> {
-        let (sign, measured) = self.sign_for(x, moved);
+    /// How to compare a value that is an activation's input moved by up to `moved` words, and whose low bits are cut `cuts`
+    /// times before it is compared: the comparison, and the range in which it is right.
+    fn comparison(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        moved: i128,
+        cuts: i128,
+    ) -> Result<(SignBit, Range), Refusal> {
+        let (sign, measured) = self.sign_for(x, moved, cuts);
         let ring = self.options.ring;
         let limit = (sign.cut + sign.width(ring)).saturating_sub(1).min(ring - 1);
-        // Right for −2^limit ≤ x ≤ 2^limit − 2^cut.
-        let right = 2f64.powi(limit as i32) - 2f64.powi(sign.cut as i32) - moved as f64;
+        // Right for −2^limit ≤ x ≤ 2^limit − 2^cut; cut twice, also 2^cut more than −2^limit.
+        let lost = if sign.cut == 0 { 1 } else { cuts << sign.cut };
+        let right = (2f64.powi(limit as i32) - lost as f64 - moved as f64).max(0.0);
         let right = right * 2f64.powi(-(self.frac_of(x) as i32));
         self.compared = Some(self.compared.map_or(right, |other| other.min(right)));
         let step = format!("{}/{name}", self.layer);
@@ -813,7 +835,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The comparison for a value, and whether it relies on measured magnitudes.
-    fn sign_for(&self, x: &Secret, moved: i128) -> (SignBit, bool) {
+    fn sign_for(&self, x: &Secret, moved: i128, cuts: i128) -> (SignBit, bool) {
         let ring = self.options.ring;
         let beyond = self.frac_of(x).saturating_sub(self.frac());
         let (list, bits, calibration) = match &self.options.comparison {
@@ -829,14 +851,15 @@ impl<'a> Lowering<'a> {
             .and_then(|c| c.bound(&self.layer))
             .map(|bound| ((bound * 2f64.powi(self.frac_of(x) as i32)).ceil() as i128).saturating_add(moved));
         let magnitude = measured.map_or(proven, |m| m.min(proven));
-        // −2^(k+λ−1) ≤ x ≤ 2^(k+λ−1) − 2^k.
-        let mut cut = beyond;
-        let top = i128::BITS - (magnitude + (1 << cut) - 1).leading_zeros();
-        let mut width = (top + 1).saturating_sub(cut).clamp(2, ring - cut);
-        if let Some(most) = bits.filter(|&b| b < width) {
-            cut += width - most;
-            width = most;
-        }
+        // |x| ≤ 2^(k+λ−1) − cuts·2^k.
+        let width_after = |cut: u32| {
+            let top = i128::BITS - magnitude.saturating_add((cuts << cut) - 1).leading_zeros();
+            (top + 1).saturating_sub(cut).clamp(2, ring - cut)
+        };
+        let most = bits.unwrap_or(ring);
+        let last = ring - 2;
+        let cut = (beyond..last).find(|&cut| width_after(cut) <= most).unwrap_or(last);
+        let width = width_after(cut);
         let list = match list {
             ListStyle::Bits => List::Bits,
             ListStyle::Digits(fewest) => List::digits(width, *fewest),

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{check, noise, run};
-use megrez_graph::{Attributes, CompileOptions, Graph, Id, RangePolicy, Tensor, compile};
+use megrez_graph::{
+    Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor, compile,
+};
+use megrez_plan::{Op, SignBit};
 
 fn tensor<const R: usize>(shape: [usize; R], data: &[f32]) -> Tensor {
     Tensor::new(shape, data.to_vec())
@@ -38,9 +41,9 @@ fn expect(graph: &Graph, x: &Tensor, want: &Tensor) {
 
 fn lowers(graph: &Graph, inputs: &[Tensor]) {
     let bound = inputs.iter().flat_map(|t| &t.data).fold(1.0f32, |m, v| m.max(v.abs()));
-    for private_weights in [true, false] {
+    for (private_weights, pool) in [(true, PoolForm::Tournament), (false, PoolForm::AllPairs)] {
         let input_range = megrez_graph::Interval::abs(bound.into());
-        let options = CompileOptions { private_weights, input_range, ..CompileOptions::default() };
+        let options = CompileOptions { private_weights, pool, input_range, ..CompileOptions::default() };
         let compiled = compile(graph, &options).unwrap_or_else(|p| panic!("{p}"));
         assert_eq!(compiled.model_inputs.is_empty(), compiled.plan.inputs.len() == graph.inputs.len());
         check(&compiled, inputs, 2e-3);
@@ -203,6 +206,29 @@ fn max_pool() {
     );
     expect(&pool(k(1).with("strides", [2, 2])), &x, &tensor([1, 1, 2, 2], &[1.0, 3.0, 7.0, -9.0]));
     expect(&pool(k(2).with("dilations", [2, 2])), &x, &tensor([1, 1, 1, 1], &[7.0]));
+}
+
+#[test]
+fn pools_by_all_pairs_have_a_step_for_four_values() {
+    for ([rows, columns], steps) in [
+        ([2, 2], vec![4]),
+        ([1, 3], vec![3]),
+        ([3, 3], vec![3, 3]),
+        ([2, 5], vec![2, 3, 2, 2]),
+        ([1, 1], vec![]),
+    ] {
+        let attributes = none().with("kernel_shape", [rows, columns]).with("strides", [2, 2]);
+        let g = one(&[2, 2, 8, 7], "MaxPool", &[], attributes);
+        let fitted = Comparison::Fitted { list: ListStyle::Bits, bits: None, calibration: None };
+        for comparison in [Comparison::Fixed(SignBit::FULL), fitted] {
+            let options =
+                CompileOptions { pool: PoolForm::AllPairs, comparison, ..CompileOptions::default() };
+            let compiled = compile(&g, &options).unwrap();
+            let maxima = compiled.plan.steps.iter().filter(|s| matches!(s.op, Op::Maximum(_)));
+            assert_eq!(maxima.map(|s| s.inputs.len()).collect::<Vec<_>>(), steps, "{rows}×{columns}");
+            check(&compiled, &[noise([2, 2, 8, 7], 5)], 1e-4);
+        }
+    }
 }
 
 #[test]

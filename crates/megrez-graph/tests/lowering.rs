@@ -6,8 +6,8 @@ use common::{check, elements, noise, run, steps};
 use megrez_graph::onnx::{ImportOptions, read_file};
 use megrez_graph::passes::{fold_batch_norm, pool_before_activation, remove_identities};
 use megrez_graph::{
-    Attributes, Comparison, CompileOptions, Compiled, Graph, Id, Interval, RangePolicy, Tensor, compile,
-    models, npy,
+    Attributes, Comparison, CompileOptions, Compiled, Graph, Id, Interval, PoolForm, RangePolicy, Tensor,
+    compile, models, npy,
 };
 use megrez_plan::{List, Op, SignBit};
 use proptest::prelude::*;
@@ -502,7 +502,8 @@ proptest! {
         private_weights in any::<bool>(),
     ) {
         let graph = random_graph(&choices);
-        let options = CompileOptions { private_weights, ..CompileOptions::default() };
+        let pool = if seed % 2 == 0 { PoolForm::Tournament } else { PoolForm::AllPairs };
+        let options = CompileOptions { private_weights, pool, ..CompileOptions::default() };
         // Products of products can outgrow any ring; then the error names a layer.
         match compile(&graph, &options) {
             Ok(compiled) => { check(&compiled, &[noise([1, 2, 6, 6], seed)], 5e-2) }

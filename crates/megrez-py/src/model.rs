@@ -3,7 +3,7 @@
 use crate::arrays::{Given, Named, arrays, tensors};
 use crate::refused;
 use crate::wait::wait;
-use megrez::inference::{default_frac, fastest, fitted, form_of, infer_plain, measure, relu_form, sign_bit};
+use megrez::inference::{default_frac, fastest, fitted, infer_plain, measure, relu_form, sign_bit};
 use megrez::{Error, Result, embedded, infer};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{Calibration, Comparison, CompileOptions, Graph, Interval, RangePolicy};
@@ -124,12 +124,15 @@ impl Model {
             let mut source = Source { bytes, options: options.compile()?, shapes: options.shapes.clone() };
             let graph = source.graph(options.batch)?;
             let model = if options.form == AUTO {
-                fastest(&graph, embedded::CLIENT, &source.options, &options.protocol, &options.net()?)?
+                let (protocol, net) = (&options.protocol, options.net()?);
+                let (model, chosen) =
+                    fastest(&graph, embedded::CLIENT, &source.options, None, protocol, &net)?;
+                // What was chosen holds for other batch sizes as well.
+                source.options = chosen;
+                model
             } else {
                 infer::Model::new(&graph, embedded::CLIENT, &source.options)?
             };
-            // What was chosen holds for other batch sizes as well.
-            source.options.relu = form_of(&model).unwrap_or(source.options.relu);
             // Shapes that the caller gave count for more than the batch.
             let size = model.compiled.data_inputs.first().and_then(|i| i.shape.dims().first().copied());
             let batch = size.unwrap_or(options.batch);

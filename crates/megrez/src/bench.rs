@@ -8,7 +8,9 @@ use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, run_each};
 use megrez_graph::layers::spline_error;
-use megrez_graph::{Attributes, Comparison, CompileOptions, Graph, Interval, Tensor, compile, plain};
+use megrez_graph::{
+    Attributes, Comparison, CompileOptions, Graph, Interval, PoolForm, Tensor, compile, plain,
+};
 use megrez_kernels::Cpu;
 use megrez_plan::{Kind, List, Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_ring::Shape;
@@ -30,6 +32,8 @@ pub struct BenchOptions {
     pub sign: SignBit,
     /// The form of ReLU.
     pub form: ReluForm,
+    /// How `maxpool` finds the maxima.
+    pub pool: PoolForm,
     /// Fraction bits that ReLU drops in the same step.
     pub truncate: u32,
     /// m, k, n of a matrix product.
@@ -154,6 +158,16 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
             let one = 1i64 << o.frac;
             plan.step("op", Op::CompareMany { sign: o.sign.clone(), thresholds: vec![-one, 0, one] }, &[x])
         }
+        "maxpool" if o.pool == PoolForm::AllPairs => {
+            let x = input(&mut plan, "x", &[4, o.batch].into(), o.frac);
+            let tap = |plan: &mut Plan, i: usize| {
+                let view = View { offset: i * o.batch, ..View::whole(n.clone()) };
+                plan.step(&format!("tap{i}"), Op::View(view), &[x]).map_err(refuse)
+            };
+            let taps = [0, 1, 2, 3].map(|i| tap(&mut plan, i));
+            let taps = taps.into_iter().collect::<Result<Vec<_>>>()?;
+            plan.step("op", Op::Maximum(o.sign.clone()), &taps)
+        }
         "maxpool" => {
             // `batch` outputs of 2×2 windows: a tournament of two levels.
             let mut values = input(&mut plan, "x", &[4, o.batch].into(), o.frac);
@@ -214,6 +228,8 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     let bits = match op {
         "mul" | "fixed-mul" | "matmul" => (o.ring - 2) / 2 - 8.min(o.ring / 8),
         "truncate" => o.ring - 3,
+        // Values that are cut before they are compared need room for two cuts.
+        "maxpool" if o.sign.cut > 0 => o.sign.cut + o.sign.width(o.ring).max(3) - 3,
         _ if spline_of(op).is_some() => o.frac + SPLINE_BITS,
         "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
         _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
@@ -243,7 +259,12 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     };
     // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it cuts.
     let truncates = op == "fixed-mul" || op == "truncate" || o.truncate > 0;
-    let slack = u64::from(truncates) + if op == "relu" && o.truncate == 0 { 1 << o.sign.cut } else { 0 };
+    let cut = match op {
+        "relu" if o.truncate == 0 => 1 << o.sign.cut,
+        "maxpool" if o.sign.cut > 0 => 2 << o.sign.cut,
+        _ => 0,
+    };
+    let slack = u64::from(truncates) + cut;
     let mask = u64::MAX >> (64 - o.ring);
     let mut verified = true;
     let mut errors = Errors::default();
@@ -356,6 +377,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
         List::Digits(widths) if relus.len() <= 1 => json!(widths),
         _ => Json::Null,
     };
+    let pairs = plan.steps.iter().any(|s| matches!(s.op, Op::Maximum(_)));
     let bits: Vec<u32> = relus.iter().map(|r| r.sign.width(o.ring)).collect();
     json!({
         "list": list,
@@ -363,6 +385,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
         "form": form_name(relus.first().map_or(o.form, |r| r.form)),
         "bits": if relus.len() > 1 { json!(bits) } else { json!(first.width(o.ring)) },
         "cut": first.cut,
+        "pool": if pairs { "all-pairs" } else { "tournament" },
         "truncate": relus.first().map_or(o.truncate, |r| r.truncate),
     })
 }
@@ -446,6 +469,7 @@ mod tests {
                 batch: 30,
                 sign: SignBit::FULL,
                 form: ReluForm::ThreeRounds,
+                pool: PoolForm::Tournament,
                 truncate: 0,
                 shape: [2, 3, 4],
                 seed: 1,
@@ -475,6 +499,7 @@ mod tests {
             batch: 7,
             sign: SignBit::FULL,
             form: ReluForm::ThreeRounds,
+            pool: PoolForm::Tournament,
             truncate: 0,
             shape: [1; 3],
             seed: 1,

@@ -13,7 +13,9 @@ use megrez::wire::{ModelPlan, Source, Upload};
 use megrez::{Error, Result, embedded, inference, study};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{Comparison, CompileOptions, Graph, Interval, RangePolicy, Tensor, models, npy, plain};
+use megrez_graph::{
+    Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, models, npy, plain,
+};
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
 use megrez_plan::{Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
@@ -142,6 +144,9 @@ struct Common {
     /// The form of ReLU: 3r, 2r, 2r-fresh, table, or for models auto: what is fastest on the network.
     #[arg(long, default_value = "3r")]
     form: String,
+    /// How pools find a maximum: tournament or all-pairs [default: tournament; with --form auto, what is fastest].
+    #[arg(long)]
+    pool: Option<String>,
     /// Allow a protocol that does not protect the data.
     #[arg(long)]
     insecure: bool,
@@ -475,13 +480,17 @@ impl Common {
         inference::relu_form(&self.form)
     }
 
-    /// Compiles a model, with the form of ReLU that is fastest on the network if the caller leaves it open.
+    fn pool(&self) -> Result<Option<PoolForm>> {
+        self.pool.as_deref().map(inference::pool_form).transpose()
+    }
+
+    /// Compiles a model, with the forms that are fastest on the network if the caller leaves them open.
     fn model(&self, graph: &Graph, client: &str, model: &ModelArgs) -> Result<Model> {
         if self.form != "auto" {
             return Model::new(graph, client, &self.compile(model)?);
         }
         let fixed = Common { form: "3r".into(), ..self.clone() }.compile(model)?;
-        inference::fastest(graph, client, &fixed, &self.protocol, &self.net)
+        Ok(inference::fastest(graph, client, &fixed, self.pool()?, &self.protocol, &self.net)?.0)
     }
 
     fn run(&self, runs: u32) -> RunOptions {
@@ -505,6 +514,7 @@ impl Common {
             },
             comparison: self.comparison(model)?,
             relu: self.form()?,
+            pool: self.pool()?.unwrap_or(PoolForm::Tournament),
             ..CompileOptions::default()
         })
     }
@@ -828,6 +838,7 @@ fn bench_options(common: &Common, batch: usize, repeat: u32, seed: u64) -> Resul
         batch,
         sign: common.sign("bits")?,
         form: if common.form == "auto" { ReluForm::ThreeRounds } else { common.form()? },
+        pool: common.pool()?.unwrap_or(PoolForm::Tournament),
         truncate: 0,
         shape: [1; 3],
         seed,
@@ -890,6 +901,7 @@ fn protocols(json: bool) -> Result<ExitCode> {
                     batch: 64 * 3 * 5 * 7 * 11,
                     sign: SignBit::FULL,
                     form: ReluForm::ThreeRounds,
+                    pool: PoolForm::Tournament,
                     truncate: 0,
                     shape: [1; 3],
                     seed: 0,

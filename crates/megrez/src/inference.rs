@@ -2,14 +2,16 @@
 //! and the outputs are put together again.
 
 use crate::client::{Cluster, RunOptions};
-use crate::infer::{Backend, Model, batch, decode_output, encode_data, encode_words, price};
+use crate::infer::{Backend, Model, batch, compile_for, decode_output, encode_data, encode_words, price};
 use crate::report::Cost;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
 use megrez_graph::lower::{DataInput, ModelInput};
-use megrez_graph::{Calibration, Comparison, CompileOptions, Graph, ListStyle, Tensor, compile, plain};
+use megrez_graph::{
+    Calibration, Comparison, CompileOptions, Graph, ListStyle, PoolForm, Tensor, compile, plain,
+};
 use megrez_net::NetProfile;
-use megrez_plan::{Fewest, Input, List, Op, Plan, ReluForm, SignBit};
+use megrez_plan::{Fewest, Input, List, Plan, ReluForm, SignBit};
 use megrez_session::{Error as SessionError, Phase};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -374,43 +376,46 @@ pub fn sign_bit(
     Ok(SignBit { list, ..full })
 }
 
-/// Compiles a model with the form of ReLU whose online phase takes the network least time, and among equals the fewest
-/// bytes. Forms that the protocol lacks are left out.
+/// Compiles a model with the form of ReLU, and the form of pools unless that is given, whose online phase takes the network
+/// least time, and among equals the fewest bytes. Forms that the protocol lacks are left out. Also gives the options.
 pub fn fastest(
     graph: &Graph,
     client: &str,
     options: &CompileOptions,
+    pool: Option<PoolForm>,
     protocol: &str,
     net: &NetProfile,
-) -> Result<Model> {
+) -> Result<(Model, CompileOptions)> {
     let delay = net.delay_ns() as f64 * 1e-9;
     let transmit = |bytes| net.transmit_ns(bytes) as f64 * 1e-9;
-    let mut best: Option<(f64, f64, Model)> = None;
+    let pools = match pool {
+        Some(pool) => vec![pool],
+        None if graph.nodes.iter().any(|node| node.op == "MaxPool") => {
+            vec![PoolForm::Tournament, PoolForm::AllPairs]
+        }
+        None => vec![options.pool],
+    };
+    let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
+    let mut best: Option<(f64, f64, CompileOptions)> = None;
     let mut last = None;
-    for relu in [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table] {
-        let model = Model::new(graph, client, &CompileOptions { relu, ..options.clone() })?;
-        match price(protocol, &model.compiled.plan) {
+    for (pool, relu) in pools.into_iter().flat_map(|pool| forms.map(|relu| (pool, relu))) {
+        let options = CompileOptions { relu, pool, ..options.clone() };
+        match price(protocol, &compile_for(graph, client, &options)?.plan) {
             Err(e) => last = Some(e),
             Ok(cost) => {
                 let seconds = cost.critical_path(Phase::Online, delay, transmit).seconds;
                 let bits = cost.bits(Phase::Online);
                 if best.as_ref().is_none_or(|(s, b, _)| (seconds, bits) < (*s, *b)) {
-                    best = Some((seconds, bits, model));
+                    best = Some((seconds, bits, options));
                 }
             }
         }
     }
     match (best, last) {
-        (Some((_, _, model)), _) => Ok(model),
+        (Some((_, _, options)), _) => Ok((Model::new(graph, client, &options)?, options)),
         (None, Some(e)) => Err(e),
         (None, None) => unreachable!("every form is priced or refused"),
     }
-}
-
-/// The form of ReLU that a model was compiled with, if it has any.
-pub fn form_of(model: &Model) -> Option<ReluForm> {
-    let form = |op: &Op| if let Op::Relu(relu) = op { Some(relu.form) } else { None };
-    model.compiled.plan.steps.iter().find_map(|step| form(&step.op))
 }
 
 /// Comparisons fitted to each layer's values instead; see [`Comparison::Fitted`] for what that tells whoever sees the plan.
@@ -448,6 +453,15 @@ pub fn relu_form(name: &str) -> Result<ReluForm> {
         "2r-fresh" => Ok(ReluForm::TwoRoundsFresh),
         "table" => Ok(ReluForm::Table),
         other => Err(Error::Refused(format!("the form of ReLU is 3r, 2r, 2r-fresh or table, not `{other}`"))),
+    }
+}
+
+/// A form of pools by the name that users know: `tournament` or `all-pairs`.
+pub fn pool_form(name: &str) -> Result<PoolForm> {
+    match name {
+        "tournament" => Ok(PoolForm::Tournament),
+        "all-pairs" => Ok(PoolForm::AllPairs),
+        other => Err(Error::Refused(format!("the form of pools is tournament or all-pairs, not `{other}`"))),
     }
 }
 
@@ -525,5 +539,26 @@ mod tests {
         assert!(sign_bit(32, "bits", None, None, 32).is_err());
         assert_eq!(relu_form("2R").unwrap(), ReluForm::TwoRounds);
         assert!(relu_form("1r").is_err());
+        assert_eq!(pool_form("all-pairs").unwrap(), PoolForm::AllPairs);
+        assert!(pool_form("pairs").is_err());
+    }
+
+    #[test]
+    fn slow_links_get_pools_with_few_rounds_where_the_protocol_has_them() {
+        let graph = models::build("lenet", 1, 1).unwrap();
+        let options =
+            CompileOptions { policy: megrez_graph::RangePolicy::Assume, ..CompileOptions::default() };
+        let chosen = |protocol: &str, pool| {
+            fastest(&graph, "client", &options, pool, protocol, &NetProfile::wan()).unwrap().1.pool
+        };
+        assert_eq!(chosen("mizar", None), PoolForm::AllPairs);
+        assert_eq!(chosen("mizar", Some(PoolForm::Tournament)), PoolForm::Tournament);
+        let few = CompileOptions {
+            comparison: Comparison::Fixed(sign_bit(64, "bits", None, Some(20), 0).unwrap()),
+            ..options.clone()
+        };
+        let (model, few) = fastest(&graph, "client", &few, None, "bicoptor", &NetProfile::wan()).unwrap();
+        assert_eq!(few.pool, PoolForm::Tournament);
+        assert!(price("bicoptor", &model.compiled.plan).is_ok());
     }
 }

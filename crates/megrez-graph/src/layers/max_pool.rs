@@ -3,12 +3,17 @@
 //! All windows of a level are one tensor, so that a level is one ReLU. Going axis by axis, windows that overlap share
 //! their comparisons: 3×3 takes 2 + 2 comparisons per output at stride 1 where all nine taps at once take 8; 2×2 at
 //! stride 2 takes 3 either way. ⌈log₂ kh⌉ + ⌈log₂ kw⌉ levels.
+//!
+//! With [`PoolForm::AllPairs`], up to four values at a time are compared in all pairs instead: a window of at most four
+//! elements is one step, 3×3 two, one along each axis.
 
 use super::window::{Axis, windows};
 use super::{Call, Layer, image};
+use crate::compile::PoolForm;
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use megrez_plan::MAX_OPERANDS;
 use megrez_ring::Shape;
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,6 +81,48 @@ impl MaxPool {
         Ok(x)
     }
 
+    /// The maxima of the windows by comparing all pairs of up to four taps at a time.
+    fn all_pairs(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        let taps = |axis: &Axis, k: usize| -> Vec<usize> {
+            (0..axis.windows).map(|o| axis.nearest_tap(o, k)).collect()
+        };
+        let [rows, columns] = [&self.rows, &self.columns];
+        let mut of_rows = vec![];
+        for k in 0..rows.kernel {
+            of_rows.push(cx.pick("max/row", x, 2, &taps(rows, k))?);
+        }
+        let across = |cx: &mut Lowering, x: &Secret| -> Result<Vec<Secret>, Refusal> {
+            (0..columns.kernel).map(|k| cx.pick("max/column", x, 3, &taps(columns, k))).collect()
+        };
+        if rows.kernel * columns.kernel <= MAX_OPERANDS {
+            let mut all = vec![];
+            for row in &of_rows {
+                all.extend(across(cx, row)?);
+            }
+            return Self::largest(cx, all);
+        }
+        let along_rows = Self::largest(cx, of_rows)?;
+        let columns = across(cx, &along_rows)?;
+        Self::largest(cx, columns)
+    }
+
+    /// The largest of any number of values, in groups as even as possible.
+    fn largest(cx: &mut Lowering, mut values: Vec<Secret>) -> Result<Secret, Refusal> {
+        while values.len() > 1 {
+            let groups = values.len().div_ceil(MAX_OPERANDS);
+            let (size, larger) = (values.len() / groups, values.len() % groups);
+            let mut rest = &values[..];
+            let mut winners = vec![];
+            for group in 0..groups {
+                let (these, others) = rest.split_at(size + usize::from(group < larger));
+                winners.push(cx.maximum("max/pairs", &these.iter().collect::<Vec<_>>())?);
+                rest = others;
+            }
+            values = winners;
+        }
+        Ok(values.remove(0))
+    }
+
     /// The rows that some window sees: what no window sees is not compared.
     fn seen(axis: &Axis, size: usize) -> Vec<usize> {
         let mut seen = vec![false; size];
@@ -114,6 +161,9 @@ impl Layer for MaxPool {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = inputs[0].secret()?;
+        if cx.pool() == PoolForm::AllPairs {
+            return self.all_pairs(cx, x);
+        }
         let height = cx.shape(x).dims()[2];
         let seen = Self::seen(&self.rows, height);
         let mut level = 0;

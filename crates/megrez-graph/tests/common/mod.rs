@@ -126,6 +126,17 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             Words::new(shape, bits.collect())
         }
         Op::BitToRing => inputs[0].clone(),
+        Op::Maximum(sign) => {
+            let limit =
+                (1 << (sign.cut + sign.width(ring) - 1)) - if sign.cut == 0 { 1 } else { 2 << sign.cut };
+            let largest = |i: usize| {
+                let values = || inputs.iter().map(|x| x.data[i]);
+                let (low, high) = (values().min().unwrap(), values().max().unwrap());
+                assert!(high - low <= limit, "{name} compares too much");
+                high
+            };
+            Words::new(shape.clone(), (0..shape.elements()).map(largest).collect())
+        }
         Op::Select => {
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(bit, w)| bit * w).collect())

@@ -10,7 +10,7 @@ use crate::inference::fitted;
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_graph::calibrate::calibrate;
-use megrez_graph::{Calibration, CompileOptions, RangePolicy, Tensor};
+use megrez_graph::{Calibration, CompileOptions, PoolForm, RangePolicy, Tensor};
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, Kind, List, Op, ReluForm, SignBit};
 use megrez_protocols::registry;
@@ -188,7 +188,7 @@ fn point(subject: &Subject, bits: Option<u32>, model: &Model, score: Score) -> P
         .filter_map(|s| {
             let sign = match &s.op {
                 Op::Relu(r) => &r.sign,
-                Op::NonNegative(sign) => sign,
+                Op::NonNegative(sign) | Op::CompareMany { sign, .. } | Op::Maximum(sign) => sign,
                 _ => return None,
             };
             let beyond = match plan.value(s.inputs[0]).kind {
@@ -221,6 +221,7 @@ fn relu_cost(o: &Options, bits: u32) -> Result<ReluCost> {
         batch,
         sign: SignBit { list: List::digits(bits, Fewest::Total), cut: 0, bits: Some(bits) },
         form: ReluForm::ThreeRounds,
+        pool: PoolForm::Tournament,
         truncate: 0,
         shape: [1; 3],
         seed: 0,

@@ -207,7 +207,27 @@ impl<'a, W: Word> Walk<'a, W> {
             Op::NonNegative(sign) if self.rules.cut => {
                 let [x] = only(inputs);
                 let small = self.beyond(step.inputs[0]);
-                let data = self.non_negative(&step.name, &x.data, sign, small)?;
+                let data = self.at_least(step, &x.data, sign, &[0], small)?;
+                return Ok(Held { data, lead: 0, given: false });
+            }
+            Op::CompareMany { sign, thresholds } => {
+                let [x] = only(inputs);
+                // Thresholds are words at the scale that the plan gives x.
+                let thresholds: Vec<i64> = thresholds.iter().map(|t| t >> x.lead).collect();
+                let data = if self.rules.cut {
+                    let small = self.beyond(step.inputs[0]);
+                    self.at_least(step, &x.data, sign, &thresholds, small)?
+                } else {
+                    let n = self.ring(&x.data)?.elements() * thresholds.len();
+                    self.counts.comparisons += n as f64;
+                    let op = Op::CompareMany { sign: sign.clone(), thresholds };
+                    self.local(step, &op, &[x])?
+                };
+                return Ok(Held { data, lead: 0, given: false });
+            }
+            Op::Maximum(sign) if self.rules.cut => {
+                let small = self.beyond(step.inputs[0]);
+                let data = self.maximum(step, &inputs, sign, small)?;
                 return Ok(Held { data, lead: 0, given: false });
             }
             Op::Mul | Op::MatMul | Op::Conv(_) if self.rules.truncation == Form::TruncateFirst => {
@@ -226,7 +246,7 @@ impl<'a, W: Word> Walk<'a, W> {
                 let lead = self.frac(step.output) - carried;
                 return Ok(Held { data: self.local(step, &step.op, &inputs)?, lead, given: false });
             }
-            Op::Combine { .. } | Op::Concat { .. } if most > 0 => {
+            Op::Combine { .. } | Op::Concat { .. } | Op::Maximum(_) if most > 0 => {
                 for (i, x) in inputs.iter_mut().enumerate() {
                     let drop = most - x.lead;
                     x.data = if x.given {
@@ -246,7 +266,7 @@ impl<'a, W: Word> Walk<'a, W> {
             _ => {}
         }
         let given = matches!(step.op, Op::View(_)) && inputs.iter().all(|i| i.given);
-        let keeps_scale = !matches!(step.op, Op::NonNegative(_) | Op::BitToRing);
+        let keeps_scale = !matches!(step.op, Op::NonNegative(_) | Op::BitToRing | Op::CompareMany { .. });
         let lead = if keeps_scale { most } else { 0 };
         Ok(Held { data: self.local(step, &step.op, &inputs)?, lead, given })
     }
@@ -353,26 +373,64 @@ impl<'a, W: Word> Walk<'a, W> {
         self.upload(shape, y)
     }
 
-    fn non_negative(
+    /// The bits [x ≥ t] under one mask of x, threshold by threshold.
+    fn at_least(
         &mut self,
-        name: &str,
+        step: &Step,
         x: &Data<W, Cpu>,
+        sign: &SignBit,
+        thresholds: &[i64],
+        small: u32,
+    ) -> Result<Data<W, Cpu>> {
+        let x = self.words(x)?;
+        let masks = self.masks(&step.name, x.len())?;
+        let (n, mut wrong) = (x.len(), 0u64);
+        let packed = bits::pack(n * thresholds.len(), |at| {
+            let (i, t) = (at % n, W::from_i64(thresholds[at / n]));
+            let r = W::from_u64(masks[2 * i]).add(W::from_u64(masks[2 * i + 1]));
+            let difference = x[i].sub(t);
+            let positive = cut_sign(difference.add(r), r, sign.cut, sign.width(W::BITS));
+            wrong += u64::from(positive == (difference.msb() == 1) && matters(difference, small));
+            u64::from(positive)
+        });
+        self.counts.comparisons += (n * thresholds.len()) as f64;
+        self.counts.sign_errors += wrong as f64;
+        let shape = self.model.compiled.plan.value(step.output).shape.clone();
+        Ok(Data::Bit(Bits::new(shape, self.party.device().upload(packed).map_err(device)?)))
+    }
+
+    /// The value that beats all others when all are cut; the first where the comparison is too narrow for there to be one.
+    fn maximum(
+        &mut self,
+        step: &Step,
+        inputs: &[Held<W>],
         sign: &SignBit,
         small: u32,
     ) -> Result<Data<W, Cpu>> {
-        let shape = self.ring(x)?.shape.clone();
-        let x = self.words(x)?;
-        let masks = self.masks(name, x.len())?;
+        let (cut, width) = (sign.cut, sign.width(W::BITS));
+        let x = inputs.iter().map(|x| self.words(&x.data)).collect::<Result<Vec<_>>>()?;
+        let (k, n) = (x.len(), x[0].len());
+        let masks = self.masks(&step.name, k * n)?;
+        // Every value as the comparisons see it.
+        let seen = |i: usize, e: usize| {
+            let at = 2 * (i * n + e);
+            let r = W::from_u64(masks[at]).add(W::from_u64(masks[at + 1]));
+            (x[i][e].add(r).to_u64() >> cut).wrapping_sub(r.to_u64() >> cut)
+        };
         let mut wrong = 0u64;
-        let packed = bits::pack(x.len(), |i| {
-            let r = W::from_u64(masks[2 * i]).add(W::from_u64(masks[2 * i + 1]));
-            let positive = cut_sign(x[i].add(r), r, sign.cut, sign.width(W::BITS));
-            wrong += u64::from(positive == (x[i].msb() == 1) && matters(x[i], small));
-            u64::from(positive)
+        let largest = (0..n).map(|e| {
+            let y: Vec<u64> = (0..k).map(|i| seen(i, e)).collect();
+            let first = |p: usize, q: usize| y[p].wrapping_sub(y[q]) >> (width - 1) & 1 == 0;
+            let beats = |i: usize, j: usize| if i < j { first(i, j) } else { !first(j, i) };
+            let winner = (0..k).find(|&i| (0..k).all(|j| i == j || beats(i, j))).unwrap_or(0);
+            let lost = (0..k).map(|i| x[i][e].to_i64()).max().unwrap_or(0) - x[winner][e].to_i64();
+            wrong += u64::from(matters(W::from_i64(lost), small));
+            x[winner][e]
         });
-        self.counts.comparisons += x.len() as f64;
+        let largest: Vec<W> = largest.collect();
+        self.counts.comparisons += (n * k * (k - 1) / 2) as f64;
         self.counts.sign_errors += wrong as f64;
-        Ok(Data::Bit(Bits::new(shape, self.party.device().upload(packed).map_err(device)?)))
+        self.upload(self.model.compiled.plan.value(step.output).shape.clone(), largest)
     }
 
     fn ring<'d>(&self, data: &'d Data<W, Cpu>) -> Result<&'d Tensor<W, Cpu>> {
@@ -403,6 +461,8 @@ fn is_known(op: &Op) -> bool {
             | Op::MatMul
             | Op::Conv(_)
             | Op::NonNegative(_)
+            | Op::CompareMany { .. }
+            | Op::Maximum(_)
             | Op::Select
             | Op::BitToRing
             | Op::Xor
@@ -434,13 +494,35 @@ mod tests {
     use crate::client::RunOptions;
     use crate::infer::{Backend, decode_output};
     use crate::inference::fitted;
-    use megrez_graph::{CompileOptions, Interval, RangePolicy, models, plain};
+    use megrez_graph::{
+        Attributes, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, models, plain,
+    };
     use megrez_plan::ReluForm;
 
     fn model(network: &str, size: usize, options: CompileOptions) -> Model {
+        of_graph(&models::build(network, size, 1).unwrap(), options)
+    }
+
+    fn of_graph(graph: &Graph, options: CompileOptions) -> Model {
         let options =
             CompileOptions { policy: RangePolicy::Assume, input_range: Interval::abs(1.0), ..options };
-        Model::new(&models::build(network, size, 1).unwrap(), crate::embedded::CLIENT, &options).unwrap()
+        Model::new(graph, crate::embedded::CLIENT, &options).unwrap()
+    }
+
+    /// A pool and every spline, on values of both signs.
+    fn smooth() -> Graph {
+        let mut graph = Graph::new("smooth");
+        let mut y = graph.input("x", [1, 2, 8, 8]).unwrap();
+        let weights =
+            Floats::new([2, 2, 3, 3], (0..36).map(|i| (i * 7 % 11) as f32 / 5.0 - 1.0).collect::<Vec<_>>());
+        let w = graph.constant("w", weights);
+        y = graph.add("conv", "Conv", &[y, w], Attributes::none()).unwrap();
+        y = graph.add("pool", "MaxPool", &[y], Attributes::none().with("kernel_shape", [2, 2])).unwrap();
+        for op in ["Gelu", "Tanh", "Swish", "Sigmoid"] {
+            y = graph.add(op, op, &[y], Attributes::none()).unwrap();
+        }
+        graph.output("y", y);
+        graph
     }
 
     fn rows(input: &DataInput, seed: usize) -> Floats {
@@ -487,6 +569,38 @@ mod tests {
             assert!(counts.truncations > 0.0 && counts.comparisons > 0.0, "{counts:?}");
             assert_eq!((counts.big_errors, counts.sign_errors), (0.0, 0.0));
         }
+    }
+
+    #[test]
+    fn splines_and_pools_by_all_pairs_are_walked_as_well() {
+        let graph = smooth();
+        let fitted = fitted("digits", None, None, false).unwrap();
+        for (pool, comparison) in [
+            (PoolForm::Tournament, Comparison::Fixed(SignBit::FULL)),
+            (PoolForm::AllPairs, Comparison::Fixed(SignBit::FULL)),
+            (PoolForm::AllPairs, fitted),
+        ] {
+            let options = CompileOptions { pool, comparison, ..CompileOptions::default() };
+            let cut = options.comparison != Comparison::Fixed(SignBit::FULL);
+            let model = of_graph(&graph, options);
+            let clear = under("clear", &model, 3);
+            let floors = walked(&model, &Rules { truncation: Form::Floor, cut: false }, 3);
+            assert_eq!(floors.0, clear, "{pool:?}");
+            // 50 elements with four splines of three borders each, and the pools.
+            let (exact, counts) = walked(&model, &Rules { truncation: Form::Exact, cut }, 3);
+            assert!(mean_error(&exact, &clear) < 1e-3 && counts.comparisons >= 600.0, "{counts:?}");
+            assert_eq!((counts.big_errors, counts.sign_errors), (0.0, 0.0));
+            assert!(mean_error(&exact, &under("mizar", &model, 3)) < 1e-3);
+        }
+        // Half of 26 fraction bits in every factor; and real masks, under which deep models fall.
+        let deep = of_graph(&graph, CompileOptions { frac: 26, ..CompileOptions::default() });
+        let clear = under("clear", &deep, 3);
+        let (first, counts) = walked(&deep, &Rules { truncation: Form::TruncateFirst, cut: false }, 3);
+        assert!(mean_error(&first, &clear) < 0.02 && counts.big_errors == 0.0, "{counts:?}");
+        let ring = CompileOptions { ring: 32, frac: 13, ..CompileOptions::default() };
+        let narrow = of_graph(&graph, ring);
+        let (_, counts) = walked(&narrow, &Rules { truncation: Form::Aby3, cut: false }, 3);
+        assert!(counts.big_errors > 0.0, "{counts:?}");
     }
 
     #[test]
