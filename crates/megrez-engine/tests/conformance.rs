@@ -229,6 +229,20 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let not = p.step("not", Op::Not, &[and]).unwrap();
         p.step("op", Op::Xor, &[not, a]).unwrap()
     });
+    // Products that are left as sums until they are truncated.
+    let small = ring / 2 - 2;
+    let pair = [("x", vec![n, 2], small), ("y", vec![2, 1], small), ("b", vec![n, 1], small)];
+    for (name, end) in [("truncate", Op::Truncate { bits: f }), ("relu", relu(SignBit::FULL, f))] {
+        case(&format!("sum/{name}"), true, &pair, &|p, v| {
+            let product = p.step("product", Op::Unshared(Box::new(Op::MatMul)), &v[..2]).unwrap();
+            let bias = p.step("scale", Op::Rescale { frac: ring / 2 / 2 * 2 }, &[v[2]]).unwrap();
+            let both = Op::Combine { coefficients: vec![1, -1], constant: 3 };
+            let both = p.step("bias", both, &[product, bias]).unwrap();
+            let view = View::slice(&[n, 1].into(), 0, n - 1, -1, n);
+            let turned = p.step("view", Op::View(view), &[both]).unwrap();
+            p.step("op", end.clone(), &[turned]).unwrap()
+        });
+    }
     // Few bits, for protocols that compare no more.
     let few = SignBit { bits: Some(6), ..SignBit::FULL };
     let few_bit =
@@ -313,9 +327,11 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
         for case in cases(ring, 9) {
             for protocol in on_shares() {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
-                // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments.
+                // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments. Sums that
+                // wait for their truncation are one of the replicated protocols'.
                 assert!(
                     case.name.starts_with("maximum")
+                        || case.name.starts_with("sum/")
                         || protocol == "bicoptor"
                             && ["choose --bits", "one threshold"].iter().any(|s| why.contains(s)),
                     "{protocol} {}: {why}",
@@ -499,7 +515,7 @@ fn every_message_is_uniform_whatever_the_secret() {
 #[test]
 fn types_are_as_the_plan_says() {
     for case in cases(16, 9) {
-        let run = execute("mizar", &case, None);
+        let run = execute("clear", &case, None);
         let output: &Value = case.plan.value(case.plan.outputs[0].value);
         assert_eq!(run.outputs[0][0].len(), output.shape.elements(), "{}", case.name);
     }

@@ -40,6 +40,14 @@ fn ring_input(v: &Value) -> Result<(&Shape, u32), Mistake> {
     }
 }
 
+/// A ring value, or one that is left as a sum.
+fn sum_input(v: &Value) -> Result<(&Shape, u32), Mistake> {
+    match v.kind {
+        Kind::Ring { frac } | Kind::Sum { frac } => Ok((&v.shape, frac)),
+        _ => refuse("takes a secret ring value"),
+    }
+}
+
 fn bit_input(v: &Value) -> Result<&Shape, Mistake> {
     match v.kind {
         Kind::Bit => Ok(&v.shape),
@@ -96,11 +104,14 @@ impl Op {
             }
             Op::Combine { coefficients, .. } => {
                 let Some(first) = inputs.first() else { return refuse("takes at least one input") };
-                ring_input(first)?;
-                if inputs.iter().any(|v| v != first) || coefficients.len() != inputs.len() {
-                    return refuse("takes one coefficient per input, all inputs of one shape and scale");
+                let (shape, frac) = sum_input(first)?;
+                for v in inputs {
+                    if sum_input(v)? != (shape, frac) || coefficients.len() != inputs.len() {
+                        return refuse("takes one coefficient per input, all inputs of one shape and scale");
+                    }
                 }
-                (*first).clone()
+                let sum = inputs.iter().find(|v| matches!(v.kind, Kind::Sum { .. }));
+                (*sum.unwrap_or(first)).clone()
             }
             Op::View(view) => {
                 let [x] = arity(inputs)?;
@@ -140,7 +151,7 @@ impl Op {
             }
             Op::Sum { axis } => {
                 let [x] = arity(inputs)?;
-                ring_input(&x)?;
+                sum_input(&x)?;
                 let mut dims = x.shape.dims().to_vec();
                 match dims.get_mut(*axis) {
                     Some(dim) => *dim = 1,
@@ -159,7 +170,19 @@ impl Op {
             }
             Op::Rescale { frac } => {
                 let [x] = arity(inputs)?;
-                Value { shape: ring_input(&x)?.0.clone(), kind: Kind::Ring { frac: *frac } }
+                let kind = match x.kind {
+                    Kind::Sum { .. } => Kind::Sum { frac: *frac },
+                    _ => Kind::Ring { frac: *frac },
+                };
+                Value { shape: sum_input(&x)?.0.clone(), kind }
+            }
+            Op::Unshared(product) => {
+                if !matches!(**product, Op::Mul | Op::MatMul | Op::Conv(_)) {
+                    return refuse("leaves only products unshared");
+                }
+                inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
+                let shared = product.output(inputs, ring)?;
+                Value { kind: Kind::Sum { frac: ring_input(&shared)?.1 }, shape: shared.shape }
             }
             Op::Mul => {
                 let [x, y] = arity(inputs)?;
@@ -199,7 +222,7 @@ impl Op {
             }
             Op::Truncate { bits } => {
                 let [x] = arity(inputs)?;
-                let (shape, frac) = ring_input(&x)?;
+                let (shape, frac) = sum_input(&x)?;
                 if *bits == 0 || *bits > frac || *bits + 2 >= ring {
                     return refuse(format!("cannot drop {bits} of {frac} fraction bits"));
                 }
@@ -226,7 +249,7 @@ impl Op {
             Op::Relu(relu) => {
                 let [x] = arity(inputs)?;
                 relu.sign.check(ring)?;
-                let (shape, frac) = ring_input(&x)?;
+                let (shape, frac) = if relu.truncate > 0 { sum_input(&x)? } else { ring_input(&x)? };
                 if relu.truncate > frac || relu.truncate + 2 >= ring {
                     return refuse(format!("cannot drop {} of {frac} fraction bits", relu.truncate));
                 }
@@ -311,8 +334,10 @@ impl Plan {
             }
         }
         for output in &self.outputs {
-            if !defined.contains(&output.value) || output.recipient.is_empty() {
-                return fail(&output.name, "an output is a defined value and has a recipient");
+            let shared = defined.contains(&output.value)
+                && !matches!(self.value(output.value).kind, Kind::Sum { .. });
+            if !shared || output.recipient.is_empty() {
+                return fail(&output.name, "an output is a defined and shared value and has a recipient");
             }
         }
         Ok(())

@@ -7,6 +7,7 @@
 
 mod check;
 mod op;
+mod sums;
 mod view;
 
 pub use check::PlanError;
@@ -25,6 +26,12 @@ pub struct ValueId(pub u32);
 pub enum Kind {
     /// A secret ring element with `frac` fraction bits.
     Ring {
+        /// Fraction bits.
+        frac: u32,
+    },
+    /// A secret ring element with `frac` fraction bits that is left as a sum of one summand per party: it is added, rearranged
+    /// and truncated, and nothing else.
+    Sum {
         /// Fraction bits.
         frac: u32,
     },

@@ -61,6 +61,9 @@ pub enum Op {
     MatMul,
     /// A convolution of NCHW with OIHW. Scales add.
     Conv(ConvGeometry),
+    /// A product of two secrets that is left as a sum of one summand per party ([`crate::Kind::Sum`]): the truncation that follows
+    /// shares it.
+    Unshared(Box<Op>),
     /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| < 2^(ℓ−2).
     Truncate {
         /// How many fraction bits to drop.

@@ -167,7 +167,7 @@ pub(crate) fn reconstruct<W: Word>(value: &Value, messages: &[Payload]) -> Resul
     };
     Ok(match value.kind {
         Kind::Public { .. } => words(0)?.to_vec(),
-        Kind::Ring { .. } => {
+        Kind::Ring { .. } | Kind::Sum { .. } => {
             let [a, b, c] = [words(0)?, words(1)?, words(2)?];
             (0..n).map(|i| a[i].add(b[i]).add(c[i])).collect()
         }

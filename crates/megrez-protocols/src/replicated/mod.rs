@@ -103,12 +103,14 @@ pub enum Data<W: Word, D: Device> {
     Public(()),
     /// A ring value.
     Ring(Rss<Tensor<W, D>>),
+    /// This party's summand of a ring value.
+    Sum(Tensor<W, D>),
     /// Replicated bits.
     Bit(Rss<Bits<D>>),
     /// m of masked bits.
     Masked(Bits<D>),
 }
-store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Masked);
+store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Sum, 3 = Bit, 4 = Masked);
 
 impl<W: Word, D: Device> Data<W, D> {
     fn ring(&self) -> &Rss<Tensor<W, D>> {
@@ -121,6 +123,13 @@ impl<W: Word, D: Device> Data<W, D> {
         match self {
             Data::Bit(x) => x,
             _ => panic!("the plan's types say that this is a replicated bit"),
+        }
+    }
+    /// A summand: of a replicated value, every party's own component.
+    fn summand(&self) -> &Tensor<W, D> {
+        match self {
+            Data::Sum(z) => z,
+            x => &x.ring().own,
         }
     }
     fn masked(&self) -> &Bits<D> {
@@ -207,6 +216,18 @@ fn sign_in(relu: &Relu, ring: u32) -> SignBit {
     }
 }
 
+/// Truncates a replicated value, or a sum.
+fn truncated<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    x: &Data<W, D>,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    match x {
+        Data::Sum(summand) => truncate::sum(party, f, summand),
+        x => truncate::online(party, f, x.ring()),
+    }
+}
+
 /// x − t for every threshold t, one after the other.
 fn against_all<W: Word, D: Device>(
     party: &Party<D>,
@@ -244,6 +265,10 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         let public_in = inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }));
         let sign = |sign: &SignBit| self.adder.cost(&self.adder.top(sign.width(W::BITS)), n);
         let alkaid = self.adder == Adder::Alkaid;
+        let truncate = |f| match inputs[0].kind {
+            Kind::Sum { .. } => truncate::sum_cost(W::BITS, f, n),
+            _ => truncate::cost(W::BITS, f, n),
+        };
         let select = |with_value| match (alkaid, with_value) {
             (false, _) => select::cost(W::BITS, n, with_value),
             (true, false) => select::cost(W::BITS, n, false).made_offline(),
@@ -255,14 +280,15 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                 return Err(Unsupported("bits are rearranged by views only".into()));
             }
             op if local::is_linear(op) => Cost::LOCAL,
+            Op::Unshared(_) => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
-            Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
+            Op::Truncate { bits } => truncate(*bits),
             Op::NonNegative(bit) | Op::CompareMany { sign: bit, .. } => sign(bit),
             Op::Relu(relu) => {
                 let truncated = match relu.truncate {
                     0 => Cost::LOCAL,
-                    f => truncate::cost(W::BITS, f, n),
+                    f => truncate(f),
                 };
                 truncated.then(sign(&sign_in(relu, W::BITS))).then(select(true))
             }
@@ -434,7 +460,12 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                     ((_, x), (_, y)) => product::online(party, &product, x.ring(), y.ring(), shape)?,
                 })
             }
-            (Op::Truncate { bits }, _) => Data::Ring(truncate::online(party, *bits, arg(0).ring())?),
+            (Op::Unshared(product), _) => {
+                let product = Product::of(product).expect("one of the products");
+                let share = product::additive(party, &product, arg(0).ring(), arg(1).ring(), shape)?;
+                Data::Sum(Tensor::new(shape.clone(), share))
+            }
+            (Op::Truncate { bits }, _) => Data::Ring(truncated(party, *bits, arg(0))?),
             (Op::NonNegative(sign), Material::Sum(material)) => {
                 Data::Masked(masked_non_negative(party, sign, arg(0).ring(), shape, fresh(), *material)?)
             }
@@ -449,11 +480,10 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                 }
             }
             (Op::Relu(relu), material) => {
-                let truncated = match relu.truncate {
-                    0 => None,
-                    f => Some(party.scope("truncate", |party| truncate::online(party, f, arg(0).ring()))?),
+                let x = match relu.truncate {
+                    0 => arg(0).ring(),
+                    f => &party.scope("truncate", |party| truncated(party, f, arg(0)))?,
                 };
-                let x = truncated.as_ref().unwrap_or(arg(0).ring());
                 let sign = sign_in(relu, W::BITS);
                 Data::Ring(match material {
                     Material::Relu(material) => {
@@ -491,6 +521,10 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                     Data::Masked(local_bit(party.device(), op, output, &operands, true)?)
                 }
             },
+            (op, _) if local::is_linear(op) && matches!(output.kind, Kind::Sum { .. }) => {
+                let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).summand()).collect();
+                Data::Sum(local::linear(party.device(), op, &operands, output, me == 0)?)
+            }
             (op, _) if local::is_linear(op) => {
                 let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).ring()).collect();
                 Data::Ring(Rss::zip(me, &operands, |c, x| {
@@ -511,7 +545,9 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         };
         Ok(match (masks, data) {
             (Masks::Public(x), _) if party.me() == 0 => Payload::from_pod(&device.download(x.buf.clone())?),
-            (_, Data::Ring(x)) => Payload::from_pod(&device.download(x.own.buf.clone())?),
+            (_, Data::Ring(_) | Data::Sum(_)) => {
+                Payload::from_pod(&device.download(data.summand().buf.clone())?)
+            }
             (_, Data::Bit(x)) => packed(x)?,
             (Masks::Bit(r), Data::Masked(m)) => packed(&bits::to_replicated(party, m, r)?)?,
             _ => Payload::zeroed(0),

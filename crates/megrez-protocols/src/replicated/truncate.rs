@@ -12,13 +12,11 @@
 //! online    2       ℓ + f             P2 → P1 (R_1 and b_1; P0's come from a stream)
 //!                   2·f               P0 ↔ P1
 //!
-//! A product is truncated before it is reshared ([`product`]): P0 and P1 swap their additive shares z_0, z_1 in the first
+//! A product is truncated before it is shared ([`sum`]): P0 and P1 swap their additive shares z_0, z_1 in the first
 //! round, so m = z_0 + z_1 and r = −z_2; 3·ℓ + 3·f bits and 2 rounds for both.
 //!
 //! P0 and P1 see uniform elements beside what they hold; P2 sees nothing.
 
-use crate::local::Product;
-use crate::replicated::product;
 use crate::rss::Rss;
 use crate::{Cost, Unit};
 use megrez_kernels::{Device, Tensor};
@@ -29,7 +27,7 @@ pub(crate) fn cost(ring: u32, f: u32, n: usize) -> Cost {
     tail_cost(Cost::LOCAL, ring, f, n)
 }
 
-pub(crate) fn product_cost(ring: u32, f: u32, n: usize) -> Cost {
+pub(crate) fn sum_cost(ring: u32, f: u32, n: usize) -> Cost {
     tail_cost(Cost::LOCAL.online_swap(1, 0, 1, n, Unit::Bits(ring)), ring, f, n)
 }
 
@@ -62,26 +60,23 @@ pub(crate) fn online<W: Word, D: Device>(
     tail(party, f, shape, known)
 }
 
-/// Multiplies and truncates in one step.
-pub(crate) fn product<W: Word, D: Device>(
+/// Truncates and shares a sum whose summands are masked by a sharing of zero ([`super::product::additive`]).
+pub(crate) fn sum<W: Word, D: Device>(
     party: &mut Party<D>,
-    product: &Product<'_>,
     f: u32,
-    x: &Rss<Tensor<W, D>>,
-    y: &Rss<Tensor<W, D>>,
-    output: &Shape,
+    summand: &Tensor<W, D>,
 ) -> Result<Rss<Tensor<W, D>>, Error> {
-    let n = output.elements();
-    let share = product::additive(party, product, x, y, output)?;
+    let n = summand.elements();
+    let share = &summand.buf;
     let known = match party.me() {
-        2 => party.device().combine(&[(W::ONE.neg(), &share)], W::ZERO, n)?,
+        2 => party.device().combine(&[(W::ONE.neg(), share)], W::ZERO, n)?,
         j => {
             party.send_ring::<W>(1 - j, "share", share.clone())?;
             let other = party.recv_ring::<W>(1 - j, "share", n)?;
-            party.device().combine(&[(W::ONE, &share), (W::ONE, &other)], W::ZERO, n)?
+            party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?
         }
     };
-    tail(party, f, output, known)
+    tail(party, f, &summand.shape, known)
 }
 
 /// From m at P0 and P1 and r at P2.
