@@ -20,6 +20,8 @@ class Protocol:
     """Where it comes from."""
     insecure: bool
     """Whether it protects nothing or leaks, and runs only with `insecure=True`."""
+    sums: bool
+    """Whether it truncates a product and shares it in one go."""
 
 
 def protocols() -> list[Protocol]:

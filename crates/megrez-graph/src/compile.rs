@@ -38,6 +38,9 @@ pub struct CompileOptions {
     pub relu: ReluForm,
     /// How pools find the largest value of a window.
     pub pool: PoolForm,
+    /// Whether products wait for their truncation before they are shared: for protocols that do both in one go
+    /// ([`Plan::leave_sums`]), which others lack.
+    pub sums: bool,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
     pub private_weights: bool,
 }
@@ -95,6 +98,7 @@ impl Default for CompileOptions {
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,
+            sums: false,
             private_weights: true,
         }
     }
@@ -421,5 +425,9 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
         return Err((Problems(problems), out_of_range));
     }
     let graph = graph.clone();
-    Ok(Compiled { plan: cx.plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, layers, ranges })
+    let mut plan = cx.plan;
+    if options.sums {
+        plan.leave_sums().expect("a plan that was built by the rules keeps to them");
+    }
+    Ok(Compiled { plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, layers, ranges })
 }

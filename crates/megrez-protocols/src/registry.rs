@@ -21,6 +21,8 @@ pub struct Protocol {
     pub source: &'static str,
     /// Whether it protects nothing or leaks, and runs only when the caller says `insecure`.
     pub insecure: bool,
+    /// Whether it truncates a product and shares it in one go, so that plans do well to leave products as sums.
+    pub sums: bool,
 }
 
 /// The protocols.
@@ -31,6 +33,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted; party 2 deals",
         source: "MIZAR, corrected",
         insecure: false,
+        sums: false,
     },
     Protocol {
         name: "aby3",
@@ -38,6 +41,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted",
         source: "ABY3, with exact truncation",
         insecure: false,
+        sums: true,
     },
     Protocol {
         name: "meteor",
@@ -45,6 +49,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted",
         source: "METEOR, corrected, with exact truncation and carries of digits",
         insecure: false,
+        sums: false,
     },
     Protocol {
         name: "alkaid",
@@ -52,6 +57,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted",
         source: "ALKAID, corrected, on replicated values",
         insecure: false,
+        sums: true,
     },
     Protocol {
         name: "bicoptor",
@@ -59,6 +65,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted, while values stay in the compared range; party 2 helps",
         source: "improved Bicoptor (probabilistic truncation), corrected",
         insecure: false,
+        sums: false,
     },
     Protocol {
         name: "concurrent",
@@ -66,6 +73,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted; party 2 deals",
         source: "mizar with the concurrent single list (MIZAR, Remark 1), for comparison",
         insecure: false,
+        sums: false,
     },
     Protocol {
         name: "aegis",
@@ -73,6 +81,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "none against party 2: its two lists tell the dealer about the values compared",
         source: "mizar with Aegis's two lists (MIZAR, Fig. 3), for comparison of costs",
         insecure: true,
+        sums: false,
     },
     Protocol {
         name: "clear",
@@ -80,6 +89,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "none: the party sees everything",
         source: "plaintext oracle",
         insecure: true,
+        sums: false,
     },
 ];
 

@@ -103,6 +103,7 @@ impl Options {
             policy: if self.assume { RangePolicy::Assume } else { RangePolicy::Prove },
             comparison: self.comparison()?,
             relu: relu_form(if self.form == AUTO { "3r" } else { &self.form })?,
+            sums: infer::find(&self.protocol)?.sums,
             ..CompileOptions::default()
         })
     }

@@ -2,7 +2,7 @@
 //! its floor.
 
 use crate::client::RunOptions;
-use crate::infer::{Backend, Model, decode_words, price};
+use crate::infer::{Backend, Model, decode_words, find, price};
 use crate::report::{Cost, Floor, PhaseCost};
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
@@ -222,7 +222,10 @@ pub fn test_image(seed: u64, run: u32, name: &str, shape: Shape) -> Tensor {
 
 /// Measures one operation.
 pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Json> {
-    let plan = op_plan(op, backend.client(), o)?;
+    let mut plan = op_plan(op, backend.client(), o)?;
+    if find(&o.run.protocol)?.sums {
+        plan.leave_sums().map_err(|e| Error::Refused(e.to_string()))?;
+    }
     let price = price(&o.run.protocol, &plan)?;
     // Magnitude bits of the data: what the comparison or the product may hold.
     let bits = match op {
@@ -254,7 +257,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     )
     .map_err(|e| Error::Refused(e.to_string()))?;
     let frac = match plan.value(plan.outputs[0].value).kind {
-        Kind::Ring { frac } | Kind::Public { frac } => frac,
+        Kind::Ring { frac } | Kind::Sum { frac } | Kind::Public { frac } => frac,
         Kind::Bit => 0,
     };
     // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it cuts.

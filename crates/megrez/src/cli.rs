@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use megrez::bench::{self, BenchOptions};
+use megrez::bench_float::{self, FloatBench};
 use megrez::check;
 use megrez::client::{Cluster, RunOptions};
 use megrez::config::{ClusterConfig, PartyConfig};
@@ -273,6 +274,9 @@ enum Bench {
     Op(BenchOp),
     /// A whole model on random data.
     Model(BenchModel),
+    /// One of the two parties of a floating-point operation, started by `bench op`.
+    #[command(hide = true)]
+    FloatParty,
 }
 
 #[derive(Args)]
@@ -293,6 +297,9 @@ struct BenchOp {
     /// m,k,n of a matrix product.
     #[arg(long, value_delimiter = ',', default_values_t = [128, 500, 100])]
     shape: Vec<usize>,
+    /// Bits of a group of the transfer extension of secfloat, 1, 2, 4 or 8: more is fewer bytes and more work.
+    #[arg(long, default_value_t = 4)]
+    group: u32,
     /// Seed of the test data, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -431,6 +438,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Calibrate(args) => run_calibrate(&args, cli.json),
         Command::Bench(Bench::Op(args)) => bench_op(&args),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
+        Command::Bench(Bench::FloatParty) => bench_float::serve().map(|()| ExitCode::SUCCESS),
         Command::Study(args) => {
             print!("{}", study::args::run(&args, cli.json)?);
             Ok(ExitCode::SUCCESS)
@@ -515,6 +523,7 @@ impl Common {
             comparison: self.comparison(model)?,
             relu: self.form()?,
             pool: self.pool()?.unwrap_or(PoolForm::Tournament),
+            sums: crate::infer::find(&self.protocol)?.sums,
             ..CompileOptions::default()
         })
     }
@@ -853,6 +862,18 @@ fn verdict(report: &serde_json::Value) -> ExitCode {
 }
 
 fn bench_op(args: &BenchOp) -> Result<ExitCode> {
+    if args.common.protocol == bench_float::PROTOCOL {
+        let processes = matches!(args.common.parties, PartiesKind::Process);
+        let options = FloatBench {
+            op: args.op.clone(),
+            batch: args.batch,
+            repeat: args.repeat,
+            seed: args.seed,
+            group: args.group,
+            net: args.common.net.clone(),
+        };
+        return Ok(verdict(&bench_float::bench(&options, processes)?));
+    }
     let shape = args.shape.as_slice().try_into().map_err(|_| Error::Refused("--shape is m,k,n".into()))?;
     let options = bench_options(&args.common, args.batch, args.repeat, args.seed)?;
     let options = BenchOptions { truncate: args.truncate, shape, ..options };
