@@ -6,6 +6,7 @@ mod conformance;
 mod exhaustive;
 mod material;
 mod maximum;
+mod meteor;
 mod printed_failures;
 mod random_plans;
 mod sessions;

@@ -10,6 +10,7 @@ mod product;
 mod relu;
 mod select;
 mod sign;
+mod sum;
 mod truncate;
 
 use crate::local::{self, Product};
@@ -20,7 +21,7 @@ use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
 use megrez_prg::Key;
-use megrez_ring::{Word, bits as packed};
+use megrez_ring::{Shape, Word, bits as packed};
 use megrez_session::{Error, Party, Phase};
 use sign::Comparison;
 use std::marker::PhantomData;
@@ -49,8 +50,10 @@ pub enum Masks<W: Word, D: Device> {
     Ring(Rss<Tensor<W, D>>),
     /// Two components of a mask of bits.
     Bit(Rss<Bits<D>>),
+    /// A sum has no mask: its shape.
+    Sum(Shape),
 }
-store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
+store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
 
 /// What a party learns of a value online: the masked value.
 #[derive(Clone)]
@@ -61,8 +64,10 @@ pub enum Data<W: Word, D: Device> {
     Ring(Tensor<W, D>),
     /// m of bits.
     Bit(Bits<D>),
+    /// This party's summand of a sum.
+    Sum(sum::Summand<W, D>),
 }
-store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
+store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
 
 /// The correlated randomness of one step.
 pub enum Material<W: Word, D: Device> {
@@ -72,17 +77,19 @@ pub enum Material<W: Word, D: Device> {
     Ring(Rss<Tensor<W, D>>),
     /// The product of masks of bits.
     Bit(Rss<Bits<D>>),
-    /// See the truncation step.
-    Truncate(truncate::Material<W, D>),
+    /// See the truncation step; with the mask under which a sum is opened.
+    Truncate((Option<Rss<Tensor<W, D>>>, truncate::Material<W, D>)),
     /// See the sign bit step.
     Sign(sign::Material<D>),
     /// See the selection step.
     Select(select::Material<W, D>),
     /// See the ReLU step.
     Relu(Box<relu::Material<W, D>>),
+    /// See the product that is left as a sum.
+    Sum(sum::Summand<W, D>),
 }
 store_enum!(Material[W: Word, D: Device] on D =>
-    0 = Local, 1 = Ring, 2 = Bit, 3 = Truncate, 4 = Sign, 5 = Select, 6 = Relu);
+    0 = Local, 1 = Ring, 2 = Bit, 3 = Truncate, 4 = Sign, 5 = Select, 6 = Relu, 7 = Sum);
 
 /// A step on masks, which runs offline.
 fn made_offline(mut cost: Cost) -> Cost {
@@ -141,6 +148,7 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
         let n = output.shape.elements();
         let bits_in = inputs.first().is_some_and(|v| v.kind == Kind::Bit);
         let public_in = inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }));
+        let of_sum = inputs.first().is_some_and(|v| matches!(v.kind, Kind::Sum { .. }));
         Ok(match op {
             Op::Constant { .. } | Op::Not | Op::Xor | Op::View(_) => Cost::LOCAL,
             op if local::is_linear(op) && bits_in => {
@@ -149,12 +157,16 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             op if local::is_linear(op) => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
+            Op::Unshared(_) => sum::product_cost(W::BITS, n),
+            Op::Truncate { bits } if of_sum => {
+                sum::two_cost(W::BITS, n).then(truncate::cost(W::BITS, *bits, n))
+            }
             Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
             Op::NonNegative(_) | Op::CompareMany { .. } => {
                 let of_x = inputs.first().map_or(n, |x| x.shape.elements());
                 comparison(op, W::BITS).expect("one of the comparisons").cost(of_x)
             }
-            Op::Relu(relu) => relu::cost(relu, W::BITS, n),
+            Op::Relu(relu) => relu::cost(relu, W::BITS, n, of_sum),
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => select::to_ring_cost(W::BITS, n),
             Op::And => bits::cost(n),
@@ -219,6 +231,9 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
         let shape = &output.shape;
         let inputs: Vec<&Masks<W, D>> = inputs.iter().flatten().copied().collect();
         let public = inputs.iter().any(|m| matches!(m, Masks::Public(_)));
+        if matches!(output.kind, Kind::Sum { .. }) {
+            return Ok(Some(Masks::Sum(shape.clone())));
+        }
         Ok(Some(match op {
             Op::Constant { words, .. } => {
                 let words = words.iter().map(|&w| W::from_i64(w)).collect();
@@ -249,15 +264,31 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             return Ok(Material::Ring(product::offline(party, &product, shape, x, y)?));
         }
         Ok(match op {
+            Op::Unshared(product) => {
+                let product = Product::of(product).expect("one of the products");
+                Material::Sum(sum::offline(party, &product, shape, inputs[0].ring(), inputs[1].ring())?)
+            }
             Op::Truncate { bits } => {
                 let mask = masks.expect("fresh and drawn before").ring();
-                Material::Truncate(truncate::offline(party, *bits, inputs[0].ring(), mask)?)
+                let opened = match inputs[0] {
+                    Masks::Sum(_) => Some(party.scope("open", |party| rss::random(party, "mask", shape))?),
+                    _ => None,
+                };
+                let psi = opened.as_ref().unwrap_or_else(|| inputs[0].ring());
+                let material = truncate::offline(party, *bits, psi, mask)?;
+                Material::Truncate((opened, material))
             }
             Op::NonNegative(_) | Op::CompareMany { .. } => {
                 let comparison = comparison(op, W::BITS).expect("one of the comparisons");
                 Material::Sign(comparison.offline(party, inputs[0].ring())?)
             }
-            Op::Relu(relu) => Material::Relu(Box::new(relu::offline(party, relu, inputs[0].ring())?)),
+            Op::Relu(relu) => {
+                let psi = match inputs[0] {
+                    Masks::Sum(_) => None,
+                    masks => Some(masks.ring()),
+                };
+                Material::Relu(Box::new(relu::offline(party, relu, shape, psi)?))
+            }
             Op::Select => Material::Select(select::offline(party, inputs[0].bit(), inputs[1].ring())?),
             Op::BitToRing => Material::Ring(select::to_ring_offline(party, inputs[0].bit())?),
             Op::And => Material::Bit(bits::offline(party, inputs[0].bit(), inputs[1].bit())?),
@@ -297,9 +328,16 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 };
                 Data::Ring(product.apply(party.device(), operand(0), operand(1), shape)?)
             }
-            (Op::Truncate { bits }, Material::Truncate(material)) => {
-                let (m, psi) = value(0);
-                let sent = truncate::send(party, *bits, m, psi, mask().ring(), &material)?;
+            (Op::Unshared(product), Material::Sum(gamma)) => {
+                let product = Product::of(product).expect("one of the products");
+                Data::Sum(sum::product(party, &product, value(0), value(1), &gamma)?)
+            }
+            (Op::Truncate { bits }, Material::Truncate((opened, material))) => {
+                let known = match (inputs[0].1, opened) {
+                    (Data::Sum(z), Some(psi)) => sum::open_to_two(party, z, &psi)?,
+                    _ => truncate::known(party, value(0).0, value(0).1)?,
+                };
+                let sent = truncate::send(party, *bits, known, mask().ring(), &material)?;
                 ring(truncate::receive(party, *bits, n, sent)?)
             }
             (Op::NonNegative(_) | Op::CompareMany { .. }, Material::Sign(material)) => {
@@ -307,7 +345,11 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 bit(comparison.online(party, value(0).0, mask().bit(), material)?)
             }
             (Op::Relu(relu), Material::Relu(material)) => {
-                ring(relu::online(party, relu, value(0), mask().ring(), *material)?)
+                let mask = mask().ring();
+                ring(match inputs[0].1 {
+                    Data::Sum(z) => relu::online_of_sum(party, relu, z, mask, *material)?,
+                    _ => relu::online(party, relu, value(0), mask, *material)?,
+                })
             }
             (Op::Select, Material::Select(material)) => {
                 ring(select::online(party, inputs[0].1.bit(), value(1), mask().ring(), &material)?)
@@ -325,6 +367,18 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             }
             (Op::View(view), _) if output.kind == Kind::Bit => {
                 bit(party.device().view_bits(&inputs[0].1.bit().buf, view)?)
+            }
+            (op, _) if local::is_linear(op) && matches!(output.kind, Kind::Sum { .. }) => {
+                let summand = |(psi, m): &(&Masks<W, D>, &Data<W, D>)| match m {
+                    Data::Sum(z) => Ok(z.clone()),
+                    m => sum::of(party, m.ring(), psi.ring()),
+                };
+                let z = inputs.iter().map(summand).collect::<Result<Option<Vec<_>>, Error>>()?;
+                let first = party.me() == 0;
+                let linear = |z: Vec<Tensor<W, D>>| {
+                    local::linear(party.device(), op, &z.iter().collect::<Vec<_>>(), output, first)
+                };
+                Data::Sum(z.map(linear).transpose()?)
             }
             (op, _) if local::is_linear(op) => {
                 let m: Vec<_> = inputs.iter().map(|(_, m)| m.ring()).collect();
@@ -349,6 +403,10 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 let words = device.download(device.xor(terms, false, m.elements())?)?;
                 Payload::from_bytes(&bytemuck::cast_slice(&words)[..packed::bytes(m.elements())])
             }
+            (Masks::Sum(shape), Data::Sum(z)) => match z {
+                Some(z) => Payload::from_pod(&device.download(z.buf.clone())?),
+                None => Payload::zeroed(shape.elements() * size_of::<W>()),
+            },
             (Masks::Public(x), _) if first => Payload::from_pod(&device.download(x.buf.clone())?),
             _ => Payload::zeroed(0),
         })

@@ -9,12 +9,12 @@
 //!
 //! Everybody sees what it sees in these steps; their masks are drawn for this step alone.
 
-use super::{select, sign, truncate};
+use super::{select, sign, sum, truncate};
 use crate::rss::{self, Rss};
 use crate::{Cost, Store, StoreError};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::{Relu, SignBit};
-use megrez_ring::Word;
+use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party, Phase};
 
 /// The bit's mask and what the steps need.
@@ -24,6 +24,8 @@ pub struct Material<W: Word, D: Device> {
     select: select::Material<W, D>,
     /// The truncated value's mask, and its step's material.
     truncated: Option<(Rss<Tensor<W, D>>, truncate::Material<W, D>)>,
+    /// The mask under which a sum is opened.
+    opened: Option<Rss<Tensor<W, D>>>,
 }
 
 impl<W: Word, D: Device> Store<D> for Material<W, D> {
@@ -31,7 +33,8 @@ impl<W: Word, D: Device> Store<D> for Material<W, D> {
         self.bit.write(device, out)?;
         self.sign.write(device, out)?;
         Store::<D>::write(&self.select, device, out)?;
-        Store::<D>::write(&self.truncated, device, out)
+        Store::<D>::write(&self.truncated, device, out)?;
+        Store::<D>::write(&self.opened, device, out)
     }
     fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
         Ok(Material {
@@ -39,6 +42,7 @@ impl<W: Word, D: Device> Store<D> for Material<W, D> {
             sign: Store::<D>::read(device, input)?,
             select: Store::<D>::read(device, input)?,
             truncated: Store::<D>::read(device, input)?,
+            opened: Store::<D>::read(device, input)?,
         })
     }
 }
@@ -52,13 +56,15 @@ fn comparison(relu: &Relu, ring: u32) -> sign::Comparison {
     sign::Comparison::new(&sign, ring, &[0])
 }
 
-pub(super) fn cost(relu: &Relu, ring: u32, n: usize) -> Cost {
+/// `of_sum` says that the value is a sum ([`super::sum`]), which is opened first.
+pub(super) fn cost(relu: &Relu, ring: u32, n: usize, of_sum: bool) -> Cost {
     let sign = comparison(relu, ring).cost(n);
     let before = match relu.truncate {
         0 => sign,
         f => beside(truncate::cost(ring, f, n), sign),
     };
-    before.then(select::cost(ring, n))
+    let opened = if of_sum { sum::open_cost(ring, n) } else { Cost::LOCAL };
+    opened.then(before).then(select::cost(ring, n))
 }
 
 /// Two steps: offline after each other, online beside each other.
@@ -71,27 +77,47 @@ fn beside(first: Cost, second: Cost) -> Cost {
     both
 }
 
+/// From the value's mask; a sum has none.
 pub(super) fn offline<W: Word, D: Device>(
     party: &mut Party<D>,
     relu: &Relu,
-    psi: &Rss<Tensor<W, D>>,
+    shape: &Shape,
+    psi: Option<&Rss<Tensor<W, D>>>,
 ) -> Result<Material<W, D>, Error> {
-    let shape = psi.own.shape.clone();
+    let opened = match psi {
+        Some(_) => None,
+        None => Some(party.scope("open", |party| rss::random(party, "mask", shape))?),
+    };
+    let psi = psi.or(opened.as_ref()).expect("one of both");
     let truncated = match relu.truncate {
         0 => None,
         f => Some(party.scope("truncate", |party| {
-            let mask = rss::random(party, "mask", &shape)?;
+            let mask = rss::random(party, "mask", shape)?;
             let material = truncate::offline(party, f, psi, &mask)?;
             Ok((mask, material))
         })?),
     };
     let value = truncated.as_ref().map_or(psi, |(mask, _)| mask);
     let (bit, sign) = party.scope("sign", |party| {
-        let bit = rss::random_bits(party, "mask", &shape)?;
+        let bit = rss::random_bits(party, "mask", shape)?;
         Ok((bit, comparison(relu, W::BITS).offline(party, psi)?))
     })?;
     let select = party.scope("select", |party| select::offline(party, &bit, value))?;
-    Ok(Material { bit, sign, select, truncated })
+    Ok(Material { bit, sign, select, truncated, opened })
+}
+
+/// m of the result under `mask`, for a sum.
+pub(super) fn online_of_sum<W: Word, D: Device>(
+    party: &mut Party<D>,
+    relu: &Relu,
+    z: &sum::Summand<W, D>,
+    mask: &Rss<Tensor<W, D>>,
+    mut material: Material<W, D>,
+) -> Result<D::Buf<W>, Error> {
+    let shape = mask.own.shape.clone();
+    let psi = material.opened.take().expect("drawn for a sum");
+    let m = party.scope("open", |party| sum::open(party, shape.elements(), z, &psi))?;
+    online(party, relu, (&Tensor::new(shape, m), &psi), mask, material)
 }
 
 /// m of the result under `mask`.
@@ -106,7 +132,8 @@ pub(super) fn online<W: Word, D: Device>(
     let sent = match &material.truncated {
         None => None,
         Some((mask, material)) => {
-            Some(party.scope("truncate", |party| truncate::send(party, f, m, psi, mask, material))?)
+            let known = truncate::known(party, m, psi)?;
+            Some(party.scope("truncate", |party| truncate::send(party, f, known, mask, material))?)
         }
     };
     let bit = party

@@ -94,23 +94,34 @@ pub(super) fn offline<W: Word, D: Device>(
 /// A truncation whose messages are on their way: what this party adds to those that it receives. Nothing at P2.
 pub(super) struct Sent<W: Word, D: Device>(Option<D::Buf<W>>);
 
-/// Sends this party's messages; `m` and `psi` are the input's, `output` is ψ_y.
+/// M of a masked value, at P0 and P1.
+pub(super) fn known<W: Word, D: Device>(
+    party: &Party<D>,
+    m: &Tensor<W, D>,
+    psi: &Rss<Tensor<W, D>>,
+) -> Result<Option<D::Buf<W>>, Error> {
+    if party.me() == 2 {
+        return Ok(None);
+    }
+    let terms = [(W::ONE, &m.buf), (W::ONE, &psi.component(party.me(), 1).buf)];
+    Ok(Some(party.device().combine(&terms, W::ZERO, m.elements())?))
+}
+
+/// Sends this party's messages; `known` is M and `output` is ψ_y.
 pub(super) fn send<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
-    m: &Tensor<W, D>,
-    psi: &Rss<Tensor<W, D>>,
+    known: Option<D::Buf<W>>,
     output: &Rss<Tensor<W, D>>,
     material: &Material<W, D>,
 ) -> Result<Sent<W, D>, Error> {
-    let Some(dealt) = material else { return Ok(Sent(None)) };
-    let (me, n, one) = (party.me(), m.elements(), W::ONE);
+    let (Some(dealt), Some(known)) = (material, known) else { return Ok(Sent(None)) };
+    let (me, n, one) = (party.me(), output.own.elements(), W::ONE);
     // 2^(ℓ−f), by which an f-bit number becomes the top of an element.
     let top = one.shl(W::BITS - f);
     let common = party.stream(1 - me, "z")?;
     let device = party.device();
-    let terms = [(one, &m.buf), (one, &psi.component(me, 1).buf)];
-    let shifted = device.combine(&terms, one.shl(W::BITS - 2), n)?;
+    let shifted = device.combine(&[(one, &known)], one.shl(W::BITS - 2), n)?;
     let nu = device.xor(&[&device.msb(&shifted)?], true, n)?;
     let product = device.bit_times(&nu, Some(&dealt.sign.buf), n)?;
     let q = device.combine(&[(one, &product), (one, &dealt.mask.buf)], W::ZERO, n)?;

@@ -1,0 +1,262 @@
+//! METEOR as its paper prints it, in plain code, and what goes wrong; the suite's truncation as often as it says; and what each of
+//! its parties sees, jointly, at ℓ = 8.
+
+use crate::common::session::{Transcript, transcript_under, unpack, zip};
+use crate::common::stats::{self, MANY, SIGMAS, View, compare_views};
+use crate::common::{Rng, mask, signed};
+use megrez_engine::local::{LocalOptions, run};
+use megrez_kernels::Cpu;
+use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
+use megrez_protocols::meteor::Meteor;
+use megrez_session::Phase::{Offline, Online};
+use std::collections::HashMap;
+
+// ---- the printed steps ----
+
+/// Fig. 3 on ℓ bits in F_q, in the clear.
+#[derive(Clone, Copy)]
+struct Extraction {
+    ring: u32,
+    q: i64,
+    /// b = ~(2m mod L) instead of L − 2m.
+    complement: bool,
+}
+
+impl Extraction {
+    fn public(self, m: u64) -> u64 {
+        let doubled = (2 * m) & mask(self.ring);
+        (if self.complement { !doubled } else { doubled.wrapping_neg() }) & mask(self.ring)
+    }
+
+    /// msb(x), and whether the opened d is 0.
+    fn run(self, x: u64, psi: u64, lambda: i64) -> (u64, bool) {
+        let m = x.wrapping_sub(psi) & mask(self.ring);
+        let (s, b) = ((2 * psi) & mask(self.ring), self.public(m));
+        let (mut sum, mut zero) = (0, false);
+        for i in (0..self.ring).rev() {
+            let [s, b] = [s, b].map(|v| (v >> i & 1) as i64);
+            zero |= (1 + (1 - 2 * lambda) * (s - b) + sum).rem_euclid(self.q) == 0;
+            sum += s + b - 2 * s * b;
+        }
+        let carry = u64::from(!zero) ^ lambda as u64;
+        (m >> (self.ring - 1) ^ psi >> (self.ring - 1) ^ carry, zero)
+    }
+}
+
+#[test]
+fn the_printed_extraction_reveals_zeros_and_errs_at_them() {
+    let printed = Extraction { ring: 8, q: 11, complement: false };
+    let corrected = Extraction { complement: true, ..printed };
+    for x in 0..256 {
+        let runs = |e: Extraction| (0..512).map(move |i| e.run(x, i / 2, (i % 2) as i64));
+        let wrong = runs(printed).filter(|(msb, _)| *msb != x >> 7).count();
+        let zeros = runs(printed).filter(|(_, zero)| *zero).count();
+        if x & 127 == 0 {
+            // λ = 1 takes "equal" for "below"; and nobody needs the answer to know x from d.
+            assert_eq!((wrong, zeros), (256, 0), "x = {x}");
+        } else {
+            // m ∈ {0, L/2}: L − 2m does not fit.
+            assert_eq!(wrong, 4, "x = {x}");
+        }
+        assert!(runs(corrected).all(|(msb, _)| msb == x >> 7), "x = {x}");
+        assert_eq!(runs(corrected).filter(|(_, zero)| *zero).count(), 256, "x = {x}");
+    }
+}
+
+#[test]
+fn the_smallest_prime_from_l_on_is_too_small_at_sixteen_bits() {
+    let mut rng = Rng(31);
+    let errors = |q, rng: &mut Rng| {
+        let e = Extraction { ring: 16, q, complement: true };
+        (0..1 << 20)
+            .filter(|_| {
+                // Few equal bits, so that sums are large.
+                let (x, psi) = (rng.next() & 0xff, rng.next() & 0xffff);
+                e.run(x, psi, (rng.next() & 1) as i64).0 != x >> 15
+            })
+            .count()
+    };
+    assert!(errors(17, &mut rng) > 0);
+    assert_eq!(errors(19, &mut rng), 0);
+}
+
+#[test]
+fn the_masks_of_the_printed_entries_are_not_known_before_the_inputs() {
+    // e_i = 1 + t_i − b_i·τ + Σ_{k<i} (b_k + (1 − 2b_k)·s_k) with t = τ·s preprocessed: its mask is the same map of the masks.
+    // The product of four masks, which N-MULT is to prepare, takes many values as b does.
+    let (q, mut rng) = (11, Rng(32));
+    let mut draw = || [0; 8].map(|_| rng.below(11) as i64);
+    let (s, t, tau) = (draw(), draw(), draw()[0]);
+    let product = |b: u64| {
+        (0..4).fold(1, |product, i| {
+            let bit = |k: usize| (b >> k & 1) as i64;
+            let before: i64 = (0..i).map(|k| (1 - 2 * bit(k)) * s[k]).sum();
+            product * (t[i] - bit(i) * tau + before).rem_euclid(q) % q
+        })
+    };
+    let different: std::collections::HashSet<i64> = (0..16).map(product).collect();
+    assert!(different.len() > 4, "{different:?}");
+}
+
+#[test]
+fn the_printed_conversion_of_bits_lacks_a_term() {
+    let right = |v: [i64; 3], term: i64| {
+        let pairs = v[0] * v[1] + v[1] * v[2] + v[2] * v[0];
+        v[0] + v[1] + v[2] - 2 * pairs + term * v[0] * v[1] * v[2] == v[0] ^ v[1] ^ v[2]
+    };
+    let all = || (0..8).map(|i| [i & 1, i >> 1 & 1, i >> 2]);
+    // Step 4 subtracts the product once.
+    assert_eq!(all().filter(|v| !right(*v, -1)).collect::<Vec<_>>(), [[1; 3]]);
+    assert!(all().all(|v| right(v, 4)));
+}
+
+#[test]
+fn shifting_m_and_psi_apart_is_wrong_by_a_lot_as_often_as_the_value_is_large() {
+    // §4.3.1 with a pair (ψ, ψ >> f): exact up to the last bit but for |x + 1| of 256 masks.
+    for f in 1..6 {
+        for x in -128i64..128 {
+            let large = (-128..128).filter(|psi| {
+                let m = signed((x - psi) as u64, 8);
+                let got = signed(((m >> f) + (psi >> f)) as u64, 8);
+                !((x >> f) - 1..=x >> f).contains(&got)
+            });
+            assert_eq!(large.count() as u64, (x + 1).unsigned_abs(), "f = {f}, x = {x}");
+        }
+    }
+}
+
+// ---- the suite ----
+
+#[test]
+fn truncation_rounds_up_as_often_as_the_fraction_says() {
+    let n = 1 << 12;
+    for f in [1, 3, 5] {
+        let mut plan = Plan::new(8);
+        let x = plan.input("x", "owner", [128 * n].into(), f);
+        let y = plan.step("op", Op::Truncate { bits: f }, &[x]).unwrap();
+        plan.output("y", "owner", y);
+        let words = (-64i64..64).flat_map(|x| vec![x as u64 & 255; n]).collect();
+        let inputs = HashMap::from([("x".to_string(), words)]);
+        let got = run::<Cpu>("meteor", &plan, &inputs, &LocalOptions::default())
+            .unwrap()
+            .outputs
+            .remove(0)
+            .remove(0);
+        for (x, row) in (-64i64..64).zip(got.chunks_exact(n)) {
+            let error = |&y: &u64| (signed(y, 8) - (x >> f)) as u64;
+            let up = row.iter().map(error).inspect(|e| assert!(*e <= 1, "f = {f}, x = {x}")).sum();
+            let off = stats::binomial(up, n as u64, (x.rem_euclid(1 << f)) as f64 / f64::from(1 << f));
+            assert!(off < SIGMAS, "f = {f}, x = {x}: off by {off:.1} σ");
+        }
+    }
+}
+
+const N: usize = 1 << 15;
+const SECRETS: [u8; 4] = [0, 0x2f, 0xc1, 0xff];
+
+fn execute(op: Op, secrets: &[u8]) -> Transcript {
+    let mut plan = Plan::new(8);
+    let names = ["x", "y"];
+    let ids: Vec<_> = secrets.iter().zip(names).map(|(_, n)| plan.input(n, "owner", [N].into(), 2)).collect();
+    let z = plan.step("op", op, &ids).unwrap();
+    plan.output("z", "owner", z);
+    let inputs = names.iter().zip(secrets).map(|(n, &x)| (n.to_string(), vec![x; N])).collect();
+    transcript_under(&Meteor::default(), &plan, &inputs)
+}
+
+/// What party `i` holds and what goes through its hands: masked inputs and their masks' components, every message of `N` elements
+/// or of `N` bits, planes of the messages `split` names, and what it tells the recipient.
+fn view(run: &Transcript, i: usize, inputs: usize, split: &[&str]) -> View {
+    let mut columns: Vec<(String, Vec<u8>)> = vec![];
+    for input in 0..inputs {
+        columns.push((format!("m {input}"), run.seen[i].data[input].as_bytes().to_vec()));
+        for c in [i, (i + 1) % 3] {
+            columns.push((format!("psi {input} {c}"), run.input_mask(c, input, N)));
+        }
+    }
+    let mine = run.sent.iter().filter(|s| matches!(s.phase, Offline | Online) && (s.from == i || s.to == i));
+    for s in mine {
+        let name = format!("{:?} {} {}→{}", s.phase, s.name, s.from, s.to);
+        let bits = s.bytes.len() * 8 / N;
+        match bits {
+            1 | 8 => columns.push((name, unpack(&s.bytes, bits as u32, N))),
+            planes
+                if split.iter().any(|ending| s.name.ends_with(ending))
+                    && (s.phase == Online || s.to == i) =>
+            {
+                let all = unpack(&s.bytes, 1, planes * N);
+                let column = |(k, plane): (usize, &[u8])| (format!("{name} {k}"), plane.to_vec());
+                columns.extend(all.chunks_exact(N).enumerate().map(column));
+            }
+            _ => {}
+        }
+    }
+    let output = run.seen[i].outputs[0].as_bytes();
+    columns.push(("output".into(), unpack(output, (output.len() * 8 / N) as u32, N)));
+    columns.sort_by(|a, b| a.0.cmp(&b.0));
+    columns.into_iter().map(|(name, column)| (&*name.leak(), column)).collect()
+}
+
+/// No party's view differs between secrets; returns the first party's for controls.
+fn indistinguishable(what: &str, runs: &[Transcript], inputs: usize, split: &[&str]) -> Vec<View> {
+    let of = |i| runs.iter().map(|run| view(run, i, inputs, split)).collect::<Vec<_>>();
+    for i in 0..3 {
+        let views = of(i);
+        for (k, view) in views.iter().enumerate().skip(1) {
+            let (surprise, columns) = compare_views(&views[0], view);
+            assert!(
+                surprise < MANY,
+                "{what}, P{i}: secrets 0 and {k} differ by {surprise:.1} σ in {columns}"
+            );
+        }
+    }
+    of(0)
+}
+
+#[test]
+fn no_party_sees_the_value_compared() {
+    let runs = SECRETS.map(|x| execute(Op::NonNegative(SignBit::FULL), &[x]));
+    for (x, run) in SECRETS.iter().zip(&runs) {
+        assert!(run.outputs[0].iter().all(|&bit| bit == 1 ^ x >> 7));
+    }
+    let views = indistinguishable("sign bit", &runs, 1, &["op/level0", "op/pairs"]);
+    // The control: the upper digit's carry without its mask.
+    let bare = [0, 1].map(|k| {
+        let psi =
+            (0..3).map(|c| runs[k].input_mask(c, 0, N)).reduce(|a, b| zip(&a, &b, u8::wrapping_add)).unwrap();
+        let m = runs[k].seen[0].data[0].as_bytes();
+        let carry = zip(m, &psi, |m, psi| ((m >> 3 & 15) + (psi >> 3 & 15)) >> 4);
+        let mut view = views[k].clone();
+        let column =
+            view.iter_mut().find(|c| c.0 == "Online op/level0 2→0 0").expect("the upper digit's carry");
+        column.1 = carry;
+        view
+    });
+    assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a carry without a mask passes");
+}
+
+#[test]
+fn no_party_sees_the_value_of_a_relu() {
+    for truncate in [0, 2] {
+        let op = Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate });
+        let runs = [0u8, 0x2f, 0xc1, 0xff].map(|x| execute(op.clone(), &[x]));
+        indistinguishable(&format!("relu, f = {truncate}"), &runs, 1, &["truncate/q"]);
+    }
+}
+
+#[test]
+fn no_party_sees_factors_or_what_is_truncated() {
+    let runs = [[0u8, 0], [1, 0x80], [0xff, 0x7f]].map(|secrets| execute(Op::Mul, &secrets));
+    let views = indistinguishable("product", &runs, 2, &[]);
+    let bare = [0, 1].map(|k| {
+        let mut view = views[k].clone();
+        let [z, share] = [&runs[k].outputs[0], runs[k].message(Online, 2, 0, "op/product")];
+        let mask = zip(share, z, u8::wrapping_sub);
+        view.iter_mut().find(|c| c.0 == "output").unwrap().1 = mask;
+        view
+    });
+    assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a component that tells the product passes");
+
+    let runs = [0u8, 0x3f, 0xc0, 0xff].map(|x| execute(Op::Truncate { bits: 2 }, &[x]));
+    indistinguishable("truncation", &runs, 1, &["op/q", "op/b"]);
+}

@@ -1,0 +1,168 @@
+//! Products that are left as sums until they are truncated or compared: P0 holds one summand, P1 the other, P2 none. Ours; the
+//! paper opens every product.
+//!
+//! Of the product's components, B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with B(m_x, m_y), P0 knows 0 and 1, P1 knows 1 and 2. So P0 takes
+//! those two together and P1 the third, P2 computes nothing, and Γ need only be a sum of theirs: it takes ℓ bits, not 3·ℓ.
+//!
+//! A sum z is opened in one round under a fresh mask ψ, as m = z − ψ, or to P0 and P1 alone as M = m + ψ_1, which is all that a
+//! truncation wants ([`super::truncate`]): P0 sends a = z_0 − ψ_0, P1 sends b = z_1 − ψ_2, and M is their sum. For P2, P0 sends
+//! a − ψ_1 + ζ and P1 b − ζ, ζ from a common stream of theirs.
+//!
+//! phase     rounds  bits per element                from → to
+//! offline   1       ℓ for the product               P2 → P1
+//! online    1       2·ℓ, to P0 and P1               P0 ↔ P1
+//!                   4·ℓ, to all                     P0 ↔ P1, P0 → P2, P1 → P2
+//!
+//! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees P2's summand of Γ under a
+//! sharing of zero, and a under ψ_0; P0 sees b under ψ_2; P2 sees two summands of m under ψ_1 and ζ.
+
+use crate::local::Product;
+use crate::replicated::product::additive;
+use crate::rss::Rss;
+use crate::{Cost, Unit};
+use megrez_kernels::{Device, Tensor};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+/// The summand of P0 or P1.
+pub(super) type Summand<W, D> = Option<Tensor<W, D>>;
+
+pub(super) fn product_cost(ring: u32, n: usize) -> Cost {
+    Cost::LOCAL.offline(2, 1, n, Unit::Bits(ring))
+}
+
+/// What opening to P0 and P1 sends.
+pub(super) fn two_cost(ring: u32, n: usize) -> Cost {
+    Cost::LOCAL.online_swap(1, 0, 1, n, Unit::Bits(ring))
+}
+
+/// What opening to all sends.
+pub(super) fn open_cost(ring: u32, n: usize) -> Cost {
+    two_cost(ring, n).online(1, 0, 2, n, Unit::Bits(ring)).online(1, 1, 2, n, Unit::Bits(ring))
+}
+
+/// Γ as a sum.
+pub(super) fn offline<W: Word, D: Device>(
+    party: &mut Party<D>,
+    product: &Product<'_>,
+    shape: &Shape,
+    x: &Rss<Tensor<W, D>>,
+    y: &Rss<Tensor<W, D>>,
+) -> Result<Summand<W, D>, Error> {
+    let n = shape.elements();
+    let share = additive(party, product, x, y, shape)?;
+    let tensor = |buf| Some(Tensor::new(shape.clone(), buf));
+    Ok(match party.me() {
+        0 => tensor(share),
+        1 => {
+            let other = party.recv_ring::<W>(2, "gamma", n)?;
+            tensor(party.device().combine(&[(W::ONE, &share), (W::ONE, &other)], W::ZERO, n)?)
+        }
+        _ => {
+            party.send_ring::<W>(1, "gamma", share)?;
+            None
+        }
+    })
+}
+
+/// This party's part of a masked value's mask: P0 takes two components, P1 the third.
+fn part<W: Word, D: Device>(party: &Party<D>, psi: &Rss<Tensor<W, D>>) -> Result<Tensor<W, D>, Error> {
+    let terms = [(W::ONE, &psi.own.buf), (W::ONE, &psi.next.buf)];
+    Ok(match party.me() {
+        0 => Tensor::new(psi.own.shape.clone(), party.device().combine(&terms, W::ZERO, psi.own.elements())?),
+        _ => psi.component(party.me(), 2).clone(),
+    })
+}
+
+/// The product as a sum, without a message. Operands are (m, ψ).
+pub(super) fn product<W: Word, D: Device>(
+    party: &Party<D>,
+    product: &Product<'_>,
+    (m_x, psi_x): (&Tensor<W, D>, &Rss<Tensor<W, D>>),
+    (m_y, psi_y): (&Tensor<W, D>, &Rss<Tensor<W, D>>),
+    gamma: &Summand<W, D>,
+) -> Result<Summand<W, D>, Error> {
+    let Some(gamma) = gamma else { return Ok(None) };
+    let (device, shape, one) = (party.device(), &gamma.shape, W::ONE);
+    let public = if party.me() == 0 { one } else { W::ZERO };
+    let (x, y) = (part(party, psi_x)?, part(party, psi_y)?);
+    let y = device.combine(&[(public, &m_y.buf), (one, &y.buf)], W::ZERO, m_y.elements())?;
+    let buf = match product {
+        Product::Elements => {
+            device.products(&[(one, &m_x.buf, &y), (one, &x.buf, &m_y.buf)], &[(one, &gamma.buf)])?
+        }
+        _ => {
+            let left = product.apply(device, m_x, &Tensor::new(m_y.shape.clone(), y), shape)?;
+            let right = product.apply(device, &x, m_y, shape)?;
+            let terms = [(one, &left.buf), (one, &right.buf), (one, &gamma.buf)];
+            device.combine(&terms, W::ZERO, shape.elements())?
+        }
+    };
+    Ok(Some(Tensor::new(shape.clone(), buf)))
+}
+
+/// A masked value as a sum.
+pub(super) fn of<W: Word, D: Device>(
+    party: &Party<D>,
+    m: &Tensor<W, D>,
+    psi: &Rss<Tensor<W, D>>,
+) -> Result<Summand<W, D>, Error> {
+    if party.me() == 2 {
+        return Ok(None);
+    }
+    let part = part(party, psi)?;
+    let public = if party.me() == 0 { W::ONE } else { W::ZERO };
+    let terms = [(public, &m.buf), (W::ONE, &part.buf)];
+    Ok(Some(Tensor::new(m.shape.clone(), party.device().combine(&terms, W::ZERO, m.elements())?)))
+}
+
+/// M at P0 and P1, nothing at P2.
+pub(super) fn open_to_two<W: Word, D: Device>(
+    party: &mut Party<D>,
+    z: &Summand<W, D>,
+    psi: &Rss<Tensor<W, D>>,
+) -> Result<Option<D::Buf<W>>, Error> {
+    let Some(z) = z else { return Ok(None) };
+    let (j, n) = (party.me(), z.elements());
+    let masked = party.device().combine(&masked_terms(party, z, psi), W::ZERO, n)?;
+    party.send_ring::<W>(1 - j, "sum", masked.clone())?;
+    let other = party.recv_ring::<W>(1 - j, "sum", n)?;
+    Ok(Some(party.device().combine(&[(W::ONE, &masked), (W::ONE, &other)], W::ZERO, n)?))
+}
+
+/// a = z_0 − ψ_0 or b = z_1 − ψ_2.
+fn masked_terms<'a, W: Word, D: Device>(
+    party: &Party<D>,
+    z: &'a Tensor<W, D>,
+    psi: &'a Rss<Tensor<W, D>>,
+) -> [(W, &'a D::Buf<W>); 2] {
+    [(W::ONE, &z.buf), (W::ONE.neg(), &psi.component(party.me(), 2 * party.me()).buf)]
+}
+
+/// m at all; `n` elements.
+pub(super) fn open<W: Word, D: Device>(
+    party: &mut Party<D>,
+    n: usize,
+    z: &Summand<W, D>,
+    psi: &Rss<Tensor<W, D>>,
+) -> Result<D::Buf<W>, Error> {
+    let (one, minus) = (W::ONE, W::ONE.neg());
+    let Some(z) = z else {
+        let summands = [party.recv_ring::<W>(0, "m", n)?, party.recv_ring::<W>(1, "m", n)?];
+        return Ok(party.device().combine(&[(one, &summands[0]), (one, &summands[1])], W::ZERO, n)?);
+    };
+    let j = party.me();
+    let zeta = party.stream(1 - j, "zeta")?;
+    let device = party.device();
+    let zeta = device.random::<W>(&zeta, n)?;
+    let common = &psi.component(j, 1).buf;
+    let masked = device.combine(&masked_terms(party, z, psi), W::ZERO, n)?;
+    let for_third = match j {
+        0 => device.combine(&[(one, &masked), (minus, common), (one, &zeta)], W::ZERO, n)?,
+        _ => device.combine(&[(one, &masked), (minus, &zeta)], W::ZERO, n)?,
+    };
+    party.send_ring::<W>(1 - j, "sum", masked.clone())?;
+    party.send_ring::<W>(2, "m", for_third)?;
+    let other = party.recv_ring::<W>(1 - j, "sum", n)?;
+    Ok(party.device().combine(&[(one, &masked), (one, &other), (minus, common)], W::ZERO, n)?)
+}
