@@ -1,7 +1,7 @@
 //! The client's side of a run: sharing inputs, learning outputs. A client is no compute party.
 
 use megrez_net::Payload;
-use megrez_plan::{Input, Plan};
+use megrez_plan::{Input, KEPT, Plan};
 use megrez_protocols::Suite;
 use megrez_ring::Word;
 use megrez_session::Error;
@@ -24,7 +24,7 @@ pub fn provide<S: Suite>(
     words: &dyn Fn(&Input) -> Result<Vec<S::Word>, Error>,
     parties: &mut [&mut dyn PartyPort],
 ) -> Result<(), Error> {
-    let inputs: Vec<&Input> = plan.inputs.iter().filter(|i| wanted(i)).collect();
+    let inputs: Vec<&Input> = plan.inputs.iter().filter(|i| i.owner != KEPT && wanted(i)).collect();
     let mut tickets = Vec::new();
     for _ in &inputs {
         tickets.push(parties.iter_mut().map(|p| p.ticket()).collect::<Result<Vec<_>, _>>()?);

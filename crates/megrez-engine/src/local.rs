@@ -6,7 +6,7 @@ use crate::serve::{Clients, Options, serve};
 use crate::{PartyReport, Unsupported, check};
 use megrez_kernels::Device;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
-use megrez_plan::{Input, Output, Plan};
+use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
 use megrez_session::{Error, Party, Tap};
@@ -122,7 +122,7 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
                             party.tap(tap);
                         }
                         let runs = Options { runs: options.runs };
-                        serve(&suite, plan, &mut party, &HashMap::new(), None, clients, runs)
+                        serve(&suite, plan, &mut party, &mut HashMap::new(), None, clients, runs)
                     };
                     // A party that fails tells the others why.
                     run(&mut clients).map_err(|e| match e {
@@ -170,7 +170,7 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
 fn recipients(plan: &Plan) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for output in &plan.outputs {
-        if !names.contains(&output.recipient.as_str()) {
+        if output.recipient != KEPT && !names.contains(&output.recipient.as_str()) {
             names.push(&output.recipient);
         }
     }

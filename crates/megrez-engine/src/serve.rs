@@ -4,7 +4,7 @@ use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
 use crate::walk::{Prepared, offline, online};
 use megrez_kernels::Device;
 use megrez_net::Payload;
-use megrez_plan::{Input, Output, Plan};
+use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::Suite;
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,7 @@ pub trait Clients {
     fn output(&mut self, output: &Output, share: Payload) -> Result<(), Error>;
 }
 
-/// Inputs that this party already holds: an uploaded model's, by input name.
+/// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs have kept.
 pub type Stored<S> = HashMap<String, (<S as Suite>::Masks, <S as Suite>::Data)>;
 
 /// How to run a plan.
@@ -57,12 +57,14 @@ pub fn agree<D: Device>(party: &mut Party<D>, what: &str, hash: &[u8; 32]) -> Re
 
 /// Runs a plan at this party; one report per run. On an error the caller ends the session with it.
 ///
+/// Outputs for [`KEPT`] are added to `stored`, where the next run finds them.
+///
 /// `prepared` is stored material for the first run; further runs make their own.
 pub fn serve<S: Suite>(
     suite: &S,
     plan: &Plan,
     party: &mut Party<S::Device>,
-    stored: &Stored<S>,
+    stored: &mut Stored<S>,
     mut prepared: Option<Prepared<S>>,
     clients: &mut dyn Clients,
     options: Options,
@@ -80,7 +82,7 @@ fn one_run<S: Suite>(
     suite: &S,
     plan: &Plan,
     party: &mut Party<S::Device>,
-    stored: &Stored<S>,
+    stored: &mut Stored<S>,
     prepared: Option<Prepared<S>>,
     clients: &mut dyn Clients,
     run: u32,
@@ -140,6 +142,10 @@ fn one_run<S: Suite>(
     party.enter(Phase::Output, run);
     for output in &plan.outputs {
         let (masks, data) = values.get(output.value);
+        if output.recipient == KEPT {
+            stored.insert(output.name.clone(), (masks.clone(), data.clone()));
+            continue;
+        }
         clients.output(output, suite.reveal(party, masks, data)?)?;
     }
     close(Phase::Output, start, party);

@@ -1,7 +1,7 @@
 //! The two walks over a plan.
 
 use crate::report::StepReport;
-use megrez_plan::{Plan, Step, Value, ValueId};
+use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
 use megrez_protocols::Suite;
 use megrez_session::{Error, Party, Phase};
 use std::time::{Duration, Instant};
@@ -45,6 +45,13 @@ pub fn offline<S: Suite>(
     for input in &plan.inputs {
         let (mask, ticket) = match given(&input.name) {
             Some(mask) => (mask, vec![]),
+            None if input.owner == KEPT => {
+                return party.refuse(format!(
+                    "input `{}` is kept by no earlier run of this client: run the plan that keeps it first, on the \
+                     same connection",
+                    input.name
+                ));
+            }
             None => {
                 party.step(&format!("input/{}", input.name), |p| suite.input(p, plan.value(input.value)))?
             }

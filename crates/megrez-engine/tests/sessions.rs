@@ -25,7 +25,7 @@ fn plan(n: usize) -> Plan {
 }
 
 fn serves(party: &mut Party<Cpu>, plan: &Plan, clients: &mut dyn Clients) -> Result<(), Error> {
-    serve(&Suite::default(), plan, party, &HashMap::new(), None, clients, Options::default()).map(drop)
+    serve(&Suite::default(), plan, party, &mut HashMap::new(), None, clients, Options::default()).map(drop)
 }
 
 fn inputs(n: usize) -> HashMap<String, Vec<u32>> {

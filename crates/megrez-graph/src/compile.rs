@@ -30,6 +30,9 @@ pub struct CompileOptions {
     pub input_range: Interval,
     /// Other ranges for inputs by name.
     pub input_ranges: BTreeMap<String, Interval>,
+    /// Outputs by name that stay with the parties in shares, and the name that they are kept under; an input of that name
+    /// is what an earlier run kept.
+    pub kept: BTreeMap<String, String>,
     /// What to do where a range cannot be proven.
     pub policy: RangePolicy,
     /// How ReLUs compare.
@@ -94,6 +97,7 @@ impl Default for CompileOptions {
             recipient: "data-owner".into(),
             input_range: Interval::abs(1.0),
             input_ranges: BTreeMap::new(),
+            kept: BTreeMap::new(),
             policy: RangePolicy::Prove,
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
@@ -116,8 +120,10 @@ pub struct Compiled {
     pub model_inputs: Vec<ModelInput>,
     /// The inputs that the data owner shares: the plan's inputs of that owner, in order.
     pub data_inputs: Vec<DataInput>,
-    /// The outputs, in the plan's order.
+    /// The outputs that a recipient learns, in the plan's order.
     pub outputs: Vec<Revealed>,
+    /// The outputs that are kept: their names, and the bounds of their elements.
+    pub kept: Vec<(String, Interval)>,
     /// The layers in the order of `graph.nodes`.
     pub layers: Vec<LayerInfo>,
     /// What is known about each layer's range, in the order of `layers`. It follows from the weights: as private.
@@ -339,6 +345,13 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     let vocabularies = vocabularies(graph).map_err(|p| (Problems(vec![p]), vec![]))?;
     for &id in &graph.inputs {
         let (name, shape) = (&graph.value(id).name, graph.shape(id));
+        if options.kept.values().any(|kept| kept == name) {
+            match cx.kept_input(name, shape) {
+                Ok(secret) => drop(secrets.insert(id, secret)),
+                Err(refusal) => problems.push(refusal.at(name, "")),
+            }
+            continue;
+        }
         let declared = match vocabularies.get(&id) {
             Some(&rows) => cx.token_input(name, shape, rows),
             None => cx.data_input(name, shape),
@@ -396,9 +409,16 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
             }
         }
     }
-    let mut outputs = vec![];
+    let (mut outputs, mut kept) = (vec![], vec![]);
     for (output, after) in graph.outputs.iter().zip(after) {
         match secrets.get(&output.id) {
+            Some(secret) if options.kept.contains_key(&output.name) => {
+                cx.enter(&format!("keep.{}", output.name));
+                match cx.keep(&options.kept[&output.name], secret) {
+                    Ok(range) => kept.push((options.kept[&output.name].clone(), range)),
+                    Err(refusal) => problems.push(refusal.at(&output.name, "")),
+                }
+            }
             Some(secret) => {
                 cx.plan.output(&output.name, &options.recipient, secret.id);
                 outputs.push(Revealed {
@@ -418,7 +438,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     if let Some(twice) = graph.outputs.iter().find(|output| !names.insert(&output.name)) {
         problems.push(Refusal::new("two outputs have this name", "rename one").at(&twice.name, ""));
     }
-    if problems.is_empty() && outputs.is_empty() {
+    if problems.is_empty() && outputs.is_empty() && kept.is_empty() {
         problems.push(Refusal::new("the model has no output", "declare one").at(&graph.name, ""));
     }
     if !problems.is_empty() {
@@ -429,5 +449,5 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     if options.sums {
         plan.leave_sums().expect("a plan that was built by the rules keeps to them");
     }
-    Ok(Compiled { plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, layers, ranges })
+    Ok(Compiled { plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, kept, layers, ranges })
 }

@@ -5,7 +5,7 @@ use crate::graph::Tensor;
 use crate::layers::Scale;
 use crate::problem::{Refusal, refuse};
 use crate::range::{Accumulator, Interval, Range, RangePolicy};
-use megrez_plan::{ConvGeometry, Fewest, List, Op, Plan, Relu, SignBit, ValueId, View};
+use megrez_plan::{ConvGeometry, Fewest, KEPT, List, Op, Plan, Relu, SignBit, ValueId, View};
 use megrez_ring::{FixedError, Shape, Word};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -194,6 +194,21 @@ impl<'a> Lowering<'a> {
         let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
         let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None };
         Ok((Secret { id, range: words }, input))
+    }
+
+    /// Declares an input that an earlier run has kept.
+    pub(crate) fn kept_input(&mut self, name: &str, shape: &Shape) -> Result<Secret, Refusal> {
+        let (secret, _) = self.data_input(name, shape)?;
+        let input = self.plan.inputs.iter_mut().find(|input| input.value == secret.id);
+        input.expect("it was just declared").owner = KEPT.into();
+        Ok(secret)
+    }
+
+    /// Keeps a value with f fraction bits; its bounds.
+    pub(crate) fn keep(&mut self, name: &str, x: &Secret) -> Result<Interval, Refusal> {
+        let x = self.rounded("rounded", x, self.frac())?;
+        self.plan.output(name, KEPT, x.id);
+        Ok(self.layer_range(&x).output)
     }
 
     /// Declares an input of tokens of the data owner: rows of a table with so many of them.

@@ -67,6 +67,10 @@ pub struct Step {
     pub output: ValueId,
 }
 
+/// Owns inputs and receives outputs that stay with the parties in shares: an output for it is kept under the output's
+/// name, and an input of it is what an earlier plan of the same client kept under the input's name. Nobody learns it.
+pub const KEPT: &str = "(kept)";
+
 /// A secret input and its owner.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Input {

@@ -7,6 +7,7 @@ use megrez::bench_float::{self, FloatBench};
 use megrez::check;
 use megrez::client::{Cluster, RunOptions};
 use megrez::config::{ClusterConfig, PartyConfig};
+use megrez::generate::{Generation, LanguageModel, largest};
 use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
 use megrez::party::{Policy, Service};
 use megrez::report::Cost;
@@ -20,6 +21,7 @@ use megrez_graph::{
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
 use megrez_plan::{Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
+use megrez_session::Phase;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -69,6 +71,8 @@ enum Command {
     Demo(Demo),
     /// Run a model on data: here, or on a cluster.
     Infer(Infer),
+    /// Continue a text with a language model, letter by letter: here, or on a cluster.
+    Generate(Generate),
     /// Run a model on shares and in the clear, and compare every layer.
     Check(Check),
     /// Measure how large a model's values get on data, for --calibration.
@@ -227,6 +231,35 @@ struct Infer {
     /// Print the cost of every layer.
     #[arg(long)]
     layers: bool,
+}
+
+#[derive(Args)]
+struct Generate {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    model_args: ModelArgs,
+    /// The language model, an ONNX file: see examples/language.
+    #[arg(long)]
+    model: PathBuf,
+    /// The letter of every token, in order.
+    #[arg(long)]
+    letters: PathBuf,
+    /// The text to continue.
+    #[arg(long)]
+    prompt: String,
+    /// How many letters to add.
+    #[arg(long, default_value_t = 40)]
+    tokens: usize,
+    /// The cluster's file; without it, parties are started on this machine.
+    #[arg(long)]
+    cluster: Option<PathBuf>,
+    /// The folder with this client's certificate (cluster only).
+    #[arg(long, default_value = "certs")]
+    certs: PathBuf,
+    /// This client's name (cluster only).
+    #[arg(long, default_value = "alice")]
+    client: String,
 }
 
 #[derive(Args)]
@@ -437,6 +470,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(args) => run_check(&args, cli.json),
         Command::Calibrate(args) => run_calibrate(&args, cli.json),
         Command::Bench(Bench::Op(args)) => bench_op(&args),
+        Command::Generate(args) => run_generate(&args, cli.json),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
         Command::Bench(Bench::FloatParty) => bench_float::serve().map(|()| ExitCode::SUCCESS),
         Command::Study(args) => {
@@ -771,6 +805,64 @@ fn infer(args: &Infer, json: bool) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_generate(args: &Generate, json: bool) -> Result<ExitCode> {
+    let letters: Vec<char> =
+        std::fs::read_to_string(&args.letters).map_err(|e| Error::file(&args.letters, e))?.chars().collect();
+    let token = |c: char| {
+        let place = letters.iter().position(|&l| l == c).map(|p| p as u32);
+        place.ok_or_else(|| Error::Refused(format!("the model does not know the letter `{c}`")))
+    };
+    let prompt = args.prompt.chars().map(token).collect::<Result<Vec<u32>>>()?;
+    if prompt.is_empty() || args.tokens == 0 {
+        return Err(Error::Refused("a prompt has at least one letter, and so has its continuation".into()));
+    }
+    let written = |tokens: &[u32]| -> String {
+        tokens.iter().map(|&t| letters.get(t as usize).copied().unwrap_or('?')).collect()
+    };
+    let model = LanguageModel::load(&args.model)?;
+    let mut backend = match &args.cluster {
+        Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
+        None => args.common.backend()?,
+    };
+    let options = args.common.compile(&args.model_args)?;
+    let mut generation = Generation::new(&model, &mut backend, options, args.common.run(1))?;
+    if !json {
+        print!("{}", args.prompt);
+    }
+    let (mut text, mut fresh, mut costs) = (prompt.clone(), prompt.clone(), vec![]);
+    for _ in 0..args.tokens {
+        let (logits, cost) = generation.read(&fresh)?;
+        fresh = vec![largest(&logits)];
+        if !json {
+            print!("{}", written(&fresh));
+            let _ = std::io::Write::flush(&mut std::io::stdout());
+        }
+        text.extend(&fresh);
+        costs.push(cost);
+    }
+    let mut plain = prompt;
+    for _ in 0..args.tokens {
+        plain.push(largest(&model.plain(&plain)?));
+    }
+    let same = plain == text;
+    let range = if generation.proven { "proven" } else { "assumed" };
+    if json {
+        let seconds = |c: &Cost| c.phases.get(&Phase::Online).map(|online| online.seconds.median);
+        let seconds: Vec<Option<f64>> = costs.iter().map(seconds).collect();
+        println!(
+            "{}",
+            json!({ "schema": "megrez.generate/1", "text": written(&text), "plain": written(&plain), "same": same,
+            "protocol": args.common.protocol, "insecure": args.common.insecure, "range": range,
+            "online_seconds": seconds, "last": costs.last() })
+        );
+    } else {
+        println!("\n\nin the clear: {}", if same { "the same".into() } else { written(&plain) });
+        println!("ranges: {range}; the last letter cost");
+        costs.last().inspect(|cost| print!("{}", cost.table()));
+    }
+    Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_check(args: &Check, json: bool) -> Result<ExitCode> {

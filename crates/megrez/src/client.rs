@@ -6,7 +6,7 @@ use megrez_engine::PartyReport;
 use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_kernels::Cpu;
 use megrez_net::{Channel, Identity, NetError, NetProfile, Payload, PeerName, dial};
-use megrez_plan::{Input, Plan};
+use megrez_plan::{Input, KEPT, Plan};
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
 use megrez_session::Error as SessionError;
@@ -336,7 +336,8 @@ impl registry::Visitor<Cpu> for Exchange<'_> {
             let words = |input: &Input| ring_words::<S::Word>((self.inputs)(run, input)?);
             provide(&suite, self.plan, self.mine, &words, &mut ports)?;
             let mut mine = Vec::new();
-            let mut recipients: Vec<&str> = self.plan.outputs.iter().map(|o| o.recipient.as_str()).collect();
+            let recipients = self.plan.outputs.iter().map(|o| o.recipient.as_str());
+            let mut recipients: Vec<&str> = recipients.filter(|&name| name != KEPT).collect();
             recipients.dedup();
             for recipient in recipients {
                 mine.extend(collect(&suite, self.plan, recipient, &mut ports)?);

@@ -1,11 +1,12 @@
 //! The party service: serves clients and takes part in sessions, several at a time; each may fail without the others.
 
+use crate::kept::Kept;
 use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, Result};
 use megrez_engine::{Clients, Options, PartyReport, Stored, check, offline, serve, store};
 use megrez_kernels::{Cpu, Device};
 use megrez_net::{Channel, Endpoint, Limits, NetError, NetProfile, Network, Payload, PeerName, SessionId};
-use megrez_plan::{Input, Output, Plan};
+use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::{Store as _, Suite, registry};
 use megrez_session::{Error as SessionError, Party, Phase};
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,8 @@ impl Service {
     /// Serves one client until it goes.
     fn client(&self, name: &PeerName, channel: Channel, log: &dyn Fn(&str)) {
         let channel = Mutex::new(channel);
+        // What this client's runs leave in shares lives as long as its connection.
+        let mut kept = Kept::default();
         let (what, e) = loop {
             if hold(&channel).set_timeout(BETWEEN_REQUESTS).is_err() {
                 return;
@@ -103,7 +106,7 @@ impl Service {
             };
             let what = describe(&request);
             let timeout = hold(&channel).set_timeout(WITHIN_REQUEST).map_err(Error::from);
-            match timeout.and_then(|()| self.answer(name, request, &channel)) {
+            match timeout.and_then(|()| self.answer(name, request, &channel, &mut kept)) {
                 Ok(()) => log(&format!("{name}: {what}: done")),
                 Err(e) => break (what, e),
             }
@@ -115,7 +118,7 @@ impl Service {
         let _ = channel.close();
     }
 
-    fn answer(&self, name: &PeerName, request: Request, channel: &Shared) -> Result<()> {
+    fn answer(&self, name: &PeerName, request: Request, channel: &Shared, kept: &mut Kept) -> Result<()> {
         let client = match name {
             PeerName::Client(client) => client.as_str(),
             PeerName::Party(_) => "",
@@ -133,7 +136,7 @@ impl Service {
             }
             Request::Run(run) => {
                 let _slot = self.slot()?;
-                let reports = alive(channel, || self.run_plan(client, &run, channel))?;
+                let reports = alive(channel, || self.run_plan(client, &run, channel, kept))?;
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
             }
             Request::Upload(upload) => {
@@ -232,7 +235,13 @@ impl Service {
         Ok(())
     }
 
-    fn run_plan(&self, client: &str, run: &Run, channel: &Shared) -> Result<Vec<PartyReport>> {
+    fn run_plan(
+        &self,
+        client: &str,
+        run: &Run,
+        channel: &Shared,
+        kept: &mut Kept,
+    ) -> Result<Vec<PartyReport>> {
         self.protocol(&run.protocol, run.insecure)?;
         let profile = self.profile(&run.net)?;
         if run.runs == 0 {
@@ -241,8 +250,16 @@ impl Service {
         let (plan, stored) = self.plan(client, &run.source)?;
         let network = self.endpoint.open_session(SessionId(run.session), &profile)?;
         let agreement = hash(run);
-        let job =
-            RunJob { service: self, network: network.clone(), plan: &plan, run, stored, agreement, channel };
+        let job = RunJob {
+            service: self,
+            network: network.clone(),
+            plan: &plan,
+            run,
+            stored,
+            agreement,
+            channel,
+            kept,
+        };
         ended(&network, dispatch(&run.protocol, plan.ring, job)?)
     }
 
@@ -316,12 +333,12 @@ fn own(plan: &Plan, client: &str) -> Result<()> {
     let foreign = plan
         .inputs
         .iter()
-        .filter(|i| i.owner != client)
+        .filter(|i| i.owner != client && i.owner != KEPT)
         .map(|i| format!("input `{}` belongs to `{}`", i.name, i.owner));
     let leaked = plan
         .outputs
         .iter()
-        .filter(|o| o.recipient != client)
+        .filter(|o| o.recipient != client && o.recipient != KEPT)
         .map(|o| format!("output `{}` goes to `{}`", o.name, o.recipient));
     let problems: Vec<String> = foreign.chain(leaked).collect();
     if problems.is_empty() {
@@ -409,6 +426,7 @@ struct RunJob<'a> {
     stored: Option<StoredModel>,
     agreement: [u8; 32],
     channel: &'a Shared,
+    kept: &'a mut Kept,
 }
 
 impl registry::Visitor<Cpu> for RunJob<'_> {
@@ -418,7 +436,8 @@ impl registry::Visitor<Cpu> for RunJob<'_> {
         check(&suite, self.plan).map_err(|e| Error::Refused(e.to_string()))?;
         let mut party = Party::start(self.network.clone(), Cpu::default())?;
         megrez_engine::agree(&mut party, "request", &self.agreement)?;
-        let stored = load::<S>(&self.stored, &self.run.protocol, self.plan, &party)?;
+        let mut stored = load::<S>(&self.stored, &self.run.protocol, self.plan, &party)?;
+        self.kept.load::<S>(&self.run.protocol, self.plan, &mut party, &mut stored)?;
         let prepared = match &self.run.material {
             Some(batch) => {
                 let folder = self.service.policy.data.join("material");
@@ -429,7 +448,10 @@ impl registry::Visitor<Cpu> for RunJob<'_> {
         };
         let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
         let options = Options { runs: self.run.runs };
-        Ok(serve(&suite, self.plan, &mut party, &stored, prepared, &mut clients, options)?)
+        let reports = serve(&suite, self.plan, &mut party, &mut stored, prepared, &mut clients, options)?;
+        let most = self.service.policy.max_elements;
+        self.kept.store::<S>(&self.run.protocol, self.plan, &party, &stored, self.agreement, most)?;
+        Ok(reports)
     }
 }
 

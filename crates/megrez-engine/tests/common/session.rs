@@ -159,7 +159,7 @@ pub fn transcript_under<S: Suite<Word = u8, Device = Cpu>>(
     let tap = Tap::default();
     let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
         party.tap(tap.clone());
-        serve(suite, plan, party, &HashMap::new(), None, ends, Options::default())
+        serve(suite, plan, party, &mut HashMap::new(), None, ends, Options::default())
     };
     let (results, (outputs, seen)) = session(Duration::from_secs(60), each(part), |ports| {
         let outputs = give_and_take_under(suite, plan, inputs, ports);

@@ -24,7 +24,8 @@ const OPSETS: std::ops::RangeInclusive<i64> = 7..=22;
 pub struct ImportOptions {
     /// The size of the first dimension of every input where the model leaves it open.
     pub batch: usize,
-    /// Whole shapes for inputs by name; they replace what the model says.
+    /// Whole shapes for inputs by name; they replace what the model says. An input without elements may be joined to
+    /// others only.
     pub shapes: BTreeMap<String, Vec<usize>>,
 }
 
@@ -68,10 +69,23 @@ pub fn read(bytes: &[u8], options: &ImportOptions) -> Result<Graph, Problems> {
     Importer::new(&graph, opset, options).import(&graph)
 }
 
+/// The inputs of a model in a file's bytes, and their dimensions as far as the file fixes them.
+pub fn inputs(bytes: &[u8]) -> Result<Vec<(String, Vec<Option<usize>>)>, Problems> {
+    let whole = |what: String| Problems::from(Refusal::new(what, "").at("(model)", ""));
+    let model = message::model(bytes).map_err(whole)?;
+    let graph = model.graph.ok_or_else(|| whole("there is no graph in the file".into()))?;
+    let fixed = |size: &Option<i64>| size.and_then(|s| usize::try_from(s).ok()).filter(|&s| s > 0);
+    let weights: HashSet<&str> = graph.tensors.iter().map(|t| t.name).collect();
+    let inputs = graph.inputs.iter().filter(|i| !weights.contains(i.name));
+    Ok(inputs.map(|i| (i.name.to_string(), i.dims.iter().flatten().map(fixed).collect())).collect())
+}
+
 /// What is known of a name of the model.
 #[derive(Clone, Copy)]
 enum Known {
     Value(Id),
+    /// An input without elements, such as a language model's past before its first token.
+    Empty(usize),
     /// A node that has a problem should define it.
     Failed,
 }
@@ -81,6 +95,8 @@ struct Importer<'a> {
     opset: i64,
     options: &'a ImportOptions,
     names: HashMap<&'a str, Known>,
+    /// The dimensions of inputs without elements.
+    empty: Vec<Vec<usize>>,
     /// Names that a node reads or the graph gives.
     read: HashSet<&'a str>,
     problems: Vec<Problem>,
@@ -95,6 +111,7 @@ impl<'a> Importer<'a> {
             opset,
             options,
             names: HashMap::new(),
+            empty: vec![],
             read,
             problems: vec![],
         }
@@ -110,7 +127,13 @@ impl<'a> Importer<'a> {
         for input in &model.inputs {
             // Old files list initializers among the inputs.
             if !self.names.contains_key(input.name) {
-                let known = self.input(input).map(Known::Value);
+                let known = match self.options.shapes.get(input.name) {
+                    Some(shape) if shape.contains(&0) => {
+                        self.empty.push(shape.clone());
+                        Ok(Known::Empty(self.empty.len() - 1))
+                    }
+                    _ => self.input(input).map(Known::Value),
+                };
                 self.learn(input.name, known);
             }
         }
@@ -134,6 +157,9 @@ impl<'a> Importer<'a> {
             match self.names.get(output.name) {
                 Some(&Known::Value(id)) => self.graph.output(output.name, id),
                 Some(Known::Failed) => {}
+                Some(Known::Empty(_)) => {
+                    self.problems.push(Refusal::new("the output has no elements", "").at(output.name, ""));
+                }
                 None => {
                     self.problems.push(Refusal::new("no node defines this output", "").at(output.name, ""));
                 }
@@ -216,6 +242,17 @@ impl<'a> Importer<'a> {
                 _ if name.is_empty() => inputs.push(None),
                 Some(Known::Value(id)) => inputs.push(Some(*id)),
                 Some(Known::Failed) => return Ok(Known::Failed),
+                // Joining nothing to something leaves it as it is.
+                Some(Known::Empty(_)) if node.op == "Concat" => {}
+                Some(&Known::Empty(i)) if node.op == "Shape" && node.attributes.is_empty() => {
+                    let dims: Vec<i64> = self.empty[i].iter().map(|&d| d as i64).collect();
+                    let output = node.outputs.first().copied().unwrap_or("");
+                    return Ok(Known::Value(self.graph.constant(output, Tensor::new([dims.len()], dims))));
+                }
+                Some(Known::Empty(_)) => {
+                    let what = format!("reads `{name}`, which has no elements");
+                    return Err(at(Refusal::new(what, "give the input at least one element")));
+                }
                 None => {
                     let what = format!("reads `{name}`, which nothing before it defines");
                     return Err(at(Refusal::new(what, "export the model again")));
@@ -277,6 +314,7 @@ impl<'a> Importer<'a> {
         let x = match known(0) {
             Some(Known::Value(id)) => *id,
             Some(Known::Failed) => return Err(None),
+            Some(Known::Empty(_)) => return wrong("splits what has no elements"),
             None => return wrong("reads what nothing before it defines"),
         };
         let (mut axis, mut sizes) = (0, None);
@@ -294,7 +332,7 @@ impl<'a> Importer<'a> {
                 _ => return wrong("has sizes that are not known when compiling"),
             },
             Some(Known::Failed) => return Err(None),
-            None => {}
+            Some(Known::Empty(_)) | None => {}
         }
         let shape = self.graph.shape(x);
         let rank = shape.rank() as i64;
