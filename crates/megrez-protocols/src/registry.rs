@@ -49,7 +49,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         security: "semi-honest, one of three parties corrupted",
         source: "METEOR, corrected, with exact truncation and carries of digits",
         insecure: false,
-        sums: false,
+        sums: true,
     },
     Protocol {
         name: "alkaid",
