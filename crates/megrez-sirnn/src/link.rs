@@ -46,6 +46,7 @@ impl<D: Device> Sirnn<D> {
             result
         });
         self.party.join(&outer);
+        self.party.has_waited(outer.waited());
         result
     }
 

@@ -7,6 +7,7 @@
 extern crate self as megrez;
 
 pub mod bench;
+pub mod bench_float;
 pub mod check;
 pub mod cli;
 pub mod client;
