@@ -9,5 +9,6 @@ mod maximum;
 mod meteor;
 mod printed_failures;
 mod random_plans;
+mod replicated;
 mod sessions;
 mod views;
