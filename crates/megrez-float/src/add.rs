@@ -10,49 +10,30 @@
 //! least q + 3 remain: a mantissa, a guard and a sticky bit.
 
 use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Table, mask};
-use crate::finish::{Class, bounds, finish, settle_normal, two};
+use crate::finish::{Class, finish, four, outside, settle_normal};
 use crate::float::Float;
+use crate::format::Format;
 use crate::single::Single;
 
-/// Mantissas in q + 2 bits, and whether the first number is smaller in magnitude than the second.
-pub(crate) struct Ordered<B: Blocks> {
-    pub man: [B::Int; 2],
-    pub less: B::Bit,
-    /// The exponents are 2^k or more apart, for the `far` asked for.
-    pub far: Option<B::Bit>,
-}
-
-/// |x| as an integer of p + q + 2 bits that orders like it, and the mantissas it is made of.
-pub(crate) fn keys<B: Blocks>(b: &mut B, numbers: [&Float<B>; 2]) -> Result<[(B::Int, B::Int); 2], B::Error> {
-    let format = numbers[0].format;
-    let width = format.p + format.q + 2;
-    let tops = numbers.map(|x| b.not(&x.zero));
-    let job = |i: usize| Extend { x: &numbers[i].man, width, signed: false, msb: Msb::Shared(&tops[i]) };
-    let wide = two(b.extend(&[job(0), job(1)])?);
-    Ok([0, 1].map(|i| {
-        let exp = b.offset(&numbers[i].exp, (1 - format.min_exp()) as u64);
-        (b.add(&b.shift(&exp, format.q), &wide[i]), b.low(&wide[i], format.q + 2))
-    }))
-}
-
-/// Compares magnitudes; with `far` = k also |x.exp − y.exp| with 2^k.
-pub(crate) fn order<B: Blocks>(
+/// |x| as an integer below 2^(p+q+1) that orders like it, in `spare` bits more, and the mantissas it is made of. From two spare
+/// bits on the exponents have to be extended as well.
+pub(crate) fn keys<B: Blocks>(
     b: &mut B,
-    x: &Float<B>,
-    y: &Float<B>,
-    far: Option<u32>,
-) -> Result<Ordered<B>, B::Error> {
-    assert_eq!(x.format, y.format, "formats differ");
-    let [(x_key, x_man), (y_key, y_man)] = keys(b, [x, y])?;
-    let mut tests = vec![b.sub(&x_key, &y_key)];
-    if let Some(k) = far {
-        let d = b.sub(&x.exp, &y.exp);
-        tests.push(b.offset(&b.neg(&d), mask(k)));
-        tests.push(b.offset(&d, mask(k)));
-    }
-    let signs = b.negative(&tests.iter().collect::<Vec<_>>())?;
-    let far = far.map(|_| b.xor(&signs[1], &signs[2]));
-    Ok(Ordered { man: [x_man, y_man], less: signs[0].clone(), far })
+    numbers: [&Float<B>; 2],
+    spare: u32,
+) -> Result<[(B::Int, B::Int); 2], B::Error> {
+    let Format { p, q } = numbers[0].format;
+    let width = p + q + 1 + spare;
+    let tops = numbers.map(|x| b.not(&x.zero));
+    let exps = numbers.map(|x| b.offset(&x.exp, (1 - x.format.min_exp()) as u64));
+    let man = |i: usize| Extend { x: &numbers[i].man, width, signed: false, msb: Msb::Shared(&tops[i]) };
+    let exp = |i: usize| Extend { x: &exps[i], width: p + 1 + spare, signed: false, msb: Msb::Zero };
+    let jobs = [man(0), man(1), exp(0), exp(1)];
+    let wide = b.extend(if spare > 1 { &jobs } else { &jobs[..2] })?;
+    Ok([0, 1].map(|i| {
+        let exp = wide.get(2 + i).unwrap_or(&exps[i]);
+        (b.add(&b.shift(exp, q), &wide[i]), b.low(&wide[i], q + 2))
+    }))
 }
 
 /// x + y, correctly rounded.
@@ -73,16 +54,34 @@ pub fn add_cheap<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Flo
 
 fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<Float<B>, B::Error> {
     let format = x.format;
+    assert_eq!(format, y.format, "formats differ");
     let (q, lanes) = (format.q, x.lanes(b));
     let distance_bits = u32::BITS - (q + 3).leading_zeros();
-    let Ordered { man: [x_man, y_man], less, far } = order(b, x, y, Some(distance_bits))?;
-    let far = far.expect("asked for");
+
+    // Which is larger in magnitude, and whether the exponents are 2^distance_bits or more apart.
+    let [(x_key, x_man), (y_key, y_man)] = keys(b, [x, y], 1)?;
+    let d = b.sub(&x.exp, &y.exp);
+    let beyond = [b.offset(&b.neg(&d), mask(distance_bits)), b.offset(&d, mask(distance_bits))];
+    let signs = b.negative(&[&b.sub(&x_key, &y_key), &beyond[0], &beyond[1]])?;
+    let less = &signs[0];
+    let far = b.xor(&signs[1], &signs[2]);
 
     // The larger number is x + swap·(y − x), the smaller y − swap·(y − x).
     let apart = b.xor(&x.sign, &y.sign);
     let (exp_step, man_step) = (b.sub(&y.exp, &x.exp), b.sub(&y_man, &x_man));
-    let job = Select { bit: &less, ints: vec![&exp_step, &man_step], bits: vec![&apart] };
-    let swap = b.select(&[job])?.remove(0);
+    let (x_inf, y_inf) = (x.unbounded(b), y.unbounded(b));
+    // AND gates that would take a round of their own join this one.
+    let swap = b.select(&[
+        Select { bit: less, ints: vec![&exp_step, &man_step], bits: vec![&apart] },
+        Select { bit: &x_inf, ints: vec![], bits: vec![&y_inf] },
+        Select { bit: &x.nan, ints: vec![], bits: vec![&y.nan] },
+        Select { bit: &x.sign, ints: vec![], bits: vec![&apart] },
+    ])?;
+    let [swap, inf, nan, minus] = four(swap);
+    let inf = b.union(&x_inf, &y_inf, &inf.bits[0]);
+    let nan = b.union(&x.nan, &y.nan, &nan.bits[0]);
+    // The larger one is negative and the other is not, or the other way round.
+    let minus = b.xor(&minus.bits[0], &swap.bits[0]);
     let exp = b.add(&x.exp, &swap.ints[0]);
     let larger = b.add(&x_man, &swap.ints[1]);
     let smaller = b.sub(&y_man, &swap.ints[1]);
@@ -105,11 +104,7 @@ fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<
     let exp = b.offset(&b.add(&exp, &top.position), u64::from(q + 3).wrapping_neg());
 
     // ∞ − ∞ cancels exactly, so that it is zero and infinite at once: NaN. An exact zero of two signs is +0.
-    let (x_inf, y_inf) = (x.unbounded(b), y.unbounded(b));
-    let gates = b.and(&[(&x_inf, &y_inf), (&x.nan, &y.nan), (&sign, &apart)])?;
-    let inf = b.union(&x_inf, &y_inf, &gates[0]);
-    let nan = b.union(&x.nan, &y.nan, &gates[1]);
-    let pairs = [(&top.zero, &nan), (&top.zero, &inf), (&top.zero, &gates[2])];
+    let pairs = [(&top.zero, &nan), (&top.zero, &inf), (&top.zero, &minus)];
     let class = |b: &B, both: &[B::Bit]| Class {
         zero: b.union(&top.zero, &nan, &both[0]),
         special: b.union(&top.zero, &inf, &both[1]),
@@ -120,10 +115,11 @@ fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<
         return settle_normal(b, format, &exp, &man, &pairs, class);
     }
     let man = b.cut(&man, 4)?;
-    let [low, high] = bounds(b, format, &exp);
-    let tests = b.negative_zero(&[&low, &high])?;
+    let range = outside(b, format, &exp)?;
+    let gates = b.and(&pairs)?;
+    let class = class(b, &gates);
     let carry = b.public_bits(&vec![false; lanes]);
-    finish(b, format, &exp, &man, &carry, (&tests[0], &tests[1]), &pairs, class)
+    finish(b, format, &exp, &man, &carry, range.each_ref(), class)
 }
 
 /// x − y, correctly rounded.

@@ -1,19 +1,44 @@
 //! Comparison, minimum and maximum, ReLU. SECFLOAT, Fig. 15 and Appendix N.
 //!
-//! Deviates from the figure: exponent and mantissa are one integer, which is compared once; the sign goes into that
-//! comparison as a summand, so that no test for equality is needed.
+//! Deviates from the figure: a float becomes one signed integer that orders like it (exponent and mantissa, negated under the
+//! sign), and two of them are compared once. Zeros are 0 whatever their sign. NaN, which is stored like +∞, orders beyond
+//! everything on the side where it is not less.
 
 use crate::add::keys;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Select};
+use crate::finish::two;
 use crate::float::{Float, choose};
 use crate::single::Single;
+
+/// x − y as integers that order like floats, a NaN of x being +∞ and one of y −∞.
+fn difference<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Int, B::Error> {
+    assert_eq!(x.format, y.format, "formats differ");
+    let [(x_key, _), (y_key, _)] = keys(b, [x, y], 2)?;
+    let y_sign = b.xor(&y.sign, &y.nan);
+    let jobs = [(&x.sign, &x_key), (&y_sign, &y_key)].map(|(bit, key)| Select {
+        bit,
+        ints: vec![key],
+        bits: vec![],
+    });
+    let [x_negative, y_negative] = two(b.select(&jobs)?).map(|row| B::one(row.ints));
+    let x_key = b.sub(&x_key, &b.scale(&x_negative, 2));
+    let y_key = b.sub(&y_key, &b.scale(&y_negative, 2));
+    Ok(b.sub(&x_key, &y_key))
+}
+
+/// Neither is NaN.
+fn ordered<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+    let both = b.both(&x.nan, &y.nan)?;
+    Ok(b.not(&b.union(&x.nan, &y.nan, &both)))
+}
 
 /// x < y; false with a NaN. −0 and +0 are equal.
 ///
 /// # Errors
 /// If the blocks fail.
 pub fn lt<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
-    compare(b, x, y, false)
+    let d = difference(b, x, y)?;
+    b.is_negative(&d)
 }
 
 /// x ≤ y; false with a NaN. −0 and +0 are equal.
@@ -21,27 +46,10 @@ pub fn lt<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
 /// # Errors
 /// If the blocks fail.
 pub fn le<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
-    compare(b, y, x, true)
-}
-
-/// x < y, or its negation, and false with a NaN.
-///
-/// Let d be the difference of the magnitudes. With equal signs s, x < y is d < 0 for s = 0 and d ≥ 1 for s = 1, so
-/// s ⊕ (d − s < 0). With different signs it is s, x's, unless both are zero.
-fn compare<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, negate: bool) -> Result<B::Bit, B::Error> {
-    assert_eq!(x.format, y.format, "formats differ");
-    let [(x_key, _), (y_key, _)] = keys(b, [x, y])?;
-    let sign = B::one(b.widen(&[(&x.sign, b.width(&x_key))])?);
-    let d = b.sub(&b.sub(&x_key, &y_key), &sign);
-    let same = b.not(&b.xor(&x.sign, &y.sign));
-    let plus = b.not(&y.sign);
-    let gates = b.and(&[(&x.nan, &y.nan), (&x.zero, &y.zero), (&x.sign, &plus)])?;
-    let ordered = b.not(&b.union(&x.nan, &y.nan, &gates[0]));
-    let fixed = b.and(&[(&ordered, &x.sign), (&ordered, &same), (&gates[1], &gates[2])])?;
-    let below = b.is_negative(&d)?;
-    let varies = b.both(&fixed[1], &below)?;
-    let less = b.xor(&b.xor(&fixed[0], &fixed[2]), &varies);
-    Ok(if negate { b.xor(&ordered, &less) } else { less })
+    let greater = lt(b, y, x)?;
+    let ordered = ordered(b, x, y)?;
+    let not_greater = b.not(&greater);
+    b.both(&ordered, &not_greater)
 }
 
 /// x = y; false with a NaN. −0 and +0 are equal.
@@ -49,16 +57,10 @@ fn compare<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, negate: bool) -> Re
 /// # Errors
 /// If the blocks fail.
 pub fn eq<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
-    assert_eq!(x.format, y.format, "formats differ");
-    // A NaN has the mantissa of an infinity; the sign joins the key at its top.
-    let [(x_key, _), (y_key, _)] = keys(b, [x, y])?;
-    let apart = b.xor(&x.sign, &y.sign);
-    let gates = b.and(&[(&x.nan, &y.nan), (&apart, &x.zero)])?;
-    let excused = b.not(&b.xor(&apart, &gates[1]));
-    let ordered = b.not(&b.union(&x.nan, &y.nan, &gates[0]));
-    let may = b.both(&ordered, &excused)?;
-    let same = B::one(b.is_zero(&[&b.sub(&x_key, &y_key)])?);
-    b.both(&may, &same)
+    let d = difference(b, x, y)?;
+    let ordered = ordered(b, x, y)?;
+    let same = B::one(b.is_zero(&[&d])?);
+    b.both(&ordered, &same)
 }
 
 /// The larger of two numbers; NaN if one of them is. Of two equal numbers, the first: zeros keep its sign.
@@ -86,8 +88,6 @@ pub fn min<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
 /// # Errors
 /// If the blocks fail.
 pub fn relu<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
-    let number = b.not(&x.nan);
-    let drop = b.both(&x.sign, &number)?;
     let zero = Float::constant(b, x.format, 0, x.lanes(b));
-    choose(b, &drop, &zero, x)
+    choose(b, &x.sign, &zero, x)
 }

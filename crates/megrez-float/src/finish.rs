@@ -17,18 +17,15 @@ pub(crate) struct Class<B: Blocks> {
 type Compared<B> = (<B as Blocks>::Bit, <B as Blocks>::Bit);
 
 /// Differences whose signs tell how an exponent lies to the smallest and the largest one, before a carry.
-pub(crate) fn bounds<B: Blocks>(b: &B, format: Format, exp: &B::Int) -> [B::Int; 2] {
+fn bounds<B: Blocks>(b: &B, format: Format, exp: &B::Int) -> [B::Int; 2] {
     let from = |k: i64| b.offset(exp, k.wrapping_neg() as u64);
     [from(format.min_exp() - 1), from(format.max_exp())]
 }
 
-/// FPCheck with special values (Fig. 1, corrected): what is zero or infinite already stays so; then underflow and overflow,
-/// both judged by the original exponent and the carry of rounding; then the canonical exponent and mantissa.
-///
-/// `low` and `high` are the comparisons of [`bounds`]. `pairs` are AND gates that run along with the first one here, and
-/// `class` makes the class of them.
+/// Underflow and overflow of an exponent that takes a carry, from the comparisons of its [`bounds`], in one round of AND gates;
+/// then [`finish`]. `pairs` are gates that run along with them, and `class` makes the class of their results.
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn finish<B: Blocks>(
+fn carry_over<B: Blocks>(
     b: &mut B,
     format: Format,
     exp: &B::Int,
@@ -45,13 +42,29 @@ pub(crate) fn finish<B: Blocks>(
     let class = class(b, &gates[2..]);
     let under = b.xor(&low.0, &gates[0]);
     let over = b.not(&b.xor(&b.xor(&high.0, &high.1), &gates[1]));
+    finish(b, format, exp, man, carry, [&under, &over], class)
+}
+
+/// FPCheck with special values (Fig. 1, corrected): what is zero or infinite already stays so; then underflow and overflow,
+/// both judged by the original exponent and the carry of rounding, which `range` has; then the canonical form. NaN loses
+/// its sign.
+pub(crate) fn finish<B: Blocks>(
+    b: &mut B,
+    format: Format,
+    exp: &B::Int,
+    man: &B::Int,
+    carry: &B::Bit,
+    range: [&B::Bit; 2],
+    class: Class<B>,
+) -> Result<Float<B>, B::Error> {
     let regular = b.not(&class.special);
-    let [under, over] = two(b.and(&[(&under, &regular), (&over, &regular)])?);
     let nan = b.xor(&b.xor(&class.zero, &class.inf), &class.special);
-    let zero = b.xor(&b.xor(&class.zero, &nan), &under);
-    let unbounded = b.xor(&class.inf, &over);
-    let inf = b.xor(&unbounded, &nan);
-    let draft = Float { format, zero, inf, nan, sign: class.sign, exp: exp.clone(), man: man.clone() };
+    let number = b.not(&nan);
+    let gates = b.and(&[(range[0], &regular), (range[1], &regular), (&class.sign, &number)])?;
+    let zero = b.xor(&b.xor(&class.zero, &nan), &gates[0]);
+    let inf = b.xor(&b.xor(&class.inf, &nan), &gates[1]);
+    let sign = gates[2].clone();
+    let draft = Float { format, zero, inf, nan, sign, exp: exp.clone(), man: man.clone() };
     canonical(b, draft, carry)
 }
 
@@ -92,7 +105,7 @@ pub(crate) fn settle<B: Blocks>(
     let halved = b.times(&carry, man)?;
     let man = b.sub(&b.scale(man, 2), &halved);
     let man = B::one(b.round(&[(&man, guard)])?);
-    finish(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
+    carry_over(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
 }
 
 /// Rounds a mantissa in [1, 2) times 2^exp, then [`finish`]. With g guard bits, at least 2, `man` has q + 1 + g bits, of which
@@ -111,7 +124,25 @@ pub(crate) fn settle_normal<B: Blocks>(
     let carry = b.not(&tests[0].0);
     let man = B::one(b.round(&[(man, guard)])?);
     let man = b.add(&man, &b.shift(&b.narrow(&carry), format.q));
-    finish(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
+    carry_over(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
+}
+
+/// Underflow and overflow of an exponent that takes no carry.
+pub(crate) fn outside<B: Blocks>(b: &mut B, format: Format, exp: &B::Int) -> Result<[B::Bit; 2], B::Error> {
+    let [low, high] = beyond(b, format, exp);
+    Ok(two(b.negative(&[&low, &high])?))
+}
+
+/// Numbers that are negative where an exponent is below the smallest or above the largest one.
+pub(crate) fn beyond<B: Blocks>(b: &B, format: Format, exp: &B::Int) -> [B::Int; 2] {
+    let low = b.offset(exp, format.min_exp().wrapping_neg() as u64);
+    let high = b.offset(&b.scale(exp, u64::MAX), format.max_exp() as u64);
+    [low, high]
+}
+
+/// The four results of four jobs.
+pub(crate) fn four<T>(results: Vec<T>) -> [T; 4] {
+    results.try_into().map_err(|_| ()).expect("four jobs give four results")
 }
 
 /// The two results of two jobs.

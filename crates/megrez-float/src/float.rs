@@ -63,10 +63,10 @@ impl<B: Blocks> Float<B> {
         b.lanes(&self.man)
     }
 
-    /// −x: the sign changes, of zeros too.
+    /// −x: the sign changes, of zeros too, but not of NaN, which has none.
     #[must_use]
     pub fn neg(&self, b: &B) -> Self {
-        Self { sign: b.not(&self.sign), ..self.clone() }
+        Self { sign: b.not(&b.xor(&self.sign, &self.nan)), ..self.clone() }
     }
 
     /// |x|.

@@ -5,7 +5,8 @@
 //! - Denormal inputs are zeros of their sign. A result is rounded to nearest, ties to even, as if the exponent had no bounds;
 //!   below the smallest normal number it is then a zero of its sign, above the largest an infinity (x86 with FTZ and DAZ).
 //! - Infinities and NaN behave as IEEE 754 says: ∞ − ∞, 0·∞, 0/0, ∞/∞, √x and log x of x < 0 are NaN; x/0 is ±∞; log 0 is −∞;
-//!   anything with a NaN is NaN, and every comparison with one is false. There is one NaN; its sign and payload mean nothing.
+//!   anything with a NaN is NaN, and every comparison with one is false. There is one NaN, which
+//!   is positive.
 //! - A sum that is exactly zero is +0, unless both addends are −0.
 
 use crate::blocks::mask;
@@ -61,7 +62,7 @@ impl Format {
 /// | finite | 0, 0, 0 | from `min_exp` to `max_exp` | from 2^q to 2^(q+1) − 1 |
 /// | zero | 1, 0, 0 | `min_exp` − 1 | 0 |
 /// | infinity | 0, 1, 0 | `max_exp` + 1 | 2^q |
-/// | NaN | 0, 0, 1 | `max_exp` + 1 | 2^q |
+/// | NaN, with sign 0 | 0, 0, 1 | `max_exp` + 1 | 2^q |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain {
     /// The format.
@@ -93,7 +94,7 @@ impl Plain {
             zero: each(&|b| biased(b) == 0),
             inf: each(&|b| biased(b) == special && b & mask(q) == 0),
             nan: each(&|b| biased(b) == special && b & mask(q) != 0),
-            sign: each(&|b| b >> (p + q) & 1 == 1),
+            sign: each(&|b| b >> (p + q) & 1 == 1 && (biased(b) != special || b & mask(q) == 0)),
             exp: bits
                 .iter()
                 .map(|&b| biased(b).wrapping_add_signed(-format.max_exp()) & mask(p + 2))

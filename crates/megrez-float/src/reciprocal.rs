@@ -68,7 +68,7 @@ pub(crate) fn start<B: Blocks>(
 
 pub(crate) const ROW_WIDTHS: [u32; 2] = [START + 2, SLOPE + 2];
 
-/// 2^q/man, for man in [2^q, 2^(q+1)) in q + 3 bits, at scale q + 5 in q + 7 bits: at most the true value, and less than
+/// 2^q/man, for man in [2^q, 2^(q+1)) in q + 2 bits, at scale q + 5 in q + 7 bits: at most the true value, and less than
 /// 2^−(q+2) of it below. The result for man = 0 means nothing.
 pub(crate) fn reciprocal<B: Blocks>(b: &mut B, man: &B::Int, q: u32) -> Result<B::Int, B::Error> {
     let rows = lines(q, |x| 1.0 / x, |x| -1.0 / (x * x));

@@ -66,8 +66,10 @@ pub fn sqrt<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let wrong = b.both(&x.nan, &signed[0])?;
     let nan = b.union(&x.nan, &signed[0], &wrong);
     let inf = b.xor(&x.inf, &signed[1]);
+    // Only −0 keeps its sign.
+    let sign = b.xor(&x.sign, &signed[0]);
     let carry = b.public_bits(&vec![false; lanes]);
-    let draft = Float { format, zero: x.zero.clone(), inf, nan, sign: x.sign.clone(), exp, man };
+    let draft = Float { format, zero: x.zero.clone(), inf, nan, sign, exp, man };
     canonical(b, draft, &carry)
 }
 

@@ -32,7 +32,7 @@ pub fn atan<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let man = b.shift(&man, 4);
 
     // y = 2^27/man is in (½, 1] at scale 32; 2y·2^(−exp−1) is 1/x.
-    let y = reciprocal(b, &b.low(&man, 30), 27)?;
+    let y = reciprocal(b, &b.low(&man, 29), 27)?;
     let y = b.cut(&y, 3)?;
     let man = b.shift(&b.low(&man, SCALE + 2), 1);
     let other = b.offset(&b.scale(&x.exp, 2), 1);

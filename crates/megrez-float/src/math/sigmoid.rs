@@ -32,7 +32,7 @@ fn with_one<B: Blocks>(b: &mut B, power: &Power<B>) -> Result<[B::Int; 2], B::Er
     let slid = slide(b, &power.exp, &man, &table, 7, None)?;
     let whole = B::one(b.widen(&[(&slid.flag, width)])?);
     let e = b.add(&slid.right, &b.scale(&whole, (1 << SCALE) - 1));
-    let r = reciprocal(b, &b.offset(&e, 1 << SCALE), SCALE)?;
+    let r = reciprocal(b, &b.low(&b.offset(&e, 1 << SCALE), SCALE + 2), SCALE)?;
     let r = b.cut(&b.offset(&r, 1 << 4), 5)?;
     Ok([e, r])
 }

@@ -90,15 +90,15 @@ fn either<B: Blocks>(
     })
 }
 
-/// δ·g for a spline value g of 31 bits in [2, 8) at the scale of bit `unit`: as a mantissa of `WIDE` bits in [1, 4), with two
-/// more bits of room.
+/// δ·g for a spline value g of 31 bits in [2, 8) at the scale of bit `unit`: as a mantissa of `WIDE` bits in [1, 4), with one
+/// more bit of room.
 fn factor<B: Blocks>(b: &mut B, delta: &Normal<B>, g: &B::Int, unit: u32) -> Result<B::Int, B::Error> {
     let w = b.width(&delta.man);
     let top = b.not(&delta.zero);
     let man = Factor { x: &delta.man, signed: false, msb: Msb::Shared(&top) };
     // The product has w − 1 + unit fraction bits; [2, 8) at WIDE − 3 of them fills WIDE bits.
     let drop = w - 1 + unit - (WIDE - 3);
-    let product = b.product(man, Factor::small(g), WIDE + 2 + drop)?;
+    let product = b.product(man, Factor::small(g), WIDE + 1 + drop)?;
     b.cut(&product, drop)
 }
 
@@ -184,7 +184,7 @@ pub fn tanpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let flat_man = b.low(&tan, WIDE);
     let two = b.is_negative(&flat_man)?;
     let half = b.times(&two, &tan)?;
-    let normal = b.sub(&b.scale(&tan, 2), &half);
+    let normal = b.low(&b.sub(&b.scale(&tan, 2), &half), WIDE + 1);
     let r = reciprocal(b, &normal, WIDE - 1)?;
     let r = b.cut(&b.offset(&r, 1 << 4), 5)?;
     let two = B::one(b.widen(&[(&two, b.width(&delta.exp))])?);
