@@ -3,19 +3,23 @@
 use crate::compare::{Ask, Carry};
 use crate::link::Sirnn;
 use crate::share::{Bits, Ints};
-use crate::triple::Bundle;
+use crate::triple::{Bundle, Shape, Triple};
 use megrez_float::blocks::{Blocks, Extend, Leading, Lookup, Multiply, Row, Select, Truncate, mask};
 use megrez_kernels::Device;
 use megrez_session::Error;
 
 impl<D: Device> Sirnn<D> {
-    /// For each (cut, width) of each integer the `width` bits above the cut.
-    pub(crate) fn fields(&mut self, jobs: &[(&Ints, Vec<(u32, u32)>)]) -> Result<Vec<Vec<Ints>>, Error> {
+    /// For each (cut, width) of each integer the `width` bits above the cut, and triples that are wanted `later`.
+    pub(crate) fn fields(
+        &mut self,
+        jobs: &[(&Ints, Vec<(u32, u32)>)],
+        later: &[Shape],
+    ) -> Result<(Vec<Vec<Ints>>, Vec<Triple>), Error> {
         let carries: Vec<Carry<'_>> = jobs
             .iter()
             .map(|(x, cuts)| Carry { v: &x.v, cuts: cuts.iter().map(|&(c, _)| (c, Ask::Wrap)).collect() })
             .collect();
-        let (answers, _) = self.carries(&carries, &[])?;
+        let (answers, _, triples) = self.carries(&carries, &[], later)?;
         let wraps: Vec<Bits> = answers.into_iter().flatten().map(|a| a.wrap.expect("asked for")).collect();
         let widths = jobs.iter().flat_map(|(_, cuts)| cuts.iter().map(|c| c.1));
         let asked: Vec<(&Bits, u32)> = wraps.iter().zip(widths).collect();
@@ -27,7 +31,7 @@ impl<D: Device> Sirnn<D> {
             };
             cuts.iter().map(field).collect()
         };
-        Ok(jobs.iter().map(fields).collect())
+        Ok((jobs.iter().map(fields).collect(), triples))
     }
 
     /// ⌊x / 2^s⌋ plus or minus one bit that depends on its lowest bit and on whether the bits below s are zero: at `tie` the bit
@@ -35,7 +39,8 @@ impl<D: Device> Sirnn<D> {
     fn shifted(&mut self, jobs: &[(&Ints, u32)], tie: bool) -> Result<Vec<Ints>, Error> {
         let carries: Vec<Carry<'_>> =
             jobs.iter().map(|&(x, s)| Carry { v: &x.v, cuts: vec![(s, Ask::Both)] }).collect();
-        let (answers, _) = self.carries(&carries, &[])?;
+        let later: Vec<Shape> = jobs.iter().map(|(x, _)| Shape { lanes: x.v.len(), width: 1 }).collect();
+        let (answers, _, triples) = self.carries(&carries, &[], &later)?;
         let answers: Vec<(Bits, Bits)> = answers
             .into_iter()
             .flatten()
@@ -48,7 +53,7 @@ impl<D: Device> Sirnn<D> {
             .map(|(&(x, s), (wrap, zero))| (x.bit(s).xor(wrap).flip(flip), zero.flip(flip)))
             .collect();
         let bundles: Vec<Bundle<'_>> = factors.iter().map(|(x, y)| Bundle { x, y: vec![y] }).collect();
-        let changed: Vec<Bits> = self.and_bundles(&bundles)?.into_iter().flatten().collect();
+        let changed: Vec<Bits> = self.and_with(&bundles, triples)?.into_iter().flatten().collect();
         let mut asked = vec![];
         for ((&(x, s), (wrap, _)), changed) in jobs.iter().zip(&answers).zip(&changed) {
             asked.extend([(wrap, x.width - s), (changed, x.width - s)]);
@@ -61,13 +66,19 @@ impl<D: Device> Sirnn<D> {
         Ok(jobs.iter().zip(wide.chunks(2)).map(one).collect())
     }
 
-    /// Top bits, and whether the other bits are zero where that is asked.
-    fn signs(&mut self, jobs: &[&Ints], ask: Ask) -> Result<Vec<(Bits, Option<Bits>)>, Error> {
+    /// Top bits, and whether the other bits are zero where that is asked; and triples that are wanted `later`.
+    #[allow(clippy::type_complexity)]
+    fn signs(
+        &mut self,
+        jobs: &[&Ints],
+        ask: Ask,
+        later: &[Shape],
+    ) -> Result<(Vec<(Bits, Option<Bits>)>, Vec<Triple>), Error> {
         // One bit has nothing below it.
         let below = |x: &Ints| (x.width > 1).then(|| vec![(x.width - 1, ask)]);
         let carries: Vec<Carry<'_>> =
             jobs.iter().filter_map(|x| Some(Carry { v: &x.v, cuts: below(x)? })).collect();
-        let (answers, _) = self.carries(&carries, &[])?;
+        let (answers, _, triples) = self.carries(&carries, &[], later)?;
         let mut answers = answers.into_iter().flatten();
         let first = self.me() == 0;
         let one = |x: &&Ints| {
@@ -78,7 +89,7 @@ impl<D: Device> Sirnn<D> {
             let answer = answers.next().expect("one for each");
             (top.xor(&answer.wrap.expect("asked for")), answer.zero)
         };
-        Ok(jobs.iter().map(one).collect())
+        Ok((jobs.iter().map(one).collect(), triples))
     }
 }
 
@@ -166,23 +177,24 @@ impl<D: Device> Blocks for Sirnn<D> {
         self.widen_bits(jobs)
     }
     fn negative(&mut self, jobs: &[&Ints]) -> Result<Vec<Bits>, Error> {
-        Ok(self.signs(jobs, Ask::Wrap)?.into_iter().map(|s| s.0).collect())
+        Ok(self.signs(jobs, Ask::Wrap, &[])?.0.into_iter().map(|s| s.0).collect())
     }
     fn negative_zero(&mut self, jobs: &[&Ints]) -> Result<Vec<(Bits, Bits)>, Error> {
-        let signs = self.signs(jobs, Ask::Both)?;
+        let later: Vec<Shape> = jobs.iter().map(|x| Shape { lanes: x.v.len(), width: 1 }).collect();
+        let (signs, triples) = self.signs(jobs, Ask::Both, &later)?;
         let first = self.me() == 0;
         let pairs: Vec<(Bits, Bits)> =
             signs.into_iter().map(|(negative, zero)| (negative, zero.expect("asked for"))).collect();
         let rest: Vec<Bits> = pairs.iter().map(|(negative, _)| negative.flip(first)).collect();
         let bundles: Vec<Bundle<'_>> =
             rest.iter().zip(&pairs).map(|(x, (_, zero))| Bundle { x, y: vec![zero] }).collect();
-        let zeros = self.and_bundles(&bundles)?;
+        let zeros = self.and_with(&bundles, triples)?;
         Ok(pairs.into_iter().map(|p| p.0).zip(zeros.into_iter().flatten()).collect())
     }
     fn is_zero(&mut self, jobs: &[&Ints]) -> Result<Vec<Bits>, Error> {
         let carries: Vec<Carry<'_>> =
             jobs.iter().map(|x| Carry { v: &x.v, cuts: vec![(x.width, Ask::Zero)] }).collect();
-        let (answers, _) = self.carries(&carries, &[])?;
+        let (answers, ..) = self.carries(&carries, &[], &[])?;
         Ok(answers.into_iter().flatten().map(|a| a.zero.expect("asked for")).collect())
     }
     fn lookup(&mut self, jobs: &[Lookup<'_, Self>]) -> Result<Vec<Row<Self>>, Error> {
@@ -194,7 +206,7 @@ impl<D: Device> Blocks for Sirnn<D> {
     fn truncate(&mut self, jobs: &[Truncate<'_, Self>]) -> Result<Vec<Vec<Ints>>, Error> {
         let cuts = |j: &Truncate<'_, Self>| j.cuts.iter().map(|&c| (c, j.x.width - c)).collect();
         let jobs: Vec<_> = jobs.iter().map(|j| (j.x, cuts(j))).collect();
-        self.fields(&jobs)
+        Ok(self.fields(&jobs, &[])?.0)
     }
     fn sticky(&mut self, jobs: &[(&Ints, u32)]) -> Result<Vec<Ints>, Error> {
         self.shifted(jobs, false)

@@ -22,7 +22,7 @@ use crate::ot::softspoken::correction_bytes;
 use crate::ot::{Code, MAX_CHOICE};
 use crate::price::Bill;
 use crate::share::Bits;
-use crate::triple::{Bundle, Shape, opening_bytes, triple_bytes};
+use crate::triple::{Bundle, Shape, Triple, opening_bytes, triple_bytes};
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::mask;
 use megrez_kernels::Device;
@@ -187,16 +187,17 @@ fn tables(layouts: &[(Layout, usize)], b: u32, sender: usize) -> (usize, usize) 
 type Value = (Option<Bits>, Option<Bits>);
 
 impl<D: Device> Sirnn<D> {
-    /// The carries of every job, and besides them x∧y for every pair.
+    /// The carries of every job, and besides them x∧y for every pair, and triples of the shapes that are wanted `later`.
     pub(crate) fn carries(
         &mut self,
         jobs: &[Carry<'_>],
         ands: &[(&Bits, &Bits)],
-    ) -> Result<(Vec<Vec<Answer>>, Vec<Bits>), Error> {
+        later: &[Shape],
+    ) -> Result<(Vec<Vec<Answer>>, Vec<Bits>, Vec<Triple>), Error> {
         let layouts: Vec<(Layout, usize)> = jobs.iter().map(|j| (Layout::new(&j.cuts), j.v.len())).collect();
         let and_lanes: Vec<usize> = ands.iter().map(|(x, _)| x.n).collect();
         let shapes = all_shapes(&layouts, &and_lanes);
-        let flat = shapes.concat();
+        let flat = [shapes.concat(), later.to_vec()].concat();
         let (me, peer) = (self.me(), 1 - self.me());
 
         // Corrections: what the digits of this party's shares choose where it receives, and the triples'.
@@ -292,7 +293,7 @@ impl<D: Device> Sirnn<D> {
             let answer = |(&root, &cut): (&usize, &(u32, Ask))| self.answer(job, cut, values[root].clone());
             layout.roots.iter().zip(&job.cuts).map(answer).collect()
         });
-        Ok((answers.collect(), products))
+        Ok((answers.collect(), products, triples.collect()))
     }
 
     /// Bit planes of the digits of b bits of this party's shares, in the lanes in which it receives.
@@ -383,8 +384,8 @@ impl<D: Device> Sirnn<D> {
     }
 }
 
-/// What [`Sirnn::carries`] costs for integers of (cuts, lanes) and for ANDs of so many lanes.
-pub(crate) fn bill(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize]) -> Bill {
+/// What [`Sirnn::carries`] costs for integers of (cuts, lanes), ANDs of so many lanes, and triples for later.
+pub(crate) fn bill(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[Shape]) -> Bill {
     let layouts: Vec<(Layout, usize)> = jobs.iter().map(|(c, n)| (Layout::new(c), *n)).collect();
     let shapes = all_shapes(&layouts, ands);
     let bytes = |party: usize| {
@@ -392,11 +393,12 @@ pub(crate) fn bill(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize]) ->
         let digits: usize = (1..=MAX_CHOICE).map(corrections).sum();
         let tables = bits::bytes((1..=MAX_CHOICE).map(|b| tables(&layouts, b, party).1).sum());
         let openings: usize = shapes.iter().map(|level| opening_bytes(level)).sum();
-        digits + tables + triple_bytes(k, &shapes.concat()) + openings
+        digits + tables + triple_bytes(k, &[shapes.concat(), later.to_vec()].concat()) + openings
     };
     let digits = jobs.iter().any(|j| j.1 > 0 && !j.0.is_empty());
-    let any = digits || ands.iter().any(|&lanes| lanes > 0);
-    Bill::new([bytes(0), bytes(1)], if any { 1 + u32::from(digits) + shapes.len() as u32 } else { 0 })
+    let sown = digits || ands.iter().any(|&lanes| lanes > 0) || later.iter().any(|s| s.lanes > 0);
+    let joins = if digits || !ands.is_empty() { shapes.len() as u32 } else { 0 };
+    Bill::new([bytes(0), bytes(1)], u32::from(sown) + u32::from(digits) + joins)
 }
 
 /// This party's shares of \[gt, eq\] of a digit in the lanes in which it receives.

@@ -69,7 +69,7 @@ impl<D: Device> Sirnn<D> {
             }
         }
         let ands: Vec<(&Bits, &Bits)> = factors.iter().map(|(x, y)| (x, y)).collect();
-        let (answers, products) = self.carries(&carries, &ands)?;
+        let (answers, products, _) = self.carries(&carries, &ands, &[])?;
         let (mut answers, mut products) = (answers.into_iter(), products.into_iter().zip(&factors));
         let one = |(x, hint): &(&Ints, Hint<'_>)| match hint {
             Hint::Known(top) => Wrap::Top(*top),

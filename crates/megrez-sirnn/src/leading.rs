@@ -6,7 +6,7 @@
 
 use crate::link::Sirnn;
 use crate::share::{Bits, Ints};
-use crate::triple::Bundle;
+use crate::triple::{Bundle, Shape, Triple};
 use megrez_float::blocks::{Blocks, Leading, Lookup, Table};
 use megrez_kernels::Device;
 use megrez_session::Error;
@@ -17,6 +17,32 @@ pub(crate) const DIGIT: u32 = 4;
 /// (cut, width) of all digits but the lowest.
 pub(crate) fn cuts(width: u32) -> impl Iterator<Item = (u32, u32)> {
     (DIGIT..width).step_by(DIGIT as usize).map(move |cut| (cut, DIGIT.min(width - cut)))
+}
+
+/// Widths of all digits.
+pub(crate) fn digits(width: u32) -> impl Iterator<Item = u32> {
+    (0..width).step_by(DIGIT as usize).map(move |at| DIGIT.min(width - at))
+}
+
+/// Shapes of the ANDs for integers of (width, lanes), level by level: products of zeros, and at last the digits' bits.
+pub(crate) fn levels(jobs: &[(u32, usize)]) -> Vec<Vec<Shape>> {
+    let count = |width: u32| width.div_ceil(DIGIT) as usize;
+    let longest = jobs.iter().map(|j| count(j.0)).max().unwrap_or(0);
+    let mut levels = vec![];
+    let mut step = 1;
+    while step < longest {
+        let joins = |&(width, lanes): &(u32, usize)| {
+            (0..count(width)).filter(move |i| i & step != 0).map(move |_| Shape { lanes, width: 1 })
+        };
+        levels.push(jobs.iter().flat_map(joins).collect());
+        step *= 2;
+    }
+    let kept = |&(width, lanes): &(u32, usize)| {
+        let below = count(width) - 1;
+        digits(width).take(below).map(move |w| Shape { lanes, width: w as usize })
+    };
+    levels.push(jobs.iter().flat_map(kept).collect());
+    levels
 }
 
 /// The leading bit of a digit, as one bit for each place.
@@ -33,9 +59,15 @@ impl<D: Device> Sirnn<D> {
         B: Blocks<Int = Ints, Bit = Bits>,
     {
         let cut: Vec<(&Ints, Vec<(u32, u32)>)> = jobs.iter().map(|&x| (x, cuts(x.width).collect())).collect();
+        let sizes: Vec<(u32, usize)> = jobs.iter().map(|x| (x.width, x.v.len())).collect();
+        let levels = levels(&sizes);
+        let (fields, triples) = self.fields(&cut, &levels.concat())?;
+        let mut triples = triples.into_iter();
+        let mut triples: Vec<Vec<Triple>> =
+            levels.iter().map(|level| triples.by_ref().take(level.len()).collect()).collect();
         let digits: Vec<Vec<Ints>> = jobs
             .iter()
-            .zip(self.fields(&cut)?)
+            .zip(fields)
             .map(|(x, higher)| [x.map(DIGIT.min(x.width), |v| v)].into_iter().chain(higher).collect())
             .collect();
         let tables: Vec<Table> = (1..=DIGIT).map(table).collect();
@@ -54,14 +86,15 @@ impl<D: Device> Sirnn<D> {
         let first = self.me() == 0;
         let mut zero: Vec<Vec<Bits>> =
             places.iter().map(|digits| digits.iter().map(|bits| any(bits).flip(first)).collect()).collect();
-        self.suffixes(&mut zero)?;
+        let last = triples.pop().expect("the digits' own level");
+        self.suffixes(&mut zero, triples)?;
         let mut bundles = vec![];
         for (places, zero) in places.iter().zip(&zero) {
             for (d, bits) in places.iter().enumerate().take(places.len() - 1) {
                 bundles.push(Bundle { x: &zero[d + 1], y: bits.iter().collect() });
             }
         }
-        let mut kept = self.and_bundles(&bundles)?.into_iter();
+        let mut kept = self.and_with(&bundles, last)?.into_iter();
         let gather = |digits: &Vec<Vec<Bits>>| {
             let top = digits.last().expect("a digit").clone();
             kept.by_ref().take(digits.len() - 1).chain([top]).flatten().collect()
@@ -69,11 +102,10 @@ impl<D: Device> Sirnn<D> {
         Ok(places.iter().map(gather).collect())
     }
 
-    /// Products of all bits from each one up, in ⌈log2⌉ rounds of ANDs.
-    fn suffixes(&mut self, jobs: &mut [Vec<Bits>]) -> Result<(), Error> {
-        let longest = jobs.iter().map(Vec::len).max().unwrap_or(0);
-        let mut step = 1;
-        while step < longest {
+    /// Products of all bits from each one up, in ⌈log2⌉ rounds of ANDs, with triples for each.
+    fn suffixes(&mut self, jobs: &mut [Vec<Bits>], triples: Vec<Vec<Triple>>) -> Result<(), Error> {
+        for (level, triples) in triples.into_iter().enumerate() {
+            let step = 1 << level;
             // Blocks of 2·step from the top: those in a lower half take the product of the upper half.
             let pairs: Vec<(usize, usize, usize)> = jobs
                 .iter()
@@ -88,11 +120,10 @@ impl<D: Device> Sirnn<D> {
                 .iter()
                 .map(|&(job, to, with)| Bundle { x: &jobs[job][with], y: vec![&jobs[job][to]] })
                 .collect();
-            let products = self.and_bundles(&bundles)?;
+            let products = self.and_with(&bundles, triples)?;
             for ((job, to, _), mut product) in pairs.into_iter().zip(products) {
                 jobs[job][to] = product.pop().expect("one companion");
             }
-            step *= 2;
         }
         Ok(())
     }

@@ -76,8 +76,12 @@ impl Price {
         Self { k, bill: Bill::default() }
     }
 
-    fn carries(&mut self, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize]) {
-        self.bill.pay(compare::bill(self.k, jobs, ands));
+    fn carries(&mut self, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[Shape]) {
+        self.bill.pay(compare::bill(self.k, jobs, ands, later));
+    }
+
+    fn openings(&mut self, shapes: &[Shape]) {
+        self.bill.pay(triple::opening_bill(shapes));
     }
 
     fn cots(&mut self, jobs: &[(usize, Option<usize>, u32)]) {
@@ -91,7 +95,7 @@ impl Price {
     fn wraps(&mut self, jobs: &[(Size, Wrap)]) {
         let of = |wrap: Wrap| jobs.iter().filter(move |j| j.1 == wrap).map(|j| j.0);
         let carries: Vec<_> = of(Wrap::Unknown).map(|x| (vec![(x.width, Ask::Wrap)], x.lanes)).collect();
-        self.carries(&carries, &of(Wrap::Shared).map(|x| x.lanes).collect::<Vec<_>>());
+        self.carries(&carries, &of(Wrap::Shared).map(|x| x.lanes).collect::<Vec<_>>(), &[]);
     }
 
     fn widened(&mut self, jobs: &[(usize, u32)]) {
@@ -112,28 +116,28 @@ impl Price {
     }
 
     /// For each (cut, width) of each integer the `width` bits above the cut.
-    fn fields(&mut self, jobs: &[(Size, Vec<(u32, u32)>)]) {
+    fn fields(&mut self, jobs: &[(Size, Vec<(u32, u32)>)], later: &[Shape]) {
         let cuts = |c: &[(u32, u32)]| c.iter().map(|c| (c.0, Ask::Wrap)).collect();
         let carries: Vec<_> = jobs.iter().map(|(x, c)| (cuts(c), x.lanes)).collect();
-        self.carries(&carries, &[]);
+        self.carries(&carries, &[], later);
         let wide: Vec<_> = jobs.iter().flat_map(|(x, c)| c.iter().map(|c| (x.lanes, c.1))).collect();
         self.widened(&wide);
     }
 
     fn shifted(&mut self, jobs: &[(&Size, u32)]) -> Vec<Size> {
         let carries: Vec<_> = jobs.iter().map(|(x, s)| (vec![(*s, Ask::Both)], x.lanes)).collect();
-        self.carries(&carries, &[]);
         let ands: Vec<_> = jobs.iter().map(|(x, _)| Shape { lanes: x.lanes, width: 1 }).collect();
-        self.ands(&ands);
+        self.carries(&carries, &[], &ands);
+        self.openings(&ands);
         let wide: Vec<_> = jobs.iter().flat_map(|(x, s)| [(x.lanes, x.width - s); 2]).collect();
         self.widened(&wide);
         jobs.iter().map(|(x, s)| Size { width: x.width - s, lanes: x.lanes }).collect()
     }
 
-    fn signs(&mut self, jobs: &[&Size], ask: Ask) {
+    fn signs(&mut self, jobs: &[&Size], ask: Ask, later: &[Shape]) {
         let wide = jobs.iter().filter(|x| x.width > 1);
         let carries: Vec<_> = wide.map(|x| (vec![(x.width - 1, ask)], x.lanes)).collect();
-        self.carries(&carries, &[]);
+        self.carries(&carries, &[], later);
     }
 }
 
@@ -231,18 +235,18 @@ impl Blocks for Price {
         Ok(sizes.into_iter().map(|(lanes, width)| Size { width, lanes }).collect())
     }
     fn negative(&mut self, jobs: &[&Size]) -> Result<Vec<Lanes>, Infallible> {
-        self.signs(jobs, Ask::Wrap);
+        self.signs(jobs, Ask::Wrap, &[]);
         Ok(jobs.iter().map(|x| Lanes(x.lanes)).collect())
     }
     fn negative_zero(&mut self, jobs: &[&Size]) -> Result<Vec<(Lanes, Lanes)>, Infallible> {
-        self.signs(jobs, Ask::Both);
         let ands: Vec<_> = jobs.iter().map(|x| Shape { lanes: x.lanes, width: 1 }).collect();
-        self.ands(&ands);
+        self.signs(jobs, Ask::Both, &ands);
+        self.openings(&ands);
         Ok(jobs.iter().map(|x| (Lanes(x.lanes), Lanes(x.lanes))).collect())
     }
     fn is_zero(&mut self, jobs: &[&Size]) -> Result<Vec<Lanes>, Infallible> {
         let carries: Vec<_> = jobs.iter().map(|x| (vec![(x.width, Ask::Zero)], x.lanes)).collect();
-        self.carries(&carries, &[]);
+        self.carries(&carries, &[], &[]);
         Ok(jobs.iter().map(|x| Lanes(x.lanes)).collect())
     }
     fn lookup(&mut self, jobs: &[Lookup<'_, Self>]) -> Result<Vec<Row<Self>>, Infallible> {
@@ -258,7 +262,7 @@ impl Blocks for Price {
     fn truncate(&mut self, jobs: &[Truncate<'_, Self>]) -> Result<Vec<Vec<Size>>, Infallible> {
         let sizes = |j: &Truncate<'_, Self>| j.cuts.iter().map(|&c| (c, j.x.width - c)).collect::<Vec<_>>();
         let cuts: Vec<_> = jobs.iter().map(|j| (*j.x, sizes(j))).collect();
-        self.fields(&cuts);
+        self.fields(&cuts, &[]);
         let done = |(x, cuts): (Size, Vec<(u32, u32)>)| {
             cuts.iter().map(|&(_, width)| Size { width, lanes: x.lanes }).collect()
         };
@@ -311,41 +315,16 @@ impl Blocks for Price {
     fn leading(&mut self, jobs: &[(&Size, u32)]) -> Result<Vec<Leading<Self>>, Infallible> {
         let cuts = |x: &Size| -> Vec<(u32, u32)> { leading::cuts(x.width).collect() };
         let fields: Vec<_> = jobs.iter().map(|(x, _)| (**x, cuts(x))).collect();
-        self.fields(&fields);
+        let widths: Vec<_> = jobs.iter().map(|(x, _)| (x.width, x.lanes)).collect();
+        let levels = leading::levels(&widths);
+        self.fields(&fields, &levels.concat());
         let tables: Vec<_> = (1..=leading::DIGIT).map(leading::table).collect();
-        let digits = |x: &Size| {
-            (0..x.width)
-                .step_by(leading::DIGIT as usize)
-                .map(|at| leading::DIGIT.min(x.width - at))
-                .collect::<Vec<_>>()
-        };
         let lookups: Vec<_> = jobs
             .iter()
-            .flat_map(|(x, _)| digits(x).into_iter().map(|w| (&tables[w as usize - 1], x.lanes)))
+            .flat_map(|(x, _)| leading::digits(x.width).map(|w| (&tables[w as usize - 1], x.lanes)))
             .collect();
         self.bill.pay(lookup::bill(self.k, &lookups));
-        let longest = jobs.iter().map(|(x, _)| digits(x).len()).max().unwrap_or(0);
-        let mut step = 1;
-        while step < longest {
-            let joins = |(x, _): &(&Size, u32)| {
-                let shape = Shape { lanes: x.lanes, width: 1 };
-                (0..digits(x).len()).filter(|i| i & step != 0).map(move |_| shape).collect::<Vec<_>>()
-            };
-            let shapes: Vec<_> = jobs.iter().flat_map(joins).collect();
-            self.ands(&shapes);
-            step *= 2;
-        }
-        let kept = |(x, _): &(&Size, u32)| {
-            let digits = digits(x);
-            let below = digits.len() - 1;
-            digits
-                .into_iter()
-                .take(below)
-                .map(|w| Shape { lanes: x.lanes, width: w as usize })
-                .collect::<Vec<_>>()
-        };
-        let shapes: Vec<_> = jobs.iter().flat_map(kept).collect();
-        self.ands(&shapes);
+        levels.iter().for_each(|level| self.openings(level));
         let wide = |(x, width): &(&Size, u32)| {
             let used = 32 - (x.width - 1).leading_zeros();
             let places = (1..=x.width).map(|w| (x.lanes, w));

@@ -59,6 +59,11 @@ pub(crate) fn bill(k: u32, shapes: &[Shape]) -> Bill {
     Bill::new([bytes; 2], if total(shapes) == 0 { 0 } else { 2 })
 }
 
+/// What ANDs of these shapes cost whose triples are there.
+pub(crate) fn opening_bill(shapes: &[Shape]) -> Bill {
+    Bill::new([opening_bytes(shapes); 2], u32::from(total(shapes) > 0))
+}
+
 /// Bytes of the openings, each direction.
 pub(crate) fn opening_bytes(shapes: &[Shape]) -> usize {
     bits::bytes(shapes.iter().map(|s| s.lanes * (1 + s.width)).sum())
@@ -158,7 +163,7 @@ impl<D: Device> Sirnn<D> {
 }
 
 impl Bundle<'_> {
-    fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         Shape { lanes: self.x.n, width: self.y.len() }
     }
 }
