@@ -447,7 +447,7 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         let n = value.shape.elements();
         let wrong = || Error::Refused("a party sent an output share of the wrong size".into());
         match value.kind {
-            Kind::Ring { .. } => {
+            Kind::Ring { .. } | Kind::Sum { .. } => {
                 let share = |j: usize| -> Result<&[W], Error> {
                     let share: &[W] = messages.get(j).and_then(|m| m.as_pod().ok()).ok_or_else(wrong)?;
                     if share.len() == n { Ok(share) } else { Err(wrong()) }
