@@ -6,6 +6,7 @@
 mod adder;
 mod bits;
 mod gates;
+pub mod printed;
 mod product;
 mod relu;
 mod select;

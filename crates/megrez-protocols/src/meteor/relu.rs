@@ -152,3 +152,32 @@ pub(super) fn online<W: Word, D: Device>(
     };
     party.scope("select", |party| select::online(party, &bit, value, mask, &material.select))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Phase::{Offline, Online};
+    use megrez_plan::ReluForm;
+
+    fn of(truncate: u32, of_sum: bool) -> [(f64, u32); 2] {
+        let relu = Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate };
+        let cost = cost(&relu, 64, 1, of_sum);
+        [Offline, Online].map(|phase| (cost.bits(phase), cost.rounds(phase)))
+    }
+
+    #[test]
+    fn costs_are_those_of_the_documentation() {
+        assert_eq!(of(0, false), [(1966.0, 14), (309.0, 4)]);
+        assert_eq!(of(13, false), [(2107.0, 15), (412.0, 4)]);
+        // 4·ℓ and a round more to open a sum, where a product would have been opened for 3·ℓ.
+        assert_eq!(of(13, true), [(2107.0, 15), (668.0, 5)]);
+    }
+
+    #[test]
+    fn a_product_and_its_truncation_cost_what_one_opening_and_its_fractions_do() {
+        let (ring, f) = (64, 13);
+        let cost = sum::product_cost(ring, 1).then(sum::two_cost(ring, 1).then(truncate::cost(ring, f, 1)));
+        assert_eq!((cost.bits(Offline), cost.bits(Online)), (3.0 * 64.0 + 13.0, 3.0 * (64.0 + 13.0)));
+        assert_eq!((cost.rounds(Offline), cost.rounds(Online)), (1, 2));
+    }
+}

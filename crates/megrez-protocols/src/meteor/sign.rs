@@ -361,8 +361,8 @@ mod tests {
             let of = |phase| (cost.bits(phase), cost.rounds(phase));
             assert_eq!((of(Offline), of(Online)), (offline, online), "{ring}");
         }
-        // Thresholds share the bits of ψ and the digits' products: 306 of 1582 bits are a threshold's own.
+        // Thresholds share the bits of ψ and the digits' products: 288 of 1582 bits are a threshold's own.
         let cost = Comparison::new(&SignBit::FULL, 64, &[0; 3]).cost(1);
-        assert_eq!((cost.bits(Offline), cost.bits(Online)), (1582.0 + 2.0 * 306.0, 3.0 * 117.0));
+        assert_eq!((cost.bits(Offline), cost.bits(Online)), (1582.0 + 2.0 * 288.0, 3.0 * 117.0));
     }
 }
