@@ -3,8 +3,8 @@
 A spline has 2^index pieces of equal width. In a piece a function is a polynomial c0 + c1*t + c2*t^2 of the
 position t in [0, 1), all coefficients being integers at one scale. The polynomial is the minimax one: a
 linear program per piece over Chebyshev points (SciPy, HiGHS), on what remains after interpolation with high
-precision (mpmath). Coefficients are rounded from the highest degree down, the lower ones being fitted again each time.
-Horner's rule on shares rounds every product down, so that c0 and c1 carry half a unit more.
+precision (mpmath). Coefficients are rounded from the highest degree down, the lower ones being fitted again
+each time. Horner's rule on shares rounds every product down, so that c0 and c1 carry half a unit more.
 
     python scripts/float_tables.py > crates/megrez-float/src/math/tables.rs
 
@@ -137,6 +137,9 @@ SPLINES = [
     ),
     Spline("LN", "ln(z)/(z − 1), z = m below 1.5, else m/2.", log_piece(mp.log), 7, 16, 27, 29),
     Spline("ATAN", "atan(x)/x on [0, 1).", lambda x: mp.atan(x) / x, 7, 21, 28, 30),
+    Spline("SIN", "sin(x)/x on [0, 1).", lambda x: mp.sin(x) / x, 7, 21, 28, 30),
+    Spline("COS", "cos(x) on [0, 1).", mp.cos, 7, 21, 28, 30),
+    Spline("TAN", "tan(x)/x on [0, 1).", lambda x: mp.tan(x) / x, 8, 20, 28, 30),
     Spline("TANH", "tanh(x)/x on [0, 1).", lambda x: mp.tanh(x) / x, 7, 21, 28, 30),
 ]
 

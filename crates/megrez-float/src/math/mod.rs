@@ -3,6 +3,7 @@
 mod atan;
 mod exp;
 mod log;
+mod radians;
 mod sigmoid;
 mod slide;
 mod spline;
@@ -12,5 +13,6 @@ mod trig;
 pub use atan::atan;
 pub use exp::{exp, exp2};
 pub use log::{ln, log2};
+pub use radians::{cos, sin, tan};
 pub use sigmoid::{sigmoid, tanh};
 pub use trig::{cospi, sinpi, tanpi};

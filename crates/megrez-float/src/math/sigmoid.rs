@@ -38,7 +38,7 @@ fn with_one<B: Blocks>(b: &mut B, power: &Power<B>) -> Result<[B::Int; 2], B::Er
 }
 
 /// 2·x·y as a mantissa in [1, 4), for x·y in [½, 2), x of 29 and y of 30 bits, both at scale 28, y at most 1.
-fn doubled<B: Blocks>(b: &mut B, x: &B::Int, y: &B::Int) -> Result<B::Int, B::Error> {
+pub(super) fn doubled<B: Blocks>(b: &mut B, x: &B::Int, y: &B::Int) -> Result<B::Int, B::Error> {
     let product = b.product(Factor::unsigned(x), Factor::small(y), WIDE + SCALE)?;
     b.cut(&product, SCALE)
 }

@@ -58,21 +58,21 @@ fn fold<B: Blocks>(b: &mut B, y: &B::Int) -> Result<Folded<B>, B::Error> {
 }
 
 /// A positive number man·2^exp with the leading bit of man on top, or zero.
-struct Normal<B: Blocks> {
-    man: B::Int,
-    exp: B::Int,
-    zero: B::Bit,
+pub(super) struct Normal<B: Blocks> {
+    pub man: B::Int,
+    pub exp: B::Int,
+    pub zero: B::Bit,
 }
 
 /// `fixed` as a normalised number, where its bit 2^`unit` has the value 1.
-fn normalise<B: Blocks>(b: &mut B, fixed: &B::Int, unit: u32) -> Result<Normal<B>, B::Error> {
+pub(super) fn normalise<B: Blocks>(b: &mut B, fixed: &B::Int, unit: u32) -> Result<Normal<B>, B::Error> {
     let top = B::one(b.leading(&[(fixed, Format::FLOAT32.exp_width())])?);
     let man = b.product(Factor::unsigned(fixed), Factor::unsigned(&top.scale), b.width(fixed))?;
     Ok(Normal { man, exp: b.offset(&top.position, u64::from(unit).wrapping_neg()), zero: top.zero })
 }
 
 /// `fixed` where x was reduced, x itself elsewhere, with the mantissa in `fixed`'s width.
-fn either<B: Blocks>(
+pub(super) fn either<B: Blocks>(
     b: &mut B,
     reduced: &B::Bit,
     fixed: &Normal<B>,
@@ -180,20 +180,8 @@ pub fn tanpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let delta = either(b, &slid.flag, &reduced, x)?;
     let tan = factor(b, &delta, &h, SCALE - 1)?;
 
-    // The reciprocal, from the mantissa with its leading bit in place.
-    let flat_man = b.low(&tan, WIDE);
-    let two = b.is_negative(&flat_man)?;
-    let half = b.times(&two, &tan)?;
-    let normal = b.low(&b.sub(&b.scale(&tan, 2), &half), WIDE + 1);
-    let r = reciprocal(b, &normal, WIDE - 1)?;
-    let r = b.cut(&b.offset(&r, 1 << 4), 5)?;
-    let two = B::one(b.widen(&[(&two, b.width(&delta.exp))])?);
-    let flat_exp = b.offset(&delta.exp, 1);
-    let steep_exp = b.neg(&b.offset(&b.add(&delta.exp, &two), 2));
-    let (man_step, exp_step) = (b.sub(&b.low(&r, WIDE), &flat_man), b.sub(&steep_exp, &flat_exp));
-    let job = Select { bit: &steep, ints: vec![&man_step, &exp_step], bits: vec![] };
-    let row = b.select(&[job])?.remove(0).ints;
-    let (man, exp) = (b.add(&flat_man, &row[0]), b.add(&flat_exp, &row[1]));
+    let exp = b.offset(&delta.exp, 1);
+    let (man, exp) = turned(b, &tan, &exp, &steep)?;
 
     // At infinities nothing is left of x, so that they look like the zero at 0.
     let wrong = x.unbounded(b);
@@ -204,4 +192,26 @@ pub fn tanpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
         let sign = b.xor(&x.sign, &b.xor(&folded.high, &gates[1]));
         Class { zero: gates[0].clone(), inf, special: delta.zero.clone(), sign }
     })
+}
+
+/// tan·2^exp, or its reciprocal where `steep`: both as a mantissa of `WIDE` bits in [1, 4). `tan` is one, with one bit of room.
+pub(super) fn turned<B: Blocks>(
+    b: &mut B,
+    tan: &B::Int,
+    exp: &B::Int,
+    steep: &B::Bit,
+) -> Result<(B::Int, B::Int), B::Error> {
+    // The reciprocal, from the mantissa with its leading bit in place.
+    let flat = b.low(tan, WIDE);
+    let two = b.is_negative(&flat)?;
+    let half = b.times(&two, tan)?;
+    let normal = b.sub(&b.scale(tan, 2), &half);
+    let r = reciprocal(b, &normal, WIDE - 1)?;
+    let r = b.cut(&b.offset(&r, 1 << 4), 5)?;
+    let two = B::one(b.widen(&[(&two, b.width(exp))])?);
+    let steep_exp = b.neg(&b.offset(&b.add(exp, &two), 1));
+    let (man_step, exp_step) = (b.sub(&b.low(&r, WIDE), &flat), b.sub(&steep_exp, exp));
+    let job = Select { bit: steep, ints: vec![&man_step, &exp_step], bits: vec![] };
+    let row = b.select(&[job])?.remove(0).ints;
+    Ok((b.add(&flat, &row[0]), b.add(exp, &row[1])))
 }
