@@ -41,7 +41,7 @@ fn tree(bits: usize) -> Tree {
         let wide = 2 * known;
         let node = |i: usize| {
             let middle = i / known * known;
-            (middle % wide != 0).then(|| {
+            (!middle.is_multiple_of(wide)).then(|| {
                 let (low, middle) = (block(i / wide * wide).low, block(middle).low);
                 join(span(middle, block(i).high), span(low, middle - 1))
             })

@@ -14,7 +14,7 @@ use megrez_ring::bits;
 use megrez_session::{Error, Party};
 
 pub(super) fn cost(n: usize) -> Cost {
-    open_cost(super::made_offline(reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(1))), 1, n, Unit::Bits(1))
+    open_cost(reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(1)).made_offline(), 1, n, Unit::Bits(1))
 }
 
 /// ψ_a ∧ ψ_b.

@@ -23,7 +23,7 @@ use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
 use megrez_prg::Key;
 use megrez_ring::{Shape, Word, bits as packed};
-use megrez_session::{Error, Party, Phase};
+use megrez_session::{Error, Party};
 use sign::Comparison;
 use std::marker::PhantomData;
 
@@ -91,12 +91,6 @@ pub enum Material<W: Word, D: Device> {
 }
 store_enum!(Material[W: Word, D: Device] on D =>
     0 = Local, 1 = Ring, 2 = Bit, 3 = Truncate, 4 = Sign, 5 = Select, 6 = Relu, 7 = Sum);
-
-/// A step on masks, which runs offline.
-fn made_offline(mut cost: Cost) -> Cost {
-    cost.transfers.iter_mut().for_each(|t| t.phase = Phase::Offline);
-    cost
-}
 
 impl<W: Word, D: Device> Masks<W, D> {
     fn ring(&self) -> &Rss<Tensor<W, D>> {

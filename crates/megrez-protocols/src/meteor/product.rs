@@ -22,7 +22,7 @@ use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 pub(super) fn cost(ring: u32, n: usize) -> Cost {
-    open_cost(super::made_offline(product::cost(ring, n)), 1, n, Unit::Bits(ring))
+    open_cost(product::cost(ring, n).made_offline(), 1, n, Unit::Bits(ring))
 }
 
 /// Γ.

@@ -30,12 +30,12 @@ pub struct Material<W: Word, D: Device> {
 store_struct!(Material[W, D] => bit, gamma);
 
 pub(super) fn to_ring_cost(ring: u32, n: usize) -> Cost {
-    open_cost(super::made_offline(select::cost(ring, n, false)), 1, n, Unit::Bits(ring))
+    open_cost(select::cost(ring, n, false).made_offline(), 1, n, Unit::Bits(ring))
 }
 
 pub(super) fn cost(ring: u32, n: usize) -> Cost {
     let offline = select::cost(ring, n, false).then(product::cost(ring, n));
-    open_cost(super::made_offline(offline), 1, n, Unit::Bits(ring))
+    open_cost(offline.made_offline(), 1, n, Unit::Bits(ring))
 }
 
 /// ψ_b in the ring.

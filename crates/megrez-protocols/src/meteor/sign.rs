@@ -170,7 +170,7 @@ impl Comparison {
     pub fn cost(&self, n: usize) -> Cost {
         let offline = adder::cost(self.width(), n).then(self.products().cost(n));
         let levels = (0..self.levels.len()).map(|level| self.signals_of(level).max(1));
-        levels.fold(super::made_offline(offline), |cost, signals| {
+        levels.fold(offline.made_offline(), |cost, signals| {
             cost.then(opening(signals * self.thresholds.len(), n))
         })
     }
