@@ -1,6 +1,6 @@
 """Plots of docs/activations.md: every activation with its spline, and the error. Needs numpy and matplotlib.
 
-    python scripts/plot_activations.py docs/img
+python scripts/plot_activations.py docs/img
 """
 
 import pathlib
@@ -16,14 +16,15 @@ import splines
 # The same file for the same numbers.
 matplotlib.rcParams["svg.hashsalt"] = "megrez"
 matplotlib.rcParams["svg.fonttype"] = "none"
-LABELS = {"SIGMOID": "Sigmoid", "TANH": "Tanh", "GELU": "GELU", "SILU": "SiLU"}
+LABELS = {"SIGMOID": "Sigmoid", "TANH": "Tanh", "ERF": "Erf", "GELU": "GELU", "SILU": "SiLU"}
 MIZAR = {"SIGMOID": splines.mizar_sigmoid, "GELU": splines.mizar_gelu}
 X = np.linspace(-9, 9, 721)
 
 
-def plot(name, T, k, c, path):
+def plot(name, end, k, c, path):
+    """One activation with its approximations, and their errors."""
     exact = splines.FUNCTIONS[name](X)
-    ours = splines.spline(name, T, k, c, X)
+    ours = splines.spline(name, end, k, c, X)
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(6.4, 5), sharex=True, height_ratios=[3, 2])
     top.plot(X, exact, color="0.7", linewidth=4, label=LABELS[name])
     top.plot(X, ours, color="C0", linewidth=1.2, label="spline")
@@ -35,7 +36,7 @@ def plot(name, T, k, c, path):
         bottom.legend(fontsize=8)
     for axis in (top, bottom):
         axis.grid(alpha=0.3)
-        for border in (-T, 0, T):
+        for border in (-end, 0, end):
             axis.axvline(border, color="0.5", linewidth=0.6, linestyle=":")
     top.legend(fontsize=8)
     bottom.set_ylabel("error")
@@ -48,5 +49,5 @@ def plot(name, T, k, c, path):
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "docs/img")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (_, T, k, c) in splines.table().items():
-        plot(name, T, k, c, folder / f"{name.lower()}.svg")
+    for name, (_, end, k, c) in splines.table().items():
+        plot(name, end, k, c, folder / f"{name.lower()}.svg")

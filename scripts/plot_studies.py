@@ -1,7 +1,7 @@
 """Plots of docs/studies.md from the report of `megrez study truncation --json`. Needs matplotlib.
 
-    megrez study truncation --images 360 --samples 4194304 --json > truncation.json
-    python scripts/plot_studies.py truncation.json docs/img
+megrez study truncation --images 360 --samples 4194304 --json > truncation.json
+python scripts/plot_studies.py truncation.json docs/img
 """
 
 import json
@@ -42,7 +42,9 @@ def rates(report, ring, path):
     for form, (color, marker) in STYLE.items():
         seen = [(r["slack"], r["rate"]) for r in points if r["form"] == form and r["errors"] > 0]
         if seen:
-            axis.plot(*zip(*seen, strict=True), marker, color=color, markersize=5, fillstyle="none", label=form)
+            axis.plot(
+                *zip(*seen, strict=True), marker, color=color, markersize=5, fillstyle="none", label=form
+            )
         else:
             never.append(form)
     axis.set_yscale("log", base=2)
@@ -65,9 +67,7 @@ def accuracy(report, path):
     for axis, (model, ring) in zip(axes[0], panels, strict=True):
         for form, (color, marker) in STYLE.items():
             rows = [
-                a
-                for a in report["accuracy"]
-                if (a["model"], a["ring"], a["form"]) == (model, ring, form)
+                a for a in report["accuracy"] if (a["model"], a["ring"], a["form"]) == (model, ring, form)
             ]
             axis.plot(
                 [a["frac"] for a in rows],

@@ -1,12 +1,12 @@
-"""Coefficients of the activations in crates/megrez-graph/src/layers/spline.rs, and the errors of MIZAR's Appendix B.
+"""Coefficients of the activations in crates/megrez-graph/src/layers/spline.rs; errors of MIZAR's Appendix B.
 
-With t = min(|x|, T), v = max(-T, min(x, T)), borders -T, 0 and T, and u = (t - T/2) / 2^k in [-1, 1], the activations are
+With t = min(|x|, T), v = max(-T, min(x, T)), borders -T, 0 and T, u = (t - T/2) / 2^k in [-1, 1], they are
     sigmoid, tanh, erf:  y = y(0) + v / 2^k * (c1 + c2*u + c3*u^2 + c4*u^3)
-    gelu, silu:     y = max(x, 0) + c0 + c1*u + c2*u^2 + c3*u^3 + c4*u^4, which is 0 at 0
-For every T on a grid of quarters the coefficients are the minimax fit on [0, inf): least squares weighted by the error of
-the round before (Lawson's algorithm) on Chebyshev points of [0, T], and one point more for the limit at infinity, which the
-clamp turns into the value at T. The best T is kept. The fit is in powers of t; u keeps the coefficients small, so that
-little of the precision is lost.
+    gelu, silu:          y = max(x, 0) + c0 + c1*u + c2*u^2 + c3*u^3 + c4*u^4, which is 0 at 0
+For every T on a grid of quarters the coefficients are the minimax fit on [0, inf): least squares weighted by
+the error of the round before (Lawson's algorithm) on Chebyshev points of [0, T], and one point more for the
+limit at infinity, which the clamp turns into the value at T. The best T is kept. The fit is in powers of t; u
+keeps the coefficients small, so that little of the precision is lost.
 
 Needs numpy. Prints the table of spline.rs and the errors on a dense grid.
 """
@@ -19,14 +19,17 @@ erf = np.vectorize(math.erf)
 
 
 def sigmoid(x):
+    """1 / (1 + e^-x)."""
     return 1 / (1 + np.exp(-x))
 
 
 def gelu(x):
+    """The form with erf."""
     return x * (1 + erf(x / math.sqrt(2))) / 2
 
 
 def silu(x):
+    """X * sigmoid(x)."""
     return x * sigmoid(x)
 
 
@@ -45,6 +48,7 @@ def remainder(name, t):
 
 
 def minimax(basis, target, rounds=2000):
+    """The largest error and the coefficients of the best fit that the rounds found."""
     weights = np.full(len(target), 1 / len(target))
     best = (math.inf, None)
     for _ in range(rounds):
@@ -57,53 +61,58 @@ def minimax(basis, target, rounds=2000):
 
 
 def fit(name):
+    """Error, T, k and coefficients of an activation."""
     best = (math.inf,)
-    for T in np.arange(1, 10, 0.25):
-        k = math.ceil(math.log2(T))
-        t = T * (1 - np.cos(np.linspace(0, math.pi, 300))) / 2
+    for end in np.arange(1, 10, 0.25):
+        k = math.ceil(math.log2(end))
+        t = end * (1 - np.cos(np.linspace(0, math.pi, 300))) / 2
         target, limit = remainder(name, t)
         basis = np.stack([(t / 2**k) ** d for d in range(1, DEGREE + 1)], axis=1)
         basis, target = np.vstack([basis, basis[-1:]]), np.append(target, limit)
         rounds = 2000 if minimax(basis, target, 60)[0] < 1.2 * best[0] else 0
         if rounds:
             error, c = minimax(basis, target, rounds)
-            best = min(best, (error, T, k, c))
-    error, T, k, c = best
-    # From powers 0.. of t / 2^k to those of u = (t - T/2) / 2^(k-1). An odd function keeps one factor for v.
-    inner = np.polynomial.Polynomial([T / 2 / 2**k, 0.5])
+            best = min(best, (error, end, k, c))
+    error, end, k, c = best
+    # From powers 0.. of t / 2^k to those of u = (t - end/2) / 2^(k-1). An odd function keeps a factor for v.
+    inner = np.polynomial.Polynomial([end / 2 / 2**k, 0.5])
     powers = np.polynomial.Polynomial(np.array(c) / 2 if name in ODD else (0, *c))
-    return error, T, k - 1, (0.0,) * (name in ODD) + tuple(powers(inner).coef.round(6))
+    return error, end, k - 1, (0.0,) * (name in ODD) + tuple(powers(inner).coef.round(6))
 
 
-def spline(name, T, k, c, x):
-    t = np.minimum(np.abs(x), T)
-    u = (t - T / 2) / 2**k
+def spline(name, end, k, c, x):
+    """The approximation, as spline.rs computes it."""
+    t = np.minimum(np.abs(x), end)
+    u = (t - end / 2) / 2**k
     if name in ODD:
         return ODD[name] + np.sign(x) * t / 2**k * np.polyval(c[:0:-1], u)
     return np.maximum(x, 0) + np.polyval(c[::-1], u)
 
 
 def mizar_sigmoid(x):
+    """Three segments, as printed."""
     return np.clip(0.5 + 0.125 * x, 0, 1)
 
 
 def mizar_gelu(x):
-    f0 = np.polyval([-0.011034134030615728, -0.11807612951181953, -0.42226581151983866, -0.5054031199708174], x)
+    """Four segments, as printed."""
+    cubic = [-0.011034134030615728, -0.11807612951181953, -0.42226581151983866, -0.5054031199708174]
+    f0 = np.polyval(cubic, x)
     even = [0.0018067462606141187, 0, -0.037688200365904236, 0, 0.3603292692789629, 0.5, 0.008526321541038084]
     f1 = np.polyval(even, x)
     return np.select([x < -4, x < -1.95, x <= 3], [0 * x, f0, f1], x)
 
 
 def table():
-    """Per activation: the error, T, k and the coefficients."""
+    """Per activation: the error, end, k and the coefficients."""
     return {name: fit(name) for name in FUNCTIONS}
 
 
 if __name__ == "__main__":
-    for name, (_, T, k, c) in table().items():
-        error = np.abs(spline(name, T, k, c, GRID) - FUNCTIONS[name](GRID)).max()
+    for name, (_, end, k, c) in table().items():
+        error = np.abs(spline(name, end, k, c, GRID) - FUNCTIONS[name](GRID)).max()
         numbers = ", ".join(f"{a:.6f}" for a in c)
-        print(f"{name}: end {T}, k {k}, coefficients [{numbers}], error {error:.5f}")
+        print(f"{name}: end {end}, k {k}, coefficients [{numbers}], error {error:.5f}")
     for name, spline_of in [("sigmoid", mizar_sigmoid), ("gelu", mizar_gelu)]:
         error = np.abs(spline_of(GRID) - FUNCTIONS[name.upper()](GRID))
         print(f"MIZAR, Appendix B, {name}: error {error.max():.5f} at {GRID[error.argmax()]:.2f}")

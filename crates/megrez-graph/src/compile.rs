@@ -44,6 +44,8 @@ pub struct CompileOptions {
     /// Whether products wait for their truncation before they are shared: for protocols that do both in one go
     /// ([`Plan::leave_sums`]), which others lack.
     pub sums: bool,
+    /// What stands for smooth activations.
+    pub activations: Activations,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
     pub private_weights: bool,
 }
@@ -55,6 +57,15 @@ pub enum PoolForm {
     Tournament,
     /// Up to four values at a time, by comparing all pairs at once: fewer rounds, and more bits offline.
     AllPairs,
+}
+
+/// What stands for smooth activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activations {
+    /// Splines of four segments, fitted for the least error.
+    Minimax,
+    /// Sigmoid and GELU as MIZAR's Appendix B prints them, the others as ever: to compare with.
+    Mizar,
 }
 
 /// How the comparisons of a plan are chosen.
@@ -103,6 +114,7 @@ impl Default for CompileOptions {
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,
             sums: false,
+            activations: Activations::Minimax,
             private_weights: true,
         }
     }

@@ -36,8 +36,8 @@ pub mod range;
 
 pub use calibrate::Calibration;
 pub use compile::{
-    Comparison, CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ListStyle, ModelInput, PoolForm,
-    Revealed, compile,
+    Activations, Comparison, CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ListStyle,
+    ModelInput, PoolForm, Revealed, compile,
 };
 pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
 pub use problem::{Problem, Problems, Refusal};

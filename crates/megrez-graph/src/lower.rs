@@ -1,6 +1,6 @@
 //! Lowering: the plan under construction, as layers see it. Every step's range is checked as it is emitted.
 
-use crate::compile::{Comparison, CompileOptions, ListStyle, PoolForm};
+use crate::compile::{Activations, Comparison, CompileOptions, ListStyle, PoolForm};
 use crate::graph::Tensor;
 use crate::layers::Scale;
 use crate::problem::{Refusal, refuse};
@@ -69,6 +69,16 @@ impl Operand {
             Operand::Secret(_) => refuse("needs constant weights", "make them constants of the model"),
         }
     }
+}
+
+/// How far a value is above some borders; see [`Lowering::above`].
+pub struct Above {
+    /// max(x − border, 0) for each border. Where the comparison cuts bits, they may be negative instead of 0.
+    pub parts: Vec<Secret>,
+    /// The bits [x ≥ border] along a new first dimension.
+    pub bits: Secret,
+    /// By how many words a part may be negative.
+    pub wrong: i128,
 }
 
 /// The plan under construction, as layers see it. Each method emits the step that it is named after, under the name
@@ -680,6 +690,11 @@ impl<'a> Lowering<'a> {
         self.emit(name, Op::Truncate { bits }, &[x.id], range.truncated(bits))
     }
 
+    /// What stands for smooth activations.
+    pub fn activations(&self) -> Activations {
+        self.options.activations
+    }
+
     /// How pools find the largest value of a window.
     pub fn pool(&self) -> PoolForm {
         self.options.pool
@@ -704,9 +719,8 @@ impl<'a> Lowering<'a> {
         Ok(y)
     }
 
-    /// max(x − border, 0) for public borders, words at the scale of x: one comparison with them all, one selection. Where
-    /// the comparison cuts bits, the results may be negative instead of 0, by at most the words that come with them.
-    pub fn above(&mut self, name: &str, x: &Secret, borders: &[i64]) -> Result<(Vec<Secret>, i128), Refusal> {
+    /// max(x − border, 0) for public borders, words at the scale of x: one comparison with them all, one selection.
+    pub fn above(&mut self, name: &str, x: &Secret, borders: &[i64]) -> Result<Above, Refusal> {
         let differences = borders
             .iter()
             .map(|&border| self.combine("difference", &[(1, x)], -border))
@@ -726,7 +740,7 @@ impl<'a> Lowering<'a> {
         for (part, difference) in parts.iter_mut().zip(&differences) {
             *part = part.clone().within(difference.range.map(|b| b.max(-wrong)));
         }
-        Ok((parts, wrong))
+        Ok(Above { parts, bits, wrong })
     }
 
     /// The bits [x ≥ t] of ascending public thresholds, words at the scale of x, along a new first dimension. The

@@ -3,8 +3,10 @@
 mod common;
 
 use common::{check, noise, run};
+use megrez_graph::layers::printed_error;
 use megrez_graph::{
-    Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor, compile,
+    Activations, Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor,
+    compile,
 };
 use megrez_plan::{Op, SignBit};
 
@@ -398,6 +400,58 @@ fn splines_are_as_near_as_they_say() {
             );
         }
     }
+}
+
+#[test]
+fn the_printed_approximations_are_as_printed() {
+    let gelu = |x: f64| match x {
+        x if x < -4.0 => 0.0,
+        x if x < -1.95 => {
+            -0.011034134030615728 * x.powi(3)
+                - 0.11807612951181953 * x.powi(2)
+                - 0.42226581151983866 * x
+                - 0.5054031199708174
+        }
+        x if x <= 3.0 => {
+            0.0018067462606141187 * x.powi(6) - 0.037688200365904236 * x.powi(4)
+                + 0.3603292692789629 * x.powi(2)
+                + 0.5 * x
+                + 0.008526321541038084
+        }
+        x => x,
+    };
+    let sigmoid = |x: f64| (0.5 + 0.125 * x).clamp(0.0, 1.0);
+    let approximations: [(&str, &dyn Fn(f64) -> f64, f64); 2] =
+        [("Sigmoid", &sigmoid, 0.1333), ("Gelu", &gelu, 0.0199)];
+    let x = dense(40.0, 4001);
+    for (op, printed, error) in approximations {
+        let g = one(&[1, 4001], op, &[], none());
+        for (ring, frac, rounding) in [(64, 16, 1e-3), (64, 24, 1e-5), (32, 10, 0.05)] {
+            let options = CompileOptions {
+                ring,
+                frac,
+                input_range: megrez_graph::Interval::abs(40.0),
+                activations: Activations::Mizar,
+                ..CompileOptions::default()
+            };
+            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
+            assert!(compiled.ranges[0].proven);
+            assert_eq!(printed_error(op), Some(f64::from(error as f32)));
+            check(&compiled, std::slice::from_ref(&x), error + rounding);
+            let values = common::interpret(&compiled, std::slice::from_ref(&x));
+            let layer = &compiled.layers[0];
+            let got = common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
+            for (&x, got) in x.data.iter().zip(got) {
+                // Borders and data are rounded to f bits: beside a jump either side is right.
+                let x = f64::from(x);
+                let unit = 2f64.powi(-(frac as i32));
+                let near = [printed(x - unit), printed(x), printed(x + unit)];
+                let off = near.iter().map(|y| (y - got).abs()).fold(f64::INFINITY, f64::min);
+                assert!(off <= rounding, "{op}({x}) is {got} instead of {}", printed(x));
+            }
+        }
+    }
+    assert_eq!(printed_error("Tanh"), None, "what is not printed stays as it is");
 }
 
 #[test]

@@ -187,6 +187,7 @@ fn main() {
     list(&device, "digits 16", 16, 16, digits(&[(3, 3), (2, 3)]));
     list(&device, "digits 32", 16, 32, digits(&[(3, 7), (2, 5)]));
     list(&device, "digits 64", 0, 64, digits(&[(3, 7), (2, 21)]));
+    list(&device, "wide digits 64", 0, 64, digits(&[(3, 21)]));
     opening(&device);
     elements(&device);
 }

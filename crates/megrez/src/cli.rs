@@ -16,7 +16,8 @@ use megrez::{Error, Result, embedded, inference, study};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{
-    Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, models, npy, plain,
+    Activations, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, models, npy,
+    plain,
 };
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
 use megrez_plan::{Plan, ReluForm, SignBit};
@@ -116,6 +117,23 @@ enum RangeArg {
     Assume,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum ActivationsArg {
+    /// Splines of four segments, fitted for the least error.
+    Minimax,
+    /// Sigmoid and GELU as printed there, the others as ever.
+    Mizar,
+}
+
+impl From<ActivationsArg> for Activations {
+    fn from(argument: ActivationsArg) -> Self {
+        match argument {
+            ActivationsArg::Minimax => Activations::Minimax,
+            ActivationsArg::Mizar => Activations::Mizar,
+        }
+    }
+}
+
 /// Options of everything that runs a plan.
 #[derive(Args, Clone)]
 struct Common {
@@ -152,6 +170,9 @@ struct Common {
     /// How pools find a maximum: tournament or all-pairs [default: tournament; with --form auto, what is fastest].
     #[arg(long)]
     pool: Option<String>,
+    /// What stands for smooth activations: minimax splines, or MIZAR's Appendix B to compare with.
+    #[arg(long, value_enum, default_value = "minimax")]
+    activations: ActivationsArg,
     /// Allow a protocol that does not protect the data.
     #[arg(long)]
     insecure: bool,
@@ -558,6 +579,7 @@ impl Common {
             relu: self.form()?,
             pool: self.pool()?.unwrap_or(PoolForm::Tournament),
             sums: crate::infer::find(&self.protocol)?.sums,
+            activations: self.activations.into(),
             ..CompileOptions::default()
         })
     }

@@ -4,6 +4,7 @@
 //! compute in the clear (the oracle) and how to compute on secret values (a few primitive steps). The range of its
 //! output follows from the steps that it emits, unless it knows a tighter one.
 
+mod appendix_b;
 mod arithmetic;
 mod average_pool;
 mod batch_norm;
@@ -39,7 +40,7 @@ mod tanh;
 mod window;
 
 pub use revealed::After;
-pub use spline::spline_error;
+pub use spline::{printed_error, spline_error};
 
 use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
 use crate::lower::{Lowering, Operand, Secret};

@@ -30,9 +30,10 @@
 //!
 //! Rounding adds at most about 2^(4−f), and 1 unit of the input in the last place.
 
-use super::{Call, Layer, Scale};
+use super::{Call, Layer, Scale, appendix_b};
+use crate::compile::Activations;
 use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::lower::{Above, Lowering, Operand, Secret};
 use crate::problem::Refusal;
 use crate::range::Range;
 use megrez_ring::Shape;
@@ -59,6 +60,17 @@ pub(super) struct Spline {
     coefficients: [f32; 5],
     /// The largest error in exact arithmetic.
     error: f32,
+    /// What MIZAR prints in its place.
+    printed: Option<Printed>,
+}
+
+/// An approximation that somebody else has published.
+#[derive(Clone, Copy)]
+pub(super) struct Printed {
+    /// On a value with f fraction bits.
+    pub lower: fn(&mut Lowering, &Secret) -> Result<Secret, Refusal>,
+    /// The largest error in exact arithmetic.
+    pub error: f32,
 }
 
 pub(super) const SIGMOID: Spline = Spline {
@@ -67,6 +79,7 @@ pub(super) const SIGMOID: Spline = Spline {
     shift: 2,
     coefficients: [0.0, 0.661_794, -0.595_553, 0.157_983, 0.142_725],
     error: 0.0032,
+    printed: Some(appendix_b::SIGMOID),
 };
 
 pub(super) const TANH: Spline = Spline {
@@ -75,6 +88,7 @@ pub(super) const TANH: Spline = Spline {
     shift: 1,
     coefficients: [0.0, 1.364_158, -1.221_873, 0.220_877, 0.441_871],
     error: 0.0067,
+    printed: None,
 };
 
 pub(super) const ERF: Spline = Spline {
@@ -83,6 +97,7 @@ pub(super) const ERF: Spline = Spline {
     shift: 0,
     coefficients: [0.0, 0.842_939, -0.411_159, -0.006_999, 0.074_511],
     error: 0.0033,
+    printed: None,
 };
 
 pub(super) const GELU: Spline = Spline {
@@ -91,6 +106,7 @@ pub(super) const GELU: Spline = Spline {
     shift: 1,
     coefficients: [-0.086_516, 0.248_501, -0.084_857, -0.378_13, 0.324_964],
     error: 0.0021,
+    printed: Some(appendix_b::GELU),
 };
 
 pub(super) const SWISH: Spline = Spline {
@@ -99,6 +115,7 @@ pub(super) const SWISH: Spline = Spline {
     shift: 2,
     coefficients: [-0.142_622, 0.408_786, -0.253_942, -0.735_087, 0.891_068],
     error: 0.0078,
+    printed: None,
 };
 
 /// An activation: the function itself in the clear, its spline on secret values.
@@ -108,18 +125,27 @@ pub(super) struct Activation {
     spline: Spline,
 }
 
+/// The spline that stands for an operator; `None` for operators that are computed as they are.
+fn spline_of(op: &str) -> Option<Spline> {
+    match op {
+        "Sigmoid" => Some(SIGMOID),
+        "Tanh" => Some(TANH),
+        "Erf" => Some(ERF),
+        "Gelu" => Some(GELU),
+        "Swish" => Some(SWISH),
+        _ => None,
+    }
+}
+
 /// The largest error of the spline that stands for an operator, over all inputs and without roundings; `None` for operators
 /// that are computed as they are.
 pub fn spline_error(op: &str) -> Option<f64> {
-    let spline = match op {
-        "Sigmoid" => SIGMOID,
-        "Tanh" => TANH,
-        "Erf" => ERF,
-        "Gelu" => GELU,
-        "Swish" => SWISH,
-        _ => return None,
-    };
-    Some(spline.error.into())
+    Some(spline_of(op)?.error.into())
+}
+
+/// As [`spline_error`], for what MIZAR prints in the spline's place; `None` where it prints nothing.
+pub fn printed_error(op: &str) -> Option<f64> {
+    Some(spline_of(op)?.printed?.error.into())
 }
 
 impl Activation {
@@ -145,7 +171,10 @@ impl Layer for Activation {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = cx.settle(inputs[0].secret()?)?;
-        self.spline.lower(cx, &x)
+        match self.spline.printed_for(cx.activations()) {
+            Some(printed) => (printed.lower)(cx, &x),
+            None => self.spline.lower(cx, &x),
+        }
     }
 
     fn scale(&self) -> Scale {
@@ -159,11 +188,16 @@ impl Layer for Activation {
 }
 
 impl Spline {
+    /// What is to be computed in the place of this spline, if anything.
+    fn printed_for(&self, activations: Activations) -> Option<Printed> {
+        self.printed.filter(|_| activations == Activations::Mizar)
+    }
+
     /// On a value with f fraction bits; the result has 2f.
     fn lower(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
         let (f, scaled) = (cx.frac(), cx.frac() + self.shift);
         let end = cx.encode(self.end, f)?;
-        let (parts, wrong) = cx.above("compare", x, &[-end, 0, end])?;
+        let Above { parts, wrong, .. } = cx.above("compare", x, &[-end, 0, end])?;
         let [a, b, c] = &parts[..] else { unreachable!("one part per border") };
         // A wrong comparison moves a part by `wrong` words.
         let (wrong, bound) = (4 * wrong, i128::from(end));

@@ -193,11 +193,17 @@ fn fill_rows(level: Level, rows: &Rows<'_>, list: &mut [u8]) {
             // SAFETY: the level is a witness that the machine has these instructions.
             return unsafe { x86::bit_rows(rows, list) };
         }
-        if let Some(halves) = x86::Halves::new(rows.digits) {
+        if let Some(parts) = x86::Parts::new(rows.digits) {
             // SAFETY: as above.
             unsafe {
                 let done = if x86::fits_eight(rows) { x86::short_digit_rows(rows, list) } else { 0 };
-                x86::digit_rows(&rows.from(done), &halves, &mut list[done * rows.spec.length()..]);
+                let (rows, list) = (rows.from(done), &mut list[done * rows.spec.length()..]);
+                match parts.vectors {
+                    1 => x86::digit_rows::<1>(&rows, &parts, list),
+                    2 => x86::digit_rows::<2>(&rows, &parts, list),
+                    3 => x86::digit_rows::<3>(&rows, &parts, list),
+                    _ => x86::digit_rows::<4>(&rows, &parts, list),
+                }
             }
             return;
         }
@@ -630,40 +636,42 @@ mod x86 {
         }
     }
 
-    /// Dealt elements in two vectors, whole digits in each; `None` where they do not fit.
-    pub struct Halves {
+    /// Dealt elements in up to four vectors, whole digits in each; `None` where they do not fit.
+    pub struct Parts {
+        /// How many vectors there are.
+        pub vectors: usize,
         /// How many elements each vector holds.
-        counts: [usize; 2],
-        /// Where each digit's element 0 stands: 0 … 63 in the first, 64 … 127 in the second vector.
+        counts: [usize; 4],
+        /// Where each digit's element 0 stands: 0 … 63 in the first, 64 … 127 in the second vector, and so on.
         places: [u8; ROW],
         /// How far each element stands from its digit's first.
-        ranks: [[u8; ROW]; 2],
+        ranks: [[u8; ROW]; 4],
     }
 
-    impl Halves {
-        pub fn new(digits: &[super::Digit]) -> Option<Halves> {
-            let mut halves = Halves { counts: [0; 2], places: [0; ROW], ranks: [[0; ROW]; 2] };
-            let mut half = 0;
-            for (place, digit) in halves.places.iter_mut().zip(digits) {
+    impl Parts {
+        pub fn new(digits: &[super::Digit]) -> Option<Parts> {
+            let mut parts = Parts { vectors: 1, counts: [0; 4], places: [0; ROW], ranks: [[0; ROW]; 4] };
+            for (place, digit) in parts.places.iter_mut().zip(digits) {
                 let count = usize::from(digit.largest);
-                if halves.counts[half] + count > ROW {
-                    half += 1;
+                if parts.counts[parts.vectors - 1] + count > ROW {
+                    parts.vectors += 1;
                 }
-                if half > 1 || count > ROW {
+                if parts.vectors > 4 || count > ROW {
                     return None;
                 }
-                let start = halves.counts[half];
-                *place = (half * ROW + start) as u8;
-                (0..count).for_each(|q| halves.ranks[half][start + q] = q as u8);
-                halves.counts[half] += count;
+                let part = parts.vectors - 1;
+                let start = parts.counts[part];
+                *place = (part * ROW + start) as u8;
+                (0..count).for_each(|q| parts.ranks[part][start + q] = q as u8);
+                parts.counts[part] += count;
             }
-            Some(halves)
+            Some(parts)
         }
     }
 
-    /// Rows of digit lists: the digits of a value in the bytes of one vector, its dealt elements in those of two.
+    /// Rows of digit lists: the digits of a value in the bytes of one vector, its dealt elements in those of `VECTORS`.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub fn digit_rows(rows: &Rows<'_>, halves: &Halves, list: &mut [u8]) {
+    pub fn digit_rows<const VECTORS: usize>(rows: &Rows<'_>, parts: &Parts, list: &mut [u8]) {
         let ends = Ends::new(rows);
         let zero = _mm512_setzero_si512();
         let (p, dealt) = (rows.spec.prime.p() as u8, rows.spec.dealt());
@@ -676,43 +684,50 @@ mod x86 {
         };
         let shifts = row(&|d| d.shift as u8);
         let largest = row(&|d| d.largest);
-        let places = load(&halves.places);
+        let places = load(&parts.places);
         let before = _mm512_sub_epi8(places, _mm512_set1_epi8(1));
         let whole = _mm512_add_epi8(before, largest);
         let last = 1u64 << (rows.digits.len() - 1);
-        let elements = halves.counts.map(low_lanes);
-        let two = halves.counts[1] > 0;
+        let elements: [u64; VECTORS] = std::array::from_fn(|v| low_lanes(parts.counts[v]));
+        let starts: [usize; VECTORS] = std::array::from_fn(|v| parts.counts[..v].iter().sum());
         // Steps of the sums within digits: the lanes that have an element so far to the left in their digit.
         let widest = rows.digits.iter().map(|d| d.largest).max().unwrap_or(0);
         let step_count = (widest + 1).trailing_zeros() as usize;
-        let ranks = [load(&halves.ranks[0]), load(&halves.ranks[1])];
-        let mut steps = [[0u64; 2]; 6];
+        let mut steps = [[0u64; VECTORS]; 6];
         for (s, lanes) in steps.iter_mut().enumerate() {
-            for (lanes, rank) in lanes.iter_mut().zip(ranks) {
-                *lanes = _mm512_cmpge_epu8_mask(rank, _mm512_set1_epi8(1 << s));
+            for (lanes, ranks) in lanes.iter_mut().zip(&parts.ranks) {
+                *lanes = _mm512_cmpge_epu8_mask(load(ranks), _mm512_set1_epi8(1 << s));
             }
         }
+        // Byte `at` of the vectors one after the other.
+        let look_up = |tables: &[Row; VECTORS], at: Row| {
+            let pair = |v: usize| _mm512_permutex2var_epi8(tables[v], at, tables[(v + 1).min(VECTORS - 1)]);
+            if VECTORS > 2 {
+                _mm512_mask_mov_epi8(pair(0), _mm512_movepi8_mask(at), pair(2))
+            } else {
+                pair(0)
+            }
+        };
         for (e, &m) in rows.values.iter().enumerate() {
             let digit = _mm512_multishift_epi64_epi8(shifts, _mm512_set1_epi64(m as i64));
             let digit = _mm512_and_si512(digit, largest);
             let share = &rows.share[e * dealt..][..dealt];
-            let first = load_some(zero, elements[0], share);
-            let second = load_some(zero, elements[1], &share[halves.counts[0]..]);
+            let mut dealt_here = [zero; VECTORS];
+            for (v, row) in dealt_here.iter_mut().enumerate() {
+                *row = load_some(zero, elements[v], &share[starts[v]..]);
+            }
             // Sums of each digit's elements up to each one.
-            let (mut first_sums, mut second_sums) = (first, second);
+            let mut sums = dealt_here;
             for (lanes, (_, from)) in steps.iter().zip(&ends.steps).take(step_count) {
-                let left = _mm512_maskz_permutexvar_epi8(lanes[0], *from, first_sums);
-                first_sums = fold(_mm512_add_epi8(first_sums, left), ends.p);
-                if two {
-                    let left = _mm512_maskz_permutexvar_epi8(lanes[1], *from, second_sums);
-                    second_sums = fold(_mm512_add_epi8(second_sums, left), ends.p);
+                for (sums, lanes) in sums.iter_mut().zip(lanes) {
+                    let left = _mm512_maskz_permutexvar_epi8(*lanes, *from, *sums);
+                    *sums = fold(_mm512_add_epi8(*sums, left), ends.p);
                 }
             }
             let not_zero = _mm512_test_epi8_mask(digit, digit);
-            let below = _mm512_add_epi8(before, digit);
-            let below = _mm512_maskz_permutex2var_epi8(not_zero, first_sums, below, second_sums);
-            let all = _mm512_permutex2var_epi8(first_sums, whole, second_sums);
-            let equal = _mm512_permutex2var_epi8(first, _mm512_add_epi8(places, digit), second);
+            let below = _mm512_maskz_mov_epi8(not_zero, look_up(&sums, _mm512_add_epi8(before, digit)));
+            let all = look_up(&sums, whole);
+            let equal = look_up(&dealt_here, _mm512_add_epi8(places, digit));
             // The indicator of the largest digit is one minus the others.
             let is_largest = _mm512_cmpeq_epi8_mask(digit, largest);
             let rest = fold(_mm512_sub_epi8(one_plus_p, all), ends.p);
