@@ -1,19 +1,78 @@
-//! What the floating-point operations cost, without running them: `cargo run -p megrez-sirnn --example bill -- [k]`.
+//! What the blocks and the floating-point operations cost, without running them:
+//! `cargo run -p megrez-sirnn --example bill -- [k]`.
 
+use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
 use megrez_float::{Float, Format, Plain};
 use megrez_sirnn::ops::{OPS, run};
-use megrez_sirnn::price::Price;
+use megrez_sirnn::price::{Lanes, Price, Size};
+
+const LANES: usize = 1 << 14;
+
+fn print(name: &str, price: &Price) {
+    let bits: u64 = price.bill.bytes.iter().sum::<u64>() * 8;
+    println!("{name:34} {:>10.1} {:>7}", bits as f64 / LANES as f64, price.bill.rounds);
+}
 
 fn main() {
     let k = std::env::args().nth(1).and_then(|k| k.parse().ok()).unwrap_or(4);
-    let lanes = 1 << 14;
-    println!("{:6} {:>12} {:>8}   (k = {k}, both directions)", "op", "bytes/lane", "rounds");
+    println!("{:34} {:>10} {:>7}   k = {k}, both directions", "", "bits/lane", "rounds");
+    blocks(k);
     for op in OPS {
         let mut price = Price::new(k);
-        let x = Float::public(&price, &Plain::from_bits(Format::FLOAT32, &vec![0x3f80_0000; lanes]));
+        let x = Float::public(&price, &Plain::from_bits(Format::FLOAT32, &vec![0x3f80_0000; LANES]));
         let y = x.clone();
         let Ok(_) = run(op, &mut price, &x, &y);
-        let bytes: u64 = price.bill.bytes.iter().sum();
-        println!("{op:6} {:>12.1} {:>8}", bytes as f64 / lanes as f64, price.bill.rounds);
+        print(op, &price);
     }
+}
+
+type Done = Result<(), std::convert::Infallible>;
+
+fn blocks(k: u32) {
+    let int = |width: u32| Size { width, lanes: LANES };
+    let bit = Lanes(LANES);
+    let row = |name: &str, f: &dyn Fn(&mut Price) -> Done| {
+        let mut price = Price::new(k);
+        let Ok(()) = f(&mut price);
+        print(name, &price);
+    };
+    row("and", &|b| b.and(&[(&bit, &bit)]).map(drop));
+    row("widen to 32 bits", &|b| b.widen(&[(&bit, 32)]).map(drop));
+    row("select 32 bits", &|b| {
+        b.select(&[Select { bit: &bit, ints: vec![&int(32)], bits: vec![] }]).map(drop)
+    });
+    row("negative, 33 bits", &|b| b.negative(&[&int(33)]).map(drop));
+    row("negative and zero, 33 bits", &|b| b.negative_zero(&[&int(33)]).map(drop));
+    row("zero, 32 bits", &|b| b.is_zero(&[&int(32)]).map(drop));
+    for index in [4, 6, 8] {
+        let table = Table::new(index, &[32], 0, |i| vec![i]);
+        row(&format!("table of {} rows of 32 bits", 1 << index), &|b| {
+            b.lookup(&[Lookup { index: &int(index), table: &table }]).map(drop)
+        });
+    }
+    let extend = |msb: fn(&Lanes) -> Msb<'_, Price>| {
+        move |b: &mut Price| -> Done {
+            b.extend(&[Extend { x: &int(24), width: 48, signed: false, msb: msb(&bit) }]).map(drop)
+        }
+    };
+    row("extend 24 to 48 bits", &extend(|_| Msb::Unknown));
+    row("extend 24 to 48 bits, top known", &extend(|_| Msb::One));
+    row("extend 24 to 48 bits, top shared", &extend(|bit| Msb::Shared(bit)));
+    row("truncate 48 by 24 bits", &|b| b.truncate(&[Truncate { x: &int(48), cuts: &[24] }]).map(drop));
+    row("sticky 48 by 21 bits", &|b| b.sticky(&[(&int(48), 21)]).map(drop));
+    row("round 27 by 3 bits", &|b| b.round(&[(&int(27), 3)]).map(drop));
+    let multiply = |msb: fn() -> Msb<'static, Price>| {
+        move |b: &mut Price| -> Done {
+            let (x, y) = (int(24), int(24));
+            let factor = |x| Factor { x, signed: false, msb: msb() };
+            b.multiply(&[Multiply { x: factor(&x), y: factor(&y), width: 48 }]).map(drop)
+        }
+    };
+    row("multiply 24 by 24 to 48 bits", &multiply(|| Msb::Unknown));
+    row("multiply, tops known", &multiply(|| Msb::One));
+    row("square 24 to 48 bits", &|b| {
+        let x = int(24);
+        b.multiply(&[Multiply { x: Factor::unsigned(&x), y: Factor::unsigned(&x), width: 48 }]).map(drop)
+    });
+    row("leading bit of 28", &|b| b.leading(&[(&int(28), 10)]).map(drop));
 }

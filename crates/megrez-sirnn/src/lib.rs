@@ -19,6 +19,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod triple;
+#[cfg(test)]
+mod views;
 mod wire;
 
 pub use link::Sirnn;
