@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
 CHECKS := fmt-check test-rust lint-rust doc check-cuda lint-python test-python demo
 # Everything that is written in Python.
-PYTHON_SOURCES := python examples docs scripts
+PYTHON_SOURCES := python examples docs scripts benches
 
 .PHONY: help demo build test checks test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda python \
 	fuzz-smoke clean
