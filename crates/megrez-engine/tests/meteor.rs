@@ -1,15 +1,20 @@
 //! METEOR as its paper prints it, in plain code, and what goes wrong; the suite's truncation as often as it says; and what each of
 //! its parties sees, jointly, at ℓ = 8.
 
-use crate::common::session::{Transcript, transcript_under, unpack, zip};
-use crate::common::stats::{self, MANY, SIGMAS, View, compare_views};
+use crate::common::session::{
+    Ends, Part, Transcript, each, give_and_take_under, prepare, session, transcript_under, unpack, zip,
+};
+use crate::common::stats::{self, MANY, SIGMAS, View as Seen, compare_views};
 use crate::common::{Rng, mask, signed};
 use megrez_engine::local::{LocalOptions, run};
+use megrez_engine::{Options, serve, store};
 use megrez_kernels::Cpu;
-use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
+use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_protocols::meteor::Meteor;
+use megrez_session::Party;
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
+use std::time::Duration;
 
 // ---- the printed steps ----
 
@@ -151,6 +156,62 @@ fn truncation_rounds_up_as_often_as_the_fraction_says() {
     }
 }
 
+#[test]
+fn stored_material_computes_what_fresh_material_computes() {
+    // Every kind of material that there is.
+    let (suite, device, n) = (Meteor::<u32, Cpu>::default(), Cpu::default(), 70);
+    let mut plan = Plan::new(32);
+    let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [n].into(), 8));
+    let relu = |truncate| Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate });
+    let mut step = |name: &str, op, inputs: &[_]| plan.step(name, op, inputs).unwrap();
+    let product = step("product", Op::Mul, &[x, y]);
+    let sum = step("sum", Op::Unshared(Box::new(Op::Mul)), &[x, y]);
+    let truncate = Op::Truncate { bits: 8 };
+    let cuts = [("cut", truncate.clone(), product), ("cut sum", truncate, sum), ("relu sum", relu(8), sum)];
+    let mut outputs: Vec<_> = cuts.map(|(name, op, of)| step(name, op, &[of])).into();
+    let positive = step("positive", relu(0), &[x]);
+    let many = step("many", Op::CompareMany { sign: SignBit::FULL, thresholds: vec![-5, 9] }, &[x]);
+    let many = step("flat", Op::View(View::whole([2 * n].into())), &[many]);
+    let bits = [0, n].map(|at| {
+        let half = View { shape: [n].into(), strides: vec![1], offset: at };
+        step(&format!("half{at}"), Op::View(half), &[many])
+    });
+    let both = step("and", Op::And, &bits);
+    let chosen = step("select", Op::Select, &[both, positive]);
+    outputs.extend([chosen, step("ring", Op::BitToRing, &[both])]);
+    outputs.iter().enumerate().for_each(|(i, &z)| plan.output(&format!("z{i}"), "owner", z));
+
+    let parts = each(|party: &mut Party<Cpu>, _: &mut Ends| prepare(&suite, &plan, party));
+    let material = session(Duration::from_secs(60), parts, |_| ()).0.map(Result::unwrap);
+    let bytes = [0, 1, 2].map(|i| store::encode(&device, &plan, i, &[3; 16], &material[i]).unwrap());
+    let again = [0, 1, 2].map(|i| store::decode(&device, &plan, i, &[3; 16], &bytes[i]).unwrap());
+    let mut rng = Rng(8);
+    let mut draw = || (0..n).map(|_| (rng.below(1 << 10) as i64 - (1 << 9)) as u32).collect();
+    let inputs = HashMap::from([("x".to_string(), draw()), ("y".to_string(), draw())]);
+    let [fresh, stored] = [material, again].map(|material| {
+        let parts = material.map(|prepared| {
+            let part: Part<'_, _> = Box::new(|party, ends| {
+                let mut kept = HashMap::new();
+                serve(&suite, &plan, party, &mut kept, Some(prepared), ends, Options::default())
+            });
+            part
+        });
+        let give = |ports: &mut _| give_and_take_under(&suite, &plan, &inputs, ports);
+        let (results, outputs) = session(Duration::from_secs(60), parts, give);
+        results.into_iter().for_each(|r| drop(r.unwrap()));
+        outputs.unwrap()
+    });
+    // Last bits of truncations too: they depend on the masks alone. (Never reuse material outside a test.)
+    assert_eq!(fresh, stored);
+    for i in 0..n {
+        let [x, y] = ["x", "y"].map(|name| i64::from(inputs[name][i] as i32));
+        let rounded = |z: u32, value: i64| (0..=1).contains(&(i64::from(z as i32) - (value >> 8)));
+        assert!(rounded(fresh[0][i], x * y) && rounded(fresh[1][i], x * y), "{x} · {y}");
+        assert!(if x * y < 0 { fresh[2][i] == 0 } else { rounded(fresh[2][i], x * y) }, "{x} · {y}");
+        assert_eq!((fresh[3][i], fresh[4][i]), (if x >= 9 { x as u32 } else { 0 }, u32::from(x >= 9)), "{x}");
+    }
+}
+
 const N: usize = 1 << 15;
 const SECRETS: [u8; 4] = [0, 0x2f, 0xc1, 0xff];
 
@@ -166,7 +227,7 @@ fn execute(op: Op, secrets: &[u8]) -> Transcript {
 
 /// What party `i` holds and what goes through its hands: masked inputs and their masks' components, every message of `N` elements
 /// or of `N` bits, planes of the messages `split` names, and what it tells the recipient.
-fn view(run: &Transcript, i: usize, inputs: usize, split: &[&str]) -> View {
+fn view(run: &Transcript, i: usize, inputs: usize, split: &[&str]) -> Seen {
     let mut columns: Vec<(String, Vec<u8>)> = vec![];
     for input in 0..inputs {
         columns.push((format!("m {input}"), run.seen[i].data[input].as_bytes().to_vec()));
@@ -198,7 +259,7 @@ fn view(run: &Transcript, i: usize, inputs: usize, split: &[&str]) -> View {
 }
 
 /// No party's view differs between secrets; returns the first party's for controls.
-fn indistinguishable(what: &str, runs: &[Transcript], inputs: usize, split: &[&str]) -> Vec<View> {
+fn indistinguishable(what: &str, runs: &[Transcript], inputs: usize, split: &[&str]) -> Vec<Seen> {
     let of = |i| runs.iter().map(|run| view(run, i, inputs, split)).collect::<Vec<_>>();
     for i in 0..3 {
         let views = of(i);

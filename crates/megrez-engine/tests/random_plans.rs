@@ -255,15 +255,17 @@ fn compare(ring: u32, numbers: &[u64], seed: u64) -> Result<(), TestCaseError> {
     };
     let inputs: HashMap<String, Vec<u64>> =
         plan.inputs.iter().map(|i| (i.name.clone(), words(plan.value(i.value).shape.elements()))).collect();
-    let [clear, mizar] = ["clear", "mizar"].map(|protocol| {
+    let protocol = ["mizar", "meteor", "aby3", "alkaid"][seed as usize % 4];
+    let [clear, shared] = ["clear", protocol].map(|protocol| {
         run::<Cpu>(protocol, &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0)
     });
-    for ((bound, clear), mizar) in bounds.iter().zip(clear).zip(mizar) {
-        prop_assert_eq!(clear.len(), mizar.len());
-        for (&clear, &mizar) in clear.iter().zip(&mizar) {
-            let (clear, mizar) = (signed(clear, ring), signed(mizar, ring));
+    for ((bound, clear), shared) in bounds.iter().zip(clear).zip(shared) {
+        prop_assert_eq!(clear.len(), shared.len());
+        for (&clear, &shared) in clear.iter().zip(&shared) {
+            let (clear, shared) = (signed(clear, ring), signed(shared, ring));
             prop_assert!(u128::from(clear.unsigned_abs()) <= bound.size, "{bound:?}: {clear}");
-            prop_assert!(u128::from(clear.abs_diff(mizar)) <= bound.error, "{bound:?}: {clear} and {mizar}");
+            let difference = u128::from(clear.abs_diff(shared));
+            prop_assert!(difference <= bound.error, "{protocol}, {bound:?}: {clear} and {shared}");
         }
     }
     Ok(())
