@@ -1,10 +1,11 @@
 """Splines of crates/megrez-float/src/math/tables.rs.
 
-A spline has 2^index pieces of equal width. In a piece a function is a polynomial c0 + c1*t + c2*t^2 of the
-position t in [0, 1), all coefficients being integers at one scale. The polynomial is the minimax one: a
+A spline has 2^index pieces of equal width. In a piece a function is a polynomial c0 + c1*t + c2*t^2 + ... of
+the position t in [0, 1), all coefficients being integers at one scale. The polynomial is the minimax one: a
 linear program per piece over Chebyshev points (SciPy, HiGHS), on what remains after interpolation with high
 precision (mpmath). Coefficients are rounded from the highest degree down, the lower ones being fitted again
-each time. Horner's rule on shares rounds every product down, so that c0 and c1 carry half a unit more.
+each time. Horner's rule on shares rounds every product down, so that all but the highest carry half a unit
+more.
 
     python scripts/float_tables.py > crates/megrez-float/src/math/tables.rs
 
@@ -38,6 +39,7 @@ class Spline:
     scale: int
     # Bits of c0's ring; the others follow from their size.
     width: int
+    degree: int = 2
 
 
 def at(function, x):
@@ -70,8 +72,8 @@ def piece(spline, i):
     values = [at(spline.function, (i + t) / n) * unit for t in nodes]
     fixed: list[int] = []
     error = 0.0
-    for degree in (2, 1, 0):
-        known = [sum(c * t ** (2 - k) for k, c in enumerate(fixed)) for t in nodes]
+    for degree in range(spline.degree, -1, -1):
+        known = [sum(c * t ** (spline.degree - k) for k, c in enumerate(fixed)) for t in nodes]
         left = [v - k for v, k in zip(values, known, strict=True)]
         inner = [round(j * (POINTS - 1) / max(degree, 1)) for j in range(degree + 1)]
         matrix = mp.matrix([[nodes[j] ** k for k in range(degree + 1)] for j in inner])
@@ -79,7 +81,7 @@ def piece(spline, i):
         rest = [v - sum(start[k] * t**k for k in range(degree + 1)) for t, v in zip(nodes, left, strict=True)]
         rows = np.array([[float(t) ** k for k in range(degree + 1)] for t in nodes])
         more, error = fit(rows, np.array([float(r) for r in rest]))
-        half = 0.0 if degree == 2 else 0.5
+        half = 0.0 if degree == spline.degree else 0.5
         coefficient = int(mp.nint(start[degree] + more[degree] + half))
         # Where a slope passes zero it keeps the sign of its piece.
         if degree == 1 and abs(coefficient) < SMALL:
@@ -91,24 +93,24 @@ def piece(spline, i):
 def emit(spline):
     """Prints the table as Rust."""
     rows, errors = zip(*(piece(spline, i) for i in range(2**spline.index)), strict=True)
-    columns = list(zip(*rows, strict=True))
     widths = [spline.width]
     signs = []
-    # The sum of c1 and what is added to it has c1's sign, which one more bit holds.
-    slopes = [c1 + (c2 if end else 0) for _, c1, c2 in rows for end in (0, 1)]
-    for column in (slopes, columns[2]):
-        widths.append(max(abs(c) for c in column).bit_length() + 1)
-        negative = {c < 0 for c in column}
+    for low in range(1, spline.degree + 1):
+        # What Horner's rule has before it multiplies for the last `low` times; one bit holds its sign.
+        tails = [sum(c * (j / 8) ** k for k, c in enumerate(row[low:])) for row in rows for j in range(9)]
+        widths.append(int(max(abs(v) for v in tails)).bit_length() + 1)
+        negative = {v < 0 for v in tails}
         signs.append("None" if len(negative) == 2 else f"Some({str(negative.pop()).lower()})")
     print(f"/// {spline.text} Error of the polynomials: {max(errors):.2f} units of 2^-{spline.scale}.")
+    print("#[rustfmt::skip]")
     print(f"pub(crate) const {spline.name}: Spline = Spline {{")
     print(f"    index: {spline.index},")
     print(f"    inside: {spline.inside},")
-    print(f"    widths: {widths},")
-    print(f"    negative: [{', '.join(signs)}],")
-    print("    rows: &[")
+    print(f"    widths: &{widths},")
+    print(f"    negative: &[{', '.join(signs)}],")
+    print("    coefficients: &[")
     for row in rows:
-        print(f"        [{', '.join(map(str, row))}],")
+        print(f"        {', '.join(map(str, row))},")
     print("    ],\n};\n")
 
 
@@ -136,6 +138,9 @@ SPLINES = [
         29,
     ),
     Spline("LN", "ln(z)/(z − 1), z = m below 1.5, else m/2.", log_piece(mp.log), 7, 16, 27, 29),
+    Spline(
+        "LOG2_FINE", "log2(z)/(z − 1), as above.", log_piece(lambda z: mp.log(z, 2)), 8, 15, 36, 38, degree=3
+    ),
     Spline("ATAN", "atan(x)/x on [0, 1).", lambda x: mp.atan(x) / x, 7, 21, 28, 30),
     Spline("SIN", "sin(x)/x on [0, 1).", lambda x: mp.sin(x) / x, 7, 21, 28, 30),
     Spline("COS", "cos(x) on [0, 1).", mp.cos, 7, 21, 28, 30),
@@ -147,7 +152,7 @@ SPLINES = [
 def main():
     """Prints the file."""
     print("//! Splines, made by `scripts/float_tables.py`: minimax per piece, then rounded.")
-    print("//! Rows are c0, c1, c2 of a piece.\n")
+    print("//! A line is a piece: c0, c1, c2 and so on.\n")
     print("use super::spline::Spline;\n")
     for spline in SPLINES:
         emit(spline)

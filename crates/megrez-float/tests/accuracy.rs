@@ -2,6 +2,8 @@
 
 use megrez_float::accuracy::mpfr::Mpfr;
 use megrez_float::accuracy::{DOUBT, FUNCTIONS, Function, Worst, confirm, error, measure, run};
+use megrez_float::{Clear, Float, Plain, math};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// Every exponent and sign, with mantissas at both ends and scattered between.
 fn strata() -> Vec<u32> {
@@ -105,6 +107,13 @@ fn special_arguments() {
         ("log2", 1.0, 0.0),
         ("log2", 0.125, -3.0),
         ("log2", -1.0, nan),
+        ("sin", 16.0, nan),
+        ("cos", 0.0, 1.0),
+        ("tan", -0.0, -0.0),
+        ("tanh", -inf, -1.0),
+        ("sigmoid", -inf, 0.0),
+        ("sigmoid", inf, 1.0),
+        ("atan", nan, nan),
         ("ln", inf, inf),
         ("ln", -inf, nan),
     ];
@@ -127,4 +136,75 @@ fn errors_are_measured_in_the_unit_of_the_truth() {
     assert!(error(1.0, 0.0).is_infinite());
     assert!(error(f32::NAN, 1.0).is_infinite());
     assert_eq!(Worst { ulp: 1.0, input: 3, output: 0 }.or(Worst { ulp: 1.0, input: 2, output: 0 }).input, 2);
+}
+
+fn powers(x: &[f32], y: &[f32]) -> Vec<f32> {
+    let float = |v: &[f32]| Float::public(&Clear, &Plain::from_f32(v));
+    let Ok(z) = math::pow(&mut Clear, &float(x), &float(y));
+    z.plain().to_f32()
+}
+
+/// No sample of pairs is all of them: x over all magnitudes and next to 1, y such that the power stays normal.
+#[test]
+fn powers_are_within_one_unit_on_a_sample() {
+    let mut rng = StdRng::seed_from_u64(3);
+    let n = 200_000;
+    let mut pair = |i: usize| {
+        let x: f32 = match i % 4 {
+            0 => 1.0 + rng.random_range(-1.0..1.0) * 10f32.powi(rng.random_range(-7..-1)),
+            1 => rng.random_range(0.1..10.0),
+            _ => 2f32.powf(rng.random_range(-125.0..127.0)),
+        };
+        let most = 126.0 / f64::from(x).log2().abs().max(1e-30);
+        let y = rng.random_range(-1.0..1.0) * most.min(1e30) * if i.is_multiple_of(3) { 0.01 } else { 1.0 };
+        (x, y as f32)
+    };
+    let (x, y): (Vec<f32>, Vec<f32>) = (0..n).map(&mut pair).unzip();
+    let mut worst = 0f64;
+    for ((x, y), z) in x.iter().zip(&y).zip(powers(&x, &y)) {
+        let ulp = error(z, f64::from(*x).powf(f64::from(*y)));
+        assert!(ulp < 0.75, "{x:e}^{y:e} = {z:e}: {ulp} ULP");
+        worst = worst.max(ulp);
+    }
+    assert!(worst > 0.5, "the sample has hard cases");
+}
+
+#[test]
+fn special_powers() {
+    let (inf, nan, zero) = (f32::INFINITY, f32::NAN, 0.0);
+    let values = [
+        zero,
+        -zero,
+        1.0,
+        -1.0,
+        2.0,
+        -2.0,
+        3.0,
+        -3.0,
+        0.5,
+        -0.5,
+        2.5,
+        -2.5,
+        1e-30,
+        1e30,
+        -1e30,
+        inf,
+        -inf,
+        16_777_215.0,
+        8_388_607.5,
+        -8_388_607.0,
+        1.000_000_1,
+        0.999_999_94,
+    ];
+    for x in values {
+        let y = values;
+        for (y, z) in y.into_iter().zip(powers(&[x; 22], &y)) {
+            // The library's 1 for (−1)^±∞ is ours as well: large floats are even integers.
+            let want = f64::from(x).powf(f64::from(y));
+            let ulp = error(z, want);
+            assert!(ulp < 0.75, "{x:e}^{y:e} = {z:e}, not {want:e}");
+            assert!(z.is_nan() || z.is_sign_negative() == want.is_sign_negative(), "{x:e}^{y:e} = {z:e}");
+        }
+        assert!(powers(&[x, nan], &[nan, x]).iter().all(|z| z.is_nan()), "a NaN makes NaN, also of 1");
+    }
 }

@@ -28,7 +28,7 @@ pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
     let man = B::one(b.extend(&[man])?);
     let man = b.shift(&man, 4);
-    let power = power(b, x, &man, 0, &range(0, false), &x.sign)?;
+    let power = power(b, &x.exp, &man, 0, &range(0, false), &x.sign)?;
     rounded(b, x, &power)
 }
 
@@ -38,7 +38,7 @@ pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 /// If the blocks fail.
 pub fn exp<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let man = times_log2_e(b, x)?;
-    let power = power(b, x, &man, 7, &range(0, false), &x.sign)?;
+    let power = power(b, &x.exp, &man, 7, &range(0, false), &x.sign)?;
     rounded(b, x, &power)
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Power<B: Blocks> {
 pub(crate) fn exp_below<B: Blocks>(b: &mut B, x: &Float<B>, lift: i64) -> Result<Power<B>, B::Error> {
     let man = times_log2_e(b, x)?;
     let negative = b.public_bits(&vec![true; x.lanes(b)]);
-    power(b, x, &man, 7, &range(lift, true), &negative)
+    power(b, &x.exp, &man, 7, &range(lift, true), &negative)
 }
 
 /// man·log2 e at scale 34 in 37 bits.
@@ -68,7 +68,7 @@ fn times_log2_e<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<B::Int, B::Error> 
 }
 
 /// How mantissas become |x|·2^lift at scale 28. What is too large is gone, or `clamp`ed.
-fn range(lift: i64, clamp: bool) -> Table {
+pub(crate) fn range(lift: i64, clamp: bool) -> Table {
     moves(move |e| match e + lift {
         ..=-26 => (Move::Gone, false),
         e @ -25..=6 => (Move::Right((e + 25) as u32), false),
@@ -78,18 +78,16 @@ fn range(lift: i64, clamp: bool) -> Table {
 }
 
 /// 2^(±man·2^exp), where man·2^(7 − drop) is the position at scale 28 for the exponent 6.
-fn power<B: Blocks>(
+pub(crate) fn power<B: Blocks>(
     b: &mut B,
-    x: &Float<B>,
+    exp: &B::Int,
     man: &B::Int,
     drop: u32,
     range: &Table,
     sign: &B::Bit,
 ) -> Result<Power<B>, B::Error> {
-    let format = Format::FLOAT32;
-    assert_eq!(x.format, format, "math functions are those of single precision");
-    let slid = slide(b, &x.exp, man, range, drop, None)?;
-    let width = SCALE + format.exp_width();
+    let slid = slide(b, exp, man, range, drop, None)?;
+    let width = SCALE + Format::FLOAT32.exp_width();
     let place = match b.width(&slid.right) {
         w if w < width => {
             B::one(b.extend(&[Extend { x: &slid.right, width, signed: false, msb: Msb::Zero }])?)
@@ -103,6 +101,7 @@ fn power<B: Blocks>(
 
 /// The power as a float. Whatever is too large, infinities included, is 0 or ∞ by x's sign; NaN is among it.
 fn rounded<B: Blocks>(b: &mut B, x: &Float<B>, power: &Power<B>) -> Result<Float<B>, B::Error> {
+    assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let pairs = [(&power.large, &x.sign), (&x.nan, &x.sign)];
     settle_normal(b, x.format, &power.exp, &power.man, &pairs, |b, gates| {
         let zero = b.xor(&gates[0], &b.xor(&x.nan, &gates[1]));

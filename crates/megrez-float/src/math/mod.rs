@@ -3,6 +3,7 @@
 mod atan;
 mod exp;
 mod log;
+mod pow;
 mod radians;
 mod sigmoid;
 mod slide;
@@ -13,6 +14,7 @@ mod trig;
 pub use atan::atan;
 pub use exp::{exp, exp2};
 pub use log::{ln, log2};
+pub use pow::pow;
 pub use radians::{cos, sin, tan};
 pub use sigmoid::{sigmoid, tanh};
 pub use trig::{cospi, sinpi, tanpi};

@@ -7,24 +7,26 @@
 use crate::blocks::{Blocks, Factor, Msb, Table, Truncate};
 use crate::single::Single;
 
-/// 2^index pieces of degree 2. With t in [0, 1) the position in a piece, the value is c0 + (c1 + c2·t)·t, each product rounded
-/// down to a whole unit. See `scripts/float_tables.py`.
+/// 2^index pieces. With t in [0, 1) the position in a piece, the value is c0 + (c1 + (c2 + …)·t)·t, each product rounded down
+/// to a whole unit. See `scripts/float_tables.py`.
 pub(crate) struct Spline {
     /// Bits of the row's number.
     pub index: u32,
     /// Bits of the position in a piece.
     pub inside: u32,
-    /// Rings of c0, of c1 + c2·t, and of c2.
-    pub widths: [u32; 3],
-    /// Signs of c1 + c2·t and of c2, where all pieces agree.
-    pub negative: [Option<bool>; 2],
-    /// c0, c1, c2.
-    pub rows: &'static [[i64; 3]],
+    /// Rings of the value, of what is multiplied last, and so on to the highest coefficient.
+    pub widths: &'static [u32],
+    /// Signs of what is multiplied last, and so on, where all pieces agree.
+    pub negative: &'static [Option<bool>],
+    /// c0, c1 and so on of every piece.
+    pub coefficients: &'static [i64],
 }
 
 impl Spline {
     pub fn table(&self) -> Table {
-        Table::new(self.index, &self.widths, 0, |i| self.rows[i as usize].map(|c| c as u64).to_vec())
+        let columns = self.widths.len();
+        let row = |i: u64| &self.coefficients[i as usize * columns..][..columns];
+        Table::new(self.index, self.widths, 0, |i| row(i).iter().map(|&c| c as u64).collect())
     }
 
     /// The value at x mod 2^(index + inside), in `widths[0]` bits, and with `whole` also ⌊x / 2^(index + inside)⌋.
@@ -34,28 +36,29 @@ impl Spline {
         x: &B::Int,
         whole: bool,
     ) -> Result<(B::Int, Option<B::Int>), B::Error> {
-        // c2 is small: few bits of t are enough for its product.
-        let coarse = self.inside.min(self.widths[2]);
-        let mut cuts = vec![self.inside];
-        if coarse < self.inside {
-            cuts.insert(0, self.inside - coarse);
-        }
+        // Of t no more bits than its factor has are worth multiplying.
+        let kept = |degree: usize| self.inside.min(self.widths[degree]);
+        let mut cuts: Vec<u32> =
+            (1..self.widths.len()).map(|d| self.inside - kept(d)).filter(|&c| c > 0).collect();
+        cuts.push(self.inside);
         if whole {
             cuts.push(self.inside + self.index);
         }
+        cuts.sort_unstable();
+        cuts.dedup();
         let mut tails = B::one(b.truncate(&[Truncate { x, cuts: &cuts }])?);
         let whole = if whole { tails.pop() } else { None };
         let top = tails.pop().expect("the cut at the piece");
-        let t = b.low(&b.sub(x, &b.shift(&top, self.inside)), self.inside + 1);
-        let t_coarse = match tails.pop() {
-            Some(tail) => b.low(&b.sub(&tail, &b.shift(&top, coarse)), coarse + 1),
-            None => t.clone(),
-        };
         let row = b.row(&b.low(&top, self.index), &self.table())?.ints;
-        let slope = step(b, &row[2], self.negative[1], &t_coarse, self.widths[1])?;
-        let slope = b.add(&row[1], &slope);
-        let rise = step(b, &slope, self.negative[0], &t, self.widths[0])?;
-        Ok((b.add(&row[0], &rise), whole))
+        let mut value = row[self.widths.len() - 1].clone();
+        for degree in (1..self.widths.len()).rev() {
+            let bits = kept(degree);
+            let tail = cuts.iter().position(|&c| c == self.inside - bits).map_or(x, |i| &tails[i]);
+            let t = b.low(&b.sub(tail, &b.shift(&top, bits)), bits + 1);
+            let rise = step(b, &value, self.negative[degree - 1], &t, self.widths[degree - 1])?;
+            value = b.add(&row[degree - 1], &rise);
+        }
+        Ok((value, whole))
     }
 }
 
