@@ -229,6 +229,17 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let not = p.step("not", Op::Not, &[and]).unwrap();
         p.step("op", Op::Xor, &[not, a]).unwrap()
     });
+    // Values by their bits.
+    case("words/a2b", false, &[x(full)], &|p, v| p.step("op", Op::ToBits, v).unwrap());
+    case("words/adder", false, &[x(full), y(full)], &|p, v| {
+        let (a, b) = (p.step("a", Op::ToBits, &v[..1]).unwrap(), p.step("b", Op::ToBits, &v[1..]).unwrap());
+        p.step("op", Op::AddBits, &[a, b]).unwrap()
+    });
+    case("words/b2a", false, &[x(full)], &|p, v| {
+        let b = p.step("a2b", Op::ToBits, v).unwrap();
+        let b = p.step("not", Op::Not, &[b]).unwrap();
+        p.step("op", Op::FromBits, &[b]).unwrap()
+    });
     // Products that are left as sums until they are truncated.
     let small = ring / 2 - 2;
     let pair = [("x", vec![n, 2], small), ("y", vec![2, 1], small), ("b", vec![n, 1], small)];
@@ -328,10 +339,11 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
             for protocol in on_shares() {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
                 // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments. Sums that
-                // wait for their truncation are one of the replicated protocols'.
+                // wait for their truncation, and values by their bits, are the replicated protocols'.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("sum/")
+                        || case.name.starts_with("words/")
                         || protocol == "bicoptor"
                             && ["choose --bits", "one threshold"].iter().any(|s| why.contains(s)),
                     "{protocol} {}: {why}",

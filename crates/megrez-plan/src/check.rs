@@ -266,6 +266,27 @@ impl Op {
                 }
                 inputs[0].clone()
             }
+            Op::ToBits => {
+                let [x] = arity(inputs)?;
+                let dims = [&[ring as usize], ring_input(&x)?.0.dims()].concat();
+                Value { shape: dims.into(), kind: Kind::Bit }
+            }
+            Op::FromBits => {
+                let [b] = arity(inputs)?;
+                match bit_input(&b)?.dims() {
+                    [bits, dims @ ..] if *bits == ring as usize => {
+                        Value { shape: dims.to_vec().into(), kind: Kind::Ring { frac: 0 } }
+                    }
+                    _ => return refuse(format!("takes {ring} bits along the first dimension")),
+                }
+            }
+            Op::AddBits => {
+                let [a, b] = arity(inputs)?;
+                if bit_input(&a)? != bit_input(&b)? || a.shape.dims().first().is_none_or(|&n| n < 2) {
+                    return refuse("adds values of one shape, of at least two bits");
+                }
+                a
+            }
             Op::Select => {
                 let [b, x] = arity(inputs)?;
                 ring_input(&x)?;
@@ -334,8 +355,8 @@ impl Plan {
             }
         }
         for output in &self.outputs {
-            let shared = defined.contains(&output.value)
-                && !matches!(self.value(output.value).kind, Kind::Sum { .. });
+            let shared =
+                defined.contains(&output.value) && !matches!(self.value(output.value).kind, Kind::Sum { .. });
             if !shared || output.recipient.is_empty() {
                 return fail(&output.name, "an output is a defined and shared value and has a recipient");
             }

@@ -85,6 +85,12 @@ pub enum Op {
     /// |x − y| < 2^(ℓ−1) for every pair. A cut is made in each value before they are subtracted: all comparisons then agree
     /// on one order, and the result is one of the values, at most 2^(cut+1) below the largest.
     Maximum(SignBit),
+    /// The ℓ bits of a ring value, lowest first, along a new first dimension.
+    ToBits,
+    /// The ring value, without fraction bits, whose ℓ bits lie along the first dimension, lowest first.
+    FromBits,
+    /// x + y modulo 2^n of two values whose n ≥ 2 bits lie along the first dimension, lowest first.
+    AddBits,
     /// bit · x for a secret bit and a secret ring value of one shape.
     Select,
     /// A secret bit as the ring value 0 or 1 (no fraction bits).

@@ -6,7 +6,7 @@ use crate::{Cost, Suite, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
-use megrez_ring::Word;
+use megrez_ring::{Word, bits};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
 
@@ -161,6 +161,27 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
             }
             Op::Select => ring(device.bit_times(&arg(0).bit().buf, Some(&arg(1).ring().buf), n)?),
             Op::BitToRing => ring(device.bit_times(&arg(0).bit().buf, None, n)?),
+            Op::ToBits => {
+                let x = host(arg(0).ring())?;
+                bit(device.upload(bits::pack(n, |i| x[i % x.len()].to_u64() >> (i / x.len())))?)
+            }
+            Op::FromBits => {
+                let x = device.download(arg(0).bit().buf.clone())?;
+                let word = |i| (0..W::BITS as usize).fold(0, |v, k| v | bits::get(&x, k * n + i) << k);
+                ring(device.upload((0..n).map(|i| W::from_u64(word(i))).collect())?)
+            }
+            Op::AddBits => {
+                let [x, y] = [0, 1].map(|i| device.download(arg(i).bit().buf.clone()));
+                let (x, y, width) = (x?, y?, shape.dims()[0]);
+                let each = n / width;
+                let mut carries = vec![0; each];
+                bit(device.upload(bits::pack(n, |i| {
+                    let (a, b, carry) = (bits::get(&x, i), bits::get(&y, i), &mut carries[i % each]);
+                    let sum = a ^ b ^ *carry;
+                    *carry = (a & b) | (*carry & (a ^ b));
+                    sum
+                }))?)
+            }
             Op::Xor => bit(device.xor(&[&arg(0).bit().buf, &arg(1).bit().buf], false, n)?),
             Op::And => bit(device.and(&arg(0).bit().buf, &arg(1).bit().buf)?),
             Op::Not => bit(device.xor(&[&arg(0).bit().buf], true, n)?),
@@ -174,7 +195,7 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
             Data::Ring(x) => Payload::from_pod(&party.device().download(x.buf.clone())?),
             Data::Bit(x) => {
                 let words = party.device().download(x.buf.clone())?;
-                let bits = |i| W::from_u64(megrez_ring::bits::get(&words, i));
+                let bits = |i| W::from_u64(bits::get(&words, i));
                 Payload::from_pod(&(0..x.elements()).map(bits).collect::<Vec<W>>())
             }
         })

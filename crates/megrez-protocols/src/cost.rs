@@ -39,8 +39,7 @@ impl Unit {
 pub struct Transfer {
     /// Offline or online.
     pub phase: Phase,
-    /// Its place in the step: messages of a lower round are sent and received before it. Round 0 is that of offline
-    /// messages which are sent online because a mask is late.
+    /// Its place in the step: messages of a lower round are sent and received before it.
     pub round: u32,
     /// The sender.
     pub from: usize,
@@ -105,8 +104,13 @@ impl Cost {
 
     /// The cost where an input's masks are known only online: offline messages are sent online, before the step's own.
     pub fn made_online(mut self) -> Self {
-        for t in self.transfers.iter_mut().filter(|t| t.phase == Phase::Offline) {
-            (t.phase, t.round) = (Phase::Online, 0);
+        let offline = |t: &&Transfer| t.phase == Phase::Offline;
+        let before = self.transfers.iter().filter(offline).map(|t| t.round).max().unwrap_or(0);
+        for t in &mut self.transfers {
+            match t.phase {
+                Phase::Offline => t.phase = Phase::Online,
+                _ => t.round += before,
+            }
         }
         self
     }

@@ -33,13 +33,20 @@ fn levels(tree: &Tree) -> Vec<Vec<Signal>> {
     std::iter::once(leaves).chain(tree.levels.iter().map(node_signals)).collect()
 }
 
+/// The cost of a sum of summands that are known to some parties.
 pub(crate) fn cost(tree: &Tree, n: usize) -> Cost {
     let width = tree.bits as u32 + 1;
-    let cost = Cost::LOCAL.online(1, 0, 1, n, Unit::Bits(width));
-    (2..)
+    Cost::LOCAL.online(1, 0, 1, n, Unit::Bits(width)).then(sum_cost(tree, n))
+}
+
+/// The cost of a sum of replicated bits.
+pub(crate) fn sum_cost(tree: &Tree, n: usize) -> Cost {
+    (1..)
         .zip(levels(tree))
         .filter(|(_, level)| !level.is_empty())
-        .fold(cost, |cost, (round, level)| reshare_cost(cost, round, n, Unit::Bits(level.len() as u32)))
+        .fold(Cost::LOCAL, |cost, (round, level)| {
+            reshare_cost(cost, round, n, Unit::Bits(level.len() as u32))
+        })
 }
 
 /// Both components of a signal: leaves' propagate bits are sums of u's and v's.
@@ -88,7 +95,7 @@ fn additive<D: Device>(
     }
 }
 
-/// The planes of u + v that are wanted, as replicated bits.
+/// The planes of u + v that are wanted, as replicated bits, for summands that are known to some parties.
 pub(crate) fn online<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
@@ -120,6 +127,32 @@ pub(crate) fn online<D: Device>(
             sheet.add(known.v.expect("P2 knows v"), v);
         }
     }
+    sum(party, tree, want, n, sheet)
+}
+
+/// As [`online`] for summands in replicated bits.
+pub(crate) fn sum_of_bits<D: Device>(
+    party: &mut Party<D>,
+    tree: &Tree,
+    n: usize,
+    [u, v]: [Rss<D::Buf<u64>>; 2],
+) -> Result<Rss<D::Buf<u64>>, Error> {
+    let (me, width) = (party.me(), tree.bits + 1);
+    let mut sheet = Sheet::new();
+    sheet.add_rss(me, u, |c| (0..width).map(|i| Plane::Share(Signal::U(i), c)).collect());
+    sheet.add_rss(me, v, |c| (0..width).map(|i| Plane::Share(Signal::V(i), c)).collect());
+    sum(party, tree, Want::All, n, sheet)
+}
+
+/// The wanted planes from shares of u and v.
+fn sum<D: Device>(
+    party: &mut Party<D>,
+    tree: &Tree,
+    want: Want,
+    n: usize,
+    mut sheet: Sheet<D>,
+) -> Result<Rss<D::Buf<u64>>, Error> {
+    let (me, words) = (party.me(), bits::words(n));
     for (depth, level) in levels(tree).into_iter().enumerate().filter(|(_, level)| !level.is_empty()) {
         let label = format!("level{depth}");
         add_zero(party, &mut sheet, &label, level.len(), n)?;

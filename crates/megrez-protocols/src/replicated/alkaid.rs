@@ -24,7 +24,7 @@
 //! online    1               2·λ + λ (masked x: λ)                   P0 → P1, P2 and P1 → P0 (masked x: P0 → P1)
 //!           depth of tree   6 for an opened signal, 3 for a result  each to both others; P_i → P_{i−1}
 //!
-//! For the most significant bit of 64: 23·… see `docs/protocols/alkaid.md` for the table. Everybody sees uniform bits.
+//! For the most significant bit of 64 that is 390 + 426 bits, masked (from a masked x 518 + 298). Everybody sees uniform bits.
 
 use crate::replicated::planes::{Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
 use crate::replicated::sum::{Known, Want, output_planes};
@@ -43,6 +43,8 @@ pub(crate) enum Entry {
     Replicated,
     /// A masked value: u at P0 and P2, v at P1 before the inputs exist.
     Masked,
+    /// Two values in masked bits: nobody knows either.
+    Bits,
 }
 
 impl Entry {
@@ -51,6 +53,7 @@ impl Entry {
         match self {
             Entry::Replicated => &[0, 1],
             Entry::Masked => &[0],
+            Entry::Bits => &[0, 1, 2],
         }
     }
     /// The same of v's mask.
@@ -58,13 +61,16 @@ impl Entry {
         match self {
             Entry::Replicated => &[2],
             Entry::Masked => &[1, 2],
+            Entry::Bits => &[0, 1, 2],
         }
     }
-    /// The two parties that know a part of the product of both masks, and the component that both hold.
-    fn swappers(self) -> ([usize; 2], usize) {
+    /// The two parties that know a part of the product of both masks, and the component that both hold; `None` where every party
+    /// knows a part.
+    fn swappers(self) -> Option<([usize; 2], usize)> {
         match self {
-            Entry::Replicated => ([1, 2], 2),
-            Entry::Masked => ([0, 2], 0),
+            Entry::Replicated => Some(([1, 2], 2)),
+            Entry::Masked => Some(([0, 2], 0)),
+            Entry::Bits => None,
         }
     }
 }
@@ -142,7 +148,6 @@ pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
     let schedule = Schedule::new(tree);
     let width = tree.bits as u32 + 1;
     let planes = |k: usize| Unit::Bits(k as u32);
-    let ([a, b], _) = entry.swappers();
     let mut cost = Cost::LOCAL;
     if entry == Entry::Masked {
         cost = cost.offline(1, 0, n, Unit::Bits(width)).offline(1, 2, n, Unit::Bits(width));
@@ -154,7 +159,10 @@ pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
         }
     };
     cost = reshared(cost, 1, schedule.pairs.len());
-    cost = cost.offline(a, b, n, planes(tree.bits)).offline(b, a, n, planes(tree.bits));
+    cost = match entry.swappers() {
+        Some(([a, b], _)) => cost.offline(a, b, n, planes(tree.bits)).offline(b, a, n, planes(tree.bits)),
+        None => reshared(cost, 1, tree.bits),
+    };
     cost = reshared(cost, 2, schedule.deep.len());
     cost = match entry {
         Entry::Replicated => cost
@@ -162,6 +170,7 @@ pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
             .online(1, 0, 2, n, Unit::Bits(width))
             .online(1, 1, 0, n, Unit::Bits(width)),
         Entry::Masked => cost.online(1, 0, 1, n, Unit::Bits(width)),
+        Entry::Bits => cost,
     };
     for (round, (opened, results)) in (2..).zip(&schedule.levels) {
         for i in 0..3 {
@@ -252,6 +261,12 @@ fn input_mask<D: Device>(
     })
 }
 
+/// A mask that is there already.
+fn given_mask<D: Device>(mask: &Rss<D::Buf<u64>>, planes: usize, words: usize) -> Rss<Option<Bits<D>>> {
+    let kept = |buffer: &D::Buf<u64>| Some(keep(planes, words, buffer.clone()));
+    Rss { own: kept(&mask.own), next: kept(&mask.next) }
+}
+
 /// The exclusive or of the components that are there.
 fn total<D: Device>(
     party: &Party<D>,
@@ -295,30 +310,55 @@ fn mask<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, me: usize, signal: S
     })
 }
 
-/// Draws all masks and makes their products. `v` is needed at P1 if the entry is a masked value.
+/// What the offline phase is told of the summands.
+pub(crate) enum Before<D: Device> {
+    /// Nothing, for replicated values.
+    Nothing,
+    /// Masked values: the planes of v, at P1.
+    Known(Option<D::Buf<u64>>),
+    /// Masked bits: the masks' planes of both.
+    Masks([Rss<D::Buf<u64>>; 2]),
+}
+
+impl<D: Device> Before<D> {
+    fn entry(&self) -> Entry {
+        match self {
+            Before::Nothing => Entry::Replicated,
+            Before::Known(_) => Entry::Masked,
+            Before::Masks(_) => Entry::Bits,
+        }
+    }
+}
+
+/// Draws the masks that are not there yet and makes their products.
 pub(crate) fn offline<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
-    entry: Entry,
     n: usize,
-    v: Option<D::Buf<u64>>,
+    before_inputs: Before<D>,
 ) -> Result<Material<D>, Error> {
+    let entry = before_inputs.entry();
     let (me, words, width) = (party.me(), bits::words(n), tree.bits + 1);
     let schedule = Schedule::new(tree);
-    let u_mask = input_mask(party, entry.u_mask(), "u", width, words)?;
-    let v_mask = input_mask(party, entry.v_mask(), "v", width, words)?;
+    let (u_mask, v_mask) = match &before_inputs {
+        Before::Masks([u, v]) => (given_mask(u, width, words), given_mask(v, width, words)),
+        _ => (
+            input_mask(party, entry.u_mask(), "u", width, words)?,
+            input_mask(party, entry.v_mask(), "v", width, words)?,
+        ),
+    };
     let opened = schedule.opened();
     let opened_masks =
         Rss::of(me, |c| Ok::<_, Error>(draw::<u64, D>(party, c, "opened", opened.len() * words)?))?;
-    let v_masked = match entry {
-        Entry::Replicated => None,
-        Entry::Masked if me == 1 => {
-            let m = total(party, &v_mask, &v.expect("P1 knows v"), width * words * 64)?;
+    let v_masked = match before_inputs {
+        Before::Known(Some(v)) => {
+            let m = total(party, &v_mask, &v, width * words * 64)?;
             send(party, 0, "v", &m, width, n)?;
             send(party, 2, "v", &m, width, n)?;
             Some(m)
         }
-        Entry::Masked => Some(recv(party, 1, "v", width, n)?),
+        Before::Known(None) => Some(recv(party, 1, "v", width, n)?),
+        _ => None,
     };
 
     let mut sheet = masks_sheet(me, width, &u_mask, &v_mask);
@@ -346,7 +386,23 @@ pub(crate) fn offline<D: Device>(
     if count > 0 {
         send(party, before(me), "pairs", &pairs, count, n)?;
     }
-    let leaves = swap_leaves(party, entry, leaves, tree.bits, n)?;
+    let leaves = match entry.swappers() {
+        Some(swappers) => swap_leaves(party, swappers, leaves, tree.bits, n)?,
+        None => {
+            add_zero(party, &mut sheet, "leaves", tree.bits, n)?;
+            let zeros = [true, false].map(|plus| (0..tree.bits).map(move |k| Plane::Zero(k, plus)));
+            let mut circuit = Circuit::default();
+            let zeros: Vec<Wire> = {
+                let [plus, minus] =
+                    zeros.map(|names| names.map(|name| sheet.wire(&mut circuit, name)).collect::<Vec<_>>());
+                plus.into_iter().zip(minus).map(|(a, b)| circuit.xor(a, b)).collect()
+            };
+            circuit.output(zeros);
+            let zeros = sheet.run(party.device(), &circuit, words)?.remove(0);
+            let share = party.device().xor(&[&leaves, &zeros], false, tree.bits * words * 64)?;
+            reshare(party, "leaves", share, tree.bits, n)?
+        }
+    };
     let next = if count > 0 { recv(party, after(me), "pairs", count, n)? } else { pairs.clone() };
     let pairs = Rss { own: pairs, next };
 
@@ -390,13 +446,12 @@ fn leaf_names(tree: &Tree, c: usize) -> Vec<Plane> {
 /// left they send to each other, and it is the component that both hold.
 fn swap_leaves<D: Device>(
     party: &mut Party<D>,
-    entry: Entry,
+    (swappers, common): ([usize; 2], usize),
     share: D::Buf<u64>,
     planes: usize,
     n: usize,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let (me, words) = (party.me(), bits::words(n));
-    let (swappers, common) = entry.swappers();
     if !swappers.contains(&me) {
         return Rss::of(me, |c| draw(party, c, "leaves", planes * words));
     }
@@ -590,22 +645,32 @@ pub(crate) fn top<D: Device>(
     circuit.output(vec![share]);
     let share = sheet.run(party.device(), &circuit, words)?.remove(0);
     let share = party.device().xor(&[&share, &r.own.buf], false, n)?;
-    open(party, "top", &share, 1, n)
+    send_opening(party, "top", &share, 1, n)?;
+    receive_opening(party, "top", &share, 1, n)
 }
 
-/// Everybody opens additive shares of planes to both others.
-fn open<D: Device>(
+/// Sends additive shares of planes to both others.
+fn send_opening<D: Device>(
+    party: &mut Party<D>,
+    label: &str,
+    share: &D::Buf<u64>,
+    planes: usize,
+    n: usize,
+) -> Result<(), Error> {
+    [before(party.me()), after(party.me())]
+        .into_iter()
+        .try_for_each(|peer| send(party, peer, label, share, planes, n))
+}
+
+/// What the planes are, with the shares of both others.
+fn receive_opening<D: Device>(
     party: &mut Party<D>,
     label: &str,
     share: &D::Buf<u64>,
     planes: usize,
     n: usize,
 ) -> Result<D::Buf<u64>, Error> {
-    let peers = [before(party.me()), after(party.me())];
-    for peer in peers {
-        send(party, peer, label, share, planes, n)?;
-    }
-    let [a, b] = peers.map(|peer| recv(party, peer, label, planes, n));
+    let [a, b] = [before(party.me()), after(party.me())].map(|peer| recv(party, peer, label, planes, n));
     Ok(party.device().xor(&[share, &a?, &b?], false, planes * bits::words(n) * 64)?)
 }
 
@@ -618,31 +683,12 @@ fn enter<D: Device>(
     known: Known<D>,
     material: Material<D>,
 ) -> Result<Sheet<D>, Error> {
-    let (me, words, width) = (party.me(), bits::words(n), tree.bits + 1);
-    let lanes = width * words * 64;
+    let (me, width) = (party.me(), tree.bits + 1);
     let schedule = Schedule::new(tree);
-    // Whoever knows an input sends it on before anybody waits.
-    let mut masked_u = None;
-    if let Some(u) = known.u {
-        let m = total(party, &material.u, &u, lanes)?;
-        if me == 0 {
-            send(party, 1, "u", &m, width, n)?;
-            if entry == Entry::Replicated {
-                send(party, 2, "u", &m, width, n)?;
-            }
-        }
-        masked_u = Some(m);
-    }
-    let mut masked_v = material.v_masked.map(|m| m.buf);
-    if let Some(v) = known.v.filter(|_| masked_v.is_none()) {
-        let m = total(party, &material.v, &v, lanes)?;
-        if me == 1 {
-            send(party, 0, "v", &m, width, n)?;
-        }
-        masked_v = Some(m);
-    }
-    let masked_u = masked_u.map_or_else(|| recv(party, 0, "u", width, n), Ok)?;
-    let masked_v = masked_v.map_or_else(|| recv(party, 1, "v", width, n), Ok)?;
+    let [masked_u, masked_v] = match (entry, known.u, known.v) {
+        (Entry::Bits, Some(u), Some(v)) => [u, v],
+        (_, u, v) => share_summands(party, entry, (width, n), [u, v], &material)?,
+    };
 
     let mut sheet = masks_sheet(me, width, &material.u, &material.v);
     sheet.add(masked_u, (0..width).map(|i| Plane::Masked(Signal::U(i))));
@@ -658,6 +704,39 @@ fn enter<D: Device>(
         schedule.deep.iter().map(|&(p, at)| Plane::Deep(p, at, c)).collect()
     });
     Ok(sheet)
+}
+
+/// m of both summands, from those who know them to the others. Whoever knows one sends it on before anybody waits.
+fn share_summands<D: Device>(
+    party: &mut Party<D>,
+    entry: Entry,
+    (width, n): (usize, usize),
+    [u, v]: [Option<D::Buf<u64>>; 2],
+    material: &Material<D>,
+) -> Result<[D::Buf<u64>; 2], Error> {
+    let (me, lanes) = (party.me(), width * bits::words(n) * 64);
+    let mut masked_u = None;
+    if let Some(u) = u {
+        let m = total(party, &material.u, &u, lanes)?;
+        if me == 0 {
+            send(party, 1, "u", &m, width, n)?;
+            if entry == Entry::Replicated {
+                send(party, 2, "u", &m, width, n)?;
+            }
+        }
+        masked_u = Some(m);
+    }
+    let mut masked_v = material.v_masked.as_ref().map(|m| m.buf.clone());
+    if let Some(v) = v.filter(|_| masked_v.is_none()) {
+        let m = total(party, &material.v, &v, lanes)?;
+        if me == 1 {
+            send(party, 0, "v", &m, width, n)?;
+        }
+        masked_v = Some(m);
+    }
+    let masked_u = masked_u.map_or_else(|| recv(party, 0, "u", width, n), Ok)?;
+    let masked_v = masked_v.map_or_else(|| recv(party, 1, "v", width, n), Ok)?;
+    Ok([masked_u, masked_v])
 }
 
 /// Computes a level: opens what other nodes read, and reshares the results if they are wanted.
@@ -705,13 +784,23 @@ fn level<D: Device>(
     circuit.output(results_shares);
     let mut made = sheet.run(party.device(), &circuit, words)?;
     let (result, share) = (made.pop().expect("two outputs"), made.pop().expect("two outputs"));
+    // Everything is sent before anybody waits.
+    let open_label = format!("{label}/open");
     if !opened.is_empty() {
-        let m = open(party, &format!("{label}/open"), &share, opened.len(), n)?;
+        send_opening(party, &open_label, &share, opened.len(), n)?;
+    }
+    if !results.is_empty() {
+        send(party, before(me), &label, &result, results.len(), n)?;
+    }
+    if !opened.is_empty() {
+        let m = receive_opening(party, &open_label, &share, opened.len(), n)?;
         sheet.add(m, opened.iter().map(|&s| Plane::Masked(s)));
     }
     if !results.is_empty() {
-        let shares = reshare(party, &label, result, results.len(), n)?;
-        sheet.add_rss(me, shares, |c| results.iter().map(|&s| Plane::Share(s, c)).collect());
+        let next = recv(party, after(me), &label, results.len(), n)?;
+        sheet.add_rss(me, Rss { own: result, next }, |c| {
+            results.iter().map(|&s| Plane::Share(s, c)).collect()
+        });
     }
     Ok(())
 }

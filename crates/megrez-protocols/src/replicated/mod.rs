@@ -15,11 +15,12 @@ pub(crate) mod select;
 pub(crate) mod sum;
 pub mod tree;
 pub(crate) mod truncate;
+mod words;
 
 use crate::local::{self, Product};
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
-use alkaid::{Entry, Exit};
+use alkaid::{Before, Entry, Exit};
 use megrez_kernels::{Bits, Device, Placement, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Relu, SignBit, Value, View};
@@ -152,8 +153,10 @@ pub enum Material<W: Word, D: Device> {
     Pair(Rss<Bits<D>>),
     /// Of a ReLU.
     Relu(Box<ReluMaterial<W, D>>),
+    /// Of a conversion from bits.
+    FromBits(Box<words::B2aMaterial<W, D>>),
 }
-store_enum!(Material[W: Word, D: Device] on D => 0 = Local, 1 = Sum, 2 = Ring, 3 = Pair, 4 = Relu);
+store_enum!(Material[W: Word, D: Device] on D => 0 = Local, 1 = Sum, 2 = Ring, 3 = Pair, 4 = Relu, 5 = FromBits);
 
 /// Of a ReLU on masked bits: the comparison's, its bit's mask, and that mask as a ring value.
 pub struct ReluMaterial<W: Word, D: Device> {
@@ -294,6 +297,12 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             }
             Op::Select => select(true),
             Op::BitToRing => select(false),
+            Op::ToBits => words::a2b_cost(self.adder, W::BITS, words::extent(&output.shape).1),
+            Op::AddBits => {
+                let (width, n) = words::extent(&output.shape);
+                words::add_cost(self.adder, width, n)
+            }
+            Op::FromBits => words::b2a_cost(self.adder, W::BITS, n),
             Op::And if alkaid => bits::and_cost(n),
             Op::And => bits::replicated_and_cost(n),
             Op::Maximum(_) => {
@@ -361,8 +370,13 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         }))
     }
 
-    fn late(&self, _: &Op, _: &[&Value], _: bool) -> bool {
-        false
+    fn late(&self, op: &Op, inputs: &[&Value], late_inputs: bool) -> bool {
+        match op {
+            // Replicated bits, as masked ones: they are their own mask.
+            Op::ToBits | Op::AddBits => self.adder == Adder::Alkaid,
+            Op::Xor | Op::Not | Op::View(_) => late_inputs && inputs[0].kind == Kind::Bit,
+            _ => false,
+        }
     }
 
     fn masks(
@@ -379,6 +393,10 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             }
             (Op::NonNegative(_) | Op::CompareMany { .. } | Op::And, _) if self.adder == Adder::Alkaid => {
                 Masks::Bit(rss::random_bits(party, "mask", &output.shape)?)
+            }
+            (Op::ToBits | Op::AddBits, _) if self.adder == Adder::Alkaid => return Ok(None),
+            (_, inputs) if inputs.iter().any(Option::is_none) && self.late(op, &[output], true) => {
+                return Ok(None);
             }
             (Op::Xor | Op::Not | Op::View(_), [Some(Masks::Bit(_)), ..]) => {
                 let masks: Vec<_> = inputs.iter().flatten().map(|m| m.bit()).collect();
@@ -413,7 +431,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         let n = output.shape.elements();
         let sum = |party: &mut Party<D>, sign: &SignBit| {
             let tree = self.adder.top(sign.width(W::BITS));
-            alkaid::offline(party, &tree, Entry::Replicated, n, None)
+            alkaid::offline(party, &tree, n, Before::Nothing)
         };
         Ok(match op {
             Op::NonNegative(sign) | Op::CompareMany { sign, .. } => {
@@ -425,6 +443,14 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                 let ring = party.scope("mask", |party| select::online(party, &mask, None))?;
                 Material::Relu(Box::new(ReluMaterial { sum, mask, ring }))
             }
+            Op::ToBits => {
+                let n = words::extent(&output.shape).1;
+                Material::Sum(Box::new(words::a2b_offline(party, W::BITS, n)?))
+            }
+            Op::AddBits => {
+                Material::Sum(Box::new(words::add_offline(party, inputs[0].bit(), inputs[1].bit())?))
+            }
+            Op::FromBits => Material::FromBits(Box::new(words::b2a_offline(party, inputs[0].bit())?)),
             Op::Select | Op::BitToRing => Material::Ring(select::online(party, inputs[0].bit(), None)?),
             Op::And => Material::Pair(bits::and(party, inputs[0].bit(), inputs[1].bit(), &output.shape)?),
             _ => Material::Local(()),
@@ -447,7 +473,26 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         }
         let fresh = || masks.expect("bits have masks, drawn offline").bit();
         let elements = Product::Elements;
+        // Bits that are their own mask: m = 0.
+        let self_masked = |party: &Party<D>, bits: Rss<Bits<D>>| -> Result<_, Error> {
+            let zeros = party.device().xor(&[], false, shape.elements())?;
+            Ok((Data::Masked(Bits::new(shape.clone(), zeros)), Some(Masks::Bit(bits))))
+        };
         let data = match (op, material) {
+            (Op::ToBits, Material::Sum(material)) => {
+                let sum = words::a2b(party, arg(0).ring(), shape, Some(*material))?;
+                return self_masked(party, sum);
+            }
+            (Op::ToBits, _) => Data::Bit(words::a2b(party, arg(0).ring(), shape, None)?),
+            (Op::AddBits, Material::Sum(material)) => {
+                let sum = words::masked_add(party, arg(0).masked(), arg(1).masked(), *material)?;
+                return self_masked(party, sum);
+            }
+            (Op::AddBits, _) => Data::Bit(words::add(party, arg(0).bit(), arg(1).bit())?),
+            (Op::FromBits, Material::FromBits(material)) => {
+                Data::Ring(words::masked_b2a(party, arg(0).masked(), shape, *material)?)
+            }
+            (Op::FromBits, _) => Data::Ring(words::b2a(party, arg(0).bit(), shape)?),
             (Op::Mul | Op::MatMul | Op::Conv(_), _) => {
                 let product = Product::of(op).expect("one of the products");
                 Data::Ring(match (inputs[0], inputs[1]) {

@@ -19,11 +19,12 @@ pub enum Want {
     All,
 }
 
-/// The summands as planes, where they are known.
+/// The summands as planes, where they are known: of a replicated value, u at P0 and v at P1 and P2. Of values in masked bits, m of
+/// both, at all.
 pub(crate) struct Known<D: Device> {
-    /// At P0.
+    /// The planes of u.
     pub u: Option<D::Buf<u64>>,
-    /// At P1 and P2.
+    /// The planes of v.
     pub v: Option<D::Buf<u64>>,
 }
 

@@ -1,0 +1,297 @@
+//! Values by their bits: conversions between ring values and bits, and sums of values in bits. ABY3, §5.3-5.4; ALKAID, Fig. 7, 8
+//! and 10. The bits of a value lie along the first dimension, the lowest first.
+//!
+//! step        what it is                                                      cost
+//! a2b         u + v for u = x_0 + x_1 and v = x_2                             an addition
+//! adder       x + y                                                           an addition of shared bits
+//! b2a         w = x + y for a random y = y_1 ⊕ y_2, y_1 known to P0 and P1    an addition of shared bits,
+//!             and y_2 to P1 and P2; w is opened to P0 and P2, and             P1 → P2: ℓ (c),
+//!             x = w − y = (w, −b, −c) with b of P0 and P1, c = y − b          P1 → P0, P2: ℓ each (w)
+//!
+//! Deviates from ALKAID's B2A: the result is replicated, so its last step, w + a to P1, falls away; and the carries of the last
+//! level are reshared and then opened (5 bits, one round more) where the figure opens their shares (4 bits).
+//!
+//! In `alkaid` the result of an addition is replicated, that is, masked by itself: m = 0 and a mask that is known only now.
+//! Everybody sees uniform bits; P0 and P2 see w, which y makes uniform to them.
+
+use crate::replicated::alkaid::{self, Before, Entry, Exit};
+use crate::replicated::sum::{self, Known, Want};
+use crate::replicated::tree::Tree;
+use crate::replicated::{Adder, aby3};
+use crate::rss::{Rss, draw};
+use crate::{Cost, Store, StoreError, Unit};
+use megrez_kernels::{Bits, Device, Tensor};
+use megrez_ring::{Shape, Word, bits};
+use megrez_session::{Error, Party, Phase};
+
+/// The tree for all bits of `width`.
+fn tree(adder: Adder, width: usize) -> Tree {
+    match adder {
+        Adder::Aby3 => Tree::sklansky(width - 1, 2),
+        Adder::Alkaid => Tree::best(width - 1),
+    }
+}
+
+/// The cost of [`a2b`] for n values.
+pub(crate) fn a2b_cost(adder: Adder, ring: u32, n: usize) -> Cost {
+    let tree = tree(adder, ring as usize);
+    match adder {
+        Adder::Aby3 => aby3::cost(&tree, n),
+        Adder::Alkaid => alkaid::cost(&tree, Entry::Replicated, Exit::Replicated, n),
+    }
+}
+
+/// The cost of [`add`] for n values.
+pub(crate) fn add_cost(adder: Adder, width: usize, n: usize) -> Cost {
+    let tree = tree(adder, width);
+    match adder {
+        Adder::Aby3 => aby3::sum_cost(&tree, n),
+        Adder::Alkaid => alkaid::cost(&tree, Entry::Bits, Exit::Replicated, n),
+    }
+}
+
+/// The cost of [`b2a`] for n values.
+pub(crate) fn b2a_cost(adder: Adder, ring: u32, n: usize) -> Cost {
+    let element = Unit::Bits(ring);
+    let open = Cost::LOCAL.online(1, 1, 0, n, element).online(1, 1, 2, n, element);
+    let phase = if adder == Adder::Aby3 { Phase::Online } else { Phase::Offline };
+    // c is on its way beside the addition.
+    let c = Cost::LOCAL.in_round(phase, 1, 1, 2, n, element);
+    let mut cost = add_cost(adder, ring as usize, n).then(open);
+    cost.transfers.splice(0..0, c.transfers);
+    cost
+}
+
+/// A value in bits as its planes.
+pub(crate) fn planes<D: Device>(party: &Party<D>, x: &Bits<D>) -> Result<(D::Buf<u64>, usize, usize), Error> {
+    let (width, n) = extent(&x.shape);
+    Ok((party.device().unpack_planes(&x.buf, width, n)?, width, n))
+}
+
+/// How many bits, of how many values.
+pub(crate) fn extent(shape: &Shape) -> (usize, usize) {
+    let dims = shape.dims();
+    (dims[0], dims[1..].iter().product())
+}
+
+/// Both components as planes.
+fn shared_planes<D: Device>(party: &Party<D>, x: &Rss<Bits<D>>) -> Result<Rss<D::Buf<u64>>, Error> {
+    x.map(party.me(), |_, x| Ok(planes(party, x)?.0))
+}
+
+/// Planes as a value in bits.
+fn join<D: Device>(party: &Party<D>, x: Rss<D::Buf<u64>>, shape: &Shape) -> Result<Rss<Bits<D>>, Error> {
+    let (width, n) = extent(shape);
+    x.map(party.me(), |_, x| {
+        let packed = party.device().pack_planes(x, width, n)?;
+        Ok(Bits::new(shape.clone(), party.device().xor(&[&packed], false, width * n)?))
+    })
+}
+
+/// The bits of a ring value.
+pub(crate) fn a2b<W: Word, D: Device>(
+    party: &mut Party<D>,
+    x: &Rss<Tensor<W, D>>,
+    shape: &Shape,
+    material: Option<alkaid::Material<D>>,
+) -> Result<Rss<Bits<D>>, Error> {
+    let n = x.own.elements();
+    let known = sum::split(party, x, false, 0, W::BITS)?;
+    let sum = match material {
+        None => aby3::online(party, &tree(Adder::Aby3, W::BITS as usize), Want::All, n, known)?,
+        Some(material) => {
+            let tree = tree(Adder::Alkaid, W::BITS as usize);
+            alkaid::online(party, &tree, Entry::Replicated, Want::All, n, known, material)?
+        }
+    };
+    join(party, sum, shape)
+}
+
+/// The offline phase of [`a2b`] under `alkaid`.
+pub(crate) fn a2b_offline<D: Device>(
+    party: &mut Party<D>,
+    ring: u32,
+    n: usize,
+) -> Result<alkaid::Material<D>, Error> {
+    alkaid::offline(party, &tree(Adder::Alkaid, ring as usize), n, Before::Nothing)
+}
+
+/// x + y of replicated bits.
+pub(crate) fn add<D: Device>(
+    party: &mut Party<D>,
+    x: &Rss<Bits<D>>,
+    y: &Rss<Bits<D>>,
+) -> Result<Rss<Bits<D>>, Error> {
+    let (width, n) = extent(&x.own.shape);
+    let summands = [shared_planes(party, x)?, shared_planes(party, y)?];
+    let sum = aby3::sum_of_bits(party, &tree(Adder::Aby3, width), n, summands)?;
+    join(party, sum, &x.own.shape)
+}
+
+/// The offline phase of [`masked_add`], from the masks of both.
+pub(crate) fn add_offline<D: Device>(
+    party: &mut Party<D>,
+    x: &Rss<Bits<D>>,
+    y: &Rss<Bits<D>>,
+) -> Result<alkaid::Material<D>, Error> {
+    let (width, n) = extent(&x.own.shape);
+    let masks = Before::Masks([shared_planes(party, x)?, shared_planes(party, y)?]);
+    alkaid::offline(party, &tree(Adder::Alkaid, width), n, masks)
+}
+
+/// x + y of masked bits, replicated; `x` and `y` are m.
+pub(crate) fn masked_add<D: Device>(
+    party: &mut Party<D>,
+    x: &Bits<D>,
+    y: &Bits<D>,
+    material: alkaid::Material<D>,
+) -> Result<Rss<Bits<D>>, Error> {
+    let (u, width, n) = planes(party, x)?;
+    let known = Known { u: Some(u), v: Some(planes(party, y)?.0) };
+    let tree = tree(Adder::Alkaid, width);
+    let sum = alkaid::online(party, &tree, Entry::Bits, Want::All, n, known, material)?;
+    join(party, sum, &x.shape)
+}
+
+/// A random y in both kinds of shares.
+pub(crate) struct Random<W: Word, D: Device> {
+    /// (0, y_1, y_2), y = y_1 ⊕ y_2.
+    bits: Rss<Bits<D>>,
+    /// The parts of −y that this party holds: −b at P0 and P1, −c at P1 and P2.
+    b: Option<Tensor<W, D>>,
+    c: Option<Tensor<W, D>>,
+}
+
+impl<W: Word, D: Device> Store<D> for Random<W, D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.bits.write(device, out)?;
+        self.b.write(device, out)?;
+        self.c.write(device, out)
+    }
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+        Ok(Random {
+            bits: Store::<D>::read(device, input)?,
+            b: Store::<D>::read(device, input)?,
+            c: Store::<D>::read(device, input)?,
+        })
+    }
+}
+
+/// Draws y; P1 sends c to P2, who takes it with [`receive_c`] once it has nothing left to send.
+fn random<W: Word, D: Device>(party: &mut Party<D>, shape: &Shape) -> Result<Random<W, D>, Error> {
+    let (width, n) = extent(shape);
+    let (me, words) = (party.me(), bits::words(width * n));
+    let component = |party: &mut Party<D>, c: usize| -> Result<Bits<D>, Error> {
+        let buf = match c {
+            0 => party.device().xor(&[], false, width * n)?,
+            c => {
+                let drawn = draw::<u64, D>(party, c, "y", words)?;
+                party.device().xor(&[&drawn], false, width * n)?
+            }
+        };
+        Ok(Bits::new(shape.clone(), buf))
+    };
+    let bits = Rss::of(me, |c| component(party, c))?;
+    let b = if me == 2 { None } else { Some(draw::<W, D>(party, 1, "b", n)?) };
+    let c = match me {
+        0 => None,
+        1 => {
+            let y = party.device().xor(&[&bits.own.buf, &bits.next.buf], false, width * n)?;
+            let planes = party.device().unpack_planes(&y, width, n)?;
+            let y = party.device().join_planes::<W>(&planes, n)?;
+            let b = b.as_ref().expect("P1 holds b");
+            let c = party.device().combine(&[(W::ONE, &y), (W::ONE.neg(), b)], W::ZERO, n)?;
+            party.send_ring::<W>(2, "c", c.clone())?;
+            Some(c)
+        }
+        _ => None,
+    };
+    Ok(Random { bits, b: negative(party, b, n)?, c: negative(party, c, n)? })
+}
+
+/// −x, where there is one.
+fn negative<W: Word, D: Device>(
+    party: &Party<D>,
+    x: Option<D::Buf<W>>,
+    n: usize,
+) -> Result<Option<Tensor<W, D>>, Error> {
+    let negated = x.map(|x| party.device().combine(&[(W::ONE.neg(), &x)], W::ZERO, n)).transpose()?;
+    Ok(negated.map(|buf| Tensor::new([n], buf)))
+}
+
+/// Completes y at P2.
+fn receive_c<W: Word, D: Device>(party: &mut Party<D>, y: &mut Random<W, D>) -> Result<(), Error> {
+    if party.me() == 2 {
+        let n = extent(&y.bits.own.shape).1;
+        let c = party.recv_ring::<W>(1, "c", n)?;
+        y.c = negative(party, Some(c), n)?;
+    }
+    Ok(())
+}
+
+/// The ring value of bits, from w = x + y and y.
+fn unmask<W: Word, D: Device>(
+    party: &mut Party<D>,
+    w: Rss<Bits<D>>,
+    y: Random<W, D>,
+    shape: &Shape,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let (width, n) = extent(&w.own.shape);
+    let tensor = |x: Tensor<W, D>| x.reshaped(shape.clone());
+    let held = |part: Option<Tensor<W, D>>| tensor(part.expect("the holders of a component have it"));
+    if party.me() == 1 {
+        party.send_bits(0, "w", w.next.buf, width * n)?;
+        party.send_bits(2, "w", w.own.buf, width * n)?;
+        return Ok(Rss { own: held(y.b), next: held(y.c) });
+    }
+    let missing = party.recv_bits(1, "w", width * n)?;
+    let opened = party.device().xor(&[&w.own.buf, &w.next.buf, &missing], false, width * n)?;
+    let planes = party.device().unpack_planes(&opened, width, n)?;
+    let w = Tensor::new(shape.clone(), party.device().join_planes::<W>(&planes, n)?);
+    Ok(match party.me() {
+        0 => Rss { own: w, next: held(y.b) },
+        _ => Rss { own: held(y.c), next: w },
+    })
+}
+
+/// The ring value of replicated bits.
+pub(crate) fn b2a<W: Word, D: Device>(
+    party: &mut Party<D>,
+    x: &Rss<Bits<D>>,
+    shape: &Shape,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let mut y = random::<W, D>(party, &x.own.shape)?;
+    let w = add(party, x, &y.bits)?;
+    receive_c(party, &mut y)?;
+    unmask(party, w, y, shape)
+}
+
+/// Of a conversion of masked bits.
+pub struct B2aMaterial<W: Word, D: Device> {
+    y: Random<W, D>,
+    sum: alkaid::Material<D>,
+}
+store_struct!(B2aMaterial[W, D] => y, sum);
+
+/// The offline phase of [`masked_b2a`], from the mask of the bits.
+pub(crate) fn b2a_offline<W: Word, D: Device>(
+    party: &mut Party<D>,
+    x: &Rss<Bits<D>>,
+) -> Result<B2aMaterial<W, D>, Error> {
+    let mut y = random::<W, D>(party, &x.own.shape)?;
+    let sum = add_offline(party, x, &y.bits)?;
+    receive_c(party, &mut y)?;
+    Ok(B2aMaterial { y, sum })
+}
+
+/// The ring value of masked bits; `x` is m. y is masked by itself.
+pub(crate) fn masked_b2a<W: Word, D: Device>(
+    party: &mut Party<D>,
+    x: &Bits<D>,
+    shape: &Shape,
+    material: B2aMaterial<W, D>,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let nothing = Bits::new(x.shape.clone(), party.device().xor(&[], false, x.elements())?);
+    let w = masked_add(party, x, &nothing, material.sum)?;
+    unmask(party, w, material.y, shape)
+}
