@@ -66,10 +66,9 @@ impl<D: Device> Sirnn<D> {
     /// # Errors
     /// If the session breaks.
     pub fn open(&mut self, x: &Float<Self>) -> Result<Plain, Error> {
-        let [zero, inf, nan, sign, exp, man] =
-            <[Vec<u64>; 6]>::try_from(self.open_all(&[&x.zero, &x.inf, &x.nan, &x.sign], &[&x.exp, &x.man])?)
-                .ok()
-                .expect("as many as were given");
+        let mut opened = self.open_all(&[&x.zero, &x.inf, &x.nan, &x.sign], &[&x.exp, &x.man])?.into_iter();
+        let mut next = || opened.next().expect("as many as were given");
+        let [zero, inf, nan, sign, exp, man] = std::array::from_fn(|_| next());
         let flag = |v: Vec<u64>| v.into_iter().map(|b| b == 1).collect();
         Ok(Plain {
             format: x.format,
