@@ -32,10 +32,11 @@ fn program<B: Blocks>(
         nearer(b, &delta, threshold(500.0))?;
         return Ok(vec![delta]);
     }
-    let matrix = |b: &mut B, number: &mut dyn FnMut(&mut B, usize, i32) -> Float<B>, r: usize, c: usize, e| {
-        let data = number(b, r * c, e);
-        Matrix::new(b, r, c, data)
-    };
+    let matrix =
+        |b: &mut B, number: &mut dyn FnMut(&mut B, usize, i32) -> Float<B>, r: usize, c: usize, e| {
+            let data = number(b, r * c, e);
+            Matrix::new(b, r, c, data)
+        };
     let mut layers = vec![];
     for pair in SIZES.windows(2) {
         let weights = matrix(b, number, pair[0], pair[1], -3);
@@ -69,7 +70,10 @@ fn main() {
     let Ok(_) = program(name, lanes, &mut price, &mut |b, n, e| Float::public(b, &sample(0, n, e)));
     let bytes: u64 = price.bill.bytes.iter().sum();
     let (each, rounds) = (bytes as f64 / lanes as f64 / 1024.0, price.bill.rounds);
-    println!("{name}, {lanes} at once: {each:.2} KiB each, {:.3} GB in all, {rounds} rounds", bytes as f64 / 1e9);
+    println!(
+        "{name}, {lanes} at once: {each:.2} KiB each, {:.3} GB in all, {rounds} rounds",
+        bytes as f64 / 1e9
+    );
     if args.last().is_some_and(|a| a == "run") {
         run(name, lanes);
     }
