@@ -34,6 +34,8 @@ pub struct BenchOptions {
     pub form: ReluForm,
     /// How `maxpool` finds the maxima.
     pub pool: PoolForm,
+    /// What stands for smooth activations.
+    pub activations: megrez_graph::Activations,
     /// Fraction bits that ReLU drops in the same step.
     pub truncate: u32,
     /// m, k, n of a matrix product.
@@ -388,6 +390,10 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
         "form": form_name(relus.first().map_or(o.form, |r| r.form)),
         "bits": if relus.len() > 1 { json!(bits) } else { json!(first.width(o.ring)) },
         "cut": first.cut,
+        "activations": match o.activations {
+            megrez_graph::Activations::Minimax => "minimax",
+            megrez_graph::Activations::Mizar => "mizar",
+        },
         "pool": if pairs { "all-pairs" } else { "tournament" },
         "truncate": relus.first().map_or(o.truncate, |r| r.truncate),
     })
@@ -473,6 +479,7 @@ mod tests {
                 sign: SignBit::FULL,
                 form: ReluForm::ThreeRounds,
                 pool: PoolForm::Tournament,
+                activations: megrez_graph::Activations::Minimax,
                 truncate: 0,
                 shape: [2, 3, 4],
                 seed: 1,
@@ -503,6 +510,7 @@ mod tests {
             sign: SignBit::FULL,
             form: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,
+            activations: megrez_graph::Activations::Minimax,
             truncate: 0,
             shape: [1; 3],
             seed: 1,

@@ -10,7 +10,7 @@ use crate::inference::fitted;
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_graph::calibrate::calibrate;
-use megrez_graph::{Calibration, CompileOptions, PoolForm, RangePolicy, Tensor};
+use megrez_graph::{Activations, Calibration, CompileOptions, PoolForm, RangePolicy, Tensor};
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, Kind, List, Op, ReluForm, SignBit};
 use megrez_protocols::registry;
@@ -222,6 +222,7 @@ fn relu_cost(o: &Options, bits: u32) -> Result<ReluCost> {
         sign: SignBit { list: List::digits(bits, Fewest::Total), cut: 0, bits: Some(bits) },
         form: ReluForm::ThreeRounds,
         pool: PoolForm::Tournament,
+        activations: Activations::Minimax,
         truncate: 0,
         shape: [1; 3],
         seed: 0,
