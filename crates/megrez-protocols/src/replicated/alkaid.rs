@@ -13,18 +13,16 @@
 //! that who knows the input holds, so one or two messages share it instead of four. u's and v's masks being such, their
 //! products are known to two parties in parts, who make them replicated by 2 bits instead of 3.
 //!
-//! The inputs come from a replicated x (u = x_0 + x_1 at P0, v = x_2 at P1 and P2) or from a masked one, x = m + ψ
-//! (u = m + ψ_0 at P0 and P2, v = ψ_1 + ψ_2 at P1, before the inputs exist).
+//! The inputs come from a replicated x (u = x_0 + x_1 at P0, v = x_2 at P1 and P2), or they are two values in masked bits.
 //!
 //! phase     rounds          bits per value, width λ                 from → to
-//! offline   1               2·(λ−1)                                 between the two who know a part of u's and v's masks
+//! offline   1               2·(λ−1) (masked bits: 3·(λ−1))          P1 ↔ P2, who know a part of u's and v's masks each
 //!           1               3 for every other pair                  P_i → P_{i−1}, each i
 //!           1               3 for every product of three masks      P_i → P_{i−1}, each i
-//!           (masked x)      2·λ                                     P1 → P0, P2
-//! online    1               2·λ + λ (masked x: λ)                   P0 → P1, P2 and P1 → P0 (masked x: P0 → P1)
+//! online    1               2·λ + λ (masked bits: 0)                P0 → P1, P2 and P1 → P0
 //!           depth of tree   6 for an opened signal, 3 for a result  each to both others; P_i → P_{i−1}
 //!
-//! For the most significant bit of 64 that is 390 + 426 bits, masked (from a masked x 518 + 298). Everybody sees uniform bits.
+//! For the most significant bit of 64 that is 390 + 426 bits, masked. Everybody sees uniform bits.
 
 use crate::replicated::planes::{Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
 use crate::replicated::sum::{Known, Want, output_planes};
@@ -41,39 +39,14 @@ use std::collections::HashSet;
 pub(crate) enum Entry {
     /// A replicated value: u at P0, v at P1 and P2.
     Replicated,
-    /// A masked value: u at P0 and P2, v at P1 before the inputs exist.
-    Masked,
     /// Two values in masked bits: nobody knows either.
     Bits,
 }
 
-impl Entry {
-    /// The components of u's mask that are not zero: those that its owners hold.
-    fn u_mask(self) -> &'static [usize] {
-        match self {
-            Entry::Replicated => &[0, 1],
-            Entry::Masked => &[0],
-            Entry::Bits => &[0, 1, 2],
-        }
-    }
-    /// The same of v's mask.
-    fn v_mask(self) -> &'static [usize] {
-        match self {
-            Entry::Replicated => &[2],
-            Entry::Masked => &[1, 2],
-            Entry::Bits => &[0, 1, 2],
-        }
-    }
-    /// The two parties that know a part of the product of both masks, and the component that both hold; `None` where every party
-    /// knows a part.
-    fn swappers(self) -> Option<([usize; 2], usize)> {
-        match self {
-            Entry::Replicated => Some(([1, 2], 2)),
-            Entry::Masked => Some(([0, 2], 0)),
-            Entry::Bits => None,
-        }
-    }
-}
+/// The components of u's mask that are not zero, for a replicated value: those that P0, who knows u, holds.
+const U_MASK: &[usize] = &[0, 1];
+/// The same of v's mask, which P1 and P2 know. They know the product of both masks in parts.
+const V_MASK: &[usize] = &[2];
 
 /// What is multiplied and opened, in order: the same at all parties.
 pub(crate) struct Schedule {
@@ -149,9 +122,6 @@ pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
     let width = tree.bits as u32 + 1;
     let planes = |k: usize| Unit::Bits(k as u32);
     let mut cost = Cost::LOCAL;
-    if entry == Entry::Masked {
-        cost = cost.offline(1, 0, n, Unit::Bits(width)).offline(1, 2, n, Unit::Bits(width));
-    }
     let reshared = |cost: Cost, round, count: usize| match count {
         0 => cost,
         _ => {
@@ -159,9 +129,9 @@ pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
         }
     };
     cost = reshared(cost, 1, schedule.pairs.len());
-    cost = match entry.swappers() {
-        Some(([a, b], _)) => cost.offline(a, b, n, planes(tree.bits)).offline(b, a, n, planes(tree.bits)),
-        None => reshared(cost, 1, tree.bits),
+    cost = match entry {
+        Entry::Replicated => cost.offline(1, 2, n, planes(tree.bits)).offline(2, 1, n, planes(tree.bits)),
+        Entry::Bits => reshared(cost, 1, tree.bits),
     };
     cost = reshared(cost, 2, schedule.deep.len());
     cost = match entry {
@@ -169,7 +139,6 @@ pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
             .online(1, 0, 1, n, Unit::Bits(width))
             .online(1, 0, 2, n, Unit::Bits(width))
             .online(1, 1, 0, n, Unit::Bits(width)),
-        Entry::Masked => cost.online(1, 0, 1, n, Unit::Bits(width)),
         Entry::Bits => cost,
     };
     for (round, (opened, results)) in (2..).zip(&schedule.levels) {
@@ -216,8 +185,6 @@ pub struct Material<D: Device> {
     pairs: Rss<Bits<D>>,
     /// Products of three masks.
     deep: Rss<Bits<D>>,
-    /// m of v, if v is known before the inputs.
-    v_masked: Option<Bits<D>>,
 }
 
 impl<D: Device> Store<D> for Material<D> {
@@ -227,7 +194,7 @@ impl<D: Device> Store<D> for Material<D> {
         for part in [&self.opened, &self.leaves, &self.pairs, &self.deep] {
             part.write(device, out)?;
         }
-        self.v_masked.write(device, out)
+        Ok(())
     }
     fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
         Ok(Material {
@@ -237,7 +204,6 @@ impl<D: Device> Store<D> for Material<D> {
             leaves: Store::<D>::read(device, input)?,
             pairs: Store::<D>::read(device, input)?,
             deep: Store::<D>::read(device, input)?,
-            v_masked: Store::<D>::read(device, input)?,
         })
     }
 }
@@ -310,57 +276,24 @@ fn mask<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, me: usize, signal: S
     })
 }
 
-/// What the offline phase is told of the summands.
-pub(crate) enum Before<D: Device> {
-    /// Nothing, for replicated values.
-    Nothing,
-    /// Masked values: the planes of v, at P1.
-    Known(Option<D::Buf<u64>>),
-    /// Masked bits: the masks' planes of both.
-    Masks([Rss<D::Buf<u64>>; 2]),
-}
-
-impl<D: Device> Before<D> {
-    fn entry(&self) -> Entry {
-        match self {
-            Before::Nothing => Entry::Replicated,
-            Before::Known(_) => Entry::Masked,
-            Before::Masks(_) => Entry::Bits,
-        }
-    }
-}
-
-/// Draws the masks that are not there yet and makes their products.
+/// Draws masks and makes their products. For summands in masked bits, `given` are the planes of their masks.
 pub(crate) fn offline<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
     n: usize,
-    before_inputs: Before<D>,
+    given: Option<[Rss<D::Buf<u64>>; 2]>,
 ) -> Result<Material<D>, Error> {
-    let entry = before_inputs.entry();
     let (me, words, width) = (party.me(), bits::words(n), tree.bits + 1);
     let schedule = Schedule::new(tree);
-    let (u_mask, v_mask) = match &before_inputs {
-        Before::Masks([u, v]) => (given_mask(u, width, words), given_mask(v, width, words)),
-        _ => (
-            input_mask(party, entry.u_mask(), "u", width, words)?,
-            input_mask(party, entry.v_mask(), "v", width, words)?,
-        ),
+    let (u_mask, v_mask) = match &given {
+        Some([u, v]) => (given_mask(u, width, words), given_mask(v, width, words)),
+        None => {
+            (input_mask(party, U_MASK, "u", width, words)?, input_mask(party, V_MASK, "v", width, words)?)
+        }
     };
     let opened = schedule.opened();
     let opened_masks =
         Rss::of(me, |c| Ok::<_, Error>(draw::<u64, D>(party, c, "opened", opened.len() * words)?))?;
-    let v_masked = match before_inputs {
-        Before::Known(Some(v)) => {
-            let m = total(party, &v_mask, &v, width * words * 64)?;
-            send(party, 0, "v", &m, width, n)?;
-            send(party, 2, "v", &m, width, n)?;
-            Some(m)
-        }
-        Before::Known(None) => Some(recv(party, 1, "v", width, n)?),
-        _ => None,
-    };
-
     let mut sheet = masks_sheet(me, width, &u_mask, &v_mask);
     sheet.add_rss(me, opened_masks.clone(), |c| opened.iter().map(|&s| Plane::Mask(s, c)).collect());
     add_zero(party, &mut sheet, "pairs", schedule.pairs.len(), n)?;
@@ -386,20 +319,11 @@ pub(crate) fn offline<D: Device>(
     if count > 0 {
         send(party, before(me), "pairs", &pairs, count, n)?;
     }
-    let leaves = match entry.swappers() {
-        Some(swappers) => swap_leaves(party, swappers, leaves, tree.bits, n)?,
-        None => {
-            add_zero(party, &mut sheet, "leaves", tree.bits, n)?;
-            let zeros = [true, false].map(|plus| (0..tree.bits).map(move |k| Plane::Zero(k, plus)));
-            let mut circuit = Circuit::default();
-            let zeros: Vec<Wire> = {
-                let [plus, minus] =
-                    zeros.map(|names| names.map(|name| sheet.wire(&mut circuit, name)).collect::<Vec<_>>());
-                plus.into_iter().zip(minus).map(|(a, b)| circuit.xor(a, b)).collect()
-            };
-            circuit.output(zeros);
-            let zeros = sheet.run(party.device(), &circuit, words)?.remove(0);
-            let share = party.device().xor(&[&leaves, &zeros], false, tree.bits * words * 64)?;
+    let leaves = match given {
+        None => swap_leaves(party, leaves, tree.bits, n)?,
+        Some(_) => {
+            let [plus, minus] = crate::rss::zero::<u64, D>(party, "leaves", tree.bits * words)?;
+            let share = party.device().xor(&[&leaves, &plus, &minus], false, tree.bits * words * 64)?;
             reshare(party, "leaves", share, tree.bits, n)?
         }
     };
@@ -433,7 +357,6 @@ pub(crate) fn offline<D: Device>(
         leaves: kept(leaves, tree.bits),
         pairs: kept(pairs, schedule.pairs.len()),
         deep: kept(deep, schedule.deep.len()),
-        v_masked: v_masked.map(|m| keep(width, words, m)),
     })
 }
 
@@ -442,28 +365,28 @@ fn leaf_names(tree: &Tree, c: usize) -> Vec<Plane> {
     (0..tree.bits).map(|i| Plane::Pair(Signal::U(i), Signal::V(i), c)).collect()
 }
 
-/// Products of u's and v's masks: two parties know a summand each. The components that only one of them holds are drawn; what is
-/// left they send to each other, and it is the component that both hold.
+/// Products of u's and v's masks for a replicated value: P1 and P2 know a summand each. They draw the components that they hold
+/// with P0, and send each other what is left: component 2.
 fn swap_leaves<D: Device>(
     party: &mut Party<D>,
-    (swappers, common): ([usize; 2], usize),
     share: D::Buf<u64>,
     planes: usize,
     n: usize,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let (me, words) = (party.me(), bits::words(n));
-    if !swappers.contains(&me) {
+    if me == 0 {
         return Rss::of(me, |c| draw(party, c, "leaves", planes * words));
     }
-    let (private, peer) = (me + after(me) - common, swappers[0] + swappers[1] - me);
+    // P1 holds component 1 with P0, P2 component 0.
+    let (private, peer) = (2 - me, 3 - me);
     let drawn = draw::<u64, D>(party, private, "leaves", planes * words)?;
     let mine = party.device().xor(&[&share, &drawn], false, planes * words * 64)?;
     send(party, peer, "leaves", &mine, planes, n)?;
     let other = recv(party, peer, "leaves", planes, n)?;
     let opened = party.device().xor(&[&mine, &other], false, planes * words * 64)?;
-    Ok(match me == common {
-        true => Rss { own: opened, next: drawn },
-        false => Rss { own: drawn, next: opened },
+    Ok(match me {
+        1 => Rss { own: drawn, next: opened },
+        _ => Rss { own: opened, next: drawn },
     })
 }
 
@@ -595,7 +518,6 @@ impl<D: Device> Local<'_, D> {
 pub(crate) fn online<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
-    entry: Entry,
     want: Want,
     n: usize,
     known: Known<D>,
@@ -603,7 +525,7 @@ pub(crate) fn online<D: Device>(
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let (me, words) = (party.me(), bits::words(n));
     let schedule = Schedule::new(tree);
-    let mut sheet = enter(party, tree, entry, n, known, material)?;
+    let mut sheet = enter(party, tree, n, known, material)?;
     for depth in 0..tree.levels.len() {
         level(party, tree, &schedule, depth, n, &mut sheet, true)?;
     }
@@ -620,7 +542,6 @@ pub(crate) fn online<D: Device>(
 pub(crate) fn top<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
-    entry: Entry,
     n: usize,
     known: Known<D>,
     material: Material<D>,
@@ -628,7 +549,7 @@ pub(crate) fn top<D: Device>(
 ) -> Result<D::Buf<u64>, Error> {
     let (me, words) = (party.me(), bits::words(n));
     let schedule = Schedule::new(tree);
-    let mut sheet = enter(party, tree, entry, n, known, material)?;
+    let mut sheet = enter(party, tree, n, known, material)?;
     for depth in 0..tree.levels.len() {
         level(party, tree, &schedule, depth, n, &mut sheet, false)?;
     }
@@ -678,16 +599,16 @@ fn receive_opening<D: Device>(
 fn enter<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
-    entry: Entry,
     n: usize,
     known: Known<D>,
     material: Material<D>,
 ) -> Result<Sheet<D>, Error> {
     let (me, width) = (party.me(), tree.bits + 1);
     let schedule = Schedule::new(tree);
-    let [masked_u, masked_v] = match (entry, known.u, known.v) {
-        (Entry::Bits, Some(u), Some(v)) => [u, v],
-        (_, u, v) => share_summands(party, entry, (width, n), [u, v], &material)?,
+    let [masked_u, masked_v] = match known {
+        // Masked bits: m is known to all.
+        Known { u: Some(u), v: Some(v) } => [u, v],
+        known => share_summands(party, (width, n), known, &material)?,
     };
 
     let mut sheet = masks_sheet(me, width, &material.u, &material.v);
@@ -706,37 +627,29 @@ fn enter<D: Device>(
     Ok(sheet)
 }
 
-/// m of both summands, from those who know them to the others. Whoever knows one sends it on before anybody waits.
+/// m of both summands of a replicated value, from those who know them to the others; all is sent before anybody waits.
 fn share_summands<D: Device>(
     party: &mut Party<D>,
-    entry: Entry,
     (width, n): (usize, usize),
-    [u, v]: [Option<D::Buf<u64>>; 2],
+    known: Known<D>,
     material: &Material<D>,
 ) -> Result<[D::Buf<u64>; 2], Error> {
-    let (me, lanes) = (party.me(), width * bits::words(n) * 64);
-    let mut masked_u = None;
-    if let Some(u) = u {
-        let m = total(party, &material.u, &u, lanes)?;
-        if me == 0 {
-            send(party, 1, "u", &m, width, n)?;
-            if entry == Entry::Replicated {
-                send(party, 2, "u", &m, width, n)?;
-            }
+    let lanes = width * bits::words(n) * 64;
+    let masked = |party: &Party<D>, plain: Option<D::Buf<u64>>, mask| -> Result<_, Error> {
+        plain.map(|plain| total(party, mask, &plain, lanes)).transpose()
+    };
+    let (u, v) = (masked(party, known.u, &material.u)?, masked(party, known.v, &material.v)?);
+    match (party.me(), &u, &v) {
+        (0, Some(u), _) => {
+            send(party, 1, "u", u, width, n)?;
+            send(party, 2, "u", u, width, n)?;
         }
-        masked_u = Some(m);
+        (1, _, Some(v)) => send(party, 0, "v", v, width, n)?,
+        _ => {}
     }
-    let mut masked_v = material.v_masked.as_ref().map(|m| m.buf.clone());
-    if let Some(v) = v.filter(|_| masked_v.is_none()) {
-        let m = total(party, &material.v, &v, lanes)?;
-        if me == 1 {
-            send(party, 0, "v", &m, width, n)?;
-        }
-        masked_v = Some(m);
-    }
-    let masked_u = masked_u.map_or_else(|| recv(party, 0, "u", width, n), Ok)?;
-    let masked_v = masked_v.map_or_else(|| recv(party, 1, "v", width, n), Ok)?;
-    Ok([masked_u, masked_v])
+    let u = u.map_or_else(|| recv(party, 0, "u", width, n), Ok)?;
+    let v = v.map_or_else(|| recv(party, 1, "v", width, n), Ok)?;
+    Ok([u, v])
 }
 
 /// Computes a level: opens what other nodes read, and reshares the results if they are wanted.

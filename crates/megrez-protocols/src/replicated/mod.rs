@@ -20,7 +20,7 @@ mod words;
 use crate::local::{self, Product};
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
-use alkaid::{Before, Entry, Exit};
+use alkaid::{Entry, Exit};
 use megrez_kernels::{Bits, Device, Placement, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Relu, SignBit, Value, View};
@@ -202,7 +202,7 @@ fn masked_non_negative<W: Word, D: Device>(
 ) -> Result<Bits<D>, Error> {
     let known = complement(party, sign, x)?;
     let tree = Adder::Alkaid.top(sign.width(W::BITS));
-    let m = alkaid::top(party, &tree, Entry::Replicated, shape.elements(), known, material, mask)?;
+    let m = alkaid::top(party, &tree, shape.elements(), known, material, mask)?;
     Ok(Bits::new(shape.clone(), m))
 }
 
@@ -431,7 +431,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         let n = output.shape.elements();
         let sum = |party: &mut Party<D>, sign: &SignBit| {
             let tree = self.adder.top(sign.width(W::BITS));
-            alkaid::offline(party, &tree, n, Before::Nothing)
+            alkaid::offline(party, &tree, n, None)
         };
         Ok(match op {
             Op::NonNegative(sign) | Op::CompareMany { sign, .. } => {

@@ -14,7 +14,7 @@
 //! In `alkaid` the result of an addition is replicated, that is, masked by itself: m = 0 and a mask that is known only now.
 //! Everybody sees uniform bits; P0 and P2 see w, which y makes uniform to them.
 
-use crate::replicated::alkaid::{self, Before, Entry, Exit};
+use crate::replicated::alkaid::{self, Entry, Exit};
 use crate::replicated::sum::{self, Known, Want};
 use crate::replicated::tree::Tree;
 use crate::replicated::{Adder, aby3};
@@ -101,7 +101,7 @@ pub(crate) fn a2b<W: Word, D: Device>(
         None => aby3::online(party, &tree(Adder::Aby3, W::BITS as usize), Want::All, n, known)?,
         Some(material) => {
             let tree = tree(Adder::Alkaid, W::BITS as usize);
-            alkaid::online(party, &tree, Entry::Replicated, Want::All, n, known, material)?
+            alkaid::online(party, &tree, Want::All, n, known, material)?
         }
     };
     join(party, sum, shape)
@@ -113,7 +113,7 @@ pub(crate) fn a2b_offline<D: Device>(
     ring: u32,
     n: usize,
 ) -> Result<alkaid::Material<D>, Error> {
-    alkaid::offline(party, &tree(Adder::Alkaid, ring as usize), n, Before::Nothing)
+    alkaid::offline(party, &tree(Adder::Alkaid, ring as usize), n, None)
 }
 
 /// x + y of replicated bits.
@@ -135,8 +135,8 @@ pub(crate) fn add_offline<D: Device>(
     y: &Rss<Bits<D>>,
 ) -> Result<alkaid::Material<D>, Error> {
     let (width, n) = extent(&x.own.shape);
-    let masks = Before::Masks([shared_planes(party, x)?, shared_planes(party, y)?]);
-    alkaid::offline(party, &tree(Adder::Alkaid, width), n, masks)
+    let masks = [shared_planes(party, x)?, shared_planes(party, y)?];
+    alkaid::offline(party, &tree(Adder::Alkaid, width), n, Some(masks))
 }
 
 /// x + y of masked bits, replicated; `x` and `y` are m.
@@ -149,7 +149,7 @@ pub(crate) fn masked_add<D: Device>(
     let (u, width, n) = planes(party, x)?;
     let known = Known { u: Some(u), v: Some(planes(party, y)?.0) };
     let tree = tree(Adder::Alkaid, width);
-    let sum = alkaid::online(party, &tree, Entry::Bits, Want::All, n, known, material)?;
+    let sum = alkaid::online(party, &tree, Want::All, n, known, material)?;
     join(party, sum, &x.shape)
 }
 
