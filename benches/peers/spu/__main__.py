@@ -351,7 +351,7 @@ def main() -> int:
     report: Json = {"schema": "megrez.peers.spu/1", "packages": PACKAGES, "machine": machine()}
     report |= {"config": "ABY3, FM64, 18 fraction bits", "runs": args.runs, "turns": args.turns}
     report |= {"networks": {}, "pairs": []}
-    notes = sys.stderr if args.json else sys.stdout
+    notes = sys.stderr
     names = args.protocol
     print(f"{report['machine']}", file=notes, flush=True)
     if not args.json:
@@ -367,7 +367,12 @@ def main() -> int:
                         report["networks"][network.name] = given
                         asked = f"{network.rtt_ms:g} ms, {network.mbps:g} Mbit/s"
                         measured = f"{given['rtt_ms']:.2f} ms, {given['mbps']:.0f} Mbit/s"
-                        print(f"{network.name}: asked for {asked}, relay gives {measured}", file=notes)
+                        close = (
+                            given["rtt_ms"] < 1.1 * network.rtt_ms + 0.5
+                            and given["mbps"] > 0.9 * network.mbps
+                        )
+                        busy = "" if close else " (the machine is too busy: this slows SPU)"
+                        print(f"{network.name}: asked for {asked}, relay gives {measured}{busy}", file=notes)
                     while left:
                         result = pair(args, spu, left[0], network)
                         report["pairs"].append(result)

@@ -6,6 +6,7 @@ and is busy for bytes / rate: the rule of megrez's own `--net`. Nothing is lost,
 
 import asyncio
 import multiprocessing
+import os
 import selectors
 import socket
 import statistics
@@ -103,6 +104,9 @@ async def relay(network: Network, ports: dict[int, int], ready: Connection) -> N
 
 def serve(network: Network, ports: dict[int, int], ready: Connection) -> None:
     """Runs the relay for ever."""
+    # Waiting for a processor would be added to SPU's network; where it may, the relay goes first.
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
     # epoll rounds waits up to milliseconds; select does not.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     loop.run_until_complete(relay(network, ports, ready))
