@@ -157,6 +157,28 @@ fn truncation_rounds_up_as_often_as_the_fraction_says() {
 }
 
 #[test]
+fn products_with_one_large_operand_are_left_as_the_same_sums() {
+    let mut rng = Rng(33);
+    for (a, b) in [([2, 16], [16, 9]), ([9, 16], [16, 2]), ([9, 2], [2, 9])] {
+        let mut plan = Plan::new(32);
+        let [x, y] = [("x", a), ("y", b)].map(|(name, dims)| plan.input(name, "owner", dims.into(), 8));
+        let sum = plan.step("product", Op::Unshared(Box::new(Op::MatMul)), &[x, y]).unwrap();
+        let z = plan.step("truncate", Op::Truncate { bits: 8 }, &[sum]).unwrap();
+        plan.output("z", "owner", z);
+        let mut draw = |n: usize| (0..n).map(|_| rng.below(1 << 10)).collect::<Vec<u64>>();
+        let inputs = HashMap::from([("x".into(), draw(a[0] * a[1])), ("y".into(), draw(b[0] * b[1]))]);
+        let [clear, got] = ["clear", "meteor"].map(|protocol| {
+            run::<Cpu>(protocol, &plan, &inputs, &LocalOptions::default())
+                .unwrap()
+                .outputs
+                .remove(0)
+                .remove(0)
+        });
+        assert!(clear.iter().zip(&got).all(|(c, g)| (0..=1).contains(&(g - c))), "{a:?} {b:?}");
+    }
+}
+
+#[test]
 fn stored_material_computes_what_fresh_material_computes() {
     // Every kind of material that there is.
     let (suite, device, n) = (Meteor::<u32, Cpu>::default(), Cpu::default(), 70);

@@ -17,7 +17,7 @@ use crate::mrss::{open, open_cost};
 use crate::replicated::product;
 use crate::rss::Rss;
 use crate::{Cost, Unit};
-use megrez_kernels::{Device, Tensor};
+use megrez_kernels::{Device, DeviceError, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -56,12 +56,37 @@ pub(super) fn online<W: Word, D: Device>(
             let products = if c == 0 { &products[..] } else { &products[..2] };
             return device.products(products, &[(one, &gamma.buf), (minus, &mask.buf)]);
         }
-        // B(m_x, [c=0]·m_y + ψ_y) + B(ψ_x, m_y): two products instead of three.
-        let second = device.combine(&[(public, &m_y.buf), (one, &y.buf)], W::ZERO, m_y.elements())?;
-        let left = product.apply(device, m_x, &Tensor::new(m_y.shape.clone(), second), shape)?;
-        let right = product.apply(device, x, m_y, shape)?;
+        let [left, right] = cross(device, product, (m_x, x), (m_y, y), c == 0, shape)?;
         let terms = [(one, &left.buf), (one, &right.buf), (one, &gamma.buf), (minus, &mask.buf)];
         device.combine(&terms, W::ZERO, shape.elements())
     })?;
     open(party, "product", shape.elements(), z)
+}
+
+/// B(m_x, ψ_y) + B(ψ_x, m_y), and B(m_x, m_y) with `public`, as two products: the public one goes with a sum of the smaller
+/// operand.
+pub(super) fn cross<W: Word, D: Device>(
+    device: &D,
+    product: &Product<'_>,
+    (m_x, psi_x): (&Tensor<W, D>, &Tensor<W, D>),
+    (m_y, psi_y): (&Tensor<W, D>, &Tensor<W, D>),
+    public: bool,
+    shape: &Shape,
+) -> Result<[Tensor<W, D>; 2], DeviceError> {
+    let apply = |x: &Tensor<W, D>, y: &Tensor<W, D>| product.apply(device, x, y, shape);
+    Ok(match (public, m_x.elements() <= m_y.elements()) {
+        (false, _) => [apply(m_x, psi_y)?, apply(psi_x, m_y)?],
+        (true, true) => [apply(m_x, psi_y)?, apply(&sum(device, m_x, psi_x)?, m_y)?],
+        (true, false) => [apply(m_x, &sum(device, m_y, psi_y)?)?, apply(psi_x, m_y)?],
+    })
+}
+
+/// a + b.
+pub(super) fn sum<W: Word, D: Device>(
+    device: &D,
+    a: &Tensor<W, D>,
+    b: &Tensor<W, D>,
+) -> Result<Tensor<W, D>, DeviceError> {
+    let sum = device.combine(&[(W::ONE, &a.buf), (W::ONE, &b.buf)], W::ZERO, a.elements())?;
+    Ok(Tensor::new(a.shape.clone(), sum))
 }

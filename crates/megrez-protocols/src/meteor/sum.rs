@@ -16,6 +16,7 @@
 //! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees P2's summand of Γ under a
 //! sharing of zero, and a under ψ_0; P0 sees b under ψ_2; P2 sees two summands of m under ψ_1 and ζ.
 
+use super::product::{cross, sum};
 use crate::local::Product;
 use crate::replicated::product::additive;
 use crate::rss::Rss;
@@ -67,9 +68,8 @@ pub(super) fn offline<W: Word, D: Device>(
 
 /// This party's part of a masked value's mask: P0 takes two components, P1 the third.
 fn part<W: Word, D: Device>(party: &Party<D>, psi: &Rss<Tensor<W, D>>) -> Result<Tensor<W, D>, Error> {
-    let terms = [(W::ONE, &psi.own.buf), (W::ONE, &psi.next.buf)];
     Ok(match party.me() {
-        0 => Tensor::new(psi.own.shape.clone(), party.device().combine(&terms, W::ZERO, psi.own.elements())?),
+        0 => sum(party.device(), &psi.own, &psi.next)?,
         _ => psi.component(party.me(), 2).clone(),
     })
 }
@@ -84,21 +84,29 @@ pub(super) fn product<W: Word, D: Device>(
 ) -> Result<Summand<W, D>, Error> {
     let Some(gamma) = gamma else { return Ok(None) };
     let (device, shape, one) = (party.device(), &gamma.shape, W::ONE);
-    let public = if party.me() == 0 { one } else { W::ZERO };
-    let (x, y) = (part(party, psi_x)?, part(party, psi_y)?);
-    let y = device.combine(&[(public, &m_y.buf), (one, &y.buf)], W::ZERO, m_y.elements())?;
-    let buf = match product {
-        Product::Elements => {
-            device.products(&[(one, &m_x.buf, &y), (one, &x.buf, &m_y.buf)], &[(one, &gamma.buf)])?
+    let first = party.me() == 0;
+    let summands = if !first {
+        cross(device, product, (m_x, &psi_x.next), (m_y, &psi_y.next), false, shape)?.into()
+    } else if shape.elements() < m_x.elements().max(m_y.elements()) / 4 {
+        // Each element of the larger operand is used a few times only: another product is cheaper than a sum.
+        let ((x, more_x), (y, more_y)) = ((&psi_x.own, &psi_x.next), (&psi_y.own, &psi_y.next));
+        if m_x.elements() <= m_y.elements() {
+            let x = sum(device, x, more_x)?;
+            let mut summands = Vec::from(cross(device, product, (m_x, &x), (m_y, y), true, shape)?);
+            summands.push(product.apply(device, m_x, more_y, shape)?);
+            summands
+        } else {
+            let y = sum(device, y, more_y)?;
+            let mut summands = Vec::from(cross(device, product, (m_x, x), (m_y, &y), true, shape)?);
+            summands.push(product.apply(device, more_x, m_y, shape)?);
+            summands
         }
-        _ => {
-            let left = product.apply(device, m_x, &Tensor::new(m_y.shape.clone(), y), shape)?;
-            let right = product.apply(device, &x, m_y, shape)?;
-            let terms = [(one, &left.buf), (one, &right.buf), (one, &gamma.buf)];
-            device.combine(&terms, W::ZERO, shape.elements())?
-        }
+    } else {
+        let (x, y) = (part(party, psi_x)?, part(party, psi_y)?);
+        cross(device, product, (m_x, &x), (m_y, &y), true, shape)?.into()
     };
-    Ok(Some(Tensor::new(shape.clone(), buf)))
+    let terms: Vec<_> = summands.iter().chain([gamma]).map(|z| (one, &z.buf)).collect();
+    Ok(Some(Tensor::new(shape.clone(), device.combine(&terms, W::ZERO, shape.elements())?)))
 }
 
 /// A masked value as a sum.
