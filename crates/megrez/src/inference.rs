@@ -377,7 +377,8 @@ pub fn sign_bit(
 }
 
 /// Compiles a model with the form of ReLU, and the form of pools unless that is given, whose online phase takes the network
-/// least time, and among equals the fewest bytes. Forms that the protocol lacks are left out. Also gives the options.
+/// least time, and among equals the fewest bytes of both phases. Forms that the protocol lacks are left out. Also gives the
+/// options.
 pub fn fastest(
     graph: &Graph,
     client: &str,
@@ -404,7 +405,7 @@ pub fn fastest(
             Err(e) => last = Some(e),
             Ok(cost) => {
                 let seconds = cost.critical_path(Phase::Online, delay, transmit).seconds;
-                let bits = cost.bits(Phase::Online);
+                let bits = cost.bits(Phase::Online) + cost.bits(Phase::Offline);
                 if best.as_ref().is_none_or(|(s, b, _)| (seconds, bits) < (*s, *b)) {
                     best = Some((seconds, bits, options));
                 }
