@@ -1,16 +1,14 @@
 //! `megrez bench`: one operation or one model, measured, verified against the plaintext oracle, beside its formula and
 //! its floor.
 
+use crate::bench_layer::LayerOp;
 use crate::client::RunOptions;
 use crate::infer::{Backend, Model, decode_words, find, price};
 use crate::report::{Cost, Floor, PhaseCost};
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, run_each};
-use megrez_graph::layers::spline_error;
-use megrez_graph::{
-    Attributes, Comparison, CompileOptions, Graph, Interval, PoolForm, Tensor, compile, plain,
-};
+use megrez_graph::{PoolForm, Tensor, plain};
 use megrez_kernels::Cpu;
 use megrez_plan::{Kind, List, Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_ring::Shape;
@@ -38,7 +36,7 @@ pub struct BenchOptions {
     pub activations: megrez_graph::Activations,
     /// Fraction bits that ReLU drops in the same step.
     pub truncate: u32,
-    /// m, k, n of a matrix product.
+    /// m, k, n of a matrix product; m rows of k for `softmax` and `layernorm`.
     pub shape: [usize; 3],
     /// Seeds the test data, never shares.
     pub seed: u64,
@@ -57,62 +55,31 @@ pub const OPS: &[&str] = &[
     "mul",
     "fixed-mul",
     "matmul",
+    "fixed-matmul",
     "truncate",
     "select",
     "and",
     "bit-to-ring",
+    "a2b",
+    "b2a",
+    "adder",
     "compare-many",
     "sigmoid",
     "tanh",
     "gelu",
     "silu",
+    "exp",
+    "log",
+    "reciprocal",
+    "rsqrt",
+    "softmax",
+    "layernorm",
 ];
-
-/// The operations that are layers of a model, lowered as there: a spline and its last truncation.
-const SPLINES: &[(&str, &str)] =
-    &[("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("gelu", "Gelu"), ("silu", "Swish")];
-
-/// Test data for splines is within ±2^this, which passes all borders.
-const SPLINE_BITS: u32 = 4;
-
-/// The layer of a spline, or `None`.
-fn spline_of(op: &str) -> Option<&'static str> {
-    SPLINES.iter().find(|(name, _)| *name == op).map(|(_, layer)| *layer)
-}
-
-/// A model of one layer on `batch` elements.
-fn one_layer(layer: &str, batch: usize) -> Result<Graph> {
-    let mut graph = Graph::new(layer);
-    let x = graph.input("x", [batch])?;
-    let y = graph.add("op", layer, &[x], Attributes::none())?;
-    graph.output("z", y);
-    Ok(graph)
-}
-
-fn spline_plan(layer: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
-    let options = CompileOptions {
-        ring: o.ring,
-        frac: o.frac,
-        model_owner: client.into(),
-        data_owner: client.into(),
-        recipient: client.into(),
-        input_range: Interval::abs(2f64.powi(SPLINE_BITS as i32)),
-        comparison: Comparison::Fixed(o.sign.clone()),
-        relu: o.form,
-        ..CompileOptions::default()
-    };
-    let mut plan = compile(&one_layer(layer, o.batch)?, &options)?.plan;
-    // An output would be opened with 2f fraction bits; within a model the truncation belongs to the layer.
-    let truncate = Op::Truncate { bits: o.frac };
-    let z = plan.step("truncate", truncate, &[plan.outputs[0].value]);
-    plan.outputs[0].value = z.map_err(|e| Error::Refused(e.to_string()))?;
-    Ok(plan)
-}
 
 /// The plan of one operation on `batch` elements.
 pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
-    if let Some(layer) = spline_of(op) {
-        return spline_plan(layer, client, o);
+    if let Some(layer) = LayerOp::find(op) {
+        return layer.plan(client, o);
     }
     let mut plan = Plan::new(o.ring);
     let n: Shape = [o.batch].into();
@@ -135,11 +102,12 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
             let z = plan.step("op", Op::Mul, &[x, y]).map_err(refuse)?;
             if op == "mul" { Ok(z) } else { plan.step("truncate", Op::Truncate { bits: o.frac }, &[z]) }
         }
-        "matmul" => {
+        "matmul" | "fixed-matmul" => {
             let [m, k, n] = o.shape;
             let x = input(&mut plan, "x", &[m, k].into(), o.frac);
             let y = input(&mut plan, "y", &[k, n].into(), o.frac);
-            plan.step("op", Op::MatMul, &[x, y])
+            let z = plan.step("op", Op::MatMul, &[x, y]).map_err(refuse)?;
+            if op == "matmul" { Ok(z) } else { plan.step("truncate", Op::Truncate { bits: o.frac }, &[z]) }
         }
         "truncate" => {
             let x = input(&mut plan, "x", &n, 2 * o.frac);
@@ -154,6 +122,25 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
                 "and" => plan.step("op", Op::And, &[b, b]),
                 _ => plan.step("op", Op::BitToRing, &[b]),
             }
+        }
+        "a2b" | "b2a" | "adder" => {
+            // Values in bits are made of ring values; the report separates the steps.
+            let mut bits = |name: &str, step: &str| {
+                let x = input(&mut plan, name, &n, o.frac);
+                plan.step(step, Op::ToBits, &[x]).map_err(refuse)
+            };
+            match op {
+                "a2b" => bits("x", "op"),
+                "b2a" => {
+                    let b = bits("x", "a2b")?;
+                    plan.step("op", Op::FromBits, &[b]).map_err(refuse)
+                }
+                _ => {
+                    let (a, b) = (bits("x", "a2b/x")?, bits("y", "a2b/y")?);
+                    plan.step("op", Op::AddBits, &[a, b]).map_err(refuse)
+                }
+            }
+            .map(Ok)?
         }
         "compare-many" => {
             let x = input(&mut plan, "x", &n, o.frac);
@@ -202,7 +189,7 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
 }
 
 /// Test data: uniform words whose products and comparisons stay in range.
-fn test_words(seed: u64, run: u32, name: &str, n: usize, ring: u32, bits: u32) -> Vec<u64> {
+pub(crate) fn test_words(seed: u64, run: u32, name: &str, n: usize, ring: u32, bits: u32) -> Vec<u64> {
     let mut state = seed ^ u64::from(run) << 32 ^ name.bytes().fold(0, |h, b| h * 131 + u64::from(b));
     (0..n)
         .map(|_| {
@@ -232,23 +219,32 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     // Magnitude bits of the data: what the comparison or the product may hold.
     let bits = match op {
         "mul" | "fixed-mul" | "matmul" => (o.ring - 2) / 2 - 8.min(o.ring / 8),
+        // Sums of products must not wrap before they are truncated.
+        "fixed-matmul" => (o.ring - 4).saturating_sub(o.shape[1].max(1).ilog2()) / 2,
         "truncate" => o.ring - 3,
         // Values that are cut before they are compared need room for two cuts.
         "maxpool" if o.sign.cut > 0 => o.sign.cut + o.sign.width(o.ring).max(3) - 3,
-        _ if spline_of(op).is_some() => o.frac + SPLINE_BITS,
         "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
         _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
     };
+    let layer = LayerOp::find(op);
     let inputs = |run: u32, input: &megrez_plan::Input| {
+        if let Some(layer) = layer {
+            return Ok(layer.words(o, run));
+        }
         let n = plan.value(input.value).shape.elements();
         Ok(test_words(o.seed, run, &input.name, n, o.ring, bits))
     };
     let outcome = backend.run(&plan, &o.run, &inputs, &|_| {})?;
-    if let Some(layer) = spline_of(op) {
-        let words = |run| test_words(o.seed, run, &plan.inputs[0].name, o.batch, o.ring, bits);
-        let (errors, verified) = spline_errors(layer, o, &words, &outcome.outputs)?;
+    let elements = match op {
+        // Their outputs are bits of values.
+        "a2b" | "adder" => o.batch,
+        _ => plan.value(plan.outputs[0].value).shape.elements(),
+    };
+    if let Some(layer) = layer {
+        let (errors, verified) = layer.errors(o, &outcome.outputs)?;
         let cost = Cost::of(&outcome.reports);
-        return Ok(report(Some(op), None, o, &plan, &cost, &price, o.batch, errors, verified));
+        return Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified));
     }
     let oracle = run_each::<Cpu>(
         "clear",
@@ -263,7 +259,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         Kind::Bit => 0,
     };
     // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it cuts.
-    let truncates = op == "fixed-mul" || op == "truncate" || o.truncate > 0;
+    let truncates = matches!(op, "fixed-mul" | "fixed-matmul" | "truncate") || o.truncate > 0;
     let cut = match op {
         "relu" if o.truncate == 0 => 1 << o.sign.cut,
         "maxpool" if o.sign.cut > 0 => 2 << o.sign.cut,
@@ -283,32 +279,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         }
     }
     let cost = Cost::of(&outcome.reports);
-    let elements = plan.value(plan.outputs[0].value).shape.elements();
     Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified))
-}
-
-/// The errors against the function itself, and whether they are within what the spline promises and rounding adds.
-fn spline_errors(
-    layer: &str,
-    o: &BenchOptions,
-    words: &dyn Fn(u32) -> Vec<u64>,
-    outputs: &[Vec<Vec<u64>>],
-) -> Result<(Errors, bool)> {
-    let graph = one_layer(layer, o.batch)?;
-    // A few units from truncations; a cut comparison adds the cut, as much for each border.
-    let rounding = (32.0 + 4.0 * 2f64.powi(o.sign.cut as i32)) * 2f64.powi(-(o.frac as i32));
-    let bound = spline_error(layer).unwrap_or(0.0) + rounding;
-    let (mut errors, mut verified) = (Errors::default(), true);
-    for (run, got) in outputs.iter().enumerate() {
-        let x = Tensor::new([o.batch], decode_words(o.ring, &words(run as u32), o.frac));
-        let expected = plain::run(&graph, &[x])?.remove(0);
-        for (g, e) in decode_words(o.ring, &got[0], o.frac).iter().zip(&expected.data) {
-            let error = (f64::from(*g) - f64::from(*e)).abs();
-            errors.add(error);
-            verified &= error <= bound;
-        }
-    }
-    Ok((errors, verified))
 }
 
 /// Measures a model on random inputs in [0, 1].
@@ -347,14 +318,14 @@ pub fn bench_model(backend: &mut Backend, name: &str, model: &Model, o: &BenchOp
 
 /// Largest and mean absolute error.
 #[derive(Default)]
-struct Errors {
-    max: f64,
+pub(crate) struct Errors {
+    pub max: f64,
     sum: f64,
     count: usize,
 }
 
 impl Errors {
-    fn add(&mut self, error: f64) {
+    pub fn add(&mut self, error: f64) {
         self.max = self.max.max(error);
         self.sum += error;
         self.count += 1;
@@ -498,40 +469,5 @@ mod tests {
                 assert!(price("mizar", &plan).unwrap().bits(Phase::Online) > 0.0, "{op}");
             }
         }
-    }
-
-    #[test]
-    fn splines_are_verified_against_the_function_and_not_against_themselves() {
-        let words: Vec<u64> = [-9i64, -3, -1, 0, 1, 2, 7].iter().map(|x| (x << 16) as u64).collect();
-        let options = |ring| BenchOptions {
-            ring,
-            frac: 16,
-            batch: 7,
-            sign: SignBit::FULL,
-            form: ReluForm::ThreeRounds,
-            pool: PoolForm::Tournament,
-            activations: megrez_graph::Activations::Minimax,
-            truncate: 0,
-            shape: [1; 3],
-            seed: 1,
-            run: RunOptions {
-                protocol: "mizar".into(),
-                runs: 1,
-                net: megrez_net::NetProfile::loopback(),
-                material: None,
-                insecure: false,
-            },
-            parties: "",
-        };
-        let exact = |x: f64| ((x / (1.0 + (-x).exp())) * 65536.0).round() as i64 as u64;
-        let outputs: Vec<u64> = words.iter().map(|&w| exact(w as i64 as f64 / 65536.0)).collect();
-        let check = |outputs: Vec<u64>| {
-            spline_errors("Swish", &options(64), &|_| words.clone(), &[vec![outputs]]).unwrap()
-        };
-        let (errors, verified) = check(outputs.clone());
-        assert!(verified && errors.max < 1e-4);
-        let mut wrong = outputs;
-        wrong[3] += 700; // 0.0107
-        assert!(!check(wrong).1);
     }
 }

@@ -348,7 +348,7 @@ struct BenchOp {
     /// Fraction bits that ReLU drops in the same step.
     #[arg(long, default_value_t = 0)]
     truncate: u32,
-    /// m,k,n of a matrix product.
+    /// m,k,n of a matrix product; m,k: rows and columns of softmax and layernorm.
     #[arg(long, value_delimiter = ',', default_values_t = [128, 500, 100])]
     shape: Vec<usize>,
     /// Bits of a group of the transfer extension of secfloat, 1, 2, 4 or 8: more is fewer bytes and more work.
@@ -989,7 +989,11 @@ fn bench_op(args: &BenchOp) -> Result<ExitCode> {
         };
         return Ok(verdict(&bench_float::bench(&options, processes)?));
     }
-    let shape = args.shape.as_slice().try_into().map_err(|_| Error::Refused("--shape is m,k,n".into()))?;
+    let shape = match args.shape[..] {
+        [m, k, n] => [m, k, n],
+        [m, k] => [m, k, 1],
+        _ => return Err(Error::Refused("--shape is m,k,n or m,k".into())),
+    };
     let options = bench_options(&args.common, args.batch, args.repeat, args.seed)?;
     let options = BenchOptions { truncate: args.truncate, shape, ..options };
     let mut backend = args.common.backend()?;

@@ -8,6 +8,7 @@ extern crate self as megrez;
 
 pub mod bench;
 pub mod bench_float;
+mod bench_layer;
 pub mod check;
 pub mod cli;
 pub mod client;
