@@ -23,6 +23,20 @@ impl Payload {
         Self { words, len }
     }
 
+    /// The first `len` bytes of `words`; takes the vector without a copy.
+    ///
+    /// # Panics
+    /// If there are fewer bytes.
+    #[must_use]
+    pub fn from_prefix(mut words: Vec<u64>, len: usize) -> Self {
+        assert!(len <= words.len() * 8, "a prefix longer than the words");
+        words.truncate(len.div_ceil(8));
+        if !len.is_multiple_of(8) {
+            words[len / 8] &= (1 << (len % 8 * 8)) - 1;
+        }
+        Self { words, len }
+    }
+
     /// A copy of `bytes`.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
@@ -166,6 +180,15 @@ mod tests {
         assert_eq!(payload.as_bytes(), expected);
         assert_eq!(payload.words().len(), 38);
         assert_eq!(payload.words()[37] >> 32, 0, "padding stays zero");
+    }
+
+    #[test]
+    fn a_prefix_ends_in_zeros() {
+        let payload = Payload::from_prefix(vec![u64::MAX; 3], 11);
+        assert_eq!(payload.as_bytes(), [0xff; 11]);
+        assert_eq!(payload.words(), [u64::MAX, 0xff_ffff]);
+        assert_eq!(Payload::from_prefix(vec![1, 2], 16).words(), [1, 2]);
+        assert!(Payload::from_prefix(vec![7], 0).words().is_empty());
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::triple::{Bundle, Shape, Triple, opening_bytes, triple_bytes};
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::mask;
 use megrez_kernels::Device;
+use megrez_net::Payload;
 use megrez_ring::bits;
 use megrez_session::Error;
 use std::collections::BTreeMap;
@@ -216,7 +217,7 @@ impl<D: Device> Sirnn<D> {
             .map(|b| self.ot.sender.correction_bytes(Code::new(b), tables(&layouts, b, me).0))
             .collect();
         let digits: usize = sizes.iter().sum();
-        let corrections = self.exchange(&out, digits + self.triple_bytes(&flat))?;
+        let corrections = self.exchange(Payload::from_bytes(&out), digits + self.triple_bytes(&flat))?;
         let (mut rest, for_triples) = corrections.as_bytes().split_at(digits);
 
         // Tables, where this party sends.
@@ -231,7 +232,7 @@ impl<D: Device> Sirnn<D> {
             sent.push(self.offer(jobs, &layouts, b, &blocks, &mut writer));
         }
         let triples = self.reap(&flat, sown, for_triples);
-        let received = self.exchange(&writer.into_bytes(), bits::bytes(table_bits(peer)))?;
+        let received = self.exchange(writer.into_payload(), bits::bytes(table_bits(peer)))?;
         let mut reader = Reader::new(received.words());
 
         // The digits' values: both parts of the lanes together.

@@ -15,6 +15,7 @@ use crate::price::Bill;
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::mask;
 use megrez_kernels::Device;
+use megrez_net::Payload;
 use megrez_ring::bits;
 use megrez_session::Error;
 
@@ -86,36 +87,45 @@ impl<D: Device> Sirnn<D> {
         let choices = [choices.into_words()];
         let (corrections, blocks) = self.ot.receiver.extend(code, &choices, chosen);
         let received = self.ot.next_received(chosen);
-        let theirs = self.exchange(&corrections, self.ot.sender.correction_bytes(code, given))?;
+        let theirs =
+            self.exchange(Payload::from_bytes(&corrections), self.ot.sender.correction_bytes(code, given))?;
 
-        let q = self.ot.sender.extend(code, given, theirs.as_bytes());
-        let sent = self.ot.next_sent(given);
         let mut writer = Writer::with_capacity(given_bits);
-        self.give(jobs, &q, sent, &mut writer, sums);
-        let payload = self.exchange(&writer.into_bytes(), bits::bytes(chosen_bits))?;
+        self.give(jobs, given, theirs.as_bytes(), &mut writer, sums);
+        let payload = self.exchange(writer.into_payload(), bits::bytes(chosen_bits))?;
         self.choose(jobs, &blocks, received, &choices[0], payload.words(), sums);
         Ok(())
     }
 
-    fn give(&self, jobs: &[Cot<'_>], q: &[u128], number: u64, writer: &mut Writer, sums: &mut [Vec<u64>]) {
-        let delta = self.ot.sender.offsets(Code::new(1))[1];
-        let mut q = q;
-        let mut number = number;
-        let (mut low, mut high) = (vec![], vec![]);
-        for job in jobs.iter().filter(|j| j.gives(self.me())) {
-            let (places, blocks) = job.pads();
-            let (these, rest) = q.split_at(job.lanes);
-            q = rest;
-            for (chunk, these) in these.chunks(CHUNK).enumerate() {
-                let first = chunk * CHUNK;
-                let tweak =
-                    |i: usize| u128::from(number + (first + i / blocks) as u64) << 8 | (i % blocks) as u128;
+    fn give(
+        &mut self,
+        jobs: &[Cot<'_>],
+        given: usize,
+        corrections: &[u8],
+        writer: &mut Writer,
+        sums: &mut [Vec<u64>],
+    ) {
+        let code = Code::new(1);
+        let me = self.me();
+        let mut number = self.ot.next_sent(given);
+        let delta = self.ot.sender.offsets(code)[1];
+        let hash = &self.ot.hash;
+        let mut jobs = jobs.iter().filter(|j| j.gives(me)).map(|j| (j, j.pads()));
+        let mut current = jobs.next();
+        let (mut first, mut low, mut high) = (0, vec![], vec![]);
+        // Blocks come as they are made; each piece is what is left of a job, at most a chunk.
+        self.ot.sender.stream(code, given, corrections, &mut |mut q| {
+            while let Some((job, (places, blocks))) = current.as_ref().filter(|_| !q.is_empty()) {
+                let (these, rest) = q.split_at((job.lanes - first).min(CHUNK).min(q.len()));
+                q = rest;
+                let blocks = *blocks;
+                let tweak = |i: usize| u128::from(number + (i / blocks) as u64) << 8 | (i % blocks) as u128;
                 spread(&mut low, these, blocks, 0);
                 spread(&mut high, these, blocks, delta);
-                self.ot.hash.apply(&mut low, tweak);
-                self.ot.hash.apply(&mut high, tweak);
+                hash.apply(&mut low, tweak);
+                hash.apply(&mut high, tweak);
                 for lane in 0..these.len() {
-                    for (word, &(block, at)) in job.words.iter().zip(&places) {
+                    for (word, &(block, at)) in job.words.iter().zip(places) {
                         let at_lane = lane * blocks + block;
                         let (m0, m1) = ((low[at_lane] >> at) as u64, (high[at_lane] >> at) as u64);
                         writer.push(word.give[first + lane].wrapping_add(m0).wrapping_sub(m1), word.width);
@@ -123,9 +133,13 @@ impl<D: Device> Sirnn<D> {
                         *sum = sum.wrapping_sub((m0 & mask(word.width)) << word.shift);
                     }
                 }
+                number += these.len() as u64;
+                first += these.len();
+                if first == job.lanes {
+                    (current, first) = (jobs.next(), 0);
+                }
             }
-            number += job.lanes as u64;
-        }
+        });
     }
 
     fn choose(
@@ -178,5 +192,9 @@ pub(crate) fn bill(k: u32, jobs: &[(usize, Option<usize>, u32)]) -> Bill {
 /// Every block, plus `offset`, as often as it has pads.
 fn spread(out: &mut Vec<u128>, blocks: &[u128], pads: usize, offset: u128) {
     out.clear();
-    out.extend(blocks.iter().flat_map(|b| std::iter::repeat_n(b ^ offset, pads)));
+    if pads == 1 {
+        out.extend(blocks.iter().map(|b| b ^ offset));
+    } else {
+        out.extend(blocks.iter().flat_map(|b| std::iter::repeat_n(b ^ offset, pads)));
+    }
 }

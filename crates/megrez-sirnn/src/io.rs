@@ -96,7 +96,7 @@ impl<D: Device> Sirnn<D> {
         let mut writer = Writer::with_capacity(size);
         flags.iter().for_each(|b| writer.append(&b.w, b.n));
         ints.iter().for_each(|x| x.v.iter().for_each(|&v| writer.push(v, x.width)));
-        let theirs = self.exchange(&writer.into_bytes(), bits::bytes(size))?;
+        let theirs = self.exchange(writer.into_payload(), bits::bytes(size))?;
         let mut reader = Reader::new(theirs.words());
         let mut opened = vec![];
         for b in flags {

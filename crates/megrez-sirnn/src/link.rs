@@ -56,11 +56,11 @@ impl<D: Device> Sirnn<D> {
     }
 
     /// Sends `out` and receives `expect` bytes at the same time; an empty message is not sent.
-    pub(crate) fn exchange(&mut self, out: &[u8], expect: usize) -> Result<Payload, Error> {
+    pub(crate) fn exchange(&mut self, out: Payload, expect: usize) -> Result<Payload, Error> {
         let peer = 1 - self.me();
         let label = self.ot.next_message().to_string();
         if !out.is_empty() {
-            self.party.send(peer, &label, Payload::from_bytes(out))?;
+            self.party.send(peer, &label, out)?;
         }
         if expect == 0 { Ok(Payload::zeroed(0)) } else { self.party.recv(peer, &label, expect) }
     }

@@ -21,6 +21,7 @@ use crate::share::{Bits, Ints};
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::{Blocks, Lookup, Row, Table, mask};
 use megrez_kernels::Device;
+use megrez_net::Payload;
 use megrez_ring::bits;
 use megrez_session::Error;
 
@@ -110,7 +111,7 @@ impl<D: Device> Sirnn<D> {
         }
         let sizes: Vec<usize> =
             (1..=MAX_CHOICE).map(|b| self.ot.sender.correction_bytes(Code::new(b), count(b, me))).collect();
-        let corrections = self.exchange(&out, sizes.iter().sum())?;
+        let corrections = self.exchange(Payload::from_bytes(&out), sizes.iter().sum())?;
         let mut rest = corrections.as_bytes();
         for b in 1..=MAX_CHOICE {
             let (these, others) = rest.split_at(sizes[b as usize - 1]);
@@ -142,7 +143,7 @@ impl<D: Device> Sirnn<D> {
                 self.offer_rows(job.table, v, keys, first, &mut writer)
             })
             .collect();
-        let received = self.exchange(&writer.into_bytes(), bits::bytes(payload(peer)))?;
+        let received = self.exchange(writer.into_payload(), bits::bytes(payload(peer)))?;
         let mut at = 0;
         let mut results = vec![];
         for ((job, keys), given) in jobs.iter().zip(&chosen).zip(given) {

@@ -15,6 +15,7 @@ use crate::price::Bill;
 use crate::share::Bits;
 use crate::wire::{Reader, Writer};
 use megrez_kernels::Device;
+use megrez_net::Payload;
 use megrez_ring::bits;
 use megrez_session::Error;
 
@@ -129,7 +130,10 @@ impl<D: Device> Sirnn<D> {
             }
         }
         let mine = mine.into_words();
-        let theirs = self.exchange(&bytemuck::cast_slice(&mine)[..bits::bytes(size)], bits::bytes(size))?;
+        let theirs = self.exchange(
+            Payload::from_bytes(&bytemuck::cast_slice(&mine)[..bits::bytes(size)]),
+            bits::bytes(size),
+        )?;
         let opened: Vec<u64> = mine.iter().zip(theirs.words()).map(|(m, t)| m ^ t).collect();
         let mut opened = Reader::new(&opened);
         let first = self.me() == 0;
@@ -156,7 +160,7 @@ impl<D: Device> Sirnn<D> {
         }
         let mut out = vec![];
         let sown = self.sow(&shapes, &mut out);
-        let corrections = self.exchange(&out, self.triple_bytes(&shapes))?;
+        let corrections = self.exchange(Payload::from_bytes(&out), self.triple_bytes(&shapes))?;
         let triples = self.reap(&shapes, sown, corrections.as_bytes());
         self.and_with(bundles, triples)
     }

@@ -1,6 +1,7 @@
 //! Dense bits: what messages are made of.
 
 use megrez_float::blocks::mask;
+use megrez_net::Payload;
 use megrez_ring::bits;
 
 /// Bits one after the other.
@@ -49,9 +50,9 @@ impl Writer {
     }
 
     /// The bits in as few bytes as hold them.
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub fn into_payload(self) -> Payload {
         let bytes = bits::bytes(self.n);
-        bytemuck::cast_slice(&self.into_words())[..bytes].to_vec()
+        Payload::from_prefix(self.into_words(), bytes)
     }
 }
 
@@ -111,9 +112,8 @@ mod tests {
             writer.append(&words[..3], i % 150);
         }
         let n = writer.n;
-        let bytes = writer.into_bytes();
-        assert_eq!(bytes.len(), n.div_ceil(8));
-        let payload = megrez_net::Payload::from_bytes(&bytes);
+        let payload = writer.into_payload();
+        assert_eq!(payload.len(), n.div_ceil(8));
         let mut reader = Reader::new(payload.words());
         for (i, &w) in words.iter().enumerate() {
             assert_eq!(reader.next(i as u32 % 64 + 1), w & mask(i as u32 % 64 + 1));

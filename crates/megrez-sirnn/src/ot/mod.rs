@@ -39,8 +39,15 @@ pub trait OtSender: Send {
     fn random_bytes(&self, n: usize) -> usize;
     /// Δ_x for every x.
     fn offsets(&self, code: Code) -> Vec<u128>;
-    /// A block for each transfer, from the receiver's bytes, of which there are exactly as many as it must send.
-    fn extend(&mut self, code: Code, n: usize, corrections: &[u8]) -> Vec<u128>;
+    /// Blocks in order, some at a time, from the receiver's bytes, of which there are exactly as many as it must send: large
+    /// batches need not lie in memory.
+    fn stream(&mut self, code: Code, n: usize, corrections: &[u8], sink: &mut dyn FnMut(&[u128]));
+    /// A block for each transfer, as [`stream`](Self::stream) gives them.
+    fn extend(&mut self, code: Code, n: usize, corrections: &[u8]) -> Vec<u128> {
+        let mut blocks = Vec::with_capacity(n);
+        self.stream(code, n, corrections, &mut |some| blocks.extend_from_slice(some));
+        blocks
+    }
     /// As the receiver's.
     fn extend_random(&mut self, n: usize, corrections: &[u8]) -> Vec<u128>;
 }

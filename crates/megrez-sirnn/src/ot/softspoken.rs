@@ -199,9 +199,16 @@ impl Sender {
         Self { expansion: Expansion::new(k, seeds), delta: Zeroizing::new(delta) }
     }
 
-    fn expand(&mut self, code: Code, n: usize, corrections: &[u8], random: bool) -> Vec<u128> {
+    fn expand(
+        &mut self,
+        code: Code,
+        n: usize,
+        corrections: &[u8],
+        random: bool,
+        sink: &mut dyn FnMut(&[u128]),
+    ) {
         let k = self.expansion.k;
-        let mut blocks = Vec::with_capacity(n);
+        let mut blocks = Vec::with_capacity(n.min(CHUNK));
         let mut rows = Rows::new();
         let mut w = vec![[0; MAX_WORDS]; k as usize];
         let mut u = [0; MAX_WORDS];
@@ -225,10 +232,11 @@ impl Sender {
                     w.iter().enumerate().for_each(|(i, w)| rows.add(row + i, &w[..words]));
                 }
             }
+            blocks.clear();
             rows.columns(count, &mut blocks);
+            sink(&blocks);
             self.expansion.advance(words);
         }
-        blocks
     }
 }
 
@@ -250,10 +258,12 @@ impl OtSender for Sender {
         }
         offsets
     }
-    fn extend(&mut self, code: Code, n: usize, corrections: &[u8]) -> Vec<u128> {
-        self.expand(code, n, corrections, false)
+    fn stream(&mut self, code: Code, n: usize, corrections: &[u8], sink: &mut dyn FnMut(&[u128])) {
+        self.expand(code, n, corrections, false, sink);
     }
     fn extend_random(&mut self, n: usize, corrections: &[u8]) -> Vec<u128> {
-        self.expand(Code::new(1), n, corrections, true)
+        let mut blocks = Vec::with_capacity(n);
+        self.expand(Code::new(1), n, corrections, true, &mut |some| blocks.extend_from_slice(some));
+        blocks
     }
 }
