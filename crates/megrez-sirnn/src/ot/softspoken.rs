@@ -51,10 +51,13 @@ impl Expansion {
         bit.iter_mut().for_each(|row| row[..words].fill(0));
         // Sums of whole subtrees, as carries of a binary counter: each seed is read once.
         let mut stack = [[0; MAX_WORDS]; 8];
+        let mut current = [0; MAX_WORDS];
         for y in 0..1usize << self.k {
-            let mut current = [0; MAX_WORDS];
-            if let Some(seed) = y.checked_sub(first) {
-                self.seeds[group][seed].fill_at_level(self.level, self.next, &mut current[..words]);
+            match y.checked_sub(first) {
+                Some(seed) => {
+                    self.seeds[group][seed].fill_at_level(self.level, self.next, &mut current[..words]);
+                }
+                None => current[..words].fill(0),
             }
             let mut height = 0;
             while y >> height & 1 == 1 {
@@ -62,11 +65,8 @@ impl Expansion {
                 add(&mut current[..words], &stack[height]);
                 height += 1;
             }
-            if height == self.k as usize {
-                *sum = current;
-            } else {
-                stack[height] = current;
-            }
+            let to = if height == self.k as usize { &mut *sum } else { &mut stack[height] };
+            to[..words].copy_from_slice(&current[..words]);
         }
     }
 
