@@ -1,7 +1,7 @@
 //! Oblivious transfer between two parties, in both directions, over a session's links.
 //!
 //! Two sides agree on blocks: the sender holds q_j for transfer j, the receiver q_j ⊕ Δ_c for its choice c of b bits, and
-//! the sender knows Δ_x for all x. [`Hash`] turns them into pads. [`OtSender`] and [`OtReceiver`] are the seam behind which
+//! the sender knows Δ_x for all x. [`struct@Hash`] turns them into pads. [`OtSender`] and [`OtReceiver`] are the seam behind which
 //! the blocks are made; [`softspoken`] is what stands there now. [`Transfers`] is both, set up once for a session.
 
 pub mod base;
