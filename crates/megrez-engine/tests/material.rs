@@ -64,7 +64,15 @@ fn offline(plan: &Plan) -> [Prepared<Suite>; 3] {
 fn online(plan: &Plan, inputs: &HashMap<String, Vec<u32>>, material: [Prepared<Suite>; 3]) -> Vec<Vec<u32>> {
     let parts = material.map(|prepared| {
         let part: Part<'_, _> = Box::new(|party, ends| {
-            serve(&Suite::default(), plan, party, &mut HashMap::new(), Some(prepared), ends, Options::default())
+            serve(
+                &Suite::default(),
+                plan,
+                party,
+                &mut HashMap::new(),
+                Some(prepared),
+                ends,
+                Options::default(),
+            )
         });
         part
     });

@@ -14,7 +14,10 @@ enum Gate {
     /// All zeros.
     Zero,
     /// A plane of an input buffer.
-    Input { buffer: u32, plane: u32 },
+    Input {
+        buffer: u32,
+        plane: u32,
+    },
     And(Wire, Wire),
     Xor(Wire, Wire),
     Not(Wire),
@@ -119,7 +122,9 @@ impl Circuit {
             });
             for (i, wire) in [a, b].into_iter().enumerate() {
                 match operands[i] {
-                    Operand::Register(r) if r != 0 && last_use[wire.0 as usize] == at && (i == 0 || a != b) => {
+                    Operand::Register(r)
+                        if r != 0 && last_use[wire.0 as usize] == at && (i == 0 || a != b) =>
+                    {
                         free.push(r);
                     }
                     _ => {}
@@ -182,8 +187,12 @@ impl Program {
             let (below, rest) = registers.split_at_mut(target);
             let (out, above) = rest.split_at_mut(count);
             let place = |operand: Operand| match operand {
-                Operand::Input { buffer, plane } => &inputs[buffer as usize][plane as usize * words + from..][..count],
-                Operand::Register(r) if (r as usize) < step.register as usize => &below[r as usize * count..][..count],
+                Operand::Input { buffer, plane } => {
+                    &inputs[buffer as usize][plane as usize * words + from..][..count]
+                }
+                Operand::Register(r) if (r as usize) < step.register as usize => {
+                    &below[r as usize * count..][..count]
+                }
                 Operand::Register(r) => &above[(r as usize - step.register as usize - 1) * count..][..count],
             };
             combine(step.what, out, place(step.operands[0]), place(step.operands[1]));
@@ -191,7 +200,9 @@ impl Program {
         for (buffer, planes) in self.outputs.iter().enumerate() {
             for (plane, &operand) in planes.iter().enumerate() {
                 let found = match operand {
-                    Operand::Input { buffer, plane } => &inputs[buffer as usize][plane as usize * words + from..][..count],
+                    Operand::Input { buffer, plane } => {
+                        &inputs[buffer as usize][plane as usize * words + from..][..count]
+                    }
                     Operand::Register(r) => &registers[r as usize * count..][..count],
                 };
                 emit(buffer, plane, found);

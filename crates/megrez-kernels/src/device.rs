@@ -1,8 +1,8 @@
 //! The seam between protocols and hardware.
 
 use crate::ListSpec;
-use crate::circuit::Program;
 use crate::baseline::{self, Baseline};
+use crate::circuit::Program;
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Shape, Word, bits};
@@ -190,7 +190,12 @@ pub trait Device: Clone + Send + Sync + 'static {
     // ---- bit planes: plane i holds bit i of n values in ceil(n/64) words ----
 
     /// Planes `from`, …, `from + count − 1` of each element.
-    fn bit_planes<W: Word>(&self, x: &Self::Buf<W>, from: u32, count: u32) -> Result<Self::Buf<u64>, DeviceError> {
+    fn bit_planes<W: Word>(
+        &self,
+        x: &Self::Buf<W>,
+        from: u32,
+        count: u32,
+    ) -> Result<Self::Buf<u64>, DeviceError> {
         let x = self.download(x.clone())?;
         let plane = |k| bits::pack(x.len(), |i| x[i].to_u64() >> (from + k));
         self.upload((0..count).flat_map(plane).collect())
@@ -203,7 +208,12 @@ pub trait Device: Clone + Send + Sync + 'static {
         self.upload((0..n).map(|i| W::from_u64(element(i))).collect())
     }
     /// Planes of `n` values as dense bits, plane after plane: the form of the wire. Lanes past the end are dropped.
-    fn pack_planes(&self, x: &Self::Buf<u64>, planes: usize, n: usize) -> Result<Self::Buf<u64>, DeviceError> {
+    fn pack_planes(
+        &self,
+        x: &Self::Buf<u64>,
+        planes: usize,
+        n: usize,
+    ) -> Result<Self::Buf<u64>, DeviceError> {
         if n.is_multiple_of(64) {
             return Ok(x.clone());
         }
@@ -217,7 +227,12 @@ pub trait Device: Clone + Send + Sync + 'static {
         self.upload(packed)
     }
     /// Undoes [`Device::pack_planes`].
-    fn unpack_planes(&self, x: &Self::Buf<u64>, planes: usize, n: usize) -> Result<Self::Buf<u64>, DeviceError> {
+    fn unpack_planes(
+        &self,
+        x: &Self::Buf<u64>,
+        planes: usize,
+        n: usize,
+    ) -> Result<Self::Buf<u64>, DeviceError> {
         if n.is_multiple_of(64) {
             return Ok(x.clone());
         }

@@ -166,10 +166,17 @@ fn planes<W: Word, D: Device>(pair: &Pair<D>) {
             compare!(pair, format!("bit_planes {what}"), |d, up| d.bit_planes(up!(&x), from, count));
             let planes = pair.words::<u64>(bits::words(n) * count as usize);
             compare!(pair, format!("join_planes {what}"), |d, up| d.join_planes::<W>(up!(&planes), n));
-            compare!(pair, format!("pack_planes {what}"), |d, up| d.pack_planes(up!(&planes), count as usize, n));
+            compare!(pair, format!("pack_planes {what}"), |d, up| d.pack_planes(
+                up!(&planes),
+                count as usize,
+                n
+            ));
             let packed = pair.bits(count as usize * n);
-            compare!(pair, format!("unpack_planes {what}"), |d, up| d
-                .unpack_planes(up!(&packed), count as usize, n));
+            compare!(pair, format!("unpack_planes {what}"), |d, up| d.unpack_planes(
+                up!(&packed),
+                count as usize,
+                n
+            ));
         }
     }
 }

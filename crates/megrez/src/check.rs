@@ -107,7 +107,12 @@ fn wrong_comparisons(graph: &Graph, layer: &LayerInfo, trace: &Trace, limit: f64
 }
 
 /// How many elements of one of a layer's inputs lie where the layer has no right result.
-fn outside_domain(graph: &Graph, layer: &LayerInfo, trace: &Trace, (input, domain): (usize, Interval)) -> usize {
+fn outside_domain(
+    graph: &Graph,
+    layer: &LayerInfo,
+    trace: &Trace,
+    (input, domain): (usize, Interval),
+) -> usize {
     let node = graph.nodes.iter().find(|n| n.output == layer.graph_value);
     // Operands are counted without the inputs that are left out.
     let id = node.and_then(|n| n.inputs.iter().flatten().nth(input));

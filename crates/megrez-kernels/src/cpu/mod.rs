@@ -186,7 +186,7 @@ impl Device for Cpu {
         Ok(self.build(n, |start, out| element::unpack_low(self.level, x, width, start, out)))
     }
 
-fn bit_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
+    fn bit_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
         Ok(Arc::new(planes::bit_planes((self.level, self.threads), x, from, count)))
     }
 
@@ -200,7 +200,7 @@ fn bit_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u
         Ok(outputs.into_iter().map(Arc::new).collect())
     }
 
-        fn deal_list<W: Word>(
+    fn deal_list<W: Word>(
         &self,
         spec: &ListSpec,
         masks: &Buf<W>,

@@ -117,6 +117,7 @@ pub fn run_circuit(
 /// Splits the words of planes among threads: `task(first, last)`.
 fn over_blocks(threads: usize, words: usize, task: impl Fn(usize, usize) + Sync) {
     let threads = if words * 64 < WORTH_A_THREAD { 1 } else { threads };
-    let size = if threads == 1 { words.max(1) } else { (words.div_ceil(threads * 4)).next_multiple_of(BLOCK) };
+    let size =
+        if threads == 1 { words.max(1) } else { (words.div_ceil(threads * 4)).next_multiple_of(BLOCK) };
     parallel(threads, words.div_ceil(size), |i| task(i * size, words.min((i + 1) * size)));
 }

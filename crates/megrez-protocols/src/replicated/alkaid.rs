@@ -292,8 +292,7 @@ pub(crate) fn offline<D: Device>(
         }
     };
     let opened = schedule.opened();
-    let opened_masks =
-        Rss::of(me, |c| Ok::<_, Error>(draw::<u64, D>(party, c, "opened", opened.len() * words)?))?;
+    let opened_masks = Rss::of(me, |c| draw::<u64, D>(party, c, "opened", opened.len() * words))?;
     let mut sheet = masks_sheet(me, width, &u_mask, &v_mask);
     sheet.add_rss(me, opened_masks.clone(), |c| opened.iter().map(|&s| Plane::Mask(s, c)).collect());
     add_zero(party, &mut sheet, "pairs", schedule.pairs.len(), n)?;
