@@ -18,7 +18,7 @@ matplotlib.rcParams["svg.hashsalt"] = "megrez"
 matplotlib.rcParams["svg.fonttype"] = "none"
 STYLE = {
     "secureml": ("C0", "o"),
-    "aby3": ("C1", "s"),
+    "aby3-printed": ("C1", "s"),
     "mizar-fig10": ("C3", "^"),
     "fixed-r": ("0.6", "x"),
     "truncate-first": ("C4", "d"),
@@ -30,7 +30,7 @@ def rates(report, ring, path):
     """Measured big errors by form, with what theory expects and the published bound."""
     figure, axis = plt.subplots(figsize=(6.4, 4))
     points = [r for r in report["rates"] if r["ring"] == ring]
-    expected = [r for r in points if r["form"] == "aby3"]
+    expected = [r for r in points if r["form"] == "aby3-printed"]
     slack = [r["slack"] for r in expected]
     axis.plot(slack, [r["expected"] for r in expected], color="k", linewidth=1, label="theory: |x| / 2^ℓ")
     axis.plot(slack, [r["bound"] for r in expected], "k--", linewidth=1, label="Theorem 1: 2^-(ℓ-ℓ_x-1)")

@@ -7,11 +7,11 @@ use common::{cli, example};
 #[test]
 fn studies_print_versioned_reports() {
     let folder = example("");
-    let small = "--images 2 --form aby3,exact --samples 2000 --frac 13 --ring 64";
+    let small = "--images 2 --form aby3-printed,exact --samples 2000 --frac 13 --ring 64";
     let report = cli(&format!("study truncation --json {small} --folder {{}}"), &[&folder])
         .json("megrez.study.truncation/1");
     let forms: Vec<_> = report["accuracy"].as_array().unwrap().iter().map(|a| &a["form"]).collect();
-    assert_eq!(forms, ["aby3", "exact", "aby3", "exact"], "two models, two forms");
+    assert_eq!(forms, ["aby3-printed", "exact", "aby3-printed", "exact"], "two models, two forms");
     assert!(report["rates"][0]["rate"].as_f64().unwrap() > 0.1, "slack 2: {}", report["rates"][0]);
 
     let model = example("lenet.onnx");

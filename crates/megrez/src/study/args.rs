@@ -47,11 +47,11 @@ pub struct Truncation {
     /// Bits of the rings: 64, 32 or both.
     #[arg(long, value_delimiter = ',', default_values_t = [64, 32])]
     ring: Vec<u32>,
-    /// The forms of truncation: secureml, aby3, mizar-fig10, fixed-r, truncate-first, exact, floor.
+    /// The forms of truncation: secureml, aby3-printed, mizar-fig10, fixed-r, truncate-first, exact, floor.
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "secureml,aby3,mizar-fig10,fixed-r,truncate-first,exact"
+        default_value = "secureml,aby3-printed,mizar-fig10,fixed-r,truncate-first,exact"
     )]
     form: Vec<String>,
     /// Truncations per error rate.

@@ -5,10 +5,10 @@
 //! ```text
 //! form            what the parties do                                                big errors
 //! secureml        x0 = x + R, x1 = −R;  (x0 >> f) + −(−x1 >> f), logical shifts      |x| / 2^ℓ
-//! aby3            α = x + r opened;  (α >> f) − (r >> f), arithmetic shifts          |x| / 2^ℓ
+//! aby3-printed    α = x + r opened;  (α >> f) − (r >> f), arithmetic shifts          |x| / 2^ℓ
 //! mizar-fig10     m = x + r;  (m >> f) − (r >> f), logical shifts                    |x| / 2^ℓ
-//! fixed-r         as aby3 with r = 2^f, always                                       none: α − 2^f is the secret
-//! truncate-first  aby3 on both operands before they are multiplied                   (|x| + |w|) / 2^ℓ
+//! fixed-r         as aby3-printed with r = 2^f, always                               none: α − 2^f is the secret
+//! truncate-first  aby3-printed on both operands before they are multiplied           (|x| + |w|) / 2^ℓ
 //! exact           megrez: mizar-fig10, and the wrap is put right                     none for |x| < 2^(ℓ−2)
 //! floor           no shares at all                                                   none
 //! ```
@@ -55,7 +55,7 @@ impl Form {
     pub fn name(self) -> &'static str {
         match self {
             Form::SecureMl => "secureml",
-            Form::Aby3 => "aby3",
+            Form::Aby3 => "aby3-printed",
             Form::MizarFig10 => "mizar-fig10",
             Form::FixedR => "fixed-r",
             Form::TruncateFirst => "truncate-first",
