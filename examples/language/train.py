@@ -1,9 +1,9 @@
-"""Trains a small language model on the prose of this project's own documentation, and exports it for private generation.
+"""Trains a small language model on the prose of this project, and exports it for private generation.
 
 The model reads letters: three GPT-2 blocks of width 64. It takes a few minutes on one core and leaves
 
-    model.onnx      inputs tokens [1, n] and, per block, past.*.key and past.*.value [1, heads, p, width / heads];
-                    outputs logits [1, n, letters], and present.*.key and present.*.value with p + n positions
+    model.onnx      inputs tokens [1, n]; per block past.*.key, past.*.value [1, heads, p, width / heads];
+                    outputs logits [1, n, letters], present.*.key and present.*.value with p + n positions
     letters.txt     the letter of every token, in order
 
 Needs torch and onnx:  python train.py [--steps 4000]
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 HERE = Path(__file__).parent
 LETTERS = "\n abcdefghijklmnopqrstuvwxyz.,:;'-"
@@ -59,11 +59,11 @@ class Block(nn.Module):
         weights = torch.softmax(scores.masked_fill(hidden, -math.inf), 3)
         y = (weights @ value).transpose(1, 2).flatten(2)
         x = x + self.out(y)
-        return x + self.down(F.gelu(self.up(self.norm2(x)))), key, value
+        return x + self.down(functional.gelu(self.up(self.norm2(x)))), key, value
 
 
 class Model(nn.Module):
-    """Letters in, logits of the next letter out; what attention has seen goes in and out as keys and values."""
+    """Letters in, logits of the next letter out; what attention has seen goes in and out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,17 +77,19 @@ class Model(nn.Module):
         hidden = torch.arange(seen + n)[None, :] > places[:, None]
         x = self.token(tokens) + self.position(places)
         present = []
-        for block, key, value in zip(self.blocks, past[0::2], past[1::2], strict=True):
-            x, key, value = block(x, key, value, hidden)
+        for block, seen_key, seen_value in zip(self.blocks, past[0::2], past[1::2], strict=True):
+            x, key, value = block(x, seen_key, seen_value, hidden)
             present += [key, value]
-        return F.linear(self.norm(x), self.token.weight), *present
+        return functional.linear(self.norm(x), self.token.weight), *present
 
 
 def nothing(batch: int, seen: int = 0) -> list[torch.Tensor]:
+    """Keys and values of `seen` positions that hold nothing."""
     return [torch.zeros(batch, HEADS, seen, WIDTH // HEADS) for _ in range(2 * BLOCKS)]
 
 
 def train(steps: int) -> Model:
+    """A model after so many steps on the corpus."""
     torch.manual_seed(1)
     text = torch.tensor([LETTERS.index(c) for c in corpus()])
     print(f"{len(text)} letters")
@@ -101,7 +103,7 @@ def train(steps: int) -> Model:
         starts = torch.randint(len(text) - CONTEXT - 1, (24,))
         rows = torch.stack([text[s : s + CONTEXT + 1] for s in starts])
         logits, *_ = model(rows[:, :-1], *nothing(len(rows)))
-        loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+        loss = functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -113,6 +115,7 @@ def train(steps: int) -> Model:
 
 
 def export(model: Model) -> None:
+    """Writes the model with its keys and values as inputs and outputs."""
     names = [f"{i}.{part}" for i in range(BLOCKS) for part in ("key", "value")]
     past, present = [f"past.{n}" for n in names], [f"present.{n}" for n in names]
     seen = {name: {2: "seen"} for name in past} | {name: {2: "all"} for name in present}
