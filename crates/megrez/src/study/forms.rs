@@ -26,7 +26,7 @@ pub enum Form {
     #[serde(rename = "secureml")]
     SecureMl,
     /// The masked value is opened and shifted, and so was the dealt mask (ABY3; Algorithm 2 of the truncation paper).
-    Aby3,
+    Aby3Printed,
     /// Masked value and mask are shifted (MIZAR, Fig. 10).
     MizarFig10,
     /// ABY3's with the constant 2^f where the random mask should be, as public implementations have it. Not secure.
@@ -43,7 +43,7 @@ impl Form {
     /// All forms.
     pub const ALL: [Form; 7] = [
         Form::SecureMl,
-        Form::Aby3,
+        Form::Aby3Printed,
         Form::MizarFig10,
         Form::FixedR,
         Form::TruncateFirst,
@@ -55,7 +55,7 @@ impl Form {
     pub fn name(self) -> &'static str {
         match self {
             Form::SecureMl => "secureml",
-            Form::Aby3 => "aby3-printed",
+            Form::Aby3Printed => "aby3-printed",
             Form::MizarFig10 => "mizar-fig10",
             Form::FixedR => "fixed-r",
             Form::TruncateFirst => "truncate-first",
@@ -77,7 +77,7 @@ impl Form {
                 let [x0, x1] = [x.add(masks[0]), masks[0].neg()];
                 x0.shr(f).add(x1.neg().shr(f).neg())
             }
-            Form::Aby3 | Form::TruncateFirst => signed_shift(x.add(r), f).sub(signed_shift(r, f)),
+            Form::Aby3Printed | Form::TruncateFirst => signed_shift(x.add(r), f).sub(signed_shift(r, f)),
             Form::MizarFig10 => x.add(r).shr(f).sub(r.shr(f)),
             Form::FixedR => {
                 let r = W::ONE.shl(f);
@@ -147,7 +147,7 @@ mod tests {
     fn inexact_forms_err_for_exactly_x_of_the_masks() {
         for f in 1..6 {
             for x in -127i64..128 {
-                for form in [Form::SecureMl, Form::Aby3, Form::MizarFig10] {
+                for form in [Form::SecureMl, Form::Aby3Printed, Form::MizarFig10] {
                     assert_eq!(over_all_masks(form, x, f).0, x.unsigned_abs(), "{form:?}, x = {x}, f = {f}");
                 }
             }
@@ -160,7 +160,7 @@ mod tests {
         for length in 1..7u32 {
             let worst = (1i64 << length) - 1;
             let bound = 256 >> (8 - length - 1);
-            for form in [Form::SecureMl, Form::Aby3] {
+            for form in [Form::SecureMl, Form::Aby3Printed] {
                 let (big, _) = over_all_masks(form, worst, 3);
                 assert!(big <= bound && 2 * (big + 1) >= bound, "{form:?}: {big} of 256, bound {bound}");
             }
@@ -205,7 +205,7 @@ mod tests {
         }
         let theory = 1.0 - (1.0 - 9.0 / 256.0) * (1.0 - 7.0 / 256.0);
         assert!((f64::from(wrong) / 65536.0 - theory).abs() < 1e-12);
-        assert_eq!(over_all_masks(Form::Aby3, 63, 2 * f).0, 63);
+        assert_eq!(over_all_masks(Form::Aby3Printed, 63, 2 * f).0, 63);
     }
 
     #[test]

@@ -175,13 +175,15 @@ pub fn rate<W: Word>(form: Form, slack: u32, samples: usize) -> Result<Rate> {
             let x = number(word[0], length);
             errors += u64::from(is_big_error(x, f, form.truncate(x, f, masks(2))));
             expected += match form {
-                Form::SecureMl | Form::Aby3 | Form::MizarFig10 => x.to_i64().unsigned_abs() as f64 / whole,
+                Form::SecureMl | Form::Aby3Printed | Form::MizarFig10 => {
+                    x.to_i64().unsigned_abs() as f64 / whole
+                }
                 Form::FixedR | Form::Exact | Form::Floor | Form::TruncateFirst => 0.0,
             };
         }
     }
     let n = samples.max(1) as f64;
-    let bound = matches!(form, Form::SecureMl | Form::Aby3).then(|| 2f64.powi(1 - slack as i32));
+    let bound = matches!(form, Form::SecureMl | Form::Aby3Printed).then(|| 2f64.powi(1 - slack as i32));
     let (rate, expected) = (errors as f64 / n, expected / n);
     Ok(Rate { ring: W::BITS, form, slack, samples, errors, rate, expected, bound })
 }
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn masks_are_fresh() {
-        let errors = || rate::<u32>(Form::Aby3, 2, 1 << 14).unwrap().errors;
+        let errors = || rate::<u32>(Form::Aby3Printed, 2, 1 << 14).unwrap().errors;
         let runs = [errors(), errors(), errors(), errors()];
         assert!(runs.iter().any(|&e| e != runs[0]), "the same errors four times: {runs:?}");
     }
@@ -312,13 +314,13 @@ mod tests {
             assert!(table(&study).contains("cnn on Z_2^64"));
             study.accuracy
         };
-        for a in run(26, &[Form::SecureMl, Form::Aby3, Form::MizarFig10]) {
+        for a in run(26, &[Form::SecureMl, Form::Aby3Printed, Form::MizarFig10]) {
             assert!(a.score.accuracy <= 0.5 && a.score.per_image.big_errors > 100.0, "{a:?}");
         }
         for a in run(26, &[Form::FixedR, Form::TruncateFirst, Form::Exact]) {
             assert!(a.score.accuracy == 1.0 && a.score.per_image.big_errors == 0.0, "{a:?}");
         }
-        let few = run(13, &[Form::Aby3]);
+        let few = run(13, &[Form::Aby3Printed]);
         assert!(few[0].score.accuracy == 1.0, "{few:?}");
     }
 }

@@ -599,7 +599,7 @@ mod tests {
         assert!(mean_error(&first, &clear) < 0.02 && counts.big_errors == 0.0, "{counts:?}");
         let ring = CompileOptions { ring: 32, frac: 13, ..CompileOptions::default() };
         let narrow = of_graph(&graph, ring);
-        let (_, counts) = walked(&narrow, &Rules { truncation: Form::Aby3, cut: false }, 3);
+        let (_, counts) = walked(&narrow, &Rules { truncation: Form::Aby3Printed, cut: false }, 3);
         assert!(counts.big_errors > 0.0, "{counts:?}");
     }
 
@@ -639,6 +639,6 @@ mod tests {
     #[test]
     fn rules_that_make_no_sense_are_refused() {
         let model = model("net-a", 1, CompileOptions::default());
-        assert!(Walker::new(&model, &Rules { truncation: Form::Aby3, cut: true }).is_err());
+        assert!(Walker::new(&model, &Rules { truncation: Form::Aby3Printed, cut: true }).is_err());
     }
 }
