@@ -3,7 +3,7 @@
 //!
 //! Deviates from Fig. 3, which finds c by a list of ℓ entries in F_q, one of which is zero if ψ is below a public number; it
 //! multiplies them, and opens the product under a random factor and a random flip. Beside its errors (b = L − 2m and q, see
-//! `tests/printed_failures.rs` in megrez-engine) that product cannot be made as printed: the masks of the entries depend on m, so the
+//! `tests/meteor.rs` in megrez-engine) that product cannot be made as printed: the masks of the entries depend on m, so the
 //! products of these masks are not there before the inputs are. Here the carry is a bit, found as an adder finds it:
 //!
 //! - *Digits.* Of four positions, with ψ_i shared and m_i public, the signals "makes a carry" G and "hands one on" P are sums of

@@ -524,7 +524,7 @@ pub(crate) fn online<D: Device>(
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let (me, words) = (party.me(), bits::words(n));
     let schedule = Schedule::new(tree);
-    let mut sheet = enter(party, tree, n, known, material)?;
+    let mut sheet = enter(party, tree, &schedule, n, known, material)?;
     for depth in 0..tree.levels.len() {
         level(party, tree, &schedule, depth, n, &mut sheet, true)?;
     }
@@ -548,7 +548,7 @@ pub(crate) fn top<D: Device>(
 ) -> Result<D::Buf<u64>, Error> {
     let (me, words) = (party.me(), bits::words(n));
     let schedule = Schedule::new(tree);
-    let mut sheet = enter(party, tree, n, known, material)?;
+    let mut sheet = enter(party, tree, &schedule, n, known, material)?;
     for depth in 0..tree.levels.len() {
         level(party, tree, &schedule, depth, n, &mut sheet, false)?;
     }
@@ -598,12 +598,12 @@ fn receive_opening<D: Device>(
 fn enter<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
+    schedule: &Schedule,
     n: usize,
     known: Known<D>,
     material: Material<D>,
 ) -> Result<Sheet<D>, Error> {
     let (me, width) = (party.me(), tree.bits + 1);
-    let schedule = Schedule::new(tree);
     let [masked_u, masked_v] = match known {
         // Masked bits: m is known to all.
         Known { u: Some(u), v: Some(v) } => [u, v],
