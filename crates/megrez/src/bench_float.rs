@@ -1,16 +1,14 @@
 //! `megrez bench op OP --protocol secfloat`: floating point between two parties over oblivious transfer, measured, verified
 //! against the functionality in the clear, beside its price.
 //!
-//! The parties are processes of this machine over loopback TLS, as in [`embedded`](crate::embedded), or threads over memory.
-//! They take test data from the seed, not from a client: each is the owner of one operand.
+//! The parties are a [`pair`]. They take test data from the seed, not from a client: each is the owner of one operand.
 
+use crate::pair::{self, Job};
 use crate::report::Seconds;
 use crate::{Error, Result};
 use megrez_float::{Float, Format};
 use megrez_kernels::Cpu;
-use megrez_net::{
-    ClockKind, Config, Endpoint, Identity, Limits, NetProfile, Network, PeerName, SessionId, certs,
-};
+use megrez_net::{NetProfile, Network};
 use megrez_session::{Party, Phase};
 use megrez_sirnn::Sirnn;
 use megrez_sirnn::ops::{OPS, Opened, Output, in_the_clear, run, sample};
@@ -18,15 +16,10 @@ use megrez_sirnn::ot::Transfers;
 use megrez_sirnn::price::{Bill, Price};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The protocol's name.
 pub const PROTOCOL: &str = "secfloat";
-
-/// What a child process is told on its command line.
-const CHILD: [&str; 2] = ["bench", "float-party"];
 
 /// What to measure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,23 +51,10 @@ struct Measured {
 
 /// What one party measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Report {
+pub struct Report {
     setup_seconds: f64,
     setup_bytes: u64,
     runs: Vec<Measured>,
-}
-
-/// The first line that a child reads. Holds a private key: it goes through a pipe and nowhere else.
-#[derive(Serialize, Deserialize)]
-struct Start {
-    party: usize,
-    session: [u8; 16],
-    ca: String,
-    certificate: String,
-    key: String,
-    bench: FloatBench,
-    /// Name, RTT in milliseconds and rate in Mbit/s of the network.
-    net: (String, f64, f64),
 }
 
 /// Measures one operation and reports as `megrez.bench/1`; `processes` or threads.
@@ -89,7 +69,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
             OPS.join(", ")
         )));
     }
-    let reports = if processes { in_processes(o)? } else { in_threads(o)? };
+    let reports = if processes { pair::in_processes(o, &o.net)? } else { pair::in_threads(o, &o.net)? };
     let bill = price(o);
     let last = |f: &dyn Fn(&Measured) -> u64| -> Vec<u64> {
         reports.iter().map(|r| r.runs.last().map_or(0, f)).collect()
@@ -144,6 +124,15 @@ fn price(o: &FloatBench) -> Bill {
     price.bill
 }
 
+impl Job for FloatBench {
+    const NAME: &'static str = "bench op";
+    type Report = Report;
+
+    fn run(&self, network: Network) -> Result<Report> {
+        party(network, self)
+    }
+}
+
 /// One party's part: sets up, then for every run shares, computes, opens and compares.
 fn party(network: Network, o: &FloatBench) -> Result<Report> {
     let start = Instant::now();
@@ -191,103 +180,6 @@ fn measure(b: &mut Sirnn<Cpu>, o: &FloatBench, number: u32) -> Result<Measured> 
     let want = in_the_clear(&o.op, &operands[0], &operands[1]);
     let wrong = want.map_or(o.batch, |want| opened.differences(&want));
     Ok(Measured { seconds, busy_seconds, rounds, bytes, wrong })
-}
-
-fn in_threads(o: &FloatBench) -> Result<Vec<Report>> {
-    let networks = Network::in_memory(2, &o.net, ClockKind::Real, Limits::default().step);
-    std::thread::scope(|scope| {
-        let running: Vec<_> = networks.into_iter().map(|n| scope.spawn(move || party(n, o))).collect();
-        let join = |r: std::thread::ScopedJoinHandle<'_, Result<Report>>| {
-            r.join().unwrap_or_else(|_| Err(Error::Refused("a party panicked".into())))
-        };
-        running.into_iter().map(join).collect()
-    })
-}
-
-/// A child that ends with its handle.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn in_processes(o: &FloatBench) -> Result<Vec<Report>> {
-    let deployment = certs::issue(&certs::Request { parties: 2, clients: vec![], hosts: vec![], days: 2 })?;
-    let session = crate::wire::fresh_name()?;
-    let program = std::env::current_exe().map_err(|e| Error::Refused(e.to_string()))?;
-    let mut children = vec![];
-    for party in 0..2 {
-        let mut child = Command::new(&program)
-            .args(CHILD)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| Error::file(&program, format!("cannot start a party: {e}")))?;
-        let mut stdin = child.stdin.take().expect("piped");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let child = Running(child);
-        let name = PeerName::party(party)?;
-        let pair = deployment.pairs.iter().find(|p| p.name == name).expect("issued above");
-        let start = Start {
-            party,
-            session,
-            ca: deployment.ca.clone(),
-            certificate: pair.certificate.clone(),
-            key: pair.key.to_string(),
-            bench: o.clone(),
-            net: (o.net.name.clone(), o.net.rtt_ms, o.net.mbps),
-        };
-        write_line(&mut stdin, &start)?;
-        children.push((child, stdin, stdout));
-    }
-    let addresses: Vec<String> =
-        children.iter_mut().map(|(_, _, out)| read_line(out)).collect::<Result<_>>()?;
-    for (_, stdin, _) in &mut children {
-        write_line(stdin, &addresses)?;
-    }
-    children
-        .iter_mut()
-        .map(|(_, _, out)| read_line::<std::result::Result<Report, String>>(out)?.map_err(Error::Refused))
-        .collect()
-}
-
-/// The child's side: one line of settings in, its address out, everybody's addresses in, its report out.
-///
-/// # Errors
-/// If the parent's lines make no sense. What goes wrong between the parties is in the report.
-pub fn serve() -> Result<()> {
-    let mut stdin = BufReader::new(std::io::stdin());
-    let start: Start = read_line(&mut stdin)?;
-    let endpoint = Endpoint::bind(Config {
-        me: start.party,
-        listen: "127.0.0.1:0".into(),
-        peers: vec![String::new(); 2],
-        identity: Identity::from_pem(&start.ca, &start.certificate, &start.key)?,
-        limits: Limits { silence: Duration::from_secs(60), ..Limits::default() },
-    })?;
-    write_line(&mut std::io::stdout(), &endpoint.local_addr().to_string())?;
-    endpoint.set_peers(read_line(&mut stdin)?)?;
-    let (name, rtt_ms, mbps) = start.net;
-    let network = endpoint.open_session(SessionId(start.session), &NetProfile { name, rtt_ms, mbps });
-    let network = network.map_err(Error::Net);
-    let result = network.and_then(|network| party(network, &start.bench));
-    write_line(&mut std::io::stdout(), &result.map_err(|e| e.to_string()))
-}
-
-fn write_line<T: Serialize>(out: &mut impl Write, message: &T) -> Result<()> {
-    let line = serde_json::to_string(message).map_err(|e| Error::Refused(e.to_string()))?;
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|e| Error::Refused(format!("a party's pipe: {e}")))
-}
-
-fn read_line<T: for<'a> Deserialize<'a>>(input: &mut impl BufRead) -> Result<T> {
-    let mut line = String::new();
-    input.read_line(&mut line).map_err(|e| Error::Refused(format!("a party's pipe: {e}")))?;
-    serde_json::from_str(&line).map_err(|_| Error::Refused("the party ended before it had an answer".into()))
 }
 
 #[cfg(test)]

@@ -89,6 +89,9 @@ enum Command {
     Float(crate::float::Float),
     /// List the protocols, their operations and cost formulas.
     Protocols,
+    /// One of two parties with one job; takes everything from standard input.
+    #[command(hide = true)]
+    PairParty,
     /// Make the certificates of a deployment.
     Certs(Certs),
     /// Run a party as a service.
@@ -328,9 +331,6 @@ enum Bench {
     Op(BenchOp),
     /// A whole model on random data.
     Model(BenchModel),
-    /// One of the two parties of a floating-point operation, started by `bench op`.
-    #[command(hide = true)]
-    FloatParty,
 }
 
 #[derive(Args)]
@@ -493,7 +493,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(Bench::Op(args)) => bench_op(&args),
         Command::Generate(args) => run_generate(&args, cli.json),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
-        Command::Bench(Bench::FloatParty) => bench_float::serve().map(|()| ExitCode::SUCCESS),
+        Command::PairParty => megrez::pair::serve().map(|()| ExitCode::SUCCESS),
         Command::Study(args) => {
             print!("{}", study::args::run(&args, cli.json)?);
             Ok(ExitCode::SUCCESS)

@@ -19,6 +19,7 @@ pub mod generate;
 pub mod infer;
 pub mod inference;
 mod kept;
+pub mod pair;
 pub mod party;
 pub mod report;
 pub mod study;
