@@ -12,7 +12,7 @@ use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_wo
 use megrez::party::{Policy, Service};
 use megrez::report::Cost;
 use megrez::wire::{ModelPlan, Source, Upload};
-use megrez::{Error, Result, embedded, inference, study};
+use megrez::{Error, Result, embedded, inference, study, tables};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{
@@ -331,6 +331,8 @@ enum Bench {
     Op(BenchOp),
     /// A whole model on random data.
     Model(BenchModel),
+    /// A table of a paper, with the figures measured here beside the printed ones.
+    Table(BenchTable),
 }
 
 #[derive(Args)]
@@ -373,6 +375,31 @@ struct BenchModel {
     /// How many runs.
     #[arg(long, default_value_t = 5)]
     repeat: u32,
+    /// Seed of weights and data, never of shares.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct BenchTable {
+    /// The table.
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(tables::TABLES.iter().map(|t| t.name)))]
+    name: String,
+    /// One run of every row instead of three.
+    #[arg(long)]
+    quick: bool,
+    /// Only rows whose name or system contains this, large ones too.
+    #[arg(long)]
+    only: Option<String>,
+    /// Rows that take minutes or gigabytes, too.
+    #[arg(long)]
+    large: bool,
+    /// Networks instead of the paper's: loopback, lan, wan, or RTT,RATE; may be given again.
+    #[arg(long)]
+    net: Vec<NetProfile>,
+    /// What a party is on this machine.
+    #[arg(long, value_enum, default_value = "process")]
+    parties: PartiesKind,
     /// Seed of weights and data, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -493,6 +520,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(Bench::Op(args)) => bench_op(&args),
         Command::Generate(args) => run_generate(&args, cli.json),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
+        Command::Bench(Bench::Table(args)) => bench_table(&args, cli.json),
         Command::PairParty => megrez::pair::serve().map(|()| ExitCode::SUCCESS),
         Command::Study(args) => {
             print!("{}", study::args::run(&args, cli.json)?);
@@ -1011,6 +1039,31 @@ fn bench_model(args: &BenchModel) -> Result<ExitCode> {
         &ModelArgs { range: RangeArg::Assume, ..args.model_args.clone() },
     )?;
     Ok(verdict(&bench::bench_model(&mut backend, &args.model, &model, &options)?))
+}
+
+fn bench_table(args: &BenchTable, json: bool) -> Result<ExitCode> {
+    let table = tables::table(&args.name)
+        .ok_or_else(|| Error::Refused(format!("there is no table `{}`", args.name)))?;
+    let choice = tables::Choice {
+        only: args.only.clone(),
+        nets: args.net.clone(),
+        large: args.large,
+        repeat: if args.quick { 1 } else { 3 },
+        processes: matches!(args.parties, PartiesKind::Process),
+        seed: args.seed,
+    };
+    let watched = std::io::stderr().is_terminal();
+    let report = tables::run(table, &choice, &|row| {
+        if watched {
+            eprintln!("{row}");
+        }
+    })?;
+    if json {
+        println!("{report}");
+    } else {
+        print!("{}", tables::text(&report));
+    }
+    Ok(if tables::verified(&report) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The operations that `megrez protocols` prices, as benches name them.

@@ -23,6 +23,7 @@ pub mod pair;
 pub mod party;
 pub mod report;
 pub mod study;
+pub mod tables;
 pub mod wire;
 
 /// What went wrong, in words for the person who has to mend it.

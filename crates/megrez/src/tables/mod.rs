@@ -1,0 +1,507 @@
+//! `megrez bench table`: the tables of the papers, each figure beside the one measured here.
+//!
+//! A [`Table`] has columns, what to take from a report, and rows, what the paper prints and what to run. Columns of times
+//! appear once per network. What a paper counts often differs from what it says that it counts: `counts` and the notes of the
+//! rows tell, and the columns count the same here.
+
+mod alkaid;
+mod meteor;
+
+use crate::bench::{BenchOptions, bench_model, bench_op};
+use crate::client::RunOptions;
+use crate::infer::{Backend, Model, find};
+use crate::{Error, Result, embedded, inference};
+use megrez_graph::{Activations, Comparison, CompileOptions, Graph, PoolForm, RangePolicy, models};
+use megrez_net::NetProfile;
+use megrez_plan::{Op, ReluForm, SignBit};
+use serde_json::{Value as Json, json};
+
+/// A table of a paper.
+pub struct Table {
+    /// Its name: the paper's and the number.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What the paper really counts.
+    pub counts: &'static str,
+    /// The paper's networks: name, and profile as [`NetProfile`] parses it.
+    pub nets: &'static [(&'static str, &'static str)],
+    /// The columns.
+    pub columns: &'static [Column],
+    /// Its rows.
+    pub rows: fn() -> Vec<Row>,
+}
+
+/// The tables.
+pub const TABLES: &[&Table] = &[
+    &meteor::OPERATORS,
+    &meteor::MNIST,
+    &meteor::CIFAR,
+    &alkaid::ADDER,
+    &alkaid::PRIMITIVES,
+    &alkaid::FUNCTIONS,
+    &alkaid::NETWORKS,
+];
+
+/// A figure of every row.
+pub struct Column {
+    /// Its name, with the unit.
+    pub name: &'static str,
+    /// Whether there is one for every network.
+    pub per_net: bool,
+    /// The figure in a report; `None` where it has none.
+    pub ours: fn(&Measured) -> Option<f64>,
+}
+
+/// A row: what the paper prints of one system, and what is measured for it.
+pub struct Row {
+    /// What is computed.
+    pub label: String,
+    /// With what.
+    pub system: &'static str,
+    /// The paper's figures in the order of the columns, a column of each network after the other; empty if it has none.
+    pub paper: Vec<Option<f64>>,
+    /// What is particular about it.
+    pub note: String,
+    /// Whether it takes minutes or gigabytes: runs only if asked for.
+    pub large: bool,
+    bench: Option<Bench>,
+    layer: Option<&'static str>,
+}
+
+/// Runs a row and reports as `megrez bench` does.
+type Bench = Box<dyn Fn(&Setting) -> Result<Json>>;
+
+/// How to run a row.
+pub struct Setting {
+    /// The network.
+    pub net: NetProfile,
+    /// How many runs; times are medians.
+    pub repeat: u32,
+    /// Whether parties are processes, over TLS, or threads.
+    pub processes: bool,
+    /// Seeds weights and data, never shares.
+    pub seed: u64,
+}
+
+impl Row {
+    /// A row that is not measured.
+    pub fn new(label: impl Into<String>, system: &'static str) -> Self {
+        Row {
+            label: label.into(),
+            system,
+            paper: vec![],
+            note: String::new(),
+            large: false,
+            bench: None,
+            layer: None,
+        }
+    }
+
+    /// With the paper's figures; one that is not a number is not there.
+    pub fn paper(self, figures: &[f64]) -> Self {
+        Row { paper: figures.iter().map(|&f| Some(f).filter(|f| f.is_finite())).collect(), ..self }
+    }
+
+    /// With something to run, which reports as `megrez bench` does.
+    pub fn bench(self, bench: impl Fn(&Setting) -> Result<Json> + 'static) -> Self {
+        Row { bench: Some(Box::new(bench)), ..self }
+    }
+
+    /// With one layer of the report instead of the whole: what comes before it only makes its inputs.
+    pub fn layer(self, layer: &'static str) -> Self {
+        Row { layer: Some(layer), ..self }
+    }
+
+    /// With a remark.
+    pub fn note(self, note: impl Into<String>) -> Self {
+        Row { note: note.into(), ..self }
+    }
+
+    /// Runs only if asked for.
+    pub fn large(self) -> Self {
+        Row { large: true, ..self }
+    }
+}
+
+/// The options of `megrez bench` by default: a protocol on the 64-bit ring with `frac` fraction bits.
+pub fn options(protocol: &str, frac: u32, setting: &Setting) -> BenchOptions {
+    BenchOptions {
+        ring: 64,
+        frac,
+        batch: 1,
+        sign: SignBit::FULL,
+        form: ReluForm::ThreeRounds,
+        pool: PoolForm::Tournament,
+        activations: Activations::Minimax,
+        truncate: 0,
+        shape: [1; 3],
+        seed: setting.seed,
+        run: RunOptions {
+            protocol: protocol.into(),
+            runs: setting.repeat,
+            net: setting.net.clone(),
+            material: None,
+            insecure: find(protocol).is_ok_and(|p| p.insecure),
+        },
+        parties: if setting.processes { "process" } else { "thread" },
+    }
+}
+
+/// Where the parties of a protocol run.
+pub fn backend(protocol: &str, setting: &Setting) -> Result<Backend> {
+    if setting.processes {
+        Backend::processes(embedded::Program::current()?, protocol)
+    } else {
+        Ok(Backend::Threads)
+    }
+}
+
+/// Measures an operation of `megrez bench op` with options changed by `change`.
+pub fn op(
+    op: &'static str,
+    protocol: &'static str,
+    frac: u32,
+    change: impl Fn(&mut BenchOptions) + 'static,
+) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    move |setting| {
+        let mut o = options(protocol, frac, setting);
+        change(&mut o);
+        bench_op(&mut backend(protocol, setting)?, op, &o)
+    }
+}
+
+/// Measures a built-in network.
+pub fn model(
+    name: &'static str,
+    protocol: &'static str,
+    frac: u32,
+    batch: usize,
+) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    move |setting| {
+        let mut backend = backend(protocol, setting)?;
+        let graph = models::build(name, batch, setting.seed)?;
+        let o = BenchOptions { batch, ..options(protocol, frac, setting) };
+        let sums = find(protocol)?.sums;
+        let model = Model::new(&graph, backend.client(), &CompileOptions { sums, ..compile(&o)? })?;
+        bench_model(&mut backend, name, &model, &o)
+    }
+}
+
+/// Measures a layer as within a network: its result is truncated to `frac` fraction bits.
+pub fn layer(
+    graph: impl Fn() -> Result<Graph> + 'static,
+    protocol: &'static str,
+    frac: u32,
+) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    move |setting| {
+        let mut backend = backend(protocol, setting)?;
+        let o = options(protocol, frac, setting);
+        let refuse = |e: megrez_plan::PlanError| Error::Refused(e.to_string());
+        let mut model = Model::new(&graph()?, backend.client(), &compile(&o)?)?;
+        let (plan, revealed) = (&mut model.compiled.plan, &mut model.compiled.outputs[0]);
+        if revealed.frac > frac {
+            let truncate = Op::Truncate { bits: revealed.frac - frac };
+            plan.outputs[0].value =
+                plan.step("truncate", truncate, &[plan.outputs[0].value]).map_err(refuse)?;
+            revealed.frac = frac;
+        }
+        if find(protocol)?.sums {
+            plan.leave_sums().map_err(refuse)?;
+        }
+        bench_model(&mut backend, "layer", &model, &o)
+    }
+}
+
+/// How a bench's model is compiled: nothing is proven of random weights.
+fn compile(o: &BenchOptions) -> Result<CompileOptions> {
+    Ok(CompileOptions {
+        ring: o.ring,
+        frac: o.frac,
+        policy: RangePolicy::Assume,
+        comparison: Comparison::Fixed(inference::sign_bit(o.ring, "digits", None, None, 0)?),
+        relu: o.form,
+        pool: o.pool,
+        activations: o.activations,
+        ..CompileOptions::default()
+    })
+}
+
+/// A report, or one layer of it.
+pub struct Measured {
+    report: Json,
+    layer: Option<&'static str>,
+}
+
+impl Measured {
+    /// The whole report.
+    pub fn report(&self) -> &Json {
+        &self.report
+    }
+
+    fn layer(&self) -> Option<&Json> {
+        let layer = self.layer?;
+        self.report["layers"].as_array()?.iter().find(|l| l["layer"] == layer)
+    }
+
+    /// Payload bytes of a phase over all links.
+    pub fn bytes(&self, phase: &str) -> Option<f64> {
+        match self.layer() {
+            Some(layer) => layer[format!("{phase}_bytes")].as_f64(),
+            None => {
+                let links = self.report["phases"][phase]["sent_bytes"].as_object()?;
+                Some(links.values().filter_map(Json::as_f64).sum())
+            }
+        }
+    }
+
+    /// Bytes that a party sends in a phase, the parties' mean.
+    pub fn sent(&self, phase: &str) -> Option<f64> {
+        let links = self.report["phases"][phase]["sent_bytes"].as_object()?.len();
+        // n parties have n·(n − 1) links.
+        let parties = (2..).find(|n| n * (n - 1) >= links)?;
+        Some(self.bytes(phase)? / parties as f64)
+    }
+
+    /// Messages on the critical path.
+    pub fn rounds(&self, phase: &str) -> Option<f64> {
+        match self.layer() {
+            Some(layer) => layer[format!("{phase}_rounds")].as_f64(),
+            None => self.report["phases"][phase]["rounds"].as_f64(),
+        }
+    }
+
+    /// Seconds of the slowest party.
+    pub fn seconds(&self, phase: &str) -> Option<f64> {
+        match self.layer() {
+            Some(layer) => layer[format!("{phase}_seconds")].as_f64(),
+            None => self.report["phases"][phase]["seconds"]["median"].as_f64(),
+        }
+    }
+}
+
+/// What to run of a table.
+pub struct Choice {
+    /// Rows whose label or system contains this; large ones too.
+    pub only: Option<String>,
+    /// Networks instead of the paper's.
+    pub nets: Vec<NetProfile>,
+    /// Large rows too.
+    pub large: bool,
+    /// How many runs a row and network.
+    pub repeat: u32,
+    /// Whether parties are processes.
+    pub processes: bool,
+    /// Seeds weights and data, never shares.
+    pub seed: u64,
+}
+
+/// The table of this name.
+pub fn table(name: &str) -> Option<&'static Table> {
+    TABLES.iter().copied().find(|t| t.name == name)
+}
+
+/// Runs a table and gives it as `megrez.table/1`; `progress` hears of every row before it runs.
+///
+/// # Errors
+/// If a network does not parse or a row fails, which says so.
+pub fn run(table: &Table, choice: &Choice, progress: &dyn Fn(&str)) -> Result<Json> {
+    let paper: Vec<NetProfile> = table.nets.iter().map(named).collect::<Result<_>>()?;
+    let nets = if choice.nets.is_empty() { paper.clone() } else { choice.nets.clone() };
+    let wanted = |row: &Row| match &choice.only {
+        None => choice.large || !row.large,
+        Some(text) => format!("{} {}", row.label, row.system).to_lowercase().contains(&text.to_lowercase()),
+    };
+    let (mut rows, mut left_out) = (vec![], vec![]);
+    for row in (table.rows)() {
+        if wanted(&row) {
+            progress(&format!("{}, {}", row.label, row.system));
+            rows.push(fill(table, &row, &paper, &nets, choice)?);
+        } else if row.large && choice.only.is_none() {
+            left_out.push(format!("{}, {}", row.label, row.system));
+        }
+    }
+    Ok(json!({
+        "schema": "megrez.table/1",
+        "table": table.name,
+        "title": table.title,
+        "counts": table.counts,
+        "parties": if choice.processes { "process" } else { "thread" },
+        "repeat": choice.repeat,
+        "networks": nets.iter().map(|n| json!({ "name": n.name, "rtt_ms": n.rtt_ms, "mbps": n.mbps })).collect::<Vec<_>>(),
+        "rows": rows,
+        "left_out": left_out,
+    }))
+}
+
+fn named((name, profile): &(&str, &str)) -> Result<NetProfile> {
+    let profile: NetProfile = profile.parse()?;
+    Ok(NetProfile { name: (*name).into(), ..profile })
+}
+
+/// One row, measured.
+fn fill(
+    table: &Table,
+    row: &Row,
+    paper: &[NetProfile],
+    nets: &[NetProfile],
+    choice: &Choice,
+) -> Result<Json> {
+    let measure = |net: &NetProfile| -> Result<Option<Measured>> {
+        let Some(bench) = &row.bench else { return Ok(None) };
+        let setting = Setting {
+            net: net.clone(),
+            repeat: choice.repeat,
+            processes: choice.processes,
+            seed: choice.seed,
+        };
+        let report =
+            bench(&setting).map_err(|e| Error::Refused(format!("{}, {}: {e}", row.label, row.system)))?;
+        Ok(Some(Measured { report, layer: row.layer }))
+    };
+    let measured: Vec<Option<Measured>> = nets.iter().map(measure).collect::<Result<_>>()?;
+    let mut figures = vec![];
+    let mut at = 0;
+    for column in table.columns {
+        let ours = |net: usize| measured[net].as_ref().and_then(column.ours);
+        let printed = |i: usize| row.paper.get(i).copied().flatten();
+        if column.per_net {
+            for (i, net) in nets.iter().enumerate() {
+                let same = paper.iter().position(|p| (p.rtt_ms, p.mbps) == (net.rtt_ms, net.mbps));
+                let printed = same.and_then(|same| printed(at + same));
+                figures.push(
+                    json!({ "column": column.name, "net": net.name, "paper": printed, "ours": ours(i) }),
+                );
+            }
+            at += paper.len();
+        } else {
+            figures
+                .push(json!({ "column": column.name, "net": null, "paper": printed(at), "ours": ours(0) }));
+            at += 1;
+        }
+    }
+    let verified = measured.iter().flatten().all(|m| m.report["verified"] == json!(true));
+    Ok(json!({
+        "row": row.label,
+        "system": row.system,
+        "note": row.note,
+        "figures": figures,
+        "verified": row.bench.is_some().then_some(verified),
+    }))
+}
+
+/// Whether everything that ran gave the right result.
+pub fn verified(report: &Json) -> bool {
+    report["rows"].as_array().into_iter().flatten().all(|r| r["verified"] != json!(false))
+}
+
+/// A report for people: the paper's figure and ours in every cell.
+pub fn text(report: &Json) -> String {
+    let string = |v: &Json| v.as_str().unwrap_or_default().to_owned();
+    let none = vec![];
+    let rows = report["rows"].as_array().unwrap_or(&none);
+    let mut lines: Vec<Vec<String>> = vec![];
+    for row in rows {
+        let figures = row["figures"].as_array().unwrap_or(&none);
+        if lines.is_empty() {
+            let head = figures.iter().map(|f| match f["net"].as_str() {
+                Some(net) => format!("{} {net}", string(&f["column"])),
+                None => string(&f["column"]),
+            });
+            lines.push(["".into(), "".into()].into_iter().chain(head).collect());
+        }
+        let cells = figures.iter().map(|f| format!("{} | {}", figure(&f["paper"]), figure(&f["ours"])));
+        lines.push([string(&row["row"]), string(&row["system"])].into_iter().chain(cells).collect());
+    }
+    let mut out = format!("{}: {}\npaper | ours\n", string(&report["table"]), string(&report["title"]));
+    let width = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
+    for line in &lines {
+        let pad = |(i, cell): (usize, &String)| format!("{cell:<0$}", width(i));
+        let cells: Vec<String> = line.iter().enumerate().map(pad).collect();
+        out += cells.join("  ").trim_end();
+        out.push('\n');
+    }
+    for row in rows {
+        if row["verified"] == json!(false) {
+            out += &format!("WRONG RESULT: {}, {}\n", string(&row["row"]), string(&row["system"]));
+        }
+        if row["note"] != "" {
+            out +=
+                &format!("{}, {}: {}\n", string(&row["row"]), string(&row["system"]), string(&row["note"]));
+        }
+    }
+    for row in report["left_out"].as_array().into_iter().flatten() {
+        out += &format!("left out, --large or --only runs it: {}\n", string(row));
+    }
+    out + &format!("{}\n", string(&report["counts"]))
+}
+
+/// Four significant digits.
+fn figure(value: &Json) -> String {
+    let Some(v) = value.as_f64() else { return "-".into() };
+    let magnitude = if v == 0.0 { 0 } else { v.abs().log10().floor() as i32 };
+    let decimals = (3 - magnitude).clamp(0, 6) as usize;
+    let text = format!("{v:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').into(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_the_figures_of_its_columns() {
+        for table in TABLES {
+            let per_net = table.columns.iter().filter(|c| c.per_net).count();
+            let figures = table.columns.len() + per_net * (table.nets.len() - 1);
+            table.nets.iter().for_each(|net| assert!(named(net).is_ok(), "{}", table.name));
+            for row in (table.rows)() {
+                assert!(
+                    row.paper.is_empty() || row.paper.len() == figures,
+                    "{}: {}, {}",
+                    table.name,
+                    row.label,
+                    row.system
+                );
+                assert!(row.bench.is_some() || !row.paper.is_empty(), "{}: {}", table.name, row.label);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_stands_beside_the_paper_on_the_papers_network_only() {
+        let table = Table {
+            name: "test",
+            title: "a product",
+            counts: "",
+            nets: &[("near", "loopback"), ("far", "1ms,1gbps")],
+            columns: &[
+                Column { name: "bytes", per_net: false, ours: |m| m.sent("online") },
+                Column { name: "s", per_net: true, ours: |m| m.seconds("online") },
+            ],
+            rows: || {
+                vec![
+                    Row::new("mul", "ABY3")
+                        .paper(&[7.0, 1.0, f64::NAN])
+                        .bench(op("mul", "aby3", 16, |o| o.batch = 10)),
+                ]
+            },
+        };
+        let choice = |nets| Choice { only: None, nets, large: false, repeat: 1, processes: false, seed: 1 };
+        let report = run(&table, &choice(vec![]), &|_| {}).unwrap();
+        assert!(verified(&report));
+        let figures = report["rows"][0]["figures"].as_array().unwrap();
+        // A product of replicated values is ℓ bits a party.
+        assert_eq!((&figures[0]["paper"], &figures[0]["ours"]), (&json!(7.0), &json!(80.0)));
+        assert_eq!((&figures[1]["net"], &figures[1]["paper"]), (&json!("near"), &json!(1.0)));
+        assert_eq!((&figures[2]["net"], &figures[2]["paper"]), (&json!("far"), &Json::Null));
+        assert!(figures[2]["ours"].as_f64().unwrap() >= 0.0005, "half a round trip");
+        assert!(text(&report).contains("7 | 80"), "{}", text(&report));
+
+        let report = run(&table, &choice(vec![NetProfile::lan()]), &|_| {}).unwrap();
+        assert_eq!(report["rows"][0]["figures"][1]["paper"], Json::Null, "the paper has no such network");
+    }
+}
