@@ -1,4 +1,6 @@
-"""Coefficients of the activations in crates/megrez-graph/src/layers/spline.rs; errors of MIZAR's Appendix B.
+"""Coefficients of the approximations in crates/megrez-graph/src/layers; errors of MIZAR's Appendix B.
+
+The splines of spline.rs.
 
 With t = min(|x|, T), v = max(-T, min(x, T)), borders -T, 0 and T, u = (t - T/2) / 2^k in [-1, 1], they are
     sigmoid, tanh, erf:  y = y(0) + v / 2^k * (c1 + c2*u + c3*u^2 + c4*u^3)
@@ -8,7 +10,10 @@ the error of the round before (Lawson's algorithm) on Chebyshev points of [0, T]
 limit at infinity, which the clamp turns into the value at T. The best T is kept. The fit is in powers of t; u
 keeps the coefficients small, so that little of the precision is lost.
 
-Needs numpy. Prints the table of spline.rs and the errors on a dense grid.
+The finer splines have degree 7 in u (for a sigmoid: and a factor v) on a fixed T, a power of two where that
+is nearly as good. Those of octaves.rs and exp.rs have degree 7 in w in [-1, 1] and are fitted alike.
+
+Needs numpy. Prints all tables, with the errors on a dense grid.
 """
 
 import math
@@ -36,6 +41,8 @@ def silu(x):
 FUNCTIONS = {"SIGMOID": sigmoid, "TANH": np.tanh, "ERF": erf, "GELU": gelu, "SILU": silu}
 ODD = {"SIGMOID": 0.5, "TANH": 0.0, "ERF": 0.0}
 DEGREE = 4
+FINE_DEGREE = 7
+FINE_ENDS = {"SIGMOID": 8, "TANH": 4, "ERF": 2.75, "GELU": 3.75, "SILU": 8}
 GRID = np.linspace(-32, 32, 640_001)
 
 
@@ -76,8 +83,49 @@ def fit(name):
     error, end, k, c = best
     # From powers 0.. of t / 2^k to those of u = (t - end/2) / 2^(k-1). An odd function keeps a factor for v.
     inner = np.polynomial.Polynomial([end / 2 / 2**k, 0.5])
-    powers = np.polynomial.Polynomial(np.array(c) / 2 if name in ODD else (0, *c))
-    return error, end, k - 1, (0.0,) * (name in ODD) + tuple(powers(inner).coef.round(6))
+    outer = np.polynomial.Polynomial(np.array(c) / 2 if name in ODD else (0, *c))
+    return error, end, k - 1, (0.0,) * (name in ODD) + tuple(outer(inner).coef.round(6))
+
+
+def fit_fine(name):
+    """Error, T, k and coefficients of a finer spline."""
+    end = FINE_ENDS[name]
+    k = math.ceil(math.log2(end)) - 1
+    t = end * (1 - np.cos(np.linspace(0, math.pi, 400))) / 2
+    target, limit = remainder(name, t)
+    basis = np.polynomial.chebyshev.chebvander(2 * t / end - 1, FINE_DEGREE)
+    if name in ODD:
+        basis = basis * t[:, None] / 2**k
+    error, c = minimax(np.vstack([basis, basis[-1:]]), np.append(target, limit))
+    return error, end, k, (0.0,) * (name in ODD) + powers(c, 2 ** (k + 1) / end)
+
+
+def powers(c, scale=1.0):
+    """Coefficients of powers of u for those of Chebyshev polynomials of u * scale."""
+    inner = np.polynomial.Polynomial([0, scale])
+    return tuple(np.polynomial.Polynomial(np.polynomial.chebyshev.cheb2poly(c))(inner).coef.round(7))
+
+
+# The function of w, and what its error is weighted with; the decay's as the error of (e^(2w - 2))^4.
+POLYNOMIALS = {
+    "RECIPROCAL": (lambda w: 4 / (w + 3), lambda y: 1 / y),
+    "INVERSE_ROOT": (lambda w: 2 / np.sqrt(w + 3), lambda y: 1 / y),
+    "ROOT": (lambda w: np.sqrt(w + 3) / 2, lambda y: 1 / y),
+    "LOGARITHM": (lambda w: np.log((w + 3) / 4), np.ones_like),
+    "QUARTER": (lambda w: np.exp(2 * w - 2), lambda y: 4 * y**3 + 1e-4),
+    "WHOLE": (np.exp, lambda y: 1 / y),
+    "REST": (lambda w: np.exp((w + 1) / 2), lambda y: 1 / y),
+}
+
+
+def fit_polynomial(name):
+    """Weighted error and coefficients of a polynomial of octaves.rs or exp.rs."""
+    function, weight = POLYNOMIALS[name]
+    w = np.cos(np.linspace(0, math.pi, 801))
+    y = function(w)
+    basis = np.polynomial.chebyshev.chebvander(w, 7)
+    error, c = minimax(basis * weight(y)[:, None], y * weight(y))
+    return error, powers(c)
 
 
 def spline(name, end, k, c, x):
@@ -103,16 +151,21 @@ def mizar_gelu(x):
     return np.select([x < -4, x < -1.95, x <= 3], [0 * x, f0, f1], x)
 
 
-def table():
+def table(fine=False):
     """Per activation: the error, end, k and the coefficients."""
-    return {name: fit(name) for name in FUNCTIONS}
+    return {name: fit_fine(name) if fine else fit(name) for name in FUNCTIONS}
 
 
 if __name__ == "__main__":
-    for name, (_, end, k, c) in table().items():
-        error = np.abs(spline(name, end, k, c, GRID) - FUNCTIONS[name](GRID)).max()
-        numbers = ", ".join(f"{a:.6f}" for a in c)
-        print(f"{name}: end {end}, k {k}, coefficients [{numbers}], error {error:.5f}")
+    for kind in (False, True):
+        for name, (_, end, k, c) in table(kind).items():
+            error = np.abs(spline(name, end, k, c, GRID) - FUNCTIONS[name](GRID)).max()
+            numbers = ", ".join(f"{a:.7f}" for a in c)
+            label = "FINE_" * kind + name
+            print(f"{label}: end {end}, k {k}, coefficients [{numbers}], error {error:.6f}")
+    for name in POLYNOMIALS:
+        error, c = fit_polynomial(name)
+        print(f"{name}: coefficients [{', '.join(f'{a:.7f}' for a in c)}], weighted error {error:.2e}")
     for name, spline_of in [("sigmoid", mizar_sigmoid), ("gelu", mizar_gelu)]:
         error = np.abs(spline_of(GRID) - FUNCTIONS[name.upper()](GRID))
         print(f"MIZAR, Appendix B, {name}: error {error.max():.5f} at {GRID[error.argmax()]:.2f}")

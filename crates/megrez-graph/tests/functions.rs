@@ -88,6 +88,14 @@ fn functions_of_many_octaves() {
     let decay = one(&[4001], "Exp", &[], none());
     let w = worst(&decay, Interval { low: -40.0, high: 0.0 }, 64, 16, f64::exp, 0.0, 2.1);
     assert!(w <= 1.0, "e^x below 0: {w}");
+    for end in [0.5, 1.0, 4.0, 8.0] {
+        let near = one(&[4001], "Exp", &[], none());
+        let w = worst(&near, Interval::abs(end), 64, 16, f64::exp, 2e-5, 1.1);
+        assert!(w <= 1.0, "e^x within ±{end}: {w}");
+        let relative = if end > 4.0 { 0.04 } else { 0.02 };
+        let w = worst(&near, Interval::abs(end), 32, 10, f64::exp, relative, 8.0);
+        assert!(w <= 1.0, "e^x within ±{end} on 32 bits: {w}");
+    }
 }
 
 #[test]

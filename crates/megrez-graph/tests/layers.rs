@@ -3,7 +3,7 @@
 mod common;
 
 use common::{check, noise, run};
-use megrez_graph::layers::printed_error;
+use megrez_graph::layers::spline_error;
 use megrez_graph::{
     Activations, Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor,
     compile,
@@ -403,6 +403,26 @@ fn splines_are_as_near_as_they_say() {
 }
 
 #[test]
+fn finer_splines_are_as_near_as_they_say() {
+    let x = dense(40.0, 40_001);
+    let functions = [("Sigmoid", 0.00017), ("Tanh", 0.00034), ("Erf", 0.00006), ("Gelu", 0.00017), ("Swish", 0.0015)];
+    for (op, error) in functions {
+        let g = one(&[1, 40_001], op, &[], none());
+        assert_eq!(spline_error(op, Activations::Fine), Some(f64::from(error as f32)));
+        for (frac, rounding) in [(12, 2e-3), (16, 1.5e-4), (20, 3e-5), (24, 2e-5)] {
+            let input_range = megrez_graph::Interval::abs(40.0);
+            let activations = Activations::Fine;
+            let options = CompileOptions { frac, input_range, activations, ..CompileOptions::default() };
+            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
+            assert!(compiled.ranges[0].proven);
+            check(&compiled, std::slice::from_ref(&x), error + rounding);
+        }
+        let options = CompileOptions { ring: 32, frac: 10, activations: Activations::Fine, ..CompileOptions::default() };
+        assert!(compile(&g, &options).unwrap_err().to_string().contains("64-bit ring"));
+    }
+}
+
+#[test]
 fn the_printed_approximations_are_as_printed() {
     let gelu = |x: f64| match x {
         x if x < -4.0 => 0.0,
@@ -436,7 +456,7 @@ fn the_printed_approximations_are_as_printed() {
             };
             let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
             assert!(compiled.ranges[0].proven);
-            assert_eq!(printed_error(op), Some(f64::from(error as f32)));
+            assert_eq!(spline_error(op, Activations::Mizar), Some(f64::from(error as f32)));
             check(&compiled, std::slice::from_ref(&x), error + rounding);
             let values = common::interpret(&compiled, std::slice::from_ref(&x));
             let layer = &compiled.layers[0];
@@ -451,7 +471,8 @@ fn the_printed_approximations_are_as_printed() {
             }
         }
     }
-    assert_eq!(printed_error("Tanh"), None, "what is not printed stays as it is");
+    let tanh = |activations| spline_error("Tanh", activations);
+    assert_eq!(tanh(Activations::Mizar), tanh(Activations::Minimax), "what is not printed stays as it is");
 }
 
 #[test]

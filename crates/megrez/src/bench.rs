@@ -363,6 +363,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
         "cut": first.cut,
         "activations": match o.activations {
             megrez_graph::Activations::Minimax => "minimax",
+            megrez_graph::Activations::Fine => "fine",
             megrez_graph::Activations::Mizar => "mizar",
         },
         "pool": if pairs { "all-pairs" } else { "tournament" },

@@ -3,7 +3,7 @@
 use crate::bench::{BenchOptions, Errors, test_words};
 use crate::infer::decode_words;
 use crate::{Error, Result};
-use megrez_graph::layers::{printed_error, spline_error};
+use megrez_graph::layers::spline_error;
 use megrez_graph::{
     Activations, Attributes, Comparison, CompileOptions, Graph, Interval, Tensor, compile, plain,
 };
@@ -112,10 +112,7 @@ impl LayerOp {
         let graph = self.graph(o)?;
         // A few units from truncations; a cut comparison adds the cut, as much for each border.
         let rounding = (32.0 + 4.0 * 2f64.powi(o.sign.cut as i32)) * 2f64.powi(-(o.frac as i32));
-        let error = match o.activations {
-            Activations::Mizar => printed_error(self.layer).or(spline_error(self.layer)),
-            Activations::Minimax => spline_error(self.layer),
-        };
+        let error = spline_error(self.layer, o.activations);
         let bound = error.unwrap_or(0.0) + rounding;
         // What the octaves' polynomials and their roundings promise, doubled.
         let relative = if o.ring == 64 { 2f64.powi(-15) } else { 2f64.powi(-5) };
@@ -175,7 +172,7 @@ mod tests {
             let mut outputs = vec![vec![crate::infer::encode_words(64, &exact.data, 16).unwrap()]];
             let (errors, verified) = op.errors(&o, &outputs).unwrap();
             assert!(verified && errors.max < 1e-4, "{}", op.name);
-            let off = (spline_error(op.layer).unwrap_or(0.0) * 65536.0) as u64 + 300;
+            let off = (spline_error(op.layer, Activations::Minimax).unwrap_or(0.0) * 65536.0) as u64 + 300;
             outputs[0][0][3] = outputs[0][0][3].wrapping_add(off);
             assert!(!op.errors(&o, &outputs).unwrap().1, "{}", op.name);
         }

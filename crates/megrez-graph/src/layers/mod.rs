@@ -40,7 +40,7 @@ mod tanh;
 mod window;
 
 pub use revealed::After;
-pub use spline::{printed_error, spline_error};
+pub use spline::spline_error;
 
 use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
 use crate::lower::{Lowering, Operand, Secret};

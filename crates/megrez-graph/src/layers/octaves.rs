@@ -12,8 +12,8 @@
 //! one conversion of the bits, one truncation, the polynomial's three products, and one more. The number of thresholds is
 //! the number of octaves in the proven range of x: a declared range makes it cheaper.
 //!
-//! Largest relative error in exact arithmetic (absolute for the logarithm), from `scripts/splines.py`: 1/x 1.6e-6, 1/√x 3.1e-7,
-//! √x 2.2e-8, ln x 2.0e-7. Rounding adds about 2^−18 relative (2^−7 on the 32-bit ring), and one unit of the result's last
+//! Largest relative error in exact arithmetic (absolute for the logarithm), from `scripts/splines.py`: 1/x 1.6e-6, 1/√x 4e-7,
+//! √x 2e-7, ln x 3e-7. Rounding adds about 2^−18 relative (2^−7 on the 32-bit ring), and one unit of the result's last
 //! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, polynomial};

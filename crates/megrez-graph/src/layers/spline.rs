@@ -29,12 +29,24 @@
 //! | Swish (SiLU) | 6 | 0.0078 | |
 //!
 //! Rounding adds at most about 2^(4−f), and 1 unit of the input in the last place.
+//!
+//! The finer ones ([`Activations::Fine`]) have q or p of degree 7 ([`super::polynomial`]), three products deep instead of two:
+//! two rounds, two products (a sigmoid: three) and as many truncations more. They need the 64-bit ring.
+//!
+//! | function | T | error |
+//! | --- | --- | --- |
+//! | Sigmoid | 8 | 0.00017 |
+//! | Tanh | 4 | 0.00034 |
+//! | Erf | 2.75 | 0.00006 |
+//! | Gelu | 3.75 | 0.00017 |
+//! | Swish (SiLU) | 8 | 0.0015 |
 
+use super::polynomial::{Coefficients, argument_bits, polynomial};
 use super::{Call, Layer, Scale, appendix_b};
 use crate::compile::Activations;
 use crate::graph::Tensor;
 use crate::lower::{Above, Lowering, Operand, Secret};
-use crate::problem::Refusal;
+use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use megrez_ring::Shape;
 use std::sync::Arc;
@@ -60,8 +72,19 @@ pub(super) struct Spline {
     coefficients: [f32; 5],
     /// The largest error in exact arithmetic.
     error: f32,
+    /// The finer one.
+    fine: Fine,
     /// What MIZAR prints in its place.
     printed: Option<Printed>,
+}
+
+/// The numbers of a finer spline: as those of [`Spline`], with c0 to c7 (of q for a sigmoid).
+#[derive(Clone, Copy)]
+struct Fine {
+    end: f32,
+    shift: u32,
+    coefficients: Coefficients,
+    error: f32,
 }
 
 /// An approximation that somebody else has published.
@@ -79,6 +102,7 @@ pub(super) const SIGMOID: Spline = Spline {
     shift: 2,
     coefficients: [0.0, 0.661_794, -0.595_553, 0.157_983, 0.142_725],
     error: 0.0032,
+    fine: FINE_SIGMOID,
     printed: Some(appendix_b::SIGMOID),
 };
 
@@ -88,6 +112,7 @@ pub(super) const TANH: Spline = Spline {
     shift: 1,
     coefficients: [0.0, 1.364_158, -1.221_873, 0.220_877, 0.441_871],
     error: 0.0067,
+    fine: FINE_TANH,
     printed: None,
 };
 
@@ -97,6 +122,7 @@ pub(super) const ERF: Spline = Spline {
     shift: 0,
     coefficients: [0.0, 0.842_939, -0.411_159, -0.006_999, 0.074_511],
     error: 0.0033,
+    fine: FINE_ERF,
     printed: None,
 };
 
@@ -106,6 +132,7 @@ pub(super) const GELU: Spline = Spline {
     shift: 1,
     coefficients: [-0.086_516, 0.248_501, -0.084_857, -0.378_13, 0.324_964],
     error: 0.0021,
+    fine: FINE_GELU,
     printed: Some(appendix_b::GELU),
 };
 
@@ -115,7 +142,53 @@ pub(super) const SWISH: Spline = Spline {
     shift: 2,
     coefficients: [-0.142_622, 0.408_786, -0.253_942, -0.735_087, 0.891_068],
     error: 0.0078,
+    fine: FINE_SWISH,
     printed: None,
+};
+
+const FINE_SIGMOID: Fine = Fine {
+    end: 8.0,
+    shift: 2,
+    coefficients: [
+        0.481_876_3, -0.412_027_6, 0.280_725_6, -0.104_401_7, -0.068_847_7, 0.132_710_1, -0.073_858_6, 0.013_739_8,
+    ],
+    error: 0.00017,
+};
+
+const FINE_TANH: Fine = Fine {
+    end: 4.0,
+    shift: 1,
+    coefficients: [
+        0.963_752_7, -0.824_055_2, 0.561_451_2, -0.208_803_5, -0.137_695_4, 0.265_420_2, -0.147_717_3, 0.027_479_6,
+    ],
+    error: 0.00034,
+};
+
+const FINE_ERF: Fine = Fine {
+    end: 2.75,
+    shift: 1,
+    coefficients: [
+        1.379_207, -1.511_245_2, 0.830_669_6, 0.651_514_8, -1.590_164_7, 0.698_631_4, 0.704_103_2, -0.602_297,
+    ],
+    error: 0.00006,
+};
+
+const FINE_GELU: Fine = Fine {
+    end: 3.75,
+    shift: 1,
+    coefficients: [
+        -0.056_835_3, 0.196_837_2, -0.211_886_5, -0.086_814, 0.398_347_6, -0.251_708_4, -0.095_467_3, 0.108_851_1,
+    ],
+    error: 0.00017,
+};
+
+const FINE_SWISH: Fine = Fine {
+    end: 8.0,
+    shift: 2,
+    coefficients: [
+        -0.070_843_5, 0.202_677_7, -0.297_189_6, 0.218_158, 0.259_934_7, -0.546_240_7, 0.108_240_6, 0.124_063_6,
+    ],
+    error: 0.0015,
 };
 
 /// An activation: the function itself in the clear, its spline on secret values.
@@ -137,15 +210,16 @@ fn spline_of(op: &str) -> Option<Spline> {
     }
 }
 
-/// The largest error of the spline that stands for an operator, over all inputs and without roundings; `None` for operators
-/// that are computed as they are.
-pub fn spline_error(op: &str) -> Option<f64> {
-    Some(spline_of(op)?.error.into())
-}
-
-/// As [`spline_error`], for what MIZAR prints in the spline's place; `None` where it prints nothing.
-pub fn printed_error(op: &str) -> Option<f64> {
-    Some(spline_of(op)?.printed?.error.into())
+/// The largest error of what stands for an operator, over all inputs and without roundings; `None` for operators that are
+/// computed as they are.
+pub fn spline_error(op: &str, activations: Activations) -> Option<f64> {
+    let spline = spline_of(op)?;
+    let error = match (activations, spline.printed) {
+        (Activations::Fine, _) => spline.fine.error,
+        (Activations::Mizar, Some(printed)) => printed.error,
+        _ => spline.error,
+    };
+    Some(error.into())
 }
 
 impl Activation {
@@ -171,9 +245,10 @@ impl Layer for Activation {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = cx.settle(inputs[0].secret()?)?;
-        match self.spline.printed_for(cx.activations()) {
-            Some(printed) => (printed.lower)(cx, &x),
-            None => self.spline.lower(cx, &x),
+        match (cx.activations(), self.spline.printed) {
+            (Activations::Fine, _) => self.spline.fine.lower(cx, &x, self.spline.form),
+            (Activations::Mizar, Some(printed)) => (printed.lower)(cx, &x),
+            _ => self.spline.lower(cx, &x),
         }
     }
 
@@ -187,30 +262,94 @@ impl Layer for Activation {
     }
 }
 
-impl Spline {
-    /// What is to be computed in the place of this spline, if anything.
-    fn printed_for(&self, activations: Activations) -> Option<Printed> {
-        self.printed.filter(|_| activations == Activations::Mizar)
-    }
+/// What a spline computes with.
+struct Pieces {
+    /// t − T/2.
+    centred: Secret,
+    /// v, of a sigmoid.
+    clamped: Option<Secret>,
+    /// max(x, 0).
+    positive: Secret,
+    /// By how many words a wrong comparison moves one of them.
+    wrong: i128,
+}
 
-    /// On a value with f fraction bits; the result has 2f.
-    fn lower(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
-        let (f, scaled) = (cx.frac(), cx.frac() + self.shift);
-        let end = cx.encode(self.end, f)?;
+impl Form {
+    /// One comparison with −T, 0 and T, one selection.
+    fn pieces(self, cx: &mut Lowering, x: &Secret, end: f32) -> Result<Pieces, Refusal> {
+        let end = cx.encode(end, cx.frac())?;
         let Above { parts, wrong, .. } = cx.above("compare", x, &[-end, 0, end])?;
-        let [a, b, c] = &parts[..] else { unreachable!("one part per border") };
+        let Ok([a, b, c]) = <[Secret; 3]>::try_from(parts) else { unreachable!("one part per border") };
         // A wrong comparison moves a part by `wrong` words.
         let (wrong, bound) = (4 * wrong, i128::from(end));
         let centred = cx
-            .combine("magnitude", &[(-1, a), (2, b), (-1, c)], end - end / 2)?
+            .combine("magnitude", &[(-1, &a), (2, &b), (-1, &c)], end - end / 2)?
             .within(Range::uniform(-bound / 2 - wrong - 1, bound / 2 + wrong + 1));
-        let clamped = match self.form {
+        let clamped = match self {
             Form::Sigmoid { .. } => Some(
-                cx.combine("clamped", &[(1, a), (-1, c)], -end)?
+                cx.combine("clamped", &[(1, &a), (-1, &c)], -end)?
                     .within(Range::uniform(-bound - wrong, bound + wrong)),
             ),
             Form::SmoothRelu { .. } => None,
         };
+        Ok(Pieces { centred, clamped, positive: b, wrong })
+    }
+
+    /// The bounds of the result with `frac` fraction bits, given those of max(x, 0) with f: what the function promises and
+    /// `slack`.
+    fn range(self, frac: u32, slack: f64, f: u32, positive: &Range) -> Range {
+        let word = |v: f64| (v * 2f64.powi(frac as i32)).ceil() as i128;
+        let slack = word(slack);
+        match self {
+            Form::Sigmoid { centre, height } => {
+                let (centre, half) = (word(centre.into()), word(f64::from(height) / 2.0));
+                Range::uniform(centre - half - slack, centre + half + slack)
+            }
+            Form::SmoothRelu { depth } => {
+                let lowest = -word(depth.into()) - slack;
+                let (_, highest) = positive.hull();
+                Range::uniform(lowest, (highest << (frac - f)) + slack)
+            }
+        }
+    }
+}
+
+impl Fine {
+    /// On a value with f fraction bits; the result has f.
+    fn lower(&self, cx: &mut Lowering, x: &Secret, form: Form) -> Result<Secret, Refusal> {
+        if cx.ring() < 64 {
+            return refuse("the finer activations need the 64-bit ring", "leave out `--activations fine`");
+        }
+        let f = cx.frac();
+        let Pieces { centred, clamped, positive, wrong } = form.pieces(cx, x, self.end)?;
+        let argument = argument_bits(cx.ring());
+        let u = cx.rescale("u", &centred, f + self.shift)?;
+        let u = cx.rounded("u-rounded", &u, argument)?;
+        let p = polynomial(cx, &u, &self.coefficients)?;
+        let y = match (form, clamped) {
+            (Form::Sigmoid { centre, .. }, Some(clamped)) => {
+                let q = cx.rounded("factor", &p, argument)?.within(Range::uniform(-8 << argument, 8 << argument));
+                let v = cx.rescale("v", &clamped, f + self.shift)?;
+                let y = cx.mul("last-product", &v, &q)?;
+                let y = cx.rounded("scaled-back", &y, f)?;
+                cx.combine("from-centre", &[(1, &y)], cx.encode(centre, f)?)?
+            }
+            _ => {
+                let p = cx.rounded("correction", &p, f)?.within(Range::uniform(-8 << f, 8 << f));
+                cx.combine("corrected", &[(1, &p), (1, &positive)], 0)?
+            }
+        };
+        // Roundings: a few units, and what those of the argument make of the polynomial's slope.
+        let slack = f64::from(self.error) + 16.0 * 2f64.powi(-(f.min(argument - 2) as i32));
+        Ok(if wrong == 0 { y.within(form.range(f, slack, f, &positive.range)) } else { y })
+    }
+}
+
+impl Spline {
+    /// On a value with f fraction bits; the result has 2f.
+    fn lower(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        let (f, scaled) = (cx.frac(), cx.frac() + self.shift);
+        let Pieces { centred, clamped, positive, wrong } = self.form.pieces(cx, x, self.end)?;
         // The factor of c1, s; then s·u, s·u², s·u³.
         let first = clamped.as_ref().unwrap_or(&centred);
         let u = cx.rescale("u", &centred, scaled)?;
@@ -248,32 +387,16 @@ impl Spline {
         let constant = match self.form {
             Form::Sigmoid { centre, .. } => centre,
             Form::SmoothRelu { .. } => {
-                terms.push((1 << f, b));
+                terms.push((1 << f, &positive));
                 c0
             }
         };
         let y = cx.combine("polynomial", &terms, cx.encode(constant, 2 * f)?)?;
-        let y = if wrong == 0 { y.within(self.range(f, &b.range)) } else { y };
-        cx.rescale("scale", &y, 2 * f)
-    }
-
-    /// The bounds of the result, given those of max(x, 0): what the function promises, its error, and the roundings.
-    fn range(&self, f: u32, positive: &Range) -> Range {
-        let [_, _, c2, c3, c4] = self.coefficients.map(|c| f64::from(c.abs()));
         // Truncated powers are off by 1, 3 and 4 units, coefficients by half a unit, their factors are below T, 2, 4, 8.
+        let [_, _, c2, c3, c4] = self.coefficients.map(|c| f64::from(c.abs()));
         let units = c2 + 3.0 * c3 + 4.0 * c4 + f64::from(self.end) / 2.0 + 8.0;
-        let word = |v: f64| (v * 2f64.powi(2 * f as i32)).ceil() as i128;
-        let slack = word(f64::from(self.error) + units * 2f64.powi(-(f as i32)));
-        match self.form {
-            Form::Sigmoid { centre, height } => {
-                let (centre, half) = (word(centre.into()), word(f64::from(height) / 2.0));
-                Range::uniform(centre - half - slack, centre + half + slack)
-            }
-            Form::SmoothRelu { depth } => {
-                let lowest = -word(depth.into()) - slack;
-                let (_, highest) = positive.hull();
-                Range::uniform(lowest, (highest << f) + slack)
-            }
-        }
+        let slack = f64::from(self.error) + units * 2f64.powi(-(f as i32));
+        let y = if wrong == 0 { y.within(self.form.range(2 * f, slack, f, &positive.range)) } else { y };
+        cx.rescale("scale", &y, 2 * f)
     }
 }
