@@ -4,9 +4,7 @@ use crate::bench::{BenchOptions, Errors, test_words};
 use crate::infer::decode_words;
 use crate::{Error, Result};
 use megrez_graph::layers::spline_error;
-use megrez_graph::{
-    Activations, Attributes, Comparison, CompileOptions, Graph, Interval, Tensor, compile, plain,
-};
+use megrez_graph::{Attributes, Comparison, CompileOptions, Graph, Interval, Tensor, compile, plain};
 use megrez_plan::{Kind, Op, Plan};
 use megrez_ring::Shape;
 
@@ -134,7 +132,7 @@ impl LayerOp {
 mod tests {
     use super::*;
     use crate::client::RunOptions;
-    use megrez_graph::PoolForm;
+    use megrez_graph::{Activations, PoolForm};
     use megrez_plan::{ReluForm, SignBit};
 
     fn options(ring: u32, frac: u32) -> BenchOptions {
