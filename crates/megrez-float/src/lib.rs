@@ -15,6 +15,7 @@ mod float;
 mod format;
 pub mod math;
 mod mul;
+pub mod ops;
 pub mod programs;
 mod reciprocal;
 mod single;

@@ -90,6 +90,14 @@ impl<D: Device> Sirnn<D> {
         Ok(opened.into_iter().map(|b| b == 1).collect())
     }
 
+    /// Opens integers to both parties, modulo 2^width.
+    ///
+    /// # Errors
+    /// If the session breaks.
+    pub fn open_ints(&mut self, x: &Ints) -> Result<Vec<u64>, Error> {
+        Ok(self.open_all(&[], &[x])?.pop().expect("one was given"))
+    }
+
     fn open_all(&mut self, flags: &[&Bits], ints: &[&Ints]) -> Result<Vec<Vec<u64>>, Error> {
         let size = flags.iter().map(|b| b.n).sum::<usize>()
             + ints.iter().map(|x| x.v.len() * x.width as usize).sum::<usize>();

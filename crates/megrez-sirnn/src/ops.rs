@@ -1,49 +1,11 @@
-//! The floating-point operations by name, for benchmarks, checks and price lists.
+//! The floating-point operations on test data, in the clear and opened: what benchmarks and checks compare.
 
-use megrez_float::blocks::Blocks;
-use megrez_float::{Clear, Float, Format, Plain, div, lt, math, mul, relu, sqrt};
+use crate::Sirnn;
+pub use megrez_float::ops::{OPS, Output, operands, run};
+use megrez_float::{Clear, Float, Format, Plain};
+use megrez_kernels::Device;
 use megrez_prg::Key;
-
-/// Names of all operations.
-pub const OPS: &[&str] =
-    &["lt", "mul", "add", "div", "sqrt", "sinpi", "cospi", "tanpi", "exp2", "exp", "log2", "ln", "relu"];
-
-/// What an operation gives.
-pub enum Output<B: Blocks> {
-    /// Numbers.
-    Float(Float<B>),
-    /// Truth values.
-    Bit(B::Bit),
-}
-
-/// x op y, or op of x alone; `None` if there is no such operation.
-///
-/// # Errors
-/// If the blocks fail.
-pub fn run<B: Blocks>(
-    op: &str,
-    b: &mut B,
-    x: &Float<B>,
-    y: &Float<B>,
-) -> Result<Option<Output<B>>, B::Error> {
-    let float = match op {
-        "lt" => return Ok(Some(Output::Bit(lt(b, x, y)?))),
-        "mul" => mul(b, x, y)?,
-        "add" => megrez_float::add(b, x, y)?,
-        "div" => div(b, x, y)?,
-        "sqrt" => sqrt(b, x)?,
-        "sinpi" => math::sinpi(b, x)?,
-        "cospi" => math::cospi(b, x)?,
-        "tanpi" => math::tanpi(b, x)?,
-        "exp2" => math::exp2(b, x)?,
-        "exp" => math::exp(b, x)?,
-        "log2" => math::log2(b, x)?,
-        "ln" => math::ln(b, x)?,
-        "relu" => relu(b, x)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(Output::Float(float)))
-}
+use megrez_session::Error;
 
 /// Single-precision test data of all kinds: special values, values of similar size, values that differ from those of other
 /// seeds in their last bits only, and arbitrary encodings.
@@ -72,9 +34,23 @@ pub enum Opened {
     Float(Plain),
     /// Truth values.
     Bit(Vec<bool>),
+    /// Integers.
+    Int(Vec<u64>),
 }
 
 impl Opened {
+    /// Opens a result to both parties.
+    ///
+    /// # Errors
+    /// If the session breaks.
+    pub fn of<D: Device>(b: &mut Sirnn<D>, output: &Output<Sirnn<D>>) -> Result<Self, Error> {
+        Ok(match output {
+            Output::Float(z) => Self::Float(b.open(z)?),
+            Output::Bit(z) => Self::Bit(b.open_bits(z)?),
+            Output::Int(z) => Self::Int(b.open_ints(z)?),
+        })
+    }
+
     /// In how many lanes two results differ.
     #[must_use]
     pub fn differences(&self, other: &Self) -> usize {
@@ -88,6 +64,7 @@ impl Opened {
                 (0..x.man.len()).filter(|&i| !same(i)).count()
             }
             (Self::Bit(x), Self::Bit(y)) => x.iter().zip(y).filter(|(x, y)| x != y).count(),
+            (Self::Int(x), Self::Int(y)) => x.iter().zip(y).filter(|(x, y)| x != y).count(),
             _ => usize::MAX,
         }
     }
@@ -101,5 +78,6 @@ pub fn in_the_clear(op: &str, x: &Plain, y: &Plain) -> Option<Opened> {
     Some(match out? {
         Output::Float(z) => Opened::Float(z.plain()),
         Output::Bit(z) => Opened::Bit(z.0.into_iter().map(|b| b == 1).collect()),
+        Output::Int(z) => Opened::Int(z.v),
     })
 }

@@ -414,11 +414,7 @@ fn floating_point_is_what_it_is_in_the_clear() {
             b.party_mut().enter(Phase::Online, 0);
             let out = b.step("op", |b| ops::run(op, b, &x, &y))?.expect("an operation");
             let cost = (b.party().meter().total(Phase::Online, 2)[1 - me], b.party().rounds());
-            let opened = match out {
-                ops::Output::Float(z) => ops::Opened::Float(b.open(&z)?),
-                ops::Output::Bit(z) => ops::Opened::Bit(b.open_bits(&z)?),
-            };
-            Ok((opened, cost))
+            Ok((ops::Opened::of(&mut b, &out)?, cost))
         });
         let want = ops::in_the_clear(op, &x, &y).unwrap();
         for (result, bytes) in results.into_iter().zip(price.bill.bytes) {

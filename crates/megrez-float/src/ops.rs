@@ -1,0 +1,112 @@
+//! The operations by name: for benchmarks, checks, price lists, and programs that come as data.
+
+use crate::blocks::Blocks;
+use crate::float::Float;
+use crate::format::Format;
+use crate::{
+    add, add_cheap, div, div_cheap, eq, from_fixed, le, lt, math, max, min, mul, relu, sqrt, sub, to_fixed,
+};
+
+/// Names of all operations.
+pub const OPS: &[&str] = &[
+    "lt",
+    "le",
+    "eq",
+    "min",
+    "max",
+    "relu",
+    "add",
+    "add-cheap",
+    "sub",
+    "mul",
+    "div",
+    "div-cheap",
+    "sqrt",
+    "sinpi",
+    "cospi",
+    "tanpi",
+    "sin",
+    "cos",
+    "tan",
+    "exp2",
+    "exp",
+    "log2",
+    "ln",
+    "pow",
+    "sigmoid",
+    "tanh",
+    "atan",
+    "to-fixed",
+    "from-fixed",
+];
+
+/// Bits and fraction bits of the integers that `to-fixed` makes.
+const FIXED: (u32, u32) = (32, 16);
+
+/// What an operation gives.
+pub enum Output<B: Blocks> {
+    /// Numbers.
+    Float(Float<B>),
+    /// Truth values.
+    Bit(B::Bit),
+    /// Integers.
+    Int(B::Int),
+}
+
+/// How many operands an operation has; `None` if there is no such operation.
+#[must_use]
+pub fn operands(op: &str) -> Option<usize> {
+    match op {
+        "lt" | "le" | "eq" | "min" | "max" | "add" | "add-cheap" | "sub" | "mul" | "div" | "div-cheap"
+        | "pow" => Some(2),
+        _ => OPS.contains(&op).then_some(1),
+    }
+}
+
+/// x op y, or op of x alone; `None` if there is no such operation.
+///
+/// `to-fixed` makes integers of 32 bits, 16 of them after the point; `from-fixed` takes x's mantissas for such numbers, of 24
+/// bits with a sign.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn run<B: Blocks>(
+    op: &str,
+    b: &mut B,
+    x: &Float<B>,
+    y: &Float<B>,
+) -> Result<Option<Output<B>>, B::Error> {
+    let float = match op {
+        "lt" => return Ok(Some(Output::Bit(lt(b, x, y)?))),
+        "le" => return Ok(Some(Output::Bit(le(b, x, y)?))),
+        "eq" => return Ok(Some(Output::Bit(eq(b, x, y)?))),
+        "to-fixed" => return Ok(Some(Output::Int(to_fixed(b, x, FIXED.0, FIXED.1)?))),
+        "from-fixed" => from_fixed(b, &x.man, true, FIXED.1, Format::FLOAT32)?,
+        "min" => min(b, x, y)?,
+        "max" => max(b, x, y)?,
+        "relu" => relu(b, x)?,
+        "add" => add(b, x, y)?,
+        "add-cheap" => add_cheap(b, x, y)?,
+        "sub" => sub(b, x, y)?,
+        "mul" => mul(b, x, y)?,
+        "div" => div(b, x, y)?,
+        "div-cheap" => div_cheap(b, x, y)?,
+        "sqrt" => sqrt(b, x)?,
+        "sinpi" => math::sinpi(b, x)?,
+        "cospi" => math::cospi(b, x)?,
+        "tanpi" => math::tanpi(b, x)?,
+        "sin" => math::sin(b, x)?,
+        "cos" => math::cos(b, x)?,
+        "tan" => math::tan(b, x)?,
+        "exp2" => math::exp2(b, x)?,
+        "exp" => math::exp(b, x)?,
+        "log2" => math::log2(b, x)?,
+        "ln" => math::ln(b, x)?,
+        "pow" => math::pow(b, x, y)?,
+        "sigmoid" => math::sigmoid(b, x)?,
+        "tanh" => math::tanh(b, x)?,
+        "atan" => math::atan(b, x)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(Output::Float(float)))
+}
