@@ -9,8 +9,8 @@ import signal
 import sys
 
 
-def main(native: str) -> None:
-    """Serve until standard input ends."""
+def main(native: str, kind: str = "embedded") -> None:
+    """Serve until standard input ends: as a party of a cluster (`embedded`), or as one of a `pair`."""
     # Ctrl-C at the terminal is meant for the parent, whose party this is.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     spec = importlib.util.spec_from_file_location("_native", native)
@@ -19,10 +19,10 @@ def main(native: str) -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     try:
-        module.serve_embedded()
+        module.serve_pair() if kind == "pair" else module.serve_embedded()
     except module.Error as error:
         sys.exit(f"megrez: a party: {error}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

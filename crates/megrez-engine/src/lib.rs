@@ -13,7 +13,7 @@ pub mod store;
 mod walk;
 
 pub use cost::{PlanCost, StepCost, Unsupported, check};
-pub use report::{PartyReport, PhaseReport, StepReport};
+pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
 pub use serve::{Clients, Options, Stored, agree, serve};
 pub use walk::{Prepared, Values, offline, online};
 

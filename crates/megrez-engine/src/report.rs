@@ -58,7 +58,7 @@ pub struct PartyReport {
 }
 
 /// Peak resident memory of this process in MiB, from the Linux process table.
-pub(crate) fn peak_rss_mib() -> Option<f64> {
+pub fn peak_rss_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<f64>().ok()? / 1024.0)

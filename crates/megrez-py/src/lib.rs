@@ -3,6 +3,7 @@
 
 mod arrays;
 mod cluster;
+mod float32;
 mod model;
 mod wait;
 
@@ -37,6 +38,8 @@ mod _native {
     #[pymodule_export]
     use super::cluster::Cluster;
     #[pymodule_export]
+    use super::float32::Float32;
+    #[pymodule_export]
     use super::model::Model;
     use super::*;
 
@@ -54,6 +57,12 @@ mod _native {
     #[pyfunction]
     fn serve_embedded(py: Python<'_>) -> PyResult<()> {
         py.detach(megrez::embedded::serve_embedded).map_err(error)
+    }
+
+    /// Serves as one of two parties of the process at the other end of standard input, until that ends.
+    #[pyfunction]
+    fn serve_pair(py: Python<'_>) -> PyResult<()> {
+        py.detach(megrez::pair::serve).map_err(error)
     }
 
     /// The `megrez` command: gives its exit code.

@@ -7,13 +7,13 @@ use megrez_kernels::Device;
 use megrez_prg::Key;
 use megrez_session::Error;
 
-/// Single-precision test data of all kinds: special values, values of similar size, values that differ from those of other
-/// seeds in their last bits only, and arbitrary encodings.
+/// Single-precision test data of all kinds: special values, values of similar size, values that differ from those of the other
+/// seed of a pair (2n and 2n + 1) in their last bits only, and arbitrary encodings.
 #[must_use]
 pub fn sample(seed: u64, lanes: usize) -> Plain {
     let words =
         |seed: u64| Key::agree("megrez 2026 test data", &seed.to_le_bytes(), &[]).stream().words(lanes);
-    let common = words(u64::MAX);
+    let common = words(u64::MAX - seed / 2);
     let one = |(i, (w, common)): (usize, (u64, u64))| {
         let sign = w & 0x8000_0000;
         match i % 16 {

@@ -6,12 +6,13 @@
 use crate::pair::{self, Job};
 use crate::report::Seconds;
 use crate::{Error, Result};
+use megrez_engine::peak_rss_mib;
 use megrez_float::{Float, Format};
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_session::{Party, Phase};
 use megrez_sirnn::Sirnn;
-use megrez_sirnn::ops::{OPS, Opened, Output, in_the_clear, run, sample};
+use megrez_sirnn::ops::{OPS, Opened, in_the_clear, run, sample};
 use megrez_sirnn::ot::Transfers;
 use megrez_sirnn::price::{Bill, Price};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub struct FloatBench {
     pub op: String,
     /// How many lanes.
     pub batch: usize,
+    /// How many of them at a time: more take more memory, fewer more rounds.
+    pub lanes: usize,
     /// How many runs.
     pub repeat: u32,
     /// Seeds the test data, never shares.
@@ -40,7 +43,7 @@ pub struct FloatBench {
 }
 
 /// What one party measured in one run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Measured {
     seconds: f64,
     busy_seconds: f64,
@@ -55,6 +58,15 @@ pub struct Report {
     setup_seconds: f64,
     setup_bytes: u64,
     runs: Vec<Measured>,
+    peak_rss_mib: Option<f64>,
+}
+
+impl FloatBench {
+    /// How many lanes go together, for one run.
+    fn slices(&self) -> impl Iterator<Item = usize> {
+        let (batch, lanes) = (self.batch, self.lanes.max(1));
+        (0..batch).step_by(lanes).map(move |from| lanes.min(batch - from))
+    }
 }
 
 /// Measures one operation and reports as `megrez.bench/1`; `processes` or threads.
@@ -90,7 +102,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": "softspoken", "group": o.group },
+        "options": { "extension": "softspoken", "group": o.group, "lanes": o.lanes },
         "net": { "name": o.net.name, "rtt_ms": o.net.rtt_ms, "mbps": o.net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "repeat": o.repeat,
@@ -110,6 +122,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
         "bits_per_element": { "offline": 0.0, "online": bits(&sent) },
         "formula_bits_per_element": { "offline": 0.0, "online": bits(&bill.bytes) },
         "formula_rounds": bill.rounds,
+        "peak_rss_mib": reports.iter().map(|r| r.peak_rss_mib).collect::<Vec<_>>(),
         "wrong": wrong,
         "verified": verified,
     }))
@@ -118,9 +131,10 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
 /// What the operation costs by its formulas.
 fn price(o: &FloatBench) -> Bill {
     let mut price = Price::new(o.group);
-    let numbers = sample(0, o.batch);
-    let (x, y) = (Float::public(&price, &numbers), Float::public(&price, &numbers));
-    let Ok(_) = run(&o.op, &mut price, &x, &y);
+    for lanes in o.slices() {
+        let x = Float::constant(&price, Format::FLOAT32, 0, lanes);
+        let Ok(_) = run(&o.op, &mut price, &x, &x);
+    }
     price.bill
 }
 
@@ -145,21 +159,33 @@ fn party(network: Network, o: &FloatBench) -> Result<Report> {
     let setup_seconds = start.elapsed().as_secs_f64();
     let mut b = Sirnn::new(party, transfers);
     let mut runs = vec![];
-    for run in 0..o.repeat {
-        runs.push(measure(&mut b, o, run)?);
+    let mut number = 0;
+    for _ in 0..o.repeat {
+        let mut total = Measured::default();
+        for lanes in o.slices() {
+            let slice = measure(&mut b, o, number, lanes)?;
+            number += 1;
+            total.seconds += slice.seconds;
+            total.busy_seconds += slice.busy_seconds;
+            total.rounds += slice.rounds;
+            total.bytes += slice.bytes;
+            total.wrong += slice.wrong;
+        }
+        runs.push(total);
     }
     // Nobody leaves before the other has everything.
     b.party_mut().barrier("end")?;
-    Ok(Report { setup_seconds, setup_bytes, runs })
+    Ok(Report { setup_seconds, setup_bytes, runs, peak_rss_mib: peak_rss_mib() })
 }
 
-fn measure(b: &mut Sirnn<Cpu>, o: &FloatBench, number: u32) -> Result<Measured> {
+/// Shares, computes, opens and compares some lanes; `number` is unique in the session.
+fn measure(b: &mut Sirnn<Cpu>, o: &FloatBench, number: u32, lanes: usize) -> Result<Measured> {
     let me = b.party().me();
-    let operands = [0, 1].map(|i| sample(o.seed.wrapping_mul(1 << 20) + u64::from(number) * 2 + i, o.batch));
+    let operands = [0, 1].map(|i| sample(o.seed.wrapping_mul(1 << 20) + u64::from(number) * 2 + i, lanes));
     b.party_mut().enter(Phase::Input, number);
     let mut share = |owner: usize| {
         let mine = (me == owner).then_some(&operands[owner]);
-        b.share(owner, &format!("operand {owner}"), Format::FLOAT32, o.batch, mine)
+        b.share(owner, &format!("operand {owner}"), Format::FLOAT32, lanes, mine)
     };
     let (x, y) = (share(0)?, share(1)?);
     b.party_mut().enter(Phase::Online, number);
@@ -172,13 +198,12 @@ fn measure(b: &mut Sirnn<Cpu>, o: &FloatBench, number: u32) -> Result<Measured> 
     let bytes = b.party().meter().total(Phase::Online, 2)[1 - me] - before;
     let rounds = b.party().rounds();
     b.party_mut().enter(Phase::Output, number);
-    let opened = match out {
-        Some(Output::Float(z)) => Opened::Float(b.open(&z)?),
-        Some(Output::Bit(z)) => Opened::Bit(b.open_bits(&z)?),
-        None => return Err(Error::Refused(format!("there is no operation `{}`", o.op))),
+    let Some(out) = out else {
+        return Err(Error::Refused(format!("there is no operation `{}`", o.op)));
     };
+    let opened = Opened::of(b, &out)?;
     let want = in_the_clear(&o.op, &operands[0], &operands[1]);
-    let wrong = want.map_or(o.batch, |want| opened.differences(&want));
+    let wrong = want.map_or(lanes, |want| opened.differences(&want));
     Ok(Measured { seconds, busy_seconds, rounds, bytes, wrong })
 }
 
@@ -188,27 +213,20 @@ mod tests {
 
     #[test]
     fn operations_are_right_and_cost_what_they_should() {
-        for op in ["lt", "mul", "relu"] {
-            let o = FloatBench {
-                op: op.into(),
-                batch: 256,
-                repeat: 2,
-                seed: 1,
-                group: 4,
-                net: NetProfile::loopback(),
-            };
-            let report = bench(&o, false).unwrap();
-            assert_eq!(report["verified"], json!(true), "{report}");
-            assert_eq!(report["bits_per_element"], report["formula_bits_per_element"]);
-        }
-        let unknown = FloatBench {
-            op: "no".into(),
-            batch: 1,
-            repeat: 1,
+        let o = FloatBench {
+            op: "lt".into(),
+            batch: 300,
+            lanes: 256,
+            repeat: 2,
             seed: 1,
             group: 4,
             net: NetProfile::loopback(),
         };
-        assert!(bench(&unknown, false).is_err());
+        for op in ["lt", "mul", "relu", "to-fixed"] {
+            let report = bench(&FloatBench { op: op.into(), ..o.clone() }, false).unwrap();
+            assert_eq!(report["verified"], json!(true), "{report}");
+            assert_eq!(report["bits_per_element"], report["formula_bits_per_element"]);
+        }
+        assert!(bench(&FloatBench { op: "no".into(), ..o }, false).is_err());
     }
 }

@@ -359,6 +359,9 @@ struct BenchOp {
     /// Bits of a group of the transfer extension of secfloat, 1, 2, 4 or 8: more is fewer bytes and more work.
     #[arg(long, default_value_t = 4)]
     group: u32,
+    /// Elements that secfloat takes at a time: more take more memory, fewer more rounds.
+    #[arg(long, default_value_t = 1 << 17)]
+    lanes: usize,
     /// Seed of the test data, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -1013,6 +1016,7 @@ fn bench_op(args: &BenchOp) -> Result<ExitCode> {
         let options = FloatBench {
             op: args.op.clone(),
             batch: args.batch,
+            lanes: args.lanes,
             repeat: args.repeat,
             seed: args.seed,
             group: args.group,

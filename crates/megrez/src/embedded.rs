@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// The name of the parent as a client.
 pub const CLIENT: &str = "local";
 
-/// How to start a party: a program that ends up in [`serve_embedded`], and its arguments.
+/// How to start a party: a program that ends up in [`serve_embedded`], and its arguments. One that was
+/// [registered](Program::register) ends up in [`pair::serve`](crate::pair::serve) if it is told `pair` as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The executable.
@@ -42,6 +43,16 @@ impl Program {
                 Ok(Program::from(path.as_path()))
             }
         }
+    }
+
+    /// The program that makes parties of a [`pair`](crate::pair): it ends up in [`pair::serve`](crate::pair::serve).
+    pub(crate) fn pair_party() -> Result<Self> {
+        let mut program = Program::current()?;
+        match CURRENT.get() {
+            Some(_) => program.arguments.push("pair".into()),
+            None => program.arguments = vec!["pair-party".into()],
+        }
+        Ok(program)
     }
 
     /// Says how to start a party from a process that is not the `megrez` command; the first call counts.

@@ -15,6 +15,7 @@ pub mod client;
 pub mod config;
 pub mod embedded;
 pub mod float;
+pub mod float32;
 pub mod generate;
 pub mod infer;
 pub mod inference;

@@ -5,18 +5,16 @@
 //! more line (both addresses), does the job and prints its report.
 
 use crate::bench_float::FloatBench;
-use crate::{Error, Result};
+use crate::embedded::Program;
+use crate::{Error, Result, float32};
 use megrez_net::{
     ClockKind, Config, Endpoint, Identity, Limits, NetProfile, Network, PeerName, SessionId, certs,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
-
-/// What a child process is told on its command line.
-const CHILD: &str = "pair-party";
 
 /// What both parties do with each other.
 pub trait Job: Serialize + DeserializeOwned + Sync {
@@ -72,49 +70,73 @@ impl Drop for Running {
     }
 }
 
+/// Two parties at work, each a process of this machine; they end when this is dropped.
+pub(crate) struct Processes {
+    parties: Vec<(Running, ChildStdin, BufReader<ChildStdout>)>,
+}
+
+impl Processes {
+    /// Starts both with the job `name`, which [`serve`] must know.
+    pub(crate) fn start(name: &str, job: &impl Serialize, net: &NetProfile) -> Result<Self> {
+        let deployment =
+            certs::issue(&certs::Request { parties: 2, clients: vec![], hosts: vec![], days: 2 })?;
+        let session = crate::wire::fresh_name()?;
+        let program = Program::pair_party()?;
+        let mut parties = vec![];
+        for party in 0..2 {
+            let mut child = Command::new(&program.path)
+                .args(&program.arguments)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .map_err(|e| Error::file(&program.path, format!("cannot start a party: {e}")))?;
+            let mut stdin = child.stdin.take().expect("piped");
+            let stdout = BufReader::new(child.stdout.take().expect("piped"));
+            let child = Running(child);
+            let peer = PeerName::party(party)?;
+            let pair = deployment.pairs.iter().find(|p| p.name == peer).expect("issued above");
+            let start = Start {
+                party,
+                session,
+                ca: deployment.ca.clone(),
+                certificate: pair.certificate.clone(),
+                key: pair.key.to_string(),
+                net: (net.name.clone(), net.rtt_ms, net.mbps),
+                name: name.into(),
+                job: serde_json::to_value(job).map_err(|e| Error::Refused(e.to_string()))?,
+            };
+            write_line(&mut stdin, &start)?;
+            parties.push((child, stdin, stdout));
+        }
+        let addresses: Vec<String> =
+            parties.iter_mut().map(|(_, _, out)| read_line(out)).collect::<Result<_>>()?;
+        for (_, stdin, _) in &mut parties {
+            write_line(stdin, &addresses)?;
+        }
+        Ok(Self { parties })
+    }
+
+    /// Tells party i the i-th message.
+    pub(crate) fn tell(&mut self, messages: &[impl Serialize; 2]) -> Result<()> {
+        self.parties
+            .iter_mut()
+            .zip(messages)
+            .try_for_each(|((_, stdin, _), message)| write_line(stdin, message))
+    }
+
+    /// What both parties say next.
+    pub(crate) fn hear<R: DeserializeOwned>(&mut self) -> Result<Vec<R>> {
+        let hear = |out| read_line::<std::result::Result<R, String>>(out)?.map_err(Error::Refused);
+        self.parties.iter_mut().map(|(_, _, out)| hear(out)).collect()
+    }
+}
+
 /// The reports of both parties, processes of this machine.
 ///
 /// # Errors
 /// If a party cannot be started, or fails.
 pub fn in_processes<J: Job>(job: &J, net: &NetProfile) -> Result<Vec<J::Report>> {
-    let deployment = certs::issue(&certs::Request { parties: 2, clients: vec![], hosts: vec![], days: 2 })?;
-    let session = crate::wire::fresh_name()?;
-    let program = std::env::current_exe().map_err(|e| Error::Refused(e.to_string()))?;
-    let mut children = vec![];
-    for party in 0..2 {
-        let mut child = Command::new(&program)
-            .arg(CHILD)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| Error::file(&program, format!("cannot start a party: {e}")))?;
-        let mut stdin = child.stdin.take().expect("piped");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let child = Running(child);
-        let name = PeerName::party(party)?;
-        let pair = deployment.pairs.iter().find(|p| p.name == name).expect("issued above");
-        let start = Start {
-            party,
-            session,
-            ca: deployment.ca.clone(),
-            certificate: pair.certificate.clone(),
-            key: pair.key.to_string(),
-            net: (net.name.clone(), net.rtt_ms, net.mbps),
-            name: J::NAME.into(),
-            job: serde_json::to_value(job).map_err(|e| Error::Refused(e.to_string()))?,
-        };
-        write_line(&mut stdin, &start)?;
-        children.push((child, stdin, stdout));
-    }
-    let addresses: Vec<String> =
-        children.iter_mut().map(|(_, _, out)| read_line(out)).collect::<Result<_>>()?;
-    for (_, stdin, _) in &mut children {
-        write_line(stdin, &addresses)?;
-    }
-    children
-        .iter_mut()
-        .map(|(_, _, out)| read_line::<std::result::Result<J::Report, String>>(out)?.map_err(Error::Refused))
-        .collect()
+    Processes::start(J::NAME, job, net)?.hear()
 }
 
 /// The child's side: one line of settings in, its address out, everybody's addresses in, its report out.
@@ -126,12 +148,23 @@ pub fn serve() -> Result<()> {
     let start: Start = read_line(&mut stdin)?;
     match start.name.as_str() {
         FloatBench::NAME => child::<FloatBench>(&mut stdin, start),
+        float32::NAME => {
+            let endpoint = listen(&mut stdin, &start)?;
+            float32::serve(&mut stdin, &mut std::io::stdout(), network(&endpoint, start)?)
+        }
         other => Err(Error::Refused(format!("there is no job `{other}`"))),
     }
 }
 
-fn child<J: Job>(stdin: &mut impl BufRead, start: Start) -> Result<()> {
-    let job: J = serde_json::from_value(start.job).map_err(|e| Error::Refused(e.to_string()))?;
+fn child<J: Job>(stdin: &mut impl BufRead, mut start: Start) -> Result<()> {
+    let job: J = serde_json::from_value(start.job.take()).map_err(|e| Error::Refused(e.to_string()))?;
+    let endpoint = listen(stdin, &start)?;
+    let result = network(&endpoint, start).and_then(|network| job.run(network));
+    write_line(&mut std::io::stdout(), &result.map_err(|e| e.to_string()))
+}
+
+/// Says where this party listens, and hears where the other one does.
+fn listen(stdin: &mut impl BufRead, start: &Start) -> Result<Endpoint> {
     let endpoint = Endpoint::bind(Config {
         me: start.party,
         listen: "127.0.0.1:0".into(),
@@ -141,20 +174,22 @@ fn child<J: Job>(stdin: &mut impl BufRead, start: Start) -> Result<()> {
     })?;
     write_line(&mut std::io::stdout(), &endpoint.local_addr().to_string())?;
     endpoint.set_peers(read_line(stdin)?)?;
-    let (name, rtt_ms, mbps) = start.net;
-    let network = endpoint.open_session(SessionId(start.session), &NetProfile { name, rtt_ms, mbps });
-    let result = network.map_err(Error::Net).and_then(|network| job.run(network));
-    write_line(&mut std::io::stdout(), &result.map_err(|e| e.to_string()))
+    Ok(endpoint)
 }
 
-fn write_line<T: Serialize>(out: &mut impl Write, message: &T) -> Result<()> {
+fn network(endpoint: &Endpoint, start: Start) -> Result<Network> {
+    let (name, rtt_ms, mbps) = start.net;
+    Ok(endpoint.open_session(SessionId(start.session), &NetProfile { name, rtt_ms, mbps })?)
+}
+
+pub(crate) fn write_line<T: Serialize>(out: &mut impl Write, message: &T) -> Result<()> {
     let line = serde_json::to_string(message).map_err(|e| Error::Refused(e.to_string()))?;
     writeln!(out, "{line}")
         .and_then(|()| out.flush())
         .map_err(|e| Error::Refused(format!("a party's pipe: {e}")))
 }
 
-fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> Result<T> {
+pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> Result<T> {
     let mut line = String::new();
     input.read_line(&mut line).map_err(|e| Error::Refused(format!("a party's pipe: {e}")))?;
     serde_json::from_str(&line).map_err(|_| Error::Refused("the party ended before it had an answer".into()))

@@ -3,6 +3,7 @@
 mod matrix;
 mod mlp;
 mod proximity;
+pub mod tape;
 
 pub use matrix::{Matrix, sum};
 pub use mlp::{Layer, Mlp, Step, softmax};

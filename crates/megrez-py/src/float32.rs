@@ -1,0 +1,59 @@
+//! Floating-point programs on two parties of this machine. Requests and replies are JSON: `python/megrez/float32.py` writes and
+//! reads them.
+
+use crate::wait::wait;
+use crate::{program, refused};
+use megrez::float32::{Pair, Reply, Request};
+use megrez::{Error, Result};
+use megrez_net::NetProfile;
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Two parties, or this process alone.
+#[pyclass(frozen, module = "megrez._native")]
+pub struct Float32 {
+    pair: Arc<Mutex<Option<Pair>>>,
+}
+
+impl Float32 {
+    fn of(pair: Pair) -> Self {
+        Self { pair: Arc::new(Mutex::new(Some(pair))) }
+    }
+}
+
+#[pymethods]
+impl Float32 {
+    /// Everything in the clear, in this process.
+    #[staticmethod]
+    fn clear() -> Self {
+        Self::of(Pair::clear())
+    }
+
+    /// Starts two parties on this machine.
+    #[staticmethod]
+    fn processes(py: Python<'_>, net: &str, path: PathBuf, arguments: Vec<OsString>) -> PyResult<Self> {
+        let net: NetProfile = net.parse().map_err(refused)?;
+        program(path, arguments).register();
+        Ok(Self::of(wait(py, None, move |_| Pair::processes(&net))?))
+    }
+
+    /// Runs a request and gives the reply.
+    fn run(&self, py: Python<'_>, request: &str) -> PyResult<String> {
+        let request: Request = serde_json::from_str(request).map_err(refused)?;
+        let pair = Arc::clone(&self.pair);
+        let reply: Reply = wait(py, None, move |_| -> Result<Reply> {
+            let mut pair = pair.lock().unwrap_or_else(PoisonError::into_inner);
+            let pair = pair.as_mut().ok_or_else(|| Error::Refused("the parties have ended".into()))?;
+            pair.run(request)
+        })?;
+        serde_json::to_string(&reply).map_err(refused)
+    }
+
+    /// Ends the parties.
+    fn close(&self, py: Python<'_>) {
+        let pair = Arc::clone(&self.pair);
+        py.detach(|| drop(pair.lock().unwrap_or_else(PoisonError::into_inner).take()));
+    }
+}

@@ -1,0 +1,255 @@
+//! Floating-point programs that are recorded while they run, as `megrez.float32` in Python does: tapes of operations, executed
+//! by two parties on this machine, or in the clear. Both give the same bits.
+//!
+//! The caller writes tapes; nothing comes back but what it asks to be opened. Values stay with the parties until forgotten, so a
+//! program can go on after some of it was opened.
+
+use crate::pair::{Processes, read_line, write_line};
+use crate::{Error, Result};
+use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
+use megrez_float::{Clear, Float, Format, Plain};
+use megrez_kernels::Cpu;
+use megrez_net::{NetProfile, Network};
+use megrez_session::{Party, Phase};
+use megrez_sirnn::Sirnn;
+use megrez_sirnn::ot::Transfers;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+/// The name of the job.
+pub(crate) const NAME: &str = "float32";
+
+/// k of the transfer extension.
+const GROUP: u32 = 4;
+
+/// What to do next.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Request {
+    /// Entries with their names, which are new.
+    pub tape: Vec<(Name, Entry)>,
+    /// The numbers of the tape's inputs, as bits of single precision.
+    pub numbers: HashMap<Name, Vec<u32>>,
+    /// Values that are used no more.
+    pub forget: Vec<Name>,
+    /// Values to open, of this tape or earlier ones.
+    pub open: Vec<Name>,
+}
+
+/// What was opened, and what the tape cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// Numbers as bits of single precision; truth values as 0 and 1.
+    pub opened: Vec<Vec<u32>>,
+    /// Of the tape, without opening.
+    pub seconds: f64,
+    /// Messages on the longest chain.
+    pub rounds: u32,
+    /// Payload bytes that each party sent.
+    pub sent_bytes: Vec<u64>,
+}
+
+/// Whoever runs the tapes.
+enum Place {
+    Clear(Machine<Clear>),
+    Processes(Processes),
+    /// A run failed; whatever was kept is gone.
+    Gone,
+}
+
+/// Two parties, or none, and what they hold.
+pub struct Pair {
+    place: Place,
+    shapes: HashMap<Name, Shape>,
+}
+
+impl Pair {
+    /// Nobody: everything in the clear, in this process.
+    #[must_use]
+    pub fn clear() -> Self {
+        Self { place: Place::Clear(Machine::default()), shapes: HashMap::new() }
+    }
+
+    /// Two processes of this machine.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn processes(net: &NetProfile) -> Result<Self> {
+        let processes = Processes::start(NAME, &(), net)?;
+        Ok(Self { place: Place::Processes(processes), shapes: HashMap::new() })
+    }
+
+    /// Runs a tape and opens values.
+    ///
+    /// # Errors
+    /// If the request makes no sense, and then nothing has run; or if the parties fail, and then they are gone.
+    pub fn run(&mut self, request: Request) -> Result<Reply> {
+        self.check(&request)?;
+        for name in &request.forget {
+            self.shapes.remove(name);
+        }
+        match &mut self.place {
+            Place::Clear(machine) => Ok(in_the_clear(machine, &request)),
+            Place::Processes(processes) => {
+                let reply = on_shares(processes, &request);
+                if reply.is_err() {
+                    self.place = Place::Gone;
+                }
+                reply
+            }
+            Place::Gone => Err(Error::Refused("the parties have ended".into())),
+        }
+    }
+
+    /// Learns the shapes of a tape that makes sense.
+    fn check(&mut self, request: &Request) -> Result<()> {
+        let mut new: HashMap<Name, Shape> = HashMap::new();
+        for (name, entry) in &request.tape {
+            let of = |x: Name| new.get(&x).or_else(|| self.shapes.get(&x)).copied();
+            let shape = tape::shape(entry, of).map_err(|e| Error::Refused(format!("entry {name}: {e}")))?;
+            let given = request.numbers.get(name).map(Vec::len);
+            if matches!(entry, Entry::Input { .. }) && given != Some(shape.lanes) {
+                return Err(Error::Refused(format!("entry {name}: {} numbers are due", shape.lanes)));
+            }
+            if self.shapes.contains_key(name) || new.insert(*name, shape).is_some() {
+                return Err(Error::Refused(format!("entry {name}: the name is in use")));
+            }
+        }
+        let mut asked = request.open.iter().chain(&request.forget);
+        if let Some(name) = asked.find(|x| !new.contains_key(x) && !self.shapes.contains_key(x)) {
+            return Err(Error::Refused(format!("there is no value {name}")));
+        }
+        self.shapes.extend(new);
+        Ok(())
+    }
+}
+
+fn in_the_clear(machine: &mut Machine<Clear>, request: &Request) -> Reply {
+    let start = Instant::now();
+    let input = &mut |b: &mut Clear, name, _, _| Ok(Float::public(b, &plain(&request.numbers[&name])));
+    let Ok(()) = machine.run(&mut Clear, &request.tape, input);
+    let seconds = start.elapsed().as_secs_f64();
+    let opened = request.open.iter().map(|&name| machine.bits(name)).collect();
+    request.forget.iter().for_each(|&name| machine.forget(name));
+    Reply { opened, seconds, rounds: 0, sent_bytes: vec![0; 2] }
+}
+
+fn plain(bits: &[u32]) -> Plain {
+    Plain::from_bits(Format::FLOAT32, &bits.iter().map(|&v| v.into()).collect::<Vec<_>>())
+}
+
+fn on_shares(processes: &mut Processes, request: &Request) -> Result<Reply> {
+    let part = |party: usize| {
+        let own =
+            request.tape.iter().filter(|(_, e)| matches!(e, Entry::Input { owner, .. } if *owner == party));
+        let numbers = own.map(|(name, _)| (*name, request.numbers[name].clone())).collect();
+        Request { numbers, ..request.clone() }
+    };
+    processes.tell(&[part(0), part(1)])?;
+    let replies: Vec<Reply> = processes.hear()?;
+    let [first, second] = &replies[..] else { unreachable!("two parties") };
+    if first.opened != second.opened {
+        return Err(Error::Refused("the parties opened different values".into()));
+    }
+    Ok(Reply {
+        opened: first.opened.clone(),
+        seconds: first.seconds.max(second.seconds),
+        rounds: first.rounds.max(second.rounds),
+        sent_bytes: [first, second].into_iter().flat_map(|r| r.sent_bytes.clone()).collect(),
+    })
+}
+
+/// A party's side: requests in, replies out, until there are no more.
+pub(crate) fn serve(input: &mut impl BufRead, output: &mut impl Write, network: Network) -> Result<()> {
+    let mut party = Party::start(network, Cpu::new(1))?;
+    party.enter(Phase::Setup, 1);
+    let transfers = Transfers::set_up(&mut party, GROUP)?;
+    let mut b = Sirnn::new(party, transfers);
+    let mut machine = Machine::default();
+    for run in 0.. {
+        if input.fill_buf().map_or(true, <[u8]>::is_empty) {
+            break;
+        }
+        let request: Request = read_line(input)?;
+        let reply = answer(&mut b, &mut machine, &request, run).map_err(|e| e.to_string());
+        write_line(output, &reply)?;
+        if reply.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn answer(
+    b: &mut Sirnn<Cpu>,
+    machine: &mut Machine<Sirnn<Cpu>>,
+    request: &Request,
+    run: u32,
+) -> Result<Reply> {
+    let me = b.party().me();
+    b.party_mut().enter(Phase::Online, run);
+    b.party_mut().barrier("start")?;
+    let before = b.party().meter().total(Phase::Online, 2)[1 - me];
+    let start = Instant::now();
+    b.step("tape", |b| {
+        machine.run(b, &request.tape, &mut |b, name, owner, lanes| {
+            let mine = request.numbers.get(&name).map(|bits| plain(bits));
+            b.share(owner, &name.to_string(), Format::FLOAT32, lanes, mine.as_ref())
+        })
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let sent = b.party().meter().total(Phase::Online, 2)[1 - me] - before;
+    let rounds = b.party().rounds();
+    b.party_mut().enter(Phase::Output, run);
+    let open = |name: &Name| -> Result<Vec<u32>> {
+        Ok(match machine.value(*name) {
+            Value::Float(x) => b.open(x)?.to_bits().into_iter().map(|v| v as u32).collect(),
+            Value::Bit(x) => b.open_bits(x)?.into_iter().map(u32::from).collect(),
+        })
+    };
+    let opened = request.open.iter().map(open).collect::<Result<_>>()?;
+    request.forget.iter().for_each(|&name| machine.forget(name));
+    Ok(Reply { opened, seconds, rounds, sent_bytes: vec![sent] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(op: &str, of: &[Name]) -> Entry {
+        Entry::Apply { op: op.into(), of: of.to_vec() }
+    }
+
+    #[test]
+    fn values_stay_until_forgotten() {
+        let mut pair = Pair::clear();
+        let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let first = Request {
+            tape: vec![(1, Entry::Input { owner: 0, lanes: 2 }), (2, apply("mul", &[1, 1]))],
+            numbers: [(1, bits(&[3.0, -0.5]))].into(),
+            ..Request::default()
+        };
+        assert!(pair.run(first.clone()).unwrap().opened.is_empty());
+        let second = Request {
+            tape: vec![(3, apply("add", &[1, 2]))],
+            open: vec![3, 2],
+            forget: vec![2],
+            ..Request::default()
+        };
+        assert_eq!(pair.run(second).unwrap().opened, [bits(&[12.0, -0.25]), bits(&[9.0, 0.25])]);
+        for (wrong, why) in [
+            (first, "the name is in use"),
+            (Request { open: vec![2], ..Request::default() }, "there is no value 2"),
+            (Request { forget: vec![9], ..Request::default() }, "there is no value 9"),
+            (Request { tape: vec![(5, apply("mul", &[1, 2]))], ..Request::default() }, "there is no value 2"),
+            (
+                Request { tape: vec![(5, Entry::Input { owner: 0, lanes: 1 })], ..Request::default() },
+                "1 numbers are due",
+            ),
+        ] {
+            let error = pair.run(wrong).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,629 @@
+"""Single-precision arrays that two parties hold in shares: numerical code runs on them with another import.
+
+    from megrez import float32 as np
+
+    with np.local() as pair:
+        x = pair.array([0.5, 1.5, 2.5], owner=0)
+        y = pair.array([1.0, 2.0, 3.0], owner=1)
+        z = np.where(x < y, np.sqrt(x * y), np.exp(-x))
+        print(z.sum().reveal())
+
+Functions have the names that NumPy gives them, and `numpy.sqrt(x)` itself works as well as `float32.sqrt(x)`. Nothing is
+computed before something is revealed; then the parties run what is needed for it, each operation on as many numbers at once as
+the program allows. `clear()` instead of `local()` runs the same in this process, without parties, with the same bits.
+
+Every operation is rounded to nearest; what holds for infinities, NaN and denormals is in docs/float.md. Secrets decide nothing:
+use `where` for conditions, and reveal what a loop should depend on.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import json
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from megrez import _native
+from megrez._native import Error
+from megrez._program import program
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Operand: TypeAlias = "Array | npt.ArrayLike"
+"""A secret array, or public numbers."""
+Axis: TypeAlias = "int | tuple[int, ...] | None"
+
+pi = np.float32(np.pi)
+e = np.float32(np.e)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What tapes have cost so far, without opening results."""
+
+    seconds: float = 0.0
+    rounds: int = 0
+    sent_bytes: tuple[int, ...] = (0, 0)
+    """Of each party."""
+
+
+class _Value:
+    """A vector at the parties, or the recipe for one."""
+
+    def __init__(self, pair: Pair, lanes: int, entry: Any, of: Sequence[_Value] = (), bits: Any = None) -> None:
+        self.pair, self.lanes, self.of, self.bits = pair, lanes, tuple(of), bits
+        self.name = next(pair._names)
+        self.entry = entry
+        """What the parties have to do; `None` once they have done it."""
+
+    def __del__(self) -> None:
+        if self.entry is None:
+            self.pair._unused.append(self.name)
+
+
+class Pair:
+    """Two parties on this machine, or none. `local` and `clear` make one."""
+
+    def __init__(self, native: _native.Float32) -> None:
+        self._native = native
+        self._names = itertools.count()
+        self._unused: list[int] = []
+        self.cost = Cost()
+        self._end = weakref.finalize(self, native.close)
+
+    def array(self, values: npt.ArrayLike, *, owner: Literal[0, 1]) -> Array:
+        """Numbers that one of the parties brings. The other one learns their shape only."""
+        bits = _bits(values)
+        entry = {"Input": {"owner": owner, "lanes": bits.size}}
+        return Array(_Value(self, bits.size, entry, bits=bits.ravel().tolist()), _places(bits.shape))
+
+    def public(self, values: npt.ArrayLike) -> Array:
+        """Numbers that everybody knows."""
+        bits = _bits(values)
+        return Array(_Value(self, bits.size, {"Public": bits.ravel().tolist()}), _places(bits.shape))
+
+    def reveal(self, *arrays: Array) -> tuple[npt.NDArray[Any], ...]:
+        """Open arrays to both parties and to this process: numbers, or truth values."""
+        values = [array._vector() for array in arrays]
+        tape = _unfinished(values)
+        unused, self._unused = self._unused, []
+        request = {
+            "tape": [(value.name, value.entry) for value in tape],
+            "numbers": {value.name: value.bits for value in tape if value.bits is not None},
+            "forget": unused,
+            "open": [value.name for value in values],
+        }
+        reply = json.loads(self._native.run(json.dumps(request)))
+        for value in tape:
+            value.entry, value.of, value.bits = None, (), None
+        sent = zip(self.cost.sent_bytes, reply["sent_bytes"], strict=True)
+        self.cost = Cost(
+            self.cost.seconds + reply["seconds"],
+            self.cost.rounds + reply["rounds"],
+            tuple(before + more for before, more in sent),
+        )
+        pairs = zip(arrays, reply["opened"], strict=True)
+        return tuple(_numbers(opened, array.is_truth).reshape(array.shape) for array, opened in pairs)
+
+    def close(self) -> None:
+        """End the parties."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def local(*, net: str = "loopback") -> Pair:
+    """Two parties in processes of this machine; `net` as for `megrez.local`."""
+    return Pair(_native.Float32.processes(net, *program()))
+
+
+def clear() -> Pair:
+    """No parties: everything in the clear, for trying a program out. The results have the same bits."""
+    return Pair(_native.Float32.clear())
+
+
+class Array:
+    """Secret numbers, or secret truth values, which comparisons give.
+
+    Indexing, slicing, transposing, reshaping and broadcasting are as in NumPy and free. Arrays do not change: what writes into
+    one in NumPy is a `where` or a `concatenate` here.
+    """
+
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, value: _Value, places: npt.NDArray[np.int64], *, is_truth: bool = False) -> None:
+        self._value = value
+        self._where = places
+        """The lane of every element."""
+        self.is_truth = is_truth
+
+    def _vector(self) -> _Value:
+        """A value whose lanes are the elements, in order."""
+        places = self._where.ravel()
+        if places.size == self._value.lanes and (places == np.arange(places.size)).all():
+            return self._value
+        return _Value(
+            self._value.pair,
+            places.size,
+            {"Gather": {"of": self._value.name, "lanes": places.tolist()}},
+            [self._value],
+        )
+
+    def _at(self, places: npt.NDArray[np.int64]) -> Array:
+        return Array(self._value, np.asarray(places, np.int64), is_truth=self.is_truth)
+
+    def reveal(self) -> npt.NDArray[Any]:
+        """Open the array to both parties and to this process."""
+        return self._value.pair.reveal(self)[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As in NumPy."""
+        return self._where.shape
+
+    @property
+    def ndim(self) -> int:
+        """As in NumPy."""
+        return self._where.ndim
+
+    @property
+    def size(self) -> int:
+        """As in NumPy."""
+        return self._where.size
+
+    @property
+    def T(self) -> Array:  # noqa: N802
+        """As in NumPy."""
+        return self._at(self._where.T)
+
+    def reshape(self, *shape: Any) -> Array:
+        """As in NumPy."""
+        return self._at(self._where.reshape(*shape))
+
+    def transpose(self, *axes: Any) -> Array:
+        """As in NumPy."""
+        return self._at(self._where.transpose(*axes))
+
+    def ravel(self) -> Array:
+        """As in NumPy."""
+        return self._at(self._where.ravel())
+
+    def sum(self, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The sum along axes, in the order that docs/float.md states."""
+        return sum(self, axis, keepdims)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The sum divided by the number of terms."""
+        return mean(self, axis, keepdims)
+
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The largest number along axes."""
+        return max(self, axis, keepdims)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The smallest number along axes."""
+        return min(self, axis, keepdims)
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._at(self._where[key])
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[i] for i in range(len(self)))
+
+    def __add__(self, other: Operand) -> Array:
+        return add(self, other)
+
+    def __radd__(self, other: Operand) -> Array:
+        return add(other, self)
+
+    def __sub__(self, other: Operand) -> Array:
+        return subtract(self, other)
+
+    def __rsub__(self, other: Operand) -> Array:
+        return subtract(other, self)
+
+    def __mul__(self, other: Operand) -> Array:
+        return multiply(self, other)
+
+    def __rmul__(self, other: Operand) -> Array:
+        return multiply(other, self)
+
+    def __truediv__(self, other: Operand) -> Array:
+        return divide(self, other)
+
+    def __rtruediv__(self, other: Operand) -> Array:
+        return divide(other, self)
+
+    def __pow__(self, other: Operand) -> Array:
+        return power(self, other)
+
+    def __rpow__(self, other: Operand) -> Array:
+        return power(other, self)
+
+    def __matmul__(self, other: Operand) -> Array:
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Operand) -> Array:
+        return matmul(other, self)
+
+    def __neg__(self) -> Array:
+        return negative(self)
+
+    def __pos__(self) -> Array:
+        return self
+
+    def __abs__(self) -> Array:
+        return absolute(self)
+
+    def __lt__(self, other: Operand) -> Array:
+        return less(self, other)
+
+    def __le__(self, other: Operand) -> Array:
+        return less_equal(self, other)
+
+    def __gt__(self, other: Operand) -> Array:
+        return greater(self, other)
+
+    def __ge__(self, other: Operand) -> Array:
+        return greater_equal(self, other)
+
+    def __eq__(self, other: Operand) -> Array:  # type: ignore[override]
+        return equal(self, other)
+
+    def __ne__(self, other: Operand) -> Array:  # type: ignore[override]
+        return not_equal(self, other)
+
+    def __and__(self, other: Operand) -> Array:
+        return logical_and(self, other)
+
+    def __or__(self, other: Operand) -> Array:
+        return logical_or(self, other)
+
+    def __xor__(self, other: Operand) -> Array:
+        return logical_xor(self, other)
+
+    def __invert__(self) -> Array:
+        return logical_not(self)
+
+    def __bool__(self) -> bool:
+        raise Error("a secret cannot decide what a program does: use where(), or reveal() it")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise Error("a secret is no NumPy array: reveal() it")
+
+    __float__ = __int__ = __index__ = __array__
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            return NotImplemented
+        return _of_numpy(ufunc.__name__)(*inputs)
+
+    def __array_function__(self, func: Callable[..., Any], _: Any, args: Any, options: Any) -> Any:
+        return _of_numpy(func.__name__)(*args, **options)
+
+    def __repr__(self) -> str:
+        return f"<megrez.float32.Array of {'truth values' if self.is_truth else 'numbers'}, shape {self.shape}>"
+
+
+def _of_numpy(name: str) -> Callable[..., Any]:
+    """What stands for the function of NumPy with this name."""
+    renamed = {"amax": "max", "amin": "min", "bitwise_and": "logical_and", "bitwise_or": "logical_or",
+               "bitwise_xor": "logical_xor", "invert": "logical_not", "true_divide": "divide"}  # fmt: skip
+    function = globals().get(renamed.get(name, name))
+    if not name.startswith("_") and callable(function) and function.__module__ == __name__:
+        return function  # type: ignore[no-any-return]
+    raise Error(f"megrez.float32 has no `{name}`")
+
+
+def _bits(values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise Error(f"the data has the type {array.dtype}: give real numbers, such as float32")
+    with np.errstate(over="ignore"):  # an infinity is a number here
+        return np.ascontiguousarray(array, np.float32).reshape(array.shape).view(np.uint32)
+
+
+def _numbers(bits: list[int], truth: bool) -> npt.NDArray[Any]:
+    array = np.array(bits, np.uint32)
+    return array.astype(np.bool_) if truth else array.view(np.float32)
+
+
+def _places(shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
+
+
+def _unfinished(values: Sequence[_Value]) -> list[_Value]:
+    """What has to run for these values, in order."""
+    done: dict[int, _Value] = {}
+    waiting = [(value, False) for value in reversed(values)]
+    while waiting:
+        value, expanded = waiting.pop()
+        if value.entry is None or value.name in done:
+            continue
+        if expanded:
+            done[value.name] = value
+        else:
+            waiting.append((value, True))
+            waiting.extend((before, False) for before in value.of)
+    return list(done.values())
+
+
+def _secret(operands: Sequence[Any]) -> Pair | None:
+    """Whose the secrets among these are."""
+    pairs = {id(x._value.pair): x._value.pair for x in operands if isinstance(x, Array)}
+    if len(pairs) > 1:
+        raise Error("these arrays are at different parties")
+    return next(iter(pairs.values()), None)
+
+
+def _truth(x: Operand, pair: Pair) -> Array:
+    """Truth values; numbers are true where they are not zero."""
+    if isinstance(x, Array):
+        return x if x.is_truth else not_equal(x, 0.0)
+    known = np.asarray(x, np.bool_)
+    return Array(_Value(pair, known.size, {"Known": known.ravel().tolist()}), _places(known.shape), is_truth=True)
+
+
+def _number(x: Operand, pair: Pair) -> Array:
+    """Numbers; truth values are 0 and 1."""
+    if isinstance(x, Array):
+        return where(x, 1.0, 0.0) if x.is_truth else x
+    return pair.public(x)
+
+
+def _apply(operands: Sequence[Array], entry: Callable[[list[int]], Any], is_truth: bool = False) -> Array:
+    """An operation lane by lane, of operands that are made the same shape."""
+    shapes = np.broadcast_arrays(*[x._where for x in operands])
+    of = [x._at(places)._vector() for x, places in zip(operands, shapes, strict=True)]
+    value = _Value(of[0].pair, of[0].lanes, entry([x.name for x in of]), of)
+    return Array(value, _places(shapes[0].shape), is_truth=is_truth)
+
+
+def _operation(name: str, op: str, what: str, plain: Any = None, is_truth: bool = False) -> Callable[..., Any]:
+    """The function `name`: the parties' operation `op` on secrets, `plain` or NumPy's function on public numbers."""
+
+    def function(*operands: Operand) -> Any:
+        pair = _secret(operands)
+        if pair is None:
+            known = plain or getattr(np, name)
+            return known(*[np.asarray(x, np.float32) for x in operands])
+        numbers = [_number(x, pair) for x in operands]
+        return _apply(numbers, lambda of: {"Apply": {"op": op, "of": of}}, is_truth)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = what
+    return function
+
+
+add = _operation("add", "add", "x + y.")
+subtract = _operation("subtract", "sub", "x - y.")
+multiply = _operation("multiply", "mul", "x * y.")
+divide = _operation("divide", "div", "x / y.")
+maximum = _operation("maximum", "max", "The larger one of x and y; NaN if one is.")
+minimum = _operation("minimum", "min", "The smaller one of x and y; NaN if one is.")
+less = _operation("less", "lt", "x < y.", is_truth=True)
+less_equal = _operation("less_equal", "le", "x <= y.", is_truth=True)
+equal = _operation("equal", "eq", "x == y.", is_truth=True)
+negative = _operation("negative", "neg", "-x; free.")
+absolute = _operation("absolute", "abs", "|x|; free.")
+sqrt = _operation("sqrt", "sqrt", "The square root.")
+exp = _operation("exp", "exp", "e to the power of x.")
+exp2 = _operation("exp2", "exp2", "2 to the power of x.")
+log = _operation("log", "ln", "The natural logarithm.")
+log2 = _operation("log2", "log2", "The logarithm to base 2.")
+sin = _operation("sin", "sin", "The sine of radians below 16; NaN beyond.")
+cos = _operation("cos", "cos", "The cosine of radians below 16; NaN beyond.")
+tan = _operation("tan", "tan", "The tangent of radians below 16; NaN beyond.")
+arctan = _operation("arctan", "atan", "The inverse tangent.")
+tanh = _operation("tanh", "tanh", "The hyperbolic tangent.")
+sinpi = _operation("sinpi", "sinpi", "sin(pi x), exact in its reduction and half the price of sin.", lambda x: np.sin(pi * x))
+cospi = _operation("cospi", "cospi", "cos(pi x).", lambda x: np.cos(pi * x))
+tanpi = _operation("tanpi", "tanpi", "tan(pi x).", lambda x: np.tan(pi * x))
+sigmoid = _operation("sigmoid", "sigmoid", "1 / (1 + exp(-x)).", lambda x: 1 / (1 + np.exp(-x)))
+relu = _operation("relu", "relu", "max(x, 0).", lambda x: np.maximum(x, 0))
+abs = absolute
+_pow = _operation("power", "pow", "x to the power of y.")
+
+
+def power(x: Operand, y: Operand) -> Any:
+    """x to the power of y; the public powers 2 and 0.5 are a product and a root, and cheap."""
+    if isinstance(x, Array) and not isinstance(y, Array) and np.ndim(y) == 0:
+        if y == 2:
+            return multiply(x, x)
+        if y == 0.5:
+            return sqrt(x)
+    return _pow(x, y)
+
+
+def square(x: Operand) -> Any:
+    """x * x."""
+    return multiply(x, x)
+
+
+def reciprocal(x: Operand) -> Any:
+    """1 / x."""
+    return divide(1.0, x)
+
+
+def greater(x: Operand, y: Operand) -> Any:
+    """x > y."""
+    return less(y, x)
+
+
+def greater_equal(x: Operand, y: Operand) -> Any:
+    """x >= y."""
+    return less_equal(y, x)
+
+
+def not_equal(x: Operand, y: Operand) -> Any:
+    """x != y; true with a NaN."""
+    return logical_not(equal(x, y))
+
+
+def isnan(x: Operand) -> Any:
+    """Whether x is not a number."""
+    return not_equal(x, x)
+
+
+def logical_not(x: Operand) -> Any:
+    """Not x; free."""
+    pair = _secret([x])
+    if pair is None:
+        return np.logical_not(x)  # type: ignore[arg-type]
+    return _apply([_truth(x, pair)], lambda of: {"Not": of[0]}, True)
+
+
+def logical_xor(x: Operand, y: Operand) -> Any:
+    """Either x or y; free."""
+    pair = _secret([x, y])
+    if pair is None:
+        return np.logical_xor(x, y)  # type: ignore[arg-type]
+    return _apply([_truth(x, pair), _truth(y, pair)], lambda of: {"Xor": of}, True)
+
+
+def logical_and(x: Operand, y: Operand) -> Any:
+    """Both x and y."""
+    pair = _secret([x, y])
+    if pair is None:
+        return np.logical_and(x, y)  # type: ignore[arg-type]
+    return _apply([_truth(x, pair), _truth(y, pair)], lambda of: {"And": of}, True)
+
+
+def logical_or(x: Operand, y: Operand) -> Any:
+    """X or y, or both."""
+    return logical_not(logical_and(logical_not(x), logical_not(y)))
+
+
+def where(condition: Operand, x: Operand, y: Operand) -> Any:
+    """The elements of x where the condition holds, elsewhere those of y. Nobody learns which."""
+    pair = _secret([condition, x, y])
+    if pair is None:
+        return np.where(condition, x, y)  # type: ignore[arg-type]
+    bit = _truth(condition, pair)
+    if builtins.all(isinstance(v, Array) and v.is_truth for v in (x, y)):
+        return logical_xor(y, logical_and(bit, logical_xor(x, y)))
+
+    def entry(of: list[int]) -> Any:
+        return {"Choose": {"bit": of[0], "yes": of[1], "no": of[2]}}
+
+    return _apply([bit, _number(x, pair), _number(y, pair)], entry)
+
+
+def _along(x: Array, axis: Axis) -> tuple[npt.NDArray[np.int64], tuple[int, ...], tuple[int, ...]]:
+    """Places with the terms of a reduction as rows; the shape of the result without and with the axes."""
+    every = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = [a % x.ndim if -x.ndim <= a < x.ndim else a for a in every]
+    places = np.moveaxis(x._where, axes, range(len(axes)))
+    rest = places.shape[len(axes) :]
+    if places.size == 0:
+        raise Error("there is nothing to reduce")
+    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    return places.reshape(-1, np.prod(rest, dtype=np.int64)), rest, kept
+
+
+def sum(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum along axes. n terms become half as many by adding term i + ceil(n/2) to term i, until one is left."""
+    pair = _secret([x])
+    if pair is None:
+        return np.sum(x, axis=axis, keepdims=keepdims)  # type: ignore[arg-type]
+    x = _number(x, pair)
+    places, rest, kept = _along(x, axis)
+    terms = x._at(places)._vector()
+    lanes = places.shape[1]
+    value = _Value(pair, lanes, {"Sum": {"of": terms.name, "lanes": lanes}}, [terms])
+    return Array(value, _places(kept if keepdims else rest))
+
+
+def mean(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum divided by the number of terms."""
+    total = sum(x, axis, keepdims)
+    return divide(total, np.size(x) / np.size(total) if not isinstance(x, Array) else x.size / total.size)
+
+
+def _extreme(better: Callable[..., Any], x: Array, axis: Axis, keepdims: bool) -> Array:
+    places, rest, kept = _along(x, axis)
+    terms = x._at(places)
+    while len(terms) > 1:
+        half = (len(terms) + 1) // 2
+        pairs = len(terms) - half
+        terms = concatenate([better(terms[:pairs], terms[half:]), terms[pairs:half]])
+    return terms.reshape(kept if keepdims else rest)
+
+
+def max(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest number along axes, by halving; NaN if there is one."""
+    pair = _secret([x])
+    if pair is None:
+        return np.max(x, axis=axis, keepdims=keepdims)  # type: ignore[arg-type]
+    return _extreme(maximum, _number(x, pair), axis, keepdims)
+
+
+def min(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest number along axes, by halving; NaN if there is one."""
+    pair = _secret([x])
+    if pair is None:
+        return np.min(x, axis=axis, keepdims=keepdims)  # type: ignore[arg-type]
+    return _extreme(minimum, _number(x, pair), axis, keepdims)
+
+
+def matmul(x: Operand, y: Operand) -> Any:
+    """The matrix product: products are rounded, then summed as in `sum`."""
+    pair = _secret([x, y])
+    if pair is None:
+        return np.matmul(x, y)  # type: ignore[arg-type]
+    x, y = _number(x, pair), _number(y, pair)
+    if 0 in (x.ndim, y.ndim):
+        raise Error("matmul takes no single numbers: use *")
+    left = x if x.ndim > 1 else x[None, :]
+    right = y if y.ndim > 1 else y[:, None]
+    if left.shape[-1] != right.shape[-2]:
+        raise Error(f"matmul of shapes {x.shape} and {y.shape}")
+    product = sum(left[..., :, :, None] * right[..., None, :, :], axis=-2)
+    product = product if y.ndim > 1 else product[..., 0]
+    return product if x.ndim > 1 else product[..., 0, :] if y.ndim > 1 else product[..., 0]
+
+
+dot = matmul
+
+
+def concatenate(arrays: Sequence[Operand], axis: int = 0) -> Any:
+    """Arrays one after the other along an axis; free."""
+    return _joined(arrays, lambda places: np.concatenate(places, axis))
+
+
+def stack(arrays: Sequence[Operand], axis: int = 0) -> Any:
+    """Arrays along a new axis; free."""
+    return _joined(arrays, lambda places: np.stack(places, axis))
+
+
+def _joined(arrays: Sequence[Operand], join: Callable[[list[npt.NDArray[Any]]], npt.NDArray[Any]]) -> Any:
+    pair = _secret(arrays)
+    if pair is None:
+        return join([np.asarray(x) for x in arrays])
+    truth = builtins.all(isinstance(x, Array) and x.is_truth for x in arrays)
+    parts = [x if truth and isinstance(x, Array) else _number(x, pair) for x in arrays]
+    of = [x._value for x in parts]
+    ends = list(itertools.accumulate(value.lanes for value in of))
+    value = _Value(pair, ends[-1], {"Concat": [value.name for value in of]}, of)
+    places = [x._where + end - x._value.lanes for x, end in zip(parts, ends, strict=True)]
+    return Array(value, join(places), is_truth=truth)
+
