@@ -8,24 +8,21 @@
         z = np.where(x < y, np.sqrt(x * y), np.exp(-x))
         print(z.sum().reveal())
 
-Functions have the names that NumPy gives them, and `numpy.sqrt(x)` itself works as well as `float32.sqrt(x)`. Nothing is
-computed before something is revealed; then the parties run what is needed for it, each operation on as many numbers at once as
-the program allows. `clear()` instead of `local()` runs the same in this process, without parties, with the same bits.
+Functions have the names that NumPy gives them, and `numpy.sqrt(x)` works as well as `float32.sqrt(x)`.
+Nothing is computed before something is revealed; then the parties run what is needed for it, each
+operation on as many numbers at once as the program allows. `clear()` instead of `local()` runs the same
+in this process, without parties, with the same bits.
 
-Every operation is rounded to nearest; what holds for infinities, NaN and denormals is in docs/float.md. Secrets decide nothing:
-use `where` for conditions, and reveal what a loop should depend on.
+What holds for rounding, infinities, NaN and denormals is in docs/float.md. Secrets decide nothing: use
+`where` for conditions, and reveal what a loop should depend on.
 """
 
 from __future__ import annotations
 
 import builtins
 import itertools
-import json
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,97 +30,41 @@ import numpy.typing as npt
 from megrez import _native
 from megrez._native import Error
 from megrez._program import program
+from megrez._tape import Cost, Tape, Value
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+__all__ = ["Array", "Cost", "Pair", "clear", "local"]  # and the functions, which are NumPy's
 
 Operand: TypeAlias = "Array | npt.ArrayLike"
 """A secret array, or public numbers."""
 Axis: TypeAlias = "int | tuple[int, ...] | None"
 
-pi = np.float32(np.pi)
-e = np.float32(np.e)
+
+def __getattr__(name: str) -> Any:
+    """What is not here is NumPy's: constants, and functions of public numbers."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(np, name)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What tapes have cost so far, without opening results."""
-
-    seconds: float = 0.0
-    rounds: int = 0
-    sent_bytes: tuple[int, ...] = (0, 0)
-    """Of each party."""
-
-
-class _Value:
-    """A vector at the parties, or the recipe for one."""
-
-    def __init__(self, pair: Pair, lanes: int, entry: Any, of: Sequence[_Value] = (), bits: Any = None) -> None:
-        self.pair, self.lanes, self.of, self.bits = pair, lanes, tuple(of), bits
-        self.name = next(pair._names)
-        self.entry = entry
-        """What the parties have to do; `None` once they have done it."""
-
-    def __del__(self) -> None:
-        if self.entry is None:
-            self.pair._unused.append(self.name)
-
-
-class Pair:
-    """Two parties on this machine, or none. `local` and `clear` make one."""
-
-    def __init__(self, native: _native.Float32) -> None:
-        self._native = native
-        self._names = itertools.count()
-        self._unused: list[int] = []
-        self.cost = Cost()
-        self._end = weakref.finalize(self, native.close)
+class Pair(Tape):
+    """Two parties on this machine, or none. `local` and `clear` make one; `cost` says what it has spent."""
 
     def array(self, values: npt.ArrayLike, *, owner: Literal[0, 1]) -> Array:
         """Numbers that one of the parties brings. The other one learns their shape only."""
         bits = _bits(values)
         entry = {"Input": {"owner": owner, "lanes": bits.size}}
-        return Array(_Value(self, bits.size, entry, bits=bits.ravel().tolist()), _places(bits.shape))
+        return Array(Value(self, bits.size, entry, bits=bits.ravel().tolist()), _places(bits.shape))
 
     def public(self, values: npt.ArrayLike) -> Array:
         """Numbers that everybody knows."""
         bits = _bits(values)
-        return Array(_Value(self, bits.size, {"Public": bits.ravel().tolist()}), _places(bits.shape))
+        return Array(Value(self, bits.size, {"Public": bits.ravel().tolist()}), _places(bits.shape))
 
     def reveal(self, *arrays: Array) -> tuple[npt.NDArray[Any], ...]:
         """Open arrays to both parties and to this process: numbers, or truth values."""
-        values = [array._vector() for array in arrays]
-        tape = _unfinished(values)
-        unused, self._unused = self._unused, []
-        request = {
-            "tape": [(value.name, value.entry) for value in tape],
-            "numbers": {value.name: value.bits for value in tape if value.bits is not None},
-            "forget": unused,
-            "open": [value.name for value in values],
-        }
-        reply = json.loads(self._native.run(json.dumps(request)))
-        for value in tape:
-            value.entry, value.of, value.bits = None, (), None
-        sent = zip(self.cost.sent_bytes, reply["sent_bytes"], strict=True)
-        self.cost = Cost(
-            self.cost.seconds + reply["seconds"],
-            self.cost.rounds + reply["rounds"],
-            tuple(before + more for before, more in sent),
-        )
-        pairs = zip(arrays, reply["opened"], strict=True)
-        return tuple(_numbers(opened, array.is_truth).reshape(array.shape) for array, opened in pairs)
-
-    def close(self) -> None:
-        """End the parties."""
-        self._end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        opened = self.run([array._vector() for array in arrays])
+        pairs = zip(arrays, opened, strict=True)
+        return tuple(_numbers(bits, array.is_truth).reshape(array.shape) for array, bits in pairs)
 
 
 def local(*, net: str = "loopback") -> Pair:
@@ -139,27 +80,27 @@ def clear() -> Pair:
 class Array:
     """Secret numbers, or secret truth values, which comparisons give.
 
-    Indexing, slicing, transposing, reshaping and broadcasting are as in NumPy and free. Arrays do not change: what writes into
-    one in NumPy is a `where` or a `concatenate` here.
+    Indexing, slicing, transposing, reshaping and broadcasting are as in NumPy and free. Arrays do not change:
+    what writes into one in NumPy is a `where` or a `concatenate` here.
     """
 
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
     dtype = np.dtype(np.float32)
 
-    def __init__(self, value: _Value, places: npt.NDArray[np.int64], *, is_truth: bool = False) -> None:
+    def __init__(self, value: Value, places: npt.NDArray[np.int64], *, is_truth: bool = False) -> None:
         self._value = value
         self._where = places
         """The lane of every element."""
         self.is_truth = is_truth
 
-    def _vector(self) -> _Value:
+    def _vector(self) -> Value:
         """A value whose lanes are the elements, in order."""
         places = self._where.ravel()
         if places.size == self._value.lanes and (places == np.arange(places.size)).all():
             return self._value
-        return _Value(
-            self._value.pair,
+        return Value(
+            self._value.tape,
             places.size,
             {"Gather": {"of": self._value.name, "lanes": places.tolist()}},
             [self._value],
@@ -170,7 +111,7 @@ class Array:
 
     def reveal(self) -> npt.NDArray[Any]:
         """Open the array to both parties and to this process."""
-        return self._value.pair.reveal(self)[0]
+        return self._value.tape.reveal(self)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -321,13 +262,21 @@ class Array:
         return _of_numpy(func.__name__)(*args, **options)
 
     def __repr__(self) -> str:
-        return f"<megrez.float32.Array of {'truth values' if self.is_truth else 'numbers'}, shape {self.shape}>"
+        what = "truth values" if self.is_truth else "numbers"
+        return f"<megrez.float32.Array of {what}, shape {self.shape}>"
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
     """What stands for the function of NumPy with this name."""
-    renamed = {"amax": "max", "amin": "min", "bitwise_and": "logical_and", "bitwise_or": "logical_or",
-               "bitwise_xor": "logical_xor", "invert": "logical_not", "true_divide": "divide"}  # fmt: skip
+    renamed = {
+        "amax": "max",
+        "amin": "min",
+        "bitwise_and": "logical_and",
+        "bitwise_or": "logical_or",
+        "bitwise_xor": "logical_xor",
+        "invert": "logical_not",
+        "true_divide": "divide",
+    }
     function = globals().get(renamed.get(name, name))
     if not name.startswith("_") and callable(function) and function.__module__ == __name__:
         return function  # type: ignore[no-any-return]
@@ -351,25 +300,9 @@ def _places(shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
 
 
-def _unfinished(values: Sequence[_Value]) -> list[_Value]:
-    """What has to run for these values, in order."""
-    done: dict[int, _Value] = {}
-    waiting = [(value, False) for value in reversed(values)]
-    while waiting:
-        value, expanded = waiting.pop()
-        if value.entry is None or value.name in done:
-            continue
-        if expanded:
-            done[value.name] = value
-        else:
-            waiting.append((value, True))
-            waiting.extend((before, False) for before in value.of)
-    return list(done.values())
-
-
 def _secret(operands: Sequence[Any]) -> Pair | None:
     """Whose the secrets among these are."""
-    pairs = {id(x._value.pair): x._value.pair for x in operands if isinstance(x, Array)}
+    pairs = {id(x._value.tape): x._value.tape for x in operands if isinstance(x, Array)}
     if len(pairs) > 1:
         raise Error("these arrays are at different parties")
     return next(iter(pairs.values()), None)
@@ -380,7 +313,8 @@ def _truth(x: Operand, pair: Pair) -> Array:
     if isinstance(x, Array):
         return x if x.is_truth else not_equal(x, 0.0)
     known = np.asarray(x, np.bool_)
-    return Array(_Value(pair, known.size, {"Known": known.ravel().tolist()}), _places(known.shape), is_truth=True)
+    value = Value(pair, known.size, {"Known": known.ravel().tolist()})
+    return Array(value, _places(known.shape), is_truth=True)
 
 
 def _number(x: Operand, pair: Pair) -> Array:
@@ -394,12 +328,14 @@ def _apply(operands: Sequence[Array], entry: Callable[[list[int]], Any], is_trut
     """An operation lane by lane, of operands that are made the same shape."""
     shapes = np.broadcast_arrays(*[x._where for x in operands])
     of = [x._at(places)._vector() for x, places in zip(operands, shapes, strict=True)]
-    value = _Value(of[0].pair, of[0].lanes, entry([x.name for x in of]), of)
+    value = Value(of[0].tape, of[0].lanes, entry([x.name for x in of]), of)
     return Array(value, _places(shapes[0].shape), is_truth=is_truth)
 
 
-def _operation(name: str, op: str, what: str, plain: Any = None, is_truth: bool = False) -> Callable[..., Any]:
-    """The function `name`: the parties' operation `op` on secrets, `plain` or NumPy's function on public numbers."""
+def _operation(
+    name: str, op: str, what: str, plain: Any = None, is_truth: bool = False
+) -> Callable[..., Any]:
+    """A function: the parties' `op` on secrets, `plain` or NumPy's function of the name on public numbers."""
 
     def function(*operands: Operand) -> Any:
         pair = _secret(operands)
@@ -435,9 +371,9 @@ cos = _operation("cos", "cos", "The cosine of radians below 16; NaN beyond.")
 tan = _operation("tan", "tan", "The tangent of radians below 16; NaN beyond.")
 arctan = _operation("arctan", "atan", "The inverse tangent.")
 tanh = _operation("tanh", "tanh", "The hyperbolic tangent.")
-sinpi = _operation("sinpi", "sinpi", "sin(pi x), exact in its reduction and half the price of sin.", lambda x: np.sin(pi * x))
-cospi = _operation("cospi", "cospi", "cos(pi x).", lambda x: np.cos(pi * x))
-tanpi = _operation("tanpi", "tanpi", "tan(pi x).", lambda x: np.tan(pi * x))
+sinpi = _operation("sinpi", "sinpi", "sin(pi x), at half the price of sin.", lambda x: np.sin(np.pi * x))
+cospi = _operation("cospi", "cospi", "cos(pi x).", lambda x: np.cos(np.pi * x))
+tanpi = _operation("tanpi", "tanpi", "tan(pi x).", lambda x: np.tan(np.pi * x))
 sigmoid = _operation("sigmoid", "sigmoid", "1 / (1 + exp(-x)).", lambda x: 1 / (1 + np.exp(-x)))
 relu = _operation("relu", "relu", "max(x, 0).", lambda x: np.maximum(x, 0))
 abs = absolute
@@ -445,7 +381,7 @@ _pow = _operation("power", "pow", "x to the power of y.")
 
 
 def power(x: Operand, y: Operand) -> Any:
-    """x to the power of y; the public powers 2 and 0.5 are a product and a root, and cheap."""
+    """The power x ** y; the public powers 2 and 0.5 are a product and a root, and cheap."""
     if isinstance(x, Array) and not isinstance(y, Array) and np.ndim(y) == 0:
         if y == 2:
             return multiply(x, x)
@@ -455,7 +391,7 @@ def power(x: Operand, y: Operand) -> Any:
 
 
 def square(x: Operand) -> Any:
-    """x * x."""
+    """The square x * x."""
     return multiply(x, x)
 
 
@@ -465,17 +401,17 @@ def reciprocal(x: Operand) -> Any:
 
 
 def greater(x: Operand, y: Operand) -> Any:
-    """x > y."""
+    """Whether x > y."""
     return less(y, x)
 
 
 def greater_equal(x: Operand, y: Operand) -> Any:
-    """x >= y."""
+    """Whether x >= y."""
     return less_equal(y, x)
 
 
 def not_equal(x: Operand, y: Operand) -> Any:
-    """x != y; true with a NaN."""
+    """Whether x != y; true with a NaN."""
     return logical_not(equal(x, y))
 
 
@@ -541,7 +477,7 @@ def _along(x: Array, axis: Axis) -> tuple[npt.NDArray[np.int64], tuple[int, ...]
 
 
 def sum(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The sum along axes. n terms become half as many by adding term i + ceil(n/2) to term i, until one is left."""
+    """The sum along axes: n terms become half as many by adding term i + ceil(n/2) to term i, and so on."""
     pair = _secret([x])
     if pair is None:
         return np.sum(x, axis=axis, keepdims=keepdims)  # type: ignore[arg-type]
@@ -549,7 +485,7 @@ def sum(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     places, rest, kept = _along(x, axis)
     terms = x._at(places)._vector()
     lanes = places.shape[1]
-    value = _Value(pair, lanes, {"Sum": {"of": terms.name, "lanes": lanes}}, [terms])
+    value = Value(pair, lanes, {"Sum": {"of": terms.name, "lanes": lanes}}, [terms])
     return Array(value, _places(kept if keepdims else rest))
 
 
@@ -623,7 +559,6 @@ def _joined(arrays: Sequence[Operand], join: Callable[[list[npt.NDArray[Any]]], 
     parts = [x if truth and isinstance(x, Array) else _number(x, pair) for x in arrays]
     of = [x._value for x in parts]
     ends = list(itertools.accumulate(value.lanes for value in of))
-    value = _Value(pair, ends[-1], {"Concat": [value.name for value in of]}, of)
+    value = Value(pair, ends[-1], {"Concat": [value.name for value in of]}, of)
     places = [x._where + end - x._value.lanes for x, end in zip(parts, ends, strict=True)]
     return Array(value, join(places), is_truth=truth)
-

@@ -1,8 +1,7 @@
-//! Proximity tests and the relevance network between two parties: what they cost and, with `run`, whether they give bit for bit
-//! what they give in the clear: `cargo run --release -p megrez-sirnn --example programs -- NAME [LANES] [run]`, where NAME is
-//! `chord`, `haversine`, `forward` or `step`.
+//! The relevance network between two parties: what it costs and, with `run`, whether it gives bit for bit what it gives in the
+//! clear: `cargo run --release -p megrez-sirnn --example programs -- NAME [LANES] [run]`, where NAME is `forward` or `step`.
 
-use megrez_float::programs::{Layer, Matrix, Mlp, chord, haversine, nearer, threshold};
+use megrez_float::programs::{Layer, Matrix, Mlp};
 use megrez_float::{Blocks, Clear, Float, Format, Plain};
 use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile, Network};
@@ -22,16 +21,6 @@ fn program<B: Blocks>(
     b: &mut B,
     number: &mut dyn FnMut(&mut B, usize, i32) -> Float<B>,
 ) -> Result<Vec<Float<B>>, B::Error> {
-    if let "chord" | "haversine" = name {
-        let mut point = |b: &mut B| -> [Float<B>; 3] { [0, 1, 2].map(|_| number(b, lanes, -1)) };
-        let (p, q) = (point(b), point(b));
-        let delta = match (name, p, q) {
-            ("chord", p, q) => chord(b, &p, &q)?,
-            (_, [a, c, _], [d, e, _]) => haversine(b, &[a, c], &[d, e])?,
-        };
-        nearer(b, &delta, threshold(500.0))?;
-        return Ok(vec![delta]);
-    }
     let matrix =
         |b: &mut B, number: &mut dyn FnMut(&mut B, usize, i32) -> Float<B>, r: usize, c: usize, e| {
             let data = number(b, r * c, e);

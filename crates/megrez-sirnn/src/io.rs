@@ -61,6 +61,32 @@ impl<D: Device> Sirnn<D> {
         })
     }
 
+    /// Shares `lanes` integers of party `owner`, modulo 2^width, as [`share`](Self::share) shares numbers.
+    ///
+    /// # Errors
+    /// Those of [`share`](Self::share).
+    pub fn share_ints(
+        &mut self,
+        owner: usize,
+        name: &str,
+        width: u32,
+        lanes: usize,
+        values: Option<&[u64]>,
+    ) -> Result<Ints, Error> {
+        let mine = self.me() == owner;
+        if !values.map_or(!mine, |v| mine && v.len() == lanes) {
+            return self
+                .party()
+                .refuse(format!("party {owner} alone gives the {lanes} integers of `{name}`"));
+        }
+        let peer = 1 - self.me();
+        let mut words = self.party_mut().stream(peer, &format!("share {name}"))?.words(lanes);
+        if let Some(values) = values {
+            words.iter_mut().zip(values).for_each(|(mask, v)| *mask = v.wrapping_sub(*mask));
+        }
+        Ok(Ints::new(width, words))
+    }
+
     /// Opens numbers to both parties.
     ///
     /// # Errors

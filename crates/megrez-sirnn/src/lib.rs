@@ -13,6 +13,8 @@ mod multiply;
 pub mod ops;
 pub mod ot;
 pub mod price;
+#[cfg(test)]
+mod programs;
 mod share;
 #[cfg(test)]
 mod testing;

@@ -1,12 +1,11 @@
 //! Every block against the clear, exhaustively where that is short, with the meter held to the price.
 
-use crate::ops;
 use crate::ot::Transfers;
 use crate::price::{Lanes, Price, Size};
 use crate::testing::two_parties;
 use crate::{Bits, Ints, Sirnn};
+use megrez_float::Clear;
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate, mask};
-use megrez_float::{Clear, Float, Format};
 use megrez_prg::Key;
 use megrez_session::Phase;
 
@@ -394,34 +393,5 @@ fn few_and_no_lanes() {
         check(&Lead, &[random(1, 33, lanes)], &[]);
         check(&Cut(vec![vec![5, 6]]), &[random(1, 33, lanes)], &[]);
         check_products(&[random(1, 9, lanes), random(2, 11, lanes)], vec![[0, 3]], vec![20]);
-    }
-}
-
-/// An operation on shares is, bit for bit, the operation in the clear, and costs its price.
-#[test]
-fn floating_point_is_what_it_is_in_the_clear() {
-    let lanes = 256;
-    let (x, y) = (ops::sample(0, lanes), ops::sample(1, lanes));
-    for op in ops::OPS {
-        let mut price = Price::new(4);
-        let sizes = [Float::public(&price, &x), Float::public(&price, &y)];
-        let Ok(_) = ops::run(op, &mut price, &sizes[0], &sizes[1]);
-        let results = two_parties(|party| {
-            let me = party.me();
-            let mut b = Sirnn::new(party.clone(), Transfers::set_up(party, 4)?);
-            let x = b.share(0, "x", Format::FLOAT32, lanes, (me == 0).then_some(&x))?;
-            let y = b.share(1, "y", Format::FLOAT32, lanes, (me == 1).then_some(&y))?;
-            b.party_mut().enter(Phase::Online, 0);
-            let out = b.step("op", |b| ops::run(op, b, &x, &y))?.expect("an operation");
-            let cost = (b.party().meter().total(Phase::Online, 2)[1 - me], b.party().rounds());
-            Ok((ops::Opened::of(&mut b, &out)?, cost))
-        });
-        let want = ops::in_the_clear(op, &x, &y).unwrap();
-        for (result, bytes) in results.into_iter().zip(price.bill.bytes) {
-            let (opened, (sent, rounds)) = result.unwrap();
-            assert_eq!(opened.differences(&want), 0, "{op}");
-            assert_eq!(sent, bytes, "{op}");
-            assert!(rounds <= price.bill.rounds, "{op}");
-        }
     }
 }

@@ -7,7 +7,7 @@ use crate::pair::{self, Job};
 use crate::report::Seconds;
 use crate::{Error, Result};
 use megrez_engine::peak_rss_mib;
-use megrez_float::{Float, Format};
+use megrez_float::{Float, Format, accuracy};
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_session::{Party, Phase};
@@ -50,6 +50,7 @@ struct Measured {
     rounds: u32,
     bytes: u64,
     wrong: usize,
+    ulp: Option<f64>,
 }
 
 /// What one party measured.
@@ -123,6 +124,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
         "formula_bits_per_element": { "offline": 0.0, "online": bits(&bill.bytes) },
         "formula_rounds": bill.rounds,
         "peak_rss_mib": reports.iter().map(|r| r.peak_rss_mib).collect::<Vec<_>>(),
+        "max_ulp": reports[0].runs.iter().filter_map(|m| m.ulp).reduce(f64::max),
         "wrong": wrong,
         "verified": verified,
     }))
@@ -132,8 +134,9 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
 fn price(o: &FloatBench) -> Bill {
     let mut price = Price::new(o.group);
     for lanes in o.slices() {
-        let x = Float::constant(&price, Format::FLOAT32, 0, lanes);
-        let Ok(_) = run(&o.op, &mut price, &x, &x);
+        // Two of them: squares are cheaper than products.
+        let [x, y] = [(); 2].map(|()| Float::constant(&price, Format::FLOAT32, 0, lanes));
+        let Ok(_) = run(&o.op, &mut price, &x, &y);
     }
     price.bill
 }
@@ -170,6 +173,7 @@ fn party(network: Network, o: &FloatBench) -> Result<Report> {
             total.rounds += slice.rounds;
             total.bytes += slice.bytes;
             total.wrong += slice.wrong;
+            total.ulp = slice.ulp.map(|ulp| ulp.max(total.ulp.unwrap_or(0.0)));
         }
         runs.push(total);
     }
@@ -204,7 +208,11 @@ fn measure(b: &mut Sirnn<Cpu>, o: &FloatBench, number: u32, lanes: usize) -> Res
     let opened = Opened::of(b, &out)?;
     let want = in_the_clear(&o.op, &operands[0], &operands[1]);
     let wrong = want.map_or(lanes, |want| opened.differences(&want));
-    Ok(Measured { seconds, busy_seconds, rounds, bytes, wrong })
+    let ulp = match &opened {
+        Opened::Float(z) => accuracy::worst(&o.op, &operands[0], &operands[1], z),
+        _ => None,
+    };
+    Ok(Measured { seconds, busy_seconds, rounds, bytes, wrong, ulp })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use megrez::config::{ClusterConfig, PartyConfig};
 use megrez::generate::{Generation, LanguageModel, largest};
 use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
 use megrez::party::{Policy, Service};
+use megrez::proximity::{self, Proximity};
 use megrez::report::Cost;
 use megrez::wire::{ModelPlan, Source, Upload};
 use megrez::{Error, Result, embedded, inference, study, tables};
@@ -84,6 +85,9 @@ enum Command {
     /// Measure what approximations do to accuracy and cost, in this process: no party runs them.
     #[command(subcommand)]
     Study(study::args::Study),
+    /// Run an example.
+    #[command(subcommand)]
+    Example(Example),
     /// Measure the accuracy of floating point.
     #[command(subcommand)]
     Float(crate::float::Float),
@@ -411,6 +415,12 @@ struct BenchTable {
     seed: u64,
 }
 
+#[derive(Subcommand)]
+enum Example {
+    /// Whether points on Earth are near each other, in floating point between two processes that do not tell theirs.
+    Proximity(Proximity),
+}
+
 #[derive(Args)]
 struct Certs {
     /// The folder to write to.
@@ -527,6 +537,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Generate(args) => run_generate(&args, cli.json),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
         Command::Bench(Bench::Table(args)) => bench_table(&args, cli.json),
+        Command::Example(Example::Proximity(args)) => {
+            let report = proximity::run(&args, true)?;
+            print!("{}", if cli.json { format!("{report}\n") } else { proximity::text(&report) });
+            Ok(if report["verified"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         Command::PairParty => megrez::pair::serve().map(|()| ExitCode::SUCCESS),
         Command::Study(args) => {
             print!("{}", study::args::run(&args, cli.json)?);

@@ -22,6 +22,7 @@ pub mod inference;
 mod kept;
 pub mod pair;
 pub mod party;
+pub mod proximity;
 pub mod report;
 pub mod study;
 pub mod tables;

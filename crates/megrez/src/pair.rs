@@ -6,6 +6,7 @@
 
 use crate::bench_float::FloatBench;
 use crate::embedded::Program;
+use crate::proximity::Proximity;
 use crate::{Error, Result, float32};
 use megrez_net::{
     ClockKind, Config, Endpoint, Identity, Limits, NetProfile, Network, PeerName, SessionId, certs,
@@ -148,6 +149,7 @@ pub fn serve() -> Result<()> {
     let start: Start = read_line(&mut stdin)?;
     match start.name.as_str() {
         FloatBench::NAME => child::<FloatBench>(&mut stdin, start),
+        Proximity::NAME => child::<Proximity>(&mut stdin, start),
         float32::NAME => {
             let endpoint = listen(&mut stdin, &start)?;
             float32::serve(&mut stdin, &mut std::io::stdout(), network(&endpoint, start)?)

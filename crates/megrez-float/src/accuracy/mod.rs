@@ -69,6 +69,21 @@ pub fn error(got: f32, want: f64) -> f64 {
     (wide - want).abs() / unit(want)
 }
 
+/// The largest error of an operation's results, where double precision says what they ought to be: for [`FUNCTIONS`] and the
+/// [`PRIMITIVES`](pairs::PRIMITIVES) that give numbers.
+#[must_use]
+pub fn worst(op: &str, x: &Plain, y: &Plain, got: &Plain) -> Option<f64> {
+    let primitive = pairs::Primitive::named(op).filter(|p| p.name != "lt");
+    let truth: Box<dyn Fn(f64, f64) -> f64> = match (primitive, Function::named(op)) {
+        (Some(primitive), _) => Box::new(primitive.reference),
+        (_, Some(function)) => Box::new(|x, _| (function.reference)(x)),
+        _ => return None,
+    };
+    let (x, y, got) = (x.to_bits(), y.to_bits(), got.to_f32());
+    let one = |i: usize| error(got[i], truth(flushed(x[i] as u32), flushed(y[i] as u32)));
+    Some((0..got.len()).map(one).fold(0.0, f64::max))
+}
+
 /// The distance of the single-precision numbers around x, as if exponents had no bounds.
 fn unit(x: f64) -> f64 {
     let exponent = (x.abs().to_bits() >> 52) as i32 - 1023;

@@ -13,7 +13,7 @@ pub struct Primitive {
     /// Its name on the command line.
     pub name: &'static str,
     run: fn(&mut Clear, &Float<Clear>, &Float<Clear>) -> Result<Float<Clear>, Infallible>,
-    reference: fn(f64, f64) -> f64,
+    pub(super) reference: fn(f64, f64) -> f64,
 }
 
 fn less(b: &mut Clear, x: &Float<Clear>, y: &Float<Clear>) -> Result<Float<Clear>, Infallible> {

@@ -7,4 +7,4 @@ pub mod tape;
 
 pub use matrix::{Matrix, sum};
 pub use mlp::{Layer, Mlp, Step, softmax};
-pub use proximity::{chord, haversine, nearer, threshold, unit_vector};
+pub use proximity::{FIXED, chord, half_vector, haversine, nearer, threshold};

@@ -7,6 +7,7 @@
 use crate::add::{add, sub};
 use crate::blocks::Blocks;
 use crate::compare::lt;
+use crate::convert::from_fixed;
 use crate::float::Float;
 use crate::format::Format;
 use crate::math::{cospi, sinpi};
@@ -22,27 +23,29 @@ pub fn threshold(metres: f64) -> f32 {
     (metres / (2.0 * RADIUS)).sin().powi(2) as f32
 }
 
-/// The point as a vector of length ½: what a party that knows its own point computes by itself.
+/// Bits and fraction bits of the coordinates of [`half_vector`].
+pub const FIXED: (u32, u32) = (50, 48);
+
+/// The point, in half-turns, as a vector of length ½ in fixed point: what a party that knows its own point computes by itself.
 #[must_use]
-pub fn unit_vector(latitude: f64, longitude: f64) -> [f32; 3] {
+pub fn half_vector(latitude: f64, longitude: f64) -> [u64; 3] {
     let (psi, phi) = (latitude * std::f64::consts::PI, longitude * std::f64::consts::PI);
-    [psi.cos() * phi.cos(), psi.cos() * phi.sin(), psi.sin()].map(|x| (0.5 * x) as f32)
+    let unit = [psi.cos() * phi.cos(), psi.cos() * phi.sin(), psi.sin()];
+    unit.map(|x| (x * 2f64.powi(FIXED.1 as i32 - 1)).round() as i64 as u64)
 }
 
-/// Scenario I, each party knows a point: δ is the squared distance of the two half vectors. 3 multiplications and 5
-/// additions; the paper's arrangement takes 6 and 5.
+/// Scenario I, each party knows a point: δ is the squared distance of their [`half_vector`]s, all first coordinates, then all
+/// second and all third ones. 3 conversions, 3 multiplications and 2 additions.
+///
+/// The paper's arrangement takes 6 multiplications and 5 additions of floats; for points near each other, which are those that
+/// matter, it subtracts what is almost equal after rounding it. Differences in fixed point are exact, and free.
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn chord<B: Blocks>(
-    b: &mut B,
-    point: &[Float<B>; 3],
-    other: &[Float<B>; 3],
-) -> Result<Float<B>, B::Error> {
-    let lanes = point[0].lanes(b);
-    let point = Float::concat(b, &point.each_ref());
-    let other = Float::concat(b, &other.each_ref());
-    let difference = sub(b, &point, &other)?;
+pub fn chord<B: Blocks>(b: &mut B, point: &B::Int, other: &B::Int) -> Result<Float<B>, B::Error> {
+    let lanes = b.lanes(point) / 3;
+    let difference = b.sub(point, other);
+    let difference = from_fixed(b, &difference, true, FIXED.1, Format::FLOAT32)?;
     let squares = mul(b, &difference, &difference)?;
     super::sum(b, &squares, lanes)
 }

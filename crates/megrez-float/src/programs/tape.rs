@@ -140,7 +140,9 @@ pub fn shape(entry: &Entry, of: impl Fn(Name) -> Option<Shape>) -> Result<Shape,
             let lanes = of.iter().map(|&x| expect(false, x)).collect::<Result<Vec<_>, _>>()?;
             Shape { truth: matches!(op.as_str(), "lt" | "le" | "eq"), lanes: same(&lanes)? }
         }
-        Entry::And(a, b) | Entry::Xor(a, b) => Shape { truth: true, lanes: same(&[expect(true, *a)?, expect(true, *b)?])? },
+        Entry::And(a, b) | Entry::Xor(a, b) => {
+            Shape { truth: true, lanes: same(&[expect(true, *a)?, expect(true, *b)?])? }
+        }
         Entry::Not(of) => Shape { truth: true, lanes: expect(true, *of)? },
         Entry::Choose { bit, yes, no } => {
             let lanes = [expect(true, *bit)?, expect(false, *yes)?, expect(false, *no)?];

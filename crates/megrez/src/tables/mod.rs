@@ -6,6 +6,7 @@
 
 mod alkaid;
 mod meteor;
+mod secfloat;
 
 use crate::bench::{BenchOptions, bench_model, bench_op};
 use crate::client::RunOptions;
@@ -41,6 +42,9 @@ pub const TABLES: &[&Table] = &[
     &alkaid::PRIMITIVES,
     &alkaid::FUNCTIONS,
     &alkaid::NETWORKS,
+    &secfloat::OPERATIONS,
+    &secfloat::ROUNDS,
+    &secfloat::PROXIMITY,
 ];
 
 /// A figure of every row.

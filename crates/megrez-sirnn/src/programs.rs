@@ -1,0 +1,100 @@
+//! What is written against the blocks, on shares: bit for bit what it is in the clear, at its price.
+
+use crate::Sirnn;
+use crate::ops::{self, OPS, Opened};
+use crate::ot::Transfers;
+use crate::price::Price;
+use crate::testing::two_parties;
+use megrez_float::programs::tape::{Entry, Machine, Name, Value};
+use megrez_float::{Clear, Float, Format, Plain};
+use megrez_kernels::Cpu;
+use megrez_session::{Error, Phase};
+
+/// Lanes of the operands.
+const LANES: usize = 256;
+
+/// Both parties run something on x, party 0's, and y, party 1's, and open what comes out. Returns it, with the bytes that each
+/// party sent and the rounds, both before opening.
+fn on_shares(
+    x: &Plain,
+    y: &Plain,
+    body: impl Fn(&mut Sirnn<Cpu>, [Float<Sirnn<Cpu>>; 2]) -> Result<ops::Output<Sirnn<Cpu>>, Error> + Sync,
+) -> (Opened, [u64; 2], u32) {
+    let results = two_parties(|party| {
+        let me = party.me();
+        let mut b = Sirnn::new(party.clone(), Transfers::set_up(party, 4)?);
+        let x = b.share(0, "x", Format::FLOAT32, LANES, (me == 0).then_some(x))?;
+        let y = b.share(1, "y", Format::FLOAT32, LANES, (me == 1).then_some(y))?;
+        b.party_mut().enter(Phase::Online, 0);
+        let out = b.step("op", |b| body(b, [x, y]))?;
+        let cost = (b.party().meter().total(Phase::Online, 2)[1 - me], b.party().rounds());
+        Ok((Opened::of(&mut b, &out)?, cost))
+    });
+    let [(first, sent_0), (second, sent_1)] =
+        <[_; 2]>::try_from(results.into_iter().map(Result::unwrap).collect::<Vec<_>>()).ok().unwrap();
+    assert_eq!(first, second, "both parties open the same");
+    (first, [sent_0.0, sent_1.0], sent_0.1.max(sent_1.1))
+}
+
+#[test]
+fn operations() {
+    let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
+    for op in OPS {
+        let mut price = Price::new(4);
+        let sizes = [Float::public(&price, &x), Float::public(&price, &y)];
+        let Ok(_) = ops::run(op, &mut price, &sizes[0], &sizes[1]);
+        let (opened, bytes, rounds) =
+            on_shares(&x, &y, |b, [x, y]| Ok(ops::run(op, b, &x, &y)?.expect("an operation")));
+        assert_eq!(opened.differences(&ops::in_the_clear(op, &x, &y).unwrap()), 0, "{op}");
+        assert_eq!(bytes, price.bill.bytes, "{op}");
+        assert!(rounds <= price.bill.rounds, "{op}");
+    }
+}
+
+fn apply(op: &str, of: &[Name]) -> Entry {
+    Entry::Apply { op: op.into(), of: of.to_vec() }
+}
+
+/// Operations that go together cost rounds once.
+#[test]
+fn tapes() {
+    let lanes = (0..LANES as u32).rev().collect();
+    let tape = [
+        (0, Entry::Input { owner: 0, lanes: LANES }),
+        (1, Entry::Input { owner: 1, lanes: LANES }),
+        (2, apply("mul", &[0, 1])),
+        (3, Entry::Gather { of: 1, lanes }),
+        (4, apply("mul", &[3, 1])),
+        (5, apply("lt", &[2, 4])),
+        (6, apply("le", &[0, 1])),
+        (7, Entry::Not(6)),
+        (8, Entry::And(5, 7)),
+        (9, Entry::Choose { bit: 8, yes: 2, no: 0 }),
+        (10, Entry::Concat(vec![9, 4])),
+        (11, Entry::Sum { of: 10, lanes: 64 }),
+    ];
+    let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
+    let mut clear = Machine::default();
+    let Ok(()) =
+        clear.run(&mut Clear, &tape, &mut |b, name, _, _| Ok(Float::public(b, [&x, &y][name as usize])));
+    let want: Vec<u64> = clear.bits(11).into_iter().map(u64::from).collect();
+
+    let mut price = Price::new(4);
+    let Ok(()) = Machine::default().run(&mut price, &tape, &mut |b, _, _, _| Ok(Float::public(b, &x)));
+    let mut apart = Price::new(4);
+    let [a, c] = [0; 2].map(|_| Float::public(&apart, &x));
+    let Ok(_) = ops::run("mul", &mut apart, &a, &c);
+    let mut twice = Price::new(4);
+    let Ok(()) = Machine::default().run(&mut twice, &tape[..5], &mut |b, _, _, _| Ok(Float::public(b, &x)));
+    assert_eq!(twice.bill.rounds, apart.bill.rounds);
+
+    let (opened, bytes, rounds) = on_shares(&x, &y, |b, inputs| {
+        let mut machine = Machine::default();
+        machine.run(b, &tape, &mut |_, name, _, _| Ok(inputs[name as usize].clone()))?;
+        let Value::Float(sum) = machine.value(11) else { panic!("numbers") };
+        Ok(ops::Output::Float(sum.clone()))
+    });
+    assert_eq!(opened.differences(&Opened::Float(Plain::from_bits(Format::FLOAT32, &want))), 0);
+    assert_eq!(bytes, price.bill.bytes);
+    assert!(rounds <= price.bill.rounds);
+}

@@ -1,0 +1,104 @@
+"""Tapes: what `megrez.float32` records, and whoever runs it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from megrez import _native
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What has run so far costs, without the opening of results."""
+
+    seconds: float = 0.0
+    rounds: int = 0
+    sent_bytes: tuple[int, ...] = (0, 0)
+    """Of each party."""
+
+
+class Value:
+    """A vector at the parties, or the recipe for one."""
+
+    def __init__(
+        self, tape: Tape, lanes: int, entry: Any, of: Sequence[Value] = (), bits: list[int] | None = None
+    ) -> None:
+        self.tape, self.lanes, self.of, self.bits = tape, lanes, tuple(of), bits
+        self.name = next(tape.names)
+        self.entry = entry
+        """What the parties have to do; `None` once they have done it."""
+
+    def __del__(self) -> None:
+        if self.entry is None:
+            self.tape.unused.append(self.name)
+
+
+class Tape:
+    """What is to run, and the parties that run it."""
+
+    def __init__(self, native: _native.Float32) -> None:
+        self._native = native
+        self._end = weakref.finalize(self, native.close)
+        self.names = itertools.count()
+        self.unused: list[int] = []
+        """Values that the parties have and nobody here refers to any more."""
+        self.cost = Cost()
+
+    def run(self, values: Sequence[Value]) -> list[list[int]]:
+        """Run what these values need, and open them: numbers as bits, truth values as 0 and 1."""
+        entries = _unfinished(values)
+        unused, self.unused = self.unused, []
+        request = {
+            "tape": [(value.name, value.entry) for value in entries],
+            "numbers": {value.name: value.bits for value in entries if value.bits is not None},
+            "forget": unused,
+            "open": [value.name for value in values],
+        }
+        reply = json.loads(self._native.run(json.dumps(request)))
+        for value in entries:
+            value.entry, value.of, value.bits = None, (), None
+        sent = zip(self.cost.sent_bytes, reply["sent_bytes"], strict=True)
+        self.cost = Cost(
+            self.cost.seconds + reply["seconds"],
+            self.cost.rounds + reply["rounds"],
+            tuple(before + more for before, more in sent),
+        )
+        opened: list[list[int]] = reply["opened"]
+        return opened
+
+    def close(self) -> None:
+        """End the parties."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _unfinished(values: Sequence[Value]) -> list[Value]:
+    """What has to run for these values, in order."""
+    done: dict[int, Value] = {}
+    waiting = [(value, False) for value in reversed(values)]
+    while waiting:
+        value, expanded = waiting.pop()
+        if value.entry is None or value.name in done:
+            continue
+        if expanded:
+            done[value.name] = value
+        else:
+            waiting.append((value, True))
+            waiting.extend((before, False) for before in value.of)
+    return list(done.values())

@@ -1,0 +1,203 @@
+"""Floating point on two parties, in the clear, and what NumPy says."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from megrez import Error, float32
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "float32"
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture(scope="module")
+def clear() -> float32.Pair:
+    return float32.clear()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[float32.Pair]:
+    with float32.local() as pair:
+        yield pair
+
+
+def numbers(seed: int, *shape: int) -> Array:
+    generator = np.random.default_rng(seed)
+    scale = 2.0 ** generator.integers(-3, 3, shape)
+    return (generator.uniform(-1, 1, shape) * scale).astype(np.float32)
+
+
+X, Y = numbers(1, 3, 5), numbers(2, 5)
+
+EXACT: list[Callable[[Any, Any, Any], Any]] = [
+    lambda _, x, y: x + y,
+    lambda _, x, y: y - x,
+    lambda _, x, y: x * y,
+    lambda _, x, y: y / x,
+    lambda _, x, __: 2 - x,
+    lambda _, x, __: 1 / x + x * 0.5,
+    lambda _, x, __: -abs(x),
+    lambda _, x, __: x**2,
+    lambda np, x, __: np.sqrt(x * x),
+    lambda np, x, y: np.maximum(x, y) - np.minimum(x, 0.25),
+    lambda _, x, y: x < y,
+    lambda _, x, y: (x <= y) & ~(x > 0) | (y >= 0.5),
+    lambda _, x, y: (x == +x) ^ (x != y),
+    lambda np, x, y: np.where(x < y, x, y),
+    lambda np, x, __: np.where(x > 0, np.sqrt(abs(x)), np.pi),
+    lambda np, x, y: np.where(x < 0, x < y, x > 1),
+    lambda _, x, __: x[1:, ::-1].T,
+    lambda _, x, __: x[[2, 0], None, 1:3],
+    lambda _, x, __: x.reshape(5, 3).transpose().ravel(),
+    lambda np, x, y: np.concatenate([x, y[None, :], 2 * x]),
+    lambda np, x, y: np.stack([x[0], y], axis=1),
+    lambda _, x, __: x.max(axis=0),
+    lambda _, x, __: x.min(),
+    lambda _, x, __: x.max(axis=-1, keepdims=True) - x,
+    lambda np, x, __: np.sum(x > 0),
+    lambda np, x, y: np.array([1, 2, 3], np.float32)[:, None] * x + y,
+]
+
+
+@pytest.mark.parametrize("program", EXACT)
+def test_what_is_correctly_rounded_is_what_numpy_has(clear: float32.Pair, program: Any) -> None:
+    want = program(np, X, Y)
+    for library in (float32, np):
+        got = program(library, clear.array(X, owner=0), clear.array(Y, owner=1)).reveal()
+        np.testing.assert_array_equal(got, want)
+        assert got.shape == want.shape
+        assert (got.dtype == np.bool_) == (want.dtype == np.bool_)
+
+
+FUNCTIONS = [
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "sin",
+    "cos",
+    "tan",
+    "arctan",
+    "tanh",
+    "sinpi",
+    "cospi",
+    "tanpi",
+    "sigmoid",
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_near(clear: float32.Pair, name: str) -> None:
+    function = getattr(float32, name)
+    x = np.abs(X) if "log" in name else X
+    np.testing.assert_allclose(function(clear.array(x, owner=0)).reveal(), function(x), rtol=1e-6, atol=1e-6)
+
+
+def test_sums_and_products(clear: float32.Pair) -> None:
+    a, b = numbers(3, 2, 4, 3), numbers(4, 3, 6)
+    x, y = clear.array(a, owner=0), clear.array(b, owner=1)
+    for got, want in [
+        (x @ y, a @ b),
+        (x[0] @ y[:, 0], a[0] @ b[:, 0]),
+        (y.T[0] @ y, b.T[0] @ b),
+        (np.dot(y[:, 0], y[:, 1]), b[:, 0] @ b[:, 1]),
+        (b.T @ x[0].T, b.T @ a[0].T),
+        (x.sum(axis=(0, -1)), a.sum(axis=(0, -1))),
+        (x.mean(), a.mean()),
+        (float32.sum(x, axis=1, keepdims=True), a.sum(axis=1, keepdims=True)),
+        (abs(x) ** 1.5, abs(a) ** 1.5),
+        (2.0**x, 2.0**a),
+    ]:
+        revealed = got.reveal()
+        assert revealed.shape == want.shape
+        np.testing.assert_allclose(revealed, want, rtol=1e-5, atol=1e-6)
+
+
+def program(np: Any, x: Any, y: Any) -> list[Any]:
+    """A bit of everything."""
+    z = np.where(x < y, np.sqrt(x * x + 1), np.exp(-y))
+    mean = (np.log2(z) + np.sinpi(y)).sum(axis=0) / 3
+    return [z, mean, mean > 0.1, np.tanh(z @ y), np.maximum(z, 0.5).max()]
+
+
+def test_two_processes_give_the_bits_of_the_clear(pair: float32.Pair, clear: float32.Pair) -> None:
+    y = numbers(5, 5)
+    revealed = []
+    for where in (pair, clear):
+        results = program(float32, where.array(X, owner=0), where.array(y, owner=1))
+        first = results[0].reveal()
+        np.testing.assert_array_equal(first, where.reveal(*results)[0])
+        revealed.append(where.reveal(*results))
+    for on_shares, in_the_clear in zip(*revealed, strict=True):
+        assert on_shares.tobytes() == in_the_clear.tobytes()
+    assert pair.cost.rounds > 100
+    assert min(pair.cost.sent_bytes) > 10_000
+    assert clear.cost.sent_bytes == (0, 0)
+
+
+def test_values_that_are_gone_are_forgotten(pair: float32.Pair) -> None:
+    x = pair.array([1.0, 2.0], owner=0)
+    for _ in range(3):
+        x = x * x
+        x.reveal()
+    assert len(pair.unused) == 1
+    assert x.reveal().tolist() == [1.0, 256.0]
+
+
+def test_special_values(clear: float32.Pair) -> None:
+    x = clear.array([np.inf, -np.inf, np.nan, -0.0, 1e-40, 3.4e38], owner=0)
+    np.testing.assert_array_equal((x - x).reveal(), np.float32([np.nan, np.nan, np.nan, 0, 0, 0]))
+    np.testing.assert_array_equal((x * 2).reveal(), np.float32([np.inf, -np.inf, np.nan, -0.0, 0, np.inf]))
+    assert float32.isnan(x).reveal().tolist() == [False, False, True, False, False, False]
+    assert clear.array(np.zeros((2, 0)), owner=0).shape == (2, 0)
+
+
+def test_secrets_stay_secret(clear: float32.Pair) -> None:
+    x = clear.array([1.0, 2.0], owner=0)
+    for use in (bool, float, np.asarray, lambda v: np.array([1.0])[v], lambda v: [0, 1][v[0]]):
+        with pytest.raises(Error, match=r"reveal\(\)"):
+            use(x[0] if use in (bool, float) else x)
+    assert "1.0" not in repr(x)
+
+
+def test_mistakes(clear: float32.Pair) -> None:
+    x = clear.array([1.0, 2.0], owner=0)
+    with pytest.raises(Error, match="different parties"):
+        x + float32.clear().array([1.0], owner=0)
+    with pytest.raises(Error, match="no `cumsum`"):
+        np.cumsum(x)
+    with pytest.raises(Error, match="real numbers"):
+        clear.array(["a"], owner=0)
+    with pytest.raises(Error, match="no party 2"):
+        clear.array([1.0], owner=2).reveal()  # type: ignore[arg-type]
+    with pytest.raises(Error, match="nothing to reduce"):
+        clear.array([], owner=0).sum()
+    with pytest.raises(Error, match="matmul of shapes"):
+        x @ clear.array([1.0, 2.0, 3.0], owner=0)
+    with pytest.raises(ValueError, match="broadcast"):
+        x + np.zeros(3)
+    assert (x + 1).reveal().tolist() == [2.0, 3.0]
+
+
+def test_a_pair_that_is_closed_says_so() -> None:
+    with float32.clear() as pair:
+        x = pair.array([1.0], owner=0)
+    with pytest.raises(Error, match="ended"):
+        x.reveal()
+
+
+def test_the_example(clear: float32.Pair) -> None:
+    prices = runpy.run_path(str(EXAMPLES / "options.py"))["prices"]
+    spot, strike = np.float32([90, 100, 110, 95]), np.float32([100, 100, 100, 90])
+    rate, volatility, years = 0.03, np.float32([0.2, 0.25, 0.3, 0.15]), np.float32([1, 0.5, 2, 0.25])
+    want = prices(np, spot, strike, rate, volatility, years)
+    x, k, v, t = [clear.array(value, owner=0) for value in (spot, strike, volatility, years)]
+    got = prices(float32, x, k, rate, v, t).reveal()
+    np.testing.assert_allclose(got, want, rtol=2e-4)
