@@ -94,6 +94,11 @@ class Array:
         """The lane of every element."""
         self.is_truth = is_truth
 
+    @property
+    def _pair(self) -> Pair:
+        assert isinstance(self._value.tape, Pair), "pairs make arrays"
+        return self._value.tape
+
     def _vector(self) -> Value:
         """A value whose lanes are the elements, in order."""
         places = self._where.ravel()
@@ -111,7 +116,7 @@ class Array:
 
     def reveal(self) -> npt.NDArray[Any]:
         """Open the array to both parties and to this process."""
-        return self._value.tape.reveal(self)[0]
+        return self._pair.reveal(self)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -145,19 +150,19 @@ class Array:
         """As in NumPy."""
         return self._at(self._where.ravel())
 
-    def sum(self, axis: Axis = None, keepdims: bool = False) -> Array:
+    def sum(self, axis: Axis = None, keepdims: bool = False) -> Any:
         """The sum along axes, in the order that docs/float.md states."""
         return sum(self, axis, keepdims)
 
-    def mean(self, axis: Axis = None, keepdims: bool = False) -> Array:
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Any:
         """The sum divided by the number of terms."""
         return mean(self, axis, keepdims)
 
-    def max(self, axis: Axis = None, keepdims: bool = False) -> Array:
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Any:
         """The largest number along axes."""
         return max(self, axis, keepdims)
 
-    def min(self, axis: Axis = None, keepdims: bool = False) -> Array:
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Any:
         """The smallest number along axes."""
         return min(self, axis, keepdims)
 
@@ -170,79 +175,79 @@ class Array:
     def __iter__(self) -> Iterator[Array]:
         return (self[i] for i in range(len(self)))
 
-    def __add__(self, other: Operand) -> Array:
+    def __add__(self, other: Operand) -> Any:
         return add(self, other)
 
-    def __radd__(self, other: Operand) -> Array:
+    def __radd__(self, other: Operand) -> Any:
         return add(other, self)
 
-    def __sub__(self, other: Operand) -> Array:
+    def __sub__(self, other: Operand) -> Any:
         return subtract(self, other)
 
-    def __rsub__(self, other: Operand) -> Array:
+    def __rsub__(self, other: Operand) -> Any:
         return subtract(other, self)
 
-    def __mul__(self, other: Operand) -> Array:
+    def __mul__(self, other: Operand) -> Any:
         return multiply(self, other)
 
-    def __rmul__(self, other: Operand) -> Array:
+    def __rmul__(self, other: Operand) -> Any:
         return multiply(other, self)
 
-    def __truediv__(self, other: Operand) -> Array:
+    def __truediv__(self, other: Operand) -> Any:
         return divide(self, other)
 
-    def __rtruediv__(self, other: Operand) -> Array:
+    def __rtruediv__(self, other: Operand) -> Any:
         return divide(other, self)
 
-    def __pow__(self, other: Operand) -> Array:
+    def __pow__(self, other: Operand) -> Any:
         return power(self, other)
 
-    def __rpow__(self, other: Operand) -> Array:
+    def __rpow__(self, other: Operand) -> Any:
         return power(other, self)
 
-    def __matmul__(self, other: Operand) -> Array:
+    def __matmul__(self, other: Operand) -> Any:
         return matmul(self, other)
 
-    def __rmatmul__(self, other: Operand) -> Array:
+    def __rmatmul__(self, other: Operand) -> Any:
         return matmul(other, self)
 
-    def __neg__(self) -> Array:
+    def __neg__(self) -> Any:
         return negative(self)
 
     def __pos__(self) -> Array:
         return self
 
-    def __abs__(self) -> Array:
+    def __abs__(self) -> Any:
         return absolute(self)
 
-    def __lt__(self, other: Operand) -> Array:
+    def __lt__(self, other: Operand) -> Any:
         return less(self, other)
 
-    def __le__(self, other: Operand) -> Array:
+    def __le__(self, other: Operand) -> Any:
         return less_equal(self, other)
 
-    def __gt__(self, other: Operand) -> Array:
+    def __gt__(self, other: Operand) -> Any:
         return greater(self, other)
 
-    def __ge__(self, other: Operand) -> Array:
+    def __ge__(self, other: Operand) -> Any:
         return greater_equal(self, other)
 
-    def __eq__(self, other: Operand) -> Array:  # type: ignore[override]
+    def __eq__(self, other: Operand) -> Any:  # type: ignore[override]
         return equal(self, other)
 
-    def __ne__(self, other: Operand) -> Array:  # type: ignore[override]
+    def __ne__(self, other: Operand) -> Any:  # type: ignore[override]
         return not_equal(self, other)
 
-    def __and__(self, other: Operand) -> Array:
+    def __and__(self, other: Operand) -> Any:
         return logical_and(self, other)
 
-    def __or__(self, other: Operand) -> Array:
+    def __or__(self, other: Operand) -> Any:
         return logical_or(self, other)
 
-    def __xor__(self, other: Operand) -> Array:
+    def __xor__(self, other: Operand) -> Any:
         return logical_xor(self, other)
 
-    def __invert__(self) -> Array:
+    def __invert__(self) -> Any:
         return logical_not(self)
 
     def __bool__(self) -> bool:
@@ -302,7 +307,7 @@ def _places(shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
 
 def _secret(operands: Sequence[Any]) -> Pair | None:
     """Whose the secrets among these are."""
-    pairs = {id(x._value.tape): x._value.tape for x in operands if isinstance(x, Array)}
+    pairs = {id(x._pair): x._pair for x in operands if isinstance(x, Array)}
     if len(pairs) > 1:
         raise Error("these arrays are at different parties")
     return next(iter(pairs.values()), None)
@@ -424,7 +429,7 @@ def logical_not(x: Operand) -> Any:
     """Not x; free."""
     pair = _secret([x])
     if pair is None:
-        return np.logical_not(x)  # type: ignore[arg-type]
+        return np.logical_not(x)
     return _apply([_truth(x, pair)], lambda of: {"Not": of[0]}, True)
 
 
@@ -432,7 +437,7 @@ def logical_xor(x: Operand, y: Operand) -> Any:
     """Either x or y; free."""
     pair = _secret([x, y])
     if pair is None:
-        return np.logical_xor(x, y)  # type: ignore[arg-type]
+        return np.logical_xor(x, y)
     return _apply([_truth(x, pair), _truth(y, pair)], lambda of: {"Xor": of}, True)
 
 
@@ -440,7 +445,7 @@ def logical_and(x: Operand, y: Operand) -> Any:
     """Both x and y."""
     pair = _secret([x, y])
     if pair is None:
-        return np.logical_and(x, y)  # type: ignore[arg-type]
+        return np.logical_and(x, y)
     return _apply([_truth(x, pair), _truth(y, pair)], lambda of: {"And": of}, True)
 
 
@@ -453,7 +458,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> Any:
     """The elements of x where the condition holds, elsewhere those of y. Nobody learns which."""
     pair = _secret([condition, x, y])
     if pair is None:
-        return np.where(condition, x, y)  # type: ignore[arg-type]
+        return np.where(condition, x, y)
     bit = _truth(condition, pair)
     if builtins.all(isinstance(v, Array) and v.is_truth for v in (x, y)):
         return logical_xor(y, logical_and(bit, logical_xor(x, y)))
@@ -480,7 +485,7 @@ def sum(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum along axes: n terms become half as many by adding term i + ceil(n/2) to term i, and so on."""
     pair = _secret([x])
     if pair is None:
-        return np.sum(x, axis=axis, keepdims=keepdims)  # type: ignore[arg-type]
+        return np.sum(x, axis=axis, keepdims=keepdims)
     x = _number(x, pair)
     places, rest, kept = _along(x, axis)
     terms = x._at(places)._vector()
@@ -509,7 +514,7 @@ def max(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest number along axes, by halving; NaN if there is one."""
     pair = _secret([x])
     if pair is None:
-        return np.max(x, axis=axis, keepdims=keepdims)  # type: ignore[arg-type]
+        return np.max(x, axis=axis, keepdims=keepdims)
     return _extreme(maximum, _number(x, pair), axis, keepdims)
 
 
@@ -517,7 +522,7 @@ def min(x: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest number along axes, by halving; NaN if there is one."""
     pair = _secret([x])
     if pair is None:
-        return np.min(x, axis=axis, keepdims=keepdims)  # type: ignore[arg-type]
+        return np.min(x, axis=axis, keepdims=keepdims)
     return _extreme(minimum, _number(x, pair), axis, keepdims)
 
 
@@ -525,7 +530,7 @@ def matmul(x: Operand, y: Operand) -> Any:
     """The matrix product: products are rounded, then summed as in `sum`."""
     pair = _secret([x, y])
     if pair is None:
-        return np.matmul(x, y)  # type: ignore[arg-type]
+        return np.matmul(x, y)
     x, y = _number(x, pair), _number(y, pair)
     if 0 in (x.ndim, y.ndim):
         raise Error("matmul takes no single numbers: use *")

@@ -34,6 +34,10 @@ def numbers(seed: int, *shape: int) -> Array:
     return (generator.uniform(-1, 1, shape) * scale).astype(np.float32)
 
 
+def single(values: Any) -> Array:
+    return np.array(values, np.float32)
+
+
 X, Y = numbers(1, 3, 5), numbers(2, 5)
 
 EXACT: list[Callable[[Any, Any, Any], Any]] = [
@@ -153,8 +157,8 @@ def test_values_that_are_gone_are_forgotten(pair: float32.Pair) -> None:
 
 def test_special_values(clear: float32.Pair) -> None:
     x = clear.array([np.inf, -np.inf, np.nan, -0.0, 1e-40, 3.4e38], owner=0)
-    np.testing.assert_array_equal((x - x).reveal(), np.float32([np.nan, np.nan, np.nan, 0, 0, 0]))
-    np.testing.assert_array_equal((x * 2).reveal(), np.float32([np.inf, -np.inf, np.nan, -0.0, 0, np.inf]))
+    np.testing.assert_array_equal((x - x).reveal(), single([np.nan, np.nan, np.nan, 0, 0, 0]))
+    np.testing.assert_array_equal((x * 2).reveal(), single([np.inf, -np.inf, np.nan, -0.0, 0, np.inf]))
     assert float32.isnan(x).reveal().tolist() == [False, False, True, False, False, False]
     assert clear.array(np.zeros((2, 0)), owner=0).shape == (2, 0)
 
@@ -195,8 +199,8 @@ def test_a_pair_that_is_closed_says_so() -> None:
 
 def test_the_example(clear: float32.Pair) -> None:
     prices = runpy.run_path(str(EXAMPLES / "options.py"))["prices"]
-    spot, strike = np.float32([90, 100, 110, 95]), np.float32([100, 100, 100, 90])
-    rate, volatility, years = 0.03, np.float32([0.2, 0.25, 0.3, 0.15]), np.float32([1, 0.5, 2, 0.25])
+    spot, strike = single([90, 100, 110, 95]), single([100, 100, 100, 90])
+    rate, volatility, years = 0.03, single([0.2, 0.25, 0.3, 0.15]), single([1, 0.5, 2, 0.25])
     want = prices(np, spot, strike, rate, volatility, years)
     x, k, v, t = [clear.array(value, owner=0) for value in (spot, strike, volatility, years)]
     got = prices(float32, x, k, rate, v, t).reveal()
