@@ -64,6 +64,7 @@ HD u64 thread_number() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 
 HD constexpr u32 minimum(u32 a, u32 b) { return a < b ? a : b; }
 HD constexpr u32 maximum(u32 a, u32 b) { return a > b ? a : b; }
+HD constexpr u64 minimum_of(u64 a, u64 b) { return a < b ? a : b; }
 
 // Bits packed 64 to a word.
 HD u32 bit_at(const u64* bits, u64 i) { return (u32)(bits[i / 64] >> (i % 64)) & 1; }

@@ -7,7 +7,9 @@ use crate::source::Unit;
 use crate::structure::{Units, units};
 use crate::{Cuda, Result, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{Device, Elem, FieldShare, ListSpec, ListStreams, Placement, Selected, Truncation};
+use megrez_kernels::{
+    Device, Elem, FieldShare, ListSpec, ListStreams, Placement, Program, Selected, Truncation, Usage,
+};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
@@ -77,7 +79,7 @@ fn vectors<W: Word>(n: usize) -> usize {
 
 impl Cuda {
     /// Memory for `n` elements, filled by a kernel.
-    fn made<T>(&self, n: usize, fill: impl FnOnce(u64) -> Result<()>) -> Result<Buf<T>> {
+    pub(crate) fn made<T>(&self, n: usize, fill: impl FnOnce(u64) -> Result<()>) -> Result<Buf<T>> {
         let memory = self.allocate(n * size_of::<T>())?;
         fill(memory.at())?;
         Ok(Buf::new(memory, n))
@@ -105,6 +107,12 @@ impl Device for Cuda {
 
     fn describe(&self) -> String {
         self.backend.describe()
+    }
+
+    fn usage(&self) -> Result<Option<Usage>> {
+        let s = self.statistics()?;
+        let kernel_seconds = s.kernel_seconds();
+        Ok(Some(Usage { kernel_seconds, memory: s.memory, peak_memory: s.peak_memory }))
     }
 
     fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Buf<T>> {
@@ -321,6 +329,58 @@ impl Device for Cuda {
         self.made(n, |out| {
             self.run(&Unit::ring(W::BITS), "unpack_low", n, args![x.at(), width, out, n as u64])
         })
+    }
+
+    fn join_bits(&self, parts: &[(&Buf<u64>, usize)]) -> Result<Buf<u64>> {
+        self.joined_bits(parts)
+    }
+
+    fn bit_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
+        debug_assert!(from + count <= W::BITS);
+        self.to_planes(x, from, count)
+    }
+
+    fn join_planes<W: Word>(&self, x: &Buf<u64>, n: usize) -> Result<Buf<W>> {
+        self.from_planes(x, n)
+    }
+
+    fn pack_planes(&self, x: &Buf<u64>, planes: usize, n: usize) -> Result<Buf<u64>> {
+        if n.is_multiple_of(64) {
+            return Ok(x.clone());
+        }
+        self.dense_planes(x, planes, n)
+    }
+
+    fn unpack_planes(&self, x: &Buf<u64>, planes: usize, n: usize) -> Result<Buf<u64>> {
+        if n.is_multiple_of(64) {
+            return Ok(x.clone());
+        }
+        self.sparse_planes(x, planes, n)
+    }
+
+    fn run_circuit(&self, program: &Program, inputs: &[&Buf<u64>], words: usize) -> Result<Vec<Buf<u64>>> {
+        self.gates(program, inputs, words)
+    }
+
+    fn sign_table<W: Word>(
+        &self,
+        cut: u32,
+        width: u32,
+        masks: &Buf<W>,
+        bits: &Buf<u64>,
+    ) -> Result<Buf<u64>> {
+        self.table_of_signs(cut, width, masks, bits)
+    }
+
+    fn look_up_sign<W: Word>(
+        &self,
+        cut: u32,
+        width: u32,
+        j: usize,
+        masked: &Buf<W>,
+        table: &Buf<u64>,
+    ) -> Result<Buf<u64>> {
+        self.sign_in_table((cut, width), j, masked, table)
     }
 
     fn deal_list<W: Word>(

@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::cache::Cache;
+use crate::gpu::Gpu;
 use crate::source::Unit;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
@@ -16,23 +17,6 @@ use std::sync::{Mutex, MutexGuard};
 const STAGING: usize = 8 << 20;
 /// Kernel times are collected when this many launches wait for it.
 const TIMED: usize = 4096;
-
-/// A GPU of this machine.
-#[derive(Clone, Debug)]
-pub struct Gpu {
-    /// Its number.
-    pub ordinal: usize,
-    /// Its name.
-    pub name: String,
-    /// Its compute capability, such as (9, 0).
-    pub capability: (u32, u32),
-    /// Its memory in bytes.
-    pub memory: usize,
-    /// The CUDA version of the driver, such as (13, 0).
-    pub driver: (u32, u32),
-    /// The version of NVRTC.
-    pub nvrtc: (u32, u32),
-}
 
 fn plain(error: DriverError) -> String {
     let text = error.error_string().ok().map(|s| s.to_string_lossy().into_owned());

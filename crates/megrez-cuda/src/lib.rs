@@ -4,22 +4,29 @@
 //! `kernels/`; a file is compiled at first use for the device at hand and for the word, list or element size that it is
 //! needed for, and kept on disk. The same files compile as host C++, where the tests run them against the reference.
 
+#![cfg_attr(not(feature = "driver"), allow(dead_code, reason = "what the driver needs stays, for one source of kernels"))]
+
 mod backend;
+#[cfg(any(feature = "driver", feature = "emulator", test))]
 mod cache;
 mod device;
+#[cfg(feature = "driver")]
 mod driver;
-#[cfg(test)]
+#[cfg(any(test, feature = "emulator"))]
 mod emulator;
 mod gemm;
+mod gpu;
 mod lists;
 mod memory;
+mod planes;
+mod rehearsal;
 mod source;
 mod structure;
 #[cfg(test)]
 mod tests;
 
 pub use backend::{KernelTime, Statistics};
-pub use driver::Gpu;
+pub use gpu::Gpu;
 pub use memory::Buf;
 pub use source::every_unit;
 
@@ -43,7 +50,22 @@ impl Cuda {
     /// # Errors
     /// If the driver or NVRTC is missing, or the GPU is missing, too old, or taken.
     pub fn new(ordinal: usize) -> std::result::Result<Cuda, DeviceError> {
-        Ok(Cuda { backend: Arc::new(driver::Driver::new(ordinal)?) })
+        Ok(Cuda { backend: gpu::open(ordinal)? })
+    }
+
+    /// A device that holds no data and runs no kernel: it counts memory and launches, as on an H100. Whatever comes from
+    /// it is zero.
+    pub fn rehearsal() -> Cuda {
+        Cuda { backend: Arc::new(rehearsal::Rehearsal::default()) }
+    }
+
+    /// The kernels on the host, slow and careful, for tests without a GPU.
+    ///
+    /// # Errors
+    /// A sentence that says why not, if the machine has no C++ compiler.
+    #[cfg(any(test, feature = "emulator"))]
+    pub fn emulated() -> std::result::Result<Cuda, String> {
+        Ok(Cuda { backend: Arc::new(emulator::Emulator::new()?) })
     }
 
     /// The GPUs of this machine.
@@ -51,7 +73,7 @@ impl Cuda {
     /// # Errors
     /// A sentence that says why there are none to use.
     pub fn available() -> std::result::Result<Vec<Gpu>, String> {
-        driver::available()
+        gpu::available()
     }
 
     /// Kernel times and memory since the device was made. Waits for the device.

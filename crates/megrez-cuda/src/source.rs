@@ -5,7 +5,7 @@ use megrez_kernels::{Entries, ListSpec};
 use megrez_ring::Prime;
 use std::fmt::Write;
 
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 12] = [
     ("common.cuh", include_str!("../kernels/common.cuh")),
     ("word.cuh", include_str!("../kernels/word.cuh")),
     ("chacha.cuh", include_str!("../kernels/chacha.cuh")),
@@ -13,6 +13,8 @@ const FILES: [(&str, &str); 10] = [
     ("view.cuh", include_str!("../kernels/view.cuh")),
     ("ring.cu", include_str!("../kernels/ring.cu")),
     ("bits.cu", include_str!("../kernels/bits.cu")),
+    ("planes.cu", include_str!("../kernels/planes.cu")),
+    ("circuit.cu", include_str!("../kernels/circuit.cu")),
     ("structure.cu", include_str!("../kernels/structure.cu")),
     ("gemm.cu", include_str!("../kernels/gemm.cu")),
     ("list.cu", include_str!("../kernels/list.cu")),
@@ -52,6 +54,14 @@ impl Unit {
 
     pub(crate) fn bits() -> Self {
         Unit { file: "bits.cu", defines: String::new() }
+    }
+
+    pub(crate) fn planes(word: u32) -> Self {
+        Unit { file: "planes.cu", defines: format!("#define WORD {word}\n") }
+    }
+
+    pub(crate) fn circuit() -> Self {
+        Unit { file: "circuit.cu", defines: String::new() }
     }
 
     pub(crate) fn structure(bytes: usize) -> Self {
@@ -133,10 +143,11 @@ fn expand(file: &str, seen: &mut Vec<String>, out: &mut String) {
 /// Every kernel file in the forms that a check without a GPU compiles: a name and the whole source. Lists are those of
 /// the cost tables and the widest and narrowest that plans allow.
 pub fn every_unit() -> Vec<(String, String)> {
-    let mut units = vec![("bits".to_string(), Unit::bits())];
+    let mut units = vec![("bits".to_string(), Unit::bits()), ("circuit".to_string(), Unit::circuit())];
     units.extend([1, 2, 4, 8, 16].map(|bytes| (format!("structure-{bytes}"), Unit::structure(bytes))));
     for word in [8, 16, 32, 64] {
         units.push((format!("ring-{word}"), Unit::ring(word)));
+        units.push((format!("planes-{word}"), Unit::planes(word)));
         units.push((format!("gemm-{word}"), Unit::gemm(word, 227 << 10)));
     }
     units.push(("gemm-64-small".to_string(), Unit::gemm(64, 99 << 10)));

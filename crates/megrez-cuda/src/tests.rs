@@ -1,13 +1,11 @@
 //! Every kernel equals the reference bit for bit, on the host by emulation and on a GPU where there is one.
 
 use crate::Cuda;
-use crate::emulator::Emulator;
 use megrez_kernels::*;
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{Key, Stream};
 use megrez_ring::{Prime, Shape, Word, bits};
 use std::cell::Cell;
-use std::sync::Arc;
 
 /// Lengths around words, vectors, warps, blocks and packing groups.
 const LENGTHS: [usize; 10] = [0, 1, 7, 31, 64, 65, 200, 511, 513, 1300];
@@ -22,10 +20,8 @@ struct Pair {
 /// The devices of this machine; what is missing is said.
 fn devices() -> Vec<Pair> {
     let mut found = vec![];
-    match Emulator::new() {
-        Ok(host) => {
-            found.push(Pair { device: Cuda { backend: Arc::new(host) }, thorough: false, seed: Cell::new(0) })
-        }
+    match Cuda::emulated() {
+        Ok(device) => found.push(Pair { device, thorough: false, seed: Cell::new(0) }),
         Err(why) => println!("skipped: no emulation of kernels on this machine: {why}"),
     }
     match Cuda::new(0) {
@@ -420,6 +416,108 @@ fn structure() {
 
 fn bit_list(cut: u32, width: u32) -> ListSpec {
     ListSpec { cut, width, entries: Entries::Bits, prime: Prime::above(width) }
+}
+
+fn planes<W: Word>(pair: &Pair) {
+    let ring = W::BITS;
+    for n in LENGTHS.into_iter().chain([4097]) {
+        let x = pair.words::<W>(n);
+        for (from, count) in [(0, ring), (0, 1), (ring - 1, 1), (2, ring / 2)] {
+            let what = format!("{ring} {n} {from} {count}");
+            compare!(pair, format!("bit_planes {what}"), |d, up| d.bit_planes(up!(&x), from, count));
+            let planes = pair.words::<u64>(bits::words(n) * count as usize);
+            compare!(pair, format!("join_planes {what}"), |d, up| d.join_planes::<W>(up!(&planes), n));
+            let (planes, count) = (&planes, count as usize);
+            compare!(pair, format!("pack_planes {what}"), |d, up| d.pack_planes(up!(planes), count, n));
+            let packed = pair.bits(count * n);
+            compare!(pair, format!("unpack_planes {what}"), |d, up| d.unpack_planes(up!(&packed), count, n));
+        }
+        for (cut, width) in [(0, 1), (0, 2), (1, 6), (0, 7), (0, 8), (ring - 8, 8)] {
+            let (what, bit) = (format!("{ring} {n} {cut} {width}"), pair.bits(n));
+            compare!(pair, format!("sign_table {what}"), |d, up| d.sign_table(cut, width, up!(&x), up!(&bit)));
+            let table = pair.bits(n << (width - 1));
+            for j in [0, 1] {
+                compare!(pair, format!("look_up_sign {what} {j}"), |d, up| d.look_up_sign(
+                    cut,
+                    width,
+                    j,
+                    up!(&x),
+                    up!(&table)
+                ));
+            }
+        }
+    }
+}
+
+#[test]
+fn bit_planes() {
+    rings!(planes);
+}
+
+#[test]
+fn joined_bits() {
+    for pair in devices() {
+        for lengths in [&[][..], &[0], &[64, 128], &[1, 2, 3, 0, 58, 65, 1], &[63; 9], &[700, 1, 20_000]] {
+            let parts: Vec<Vec<u64>> = lengths.iter().map(|&n| pair.bits(n)).collect();
+            compare!(pair, format!("join_bits {lengths:?}"), |d, up| {
+                let parts: Vec<_> = parts.iter().map(|part| up!(part).clone()).collect();
+                d.join_bits(&parts.iter().zip(lengths.iter().copied()).collect::<Vec<_>>())
+            });
+        }
+    }
+}
+
+/// A circuit of every gate; the last one needs more registers than a block of 128 threads has.
+#[test]
+fn circuits() {
+    for pair in devices() {
+        for (gates, kept) in [(0, 3), (200, 10), (900, 300)] {
+            let mut circuit = Circuit::default();
+            let mut wires: Vec<Wire> = (0..5).map(|plane| circuit.input(0, plane)).collect();
+            wires.extend((0..3).map(|plane| circuit.input(1, plane)));
+            for _ in 0..gates {
+                let (a, b) = (wires[pair.below(wires.len())], wires[pair.below(wires.len())]);
+                let wire = match pair.below(5) {
+                    0 | 1 => circuit.and(a, b),
+                    2 | 3 => circuit.xor(a, b),
+                    _ => circuit.not(a),
+                };
+                wires.push(wire);
+            }
+            circuit.output(wires[wires.len() - kept..].to_vec());
+            circuit.output(vec![wires[0], Circuit::ZERO, wires[7]]);
+            circuit.output(vec![]);
+            let program = circuit.compile();
+            for words in [0, 1, 31, 65, 300] {
+                let (a, b) = (pair.words::<u64>(5 * words), pair.words::<u64>(3 * words));
+                for output in 0..3 {
+                    compare!(pair, format!("circuit of {gates} on {words} words, {output}"), |d, up| d
+                        .run_circuit(&program, &[up!(&a), up!(&b)], words)
+                        .map(|mut out| out.swap_remove(output)));
+                }
+            }
+        }
+    }
+}
+
+/// What a rehearsal counts is what the kernels take.
+#[test]
+fn rehearsals_count_the_same_memory() {
+    fn work(device: &Cuda) -> (usize, u64) {
+        let stream = Key::from_bytes([5; 32]).stream();
+        let x = device.random::<u64>(&stream, 100 * 64).unwrap();
+        let y = device.random::<u64>(&stream, 64 * 100).unwrap();
+        let z = device.matmul(&x, &y, 1, [100, 64, 100]).unwrap();
+        let planes = device.bit_planes(&z, 0, 64).unwrap();
+        drop((x, y, z));
+        device.download(planes).unwrap();
+        let s = device.statistics().unwrap();
+        assert_eq!(s.memory, 0);
+        (s.peak_memory, s.kernels.values().map(|k| k.launches).sum())
+    }
+    for pair in devices().into_iter().filter(|pair| !pair.thorough) {
+        assert_eq!(work(&pair.device), work(&Cuda::rehearsal()));
+    }
 }
 
 fn digit_list(cut: u32, widths: &[u32]) -> ListSpec {

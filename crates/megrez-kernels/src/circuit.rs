@@ -110,9 +110,9 @@ impl Circuit {
                     continue;
                 }
                 _ if last_use[at] == 0 => continue,
-                Gate::And(a, b) => (What::And, a, b),
-                Gate::Xor(a, b) => (What::Xor, a, b),
-                Gate::Not(a) => (What::Not, a, a),
+                Gate::And(a, b) => (GateKind::And, a, b),
+                Gate::Xor(a, b) => (GateKind::Xor, a, b),
+                Gate::Not(a) => (GateKind::Not, a, a),
             };
             let operands = [places[a.0 as usize], places[b.0 as usize]];
             // The result's register is taken before the operands' are freed: a step never reads what it writes.
@@ -139,22 +139,33 @@ impl Circuit {
     }
 }
 
+/// What a gate computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub enum GateKind {
+    /// a ∧ b.
     And,
+    /// a ⊕ b.
     Xor,
+    /// ¬a; the second operand is the first again.
     Not,
 }
 
 /// Where a plane is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operand {
-    Input { buffer: u32, plane: u32 },
+pub enum Operand {
+    /// A plane of an input.
+    Input {
+        /// The input.
+        buffer: u32,
+        /// The plane in it.
+        plane: u32,
+    },
+    /// A plane that a gate has made; register 0 holds zeros.
     Register(u32),
 }
 
 pub(crate) struct Step {
-    pub what: What,
+    pub what: GateKind,
     pub register: u32,
     pub operands: [Operand; 2],
 }
@@ -172,6 +183,21 @@ impl Program {
         self.steps.len()
     }
 
+    /// The gates in the order in which they run: kind, register of the result, operands.
+    pub fn steps(&self) -> impl Iterator<Item = (GateKind, u32, [Operand; 2])> {
+        self.steps.iter().map(|s| (s.what, s.register, s.operands))
+    }
+
+    /// The planes of each output.
+    pub fn outputs(&self) -> &[Vec<Operand>] {
+        &self.outputs
+    }
+
+    /// How many registers the gates name, register 0 among them.
+    pub fn registers(&self) -> usize {
+        self.registers as usize
+    }
+
     /// Runs every gate on words [from, from + count) of planes of `words` words; `registers` holds `self.registers · count`
     /// words, the first `count` of them zero. `emit` gets (output buffer, plane, the words).
     pub(crate) fn run_block(
@@ -179,7 +205,7 @@ impl Program {
         inputs: &[&[u64]],
         (words, from, count): (usize, usize, usize),
         registers: &mut [u64],
-        combine: impl Fn(What, &mut [u64], &[u64], &[u64]),
+        combine: impl Fn(GateKind, &mut [u64], &[u64], &[u64]),
         mut emit: impl FnMut(usize, usize, &[u64]),
     ) {
         for step in &self.steps {
@@ -217,9 +243,9 @@ impl Program {
         for at in 0..words {
             let combine = |what, out: &mut [u64], a: &[u64], b: &[u64]| {
                 out[0] = match what {
-                    What::And => a[0] & b[0],
-                    What::Xor => a[0] ^ b[0],
-                    What::Not => !a[0],
+                    GateKind::And => a[0] & b[0],
+                    GateKind::Xor => a[0] ^ b[0],
+                    GateKind::Not => !a[0],
                 };
             };
             self.run_block(inputs, (words, at, 1), &mut registers, combine, |buffer, plane, found| {

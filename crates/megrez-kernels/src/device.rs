@@ -21,6 +21,17 @@ pub struct DeviceError {
     pub what: String,
 }
 
+/// What a device with a clock and memory of its own has done since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Usage {
+    /// Seconds that kernels ran.
+    pub kernel_seconds: f64,
+    /// Bytes in use now.
+    pub memory: usize,
+    /// The most bytes in use at once.
+    pub peak_memory: usize,
+}
+
 /// A worker's share of elements of F_p that the dealer dealt.
 pub enum FieldShare<'a, D: Device> {
     /// Received, in the dense form of the wire.
@@ -85,6 +96,11 @@ pub trait Device: Clone + Send + Sync + 'static {
 
     /// What runs, for reports: `cpu (avx512, 2 threads)`.
     fn describe(&self) -> String;
+
+    /// Kernel time and memory; `None` where they are the host's own. May wait for work under way.
+    fn usage(&self) -> Result<Option<Usage>, DeviceError> {
+        Ok(None)
+    }
 
     /// Takes elements from the host.
     fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Self::Buf<T>, DeviceError>;

@@ -1,7 +1,7 @@
 //! Bit planes: transposition between values and planes, and circuits on planes. See the methods of [`crate::Device`].
 
 use super::work::{Shared, at_every_level, parallel};
-use crate::circuit::{Program, What};
+use crate::circuit::{Program, GateKind};
 use megrez_prg::Level;
 use megrez_ring::{Word, bits};
 
@@ -74,11 +74,11 @@ pub fn join_planes<W: Word>((level, threads): (Level, usize), planes: &[u64], n:
 }
 
 at_every_level! {
-    fn combine<>(what: What, out: &mut [u64], a: &[u64], b: &[u64]) {
+    fn combine<>(what: GateKind, out: &mut [u64], a: &[u64], b: &[u64]) {
         match what {
-            What::And => out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = a & b),
-            What::Xor => out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = a ^ b),
-            What::Not => out.iter_mut().zip(a).for_each(|(o, a)| *o = !a),
+            GateKind::And => out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = a & b),
+            GateKind::Xor => out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = a ^ b),
+            GateKind::Not => out.iter_mut().zip(a).for_each(|(o, a)| *o = !a),
         }
     }
 }
