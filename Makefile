@@ -12,7 +12,7 @@ CHECKS := fmt-check test-rust lint-rust doc check-cuda lint-python test-python d
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches
 
-.PHONY: help demo build test checks test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda python \
+.PHONY: help demo build test checks test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python \
 	fuzz-smoke clean
 
 help: ## Show this list.
@@ -58,6 +58,9 @@ fmt-check:
 
 check-cuda: ## Compile every CUDA kernel for sm_80 and sm_90; needs no GPU.
 	sh crates/megrez-cuda/check.sh sm_80 sm_90
+
+bench-gpu: ## Check and measure everything on this machine's GPU; writes gpu.json.
+	$(PYTHON) benches/gpu.py --output gpu.json
 
 python: $(VENV)/tools ## Build the Python package and install it into the virtual environment.
 	$(BIN)/python -m pip install -q ".[test]"

@@ -15,7 +15,7 @@ const MOST_REGISTERS: usize = 4096;
 
 /// The kernel's `Step`.
 #[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
 struct Step {
     a: u64,
     b: u64,

@@ -88,13 +88,25 @@ pub fn run_each<D: Device + Default>(
     progress: &dyn Fn(u32),
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
-    let visitor = Run { device: D::default(), plan, inputs, progress, options };
+    run_on(&[D::default()], protocol, plan, inputs, progress, options)
+}
+
+/// As [`run_each`], party i on device i of `devices`; a single device is everybody's.
+pub fn run_on<D: Device>(
+    devices: &[D],
+    protocol: &str,
+    plan: &Plan,
+    inputs: &Inputs<'_>,
+    progress: &dyn Fn(u32),
+    options: &LocalOptions,
+) -> Result<LocalRun, LocalError> {
+    let visitor = Run { devices, plan, inputs, progress, options };
     registry::dispatch(protocol, plan.ring, visitor)
         .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
 }
 
 struct Run<'a, D> {
-    device: D,
+    devices: &'a [D],
     plan: &'a Plan,
     inputs: &'a Inputs<'a>,
     progress: &'a dyn Fn(u32),
@@ -106,12 +118,16 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
 
     fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output {
         check(&suite, self.plan)?;
-        let Run { device, plan, inputs, progress, options } = self;
+        let Run { devices, plan, inputs, progress, options } = self;
+        if devices.len() != 1 && devices.len() != S::PARTIES {
+            let what = format!("{} devices for {} parties: give one, or one for each", devices.len(), S::PARTIES);
+            return Err(Error::Refused(what).into());
+        }
         let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);
         std::thread::scope(|scope| {
             let mut ports = Vec::new();
             let mut parties = Vec::new();
-            for network in networks {
+            for (network, device) in networks.into_iter().zip(devices.iter().cycle()) {
                 let (port, mut clients) = pair();
                 ports.push(port);
                 let (suite, device, tap) = (suite.clone(), device.clone(), options.tap.clone());

@@ -2,7 +2,7 @@
 
 use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
 use crate::walk::{Prepared, offline, online};
-use megrez_kernels::Device;
+use megrez_kernels::{Device, Usage};
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::Suite;
@@ -89,6 +89,7 @@ fn one_run<S: Suite>(
 ) -> Result<PartyReport, Error> {
     let mut phases = BTreeMap::new();
     let mut steps = Vec::new();
+    let before = party.device().usage()?;
     let mut close = |phase: Phase, start: Instant, party: &Party<S::Device>| {
         let report = PhaseReport {
             seconds: start.elapsed().as_secs_f64(),
@@ -150,6 +151,8 @@ fn one_run<S: Suite>(
     }
     close(Phase::Output, start, party);
 
+    let after = party.device().usage()?;
+    let of_run = |(before, after): (Usage, Usage)| after.kernel_seconds - before.kernel_seconds;
     Ok(PartyReport {
         party: party.me(),
         device: party.device().describe(),
@@ -158,5 +161,7 @@ fn one_run<S: Suite>(
         steps,
         wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
         peak_rss_mib: peak_rss_mib(),
+        kernel_seconds: before.zip(after).map(of_run),
+        peak_device_mib: after.map(|usage| usage.peak_memory as f64 / f64::from(1 << 20)),
     })
 }

@@ -76,7 +76,7 @@ impl Job {
     fn run_connected<T>(self, work: impl FnOnce(&mut client::Cluster) -> Result<T>) -> Result<T> {
         self.run(|backend| match backend {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => work(cluster),
-            Backend::Threads => Err(Error::Refused(
+            Backend::Threads(_) => Err(Error::Refused(
                 "threads keep nothing: use parties=\"process\" or a remote cluster".into(),
             )),
         })
@@ -97,7 +97,7 @@ impl Cluster {
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
         let count = find(&options.protocol).map_err(error)?.parties;
-        let parties = wait(py, None, move |_| Parties::start(program(path, arguments), count))?;
+        let parties = wait(py, None, move |_| Parties::start(program(path, arguments), count, &[]))?;
         Ok(Cluster {
             place: Mutex::new(Some(Place::Processes(parties))),
             idle: Arc::default(),
@@ -252,7 +252,7 @@ impl Cluster {
         let (addresses, identity) = match place.as_ref() {
             None => return Err(refused("this cluster is closed")),
             Some(Place::Threads) => {
-                return Ok(Job { backend: Box::new(|| Ok(Backend::Threads)), idle: Arc::clone(&self.idle) });
+                return Ok(Job { backend: Box::new(|| Ok(Backend::threads())), idle: Arc::clone(&self.idle) });
             }
             Some(Place::Processes(parties)) => (parties.addresses().to_vec(), parties.identity().clone()),
             Some(Place::Remote(addresses, identity)) => (addresses.clone(), (**identity).clone()),

@@ -3,13 +3,13 @@
 
 use crate::bench_layer::LayerOp;
 use crate::client::RunOptions;
+use crate::device::AnyDevice;
 use crate::infer::{Backend, Model, decode_words, find, price};
 use crate::report::{Cost, Floor, PhaseCost};
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, run_each};
 use megrez_graph::{PoolForm, Tensor, plain};
-use megrez_kernels::Cpu;
 use megrez_plan::{Kind, List, Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_ring::Shape;
 use megrez_session::Phase;
@@ -246,7 +246,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         let cost = Cost::of(&outcome.reports);
         return Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified));
     }
-    let oracle = run_each::<Cpu>(
+    let oracle = run_each::<AnyDevice>(
         "clear",
         &plan,
         &inputs,
@@ -421,6 +421,8 @@ fn report(
         "floor": floor,
         "error": { "max_abs": errors.max, "mean_abs": errors.sum / errors.count.max(1) as f64 },
         "peak_rss_mib": cost.peak_rss_mib,
+        "kernel_seconds": cost.kernel_seconds,
+        "peak_device_mib": cost.peak_device_mib,
         "wire_bytes": cost.wire_bytes,
         "layers": cost.layers,
         "verified": verified,

@@ -4,22 +4,25 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use megrez::bench::{self, BenchOptions};
 use megrez::bench_float::{self, FloatBench};
+use megrez::bench_kernel::{self, KernelBench};
 use megrez::check;
 use megrez::client::{Cluster, RunOptions};
 use megrez::config::{ClusterConfig, PartyConfig};
+use megrez::device::{AnyDevice, DeviceChoice, open_each};
 use megrez::generate::{Generation, LanguageModel, largest};
 use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
 use megrez::party::{Policy, Service};
 use megrez::proximity::{self, Proximity};
 use megrez::report::Cost;
 use megrez::wire::{ModelPlan, Source, Upload};
-use megrez::{Error, Result, embedded, inference, study, tables};
+use megrez::{Error, Result, embedded, inference, memory, study, tables};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{
     Activations, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, models, npy,
     plain,
 };
+use megrez_kernels::Device;
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
 use megrez_plan::{Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
@@ -162,6 +165,9 @@ struct Common {
     /// What a party is on this machine.
     #[arg(long, value_enum, default_value = "process")]
     parties: PartiesKind,
+    /// Where parties on this machine compute: auto, cpu or cuda:N, one for all or one for each (cpu,cuda:0,cuda:0).
+    #[arg(long, value_delimiter = ',', default_value = "auto")]
+    device: Vec<DeviceChoice>,
     /// The list of the sign bit: bits or digits [default: digits for models, bits for single operations].
     #[arg(long)]
     list: Option<String>,
@@ -340,6 +346,8 @@ enum Bench {
     Model(BenchModel),
     /// A table of a paper, with the figures measured here beside the printed ones.
     Table(BenchTable),
+    /// The peak memory of each party on a GPU for a model, without running it: needs no GPU.
+    Memory(BenchModel),
 }
 
 #[derive(Args)]
@@ -445,6 +453,9 @@ struct PartyArgs {
     /// The party's configuration file.
     #[arg(long, required_unless_present = "embedded")]
     config: Option<PathBuf>,
+    /// Where to compute, whatever the file says: auto, cpu or cuda:N.
+    #[arg(long)]
+    device: Option<DeviceChoice>,
     /// Take everything from standard input; how `megrez` starts its own parties.
     #[arg(long, hide = true)]
     embedded: bool,
@@ -542,6 +553,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             print!("{}", if cli.json { format!("{report}\n") } else { proximity::text(&report) });
             Ok(if report["verified"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Command::Bench(Bench::Memory(args)) => bench_memory(&args),
         Command::PairParty => megrez::pair::serve().map(|()| ExitCode::SUCCESS),
         Command::Study(args) => {
             print!("{}", study::args::run(&args, cli.json)?);
@@ -635,8 +647,12 @@ impl Common {
 
     fn backend(&self) -> Result<Backend> {
         match self.parties {
-            PartiesKind::Thread => Ok(Backend::Threads),
-            PartiesKind::Process => Backend::processes(embedded::Program::current()?, &self.protocol),
+            PartiesKind::Thread => {
+                Ok(Backend::Threads(open_each(&self.device, crate::infer::find(&self.protocol)?.parties)?))
+            }
+            PartiesKind::Process => {
+                Backend::processes(embedded::Program::current()?, &self.protocol, &self.device)
+            }
         }
     }
 
@@ -1044,6 +1060,18 @@ fn bench_op(args: &BenchOp) -> Result<ExitCode> {
         [m, k] => [m, k, 1],
         _ => return Err(Error::Refused("--shape is m,k,n or m,k".into())),
     };
+    if bench_kernel::OPS.contains(&args.op.as_str()) {
+        let options = KernelBench {
+            op: args.op.clone(),
+            ring: args.common.ring,
+            shape,
+            batch: args.batch,
+            repeat: args.repeat,
+            seed: args.seed,
+            device: DeviceChoice::each(&args.common.device, 1)?[0],
+        };
+        return Ok(verdict(&bench_kernel::bench(&options)?));
+    }
     let options = bench_options(&args.common, args.batch, args.repeat, args.seed)?;
     let options = BenchOptions { truncate: args.truncate, shape, ..options };
     let mut backend = args.common.backend()?;
@@ -1072,6 +1100,7 @@ fn bench_table(args: &BenchTable, json: bool) -> Result<ExitCode> {
         large: args.large,
         repeat: if args.quick { 1 } else { 3 },
         processes: matches!(args.parties, PartiesKind::Process),
+        devices: args.device.clone(),
         seed: args.seed,
     };
     let watched = std::io::stderr().is_terminal();
@@ -1086,6 +1115,25 @@ fn bench_table(args: &BenchTable, json: bool) -> Result<ExitCode> {
         print!("{}", tables::text(&report));
     }
     Ok(if tables::verified(&report) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn bench_memory(args: &BenchModel) -> Result<ExitCode> {
+    let graph = any_model(&args.model, args.batch, args.seed)?;
+    let model_args = ModelArgs { range: RangeArg::Assume, ..args.model_args.clone() };
+    let model = args.common.model(&graph, embedded::CLIENT, &model_args)?;
+    let peaks = memory::planned_peaks(&args.common.protocol, &model.compiled.plan)?;
+    println!(
+        "{}",
+        json!({
+            "schema": "megrez.bench-memory/1",
+            "model": args.model,
+            "batch": args.batch,
+            "protocol": args.common.protocol,
+            "ring": args.common.ring,
+            "planned_device_mib": peaks.iter().map(|&bytes| memory::mib(bytes)).collect::<Vec<f64>>(),
+        })
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The operations that `megrez protocols` prices, as benches name them.
@@ -1207,6 +1255,7 @@ fn party(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let config = PartyConfig::load(path)?;
+    let device = args.device.unwrap_or(config.device).open()?;
     let cluster = ClusterConfig::load(&config.cluster)?;
     let identity = Identity::load(&config.certs, &PeerName::party(config.party)?)?;
     let endpoint = Arc::new(Endpoint::bind(Config {
@@ -1224,7 +1273,8 @@ fn party(args: &PartyArgs, json: bool) -> Result<ExitCode> {
             eprintln!("{line}");
         }
     };
-    log(&format!("party {party} listens on {}", endpoint.local_addr()));
+    let on = device.describe();
+    log(&format!("party {party} listens on {} and computes on {on}", endpoint.local_addr()));
     let policy = Policy {
         data: config.data,
         allow_shaping: config.allow_shaping,
@@ -1232,7 +1282,7 @@ fn party(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         max_sessions: config.max_sessions,
         max_elements: config.max_elements,
     };
-    Service::new(endpoint, policy).run(log)?;
+    Service::new(endpoint, policy, device).run(log)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -1299,11 +1349,19 @@ fn doctor(args: &Doctor, json: bool) -> Result<ExitCode> {
     let mut parties = Vec::new();
     let client = PeerName::client(&args.client)?;
     let Some(cluster) = &args.cluster else {
-        let device = megrez_kernels::Device::describe(&megrez_kernels::Cpu::default());
+        let device = AnyDevice::default().describe();
+        let (gpus, why) = gpus();
         if json {
-            println!("{}", json!({ "schema": "megrez.doctor/1", "device": device, "problems": problems }));
+            println!(
+                "{}",
+                json!({ "schema": "megrez.doctor/1", "device": device, "gpus": gpus, "no_gpu": why, "problems": problems })
+            );
         } else {
             println!("device: {device}\nrelease: {}", env!("CARGO_PKG_VERSION"));
+            why.iter().for_each(|why| println!("gpu: none: {why}"));
+            for gpu in &gpus {
+                println!("gpu: {gpu}");
+            }
             println!("give --cluster cluster.toml to examine a deployment");
         }
         return Ok(ExitCode::SUCCESS);
@@ -1356,6 +1414,37 @@ fn doctor(args: &Doctor, json: bool) -> Result<ExitCode> {
         }
     }
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every GPU of this machine with what it can do or what is wrong with it; or why there is none.
+fn gpus() -> (Vec<serde_json::Value>, Option<String>) {
+    match megrez_cuda::Cuda::available() {
+        Err(why) => (vec![], Some(why)),
+        Ok(gpus) if gpus.is_empty() => (vec![], Some("the driver finds no GPU".into())),
+        Ok(gpus) => {
+            let examined = gpus.iter().map(|gpu| {
+                json!({ "device": format!("cuda:{}", gpu.ordinal), "name": gpu.name,
+                    "capability": format!("{}.{}", gpu.capability.0, gpu.capability.1),
+                    "memory_mib": gpu.memory >> 20, "driver": format!("{}.{}", gpu.driver.0, gpu.driver.1),
+                    "nvrtc": format!("{}.{}", gpu.nvrtc.0, gpu.nvrtc.1),
+                    "problem": DeviceChoice::Cuda(gpu.ordinal).open().and_then(|d| works(&d)).err().map(|e| e.to_string()) })
+            });
+            (examined.collect(), None)
+        }
+    }
+}
+
+/// Compiles a kernel, runs it and compares: what a missing library or an unfit driver breaks.
+fn works(device: &AnyDevice) -> Result<()> {
+    let stream = megrez_prg::Key::from_bytes([0; 32]).stream();
+    let made = device.random::<u64>(&stream, 1000).and_then(|made| device.download(made));
+    match made {
+        Ok(made) if made == stream.words(1000) => Ok(()),
+        Ok(_) => Err(Error::Refused(
+            "its kernels compute wrong numbers: do not use it; its driver or its memory may be broken".into(),
+        )),
+        Err(e) => Err(Error::Refused(e.to_string())),
+    }
 }
 
 fn examine(party: usize, address: &str, identity: &Identity) -> Result<(megrez::wire::Info, i64)> {

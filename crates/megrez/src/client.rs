@@ -1,10 +1,10 @@
 //! A client of a cluster: shares its inputs with the parties, learns its outputs, and is no compute party.
 
+use crate::device::AnyDevice;
 use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, Result};
 use megrez_engine::PartyReport;
 use megrez_engine::client::{PartyPort, collect, provide};
-use megrez_kernels::Cpu;
 use megrez_net::{Channel, Identity, NetError, NetProfile, Payload, PeerName, dial};
 use megrez_plan::{Input, KEPT, Plan};
 use megrez_protocols::{Suite, registry};
@@ -266,7 +266,7 @@ fn last_words(channel: &mut Channel, until: Instant) -> Option<String> {
     }
 }
 
-fn dispatch<J: registry::Visitor<Cpu, Output = Result<T>>, T>(
+fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
     protocol: &str,
     plan: &Plan,
     job: J,
@@ -325,10 +325,10 @@ struct Exchange<'a> {
     progress: &'a dyn Fn(u32),
 }
 
-impl registry::Visitor<Cpu> for Exchange<'_> {
+impl registry::Visitor<AnyDevice> for Exchange<'_> {
     type Output = Result<Vec<Vec<Vec<u64>>>>;
 
-    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
         let mut ports = self.cluster.ports();
         let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
         let mut outputs = Vec::new();
@@ -357,10 +357,10 @@ struct Share<'a> {
     inputs: &'a dyn Fn(u32, &Input) -> std::result::Result<Vec<u64>, SessionError>,
 }
 
-impl registry::Visitor<Cpu> for Share<'_> {
+impl registry::Visitor<AnyDevice> for Share<'_> {
     type Output = Result<()>;
 
-    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
         let mut ports = self.cluster.ports();
         let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
         let words = |input: &Input| ring_words::<S::Word>((self.inputs)(0, input)?);

@@ -1,5 +1,6 @@
 //! The two configuration files: `cluster.toml`, the same for everybody, and each party's own `party.toml`.
 
+use crate::device::DeviceChoice;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,9 @@ pub struct PartyConfig {
     pub certs: PathBuf,
     /// The folder for stored models and material.
     pub data: PathBuf,
+    /// Where this party computes: `auto`, `cpu` or `cuda:N`. Default: `auto`, the first GPU if it can be used.
+    #[serde(default)]
+    pub device: DeviceChoice,
     /// Whether clients may ask for artificial delays and rates, for measurements. Default: no.
     #[serde(default)]
     pub allow_shaping: bool,
@@ -127,6 +131,11 @@ mod tests {
         );
         let error = PartyConfig::load(&path).unwrap_err().to_string();
         assert!(error.contains("a.toml") && error.contains("typo"), "{error}");
+        let path = file(
+            "e.toml",
+            "party = 0\nlisten = \"x:1\"\ncluster = \"c\"\ncerts = \"c\"\ndata = \"d\"\ndevice = \"gpu\"\n",
+        );
+        assert!(PartyConfig::load(&path).unwrap_err().to_string().contains("cuda:N"));
         let path = file("b.toml", "parties = [\"here\"]");
         assert!(ClusterConfig::load(&path).unwrap_err().to_string().contains("host:port"));
         let path = file("c.toml", "parties = [");
@@ -140,6 +149,7 @@ mod tests {
             "party = 2\nlisten = \"x:1\"\ncluster = \"c.toml\"\ncerts = \"c\"\ndata = \"/d\"\n",
         );
         let config = PartyConfig::load(&path).unwrap();
+        assert_eq!(config.device, DeviceChoice::Auto);
         assert_eq!(config.cluster, path.parent().unwrap().join("c.toml"));
         assert_eq!(config.data, Path::new("/d"));
         assert!(!config.allow_insecure && !config.allow_shaping);

@@ -5,6 +5,7 @@
 //! reads one more line (everybody's addresses) and serves until its standard input ends.
 
 use crate::client::Cluster;
+use crate::device::DeviceChoice;
 use crate::party::{Policy, Service};
 use crate::{Error, Result};
 use megrez_net::{Config, Endpoint, Identity, Limits, PeerName, certs};
@@ -78,13 +79,11 @@ struct Start {
     key: String,
     data: PathBuf,
     silence_seconds: u64,
+    device: DeviceChoice,
 }
 
-/// The line that a child prints.
-#[derive(Serialize, Deserialize)]
-struct Ready {
-    address: String,
-}
+/// The line that a child prints: its address, or why it cannot serve.
+type Ready = std::result::Result<String, String>;
 
 /// The second line that a child reads.
 #[derive(Serialize, Deserialize)]
@@ -101,14 +100,20 @@ pub struct Parties {
 }
 
 impl Parties {
-    /// Starts `count` parties.
-    pub fn start(program: impl Into<Program>, count: usize) -> Result<Self> {
-        Self::start_with(program, count, Limits::default().silence)
+    /// Starts `count` parties, on one device or on one for each: see [`DeviceChoice::each`].
+    pub fn start(program: impl Into<Program>, count: usize, devices: &[DeviceChoice]) -> Result<Self> {
+        Self::start_with(program, count, devices, Limits::default().silence)
     }
 
     /// As [`start`](Self::start); a party that is silent for `silence`, in whole seconds, is taken for dead.
-    pub fn start_with(program: impl Into<Program>, count: usize, silence: Duration) -> Result<Self> {
+    pub fn start_with(
+        program: impl Into<Program>,
+        count: usize,
+        devices: &[DeviceChoice],
+        silence: Duration,
+    ) -> Result<Self> {
         let program = program.into();
+        let devices = DeviceChoice::each(devices, count)?;
         if count < 2 {
             return Err(Error::Refused(
                 "a single party has nobody to talk to: run it in a thread of this process (--parties thread)"
@@ -145,15 +150,16 @@ impl Parties {
                 key: pair.key.to_string(),
                 data: parties.data.join(format!("party{party}")),
                 silence_seconds: silence.as_secs(),
+                device: devices[party],
             };
             let written = write_line(&mut stdin, &start);
             parties.children.push((child, Some(stdin)));
             written?;
         }
         for (party, output) in outputs.iter_mut().enumerate() {
-            let ready: Ready =
-                read_line(output).map_err(|e| Error::Party { party, reason: e.to_string() })?;
-            parties.addresses.push(ready.address);
+            let refused = |reason| Error::Party { party, reason };
+            let ready: Ready = read_line(output).map_err(|e| refused(e.to_string()))?;
+            parties.addresses.push(ready.map_err(refused)?);
         }
         let peers = Peers { addresses: parties.addresses.clone() };
         for (_, stdin) in &mut parties.children {
@@ -224,8 +230,14 @@ pub fn serve_embedded() -> Result<()> {
         identity,
         limits: crate::party::limits(Duration::from_secs(start.silence_seconds)),
     };
-    let endpoint = Arc::new(Endpoint::bind(config)?);
-    write_line(&mut std::io::stdout(), &Ready { address: endpoint.local_addr().to_string() })?;
+    let opened = start.device.open().and_then(|device| Ok((device, Arc::new(Endpoint::bind(config)?))));
+    let ready: Ready = match &opened {
+        Ok((_, endpoint)) => Ok(endpoint.local_addr().to_string()),
+        Err(e) => Err(e.to_string()),
+    };
+    write_line(&mut std::io::stdout(), &ready)?;
+    // The parent has the reason and prints it.
+    let Ok((device, endpoint)) = opened else { return Ok(()) };
     let peers: Peers = read_line(&mut stdin)?;
     endpoint.set_peers(peers.addresses)?;
     // Whoever started this party owns the machine: it may be asked for anything.
@@ -236,7 +248,7 @@ pub fn serve_embedded() -> Result<()> {
         max_sessions: 16,
         max_elements: usize::MAX,
     };
-    let service = Service::new(Arc::clone(&endpoint), policy);
+    let service = Service::new(Arc::clone(&endpoint), policy, device);
     let serving = std::thread::spawn(move || service.run(|_| {}));
     // The parent holds the other end; when it goes, for whatever reason, so does this party.
     let mut rest = String::new();

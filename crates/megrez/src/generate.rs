@@ -114,7 +114,7 @@ impl<'a> Generation<'a> {
         options: CompileOptions,
         run: RunOptions,
     ) -> Result<Self> {
-        if matches!(backend, Backend::Threads) {
+        if matches!(backend, Backend::Threads(_)) {
             return Err(Error::Refused(
                 "generation keeps values with the parties between runs, which threads do not: use --parties process"
                     .into(),

@@ -1,14 +1,14 @@
 //! Running a plan somewhere: on parties of this machine, on threads of this process, or on a cluster.
 
 use crate::client::{Cluster, Inputs, Outcome, RunOptions};
+use crate::device::{AnyDevice, DeviceChoice};
 use crate::embedded::{Parties, Program};
 use crate::wire::Source;
 use crate::{Error, Result};
-use megrez_engine::local::{LocalOptions, run_each};
+use megrez_engine::local::{LocalOptions, run_on};
 use megrez_engine::{PlanCost, check};
 use megrez_graph::lower::{Compiled, DataInput, Revealed};
 use megrez_graph::{CompileOptions, Graph, Tensor, compile};
-use megrez_kernels::Cpu;
 use megrez_net::ClockKind;
 use megrez_plan::{Input, Plan, Value};
 use megrez_protocols::{Suite, registry};
@@ -20,20 +20,25 @@ use std::time::Duration;
 pub enum Backend {
     /// Processes on this machine, over TLS.
     Processes(Parties, Cluster),
-    /// Threads of this process, over memory.
-    Threads,
+    /// Threads of this process, over memory: party i on device i, or all on the only one.
+    Threads(Vec<AnyDevice>),
     /// A cluster of parties that run elsewhere.
     Remote(Cluster),
 }
 
 impl Backend {
-    /// Starts parties for a protocol.
-    pub fn processes(program: impl Into<Program>, protocol: &str) -> Result<Self> {
+    /// Threads of this process, on the processor.
+    pub fn threads() -> Self {
+        Backend::Threads(vec![AnyDevice::default()])
+    }
+
+    /// Starts parties for a protocol, on one device or on one for each.
+    pub fn processes(program: impl Into<Program>, protocol: &str, devices: &[DeviceChoice]) -> Result<Self> {
         let parties = find(protocol)?.parties;
         if parties < 2 {
             return Err(Error::Refused(format!("`{protocol}` has one party: run it with --parties thread")));
         }
-        let parties = Parties::start(program, parties)?;
+        let parties = Parties::start(program, parties, devices)?;
         let cluster = parties.connect()?;
         Ok(Backend::Processes(parties, cluster))
     }
@@ -42,7 +47,7 @@ impl Backend {
     pub fn client(&self) -> &str {
         match self {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => cluster.name(),
-            Backend::Threads => crate::embedded::CLIENT,
+            Backend::Threads(_) => crate::embedded::CLIENT,
         }
     }
 
@@ -65,7 +70,7 @@ impl Backend {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => {
                 cluster.run(plan, Source::Plan(plan.to_bytes()), options, &|_| true, inputs, progress)
             }
-            Backend::Threads => {
+            Backend::Threads(devices) => {
                 let local = LocalOptions {
                     net: options.net.clone(),
                     clock: ClockKind::Real,
@@ -73,7 +78,7 @@ impl Backend {
                     timeout: Duration::from_secs(3600),
                     tap: None,
                 };
-                let run = run_each::<Cpu>(&options.protocol, plan, inputs, progress, &local)
+                let run = run_on(devices, &options.protocol, plan, inputs, progress, &local)
                     .map_err(|e| Error::Refused(e.to_string()))?;
                 Ok(Outcome { outputs: run.outputs, reports: run.reports })
             }
@@ -91,9 +96,9 @@ pub fn find(name: &str) -> Result<&'static registry::Protocol> {
 /// The exact cost of a plan, or all steps that the protocol lacks.
 pub fn price(protocol: &str, plan: &Plan) -> Result<PlanCost> {
     struct Price<'a>(&'a Plan);
-    impl registry::Visitor<Cpu> for Price<'_> {
+    impl registry::Visitor<AnyDevice> for Price<'_> {
         type Output = Result<PlanCost>;
-        fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+        fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
             check(&suite, self.0).map_err(|e| Error::Refused(e.to_string()))
         }
     }

@@ -497,7 +497,7 @@ mod tests {
             material: None,
             insecure: true,
         };
-        let result = infer(&mut Backend::Threads, &model, &data, &options, &|_| Ok(())).unwrap();
+        let result = infer(&mut Backend::threads(), &model, &data, &options, &|_| Ok(())).unwrap();
         assert_eq!((result.batch, result.runs), (2, 3));
         let plain = infer_plain(&model, &data).unwrap();
         let whole = infer_plain(&self::model(5), &data).unwrap();
@@ -512,7 +512,7 @@ mod tests {
         assert!(measure(&model, &data, 0.5).is_err());
 
         let stop = |run| if run == 1 { Err(Error::Refused("enough".into())) } else { Ok(()) };
-        let stopped = infer(&mut Backend::Threads, &model, &data, &options, &stop).unwrap_err();
+        let stopped = infer(&mut Backend::threads(), &model, &data, &options, &stop).unwrap_err();
         assert!(stopped.to_string().contains("enough"), "{stopped}");
     }
 

@@ -1,10 +1,11 @@
 //! The party service: serves clients and takes part in sessions, several at a time; each may fail without the others.
 
+use crate::device::AnyDevice;
 use crate::kept::Kept;
 use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, Result};
 use megrez_engine::{Clients, Options, PartyReport, Stored, check, offline, serve, store};
-use megrez_kernels::{Cpu, Device};
+use megrez_kernels::Device;
 use megrez_net::{Channel, Endpoint, Limits, NetError, NetProfile, Network, Payload, PeerName, SessionId};
 use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::{Store as _, Suite, registry};
@@ -48,10 +49,11 @@ pub struct Policy {
     pub max_elements: usize,
 }
 
-/// A party: its endpoint and its policy.
+/// A party: its endpoint, its policy and its device.
 pub struct Service {
     endpoint: Arc<Endpoint>,
     policy: Policy,
+    device: AnyDevice,
     sessions: AtomicUsize,
 }
 
@@ -65,9 +67,9 @@ impl Drop for Slot<'_> {
 }
 
 impl Service {
-    /// A service on a bound endpoint.
-    pub fn new(endpoint: Arc<Endpoint>, policy: Policy) -> Arc<Self> {
-        Arc::new(Service { endpoint, policy, sessions: AtomicUsize::new(0) })
+    /// A service on a bound endpoint; its sessions share the device.
+    pub fn new(endpoint: Arc<Endpoint>, policy: Policy, device: AnyDevice) -> Arc<Self> {
+        Arc::new(Service { endpoint, policy, device, sessions: AtomicUsize::new(0) })
     }
 
     /// Accepts clients until the endpoint stops; each is served in a thread of its own. `log` gets one line per event,
@@ -166,7 +168,7 @@ impl Service {
             version: wire::VERSION,
             release: env!("CARGO_PKG_VERSION").into(),
             party: self.endpoint.me(),
-            device: Cpu::default().describe(),
+            device: self.device.describe(),
             clock_ms: now.as_millis() as u64,
             sessions: self.sessions.load(Ordering::Relaxed),
         }
@@ -277,6 +279,7 @@ impl Service {
         let plan = self.affordable(&upload.plans[0].plan)?;
         let agreement = hash(upload);
         let job = UploadJob {
+            device: self.device.clone(),
             network: network.clone(),
             plan: &plan,
             header: &header,
@@ -355,7 +358,7 @@ fn ended<T>(network: &Network, result: Result<T>) -> Result<T> {
     })
 }
 
-fn dispatch<J: registry::Visitor<Cpu, Output = Result<T>>, T>(
+fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
     protocol: &str,
     ring: u32,
     job: J,
@@ -429,12 +432,12 @@ struct RunJob<'a> {
     kept: &'a mut Kept,
 }
 
-impl registry::Visitor<Cpu> for RunJob<'_> {
+impl registry::Visitor<AnyDevice> for RunJob<'_> {
     type Output = Result<Vec<PartyReport>>;
 
-    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
         check(&suite, self.plan).map_err(|e| Error::Refused(e.to_string()))?;
-        let mut party = Party::start(self.network.clone(), Cpu::default())?;
+        let mut party = Party::start(self.network.clone(), self.service.device.clone())?;
         megrez_engine::agree(&mut party, "request", &self.agreement)?;
         let mut stored = load::<S>(&self.stored, &self.run.protocol, self.plan, &party)?;
         self.kept.load::<S>(&self.run.protocol, self.plan, &mut party, &mut stored)?;
@@ -464,12 +467,12 @@ struct PrepareJob<'a> {
     agreement: [u8; 32],
 }
 
-impl registry::Visitor<Cpu> for PrepareJob<'_> {
+impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
     type Output = Result<()>;
 
-    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Result<()> {
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Result<()> {
         check(&suite, self.plan).map_err(|e| Error::Refused(e.to_string()))?;
-        let mut party = Party::start(self.network, Cpu::default())?;
+        let mut party = Party::start(self.network, self.service.device.clone())?;
         megrez_engine::agree(&mut party, "request", &self.agreement)?;
         let stored: Stored<S> = load::<S>(&self.stored, &self.prepare.protocol, self.plan, &party)?;
         let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
@@ -483,6 +486,7 @@ impl registry::Visitor<Cpu> for PrepareJob<'_> {
 }
 
 struct UploadJob<'a> {
+    device: AnyDevice,
     network: Network,
     plan: &'a Plan,
     header: &'a ModelHeader,
@@ -491,11 +495,11 @@ struct UploadJob<'a> {
     channel: &'a Shared,
 }
 
-impl registry::Visitor<Cpu> for UploadJob<'_> {
+impl registry::Visitor<AnyDevice> for UploadJob<'_> {
     type Output = Result<()>;
 
-    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Result<()> {
-        let mut party = Party::start(self.network.clone(), Cpu::default())?;
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Result<()> {
+        let mut party = Party::start(self.network.clone(), self.device)?;
         megrez_engine::agree(&mut party, "request", &self.agreement)?;
         party.enter(Phase::Input, 0);
         let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };

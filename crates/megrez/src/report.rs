@@ -69,6 +69,10 @@ pub struct Cost {
     pub device: Vec<String>,
     /// Peak resident memory of each party in MiB.
     pub peak_rss_mib: Vec<Option<f64>>,
+    /// Seconds that each party's kernels took on its device in a run, median over the runs; `None` on the host.
+    pub kernel_seconds: Vec<Option<f64>>,
+    /// Peak memory of each party on its device in MiB; `None` on the host.
+    pub peak_device_mib: Vec<Option<f64>>,
 }
 
 /// The online and offline cost of one layer.
@@ -126,6 +130,12 @@ impl Cost {
         cost.layers = layers(reports);
         cost.device = last.iter().map(|p| p.device.clone()).collect();
         cost.peak_rss_mib = last.iter().map(|p| p.peak_rss_mib).collect();
+        let kernels = |party: usize| {
+            let runs: Option<Vec<f64>> = reports.iter().map(|run| run[party].kernel_seconds).collect();
+            runs.map(|runs| Seconds::of(runs).median)
+        };
+        cost.kernel_seconds = (0..last.len()).map(kernels).collect();
+        cost.peak_device_mib = last.iter().map(|p| p.peak_device_mib).collect();
         cost
     }
 
@@ -147,6 +157,13 @@ impl Cost {
                     bytes(sent),
                     bytes(received)
                 );
+            }
+        }
+        for party in 0..self.device.len() {
+            let measured = self.kernel_seconds[party].zip(self.peak_device_mib[party]);
+            if let Some((seconds, mib)) = measured {
+                let device = &self.device[party];
+                out += &format!("party {party} on {device}: kernels {seconds:.4} s, at most {mib:.1} MiB\n");
             }
         }
         out + "bytes are payload of protocol messages, per party; seconds are those of the slowest party\n"

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Largest request in bytes: a plan with public weights can be big.
 pub const MAX_REQUEST: u64 = 1 << 30;

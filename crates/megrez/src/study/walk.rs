@@ -542,7 +542,7 @@ mod tests {
         let words =
             |run: u32, input: &megrez_plan::Input| model.words(run, input, &|_, input| Ok(rows(input, seed)));
         let plan = &model.compiled.plan;
-        let outcome = Backend::Threads.run(plan, &options, &words, &|_| {}).unwrap();
+        let outcome = Backend::threads().run(plan, &options, &words, &|_| {}).unwrap();
         decode_output(plan.ring, &model.compiled.outputs[0], &outcome.outputs[0][0])
     }
 

@@ -6,10 +6,13 @@
 
 mod alkaid;
 mod meteor;
+mod mizar;
 mod secfloat;
+mod variants;
 
 use crate::bench::{BenchOptions, bench_model, bench_op};
 use crate::client::RunOptions;
+use crate::device::{DeviceChoice, open_each};
 use crate::infer::{Backend, Model, find};
 use crate::{Error, Result, embedded, inference};
 use megrez_graph::{Activations, Comparison, CompileOptions, Graph, PoolForm, RangePolicy, models};
@@ -35,6 +38,11 @@ pub struct Table {
 
 /// The tables.
 pub const TABLES: &[&Table] = &[
+    &mizar::REDUCTIONS,
+    &mizar::PREFIX_SUMS,
+    &mizar::SIGN_BITS,
+    &mizar::FUNCTIONS,
+    &mizar::NETWORKS,
     &meteor::OPERATORS,
     &meteor::MNIST,
     &meteor::CIFAR,
@@ -84,6 +92,8 @@ pub struct Setting {
     pub repeat: u32,
     /// Whether parties are processes, over TLS, or threads.
     pub processes: bool,
+    /// Where parties compute: one device for all, or one for each.
+    pub devices: Vec<DeviceChoice>,
     /// Seeds weights and data, never shares.
     pub seed: u64,
 }
@@ -155,9 +165,9 @@ pub fn options(protocol: &str, frac: u32, setting: &Setting) -> BenchOptions {
 /// Where the parties of a protocol run.
 pub fn backend(protocol: &str, setting: &Setting) -> Result<Backend> {
     if setting.processes {
-        Backend::processes(embedded::Program::current()?, protocol)
+        Backend::processes(embedded::Program::current()?, protocol, &setting.devices)
     } else {
-        Ok(Backend::Threads)
+        Ok(Backend::Threads(open_each(&setting.devices, find(protocol)?.parties)?))
     }
 }
 
@@ -267,6 +277,13 @@ impl Measured {
         Some(self.bytes(phase)? / parties as f64)
     }
 
+    /// Bytes that party 0 sends and receives in a phase.
+    pub fn at_party_0(&self, phase: &str) -> Option<f64> {
+        let links = self.report["phases"][phase]["sent_bytes"].as_object()?.iter();
+        let touches = |link: &str| link.split('>').any(|party| party == "0");
+        Some(links.filter(|(link, _)| touches(link)).filter_map(|(_, bytes)| bytes.as_f64()).sum())
+    }
+
     /// Messages on the critical path.
     pub fn rounds(&self, phase: &str) -> Option<f64> {
         match self.layer() {
@@ -296,6 +313,8 @@ pub struct Choice {
     pub repeat: u32,
     /// Whether parties are processes.
     pub processes: bool,
+    /// Where parties compute: one device for all, or one for each.
+    pub devices: Vec<DeviceChoice>,
     /// Seeds weights and data, never shares.
     pub seed: u64,
 }
@@ -331,6 +350,7 @@ pub fn run(table: &Table, choice: &Choice, progress: &dyn Fn(&str)) -> Result<Js
         "title": table.title,
         "counts": table.counts,
         "parties": if choice.processes { "process" } else { "thread" },
+        "devices": choice.devices,
         "repeat": choice.repeat,
         "networks": nets.iter().map(|n| json!({ "name": n.name, "rtt_ms": n.rtt_ms, "mbps": n.mbps })).collect::<Vec<_>>(),
         "rows": rows,
@@ -357,6 +377,7 @@ fn fill(
             net: net.clone(),
             repeat: choice.repeat,
             processes: choice.processes,
+            devices: choice.devices.clone(),
             seed: choice.seed,
         };
         let report =
@@ -494,7 +515,7 @@ mod tests {
                 ]
             },
         };
-        let choice = |nets| Choice { only: None, nets, large: false, repeat: 1, processes: false, seed: 1 };
+        let choice = |nets| Choice { only: None, nets, large: false, repeat: 1, processes: false, devices: vec![DeviceChoice::Cpu], seed: 1 };
         let report = run(&table, &choice(vec![]), &|_| {}).unwrap();
         assert!(verified(&report));
         let figures = report["rows"][0]["figures"].as_array().unwrap();

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use megrez::client::{Cluster, RunOptions};
+use megrez::device::DeviceChoice;
 use megrez::embedded::Parties;
 use megrez::wire::Source;
 use megrez_net::{Identity, NetProfile, PeerName};
@@ -191,7 +192,7 @@ pub fn run_small(
 
 /// Parties of this machine that take a peer for dead after two seconds.
 pub fn parties() -> Parties {
-    Parties::start_with(Path::new(MEGREZ), 3, Duration::from_secs(2)).unwrap()
+    Parties::start_with(Path::new(MEGREZ), 3, &[DeviceChoice::Cpu], Duration::from_secs(2)).unwrap()
 }
 
 /// Three `megrez party --config …` on loopback, with certificates and configuration files as on three hosts.
