@@ -24,6 +24,8 @@ HD void sync_block() { __syncthreads(); }
 HD void sync_warp() { __syncwarp(); }
 HD u32 gather_bits(bool bit) { return __ballot_sync(0xffffffffu, bit); }
 HD u64 from_lane_xor(u64 x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+// Lanes below `count` get their own.
+HD u64 from_lane_below(u64 x, u32 count) { return __shfl_up_sync(0xffffffffu, x, count); }
 HD void atomic_or(u32* at, u32 x) { atomicOr(at, x); }
 HD void atomic_add(u32* at, u32 x) { atomicAdd(at, x); }
 HD void atomic_add(u64* at, u64 x) { atomicAdd(at, x); }

@@ -188,6 +188,10 @@ static inline u32 gather_bits(bool bit) {
 }
 
 static inline u64 from_lane_xor(u64 x, u32 mask) { return emulator::exchange(&x, 1)[emulator::current % 32 ^ mask][0]; }
+static inline u64 from_lane_below(u64 x, u32 count) {
+    u32 lane = emulator::current % 32;
+    return emulator::exchange(&x, 1)[lane < count ? lane : lane - count][0];
+}
 static inline u32 byte_of(u32 x, u32 k) { return (x >> (8 * k)) & 255; }
 static inline void atomic_or(u32* at, u32 x) { *at |= x; }
 static inline void atomic_add(u32* at, u32 x) { *at += x; }

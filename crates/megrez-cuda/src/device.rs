@@ -362,13 +362,7 @@ impl Device for Cuda {
         self.gates(program, inputs, words)
     }
 
-    fn sign_table<W: Word>(
-        &self,
-        cut: u32,
-        width: u32,
-        masks: &Buf<W>,
-        bits: &Buf<u64>,
-    ) -> Result<Buf<u64>> {
+    fn sign_table<W: Word>(&self, cut: u32, width: u32, masks: &Buf<W>, bits: &Buf<u64>) -> Result<Buf<u64>> {
         self.table_of_signs(cut, width, masks, bits)
     }
 

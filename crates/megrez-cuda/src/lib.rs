@@ -4,7 +4,10 @@
 //! `kernels/`; a file is compiled at first use for the device at hand and for the word, list or element size that it is
 //! needed for, and kept on disk. The same files compile as host C++, where the tests run them against the reference.
 
-#![cfg_attr(not(feature = "driver"), allow(dead_code, reason = "what the driver needs stays, for one source of kernels"))]
+#![cfg_attr(
+    not(feature = "driver"),
+    allow(dead_code, reason = "what the driver needs stays, for one source of kernels")
+)]
 
 mod backend;
 #[cfg(any(feature = "driver", feature = "emulator", test))]
@@ -24,11 +27,13 @@ mod source;
 mod structure;
 #[cfg(test)]
 mod tests;
+mod variants;
 
 pub use backend::{KernelTime, Statistics};
 pub use gpu::Gpu;
 pub use memory::Buf;
 pub use source::every_unit;
+pub use variants::Reduction;
 
 use backend::{Arg, Backend, Launch};
 use megrez_kernels::DeviceError;

@@ -85,14 +85,22 @@ impl Cuda {
     }
 
     /// One buffer for every output of the circuit.
-    pub(crate) fn gates(&self, program: &Program, inputs: &[&Buf<u64>], words: usize) -> Result<Vec<Buf<u64>>> {
-        let outputs = program.outputs().iter().map(|planes| {
-            Ok(Buf::new(self.allocate(planes.len() * words * 8)?, planes.len() * words))
-        });
+    pub(crate) fn gates(
+        &self,
+        program: &Program,
+        inputs: &[&Buf<u64>],
+        words: usize,
+    ) -> Result<Vec<Buf<u64>>> {
+        let outputs = program
+            .outputs()
+            .iter()
+            .map(|planes| Ok(Buf::new(self.allocate(planes.len() * words * 8)?, planes.len() * words)));
         let outputs = outputs.collect::<Result<Vec<Buf<u64>>>>()?;
         let place = |operand: Operand| match operand {
             Operand::Register(register) => u64::from(register),
-            Operand::Input { buffer, plane } => inputs[buffer as usize].at() + plane as u64 * words as u64 * 8,
+            Operand::Input { buffer, plane } => {
+                inputs[buffer as usize].at() + plane as u64 * words as u64 * 8
+            }
         };
         let mut steps: Vec<Step> = program
             .steps()
@@ -120,7 +128,9 @@ impl Cuda {
         let fits = |threads: usize| registers * threads * 8 <= self.backend.shared_memory();
         let threads = [128, 64, 32].into_iter().find(|&t| fits(t)).filter(|_| registers <= MOST_REGISTERS);
         let Some(threads) = threads else {
-            return Err(self.failed(format!("a circuit of {registers} registers does not fit the shared memory")));
+            return Err(
+                self.failed(format!("a circuit of {registers} registers does not fit the shared memory"))
+            );
         };
         let count = steps.len() as u32;
         let steps = megrez_kernels::Device::upload(self, steps)?;

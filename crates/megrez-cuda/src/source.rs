@@ -5,7 +5,7 @@ use megrez_kernels::{Entries, ListSpec};
 use megrez_ring::Prime;
 use std::fmt::Write;
 
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     ("common.cuh", include_str!("../kernels/common.cuh")),
     ("word.cuh", include_str!("../kernels/word.cuh")),
     ("chacha.cuh", include_str!("../kernels/chacha.cuh")),
@@ -15,6 +15,7 @@ const FILES: [(&str, &str); 12] = [
     ("bits.cu", include_str!("../kernels/bits.cu")),
     ("planes.cu", include_str!("../kernels/planes.cu")),
     ("circuit.cu", include_str!("../kernels/circuit.cu")),
+    ("variants.cu", include_str!("../kernels/variants.cu")),
     ("structure.cu", include_str!("../kernels/structure.cu")),
     ("gemm.cu", include_str!("../kernels/gemm.cu")),
     ("list.cu", include_str!("../kernels/list.cu")),
@@ -62,6 +63,10 @@ impl Unit {
 
     pub(crate) fn circuit() -> Self {
         Unit { file: "circuit.cu", defines: String::new() }
+    }
+
+    pub(crate) fn variants(word: u32) -> Self {
+        Unit { file: "variants.cu", defines: format!("#define WORD {word}\n") }
     }
 
     pub(crate) fn structure(bytes: usize) -> Self {
@@ -150,6 +155,7 @@ pub fn every_unit() -> Vec<(String, String)> {
         units.push((format!("planes-{word}"), Unit::planes(word)));
         units.push((format!("gemm-{word}"), Unit::gemm(word, 227 << 10)));
     }
+    units.extend([32, 64].map(|word| (format!("variants-{word}"), Unit::variants(word))));
     units.push(("gemm-64-small".to_string(), Unit::gemm(64, 99 << 10)));
     let bits = |width: u32| ListSpec { cut: 0, width, entries: Entries::Bits, prime: Prime::above(width) };
     let digits = |widths: &[u32]| ListSpec {

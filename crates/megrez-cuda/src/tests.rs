@@ -434,7 +434,12 @@ fn planes<W: Word>(pair: &Pair) {
         }
         for (cut, width) in [(0, 1), (0, 2), (1, 6), (0, 7), (0, 8), (ring - 8, 8)] {
             let (what, bit) = (format!("{ring} {n} {cut} {width}"), pair.bits(n));
-            compare!(pair, format!("sign_table {what}"), |d, up| d.sign_table(cut, width, up!(&x), up!(&bit)));
+            compare!(pair, format!("sign_table {what}"), |d, up| d.sign_table(
+                cut,
+                width,
+                up!(&x),
+                up!(&bit)
+            ));
             let table = pair.bits(n << (width - 1));
             for j in [0, 1] {
                 compare!(pair, format!("look_up_sign {what} {j}"), |d, up| d.look_up_sign(
@@ -517,6 +522,30 @@ fn rehearsals_count_the_same_memory() {
     }
     for pair in devices().into_iter().filter(|pair| !pair.thorough) {
         assert_eq!(work(&pair.device), work(&Cuda::rehearsal()));
+    }
+}
+
+#[test]
+fn variants() {
+    for pair in devices() {
+        for n in [0, 1, 64, 6400] {
+            let x: Vec<u64> = pair.words(n);
+            let p = u64::MAX - 58;
+            let expected: Vec<u64> = x.iter().map(|x| x % p).collect();
+            pair.same("divided", pair.device.reduced(&pair.up(&x), Some(p)).unwrap(), &expected);
+            pair.same("masked", pair.device.reduced(&pair.up(&x), None).unwrap(), &x);
+            let x: Vec<u32> = x.iter().map(|x| (x % 127) as u32).collect();
+            let sums = |list: &[u32]| -> Vec<u32> {
+                (0..list.len()).map(|i| list[..=i].iter().sum::<u32>() % 127).collect()
+            };
+            let expected: Vec<u32> = x.chunks(64).flat_map(sums).collect();
+            for how in [crate::Reduction::Divide, crate::Reduction::Barrett, crate::Reduction::Mersenne] {
+                for scan in [false, true] {
+                    let made = pair.device.prefix_sums(&pair.up(&x), 127, how, scan).unwrap();
+                    pair.same(&format!("prefix sums {how:?} {scan} {n}"), made, &expected);
+                }
+            }
+        }
     }
 }
 

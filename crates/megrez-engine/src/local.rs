@@ -120,7 +120,8 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
         check(&suite, self.plan)?;
         let Run { devices, plan, inputs, progress, options } = self;
         if devices.len() != 1 && devices.len() != S::PARTIES {
-            let what = format!("{} devices for {} parties: give one, or one for each", devices.len(), S::PARTIES);
+            let what =
+                format!("{} devices for {} parties: give one, or one for each", devices.len(), S::PARTIES);
             return Err(Error::Refused(what).into());
         }
         let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);

@@ -22,7 +22,9 @@ mod tensor;
 pub use baseline::Baseline;
 pub use circuit::{Circuit, GateKind, Operand, Program, Wire};
 pub use cpu::Cpu;
-pub use device::{Device, DeviceError, Elem, FieldShare, ListStreams, Placement, Selected, Truncation, Usage};
+pub use device::{
+    Device, DeviceError, Elem, FieldShare, ListStreams, Placement, Selected, Truncation, Usage,
+};
 pub use list::{Entries, ListSpec};
 pub use reference::Reference;
 pub use tensor::{Bits, Tensor};

@@ -252,7 +252,10 @@ impl Cluster {
         let (addresses, identity) = match place.as_ref() {
             None => return Err(refused("this cluster is closed")),
             Some(Place::Threads) => {
-                return Ok(Job { backend: Box::new(|| Ok(Backend::threads())), idle: Arc::clone(&self.idle) });
+                return Ok(Job {
+                    backend: Box::new(|| Ok(Backend::threads())),
+                    idle: Arc::clone(&self.idle),
+                });
             }
             Some(Place::Processes(parties)) => (parties.addresses().to_vec(), parties.identity().clone()),
             Some(Place::Remote(addresses, identity)) => (addresses.clone(), (**identity).clone()),

@@ -418,6 +418,9 @@ struct BenchTable {
     /// What a party is on this machine.
     #[arg(long, value_enum, default_value = "process")]
     parties: PartiesKind,
+    /// Where parties compute: auto, cpu or cuda:N, one for all or one for each.
+    #[arg(long, value_delimiter = ',', default_value = "auto")]
+    device: Vec<DeviceChoice>,
     /// Seed of weights and data, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,

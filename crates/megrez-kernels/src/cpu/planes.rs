@@ -1,7 +1,7 @@
 //! Bit planes: transposition between values and planes, and circuits on planes. See the methods of [`crate::Device`].
 
 use super::work::{Shared, at_every_level, parallel};
-use crate::circuit::{Program, GateKind};
+use crate::circuit::{GateKind, Program};
 use megrez_prg::Level;
 use megrez_ring::{Word, bits};
 

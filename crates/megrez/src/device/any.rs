@@ -73,10 +73,7 @@ fn all<'a, D: Kind, T: Elem>(device: &D, bufs: &[&'a AnyBuf<T>]) -> Result<Vec<&
     bufs.iter().map(|buf| own(device, buf)).collect()
 }
 
-fn terms<'a, D: Kind, W: Word>(
-    device: &D,
-    terms: &[(W, &'a AnyBuf<W>)],
-) -> Result<Vec<(W, &'a D::Buf<W>)>> {
+fn terms<'a, D: Kind, W: Word>(device: &D, terms: &[(W, &'a AnyBuf<W>)]) -> Result<Vec<(W, &'a D::Buf<W>)>> {
     terms.iter().map(|(c, x)| Ok((*c, own(device, x)?))).collect()
 }
 
@@ -234,12 +231,7 @@ impl Device for AnyDevice {
         on!(self, d => Ok(wrap(d, d.msb(own(d, x)?)?)))
     }
 
-    fn bit_times<W: Word>(
-        &self,
-        bits: &AnyBuf<u64>,
-        x: Option<&AnyBuf<W>>,
-        n: usize,
-    ) -> Result<AnyBuf<W>> {
+    fn bit_times<W: Word>(&self, bits: &AnyBuf<u64>, x: Option<&AnyBuf<W>>, n: usize) -> Result<AnyBuf<W>> {
         on!(self, d => {
             let x = x.map(|x| own(d, x)).transpose()?;
             Ok(wrap(d, d.bit_times(own(d, bits)?, x, n)?))
@@ -363,11 +355,7 @@ impl Device for AnyDevice {
     }
 
     fn open_selected<W: Word>(&self, j: usize, args: &Selected<'_, W, Self>) -> Result<AnyBuf<W>> {
-        fn owned<D: Kind, W: Word>(
-            d: &D,
-            j: usize,
-            args: &Selected<'_, W, AnyDevice>,
-        ) -> Result<AnyBuf<W>> {
+        fn owned<D: Kind, W: Word>(d: &D, j: usize, args: &Selected<'_, W, AnyDevice>) -> Result<AnyBuf<W>> {
             let truncation = match &args.truncation {
                 Some((t, top_bit)) => Some((truncation(d, t)?, own(d, top_bit)?)),
                 None => None,

@@ -515,7 +515,15 @@ mod tests {
                 ]
             },
         };
-        let choice = |nets| Choice { only: None, nets, large: false, repeat: 1, processes: false, devices: vec![DeviceChoice::Cpu], seed: 1 };
+        let choice = |nets| Choice {
+            only: None,
+            nets,
+            large: false,
+            repeat: 1,
+            processes: false,
+            devices: vec![DeviceChoice::Cpu],
+            seed: 1,
+        };
         let report = run(&table, &choice(vec![]), &|_| {}).unwrap();
         assert!(verified(&report));
         let figures = report["rows"][0]["figures"].as_array().unwrap();
