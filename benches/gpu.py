@@ -1,4 +1,4 @@
-"""Measures on a machine with a GPU everything that docs/gpu.md calls unmeasured, and writes it to one JSON file.
+"""Measures on a machine with a GPU what docs/gpu.md calls unmeasured, and writes it to one JSON file.
 
 Run it on a quiet machine: make bench-gpu, or python3 benches/gpu.py --output gpu.json
 """
@@ -35,9 +35,8 @@ def build(target: str) -> tuple[str, str, str]:
     for what in (["build", "-p", "megrez"], ["build", "-p", "megrez-cuda", "--example", "bench"]):
         if call(["cargo", *what, "--release", "--locked"]).returncode != 0:
             sys.exit("the build failed")
-    tests = call(
-        ["cargo", "test", "--release", "--locked", "-p", "megrez-cuda", "--lib", "--no-run", "--message-format=json"]
-    )
+    listed = ["--lib", "--no-run", "--message-format=json"]
+    tests = call(["cargo", "test", "--release", "--locked", "-p", "megrez-cuda", *listed])
     messages = [json.loads(line) for line in tests.stdout.splitlines() if line.startswith("{")]
     found = [m["executable"] for m in messages if m.get("executable")]
     if not found:
@@ -49,8 +48,9 @@ def timed(command: list[str]) -> dict:
     """Whether a command succeeds, how long it takes and its last lines."""
     start = time.monotonic()
     ran = call(command)
+    seconds = time.monotonic() - start
     tail = ran.stdout.splitlines()[-30:]
-    return {"command": command, "passed": ran.returncode == 0, "seconds": time.monotonic() - start, "tail": tail}
+    return {"command": command, "passed": ran.returncode == 0, "seconds": seconds, "tail": tail}
 
 
 def correctness(tests: str, quick: bool) -> dict:
@@ -59,7 +59,8 @@ def correctness(tests: str, quick: bool) -> dict:
     sanitizer = shutil.which("compute-sanitizer")
     for tool in ("memcheck", "racecheck"):
         if sanitizer is None or quick:
-            out[tool] = {"passed": None, "tail": ["left out" if quick else "compute-sanitizer is not installed"]}
+            why = "left out" if quick else "compute-sanitizer is not installed"
+            out[tool] = {"passed": None, "tail": [why]}
         else:
             out[tool] = timed([sanitizer, "--tool", tool, "--error-exitcode", "1", tests, "tests::"])
     return out
@@ -83,27 +84,29 @@ def operations(megrez: str, device: str) -> list[dict]:
 
 
 def networks(megrez: str, device: str) -> list[dict]:
-    """Each network on the GPU and on the processor, how many times faster, and the planned memory beside the measured."""
+    """Each network on the GPU and on the processor, the ratio, and planned beside measured memory."""
     made = []
     for name in MODELS:
         for batch in ("1", "128"):
             common = [name, "--batch", batch, "--repeat", "3"]
+            one = {"model": name, "batch": int(batch)}
             planned = report(megrez, "bench", "memory", name, "--batch", batch)
-            runs = {where: report(megrez, "bench", "model", *common, "--device", where) for where in (device, "cpu")}
+            runs = {
+                where: report(megrez, "bench", "model", *common, "--device", where)
+                for where in (device, "cpu")
+            }
             try:
                 median = {w: r["phases"]["online"]["seconds"]["median"] for w, r in runs.items()}
                 faster = median["cpu"] / median[device]
             except KeyError:
                 faster = None
-            made.append(
-                {"model": name, "batch": int(batch), "times_faster_online": faster, "planned": planned, "runs": runs}
-            )
+            made.append({**one, "times_faster_online": faster, "planned": planned, "runs": runs})
     return made
 
 
 def main() -> None:
     """Build, check, measure, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="Measure a GPU: see docs/gpu.md.")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--output", default="gpu.json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="without the sanitizers, which take long")

@@ -128,6 +128,7 @@ def local(
     protocol: str = "mizar",
     net: str = "loopback",
     parties: Literal["process", "thread"] = "process",
+    device: str = "auto",
     insecure: bool = False,
 ) -> Cluster:
     """Start parties on this machine, for trying things out and for measurements.
@@ -136,14 +137,15 @@ def local(
         protocol: one of `protocols()`.
         net: the network between them: `loopback`, `lan`, `wan`, or its round trip and rate: `20ms,500mbps`.
         parties: processes that talk over mutual TLS, or threads of this process.
+        device: where they compute: `auto`, `cpu` or `cuda:N`, or one for each party: `cpu,cuda:0,cuda:0`.
         insecure: allow a protocol that does not protect the data.
 
     """
     if parties == "thread":
-        return Cluster(_native.Cluster.threads(protocol, net, insecure))
+        return Cluster(_native.Cluster.threads(protocol, net, insecure, device))
     if parties != "process":
         raise _native.Error(f'parties is "process" or "thread", not {parties!r}')
-    return Cluster(_native.Cluster.processes(protocol, net, insecure, *program()))
+    return Cluster(_native.Cluster.processes(protocol, net, insecure, device, *program()))
 
 
 def connect(

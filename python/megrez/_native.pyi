@@ -45,10 +45,10 @@ class Model:
 class Cluster:
     @staticmethod
     def processes(
-        protocol: str, net: str, insecure: bool, path: _Path, arguments: Sequence[str]
+        protocol: str, net: str, insecure: bool, device: str, path: _Path, arguments: Sequence[str]
     ) -> Cluster: ...
     @staticmethod
-    def threads(protocol: str, net: str, insecure: bool) -> Cluster: ...
+    def threads(protocol: str, net: str, insecure: bool, device: str) -> Cluster: ...
     @staticmethod
     def connect(
         config: _Path, certs: _Path, client: str, protocol: str, net: str, insecure: bool

@@ -7,6 +7,7 @@ use crate::{error, program, refused};
 use megrez::check::{self, LayerCheck};
 use megrez::client::{self, RunOptions};
 use megrez::config::ClusterConfig;
+use megrez::device::{AnyDevice, DeviceChoice, open_each};
 use megrez::embedded::{self, Parties};
 use megrez::infer::{Backend, find};
 use megrez::inference::{Inference, first_batch, infer, infer_stored, upload};
@@ -37,7 +38,7 @@ enum Place {
     /// Processes of this machine, which end with this.
     Processes(Parties),
     /// Threads, started for each run.
-    Threads,
+    Threads(Vec<AnyDevice>),
     /// Elsewhere.
     Remote(Vec<String>, Box<Identity>),
 }
@@ -53,6 +54,11 @@ fn run_options(protocol: &str, net: &str, insecure: bool) -> PyResult<RunOptions
     let protocol = find(protocol).map_err(error)?.name.to_owned();
     let net: NetProfile = net.parse().map_err(refused)?;
     Ok(RunOptions { protocol, runs: 1, net, material: None, insecure })
+}
+
+/// One device for all parties, or one for each, with commas between them.
+fn choices(devices: &str) -> PyResult<Vec<DeviceChoice>> {
+    devices.split(',').map(|device| device.trim().parse().map_err(refused)).collect()
 }
 
 /// Something to do with a backend, away from Python.
@@ -92,12 +98,14 @@ impl Cluster {
         protocol: &str,
         net: &str,
         insecure: bool,
+        device: &str,
         path: PathBuf,
         arguments: Vec<OsString>,
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
         let count = find(&options.protocol).map_err(error)?.parties;
-        let parties = wait(py, None, move |_| Parties::start(program(path, arguments), count, &[]))?;
+        let devices = choices(device)?;
+        let parties = wait(py, None, move |_| Parties::start(program(path, arguments), count, &devices))?;
         Ok(Cluster {
             place: Mutex::new(Some(Place::Processes(parties))),
             idle: Arc::default(),
@@ -108,11 +116,14 @@ impl Cluster {
 
     /// Parties in threads of this process.
     #[staticmethod]
-    fn threads(protocol: &str, net: &str, insecure: bool) -> PyResult<Self> {
+    fn threads(protocol: &str, net: &str, insecure: bool, device: &str) -> PyResult<Self> {
+        let options = run_options(protocol, net, insecure)?;
+        let parties = find(&options.protocol).map_err(error)?.parties;
+        let devices = open_each(&choices(device)?, parties).map_err(error)?;
         Ok(Cluster {
-            place: Mutex::new(Some(Place::Threads)),
+            place: Mutex::new(Some(Place::Threads(devices))),
             idle: Arc::default(),
-            options: run_options(protocol, net, insecure)?,
+            options,
             client: embedded::CLIENT.into(),
         })
     }
@@ -251,11 +262,10 @@ impl Cluster {
         let place = lock(&self.place);
         let (addresses, identity) = match place.as_ref() {
             None => return Err(refused("this cluster is closed")),
-            Some(Place::Threads) => {
-                return Ok(Job {
-                    backend: Box::new(|| Ok(Backend::threads())),
-                    idle: Arc::clone(&self.idle),
-                });
+            Some(Place::Threads(devices)) => {
+                let devices = devices.clone();
+                let backend = Box::new(move || Ok(Backend::Threads(devices)));
+                return Ok(Job { backend, idle: Arc::clone(&self.idle) });
             }
             Some(Place::Processes(parties)) => (parties.addresses().to_vec(), parties.identity().clone()),
             Some(Place::Remote(addresses, identity)) => (addresses.clone(), (**identity).clone()),

@@ -235,9 +235,10 @@ pub fn serve_embedded() -> Result<()> {
         Ok((_, endpoint)) => Ok(endpoint.local_addr().to_string()),
         Err(e) => Err(e.to_string()),
     };
-    write_line(&mut std::io::stdout(), &ready)?;
-    // The parent has the reason and prints it.
+    let written = write_line(&mut std::io::stdout(), &ready);
+    // The parent prints the reason, or has gone because of another party's.
     let Ok((device, endpoint)) = opened else { return Ok(()) };
+    written?;
     let peers: Peers = read_line(&mut stdin)?;
     endpoint.set_peers(peers.addresses)?;
     // Whoever started this party owns the machine: it may be asked for anything.
