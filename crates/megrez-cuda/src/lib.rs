@@ -27,6 +27,7 @@ mod source;
 mod structure;
 #[cfg(test)]
 mod tests;
+mod unfused;
 mod variants;
 
 pub use backend::{KernelTime, Statistics};

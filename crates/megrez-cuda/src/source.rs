@@ -5,7 +5,7 @@ use megrez_kernels::{Entries, ListSpec};
 use megrez_ring::Prime;
 use std::fmt::Write;
 
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("common.cuh", include_str!("../kernels/common.cuh")),
     ("word.cuh", include_str!("../kernels/word.cuh")),
     ("chacha.cuh", include_str!("../kernels/chacha.cuh")),
@@ -16,6 +16,7 @@ const FILES: [(&str, &str); 13] = [
     ("planes.cu", include_str!("../kernels/planes.cu")),
     ("circuit.cu", include_str!("../kernels/circuit.cu")),
     ("variants.cu", include_str!("../kernels/variants.cu")),
+    ("unfused.cu", include_str!("../kernels/unfused.cu")),
     ("structure.cu", include_str!("../kernels/structure.cu")),
     ("gemm.cu", include_str!("../kernels/gemm.cu")),
     ("list.cu", include_str!("../kernels/list.cu")),
@@ -109,6 +110,15 @@ impl Unit {
         Unit { file: "list.cu", defines }
     }
 
+    /// The list without fusion, for benches.
+    pub(crate) fn unfused(spec: &ListSpec, word: u32) -> Self {
+        let (p, width, length) = (spec.prime.p(), spec.width, spec.length());
+        let defines = format!(
+            "#define WORD {word}\n#define PRIME {p}\n#define WIDTH {width}\n#define LENGTH {length}\n"
+        );
+        Unit { file: "unfused.cu", defines }
+    }
+
     /// A name for messages.
     pub(crate) fn name(&self) -> String {
         let defines: Vec<&str> = self.defines.lines().map(|l| l.trim_start_matches("#define ")).collect();
@@ -158,6 +168,7 @@ pub fn every_unit() -> Vec<(String, String)> {
     units.extend([32, 64].map(|word| (format!("variants-{word}"), Unit::variants(word))));
     units.push(("gemm-64-small".to_string(), Unit::gemm(64, 99 << 10)));
     let bits = |width: u32| ListSpec { cut: 0, width, entries: Entries::Bits, prime: Prime::above(width) };
+    units.push(("unfused-64".to_string(), Unit::unfused(&bits(64), 64)));
     let digits = |widths: &[u32]| ListSpec {
         cut: 0,
         width: widths.iter().sum::<u32>() + 1,

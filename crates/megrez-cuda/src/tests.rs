@@ -626,6 +626,30 @@ fn list<W: Word>(pair: &Pair, spec: &ListSpec, n: usize) {
     }
 }
 
+#[test]
+fn unfused_lists() {
+    for pair in devices() {
+        for (width, n) in [(8, 0), (8, 200), (64, 1), (64, 65), (64, 700)] {
+            let (spec, masked, flips) = (bit_list(0, width), pair.words::<u64>(n), pair.bits(n));
+            let [other, multiplier, zero_share, rotation] = std::array::from_fn(|_| pair.stream());
+            let streams =
+                ListStreams { multiplier: &multiplier, zero_share: &zero_share, rotation: &rotation };
+            let packed: Vec<u64> = pair.words(spec.prime.words(n * spec.dealt()));
+            for (j, packed) in [(0, Some(&packed[..])), (1, None)] {
+                let words = packed.map(host);
+                let share = words.as_ref().map_or(FieldShare::Stream(&other), FieldShare::Packed);
+                let expected =
+                    Reference.masked_list(&spec, j, &host(&masked), share, &host(&flips), &streams).unwrap();
+                let words = packed.map(|p| pair.up(p));
+                let share = words.as_ref().map_or(FieldShare::Stream(&other), FieldShare::Packed);
+                let (masked, flips) = (pair.up(&masked), pair.up(&flips));
+                let found = pair.device.unfused_list(&spec, j, &masked, share, &flips, &streams).unwrap();
+                pair.same(&format!("unfused list {width} {n} {j}"), found, &expected);
+            }
+        }
+    }
+}
+
 fn listed<W: Word>(pair: &Pair) {
     for (which, spec) in specs(W::BITS, pair.thorough).iter().enumerate() {
         let tile = crate::lists::Shape::of(spec).list_tile;
