@@ -62,7 +62,6 @@ fn every_party_may_have_another_device() {
         ("aby3", &[1]),
         ("meteor", &[0]),
         ("alkaid", &[2]),
-        ("bicoptor", &[0, 2]),
     ] {
         let Some(mut backend) = some_on_cuda(on_cuda) else { return };
         for op in ["relu", "fixed-matmul", "maxpool", "truncate", "select"] {
