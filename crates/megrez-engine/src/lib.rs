@@ -6,6 +6,7 @@
 
 pub mod client;
 mod cost;
+pub mod float;
 pub mod local;
 mod report;
 mod serve;

@@ -195,20 +195,20 @@ fn recipients(plan: &Plan) -> Vec<&str> {
 }
 
 /// The client's end.
-struct Port {
+pub(crate) struct Port {
     tickets: Receiver<Vec<u8>>,
     data: Sender<Payload>,
     outputs: Receiver<Payload>,
 }
 
 /// The party's end.
-struct Ends {
+pub(crate) struct Ends {
     tickets: Sender<Vec<u8>>,
     data: Receiver<Payload>,
     outputs: Sender<Payload>,
 }
 
-fn pair() -> (Port, Ends) {
+pub(crate) fn pair() -> (Port, Ends) {
     let (ticket_in, ticket_out) = channel();
     let (data_in, data_out) = channel();
     let (output_in, output_out) = channel();
@@ -216,7 +216,7 @@ fn pair() -> (Port, Ends) {
     (port, Ends { tickets: ticket_in, data: data_out, outputs: output_in })
 }
 
-const GONE: &str = "the other side of the run went away";
+pub(crate) const GONE: &str = "the other side of the run went away";
 
 fn gone<E>(_: E) -> Error {
     Error::Refused(GONE.into())

@@ -104,6 +104,15 @@ impl<B: Blocks> Float<B> {
         }
     }
 
+    /// The lanes of a range.
+    #[must_use]
+    pub fn slice(&self, b: &B, lanes: std::ops::Range<usize>) -> Self {
+        if lanes == (0..self.lanes(b)) {
+            return self.clone();
+        }
+        self.gather(b, &lanes.collect::<Vec<_>>())
+    }
+
     /// All lanes of all numbers, one after the other.
     ///
     /// # Panics

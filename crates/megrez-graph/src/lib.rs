@@ -23,6 +23,7 @@
 
 pub mod calibrate;
 mod compile;
+mod float;
 mod graph;
 pub mod layers;
 pub mod lower;
@@ -39,6 +40,7 @@ pub use compile::{
     Activations, Comparison, CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ListStyle,
     ModelInput, PoolForm, Revealed, compile,
 };
+pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOptions, compile_floats};
 pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
 pub use problem::{Problem, Problems, Refusal};
 pub use range::{Interval, RangePolicy};

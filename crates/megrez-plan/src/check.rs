@@ -29,7 +29,7 @@ impl Mistake {
     }
 }
 
-fn refuse<T>(what: impl Into<String>) -> Result<T, Mistake> {
+pub(crate) fn refuse<T>(what: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake(what.into()))
 }
 

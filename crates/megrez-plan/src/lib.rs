@@ -6,11 +6,13 @@
 //! makes the same choice.
 
 mod check;
+mod float;
 mod op;
 mod sums;
 mod view;
 
 pub use check::PlanError;
+pub use float::{FloatOp, FloatPlan, FloatStep, Function, Operation};
 pub use op::{ConvGeometry, Fewest, List, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit};
 pub use view::View;
 

@@ -2,6 +2,7 @@
 //! SECFLOAT's Table I, from oblivious transfer. Party 0 and party 1, semi-honest, no dealer.
 
 mod blocks;
+pub mod client;
 mod compare;
 mod convert;
 mod cot;

@@ -9,7 +9,8 @@ use crate::report::{Cost, Floor, PhaseCost};
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, run_each};
-use megrez_graph::{PoolForm, Tensor, plain};
+use megrez_graph::onnx::{self, ImportOptions};
+use megrez_graph::{Graph, PoolForm, Tensor, models, plain};
 use megrez_plan::{Kind, List, Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_ring::Shape;
 use megrez_session::Phase;
@@ -209,6 +210,15 @@ pub fn test_image(seed: u64, run: u32, name: &str, shape: Shape) -> Tensor {
     Tensor::new(shape, words.iter().map(unit).collect::<Vec<f32>>())
 }
 
+/// A model by the path of its ONNX file or by the name of a built-in network.
+pub fn any_model(model: &str, batch: usize, seed: u64) -> Result<Graph> {
+    let path = std::path::Path::new(model);
+    if path.extension().is_some_and(|e| e == "onnx") {
+        return Ok(onnx::read_file(path, &ImportOptions { batch, ..ImportOptions::default() })?);
+    }
+    Ok(models::build(model, batch, seed)?)
+}
+
 /// Measures one operation.
 pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Json> {
     let mut plan = op_plan(op, backend.client(), o)?;
@@ -325,6 +335,10 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count.max(1) as f64
+    }
+
     pub fn add(&mut self, error: f64) {
         self.max = self.max.max(error);
         self.sum += error;
@@ -419,7 +433,7 @@ fn report(
         "bits_per_element": { "offline": measured(Phase::Offline), "online": measured(Phase::Online) },
         "formula_bits_per_element": { "offline": formula(Phase::Offline), "online": formula(Phase::Online) },
         "floor": floor,
-        "error": { "max_abs": errors.max, "mean_abs": errors.sum / errors.count.max(1) as f64 },
+        "error": { "max_abs": errors.max, "mean_abs": errors.mean() },
         "peak_rss_mib": cost.peak_rss_mib,
         "kernel_seconds": cost.kernel_seconds,
         "peak_device_mib": cost.peak_device_mib,

@@ -20,7 +20,7 @@ use serde_json::{Value as Json, json};
 use std::time::Instant;
 
 /// The protocol's name.
-pub const PROTOCOL: &str = "secfloat";
+pub const PROTOCOL: &str = crate::secfloat::PROTOCOL.name;
 
 /// What to measure.
 #[derive(Clone, Debug, Serialize, Deserialize)]

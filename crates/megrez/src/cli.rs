@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use megrez::bench::{self, BenchOptions};
+use megrez::bench::{self, BenchOptions, any_model};
 use megrez::bench_float::{self, FloatBench};
 use megrez::bench_kernel::{self, KernelBench};
 use megrez::check;
@@ -14,13 +14,13 @@ use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_wo
 use megrez::party::{Policy, Service};
 use megrez::proximity::{self, Proximity};
 use megrez::report::Cost;
+use megrez::secfloat::{self, FloatModel, ModelBench, Numbers, TrainBench};
 use megrez::wire::{ModelPlan, Source, Upload};
 use megrez::{Error, Result, embedded, inference, memory, study, tables};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{
-    Activations, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, models, npy,
-    plain,
+    Activations, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, npy, plain,
 };
 use megrez_kernels::Device;
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
@@ -153,6 +153,9 @@ struct Common {
     /// The protocol; `megrez protocols` lists them.
     #[arg(long, default_value = "mizar")]
     protocol: String,
+    /// What is computed with: fixed, or float32 [default: what the protocol computes with].
+    #[arg(long, value_enum)]
+    numbers: Option<NumbersArg>,
     /// Bits of the ring: 32 or 64.
     #[arg(long, default_value_t = 64)]
     ring: u32,
@@ -189,6 +192,9 @@ struct Common {
     /// What stands for smooth activations: minimax splines, or MIZAR's Appendix B to compare with.
     #[arg(long, value_enum, default_value = "minimax")]
     activations: ActivationsArg,
+    /// Bits of a group of secfloat's transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
+    #[arg(long, default_value_t = 4)]
+    group: u32,
     /// Allow a protocol that does not protect the data.
     #[arg(long)]
     insecure: bool,
@@ -368,9 +374,6 @@ struct BenchOp {
     /// m,k,n of a matrix product; m,k: rows and columns of softmax and layernorm.
     #[arg(long, value_delimiter = ',', default_values_t = [128, 500, 100])]
     shape: Vec<usize>,
-    /// Bits of a group of the transfer extension of secfloat, 1, 2, 4 or 8: more is fewer bytes and more work.
-    #[arg(long, default_value_t = 4)]
-    group: u32,
     /// Elements that secfloat takes at a time: more take more memory, fewer more rounds.
     #[arg(long, default_value_t = 1 << 17)]
     lanes: usize,
@@ -381,8 +384,11 @@ struct BenchOp {
 
 #[derive(Args)]
 struct BenchModel {
-    /// The model: lenet, alexnet-cifar, vgg16-cifar, net-a, net-b, net-c, or an ONNX file.
+    /// The model: lenet, alexnet-cifar, vgg16-cifar, net-a, net-b, net-c, relevance, …, or an ONNX file.
     model: String,
+    /// Measure a step of training instead: forward, backward and update, in floating point.
+    #[arg(long)]
+    train: bool,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
@@ -575,7 +581,33 @@ fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum NumbersArg {
+    /// Fixed point on a ring.
+    Fixed,
+    /// IEEE single precision, correctly rounded.
+    Float32,
+}
+
 impl Common {
+    /// Whether to compute in floating point; refuses what does not go together.
+    fn float(&self) -> Result<bool> {
+        let numbers = self.numbers.map(|numbers| match numbers {
+            NumbersArg::Fixed => Numbers::Fixed,
+            NumbersArg::Float32 => Numbers::Float32,
+        });
+        let float = secfloat::is_float(&self.protocol, numbers)?;
+        if float && (self.ring != 64 || self.frac.is_some()) {
+            return Err(Error::Refused(
+                "floating point has no ring and no fraction bits: leave out --ring and --frac".into(),
+            ));
+        }
+        if ![1, 2, 4, 8].contains(&self.group) {
+            return Err(Error::Refused("--group is 1, 2, 4 or 8".into()));
+        }
+        Ok(float)
+    }
+
     fn frac(&self) -> u32 {
         self.frac.unwrap_or(inference::default_frac(self.ring))
     }
@@ -613,6 +645,12 @@ impl Common {
 
     /// Compiles a model, with the forms that are fastest on the network if the caller leaves them open.
     fn model(&self, graph: &Graph, client: &str, model: &ModelArgs) -> Result<Model> {
+        if self.float()? {
+            return Err(Error::Refused(format!(
+                "`{}` computes in float32, which this command does not: choose another protocol, such as --protocol mizar",
+                self.protocol
+            )));
+        }
         if self.form != "auto" {
             return Model::new(graph, client, &self.compile(model)?);
         }
@@ -799,12 +837,73 @@ fn hex16(text: &str) -> Result<[u8; 16]> {
     Ok(out)
 }
 
+/// A model in floating point, stored or not.
+fn infer_floats(
+    args: &Infer,
+    data: Tensor,
+    size: usize,
+    stored: Option<(Cluster, ModelPlan)>,
+    json: bool,
+) -> Result<ExitCode> {
+    if args.material.is_some() {
+        return Err(Error::Refused("floating point has no offline phase: leave out --material".into()));
+    }
+    let n = data.shape.dims()[0];
+    let bar = progress(n.div_ceil(size) as u32, "private inference");
+    let options = RunOptions { protocol: secfloat::PROTOCOL.name.into(), ..args.common.run(1) };
+    let inference = match stored {
+        Some((mut cluster, approved)) => {
+            let name = args.model_name.as_deref().expect("a stored model has a name");
+            secfloat::infer_stored(&mut cluster, name, &approved, &[data], &options, &|_| bar.inc(1))?
+        }
+        None => {
+            let graph = load_model(args.model.as_ref().expect("clap asks for one of the two"), size)?;
+            let mut backend = match &args.cluster {
+                Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
+                None => args.common.backend()?,
+            };
+            let model = FloatModel::new(&graph, backend.client(), args.common.group)?;
+            secfloat::infer(&mut backend, &model, &[data], &options, &|_| bar.inc(1))?
+        }
+    };
+    bar.finish_and_clear();
+    let (_, output) =
+        inference.outputs.first().ok_or_else(|| Error::Refused("the model has no output".into()))?;
+    if let Some(path) = &args.output {
+        npy::save(path, output).map_err(|e| Error::Refused(e.to_string()))?;
+    }
+    if json {
+        let mut report = inference.json();
+        report["output"] = if args.output.is_some() { json!(args.output) } else { json!(output.data) };
+        println!("{report}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.output.is_none() {
+        for row in output.data.chunks((output.data.len() / n).max(1)) {
+            println!("{}", row.iter().map(|v| format!("{v:e}")).collect::<Vec<_>>().join(" "));
+        }
+    }
+    println!(
+        "\ncost of one run of {size} under {} on {}",
+        inference.protocol,
+        inference.cost.device.join(" | ")
+    );
+    print!("{}", inference.cost.table());
+    if args.layers {
+        print!("\n{}", inference.cost.layer_table());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn infer(args: &Infer, json: bool) -> Result<ExitCode> {
     let data = load_npy(&args.input)?;
     let n = *data.shape.dims().first().ok_or_else(|| Error::file(&args.input, "has no first dimension"))?;
     let size = args.batch.unwrap_or(n);
     if n == 0 || size == 0 {
         return Err(Error::file(&args.input, "holds no input"));
+    }
+    if args.model_name.is_none() && args.common.float()? {
+        return infer_floats(args, data, size, None, json);
     }
     let runs = n.div_ceil(size) as u32;
     let material = args.material.as_deref().map(hex16).transpose()?;
@@ -813,6 +912,10 @@ fn infer(args: &Infer, json: bool) -> Result<ExitCode> {
         (Some(name), Some(cluster)) => {
             let mut cluster = connect(cluster, &args.certs, &args.client)?;
             let (protocol, approved) = cluster.describe(name, size)?;
+            if protocol == secfloat::PROTOCOL.name {
+                bar.finish_and_clear();
+                return infer_floats(args, data, size, Some((cluster, approved)), json);
+            }
             let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
             let words = |run: u32, input: &megrez_plan::Input| {
                 let refuse = |e: Error| megrez_session::Error::Refused(e.to_string());
@@ -958,6 +1061,9 @@ fn run_generate(args: &Generate, json: bool) -> Result<ExitCode> {
 fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
     let data = load_npy(&args.input)?;
     let graph = load_model(&args.model, args.batch)?;
+    if args.common.float()? {
+        return check_floats(args, &graph, &data, json);
+    }
     let mut backend = args.common.backend()?;
     let model = args.common.model(&graph, backend.client(), &args.model_args)?;
     let range = model.compiled.data_inputs[0].range;
@@ -976,13 +1082,22 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
     Ok(if outside == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A model by the path of its ONNX file or by the name of a built-in network.
-fn any_model(model: &str, batch: usize, seed: u64) -> Result<Graph> {
-    let path = Path::new(model);
-    if path.extension().is_some_and(|e| e == "onnx") {
-        return load_model(path, batch);
+fn check_floats(args: &Check, graph: &Graph, data: &Tensor, json: bool) -> Result<ExitCode> {
+    let mut backend = args.common.backend()?;
+    let model = FloatModel::new(graph, backend.client(), args.common.group)?;
+    let rows = batch(data, 0, args.batch, model.compiled.data_inputs[0].range);
+    let layers = secfloat::check(&mut backend, &model, &[rows], &args.common.run(1))?;
+    if json {
+        println!(
+            "{}",
+            json!({ "schema": "megrez.check/1", "protocol": args.common.protocol, "numbers": "float32",
+            "batch": args.batch, "layers": layers })
+        );
+    } else {
+        print!("{}", secfloat::table(&layers));
     }
-    Ok(models::build(model, batch, seed)?)
+    let different: usize = layers.iter().map(|l| l.different).sum();
+    Ok(if different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_calibrate(args: &Calibrate, json: bool) -> Result<ExitCode> {
@@ -1045,7 +1160,7 @@ fn verdict(report: &serde_json::Value) -> ExitCode {
 }
 
 fn bench_op(args: &BenchOp) -> Result<ExitCode> {
-    if args.common.protocol == bench_float::PROTOCOL {
+    if args.common.float()? {
         let processes = matches!(args.common.parties, PartiesKind::Process);
         let options = FloatBench {
             op: args.op.clone(),
@@ -1053,7 +1168,7 @@ fn bench_op(args: &BenchOp) -> Result<ExitCode> {
             lanes: args.lanes,
             repeat: args.repeat,
             seed: args.seed,
-            group: args.group,
+            group: args.common.group,
             net: args.common.net.clone(),
         };
         return Ok(verdict(&bench_float::bench(&options, processes)?));
@@ -1082,6 +1197,12 @@ fn bench_op(args: &BenchOp) -> Result<ExitCode> {
 }
 
 fn bench_model(args: &BenchModel) -> Result<ExitCode> {
+    if args.common.float()? {
+        return bench_float_model(args);
+    }
+    if args.train {
+        return Err(Error::Refused("models are trained in floating point only: --protocol secfloat".into()));
+    }
     let options = bench_options(&args.common, args.batch, args.repeat, args.seed)?;
     let graph = any_model(&args.model, args.batch, args.seed)?;
     let mut backend = args.common.backend()?;
@@ -1137,6 +1258,35 @@ fn bench_memory(args: &BenchModel) -> Result<ExitCode> {
         })
     );
     Ok(ExitCode::SUCCESS)
+}
+
+fn bench_float_model(args: &BenchModel) -> Result<ExitCode> {
+    if args.batch == 0 || args.repeat == 0 {
+        return Err(Error::Refused("--batch and --repeat are at least 1".into()));
+    }
+    if args.train {
+        let options = TrainBench {
+            model: args.model.clone(),
+            batch: args.batch,
+            repeat: args.repeat,
+            seed: args.seed,
+            group: args.common.group,
+            rate: 0.125,
+        };
+        let processes = matches!(args.common.parties, PartiesKind::Process);
+        return Ok(verdict(&secfloat::bench_training(&options, &args.common.net, processes)?));
+    }
+    let graph = any_model(&args.model, args.batch, args.seed)?;
+    let mut backend = args.common.backend()?;
+    let model = FloatModel::new(&graph, backend.client(), args.common.group)?;
+    let options = ModelBench {
+        name: args.model.clone(),
+        batch: args.batch,
+        seed: args.seed,
+        run: args.common.run(args.repeat),
+        parties: args.common.parties_name(),
+    };
+    Ok(verdict(&secfloat::bench_model(&mut backend, &model, &options)?))
 }
 
 /// The operations that `megrez protocols` prices, as benches name them.
@@ -1200,6 +1350,7 @@ fn protocols(json: bool) -> Result<ExitCode> {
         }
         rows.push(json!({ "protocol": protocol, "operations": ops }));
     }
+    rows.push(json!({ "protocol": secfloat::PROTOCOL, "operations": secfloat::price_rows() }));
     if json {
         println!("{}", json!({ "schema": "megrez.protocols/1", "protocols": rows }));
         return Ok(ExitCode::SUCCESS);
@@ -1214,10 +1365,13 @@ fn protocols(json: bool) -> Result<ExitCode> {
             p["source"].as_str().unwrap_or_default()
         );
         for op in row["operations"].as_array().into_iter().flatten() {
+            let numbers = match op["ring"].as_u64() {
+                Some(ring) => format!("ring {ring:>2}"),
+                None => op["numbers"].as_str().unwrap_or_default().to_owned(),
+            };
             println!(
-                "  {:<12} ring {:>2}: {:>7.1} bits offline, {:>7.1} bits online, {} rounds",
+                "  {:<12} {numbers}: {:>7.1} bits offline, {:>7.1} bits online, {} rounds",
                 op["op"].as_str().unwrap_or_default(),
-                op["ring"],
                 op["bits_per_element"]["offline"].as_f64().unwrap_or_default(),
                 op["bits_per_element"]["online"].as_f64().unwrap_or_default(),
                 op["rounds"]
@@ -1291,6 +1445,11 @@ fn party(args: &PartyArgs, json: bool) -> Result<ExitCode> {
 
 fn upload(args: &UploadModel, json: bool) -> Result<ExitCode> {
     let mut cluster = connect(&args.cluster, &args.certs, &args.client)?;
+    if args.common.float()? {
+        let graphs = args.batch.iter().map(|&n| load_model(&args.model, n)).collect::<Result<Vec<_>>>()?;
+        secfloat::upload(&mut cluster, &args.name, &graphs, args.common.group, &args.allow)?;
+        return Ok(uploaded(args, json));
+    }
     // The user of the model takes the data owner's place, whoever it is.
     let options = CompileOptions {
         model_owner: args.client.clone(),
@@ -1323,6 +1482,10 @@ fn upload(args: &UploadModel, json: bool) -> Result<ExitCode> {
             weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))?;
         encode_words(args.common.ring, &weight.values, weight.frac)
     })?;
+    Ok(uploaded(args, json))
+}
+
+fn uploaded(args: &UploadModel, json: bool) -> ExitCode {
     if json {
         println!(
             "{}",
@@ -1331,7 +1494,7 @@ fn upload(args: &UploadModel, json: bool) -> Result<ExitCode> {
     } else {
         println!("model `{}` is stored in shares; {} may run it", args.name, args.allow.join(", "));
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 fn offline(args: &Offline, json: bool) -> Result<ExitCode> {

@@ -5,8 +5,9 @@ use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, U
 use crate::{Error, Result};
 use megrez_engine::PartyReport;
 use megrez_engine::client::{PartyPort, collect, provide};
+use megrez_engine::float::{FloatInputs, FloatRun, collect_floats, provide_floats};
 use megrez_net::{Channel, Identity, NetError, NetProfile, Payload, PeerName, dial};
-use megrez_plan::{Input, KEPT, Plan};
+use megrez_plan::{FloatPlan, Input, KEPT, Plan};
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
 use megrez_session::Error as SessionError;
@@ -131,15 +132,72 @@ impl Cluster {
             cluster.ask(&request)?;
             let visitor = Exchange { cluster, plan, runs: options.runs, mine, inputs, progress };
             let outputs = dispatch(&options.protocol, plan, visitor)?;
-            let reports: Vec<Vec<PartyReport>> =
-                cluster.each(|party, channel| match reply(party, channel)? {
-                    Reply::Reports(reports) if reports.len() == options.runs as usize => Ok(reports),
-                    other => Err(unexpected(party, &other)),
-                })?;
-            Ok((outputs, reports))
+            Ok((outputs, cluster.reports(options.runs)?))
         })?;
         let by_run = |run: usize| reports.iter().map(|party| party[run].clone()).collect();
         Ok(Outcome { outputs, reports: (0..options.runs as usize).map(by_run).collect() })
+    }
+
+    /// As [`run`](Self::run), a plan of floating point.
+    ///
+    /// # Errors
+    /// If a party refuses or fails.
+    pub fn run_floats(
+        &mut self,
+        plan: &FloatPlan,
+        source: Source,
+        options: &RunOptions,
+        mine: &dyn Fn(&Input) -> bool,
+        inputs: &FloatInputs<'_>,
+        progress: &dyn Fn(u32),
+    ) -> Result<FloatRun> {
+        let request = Request::Run(Run {
+            session: wire::fresh_name()?,
+            protocol: options.protocol.clone(),
+            source,
+            runs: options.runs,
+            net: (&options.net).into(),
+            material: options.material,
+            insecure: options.insecure,
+        });
+        let (outputs, reports) = self.attempt(|cluster| {
+            cluster.ask(&request)?;
+            let mut outputs = vec![];
+            for run in 0..options.runs {
+                let mut ports = cluster.ports();
+                let mut ports: Vec<&mut dyn PartyPort> =
+                    ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+                provide_floats(plan, mine, &|input| inputs(run, input), &mut ports)?;
+                outputs.push(collect_floats(plan, &mut ports)?);
+                progress(run);
+            }
+            Ok((outputs, cluster.reports(options.runs)?))
+        })?;
+        let by_run = |run: usize| reports.iter().map(|party| party[run].clone()).collect();
+        Ok(FloatRun { outputs, reports: (0..options.runs as usize).map(by_run).collect() })
+    }
+
+    /// As [`upload`](Self::upload), a model of floating point; `weights` are numbers by input name.
+    ///
+    /// # Errors
+    /// If a party refuses or fails.
+    pub fn upload_floats(
+        &mut self,
+        upload: Upload,
+        weights: &dyn Fn(&Input) -> Result<Vec<f32>>,
+    ) -> Result<()> {
+        let plan = upload.plans.first().and_then(|p| FloatPlan::from_bytes(&p.plan).ok());
+        let plan = plan.ok_or_else(|| Error::Refused("an upload has at least one valid plan".into()))?;
+        let name = self.name.clone();
+        let weights = |input: &Input| weights(input).map_err(|e| SessionError::Refused(e.to_string()));
+        self.attempt(|cluster| {
+            cluster.ask(&Request::Upload(upload))?;
+            let mut ports = cluster.ports();
+            let mut ports: Vec<&mut dyn PartyPort> =
+                ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+            provide_floats(&plan, &|i| i.owner == name, &weights, &mut ports)?;
+            cluster.done()
+        })
     }
 
     /// Keeps a model's weights at the parties, in shares. `weights` are ring elements by input name.
@@ -194,6 +252,14 @@ impl Cluster {
             }
         }
         Err(Error::Refused(told.join("; ")))
+    }
+
+    /// What every party measured in each of `runs` runs.
+    fn reports(&mut self, runs: u32) -> Result<Vec<Vec<PartyReport>>> {
+        self.each(|party, channel| match reply(party, channel)? {
+            Reply::Reports(reports) if reports.len() == runs as usize => Ok(reports),
+            other => Err(unexpected(party, &other)),
+        })
     }
 
     fn done(&mut self) -> Result<()> {

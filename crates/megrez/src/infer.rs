@@ -3,6 +3,7 @@
 use crate::client::{Cluster, Inputs, Outcome, RunOptions};
 use crate::device::{AnyDevice, DeviceChoice};
 use crate::embedded::{Parties, Program};
+use crate::secfloat;
 use crate::wire::Source;
 use crate::{Error, Result};
 use megrez_engine::local::{LocalOptions, run_on};
@@ -88,7 +89,8 @@ impl Backend {
 
 /// The protocol of this name.
 pub fn find(name: &str) -> Result<&'static registry::Protocol> {
-    registry::find(name).ok_or_else(|| {
+    let ring = registry::find(name);
+    ring.or((name == secfloat::PROTOCOL.name).then_some(&secfloat::PROTOCOL)).ok_or_else(|| {
         Error::Refused(format!("there is no protocol `{name}`; `megrez protocols` lists them"))
     })
 }

@@ -70,19 +70,19 @@ impl Inference {
 }
 
 /// Data for a model, checked and ready to be cut into batches.
-struct Batches<'a> {
+pub(crate) struct Batches<'a> {
     inputs: &'a [DataInput],
     data: &'a [Tensor],
     /// Inputs in all.
     count: usize,
     /// Inputs per run.
-    size: usize,
-    runs: u32,
+    pub size: usize,
+    pub runs: u32,
 }
 
 impl<'a> Batches<'a> {
     /// `data` has one tensor for each of `inputs`; their first dimensions count the same things.
-    fn new(inputs: &'a [DataInput], data: &'a [Tensor]) -> Result<Self> {
+    pub fn new(inputs: &'a [DataInput], data: &'a [Tensor]) -> Result<Self> {
         if inputs.len() != data.len() {
             let names: Vec<String> = inputs.iter().map(|i| format!("`{}`", i.name)).collect();
             return Err(Error::Refused(format!(
@@ -110,13 +110,13 @@ impl<'a> Batches<'a> {
     }
 
     /// What the plan's input of this name takes in a run.
-    fn rows(&self, run: u32, name: &str) -> Option<(&DataInput, Tensor)> {
+    pub fn rows(&self, run: u32, name: &str) -> Option<(&DataInput, Tensor)> {
         let i = self.inputs.iter().position(|input| input.name == name)?;
         Some((&self.inputs[i], batch(&self.data[i], run, self.size, self.inputs[i].range)))
     }
 
     /// One output of all runs, without the rows that filled up the last batch.
-    fn join(&self, name: &str, parts: Vec<Tensor>) -> Result<Tensor> {
+    pub fn join(&self, name: &str, parts: Vec<Tensor>) -> Result<Tensor> {
         let mut dims = parts.first().map(|p| p.shape.dims().to_vec()).unwrap_or_default();
         if dims.first() != Some(&self.size) {
             // Without a dimension that counts inputs, one full batch is all that means something.

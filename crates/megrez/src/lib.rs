@@ -27,6 +27,7 @@ pub mod pair;
 pub mod party;
 pub mod proximity;
 pub mod report;
+pub mod secfloat;
 pub mod study;
 pub mod tables;
 pub mod wire;

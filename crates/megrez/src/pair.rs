@@ -7,6 +7,7 @@
 use crate::bench_float::FloatBench;
 use crate::embedded::Program;
 use crate::proximity::Proximity;
+use crate::secfloat::TrainBench;
 use crate::{Error, Result, float32};
 use megrez_net::{
     ClockKind, Config, Endpoint, Identity, Limits, NetProfile, Network, PeerName, SessionId, certs,
@@ -154,6 +155,7 @@ pub fn serve() -> Result<()> {
             let endpoint = listen(&mut stdin, &start)?;
             float32::serve(&mut stdin, &mut std::io::stdout(), network(&endpoint, start)?)
         }
+        TrainBench::NAME => child::<TrainBench>(&mut stdin, start),
         other => Err(Error::Refused(format!("there is no job `{other}`"))),
     }
 }

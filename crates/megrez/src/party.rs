@@ -1,14 +1,19 @@
 //! The party service: serves clients and takes part in sessions, several at a time; each may fail without the others.
 
+mod float;
+
 use crate::device::AnyDevice;
+use crate::infer::find;
 use crate::kept::Kept;
+use crate::secfloat;
 use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, Result};
 use megrez_engine::{Clients, Options, PartyReport, Stored, check, offline, serve, store};
 use megrez_kernels::Device;
 use megrez_net::{Channel, Endpoint, Limits, NetError, NetProfile, Network, Payload, PeerName, SessionId};
-use megrez_plan::{Input, KEPT, Output, Plan};
+use megrez_plan::{FloatPlan, Input, KEPT, Kind, Output, Plan, ValueId};
 use megrez_protocols::{Store as _, Suite, registry};
+use megrez_ring::Shape;
 use megrez_session::{Error as SessionError, Party, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -179,7 +184,7 @@ impl Service {
         match source {
             Source::Plan(bytes) => {
                 let plan = self.affordable(bytes)?;
-                own(&plan, client)?;
+                own(&plan.inputs, &plan.outputs, client)?;
                 Ok((plan, None))
             }
             Source::Model { model, batch } => {
@@ -195,7 +200,13 @@ impl Service {
     /// A valid plan whose values this party has room for.
     fn affordable(&self, bytes: &[u8]) -> Result<Plan> {
         let plan = Plan::from_bytes(bytes).map_err(|e| Error::Refused(e.to_string()))?;
-        let elements = plan.values.iter().fold(0usize, |sum, v| sum.saturating_add(v.shape.elements()));
+        self.room_for(plan.values.iter().map(|v| v.shape.elements()))?;
+        Ok(plan)
+    }
+
+    /// Refuses a plan whose values have too many elements together.
+    fn room_for(&self, mut values: impl Iterator<Item = usize>) -> Result<()> {
+        let elements = values.try_fold(0usize, usize::checked_add).unwrap_or(usize::MAX);
         if elements > self.policy.max_elements {
             return Err(Error::Refused(format!(
                 "the plan's values have {elements} elements together, this party takes at most {}: use a smaller \
@@ -203,7 +214,7 @@ impl Service {
                 self.policy.max_elements
             )));
         }
-        Ok(plan)
+        Ok(())
     }
 
     fn profile(&self, net: &wire::Net) -> Result<NetProfile> {
@@ -219,7 +230,7 @@ impl Service {
 
     /// The protocol, if this party and this caller allow it.
     fn protocol(&self, name: &str, insecure: bool) -> Result<()> {
-        let protocol = registry::find(name).ok_or_else(|| unknown(name))?;
+        let protocol = find(name)?;
         if protocol.insecure && !(insecure && self.policy.allow_insecure) {
             return Err(Error::Refused(format!(
                 "`{name}` does not protect the data ({}); it runs only when the caller says `--insecure` and the \
@@ -249,6 +260,9 @@ impl Service {
         if run.runs == 0 {
             return Err(Error::Refused("a run has at least one repetition".into()));
         }
+        if run.protocol == secfloat::PROTOCOL.name {
+            return self.run_floats(client, run, channel);
+        }
         let (plan, stored) = self.plan(client, &run.source)?;
         let network = self.endpoint.open_session(SessionId(run.session), &profile)?;
         let agreement = hash(run);
@@ -275,6 +289,9 @@ impl Service {
                 upload.model
             )));
         }
+        if upload.protocol == secfloat::PROTOCOL.name {
+            return self.upload_floats(upload, &header, &path, channel);
+        }
         let network = self.endpoint.open_session(SessionId(upload.session), &NetProfile::loopback())?;
         let plan = self.affordable(&upload.plans[0].plan)?;
         let agreement = hash(upload);
@@ -292,6 +309,9 @@ impl Service {
 
     fn prepare(&self, client: &str, prepare: &Prepare) -> Result<()> {
         self.protocol(&prepare.protocol, false)?;
+        if prepare.protocol == secfloat::PROTOCOL.name {
+            return Err(Error::Refused("floating point has no offline phase: nothing is made ahead".into()));
+        }
         let (plan, stored) = self.plan(client, &prepare.source)?;
         let network = self.endpoint.open_session(SessionId(prepare.session), &NetProfile::loopback())?;
         let agreement = hash(prepare);
@@ -332,14 +352,12 @@ fn hash<T: Serialize>(request: &T) -> [u8; 32] {
 }
 
 /// Every input and output must belong to `client`.
-fn own(plan: &Plan, client: &str) -> Result<()> {
-    let foreign = plan
-        .inputs
+fn own(inputs: &[Input], outputs: &[Output], client: &str) -> Result<()> {
+    let foreign = inputs
         .iter()
         .filter(|i| i.owner != client && i.owner != KEPT)
         .map(|i| format!("input `{}` belongs to `{}`", i.name, i.owner));
-    let leaked = plan
-        .outputs
+    let leaked = outputs
         .iter()
         .filter(|o| o.recipient != client && o.recipient != KEPT)
         .map(|o| format!("output `{}` goes to `{}`", o.name, o.recipient));
@@ -551,15 +569,9 @@ impl ModelHeader {
     /// Checks an upload: the weights must be the same in every plan, and belong to the uploading client.
     fn new(client: &str, upload: &Upload) -> Result<Self> {
         let refuse = |what: &str| Err(Error::Refused(format!("model `{}`: {what}", upload.model)));
-        let mut weights: Option<Vec<(String, megrez_plan::Value)>> = None;
+        let mut weights = None;
         for approved in &upload.plans {
-            let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
-            let mine: Vec<_> = plan
-                .inputs
-                .iter()
-                .filter(|i| i.owner == client)
-                .map(|i| (i.name.clone(), plan.value(i.value).clone()))
-                .collect();
+            let mine = owned(&upload.protocol, &approved.plan, client)?;
             match &weights {
                 None => weights = Some(mine),
                 Some(first) if *first != mine => return refuse("its plans differ in their weights"),
@@ -573,10 +585,19 @@ impl ModelHeader {
                 owner: client.into(),
                 allow: upload.allow.clone(),
                 protocol: upload.protocol.clone(),
-                inputs: w.into_iter().map(|(name, _)| name).collect(),
+                inputs: w.into_iter().map(|(name, ..)| name).collect(),
                 plans: upload.plans.clone(),
             }),
         }
+    }
+
+    /// Refuses another protocol than the one in whose shares the model is.
+    fn is_of(&self, protocol: &str) -> Result<()> {
+        if self.protocol == protocol {
+            return Ok(());
+        }
+        let own = &self.protocol;
+        Err(Error::Refused(format!("the model is kept in shares of `{own}`; run it under that protocol")))
     }
 
     fn plan(&self, batch: usize) -> Result<&ModelPlan> {
@@ -585,6 +606,23 @@ impl ModelHeader {
             Error::Refused(format!("the model's owner approved batches of {}", batches.join(", ")))
         })
     }
+}
+
+/// The inputs of a plan that are a client's own: their names, shapes and kinds.
+fn owned(protocol: &str, bytes: &[u8], client: &str) -> Result<Vec<(String, Shape, Option<Kind>)>> {
+    let refuse = |e: megrez_plan::PlanError| Error::Refused(e.to_string());
+    let mine = |inputs: &[Input], value: &dyn Fn(ValueId) -> (Shape, Option<Kind>)| {
+        let mine = inputs.iter().filter(|i| i.owner == client);
+        mine.map(|i| (value(i.value), i.name.clone()))
+            .map(|((shape, kind), name)| (name, shape, kind))
+            .collect()
+    };
+    if protocol == secfloat::PROTOCOL.name {
+        let plan = FloatPlan::from_bytes(bytes).map_err(refuse)?;
+        return Ok(mine(&plan.inputs, &|id| (plan.shape(id).clone(), None)));
+    }
+    let plan = Plan::from_bytes(bytes).map_err(refuse)?;
+    Ok(mine(&plan.inputs, &|id| (plan.value(id).shape.clone(), Some(plan.value(id).kind))))
 }
 
 /// A stored model whose use is permitted.
@@ -642,12 +680,7 @@ fn load<S: Suite>(
     party: &Party<S::Device>,
 ) -> Result<Stored<S>> {
     let Some(stored) = stored else { return Ok(HashMap::new()) };
-    if stored.header.protocol != protocol {
-        return Err(Error::Refused(format!(
-            "the model is kept in shares of `{}`; run it under that protocol",
-            stored.header.protocol
-        )));
-    }
+    stored.header.is_of(protocol)?;
     let mut body = stored.body.as_slice();
     let mut weights = HashMap::new();
     for name in &stored.header.inputs {

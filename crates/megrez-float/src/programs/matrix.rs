@@ -4,6 +4,7 @@ use crate::add::add;
 use crate::blocks::Blocks;
 use crate::float::Float;
 use crate::mul::mul;
+use crate::programs::parts::{LANES, in_parts, pairwise};
 
 /// A matrix in row-major lanes.
 pub struct Matrix<B: Blocks> {
@@ -29,6 +30,19 @@ impl<B: Blocks> Clone for Matrix<B> {
 /// # Errors
 /// If the blocks fail.
 pub fn sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result<Float<B>, B::Error> {
+    fold(b, terms, lanes, add)
+}
+
+/// As [`sum`], with another operation than addition.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn fold<B: Blocks>(
+    b: &mut B,
+    terms: &Float<B>,
+    lanes: usize,
+    f: impl Fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, B::Error>,
+) -> Result<Float<B>, B::Error> {
     let mut terms = terms.clone();
     loop {
         let n = terms.lanes(b) / lanes;
@@ -36,12 +50,11 @@ pub fn sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result<Float
             return Ok(terms);
         }
         let (half, pairs) = (n.div_ceil(2), n / 2);
-        let range = |from: usize, to: usize| (from * lanes..to * lanes).collect::<Vec<_>>();
-        let first = terms.gather(b, &range(0, pairs));
-        let second = terms.gather(b, &range(half, n));
-        let sums = add(b, &first, &second)?;
-        let waits = terms.gather(b, &range(pairs, half));
-        terms = Float::concat(b, &[&sums, &waits]);
+        let first = terms.slice(b, 0..pairs * lanes);
+        let second = terms.slice(b, half * lanes..n * lanes);
+        let folded = f(b, &first, &second)?;
+        let waits = terms.slice(b, pairs * lanes..half * lanes);
+        terms = Float::concat(b, &[&folded, &waits]);
     }
 }
 
@@ -63,7 +76,7 @@ impl<B: Blocks> Matrix<B> {
         Self { rows: self.cols, cols: self.rows, data: self.data.gather(b, &lanes) }
     }
 
-    /// self·other: products are rounded, then [`sum`]med over the inner dimension.
+    /// self·other: products are rounded, then [`sum`]med over the inner dimension, at most about [`LANES`] at a time.
     ///
     /// # Errors
     /// If the blocks fail.
@@ -73,14 +86,16 @@ impl<B: Blocks> Matrix<B> {
     pub fn product(&self, b: &mut B, other: &Self) -> Result<Self, B::Error> {
         assert_eq!(self.cols, other.rows, "inner dimensions differ");
         let (m, k, n) = (self.rows, self.cols, other.cols);
-        let places = |f: &dyn Fn(usize, usize, usize) -> usize| {
-            let each = |i: usize| (i / (m * n), i / n % m, i % n);
-            (0..m * k * n).map(each).map(|(inner, r, c)| f(inner, r, c)).collect::<Vec<_>>()
-        };
-        let left = self.data.gather(b, &places(&|inner, r, _| r * k + inner));
-        let right = other.data.gather(b, &places(&|inner, _, c| inner * n + c));
-        let products = mul(b, &left, &right)?;
-        Ok(Self { rows: m, cols: n, data: sum(b, &products, m * n)? })
+        let data = in_parts(b, m * n, LANES / k, |b, outputs| {
+            let places = |f: &dyn Fn(usize, usize) -> usize| -> Vec<usize> {
+                (0..k).flat_map(|inner| outputs.clone().map(move |i| f(inner, i))).collect()
+            };
+            let left = self.data.gather(b, &places(&|inner, i| i / n * k + inner));
+            let right = other.data.gather(b, &places(&|inner, i| inner * n + i % n));
+            let products = mul(b, &left, &right)?;
+            sum(b, &products, outputs.len())
+        })?;
+        Ok(Self { rows: m, cols: n, data })
     }
 
     /// self with the row `bias` (cols numbers) added to every row.
@@ -90,7 +105,7 @@ impl<B: Blocks> Matrix<B> {
     pub fn add_row(&self, b: &mut B, bias: &Float<B>) -> Result<Self, B::Error> {
         let lanes: Vec<_> = (0..self.rows * self.cols).map(|i| i % self.cols).collect();
         let bias = bias.gather(b, &lanes);
-        Ok(Self { data: add(b, &self.data, &bias)?, ..*self })
+        Ok(Self { data: pairwise(b, &self.data, &bias, add)?, ..*self })
     }
 
     /// The sum of the rows, cols numbers.

@@ -3,7 +3,8 @@
 //! All of it is single-precision arithmetic, operation by operation as written here, sums in the order of [`sum`]. ReLU's
 //! gradient is 0 at 0, and the loss is the mean over the batch: both as PyTorch has them.
 
-use super::matrix::{Matrix, sum};
+use super::matrix::{Matrix, fold, sum};
+use super::parts::pairwise;
 use crate::add::{add, sub};
 use crate::blocks::Blocks;
 use crate::compare::{max, relu};
@@ -118,9 +119,11 @@ fn passed<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, 
 
 /// w − rate·g.
 fn descend<B: Blocks>(b: &mut B, w: &Float<B>, g: &Float<B>, rate: f32) -> Result<Float<B>, B::Error> {
-    let rate = constant(b, rate, g.lanes(b));
-    let step = mul(b, g, &rate)?;
-    sub(b, w, &step)
+    pairwise(b, w, g, |b, w, g| {
+        let rate = constant(b, rate, g.lanes(b));
+        let step = mul(b, g, &rate)?;
+        sub(b, w, &step)
+    })
 }
 
 /// e^(x − max) / Σ e^(x − max) along the rows.
@@ -134,21 +137,7 @@ pub fn softmax<B: Blocks>(b: &mut B, x: &Matrix<B>) -> Result<Matrix<B>, B::Erro
 fn softmax_rows<B: Blocks>(b: &mut B, x: &Matrix<B>) -> Result<Softmax<B>, B::Error> {
     // Columns as blocks, so that rows are lanes.
     let columns = x.transpose(b).data;
-    let mut most = columns.clone();
-    loop {
-        let n = most.lanes(b) / x.rows;
-        if n == 1 {
-            break;
-        }
-        let (half, pairs) = (n.div_ceil(2), n / 2);
-        let range = |from: usize, to: usize| (from * x.rows..to * x.rows).collect::<Vec<_>>();
-        let larger = {
-            let (first, second) = (most.gather(b, &range(0, pairs)), most.gather(b, &range(half, n)));
-            max(b, &first, &second)?
-        };
-        let waits = most.gather(b, &range(pairs, half));
-        most = Float::concat(b, &[&larger, &waits]);
-    }
+    let most = fold(b, &columns, x.rows, max)?;
     let spread: Vec<_> = (0..x.rows * x.cols).map(|i| i % x.rows).collect();
     let most = most.gather(b, &spread);
     let shifted = sub(b, &columns, &most)?;

@@ -2,9 +2,11 @@
 
 mod matrix;
 mod mlp;
+mod parts;
 mod proximity;
 pub mod tape;
 
-pub use matrix::{Matrix, sum};
+pub use matrix::{Matrix, fold, sum};
 pub use mlp::{Layer, Mlp, Step, softmax};
+pub use parts::{LANES, each, in_parts, pairwise};
 pub use proximity::{FIXED, chord, half_vector, haversine, nearer, threshold};

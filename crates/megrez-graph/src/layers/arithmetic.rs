@@ -5,10 +5,11 @@
 //! change of scale, which is free. Division by a secret multiplies by its reciprocal ([`super::octaves`]).
 
 use super::{Call, Layer, Scale, known, roots};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{Function, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -240,6 +241,29 @@ impl Layer for Arithmetic {
                 cx.combine("sum", &[(1, &both[0]), (sign, &both[1])], 0)
             }
         }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let operation = match self.kind {
+            Kind::Add => Operation::Add,
+            Kind::Sub => Operation::Sub,
+            Kind::Mul => Operation::Mul,
+            Kind::Div => Operation::Div,
+            Kind::Max => Operation::Max,
+            Kind::Min => Operation::Min,
+            Kind::Neg => {
+                let x = cx.value(&inputs[0]);
+                return cx.map("negative", Function::Neg, x);
+            }
+            Kind::Shift { negative, shift } => {
+                let x = cx.value(&inputs[self.input]);
+                let x = cx.broadcast("operand", x, &self.shape)?;
+                let factor = 2f32.powi(shift) * if negative { -1.0 } else { 1.0 };
+                return cx.with_number("scaled", Operation::Mul, x, factor);
+            }
+        };
+        let (x, y) = (cx.value(&inputs[0]), cx.value(&inputs[1]));
+        cx.pair(&self.kind.name().to_lowercase(), operation, x, y, &self.shape)
     }
 
     fn scale(&self) -> Scale {

@@ -5,10 +5,11 @@
 
 use super::window::{Axis, windows};
 use super::{Call, Layer, Scale, image};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
-use megrez_plan::View;
+use megrez_plan::{Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -131,6 +132,35 @@ impl Layer for AveragePool {
                 let inverses: Vec<f32> = self.divisors().map(|c| 1.0 / c as f32).collect();
                 let inverses = Tensor::new([self.rows.windows, self.columns.windows], inverses);
                 cx.mul_public("product", &sum, &inverses, frac)
+            }
+        }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        let &[n, c, height, width] = cx.shape(x).dims() else { unreachable!("understood as images") };
+        let [rows, columns] = [&self.rows, &self.columns];
+        let taps = (0..rows.kernel).flat_map(|i| (0..columns.kernel).map(move |j| (i, j)));
+        let places = taps.flat_map(|(i, j)| {
+            let planes = (0..n * c).map(move |plane| plane * height * width);
+            planes.flat_map(move |plane| {
+                let windows = (0..rows.windows).flat_map(|r| (0..columns.windows).map(move |q| (r, q)));
+                windows.map(move |(r, q)| {
+                    let tap = rows.tap(r, i).zip(columns.tap(q, j));
+                    tap.map(|(row, column)| plane + row * width + column)
+                })
+            })
+        });
+        let dims = [&[rows.kernel * columns.kernel], self.shape.dims()].concat();
+        let taps = cx.gather("taps", &[x], dims.into(), places)?;
+        let sum = cx.sum("sum", taps)?;
+        match self.count() {
+            Some(count) => cx.divided("average", sum, count),
+            None => {
+                let counts: Vec<f32> = self.divisors().map(|c| c as f32).collect();
+                let counts = Tensor::new([rows.windows, columns.windows], counts);
+                let counts = cx.public("counts", &counts)?;
+                cx.pair("average", Operation::Div, sum, counts, &self.shape)
             }
         }
     }

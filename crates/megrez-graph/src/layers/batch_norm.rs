@@ -2,9 +2,11 @@
 //! there is one (`passes::batch_norm`); else one product and one addition.
 
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -78,6 +80,13 @@ impl Layer for BatchNorm {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let y = cx.mul_weight("product", inputs[0].secret()?, &self.scale)?;
         cx.bias(&y, &self.offset)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let (x, scale) = (cx.value(&inputs[0]), cx.weights(self.scale.clone()));
+        let y = cx.pair("product", Operation::Mul, x, scale, &self.shape)?;
+        let offset = cx.weights(self.offset.clone());
+        cx.pair("sum", Operation::Add, y, offset, &self.shape)
     }
 
     fn scale(&self) -> Scale {

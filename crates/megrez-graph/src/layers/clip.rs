@@ -1,9 +1,11 @@
 //! Clip: low + relu(x − low) − relu(x − high), both comparisons in one step. A missing bound saves its half.
 
 use super::{Call, Layer};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -68,6 +70,16 @@ impl Layer for Clip {
             }
         };
         Ok(clipped.within(range))
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let mut y = cx.value(&inputs[0]);
+        for (bound, name, f) in [(self.low, "low", Operation::Max), (self.high, "high", Operation::Min)] {
+            if let Some(bound) = bound {
+                y = cx.with_number(name, f, y, bound)?;
+            }
+        }
+        Ok(y)
     }
 
     fn non_decreasing(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Concat: joins values along an axis, at the scale of the one with most fraction bits.
 
 use super::{Call, Layer, axis};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::{Constant, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use megrez_plan::ValueId;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -74,5 +76,19 @@ impl Layer for Concat {
         let parts = inputs.iter().map(Operand::secret).collect::<Result<Vec<_>, _>>()?;
         let parts = cx.aligned(&parts)?;
         cx.concat("concat", &parts.iter().collect::<Vec<_>>(), self.axis)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let parts: Vec<ValueId> = inputs.iter().map(|x| cx.value(x)).collect();
+        let mut from = 0;
+        let mut numbered = vec![];
+        for &part in &parts {
+            let shape = cx.shape(part).clone();
+            let n = shape.elements();
+            numbered.push(Tensor::new(shape, (from..from + n).collect::<Vec<usize>>()));
+            from += n;
+        }
+        let places = self.join(&numbered.iter().collect::<Vec<_>>());
+        cx.gather("concat", &parts, self.shape.clone(), places.data.into_iter().map(Some))
     }
 }

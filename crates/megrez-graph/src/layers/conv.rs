@@ -3,10 +3,11 @@
 
 use super::window::windows;
 use super::{Call, Layer, Scale, image};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::ConvGeometry;
+use megrez_plan::{ConvGeometry, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -102,6 +103,47 @@ impl Layer for Conv {
             Some(bias) => cx.bias(&y, &bias.constant()?.reshape([self.kernel[0], 1, 1])),
             None => Ok(y),
         }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let Some(weights) = inputs[1].constant() else {
+            return refuse("needs constant weights", "make them constants of the model");
+        };
+        let x = cx.value(&inputs[0]);
+        let &[n, channels, height, width] = cx.shape(x).dims() else { unreachable!("understood as images") };
+        let &[_, out, rows, columns] = self.shape.dims() else { unreachable!("understood as images") };
+        let [_, per_group, kh, kw] = self.kernel;
+        let ConvGeometry { stride, pad, dilation, groups } = self.geometry;
+        let (inner, each) = (per_group * kh * kw, out / groups);
+        // Every window as a row: image, group, window, then channel and tap; zeros where it reaches over the image.
+        let place = |i: usize| {
+            let (tap, i) = (i % (kh * kw), i / (kh * kw));
+            let (channel, i) = (i % per_group, i / per_group);
+            let (window, i) = (i % (rows * columns), i / (rows * columns));
+            let (group, image) = (i % groups, i / groups);
+            let row = (window / columns * stride[0] + tap / kw * dilation[0]).checked_sub(pad[0])?;
+            let column = (window % columns * stride[1] + tap % kw * dilation[1]).checked_sub(pad[1])?;
+            let plane = image * channels + group * per_group + channel;
+            (row < height && column < width).then(|| (plane * height + row) * width + column)
+        };
+        let windows: Shape = [n, groups, rows * columns, inner].into();
+        let places = (0..windows.elements()).map(place);
+        let windows = cx.gather("windows", &[x], windows, places)?;
+        // Weights as one matrix per group, taps by filters.
+        let matrices = weights.reshape([groups, each, inner]);
+        let matrices = matrices.view(&View::transpose(&matrices.shape, &[0, 2, 1]));
+        let matrices = cx.weights(matrices);
+        let matrices = cx.broadcast("weights-of-images", matrices, &[n, groups, inner, each].into())?;
+        let y = cx.matmul("product", windows, matrices)?;
+        let y = cx.view(
+            "filters-first",
+            y,
+            View::transpose(&[n, groups, rows * columns, each].into(), &[0, 1, 3, 2]),
+        )?;
+        let y = cx.reshape("images", y, self.shape.clone())?;
+        let Some(bias) = inputs.get(2).and_then(FloatOperand::constant) else { return Ok(y) };
+        let bias = cx.weights(bias.reshape([out, 1, 1]));
+        cx.pair("sum", Operation::Add, y, bias, &self.shape)
     }
 
     fn scale(&self) -> Scale {

@@ -11,10 +11,12 @@
 
 use super::polynomial::{Coefficients, argument_bits, polynomial};
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
 use crate::range::{Interval, Range};
+use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
 use std::f64::consts::LN_2;
 use std::sync::Arc;
@@ -158,6 +160,11 @@ impl Layer for Exp {
             None if high <= 0 => decay(cx, &x, 0),
             None => rise(cx, &x),
         }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        cx.map("exp", Function::Exp, x)
     }
 
     fn scale(&self) -> Scale {

@@ -2,10 +2,11 @@
 
 use super::matmul::plain_product;
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -114,6 +115,30 @@ impl Layer for Gemm {
                 cx.combine("sum", &[(1, &both[0]), (1, &both[1])], 0)
             }
         }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let scaling = usize::from(inputs[0].constant().is_none());
+        let mut side = |i: usize| match inputs[i].constant() {
+            // One of two factors is a constant if there is an α: it is multiplied in the clear.
+            Some(w) => {
+                let w = self.factor(i, w);
+                Ok(cx.weights(if i == scaling { scaled(&w, self.alpha) } else { w }))
+            }
+            None => {
+                let x = cx.value(&inputs[i]);
+                let view = View::transpose(cx.shape(x), &[1, 0]);
+                if self.transposed[i] { cx.view("transposed", x, view) } else { Ok(x) }
+            }
+        };
+        let (a, b) = (side(0)?, side(1)?);
+        let y = cx.matmul("product", a, b)?;
+        let Some(addend) = inputs.get(2) else { return Ok(y) };
+        let addend = match addend.constant() {
+            Some(c) if self.beta != 1.0 => cx.weights(scaled(c, self.beta)),
+            _ => cx.value(addend),
+        };
+        cx.pair("sum", Operation::Add, y, addend, &self.shape)
     }
 
     fn scale(&self) -> Scale {

@@ -9,10 +9,12 @@
 use super::octaves::INVERSE_ROOT;
 use super::reduce::row_means;
 use super::{Call, Layer, Scale, axis};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
+use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -118,6 +120,32 @@ impl Layer for LayerNorm {
         };
         let y = cx.rounded("normal", &y, f)?;
         cx.reshape("shape", &y, self.shape.clone())
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let n = self.size();
+        let rows: Shape = [self.shape.elements() / n, n].into();
+        let column: Shape = [self.shape.elements() / n, 1].into();
+        let x = cx.value(&inputs[0]);
+        let x = cx.reshape("rows", x, rows.clone())?;
+        let mean = cx.mean_of_rows("mean", x)?;
+        let mean = cx.reshape("mean-column", mean, column.clone())?;
+        let centred = cx.pair("centred", Operation::Sub, x, mean, &rows)?;
+        let squares = cx.pair("squares", Operation::Mul, centred, centred, &rows)?;
+        let variance = cx.mean_of_rows("variance", squares)?;
+        let variance = cx.with_number("with-epsilon", Operation::Add, variance, self.epsilon)?;
+        let deviation = cx.map("deviation", Function::Sqrt, variance)?;
+        let deviation = cx.reshape("deviation-column", deviation, column)?;
+        let mut y = cx.pair("normal", Operation::Div, centred, deviation, &rows)?;
+        for (name, operation, input) in [("scaled", Operation::Mul, 1), ("offset", Operation::Add, 2)] {
+            let Some(parameter) = inputs.get(input) else { continue };
+            let Some(parameter) = parameter.constant() else {
+                return refuse("needs constant weights", "make them constants of the model");
+            };
+            let parameter = cx.weights(self.row(parameter));
+            y = cx.pair(name, operation, y, parameter, &rows)?;
+        }
+        cx.reshape("shape", y, self.shape.clone())
     }
 
     fn scale(&self) -> Scale {

@@ -1,9 +1,11 @@
 //! LeakyRelu: x for x ≥ 0, a·x below: a·x + (1 − a)·relu(x). The slope is part of the architecture, hence public.
 
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
-use crate::problem::Refusal;
+use crate::problem::{Refusal, refuse};
+use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -40,6 +42,18 @@ impl Layer for LeakyRelu {
         });
         let product = if self.slope >= 0.0 { product.within(range) } else { product };
         cx.rescale("scale", &product, cx.frac_of(x) + cx.frac())
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        if !(0.0..=1.0).contains(&self.slope) {
+            return refuse(
+                format!("has no floating-point form with the slope {} yet", self.slope),
+                "use a slope between 0 and 1",
+            );
+        }
+        let x = cx.value(&inputs[0]);
+        let below = cx.with_number("product", Operation::Mul, x, self.slope)?;
+        cx.pair("max", Operation::Max, x, below, &self.shape)
     }
 
     fn scale(&self) -> Scale {

@@ -1,10 +1,11 @@
 //! Values as rows of a matrix, for what works along some dimensions: reductions, Softmax, LayerNormalization.
 
 use super::{Call, axis};
+use crate::float::FloatLowering;
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 
 /// The dimensions of a shape in two groups: those that stay, and those that make a row.
@@ -56,11 +57,27 @@ impl Lines {
 
     /// The matrix as the value that it came from.
     pub(super) fn join(&self, cx: &mut Lowering, y: &Secret) -> Result<Secret, Refusal> {
-        let view = self.view();
-        let y = cx.reshape("unrows", y, view.shape.clone())?;
+        let y = cx.reshape("unrows", y, self.view().shape)?;
+        cx.view("unlines", &y, self.back())
+    }
+
+    /// As [`split`](Self::split), in floating point.
+    pub(super) fn float_split(&self, cx: &mut FloatLowering, x: ValueId) -> Result<ValueId, Refusal> {
+        let x = cx.view("lines", x, self.view())?;
+        cx.reshape("rows", x, [self.rows, self.size].into())
+    }
+
+    /// As [`join`](Self::join), in floating point.
+    pub(super) fn float_join(&self, cx: &mut FloatLowering, y: ValueId) -> Result<ValueId, Refusal> {
+        let y = cx.reshape("unrows", y, self.view().shape)?;
+        cx.view("unlines", y, self.back())
+    }
+
+    /// From the shape of [`view`](Self::view) back to the original one.
+    fn back(&self) -> View {
         let mut back = vec![0; self.order.len()];
         self.order.iter().enumerate().for_each(|(to, &from)| back[from] = to);
-        cx.view("unlines", &y, View::transpose(&view.shape, &back))
+        View::transpose(&self.view().shape, &back)
     }
 
     /// The elements row by row.

@@ -1,10 +1,11 @@
 //! MatMul: matrix products with NumPy's rules for other ranks.
 
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -113,6 +114,17 @@ impl Layer for MatMul {
             }
         };
         cx.reshape("shape", &y, self.shape.clone())
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let mut factor = |i: usize, name: &str| {
+            let x = cx.value(&inputs[i]);
+            let x = cx.reshape(&format!("{name}-matrix"), x, self.factors[i].clone())?;
+            cx.broadcast(name, x, &self.full(i))
+        };
+        let (a, b) = (factor(0, "left")?, factor(1, "right")?);
+        let y = cx.matmul("product", a, b)?;
+        cx.reshape("shape", y, self.shape.clone())
     }
 
     fn scale(&self) -> Scale {

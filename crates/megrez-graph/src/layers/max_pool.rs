@@ -10,10 +10,11 @@
 use super::window::{Axis, windows};
 use super::{Call, Layer, image};
 use crate::compile::PoolForm;
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::MAX_OPERANDS;
+use megrez_plan::{MAX_OPERANDS, ValueId};
 use megrez_ring::Shape;
 use std::ops::Range;
 use std::sync::Arc;
@@ -173,5 +174,24 @@ impl Layer for MaxPool {
         let x = Self::along(cx, &x, 3, [columns.windows, columns.kernel], tap, &mut level)?;
         let tap = |o, k| seen.partition_point(|&i| i < rows.nearest_tap(o, k));
         Self::along(cx, &x, 2, [rows.windows, rows.kernel], tap, &mut level)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        let &[n, c, height, width] = cx.shape(x).dims() else { unreachable!("understood as images") };
+        let [rows, columns] = [&self.rows, &self.columns];
+        let taps = (0..rows.kernel).flat_map(|i| (0..columns.kernel).map(move |j| (i, j)));
+        let places = taps.flat_map(|(i, j)| {
+            let planes = (0..n * c).map(move |plane| plane * height * width);
+            planes.flat_map(move |plane| {
+                let windows = (0..rows.windows).flat_map(|r| (0..columns.windows).map(move |q| (r, q)));
+                windows.map(move |(r, q)| {
+                    Some(plane + rows.nearest_tap(r, i) * width + columns.nearest_tap(q, j))
+                })
+            })
+        });
+        let dims = [&[rows.kernel * columns.kernel], self.shape.dims()].concat();
+        let taps = cx.gather("taps", &[x], dims.into(), places)?;
+        cx.largest("max", taps)
     }
 }

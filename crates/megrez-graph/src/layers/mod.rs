@@ -42,10 +42,11 @@ mod window;
 pub use revealed::After;
 pub use spline::spline_error;
 
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -62,6 +63,11 @@ pub trait Layer: Send + Sync {
 
     /// Emits the steps that compute on secret values. At least one of `inputs` is secret; omitted inputs are left out.
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal>;
+
+    /// Emits the steps that compute in floating point, for layers that have such a form.
+    fn float(&self, _cx: &mut FloatLowering, _inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        refuse("has no floating-point form yet", "run the model in fixed point: --numbers fixed")
+    }
 
     /// What the layer does to the number of fraction bits.
     fn scale(&self) -> Scale {

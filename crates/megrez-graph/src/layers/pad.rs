@@ -1,9 +1,11 @@
 //! Pad: zeros around a value.
 
 use super::{Call, Layer};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -33,6 +35,15 @@ pub(super) fn pad(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(Pad { shape: dims.into(), before: before.to_vec(), after: after.to_vec() }))
 }
 
+impl Pad {
+    /// Where the elements of the input stand in the output.
+    fn inside(&self, input: &Shape) -> View {
+        let strides = self.shape.strides();
+        let corner: usize = self.before.iter().zip(&strides).map(|(b, s)| b * s).sum();
+        View { shape: input.clone(), strides: strides.iter().map(|&s| s as isize).collect(), offset: corner }
+    }
+}
+
 impl Layer for Pad {
     fn shape(&self) -> &Shape {
         &self.shape
@@ -41,16 +52,18 @@ impl Layer for Pad {
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
         let x = inputs[0];
         let mut y = Tensor::filled(self.shape.clone(), 0.0);
-        let strides = self.shape.strides();
-        let corner: usize = self.before.iter().zip(&strides).map(|(b, s)| b * s).sum();
-        let strides = strides.iter().map(|&s| s as isize).collect();
-        // Where the elements of x stand in y.
-        let inside = megrez_plan::View { shape: x.shape.clone(), strides, offset: corner };
-        inside.indices().zip(&x.data).for_each(|(at, &v)| y.data[at] = v);
+        self.inside(&x.shape).indices().zip(&x.data).for_each(|(at, &v)| y.data[at] = v);
         y
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         cx.pad("pad", inputs[0].secret()?, &self.before, &self.after)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        let mut places = vec![None; self.shape.elements()];
+        self.inside(cx.shape(x)).indices().enumerate().for_each(|(i, at)| places[at] = Some(i));
+        cx.gather("pad", &[x], self.shape.clone(), places.into_iter())
     }
 }

@@ -2,10 +2,11 @@
 //! Slice. Each is one [`View`], which is local.
 
 use super::{Call, Layer, axis, known};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::{Attribute, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -249,6 +250,11 @@ impl Layer for Rearrange {
         if self.view.is_contiguous() && self.view.shape.elements() == cx.shape(x).elements() {
             return cx.reshape("view", x, self.view.shape.clone());
         }
+        cx.view("view", x, self.view.clone())
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
         cx.view("view", x, self.view.clone())
     }
 }

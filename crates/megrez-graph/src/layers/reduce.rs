@@ -3,10 +3,11 @@
 
 use super::lines::Lines;
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
-use megrez_plan::View;
+use megrez_plan::{Function, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -131,6 +132,22 @@ impl Layer for Reduce {
             }
         };
         cx.view("shape", &y, View::whole(self.shape.clone()))
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        let x = self.lines.float_split(cx, x)?;
+        let y = match self.kind {
+            Kind::Sum => cx.sum_rows("sum", x)?,
+            Kind::Mean => cx.mean_of_rows("mean", x)?,
+            Kind::Max => cx.largest_of_rows("max", x)?,
+            Kind::Min => {
+                let x = cx.map("negative", Function::Neg, x)?;
+                let y = cx.largest_of_rows("max", x)?;
+                cx.map("positive", Function::Neg, y)?
+            }
+        };
+        cx.reshape("shape", y, self.shape.clone())
     }
 
     fn work(&self) -> u64 {

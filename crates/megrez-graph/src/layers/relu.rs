@@ -1,9 +1,11 @@
 //! Relu: max(x, 0). One step; the comparison does not care about the scale.
 
 use super::{Call, Layer};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
+use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -25,6 +27,11 @@ impl Layer for Relu {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         cx.relu("relu", inputs[0].secret()?)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        cx.map("relu", Function::Relu, x)
     }
 
     fn non_decreasing(&self) -> bool {

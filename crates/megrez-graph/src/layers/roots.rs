@@ -5,10 +5,12 @@
 
 use super::octaves::{INVERSE_ROOT, LOGARITHM, Octaves, RECIPROCAL, ROOT};
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
+use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ enum Kind {
     Power(u32),
 }
 
-struct Function {
+struct Root {
     kind: Kind,
     shape: Shape,
 }
@@ -59,7 +61,7 @@ pub(super) fn pow(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 }
 
 fn function(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
-    Ok(Arc::new(Function { kind, shape: call.shape(0)?.clone() }))
+    Ok(Arc::new(Root { kind, shape: call.shape(0)?.clone() }))
 }
 
 /// 1/x with f fraction bits, for x of either sign.
@@ -109,7 +111,7 @@ fn power(cx: &mut Lowering, x: &Secret, n: u32) -> Result<Secret, Refusal> {
     }
 }
 
-impl Layer for Function {
+impl Layer for Root {
     fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -140,6 +142,34 @@ impl Layer for Function {
             Kind::Logarithm => &LOGARITHM,
         };
         octaves.lower(cx, x, 1.0, f)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        let inverse = |cx: &mut FloatLowering, x: ValueId| {
+            let one = cx.public("one", &Tensor::filled([], 1.0))?;
+            cx.pair("inverse", Operation::Div, one, x, &self.shape)
+        };
+        match self.kind {
+            Kind::Root => cx.map("root", Function::Sqrt, x),
+            Kind::Logarithm => cx.map("log", Function::Ln, x),
+            Kind::Reciprocal => inverse(cx, x),
+            Kind::InverseRoot => {
+                let root = cx.map("root", Function::Sqrt, x)?;
+                inverse(cx, root)
+            }
+            Kind::Power(n) => {
+                // From the highest bit of n: square, and multiply by x where the bit is set.
+                let mut y = x;
+                for bit in (0..n.ilog2()).rev() {
+                    y = cx.pair("square", Operation::Mul, y, y, &self.shape)?;
+                    if n >> bit & 1 == 1 {
+                        y = cx.pair("product", Operation::Mul, y, x, &self.shape)?;
+                    }
+                }
+                Ok(y)
+            }
+        }
     }
 
     fn scale(&self) -> Scale {

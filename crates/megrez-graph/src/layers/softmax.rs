@@ -12,11 +12,12 @@ use super::octaves::{LOGARITHM, RECIPROCAL};
 use super::reduce::row_maxima;
 use super::revealed::After;
 use super::{Call, Layer, Scale, axis};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::{Constant, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
-use megrez_plan::View;
+use megrez_plan::{Function, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -153,6 +154,29 @@ impl Layer for Softmax {
             self.spread(cx, &y)?
         };
         self.lines.join(cx, &y)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        if self.mask.is_some() {
+            return refuse("has no floating-point form with a mask yet", "run the model in fixed point");
+        }
+        let rows: Shape = [self.lines.rows, self.lines.size].into();
+        let column: Shape = [self.lines.rows, 1].into();
+        let x = cx.value(&inputs[0]);
+        let x = self.lines.float_split(cx, x)?;
+        let largest = cx.largest_of_rows("largest", x)?;
+        let largest = cx.reshape("largest-column", largest, column.clone())?;
+        let shifted = cx.pair("shifted", Operation::Sub, x, largest, &rows)?;
+        let powers = cx.map("powers", Function::Exp, shifted)?;
+        let total = cx.sum_rows("total", powers)?;
+        let total = cx.reshape("total-column", total, column)?;
+        let y = if matches!(self.after, After::LogSoftmax { .. }) {
+            let log = cx.map("logarithm", Function::Ln, total)?;
+            cx.pair("log-softmax", Operation::Sub, shifted, log, &rows)?
+        } else {
+            cx.pair("softmax", Operation::Div, powers, total, &rows)?
+        };
+        self.lines.float_join(cx, y)
     }
 
     fn after(&self) -> Option<After> {

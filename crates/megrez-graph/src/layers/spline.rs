@@ -44,10 +44,12 @@
 use super::polynomial::{Coefficients, argument_bits, polynomial};
 use super::{Call, Layer, Scale, appendix_b};
 use crate::compile::Activations;
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Above, Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
+use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -76,6 +78,17 @@ pub(super) struct Spline {
     fine: Fine,
     /// What MIZAR prints in its place.
     printed: Option<Printed>,
+    /// What it stands for, in floating point.
+    exact: Option<Exact>,
+}
+
+/// An activation in floating point.
+#[derive(Clone, Copy)]
+enum Exact {
+    /// A function of its own.
+    Function(Function),
+    /// x/(1 + e^−x).
+    TimesSigmoid,
 }
 
 /// The numbers of a finer spline: as those of [`Spline`], with c0 to c7 (of q for a sigmoid).
@@ -104,6 +117,7 @@ pub(super) const SIGMOID: Spline = Spline {
     error: 0.0032,
     fine: FINE_SIGMOID,
     printed: Some(appendix_b::SIGMOID),
+    exact: Some(Exact::Function(Function::Sigmoid)),
 };
 
 pub(super) const TANH: Spline = Spline {
@@ -114,6 +128,7 @@ pub(super) const TANH: Spline = Spline {
     error: 0.0067,
     fine: FINE_TANH,
     printed: None,
+    exact: Some(Exact::Function(Function::Tanh)),
 };
 
 pub(super) const ERF: Spline = Spline {
@@ -124,6 +139,7 @@ pub(super) const ERF: Spline = Spline {
     error: 0.0033,
     fine: FINE_ERF,
     printed: None,
+    exact: None,
 };
 
 pub(super) const GELU: Spline = Spline {
@@ -134,6 +150,7 @@ pub(super) const GELU: Spline = Spline {
     error: 0.0021,
     fine: FINE_GELU,
     printed: Some(appendix_b::GELU),
+    exact: None,
 };
 
 pub(super) const SWISH: Spline = Spline {
@@ -144,6 +161,7 @@ pub(super) const SWISH: Spline = Spline {
     error: 0.0078,
     fine: FINE_SWISH,
     printed: None,
+    exact: Some(Exact::TimesSigmoid),
 };
 
 const FINE_SIGMOID: Fine = Fine {
@@ -249,6 +267,18 @@ impl Layer for Activation {
             (Activations::Fine, _) => self.spline.fine.lower(cx, &x, self.spline.form),
             (Activations::Mizar, Some(printed)) => (printed.lower)(cx, &x),
             _ => self.spline.lower(cx, &x),
+        }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        match self.spline.exact {
+            Some(Exact::Function(f)) => cx.map("function", f, x),
+            Some(Exact::TimesSigmoid) => {
+                let sigmoid = cx.map("sigmoid", Function::Sigmoid, x)?;
+                cx.pair("product", Operation::Mul, x, sigmoid, &self.shape)
+            }
+            None => refuse("has no floating-point form yet", "run the model in fixed point: --numbers fixed"),
         }
     }
 

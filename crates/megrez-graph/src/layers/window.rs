@@ -49,6 +49,11 @@ impl Axis {
         o * self.stride + k * self.dilation - self.pad[0]
     }
 
+    /// The position in the image of tap `k` of window `o`, unless it is padding.
+    pub(super) fn tap(&self, o: usize, k: usize) -> Option<usize> {
+        self.inside(o).contains(&k).then(|| o * self.stride + k * self.dilation - self.pad[0])
+    }
+
     /// How many taps of window `o` lie inside the image, or, if padding counts, inside the padded image.
     pub(super) fn count(&self, o: usize, padding_counts: bool) -> usize {
         if !padding_counts {

@@ -1,7 +1,10 @@
 //! The networks of the field's tables, with seeded random weights: for costs, which do not depend on the weights.
 
+mod relevance;
 mod residual;
 mod transformer;
+
+pub use relevance::relevance_features;
 
 use crate::graph::{Attributes, Graph, Id, Tensor};
 use crate::problem::{Problem, Refusal};
@@ -9,7 +12,7 @@ use megrez_ring::Shape;
 use transformer::{BERT_BASE, BERT_TINY, Config, GPT2};
 
 /// The names that [`build`] knows.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "net-a",
     "net-b",
     "net-c",
@@ -23,6 +26,7 @@ pub const NAMES: [&str; 13] = [
     "bert-base",
     "gpt2",
     "gpt2-block",
+    "relevance",
 ];
 
 /// A network by name for a batch of inputs, with weights and biases drawn from `seed` as such networks are initialised.
@@ -40,6 +44,7 @@ pub const NAMES: [&str; 13] = [
 /// | `bert-tiny`, `bert-base` | 128 tokens | 2 layers of 128 or 12 of 768, the first token's state, FC 2 |
 /// | `gpt2` | 8 tokens | 12 layers of 768, 12 heads; logits of one token of 50257 |
 /// | `gpt2-block` | 8×768 | one layer of it |
+/// | `relevance` | 874 | FC 300-200-100-4, weights between 10^-7 and 10 in magnitude: see [`relevance_features`] |
 pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
     let mut net = Builder::new(name, seed);
     match name {
@@ -115,6 +120,10 @@ pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
             net.input([batch * tokens, width])?;
             let x = net.at;
             net.at = transformer::gpt2_block(&mut net, "h0", x, batch, GPT2)?;
+        }
+        "relevance" => {
+            net.input([batch, 874])?;
+            relevance::relevance(&mut net)?;
         }
         _ => {
             let known = NAMES.join(", ");

@@ -1,0 +1,48 @@
+//! Floating-point plans: walked in the clear, on shares of two parties, or on prices, by the same source.
+
+mod client;
+mod local;
+mod serve;
+mod walk;
+
+pub use client::{FloatInputs, collect_floats, provide_floats};
+pub use local::{FloatRun, run_floats};
+pub use serve::{StoredFloats, serve_floats};
+pub use walk::Walk;
+
+use megrez_float::{Clear, Float, Plain};
+use megrez_plan::FloatPlan;
+use megrez_sirnn::price::{Bill, Price};
+
+/// Every value of a plan in the clear, by its number: what the parties get, bit for bit. `inputs` are in the plan's order and of
+/// its shapes.
+///
+/// # Panics
+/// If the inputs are not those of the plan, or the plan is not valid.
+pub fn in_the_clear(plan: &FloatPlan, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    let inputs = inputs.iter().map(|x| Float::public(&Clear, &Plain::from_f32(x))).collect();
+    let mut walk = Walk::keeping_all(plan, inputs);
+    for i in 0..plan.steps.len() {
+        let Ok(()) = walk.step(&mut Clear, i);
+    }
+    let values = (0..plan.values.len()).map(|i| walk.value(megrez_plan::ValueId(i as u32)).plain().to_f32());
+    values.collect()
+}
+
+/// What each step of a plan costs online, by the formulas that the meter is held to.
+///
+/// # Panics
+/// If the plan is not valid.
+#[must_use]
+pub fn float_price(plan: &FloatPlan) -> Vec<Bill> {
+    let mut price = Price::new(plan.group);
+    let number = |elements: usize| Float::public(&price, &Plain::from_f32(&vec![0.0; elements]));
+    let inputs = plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect();
+    let mut walk = Walk::new(plan, inputs);
+    let one = |i: usize| {
+        price.bill = Bill::default();
+        let Ok(()) = walk.step(&mut price, i);
+        price.bill
+    };
+    (0..plan.steps.len()).map(one).collect()
+}

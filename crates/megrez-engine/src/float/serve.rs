@@ -1,0 +1,113 @@
+//! One party's whole run of a floating-point plan with its clients: set-up of transfers, inputs, online, outputs. There is no
+//! offline phase: transfers are made as they are needed.
+
+use super::Walk;
+use crate::report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
+use crate::serve::{Clients, agree};
+use megrez_float::Float;
+use megrez_kernels::Device;
+use megrez_plan::FloatPlan;
+use megrez_session::{Error, Party, Phase};
+use megrez_sirnn::Sirnn;
+use megrez_sirnn::client::share_bytes;
+use megrez_sirnn::ot::Transfers;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+/// Inputs that this party already holds, by input name: an uploaded model's.
+pub type StoredFloats<D> = HashMap<String, Float<Sirnn<D>>>;
+
+/// Runs a plan at this party, `runs` times; one report per run. On an error the caller ends the session with it.
+///
+/// # Errors
+/// If the parties disagree, a client is lost, or the session breaks.
+pub fn serve_floats<D: Device>(
+    plan: &FloatPlan,
+    mut party: Party<D>,
+    stored: &StoredFloats<D>,
+    clients: &mut dyn Clients,
+    runs: u32,
+) -> Result<Vec<PartyReport>, Error> {
+    agree(&mut party, "plan", &plan.hash())?;
+    party.enter(Phase::Setup, 1);
+    let start = Instant::now();
+    let transfers = Transfers::set_up(&mut party, plan.group)?;
+    let set_up = PhaseReport {
+        seconds: start.elapsed().as_secs_f64(),
+        rounds: party.rounds(),
+        ..PhaseReport::default()
+    };
+    let sent = party.meter().readings();
+    let mut b = Sirnn::new(party, transfers);
+    let mut reports = vec![];
+    for run in 0..runs {
+        b.party().meter().reset();
+        let mut report = one_run(plan, &mut b, stored, clients, run)?;
+        if run == 0 {
+            report.phases.insert(Phase::Setup, set_up.clone());
+            report.sent.extend(sent.iter().cloned());
+        }
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+fn one_run<D: Device>(
+    plan: &FloatPlan,
+    b: &mut Sirnn<D>,
+    stored: &StoredFloats<D>,
+    clients: &mut dyn Clients,
+    run: u32,
+) -> Result<PartyReport, Error> {
+    let (mut phases, mut steps) = (BTreeMap::new(), vec![]);
+    let mut close = |phase: Phase, start: Instant, b: &Sirnn<D>| {
+        let report = PhaseReport {
+            seconds: start.elapsed().as_secs_f64(),
+            busy_seconds: start.elapsed().saturating_sub(b.party().waited()).as_secs_f64(),
+            rounds: b.party().rounds(),
+            virtual_seconds: b.party().time_ns() as f64 * 1e-9,
+        };
+        phases.insert(phase, report);
+    };
+
+    let start = Instant::now();
+    b.party_mut().enter(Phase::Input, run);
+    let mut inputs = vec![];
+    for input in &plan.inputs {
+        let n = plan.shape(input.value).elements();
+        inputs.push(match stored.get(&input.name) {
+            Some(numbers) => numbers.clone(),
+            None => Sirnn::accept(&clients.data(input, share_bytes(n))?, n)?,
+        });
+    }
+    close(Phase::Input, start, b);
+
+    b.party_mut().barrier(&format!("online-{run}"))?;
+    let start = Instant::now();
+    b.party_mut().enter(Phase::Online, run);
+    let mut walk = Walk::new(plan, inputs);
+    for (i, step) in plan.steps.iter().enumerate() {
+        let start = Instant::now();
+        b.step(&step.name, |b| walk.step(b, i))?;
+        steps.push(StepReport::new(Phase::Online, &step.name, start.elapsed(), b.party()));
+    }
+    close(Phase::Online, start, b);
+
+    let start = Instant::now();
+    b.party_mut().enter(Phase::Output, run);
+    for output in &plan.outputs {
+        clients.output(output, Sirnn::reveal(walk.value(output.value)))?;
+    }
+    close(Phase::Output, start, b);
+
+    let party = b.party();
+    Ok(PartyReport {
+        party: party.me(),
+        device: party.device().describe(),
+        phases,
+        sent: party.meter().readings(),
+        steps,
+        wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
+        peak_rss_mib: peak_rss_mib(),
+    })
+}

@@ -1,0 +1,131 @@
+//! One step after the other, on whatever supplies the integer blocks.
+
+use megrez_float::programs::{LANES, Matrix, each, fold, in_parts, pairwise};
+use megrez_float::{Blocks, Float, Format, Plain, add, div, math, max, min, mul, relu, sqrt, sub};
+use megrez_plan::{FloatOp, FloatPlan, Function, Operation, ValueId};
+
+/// A plan on its way. Values go when nobody reads them any more.
+pub struct Walk<'a, B: Blocks> {
+    plan: &'a FloatPlan,
+    values: Vec<Option<Float<B>>>,
+    reads_left: Vec<usize>,
+}
+
+impl<'a, B: Blocks> Walk<'a, B> {
+    /// Before the first step. The plan is valid; `inputs` are in its order and of its shapes.
+    pub fn new(plan: &'a FloatPlan, inputs: Vec<Float<B>>) -> Self {
+        let mut reads_left = vec![0; plan.values.len()];
+        plan.steps.iter().flat_map(|s| &s.inputs).for_each(|i| reads_left[i.0 as usize] += 1);
+        plan.outputs.iter().for_each(|o| reads_left[o.value.0 as usize] += 1);
+        let mut values: Vec<_> = plan.values.iter().map(|_| None).collect();
+        plan.inputs.iter().zip(inputs).for_each(|(input, x)| values[input.value.0 as usize] = Some(x));
+        Walk { plan, values, reads_left }
+    }
+
+    /// As [`new`](Self::new), and every value stays.
+    pub fn keeping_all(plan: &'a FloatPlan, inputs: Vec<Float<B>>) -> Self {
+        let mut walk = Self::new(plan, inputs);
+        walk.reads_left.iter_mut().for_each(|left| *left += 1);
+        walk
+    }
+
+    /// A value that is there.
+    ///
+    /// # Panics
+    /// If it is not yet, or not any more.
+    pub fn value(&self, id: ValueId) -> &Float<B> {
+        self.values[id.0 as usize].as_ref().expect("a valid plan reads what is there")
+    }
+
+    /// Does step `i`; every earlier one is done.
+    ///
+    /// # Errors
+    /// If the blocks fail.
+    pub fn step(&mut self, b: &mut B, i: usize) -> Result<(), B::Error> {
+        let step = &self.plan.steps[i];
+        let inputs: Vec<_> = step.inputs.iter().map(|&id| self.value(id)).collect();
+        let result = match &step.op {
+            FloatOp::Map(f) => map(b, *f, inputs[0])?,
+            FloatOp::Pair(f) => pairwise(b, inputs[0], inputs[1], operation(*f))?,
+            FloatOp::MatMul => self.product(b, step.inputs[0], step.inputs[1])?,
+            FloatOp::Sum => reduce(b, inputs[0], self.terms(step.inputs[0]), add)?,
+            FloatOp::Largest => reduce(b, inputs[0], self.terms(step.inputs[0]), max)?,
+            FloatOp::View(view) => inputs[0].gather(b, &view.indices().collect::<Vec<_>>()),
+            FloatOp::Gather { places, .. } => {
+                let zero = Float::constant(b, Format::FLOAT32, 0, 1);
+                let all = Float::concat(b, &inputs.into_iter().chain([&zero]).collect::<Vec<_>>());
+                all.gather(b, &places.iter().map(|&p| p as usize).collect::<Vec<_>>())
+            }
+            FloatOp::Constant { bits, .. } => {
+                let bits: Vec<u64> = bits.iter().map(|&v| v.into()).collect();
+                Float::public(b, &Plain::from_bits(Format::FLOAT32, &bits))
+            }
+        };
+        self.values[step.output.0 as usize] = Some(result);
+        for id in &step.inputs {
+            let left = &mut self.reads_left[id.0 as usize];
+            *left -= 1;
+            if *left == 0 {
+                self.values[id.0 as usize] = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn product(&self, b: &mut B, x: ValueId, y: ValueId) -> Result<Float<B>, B::Error> {
+        let (left, right) = (self.plan.shape(x).dims(), self.plan.shape(y).dims());
+        let ([batch @ .., m, k], [.., n]) = (left, right) else {
+            unreachable!("valid plans multiply matrices")
+        };
+        let (m, k, n) = (*m, *k, *n);
+        let (x, y) = (self.value(x), self.value(y));
+        in_parts(b, batch.iter().product(), 1, |b, range| {
+            let i = range.start;
+            let x = Matrix::new(b, m, k, x.slice(b, i * m * k..(i + 1) * m * k));
+            let y = Matrix::new(b, k, n, y.slice(b, i * k * n..(i + 1) * k * n));
+            Ok(x.product(b, &y)?.data)
+        })
+    }
+
+    /// The size of a value's first dimension.
+    fn terms(&self, x: ValueId) -> usize {
+        self.plan.shape(x).dims()[0]
+    }
+}
+
+fn map<B: Blocks>(b: &mut B, f: Function, x: &Float<B>) -> Result<Float<B>, B::Error> {
+    match f {
+        Function::Neg => Ok(x.neg(b)),
+        Function::Abs => Ok(x.abs(b)),
+        Function::Relu => each(b, x, relu),
+        Function::Sqrt => each(b, x, sqrt),
+        Function::Exp => each(b, x, math::exp),
+        Function::Ln => each(b, x, math::ln),
+        Function::Sigmoid => each(b, x, math::sigmoid),
+        Function::Tanh => each(b, x, math::tanh),
+    }
+}
+
+/// An operation on two vectors of as many lanes.
+type Lanewise<B> = fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, <B as Blocks>::Error>;
+
+fn operation<B: Blocks>(f: Operation) -> Lanewise<B> {
+    match f {
+        Operation::Add => add,
+        Operation::Sub => sub,
+        Operation::Mul => mul,
+        Operation::Div => div,
+        Operation::Max => max,
+        Operation::Min => min,
+    }
+}
+
+/// Folds `n` blocks of lanes into one, as many lanes at a time as there is room for.
+fn reduce<B: Blocks>(b: &mut B, x: &Float<B>, n: usize, f: Lanewise<B>) -> Result<Float<B>, B::Error> {
+    let lanes = x.lanes(b) / n;
+    in_parts(b, lanes, LANES / n, |b, range| {
+        let places = (0..n).flat_map(|block| range.clone().map(move |lane| block * lanes + lane));
+        let part = x.gather(b, &places.collect::<Vec<_>>());
+        fold(b, &part, range.len(), f)
+    })
+}

@@ -1,0 +1,66 @@
+//! Floating point between two parties: the protocol `secfloat`, its models and its benchmarks.
+
+mod bench;
+mod check;
+mod model;
+mod train;
+
+pub use bench::{ModelBench, bench_model, rows as price_rows};
+pub use check::{FloatLayerCheck, check, table};
+pub use model::{FloatModel, infer, infer_stored, upload};
+pub use train::{TrainBench, bench_training};
+
+use crate::{Error, Result};
+use megrez_protocols::registry::Protocol;
+
+/// What users are told of it.
+pub const PROTOCOL: Protocol = Protocol {
+    name: "secfloat",
+    parties: 2,
+    security: "semi-honest, one of two parties corrupted; no dealer, oblivious transfer from Diffie-Hellman on Ristretto",
+    source: "SECFLOAT on SIRNN's blocks, corrected; single precision, correctly rounded",
+    insecure: false,
+    sums: false,
+};
+
+/// What a protocol computes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Numbers {
+    /// Fixed point on a ring.
+    Fixed,
+    /// Single-precision floating point.
+    Float32,
+}
+
+/// Whether `protocol` computes in floating point; refuses a choice of numbers that it does not have.
+///
+/// # Errors
+/// With what to choose instead.
+pub fn is_float(protocol: &str, numbers: Option<Numbers>) -> Result<bool> {
+    let float = protocol == PROTOCOL.name;
+    match numbers {
+        Some(Numbers::Float32) if !float => Err(Error::Refused(format!(
+            "`{protocol}` computes in fixed point: for float32 say --protocol {}",
+            PROTOCOL.name
+        ))),
+        Some(Numbers::Fixed) if float => Err(Error::Refused(format!(
+            "`{}` computes in float32: leave out --numbers, or choose another protocol, such as --protocol mizar",
+            PROTOCOL.name
+        ))),
+        _ => Ok(float),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
+        assert!(is_float("secfloat", None).unwrap() && is_float("secfloat", Some(Numbers::Float32)).unwrap());
+        assert!(!is_float("mizar", None).unwrap() && !is_float("mizar", Some(Numbers::Fixed)).unwrap());
+        let said = |p, n| is_float(p, Some(n)).unwrap_err().to_string();
+        assert!(said("mizar", Numbers::Float32).contains("--protocol secfloat"));
+        assert!(said("secfloat", Numbers::Fixed).contains("--protocol mizar"));
+    }
+}

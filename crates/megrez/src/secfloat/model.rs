@@ -1,0 +1,194 @@
+//! Models in floating point: compiled, run on data, kept at a cluster.
+
+use crate::client::{Cluster, RunOptions};
+use crate::infer::Backend;
+use crate::inference::{Batches, Inference};
+use crate::report::Cost;
+use crate::wire::{ModelPlan, Source, Upload, fresh_name};
+use crate::{Error, Result};
+use megrez_engine::float::{FloatInputs, FloatRun, run_floats};
+use megrez_engine::local::LocalOptions;
+use megrez_graph::{
+    DataInput, FloatCompiled, FloatOptions, Graph, ModelInput, Revealed, Tensor, compile_floats,
+};
+use megrez_net::ClockKind;
+use megrez_plan::{FloatPlan, Input};
+use megrez_session::Error as SessionError;
+use std::time::Duration;
+
+/// A model all of whose inputs, weights included, belong to one client, who also learns the output.
+pub struct FloatModel {
+    /// The plan and its description.
+    pub compiled: FloatCompiled,
+}
+
+impl FloatModel {
+    /// Compiles a graph for a client; `group` are the bits of a group of the transfer extension.
+    ///
+    /// # Errors
+    /// Every layer that has no floating-point form.
+    pub fn new(graph: &Graph, client: &str, group: u32) -> Result<Self> {
+        let owner = client.to_owned();
+        let options =
+            FloatOptions { model_owner: owner.clone(), data_owner: owner.clone(), recipient: owner, group };
+        Ok(FloatModel { compiled: compile_floats(graph, &options)? })
+    }
+
+    /// The numbers of an input: weights by name, or data of run `run` from `data`.
+    ///
+    /// # Errors
+    /// Those of `data`, or if the model has no such input.
+    pub fn numbers(
+        &self,
+        run: u32,
+        input: &Input,
+        data: &dyn Fn(u32, &DataInput) -> Result<Tensor>,
+    ) -> std::result::Result<Vec<f32>, SessionError> {
+        if let Some(weights) = weights(&self.compiled.model_inputs, input) {
+            return Ok(weights);
+        }
+        let wanted = self.compiled.data_inputs.iter().find(|d| d.name == input.name);
+        let wanted = wanted.ok_or_else(|| refused(unknown(input)))?;
+        data(run, wanted).map(|t| t.data).map_err(refused)
+    }
+}
+
+fn weights(all: &[ModelInput], input: &Input) -> Option<Vec<f32>> {
+    Some(all.iter().find(|w| w.name == input.name)?.values.clone())
+}
+
+fn unknown(input: &Input) -> Error {
+    Error::Refused(format!("the plan has an unknown input `{}`", input.name))
+}
+
+fn refused(e: Error) -> SessionError {
+    SessionError::Refused(e.to_string())
+}
+
+impl Backend {
+    /// Runs a plan of floating point whose inputs and outputs are all this client's.
+    ///
+    /// # Errors
+    /// If a party refuses or fails.
+    pub fn run_floats(
+        &mut self,
+        plan: &FloatPlan,
+        options: &RunOptions,
+        inputs: &FloatInputs<'_>,
+        progress: &dyn Fn(u32),
+    ) -> Result<FloatRun> {
+        match self {
+            Backend::Processes(_, cluster) | Backend::Remote(cluster) => {
+                let source = Source::Plan(plan.to_bytes());
+                cluster.run_floats(plan, source, options, &|_| true, inputs, progress)
+            }
+            Backend::Threads => {
+                let local = LocalOptions {
+                    net: options.net.clone(),
+                    clock: ClockKind::Real,
+                    runs: options.runs,
+                    timeout: Duration::from_secs(3600),
+                    tap: None,
+                };
+                Ok(run_floats(plan, inputs, progress, &local)?)
+            }
+        }
+    }
+}
+
+/// Runs a model on data, one tensor per input of the model, in as many batches as it takes. `progress` hears of every
+/// finished run.
+///
+/// # Errors
+/// If the data does not fit, or a party fails.
+pub fn infer(
+    backend: &mut Backend,
+    model: &FloatModel,
+    data: &[Tensor],
+    options: &RunOptions,
+    progress: &dyn Fn(u32),
+) -> Result<Inference> {
+    let batches = Batches::new(&model.compiled.data_inputs, data)?;
+    let rows =
+        |run: u32, input: &DataInput| Ok(batches.rows(run, &input.name).expect("an input of the model").1);
+    let numbers = |run: u32, input: &Input| model.numbers(run, input, &rows);
+    let options = RunOptions { runs: batches.runs, ..options.clone() };
+    let run = backend.run_floats(&model.compiled.plan, &options, &numbers, progress)?;
+    finish(&batches, &model.compiled.outputs, run, &options)
+}
+
+/// As [`infer`], with a model that is stored at the cluster, in a batch size that its owner approved.
+///
+/// # Errors
+/// If the data does not fit, or a party refuses or fails.
+pub fn infer_stored(
+    cluster: &mut Cluster,
+    model: &str,
+    approved: &ModelPlan,
+    data: &[Tensor],
+    options: &RunOptions,
+    progress: &dyn Fn(u32),
+) -> Result<Inference> {
+    let plan = FloatPlan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
+    let batches = Batches::new(&approved.data_inputs, data)?;
+    let numbers = |run: u32, input: &Input| {
+        let rows = batches.rows(run, &input.name);
+        rows.map(|(_, rows)| rows.data).ok_or_else(|| refused(unknown(input)))
+    };
+    let mine = |input: &Input| approved.data_inputs.iter().any(|d| d.name == input.name);
+    let options = RunOptions { runs: batches.runs, ..options.clone() };
+    let source = Source::Model { model: model.into(), batch: approved.batch };
+    let run = cluster.run_floats(&plan, source, &options, &mine, &numbers, progress)?;
+    finish(&batches, &approved.outputs, run, &options)
+}
+
+fn finish(
+    batches: &Batches<'_>,
+    revealed: &[Revealed],
+    run: FloatRun,
+    options: &RunOptions,
+) -> Result<Inference> {
+    let mut outputs = vec![];
+    for (i, output) in revealed.iter().enumerate() {
+        let parts = run.outputs.iter().map(|outputs| output.finish(outputs[i].clone())).collect();
+        outputs.push((output.name.clone(), batches.join(&output.name, parts)?));
+    }
+    Ok(Inference {
+        outputs,
+        protocol: options.protocol.clone(),
+        insecure: false,
+        proven: None,
+        batch: batches.size,
+        runs: batches.runs,
+        cost: Cost::of(&run.reports),
+    })
+}
+
+/// Keeps a model's weights at a cluster, in shares. `graphs` are the same model at the batch sizes that may be run, and
+/// `allow` names the clients who may.
+///
+/// # Errors
+/// Every layer that has no floating-point form, or if a party refuses.
+pub fn upload(
+    cluster: &mut Cluster,
+    name: &str,
+    graphs: &[Graph],
+    group: u32,
+    allow: &[String],
+) -> Result<()> {
+    // Whoever uses the model takes the place of the user.
+    let user = || "user".to_owned();
+    let options =
+        FloatOptions { model_owner: cluster.name().into(), data_owner: user(), recipient: user(), group };
+    let (mut plans, mut inputs) = (vec![], vec![]);
+    for graph in graphs {
+        let FloatCompiled { plan, model_inputs, data_inputs, outputs, .. } = compile_floats(graph, &options)?;
+        let batch = data_inputs.first().and_then(|i| i.shape.dims().first().copied()).unwrap_or(1);
+        plans.push(ModelPlan { batch, plan: plan.to_bytes(), data_inputs, outputs });
+        inputs = model_inputs;
+    }
+    let protocol = super::PROTOCOL.name.into();
+    let upload =
+        Upload { session: fresh_name()?, protocol, model: name.into(), plans, allow: allow.to_vec() };
+    cluster.upload_floats(upload, &|input| weights(&inputs, input).ok_or_else(|| unknown(input)))
+}
