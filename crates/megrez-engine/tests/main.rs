@@ -4,6 +4,7 @@ mod baselines;
 mod common;
 mod conformance;
 mod exhaustive;
+mod floats;
 mod material;
 mod maximum;
 mod meteor;

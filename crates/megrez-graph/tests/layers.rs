@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{check, noise, run};
+use common::{check, check_floats, noise, run};
 use megrez_graph::layers::spline_error;
 use megrez_graph::{
     Activations, Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor,
@@ -50,6 +50,7 @@ fn lowers(graph: &Graph, inputs: &[Tensor]) {
         assert_eq!(compiled.model_inputs.is_empty(), compiled.plan.inputs.len() == graph.inputs.len());
         check(&compiled, inputs, 2e-3);
     }
+    check_floats(graph, inputs);
 }
 
 fn none() -> Attributes {

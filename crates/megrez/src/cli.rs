@@ -404,6 +404,25 @@ struct BenchModel {
     seed: u64,
 }
 
+#[derive(Subcommand)]
+enum Example {
+    /// A network whose numbers spread too far for fixed point, there and in floating point.
+    Relevance(Relevance),
+}
+
+#[derive(Args)]
+struct Relevance {
+    /// How many users' features.
+    #[arg(long, default_value_t = 1)]
+    users: usize,
+    /// Seed of weights and features, never of shares.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Bits of a group of the transfer extension, 1, 2, 4 or 8.
+    #[arg(long, default_value_t = 4)]
+    group: u32,
+}
+
 #[derive(Args)]
 struct BenchTable {
     /// The table.
@@ -563,6 +582,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Ok(if report["verified"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Bench(Bench::Memory(args)) => bench_memory(&args),
+        Command::Example(Example::Relevance(args)) => {
+            let report = secfloat::relevance(args.users, args.seed, args.group)?;
+            print!("{}", if cli.json { format!("{report}\n") } else { secfloat::relevance_text(&report) });
+            Ok(ExitCode::SUCCESS)
+        }
         Command::PairParty => megrez::pair::serve().map(|()| ExitCode::SUCCESS),
         Command::Study(args) => {
             print!("{}", study::args::run(&args, cli.json)?);

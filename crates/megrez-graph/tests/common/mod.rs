@@ -1,7 +1,8 @@
 //! What the tests share: an interpreter of plans on exact integers, small graphs, a writer of ONNX files.
 #![allow(dead_code, reason = "every test file is a crate of its own and uses a part of this")]
 
-use megrez_graph::{Compiled, Graph, Tensor};
+use megrez_engine::float::in_the_clear;
+use megrez_graph::{Compiled, FloatCompiled, FloatOptions, Graph, Tensor, compile_floats};
 use megrez_plan::{ConvGeometry, Kind, Op, Plan, View};
 use megrez_ring::Shape;
 use std::collections::HashMap;
@@ -199,6 +200,43 @@ pub fn check(compiled: &Compiled, inputs: &[Tensor], tolerance: f64) {
             );
         }
     }
+}
+
+/// Compiles for floating point, runs in the clear and compares every layer with the plain one; layers that have no floating-point
+/// form yet are refused by name.
+pub fn check_floats(graph: &Graph, inputs: &[Tensor]) {
+    const LACKING: [&str; 5] = ["Gelu", "Erf", "Where", "Gather", "MaskedSoftmax"];
+    let compiled = match compile_floats(graph, &FloatOptions::default()) {
+        Ok(compiled) => compiled,
+        Err(problems) => {
+            let lacking = |p: &megrez_graph::Problem| {
+                LACKING.contains(&p.op.as_str()) && p.what.contains("no floating-point form")
+            };
+            assert!(problems.0.iter().all(lacking), "{problems}");
+            return;
+        }
+    };
+    compiled.plan.validate().unwrap();
+    let values = in_the_clear(&compiled.plan, &float_inputs(&compiled, inputs));
+    let trace = megrez_graph::plain::trace(&compiled.graph, inputs).unwrap();
+    for layer in &compiled.layers {
+        let want = trace.value(layer.graph_value).unwrap();
+        assert_eq!(*compiled.plan.shape(layer.value), want.shape, "{}", layer.name);
+        let largest = want.data.iter().fold(1f32, |m, v| m.max(v.abs()));
+        for (i, (g, w)) in values[layer.value.0 as usize].iter().zip(&want.data).enumerate() {
+            assert!((g - w).abs() <= 2e-6 * largest, "{}[{i}]: {g} instead of {w}", layer.name);
+        }
+    }
+}
+
+/// The numbers of a plan's inputs, in its order: weights, and data in the graph's order.
+pub fn float_inputs(compiled: &FloatCompiled, data: &[Tensor]) -> Vec<Vec<f32>> {
+    let numbers = |name: &str| {
+        let weights = compiled.model_inputs.iter().find(|w| w.name == name).map(|w| w.values.clone());
+        let place = || compiled.data_inputs.iter().position(|d| d.name == name).unwrap();
+        weights.unwrap_or_else(|| data[place()].data.clone())
+    };
+    compiled.plan.inputs.iter().map(|i| numbers(&i.name)).collect()
 }
 
 /// Numbers in [-1, 1] that look random and are the same in every run.

@@ -84,6 +84,11 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
             }
         }
     }
+    let offline = PhaseCost {
+        busy_seconds: vec![0.0; 2],
+        sent_bytes: online.sent_bytes.keys().map(|link| (link.clone(), 0)).collect(),
+        ..PhaseCost::default()
+    };
     let part = |phase: Phase| json!(cost.phases.get(&phase).unwrap_or(&none));
     Ok(json!({
         "schema": "megrez.bench/1",
@@ -98,7 +103,7 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
         "parties": o.parties,
         "device": cost.device,
         "repeat": o.run.runs,
-        "phases": { "offline": none, "online": part(Phase::Online) },
+        "phases": { "offline": offline, "online": part(Phase::Online) },
         "setup": part(Phase::Setup),
         "input": part(Phase::Input),
         "output": part(Phase::Output),

@@ -2,11 +2,13 @@
 
 mod bench;
 mod check;
+mod example;
 mod model;
 mod train;
 
 pub use bench::{ModelBench, bench_model, rows as price_rows};
 pub use check::{FloatLayerCheck, check, table};
+pub use example::{relevance, relevance_text};
 pub use model::{FloatModel, infer, infer_stored, upload};
 pub use train::{TrainBench, bench_training};
 

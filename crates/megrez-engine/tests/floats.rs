@@ -1,0 +1,103 @@
+//! Floating-point plans between two parties: bit for bit what they are in the clear, and at the price that is listed.
+
+use megrez_engine::float::{float_price, in_the_clear, run_floats};
+use megrez_engine::local::LocalOptions;
+use megrez_plan::{FloatOp, FloatPlan, Function, Input, Operation, ValueId, View};
+use megrez_session::{Error, Phase};
+
+/// Every kind of step, on a few numbers.
+fn everything() -> FloatPlan {
+    let mut plan = FloatPlan::new(4);
+    let x = plan.input("x", "alice", [2, 3].into());
+    let w = plan.input("w", "bob", [3, 4].into());
+    let mut step = |name: &str, op, inputs: &[ValueId]| plan.step(name, op, inputs).unwrap();
+    let product = step("fc/product", FloatOp::MatMul, &[x, w]);
+    let bits = [0.5f32, -1.5, 1e-30, f32::INFINITY].map(f32::to_bits).to_vec();
+    let bias = step("fc/bias", FloatOp::Constant { shape: [4].into(), bits }, &[]);
+    let spread = View::broadcast(&[4].into(), &[2, 4].into()).unwrap();
+    let bias = step("fc/spread", FloatOp::View(spread), &[bias]);
+    let sum = step("fc/sum", FloatOp::Pair(Operation::Add), &[product, bias]);
+    let relu = step("relu", FloatOp::Map(Function::Relu), &[sum]);
+    let places = vec![0, 3, 8, 8 + 2, 8 + 8, 1];
+    let gathered = step("gather", FloatOp::Gather { shape: [3, 2].into(), places }, &[relu, product]);
+    let total = step("sum", FloatOp::Sum, &[gathered]);
+    let largest = step("largest", FloatOp::Largest, &[gathered]);
+    let ratio = step("ratio", FloatOp::Pair(Operation::Div), &[total, largest]);
+    for op in [Operation::Sub, Operation::Mul, Operation::Max, Operation::Min] {
+        let name = format!("{op:?}");
+        let y = plan.step(&name, FloatOp::Pair(op), &[ratio, total]).unwrap();
+        plan.output(&name, "alice", y);
+    }
+    plan
+}
+
+fn functions() -> FloatPlan {
+    let mut plan = FloatPlan::new(8);
+    let x = plan.input("x", "alice", [9].into());
+    let all = [
+        Function::Neg,
+        Function::Abs,
+        Function::Relu,
+        Function::Sqrt,
+        Function::Exp,
+        Function::Ln,
+        Function::Sigmoid,
+        Function::Tanh,
+    ];
+    for f in all {
+        let y = plan.step(&format!("{f:?}"), FloatOp::Map(f), &[x]).unwrap();
+        plan.output(&format!("{f:?}"), "alice", y);
+    }
+    plan
+}
+
+/// Runs on shares, twice; compares every output with the clear and every step's bytes with its price.
+fn holds(plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
+    plan.validate().unwrap();
+    let given = |run: u32, input: &Input| Ok(numbers(run, &input.name));
+    let options = LocalOptions { runs: 2, ..LocalOptions::default() };
+    let out = run_floats(plan, &given, &|_| {}, &options).unwrap();
+    let price = float_price(plan);
+    for run in 0..2u32 {
+        let inputs: Vec<_> = plan.inputs.iter().map(|i| numbers(run, &i.name)).collect();
+        let clear = in_the_clear(plan, &inputs);
+        for (output, got) in plan.outputs.iter().zip(&out.outputs[run as usize]) {
+            let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(got), bits(&clear[output.value.0 as usize]), "{}", output.name);
+        }
+        for (step, bill) in plan.steps.iter().zip(&price) {
+            for report in &out.reports[run as usize] {
+                let online = report.sent.iter().filter(|r| r.phase == Phase::Online && r.step == step.name);
+                let sent: u64 = online.map(|r| r.sent[1 - report.party]).sum();
+                assert_eq!(sent, bill.bytes[report.party], "{} at party {}", step.name, report.party);
+            }
+        }
+        let rounds: u32 = price.iter().map(|b| b.rounds).sum();
+        for report in &out.reports[run as usize] {
+            assert!(report.phases[&Phase::Online].rounds <= rounds);
+        }
+    }
+}
+
+#[test]
+fn every_step_is_what_it_is_in_the_clear_and_costs_what_it_should() {
+    let numbers = |run: u32, name: &str| match name {
+        "x" => vec![1.0, -2.5 + run as f32, 1e-7, 3e8, 0.0, -1e-20],
+        _ => (0..12).map(|i| (i as f32 - 5.5) * 10f32.powi(i - 7 + run as i32)).collect(),
+    };
+    holds(&everything(), &numbers);
+    let special = [0.0, -0.0, 1.0, -1.0, 0.7, 1e-30, 80.0, f32::INFINITY, f32::NAN];
+    holds(&functions(), &|run, _| special.map(|v| if run == 0 { v } else { -v * 0.3 }).to_vec());
+}
+
+#[test]
+fn inputs_of_another_size_are_refused() {
+    let short = |_: u32, _: &Input| Ok(vec![1.0; 5]);
+    let refused = run_floats(&functions(), &short, &|_| {}, &LocalOptions::default());
+    match refused.map(|_| ()) {
+        Err(Error::Refused(what)) => {
+            assert!(what.contains("input `x` takes 9 elements, 5 were given"), "{what}")
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,153 @@
+//! `megrez example relevance`: one model in fixed point and in floating point, side by side. Its weights and activations spread
+//! over so many orders of magnitude that no number of fraction bits fits them all.
+
+use super::{FloatModel, PROTOCOL, infer};
+use crate::client::RunOptions;
+use crate::embedded::Program;
+use crate::infer::{Backend, Model, decode_output};
+use crate::inference::Batches;
+use crate::report::{bytes, phase_name};
+use crate::{Error, Result};
+use megrez_graph::models::{build, relevance_features};
+use megrez_graph::{CompileOptions, DataInput, Graph, Interval, RangePolicy, Tensor, plain};
+use megrez_net::NetProfile;
+use megrez_plan::Input;
+use megrez_session::Phase;
+use serde_json::{Value as Json, json};
+use std::fmt::Write as _;
+
+/// Fraction bits to try on the 64-bit ring: below, nothing is left of small weights; above, large activations wrap.
+const SCALES: [u32; 7] = [4, 8, 12, 16, 20, 24, 28];
+/// What fixed point runs on shares with.
+const FRAC: u32 = 16;
+const FIXED: &str = "mizar";
+/// Features are below this.
+const LARGEST: f64 = 1e9;
+
+/// Some users' logits, and how far they are from the truth.
+fn logits(got: &Tensor, truth: &Tensor) -> Json {
+    let largest = truth.data.iter().fold(0f32, |m, v| m.max(v.abs()));
+    let error = got.data.iter().zip(&truth.data).map(|(g, t)| (g - t).abs()).fold(0f32, f32::max);
+    let class = |row: &[f32]| (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+    let rows = got.data.chunks(4).zip(truth.data.chunks(4));
+    let same = rows.filter(|(g, t)| class(g) == class(t)).count();
+    let rows: Vec<&[f32]> = got.data.chunks(4).collect();
+    json!({ "logits": rows, "relative_error": error / largest, "same_class": same })
+}
+
+/// The network in fixed point under a protocol, its ranges assumed.
+fn fixed(graph: &Graph, data: &Tensor, frac: u32, protocol: &str) -> Result<Tensor> {
+    let insecure = crate::infer::find(protocol)?.insecure;
+    let mut backend =
+        if insecure { Backend::Threads } else { Backend::processes(Program::current()?, protocol)? };
+    let options = options(frac, RangePolicy::Assume);
+    let model = Model::new(graph, backend.client(), &options)?;
+    let run = RunOptions {
+        protocol: protocol.into(),
+        runs: 1,
+        net: NetProfile::loopback(),
+        material: None,
+        insecure,
+    };
+    let batches = Batches::new(&model.compiled.data_inputs, std::slice::from_ref(data))?;
+    let rows = |run: u32, input: &DataInput| {
+        let rows = batches.rows(run, &input.name).map(|(_, rows)| rows);
+        rows.ok_or_else(|| Error::Refused("the network has one input".into()))
+    };
+    let words = |run: u32, input: &Input| model.words(run, input, &rows);
+    let outcome = backend.run(&model.compiled.plan, &run, &words, &|_| {})?;
+    Ok(decode_output(64, &model.compiled.outputs[0], &outcome.outputs[0][0]))
+}
+
+fn options(frac: u32, policy: RangePolicy) -> CompileOptions {
+    CompileOptions { frac, policy, input_range: Interval::abs(LARGEST), ..CompileOptions::default() }
+}
+
+/// Runs both on the features of `users` users and reports.
+///
+/// # Errors
+/// If a party fails.
+pub fn relevance(users: usize, seed: u64, group: u32) -> Result<Json> {
+    if users == 0 {
+        return Err(Error::Refused("--users is at least 1".into()));
+    }
+    let graph = build("relevance", users, seed)?;
+    let data = relevance_features(users, seed);
+    let truth = plain::run(&graph, std::slice::from_ref(&data))?.remove(0);
+
+    let refused =
+        Model::new(&graph, "owner", &options(FRAC, RangePolicy::Prove)).err().map(|e| e.to_string());
+    let mut scales = vec![];
+    for frac in SCALES {
+        // The same arithmetic on words that one process sees: what shares would add up to.
+        let mut row = logits(&fixed(&graph, &data, frac, "clear")?, &truth);
+        row["frac"] = json!(frac);
+        scales.push(row);
+    }
+    let mut on_shares = logits(&fixed(&graph, &data, FRAC, FIXED)?, &truth);
+    on_shares["frac"] = json!(FRAC);
+
+    let mut backend = Backend::processes(Program::current()?, PROTOCOL.name)?;
+    let model = FloatModel::new(&graph, backend.client(), group)?;
+    let run = RunOptions {
+        protocol: PROTOCOL.name.into(),
+        runs: 1,
+        net: NetProfile::loopback(),
+        material: None,
+        insecure: false,
+    };
+    let inference = infer(&mut backend, &model, std::slice::from_ref(&data), &run, &|_| {})?;
+    let mut float = logits(&inference.outputs[0].1, &truth);
+    let online = inference.cost.phases.get(&Phase::Online);
+    float["seconds"] = json!(online.map(|p| p.seconds.median));
+    float["bytes"] = json!(online.map(|p| p.sent_bytes.values().sum::<u64>()));
+    Ok(json!({
+        "schema": "megrez.example/1",
+        "example": "relevance",
+        "users": users,
+        "seed": seed,
+        "truth": truth.data.chunks(4).collect::<Vec<_>>(),
+        "fixed": { "protocol": FIXED, "ring": 64, "refused": refused, "scales": scales, "on_shares": on_shares },
+        "float": { "protocol": PROTOCOL.name, "numbers": "float32", "on_shares": float },
+    }))
+}
+
+/// The report for people.
+#[must_use]
+pub fn relevance_text(report: &Json) -> String {
+    let mut out = String::from(
+        "The relevance network 874-300-200-100-4: weights between 1e-7 and 10, features up to 1e9.\n\n",
+    );
+    let (fixed, float) = (&report["fixed"], &report["float"]);
+    let _ = writeln!(
+        out,
+        "fixed point, with proven ranges: refused\n  {}\n",
+        fixed["refused"].as_str().unwrap_or("no")
+    );
+    let _ = writeln!(
+        out,
+        "fixed point on the 64-bit ring, with ranges assumed (relative error of the logits, classes right)"
+    );
+    let line = |name: String, row: &Json| {
+        let error = row["relative_error"].as_f64().unwrap_or(f64::NAN);
+        format!("  {name:<34} {error:>10.2e}   {} of {}\n", row["same_class"], report["users"])
+    };
+    for row in fixed["scales"].as_array().into_iter().flatten() {
+        out += &line(format!("{} fraction bits, in the clear", row["frac"]), row);
+    }
+    out += &line(format!("{} fraction bits, {}", fixed["on_shares"]["frac"], FIXED), &fixed["on_shares"]);
+    out += "\nfloating point\n";
+    out += &line(format!("float32, {}", PROTOCOL.name), &float["on_shares"]);
+    let seconds = float["on_shares"]["seconds"].as_f64().unwrap_or_default();
+    let sent = bytes(float["on_shares"]["bytes"].as_u64().unwrap_or_default());
+    let _ = writeln!(out, "  {sent} in both directions, {seconds:.1} s {}\n", phase_name(Phase::Online));
+    let row = |v: &Json| {
+        let numbers =
+            v.as_array().into_iter().flatten().map(|x| format!("{:>14.6e}", x.as_f64().unwrap_or(f64::NAN)));
+        numbers.collect::<Vec<_>>().join(" ")
+    };
+    let _ = writeln!(out, "logits of the first user\n  truth    {}", row(&report["truth"][0]));
+    let _ = writeln!(out, "  fixed    {}", row(&fixed["on_shares"]["logits"][0]));
+    let _ = writeln!(out, "  float32  {}", row(&float["on_shares"]["logits"][0]));
+    out
+}
