@@ -32,7 +32,7 @@ fn everything() -> FloatPlan {
 }
 
 fn functions() -> FloatPlan {
-    let mut plan = FloatPlan::new(8);
+    let mut plan = FloatPlan::new(2);
     let x = plan.input("x", "alice", [9].into());
     let all = [
         Function::Neg,

@@ -4,7 +4,7 @@ use super::{Call, Layer, Scale};
 use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
-use crate::problem::{Refusal, refuse};
+use crate::problem::Refusal;
 use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
@@ -45,15 +45,11 @@ impl Layer for LeakyRelu {
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
-        if !(0.0..=1.0).contains(&self.slope) {
-            return refuse(
-                format!("has no floating-point form with the slope {} yet", self.slope),
-                "use a slope between 0 and 1",
-            );
-        }
         let x = cx.value(&inputs[0]);
         let below = cx.with_number("product", Operation::Mul, x, self.slope)?;
-        cx.pair("max", Operation::Max, x, below, &self.shape)
+        // Up to a slope of 1, the line through the origin that counts is the higher one.
+        let f = if self.slope <= 1.0 { Operation::Max } else { Operation::Min };
+        cx.pair("choice", f, x, below, &self.shape)
     }
 
     fn scale(&self) -> Scale {
