@@ -80,7 +80,10 @@ pub fn relevance(users: usize, seed: u64, group: u32) -> Result<Json> {
     let mut scales = vec![];
     for frac in SCALES {
         // The same arithmetic on words that one process sees: what shares would add up to.
-        let mut row = logits(&fixed(&graph, &data, frac, "clear")?, &truth);
+        let mut row = match fixed(&graph, &data, frac, "clear") {
+            Ok(got) => logits(&got, &truth),
+            Err(e) => json!({ "refused": e.to_string() }),
+        };
         row["frac"] = json!(frac);
         scales.push(row);
     }
@@ -129,6 +132,9 @@ pub fn relevance_text(report: &Json) -> String {
         "fixed point on the 64-bit ring, with ranges assumed (relative error of the logits, classes right)"
     );
     let line = |name: String, row: &Json| {
+        if !row["refused"].is_null() {
+            return format!("  {name:<34}    refused: a weight does not fit\n");
+        }
         let error = row["relative_error"].as_f64().unwrap_or(f64::NAN);
         format!("  {name:<34} {error:>10.2e}   {} of {}\n", row["same_class"], report["users"])
     };
