@@ -406,7 +406,8 @@ fn splines_are_as_near_as_they_say() {
 #[test]
 fn finer_splines_are_as_near_as_they_say() {
     let x = dense(40.0, 40_001);
-    let functions = [("Sigmoid", 0.00017), ("Tanh", 0.00034), ("Erf", 0.00006), ("Gelu", 0.00017), ("Swish", 0.0015)];
+    let functions =
+        [("Sigmoid", 0.00017), ("Tanh", 0.00034), ("Erf", 0.00006), ("Gelu", 0.00017), ("Swish", 0.0015)];
     for (op, error) in functions {
         let g = one(&[1, 40_001], op, &[], none());
         assert_eq!(spline_error(op, Activations::Fine), Some(f64::from(error as f32)));
@@ -418,7 +419,12 @@ fn finer_splines_are_as_near_as_they_say() {
             assert!(compiled.ranges[0].proven);
             check(&compiled, std::slice::from_ref(&x), error + rounding);
         }
-        let options = CompileOptions { ring: 32, frac: 10, activations: Activations::Fine, ..CompileOptions::default() };
+        let options = CompileOptions {
+            ring: 32,
+            frac: 10,
+            activations: Activations::Fine,
+            ..CompileOptions::default()
+        };
         assert!(compile(&g, &options).unwrap_err().to_string().contains("64-bit ring"));
     }
 }

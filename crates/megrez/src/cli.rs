@@ -406,6 +406,8 @@ struct BenchModel {
 
 #[derive(Subcommand)]
 enum Example {
+    /// Whether points on Earth are near each other, in floating point between two processes that do not tell theirs.
+    Proximity(Proximity),
     /// A network whose numbers spread too far for fixed point, there and in floating point.
     Relevance(Relevance),
 }
@@ -449,12 +451,6 @@ struct BenchTable {
     /// Seed of weights and data, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-#[derive(Subcommand)]
-enum Example {
-    /// Whether points on Earth are near each other, in floating point between two processes that do not tell theirs.
-    Proximity(Proximity),
 }
 
 #[derive(Args)]

@@ -109,5 +109,7 @@ fn one_run<D: Device>(
         steps,
         wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
         peak_rss_mib: peak_rss_mib(),
+        kernel_seconds: None,
+        peak_device_mib: None,
     })
 }

@@ -3,6 +3,7 @@
 
 use super::{FloatModel, PROTOCOL, infer};
 use crate::client::RunOptions;
+use crate::device::DeviceChoice;
 use crate::embedded::Program;
 use crate::infer::{Backend, Model, decode_output};
 use crate::inference::Batches;
@@ -35,11 +36,14 @@ fn logits(got: &Tensor, truth: &Tensor) -> Json {
     json!({ "logits": rows, "relative_error": error / largest, "same_class": same })
 }
 
+fn processes(protocol: &str) -> Result<Backend> {
+    Backend::processes(Program::current()?, protocol, &[DeviceChoice::default()])
+}
+
 /// The network in fixed point under a protocol, its ranges assumed.
 fn fixed(graph: &Graph, data: &Tensor, frac: u32, protocol: &str) -> Result<Tensor> {
     let insecure = crate::infer::find(protocol)?.insecure;
-    let mut backend =
-        if insecure { Backend::Threads } else { Backend::processes(Program::current()?, protocol)? };
+    let mut backend = if insecure { Backend::threads() } else { processes(protocol)? };
     let options = options(frac, RangePolicy::Assume);
     let model = Model::new(graph, backend.client(), &options)?;
     let run = RunOptions {
@@ -90,7 +94,7 @@ pub fn relevance(users: usize, seed: u64, group: u32) -> Result<Json> {
     let mut on_shares = logits(&fixed(&graph, &data, FRAC, FIXED)?, &truth);
     on_shares["frac"] = json!(FRAC);
 
-    let mut backend = Backend::processes(Program::current()?, PROTOCOL.name)?;
+    let mut backend = processes(PROTOCOL.name)?;
     let model = FloatModel::new(&graph, backend.client(), group)?;
     let run = RunOptions {
         protocol: PROTOCOL.name.into(),

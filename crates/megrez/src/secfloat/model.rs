@@ -82,7 +82,7 @@ impl Backend {
                 let source = Source::Plan(plan.to_bytes());
                 cluster.run_floats(plan, source, options, &|_| true, inputs, progress)
             }
-            Backend::Threads => {
+            Backend::Threads(_) => {
                 let local = LocalOptions {
                     net: options.net.clone(),
                     clock: ClockKind::Real,
