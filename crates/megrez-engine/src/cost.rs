@@ -1,6 +1,6 @@
 //! What a plan costs under a protocol, before it runs.
 
-use crate::walk::waves;
+use crate::walk::{offline_waves, waves};
 use megrez_plan::{Plan, Value};
 use megrez_protocols::{Clocks, Cost, Path, Suite, Wires, last, later};
 use megrez_session::Phase;
@@ -17,8 +17,10 @@ pub struct StepCost {
     pub name: String,
     /// Its formula.
     pub cost: Cost,
-    /// Steps of one wave run beside each other online; waves follow each other.
-    pub wave: usize,
+    /// Steps of one wave run beside each other offline; waves follow each other.
+    pub offline_wave: usize,
+    /// The same online.
+    pub online_wave: usize,
 }
 
 /// The cost of a plan.
@@ -33,17 +35,18 @@ impl PlanCost {
     pub fn bytes(&self, phase: Phase, from: usize, to: usize) -> u64 {
         self.steps.iter().map(|s| s.cost.bytes(phase, from, to)).sum()
     }
-    /// Rounds and network seconds of the critical path of a phase: online wave by wave, offline step by step. A message
-    /// takes `delay` seconds and `transmit` of its bytes.
+    /// Rounds and network seconds of the critical path of a phase, wave by wave. A message takes `delay` seconds and `transmit`
+    /// of its bytes.
     pub fn critical_path(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> Path {
         let mut wires = Wires::new(delay, transmit);
         let mut clocks = Clocks::default();
+        let wave = |step: &&StepCost| match phase {
+            Phase::Online => step.online_wave,
+            _ => step.offline_wave,
+        };
         let mut steps: Vec<&StepCost> = self.steps.iter().collect();
-        if phase == Phase::Online {
-            steps.sort_by_key(|step| step.wave);
-        }
-        let together = |a: &&StepCost, b: &&StepCost| phase == Phase::Online && a.wave == b.wave;
-        for wave in steps.chunk_by(together) {
+        steps.sort_by_key(wave);
+        for wave in steps.chunk_by(|a, b| wave(a) == wave(b)) {
             let start = clocks;
             clocks = wave
                 .iter()
@@ -69,7 +72,7 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
         match suite.cost(&step.op, &inputs, plan.value(step.output)) {
             Ok(cost) => {
                 let cost = if late_inputs { cost.made_online() } else { cost };
-                steps.push(StepCost { name: step.name.clone(), cost, wave: 0 });
+                steps.push(StepCost { name: step.name.clone(), cost, offline_wave: 0, online_wave: 0 });
             }
             Err(why) => missing.push((step.name.clone(), why.to_string())),
         }
@@ -78,7 +81,10 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
         return Err(Unsupported(missing));
     }
     for (wave, members) in waves(suite, plan).into_iter().enumerate() {
-        members.into_iter().for_each(|step| steps[step].wave = wave);
+        members.into_iter().for_each(|step| steps[step].online_wave = wave);
+    }
+    for (wave, members) in offline_waves(suite, plan).into_iter().enumerate() {
+        members.into_iter().for_each(|step| steps[step].offline_wave = wave);
     }
     Ok(PlanCost { steps })
 }

@@ -1,8 +1,9 @@
 //! The two walks over a plan.
 
 use crate::report::StepReport;
+use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
-use megrez_protocols::Suite;
+use megrez_protocols::{Cost, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,8 @@ impl<S: Suite> Values<S> {
     }
 }
 
-/// The offline phase of run `run`: `given` are the masks of inputs that are stored already.
+/// The offline phase of run `run`: all masks first, then what is made of them, wave by wave. `given` are the masks of inputs that
+/// are stored already.
 pub fn offline<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -59,23 +61,36 @@ pub fn offline<S: Suite>(
         masks[input.value.0 as usize] = Some(mask);
         tickets.push(ticket);
     }
-    let mut materials = Vec::new();
     for step in &plan.steps {
-        let start = Instant::now();
         let inputs: Vec<Option<&S::Masks>> =
             step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect();
-        let output = plan.value(step.output);
-        let (mask, material) = party.step(&step.name, |party| {
-            let mask = suite.masks(party, &step.op, output, &inputs)?;
-            let material = match inputs.into_iter().collect::<Option<Vec<_>>>() {
-                Some(inputs) => Some(suite.offline(party, &step.op, output, &inputs, mask.as_ref())?),
-                None => None,
-            };
-            Ok((mask, material))
-        })?;
+        let drawn =
+            party.step(&step.name, |party| suite.masks(party, &step.op, plan.value(step.output), &inputs))?;
+        masks[step.output.0 as usize] = drawn;
+    }
+    let make = |party: &mut Party<S::Device>, index: usize| {
+        let step = &plan.steps[index];
+        let inputs = step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect::<Option<Vec<_>>>();
+        let output = masks[step.output.0 as usize].as_ref();
+        party.step(&step.name, |party| match inputs {
+            Some(inputs) => {
+                suite.offline(party, &step.op, plan.value(step.output), &inputs, output).map(Some)
+            }
+            None => Ok(None),
+        })
+    };
+    let mut made: Vec<_> = plan.steps.iter().map(|_| None).collect();
+    for wave in offline_waves(suite, plan) {
+        for (index, lane) in wave.iter().zip(together(party, wave.clone(), make)) {
+            let name = &plan.steps[*index].name;
+            let report = StepReport::new(Phase::Offline, name, lane.wall, &lane.party);
+            made[*index] = Some((lane.result?, report));
+        }
+    }
+    let mut materials = Vec::new();
+    for (material, step) in made.into_iter().map(|made| made.expect("every step is in a wave")) {
         materials.push(material);
-        masks[step.output.0 as usize] = mask;
-        report.push(StepReport::new(Phase::Offline, &step.name, start.elapsed(), party));
+        report.push(step);
     }
     Ok(Prepared { masks, materials, tickets })
 }
@@ -100,33 +115,15 @@ pub fn online<S: Suite>(
     }
     let mut readers = readers(plan);
     for wave in waves(suite, plan) {
-        let lane = |&index: &usize| Lane { index, party: party.lane(), material: None, done: None };
-        let mut lanes: Vec<Lane<S>> = wave.iter().map(lane).collect();
-        lanes.iter_mut().for_each(|lane| lane.material = materials[lane.index].take());
-        let start = Instant::now();
-        match lanes.as_mut_slice() {
-            [only] => only.run(suite, plan, &values),
-            several => std::thread::scope(|scope| {
-                for lane in several {
-                    let values = &values;
-                    scope.spawn(move || lane.run(suite, plan, values));
-                }
-            }),
-        }
-        // The wave worked as long as its busiest lane.
-        let wall = start.elapsed();
-        let busy =
-            |lane: &Lane<S>| lane.done.as_ref().map_or(wall, |d| d.wall.saturating_sub(lane.party.waited()));
-        let waited = wall.saturating_sub(lanes.iter().map(busy).max().unwrap_or_default());
-        for lane in &lanes {
-            party.join(&lane.party);
-        }
-        party.has_waited(waited);
-        for lane in lanes {
-            let step = &plan.steps[lane.index];
-            let done = lane.done.expect("every lane has run");
-            report.push(StepReport::new(Phase::Online, &step.name, done.wall, &lane.party));
-            let (data, masks) = done.result?;
+        let taken: Vec<_> = wave.iter().map(|&index| (index, materials[index].take())).collect();
+        let lanes = together(party, taken, |party, (index, material)| {
+            let step = &plan.steps[index];
+            party.step(&step.name, |party| one_step(suite, plan, party, step, material, &values))
+        });
+        for (index, lane) in wave.into_iter().zip(lanes) {
+            let step = &plan.steps[index];
+            report.push(StepReport::new(Phase::Online, &step.name, lane.wall, &lane.party));
+            let (data, masks) = lane.result?;
             values[step.output.0 as usize] = Slot { masks, data: Some(data) };
             for i in &step.inputs {
                 let left = &mut readers[i.0 as usize];
@@ -173,35 +170,83 @@ pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
     waves
 }
 
+/// The most steps of a wave of the offline phase, and the most elements that they make: a wave hides delays, which no longer
+/// matter where much is sent, and what is under way takes memory.
+const OFFLINE_STEPS: usize = 64;
+const OFFLINE_ELEMENTS: usize = 1 << 21;
+
+/// The order of the offline phase, the same at all parties: masks are there, so no step waits for another, and steps that talk
+/// run beside each other in waves, in the plan's order. Steps that don't are waves of their own.
+pub(crate) fn offline_waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
+    let (mut waves, mut wave, mut elements) = (vec![], vec![], 0);
+    for (index, step) in plan.steps.iter().enumerate() {
+        if !step_cost(suite, plan, step).is_none_or(|c| c.transfers.iter().any(|t| t.phase == Phase::Offline))
+        {
+            waves.push(vec![index]);
+            continue;
+        }
+        let size = plan.value(step.output).shape.elements();
+        if wave.len() == OFFLINE_STEPS || !wave.is_empty() && elements + size > OFFLINE_ELEMENTS {
+            waves.push(std::mem::take(&mut wave));
+            elements = 0;
+        }
+        wave.push(index);
+        elements += size;
+    }
+    if !wave.is_empty() {
+        waves.push(wave);
+    }
+    waves
+}
+
 /// A value during the online walk.
 struct Slot<S: Suite> {
     masks: Option<S::Masks>,
     data: Option<S::Data>,
 }
 
-/// One step on its way.
-struct Lane<S: Suite> {
-    index: usize,
-    party: Party<S::Device>,
-    material: Option<S::Material>,
-    done: Option<Done<S>>,
-}
-
-/// What a step made, and how long it took.
-struct Done<S: Suite> {
+/// What a lane made, how long it took, and where it ended.
+struct Lane<D: Device, R> {
+    party: Party<D>,
     wall: Duration,
-    result: Result<(S::Data, Option<S::Masks>), Error>,
+    result: R,
 }
 
-impl<S: Suite> Lane<S> {
-    fn run(&mut self, suite: &S, plan: &Plan, values: &[Slot<S>]) {
+/// Runs `work` on every item as lanes in threads beside each other, and joins them: the results in order.
+fn together<D: Device, I: Send, R: Send>(
+    party: &mut Party<D>,
+    items: Vec<I>,
+    work: impl Fn(&mut Party<D>, I) -> R + Sync,
+) -> Vec<Lane<D, R>> {
+    let run = |mut party: Party<D>, item: I| {
         let start = Instant::now();
-        let step = &plan.steps[self.index];
-        let material = self.material.take();
-        let result =
-            self.party.step(&step.name, |party| one_step(suite, plan, party, step, material, values));
-        self.done = Some(Done { wall: start.elapsed(), result });
-    }
+        let result = work(&mut party, item);
+        Lane { wall: start.elapsed(), party, result }
+    };
+    let start = Instant::now();
+    let mut items = items;
+    let lanes = match items.len() {
+        1 => vec![run(party.lane(), items.remove(0))],
+        _ => std::thread::scope(|scope| {
+            let spawn = |item| {
+                let (lane, run) = (party.lane(), &run);
+                scope.spawn(move || run(lane, item))
+            };
+            let running: Vec<_> = items.into_iter().map(spawn).collect();
+            let ended = running.into_iter().map(|lane| match lane.join() {
+                Ok(lane) => lane,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            ended.collect()
+        }),
+    };
+    // All together worked as long as the busiest lane.
+    let wall = start.elapsed();
+    let busy = |lane: &Lane<D, R>| lane.wall.saturating_sub(lane.party.waited());
+    let waited = wall.saturating_sub(lanes.iter().map(busy).max().unwrap_or_default());
+    lanes.iter().for_each(|lane| party.join(&lane.party));
+    party.has_waited(waited);
+    lanes
 }
 
 /// A step's data and masks. What could not be made offline, because an input's masks were not known, is made first.
@@ -234,10 +279,15 @@ fn one_step<S: Suite>(
     Ok((data, late.or(masks)))
 }
 
+/// What a step costs; `None` if the suite does not have it.
+fn step_cost<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> Option<Cost> {
+    let inputs: Vec<&Value> = step.inputs.iter().map(|&i| plan.value(i)).collect();
+    suite.cost(&step.op, &inputs, plan.value(step.output)).ok()
+}
+
 /// Whether a step sends anything, offline included: what an input's late masks put off is sent online.
 fn talks<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> bool {
-    let inputs: Vec<&Value> = step.inputs.iter().map(|&i| plan.value(i)).collect();
-    suite.cost(&step.op, &inputs, plan.value(step.output)).map_or(true, |cost| !cost.transfers.is_empty())
+    step_cost(suite, plan, step).is_none_or(|cost| !cost.transfers.is_empty())
 }
 
 /// How many times each value is read; an output once more than its steps say, so that it stays.

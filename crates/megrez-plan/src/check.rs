@@ -1,6 +1,6 @@
 //! The types of steps: what each primitive accepts and gives. The same rules build a plan and validate one from a file.
 
-use crate::{Kind, List, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
+use crate::{Kind, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
 use megrez_ring::Shape;
 use std::collections::HashSet;
 
@@ -299,7 +299,19 @@ impl Op {
                 let [b] = arity(inputs)?;
                 Value { shape: bit_input(&b)?.clone(), kind: Kind::Ring { frac: 0 } }
             }
-            Op::Xor | Op::And => {
+            Op::And => {
+                if !(2..=MAX_FACTORS).contains(&inputs.len()) {
+                    return refuse(format!("takes 2 to {MAX_FACTORS} inputs, has {}", inputs.len()));
+                }
+                let first = bit_input(inputs[0])?;
+                for other in &inputs[1..] {
+                    if bit_input(other)? != first {
+                        return refuse("the bits differ in shape");
+                    }
+                }
+                inputs[0].clone()
+            }
+            Op::Xor => {
                 let [a, b] = arity(inputs)?;
                 if bit_input(&a)? != bit_input(&b)? {
                     return refuse("the bits differ in shape");

@@ -13,7 +13,9 @@ mod view;
 
 pub use check::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, Operation};
-pub use op::{ConvGeometry, Fewest, List, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit};
+pub use op::{
+    ConvGeometry, Fewest, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit,
+};
 pub use view::View;
 
 use megrez_ring::Shape;

@@ -97,7 +97,7 @@ pub enum Op {
     BitToRing,
     /// a ⊕ b of secret bits.
     Xor,
-    /// a ∧ b of secret bits.
+    /// The conjunction of 2 to [`MAX_FACTORS`] secret bits.
     And,
     /// ¬a.
     Not,
@@ -108,6 +108,9 @@ pub const MAX_THRESHOLDS: usize = 64;
 
 /// The most values of one [`Op::Maximum`]: pairs and what is dealt for them grow fast.
 pub const MAX_OPERANDS: usize = 4;
+
+/// The most bits of one [`Op::And`].
+pub const MAX_FACTORS: usize = 4;
 
 /// How a sign bit is computed. Protocols that have no such choice ignore the parts that they do not know.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -183,7 +183,13 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
                 }))?)
             }
             Op::Xor => bit(device.xor(&[&arg(0).bit().buf, &arg(1).bit().buf], false, n)?),
-            Op::And => bit(device.and(&arg(0).bit().buf, &arg(1).bit().buf)?),
+            Op::And => {
+                let mut all = arg(0).bit().buf.clone();
+                for i in 1..inputs.len() {
+                    all = device.and(&all, &arg(i).bit().buf)?;
+                }
+                bit(all)
+            }
             Op::Not => bit(device.xor(&[&arg(0).bit().buf], true, n)?),
             other => return party.refuse(format!("clear has no {other:?}")),
         };

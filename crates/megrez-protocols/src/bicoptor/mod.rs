@@ -95,6 +95,7 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
             Op::CompareMany { .. } => {
                 Err(Unsupported("bicoptor compares with one threshold at a time: subtract it first".into()))
             }
+            Op::And if inputs.len() > 2 => Err(Unsupported("bicoptor multiplies two bits at a time".into())),
             Op::Maximum(_) => {
                 Err(Unsupported("bicoptor has no maximum of all pairs: use --pool tournament".into()))
             }

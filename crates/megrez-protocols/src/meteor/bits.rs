@@ -1,56 +1,84 @@
-//! The conjunction of MRSS bits: METEOR's 2-MULT (Fig. 2) over F_2.
+//! The conjunction of two to four MRSS bits: METEOR's 2-MULT (Fig. 2) and N-MULT (Fig. 5) over F_2 ([`super::gates`]).
 //!
-//! phase     rounds  bits per element   from → to
-//! offline   1       3                  P_i → P_{i−1}, each i
-//! online    1       3                  P_i → P_{i+1}, each i
+//! phase     rounds   bits per element, N bits   from → to
+//! offline   1 (2)    3·(2^N − 1 − N)            P_i → P_{i−1}, each i
+//! online    1        3                          P_i → P_{i+1}, each i
 //!
-//! Everybody sees uniform bits.
+//! In brackets: for more than two. Everybody sees uniform bits.
 
-use crate::mrss::{open_bits, open_cost};
-use crate::rss::{self, Rss, reshare_cost};
-use crate::{Cost, Unit};
-use megrez_kernels::{Bits, Device};
-use megrez_ring::bits;
+use super::gates::{Products, Sum, opening};
+use crate::Cost;
+use crate::mrss::open_bits;
+use crate::rss::Rss;
+use megrez_kernels::{Bits, Circuit, Device, Wire};
+use megrez_ring::{Shape, bits};
 use megrez_session::{Error, Party};
 
-pub(super) fn cost(n: usize) -> Cost {
-    open_cost(reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(1)).made_offline(), 1, n, Unit::Bits(1))
+/// The product of `factors` masked bits, whose public parts are given.
+fn conjunction(circuit: &mut Circuit, factors: usize, public: impl Fn(&mut Circuit, usize) -> Wire) -> Sum {
+    (0..factors).fold(Sum::one(), |product, factor| {
+        let m = public(circuit, factor);
+        product.times(circuit, factor, m)
+    })
 }
 
-/// ψ_a ∧ ψ_b.
+/// The products of masks in it.
+fn products(factors: usize) -> Products {
+    let sum = conjunction(&mut Circuit::default(), factors, |_, _| Circuit::ZERO);
+    Products::new(factors, sum.sets())
+}
+
+pub(super) fn cost(factors: usize, n: usize) -> Cost {
+    products(factors).cost(n).made_offline().then(opening(1, n))
+}
+
+/// The products of the masks, as planes.
 pub(super) fn offline<D: Device>(
     party: &mut Party<D>,
-    a: &Rss<Bits<D>>,
-    b: &Rss<Bits<D>>,
+    masks: &[&Rss<Bits<D>>],
 ) -> Result<Rss<Bits<D>>, Error> {
-    let shape = &a.own.shape;
-    let n = shape.elements();
-    let [plus, minus] = rss::zero::<u64, D>(party, "zero", bits::words(n))?;
-    let device = party.device();
-    let both = device.xor(&[&a.own.buf, &a.next.buf], false, n)?;
-    let products = [device.and(&both, &b.own.buf)?, device.and(&a.own.buf, &b.next.buf)?];
-    let share = device.xor(&[&products[0], &products[1], &plus, &minus], false, n)?;
-    let product = rss::reshare_bits(party, "share", n, share)?;
-    product.map(party.me(), |_, buf| Ok(Bits::new(shape.clone(), buf.clone())))
+    let n = masks[0].own.elements();
+    let products = products(masks.len());
+    let buffer = |psi: &Rss<Bits<D>>| Rss { own: psi.own.buf.clone(), next: psi.next.buf.clone() };
+    let planes = products.make(party, masks.iter().map(|psi| (buffer(psi), 0..1)).collect(), n)?;
+    let shape = Shape::from([products.planes() * bits::words(n) * 64]);
+    planes.map(party.me(), |_, planes| Ok(Bits::new(shape.clone(), planes.clone())))
 }
 
-/// m of a ∧ b under `mask`; operands are (m, ψ).
+/// m of the conjunction under `mask`, from m of every factor.
 pub(super) fn online<D: Device>(
     party: &mut Party<D>,
-    (m_a, psi_a): (&Bits<D>, &Rss<Bits<D>>),
-    (m_b, psi_b): (&Bits<D>, &Rss<Bits<D>>),
+    m: &[&Bits<D>],
     mask: &Rss<Bits<D>>,
-    gamma: &Rss<Bits<D>>,
+    made: &Rss<Bits<D>>,
 ) -> Result<D::Buf<u64>, Error> {
-    let (device, n) = (party.device(), m_a.elements());
-    let z = Rss::zip(party.me(), &[psi_a, psi_b, gamma, mask], |c, parts| {
-        // (m_a·m_b + m_a·ψ_b) + ψ_a·m_b + Γ + ψ_z.
-        let second = match c {
-            0 => device.xor(&[&m_b.buf, &parts[1].buf], false, n)?,
-            _ => parts[1].buf.clone(),
-        };
-        let terms = [device.and(&m_a.buf, &second)?, device.and(&parts[0].buf, &m_b.buf)?];
-        device.xor(&[&terms[0], &terms[1], &parts[2].buf, &parts[3].buf], false, n)
+    let (device, n, factors) = (party.device(), m[0].elements(), m.len());
+    let products = products(factors);
+    let z = Rss::zip(party.me(), &[made, mask], |c, parts| {
+        let mut circuit = Circuit::default();
+        let sum = conjunction(&mut circuit, factors, |circuit, factor| circuit.input(factor, 0));
+        let share =
+            sum.component(&mut circuit, c, |circuit, set| circuit.input(factors, products.place(set)));
+        let psi = circuit.input(factors + 1, 0);
+        let share = circuit.xor(share, psi);
+        circuit.output(vec![share]);
+        let inputs: Vec<_> = m.iter().map(|m| &m.buf).chain(parts.iter().map(|part| &part.buf)).collect();
+        Ok::<_, Error>(device.run_circuit(&circuit.compile(), &inputs, bits::words(n))?.remove(0))
     })?;
     open_bits(party, "and", n, z)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_session::Phase::{Offline, Online};
+
+    #[test]
+    fn the_costs_are_those_of_the_head() {
+        for (factors, offline, rounds) in [(2, 3.0, 1), (3, 12.0, 2), (4, 33.0, 2)] {
+            let cost = cost(factors, 1);
+            assert_eq!((cost.bits(Offline), cost.rounds(Offline)), (offline, rounds));
+            assert_eq!((cost.bits(Online), cost.rounds(Online)), (3.0, 1));
+        }
+    }
 }

@@ -76,7 +76,7 @@ pub enum Material<W: Word, D: Device> {
     Local(()),
     /// The product of the masks, or the mask of a bit in the ring.
     Ring(Rss<Tensor<W, D>>),
-    /// The product of masks of bits.
+    /// Products of masks of bits.
     Bit(Rss<Bits<D>>),
     /// See the truncation step; with the mask under which a sum is opened.
     Truncate((Option<Rss<Tensor<W, D>>>, truncate::Material<W, D>)),
@@ -164,7 +164,7 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             Op::Relu(relu) => relu::cost(relu, W::BITS, n, of_sum),
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => select::to_ring_cost(W::BITS, n),
-            Op::And => bits::cost(n),
+            Op::And => bits::cost(inputs.len(), n),
             Op::Maximum(_) => {
                 let why = "meteor has no maximum of all pairs: use --pool tournament";
                 return Err(Unsupported(why.into()));
@@ -286,7 +286,10 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             }
             Op::Select => Material::Select(select::offline(party, inputs[0].bit(), inputs[1].ring())?),
             Op::BitToRing => Material::Ring(select::to_ring_offline(party, inputs[0].bit())?),
-            Op::And => Material::Bit(bits::offline(party, inputs[0].bit(), inputs[1].bit())?),
+            Op::And => {
+                let masks: Vec<_> = inputs.iter().map(|masks| masks.bit()).collect();
+                Material::Bit(bits::offline(party, &masks)?)
+            }
             _ => Material::Local(()),
         })
     }
@@ -308,7 +311,6 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
         let ring = |m| Data::Ring(Tensor::new(shape.clone(), m));
         let bit = |m| Data::Bit(Bits::new(shape.clone(), m));
         let value = |i: usize| (inputs[i].1.ring(), inputs[i].0.ring());
-        let bits_of = |i: usize| (inputs[i].1.bit(), inputs[i].0.bit());
         let mask = || masks.expect("fresh and drawn offline");
         let data = match (op, material) {
             (Op::Mul | Op::MatMul | Op::Conv(_), Material::Ring(gamma)) => {
@@ -352,8 +354,9 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             (Op::BitToRing, Material::Ring(in_ring)) => {
                 ring(select::to_ring_online(party, inputs[0].1.bit(), &in_ring, mask().ring())?)
             }
-            (Op::And, Material::Bit(gamma)) => {
-                bit(bits::online(party, bits_of(0), bits_of(1), mask().bit(), &gamma)?)
+            (Op::And, Material::Bit(products)) => {
+                let factors: Vec<_> = inputs.iter().map(|(_, m)| m.bit()).collect();
+                bit(bits::online(party, &factors, mask().bit(), &products)?)
             }
             // What remains is local: on m as on the masks, with public summands.
             (Op::Xor | Op::Not, _) => {

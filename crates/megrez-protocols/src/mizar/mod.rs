@@ -185,6 +185,9 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             Op::Maximum(sign) => maximum::cost(self.lists, sign, W::BITS, inputs.len(), n),
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => bits::to_ring_cost(W::BITS, n),
+            Op::And if inputs.len() > 2 => {
+                return Err(Unsupported("mizar multiplies two bits at a time".into()));
+            }
             Op::And => bits::and_cost(n),
             other => return Err(Unsupported(format!("mizar has no {other:?}"))),
         })

@@ -149,14 +149,14 @@ pub enum Material<W: Word, D: Device> {
     Sum(Box<alkaid::Material<D>>),
     /// A bit's mask as a ring value.
     Ring(Rss<Tensor<W, D>>),
-    /// The product of two bits' masks.
-    Pair(Rss<Bits<D>>),
+    /// Products of two bits' masks.
+    Pairs(bits::Pairs<D>),
     /// Of a ReLU.
     Relu(Box<ReluMaterial<W, D>>),
     /// Of a conversion from bits.
     FromBits(Box<words::B2aMaterial<W, D>>),
 }
-store_enum!(Material[W: Word, D: Device] on D => 0 = Local, 1 = Sum, 2 = Ring, 3 = Pair, 4 = Relu, 5 = FromBits);
+store_enum!(Material[W: Word, D: Device] on D => 0 = Local, 1 = Sum, 2 = Ring, 3 = Pairs, 4 = Relu, 5 = FromBits);
 
 /// Of a ReLU on masked bits: the comparison's, its bit's mask, and that mask as a ring value.
 pub struct ReluMaterial<W: Word, D: Device> {
@@ -303,8 +303,8 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                 words::add_cost(self.adder, width, n)
             }
             Op::FromBits => words::b2a_cost(self.adder, W::BITS, n),
-            Op::And if alkaid => bits::and_cost(n),
-            Op::And => bits::replicated_and_cost(n),
+            Op::And if alkaid => bits::and_cost(inputs.len(), n),
+            Op::And => bits::replicated_and_cost(inputs.len(), n),
             Op::Maximum(_) => {
                 let why = "replicated shares have no maximum of all pairs: use --pool tournament";
                 return Err(Unsupported(why.into()));
@@ -452,7 +452,10 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             }
             Op::FromBits => Material::FromBits(Box::new(words::b2a_offline(party, inputs[0].bit())?)),
             Op::Select | Op::BitToRing => Material::Ring(select::online(party, inputs[0].bit(), None)?),
-            Op::And => Material::Pair(bits::and(party, inputs[0].bit(), inputs[1].bit(), &output.shape)?),
+            Op::And => {
+                let masks: Vec<_> = inputs.iter().map(|masks| masks.bit()).collect();
+                Material::Pairs(bits::and_offline(party, &masks, &output.shape)?)
+            }
             _ => Material::Local(()),
         })
     }
@@ -550,12 +553,15 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             (Op::Select, _) => Data::Ring(select::online(party, arg(0).bit(), Some(arg(1).ring()))?),
             (Op::BitToRing, Material::Ring(r)) => Data::Ring(bits::to_ring(party, arg(0).masked(), &r)?),
             (Op::BitToRing, _) => Data::Ring(select::online(party, arg(0).bit(), None)?),
-            (Op::And, Material::Pair(product)) => {
-                let operand = |i: usize| (arg(i).masked(), inputs[i].0.bit());
-                let m = bits::masked_and(party, operand(0), operand(1), &product, fresh())?;
+            (Op::And, Material::Pairs(products)) => {
+                let factors: Vec<_> = inputs.iter().map(|(r, m)| (m.masked(), r.bit())).collect();
+                let m = bits::masked_and(party, &factors, &products, fresh())?;
                 Data::Masked(Bits::new(shape.clone(), m))
             }
-            (Op::And, _) => Data::Bit(bits::and(party, arg(0).bit(), arg(1).bit(), shape)?),
+            (Op::And, _) => {
+                let factors: Vec<_> = inputs.iter().map(|(_, x)| x.bit()).collect();
+                Data::Bit(bits::and(party, &factors, shape)?)
+            }
             (Op::Xor | Op::Not | Op::View(_), _) if output.kind == Kind::Bit => match self.adder {
                 Adder::Aby3 => {
                     let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).bit()).collect();
