@@ -176,6 +176,26 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let late = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), &v[..1]).unwrap();
         p.step("op", Op::Maximum(digits(ring)), &[v[1], late, v[0], v[1]]).unwrap()
     });
+    // The same by steps that every protocol has, alone and as a part of a ReLU.
+    let four = [x(quarter - 1), y(quarter - 1), z(quarter - 1), ("w", vec![n], quarter - 1)];
+    for count in 2..=4 {
+        case(&format!("spread/{count}"), false, &four[..count], &|p, v| {
+            let z = p.step("op", Op::Maximum(SignBit::FULL), v).unwrap();
+            p.output("w", "owner", z);
+            p.spread_maxima().unwrap();
+            p.outputs.clear();
+            z
+        });
+    }
+    for truncate in [0, f] {
+        case(&format!("spread/relu/{truncate}"), truncate > 0, &four, &|p, v| {
+            let sign = SignBit { cut: 1, bits: Some(ring - 1), ..SignBit::FULL };
+            let z = p.step("max", Op::Maximum(sign), v).unwrap();
+            let z = p.step("op", relu(SignBit::FULL, truncate), &[z]).unwrap();
+            p.spread_maxima().unwrap();
+            z
+        });
+    }
     // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
@@ -229,6 +249,16 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let not = p.step("not", Op::Not, &[and]).unwrap();
         p.step("op", Op::Xor, &[not, a]).unwrap()
     });
+    for count in [3, 4] {
+        case(&format!("and/{count}"), false, &[("x", vec![count, n], full)], &|p, v| {
+            let all = bit_of(p, "bits", v[0]);
+            let part = |i: usize| Op::View(View { offset: i * n, ..View::whole([n].into()) });
+            let bits: Vec<_> =
+                (0..count).map(|i| p.step(&format!("part{i}"), part(i), &[all]).unwrap()).collect();
+            let turned = p.step("not", Op::Not, &bits[..1]).unwrap();
+            p.step("op", Op::And, &[&[turned], &bits[1..]].concat()).unwrap()
+        });
+    }
     // Values by their bits.
     case("words/a2b", false, &[x(full)], &|p, v| p.step("op", Op::ToBits, v).unwrap());
     case("words/adder", false, &[x(full), y(full)], &|p, v| {
@@ -339,9 +369,12 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
             for protocol in on_shares() {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
                 // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments. Sums that
-                // wait for their truncation, and values by their bits, are the replicated protocols'.
+                // wait for their truncation, conjunctions of more than two bits, and values by their bits, are the replicated
+                // protocols'.
                 assert!(
                     case.name.starts_with("maximum")
+                        || case.name.starts_with("and/")
+                        || case.name.starts_with("spread/")
                         || case.name.starts_with("sum/")
                         || case.name.starts_with("words/")
                         || protocol == "bicoptor"

@@ -41,8 +41,8 @@ pub struct CompileOptions {
     pub relu: ReluForm,
     /// How pools find the largest value of a window.
     pub pool: PoolForm,
-    /// Whether products wait for their truncation before they are shared: for protocols that do both in one go
-    /// ([`Plan::leave_sums`]), which others lack.
+    /// Whether products wait for their truncation before they are shared ([`Plan::leave_sums`]), and maxima of all pairs are made of
+    /// other steps ([`Plan::spread_maxima`]): for protocols of equal parties.
     pub sums: bool,
     /// What stands for smooth activations.
     pub activations: Activations,
@@ -461,6 +461,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     let graph = graph.clone();
     let mut plan = cx.plan;
     if options.sums {
+        plan.spread_maxima().expect("a plan that was built by the rules keeps to them");
         plan.leave_sums().expect("a plan that was built by the rules keeps to them");
     }
     Ok(Compiled { plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, kept, layers, ranges })

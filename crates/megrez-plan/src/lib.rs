@@ -7,6 +7,7 @@
 
 mod check;
 mod float;
+mod maxima;
 mod op;
 mod sums;
 mod view;

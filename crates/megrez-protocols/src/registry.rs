@@ -21,8 +21,11 @@ pub struct Protocol {
     pub source: &'static str,
     /// Whether it protects nothing or leaks, and runs only when the caller says `insecure`.
     pub insecure: bool,
-    /// Whether it truncates a product and shares it in one go, so that plans do well to leave products as sums.
+    /// Whether it truncates a product and shares it in one go, so that plans do well to leave products as sums, and has no
+    /// maximum of all pairs, so that plans spread them.
     pub sums: bool,
+    /// How many bits a conjunction takes at most.
+    pub factors: usize,
 }
 
 /// The protocols.
@@ -34,6 +37,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "MIZAR, corrected",
         insecure: false,
         sums: false,
+        factors: 2,
     },
     Protocol {
         name: "aby3",
@@ -42,6 +46,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "ABY3, with exact truncation",
         insecure: false,
         sums: true,
+        factors: 4,
     },
     Protocol {
         name: "meteor",
@@ -50,6 +55,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "METEOR, corrected, with exact truncation and carries of digits",
         insecure: false,
         sums: true,
+        factors: 4,
     },
     Protocol {
         name: "alkaid",
@@ -58,6 +64,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "ALKAID, corrected, on replicated values",
         insecure: false,
         sums: true,
+        factors: 4,
     },
     Protocol {
         name: "bicoptor",
@@ -66,6 +73,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "improved Bicoptor (probabilistic truncation), corrected",
         insecure: false,
         sums: false,
+        factors: 2,
     },
     Protocol {
         name: "concurrent",
@@ -74,6 +82,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "mizar with the concurrent single list (MIZAR, Remark 1), for comparison",
         insecure: false,
         sums: false,
+        factors: 2,
     },
     Protocol {
         name: "aegis",
@@ -82,6 +91,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "mizar with Aegis's two lists (MIZAR, Fig. 3), for comparison of costs",
         insecure: true,
         sums: false,
+        factors: 2,
     },
     Protocol {
         name: "clear",
@@ -90,6 +100,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         source: "plaintext oracle",
         insecure: true,
         sums: false,
+        factors: 4,
     },
 ];
 

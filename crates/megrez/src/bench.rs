@@ -11,7 +11,7 @@ use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, run_each};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{Graph, PoolForm, Tensor, models, plain};
-use megrez_plan::{Kind, List, Op, Plan, Relu, ReluForm, SignBit, View};
+use megrez_plan::{Kind, List, Op, Plan, PlanError, Relu, ReluForm, SignBit, ValueId, View};
 use megrez_ring::Shape;
 use megrez_session::Phase;
 use serde::Serialize;
@@ -50,6 +50,7 @@ pub struct BenchOptions {
 /// The operations that `bench op` knows.
 pub const OPS: &[&str] = &[
     "sign-bit",
+    "msb",
     "drelu",
     "relu",
     "maxpool",
@@ -59,8 +60,13 @@ pub const OPS: &[&str] = &[
     "fixed-matmul",
     "truncate",
     "select",
+    "mux",
     "and",
+    "and2",
+    "and4",
+    "andn",
     "bit-to-ring",
+    "bit2a",
     "a2b",
     "b2a",
     "adder",
@@ -77,6 +83,40 @@ pub const OPS: &[&str] = &[
     "layernorm",
 ];
 
+/// How many bits `andn` takes.
+const MANY: usize = 16;
+
+/// The operation's one name: papers have others.
+fn canonical(op: &str) -> &str {
+    match op {
+        "msb" | "drelu" => "sign-bit",
+        "mux" => "select",
+        "and2" => "and",
+        "bit2a" => "bit-to-ring",
+        op => op,
+    }
+}
+
+/// The conjunction of bits, by a tree of conjunctions of up to `factors`.
+fn conjunction(
+    plan: &mut Plan,
+    bits: Vec<ValueId>,
+    factors: usize,
+) -> std::result::Result<ValueId, PlanError> {
+    let (mut bits, mut level) = (bits, 0);
+    while bits.len() > 1 {
+        let mut next = vec![];
+        for (i, part) in bits.chunks(factors).enumerate() {
+            next.push(match part {
+                [only] => *only,
+                part => plan.step(&format!("op/{level}-{i}"), Op::And, part)?,
+            });
+        }
+        (bits, level) = (next, level + 1);
+    }
+    Ok(bits[0])
+}
+
 /// The plan of one operation on `batch` elements.
 pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
     if let Some(layer) = LayerOp::find(op) {
@@ -89,8 +129,8 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
     let relu = |truncate| Op::Relu(Relu { sign: o.sign.clone(), form: o.form, truncate });
     let input =
         |plan: &mut Plan, name: &str, shape: &Shape, frac| plan.input(name, client, shape.clone(), frac);
-    let z = match op {
-        "sign-bit" | "drelu" => {
+    let z = match canonical(op) {
+        "sign-bit" => {
             let x = input(&mut plan, "x", &n, o.frac);
             plan.step("op", sign(), &[x])
         }
@@ -118,11 +158,21 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
             // The bit is a comparison's; the report separates the steps.
             let x = input(&mut plan, "x", &n, o.frac);
             let b = plan.step("bit", sign(), &[x]).map_err(refuse)?;
-            match op {
+            match canonical(op) {
                 "select" => plan.step("op", Op::Select, &[b, x]),
                 "and" => plan.step("op", Op::And, &[b, b]),
                 _ => plan.step("op", Op::BitToRing, &[b]),
             }
+        }
+        "and4" | "andn" => {
+            let count = if op == "and4" { 4 } else { MANY };
+            let factors = find(&o.run.protocol)?.factors;
+            let x = input(&mut plan, "x", &[count * o.batch].into(), o.frac);
+            let bits = plan.step("bit", sign(), &[x]).map_err(refuse)?;
+            let part = |i: usize| Op::View(View { offset: i * o.batch, ..View::whole(n.clone()) });
+            let parts = (0..count).map(|i| plan.step(&format!("part{i}"), part(i), &[bits]));
+            let parts = parts.collect::<std::result::Result<Vec<_>, _>>().map_err(refuse)?;
+            conjunction(&mut plan, parts, factors)
         }
         "a2b" | "b2a" | "adder" => {
             // Values in bits are made of ring values; the report separates the steps.
@@ -223,7 +273,9 @@ pub fn any_model(model: &str, batch: usize, seed: u64) -> Result<Graph> {
 pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Json> {
     let mut plan = op_plan(op, backend.client(), o)?;
     if find(&o.run.protocol)?.sums {
-        plan.leave_sums().map_err(|e| Error::Refused(e.to_string()))?;
+        let refuse = |e: PlanError| Error::Refused(e.to_string());
+        plan.spread_maxima().map_err(refuse)?;
+        plan.leave_sums().map_err(refuse)?;
     }
     let price = price(&o.run.protocol, &plan)?;
     // Magnitude bits of the data: what the comparison or the product may hold.
@@ -284,7 +336,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
             let difference = g.wrapping_sub(e) & mask;
             let magnitude = difference.min(difference.wrapping_neg() & mask);
             verified &=
-                magnitude <= slack || o.sign.cut > 0 && matches!(op, "sign-bit" | "drelu" | "compare-many");
+                magnitude <= slack || o.sign.cut > 0 && matches!(canonical(op), "sign-bit" | "compare-many");
             errors.add(magnitude as f64 * 2f64.powi(-(frac as i32)));
         }
     }
@@ -367,7 +419,8 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
         List::Digits(widths) if relus.len() <= 1 => json!(widths),
         _ => Json::Null,
     };
-    let pairs = plan.steps.iter().any(|s| matches!(s.op, Op::Maximum(_)));
+    // Where a protocol has no maximum of all pairs, it is spread over steps of these names.
+    let pairs = plan.steps.iter().any(|s| matches!(s.op, Op::Maximum(_)) || s.name.ends_with("/compare"));
     let bits: Vec<u32> = relus.iter().map(|r| r.sign.width(o.ring)).collect();
     json!({
         "list": list,
@@ -483,6 +536,7 @@ mod tests {
             for op in OPS {
                 let plan = op_plan(op, "client", &options).unwrap_or_else(|e| panic!("{op}: {e}"));
                 plan.validate().unwrap();
+                // Mizar's conjunctions are of two bits, and trees follow the protocol.
                 let protocol = if matches!(*op, "a2b" | "b2a" | "adder") { "alkaid" } else { "mizar" };
                 assert!(price(protocol, &plan).unwrap().bits(Phase::Online) > 0.0, "{op}");
             }

@@ -186,7 +186,7 @@ struct Common {
     /// The form of ReLU: 3r, 2r, 2r-fresh, table, or for models auto: what is fastest on the network.
     #[arg(long, default_value = "3r")]
     form: String,
-    /// How pools find a maximum: tournament or all-pairs [default: tournament; with --form auto, what is fastest].
+    /// How pools find a maximum: tournament or all-pairs [default: tournament; what is fastest with --form auto, or under aby3, alkaid and meteor].
     #[arg(long)]
     pool: Option<String>,
     /// What stands for smooth activations: minimax splines, or MIZAR's Appendix B to compare with.
@@ -672,7 +672,11 @@ impl Common {
             )));
         }
         if self.form != "auto" {
-            return Model::new(graph, client, &self.compile(model)?);
+            let mut options = self.compile(model)?;
+            if self.pool.is_none() {
+                options.pool = inference::fastest_pool(graph, client, &options, &self.protocol, &self.net)?;
+            }
+            return Model::new(graph, client, &options);
         }
         let fixed = Common { form: "3r".into(), ..self.clone() }.compile(model)?;
         Ok(inference::fastest(graph, client, &fixed, self.pool()?, &self.protocol, &self.net)?.0)

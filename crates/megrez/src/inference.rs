@@ -2,7 +2,9 @@
 //! and the outputs are put together again.
 
 use crate::client::{Cluster, RunOptions};
-use crate::infer::{Backend, Model, batch, compile_for, decode_output, encode_data, encode_words, price};
+use crate::infer::{
+    Backend, Model, batch, compile_for, decode_output, encode_data, encode_words, find, price,
+};
 use crate::report::Cost;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
@@ -374,6 +376,33 @@ pub fn sign_bit(
         _ => return Err(Error::Refused("the list is `bits` or `digits`; widths go with digits".into())),
     };
     Ok(SignBit { list, ..full })
+}
+
+/// The form of pools that takes the network least time over both phases, and among equals the fewest bytes, under a protocol
+/// that has no forms of ReLU to choose from; others keep that of the options.
+pub fn fastest_pool(
+    graph: &Graph,
+    client: &str,
+    options: &CompileOptions,
+    protocol: &str,
+    net: &NetProfile,
+) -> Result<PoolForm> {
+    if !find(protocol)?.sums || !graph.nodes.iter().any(|node| node.op == "MaxPool") {
+        return Ok(options.pool);
+    }
+    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
+    let mut best = None;
+    for pool in [PoolForm::Tournament, PoolForm::AllPairs] {
+        let cost =
+            price(protocol, &compile_for(graph, client, &CompileOptions { pool, ..options.clone() })?.plan)?;
+        let phases = [Phase::Offline, Phase::Online];
+        let seconds: f64 = phases.iter().map(|&p| cost.critical_path(p, delay, transmit).seconds).sum();
+        let bits: f64 = phases.iter().map(|&p| cost.bits(p)).sum();
+        if best.is_none_or(|(least, _)| (seconds, bits) < least) {
+            best = Some(((seconds, bits), pool));
+        }
+    }
+    Ok(best.map_or(options.pool, |(_, pool)| pool))
 }
 
 /// Compiles a model with the form of ReLU, and the form of pools unless that is given, whose online phase takes the network

@@ -196,8 +196,9 @@ pub fn model(
         let mut backend = backend(protocol, setting)?;
         let graph = models::build(name, batch, setting.seed)?;
         let o = BenchOptions { batch, ..options(protocol, frac, setting) };
-        let sums = find(protocol)?.sums;
-        let model = Model::new(&graph, backend.client(), &CompileOptions { sums, ..compile(&o)? })?;
+        let mut options = CompileOptions { sums: find(protocol)?.sums, ..compile(&o)? };
+        options.pool = inference::fastest_pool(&graph, backend.client(), &options, protocol, &setting.net)?;
+        let model = Model::new(&graph, backend.client(), &options)?;
         bench_model(&mut backend, name, &model, &o)
     }
 }
@@ -221,6 +222,7 @@ pub fn layer(
             revealed.frac = frac;
         }
         if find(protocol)?.sums {
+            plan.spread_maxima().map_err(refuse)?;
             plan.leave_sums().map_err(refuse)?;
         }
         bench_model(&mut backend, "layer", &model, &o)
