@@ -6,7 +6,7 @@
 
 use crate::Cost;
 use crate::replicated::aby3;
-use crate::replicated::sum::{Want, split};
+use crate::replicated::sum::split;
 use crate::replicated::tree::{Node, Span, Tree};
 use crate::rss::Rss;
 use megrez_kernels::{Device, Tensor};
@@ -73,7 +73,7 @@ pub(super) fn bits<W: Word, D: Device>(
     width: u32,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let known = split(party, psi, false, 0, width)?;
-    aby3::online(party, &tree(width as usize - 1), Want::All, psi.own.elements(), known)
+    aby3::online(party, &tree(width as usize - 1), psi.own.elements(), known)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@
 //! For the most significant bit of 64 that is 390 + 426 bits, masked. Everybody sees uniform bits.
 
 use crate::replicated::planes::{Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
-use crate::replicated::sum::{Known, Want, output_planes};
+use crate::replicated::sum::{Known, output_planes};
 use crate::replicated::tree::{Node, Span, Tree};
 use crate::rss::{Rss, after, before, draw};
 use crate::{Cost, Store, StoreError, Unit};
@@ -513,11 +513,10 @@ impl<D: Device> Local<'_, D> {
     }
 }
 
-/// The planes of u + v that are wanted, as replicated bits.
+/// All planes of u + v as replicated bits.
 pub(crate) fn online<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
-    want: Want,
     n: usize,
     known: Known<D>,
     material: Material<D>,
@@ -531,7 +530,7 @@ pub(crate) fn online<D: Device>(
     let results: HashSet<Signal> =
         schedule.levels.iter().flat_map(|(_, results)| results.iter().copied()).collect();
     let local = Local { sheet: &sheet, me };
-    output_planes(party, tree, want, words, &sheet, |circuit, signal| match results.contains(&signal) {
+    output_planes(party, tree, words, &sheet, |circuit, signal| match results.contains(&signal) {
         true => Shared::of(me, |c| sheet.wire(circuit, Plane::Share(signal, c))),
         false => local.bit(circuit, signal),
     })

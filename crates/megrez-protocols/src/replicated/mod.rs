@@ -1,7 +1,8 @@
 //! Replicated sharing among three equal parties ([`crate::rss`]): the protocols `aby3` and `alkaid`. Semi-honest, one corruption.
 //!
 //! Linear operations are local; products, truncation and selection are common to both protocols. They differ in how
-//! the bits of a value are found: `aby3` adds on Boolean replicated shares with a tree of pairs, and its bits are replicated;
+//! the bits of a value are found: `aby3` adds on Boolean replicated shares with a tree of pairs, above digits of four positions where
+//! only the top bit is wanted, and its bits are replicated;
 //! `alkaid` adds on masked bits with nodes of four, in half the rounds, and its bits stay masked, so that what they
 //! multiply takes one round. It makes correlated randomness before the inputs exist; `aby3` has no offline phase.
 //! Ring values have no masks, so nothing is ever late.
@@ -28,7 +29,6 @@ use megrez_prg::Key;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
-use sum::Want;
 use tree::Tree;
 
 /// Bytes of a key that a component of an input is drawn from.
@@ -44,17 +44,18 @@ pub enum Adder {
 }
 
 impl Adder {
-    /// The tree for the top bit of `width`.
-    fn top(self, width: u32) -> Tree {
-        Tree::carry(width as usize - 1, if self == Adder::Aby3 { 2 } else { 4 })
-    }
-
-    fn cost(self, tree: &Tree, n: usize) -> Cost {
+    /// The cost of the top bit of a sum of `width` bits.
+    fn top_cost(self, width: u32, n: usize) -> Cost {
         match self {
-            Adder::Aby3 => aby3::cost(tree, n),
-            Adder::Alkaid => alkaid::cost(tree, Entry::Replicated, Exit::Masked, n),
+            Adder::Aby3 => aby3::top_cost(width as usize, n),
+            Adder::Alkaid => alkaid::cost(&top_tree(width), Entry::Replicated, Exit::Masked, n),
         }
     }
+}
+
+/// `alkaid`'s tree for the top bit of `width`.
+fn top_tree(width: u32) -> Tree {
+    Tree::carry(width as usize - 1, 4)
 }
 
 /// The suite on the ring of `W` and device `D`.
@@ -184,9 +185,8 @@ fn non_negative<W: Word, D: Device>(
     shape: &Shape,
 ) -> Result<Rss<Bits<D>>, Error> {
     let known = complement(party, sign, x)?;
-    let tree = Adder::Aby3.top(sign.width(W::BITS));
     let n = shape.elements();
-    let top = aby3::online(party, &tree, Want::Top, n, known)?;
+    let top = aby3::top(party, sign.width(W::BITS) as usize, n, known)?;
     let device = party.device();
     top.map(party.me(), |_, plane| Ok(Bits::new(shape.clone(), device.xor(&[plane], false, n)?)))
 }
@@ -201,7 +201,7 @@ fn masked_non_negative<W: Word, D: Device>(
     material: alkaid::Material<D>,
 ) -> Result<Bits<D>, Error> {
     let known = complement(party, sign, x)?;
-    let tree = Adder::Alkaid.top(sign.width(W::BITS));
+    let tree = top_tree(sign.width(W::BITS));
     let m = alkaid::top(party, &tree, shape.elements(), known, material, mask)?;
     Ok(Bits::new(shape.clone(), m))
 }
@@ -266,7 +266,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         let n = output.shape.elements();
         let bits_in = inputs.first().is_some_and(|v| v.kind == Kind::Bit);
         let public_in = inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }));
-        let sign = |sign: &SignBit| self.adder.cost(&self.adder.top(sign.width(W::BITS)), n);
+        let sign = |sign: &SignBit| self.adder.top_cost(sign.width(W::BITS), n);
         let alkaid = self.adder == Adder::Alkaid;
         let truncate = |f| match inputs[0].kind {
             Kind::Sum { .. } => truncate::sum_cost(W::BITS, f, n),
@@ -430,7 +430,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         }
         let n = output.shape.elements();
         let sum = |party: &mut Party<D>, sign: &SignBit| {
-            let tree = self.adder.top(sign.width(W::BITS));
+            let tree = top_tree(sign.width(W::BITS));
             alkaid::offline(party, &tree, n, None)
         };
         Ok(match op {

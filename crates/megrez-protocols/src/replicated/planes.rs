@@ -69,6 +69,10 @@ impl<D: Device> Sheet<D> {
         self.add(planes.next, names(crate::rss::after(me)));
     }
 
+    pub(crate) fn has(&self, name: Plane) -> bool {
+        self.places.contains_key(&name)
+    }
+
     pub(crate) fn wire(&self, circuit: &mut Circuit, name: Plane) -> Wire {
         self.places.get(&name).map_or(Circuit::ZERO, |&(buffer, plane)| circuit.input(buffer, plane))
     }

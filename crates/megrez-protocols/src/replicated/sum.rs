@@ -10,15 +10,6 @@ use megrez_kernels::{Circuit, Device, Tensor};
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
 
-/// Which bits of the sum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Want {
-    /// The most significant one.
-    Top,
-    /// All, the lowest first.
-    All,
-}
-
 /// The summands as planes, where they are known: of a replicated value, u at P0 and v at P1 and P2. Of values in masked bits, m of
 /// both, at all.
 pub(crate) struct Known<D: Device> {
@@ -50,21 +41,16 @@ pub(crate) fn split<W: Word, D: Device>(
     })
 }
 
-/// The wanted bits from leaves and carries: s_0 = p_0, s_j = p_j ⊕ c_{j−1}.
+/// All bits from leaves and carries: s_0 = p_0, s_j = p_j ⊕ c_{j−1}.
 pub(crate) fn output_planes<D: Device>(
     party: &Party<D>,
     tree: &Tree,
-    want: Want,
     words: usize,
     sheet: &Sheet<D>,
     shared: impl Fn(&mut Circuit, Signal) -> Shared,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let mut circuit = Circuit::default();
-    let wanted = match want {
-        Want::Top => tree.bits..tree.bits + 1,
-        Want::All => 0..tree.bits + 1,
-    };
-    let outputs: Vec<Shared> = wanted
+    let outputs: Vec<Shared> = (0..=tree.bits)
         .map(|position| {
             let bit = shared(&mut circuit, Signal::Propagate(Span::leaf(position)));
             match position.checked_sub(1) {

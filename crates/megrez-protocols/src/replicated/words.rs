@@ -15,7 +15,7 @@
 //! Everybody sees uniform bits; P0 and P2 see w, which y makes uniform to them.
 
 use crate::replicated::alkaid::{self, Entry, Exit};
-use crate::replicated::sum::{self, Known, Want};
+use crate::replicated::sum::{self, Known};
 use crate::replicated::tree::Tree;
 use crate::replicated::{Adder, aby3};
 use crate::rss::{Rss, draw};
@@ -98,10 +98,10 @@ pub(crate) fn a2b<W: Word, D: Device>(
     let n = x.own.elements();
     let known = sum::split(party, x, false, 0, W::BITS)?;
     let sum = match material {
-        None => aby3::online(party, &tree(Adder::Aby3, W::BITS as usize), Want::All, n, known)?,
+        None => aby3::online(party, &tree(Adder::Aby3, W::BITS as usize), n, known)?,
         Some(material) => {
             let tree = tree(Adder::Alkaid, W::BITS as usize);
-            alkaid::online(party, &tree, Want::All, n, known, material)?
+            alkaid::online(party, &tree, n, known, material)?
         }
     };
     join(party, sum, shape)
@@ -149,7 +149,7 @@ pub(crate) fn masked_add<D: Device>(
     let (u, width, n) = planes(party, x)?;
     let known = Known { u: Some(u), v: Some(planes(party, y)?.0) };
     let tree = tree(Adder::Alkaid, width);
-    let sum = alkaid::online(party, &tree, Want::All, n, known, material)?;
+    let sum = alkaid::online(party, &tree, n, known, material)?;
     join(party, sum, &x.shape)
 }
 
