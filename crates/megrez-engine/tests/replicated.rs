@@ -122,7 +122,7 @@ fn indistinguishable(what: &str, runs: &[Transcript; 2], inputs: usize) -> [View
     [0, 1].map(|k| view(&runs[k], 0, inputs))
 }
 
-/// Five carries: a level of two nodes and one above them.
+/// Five carries: two digits and a node above them, or a level of two nodes and one above them.
 fn few() -> SignBit {
     SignBit { bits: Some(6), ..SignBit::FULL }
 }
@@ -135,7 +135,7 @@ fn no_party_sees_the_value_compared() {
         let views = indistinguishable(name, &runs, 1);
         // The control: what P1 tells P0 about the result, without the sharing of zero that hides it.
         let column =
-            if adder == Adder::Aby3 { "Online op0/level3 1→0 0" } else { "Online op0/top 1→0 0" };
+            if adder == Adder::Aby3 { "Online op0/level0 1→0 0" } else { "Online op0/top 1→0 0" };
         let bare = [0, 1].map(|k| {
             let mut view = views[k].clone();
             let secret = if k == 0 { 1 } else { 0 };

@@ -1089,7 +1089,15 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
         return check_floats(args, &graph, &data, json);
     }
     let mut backend = args.common.backend()?;
-    let model = args.common.model(&graph, backend.client(), &args.model_args)?;
+    let model = if megrez::infer::find(&args.common.protocol)?.sums {
+        // Every layer is opened: none may be left as a sum or become a part of the next.
+        let common = Common { form: "3r".into(), ..args.common.clone() };
+        let options = common.compile(&args.model_args)?;
+        let options = CompileOptions { sums: false, pool: PoolForm::Tournament, ..options };
+        Model::new(&graph, backend.client(), &options)?
+    } else {
+        args.common.model(&graph, backend.client(), &args.model_args)?
+    };
     let range = model.compiled.data_inputs[0].range;
     let rows = batch(&data, 0, args.batch, range);
     let layers = check::check(&mut backend, &model, &[rows], &args.common.run(1))?;
