@@ -23,6 +23,7 @@ pub const PROTOCOL: Protocol = Protocol {
     source: "SECFLOAT on SIRNN's blocks, corrected; single precision, correctly rounded",
     insecure: false,
     sums: false,
+    factors: 2,
 };
 
 /// What a protocol computes with.
