@@ -189,6 +189,9 @@ fn reports_for_programs_keep_their_schemas() {
     assert_eq!(report["bits_per_element"], report["formula_bits_per_element"], "{report}");
     assert_eq!(report["parties"], "process");
 
+    let proximity = cli("--json example proximity --tests 8", &[]).json("megrez.proximity/1");
+    assert_eq!((&proximity["verified"], &proximity["agree"]), (&true.into(), &8.into()), "{proximity}");
+
     let protocols = cli("--json protocols", &[]).json("megrez.protocols/1");
     assert!(protocols["protocols"].as_array().unwrap().len() >= 2);
     cli("--json doctor", &[]).json("megrez.doctor/1");
