@@ -52,6 +52,7 @@ pub const TABLES: &[&Table] = &[
     &alkaid::NETWORKS,
     &secfloat::OPERATIONS,
     &secfloat::ROUNDS,
+    &secfloat::RELEVANCE,
     &secfloat::PROXIMITY,
 ];
 

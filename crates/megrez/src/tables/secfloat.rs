@@ -1,9 +1,11 @@
 //! SECFLOAT's tables II, III, IV and VII: floating point between two parties, everything online.
 
-use super::{Column, Row, Setting, Table};
+use super::{Column, Row, Setting, Table, backend, options};
 use crate::Result;
 use crate::bench_float::{self, FloatBench};
 use crate::proximity::{self, Proximity};
+use crate::secfloat::{FloatModel, ModelBench, PROTOCOL, TrainBench, bench_model, bench_training};
+use megrez_graph::models;
 use serde_json::Value as Json;
 
 /// The paper's network, its machines have 4 cores at 3.7 GHz.
@@ -44,6 +46,21 @@ pub(super) const ROUNDS: Table = Table {
     nets: NETS,
     columns: &[Column { name: "rounds", per_net: false, ours: |m| m.rounds("online") }],
     rows: rounds,
+};
+
+/// Table IV.
+pub(super) const RELEVANCE: Table = Table {
+    name: "secfloat-4",
+    title: "SECFLOAT, Table IV: the relevance network, 874-300-200-100-4",
+    counts: "GB = 10^9 bytes, both directions together. Backpropagation: forward, cross-entropy, backward and update. Our weights and \
+             features are made up, between 10^-7 and 10 in magnitude as the paper's. Results are held to single precision in the \
+             clear, bit for bit.",
+    nets: NETS,
+    columns: &[
+        Column { name: "GB", per_net: false, ours: |m| Some(m.bytes("online")? / 1e9) },
+        Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") },
+    ],
+    rows: networks,
 };
 
 /// Table VII.
@@ -170,6 +187,50 @@ fn rounds() -> Vec<Row> {
         ]
     })
     .collect()
+}
+
+fn networks() -> Vec<Row> {
+    let system = "SECFLOAT";
+    vec![
+        Row::new("inference 1", system).paper(&[4.7, 18.3]).bench(inference(1)),
+        Row::new("inference 32", system).paper(&[151.58, 1036.0]).bench(inference(32)).large(),
+        Row::new("backpropagation 1", system).paper(&[10.9, 40.3]).bench(training(1)),
+        Row::new("backpropagation 32", system).paper(&[329.6, 1020.5]).bench(training(32)).large(),
+    ]
+}
+
+/// Measures the relevance network on so many inputs.
+fn inference(batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    move |setting| {
+        let protocol = PROTOCOL.name;
+        let mut backend = backend(protocol, setting)?;
+        let graph = models::build("relevance", batch, setting.seed)?;
+        let model = FloatModel::new(&graph, backend.client(), GROUP)?;
+        let o = options(protocol, 0, setting);
+        let o = ModelBench {
+            name: "relevance".into(),
+            batch,
+            seed: setting.seed,
+            run: o.run,
+            parties: o.parties,
+        };
+        bench_model(&mut backend, &model, &o)
+    }
+}
+
+/// Measures a step of training it.
+fn training(batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    move |setting| {
+        let o = TrainBench {
+            model: "relevance".into(),
+            batch,
+            repeat: setting.repeat,
+            seed: setting.seed,
+            group: GROUP,
+            rate: 0.125,
+        };
+        bench_training(&o, &setting.net, setting.processes)
+    }
 }
 
 fn tests() -> Vec<Row> {
