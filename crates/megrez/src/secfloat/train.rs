@@ -85,7 +85,7 @@ fn perceptron(graph: &Graph) -> Result<Weights> {
         };
         layers.push((weights, (**bias).clone()));
     }
-    if layers.is_empty() || graph.nodes.len() % 2 == 0 {
+    if layers.is_empty() || graph.nodes.len().is_multiple_of(2) {
         return Err(refuse("the last layer is a dense one"));
     }
     Ok(layers)
