@@ -47,7 +47,10 @@ fn options() -> RunOptions {
 fn near(got: &Tensor, want: &Tensor) {
     assert_eq!(got.shape, want.shape);
     let largest = want.data.iter().fold(0f32, |m, v| m.max(v.abs()));
-    assert!(got.data.iter().zip(&want.data).all(|(g, w)| (g - w).abs() <= 1e-6 * largest), "{got:?} {want:?}");
+    assert!(
+        got.data.iter().zip(&want.data).all(|(g, w)| (g - w).abs() <= 1e-6 * largest),
+        "{got:?} {want:?}"
+    );
 }
 
 #[test]
@@ -101,5 +104,9 @@ fn numbers_and_protocols_that_do_not_go_together_are_refused_with_a_remedy() {
     let list = cli("--json protocols", &[]).json("megrez.protocols/1");
     let secfloat = list["protocols"].as_array().unwrap().iter().find(|p| p["protocol"]["name"] == "secfloat");
     let operations = secfloat.unwrap()["operations"].as_array().unwrap();
-    assert!(operations.iter().any(|o| o["op"] == "mul" && o["bits_per_element"]["online"].as_f64() > Some(1000.0)));
+    assert!(
+        operations
+            .iter()
+            .any(|o| o["op"] == "mul" && o["bits_per_element"]["online"].as_f64() > Some(1000.0))
+    );
 }
