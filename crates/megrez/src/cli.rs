@@ -665,12 +665,6 @@ impl Common {
 
     /// Compiles a model, with the forms that are fastest on the network if the caller leaves them open.
     fn model(&self, graph: &Graph, client: &str, model: &ModelArgs) -> Result<Model> {
-        if self.float()? {
-            return Err(Error::Refused(format!(
-                "`{}` computes in float32, which this command does not: choose another protocol, such as --protocol mizar",
-                self.protocol
-            )));
-        }
         if self.form != "auto" {
             let mut options = self.compile(model)?;
             if self.pool.is_none() {
@@ -693,6 +687,12 @@ impl Common {
     }
 
     fn compile(&self, model: &ModelArgs) -> Result<CompileOptions> {
+        if self.float()? {
+            return Err(Error::Refused(format!(
+                "`{}` computes in float32, which this command does not: choose another protocol, such as --protocol mizar",
+                self.protocol
+            )));
+        }
         Ok(CompileOptions {
             ring: self.ring,
             frac: self.frac(),

@@ -4,8 +4,8 @@ use crate::blocks::Blocks;
 use crate::float::Float;
 use std::ops::Range;
 
-/// The most lanes that programs compute on at once. On shares a lane of an addition takes about 10 kB while it runs; smaller
-/// parts would be no faster and take more rounds.
+/// The most lanes that programs compute on at once. On shares a lane of an addition takes about 3 kB while it runs; smaller
+/// parts are hardly faster and take more rounds.
 pub const LANES: usize = 1 << 16;
 
 /// `n` results, made at most `most` at a time by `part`, which gets their range.
