@@ -72,6 +72,8 @@ def operations(megrez: str, device: str) -> list[dict]:
     stream = ["bench", "op", "stream", "--batch", str(1 << 27), "--repeat", "9", "--device", device]
     made = [report(megrez, *gemm, "--ring", ring) for ring in ("64", "32")]
     made.append(report(megrez, *stream))
+    lists = ["bench", "op", "masked-list", "--batch", MILLION, "--repeat", "9"]
+    made.extend(report(megrez, *lists, "--ring", ring, "--device", device) for ring in ("64", "32"))
     for where in (device, "cpu"):
         for op in ("sign-bit", "relu", "maxpool"):
             for kind in ("bits", "digits"):
