@@ -337,11 +337,11 @@ impl Device for Cuda {
 
     fn bit_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
         debug_assert!(from + count <= W::BITS);
-        self.to_planes(x, from, count)
+        self.split_planes(x, from, count)
     }
 
     fn join_planes<W: Word>(&self, x: &Buf<u64>, n: usize) -> Result<Buf<W>> {
-        self.from_planes(x, n)
+        self.joined_planes(x, n)
     }
 
     fn pack_planes(&self, x: &Buf<u64>, planes: usize, n: usize) -> Result<Buf<u64>> {

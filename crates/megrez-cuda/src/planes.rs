@@ -35,7 +35,7 @@ fn number(gate: GateKind) -> u32 {
 }
 
 impl Cuda {
-    pub(crate) fn to_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
+    pub(crate) fn split_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
         let words = bits::words(x.len());
         self.made(words * count as usize, |out| {
             let args = args![x.at(), from, count, out, x.len() as u64, words as u64];
@@ -43,7 +43,7 @@ impl Cuda {
         })
     }
 
-    pub(crate) fn from_planes<W: Word>(&self, x: &Buf<u64>, n: usize) -> Result<Buf<W>> {
+    pub(crate) fn joined_planes<W: Word>(&self, x: &Buf<u64>, n: usize) -> Result<Buf<W>> {
         let words = bits::words(n);
         let planes = (x.len() / words.max(1)) as u32;
         self.made(n, |out| {

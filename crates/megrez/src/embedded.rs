@@ -131,7 +131,7 @@ impl Parties {
         let data = std::env::temp_dir().join(format!("megrez-{name}"));
         let mut parties = Parties { children: vec![], addresses: vec![], identity, data };
         let mut outputs = Vec::new();
-        for party in 0..count {
+        for (party, &device) in devices.iter().enumerate() {
             let mut child = Command::new(&program.path)
                 .args(&program.arguments)
                 .stdin(Stdio::piped())
@@ -150,7 +150,7 @@ impl Parties {
                 key: pair.key.to_string(),
                 data: parties.data.join(format!("party{party}")),
                 silence_seconds: silence.as_secs(),
-                device: devices[party],
+                device,
             };
             let written = write_line(&mut stdin, &start);
             parties.children.push((child, Some(stdin)));
