@@ -95,7 +95,7 @@ impl Plan {
             }
         };
         let mut summands = vec![];
-        for i in 0..contenders {
+        for (i, &value) in values.iter().enumerate().take(contenders) {
             let mut bits = vec![];
             for j in (0..x.len()).filter(|&j| j != i) {
                 let (from, pair) = if i < j { (larger, (i, j)) } else { (smaller, (j, i)) };
@@ -108,7 +108,7 @@ impl Plan {
                 [only] => only,
                 _ => step(self, format!("wins{i}"), Op::And, &bits)?,
             };
-            summands.push(step(self, format!("select{i}"), Op::Select, &[wins, values[i]])?);
+            summands.push(step(self, format!("select{i}"), Op::Select, &[wins, value])?);
         }
         if floor.is_none() {
             summands.push(x[x.len() - 1]);
