@@ -56,7 +56,7 @@ class Tape:
     def run(self, values: Sequence[Value]) -> list[list[int]]:
         """Run what these values need, and open them: numbers as bits, truth values as 0 and 1."""
         entries = _unfinished(values)
-        unused, self.unused = self.unused, []
+        unused = self.unused[:]
         request = {
             "tape": [(value.name, value.entry) for value in entries],
             "numbers": {value.name: value.bits for value in entries if value.bits is not None},
@@ -64,6 +64,7 @@ class Tape:
             "open": [value.name for value in values],
         }
         reply = json.loads(self._native.run(json.dumps(request)))
+        del self.unused[: len(unused)]
         for value in entries:
             value.entry, value.of, value.bits = None, (), None
         sent = zip(self.cost.sent_bytes, reply["sent_bytes"], strict=True)

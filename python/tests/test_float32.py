@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +197,25 @@ def test_a_pair_that_is_closed_says_so() -> None:
         x = pair.array([1.0], owner=0)
     with pytest.raises(Error, match="ended"):
         x.reveal()
+
+
+def children() -> set[int]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return {int(child) for text in lists for child in text.read_text().split()}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the parties in Linux's process table")
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_party_that_dies_is_no_reason_to_hang(which: int) -> None:
+    before = children()
+    with float32.local() as pair:
+        x = pair.array([1.0, 2.0], owner=0)
+        assert (x * x).reveal().tolist() == [1.0, 4.0]
+        os.kill(sorted(children() - before)[which], signal.SIGKILL)
+        with pytest.raises(Error):
+            (x + 1).reveal()
+        with pytest.raises(Error, match="the parties have ended"):
+            (x + 2).reveal()
 
 
 def test_the_example(clear: float32.Pair) -> None:

@@ -572,12 +572,12 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Generate(args) => run_generate(&args, cli.json),
         Command::Bench(Bench::Model(args)) => bench_model(&args),
         Command::Bench(Bench::Table(args)) => bench_table(&args, cli.json),
+        Command::Bench(Bench::Memory(args)) => bench_memory(&args),
         Command::Example(Example::Proximity(args)) => {
             let report = proximity::run(&args, true)?;
             print!("{}", if cli.json { format!("{report}\n") } else { proximity::text(&report) });
             Ok(if report["verified"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        Command::Bench(Bench::Memory(args)) => bench_memory(&args),
         Command::Example(Example::Relevance(args)) => {
             let report = secfloat::relevance(args.users, args.seed, args.group)?;
             print!("{}", if cli.json { format!("{report}\n") } else { secfloat::relevance_text(&report) });

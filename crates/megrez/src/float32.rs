@@ -85,6 +85,9 @@ impl Pair {
     /// # Errors
     /// If the request makes no sense, and then nothing has run; or if the parties fail, and then they are gone.
     pub fn run(&mut self, request: Request) -> Result<Reply> {
+        if matches!(self.place, Place::Gone) {
+            return Err(Error::Refused("the parties have ended".into()));
+        }
         self.check(&request)?;
         for name in &request.forget {
             self.shapes.remove(name);
@@ -98,7 +101,7 @@ impl Pair {
                 }
                 reply
             }
-            Place::Gone => Err(Error::Refused("the parties have ended".into())),
+            Place::Gone => unreachable!("seen above"),
         }
     }
 
