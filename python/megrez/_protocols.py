@@ -22,6 +22,8 @@ class Protocol:
     """Whether it protects nothing or leaks, and runs only with `insecure=True`."""
     sums: bool
     """Whether it truncates a product and shares it in one go."""
+    factors: int
+    """How many bits one conjunction multiplies at most."""
 
 
 def protocols() -> list[Protocol]:

@@ -214,6 +214,7 @@ def test_protocols() -> None:
     assert protocols["mizar"].parties == 3
     assert not protocols["mizar"].insecure
     assert protocols["clear"].insecure
+    assert protocols["alkaid"].factors == 4
 
 
 def test_a_protocol_that_does_not_protect_has_to_be_insisted_on(small: megrez.Model, images: Array) -> None:
