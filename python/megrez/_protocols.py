@@ -11,7 +11,7 @@ class Protocol:
     """A way to compute on shares."""
 
     name: str
-    """What `local` and `connect` call it."""
+    """What `local` and `connect` call it; `secfloat`, of two parties, is what `megrez.float32` runs."""
     parties: int
     """How many parties compute."""
     security: str

@@ -50,7 +50,9 @@ mod _native {
     /// The protocols, as JSON.
     #[pyfunction]
     fn protocols() -> PyResult<String> {
-        serde_json::to_string(megrez_protocols::registry::PROTOCOLS).map_err(refused)
+        let all: Vec<_> =
+            megrez_protocols::registry::PROTOCOLS.iter().chain([&megrez::secfloat::PROTOCOL]).collect();
+        serde_json::to_string(&all).map_err(refused)
     }
 
     /// Serves as a party of the process at the other end of standard input, until that ends.
