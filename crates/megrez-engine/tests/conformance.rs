@@ -102,6 +102,14 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         p.step("op", Op::Combine { coefficients: vec![3, -2], constant: 5 }, v).unwrap()
     });
     case("mul", false, &[x(full), y(full)], &|p, v| p.step("op", Op::Mul, v).unwrap());
+    for count in [3, 4] {
+        let factors = ["x", "y", "z", "w"].map(|name| (name, vec![n], full));
+        case(&format!("many/{count}"), false, &factors[..count], &|p, v| p.step("op", Op::Mul, v).unwrap());
+    }
+    case("many/square", false, &[x(full), y(full)], &|p, v| {
+        let square = p.step("product", Op::Mul, &[v[0], v[1], v[0]]).unwrap();
+        p.step("op", Op::Mul, &[square, v[0], square, v[1]]).unwrap()
+    });
     case("mul-public", false, &[x(full)], &|p, v| {
         let words = (0..n as i64).map(|i| i % 7 - 3).collect();
         let c = p.step("c", Op::Constant { shape: [n].into(), frac: 2, words }, &[]).unwrap();
@@ -265,6 +273,17 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let (a, b) = (p.step("a", Op::ToBits, &v[..1]).unwrap(), p.step("b", Op::ToBits, &v[1..]).unwrap());
         p.step("op", Op::AddBits, &[a, b]).unwrap()
     });
+    for width in [2, 5] {
+        case(&format!("words/adder/{width}"), false, &[x(full), y(full)], &|p, v| {
+            let mut low = |name: &str, x: ValueId| {
+                let bits = p.step(&format!("{name}/bits"), Op::ToBits, &[x]).unwrap();
+                let view = View::slice(&[ring as usize, n].into(), 0, 0, 1, width);
+                p.step(name, Op::View(view), &[bits]).unwrap()
+            };
+            let summands = [low("a", v[0]), low("b", v[1])];
+            p.step("op", Op::AddBits, &summands).unwrap()
+        });
+    }
     case("words/b2a", false, &[x(full)], &|p, v| {
         let b = p.step("a2b", Op::ToBits, v).unwrap();
         let b = p.step("not", Op::Not, &[b]).unwrap();
@@ -370,13 +389,16 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
                 // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments. Sums that
                 // wait for their truncation, conjunctions of more than two bits, and values by their bits, are the replicated
-                // protocols'.
+                // protocols'; products of more than two values are meteor's.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("and/")
                         || case.name.starts_with("spread/")
                         || case.name.starts_with("sum/")
                         || case.name.starts_with("words/")
+                        || case.name.starts_with("many/")
+                            && why.contains("use meteor")
+                            && protocol != "meteor"
                         || protocol == "bicoptor"
                             && ["choose --bits", "one threshold"].iter().any(|s| why.contains(s)),
                     "{protocol} {}: {why}",
@@ -429,6 +451,27 @@ fn multiplication_is_exhaustive_at_eight_bits() {
     for protocol in secure() {
         let z = execute(protocol, &case, None).outputs.remove(0).remove(0);
         assert!((0..1u64 << 16).all(|i| z[i as usize] == ((i & 255) * (i >> 8)) & 255), "{protocol}");
+    }
+}
+
+#[test]
+fn products_of_many_are_exhaustive_in_two_factors_at_eight_bits() {
+    // All pairs, with sixteen values of the third factor and a fourth one that depends on both.
+    let n = 1u64 << 20;
+    let word = |i: u64, t: usize| [i & 255, i >> 8 & 255, (i >> 16) * 17, (i ^ i >> 8) & 255][t];
+    for count in [3, 4] {
+        let mut plan = Plan::new(8);
+        let names = &["x", "y", "z", "w"][..count];
+        let factors: Vec<_> =
+            names.iter().map(|name| plan.input(name, "owner", [n as usize].into(), 2)).collect();
+        let z = plan.step("op", Op::Mul, &factors).unwrap();
+        plan.output("z", "owner", z);
+        let words = |t| (0..n).map(|i| word(i, t)).collect();
+        let inputs = names.iter().enumerate().map(|(t, name)| ((*name).to_string(), words(t))).collect();
+        let case = Case { name: "many".into(), plan, inputs, truncates: false };
+        let z = execute("meteor", &case, None).outputs.remove(0).remove(0);
+        let product = |i| (0..count).map(|t| word(i, t)).product::<u64>() & 255;
+        assert!((0..n).all(|i| z[i as usize] == product(i)), "{count} factors");
     }
 }
 

@@ -1,16 +1,17 @@
-//! METEOR as its paper prints it, in plain code, and what goes wrong; the suite's truncation as often as it says; and what each of
+//! METEOR as its paper prints it, in the clear, and what goes wrong; the suite's truncation as often as it says; and what each of
 //! its parties sees, jointly, at ℓ = 8.
 
 use crate::common::session::{
     Ends, Part, Transcript, each, give_and_take_under, prepare, session, transcript_under, unpack, zip,
 };
 use crate::common::stats::{self, MANY, SIGMAS, View as Seen, compare_views};
-use crate::common::{Rng, mask, signed};
+use crate::common::{Rng, signed};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_engine::{Options, serve, store};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_protocols::meteor::Meteor;
+use megrez_protocols::meteor::printed::Extraction;
 use megrez_session::Party;
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
@@ -18,42 +19,12 @@ use std::time::Duration;
 
 // ---- the printed steps ----
 
-/// Fig. 3 on ℓ bits in F_q, in the clear.
-#[derive(Clone, Copy)]
-struct Extraction {
-    ring: u32,
-    q: i64,
-    /// b = ~(2m mod L) instead of L − 2m.
-    complement: bool,
-}
-
-impl Extraction {
-    fn public(self, m: u64) -> u64 {
-        let doubled = (2 * m) & mask(self.ring);
-        (if self.complement { !doubled } else { doubled.wrapping_neg() }) & mask(self.ring)
-    }
-
-    /// msb(x), and whether the opened d is 0.
-    fn run(self, x: u64, psi: u64, lambda: i64) -> (u64, bool) {
-        let m = x.wrapping_sub(psi) & mask(self.ring);
-        let (s, b) = ((2 * psi) & mask(self.ring), self.public(m));
-        let (mut sum, mut zero) = (0, false);
-        for i in (0..self.ring).rev() {
-            let [s, b] = [s, b].map(|v| (v >> i & 1) as i64);
-            zero |= (1 + (1 - 2 * lambda) * (s - b) + sum).rem_euclid(self.q) == 0;
-            sum += s + b - 2 * s * b;
-        }
-        let carry = u64::from(!zero) ^ lambda as u64;
-        (m >> (self.ring - 1) ^ psi >> (self.ring - 1) ^ carry, zero)
-    }
-}
-
 #[test]
 fn the_printed_extraction_reveals_zeros_and_errs_at_them() {
-    let printed = Extraction { ring: 8, q: 11, complement: false };
-    let corrected = Extraction { complement: true, ..printed };
+    let (printed, corrected) = (Extraction::printed(8), Extraction::corrected(8));
+    assert_eq!((printed.q, corrected.q), (11, 11));
     for x in 0..256 {
-        let runs = |e: Extraction| (0..512).map(move |i| e.run(x, i / 2, (i % 2) as i64));
+        let runs = |e: Extraction| (0..512).map(move |i| e.run(x, i / 2, i % 2 == 1));
         let wrong = runs(printed).filter(|(msb, _)| *msb != x >> 7).count();
         let zeros = runs(printed).filter(|(_, zero)| *zero).count();
         if x & 127 == 0 {
@@ -77,7 +48,7 @@ fn the_smallest_prime_from_l_on_is_too_small_at_sixteen_bits() {
             .filter(|_| {
                 // Few equal bits, so that sums are large.
                 let (x, psi) = (rng.next() & 0xff, rng.next() & 0xffff);
-                e.run(x, psi, (rng.next() & 1) as i64).0 != x >> 15
+                e.run(x, psi, rng.next() & 1 == 1).0 != x >> 15
             })
             .count()
     };
@@ -87,19 +58,11 @@ fn the_smallest_prime_from_l_on_is_too_small_at_sixteen_bits() {
 
 #[test]
 fn the_masks_of_the_printed_entries_are_not_known_before_the_inputs() {
-    // e_i = 1 + t_i − b_i·τ + Σ_{k<i} (b_k + (1 − 2b_k)·s_k) with t = τ·s preprocessed: its mask is the same map of the masks.
-    // The product of four masks, which N-MULT is to prepare, takes many values as b does.
-    let (q, mut rng) = (11, Rng(32));
-    let mut draw = || [0; 8].map(|_| rng.below(11) as i64);
-    let (s, t, tau) = (draw(), draw(), draw()[0]);
-    let product = |b: u64| {
-        (0..4).fold(1, |product, i| {
-            let bit = |k: usize| (b >> k & 1) as i64;
-            let before: i64 = (0..i).map(|k| (1 - 2 * bit(k)) * s[k]).sum();
-            product * (t[i] - bit(i) * tau + before).rem_euclid(q) % q
-        })
-    };
-    let different: std::collections::HashSet<i64> = (0..16).map(product).collect();
+    let (printed, mut rng) = (Extraction::printed(8), Rng(32));
+    let mut draw = || [0; 4].map(|_| rng.below(11) as u32);
+    let (u, s) = (draw(), draw());
+    let product = |b: u64| printed.mask_product(&u, &s, &[0, 1, 2, 3].map(|k| b >> k & 1 == 1));
+    let different: std::collections::HashSet<u32> = (0..16).map(product).collect();
     assert!(different.len() > 4, "{different:?}");
 }
 
@@ -192,7 +155,7 @@ fn stored_material_computes_what_fresh_material_computes() {
     let cuts = [("cut", truncate.clone(), product), ("cut sum", truncate, sum), ("relu sum", relu(8), sum)];
     let mut outputs: Vec<_> = cuts.map(|(name, op, of)| step(name, op, &[of])).into();
     let positive = step("positive", relu(0), &[x]);
-    let many = step("many", Op::CompareMany { sign: SignBit::FULL, thresholds: vec![-5, 9] }, &[x]);
+    let many = step("thresholds", Op::CompareMany { sign: SignBit::FULL, thresholds: vec![-5, 9] }, &[x]);
     let many = step("flat", Op::View(View::whole([2 * n].into())), &[many]);
     let bits = [0, n].map(|at| {
         let half = View { shape: [n].into(), strides: vec![1], offset: at };
@@ -201,6 +164,9 @@ fn stored_material_computes_what_fresh_material_computes() {
     let both = step("and", Op::And, &bits);
     let chosen = step("select", Op::Select, &[both, positive]);
     outputs.extend([chosen, step("ring", Op::BitToRing, &[both])]);
+    let words = [x, y].map(|x| step(&format!("bits{}", x.0), Op::ToBits, &[x]));
+    let words = step("add", Op::AddBits, &words);
+    outputs.extend([step("value", Op::FromBits, &[words]), step("many", Op::Mul, &[x, y, x, y])]);
     outputs.iter().enumerate().for_each(|(i, &z)| plan.output(&format!("z{i}"), "owner", z));
 
     let parts = each(|party: &mut Party<Cpu>, _: &mut Ends| prepare(&suite, &plan, party));
@@ -231,6 +197,7 @@ fn stored_material_computes_what_fresh_material_computes() {
         assert!(rounded(fresh[0][i], x * y) && rounded(fresh[1][i], x * y), "{x} · {y}");
         assert!(if x * y < 0 { fresh[2][i] == 0 } else { rounded(fresh[2][i], x * y) }, "{x} · {y}");
         assert_eq!((fresh[3][i], fresh[4][i]), (if x >= 9 { x as u32 } else { 0 }, u32::from(x >= 9)), "{x}");
+        assert_eq!((fresh[5][i], fresh[6][i]), ((x + y) as u32, (x * x * y * y) as u32), "{x}, {y}");
     }
 }
 
@@ -239,7 +206,7 @@ const SECRETS: [u8; 4] = [0, 0x2f, 0xc1, 0xff];
 
 fn execute(op: Op, secrets: &[u8]) -> Transcript {
     let mut plan = Plan::new(8);
-    let names = ["x", "y"];
+    let names = ["x", "y", "z"];
     let ids: Vec<_> = secrets.iter().zip(names).map(|(_, n)| plan.input(n, "owner", [N].into(), 2)).collect();
     let z = plan.step("op", op, &ids).unwrap();
     plan.output("z", "owner", z);
@@ -263,6 +230,11 @@ fn view(run: &Transcript, i: usize, inputs: usize, split: &[&str]) -> Seen {
         let bits = s.bytes.len() * 8 / N;
         match bits {
             1 | 8 => columns.push((name, unpack(&s.bytes, bits as u32, N))),
+            many if s.name.ends_with("/share") => {
+                let all = unpack(&s.bytes, 8, many / 8 * N);
+                let column = |(k, part): (usize, &[u8])| (format!("{name} {k}"), part.to_vec());
+                columns.extend(all.chunks_exact(N).enumerate().map(column));
+            }
             planes
                 if split.iter().any(|ending| s.name.ends_with(ending))
                     && (s.phase == Online || s.to == i) =>
@@ -319,6 +291,12 @@ fn no_party_sees_the_value_compared() {
 }
 
 #[test]
+fn no_party_sees_the_value_whose_bits_are_found() {
+    let runs = [0u8, 0x2f, 0xff].map(|x| execute(Op::ToBits, &[x]));
+    indistinguishable("bits", &runs, 1, &["op/level0", "op/level1"]);
+}
+
+#[test]
 fn no_party_sees_the_value_of_a_relu() {
     for truncate in [0, 2] {
         let op = Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate });
@@ -339,6 +317,10 @@ fn no_party_sees_factors_or_what_is_truncated() {
         view
     });
     assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a component that tells the product passes");
+
+    let runs = [[0u8; 3], [1, 0x80, 0x35], [0xff; 3]].map(|secrets| execute(Op::Mul, &secrets));
+    assert!(runs[2].outputs[0].iter().all(|&z| z == 0xff));
+    indistinguishable("product of three", &runs, 3, &[]);
 
     let runs = [0u8, 0x3f, 0xc0, 0xff].map(|x| execute(Op::Truncate { bits: 2 }, &[x]));
     indistinguishable("truncation", &runs, 1, &["op/q", "op/b"]);

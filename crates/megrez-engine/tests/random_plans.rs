@@ -1,4 +1,4 @@
-//! Random plans under `mizar` equal `clear`, up to what truncations may add in the last bit. The builder keeps for every
+//! Random plans on shares equal `clear`, up to what truncations may add in the last bit. The builder keeps for every
 //! value a bound on its size and a bound on that difference, and takes only steps whose bounds fit the ring.
 
 use crate::common::{Rng, mask, signed};
@@ -17,7 +17,7 @@ struct Bounded {
     kind: Kind,
     /// |x| ≤ size under `clear`.
     size: u128,
-    /// The value under `mizar` differs from that by at most this.
+    /// The value on shares differs from that by at most this.
     error: u128,
 }
 
@@ -26,11 +26,15 @@ struct Builder {
     values: Vec<Bounded>,
     /// Turns one number of the test case into choices.
     choices: Rng,
+    /// Who runs the plan: some have steps that others lack.
+    protocol: &'static str,
 }
 
 /// Input size: 2^INPUT, with FRAC fraction bits.
 const INPUT: u32 = 9;
 const FRAC: u32 = 6;
+/// Protocols that have values by their bits.
+const WORDS: [&str; 3] = ["meteor", "aby3", "alkaid"];
 
 impl Builder {
     fn choose(&mut self, bound: usize) -> usize {
@@ -105,7 +109,7 @@ impl Builder {
 
     /// One step, or none if nothing fits.
     fn grow(&mut self) -> Option<Bounded> {
-        let kind = self.choose(15);
+        let kind = self.choose(16);
         let x = self.ring()?;
         let n = x.shape.len();
         let Kind::Ring { frac } = x.kind else { unreachable!("a ring value was asked for") };
@@ -156,7 +160,17 @@ impl Builder {
             }
             7 => {
                 let y = self.operand(&x.shape);
-                self.product(Op::Mul, &x, &y, 1)
+                let secret = |v: &Bounded| v.shape == x.shape && matches!(v.kind, Kind::Ring { .. });
+                if self.protocol != "meteor" || !secret(&y) || self.choose(2) == 0 {
+                    return self.product(Op::Mul, &x, &y, 1);
+                }
+                let mut factors = vec![x.clone(), y, self.pick(secret)?];
+                factors.extend((self.choose(2) == 0).then(|| x.clone()));
+                let product = |of: fn(&Bounded) -> u128| {
+                    factors.iter().try_fold(1u128, |product, v| product.checked_mul(of(v)))
+                };
+                let (size, most) = (product(|v| v.size)?, product(|v| v.size + v.error)?);
+                self.push(Op::Mul, &factors.iter().collect::<Vec<_>>(), size, most - size)
             }
             8 if n >= 2 => {
                 let mut shape = x.shape.clone();
@@ -216,14 +230,23 @@ impl Builder {
                 };
                 self.push(Op::Not, &[&c], 1, 0)
             }
+            // Values by their bits, exact for the same reason.
+            15 if WORDS.contains(&self.protocol) => {
+                let exact = |v: &Bounded| matches!(v.kind, Kind::Ring { .. }) && v.error == 0;
+                let x = self.pick(|v| exact(v) && v.shape.iter().product::<usize>() < 30)?;
+                let y = self.pick(|v| exact(v) && v.shape == x.shape)?;
+                let [a, b] = [self.push(Op::ToBits, &[&x], 1, 0)?, self.push(Op::ToBits, &[&y], 1, 0)?];
+                let sum = self.push(Op::AddBits, &[&a, &b], 1, 0)?;
+                self.push(Op::FromBits, &[&sum], x.size + y.size, 0)
+            }
             _ => None,
         }
     }
 }
 
 /// A plan and the bounds of its outputs: one step, where something fits, per number.
-fn build(ring: u32, numbers: &[u64]) -> (Plan, Vec<Bounded>) {
-    let mut builder = Builder { plan: Plan::new(ring), values: vec![], choices: Rng(0) };
+fn build(protocol: &'static str, ring: u32, numbers: &[u64]) -> (Plan, Vec<Bounded>) {
+    let mut builder = Builder { plan: Plan::new(ring), values: vec![], choices: Rng(0), protocol };
     for (name, shape) in [("a", vec![1, 2, 4, 3]), ("b", vec![1, 2, 4, 3]), ("c", vec![3, 5])] {
         let id = builder.plan.input(name, "owner", Shape::new(shape.clone()), FRAC);
         let (kind, size) = (Kind::Ring { frac: FRAC }, 1 << INPUT);
@@ -242,7 +265,8 @@ fn build(ring: u32, numbers: &[u64]) -> (Plan, Vec<Bounded>) {
 }
 
 fn compare(ring: u32, numbers: &[u64], seed: u64) -> Result<(), TestCaseError> {
-    let (plan, bounds) = build(ring, numbers);
+    let protocol = ["mizar", "meteor", "aby3", "alkaid"][seed as usize % 4];
+    let (plan, bounds) = build(protocol, ring, numbers);
     let mut rng = Rng(seed);
     let mut words = |n: usize| -> Vec<u64> {
         let one = |rng: &mut Rng| match rng.below(8) {
@@ -255,7 +279,6 @@ fn compare(ring: u32, numbers: &[u64], seed: u64) -> Result<(), TestCaseError> {
     };
     let inputs: HashMap<String, Vec<u64>> =
         plan.inputs.iter().map(|i| (i.name.clone(), words(plan.value(i.value).shape.elements()))).collect();
-    let protocol = ["mizar", "meteor", "aby3", "alkaid"][seed as usize % 4];
     let [clear, shared] = ["clear", protocol].map(|protocol| {
         run::<Cpu>(protocol, &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0)
     });
@@ -297,7 +320,8 @@ fn the_builder_makes_every_primitive() {
     let mut made = std::collections::BTreeMap::<String, usize>::new();
     for _ in 0..300 {
         let numbers: Vec<u64> = (0..14).map(|_| rng.next()).collect();
-        for step in build(32, &numbers).0.steps {
+        for step in build("meteor", 64, &numbers).0.steps {
+            *made.entry(format!("{} inputs", step.inputs.len())).or_default() += 1;
             let name = format!("{:?}", step.op);
             let name: String = name.chars().take_while(|c| c.is_alphanumeric()).collect();
             *made.entry(name).or_default() += 1;
@@ -322,6 +346,11 @@ fn the_builder_makes_every_primitive() {
         "And",
         "Not",
         "Constant",
+        "ToBits",
+        "AddBits",
+        "FromBits",
+        "3 inputs",
+        "4 inputs",
     ] {
         assert!(made.get(op).is_some_and(|&n| n >= 20), "{op}: {made:?}");
     }

@@ -62,6 +62,13 @@ fn arity<const N: usize>(inputs: &[&Value]) -> Result<[Value; N], Mistake> {
     }
 }
 
+fn few_factors(inputs: &[&Value]) -> Result<(), Mistake> {
+    match inputs.len() {
+        2..=MAX_FACTORS => Ok(()),
+        n => refuse(format!("takes 2 to {MAX_FACTORS} inputs, has {n}")),
+    }
+}
+
 /// The kind of a product: secret if either operand is; scales add.
 fn product(a: Kind, b: Kind) -> Result<Kind, Mistake> {
     match (a, b) {
@@ -177,19 +184,24 @@ impl Op {
                 Value { shape: sum_input(&x)?.0.clone(), kind }
             }
             Op::Unshared(product) => {
-                if !matches!(**product, Op::Mul | Op::MatMul | Op::Conv(_)) {
-                    return refuse("leaves only products unshared");
+                if !matches!(**product, Op::Mul | Op::MatMul | Op::Conv(_)) || inputs.len() != 2 {
+                    return refuse("leaves only products of two values unshared");
                 }
                 inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
                 let shared = product.output(inputs, ring)?;
                 Value { kind: Kind::Sum { frac: ring_input(&shared)?.1 }, shape: shared.shape }
             }
             Op::Mul => {
-                let [x, y] = arity(inputs)?;
-                if x.shape != y.shape {
-                    return refuse(format!("multiplies {} by {}", x.shape, y.shape));
+                few_factors(inputs)?;
+                let shape = &inputs[0].shape;
+                if let Some(other) = inputs.iter().find(|v| v.shape != *shape) {
+                    return refuse(format!("multiplies {shape} by {}", other.shape));
                 }
-                Value { kind: product(x.kind, y.kind)?, shape: x.shape }
+                if inputs.len() > 2 && !inputs.iter().all(|v| matches!(v.kind, Kind::Ring { .. })) {
+                    return refuse("multiplies more than two values only if all are secret ring values");
+                }
+                let kind = inputs[1..].iter().try_fold(inputs[0].kind, |kind, v| product(kind, v.kind))?;
+                Value { kind, shape: shape.clone() }
             }
             Op::MatMul => {
                 let [x, y] = arity(inputs)?;
@@ -300,9 +312,7 @@ impl Op {
                 Value { shape: bit_input(&b)?.clone(), kind: Kind::Ring { frac: 0 } }
             }
             Op::And => {
-                if !(2..=MAX_FACTORS).contains(&inputs.len()) {
-                    return refuse(format!("takes 2 to {MAX_FACTORS} inputs, has {}", inputs.len()));
-                }
+                few_factors(inputs)?;
                 let first = bit_input(inputs[0])?;
                 for other in &inputs[1..] {
                     if bit_input(other)? != first {
@@ -446,6 +456,23 @@ mod tests {
             assert!(plan.step("bad", cut(None), inputs).is_err(), "{inputs:?}");
         }
         assert!(plan.step("wide", cut(Some(7)), &[x; 2]).is_err());
+    }
+
+    #[test]
+    fn products_of_many_are_of_a_few_secrets_of_one_shape() {
+        let mut plan = Plan::new(32);
+        let [x, y] = [2, 3].map(|frac| plan.input(&format!("x{frac}"), "alice", [3].into(), frac));
+        let wide = plan.input("wide", "alice", [4].into(), 2);
+        let words = vec![1; 3];
+        let public = plan.step("public", Op::Constant { shape: [3].into(), frac: 1, words }, &[]).unwrap();
+        for (inputs, frac) in [(&[x, y, x][..], 7), (&[x, x, y, y], 10), (&[public, y], 4)] {
+            let z = plan.step(&format!("z{frac}"), Op::Mul, inputs).unwrap();
+            assert_eq!(plan.value(z), &Value { shape: [3].into(), kind: Kind::Ring { frac } });
+        }
+        for inputs in [&[x][..], &[x; MAX_FACTORS + 1], &[x, y, wide], &[x, y, public], &[public; 2]] {
+            assert!(plan.step("bad", Op::Mul, inputs).is_err(), "{inputs:?}");
+        }
+        assert!(plan.step("left", Op::Unshared(Box::new(Op::Mul)), &[x, y, x]).is_err());
     }
 
     #[test]

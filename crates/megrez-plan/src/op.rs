@@ -55,7 +55,8 @@ pub enum Op {
         /// The new number of fraction bits.
         frac: u32,
     },
-    /// x · y, element by element, same shapes. Scales add. At least one operand is secret.
+    /// The product of 2 to [`MAX_FACTORS`] tensors of one shape, element by element. Scales add. Of two at least one is secret, of
+    /// more all are.
     Mul,
     /// A batched matrix product [.., m, k] × [.., k, n]; equal batch dimensions. Scales add.
     MatMul,
@@ -109,7 +110,7 @@ pub const MAX_THRESHOLDS: usize = 64;
 /// The most values of one [`Op::Maximum`]: pairs and what is dealt for them grow fast.
 pub const MAX_OPERANDS: usize = 4;
 
-/// The most bits of one [`Op::And`].
+/// The most factors of one [`Op::Mul`] or [`Op::And`].
 pub const MAX_FACTORS: usize = 4;
 
 /// How a sign bit is computed. Protocols that have no such choice ignore the parts that they do not know.

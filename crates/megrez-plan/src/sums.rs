@@ -22,12 +22,13 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether step `at` is a product of secrets that only linear steps and truncations read, and no more elements are truncated
+    /// Whether step `at` is a product of two secrets that only linear steps and truncations read, and no more elements are truncated
     /// than pays: sharing n elements costs 3ℓ bits each, and a truncation of a sum 2ℓ more than one of a shared value.
     fn may_be_left(&self, at: usize) -> bool {
         let step = &self.steps[at];
         let secret = |i: &crate::ValueId| matches!(self.value(*i).kind, Kind::Ring { .. });
-        if !matches!(step.op, Op::Mul | Op::MatMul | Op::Conv(_)) || !step.inputs.iter().all(secret) {
+        let of_two = matches!(step.op, Op::Mul | Op::MatMul | Op::Conv(_)) && step.inputs.len() == 2;
+        if !of_two || !step.inputs.iter().all(secret) {
             return false;
         }
         let mut sums = HashSet::from([step.output]);

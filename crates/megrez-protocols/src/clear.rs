@@ -125,6 +125,11 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
                 let x: Vec<_> = inputs.iter().map(|(_, x)| x.ring()).collect();
                 Data::Ring(local::linear(device, op, &x, output, true)?)
             }
+            Op::Mul if inputs.len() > 2 => {
+                let times =
+                    |z: D::Buf<W>, i: usize| device.products(&[(W::ONE, &z, &arg(i).ring().buf)], &[]);
+                ring((1..inputs.len()).try_fold(arg(0).ring().buf.clone(), times)?)
+            }
             Op::Mul | Op::MatMul | Op::Conv(_) => {
                 let product = local::Product::of(op).expect("one of the products");
                 Data::Ring(product.apply(device, arg(0).ring(), arg(1).ring(), shape)?)

@@ -1,5 +1,6 @@
 //! Local operations on one component of a linear sharing: every suite applies them to each component that a party holds.
 
+use crate::Unsupported;
 use megrez_kernels::{Device, DeviceError, Placement, Tensor};
 use megrez_plan::{ConvGeometry, Op, Value, View};
 use megrez_ring::{Shape, Word};
@@ -71,6 +72,13 @@ pub(crate) fn linear<W: Word, D: Device>(
         other => unreachable!("{other:?} is not linear"),
     };
     Ok(Tensor::new(output.shape.clone(), buf))
+}
+
+/// Why a suite that multiplies two values at a time refuses more.
+pub(crate) fn two_at_a_time(suite: &str) -> Unsupported {
+    Unsupported(format!(
+        "{suite} multiplies two values at a time: multiply one after the other, or use meteor"
+    ))
 }
 
 /// A product of two tensors: element by element, of matrices, or a convolution.

@@ -55,6 +55,8 @@ pub const OPS: &[&str] = &[
     "relu",
     "maxpool",
     "mul",
+    "mul3",
+    "mul4",
     "fixed-mul",
     "matmul",
     "fixed-matmul",
@@ -94,6 +96,15 @@ fn canonical(op: &str) -> &str {
         "and2" => "and",
         "bit2a" => "bit-to-ring",
         op => op,
+    }
+}
+
+/// How many factors a product has.
+fn factors_of(op: &str) -> usize {
+    match op {
+        "mul3" => 3,
+        "mul4" => 4,
+        _ => 2,
     }
 }
 
@@ -142,6 +153,11 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
             let (x, y) = (input(&mut plan, "x", &n, o.frac), input(&mut plan, "y", &n, o.frac));
             let z = plan.step("op", Op::Mul, &[x, y]).map_err(refuse)?;
             if op == "mul" { Ok(z) } else { plan.step("truncate", Op::Truncate { bits: o.frac }, &[z]) }
+        }
+        "mul3" | "mul4" => {
+            let names = &["x", "y", "z", "w"][..factors_of(op)];
+            let factors: Vec<_> = names.iter().map(|name| input(&mut plan, name, &n, o.frac)).collect();
+            plan.step("op", Op::Mul, &factors)
         }
         "matmul" | "fixed-matmul" => {
             let [m, k, n] = o.shape;
@@ -280,7 +296,9 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     let price = price(&o.run.protocol, &plan)?;
     // Magnitude bits of the data: what the comparison or the product may hold.
     let bits = match op {
-        "mul" | "fixed-mul" | "matmul" => (o.ring - 2) / 2 - 8.min(o.ring / 8),
+        "mul" | "mul3" | "mul4" | "fixed-mul" | "matmul" => {
+            (o.ring - 2) / factors_of(op) as u32 - 8.min(o.ring / 8)
+        }
         // Sums of products must not wrap before they are truncated.
         "fixed-matmul" => (o.ring - 4).saturating_sub(o.shape[1].max(1).ilog2()) / 2,
         "truncate" => o.ring - 3,

@@ -27,6 +27,15 @@ fn studies_print_versioned_reports() {
 }
 
 #[test]
+fn the_printed_msb_is_studied() {
+    let small = "study meteor-msb --ring 8 --values 4 --draws 10";
+    let report = cli(&format!("{small} --json"), &[]).json("megrez.study.meteor-msb/1");
+    assert_eq!((&report["rows"][0]["wrong"], &report["rows"][0]["zeros"]), (&0.5.into(), &0.0.into()));
+    assert!(cli(small, &[]).ok().contains("corrected"));
+    cli("study meteor-msb --ring 64", &[]).refused(&["4 to 16"]);
+}
+
+#[test]
 fn studies_refuse_what_they_do_not_know() {
     let folder = example("");
     let refused = |arguments: &str, word: &str| {

@@ -83,6 +83,7 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
         match op {
             Op::Constant { .. } | Op::Not | Op::BitToRing => Ok(Cost::LOCAL),
             op if local::is_linear(op) => Ok(Cost::LOCAL),
+            Op::Mul | Op::And if inputs.len() > 2 => Err(local::two_at_a_time("bicoptor")),
             op if product_of(op).is_some() => match inputs {
                 [x, y] if ![x, y].iter().any(|v| matches!(v.kind, Kind::Public { .. })) => {
                     Ok(product::cost(W::BITS, [x.shape.elements(), y.shape.elements()], n))
@@ -95,7 +96,6 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
             Op::CompareMany { .. } => {
                 Err(Unsupported("bicoptor compares with one threshold at a time: subtract it first".into()))
             }
-            Op::And if inputs.len() > 2 => Err(Unsupported("bicoptor multiplies two bits at a time".into())),
             Op::Maximum(_) => {
                 Err(Unsupported("bicoptor has no maximum of all pairs: use --pool tournament".into()))
             }

@@ -6,6 +6,7 @@
 mod adder;
 mod bits;
 mod gates;
+mod many;
 pub mod printed;
 mod product;
 mod relu;
@@ -13,9 +14,11 @@ mod select;
 mod sign;
 mod sum;
 mod truncate;
+mod words;
 
 use crate::local::{self, Product};
 use crate::mrss;
+use crate::replicated::words::extent;
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
@@ -26,6 +29,7 @@ use megrez_ring::{Shape, Word, bits as packed};
 use megrez_session::{Error, Party};
 use sign::Comparison;
 use std::marker::PhantomData;
+use words::Addition;
 
 /// The suite on the ring of `W` and device `D`.
 pub struct Meteor<W, D>(PhantomData<fn() -> (W, D)>);
@@ -74,7 +78,7 @@ store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = 
 pub enum Material<W: Word, D: Device> {
     /// A local step needs none.
     Local(()),
-    /// The product of the masks, or the mask of a bit in the ring.
+    /// Products of the masks, or the mask of a bit in the ring.
     Ring(Rss<Tensor<W, D>>),
     /// Products of masks of bits.
     Bit(Rss<Bits<D>>),
@@ -131,6 +135,12 @@ fn comparison(op: &Op, ring: u32) -> Option<Comparison> {
     }
 }
 
+/// The addition in a step whose result is these bits.
+fn addition(op: &Op, bits: &Shape) -> Addition {
+    let (width, _) = extent(bits);
+    if *op == Op::ToBits { Addition::of_value(width as u32) } else { Addition::of_bits(width) }
+}
+
 impl<W: Word, D: Device> Suite for Meteor<W, D> {
     type Word = W;
     type Device = D;
@@ -150,6 +160,7 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 return Err(Unsupported("meteor rearranges bits by views only".into()));
             }
             op if local::is_linear(op) => Cost::LOCAL,
+            Op::Mul if inputs.len() > 2 => many::cost(W::BITS, inputs.len(), n),
             Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
             Op::Unshared(_) => sum::product_cost(W::BITS, n),
@@ -164,6 +175,8 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             Op::Relu(relu) => relu::cost(relu, W::BITS, n, of_sum),
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => select::to_ring_cost(W::BITS, n),
+            Op::ToBits | Op::AddBits => addition(op, &output.shape).cost(extent(&output.shape).1),
+            Op::FromBits => words::to_ring_cost(W::BITS, n),
             Op::And => bits::cost(inputs.len(), n),
             Op::Maximum(_) => {
                 let why = "meteor has no maximum of all pairs: use --pool tournament";
@@ -235,10 +248,10 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 Masks::Public(Tensor::new(shape.clone(), party.device().upload(words)?))
             }
             Op::Mul | Op::MatMul | Op::Conv(_) if !public => Masks::Ring(rss::random(party, "mask", shape)?),
-            Op::Truncate { .. } | Op::Relu(_) | Op::Select | Op::BitToRing => {
+            Op::Truncate { .. } | Op::Relu(_) | Op::Select | Op::BitToRing | Op::FromBits => {
                 Masks::Ring(rss::random(party, "mask", shape)?)
             }
-            Op::NonNegative(_) | Op::CompareMany { .. } | Op::And => {
+            Op::NonNegative(_) | Op::CompareMany { .. } | Op::And | Op::ToBits | Op::AddBits => {
                 Masks::Bit(rss::random_bits(party, "mask", shape)?)
             }
             // What is local, on the masks as on the data.
@@ -259,6 +272,10 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             return Ok(Material::Ring(product::offline(party, &product, shape, x, y)?));
         }
         Ok(match op {
+            Op::Mul if inputs.len() > 2 => {
+                let masks: Vec<_> = inputs.iter().map(|masks| masks.ring()).collect();
+                Material::Ring(many::offline(party, &masks)?)
+            }
             Op::Unshared(product) => {
                 let product = Product::of(product).expect("one of the products");
                 Material::Sum(sum::offline(party, &product, shape, inputs[0].ring(), inputs[1].ring())?)
@@ -285,7 +302,16 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 Material::Relu(Box::new(relu::offline(party, relu, shape, psi)?))
             }
             Op::Select => Material::Select(select::offline(party, inputs[0].bit(), inputs[1].ring())?),
-            Op::BitToRing => Material::Ring(select::to_ring_offline(party, inputs[0].bit())?),
+            Op::BitToRing | Op::FromBits => Material::Ring(select::to_ring_offline(party, inputs[0].bit())?),
+            Op::ToBits => {
+                let mask = masks.expect("fresh and drawn before").bit();
+                Material::Bit(addition(op, shape).offline_of_value(party, inputs[0].ring(), mask)?)
+            }
+            Op::AddBits => {
+                let mask = masks.expect("fresh and drawn before").bit();
+                let summands = [inputs[0].bit(), inputs[1].bit()];
+                Material::Bit(addition(op, shape).offline_of_bits(party, summands, mask)?)
+            }
             Op::And => {
                 let masks: Vec<_> = inputs.iter().map(|masks| masks.bit()).collect();
                 Material::Bit(bits::offline(party, &masks)?)
@@ -313,6 +339,10 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
         let value = |i: usize| (inputs[i].1.ring(), inputs[i].0.ring());
         let mask = || masks.expect("fresh and drawn offline");
         let data = match (op, material) {
+            (Op::Mul, Material::Ring(products)) if inputs.len() > 2 => {
+                let factors: Vec<_> = (0..inputs.len()).map(value).collect();
+                ring(many::online(party, &factors, mask().ring(), &products)?)
+            }
             (Op::Mul | Op::MatMul | Op::Conv(_), Material::Ring(gamma)) => {
                 let product = Product::of(op).expect("one of the products");
                 ring(product::online(party, &product, value(0), value(1), mask().ring(), &gamma)?)
@@ -353,6 +383,16 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             }
             (Op::BitToRing, Material::Ring(in_ring)) => {
                 ring(select::to_ring_online(party, inputs[0].1.bit(), &in_ring, mask().ring())?)
+            }
+            (Op::FromBits, Material::Ring(in_ring)) => {
+                ring(words::to_ring_online(party, inputs[0].1.bit(), &in_ring, mask().ring())?)
+            }
+            (Op::ToBits, Material::Bit(products)) => {
+                bit(addition(op, shape).online_of_value(party, value(0).0, &products)?)
+            }
+            (Op::AddBits, Material::Bit(products)) => {
+                let summands = [inputs[0].1.bit(), inputs[1].1.bit()];
+                bit(addition(op, shape).online_of_bits(party, summands, &products)?)
             }
             (Op::And, Material::Bit(products)) => {
                 let factors: Vec<_> = inputs.iter().map(|(_, m)| m.bit()).collect();

@@ -171,6 +171,7 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
                 return Err(Unsupported("mizar rearranges bits by views only".into()));
             }
             op if local::is_linear(op) => Cost::LOCAL,
+            Op::Mul | Op::And if inputs.len() > 2 => return Err(local::two_at_a_time("mizar")),
             Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
             Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
@@ -185,9 +186,6 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
             Op::Maximum(sign) => maximum::cost(self.lists, sign, W::BITS, inputs.len(), n),
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => bits::to_ring_cost(W::BITS, n),
-            Op::And if inputs.len() > 2 => {
-                return Err(Unsupported("mizar multiplies two bits at a time".into()));
-            }
             Op::And => bits::and_cost(n),
             other => return Err(Unsupported(format!("mizar has no {other:?}"))),
         })

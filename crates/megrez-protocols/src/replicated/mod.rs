@@ -16,7 +16,7 @@ pub(crate) mod select;
 pub(crate) mod sum;
 pub mod tree;
 pub(crate) mod truncate;
-mod words;
+pub(crate) mod words;
 
 use crate::local::{self, Product};
 use crate::rss::{self, Rss};
@@ -284,6 +284,9 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             }
             op if local::is_linear(op) => Cost::LOCAL,
             Op::Unshared(_) => Cost::LOCAL,
+            Op::Mul if inputs.len() > 2 => {
+                return Err(local::two_at_a_time("a protocol on replicated shares"));
+            }
             Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
             Op::Truncate { bits } => truncate(*bits),

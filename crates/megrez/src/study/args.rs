@@ -1,7 +1,7 @@
 //! The arguments of `megrez study`.
 
 use super::forms::Form;
-use super::{Subject, relu_bits, truncation};
+use super::{Subject, meteor_msb, relu_bits, truncation};
 use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use std::io::{IsTerminal, Write};
@@ -14,6 +14,8 @@ pub enum Study {
     Truncation(Truncation),
     /// Accuracy and cost against the number of bits that ReLUs compare.
     ReluBits(ReluBits),
+    /// METEOR's most significant bit as printed: its errors, what it reveals, and why it cannot be prepared.
+    MeteorMsb(MeteorMsb),
 }
 
 /// Models and data.
@@ -81,6 +83,20 @@ pub struct ReluBits {
     margin: f64,
 }
 
+/// Arguments of the study of METEOR's most significant bit.
+#[derive(Args)]
+pub struct MeteorMsb {
+    /// Bits of the rings: 4 to 16 each, since every mask is tried.
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 16])]
+    ring: Vec<u32>,
+    /// Values besides 0 and L/2, evenly spread, where a ring has more.
+    #[arg(long, default_value_t = 32)]
+    values: u64,
+    /// Draws of masks whose products are counted.
+    #[arg(long, default_value_t = 1000)]
+    draws: usize,
+}
+
 impl Subjects {
     fn load(&self) -> Result<Vec<Subject>> {
         let in_folder = |path: &Option<PathBuf>, name: &str| path.clone().unwrap_or(self.folder.join(name));
@@ -132,6 +148,17 @@ pub fn run(study: &Study, json: bool) -> Result<String> {
                 Ok(serde_json::to_string(&study).map_err(words)? + "\n")
             } else {
                 Ok(truncation::table(&study))
+            }
+        }
+        Study::MeteorMsb(args) => {
+            let options =
+                meteor_msb::Options { rings: args.ring.clone(), values: args.values, draws: args.draws };
+            let study = meteor_msb::study(&options, &progress)?;
+            clear_progress();
+            if json {
+                Ok(serde_json::to_string(&study).map_err(words)? + "\n")
+            } else {
+                Ok(meteor_msb::table(&study))
             }
         }
         Study::ReluBits(args) => {

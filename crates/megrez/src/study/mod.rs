@@ -8,9 +8,11 @@
 //! - [`walk`]: a model's plan on plain words, with truncations and comparisons as a study wants them.
 //! - [`truncation`]: how often each form errs, and what is left of a model's accuracy.
 //! - [`relu_bits`]: accuracy and cost against the number of bits that a comparison looks at.
+//! - [`meteor_msb`]: METEOR's most significant bit as printed.
 
 pub mod args;
 pub mod forms;
+pub mod meteor_msb;
 pub mod relu_bits;
 pub mod truncation;
 pub mod walk;
