@@ -95,6 +95,12 @@ impl Cost {
         self
     }
 
+    /// What this step costs and `other` beside it, whose rounds count from the same start.
+    pub fn beside(mut self, other: Cost) -> Self {
+        self.transfers.extend(other.transfers);
+        self
+    }
+
     fn message(mut self, transfer: Transfer) -> Self {
         if transfer.n > 0 {
             self.transfers.push(transfer);

@@ -3,7 +3,7 @@
 use crate::Suite;
 use crate::bicoptor::Bicoptor;
 use crate::clear::Clear;
-use crate::meteor::Meteor;
+use crate::meteor::{Comparisons, Meteor};
 use crate::mizar::Mizar;
 use crate::replicated::{Adder, Replicated};
 use megrez_kernels::{Baseline, Device};
@@ -62,6 +62,15 @@ pub const PROTOCOLS: &[Protocol] = &[
         parties: 3,
         security: "semi-honest, one of three parties corrupted",
         source: "ALKAID, corrected, on replicated values",
+        insecure: false,
+        sums: true,
+        factors: 4,
+    },
+    Protocol {
+        name: "alkaid-masked",
+        parties: 3,
+        security: "semi-honest, one of three parties corrupted",
+        source: "ALKAID's comparisons, corrected, on METEOR's masked values",
         insecure: false,
         sums: true,
         factors: 4,
@@ -136,9 +145,13 @@ pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> 
         ("alkaid", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Alkaid)),
         ("alkaid", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Alkaid)),
         ("alkaid", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Alkaid)),
+        ("alkaid-masked", 8) => visitor.visit(Meteor::<u8, D>::with_comparisons(Comparisons::Alkaid)),
         ("bicoptor", 8) => visitor.visit(Bicoptor::<u8, D>::default()),
+        ("alkaid-masked", 16) => visitor.visit(Meteor::<u16, D>::with_comparisons(Comparisons::Alkaid)),
         ("bicoptor", 16) => visitor.visit(Bicoptor::<u16, D>::default()),
+        ("alkaid-masked", 32) => visitor.visit(Meteor::<u32, D>::with_comparisons(Comparisons::Alkaid)),
         ("bicoptor", 32) => visitor.visit(Bicoptor::<u32, D>::default()),
+        ("alkaid-masked", 64) => visitor.visit(Meteor::<u64, D>::with_comparisons(Comparisons::Alkaid)),
         ("bicoptor", 64) => visitor.visit(Bicoptor::<u64, D>::default()),
         ("concurrent", 8) => visitor.visit(Mizar::<u8, D>::with_lists(Baseline::Concurrent)),
         ("concurrent", 16) => visitor.visit(Mizar::<u16, D>::with_lists(Baseline::Concurrent)),

@@ -1,4 +1,4 @@
-//! The bits of a mask, offline: ψ = u + v with u = ψ_0 + ψ_1, which P0 knows, and v = ψ_2, which P1 and P2 know, added on Boolean
+//! The bits of a mask, offline: ψ = u + v with u = ψ_1, which P0 and P1 know, and v = ψ_2 + ψ_0, which P2 knows, added on Boolean
 //! replicated shares by [`crate::replicated::aby3`]. METEOR, §C, takes ABY3's bit decomposition as it is; the tree here is ours.
 //!
 //! Nobody waits for the offline phase, so the tree has few gates rather than few levels: carries of blocks of four positions by
@@ -72,7 +72,7 @@ pub(super) fn bits<W: Word, D: Device>(
     psi: &Rss<Tensor<W, D>>,
     width: u32,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
-    let known = split(party, psi, false, 0, width)?;
+    let known = split(party, psi, width)?;
     aby3::online(party, &tree(width as usize - 1), psi.own.elements(), known)
 }
 

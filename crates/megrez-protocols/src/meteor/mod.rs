@@ -5,6 +5,7 @@
 
 mod adder;
 mod bits;
+mod compare;
 mod gates;
 mod many;
 pub mod printed;
@@ -21,28 +22,47 @@ use crate::mrss;
 use crate::replicated::words::extent;
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
+use compare::Comparison;
+pub use compare::Comparisons;
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
 use megrez_prg::Key;
 use megrez_ring::{Shape, Word, bits as packed};
 use megrez_session::{Error, Party};
-use sign::Comparison;
+use relu::Operand;
 use std::marker::PhantomData;
 use words::Addition;
 
 /// The suite on the ring of `W` and device `D`.
-pub struct Meteor<W, D>(PhantomData<fn() -> (W, D)>);
+pub struct Meteor<W, D> {
+    comparisons: Comparisons,
+    of: PhantomData<fn() -> (W, D)>,
+}
 
 impl<W, D> Default for Meteor<W, D> {
     fn default() -> Self {
-        Meteor(PhantomData)
+        Meteor::with_comparisons(Comparisons::Meteor)
+    }
+}
+
+impl<W, D> Meteor<W, D> {
+    /// The protocol with comparisons of this kind.
+    pub fn with_comparisons(comparisons: Comparisons) -> Self {
+        Meteor { comparisons, of: PhantomData }
     }
 }
 
 impl<W, D> Clone for Meteor<W, D> {
     fn clone(&self) -> Self {
-        Meteor(PhantomData)
+        Meteor { ..*self }
+    }
+}
+
+impl<W: Word, D: Device> Meteor<W, D> {
+    /// The comparison of a step that has one.
+    fn comparison(&self, op: &Op) -> Comparison {
+        Comparison::of(self.comparisons, op, W::BITS).expect("one of the comparisons")
     }
 }
 
@@ -85,7 +105,7 @@ pub enum Material<W: Word, D: Device> {
     /// See the truncation step; with the mask under which a sum is opened.
     Truncate((Option<Rss<Tensor<W, D>>>, truncate::Material<W, D>)),
     /// See the sign bit step.
-    Sign(sign::Material<D>),
+    Sign(compare::Material<D>),
     /// See the selection step.
     Select(select::Material<W, D>),
     /// See the ReLU step.
@@ -126,15 +146,6 @@ impl<W: Word, D: Device> Data<W, D> {
     }
 }
 
-/// The comparison of a step, if it is one.
-fn comparison(op: &Op, ring: u32) -> Option<Comparison> {
-    match op {
-        Op::NonNegative(sign) => Some(Comparison::new(sign, ring, &[0])),
-        Op::CompareMany { sign, thresholds } => Some(Comparison::new(sign, ring, thresholds)),
-        _ => None,
-    }
-}
-
 /// The addition in a step whose result is these bits.
 fn addition(op: &Op, bits: &Shape) -> Addition {
     let (width, _) = extent(bits);
@@ -170,9 +181,9 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
             Op::Truncate { bits } => truncate::cost(W::BITS, *bits, n),
             Op::NonNegative(_) | Op::CompareMany { .. } => {
                 let of_x = inputs.first().map_or(n, |x| x.shape.elements());
-                comparison(op, W::BITS).expect("one of the comparisons").cost(of_x)
+                self.comparison(op).cost(of_x)
             }
-            Op::Relu(relu) => relu::cost(relu, W::BITS, n, of_sum),
+            Op::Relu(relu) => relu::cost(relu, &self.comparison(op), W::BITS, n, of_sum),
             Op::Select => select::cost(W::BITS, n),
             Op::BitToRing => select::to_ring_cost(W::BITS, n),
             Op::ToBits | Op::AddBits => addition(op, &output.shape).cost(extent(&output.shape).1),
@@ -291,15 +302,14 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 Material::Truncate((opened, material))
             }
             Op::NonNegative(_) | Op::CompareMany { .. } => {
-                let comparison = comparison(op, W::BITS).expect("one of the comparisons");
-                Material::Sign(comparison.offline(party, inputs[0].ring())?)
+                Material::Sign(self.comparison(op).offline(party, inputs[0].ring())?)
             }
             Op::Relu(relu) => {
                 let psi = match inputs[0] {
                     Masks::Sum(_) => None,
                     masks => Some(masks.ring()),
                 };
-                Material::Relu(Box::new(relu::offline(party, relu, shape, psi)?))
+                Material::Relu(Box::new(relu::offline(party, relu, &self.comparison(op), shape, psi)?))
             }
             Op::Select => Material::Select(select::offline(party, inputs[0].bit(), inputs[1].ring())?),
             Op::BitToRing | Op::FromBits => Material::Ring(select::to_ring_offline(party, inputs[0].bit())?),
@@ -368,15 +378,17 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
                 ring(truncate::receive(party, *bits, n, sent)?)
             }
             (Op::NonNegative(_) | Op::CompareMany { .. }, Material::Sign(material)) => {
-                let comparison = comparison(op, W::BITS).expect("one of the comparisons");
-                bit(comparison.online(party, value(0).0, mask().bit(), material)?)
+                let (comparison, mask, (m, psi)) = (self.comparison(op), mask().bit(), value(0));
+                let a = truncate::known(party, m, psi)?;
+                let sent = comparison.send(party, a.as_ref(), mask, &material)?;
+                bit(comparison.receive(party, Some(m), mask, sent, material)?)
             }
             (Op::Relu(relu), Material::Relu(material)) => {
-                let mask = mask().ring();
-                ring(match inputs[0].1 {
-                    Data::Sum(z) => relu::online_of_sum(party, relu, z, mask, *material)?,
-                    _ => relu::online(party, relu, value(0), mask, *material)?,
-                })
+                let x = match inputs[0].1 {
+                    Data::Sum(z) => Operand::Sum(z),
+                    m => Operand::Masked(m.ring(), inputs[0].0.ring()),
+                };
+                ring(relu::online(party, relu, &self.comparison(op), x, mask().ring(), *material)?)
             }
             (Op::Select, Material::Select(material)) => {
                 ring(select::online(party, inputs[0].1.bit(), value(1), mask().ring(), &material)?)

@@ -1,7 +1,8 @@
 //! ReLU on MRSS, possibly with a truncation: the sign bit and the selection by it. METEOR, Fig. 9.
 //!
 //! Deviates from the figure: fraction bits can be dropped in the same step. The value is truncated while its sign is found, and
-//! the truncated value is selected. The sign is then that of all bits in the range, none is cut: negative values give exactly 0.
+//! the truncated value is selected. The sign is then that of all bits in the range, none is cut, or that of the truncated value: negative
+//! values give exactly 0. A sum is opened first: to all where METEOR's comparison follows, else to P0 and P1 alone.
 //!
 //! phase     rounds                 bits per element
 //! offline   one after the other    [truncation] + sign bit + selection
@@ -9,18 +10,19 @@
 //!
 //! Everybody sees what it sees in these steps; their masks are drawn for this step alone.
 
-use super::{select, sign, sum, truncate};
+use super::compare::{self, Comparison};
+use super::{select, sum, truncate};
 use crate::rss::{self, Rss};
 use crate::{Cost, Store, StoreError};
 use megrez_kernels::{Bits, Device, Tensor};
-use megrez_plan::{Relu, SignBit};
+use megrez_plan::Relu;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party, Phase};
 
 /// The bit's mask and what the steps need.
 pub struct Material<W: Word, D: Device> {
     bit: Rss<Bits<D>>,
-    sign: sign::Material<D>,
+    sign: compare::Material<D>,
     select: select::Material<W, D>,
     /// The truncated value's mask, and its step's material.
     truncated: Option<(Rss<Tensor<W, D>>, truncate::Material<W, D>)>,
@@ -47,23 +49,18 @@ impl<W: Word, D: Device> Store<D> for Material<W, D> {
     }
 }
 
-/// The comparison in it.
-fn comparison(relu: &Relu, ring: u32) -> sign::Comparison {
-    let sign = match relu.truncate {
-        0 => relu.sign.clone(),
-        _ => SignBit { cut: 0, bits: Some(relu.sign.cut + relu.sign.width(ring)), ..relu.sign.clone() },
-    };
-    sign::Comparison::new(&sign, ring, &[0])
-}
-
 /// `of_sum` says that the value is a sum ([`super::sum`]), which is opened first.
-pub(super) fn cost(relu: &Relu, ring: u32, n: usize, of_sum: bool) -> Cost {
-    let sign = comparison(relu, ring).cost(n);
+pub(super) fn cost(relu: &Relu, comparison: &Comparison, ring: u32, n: usize, of_sum: bool) -> Cost {
+    let sign = comparison.cost(n);
     let before = match relu.truncate {
         0 => sign,
         f => beside(truncate::cost(ring, f, n), sign),
     };
-    let opened = if of_sum { sum::open_cost(ring, n) } else { Cost::LOCAL };
+    let opened = match (of_sum, comparison) {
+        (false, _) => Cost::LOCAL,
+        (true, Comparison::Meteor(_)) => sum::open_cost(ring, n),
+        (true, Comparison::Alkaid(_)) => sum::two_cost(ring, n),
+    };
     opened.then(before).then(select::cost(ring, n))
 }
 
@@ -81,6 +78,7 @@ fn beside(first: Cost, second: Cost) -> Cost {
 pub(super) fn offline<W: Word, D: Device>(
     party: &mut Party<D>,
     relu: &Relu,
+    comparison: &Comparison,
     shape: &Shape,
     psi: Option<&Rss<Tensor<W, D>>>,
 ) -> Result<Material<W, D>, Error> {
@@ -100,44 +98,59 @@ pub(super) fn offline<W: Word, D: Device>(
     let value = truncated.as_ref().map_or(psi, |(mask, _)| mask);
     let (bit, sign) = party.scope("sign", |party| {
         let bit = rss::random_bits(party, "mask", shape)?;
-        Ok((bit, comparison(relu, W::BITS).offline(party, psi)?))
+        Ok((bit, comparison.offline(party, psi)?))
     })?;
     let select = party.scope("select", |party| select::offline(party, &bit, value))?;
     Ok(Material { bit, sign, select, truncated, opened })
 }
 
-/// m of the result under `mask`, for a sum.
-pub(super) fn online_of_sum<W: Word, D: Device>(
-    party: &mut Party<D>,
-    relu: &Relu,
-    z: &sum::Summand<W, D>,
-    mask: &Rss<Tensor<W, D>>,
-    mut material: Material<W, D>,
-) -> Result<D::Buf<W>, Error> {
-    let shape = mask.own.shape.clone();
-    let psi = material.opened.take().expect("drawn for a sum");
-    let m = party.scope("open", |party| sum::open(party, shape.elements(), z, &psi))?;
-    online(party, relu, (&Tensor::new(shape, m), &psi), mask, material)
+/// What a ReLU is applied to.
+pub(super) enum Operand<'a, W: Word, D: Device> {
+    /// m and ψ.
+    Masked(&'a Tensor<W, D>, &'a Rss<Tensor<W, D>>),
+    /// A summand.
+    Sum(&'a sum::Summand<W, D>),
 }
 
 /// m of the result under `mask`.
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     relu: &Relu,
-    (m, psi): (&Tensor<W, D>, &Rss<Tensor<W, D>>),
+    comparison: &Comparison,
+    x: Operand<'_, W, D>,
     mask: &Rss<Tensor<W, D>>,
     material: Material<W, D>,
 ) -> Result<D::Buf<W>, Error> {
-    let (shape, n, f) = (m.shape.clone(), m.elements(), relu.truncate);
+    let (shape, n, f) = (mask.own.shape.clone(), mask.own.elements(), relu.truncate);
+    // m, if all know it, and ψ.
+    let opened = match (&x, &material.opened, comparison) {
+        (Operand::Sum(z), Some(psi), Comparison::Meteor(_)) => {
+            Some(Tensor::new(shape.clone(), party.scope("open", |party| sum::open(party, n, z, psi))?))
+        }
+        _ => None,
+    };
+    let value = match (&x, &opened, &material.opened) {
+        (Operand::Masked(m, psi), ..) => Some((*m, *psi)),
+        (_, Some(m), Some(psi)) => Some((m, psi)),
+        _ => None,
+    };
+    let a = match (value, &x, &material.opened) {
+        (Some((m, psi)), ..) => truncate::known(party, m, psi)?,
+        (None, Operand::Sum(z), Some(psi)) => party.scope("open", |party| sum::open_to_two(party, z, psi))?,
+        _ => return party.refuse("a sum is opened under a mask of its own"),
+    };
     let sent = match &material.truncated {
         None => None,
         Some((mask, material)) => {
-            let known = truncate::known(party, m, psi)?;
-            Some(party.scope("truncate", |party| truncate::send(party, f, known, mask, material))?)
+            let a = a.clone();
+            Some(party.scope("truncate", |party| truncate::send(party, f, a, mask, material))?)
         }
     };
-    let bit = party
-        .scope("sign", |party| comparison(relu, W::BITS).online(party, m, &material.bit, material.sign))?;
+    let compared =
+        party.scope("sign", |party| comparison.send(party, a.as_ref(), &material.bit, &material.sign))?;
+    let m = value.map(|(m, _)| m);
+    let bit =
+        party.scope("sign", |party| comparison.receive(party, m, &material.bit, compared, material.sign))?;
     let bit = Bits::new(shape.clone(), bit);
     let received = match sent {
         None => None,
@@ -146,9 +159,10 @@ pub(super) fn online<W: Word, D: Device>(
             Some(Tensor::new(shape, m))
         }
     };
-    let value = match (&received, &material.truncated) {
-        (Some(m), Some((mask, _))) => (m, mask),
-        _ => (m, psi),
+    let value = match (&received, &material.truncated, value) {
+        (Some(m), Some((mask, _)), _) => (m, mask),
+        (_, _, Some(value)) => value,
+        _ => return party.refuse("a sum is truncated before it is selected"),
     };
     party.scope("select", |party| select::online(party, &bit, value, mask, &material.select))
 }
@@ -156,21 +170,32 @@ pub(super) fn online<W: Word, D: Device>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meteor::Comparisons;
     use Phase::{Offline, Online};
-    use megrez_plan::ReluForm;
+    use megrez_plan::{Op, ReluForm, SignBit};
 
-    fn of(truncate: u32, of_sum: bool) -> [(f64, u32); 2] {
+    fn of(which: Comparisons, truncate: u32, of_sum: bool) -> [(f64, u32); 2] {
         let relu = Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate };
-        let cost = cost(&relu, 64, 1, of_sum);
+        let comparison = Comparison::of(which, &Op::Relu(relu.clone()), 64).unwrap();
+        let cost = cost(&relu, &comparison, 64, 1, of_sum);
         [Offline, Online].map(|phase| (cost.bits(phase), cost.rounds(phase)))
     }
 
     #[test]
     fn costs_are_those_of_the_documentation() {
-        assert_eq!(of(0, false), [(1966.0, 14), (309.0, 4)]);
-        assert_eq!(of(13, false), [(2107.0, 15), (412.0, 4)]);
+        let meteor = |f, of_sum| of(Comparisons::Meteor, f, of_sum);
+        assert_eq!(meteor(0, false), [(1966.0, 14), (309.0, 4)]);
+        assert_eq!(meteor(13, false), [(2107.0, 14), (412.0, 4)]);
         // 4·ℓ and a round more to open a sum, where a product would have been opened for 3·ℓ.
-        assert_eq!(of(13, true), [(2107.0, 15), (668.0, 5)]);
+        assert_eq!(meteor(13, true), [(2107.0, 14), (668.0, 5)]);
+    }
+
+    #[test]
+    fn alkaid_s_comparisons_take_a_sum_as_it_is() {
+        let alkaid = |f, of_sum| of(Comparisons::Alkaid, f, of_sum);
+        assert_eq!(alkaid(0, false), [(656.0, 3), (364.0, 4)]);
+        assert_eq!(alkaid(13, false), [(693.0, 4), (467.0, 4)]);
+        assert_eq!(alkaid(13, true), [(693.0, 4), (595.0, 5)]);
     }
 
     #[test]

@@ -13,18 +13,28 @@
 //! that who knows the input holds, so one or two messages share it instead of four. u's and v's masks being such, their
 //! products are known to two parties in parts, who make them replicated by 2 bits instead of 3.
 //!
-//! The inputs come from a replicated x (u = x_0 + x_1 at P0, v = x_2 at P1 and P2), or they are two values in masked bits.
+//! The inputs come from a replicated x (u = x_1 at P0 and P1, v = x_2 + x_0 at P2), or they are two values in masked bits.
 //!
 //! phase     rounds          bits per value, width λ                 from → to
-//! offline   1               2·(λ−1) (masked bits: 3·(λ−1))          P1 ↔ P2, who know a part of u's and v's masks each
+//! offline   1               2·(λ−1) (masked bits: 3·(λ−1))          P0 ↔ P1, who know a part of u's and v's masks each
 //!           1               3 for every other pair                  P_i → P_{i−1}, each i
 //!           1               3 for every product of three masks      P_i → P_{i−1}, each i
-//! online    1               2·λ + λ (masked bits: 0)                P0 → P1, P2 and P1 → P0
+//! online    1               2·λ + λ (masked bits: 0)                P2 → P0, P1 and P0 → P2
 //!           depth of tree   6 for an opened signal, 3 for a result  each to both others; P_i → P_{i−1}
 //!
-//! For the most significant bit of 64 that is 390 + 426 bits, masked. Everybody sees uniform bits.
+//! The top bit alone ([`top`]) has digits ([`super::digits`]) for leaves, whose signals P0 and P1 know in parts. They open these
+//! to all under masks of their own, and nodes of four follow. The last carry, with the top bits in it, is opened as the masked result.
+//!
+//! phase     rounds          bits per value, d digits                from → to
+//! offline   1               3 for every pair                        P_i → P_{i−1}, each i
+//! online    1               4·(2·d − 1)                             P0 → P1, P2 and P1 → P0, P2
+//!           ⌈log4 d⌉        6 for an opened signal or the result    each to both others
+//!
+//! For 64 bits that is 39 + 172 bits, and 233 for the digits. Everybody sees uniform bits: what P0 and P1 send holds
+//! a component of the mask that the receiver lacks, and a stream of theirs hides the parts of the sum from P2, who knows the rest.
 
-use crate::replicated::planes::{Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
+use crate::replicated::digits::Digits;
+use crate::replicated::planes::{Lanes, Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
 use crate::replicated::sum::{Known, output_planes};
 use crate::replicated::tree::{Node, Span, Tree};
 use crate::rss::{Rss, after, before, draw};
@@ -37,16 +47,25 @@ use std::collections::HashSet;
 /// Where the summands come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// A replicated value: u at P0, v at P1 and P2.
+    /// A replicated value: u at P0 and P1, v at P2.
     Replicated,
     /// Two values in masked bits: nobody knows either.
     Bits,
 }
 
-/// The components of u's mask that are not zero, for a replicated value: those that P0, who knows u, holds.
-const U_MASK: &[usize] = &[0, 1];
-/// The same of v's mask, which P1 and P2 know. They know the product of both masks in parts.
-const V_MASK: &[usize] = &[2];
+/// The components of u's mask that are not zero, for a replicated value: the one that P0 and P1, who know u, hold.
+const U_MASK: &[usize] = &[1];
+/// The same of v's mask, which P2 knows. P0 and P1 know the product of both masks in parts.
+const V_MASK: &[usize] = &[2, 0];
+
+/// What stands below the first level of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leaves {
+    /// Positions of u and v: products of theirs are replicated.
+    Summands,
+    /// Digits, whose signals are opened as those of nodes are.
+    Digits,
+}
 
 /// What is multiplied and opened, in order: the same at all parties.
 pub(crate) struct Schedule {
@@ -54,14 +73,21 @@ pub(crate) struct Schedule {
     pairs: Vec<(Signal, Signal)>,
     /// Products of the masks of a leaf's propagate signal, and of u and v at a position.
     deep: Vec<(usize, usize)>,
+    /// Signals of digits, which are opened first.
+    digits: Vec<Signal>,
     /// For each level the signals that are opened, and those that are results.
     levels: Vec<(Vec<Signal>, Vec<Signal>)>,
 }
 
 impl Schedule {
-    pub(crate) fn new(tree: &Tree) -> Self {
+    fn new(tree: &Tree, leaves: Leaves) -> Self {
         let read = tree.read();
-        let mut schedule = Schedule { pairs: vec![], deep: vec![], levels: vec![] };
+        // The signals of a lone digit are the result.
+        let digits = match leaves {
+            Leaves::Digits if tree.bits > 1 => digit_signals(tree.bits),
+            _ => vec![],
+        };
+        let mut schedule = Schedule { pairs: vec![], deep: vec![], digits, levels: vec![] };
         let mut seen = HashSet::new();
         let mut pair = |pairs: &mut Vec<_>, a: Signal, b: Signal| {
             if seen.insert((a, b)) {
@@ -76,7 +102,7 @@ impl Schedule {
                     pair(&mut schedule.pairs, p(0), p(1));
                 }
                 if let [_, _, third, fourth] = node.parts.as_slice() {
-                    if fourth.is_leaf() {
+                    if fourth.is_leaf() && leaves == Leaves::Summands {
                         assert!(third.is_leaf(), "a leaf lies below a leaf, as every tree here has it");
                         pair(&mut schedule.pairs, p(2), Signal::U(fourth.low));
                         pair(&mut schedule.pairs, p(2), Signal::V(fourth.low));
@@ -103,72 +129,67 @@ impl Schedule {
 
     /// All opened signals, in order.
     fn opened(&self) -> Vec<Signal> {
-        self.levels.iter().flat_map(|(opened, _)| opened.iter().copied()).collect()
+        self.digits.iter().chain(self.levels.iter().flat_map(|(opened, _)| opened)).copied().collect()
     }
 }
 
-/// How the wanted bits leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Exit {
-    /// Replicated: the last products are reshared.
-    Replicated,
-    /// The top bit alone, masked: it is opened under a mask that the caller knows before.
-    Masked,
+/// The signals of digits, in the order of [`Digits::signal_shares`]: as if each were a position of a tree.
+pub(crate) fn digit_signals(digits: usize) -> Vec<Signal> {
+    let of = |digit: usize| {
+        let span = Span::leaf(digit);
+        [Some(Signal::Generate(span)), (digit > 0).then_some(Signal::Propagate(span))].into_iter().flatten()
+    };
+    (0..digits).flat_map(of).collect()
 }
 
 /// The cost of one sum, its inputs' sharing included.
-pub(crate) fn cost(tree: &Tree, entry: Entry, exit: Exit, n: usize) -> Cost {
-    let schedule = Schedule::new(tree);
+pub(crate) fn cost(tree: &Tree, entry: Entry, n: usize) -> Cost {
+    let schedule = Schedule::new(tree, Leaves::Summands);
     let width = tree.bits as u32 + 1;
-    let planes = |k: usize| Unit::Bits(k as u32);
-    let mut cost = Cost::LOCAL;
-    let reshared = |cost: Cost, round, count: usize| match count {
+    let mut cost = remade(Cost::LOCAL, 1, schedule.pairs.len(), n);
+    cost = match entry {
+        Entry::Replicated => cost.offline(0, 1, n, planes(tree.bits)).offline(1, 0, n, planes(tree.bits)),
+        Entry::Bits => remade(cost, 1, tree.bits, n),
+    };
+    cost = remade(cost, 2, schedule.deep.len(), n);
+    cost = match entry {
+        Entry::Replicated => cost
+            .online(1, 2, 0, n, Unit::Bits(width))
+            .online(1, 2, 1, n, Unit::Bits(width))
+            .online(1, 0, 2, n, Unit::Bits(width)),
+        Entry::Bits => cost,
+    };
+    for (round, (opened, results)) in (2..).zip(&schedule.levels) {
+        cost = opening(cost, round, opened.len(), n);
+        if !results.is_empty() {
+            cost = (0..3).fold(cost, |cost, i| cost.online(round, i, before(i), n, planes(results.len())));
+        }
+    }
+    cost
+}
+
+fn planes(count: usize) -> Unit {
+    Unit::Bits(count as u32)
+}
+
+/// `count` products of masks are made replicated.
+fn remade(cost: Cost, round: u32, count: usize, n: usize) -> Cost {
+    match count {
         0 => cost,
         _ => {
             (0..3).fold(cost, |cost, i| cost.in_round(Phase::Offline, round, i, before(i), n, planes(count)))
         }
-    };
-    cost = reshared(cost, 1, schedule.pairs.len());
-    cost = match entry {
-        Entry::Replicated => cost.offline(1, 2, n, planes(tree.bits)).offline(2, 1, n, planes(tree.bits)),
-        Entry::Bits => reshared(cost, 1, tree.bits),
-    };
-    cost = reshared(cost, 2, schedule.deep.len());
-    cost = match entry {
-        Entry::Replicated => cost
-            .online(1, 0, 1, n, Unit::Bits(width))
-            .online(1, 0, 2, n, Unit::Bits(width))
-            .online(1, 1, 0, n, Unit::Bits(width)),
-        Entry::Bits => cost,
-    };
-    for (round, (opened, results)) in (2..).zip(&schedule.levels) {
-        for i in 0..3 {
-            if !opened.is_empty() {
-                cost = cost.online(round, i, before(i), n, planes(opened.len())).online(
-                    round,
-                    i,
-                    after(i),
-                    n,
-                    planes(opened.len()),
-                );
-            }
-            if !results.is_empty() && exit == Exit::Replicated {
-                cost = cost.online(round, i, before(i), n, planes(results.len()));
-            }
-        }
-    }
-    match exit {
-        Exit::Replicated => cost,
-        // The carry into the top bit is the one result of the last level, if there are levels.
-        Exit::Masked => opening(cost, 1 + schedule.levels.len().max(1) as u32, n),
     }
 }
 
-/// Opens one bit of every value to all: 6 bits.
-fn opening(cost: Cost, round: u32, n: usize) -> Cost {
-    (0..3).fold(cost, |cost, i| {
-        cost.online(round, i, before(i), n, Unit::Bits(1)).online(round, i, after(i), n, Unit::Bits(1))
-    })
+/// Opens `count` bits of every value to all: 6 bits each.
+fn opening(cost: Cost, round: u32, count: usize, n: usize) -> Cost {
+    match count {
+        0 => cost,
+        _ => (0..3).fold(cost, |cost, i| {
+            cost.online(round, i, before(i), n, planes(count)).online(round, i, after(i), n, planes(count))
+        }),
+    }
 }
 
 /// Masks and their products, from the offline phase.
@@ -264,10 +285,10 @@ fn masks_sheet<D: Device>(
     sheet
 }
 
-/// Both components of a signal's mask: leaves' propagate bits are sums of u's and v's.
+/// Both components of a signal's mask: leaves' propagate bits are sums of u's and v's, digits' have masks of their own.
 fn mask<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, me: usize, signal: Signal) -> Shared {
     Shared::of(me, |c| match signal {
-        Signal::Propagate(span) if span.is_leaf() => {
+        Signal::Propagate(span) if span.is_leaf() && !sheet.has(Plane::Mask(signal, c)) => {
             let u = sheet.wire(circuit, Plane::Mask(Signal::U(span.low), c));
             let v = sheet.wire(circuit, Plane::Mask(Signal::V(span.low), c));
             circuit.xor(u, v)
@@ -284,7 +305,7 @@ pub(crate) fn offline<D: Device>(
     given: Option<[Rss<D::Buf<u64>>; 2]>,
 ) -> Result<Material<D>, Error> {
     let (me, words, width) = (party.me(), bits::words(n), tree.bits + 1);
-    let schedule = Schedule::new(tree);
+    let schedule = Schedule::new(tree, Leaves::Summands);
     let (u_mask, v_mask) = match &given {
         Some([u, v]) => (given_mask(u, width, words), given_mask(v, width, words)),
         None => {
@@ -364,8 +385,8 @@ fn leaf_names(tree: &Tree, c: usize) -> Vec<Plane> {
     (0..tree.bits).map(|i| Plane::Pair(Signal::U(i), Signal::V(i), c)).collect()
 }
 
-/// Products of u's and v's masks for a replicated value: P1 and P2 know a summand each. They draw the components that they hold
-/// with P0, and send each other what is left: component 2.
+/// Products of u's and v's masks for a replicated value: P0 and P1 know a summand each. They draw the components that they hold
+/// with P2, and send each other what is left: component 1.
 fn swap_leaves<D: Device>(
     party: &mut Party<D>,
     share: D::Buf<u64>,
@@ -373,26 +394,26 @@ fn swap_leaves<D: Device>(
     n: usize,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let (me, words) = (party.me(), bits::words(n));
-    if me == 0 {
+    if me == 2 {
         return Rss::of(me, |c| draw(party, c, "leaves", planes * words));
     }
-    // P1 holds component 1 with P0, P2 component 0.
-    let (private, peer) = (2 - me, 3 - me);
+    // P0 holds component 0 with P2, P1 component 2.
+    let (private, peer) = (2 * me, 1 - me);
     let drawn = draw::<u64, D>(party, private, "leaves", planes * words)?;
     let mine = party.device().xor(&[&share, &drawn], false, planes * words * 64)?;
     send(party, peer, "leaves", &mine, planes, n)?;
     let other = recv(party, peer, "leaves", planes, n)?;
     let opened = party.device().xor(&[&mine, &other], false, planes * words * 64)?;
     Ok(match me {
-        1 => Rss { own: drawn, next: opened },
+        0 => Rss { own: drawn, next: opened },
         _ => Rss { own: opened, next: drawn },
     })
 }
 
-/// m of a signal: leaves' propagate bits are sums of u's and v's.
+/// m of a signal: leaves' propagate bits are sums of u's and v's, digits' are opened.
 fn opened<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, signal: Signal) -> Wire {
     match signal {
-        Signal::Propagate(span) if span.is_leaf() => {
+        Signal::Propagate(span) if span.is_leaf() && !sheet.has(Plane::Masked(signal)) => {
             let u = sheet.wire(circuit, Plane::Masked(Signal::U(span.low)));
             let v = sheet.wire(circuit, Plane::Masked(Signal::V(span.low)));
             circuit.xor(u, v)
@@ -408,10 +429,15 @@ struct Local<'a, D: Device> {
 }
 
 impl<D: Device> Local<'_, D> {
+    /// Whether the generate bit of a span is a product of u's bit and v's: that of a leaf which is no digit.
+    fn is_product(&self, span: Span) -> bool {
+        span.is_leaf() && !self.sheet.has(Plane::Masked(Signal::Generate(span)))
+    }
+
     /// A masked bit; a leaf's generate bit is a product.
     fn bit(&self, circuit: &mut Circuit, signal: Signal) -> Shared {
         if let Signal::Generate(span) = signal
-            && span.is_leaf()
+            && self.is_product(span)
         {
             return self.pair(circuit, Signal::U(span.low), Signal::V(span.low));
         }
@@ -502,7 +528,7 @@ impl<D: Device> Local<'_, D> {
         let p1 = self.bit(circuit, p(0));
         let mut lower = self.bit(circuit, g(2));
         if parts.len() == 4 {
-            let product = match parts[3].is_leaf() {
+            let product = match self.is_product(parts[3]) {
                 true => self.deep(circuit, parts[2].low, parts[3].low),
                 false => self.pair(circuit, p(2), g(3)),
             };
@@ -522,10 +548,10 @@ pub(crate) fn online<D: Device>(
     material: Material<D>,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let (me, words) = (party.me(), bits::words(n));
-    let schedule = Schedule::new(tree);
+    let schedule = Schedule::new(tree, Leaves::Summands);
     let mut sheet = enter(party, tree, &schedule, n, known, material)?;
     for depth in 0..tree.levels.len() {
-        level(party, tree, &schedule, depth, n, &mut sheet, true)?;
+        level(party, tree, &schedule, depth, n.into(), &mut sheet, true)?;
     }
     let results: HashSet<Signal> =
         schedule.levels.iter().flat_map(|(_, results)| results.iter().copied()).collect();
@@ -536,49 +562,17 @@ pub(crate) fn online<D: Device>(
     })
 }
 
-/// m of the top bit of u + v under the mask `r`: the carry into it is added to u's and v's top bits before they are opened.
-pub(crate) fn top<D: Device>(
-    party: &mut Party<D>,
-    tree: &Tree,
-    n: usize,
-    known: Known<D>,
-    material: Material<D>,
-    r: &Rss<Bits<D>>,
-) -> Result<D::Buf<u64>, Error> {
-    let (me, words) = (party.me(), bits::words(n));
-    let schedule = Schedule::new(tree);
-    let mut sheet = enter(party, tree, &schedule, n, known, material)?;
-    for depth in 0..tree.levels.len() {
-        level(party, tree, &schedule, depth, n, &mut sheet, false)?;
-    }
-    add_zero(party, &mut sheet, "top", 1, n)?;
-    let mut circuit = Circuit::default();
-    let local = Local { sheet: &sheet, me };
-    let carry = match tree.levels.last() {
-        Some(level) => local.additive(&mut circuit, &level[0], Signal::Generate(level[0].span)),
-        None => local.bit(&mut circuit, Signal::Generate(Span::leaf(0))).own,
-    };
-    let bit = local.bit(&mut circuit, Signal::Propagate(Span::leaf(tree.bits)));
-    let sum = circuit.xor(carry, bit.own);
-    let share = masked(&sheet, &mut circuit, 0, sum);
-    circuit.output(vec![share]);
-    let share = sheet.run(party.device(), &circuit, words)?.remove(0);
-    let share = party.device().xor(&[&share, &r.own.buf], false, n)?;
-    send_opening(party, "top", &share, 1, n)?;
-    receive_opening(party, "top", &share, 1, n)
-}
-
 /// Sends additive shares of planes to both others.
 fn send_opening<D: Device>(
     party: &mut Party<D>,
     label: &str,
     share: &D::Buf<u64>,
     planes: usize,
-    n: usize,
+    lanes: Lanes,
 ) -> Result<(), Error> {
     [before(party.me()), after(party.me())]
         .into_iter()
-        .try_for_each(|peer| send(party, peer, label, share, planes, n))
+        .try_for_each(|peer| send(party, peer, label, share, planes, lanes))
 }
 
 /// What the planes are, with the shares of both others.
@@ -587,10 +581,10 @@ fn receive_opening<D: Device>(
     label: &str,
     share: &D::Buf<u64>,
     planes: usize,
-    n: usize,
+    lanes: Lanes,
 ) -> Result<D::Buf<u64>, Error> {
-    let [a, b] = [before(party.me()), after(party.me())].map(|peer| recv(party, peer, label, planes, n));
-    Ok(party.device().xor(&[share, &a?, &b?], false, planes * bits::words(n) * 64)?)
+    let [a, b] = [before(party.me()), after(party.me())].map(|peer| recv(party, peer, label, planes, lanes));
+    Ok(party.device().xor(&[share, &a?, &b?], false, planes * lanes.words() * 64)?)
 }
 
 /// Shares the inputs: a sheet with m of u and v and with everything from the offline phase.
@@ -638,15 +632,15 @@ fn share_summands<D: Device>(
     };
     let (u, v) = (masked(party, known.u, &material.u)?, masked(party, known.v, &material.v)?);
     match (party.me(), &u, &v) {
-        (0, Some(u), _) => {
-            send(party, 1, "u", u, width, n)?;
-            send(party, 2, "u", u, width, n)?;
+        (2, _, Some(v)) => {
+            send(party, 0, "v", v, width, n)?;
+            send(party, 1, "v", v, width, n)?;
         }
-        (1, _, Some(v)) => send(party, 0, "v", v, width, n)?,
+        (0, Some(u), _) => send(party, 2, "u", u, width, n)?,
         _ => {}
     }
     let u = u.map_or_else(|| recv(party, 0, "u", width, n), Ok)?;
-    let v = v.map_or_else(|| recv(party, 1, "v", width, n), Ok)?;
+    let v = v.map_or_else(|| recv(party, 2, "v", width, n), Ok)?;
     Ok([u, v])
 }
 
@@ -656,11 +650,11 @@ fn level<D: Device>(
     tree: &Tree,
     schedule: &Schedule,
     depth: usize,
-    n: usize,
+    lanes: Lanes,
     sheet: &mut Sheet<D>,
     with_results: bool,
 ) -> Result<(), Error> {
-    let (me, words) = (party.me(), bits::words(n));
+    let me = party.me();
     let nodes = &tree.levels[depth];
     let (opened, results) = &schedule.levels[depth];
     let results = if with_results { results.as_slice() } else { &[] };
@@ -674,7 +668,7 @@ fn level<D: Device>(
         };
         nodes.iter().find(|node| node.span == span).expect("a node of the level")
     };
-    add_zero(party, sheet, &label, opened.len() + results.len(), n)?;
+    add_zero(party, sheet, &label, opened.len() + results.len(), lanes)?;
     let mut circuit = Circuit::default();
     let local = Local { sheet, me };
     let mut share = |k: usize, signal: Signal| {
@@ -693,25 +687,189 @@ fn level<D: Device>(
     let results_shares = shares[opened.len()..].to_vec();
     circuit.output(shares[..opened.len()].to_vec());
     circuit.output(results_shares);
-    let mut made = sheet.run(party.device(), &circuit, words)?;
+    let mut made = sheet.run(party.device(), &circuit, lanes.words())?;
     let (result, share) = (made.pop().expect("two outputs"), made.pop().expect("two outputs"));
     // Everything is sent before anybody waits.
     let open_label = format!("{label}/open");
     if !opened.is_empty() {
-        send_opening(party, &open_label, &share, opened.len(), n)?;
+        send_opening(party, &open_label, &share, opened.len(), lanes)?;
     }
     if !results.is_empty() {
-        send(party, before(me), &label, &result, results.len(), n)?;
+        send(party, before(me), &label, &result, results.len(), lanes)?;
     }
     if !opened.is_empty() {
-        let m = receive_opening(party, &open_label, &share, opened.len(), n)?;
+        let m = receive_opening(party, &open_label, &share, opened.len(), lanes)?;
         sheet.add(m, opened.iter().map(|&s| Plane::Masked(s)));
     }
     if !results.is_empty() {
-        let next = recv(party, after(me), &label, results.len(), n)?;
+        let next = recv(party, after(me), &label, results.len(), lanes)?;
         sheet.add_rss(me, Rss { own: result, next }, |c| {
             results.iter().map(|&s| Plane::Share(s, c)).collect()
         });
     }
     Ok(())
+}
+
+/// `alkaid`'s digits below the top bit of `width`.
+pub(crate) fn digits(width: usize) -> Digits {
+    // Two signals of a digit; three digits more are a node more, with two signals and three pairs.
+    Digits::new(width, 4, |count| 8.0 * count as f64 + 21.0 * count as f64 / 3.0)
+}
+
+/// The tree over digits, and what is multiplied and opened.
+fn over(digits: &Digits) -> (Tree, Schedule) {
+    let tree = Tree::carry(digits.count(), 4);
+    let schedule = Schedule::new(&tree, Leaves::Digits);
+    (tree, schedule)
+}
+
+/// The cost of [`top`] from the digits' signals on, of `n` values.
+pub(crate) fn top_cost(digits: &Digits, n: usize) -> Cost {
+    let (_, schedule) = over(digits);
+    let cost = remade(Cost::LOCAL, 1, schedule.pairs.len(), n);
+    let two = |cost: Cost, count| {
+        [(0, 1), (0, 2), (1, 0), (1, 2)]
+            .into_iter()
+            .fold(cost, |cost: Cost, (from, to)| cost.online(1, from, to, n, planes(count)))
+    };
+    if digits.count() == 1 {
+        return two(cost, 1);
+    }
+    let cost = two(cost, digits.signals());
+    (2..)
+        .zip(&schedule.levels)
+        .fold(cost, |cost, (round, (opened, results))| opening(cost, round, opened.len() + results.len(), n))
+}
+
+/// What [`top`] takes from the offline phase: the masks of what is opened, and products of masks.
+pub struct TopMaterial<D: Device> {
+    opened: Rss<Bits<D>>,
+    pairs: Rss<Bits<D>>,
+}
+
+impl<D: Device> Store<D> for TopMaterial<D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.opened.write(device, out)?;
+        self.pairs.write(device, out)
+    }
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+        Ok(TopMaterial { opened: Store::<D>::read(device, input)?, pairs: Store::<D>::read(device, input)? })
+    }
+}
+
+/// Draws the masks of what [`top`] opens and makes their products.
+pub(crate) fn top_offline<D: Device>(
+    party: &mut Party<D>,
+    digits: &Digits,
+    lanes: Lanes,
+) -> Result<TopMaterial<D>, Error> {
+    let (me, words) = (party.me(), lanes.words());
+    let schedule = over(digits).1;
+    let (opened, count) = (schedule.opened(), schedule.pairs.len());
+    let masks = Rss::of(me, |c| draw::<u64, D>(party, c, "opened", opened.len() * words))?;
+    let mut sheet = Sheet::new();
+    sheet.add_rss(me, masks.clone(), |c| opened.iter().map(|&s| Plane::Mask(s, c)).collect());
+    let mut pairs = Rss::of(me, |_| party.device().upload(vec![]))?;
+    if count > 0 {
+        add_zero(party, &mut sheet, "pairs", count, lanes)?;
+        let mut circuit = Circuit::default();
+        let products = schedule.pairs.iter().enumerate().map(|(k, &(a, b))| {
+            let [a, b] = [a, b].map(|s| mask(&sheet, &mut circuit, me, s));
+            let product = a.and(&mut circuit, b);
+            masked(&sheet, &mut circuit, k, product)
+        });
+        let products = products.collect();
+        circuit.output(products);
+        let share = sheet.run(party.device(), &circuit, words)?.remove(0);
+        pairs = reshare(party, "pairs", share, count, lanes)?;
+    }
+    let kept = |planes: Rss<D::Buf<u64>>, count| Rss {
+        own: keep(count, words, planes.own),
+        next: keep(count, words, planes.next),
+    };
+    Ok(TopMaterial { opened: kept(masks, opened.len()), pairs: kept(pairs, count) })
+}
+
+/// The first round of [`top`]: P0 and P1 send their shares of the digits' signals, masked; every party gives what it adds to those that
+/// it receives. `share` is there at P0 and P1, and `r` is the mask of the result.
+pub(crate) fn top_send<D: Device>(
+    party: &mut Party<D>,
+    digits: &Digits,
+    lanes: Lanes,
+    share: Option<D::Buf<u64>>,
+    material: &TopMaterial<D>,
+    r: &Rss<D::Buf<u64>>,
+) -> Result<Option<D::Buf<u64>>, Error> {
+    let Some(share) = share else { return Ok(None) };
+    let (me, planes) = (party.me(), digits.signals());
+    // Of the masks of all that is opened, those of the digits come first; a lone digit's signal is the result.
+    let masks = match digits.count() {
+        1 => r.clone(),
+        _ => Rss { own: material.opened.own.buf.clone(), next: material.opened.next.buf.clone() },
+    };
+    let hidden = draw::<u64, D>(party, 1, "digits", planes * lanes.words())?;
+    let count = planes * lanes.words() * 64;
+    // P0 adds components 0 and 1, P1 component 2.
+    let masked = match me {
+        0 => party.device().xor(&[&share, &hidden, &masks.own, &masks.next], false, count)?,
+        _ => party.device().xor(&[&share, &hidden, &masks.next], false, count)?,
+    };
+    send_opening(party, "digits", &masked, planes, lanes)?;
+    Ok(Some(masked))
+}
+
+/// m of the top bit of u + v under the mask `r`, once the digits' signals are on their way.
+pub(crate) fn top<D: Device>(
+    party: &mut Party<D>,
+    digits: &Digits,
+    lanes: Lanes,
+    sent: Option<D::Buf<u64>>,
+    material: TopMaterial<D>,
+    r: &Rss<D::Buf<u64>>,
+) -> Result<D::Buf<u64>, Error> {
+    let (me, planes) = (party.me(), digits.signals());
+    let mut receive = |from: usize| recv(party, from, "digits", planes, lanes);
+    let shares = match sent {
+        Some(mine) => [mine, receive(1 - me)?],
+        None => [receive(0)?, receive(1)?],
+    };
+    let m = party.device().xor(&[&shares[0], &shares[1]], false, planes * lanes.words() * 64)?;
+    if digits.count() == 1 {
+        return Ok(m);
+    }
+    let (tree, schedule) = over(digits);
+    let opened = schedule.opened();
+    let mut sheet = Sheet::new();
+    sheet.add(m, schedule.digits.iter().map(|&s| Plane::Masked(s)));
+    let planes = |kept: Rss<Bits<D>>| Rss { own: kept.own.buf, next: kept.next.buf };
+    sheet.add_rss(me, planes(material.opened), |c| opened.iter().map(|&s| Plane::Mask(s, c)).collect());
+    sheet.add_rss(me, planes(material.pairs), |c| {
+        schedule.pairs.iter().map(|&(a, b)| Plane::Pair(a, b, c)).collect()
+    });
+    for depth in 0..tree.levels.len() {
+        level(party, &tree, &schedule, depth, lanes, &mut sheet, false)?;
+    }
+    add_zero(party, &mut sheet, "top", 1, lanes)?;
+    let mut circuit = Circuit::default();
+    let root = &tree.levels.last().expect("nodes above more than one digit")[0];
+    let carry = Local { sheet: &sheet, me }.additive(&mut circuit, root, Signal::Generate(root.span));
+    let share = masked(&sheet, &mut circuit, 0, carry);
+    circuit.output(vec![share]);
+    let share = sheet.run(party.device(), &circuit, lanes.words())?.remove(0);
+    let share = party.device().xor(&[&share, &r.own], false, lanes.words() * 64)?;
+    send_opening(party, "top", &share, 1, lanes)?;
+    receive_opening(party, "top", &share, 1, lanes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_session::Phase::{Offline, Online};
+
+    #[test]
+    fn the_cost_of_the_top_bit_is_that_of_the_head() {
+        let cost = top_cost(&digits(64), 1);
+        assert_eq!((cost.bits(Offline), cost.bits(Online), cost.rounds(Online)), (39.0, 172.0, 3));
+        assert_eq!(digits(64).cost(Online, 1).bits(Online), 233.0);
+    }
 }

@@ -10,8 +10,11 @@
 pub(crate) mod aby3;
 mod alkaid;
 mod bits;
+pub(crate) mod compare;
+mod digits;
 pub(crate) mod planes;
 pub(crate) mod product;
+mod relu;
 pub(crate) mod select;
 pub(crate) mod sum;
 pub mod tree;
@@ -21,15 +24,14 @@ pub(crate) mod words;
 use crate::local::{self, Product};
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
-use alkaid::{Entry, Exit};
-use megrez_kernels::{Bits, Device, Placement, Tensor};
+use compare::Comparison;
+use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
-use megrez_plan::{Kind, Op, Relu, SignBit, Value, View};
+use megrez_plan::{Kind, Op, Value};
 use megrez_prg::Key;
 use megrez_ring::{Shape, Word};
-use megrez_session::{Error, Party};
+use megrez_session::{Error, Party, Phase};
 use std::marker::PhantomData;
-use tree::Tree;
 
 /// Bytes of a key that a component of an input is drawn from.
 const KEY_BYTES: usize = 32;
@@ -41,21 +43,6 @@ pub enum Adder {
     Aby3,
     /// ALKAID: masked bits.
     Alkaid,
-}
-
-impl Adder {
-    /// The cost of the top bit of a sum of `width` bits.
-    fn top_cost(self, width: u32, n: usize) -> Cost {
-        match self {
-            Adder::Aby3 => aby3::top_cost(width as usize, n),
-            Adder::Alkaid => alkaid::cost(&top_tree(width), Entry::Replicated, Exit::Masked, n),
-        }
-    }
-}
-
-/// `alkaid`'s tree for the top bit of `width`.
-fn top_tree(width: u32) -> Tree {
-    Tree::carry(width as usize - 1, 4)
 }
 
 /// The suite on the ring of `W` and device `D`.
@@ -153,71 +140,14 @@ pub enum Material<W: Word, D: Device> {
     /// Products of two bits' masks.
     Pairs(bits::Pairs<D>),
     /// Of a ReLU.
-    Relu(Box<ReluMaterial<W, D>>),
+    Relu(Box<relu::Material<W, D>>),
     /// Of a conversion from bits.
     FromBits(Box<words::B2aMaterial<W, D>>),
+    /// Of a comparison.
+    Compare(Box<alkaid::TopMaterial<D>>),
 }
-store_enum!(Material[W: Word, D: Device] on D => 0 = Local, 1 = Sum, 2 = Ring, 3 = Pairs, 4 = Relu, 5 = FromBits);
-
-/// Of a ReLU on masked bits: the comparison's, its bit's mask, and that mask as a ring value.
-pub struct ReluMaterial<W: Word, D: Device> {
-    sum: alkaid::Material<D>,
-    mask: Rss<Bits<D>>,
-    ring: Rss<Tensor<W, D>>,
-}
-store_struct!(ReluMaterial[W, D] => sum, mask, ring);
-
-/// Splits x for the comparison [x ≥ 0]: the top bit of −x − 1. A carry that the cut loses then errs on the side of x < 0,
-/// near zero.
-fn complement<W: Word, D: Device>(
-    party: &Party<D>,
-    sign: &SignBit,
-    x: &Rss<Tensor<W, D>>,
-) -> Result<sum::Known<D>, Error> {
-    sum::split(party, x, true, sign.cut, sign.width(W::BITS))
-}
-
-/// The bits [x ≥ 0], replicated.
-fn non_negative<W: Word, D: Device>(
-    party: &mut Party<D>,
-    sign: &SignBit,
-    x: &Rss<Tensor<W, D>>,
-    shape: &Shape,
-) -> Result<Rss<Bits<D>>, Error> {
-    let known = complement(party, sign, x)?;
-    let n = shape.elements();
-    let top = aby3::top(party, sign.width(W::BITS) as usize, n, known)?;
-    let device = party.device();
-    top.map(party.me(), |_, plane| Ok(Bits::new(shape.clone(), device.xor(&[plane], false, n)?)))
-}
-
-/// m of the bits [x ≥ 0] under a mask.
-fn masked_non_negative<W: Word, D: Device>(
-    party: &mut Party<D>,
-    sign: &SignBit,
-    x: &Rss<Tensor<W, D>>,
-    shape: &Shape,
-    mask: &Rss<Bits<D>>,
-    material: alkaid::Material<D>,
-) -> Result<Bits<D>, Error> {
-    let known = complement(party, sign, x)?;
-    let tree = top_tree(sign.width(W::BITS));
-    let m = alkaid::top(party, &tree, shape.elements(), known, material, mask)?;
-    Ok(Bits::new(shape.clone(), m))
-}
-
-/// The comparison in a ReLU, on the value as it is once `relu.truncate` fraction bits are dropped: nothing is cut that the
-/// truncation drops, so a negative value gives exactly 0 where the cut does not go beyond it.
-fn sign_in(relu: &Relu, ring: u32) -> SignBit {
-    let (cut, f, width) = (relu.sign.cut, relu.truncate, relu.sign.width(ring));
-    match cut.checked_sub(f) {
-        Some(cut) => SignBit { cut, bits: Some(width), ..relu.sign.clone() },
-        // One bit more: rounding up may reach the power of two that bounds the range.
-        None => {
-            SignBit { cut: 0, bits: Some((width + cut + 1).saturating_sub(f).max(2)), ..relu.sign.clone() }
-        }
-    }
-}
+store_enum!(Material[W: Word, D: Device] on D => 0 = Local, 1 = Sum, 2 = Ring, 3 = Pairs, 4 = Relu, 5 = FromBits,
+    6 = Compare);
 
 /// Truncates a replicated value, or a sum.
 fn truncated<W: Word, D: Device>(
@@ -229,29 +159,6 @@ fn truncated<W: Word, D: Device>(
         Data::Sum(summand) => truncate::sum(party, f, summand),
         x => truncate::online(party, f, x.ring()),
     }
-}
-
-/// x − t for every threshold t, one after the other.
-fn against_all<W: Word, D: Device>(
-    party: &Party<D>,
-    x: &Rss<Tensor<W, D>>,
-    thresholds: &[i64],
-) -> Result<Rss<Tensor<W, D>>, Error> {
-    let (device, n) = (party.device(), x.own.elements());
-    let all = Shape::from([thresholds.len() * n]);
-    x.map(party.me(), |c, x| {
-        let shifted = |&t: &i64| {
-            let constant = if c == 0 { W::from_i64(t).neg() } else { W::ZERO };
-            device.combine(&[(W::ONE, &x.buf)], constant, n)
-        };
-        let shifted = thresholds.iter().map(shifted).collect::<Result<Vec<_>, _>>()?;
-        let place = |(i, source)| {
-            let target = View { shape: [n].into(), strides: vec![1], offset: i * n };
-            Placement { source, target }
-        };
-        let parts: Vec<_> = shifted.iter().enumerate().map(place).collect();
-        Ok(Tensor::new(all.clone(), device.place(&parts, all.elements())?))
-    })
 }
 
 impl<W: Word, D: Device> Suite for Replicated<W, D> {
@@ -266,7 +173,10 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         let n = output.shape.elements();
         let bits_in = inputs.first().is_some_and(|v| v.kind == Kind::Bit);
         let public_in = inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }));
-        let sign = |sign: &SignBit| self.adder.top_cost(sign.width(W::BITS), n);
+        let compared = || {
+            let comparison = Comparison::of(self.adder, op, W::BITS).expect("one of the comparisons");
+            comparison.cost(Phase::Online, inputs[0].shape.elements())
+        };
         let alkaid = self.adder == Adder::Alkaid;
         let truncate = |f| match inputs[0].kind {
             Kind::Sum { .. } => truncate::sum_cost(W::BITS, f, n),
@@ -290,13 +200,13 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             Op::Mul | Op::MatMul | Op::Conv(_) if public_in => Cost::LOCAL,
             Op::Mul | Op::MatMul | Op::Conv(_) => product::cost(W::BITS, n),
             Op::Truncate { bits } => truncate(*bits),
-            Op::NonNegative(bit) | Op::CompareMany { sign: bit, .. } => sign(bit),
+            Op::NonNegative(_) | Op::CompareMany { .. } => compared(),
             Op::Relu(relu) => {
                 let truncated = match relu.truncate {
                     0 => Cost::LOCAL,
                     f => truncate(f),
                 };
-                truncated.then(sign(&sign_in(relu, W::BITS))).then(select(true))
+                truncated.beside(compared()).then(select(true))
             }
             Op::Select => select(true),
             Op::BitToRing => select(false),
@@ -431,21 +341,15 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         if self.adder == Adder::Aby3 {
             return Ok(Material::Local(()));
         }
-        let n = output.shape.elements();
-        let sum = |party: &mut Party<D>, sign: &SignBit| {
-            let tree = top_tree(sign.width(W::BITS));
-            alkaid::offline(party, &tree, n, None)
-        };
+        if let Some(comparison) = Comparison::of(self.adder, op, W::BITS) {
+            let Masks::Secret(x) = inputs[0] else { return party.refuse("compares secret ring values") };
+            let top = comparison.offline(party, x.elements())?;
+            return Ok(match op {
+                Op::Relu(_) => Material::Relu(Box::new(relu::offline(party, &output.shape, top)?)),
+                _ => Material::Compare(Box::new(top)),
+            });
+        }
         Ok(match op {
-            Op::NonNegative(sign) | Op::CompareMany { sign, .. } => {
-                Material::Sum(Box::new(sum(party, sign)?))
-            }
-            Op::Relu(relu) => {
-                let sum = sum(party, &sign_in(relu, W::BITS))?;
-                let mask = rss::random_bits(party, "mask", &output.shape)?;
-                let ring = party.scope("mask", |party| select::online(party, &mask, None))?;
-                Material::Relu(Box::new(ReluMaterial { sum, mask, ring }))
-            }
             Op::ToBits => {
                 let n = words::extent(&output.shape).1;
                 Material::Sum(Box::new(words::a2b_offline(party, W::BITS, n)?))
@@ -517,37 +421,36 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                 Data::Sum(Tensor::new(shape.clone(), share))
             }
             (Op::Truncate { bits }, _) => Data::Ring(truncated(party, *bits, arg(0))?),
-            (Op::NonNegative(sign), Material::Sum(material)) => {
-                Data::Masked(masked_non_negative(party, sign, arg(0).ring(), shape, fresh(), *material)?)
-            }
-            (Op::NonNegative(sign), _) => Data::Bit(non_negative(party, sign, arg(0).ring(), shape)?),
-            (Op::CompareMany { sign, thresholds }, material) => {
-                let x = against_all(party, arg(0).ring(), thresholds)?;
+            (Op::NonNegative(_) | Op::CompareMany { .. }, material) => {
+                let comparison = Comparison::of(self.adder, op, W::BITS).expect("one of the comparisons");
+                let x = arg(0).ring();
+                let part = truncate::parts(party, x)?;
+                let (dealer, worker) = match me {
+                    2 => (Some(&part), None),
+                    _ => (None, Some(&part)),
+                };
+                let n = x.own.elements();
+                let dealt = comparison.deal(party, n, dealer)?;
                 match material {
-                    Material::Sum(material) => {
-                        Data::Masked(masked_non_negative(party, sign, &x, shape, fresh(), *material)?)
+                    Material::Compare(top) => {
+                        let dealt = comparison.take(party, n, dealt)?;
+                        let given = (&*top, fresh());
+                        let sent = comparison.masked_send(party, n, worker, dealt.as_ref(), given)?;
+                        Data::Masked(comparison.masked(party, shape, sent, *top)?)
                     }
-                    _ => Data::Bit(non_negative(party, sign, &x, shape)?),
+                    _ => {
+                        let sent = comparison.send(party, n, worker, dealt)?;
+                        Data::Bit(comparison.replicated(party, shape, sent)?)
+                    }
                 }
             }
             (Op::Relu(relu), material) => {
-                let x = match relu.truncate {
-                    0 => arg(0).ring(),
-                    f => &party.scope("truncate", |party| truncated(party, f, arg(0)))?,
+                let comparison = Comparison::of(self.adder, op, W::BITS).expect("one of the comparisons");
+                let material = match material {
+                    Material::Relu(material) => Some(*material),
+                    _ => None,
                 };
-                let sign = sign_in(relu, W::BITS);
-                Data::Ring(match material {
-                    Material::Relu(material) => {
-                        let ReluMaterial { sum, mask, ring } = *material;
-                        let m = masked_non_negative(party, &sign, x, shape, &mask, sum)?;
-                        let bit = bits::to_ring(party, &m, &ring)?;
-                        product::online(party, &elements, &bit, x, shape)?
-                    }
-                    _ => {
-                        let bit = non_negative(party, &sign, x, shape)?;
-                        select::online(party, &bit, Some(x))?
-                    }
-                })
+                Data::Ring(relu::online(party, &comparison, relu.truncate, arg(0), material)?)
             }
             (Op::Select, Material::Ring(r)) => {
                 let bit = bits::to_ring(party, arg(0).masked(), &r)?;

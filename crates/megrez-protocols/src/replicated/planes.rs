@@ -2,10 +2,53 @@
 
 use crate::replicated::tree::Span;
 use crate::rss::Rss;
-use megrez_kernels::{Circuit, Device, Wire};
+use megrez_kernels::{Circuit, Device, DeviceError, Placement, Wire};
+use megrez_plan::View;
 use megrez_ring::bits;
 use megrez_session::{Error, Party};
 use std::collections::HashMap;
+
+/// The lanes of a plane: `groups` times `n` values, each group from a word of its own on, as for a value against several
+/// thresholds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lanes {
+    pub groups: usize,
+    pub n: usize,
+}
+
+impl From<usize> for Lanes {
+    fn from(n: usize) -> Self {
+        Lanes { groups: 1, n }
+    }
+}
+
+impl Lanes {
+    /// Words of a plane.
+    pub(crate) fn words(self) -> usize {
+        self.groups * bits::words(self.n)
+    }
+
+    /// How many values there are.
+    pub(crate) fn values(self) -> usize {
+        self.groups * self.n
+    }
+
+    /// Joins `planes` planes of every group, made group by group.
+    pub(crate) fn join<D: Device>(
+        self,
+        device: &D,
+        groups: &[D::Buf<u64>],
+        planes: usize,
+    ) -> Result<D::Buf<u64>, DeviceError> {
+        let words = bits::words(self.n);
+        let place = |(i, source)| {
+            let strides = vec![self.words() as isize, 1];
+            Placement { source, target: View { shape: [planes, words].into(), strides, offset: i * words } }
+        };
+        let parts: Vec<_> = groups.iter().enumerate().map(place).collect();
+        device.place(&parts, planes * self.words())
+    }
+}
 
 /// A bit of the addition u + v.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,17 +150,18 @@ impl Shared {
     }
 }
 
-/// Sends `planes` planes of `n` bits, densely.
+/// Sends `planes` planes, densely.
 pub(crate) fn send<D: Device>(
     party: &mut Party<D>,
     to: usize,
     label: &str,
     buffer: &D::Buf<u64>,
     planes: usize,
-    n: usize,
+    lanes: impl Into<Lanes>,
 ) -> Result<(), Error> {
-    let packed = party.device().pack_planes(buffer, planes, n)?;
-    party.send_bits(to, label, packed, planes * n)
+    let lanes = lanes.into();
+    let packed = party.device().pack_planes(buffer, planes * lanes.groups, lanes.n)?;
+    party.send_bits(to, label, packed, planes * lanes.values())
 }
 
 /// Receives what [`send`] sends.
@@ -126,10 +170,11 @@ pub(crate) fn recv<D: Device>(
     from: usize,
     label: &str,
     planes: usize,
-    n: usize,
+    lanes: impl Into<Lanes>,
 ) -> Result<D::Buf<u64>, Error> {
-    let packed = party.recv_bits(from, label, planes * n)?;
-    Ok(party.device().unpack_planes(&packed, planes, n)?)
+    let lanes = lanes.into();
+    let packed = party.recv_bits(from, label, planes * lanes.values())?;
+    Ok(party.device().unpack_planes(&packed, planes * lanes.groups, lanes.n)?)
 }
 
 /// Additive shares of planes, masked already, become components: P_i sends to P_{i−1}.
@@ -138,23 +183,23 @@ pub(crate) fn reshare<D: Device>(
     label: &str,
     share: D::Buf<u64>,
     planes: usize,
-    n: usize,
+    lanes: impl Into<Lanes>,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
-    let me = party.me();
-    send(party, crate::rss::before(me), label, &share, planes, n)?;
-    let next = recv(party, crate::rss::after(me), label, planes, n)?;
+    let (me, lanes) = (party.me(), lanes.into());
+    send(party, crate::rss::before(me), label, &share, planes, lanes)?;
+    let next = recv(party, crate::rss::after(me), label, planes, lanes)?;
     Ok(Rss { own: share, next })
 }
 
-/// Adds this party's sharing of zero for `planes` planes of `n` bits.
+/// Adds this party's sharing of zero for `planes` planes.
 pub(crate) fn add_zero<D: Device>(
     party: &mut Party<D>,
     sheet: &mut Sheet<D>,
     label: &str,
     planes: usize,
-    n: usize,
+    lanes: impl Into<Lanes>,
 ) -> Result<(), Error> {
-    let streams = crate::rss::zero::<u64, D>(party, label, planes * bits::words(n))?;
+    let streams = crate::rss::zero::<u64, D>(party, label, planes * lanes.into().words())?;
     for (plus, stream) in [true, false].into_iter().zip(streams) {
         sheet.add(stream, (0..planes).map(|k| Plane::Zero(k, plus)));
     }

@@ -1,7 +1,7 @@
 //! The sum of two values, each known to some parties, as replicated bits: the heart of comparisons and conversions. The two ways
 //! to compute it stand in [`super::aby3`] and [`super::alkaid`].
 //!
-//! A replicated x is u + v with u = x_0 + x_1, which P0 knows, and v = x_2, which P1 and P2 know.
+//! A replicated x is u + v with u = x_1, which P0 and P1 know, and v = x_2 + x_0, which P2 knows.
 
 use crate::replicated::planes::{Shared, Sheet, Signal};
 use crate::replicated::tree::{Span, Tree};
@@ -10,7 +10,7 @@ use megrez_kernels::{Circuit, Device, Tensor};
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
 
-/// The summands as planes, where they are known: of a replicated value, u at P0 and v at P1 and P2. Of values in masked bits, m of
+/// The summands as planes, where they are known: of a replicated value, u at P0 and P1 and v at P2. Of values in masked bits, m of
 /// both, at all.
 pub(crate) struct Known<D: Device> {
     /// The planes of u.
@@ -19,25 +19,21 @@ pub(crate) struct Known<D: Device> {
     pub v: Option<D::Buf<u64>>,
 }
 
-/// Planes `cut`, …, `cut + width − 1` of two values whose sum is x, or −x − 1 with `complement`.
+/// The low `width` planes of the summands of x.
 pub(crate) fn split<W: Word, D: Device>(
     party: &Party<D>,
     x: &Rss<Tensor<W, D>>,
-    complement: bool,
-    cut: u32,
     width: u32,
 ) -> Result<Known<D>, Error> {
-    let (device, n) = (party.device(), x.own.elements());
-    let (sign, one) = if complement { (W::ONE.neg(), W::ONE) } else { (W::ONE, W::ZERO) };
-    let planes = |terms: &[(W, &D::Buf<W>)], constant| -> Result<_, Error> {
-        Ok(device.bit_planes(&device.combine(terms, constant, n)?, cut, width)?)
-    };
-    Ok(match party.me() {
-        0 => {
-            let u = planes(&[(sign, &x.own.buf), (sign, &x.next.buf)], one.neg())?;
-            Known { u: Some(u), v: None }
+    let (device, me) = (party.device(), party.me());
+    let planes = |x: &D::Buf<W>| device.bit_planes(x, 0, width);
+    Ok(match me {
+        2 => {
+            let terms = [(W::ONE, &x.own.buf), (W::ONE, &x.next.buf)];
+            let v = planes(&device.combine(&terms, W::ZERO, x.own.elements())?)?;
+            Known { u: None, v: Some(v) }
         }
-        me => Known { u: None, v: Some(planes(&[(sign, &x.component(me, 2).buf)], W::ZERO)?) },
+        me => Known { u: Some(planes(&x.component(me, 1).buf)?), v: None },
     })
 }
 

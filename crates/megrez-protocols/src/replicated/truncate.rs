@@ -41,51 +41,72 @@ fn tail_cost(cost: Cost, ring: u32, f: u32, n: usize) -> Cost {
     )
 }
 
+/// The parts of x = a − r: a at P0 and P1, r at P2.
+pub(crate) fn parts<W: Word, D: Device>(party: &Party<D>, x: &Rss<Tensor<W, D>>) -> Result<D::Buf<W>, Error> {
+    // x_1 is held by P0 and P1, x_0 and x_2 by P2.
+    Ok(match party.me() {
+        2 => {
+            let terms = [(W::ONE.neg(), &x.own.buf), (W::ONE.neg(), &x.next.buf)];
+            party.device().combine(&terms, W::ZERO, x.own.elements())?
+        }
+        me => x.component(me, 1).buf.clone(),
+    })
+}
+
+/// P2's part of a sum whose summands are masked by a sharing of zero ([`super::product::additive`]): known before those of P0 and P1.
+pub(crate) fn dealer_part<W: Word, D: Device>(
+    party: &Party<D>,
+    summand: &Tensor<W, D>,
+) -> Result<D::Buf<W>, Error> {
+    Ok(party.device().combine(&[(W::ONE.neg(), &summand.buf)], W::ZERO, summand.elements())?)
+}
+
+/// The part that P0 and P1 learn from each other.
+pub(crate) fn workers_part<W: Word, D: Device>(
+    party: &mut Party<D>,
+    summand: &Tensor<W, D>,
+) -> Result<D::Buf<W>, Error> {
+    let (peer, n, share) = (1 - party.me(), summand.elements(), &summand.buf);
+    party.send_ring::<W>(peer, "share", share.clone())?;
+    let other = party.recv_ring::<W>(peer, "share", n)?;
+    Ok(party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?)
+}
+
 /// Truncates a replicated value.
 pub(crate) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
     x: &Rss<Tensor<W, D>>,
 ) -> Result<Rss<Tensor<W, D>>, Error> {
-    let shape = &x.own.shape;
-    let me = party.me();
-    // x_1 is held by P0 and P1, x_0 and x_2 by P2.
-    let known = match me {
-        2 => {
-            let terms = [(W::ONE.neg(), &x.own.buf), (W::ONE.neg(), &x.next.buf)];
-            party.device().combine(&terms, W::ZERO, shape.elements())?
-        }
-        _ => x.component(me, 1).buf.clone(),
-    };
-    tail(party, f, shape, known)
+    let known = parts(party, x)?;
+    let sent = send(party, f, &x.own.shape, &known)?;
+    receive(party, f, sent)
 }
 
-/// Truncates and shares a sum whose summands are masked by a sharing of zero ([`super::product::additive`]).
+/// Truncates and shares a sum.
 pub(crate) fn sum<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
     summand: &Tensor<W, D>,
 ) -> Result<Rss<Tensor<W, D>>, Error> {
-    let n = summand.elements();
-    let share = &summand.buf;
     let known = match party.me() {
-        2 => party.device().combine(&[(W::ONE.neg(), share)], W::ZERO, n)?,
-        j => {
-            party.send_ring::<W>(1 - j, "share", share.clone())?;
-            let other = party.recv_ring::<W>(1 - j, "share", n)?;
-            party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?
-        }
+        2 => dealer_part(party, summand)?,
+        _ => workers_part(party, summand)?,
     };
-    tail(party, f, &summand.shape, known)
+    let sent = send(party, f, &summand.shape, &known)?;
+    receive(party, f, sent)
 }
 
-/// From m at P0 and P1 and r at P2.
-fn tail<W: Word, D: Device>(
+/// A truncation whose messages are on their way: the result, at P0 and P1 but for what the other sends.
+pub(crate) struct Sent<W: Word, D: Device>(Rss<Tensor<W, D>>);
+
+/// Sends this party's messages; `known` is a at P0 and P1 and r at P2 ([`parts`]).
+pub(crate) fn send<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
     shape: &Shape,
-    known: D::Buf<W>,
-) -> Result<Rss<Tensor<W, D>>, Error> {
+    known: &D::Buf<W>,
+) -> Result<Sent<W, D>, Error> {
     let n = shape.elements();
     let (one, minus) = (W::ONE, W::ONE.neg());
     // 2^(ℓ−f), by which an f-bit number becomes the top of an element.
@@ -96,8 +117,8 @@ fn tail<W: Word, D: Device>(
             let streams =
                 [party.stream(0, "R")?, party.stream(0, "b")?, party.stream(0, "t")?, party.stream(1, "t")?];
             let device = party.device();
-            let high = device.shift_right(&known, f)?;
-            let sign = device.bit_times::<W>(&device.msb(&known)?, None, n)?;
+            let high = device.shift_right(known, f)?;
+            let sign = device.bit_times::<W>(&device.msb(known)?, None, n)?;
             let [high_0, sign_0, t_0, t_2] = streams.map(|s| device.random::<W>(&s, n));
             let (high_0, t_0, t_2) = (high_0?, t_0?, t_2?);
             let high_1 = device.combine(&[(one, &high), (minus, &high_0)], W::ZERO, n)?;
@@ -107,7 +128,7 @@ fn tail<W: Word, D: Device>(
             let y_2 = device.combine(&[(top, &t_2), (minus, &high_1)], W::ZERO, n)?;
             party.send_ring::<W>(1, "R", high_1)?;
             party.send_bits(1, "b", sign_1, n * f as usize)?;
-            Ok(Rss { own: tensor(y_2), next: tensor(y_0) })
+            Ok(Sent(Rss { own: tensor(y_2), next: tensor(y_0) }))
         }
         j => {
             let t_stream = party.stream(2, "t")?;
@@ -125,21 +146,38 @@ fn tail<W: Word, D: Device>(
             };
             let device = party.device();
             let t = device.random::<W>(&t_stream, n)?;
-            let shifted = device.combine(&[(one, &known)], one.shl(W::BITS - 2), n)?;
+            let shifted = device.combine(&[(one, known)], one.shl(W::BITS - 2), n)?;
             let not_mu = device.xor(&[&device.msb(&shifted)?], true, n)?;
             let product = device.bit_times(&not_mu, Some(&sign), n)?;
             let share = device.pack_low(&device.combine(&[(one, &product), (minus, &t)], W::ZERO, n)?, f)?;
-            party.send_bits(1 - j, "q", share.clone(), n * f as usize)?;
-            let other = party.recv_bits(1 - j, "q", n * f as usize)?;
-            let device = party.device();
-            let shares = [device.unpack_low::<W>(&share, f, n)?, device.unpack_low::<W>(&other, f, n)?];
-            let terms = [(one, &device.shift_right(&shifted, f)?), (top, &shares[0]), (top, &shares[1])];
+            let mine = device.unpack_low::<W>(&share, f, n)?;
+            let terms = [(one, &device.shift_right(&shifted, f)?), (top, &mine)];
             let y_1 = device.combine(&terms, one.shl(W::BITS - 2 - f).neg(), n)?;
             let rest = device.combine(&[(top, &t), (minus, &high)], W::ZERO, n)?;
-            Ok(match j {
+            party.send_bits(1 - j, "q", share, n * f as usize)?;
+            Ok(Sent(match j {
                 0 => Rss { own: tensor(rest), next: tensor(y_1) },
                 _ => Rss { own: tensor(y_1), next: tensor(rest) },
-            })
+            }))
         }
     }
+}
+
+/// The result, once the other's message is there.
+pub(crate) fn receive<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    Sent(mut y): Sent<W, D>,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let me = party.me();
+    if me != 2 {
+        let y_1 = if me == 0 { &mut y.next } else { &mut y.own };
+        let n = y_1.elements();
+        let other = party.recv_bits(1 - me, "q", n * f as usize)?;
+        let device = party.device();
+        let other = device.unpack_low::<W>(&other, f, n)?;
+        let terms = [(W::ONE, &y_1.buf), (W::ONE.shl(W::BITS - f), &other)];
+        y_1.buf = device.combine(&terms, W::ZERO, n)?;
+    }
+    Ok(y)
 }

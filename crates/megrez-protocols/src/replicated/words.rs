@@ -2,7 +2,7 @@
 //! and 10. The bits of a value lie along the first dimension, the lowest first.
 //!
 //! step        what it is                                                      cost
-//! a2b         u + v for u = x_0 + x_1 and v = x_2                             an addition
+//! a2b         u + v for u = x_1 and v = x_2 + x_0                             an addition
 //! adder       x + y                                                           an addition of shared bits
 //! b2a         w = x + y for a random y = y_1 ⊕ y_2, y_1 known to P0 and P1    an addition of shared bits,
 //!             and y_2 to P1 and P2; w is opened to P0 and P2, and             P1 → P2: ℓ (c),
@@ -14,7 +14,7 @@
 //! In `alkaid` the result of an addition is replicated, that is, masked by itself: m = 0 and a mask that is known only now.
 //! Everybody sees uniform bits; P0 and P2 see w, which y makes uniform to them.
 
-use crate::replicated::alkaid::{self, Entry, Exit};
+use crate::replicated::alkaid::{self, Entry};
 use crate::replicated::sum::{self, Known};
 use crate::replicated::tree::Tree;
 use crate::replicated::{Adder, aby3};
@@ -37,7 +37,7 @@ pub(crate) fn a2b_cost(adder: Adder, ring: u32, n: usize) -> Cost {
     let tree = tree(adder, ring as usize);
     match adder {
         Adder::Aby3 => aby3::cost(&tree, n),
-        Adder::Alkaid => alkaid::cost(&tree, Entry::Replicated, Exit::Replicated, n),
+        Adder::Alkaid => alkaid::cost(&tree, Entry::Replicated, n),
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn add_cost(adder: Adder, width: usize, n: usize) -> Cost {
     let tree = tree(adder, width);
     match adder {
         Adder::Aby3 => aby3::sum_cost(&tree, n),
-        Adder::Alkaid => alkaid::cost(&tree, Entry::Bits, Exit::Replicated, n),
+        Adder::Alkaid => alkaid::cost(&tree, Entry::Bits, n),
     }
 }
 
@@ -55,11 +55,10 @@ pub(crate) fn b2a_cost(adder: Adder, ring: u32, n: usize) -> Cost {
     let element = Unit::Bits(ring);
     let open = Cost::LOCAL.online(1, 1, 0, n, element).online(1, 1, 2, n, element);
     let phase = if adder == Adder::Aby3 { Phase::Online } else { Phase::Offline };
-    // c is on its way beside the addition.
-    let c = Cost::LOCAL.in_round(phase, 1, 1, 2, n, element);
-    let mut cost = add_cost(adder, ring as usize, n).then(open);
-    cost.transfers.splice(0..0, c.transfers);
-    cost
+    let add = add_cost(adder, ring as usize, n);
+    // c is on its way beside the addition, and taken at its end.
+    let end = add.transfers.iter().filter(|t| t.phase == phase).map(|t| t.round).max().unwrap_or(1);
+    Cost::LOCAL.in_round(phase, end, 1, 2, n, element).beside(add).then(open)
 }
 
 /// A value in bits as its planes.
@@ -96,7 +95,7 @@ pub(crate) fn a2b<W: Word, D: Device>(
     material: Option<alkaid::Material<D>>,
 ) -> Result<Rss<Bits<D>>, Error> {
     let n = x.own.elements();
-    let known = sum::split(party, x, false, 0, W::BITS)?;
+    let known = sum::split(party, x, W::BITS)?;
     let sum = match material {
         None => aby3::online(party, &tree(Adder::Aby3, W::BITS as usize), n, known)?,
         Some(material) => {
