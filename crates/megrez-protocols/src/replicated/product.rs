@@ -1,20 +1,24 @@
 //! Products of replicated values: x·y = Σ_i x_i·y_i + x_{i+1}·y_i + x_i·y_{i+1}, a summand of every party, made fresh by a
-//! sharing of zero and reshared. ABY3, §3.2; the same for matrices and convolutions.
+//! sharing of zero and shared. ABY3, §3.2; the same for matrices and convolutions.
+//!
+//! Deviates from ABY3, where P_i sends its summand to P_{i−1}: P0 and P1 swap theirs, and P2 sends P1 its own less z_0, a stream of P0 and P2.
+//! So P2 waits for nobody: what it deals for the next step is on its way beside the product.
 //!
 //! phase     rounds  bits per element  from → to
-//! online    1       3·ℓ               P_i → P_{i−1}, each i
+//! online    1       3·ℓ               P0 ↔ P1, P2 → P1
 //!
-//! Everybody sees one uniform element.
+//! P0 sees a uniform element and P1 two; P2 sees nothing.
 
 use crate::local::Product;
-use crate::rss::{self, Rss, reshare_cost};
+use crate::rss::{self, Rss, draw};
 use crate::{Cost, Unit};
 use megrez_kernels::{Device, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 pub(crate) fn cost(ring: u32, n: usize) -> Cost {
-    reshare_cost(Cost::LOCAL, 1, n, Unit::Bits(ring))
+    let element = Unit::Bits(ring);
+    Cost::LOCAL.online_swap(1, 0, 1, n, element).online(1, 2, 1, n, element)
 }
 
 /// The party's additive share of the product, masked by a sharing of zero: safe to send.
@@ -78,6 +82,23 @@ pub(crate) fn online<W: Word, D: Device>(
     output: &Shape,
 ) -> Result<Rss<Tensor<W, D>>, Error> {
     let share = additive(party, product, x, y, output)?;
-    let z = rss::reshare::<W, D>(party, "share", output.elements(), share)?;
-    z.map(party.me(), |_, buf| Ok(Tensor::new(output.clone(), buf.clone())))
+    let (n, one) = (output.elements(), W::ONE);
+    let tensor = |buf| Tensor::new(output.clone(), buf);
+    match party.me() {
+        2 => {
+            let z_0 = draw::<W, D>(party, 0, "z", n)?;
+            let z_2 = party.device().combine(&[(one, &share), (one.neg(), &z_0)], W::ZERO, n)?;
+            party.send_ring::<W>(1, "share", z_2.clone())?;
+            Ok(Rss { own: tensor(z_2), next: tensor(z_0) })
+        }
+        me => {
+            party.send_ring::<W>(1 - me, "share", share.clone())?;
+            let other = party.recv_ring::<W>(1 - me, "share", n)?;
+            let z_1 = tensor(party.device().combine(&[(one, &share), (one, &other)], W::ZERO, n)?);
+            Ok(match me {
+                0 => Rss { own: tensor(draw(party, 0, "z", n)?), next: z_1 },
+                _ => Rss { own: z_1, next: tensor(party.recv_ring::<W>(2, "share", n)?) },
+            })
+        }
+    }
 }
