@@ -194,8 +194,8 @@ mod tests {
     fn alkaid_s_comparisons_take_a_sum_as_it_is() {
         let alkaid = |f, of_sum| of(Comparisons::Alkaid, f, of_sum);
         assert_eq!(alkaid(0, false), [(656.0, 4), (364.0, 4)]);
-        assert_eq!(alkaid(13, false), [(693.0, 4), (467.0, 4)]);
-        assert_eq!(alkaid(13, true), [(693.0, 4), (595.0, 5)]);
+        assert_eq!(alkaid(13, false), [(693.0, 5), (467.0, 4)]);
+        assert_eq!(alkaid(13, true), [(693.0, 5), (595.0, 5)]);
     }
 
     #[test]
