@@ -548,6 +548,7 @@ struct Doctor {
 
 /// Parses the arguments, runs, and turns an error into a message and an exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    megrez::heap::keep();
     let cli = Cli::parse_from(arguments);
     let json = cli.json;
     match run(cli) {

@@ -220,6 +220,7 @@ fn read_line<T: for<'a> Deserialize<'a>>(input: &mut impl BufRead) -> Result<T> 
 
 /// The child's side: serves until standard input ends.
 pub fn serve_embedded() -> Result<()> {
+    crate::heap::keep();
     let mut stdin = BufReader::new(std::io::stdin());
     let start: Start = read_line(&mut stdin)?;
     let identity = Identity::from_pem(&start.ca, &start.certificate, &start.key)?;

@@ -19,6 +19,7 @@ pub mod embedded;
 pub mod float;
 pub mod float32;
 pub mod generate;
+pub mod heap;
 pub mod infer;
 pub mod inference;
 mod kept;

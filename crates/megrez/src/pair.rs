@@ -146,6 +146,7 @@ pub fn in_processes<J: Job>(job: &J, net: &NetProfile) -> Result<Vec<J::Report>>
 /// # Errors
 /// If the parent's lines make no sense. What goes wrong between the parties is in the report.
 pub fn serve() -> Result<()> {
+    crate::heap::keep();
     let mut stdin = BufReader::new(std::io::stdin());
     let start: Start = read_line(&mut stdin)?;
     match start.name.as_str() {
