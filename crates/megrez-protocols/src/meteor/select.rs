@@ -18,7 +18,7 @@ use crate::mrss::{open, open_cost};
 use crate::replicated::{product, select};
 use crate::rss::Rss;
 use crate::{Cost, Unit};
-use megrez_kernels::{Bits, Device, DeviceError, Tensor};
+use megrez_kernels::{Bits, Device, Tensor};
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
 
@@ -65,24 +65,14 @@ pub(super) fn to_ring_online<W: Word, D: Device>(
 ) -> Result<D::Buf<W>, Error> {
     let (device, n) = (party.device(), m.elements());
     let z = Rss::zip(party.me(), &[bit, mask], |c, parts| {
-        let bit = in_ring(device, c, m, parts[0])?;
-        device.combine(&[(W::ONE, &bit), (W::ONE.neg(), &parts[1].buf)], W::ZERO, n)
+        // ψ_b − ψ_z + m_b·([c=0] − 2·ψ_b).
+        let public = if c == 0 { W::ONE } else { W::ZERO };
+        let turned = device.combine(&[(W::from_i64(-2), &parts[0].buf)], public, n)?;
+        let turned = device.bit_times(&m.buf, Some(&turned), n)?;
+        let terms = [(W::ONE, &parts[0].buf), (W::ONE, &turned), (W::ONE.neg(), &parts[1].buf)];
+        device.combine(&terms, W::ZERO, n)
     })?;
     open(party, "bit", n, z)
-}
-
-/// Component c of the bit in the ring: ψ_b + m_b·([c=0] − 2·ψ_b).
-pub(super) fn in_ring<W: Word, D: Device>(
-    device: &D,
-    c: usize,
-    m: &Bits<D>,
-    psi: &Tensor<W, D>,
-) -> Result<D::Buf<W>, DeviceError> {
-    let n = m.elements();
-    let public = if c == 0 { W::ONE } else { W::ZERO };
-    let turned = device.combine(&[(W::from_i64(-2), &psi.buf)], public, n)?;
-    let turned = device.bit_times(&m.buf, Some(&turned), n)?;
-    device.combine(&[(W::ONE, &psi.buf), (W::ONE, &turned)], W::ZERO, n)
 }
 
 /// m of b·x under `mask`; operands are m_b and (m_x, ψ_x).

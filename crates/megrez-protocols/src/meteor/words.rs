@@ -13,7 +13,7 @@
 //!
 //! *Bits of a ring value.* x = m + ψ: the sum above with x = ψ, whose bits are shared offline ([`super::adder`]), and y = m, public.
 //!
-//! *Ring value of bits.* Σ 2^i·b_i with every ψ_i brought into the ring offline ([`super::select`]).
+//! *Ring value of bits.* Σ 2^i·b_i with every ψ_i brought into the ring offline, as in [`super::select`].
 //!
 //! phase     rounds               bits per value                                              from → to
 //! offline   adder's + 2          adder's, and 3 for every product of masks                   (bits of a ring value)
@@ -35,7 +35,6 @@
 
 use super::adder;
 use super::gates::{Factor, Products, Sum, opening};
-use super::select;
 use crate::mrss::{open, open_cost, open_planes};
 use crate::replicated::tree::{Node, Span, Tree};
 use crate::replicated::words::{extent, planes};
@@ -368,12 +367,19 @@ pub(super) fn to_ring_online<W: Word, D: Device>(
     bits: &Rss<Tensor<W, D>>,
     mask: &Rss<Tensor<W, D>>,
 ) -> Result<D::Buf<W>, Error> {
-    let (device, (width, n)) = (party.device(), extent(&m.shape));
+    let (m_planes, width, n) = planes(party, m)?;
+    let device = party.device();
+    let whole = device.join_planes::<W>(&m_planes, n)?;
     let weights = device.upload((0..W::BITS).map(|i| W::ONE.shl(i)).collect())?;
+    let weighted = |bits: &D::Buf<W>| device.matmul(&weights, bits, 1, [1, width, n]);
     let z = Rss::zip(party.me(), &[bits, mask], |c, parts| {
-        let bits = select::in_ring(device, c, m, parts[0])?;
-        let sum = device.matmul(&weights, &bits, 1, [1, width, n])?;
-        device.combine(&[(W::ONE, &sum), (W::ONE.neg(), &parts[1].buf)], W::ZERO, n)
+        // Σ 2^i·(m_i + ψ_i − 2·m_i·ψ_i) − ψ_z.
+        let (psi, public) = (&parts[0].buf, if c == 0 { W::ONE } else { W::ZERO });
+        let both = device.bit_times(&m.buf, Some(psi), width * n)?;
+        let (psi, both) = (weighted(psi)?, weighted(&both)?);
+        let terms =
+            [(public, &whole), (W::ONE, &psi), (W::from_i64(-2), &both), (W::ONE.neg(), &parts[1].buf)];
+        device.combine(&terms, W::ZERO, n)
     })?;
     open(party, "value", n, z)
 }

@@ -170,8 +170,8 @@ mod tests {
         for ring in [8, 16] {
             let special = row(ring, "printed", "0 and L/2");
             assert_eq!((special.wrong, special.zeros), (0.5, 0.0), "d is never 0, and everybody sees it");
-            // L − 2m does not fit for two values of m, and half of the time that matters.
-            assert!(row(ring, "printed", "others").wrong >= 2f64.powi(-(ring as i32)), "{ring}");
+            // L − 2m does not fit for two values of m.
+            assert_eq!(row(ring, "printed", "others").wrong, 2f64.powi(1 - ring as i32));
             for values in ["0 and L/2", "others"] {
                 let fixed = row(ring, "corrected", values);
                 assert_eq!((fixed.wrong, fixed.zeros), (0.0, 0.5));

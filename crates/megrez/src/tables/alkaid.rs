@@ -114,6 +114,7 @@ fn adder() -> Vec<Row> {
         rows.push(ours(Row::new(&label, "ABY3").paper(&printed(aby3, None)), "aby3"));
         rows.push(Row::new(&label, "Trifecta").paper(&printed(trifecta, None)));
         rows.push(ours(Row::new(&label, "ALKAID").paper(&printed(online, Some(total))), "alkaid"));
+        rows.push(ours(Row::new(&label, "METEOR"), "meteor"));
     }
     rows
 }
@@ -159,10 +160,13 @@ fn primitives() -> Vec<Row> {
                 if name == "b2a" { row.layer("op").note(STEP_ONLY) } else { row }
             };
             rows.push(ours(Row::new(&label, "ABY3").paper(&printed(aby3, None)), "aby3"));
-            if name == "sign-bit" {
-                let [online, total] = printed_by_meteor;
-                rows.push(ours(Row::new(&label, "METEOR").paper(&meteor(online, total)), "meteor"));
-            }
+            let row = Row::new(&label, "METEOR");
+            let [online_of_meteor, total_of_meteor] = printed_by_meteor;
+            let row = match name {
+                "sign-bit" => row.paper(&meteor(online_of_meteor, total_of_meteor)),
+                _ => row,
+            };
+            rows.push(ours(row, "meteor"));
             rows.push(ours(Row::new(&label, "ALKAID").paper(&printed(online, Some(total))), "alkaid"));
         }
     }
