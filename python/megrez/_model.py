@@ -28,13 +28,13 @@ class Layer:
     """Its operator."""
     shape: tuple[int, ...]
     """The dimensions of its output."""
-    range: Interval
-    """The bounds of its output."""
-    bits: int
+    range: Interval | None = None
+    """The bounds of its output. This and what follows are None in float32, which nothing exceeds."""
+    bits: int | None = None
     """The magnitude of its ring elements is below 2^bits, ..."""
-    limit: int
+    limit: int | None = None
     """... and must be below 2^limit."""
-    proven: bool
+    proven: bool | None = None
     """Whether this was proven, or assumed because it could not be."""
 
 
@@ -51,14 +51,21 @@ class Model:
         return self._native.batch
 
     @property
-    def ring(self) -> int:
-        """Bits of the ring."""
-        return int(self._about["ring"])
+    def numbers(self) -> str:
+        """What it computes with: `fixed` or `float32`."""
+        return str(self._about["numbers"])
 
     @property
-    def frac(self) -> int:
-        """Fraction bits of fixed point."""
-        return int(self._about["frac"])
+    def ring(self) -> int | None:
+        """Bits of the ring; None in float32."""
+        ring: int | None = self._about.get("ring")
+        return ring
+
+    @property
+    def frac(self) -> int | None:
+        """Fraction bits of fixed point; None in float32."""
+        frac: int | None = self._about.get("frac")
+        return frac
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
@@ -74,14 +81,15 @@ class Model:
     def layers(self) -> list[Layer]:
         """The layers in the order in which they run."""
         return [
-            Layer(**{**entry, "shape": tuple(entry["shape"]), "range": tuple(entry["range"])})
+            Layer(**{name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()})
             for entry in self._about["layers"]
         ]
 
     @property
-    def proven(self) -> bool:
-        """Whether the range of every layer was proven to fit the ring."""
-        return bool(self._about["proven"])
+    def proven(self) -> bool | None:
+        """Whether the range of every layer was proven to fit the ring; None in float32."""
+        proven: bool | None = self._about.get("proven")
+        return proven
 
     @overload
     def plain(self, data: Given) -> Array: ...
@@ -104,10 +112,26 @@ class Model:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name} {list(shape)}" for name, shape in self.inputs.items())
         ranges = "proven" if self.proven else "assumed"
-        return (
-            f"<megrez.Model {inputs} -> {', '.join(self.outputs)}: {len(self.layers)} layers, "
-            f"ring of {self.ring} bits with {self.frac} fraction bits, ranges {ranges}>"
-        )
+        fixed = f"ring of {self.ring} bits with {self.frac} fraction bits, ranges {ranges}"
+        numbers = self.numbers if self.ring is None else fixed
+        return f"<megrez.Model {inputs} -> {', '.join(self.outputs)}: {len(self.layers)} layers, {numbers}>"
+
+
+# Options that mean nothing in float32, and what they are when nobody asks.
+_FIXED: dict[str, object] = {
+    "ring": 64,
+    "frac": None,
+    "input_range": (-1.0, 1.0),
+    "input_ranges": {},
+    "assume": False,
+    "list": "digits",
+    "widths": None,
+    "bits": None,
+    "cut": 0,
+    "fit": False,
+    "calibration": None,
+    "form": "3r",
+}
 
 
 def compile(
@@ -129,6 +153,9 @@ def compile(
     form: Literal["3r", "2r", "2r-fresh", "table", "auto"] = "3r",
     protocol: str = "mizar",
     net: str = "loopback",
+    numbers: Literal["fixed", "float32"] = "fixed",
+    group: int = 4,
+    threads: int | None = None,
 ) -> Model:
     """Compile a model for shares.
 
@@ -155,6 +182,11 @@ def compile(
             what is fastest for the protocol and network named next.
         protocol: for what `form="auto"` chooses; any protocol can run the model that supports its form.
         net: for what `form="auto"` and fitted comparisons choose.
+        numbers: fixed point, or IEEE single precision for the protocol `secfloat`. The latter has no ring, no
+            ranges and no comparisons to choose: it takes none of the options from `ring` to `form`.
+        group: in float32, bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and
+            more work.
+        threads: in float32, threads of each party; by default half of this machine's cores.
 
     Raises:
         Error: with every operator that is not supported, and every range that does not fit.
@@ -192,7 +224,16 @@ def compile(
         "form": form,
         "protocol": protocol,
         "net": net,
+        "numbers": numbers,
+        "group": group,
+        "threads": threads,
     }
+    given: Mapping[str, object] = {**options}
+    chosen = [name for name, default in _FIXED.items() if given[name] != default]
+    if numbers == "float32" and chosen:
+        names = {"assume": "ranges", "input_ranges": "input_range"}
+        out = ", ".join(dict.fromkeys(names.get(name, name) for name in chosen))
+        raise _native.Error(f"float32 has nothing to choose of these: leave out {out}")
     return Model(_native.Model.compile(onnx, options))
 
 

@@ -32,6 +32,9 @@ class _Options(TypedDict):
     form: str
     protocol: str
     net: str
+    numbers: str
+    group: int
+    threads: int | None
 
 class Model:
     @staticmethod

@@ -90,6 +90,21 @@ fn every_step_is_what_it_is_in_the_clear_and_costs_what_it_should() {
     holds(&functions(), &|run, _| special.map(|v| if run == 0 { v } else { -v * 0.3 }).to_vec());
 }
 
+/// Enough numbers for every thread to have some.
+#[test]
+fn threads_work_beside_each_other() {
+    let mut plan = FloatPlan::new(8).with_threads(3);
+    let x = plan.input("x", "alice", [2, 5000].into());
+    let y = plan.step("relu", FloatOp::Map(Function::Relu), &[x]).unwrap();
+    let z = plan.step("largest", FloatOp::Largest, &[y]).unwrap();
+    plan.output("y", "alice", y);
+    plan.output("z", "alice", z);
+    holds(&plan, &|run, _| (0..10_000).map(|i| (i as f32 + run as f32).sin()).collect());
+    let rounds: Vec<u32> = float_price(&plan).iter().map(|b| b.rounds).collect();
+    let alone: Vec<u32> = float_price(&plan.with_threads(1)).iter().map(|b| b.rounds).collect();
+    assert_eq!(rounds, alone, "three parts beside each other");
+}
+
 #[test]
 fn inputs_of_another_size_are_refused() {
     let short = |_: u32, _: &Input| Ok(vec![1.0; 5]);

@@ -161,11 +161,27 @@ pub const fn mask(width: u32) -> u64 {
 /// A supplier of integer arithmetic on secrets. See the [module](self) for what the types hold.
 pub trait Blocks {
     /// Secret integers of one width.
-    type Int: Clone;
+    type Int: Clone + Send + Sync;
     /// Secret bits.
-    type Bit: Clone;
+    type Bit: Clone + Send + Sync;
     /// Why an interactive operation failed; nothing secret is in it.
-    type Error;
+    type Error: Send;
+
+    /// How many [`parts`](Blocks::parts) may run beside each other. Public, and the same at every party.
+    fn threads(&self) -> usize {
+        1
+    }
+
+    /// Runs `n` parts that do not depend on each other, part i by `part(b, i)`; their results in order. Part i runs after part
+    /// i − [`threads`](Blocks::threads) and beside those between them, so rounds are those of the longest of these chains. A part
+    /// has one thread.
+    fn parts<T: Send>(
+        &mut self,
+        n: usize,
+        part: impl Fn(&mut Self, usize) -> Result<T, Self::Error> + Sync,
+    ) -> Result<Vec<T>, Self::Error> {
+        (0..n).map(|i| part(self, i)).collect()
+    }
 
     // Local: no message.
 

@@ -3,6 +3,7 @@
 use crate::blocks::Blocks;
 use crate::float::Float;
 use crate::format::Format;
+use crate::programs::WORTH;
 use crate::{
     add, add_cheap, div, div_cheap, eq, from_fixed, le, lt, math, max, min, mul, relu, sqrt, sub, to_fixed,
 };
@@ -51,6 +52,20 @@ pub enum Output<B: Blocks> {
     Bit(B::Bit),
     /// Integers.
     Int(B::Int),
+}
+
+impl<B: Blocks> Output<B> {
+    /// All lanes of all parts, of which there is one at least and all are of one kind.
+    fn concat(b: &B, parts: &[Self]) -> Self {
+        let ints = || parts.iter().filter_map(|p| if let Output::Int(x) = p { Some(x) } else { None });
+        let bits = || parts.iter().filter_map(|p| if let Output::Bit(x) = p { Some(x) } else { None });
+        let floats = || parts.iter().filter_map(|p| if let Output::Float(x) = p { Some(x) } else { None });
+        match &parts[0] {
+            Output::Float(_) => Output::Float(Float::concat(b, &floats().collect::<Vec<_>>())),
+            Output::Bit(_) => Output::Bit(b.concat_bits(&bits().collect::<Vec<_>>())),
+            Output::Int(_) => Output::Int(b.concat(&ints().collect::<Vec<_>>())),
+        }
+    }
 }
 
 /// How many operands an operation has; `None` if there is no such operation.
@@ -109,4 +124,24 @@ pub fn run<B: Blocks>(
         _ => return Ok(None),
     };
     Ok(Some(Output::Float(float)))
+}
+
+/// As [`run`], in as many parts as run beside each other.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn run_in_parts<B: Blocks>(
+    op: &str,
+    b: &mut B,
+    x: &Float<B>,
+    y: &Float<B>,
+) -> Result<Option<Output<B>>, B::Error> {
+    let lanes = x.lanes(b);
+    let size = lanes.div_ceil(b.threads()).max(WORTH);
+    let parts = b.parts(lanes.div_ceil(size).max(1), |b, i| {
+        let range = i * size..lanes.min((i + 1) * size);
+        run(op, b, &x.slice(b, range.clone()), &y.slice(b, range))
+    })?;
+    let parts: Option<Vec<Output<B>>> = parts.into_iter().collect();
+    Ok(parts.map(|parts| Output::concat(b, &parts)))
 }

@@ -22,6 +22,8 @@ pub struct FloatOptions {
     pub recipient: String,
     /// Bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
     pub group: u32,
+    /// Threads of each party.
+    pub threads: u32,
 }
 
 impl Default for FloatOptions {
@@ -31,6 +33,7 @@ impl Default for FloatOptions {
             data_owner: "data-owner".into(),
             recipient: "data-owner".into(),
             group: 4,
+            threads: 1,
         }
     }
 }
@@ -271,7 +274,7 @@ impl FloatLowering {
 pub fn compile_floats(graph: &Graph, options: &FloatOptions) -> Result<FloatCompiled, Problems> {
     let (graph, after) = passes::optimise(graph)?;
     let mut cx = FloatLowering {
-        plan: FloatPlan::new(options.group),
+        plan: FloatPlan::new(options.group).with_threads(options.threads),
         model_owner: options.model_owner.clone(),
         model_inputs: vec![],
         shared: HashMap::new(),

@@ -89,11 +89,16 @@ pub struct FloatStep {
     pub output: ValueId,
 }
 
+/// Most threads that a plan may ask of a party.
+pub const MAX_THREADS: u32 = 64;
+
 /// The list of steps and everything that the parties must agree on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FloatPlan {
     /// Bits of a group of the transfer extension: 1, 2, 4 or 8. More is fewer bytes and more work.
     pub group: u32,
+    /// Threads of each party, 1 to [`MAX_THREADS`]: bytes and rounds depend on it a little, results do not.
+    pub threads: u32,
     /// The shapes of the values that inputs and steps define.
     pub values: Vec<Shape>,
     /// The secret inputs.
@@ -107,7 +112,13 @@ pub struct FloatPlan {
 impl FloatPlan {
     /// An empty plan.
     pub fn new(group: u32) -> Self {
-        FloatPlan { group, values: vec![], inputs: vec![], steps: vec![], outputs: vec![] }
+        FloatPlan { group, threads: 1, values: vec![], inputs: vec![], steps: vec![], outputs: vec![] }
+    }
+
+    /// With so many threads at each party.
+    #[must_use]
+    pub fn with_threads(self, threads: u32) -> Self {
+        FloatPlan { threads, ..self }
     }
 
     /// The shape of a value.
@@ -161,6 +172,9 @@ impl FloatPlan {
         let wrong = |step: &str, what: &str| Err(PlanError::Step { step: step.into(), what: what.into() });
         if ![1, 2, 4, 8].contains(&self.group) {
             return wrong("(plan)", "groups of transfers have 1, 2, 4 or 8 bits");
+        }
+        if !(1..=MAX_THREADS).contains(&self.threads) {
+            return wrong("(plan)", "a party has 1 to 64 threads");
         }
         let mut names = HashSet::new();
         let mut defined = vec![false; self.values.len()];
@@ -284,8 +298,10 @@ mod tests {
 
     #[test]
     fn plans_that_cannot_run_are_refused() {
-        let broken: [fn(&mut FloatPlan); 8] = [
+        let broken: [fn(&mut FloatPlan); 10] = [
             |p| p.group = 3,
+            |p| p.threads = 0,
+            |p| p.threads = 65,
             |p| p.steps[0].inputs[1] = ValueId(3),
             |p| p.steps[0].inputs.swap(0, 1),
             |p| p.values[2] = [2, 5].into(),

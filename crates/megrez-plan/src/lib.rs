@@ -13,7 +13,7 @@ mod sums;
 mod view;
 
 pub use check::PlanError;
-pub use float::{FloatOp, FloatPlan, FloatStep, Function, Operation};
+pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
 pub use op::{
     ConvGeometry, Fewest, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit,
 };

@@ -1,7 +1,7 @@
 //! Clusters of parties: on this machine, in this process, or elsewhere.
 
 use crate::arrays::{Given, Named, arrays, tensors};
-use crate::model::Model;
+use crate::model::{Compiled, How, Model};
 use crate::wait::{Watch, wait};
 use crate::{error, program, refused};
 use megrez::check::{self, LayerCheck};
@@ -11,7 +11,7 @@ use megrez::device::{AnyDevice, DeviceChoice, open_each};
 use megrez::embedded::{self, Parties};
 use megrez::infer::{Backend, find};
 use megrez::inference::{Inference, first_batch, infer, infer_stored, upload};
-use megrez::{Error, Result};
+use megrez::{Error, Result, secfloat};
 use megrez_net::{Identity, NetProfile, PeerName};
 use pyo3::prelude::*;
 use serde_json::json;
@@ -183,9 +183,14 @@ impl Cluster {
         data: Vec<Given<'py>>,
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Ran<'py>> {
-        let (job, model, data, options) = (self.job()?, model.model(), tensors(&data)?, self.options.clone());
+        let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
+        let model = model.model(&options.protocol)?;
         let work = move |watch: &Watch| {
-            job.run(|backend| infer(backend, &model, &data, &options, &|run| watch.before(run)))
+            let before = |run| watch.before(run);
+            job.run(|backend| match &model {
+                Compiled::Fixed(model) => infer(backend, model, &data, &options, &before),
+                Compiled::Float(model) => secfloat::infer(backend, model, &data, &options, &before),
+            })
         };
         ran(py, wait(py, progress.as_ref(), work)?)
     }
@@ -201,8 +206,13 @@ impl Cluster {
     ) -> PyResult<Ran<'py>> {
         let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
         let work = move |watch: &Watch| {
+            let before = |run| watch.before(run);
             job.run_connected(|cluster| {
-                infer_stored(cluster, &name, batch, &data, &options, &|run| watch.before(run))
+                let (protocol, approved) = cluster.describe(&name, batch)?;
+                match secfloat::is_float(&protocol, None)? {
+                    true => secfloat::infer_stored(cluster, &name, &approved, &data, &options, &before),
+                    false => infer_stored(cluster, &name, batch, &data, &options, &before),
+                }
             })
         };
         ran(py, wait(py, progress.as_ref(), work)?)
@@ -226,10 +236,15 @@ impl Cluster {
         allow: Vec<String>,
         batches: Vec<usize>,
     ) -> PyResult<()> {
-        let (job, graphs, protocol) = (self.job()?, model.graphs(batches), self.options.protocol.clone());
+        let (job, protocol) = (self.job()?, self.options.protocol.clone());
+        model.model(&protocol)?;
+        let graphs = model.graphs(batches);
         wait(py, None, move |_| {
-            let (graphs, options) = graphs()?;
-            job.run_connected(|cluster| upload(cluster, &name, &protocol, &graphs, &options, &allow))
+            let (graphs, how) = graphs()?;
+            job.run_connected(|cluster| match &how {
+                How::Fixed(options) => upload(cluster, &name, &protocol, &graphs, options, &allow),
+                How::Float(work) => secfloat::upload(cluster, &name, &graphs, *work, &allow),
+            })
         })
     }
 
@@ -240,7 +255,10 @@ impl Cluster {
         model: &Model,
         data: Vec<Given<'py>>,
     ) -> PyResult<(String, String)> {
-        let (job, model, data, options) = (self.job()?, model.model(), tensors(&data)?, self.options.clone());
+        let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
+        let Compiled::Fixed(model) = model.model(&options.protocol)? else {
+            return Err(refused("in float32, `megrez check --protocol secfloat` compares layer by layer"));
+        };
         let layers: Vec<LayerCheck> = wait(py, None, move |_| {
             let data = first_batch(&model, &data)?;
             job.run(|backend| check::check(backend, &model, &data, &options))

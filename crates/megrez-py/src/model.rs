@@ -1,12 +1,16 @@
 //! Compiled models.
 
 use crate::arrays::{Given, Named, arrays, tensors};
-use crate::refused;
 use crate::wait::wait;
+use crate::{error, refused};
 use megrez::inference::{default_frac, fastest, fitted, infer_plain, measure, relu_form, sign_bit};
+use megrez::secfloat::{FloatModel, PROTOCOL, Work, is_float};
 use megrez::{Error, Result, embedded, infer};
 use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{Calibration, Comparison, CompileOptions, Graph, Interval, RangePolicy};
+use megrez_graph::{
+    Calibration, Comparison, CompileOptions, DataInput, FloatLayer, Graph, Interval, LayerInfo, LayerRange, RangePolicy,
+    Revealed,
+};
 use megrez_net::NetProfile;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -19,15 +23,33 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "megrez._native")]
 pub struct Model {
     source: Arc<Source>,
-    model: Arc<infer::Model>,
+    compiled: Compiled,
     batch: usize,
+}
+
+/// A compiled model, by the numbers that it computes with.
+#[derive(Clone)]
+pub enum Compiled {
+    /// Fixed point.
+    Fixed(Arc<infer::Model>),
+    /// Single precision.
+    Float(Arc<FloatModel>),
+}
+
+/// How a model is compiled.
+#[derive(Clone)]
+pub enum How {
+    /// To fixed point.
+    Fixed(Box<CompileOptions>),
+    /// To single precision.
+    Float(Work),
 }
 
 /// What can be compiled again for another batch size.
 pub struct Source {
     bytes: Vec<u8>,
     shapes: BTreeMap<String, Vec<usize>>,
-    options: CompileOptions,
+    how: How,
 }
 
 impl Source {
@@ -66,6 +88,9 @@ struct Options {
     form: String,
     protocol: String,
     net: String,
+    numbers: String,
+    group: u32,
+    threads: Option<u32>,
 }
 
 impl Options {
@@ -92,7 +117,18 @@ impl Options {
         fitted(&self.list, self.bits, calibration, !self.net()?.is_unshaped())
     }
 
-    fn compile(&self) -> Result<CompileOptions> {
+    fn how(&self) -> Result<How> {
+        match self.numbers.as_str() {
+            "fixed" => Ok(How::Fixed(Box::new(self.fixed()?))),
+            "float32" => {
+                let threads = self.threads.unwrap_or(Work::default().threads);
+                Ok(How::Float(Work { group: self.group, threads }))
+            }
+            other => Err(Error::Refused(format!("numbers are \"fixed\" or \"float32\", not {other:?}"))),
+        }
+    }
+
+    fn fixed(&self) -> Result<CompileOptions> {
         let interval = |(low, high)| Interval { low, high };
         let ranges = self.input_ranges.iter().map(|(name, &range)| (name.clone(), interval(range)));
         Ok(CompileOptions {
@@ -122,22 +158,27 @@ impl Model {
                 Onnx::Bytes(bytes) => bytes.to_vec(),
                 Onnx::Path(path) => std::fs::read(&path).map_err(|e| Error::file(&path, e))?,
             };
-            let mut source = Source { bytes, options: options.compile()?, shapes: options.shapes.clone() };
+            let mut source = Source { bytes, how: options.how()?, shapes: options.shapes.clone() };
             let graph = source.graph(options.batch)?;
-            let model = if options.form == AUTO {
-                let (protocol, net) = (&options.protocol, options.net()?);
-                let (model, chosen) =
-                    fastest(&graph, embedded::CLIENT, &source.options, None, protocol, &net)?;
-                // What was chosen holds for other batch sizes as well.
-                source.options = chosen;
-                model
-            } else {
-                infer::Model::new(&graph, embedded::CLIENT, &source.options)?
+            let compiled = match &mut source.how {
+                How::Float(work) => {
+                    Compiled::Float(Arc::new(FloatModel::new(&graph, embedded::CLIENT, *work)?))
+                }
+                How::Fixed(fixed) if options.form == AUTO => {
+                    let (protocol, net) = (&options.protocol, options.net()?);
+                    let (model, chosen) = fastest(&graph, embedded::CLIENT, fixed, None, protocol, &net)?;
+                    // What was chosen holds for other batch sizes as well.
+                    **fixed = chosen;
+                    Compiled::Fixed(Arc::new(model))
+                }
+                How::Fixed(fixed) => {
+                    Compiled::Fixed(Arc::new(infer::Model::new(&graph, embedded::CLIENT, fixed)?))
+                }
             };
             // Shapes that the caller gave count for more than the batch.
-            let size = model.compiled.data_inputs.first().and_then(|i| i.shape.dims().first().copied());
+            let size = compiled.inputs().first().and_then(|i| i.shape.dims().first().copied());
             let batch = size.unwrap_or(options.batch);
-            Ok(Model { source: Arc::new(source), model: Arc::new(model), batch })
+            Ok(Model { source: Arc::new(source), compiled, batch })
         })
     }
 
@@ -149,58 +190,106 @@ impl Model {
 
     /// The model's description, as JSON.
     fn describe(&self) -> String {
-        let compiled = &self.model.compiled;
-        let inputs: Vec<_> = compiled
-            .data_inputs
+        let inputs: Vec<_> = self
+            .compiled
+            .inputs()
             .iter()
             .map(|i| json!({ "name": i.name, "shape": i.shape.dims(), "range": [i.range.low, i.range.high] }))
             .collect();
-        let layers: Vec<_> = compiled
-            .layers
-            .iter()
-            .zip(&compiled.ranges)
-            .map(|(layer, range)| {
-                json!({ "layer": layer.name, "op": layer.op, "shape": layer.shape.dims(),
-                    "range": [range.output.low, range.output.high], "bits": range.bits, "limit": range.limit,
-                    "proven": range.proven })
-            })
-            .collect();
-        let outputs: Vec<&str> = compiled.outputs.iter().map(|o| o.name.as_str()).collect();
-        let options = &self.source.options;
-        json!({ "batch": self.batch, "ring": options.ring, "frac": options.frac, "inputs": inputs,
-            "outputs": outputs, "layers": layers, "proven": compiled.ranges.iter().all(|r| r.proven) })
-        .to_string()
+        let outputs: Vec<&str> = self.compiled.outputs().iter().map(|o| o.name.as_str()).collect();
+        let mut about = json!({ "batch": self.batch, "inputs": inputs, "outputs": outputs });
+        match &self.compiled {
+            Compiled::Fixed(model) => {
+                let compiled = &model.compiled;
+                let layer = |(layer, range): (&LayerInfo, &LayerRange)| {
+                    json!({ "layer": layer.name, "op": layer.op, "shape": layer.shape.dims(),
+                        "range": [range.output.low, range.output.high], "bits": range.bits, "limit": range.limit,
+                        "proven": range.proven })
+                };
+                about["numbers"] = json!("fixed");
+                about["layers"] = compiled.layers.iter().zip(&compiled.ranges).map(layer).collect();
+                about["proven"] = json!(compiled.ranges.iter().all(|r| r.proven));
+            }
+            Compiled::Float(model) => {
+                let plan = &model.compiled.plan;
+                let layer = |layer: &FloatLayer| {
+                    json!({ "layer": layer.name, "op": layer.op, "shape": plan.shape(layer.value).dims() })
+                };
+                about["numbers"] = json!("float32");
+                about["layers"] = model.compiled.layers.iter().map(layer).collect();
+            }
+        }
+        if let How::Fixed(options) = &self.source.how {
+            (about["ring"], about["frac"]) = (json!(options.ring), json!(options.frac));
+        }
+        about.to_string()
     }
 
     /// The outputs in the clear.
     fn plain<'py>(&self, py: Python<'py>, data: Vec<Given<'py>>) -> PyResult<Vec<Named<'py>>> {
-        let (model, data) = (Arc::clone(&self.model), tensors(&data)?);
-        arrays(py, wait(py, None, move |_| infer_plain(&model, &data))?)
+        let (model, data) = (self.compiled.clone(), tensors(&data)?);
+        let work = move |_: &_| infer_plain(model.graph(), model.inputs(), model.outputs(), &data);
+        arrays(py, wait(py, None, work)?)
     }
 
     /// How large values get on data, as JSON.
     fn calibrate(&self, py: Python<'_>, data: Vec<Given<'_>>, margin: f64) -> PyResult<String> {
-        let (model, data) = (Arc::clone(&self.model), tensors(&data)?);
+        let Compiled::Fixed(model) = self.compiled.clone() else {
+            return Err(refused("float32 holds values of any size: there is nothing to calibrate"));
+        };
+        let data = tensors(&data)?;
         let calibration = wait(py, None, move |_| measure(&model, &data, margin))?;
         serde_json::to_string(&calibration).map_err(refused)
     }
 }
 
+impl Compiled {
+    fn graph(&self) -> &Graph {
+        match self {
+            Compiled::Fixed(model) => &model.compiled.graph,
+            Compiled::Float(model) => &model.compiled.graph,
+        }
+    }
+
+    fn inputs(&self) -> &[DataInput] {
+        match self {
+            Compiled::Fixed(model) => &model.compiled.data_inputs,
+            Compiled::Float(model) => &model.compiled.data_inputs,
+        }
+    }
+
+    fn outputs(&self) -> &[Revealed] {
+        match self {
+            Compiled::Fixed(model) => &model.compiled.outputs,
+            Compiled::Float(model) => &model.compiled.outputs,
+        }
+    }
+}
+
 impl Model {
-    /// The compiled model, to keep while Python goes on.
-    pub fn model(&self) -> Arc<infer::Model> {
-        Arc::clone(&self.model)
+    /// The compiled model, to keep while Python goes on; refused if it is not of the numbers that `protocol` computes with.
+    pub fn model(&self, protocol: &str) -> PyResult<Compiled> {
+        match (&self.compiled, is_float(protocol, None).map_err(error)?) {
+            (Compiled::Fixed(_), true) => {
+                Err(refused(format!("`{protocol}` computes in float32: compile with numbers=\"float32\"")))
+            }
+            (Compiled::Float(_), false) => {
+                let float = PROTOCOL.name;
+                Err(refused(format!("the model is in float32: run it with protocol=\"{float}\", not {protocol}")))
+            }
+            _ => Ok(self.compiled.clone()),
+        }
     }
 
     /// Reads the model at several batch sizes, when the time has come.
     pub fn graphs(
         &self,
         batches: Vec<usize>,
-    ) -> impl FnOnce() -> Result<(Vec<Graph>, CompileOptions)> + Send + 'static {
+    ) -> impl FnOnce() -> Result<(Vec<Graph>, How)> + Send + 'static {
         let source = Arc::clone(&self.source);
         move || {
             let graphs = batches.iter().map(|&batch| source.graph(batch)).collect::<Result<_>>()?;
-            Ok((graphs, source.options.clone()))
+            Ok((graphs, source.how.clone()))
         }
     }
 }

@@ -98,6 +98,17 @@ impl<D: Device> Blocks for Sirnn<D> {
     type Bit = Bits;
     type Error = Error;
 
+    fn threads(&self) -> usize {
+        self.thread_count()
+    }
+    fn parts<T: Send>(
+        &mut self,
+        n: usize,
+        part: impl Fn(&mut Self, usize) -> Result<T, Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
+        self.in_threads(n, part)
+    }
+
     fn lanes(&self, x: &Ints) -> usize {
         x.v.len()
     }

@@ -4,18 +4,32 @@ use crate::ot::Transfers;
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_session::{Error, Party};
+use std::time::{Duration, Instant};
 
 /// One of two parties, with transfers set up: what the blocks run on. Both parties call the same blocks with the same
 /// widths and lanes in the same order; the first message that does not fit ends the session.
 pub struct Sirnn<D: Device> {
     party: Party<D>,
     pub(crate) ot: Transfers,
+    /// The other threads' handles; their parties are of the call that they last worked in.
+    others: Vec<Self>,
 }
 
+/// What a thread did: the results of its parts, and for how long it worked.
+type Worked<T> = (Result<Vec<T>, Error>, Duration);
+
 impl<D: Device> Sirnn<D> {
-    /// Joins a party with its transfers.
+    /// Joins a party with its transfers. One thread works.
     pub fn new(party: Party<D>, ot: Transfers) -> Self {
-        Self { party, ot }
+        Self { party, ot, others: vec![] }
+    }
+
+    /// With `threads` threads for parts that do not depend on each other; the same number at both parties.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        let handle = |thread| Self::new(self.party.lane(), self.ot.of_thread(thread));
+        let others = (1..threads as u64).map(handle).collect();
+        Self { others, ..self }
     }
 
     /// The party.
@@ -53,6 +67,56 @@ impl<D: Device> Sirnn<D> {
     /// This party: 0 or 1.
     pub(crate) fn me(&self) -> usize {
         self.party.me()
+    }
+
+    /// How many threads work.
+    pub(crate) fn thread_count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Runs `n` parts, part i in thread i modulo their number. Every thread has transfers, messages and clocks of its own, so that
+    /// nothing depends on which is faster.
+    pub(crate) fn in_threads<T: Send>(
+        &mut self,
+        n: usize,
+        part: impl Fn(&mut Self, usize) -> Result<T, Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
+        let threads = self.thread_count().min(n);
+        if threads <= 1 {
+            return (0..n).map(|i| part(self, i)).collect();
+        }
+        let work = |b: &mut Self, thread: usize| -> Worked<T> {
+            let start = Instant::now();
+            let results = (thread..n).step_by(threads).map(|i| part(b, i)).collect();
+            (results, start.elapsed().saturating_sub(b.party.waited()))
+        };
+        // Nothing is left for parts of parts.
+        let mut others = std::mem::take(&mut self.others);
+        others.iter_mut().for_each(|b| b.party = self.party.lane());
+        let lane = self.party.lane();
+        let outer = std::mem::replace(&mut self.party, lane);
+        let start = Instant::now();
+        let worked: Vec<Worked<T>> = std::thread::scope(|scope| {
+            let work = &work;
+            let spawn = |(b, thread)| scope.spawn(move || work(b, thread));
+            let running: Vec<_> = others[..threads - 1].iter_mut().zip(1..).map(spawn).collect();
+            let mine = work(self, 0);
+            let ended = running.into_iter().map(|thread| match thread.join() {
+                Ok(worked) => worked,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            std::iter::once(mine).chain(ended).collect()
+        });
+        // All together worked as long as the busiest.
+        let busiest = worked.iter().map(|w| w.1).max().unwrap_or_default();
+        let waited = start.elapsed().saturating_sub(busiest);
+        let lane = std::mem::replace(&mut self.party, outer);
+        others[..threads - 1].iter().map(|b| &b.party).chain([&lane]).for_each(|lane| self.party.join(lane));
+        self.party.has_waited(waited);
+        self.others = others;
+        let results = worked.into_iter().map(|w| Ok(w.0?.into_iter()));
+        let mut results: Vec<_> = results.collect::<Result<_, Error>>()?;
+        Ok((0..n).map(|i| results[i % threads].next().expect("one for each part")).collect())
     }
 
     /// Sends `out` and receives `expect` bytes at the same time; an empty message is not sent.

@@ -1,7 +1,7 @@
 //! The floating-point operations on test data, in the clear and opened: what benchmarks and checks compare.
 
 use crate::Sirnn;
-pub use megrez_float::ops::{OPS, Output, operands, run};
+pub use megrez_float::ops::{OPS, Output, operands, run, run_in_parts};
 use megrez_float::{Clear, Float, Format, Plain};
 use megrez_kernels::Device;
 use megrez_prg::Key;

@@ -34,6 +34,8 @@ impl Bill {
 pub struct Price {
     /// k.
     pub k: u32,
+    /// Threads of each party.
+    pub threads: usize,
     /// What was asked so far.
     pub bill: Bill,
 }
@@ -73,7 +75,13 @@ impl Price {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(k: u32) -> Self {
-        Self { k, bill: Bill::default() }
+        Self { k, threads: 1, bill: Bill::default() }
+    }
+
+    /// Between parties of so many threads each.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
     }
 
     fn carries(&mut self, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[Shape]) {
@@ -155,6 +163,31 @@ impl Blocks for Price {
     type Int = Size;
     type Bit = Lanes;
     type Error = Infallible;
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+    fn parts<T: Send>(
+        &mut self,
+        n: usize,
+        part: impl Fn(&mut Self, usize) -> Result<T, Infallible> + Sync,
+    ) -> Result<Vec<T>, Infallible> {
+        let threads = self.threads.min(n);
+        if threads <= 1 {
+            return (0..n).map(|i| part(self, i)).collect();
+        }
+        let mut bills = vec![Bill::default(); threads];
+        let one = |i: usize| {
+            let mut price = Self::new(self.k);
+            let result = part(&mut price, i);
+            bills[i % threads].pay(price.bill);
+            result
+        };
+        let results = (0..n).map(one).collect();
+        let bytes = [0, 1].map(|party| bills.iter().map(|b| b.bytes[party]).sum());
+        self.bill.pay(Bill { bytes, rounds: bills.iter().map(|b| b.rounds).max().unwrap_or(0) });
+        results
+    }
 
     fn lanes(&self, x: &Size) -> usize {
         x.lanes

@@ -6,7 +6,7 @@ use crate::ot::Transfers;
 use crate::price::Price;
 use crate::testing::two_parties;
 use megrez_float::programs::tape::{Entry, Machine, Name, Value};
-use megrez_float::{Clear, Float, Format, Plain};
+use megrez_float::{Blocks, Clear, Float, Format, Plain, mul};
 use megrez_kernels::Cpu;
 use megrez_session::{Error, Phase};
 
@@ -16,13 +16,14 @@ const LANES: usize = 256;
 /// Both parties run something on x, party 0's, and y, party 1's, and open what comes out. Returns it, with the bytes that each
 /// party sent and the rounds, both before opening.
 fn on_shares(
+    threads: usize,
     x: &Plain,
     y: &Plain,
     body: impl Fn(&mut Sirnn<Cpu>, [Float<Sirnn<Cpu>>; 2]) -> Result<ops::Output<Sirnn<Cpu>>, Error> + Sync,
 ) -> (Opened, [u64; 2], u32) {
     let results = two_parties(|party| {
         let me = party.me();
-        let mut b = Sirnn::new(party.clone(), Transfers::set_up(party, 4)?);
+        let mut b = Sirnn::new(party.clone(), Transfers::set_up(party, 4)?).with_threads(threads);
         let x = b.share(0, "x", Format::FLOAT32, LANES, (me == 0).then_some(x))?;
         let y = b.share(1, "y", Format::FLOAT32, LANES, (me == 1).then_some(y))?;
         b.party_mut().enter(Phase::Online, 0);
@@ -44,7 +45,7 @@ fn operations() {
         let sizes = [Float::public(&price, &x), Float::public(&price, &y)];
         let Ok(_) = ops::run(op, &mut price, &sizes[0], &sizes[1]);
         let (opened, bytes, rounds) =
-            on_shares(&x, &y, |b, [x, y]| Ok(ops::run(op, b, &x, &y)?.expect("an operation")));
+            on_shares(1, &x, &y, |b, [x, y]| Ok(ops::run(op, b, &x, &y)?.expect("an operation")));
         assert_eq!(opened.differences(&ops::in_the_clear(op, &x, &y).unwrap()), 0, "{op}");
         assert_eq!(bytes, price.bill.bytes, "{op}");
         assert!(rounds <= price.bill.rounds, "{op}");
@@ -88,7 +89,7 @@ fn tapes() {
     let Ok(()) = Machine::default().run(&mut twice, &tape[..5], &mut |b, _, _, _| Ok(Float::public(b, &x)));
     assert_eq!(twice.bill.rounds, apart.bill.rounds);
 
-    let (opened, bytes, rounds) = on_shares(&x, &y, |b, inputs| {
+    let (opened, bytes, rounds) = on_shares(1, &x, &y, |b, inputs| {
         let mut machine = Machine::default();
         machine.run(b, &tape, &mut |_, name, _, _| Ok(inputs[name as usize].clone()))?;
         let Value::Float(sum) = machine.value(11) else { panic!("numbers") };
@@ -97,4 +98,43 @@ fn tapes() {
     assert_eq!(opened.differences(&Opened::Float(Plain::from_bits(Format::FLOAT32, &want))), 0);
     assert_eq!(bytes, price.bill.bytes);
     assert!(rounds <= price.bill.rounds);
+}
+
+/// Products of five parts of x and y; parts have no further threads.
+fn products<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+    let threads = b.threads();
+    let parts = b.parts(5, |b, i| {
+        assert!(b.threads() == 1);
+        let range = i * LANES / 5..(i + 1) * LANES / 5;
+        mul(b, &x.slice(b, range.clone()), &y.slice(b, range))
+    })?;
+    assert_eq!(b.threads(), threads);
+    let parts: Vec<_> = parts.iter().collect();
+    Ok(Float::concat(b, &parts))
+}
+
+#[test]
+fn threads_change_rounds_alone() {
+    let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
+    let Ok(want) = products(&mut Clear, &Float::public(&Clear, &x), &Float::public(&Clear, &y));
+    let want = Opened::Float(want.plain());
+    let mut sums = vec![];
+    for threads in [1, 2, 3, 8] {
+        let mut price = Price::new(4).with_threads(threads);
+        let sizes = [&x, &y].map(|numbers| Float::public(&price, numbers));
+        let Ok(_) = products(&mut price, &sizes[0], &sizes[1]);
+        // Twice, so that threads go on where they were.
+        let twice = |b: &mut Sirnn<Cpu>, [x, y]: [Float<Sirnn<Cpu>>; 2]| {
+            let first = products(b, &x, &y)?;
+            Ok(ops::Output::Float(products(b, &first, &first).and_then(|_| products(b, &x, &y))?))
+        };
+        let (opened, bytes, rounds) = on_shares(threads, &x, &y, twice);
+        assert_eq!(opened.differences(&want), 0);
+        assert_eq!(bytes, price.bill.bytes.map(|b| 3 * b), "{threads} threads");
+        assert!(rounds <= 3 * price.bill.rounds && rounds > 2 * price.bill.rounds);
+        sums.push((price.bill.bytes, price.bill.rounds));
+    }
+    let one = sums[0].1 / 5;
+    assert_eq!(sums.iter().map(|s| s.1).collect::<Vec<_>>(), [5 * one, 3 * one, 2 * one, one]);
+    assert!(sums.iter().all(|s| s.0 == sums[0].0), "bytes are those of the parts");
 }

@@ -5,6 +5,7 @@
 
 use crate::pair::{self, Job};
 use crate::report::Seconds;
+use crate::secfloat::Work;
 use crate::{Error, Result};
 use megrez_engine::peak_rss_mib;
 use megrez_float::{Float, Format, accuracy};
@@ -12,7 +13,7 @@ use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_session::{Party, Phase};
 use megrez_sirnn::Sirnn;
-use megrez_sirnn::ops::{OPS, Opened, in_the_clear, run, sample};
+use megrez_sirnn::ops::{OPS, Opened, in_the_clear, run_in_parts, sample};
 use megrez_sirnn::ot::Transfers;
 use megrez_sirnn::price::{Bill, Price};
 use serde::{Deserialize, Serialize};
@@ -35,8 +36,8 @@ pub struct FloatBench {
     pub repeat: u32,
     /// Seeds the test data, never shares.
     pub seed: u64,
-    /// k of the transfer extension: 1, 2, 4 or 8.
-    pub group: u32,
+    /// How the parties work.
+    pub work: Work,
     /// The network between the parties.
     #[serde(skip, default = "NetProfile::loopback")]
     pub net: NetProfile,
@@ -103,7 +104,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": "softspoken", "group": o.group, "lanes": o.lanes },
+        "options": { "extension": "softspoken", "group": o.work.group, "threads": o.work.threads, "lanes": o.lanes },
         "net": { "name": o.net.name, "rtt_ms": o.net.rtt_ms, "mbps": o.net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "repeat": o.repeat,
@@ -132,11 +133,11 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
 
 /// What the operation costs by its formulas.
 fn price(o: &FloatBench) -> Bill {
-    let mut price = Price::new(o.group);
+    let mut price = Price::new(o.work.group).with_threads(o.work.threads as usize);
     for lanes in o.slices() {
         // Two of them: squares are cheaper than products.
         let [x, y] = [(); 2].map(|()| Float::constant(&price, Format::FLOAT32, 0, lanes));
-        let Ok(_) = run(&o.op, &mut price, &x, &y);
+        let Ok(_) = run_in_parts(&o.op, &mut price, &x, &y);
     }
     price.bill
 }
@@ -157,10 +158,10 @@ fn party(network: Network, o: &FloatBench) -> Result<Report> {
     let me = party.me();
     party.enter(Phase::Setup, 1);
     let before = party.meter().total(Phase::Setup, 2)[1 - me];
-    let transfers = Transfers::set_up(&mut party, o.group)?;
+    let transfers = Transfers::set_up(&mut party, o.work.group)?;
     let setup_bytes = party.meter().total(Phase::Setup, 2)[1 - me] - before;
     let setup_seconds = start.elapsed().as_secs_f64();
-    let mut b = Sirnn::new(party, transfers);
+    let mut b = Sirnn::new(party, transfers).with_threads(o.work.threads as usize);
     let mut runs = vec![];
     let mut number = 0;
     for _ in 0..o.repeat {
@@ -196,7 +197,7 @@ fn measure(b: &mut Sirnn<Cpu>, o: &FloatBench, number: u32, lanes: usize) -> Res
     b.party_mut().barrier("start")?;
     let before = b.party().meter().total(Phase::Online, 2)[1 - me];
     let start = Instant::now();
-    let out = b.step("op", |b| run(&o.op, b, &x, &y))?;
+    let out = b.step("op", |b| run_in_parts(&o.op, b, &x, &y))?;
     let seconds = start.elapsed().as_secs_f64();
     let busy_seconds = seconds - b.party().waited().as_secs_f64();
     let bytes = b.party().meter().total(Phase::Online, 2)[1 - me] - before;
@@ -227,7 +228,7 @@ mod tests {
             lanes: 256,
             repeat: 2,
             seed: 1,
-            group: 4,
+            work: Work { group: 4, threads: 1 },
             net: NetProfile::loopback(),
         };
         for op in ["lt", "mul", "relu", "to-fixed"] {

@@ -14,7 +14,7 @@ use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_wo
 use megrez::party::{Policy, Service};
 use megrez::proximity::{self, Proximity};
 use megrez::report::Cost;
-use megrez::secfloat::{self, FloatModel, ModelBench, Numbers, TrainBench};
+use megrez::secfloat::{self, FloatModel, ModelBench, Numbers, TrainBench, Work};
 use megrez::wire::{ModelPlan, Source, Upload};
 use megrez::{Error, Result, embedded, inference, memory, study, tables};
 use megrez_graph::calibrate::calibrate;
@@ -24,7 +24,7 @@ use megrez_graph::{
 };
 use megrez_kernels::Device;
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
-use megrez_plan::{Plan, ReluForm, SignBit};
+use megrez_plan::{MAX_THREADS, Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
 use megrez_session::Phase;
 use serde_json::json;
@@ -195,6 +195,9 @@ struct Common {
     /// Bits of a group of secfloat's transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
     #[arg(long, default_value_t = 4)]
     group: u32,
+    /// Threads of each party of secfloat [default: half of this machine's cores].
+    #[arg(long)]
+    threads: Option<u32>,
     /// Allow a protocol that does not protect the data.
     #[arg(long)]
     insecure: bool,
@@ -580,7 +583,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Ok(if report["verified"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Example(Example::Relevance(args)) => {
-            let report = secfloat::relevance(args.users, args.seed, args.group)?;
+            let report = secfloat::relevance(args.users, args.seed, Work { group: args.group, ..Work::default() })?;
             print!("{}", if cli.json { format!("{report}\n") } else { secfloat::relevance_text(&report) });
             Ok(ExitCode::SUCCESS)
         }
@@ -626,7 +629,16 @@ impl Common {
         if ![1, 2, 4, 8].contains(&self.group) {
             return Err(Error::Refused("--group is 1, 2, 4 or 8".into()));
         }
+        if self.threads.is_some_and(|n| !(1..=MAX_THREADS).contains(&n)) {
+            return Err(Error::Refused(format!("--threads is 1 to {MAX_THREADS}")));
+        }
         Ok(float)
+    }
+
+    /// How parties of secfloat work.
+    fn work(&self) -> Work {
+        let Work { threads, .. } = Work::default();
+        Work { group: self.group, threads: self.threads.unwrap_or(threads) }
     }
 
     fn frac(&self) -> u32 {
@@ -876,10 +888,14 @@ fn infer_floats(
     let n = data.shape.dims()[0];
     let bar = progress(n.div_ceil(size) as u32, "private inference");
     let options = RunOptions { protocol: secfloat::PROTOCOL.name.into(), ..args.common.run(1) };
+    let begun = |run: u32| {
+        bar.set_position(run.into());
+        Ok(())
+    };
     let inference = match stored {
         Some((mut cluster, approved)) => {
             let name = args.model_name.as_deref().expect("a stored model has a name");
-            secfloat::infer_stored(&mut cluster, name, &approved, &[data], &options, &|_| bar.inc(1))?
+            secfloat::infer_stored(&mut cluster, name, &approved, &[data], &options, &begun)?
         }
         None => {
             let graph = load_model(args.model.as_ref().expect("clap asks for one of the two"), size)?;
@@ -887,8 +903,8 @@ fn infer_floats(
                 Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
                 None => args.common.backend()?,
             };
-            let model = FloatModel::new(&graph, backend.client(), args.common.group)?;
-            secfloat::infer(&mut backend, &model, &[data], &options, &|_| bar.inc(1))?
+            let model = FloatModel::new(&graph, backend.client(), args.common.work())?;
+            secfloat::infer(&mut backend, &model, &[data], &options, &begun)?
         }
     };
     bar.finish_and_clear();
@@ -1117,7 +1133,7 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
 
 fn check_floats(args: &Check, graph: &Graph, data: &Tensor, json: bool) -> Result<ExitCode> {
     let mut backend = args.common.backend()?;
-    let model = FloatModel::new(graph, backend.client(), args.common.group)?;
+    let model = FloatModel::new(graph, backend.client(), args.common.work())?;
     let rows = batch(data, 0, args.batch, model.compiled.data_inputs[0].range);
     let layers = secfloat::check(&mut backend, &model, &[rows], &args.common.run(1))?;
     if json {
@@ -1201,7 +1217,7 @@ fn bench_op(args: &BenchOp) -> Result<ExitCode> {
             lanes: args.lanes,
             repeat: args.repeat,
             seed: args.seed,
-            group: args.common.group,
+            work: args.common.work(),
             net: args.common.net.clone(),
         };
         return Ok(verdict(&bench_float::bench(&options, processes)?));
@@ -1303,7 +1319,7 @@ fn bench_float_model(args: &BenchModel) -> Result<ExitCode> {
             batch: args.batch,
             repeat: args.repeat,
             seed: args.seed,
-            group: args.common.group,
+            work: args.common.work(),
             rate: 0.125,
         };
         let processes = matches!(args.common.parties, PartiesKind::Process);
@@ -1311,7 +1327,7 @@ fn bench_float_model(args: &BenchModel) -> Result<ExitCode> {
     }
     let graph = any_model(&args.model, args.batch, args.seed)?;
     let mut backend = args.common.backend()?;
-    let model = FloatModel::new(&graph, backend.client(), args.common.group)?;
+    let model = FloatModel::new(&graph, backend.client(), args.common.work())?;
     let options = ModelBench {
         name: args.model.clone(),
         batch: args.batch,
@@ -1480,7 +1496,7 @@ fn upload(args: &UploadModel, json: bool) -> Result<ExitCode> {
     let mut cluster = connect(&args.cluster, &args.certs, &args.client)?;
     if args.common.float()? {
         let graphs = args.batch.iter().map(|&n| load_model(&args.model, n)).collect::<Result<Vec<_>>>()?;
-        secfloat::upload(&mut cluster, &args.name, &graphs, args.common.group, &args.allow)?;
+        secfloat::upload(&mut cluster, &args.name, &graphs, args.common.work(), &args.allow)?;
         return Ok(uploaded(args, json));
     }
     // The user of the model takes the data owner's place, whoever it is.

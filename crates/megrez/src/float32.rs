@@ -5,6 +5,7 @@
 //! program can go on after some of it was opened.
 
 use crate::pair::{Processes, read_line, write_line};
+use crate::secfloat::Work;
 use crate::{Error, Result};
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
 use megrez_float::{Clear, Float, Format, Plain};
@@ -20,9 +21,6 @@ use std::time::Instant;
 
 /// The name of the job.
 pub(crate) const NAME: &str = "float32";
-
-/// k of the transfer extension.
-const GROUP: u32 = 4;
 
 /// What to do next.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -76,7 +74,7 @@ impl Pair {
     /// # Errors
     /// If they cannot be started.
     pub fn processes(net: &NetProfile) -> Result<Self> {
-        let processes = Processes::start(NAME, &(), net)?;
+        let processes = Processes::start(NAME, &Work::default(), net)?;
         Ok(Self { place: Place::Processes(processes), shapes: HashMap::new() })
     }
 
@@ -164,11 +162,16 @@ fn on_shares(processes: &mut Processes, request: &Request) -> Result<Reply> {
 }
 
 /// A party's side: requests in, replies out, until there are no more.
-pub(crate) fn serve(input: &mut impl BufRead, output: &mut impl Write, network: Network) -> Result<()> {
+pub(crate) fn serve(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    network: Network,
+    work: Work,
+) -> Result<()> {
     let mut party = Party::start(network, Cpu::new(1))?;
     party.enter(Phase::Setup, 1);
-    let transfers = Transfers::set_up(&mut party, GROUP)?;
-    let mut b = Sirnn::new(party, transfers);
+    let transfers = Transfers::set_up(&mut party, work.group)?;
+    let mut b = Sirnn::new(party, transfers).with_threads(work.threads as usize);
     let mut machine = Machine::default();
     for run in 0.. {
         if input.fill_buf().map_or(true, <[u8]>::is_empty) {

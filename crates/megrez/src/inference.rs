@@ -10,7 +10,7 @@ use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
 use megrez_graph::lower::{DataInput, ModelInput};
 use megrez_graph::{
-    Calibration, Comparison, CompileOptions, Graph, ListStyle, PoolForm, Tensor, compile, plain,
+    Calibration, Comparison, CompileOptions, Graph, ListStyle, PoolForm, Revealed, Tensor, compile, plain,
 };
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, Input, List, Plan, ReluForm, SignBit};
@@ -183,14 +183,14 @@ fn refuse(e: Error) -> SessionError {
 
 /// Why the caller ended the runs: what follows from that at the parties is no news to the caller.
 #[derive(Default)]
-struct End(RefCell<Option<String>>);
+pub(crate) struct End(RefCell<Option<String>>);
 
 impl End {
-    fn keep(&self, before: Result<()>) -> Result<()> {
+    pub(crate) fn keep(&self, before: Result<()>) -> Result<()> {
         before.inspect_err(|e| *self.0.borrow_mut() = Some(e.to_string()))
     }
 
-    fn of<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn of<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| self.0.take().map_or(e, Error::Refused))
     }
 }
@@ -254,7 +254,7 @@ pub fn infer_stored(
 fn finish(
     batches: &Batches<'_>,
     ring: u32,
-    revealed: &[megrez_graph::Revealed],
+    revealed: &[Revealed],
     outcome: crate::client::Outcome,
     options: &RunOptions,
     proven: Option<bool>,
@@ -275,20 +275,24 @@ fn finish(
     })
 }
 
-/// The same model on the same data in the clear, in floating point: the outputs by name.
-pub fn infer_plain(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
-    let compiled = &model.compiled;
-    let batches = Batches::new(&compiled.data_inputs, data)?;
-    let mut parts: Vec<Vec<Tensor>> = vec![vec![]; compiled.outputs.len()];
+/// A compiled model, by its graph, inputs and outputs, on data in the clear, in floating point: the outputs by name.
+pub fn infer_plain(
+    graph: &Graph,
+    inputs: &[DataInput],
+    outputs: &[Revealed],
+    data: &[Tensor],
+) -> Result<Vec<(String, Tensor)>> {
+    let batches = Batches::new(inputs, data)?;
+    let mut parts: Vec<Vec<Tensor>> = vec![vec![]; outputs.len()];
     for run in 0..batches.runs {
         let rows: Vec<Tensor> =
             batches.inputs.iter().filter_map(|i| Some(batches.rows(run, &i.name)?.1)).collect();
-        let outputs = plain::run(&compiled.graph, &rows)?;
-        for ((parts, revealed), output) in parts.iter_mut().zip(&compiled.outputs).zip(outputs) {
-            parts.push(revealed.finish(output.data));
+        let values = plain::run(graph, &rows)?;
+        for ((parts, revealed), value) in parts.iter_mut().zip(outputs).zip(values) {
+            parts.push(revealed.finish(value.data));
         }
     }
-    let named = compiled.outputs.iter().zip(parts);
+    let named = outputs.iter().zip(parts);
     named.map(|(output, parts)| Ok((output.name.clone(), batches.join(&output.name, parts)?))).collect()
 }
 
@@ -511,6 +515,11 @@ mod tests {
         Model::new(&models::build("net-b", size, 1).unwrap(), crate::embedded::CLIENT, &options).unwrap()
     }
 
+    fn clear(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
+        let compiled = &model.compiled;
+        infer_plain(&compiled.graph, &compiled.data_inputs, &compiled.outputs, data)
+    }
+
     fn data(count: usize) -> Tensor {
         let values = (0..count * 784).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect();
         Tensor::new([count, 1, 28, 28], values)
@@ -528,8 +537,8 @@ mod tests {
         };
         let result = infer(&mut Backend::threads(), &model, &data, &options, &|_| Ok(())).unwrap();
         assert_eq!((result.batch, result.runs), (2, 3));
-        let plain = infer_plain(&model, &data).unwrap();
-        let whole = infer_plain(&self::model(5), &data).unwrap();
+        let plain = clear(&model, &data).unwrap();
+        let whole = clear(&self::model(5), &data).unwrap();
         let (name, output) = &result.outputs[0];
         assert_eq!((name, &output.shape), (&plain[0].0, &plain[0].1.shape));
         assert_eq!(plain[0].1.data, whole[0].1.data);
@@ -548,7 +557,7 @@ mod tests {
     #[test]
     fn data_that_does_not_fit_is_refused_by_name() {
         let model = model(2);
-        let error = |data: &[Tensor]| infer_plain(&model, data).unwrap_err().to_string();
+        let error = |data: &[Tensor]| clear(&model, data).unwrap_err().to_string();
         assert!(error(&[]).contains("1 input"), "{}", error(&[]));
         assert!(error(&[Tensor::filled([2, 784], 0.0)]).contains("[N, 1, 28, 28]"));
         assert!(error(&[Tensor::filled([0, 1, 28, 28], 0.0)]).contains("empty"));

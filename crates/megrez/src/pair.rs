@@ -153,16 +153,21 @@ pub fn serve() -> Result<()> {
         FloatBench::NAME => child::<FloatBench>(&mut stdin, start),
         Proximity::NAME => child::<Proximity>(&mut stdin, start),
         float32::NAME => {
+            let work = job(&start)?;
             let endpoint = listen(&mut stdin, &start)?;
-            float32::serve(&mut stdin, &mut std::io::stdout(), network(&endpoint, start)?)
+            float32::serve(&mut stdin, &mut std::io::stdout(), network(&endpoint, start)?, work)
         }
         TrainBench::NAME => child::<TrainBench>(&mut stdin, start),
         other => Err(Error::Refused(format!("there is no job `{other}`"))),
     }
 }
 
-fn child<J: Job>(stdin: &mut impl BufRead, mut start: Start) -> Result<()> {
-    let job: J = serde_json::from_value(start.job.take()).map_err(|e| Error::Refused(e.to_string()))?;
+fn job<J: DeserializeOwned>(start: &Start) -> Result<J> {
+    J::deserialize(&start.job).map_err(|e| Error::Refused(e.to_string()))
+}
+
+fn child<J: Job>(stdin: &mut impl BufRead, start: Start) -> Result<()> {
+    let job: J = job(&start)?;
     let endpoint = listen(stdin, &start)?;
     let result = network(&endpoint, start).and_then(|network| job.run(network));
     write_line(&mut std::io::stdout(), &result.map_err(|e| e.to_string()))

@@ -7,7 +7,7 @@ use common::{MEGREZ, cli};
 use megrez::client::RunOptions;
 use megrez::device::DeviceChoice;
 use megrez::infer::Backend;
-use megrez::secfloat::{FloatModel, check, infer, infer_stored, upload};
+use megrez::secfloat::{FloatModel, Work, check, infer, infer_stored, upload};
 use megrez_graph::{Attributes, Graph, Tensor, plain};
 use megrez_net::NetProfile;
 use std::path::Path;
@@ -59,21 +59,21 @@ fn two_processes_run_models_and_keep_them() {
     let truth = plain::run(&graph(3), &[data()]).unwrap().remove(0);
 
     // Three inputs in batches of two.
-    let model = FloatModel::new(&graph(2), backend.client(), 4).unwrap();
-    let result = infer(&mut backend, &model, &[data()], &options(), &|_| {}).unwrap();
+    let model = FloatModel::new(&graph(2), backend.client(), Work { group: 4, threads: 2 }).unwrap();
+    let result = infer(&mut backend, &model, &[data()], &options(), &|_| Ok(())).unwrap();
     near(&result.outputs[0].1, &truth);
     assert_eq!((result.runs, result.batch), (2, 2));
 
-    let three = FloatModel::new(&graph(3), backend.client(), 4).unwrap();
+    let three = FloatModel::new(&graph(3), backend.client(), Work { group: 4, threads: 2 }).unwrap();
     let layers = check(&mut backend, &three, &[data()], &options()).unwrap();
     assert_eq!(layers.len(), 3);
     assert!(layers.iter().all(|l| l.different == 0 && l.relative_error < 1e-6), "{layers:?}");
 
     let Backend::Processes(parties, cluster) = &mut backend else { unreachable!("started as processes") };
-    upload(cluster, "small", &[graph(1), graph(3)], 4, &[]).unwrap();
+    upload(cluster, "small", &[graph(1), graph(3)], Work::default(), &[]).unwrap();
     let (protocol, approved) = cluster.describe("small", 3).unwrap();
     assert_eq!(protocol, "secfloat");
-    let stored = infer_stored(cluster, "small", &approved, &[data()], &options(), &|_| {}).unwrap();
+    let stored = infer_stored(cluster, "small", &approved, &[data()], &options(), &|_| Ok(())).unwrap();
     near(&stored.outputs[0].1, &truth);
 
     // Nobody learns what is not theirs, nothing is made ahead, and two parties are no three.

@@ -35,7 +35,7 @@ pub fn in_the_clear(plan: &FloatPlan, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
 /// If the plan is not valid.
 #[must_use]
 pub fn float_price(plan: &FloatPlan) -> Vec<Bill> {
-    let mut price = Price::new(plan.group);
+    let mut price = Price::new(plan.group).with_threads(plan.threads as usize);
     let number = |elements: usize| Float::public(&price, &Plain::from_f32(&vec![0.0; elements]));
     let inputs = plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect();
     let mut walk = Walk::new(plan, inputs);

@@ -79,7 +79,8 @@ impl<'a, B: Blocks> Walk<'a, B> {
         };
         let (m, k, n) = (*m, *k, *n);
         let (x, y) = (self.value(x), self.value(y));
-        in_parts(b, batch.iter().product(), 1, |b, range| {
+        // One matrix a part.
+        in_parts(b, batch.iter().product(), LANES, |b, range| {
             let i = range.start;
             let x = Matrix::new(b, m, k, x.slice(b, i * m * k..(i + 1) * m * k));
             let y = Matrix::new(b, k, n, y.slice(b, i * k * n..(i + 1) * k * n));
@@ -123,7 +124,7 @@ fn operation<B: Blocks>(f: Operation) -> Lanewise<B> {
 /// Folds `n` blocks of lanes into one, as many lanes at a time as there is room for.
 fn reduce<B: Blocks>(b: &mut B, x: &Float<B>, n: usize, f: Lanewise<B>) -> Result<Float<B>, B::Error> {
     let lanes = x.lanes(b) / n;
-    in_parts(b, lanes, LANES / n, |b, range| {
+    in_parts(b, lanes, n, |b, range| {
         let places = (0..n).flat_map(|block| range.clone().map(move |lane| block * lanes + lane));
         let part = x.gather(b, &places.collect::<Vec<_>>());
         fold(b, &part, range.len(), f)

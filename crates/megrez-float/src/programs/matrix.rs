@@ -4,7 +4,7 @@ use crate::add::add;
 use crate::blocks::Blocks;
 use crate::float::Float;
 use crate::mul::mul;
-use crate::programs::parts::{LANES, in_parts, pairwise};
+use crate::programs::parts::{in_parts, pairwise};
 
 /// A matrix in row-major lanes.
 pub struct Matrix<B: Blocks> {
@@ -41,7 +41,7 @@ pub fn fold<B: Blocks>(
     b: &mut B,
     terms: &Float<B>,
     lanes: usize,
-    f: impl Fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, B::Error>,
+    f: impl Fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, B::Error> + Sync,
 ) -> Result<Float<B>, B::Error> {
     let mut terms = terms.clone();
     loop {
@@ -52,7 +52,7 @@ pub fn fold<B: Blocks>(
         let (half, pairs) = (n.div_ceil(2), n / 2);
         let first = terms.slice(b, 0..pairs * lanes);
         let second = terms.slice(b, half * lanes..n * lanes);
-        let folded = f(b, &first, &second)?;
+        let folded = pairwise(b, &first, &second, &f)?;
         let waits = terms.slice(b, pairs * lanes..half * lanes);
         terms = Float::concat(b, &[&folded, &waits]);
     }
@@ -76,7 +76,7 @@ impl<B: Blocks> Matrix<B> {
         Self { rows: self.cols, cols: self.rows, data: self.data.gather(b, &lanes) }
     }
 
-    /// self·other: products are rounded, then [`sum`]med over the inner dimension, at most about [`LANES`] at a time.
+    /// self·other: products are rounded, then [`sum`]med over the inner dimension, in parts.
     ///
     /// # Errors
     /// If the blocks fail.
@@ -86,7 +86,7 @@ impl<B: Blocks> Matrix<B> {
     pub fn product(&self, b: &mut B, other: &Self) -> Result<Self, B::Error> {
         assert_eq!(self.cols, other.rows, "inner dimensions differ");
         let (m, k, n) = (self.rows, self.cols, other.cols);
-        let data = in_parts(b, m * n, LANES / k, |b, outputs| {
+        let data = in_parts(b, m * n, k, |b, outputs| {
             let places = |f: &dyn Fn(usize, usize) -> usize| -> Vec<usize> {
                 (0..k).flat_map(|inner| outputs.clone().map(move |i| f(inner, i))).collect()
             };

@@ -8,5 +8,6 @@ pub mod tape;
 
 pub use matrix::{Matrix, fold, sum};
 pub use mlp::{Layer, Mlp, Step, softmax};
+pub(crate) use parts::WORTH;
 pub use parts::{LANES, each, in_parts, pairwise};
 pub use proximity::{FIXED, chord, half_vector, haversine, nearer, threshold};

@@ -1,14 +1,25 @@
-//! Large vectors in parts: memory is bounded by the part, and rounds are those of one part times their number.
+//! Large vectors in parts: memory is bounded, and parts run beside each other where the blocks have threads for them. Rounds are
+//! those of one part times how many follow each other.
 
 use crate::blocks::Blocks;
 use crate::float::Float;
 use std::ops::Range;
 
-/// The most lanes that programs compute on at once. On shares a lane of an addition takes about 3 kB while it runs; smaller
-/// parts are hardly faster and take more rounds.
+/// The most lanes that programs compute on at once, in all threads together. On shares a lane of an addition takes about 3 kB
+/// while it runs; smaller parts are hardly faster and take more rounds.
 pub const LANES: usize = 1 << 16;
 
-/// `n` results, made at most `most` at a time by `part`, which gets their range.
+/// Lanes that are worth a thread of their own.
+pub(crate) const WORTH: usize = 1 << 12;
+
+/// How many of `n` results, each of so many `lanes`, are made at once by one of `threads`.
+pub(crate) fn part_size(n: usize, lanes: usize, threads: usize) -> usize {
+    let most = (LANES / threads / lanes).max(1);
+    n.div_ceil(threads).max(WORTH.div_ceil(lanes)).min(most)
+}
+
+/// `n` results by `part`, which gets a range of them. Each takes `lanes` lanes while it is made: there are as many in a part as
+/// there is room for, or as many as keep all threads busy.
 ///
 /// # Errors
 /// Those of `part`.
@@ -18,14 +29,11 @@ pub const LANES: usize = 1 << 16;
 pub fn in_parts<B: Blocks>(
     b: &mut B,
     n: usize,
-    most: usize,
-    mut part: impl FnMut(&mut B, Range<usize>) -> Result<Float<B>, B::Error>,
+    lanes: usize,
+    part: impl Fn(&mut B, Range<usize>) -> Result<Float<B>, B::Error> + Sync,
 ) -> Result<Float<B>, B::Error> {
-    let most = most.max(1);
-    let mut parts = vec![];
-    for start in (0..n).step_by(most) {
-        parts.push(part(b, start..n.min(start + most))?);
-    }
+    let size = part_size(n, lanes, b.threads());
+    let mut parts = b.parts(n.div_ceil(size), |b, i| part(b, i * size..n.min((i + 1) * size)))?;
     match parts.len() {
         1 => Ok(parts.remove(0)),
         _ => Ok(Float::concat(b, &parts.iter().collect::<Vec<_>>())),
@@ -39,9 +47,9 @@ pub fn in_parts<B: Blocks>(
 pub fn each<B: Blocks>(
     b: &mut B,
     x: &Float<B>,
-    mut f: impl FnMut(&mut B, &Float<B>) -> Result<Float<B>, B::Error>,
+    f: impl Fn(&mut B, &Float<B>) -> Result<Float<B>, B::Error> + Sync,
 ) -> Result<Float<B>, B::Error> {
-    in_parts(b, x.lanes(b), LANES, |b, range| {
+    in_parts(b, x.lanes(b), 1, |b, range| {
         let x = x.slice(b, range);
         f(b, &x)
     })
@@ -55,9 +63,9 @@ pub fn pairwise<B: Blocks>(
     b: &mut B,
     x: &Float<B>,
     y: &Float<B>,
-    mut f: impl FnMut(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, B::Error>,
+    f: impl Fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, B::Error> + Sync,
 ) -> Result<Float<B>, B::Error> {
-    in_parts(b, x.lanes(b), LANES, |b, range| {
+    in_parts(b, x.lanes(b), 1, |b, range| {
         let (x, y) = (x.slice(b, range.clone()), y.slice(b, range));
         f(b, &x, &y)
     })

@@ -6,6 +6,7 @@
 //!
 //! Entries that do not wait for each other and do the same go together, in one call of the operation: rounds are per call.
 
+use super::parts::part_size;
 use super::sum;
 use crate::blocks::Blocks;
 use crate::clear::{Bits, Clear};
@@ -18,9 +19,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The number of an entry.
 pub type Name = u64;
-
-/// Lanes of one call, at most: more would take gigabytes and save few rounds.
-const TOGETHER: usize = 1 << 17;
 
 /// One entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -280,16 +278,13 @@ impl<B: Blocks> Machine<B> {
             .map(|i| Value::concat(b, &of.iter().map(|of| self.value(of[i])).collect::<Vec<_>>()))
             .collect();
         let sizes: Vec<usize> = of.iter().map(|of| self.value(of[0]).lanes(b)).collect();
-        let total = sizes.iter().sum();
-        let mut parts = vec![];
-        for from in (0..total).step_by(TOGETHER) {
-            let lanes: Vec<usize> = (from..total.min(from + TOGETHER)).collect();
+        let total: usize = sizes.iter().sum();
+        let size = part_size(total, 1, b.threads());
+        let parts = b.parts(total.div_ceil(size).max(1), |b, i| {
+            let lanes: Vec<usize> = (i * size..total.min((i + 1) * size)).collect();
             let operands: Vec<_> = operands.iter().map(|x| x.gather(b, &lanes)).collect();
-            parts.push(call(b, key, &operands)?);
-        }
-        if parts.is_empty() {
-            parts.push(call(b, key, &operands)?);
-        }
+            call(b, key, &operands)
+        })?;
         let result = Value::concat(b, &parts.iter().collect::<Vec<_>>());
         let mut from = 0;
         for ((name, _), size) in entries.iter().zip(sizes) {

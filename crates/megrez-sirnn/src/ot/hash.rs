@@ -12,6 +12,7 @@ use aes::{Aes128Enc, Block};
 const BATCH: usize = 64;
 
 /// H. See the [module](self).
+#[derive(Clone)]
 pub struct Hash(Aes128Enc);
 
 impl Hash {

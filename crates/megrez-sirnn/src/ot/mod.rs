@@ -19,8 +19,11 @@ use megrez_net::Payload;
 use megrez_prg::{Key, Stream};
 use megrez_session::{Error, Party};
 
-/// The receiving half of an extension. Blocks are never made twice: a value is neither cloned nor rewound.
+/// The receiving half of an extension. Blocks are never made twice: a value is neither cloned nor rewound, and
+/// [`at`](Self::at) is called once for each place.
 pub trait OtReceiver: Send {
+    /// The same transfers from a place on that this value never comes to, in blocks of 512.
+    fn at(&self, place: u64) -> Box<dyn OtReceiver>;
     /// Bytes that `n` transfers with given choices take, receiver to sender.
     fn correction_bytes(&self, code: Code, n: usize) -> usize;
     /// Bytes that `n` 1-of-2 transfers with random choices take, receiver to sender.
@@ -33,6 +36,8 @@ pub trait OtReceiver: Send {
 
 /// The sending half of an extension.
 pub trait OtSender: Send {
+    /// As the receiver's.
+    fn at(&self, place: u64) -> Box<dyn OtSender>;
     /// As the receiver's.
     fn correction_bytes(&self, code: Code, n: usize) -> usize;
     /// As the receiver's.
@@ -157,6 +162,20 @@ impl Transfers {
             sent: 0,
             messages: 0,
         })
+    }
+
+    /// What thread `thread` of both parties goes on with, from 1 to 255: places, numbers and messages from thread·2^56 on, which no
+    /// other thread comes to. Called once for each.
+    pub(crate) fn of_thread(&self, thread: u64) -> Self {
+        let first = thread << 56;
+        Self {
+            receiver: self.receiver.at(first),
+            sender: self.sender.at(first),
+            hash: self.hash.clone(),
+            received: first,
+            sent: first,
+            messages: first,
+        }
     }
 
     /// The number of the first of `n` transfers in which this party chooses; each number is given out once.

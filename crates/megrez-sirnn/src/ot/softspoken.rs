@@ -18,6 +18,7 @@ use super::transpose::{MAX_WORDS, Rows};
 use super::{OtReceiver, OtSender};
 use megrez_prg::{BLOCK_WORDS, Level, Stream};
 use megrez_ring::bits;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Transfers that are expanded together.
@@ -36,14 +37,19 @@ type Row = [u64; MAX_WORDS];
 struct Expansion {
     k: u32,
     /// Seeds by group, in the order of the coefficient that they are summed with.
-    seeds: Vec<Vec<Stream>>,
+    seeds: Arc<Vec<Vec<Stream>>>,
     next: u64,
     level: Level,
 }
 
 impl Expansion {
     fn new(k: u32, seeds: Vec<Vec<Stream>>) -> Self {
-        Self { k, seeds, next: 0, level: Level::detect() }
+        Self { k, seeds: Arc::new(seeds), next: 0, level: Level::detect() }
+    }
+
+    /// The same streams from block `next` on.
+    fn at(&self, next: u64) -> Self {
+        Self { seeds: Arc::clone(&self.seeds), next, ..*self }
     }
 
     /// `sum` = Σ r_y and `bit[i]` = Σ over the y with bit i of r_y, for seeds y = `first` … 2^k − 1 of a group.
@@ -167,6 +173,9 @@ impl Receiver {
 }
 
 impl OtReceiver for Receiver {
+    fn at(&self, place: u64) -> Box<dyn OtReceiver> {
+        Box::new(Self(self.0.at(place)))
+    }
     fn correction_bytes(&self, code: Code, n: usize) -> usize {
         correction_bytes(self.0.k, code, n)
     }
@@ -241,6 +250,9 @@ impl Sender {
 }
 
 impl OtSender for Sender {
+    fn at(&self, place: u64) -> Box<dyn OtSender> {
+        Box::new(Self { expansion: self.expansion.at(place), delta: self.delta.clone() })
+    }
     fn correction_bytes(&self, code: Code, n: usize) -> usize {
         correction_bytes(self.expansion.k, code, n)
     }

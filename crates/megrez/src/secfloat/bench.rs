@@ -98,7 +98,7 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": "softspoken", "group": plan.group },
+        "options": { "extension": "softspoken", "group": plan.group, "threads": plan.threads },
         "net": { "name": o.run.net.name, "rtt_ms": o.run.net.rtt_ms, "mbps": o.run.net.mbps },
         "parties": o.parties,
         "device": cost.device,

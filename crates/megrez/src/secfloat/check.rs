@@ -43,7 +43,7 @@ pub fn check(
 ) -> Result<Vec<FloatLayerCheck>> {
     let client = backend.client().to_owned();
     let compiled = &model.compiled;
-    let mut plan = compiled.plan.clone();
+    let mut plan = model.plan_for(&client);
     plan.outputs.clear();
     compiled.layers.iter().for_each(|layer| plan.output(&layer.name, &client, layer.value));
     let rows = |_: u32, input: &DataInput| {

@@ -1,7 +1,7 @@
 //! `megrez example relevance`: one model in fixed point and in floating point, side by side. Its weights and activations spread
 //! over so many orders of magnitude that no number of fraction bits fits them all.
 
-use super::{FloatModel, PROTOCOL, infer};
+use super::{FloatModel, PROTOCOL, Work, infer};
 use crate::client::RunOptions;
 use crate::device::DeviceChoice;
 use crate::embedded::Program;
@@ -71,7 +71,7 @@ fn options(frac: u32, policy: RangePolicy) -> CompileOptions {
 ///
 /// # Errors
 /// If a party fails.
-pub fn relevance(users: usize, seed: u64, group: u32) -> Result<Json> {
+pub fn relevance(users: usize, seed: u64, work: Work) -> Result<Json> {
     if users == 0 {
         return Err(Error::Refused("--users is at least 1".into()));
     }
@@ -95,7 +95,7 @@ pub fn relevance(users: usize, seed: u64, group: u32) -> Result<Json> {
     on_shares["frac"] = json!(FRAC);
 
     let mut backend = processes(PROTOCOL.name)?;
-    let model = FloatModel::new(&graph, backend.client(), group)?;
+    let model = FloatModel::new(&graph, backend.client(), work)?;
     let run = RunOptions {
         protocol: PROTOCOL.name.into(),
         runs: 1,
@@ -103,7 +103,7 @@ pub fn relevance(users: usize, seed: u64, group: u32) -> Result<Json> {
         material: None,
         insecure: false,
     };
-    let inference = infer(&mut backend, &model, std::slice::from_ref(&data), &run, &|_| {})?;
+    let inference = infer(&mut backend, &model, std::slice::from_ref(&data), &run, &|_| Ok(()))?;
     let mut float = logits(&inference.outputs[0].1, &truth);
     let online = inference.cost.phases.get(&Phase::Online);
     float["seconds"] = json!(online.map(|p| p.seconds.median));

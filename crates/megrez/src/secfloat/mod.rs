@@ -14,6 +14,7 @@ pub use train::{TrainBench, bench_training};
 
 use crate::{Error, Result};
 use megrez_protocols::registry::Protocol;
+use serde::{Deserialize, Serialize};
 
 /// What users are told of it.
 pub const PROTOCOL: Protocol = Protocol {
@@ -25,6 +26,23 @@ pub const PROTOCOL: Protocol = Protocol {
     sums: false,
     factors: 2,
 };
+
+/// How the parties work; results do not depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Work {
+    /// Bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
+    pub group: u32,
+    /// Threads of each party, 1 to [`MAX_THREADS`](megrez_plan::MAX_THREADS).
+    pub threads: u32,
+}
+
+/// Groups of four bits, and half of this machine's cores, for both parties are on it.
+impl Default for Work {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Work { group: 4, threads: (cores as u32 / 2).clamp(1, megrez_plan::MAX_THREADS) }
+    }
+}
 
 /// What a protocol computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,9 @@
 //! Models in floating point: compiled, run on data, kept at a cluster.
 
+use super::{PROTOCOL, Work};
 use crate::client::{Cluster, RunOptions};
 use crate::infer::Backend;
-use crate::inference::{Batches, Inference};
+use crate::inference::{Batches, End, Inference};
 use crate::report::Cost;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
@@ -23,15 +24,31 @@ pub struct FloatModel {
 }
 
 impl FloatModel {
-    /// Compiles a graph for a client; `group` are the bits of a group of the transfer extension.
+    /// Compiles a graph for a client.
     ///
     /// # Errors
-    /// Every layer that has no floating-point form.
-    pub fn new(graph: &Graph, client: &str, group: u32) -> Result<Self> {
+    /// Every layer that has no floating-point form, or `work` that no party does.
+    pub fn new(graph: &Graph, client: &str, work: Work) -> Result<Self> {
         let owner = client.to_owned();
-        let options =
-            FloatOptions { model_owner: owner.clone(), data_owner: owner.clone(), recipient: owner, group };
-        Ok(FloatModel { compiled: compile_floats(graph, &options)? })
+        let options = FloatOptions {
+            model_owner: owner.clone(),
+            data_owner: owner.clone(),
+            recipient: owner,
+            group: work.group,
+            threads: work.threads,
+        };
+        let compiled = compile_floats(graph, &options)?;
+        compiled.plan.validate().map_err(|e| Error::Refused(e.to_string()))?;
+        Ok(FloatModel { compiled })
+    }
+
+    /// The plan with all inputs and outputs given to another client than the one that it was compiled for.
+    #[must_use]
+    pub fn plan_for(&self, client: &str) -> FloatPlan {
+        let mut plan = self.compiled.plan.clone();
+        plan.inputs.iter_mut().for_each(|i| i.owner = client.into());
+        plan.outputs.iter_mut().for_each(|o| o.recipient = client.into());
+        plan
     }
 
     /// The numbers of an input: weights by name, or data of run `run` from `data`.
@@ -96,8 +113,8 @@ impl Backend {
     }
 }
 
-/// Runs a model on data, one tensor per input of the model, in as many batches as it takes. `progress` hears of every
-/// finished run.
+/// Runs a model on data, one tensor per input of the model, in as many batches as it takes. `before` hears of every run before it
+/// begins, and ends all by an error.
 ///
 /// # Errors
 /// If the data does not fit, or a party fails.
@@ -106,14 +123,21 @@ pub fn infer(
     model: &FloatModel,
     data: &[Tensor],
     options: &RunOptions,
-    progress: &dyn Fn(u32),
+    before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
-    let batches = Batches::new(&model.compiled.data_inputs, data)?;
-    let rows =
-        |run: u32, input: &DataInput| Ok(batches.rows(run, &input.name).expect("an input of the model").1);
+    let inputs = &model.compiled.data_inputs;
+    let batches = Batches::new(inputs, data)?;
+    let end = End::default();
+    let rows = |run: u32, input: &DataInput| {
+        if inputs[0].name == input.name {
+            end.keep(before(run))?;
+        }
+        Ok(batches.rows(run, &input.name).expect("an input of the model").1)
+    };
     let numbers = |run: u32, input: &Input| model.numbers(run, input, &rows);
     let options = RunOptions { runs: batches.runs, ..options.clone() };
-    let run = backend.run_floats(&model.compiled.plan, &options, &numbers, progress)?;
+    let plan = model.plan_for(backend.client());
+    let run = end.of(backend.run_floats(&plan, &options, &numbers, &|_| {}))?;
     finish(&batches, &model.compiled.outputs, run, &options)
 }
 
@@ -127,18 +151,23 @@ pub fn infer_stored(
     approved: &ModelPlan,
     data: &[Tensor],
     options: &RunOptions,
-    progress: &dyn Fn(u32),
+    before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
     let plan = FloatPlan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
-    let batches = Batches::new(&approved.data_inputs, data)?;
+    let inputs = &approved.data_inputs;
+    let batches = Batches::new(inputs, data)?;
+    let end = End::default();
     let numbers = |run: u32, input: &Input| {
+        if inputs[0].name == input.name {
+            end.keep(before(run)).map_err(refused)?;
+        }
         let rows = batches.rows(run, &input.name);
         rows.map(|(_, rows)| rows.data).ok_or_else(|| refused(unknown(input)))
     };
-    let mine = |input: &Input| approved.data_inputs.iter().any(|d| d.name == input.name);
-    let options = RunOptions { runs: batches.runs, ..options.clone() };
+    let mine = |input: &Input| inputs.iter().any(|d| d.name == input.name);
+    let options = RunOptions { protocol: PROTOCOL.name.into(), runs: batches.runs, ..options.clone() };
     let source = Source::Model { model: model.into(), batch: approved.batch };
-    let run = cluster.run_floats(&plan, source, &options, &mine, &numbers, progress)?;
+    let run = end.of(cluster.run_floats(&plan, source, &options, &mine, &numbers, &|_| {}))?;
     finish(&batches, &approved.outputs, run, &options)
 }
 
@@ -173,13 +202,18 @@ pub fn upload(
     cluster: &mut Cluster,
     name: &str,
     graphs: &[Graph],
-    group: u32,
+    work: Work,
     allow: &[String],
 ) -> Result<()> {
     // Whoever uses the model takes the place of the user.
     let user = || "user".to_owned();
-    let options =
-        FloatOptions { model_owner: cluster.name().into(), data_owner: user(), recipient: user(), group };
+    let options = FloatOptions {
+        model_owner: cluster.name().into(),
+        data_owner: user(),
+        recipient: user(),
+        group: work.group,
+        threads: work.threads,
+    };
     let (mut plans, mut inputs) = (vec![], vec![]);
     for graph in graphs {
         let FloatCompiled { plan, model_inputs, data_inputs, outputs, .. } = compile_floats(graph, &options)?;
@@ -187,7 +221,7 @@ pub fn upload(
         plans.push(ModelPlan { batch, plan: plan.to_bytes(), data_inputs, outputs });
         inputs = model_inputs;
     }
-    let protocol = super::PROTOCOL.name.into();
+    let protocol = PROTOCOL.name.into();
     let upload =
         Upload { session: fresh_name()?, protocol, model: name.into(), plans, allow: allow.to_vec() };
     cluster.upload_floats(upload, &|input| weights(&inputs, input).ok_or_else(|| unknown(input)))

@@ -1,7 +1,7 @@
 //! `megrez bench model NAME --protocol secfloat --train`: a step of training a perceptron on shares (forward, backward, update),
 //! measured, beside its price and against the same step in the clear. Party 0 brings the weights, party 1 data and labels.
 
-use super::PROTOCOL;
+use super::{PROTOCOL, Work};
 use crate::bench::{any_model, test_image};
 use crate::pair::{self, Job};
 use crate::report::Seconds;
@@ -32,8 +32,8 @@ pub struct TrainBench {
     pub repeat: u32,
     /// Seed of weights and data, never of shares.
     pub seed: u64,
-    /// k of the transfer extension: 1, 2, 4 or 8.
-    pub group: u32,
+    /// How the parties work.
+    pub work: Work,
     /// The learning rate.
     pub rate: f32,
 }
@@ -129,7 +129,7 @@ impl TrainBench {
     }
 
     fn price(&self, layers: &Weights) -> megrez_sirnn::price::Bill {
-        let mut price = Price::new(self.group);
+        let mut price = Price::new(self.work.group).with_threads(self.work.threads as usize);
         let public = |b: &mut Price, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
         let Ok((mlp, x, labels)) = self.step(&mut price, layers, public);
         let Ok(_) = mlp.step(&mut price, &x, &labels, self.rate);
@@ -151,8 +151,8 @@ impl Job for TrainBench {
         let layers = self.weights()?;
         let mut party = Party::start(network, Cpu::new(1))?;
         party.enter(Phase::Setup, 1);
-        let transfers = Transfers::set_up(&mut party, self.group)?;
-        let mut b = Sirnn::new(party, transfers);
+        let transfers = Transfers::set_up(&mut party, self.work.group)?;
+        let mut b = Sirnn::new(party, transfers).with_threads(self.work.threads as usize);
         let me = b.party().me();
         let mut measured = vec![];
         for run in 0..self.repeat {
@@ -216,7 +216,7 @@ pub fn bench_training(o: &TrainBench, net: &NetProfile, processes: bool) -> Resu
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": "softspoken", "group": o.group, "rate": o.rate },
+        "options": { "extension": "softspoken", "group": o.work.group, "threads": o.work.threads, "rate": o.rate },
         "net": { "name": net.name, "rtt_ms": net.rtt_ms, "mbps": net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "repeat": o.repeat,

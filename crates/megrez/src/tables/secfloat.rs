@@ -4,7 +4,7 @@ use super::{Column, Row, Setting, Table, backend, options};
 use crate::Result;
 use crate::bench_float::{self, FloatBench};
 use crate::proximity::{self, Proximity};
-use crate::secfloat::{FloatModel, ModelBench, PROTOCOL, TrainBench, bench_model, bench_training};
+use crate::secfloat::{FloatModel, ModelBench, PROTOCOL, TrainBench, Work, bench_model, bench_training};
 use megrez_graph::models;
 use serde_json::Value as Json;
 
@@ -83,6 +83,11 @@ pub(super) const PROXIMITY: Table = Table {
     rows: tests,
 };
 
+/// How the parties work.
+fn work() -> Work {
+    Work { group: GROUP, ..Work::default() }
+}
+
 fn number(report: &Json, key: &str) -> Option<f64> {
     report[key].as_f64()
 }
@@ -96,7 +101,7 @@ fn op(op: &'static str, batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'st
             lanes: 1 << 17,
             repeat: setting.repeat,
             seed: setting.seed,
-            group: GROUP,
+            work: work(),
             net: setting.net.clone(),
         };
         bench_float::bench(&o, setting.processes)
@@ -205,7 +210,7 @@ fn inference(batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
         let protocol = PROTOCOL.name;
         let mut backend = backend(protocol, setting)?;
         let graph = models::build("relevance", batch, setting.seed)?;
-        let model = FloatModel::new(&graph, backend.client(), GROUP)?;
+        let model = FloatModel::new(&graph, backend.client(), work())?;
         let o = options(protocol, 0, setting);
         let o = ModelBench {
             name: "relevance".into(),
@@ -226,7 +231,7 @@ fn training(batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
             batch,
             repeat: setting.repeat,
             seed: setting.seed,
-            group: GROUP,
+            work: work(),
             rate: 0.125,
         };
         bench_training(&o, &setting.net, setting.processes)
