@@ -40,6 +40,8 @@ class Spline:
     # Bits of c0's ring; the others follow from their size.
     width: int
     degree: int = 2
+    # Whether all slopes have one sign, where rounding leaves it to them.
+    one_sign: bool = True
 
 
 def at(function, x):
@@ -84,7 +86,7 @@ def piece(spline, i):
         half = 0.0 if degree == spline.degree else 0.5
         coefficient = int(mp.nint(start[degree] + more[degree] + half))
         # Where a slope passes zero it keeps the sign of its piece.
-        if degree == 1 and abs(coefficient) < SMALL:
+        if spline.one_sign and degree == 1 and abs(coefficient) < SMALL:
             coefficient = min(coefficient, -1) if values[-1] < values[0] else max(coefficient, 0)
         fixed.append(coefficient)
     return fixed[::-1], error
@@ -124,6 +126,11 @@ def log_piece(log):
     return function
 
 
+def erf_piece(x):
+    """erf(y)/y for y = 4x below 1, 2·erf(y) from there on."""
+    return mp.erf(4 * x) / (4 * x) if x < mp.mpf(1) / 4 else 2 * mp.erf(4 * x)
+
+
 SPLINES = [
     Spline("EXP2", "2^x on [0, 1).", lambda x: mp.mpf(2) ** x, 6, 22, 28, 29),
     Spline("SINPI", "sin(πx)/x on [0, 1/2).", lambda x: mp.sinpi(x / 2) / (x / 2), 7, 20, 28, 31),
@@ -146,6 +153,17 @@ SPLINES = [
     Spline("COS", "cos(x) on [0, 1).", mp.cos, 7, 21, 28, 30),
     Spline("TAN", "tan(x)/x on [0, 1).", lambda x: mp.tan(x) / x, 8, 20, 28, 30),
     Spline("TANH", "tanh(x)/x on [0, 1).", lambda x: mp.tanh(x) / x, 7, 21, 28, 30),
+    Spline(
+        "ERF",
+        "erf(4x)/4x on [0, 1/4), 2·erf(4x) on [1/4, 1).",
+        erf_piece,
+        7,
+        21,
+        28,
+        30,
+        degree=3,
+        one_sign=False,
+    ),
 ]
 
 

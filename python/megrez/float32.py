@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -379,6 +380,7 @@ tanh = _operation("tanh", "tanh", "The hyperbolic tangent.")
 sinpi = _operation("sinpi", "sinpi", "sin(pi x), at half the price of sin.", lambda x: np.sin(np.pi * x))
 cospi = _operation("cospi", "cospi", "cos(pi x).", lambda x: np.cos(np.pi * x))
 tanpi = _operation("tanpi", "tanpi", "tan(pi x).", lambda x: np.tan(np.pi * x))
+erf = _operation("erf", "erf", "The error function.", np.vectorize(math.erf, otypes=[np.float32]))
 sigmoid = _operation("sigmoid", "sigmoid", "1 / (1 + exp(-x)).", lambda x: 1 / (1 + np.exp(-x)))
 relu = _operation("relu", "relu", "max(x, 0).", lambda x: np.maximum(x, 0))
 abs = absolute

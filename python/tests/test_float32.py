@@ -96,6 +96,7 @@ FUNCTIONS = [
     "cospi",
     "tanpi",
     "sigmoid",
+    "erf",
 ]
 
 

@@ -43,6 +43,7 @@ fn functions() -> FloatPlan {
         Function::Ln,
         Function::Sigmoid,
         Function::Tanh,
+        Function::Erf,
     ];
     for f in all {
         let y = plan.step(&format!("{f:?}"), FloatOp::Map(f), &[x]).unwrap();
@@ -88,6 +89,29 @@ fn every_step_is_what_it_is_in_the_clear_and_costs_what_it_should() {
     holds(&everything(), &numbers);
     let special = [0.0, -0.0, 1.0, -1.0, 0.7, 1e-30, 80.0, f32::INFINITY, f32::NAN];
     holds(&functions(), &|run, _| special.map(|v| if run == 0 { v } else { -v * 0.3 }).to_vec());
+}
+
+/// A one at a secret place takes a row of a table as it is, special values and all.
+#[test]
+fn rows_of_tables() {
+    let mut plan = FloatPlan::new(4).with_threads(2);
+    let ones = plan.input("ones", "alice", [2, 5].into());
+    let table = plan.input("table", "bob", [5, 130].into());
+    let rows = plan.step("rows", FloatOp::Lookup, &[ones, table]).unwrap();
+    plan.output("rows", "alice", rows);
+    let special = [f32::NAN, -0.0, f32::NEG_INFINITY, 1e-30];
+    let entry = |i: usize| if i % 7 == 0 { special[i / 7 % 4] } else { i as f32 - 300.5 };
+    let numbers = |run: u32, name: &str| match name {
+        "ones" => (0..10).map(|i| f32::from(i == run as usize || i == 8)).collect(),
+        _ => (0..5 * 130).map(entry).collect::<Vec<_>>(),
+    };
+    holds(&plan, &numbers);
+    let clear = in_the_clear(&plan, &[numbers(1, "ones"), numbers(1, "table")]);
+    let want = numbers(1, "table");
+    let got = &clear[rows.0 as usize];
+    assert!((0..130).all(|c| got[c].to_bits() == want[130 + c].to_bits()));
+    assert!((0..130).all(|c| got[130 + c].to_bits() == want[3 * 130 + c].to_bits()));
+    assert!(plan.step("other", FloatOp::Lookup, &[table, ones]).is_err());
 }
 
 /// Enough numbers for every thread to have some.

@@ -37,6 +37,7 @@ pub const OPS: &[&str] = &[
     "sigmoid",
     "tanh",
     "atan",
+    "erf",
     "to-fixed",
     "from-fixed",
 ];
@@ -121,6 +122,7 @@ pub fn run<B: Blocks>(
         "sigmoid" => math::sigmoid(b, x)?,
         "tanh" => math::tanh(b, x)?,
         "atan" => math::atan(b, x)?,
+        "erf" => math::erf(b, x)?,
         _ => return Ok(None),
     };
     Ok(Some(Output::Float(float)))

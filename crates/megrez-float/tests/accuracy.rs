@@ -114,6 +114,10 @@ fn special_arguments() {
         ("sigmoid", -inf, 0.0),
         ("sigmoid", inf, 1.0),
         ("atan", nan, nan),
+        ("erf", -inf, -1.0),
+        ("erf", -0.0, -0.0),
+        ("erf", 4.0, 1.0),
+        ("erf", nan, nan),
         ("ln", inf, inf),
         ("ln", -inf, nan),
     ];

@@ -316,7 +316,7 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
 }
 
 /// The inputs that are tokens, because a table is gathered by them, and the rows of that table.
-fn vocabularies(graph: &Graph) -> Result<HashMap<Id, usize>, Problem> {
+pub(crate) fn vocabularies(graph: &Graph) -> Result<HashMap<Id, usize>, Problem> {
     let mut tokens: HashMap<Id, usize> = HashMap::new();
     for node in graph.nodes.iter().rev() {
         let rows = match (node.op.as_str(), node.inputs.get(1)) {

@@ -1,7 +1,7 @@
 //! Compiling for floating point: passes, then every layer as a few steps on single-precision numbers. No ranges, no scales, no
 //! truncations: what is computed is what the layer says, every operation rounded once.
 
-use crate::compile::{DataInput, ModelInput, Revealed};
+use crate::compile::{DataInput, ModelInput, Revealed, vocabularies};
 use crate::graph::{Graph, Id, Tensor};
 use crate::passes;
 use crate::problem::{Problems, Refusal, refuse};
@@ -51,7 +51,7 @@ pub struct FloatCompiled {
     pub data_inputs: Vec<DataInput>,
     /// The outputs, in the plan's order.
     pub outputs: Vec<Revealed>,
-    /// The layers in the order of `graph.nodes`.
+    /// The layers in the order of `graph.nodes`, but for those that rearrange tokens.
     pub layers: Vec<FloatLayer>,
 }
 
@@ -97,6 +97,8 @@ pub struct FloatLowering {
     /// The weights that `shared` points to: they stay, so that no other takes their place.
     held: Vec<Arc<Tensor>>,
     names: HashSet<String>,
+    /// For tokens, the rows of the table that they name: the last dimension of their value.
+    vocabularies: HashMap<ValueId, usize>,
     layer: String,
 }
 
@@ -255,6 +257,29 @@ impl FloatLowering {
         self.step(name, FloatOp::Gather { shape, places }, from)
     }
 
+    /// The rows of a table that rows of zeros and a single 1 name: [t, n] · [n, w].
+    pub fn lookup(&mut self, name: &str, ones: ValueId, table: ValueId) -> Result<ValueId, Refusal> {
+        self.step(name, FloatOp::Lookup, &[ones, table])
+    }
+
+    /// For tokens, the rows of the table that they name.
+    pub fn vocabulary(&self, x: ValueId) -> Option<usize> {
+        self.vocabularies.get(&x).copied()
+    }
+
+    /// A view of tokens as the graph sees them, without the dimension of their table's rows.
+    pub fn rearrange_tokens(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        view: &View,
+        rows: usize,
+    ) -> Result<ValueId, Refusal> {
+        let y = self.view(name, x, view.of_rows(rows))?;
+        self.vocabularies.insert(y, rows);
+        Ok(y)
+    }
+
     fn step(&mut self, name: &str, op: FloatOp, inputs: &[ValueId]) -> Result<ValueId, Refusal> {
         let name = self.unique(name);
         self.plan.step(&name, op, inputs).map_err(|e| Refusal::new(e.to_string(), ""))
@@ -280,25 +305,28 @@ pub fn compile_floats(graph: &Graph, options: &FloatOptions) -> Result<FloatComp
         shared: HashMap::new(),
         held: vec![],
         names: HashSet::new(),
+        vocabularies: HashMap::new(),
         layer: String::new(),
     };
     let (mut problems, mut data_inputs, mut layers) = (vec![], vec![], vec![]);
     let mut secrets: HashMap<Id, ValueId> = HashMap::new();
+    let tokens = vocabularies(&graph)?;
     for &id in &graph.inputs {
         let (name, shape) = (&graph.value(id).name, graph.shape(id));
         if !cx.names.insert(name.clone()) {
             problems.push(Refusal::new("two inputs have the same name", "rename one").at(name, ""));
             continue;
         }
-        secrets.insert(id, cx.plan.input(name, &options.data_owner, shape.clone()));
-        let range = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY };
-        data_inputs.push(DataInput {
-            name: name.clone(),
-            shape: shape.clone(),
-            frac: 0,
-            range,
-            tokens: None,
-        });
+        let tokens = tokens.get(&id).copied();
+        let held: Shape = shape.dims().iter().copied().chain(tokens).collect::<Vec<_>>().into();
+        let value = cx.plan.input(name, &options.data_owner, held);
+        secrets.insert(id, value);
+        tokens.map(|rows| cx.vocabularies.insert(value, rows));
+        let range = match tokens {
+            Some(rows) => Interval { low: 0.0, high: (rows - 1) as f64 },
+            None => Interval { low: f64::NEG_INFINITY, high: f64::INFINITY },
+        };
+        data_inputs.push(DataInput { name: name.clone(), shape: shape.clone(), frac: 0, range, tokens });
     }
     for node in &graph.nodes {
         let operands = node.inputs.iter().flatten().filter_map(|&id| match graph.floats(id) {
@@ -312,7 +340,10 @@ pub fn compile_floats(graph: &Graph, options: &FloatOptions) -> Result<FloatComp
         match node.layer.float(&mut cx, &operands) {
             Ok(value) => {
                 let (name, op) = (node.name.clone(), node.op.clone());
-                layers.push(FloatLayer { name, op, value, graph_value: node.output });
+                // Tokens are held as other numbers than the graph has.
+                if cx.vocabulary(value).is_none() {
+                    layers.push(FloatLayer { name, op, value, graph_value: node.output });
+                }
                 secrets.insert(node.output, value);
             }
             Err(refusal) => problems.push(refusal.at(&node.name, &node.op)),

@@ -253,10 +253,7 @@ impl<'a> Lowering<'a> {
         view: &View,
         rows: usize,
     ) -> Result<Secret, Refusal> {
-        let mut strides: Vec<isize> = view.strides.iter().map(|s| s * rows as isize).collect();
-        strides.push(1);
-        let shape = [view.shape.dims(), &[rows]].concat().into();
-        let y = self.view(name, x, View { shape, strides, offset: view.offset * rows })?;
+        let y = self.view(name, x, view.of_rows(rows))?;
         self.vocabularies.insert(y.id, rows);
         Ok(y)
     }

@@ -29,11 +29,14 @@ fn perceptron() -> Vec<u8> {
     model(17, &nodes, &tensors, &[value("x", &[0, 6])], &[value("y", &[0, 3])])
 }
 
+fn imported(file: &[u8], batch: usize) -> Graph {
+    read(file, &ImportOptions { batch, ..ImportOptions::default() }).unwrap()
+}
+
 /// The model on shares: its outputs' bits are those in the clear, its bytes those of the price.
-fn on_shares(file: &[u8], batch: usize, data: &Tensor) {
-    let graph = read(file, &ImportOptions { batch, ..ImportOptions::default() }).unwrap();
-    check_floats(&graph, std::slice::from_ref(data));
-    let compiled = compile_floats(&graph, &FloatOptions::default()).unwrap();
+fn on_shares(graph: &Graph, data: &Tensor) {
+    check_floats(graph, std::slice::from_ref(data));
+    let compiled = compile_floats(graph, &FloatOptions::default()).unwrap();
     let numbers = float_inputs(&compiled, std::slice::from_ref(data));
     let given = |_: u32, input: &Input| {
         let place = compiled.plan.inputs.iter().position(|i| i.name == input.name).unwrap();
@@ -57,24 +60,52 @@ fn on_shares(file: &[u8], batch: usize, data: &Tensor) {
 fn a_perceptron_on_shares_is_single_precision() {
     let mut x = noise([2, 6], 4);
     x.data.iter_mut().enumerate().for_each(|(i, v)| *v *= 10f32.powi(i as i32 * 3 - 16));
-    on_shares(&perceptron(), 2, &x);
+    on_shares(&imported(&perceptron(), 2), &x);
 }
 
 #[test]
 fn a_convolutional_network_on_shares_is_single_precision() {
-    on_shares(&sample(), 1, &noise([1, 1, 4, 4], 5));
+    on_shares(&imported(&sample(), 1), &noise([1, 1, 4, 4], 5));
 }
 
 #[test]
 fn every_layer_without_a_floating_point_form_is_listed_at_once() {
     let mut graph = Graph::new("test");
-    let x = graph.input("x", [3]).unwrap();
-    let a = graph.add("first", "Gelu", &[x], Attributes::none()).unwrap();
-    let b = graph.add("second", "Erf", &[x], Attributes::none()).unwrap();
+    let x = graph.input("x", [1, 3]).unwrap();
+    let a = graph.add("first", "ArgMax", &[x], Attributes::none()).unwrap();
+    let b = graph.add("second", "ArgMax", &[x], Attributes::none().with("axis", 1)).unwrap();
     let c = graph.add("third", "Add", &[a, b], Attributes::none()).unwrap();
     graph.output("y", c);
     let problems = compile_floats(&graph, &FloatOptions::default()).unwrap_err();
     let named: Vec<&str> = problems.0.iter().map(|p| p.node.as_str()).collect();
     assert_eq!(named, ["first", "second"]);
     assert!(problems.to_string().contains("--numbers fixed"), "{problems}");
+}
+
+/// Secret tokens in two shapes, a causal mask, both forms of GELU and Where: what transformers are made of.
+#[test]
+fn attention_on_tokens_is_single_precision() {
+    let (mut g, none) = (Graph::new("attention"), Attributes::none);
+    let tokens = g.input("tokens", [2, 3]).unwrap();
+    let turned = g.add("turned", "Transpose", &[tokens], none().with("perm", vec![1, 0])).unwrap();
+    let tokens = g.add("back", "Transpose", &[turned], none().with("perm", vec![1, 0])).unwrap();
+    let table =
+        g.constant("table", Tensor::new([7, 4], noise([7, 4], 3).data.iter().map(|v| v * 2.0).collect()));
+    let mask = (0..9).map(|i| if i % 3 > i / 3 { f32::NEG_INFINITY } else { 0.0 }).collect();
+    let mask = g.constant("mask", Tensor::new([3, 3], mask));
+    let even = g.constant("even", Tensor::new([4], vec![1i64, 0, 1, 0]));
+    let rows = g.constant("rows", Tensor::new([2], vec![-1i64, 0]));
+    let e = g.add("embed", "Gather", &[table, tokens], none()).unwrap();
+    let t = g.add("transposed", "Transpose", &[e], none().with("perm", vec![0, 2, 1])).unwrap();
+    let s = g.add("scores", "MatMul", &[e, t], none()).unwrap();
+    let m = g.add("masked", "Add", &[s, mask], none()).unwrap();
+    let p = g.add("softmax", "Softmax", &[m], none()).unwrap();
+    let v = g.add("mixed", "MatMul", &[p, e], none()).unwrap();
+    let v = g.add("gelu", "Gelu", &[v], none()).unwrap();
+    let w = g.add("where", "Where", &[even, v, e], none()).unwrap();
+    let h = g.add("gelu-tanh", "Gelu", &[w], none().with("approximate", "tanh")).unwrap();
+    let r = g.add("erf", "Erf", &[h], none()).unwrap();
+    let y = g.add("last", "Gather", &[r, rows], none().with("axis", 1)).unwrap();
+    g.output("y", y);
+    on_shares(&g, &Tensor::new([2, 3], vec![6.0, 0.0, 3.0, 1.0, 1.0, 5.0]));
 }

@@ -26,6 +26,8 @@ pub enum Function {
     Sigmoid,
     /// tanh x.
     Tanh,
+    /// 2/√π·∫₀ˣ e^(−t²) dt.
+    Erf,
 }
 
 /// An operation on the elements of two values.
@@ -74,6 +76,8 @@ pub enum FloatOp {
         /// Its elements.
         bits: Vec<u32>,
     },
+    /// [t, n] · [n, w] where each of the t rows has one 1 and zeros: the rows of a table that they name, exactly.
+    Lookup,
 }
 
 /// One step.
@@ -240,6 +244,12 @@ impl FloatOp {
                 }
                 [batch, &[*m, *n]].concat().into()
             }
+            FloatOp::Lookup => match inputs {
+                [x, y] if x.rank() == 2 && y.rank() == 2 && x.dims()[1] == y.dims()[0] => {
+                    [x.dims()[0], y.dims()[1]].into()
+                }
+                _ => return refuse("takes rows of zeros with a one, and a table of as many rows"),
+            },
             FloatOp::Sum | FloatOp::Largest => match one()?.dims() {
                 [n, rest @ ..] if *n > 0 => rest.to_vec().into(),
                 _ => return refuse("takes a first dimension with an element"),

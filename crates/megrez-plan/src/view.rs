@@ -22,6 +22,14 @@ impl View {
         View { shape, strides, offset: 0 }
     }
 
+    /// The view of rows of so many elements each, where this one is of single elements.
+    #[must_use]
+    pub fn of_rows(&self, elements: usize) -> Self {
+        let strides = self.strides.iter().map(|s| s * elements as isize).chain([1]).collect();
+        let shape = [self.shape.dims(), &[elements]].concat().into();
+        View { shape, strides, offset: self.offset * elements }
+    }
+
     /// Whether it takes elements in order from the first: of an input with as many elements it only renames the shape.
     pub fn is_contiguous(&self) -> bool {
         self.offset == 0

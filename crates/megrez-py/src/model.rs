@@ -8,8 +8,8 @@ use megrez::secfloat::{FloatModel, PROTOCOL, Work, is_float};
 use megrez::{Error, Result, embedded, infer};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{
-    Calibration, Comparison, CompileOptions, DataInput, FloatLayer, Graph, Interval, LayerInfo, LayerRange, RangePolicy,
-    Revealed,
+    Calibration, Comparison, CompileOptions, DataInput, FloatLayer, Graph, Interval, LayerInfo, LayerRange,
+    RangePolicy, Revealed,
 };
 use megrez_net::NetProfile;
 use pyo3::prelude::*;
@@ -212,9 +212,7 @@ impl Model {
             }
             Compiled::Float(model) => {
                 let plan = &model.compiled.plan;
-                let layer = |layer: &FloatLayer| {
-                    json!({ "layer": layer.name, "op": layer.op, "shape": plan.shape(layer.value).dims() })
-                };
+                let layer = |layer: &FloatLayer| json!({ "layer": layer.name, "op": layer.op, "shape": plan.shape(layer.value).dims() });
                 about["numbers"] = json!("float32");
                 about["layers"] = model.compiled.layers.iter().map(layer).collect();
             }
@@ -275,17 +273,16 @@ impl Model {
             }
             (Compiled::Float(_), false) => {
                 let float = PROTOCOL.name;
-                Err(refused(format!("the model is in float32: run it with protocol=\"{float}\", not {protocol}")))
+                Err(refused(format!(
+                    "the model is in float32: run it with protocol=\"{float}\", not {protocol}"
+                )))
             }
             _ => Ok(self.compiled.clone()),
         }
     }
 
     /// Reads the model at several batch sizes, when the time has come.
-    pub fn graphs(
-        &self,
-        batches: Vec<usize>,
-    ) -> impl FnOnce() -> Result<(Vec<Graph>, How)> + Send + 'static {
+    pub fn graphs(&self, batches: Vec<usize>) -> impl FnOnce() -> Result<(Vec<Graph>, How)> + Send + 'static {
         let source = Arc::clone(&self.source);
         move || {
             let graphs = batches.iter().map(|&batch| source.graph(batch)).collect::<Result<_>>()?;

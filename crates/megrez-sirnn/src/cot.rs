@@ -66,6 +66,8 @@ impl Cot<'_> {
             (block, at - word.width)
         };
         let places = self.words.iter().map(place).collect();
+        // A pad's number is one byte of its tweak.
+        assert!(block < 256, "a lane has at most 256 pads");
         (places, block + 1)
     }
 }

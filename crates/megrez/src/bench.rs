@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use megrez_engine::PlanCost;
 use megrez_engine::local::{LocalOptions, run_each};
 use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{Graph, PoolForm, Tensor, models, plain};
+use megrez_graph::{DataInput, Graph, PoolForm, Tensor, models, plain};
 use megrez_plan::{Kind, List, Op, Plan, PlanError, Relu, ReluForm, SignBit, ValueId, View};
 use megrez_ring::Shape;
 use megrez_session::Phase;
@@ -362,17 +362,20 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified))
 }
 
+/// Random numbers in [0, 1], or random tokens.
+pub(crate) fn test_data(seed: u64, run: u32, input: &DataInput) -> Tensor {
+    let mut data = test_image(seed, run, &input.name, input.shape.clone());
+    if let Some(rows) = input.tokens {
+        data.data.iter_mut().for_each(|v| *v = (*v * rows as f32).floor().min(rows as f32 - 1.0));
+    }
+    data
+}
+
 /// Measures a model on random inputs in [0, 1].
 pub fn bench_model(backend: &mut Backend, name: &str, model: &Model, o: &BenchOptions) -> Result<Json> {
     let plan = &model.compiled.plan;
     let price = price(&o.run.protocol, plan)?;
-    let data = |run: u32, input: &megrez_graph::lower::DataInput| {
-        let mut image = test_image(o.seed, run, &input.name, input.shape.clone());
-        if let Some(rows) = input.tokens {
-            image.data.iter_mut().for_each(|v| *v = (*v * rows as f32).floor().min(rows as f32 - 1.0));
-        }
-        Ok(image)
-    };
+    let data = |run: u32, input: &DataInput| Ok(test_data(o.seed, run, input));
     let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &data);
     let outcome = backend.run(plan, &o.run, &words, &|_| {})?;
     let mut errors = Errors::default();

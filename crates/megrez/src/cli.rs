@@ -583,7 +583,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Ok(if report["verified"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Example(Example::Relevance(args)) => {
-            let report = secfloat::relevance(args.users, args.seed, Work { group: args.group, ..Work::default() })?;
+            let report =
+                secfloat::relevance(args.users, args.seed, Work { group: args.group, ..Work::default() })?;
             print!("{}", if cli.json { format!("{report}\n") } else { secfloat::relevance_text(&report) });
             Ok(ExitCode::SUCCESS)
         }

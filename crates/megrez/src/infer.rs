@@ -161,16 +161,30 @@ pub fn encode_data(ring: u32, input: &DataInput, values: &Tensor) -> Result<Vec<
             input.name, values.data[i], input.range.low, input.range.high
         )));
     }
-    let Some(rows) = input.tokens else { return encode_words(ring, &values.data, input.frac) };
-    if let Some(i) = values.data.iter().position(|v| v.fract() != 0.0) {
-        return Err(Error::Refused(format!(
-            "input `{}` takes tokens: element {i} is {}, no whole number",
-            input.name, values.data[i]
-        )));
+    match input.tokens {
+        Some(rows) => one_hot(input, rows, values, 1),
+        None => encode_words(ring, &values.data, input.frac),
     }
-    let mut words = vec![0; values.data.len() * rows];
-    values.data.iter().enumerate().for_each(|(i, &token)| words[i * rows + token as usize] = 1);
-    Ok(words)
+}
+
+/// For each token as many numbers as its table has `rows`: `one` at its place, zeros elsewhere.
+pub(crate) fn one_hot<T: Copy + Default>(
+    input: &DataInput,
+    rows: usize,
+    tokens: &Tensor,
+    one: T,
+) -> Result<Vec<T>> {
+    let place = |(i, &v): (usize, &f32)| match v {
+        _ if v.fract() == 0.0 && (0.0..rows as f32).contains(&v) => Ok(i * rows + v as usize),
+        _ => Err(Error::Refused(format!(
+            "input `{}` takes tokens: element {i} is {v}, no whole number below {rows}",
+            input.name
+        ))),
+    };
+    let places = tokens.data.iter().enumerate().map(place).collect::<Result<Vec<_>>>()?;
+    let mut numbers = vec![T::default(); tokens.data.len() * rows];
+    places.into_iter().for_each(|place| numbers[place] = one);
+    Ok(numbers)
 }
 
 /// Decodes an output and applies what is left to the recipient (softmax, argmax).

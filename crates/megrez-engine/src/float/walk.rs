@@ -1,6 +1,6 @@
 //! One step after the other, on whatever supplies the integer blocks.
 
-use megrez_float::programs::{LANES, Matrix, each, fold, in_parts, pairwise};
+use megrez_float::programs::{LANES, Matrix, each, fold, in_parts, lookup, pairwise};
 use megrez_float::{Blocks, Float, Format, Plain, add, div, math, max, min, mul, relu, sqrt, sub};
 use megrez_plan::{FloatOp, FloatPlan, Function, Operation, ValueId};
 
@@ -48,6 +48,10 @@ impl<'a, B: Blocks> Walk<'a, B> {
             FloatOp::Map(f) => map(b, *f, inputs[0])?,
             FloatOp::Pair(f) => pairwise(b, inputs[0], inputs[1], operation(*f))?,
             FloatOp::MatMul => self.product(b, step.inputs[0], step.inputs[1])?,
+            FloatOp::Lookup => {
+                let [ones, table] = [0, 1].map(|i| self.matrix(b, step.inputs[i]));
+                lookup(b, &ones, &table)?.data
+            }
             FloatOp::Sum => reduce(b, inputs[0], self.terms(step.inputs[0]), add)?,
             FloatOp::Largest => reduce(b, inputs[0], self.terms(step.inputs[0]), max)?,
             FloatOp::View(view) => inputs[0].gather(b, &view.indices().collect::<Vec<_>>()),
@@ -88,6 +92,12 @@ impl<'a, B: Blocks> Walk<'a, B> {
         })
     }
 
+    /// A value of two dimensions.
+    fn matrix(&self, b: &B, x: ValueId) -> Matrix<B> {
+        let &[rows, cols] = self.plan.shape(x).dims() else { unreachable!("a valid plan has a matrix here") };
+        Matrix::new(b, rows, cols, self.value(x).clone())
+    }
+
     /// The size of a value's first dimension.
     fn terms(&self, x: ValueId) -> usize {
         self.plan.shape(x).dims()[0]
@@ -104,6 +114,7 @@ fn map<B: Blocks>(b: &mut B, f: Function, x: &Float<B>) -> Result<Float<B>, B::E
         Function::Ln => each(b, x, math::ln),
         Function::Sigmoid => each(b, x, math::sigmoid),
         Function::Tanh => each(b, x, math::tanh),
+        Function::Erf => each(b, x, math::erf),
     }
 }
 

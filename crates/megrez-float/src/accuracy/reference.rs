@@ -32,6 +32,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function { name: "sigmoid", run: math::sigmoid, reference: |x| 1.0 / (1.0 + (-x).exp()) },
     Function { name: "tanh", run: math::tanh, reference: f64::tanh },
     Function { name: "atan", run: math::atan, reference: f64::atan },
+    Function { name: "erf", run: math::erf, reference: libm::erf },
 ];
 
 impl Function {

@@ -1,6 +1,7 @@
 //! Math functions of single precision: range reduction, a spline in fixed point, and one rounding. SECFLOAT, §VI.
 
 mod atan;
+mod erf;
 mod exp;
 mod log;
 mod pow;
@@ -12,6 +13,7 @@ mod tables;
 mod trig;
 
 pub use atan::atan;
+pub use erf::erf;
 pub use exp::{exp, exp2};
 pub use log::{ln, log2};
 pub use pow::pow;

@@ -29,14 +29,24 @@ pub(crate) struct Slid<B: Blocks> {
     pub left: Option<B::Int>,
     /// The flag of its exponent.
     pub flag: B::Bit,
+    /// Its other flag, if the table has one.
+    pub second: Option<B::Bit>,
 }
 
 /// The table of all exponents of single precision: how to move, and a flag.
 pub(crate) fn moves(of: impl Fn(i64) -> (Move, bool)) -> Table {
+    flagged(|e| {
+        let (way, flag) = of(e);
+        (way, [flag])
+    })
+}
+
+/// As [`moves`], with one flag or two.
+pub(crate) fn flagged<const N: usize>(of: impl Fn(i64) -> (Move, [bool; N])) -> Table {
     let bias = Format::FLOAT32.max_exp();
-    Table::new(8, &[9], 2 * BYTES + 1, |i| {
-        let (way, flag) = of(i as i64 - bias);
-        let mut row = [0; 2 * BYTES + 2];
+    Table::new(8, &[9], 2 * BYTES + N, |i| {
+        let (way, flags) = of(i as i64 - bias);
+        let mut row = vec![0; 2 * BYTES + 1];
         let (side, n) = match way {
             Move::Gone => (0, None),
             Move::Right(n) => (1, Some(n)),
@@ -46,8 +56,8 @@ pub(crate) fn moves(of: impl Fn(i64) -> (Move, bool)) -> Table {
             row[0] = 1 << (n % 8);
             row[side + n as usize / 8] = 1;
         }
-        row[2 * BYTES + 1] = u64::from(flag);
-        row.to_vec()
+        row.extend(flags.map(u64::from));
+        row
     })
 }
 
@@ -62,7 +72,8 @@ pub(crate) fn slide<B: Blocks>(
 ) -> Result<Slid<B>, B::Error> {
     let index = b.low(&b.offset(exp, Format::FLOAT32.max_exp() as u64), 8);
     let mut row = B::one(b.lookup(&[Lookup { index: &index, table }])?);
-    let flag = row.bits.pop().expect("the flag");
+    let mut flags = row.bits.split_off(2 * BYTES).into_iter();
+    let flag = flags.next().expect("the flag");
     let moved = b.width(man) + 8;
     let moved = b.product(Factor::small(man), Factor::small(&row.ints[0]), moved)?;
 
@@ -91,5 +102,5 @@ pub(crate) fn slide<B: Blocks>(
     let sum = |b: &B, parts: &[B::Int]| parts[1..].iter().fold(parts[0].clone(), |s, x| b.add(&s, x));
     let right = sum(b, &chosen[..BYTES]);
     let left = left.map(|_| sum(b, &chosen[BYTES..]));
-    Ok(Slid { right, left, flag })
+    Ok(Slid { right, left, flag, second: flags.next() })
 }

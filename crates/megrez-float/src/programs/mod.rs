@@ -1,11 +1,13 @@
 //! Programs on floating-point numbers that nobody sees: what numerical code becomes.
 
+mod lookup;
 mod matrix;
 mod mlp;
 mod parts;
 mod proximity;
 pub mod tape;
 
+pub use lookup::lookup;
 pub use matrix::{Matrix, fold, sum};
 pub use mlp::{Layer, Mlp, Step, softmax};
 pub(crate) use parts::WORTH;

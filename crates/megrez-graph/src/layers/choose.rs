@@ -2,10 +2,11 @@
 
 use super::known::known;
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::{Constant, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -88,6 +89,18 @@ impl Layer for Choose {
                 cx.bias(&x, &hidden(c, true))
             }
         }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let [a, b] = [cx.value(&inputs[0]), cx.value(&inputs[1])];
+        let places = |cx: &FloatLowering, x| {
+            let view = View::broadcast(cx.shape(x), &self.shape).expect("they broadcast");
+            view.indices().collect::<Vec<_>>()
+        };
+        let (first, second) = (places(cx, a), places(cx, b));
+        let behind = cx.shape(a).elements();
+        let place = |(i, &keep): (usize, &bool)| Some(if keep { first[i] } else { behind + second[i] });
+        cx.gather("chosen", &[a, b], self.shape.clone(), self.first.iter().enumerate().map(place))
     }
 
     fn scale(&self) -> Scale {

@@ -2,15 +2,21 @@
 //!
 //! The owner of the tokens shares each as a row of zeros with a one at its place, whole numbers without fraction bits. The
 //! lookup is then one matrix product, exact, with the table's fraction bits and no truncation; it sends as much as its result.
-//! The upload is as many words per token as the table has rows.
+//! The upload is as many words per token as the table has rows. In floating point, numbers take the place of words, and a selection
+//! under each that of the product.
 
 use super::{Call, Layer, Scale};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::Tensor;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use megrez_plan::View;
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
+
+/// What is wrong with an index that is no token, and what to do.
+const COMPUTED: (&str, &str) =
+    ("gathers by a secret index that is computed", "index by an input of the model, reshaped at most");
 
 struct Embedding {
     shape: Shape,
@@ -52,14 +58,23 @@ impl Layer for Embedding {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let (table, tokens) = (inputs[0].constant()?, inputs[1].secret()?);
         if cx.vocabulary(tokens) != Some(self.rows) {
-            return refuse(
-                "gathers by a secret index that is computed",
-                "index by an input of the model, reshaped at most",
-            );
+            return refuse(COMPUTED.0, COMPUTED.1);
         }
         let ones = cx.view("rows", tokens, View::whole([self.tokens, self.rows].into()))?;
         let y = cx.lookup("product", &ones, table, self.rows)?;
         cx.reshape("shape", &y, self.shape.clone())
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let (table, tokens) = (cx.value(&inputs[0]), cx.value(&inputs[1]));
+        if cx.vocabulary(tokens) != Some(self.rows) {
+            return refuse(COMPUTED.0, COMPUTED.1);
+        }
+        let ones = cx.reshape("ones", tokens, [self.tokens, self.rows].into())?;
+        let width = cx.shape(table).elements() / self.rows;
+        let table = cx.reshape("table", table, [self.rows, width].into())?;
+        let y = cx.lookup("rows", ones, table)?;
+        cx.reshape("shape", y, self.shape.clone())
     }
 
     fn scale(&self) -> Scale {

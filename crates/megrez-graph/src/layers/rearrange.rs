@@ -255,6 +255,9 @@ impl Layer for Rearrange {
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
         let x = cx.value(&inputs[0]);
-        cx.view("view", x, self.view.clone())
+        match cx.vocabulary(x) {
+            Some(rows) => cx.rearrange_tokens("view", x, &self.view, rows),
+            None => cx.view("view", x, self.view.clone()),
+        }
     }
 }

@@ -2,9 +2,11 @@
 //! and slices by constant index.
 
 use super::{Call, Layer, axis};
+use crate::float::{FloatLowering, FloatOperand};
 use crate::graph::{Constant, Tensor};
 use crate::lower::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use megrez_plan::ValueId;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -99,5 +101,16 @@ impl Layer for Gather {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = cx.pick("gather", inputs[0].secret()?, self.axis, &self.indices)?;
         cx.reshape("shape", &x, self.shape.clone())
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        if cx.vocabulary(x).is_some() {
+            return refuse("gathers tokens", "tokens can be rearranged, and name rows of a table");
+        }
+        let numbers = cx.shape(x).clone();
+        let numbers = Tensor::new(numbers.clone(), (0..numbers.elements()).collect());
+        let places = self.gather(&numbers).data;
+        cx.gather("gather", &[x], self.shape.clone(), places.into_iter().map(Some))
     }
 }

@@ -94,16 +94,35 @@ impl Softmax {
 
     /// The matrix with every masked element replaced by one of its row that counts: the maxima are the same.
     fn filled(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
-        let Some(mask) = &self.mask else { return Ok(x.clone()) };
+        let Some(places) = self.filling() else { return Ok(x.clone()) };
+        let flat = cx.view("scores", x, View::whole([self.lines.rows * self.lines.size].into()))?;
+        let filled = cx.pick("filled", &flat, 0, &places.collect::<Vec<_>>())?;
+        cx.view("filled-rows", &filled, View::whole([self.lines.rows, self.lines.size].into()))
+    }
+
+    /// The places of [`filled`](Self::filled)'s elements in the matrix.
+    fn filling(&self) -> Option<impl Iterator<Item = usize> + '_> {
         let n = self.lines.size;
-        let mut places = Vec::with_capacity(mask.len());
-        for (r, row) in mask.chunks_exact(n).enumerate() {
+        let places = move |(r, row): (usize, &'_ [bool])| {
             let first = row.iter().position(|&kept| kept).unwrap_or(0);
-            places.extend((0..n).map(|c| r * n + if row[c] { c } else { first }));
-        }
-        let flat = cx.view("scores", x, View::whole([mask.len()].into()))?;
-        let filled = cx.pick("filled", &flat, 0, &places)?;
-        cx.view("filled-rows", &filled, View::whole([self.lines.rows, n].into()))
+            (0..n).map(|c| r * n + if row[c] { c } else { first }).collect::<Vec<_>>()
+        };
+        Some(self.mask.as_ref()?.chunks_exact(n).enumerate().flat_map(places))
+    }
+
+    /// As [`kept`](Self::kept), in floating point.
+    fn float_kept(&self, cx: &mut FloatLowering, name: &str, x: ValueId) -> Result<ValueId, Refusal> {
+        let Some(mask) = &self.mask else { return Ok(x) };
+        let places: Vec<usize> = (0..mask.len()).filter(|&i| mask[i]).collect();
+        cx.gather(name, &[x], [places.len()].into(), places.into_iter().map(Some))
+    }
+
+    /// As [`spread`](Self::spread), in floating point.
+    fn float_spread(&self, cx: &mut FloatLowering, name: &str, x: ValueId) -> Result<ValueId, Refusal> {
+        let Some(mask) = &self.mask else { return Ok(x) };
+        let mut next = 0..;
+        let places = mask.iter().map(|&kept| if kept { next.next() } else { None });
+        cx.gather(name, &[x], [self.lines.rows, self.lines.size].into(), places)
     }
 }
 
@@ -157,24 +176,33 @@ impl Layer for Softmax {
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
-        if self.mask.is_some() {
-            return refuse("has no floating-point form with a mask yet", "run the model in fixed point");
-        }
         let rows: Shape = [self.lines.rows, self.lines.size].into();
         let column: Shape = [self.lines.rows, 1].into();
         let x = cx.value(&inputs[0]);
         let x = self.lines.float_split(cx, x)?;
-        let largest = cx.largest_of_rows("largest", x)?;
+        let filled = match self.filling() {
+            Some(places) => cx.gather("filled", &[x], rows.clone(), places.map(Some))?,
+            None => x,
+        };
+        let largest = cx.largest_of_rows("largest", filled)?;
         let largest = cx.reshape("largest-column", largest, column.clone())?;
-        let shifted = cx.pair("shifted", Operation::Sub, x, largest, &rows)?;
+        let largest = cx.broadcast("maxima", largest, &rows)?;
+        let (kept, largest) = (self.float_kept(cx, "kept", x)?, self.float_kept(cx, "kept-maxima", largest)?);
+        let shape = cx.shape(kept).clone();
+        let shifted = cx.pair("shifted", Operation::Sub, kept, largest, &shape)?;
         let powers = cx.map("powers", Function::Exp, shifted)?;
+        let powers = self.float_spread(cx, "all-powers", powers)?;
         let total = cx.sum_rows("total", powers)?;
         let total = cx.reshape("total-column", total, column)?;
         let y = if matches!(self.after, After::LogSoftmax { .. }) {
             let log = cx.map("logarithm", Function::Ln, total)?;
             cx.pair("log-softmax", Operation::Sub, shifted, log, &rows)?
         } else {
-            cx.pair("softmax", Operation::Div, powers, total, &rows)?
+            let total = cx.broadcast("totals", total, &rows)?;
+            let kept = self.float_kept(cx, "kept-powers", powers)?;
+            let total = self.float_kept(cx, "kept-totals", total)?;
+            let y = cx.pair("softmax", Operation::Div, kept, total, &shape)?;
+            self.float_spread(cx, "all", y)?
         };
         self.lines.float_join(cx, y)
     }

@@ -51,6 +51,7 @@ use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
+use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::sync::Arc;
 
 /// What the polynomial in u is for.
@@ -79,7 +80,7 @@ pub(super) struct Spline {
     /// What MIZAR prints in its place.
     printed: Option<Printed>,
     /// What it stands for, in floating point.
-    exact: Option<Exact>,
+    exact: Exact,
 }
 
 /// An activation in floating point.
@@ -89,6 +90,17 @@ enum Exact {
     Function(Function),
     /// x/(1 + e^−x).
     TimesSigmoid,
+    /// x/2·(1 + erf(x/√2)).
+    Gelu,
+    /// x/2·(1 + tanh y) = x/(1 + e^−2y), y = √(2/π)·(x + 0.044715·x³).
+    GeluTanh,
+}
+
+impl Spline {
+    /// The same spline for the form of GELU with tanh.
+    pub(super) const fn tanh_form(self) -> Self {
+        Spline { exact: Exact::GeluTanh, ..self }
+    }
 }
 
 /// The numbers of a finer spline: as those of [`Spline`], with c0 to c7 (of q for a sigmoid).
@@ -117,7 +129,7 @@ pub(super) const SIGMOID: Spline = Spline {
     error: 0.0032,
     fine: FINE_SIGMOID,
     printed: Some(appendix_b::SIGMOID),
-    exact: Some(Exact::Function(Function::Sigmoid)),
+    exact: Exact::Function(Function::Sigmoid),
 };
 
 pub(super) const TANH: Spline = Spline {
@@ -128,7 +140,7 @@ pub(super) const TANH: Spline = Spline {
     error: 0.0067,
     fine: FINE_TANH,
     printed: None,
-    exact: Some(Exact::Function(Function::Tanh)),
+    exact: Exact::Function(Function::Tanh),
 };
 
 pub(super) const ERF: Spline = Spline {
@@ -139,7 +151,7 @@ pub(super) const ERF: Spline = Spline {
     error: 0.0033,
     fine: FINE_ERF,
     printed: None,
-    exact: None,
+    exact: Exact::Function(Function::Erf),
 };
 
 pub(super) const GELU: Spline = Spline {
@@ -150,7 +162,7 @@ pub(super) const GELU: Spline = Spline {
     error: 0.0021,
     fine: FINE_GELU,
     printed: Some(appendix_b::GELU),
-    exact: None,
+    exact: Exact::Gelu,
 };
 
 pub(super) const SWISH: Spline = Spline {
@@ -161,7 +173,7 @@ pub(super) const SWISH: Spline = Spline {
     error: 0.0078,
     fine: FINE_SWISH,
     printed: None,
-    exact: Some(Exact::TimesSigmoid),
+    exact: Exact::TimesSigmoid,
 };
 
 const FINE_SIGMOID: Fine = Fine {
@@ -307,14 +319,7 @@ impl Layer for Activation {
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
         let x = cx.value(&inputs[0]);
-        match self.spline.exact {
-            Some(Exact::Function(f)) => cx.map("function", f, x),
-            Some(Exact::TimesSigmoid) => {
-                let sigmoid = cx.map("sigmoid", Function::Sigmoid, x)?;
-                cx.pair("product", Operation::Mul, x, sigmoid, &self.shape)
-            }
-            None => refuse("has no floating-point form yet", "run the model in fixed point: --numbers fixed"),
-        }
+        self.spline.exact.lower(cx, x, &self.shape)
     }
 
     fn scale(&self) -> Scale {
@@ -324,6 +329,36 @@ impl Layer for Activation {
     fn non_decreasing(&self) -> bool {
         // The functions of this form are; their splines are too, up to their error.
         matches!(self.spline.form, Form::Sigmoid { .. })
+    }
+}
+
+impl Exact {
+    /// On a value of this shape.
+    fn lower(self, cx: &mut FloatLowering, x: ValueId, shape: &Shape) -> Result<ValueId, Refusal> {
+        match self {
+            Exact::Function(f) => cx.map("function", f, x),
+            Exact::TimesSigmoid => {
+                let sigmoid = cx.map("sigmoid", Function::Sigmoid, x)?;
+                cx.pair("product", Operation::Mul, x, sigmoid, shape)
+            }
+            Exact::Gelu => {
+                let y = cx.with_number("scaled", Operation::Mul, x, FRAC_1_SQRT_2)?;
+                let y = cx.map("erf", Function::Erf, y)?;
+                let y = cx.with_number("step", Operation::Add, y, 1.0)?;
+                let half = cx.with_number("half", Operation::Mul, x, 0.5)?;
+                cx.pair("product", Operation::Mul, half, y, shape)
+            }
+            Exact::GeluTanh => {
+                let square = cx.pair("square", Operation::Mul, x, x, shape)?;
+                let cubic = cx.with_number("cubic", Operation::Mul, square, 0.044_715)?;
+                let slope = cx.with_number("slope", Operation::Add, cubic, 1.0)?;
+                let y = cx.pair("argument", Operation::Mul, x, slope, shape)?;
+                let twice = 2.0 * FRAC_2_PI.sqrt();
+                let y = cx.with_number("scaled", Operation::Mul, y, twice)?;
+                let y = cx.map("sigmoid", Function::Sigmoid, y)?;
+                cx.pair("product", Operation::Mul, x, y, shape)
+            }
+        }
     }
 }
 

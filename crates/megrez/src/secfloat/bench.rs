@@ -2,7 +2,7 @@
 
 use super::{FloatModel, PROTOCOL};
 use crate::Result;
-use crate::bench::{Errors, test_image};
+use crate::bench::{Errors, test_data};
 use crate::client::RunOptions;
 use crate::infer::Backend;
 use crate::report::{Cost, PhaseCost};
@@ -35,7 +35,7 @@ impl ModelBench {
         if self.name == "relevance" {
             return relevance_features(self.batch, self.seed << 20 | u64::from(run));
         }
-        test_image(self.seed, run, &input.name, input.shape.clone())
+        test_data(self.seed, run, input)
     }
 }
 

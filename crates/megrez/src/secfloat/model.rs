@@ -2,7 +2,7 @@
 
 use super::{PROTOCOL, Work};
 use crate::client::{Cluster, RunOptions};
-use crate::infer::Backend;
+use crate::infer::{Backend, one_hot};
 use crate::inference::{Batches, End, Inference};
 use crate::report::Cost;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
@@ -66,7 +66,15 @@ impl FloatModel {
         }
         let wanted = self.compiled.data_inputs.iter().find(|d| d.name == input.name);
         let wanted = wanted.ok_or_else(|| refused(unknown(input)))?;
-        data(run, wanted).map(|t| t.data).map_err(refused)
+        data(run, wanted).and_then(|numbers| spread(wanted, numbers)).map_err(refused)
+    }
+}
+
+/// The numbers to share: those of the data, or for tokens a one and zeros.
+fn spread(input: &DataInput, data: Tensor) -> Result<Vec<f32>> {
+    match input.tokens {
+        Some(rows) => one_hot(input, rows, &data, 1.0),
+        None => Ok(data.data),
     }
 }
 
@@ -162,7 +170,8 @@ pub fn infer_stored(
             end.keep(before(run)).map_err(refused)?;
         }
         let rows = batches.rows(run, &input.name);
-        rows.map(|(_, rows)| rows.data).ok_or_else(|| refused(unknown(input)))
+        let (wanted, rows) = rows.ok_or_else(|| refused(unknown(input)))?;
+        spread(wanted, rows).map_err(refused)
     };
     let mine = |input: &Input| inputs.iter().any(|d| d.name == input.name);
     let options = RunOptions { protocol: PROTOCOL.name.into(), runs: batches.runs, ..options.clone() };
