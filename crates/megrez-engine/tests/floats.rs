@@ -100,7 +100,7 @@ fn rows_of_tables() {
     let rows = plan.step("rows", FloatOp::Lookup, &[ones, table]).unwrap();
     plan.output("rows", "alice", rows);
     let special = [f32::NAN, -0.0, f32::NEG_INFINITY, 1e-30];
-    let entry = |i: usize| if i % 7 == 0 { special[i / 7 % 4] } else { i as f32 - 300.5 };
+    let entry = |i: usize| if i.is_multiple_of(7) { special[i / 7 % 4] } else { i as f32 - 300.5 };
     let numbers = |run: u32, name: &str| match name {
         "ones" => (0..10).map(|i| f32::from(i == run as usize || i == 8)).collect(),
         _ => (0..5 * 130).map(entry).collect::<Vec<_>>(),
