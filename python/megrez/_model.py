@@ -80,10 +80,7 @@ class Model:
     @property
     def layers(self) -> list[Layer]:
         """The layers in the order in which they run."""
-        return [
-            Layer(**{name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()})
-            for entry in self._about["layers"]
-        ]
+        return [_layer(entry) for entry in self._about["layers"]]
 
     @property
     def proven(self) -> bool | None:
@@ -115,6 +112,13 @@ class Model:
         fixed = f"ring of {self.ring} bits with {self.frac} fraction bits, ranges {ranges}"
         numbers = self.numbers if self.ring is None else fixed
         return f"<megrez.Model {inputs} -> {', '.join(self.outputs)}: {len(self.layers)} layers, {numbers}>"
+
+
+def _layer(entry: Mapping[str, Any]) -> Layer:
+    of: dict[str, Any] = {**entry, "shape": tuple(entry["shape"])}
+    if "range" in of:
+        of["range"] = tuple(of["range"])
+    return Layer(**of)
 
 
 # Options that mean nothing in float32, and what they are when nobody asks.

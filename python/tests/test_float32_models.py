@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import megrez
 import numpy as np
 import pytest
 from conftest import DIGITS, Array
 from models import model, node, reference
+
+
+def single(values: list[Any]) -> Array:
+    return np.array(values, np.float32)
+
 
 SOURCE = model(
     [
@@ -19,9 +25,9 @@ SOURCE = model(
     ],
     {"x": ["n", 3]},
     "y",
-    w1=np.float32([[1e6, 2e-7, -3], [4e-3, 5, 6e5], [-7, 8e-6, 9]]),
-    b=np.float32([1e-3, 2, -3]),
-    w2=np.float32([[1e-8, 2e-7], [0.3, -4], [5e-9, 6e-8]]),
+    w1=single([[1e6, 2e-7, -3], [4e-3, 5, 6e5], [-7, 8e-6, 9]]),
+    b=single([1e-3, 2, -3]),
+    w2=single([[1e-8, 2e-7], [0.3, -4], [5e-9, 6e-8]]),
 )
 
 
@@ -86,4 +92,4 @@ def test_numbers_that_do_not_go_together(pair: megrez.Cluster, small: megrez.Mod
     with pytest.raises(megrez.Error, match="1, 2, 4 or 8 bits"):
         megrez.compile(DIGITS / "lenet.onnx", numbers="float32", group=3)
     with pytest.raises(megrez.Error, match="NaN"):
-        pair.run(compiled, np.float32([[np.nan, 0, 0]]))
+        pair.run(compiled, single([[np.nan, 0, 0]]))
