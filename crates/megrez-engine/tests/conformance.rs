@@ -204,6 +204,26 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
             z
         });
     }
+    // Steps of the other family on replicated values: alone, and behind and before steps of this one.
+    for (name, form) in
+        [("3r", ReluForm::ThreeRounds), ("2r", ReluForm::TwoRounds), ("2r-fresh", ReluForm::TwoRoundsFresh)]
+    {
+        for truncate in [0, f] {
+            case(&format!("dealt/relu/{name}/{truncate}"), truncate > 0, &[x(quarter)], &|p, v| {
+                let relu = relu_as(form, digits(ring), truncate);
+                p.step("op", Op::Dealt(Box::new(relu)), v).unwrap()
+            });
+        }
+    }
+    case("dealt/maximum", false, &[x(quarter), y(quarter), z(quarter)], &|p, v| {
+        p.step("op", Op::Dealt(Box::new(Op::Maximum(digits(ring)))), v).unwrap()
+    });
+    case("dealt/chain", false, &[x(quarter / 2), y(quarter / 2)], &|p, v| {
+        let z = p.step("product", Op::Mul, v).unwrap();
+        let relu = relu_as(ReluForm::ThreeRounds, digits(ring), 0);
+        let z = p.step("relu", Op::Dealt(Box::new(relu)), &[z]).unwrap();
+        p.step("op", Op::Mul, &[z, z]).unwrap()
+    });
     // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
@@ -389,13 +409,14 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
                 // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments. Sums that
                 // wait for their truncation, conjunctions of more than two bits, and values by their bits, are the replicated
-                // protocols'; products of more than two values are meteor's.
+                // protocols'; so are steps of the other family; products of more than two values are meteor's.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("and/")
                         || case.name.starts_with("spread/")
                         || case.name.starts_with("sum/")
                         || case.name.starts_with("words/")
+                        || case.name.starts_with("dealt/")
                         || case.name.starts_with("many/")
                             && why.contains("use meteor")
                             && protocol != "meteor"

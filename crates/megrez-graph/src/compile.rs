@@ -44,6 +44,9 @@ pub struct CompileOptions {
     /// Whether products wait for their truncation before they are shared ([`Plan::leave_sums`]), and maxima of all pairs are made of
     /// other steps ([`Plan::spread_maxima`]): for protocols of equal parties.
     pub sums: bool,
+    /// The largest ReLUs and maxima, in elements, that are computed by two workers and a dealer ([`Plan::deal_below`]): for plans of
+    /// replicated values, that is, with `sums`.
+    pub deal_below: usize,
     /// What stands for smooth activations.
     pub activations: Activations,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
@@ -116,6 +119,7 @@ impl Default for CompileOptions {
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,
             sums: false,
+            deal_below: 0,
             activations: Activations::Minimax,
             private_weights: true,
         }
@@ -461,6 +465,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     let graph = graph.clone();
     let mut plan = cx.plan;
     if options.sums {
+        plan.deal_below(options.deal_below);
         plan.spread_maxima().expect("a plan that was built by the rules keeps to them");
         plan.leave_sums().expect("a plan that was built by the rules keeps to them");
     }

@@ -6,6 +6,7 @@
 //! makes the same choice.
 
 mod check;
+mod dealt;
 mod float;
 mod maxima;
 mod op;

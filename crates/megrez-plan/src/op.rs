@@ -86,6 +86,9 @@ pub enum Op {
     /// |x − y| < 2^(ℓ−1) for every pair. A cut is made in each value before they are subtracted: all comparisons then agree
     /// on one order, and the result is one of the values, at most 2^(cut+1) below the largest.
     Maximum(SignBit),
+    /// A ReLU or a maximum on shares of two workers and a dealer, in a plan of replicated values: these are such shares without a message,
+    /// so a plan may mix both families step by step ([`crate::Plan::deal_below`]).
+    Dealt(Box<Op>),
     /// The ℓ bits of a ring value, lowest first, along a new first dimension.
     ToBits,
     /// The ring value, without fraction bits, whose ℓ bits lie along the first dimension, lowest first.

@@ -115,7 +115,10 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
         let bit = |buf| Data::Bit(Bits::new(shape.clone(), buf));
         let host = |x: &Tensor<W, D>| device.download(x.buf.clone());
         let arg = |i: usize| inputs[i].1;
-        let op = if let Op::Unshared(product) = op { product } else { op };
+        let op = match op {
+            Op::Unshared(step) | Op::Dealt(step) => step,
+            op => op,
+        };
         let data = match op {
             Op::Constant { words, .. } => {
                 ring(device.upload(words.iter().map(|&w| W::from_i64(w)).collect())?)

@@ -189,6 +189,10 @@ struct Common {
     /// How pools find a maximum: tournament or all-pairs [default: tournament; what is fastest with --form auto, or under aby3, alkaid and meteor].
     #[arg(long)]
     pool: Option<String>,
+    /// Under aby3 and alkaid: have ReLUs and maxima computed by MIZAR's steps, with party 2 as dealer, up to the size where that is
+    /// faster on the network. The form is then that of these steps.
+    #[arg(long)]
+    mix: bool,
     /// What stands for smooth activations: minimax splines, or MIZAR's Appendix B to compare with.
     #[arg(long, value_enum, default_value = "minimax")]
     activations: ActivationsArg,
@@ -679,6 +683,13 @@ impl Common {
 
     /// Compiles a model, with the forms that are fastest on the network if the caller leaves them open.
     fn model(&self, graph: &Graph, client: &str, model: &ModelArgs) -> Result<Model> {
+        if self.mix {
+            let form = if self.form == "auto" { None } else { Some(self.form()?) };
+            let fixed = Common { form: "3r".into(), ..self.clone() }.compile(model)?;
+            let choice = (self.pool()?, form);
+            let options = inference::fastest_mix(graph, client, &fixed, choice, &self.protocol, &self.net)?;
+            return Model::new(graph, client, &options);
+        }
         if self.form != "auto" {
             let mut options = self.compile(model)?;
             if self.pool.is_none() {

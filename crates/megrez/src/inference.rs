@@ -409,6 +409,55 @@ pub fn fastest_pool(
     Ok(best.map_or(options.pool, |(_, pool)| pool))
 }
 
+/// The options whose plan takes the network least time over both phases, and among equals the fewest bytes, when small ReLUs and
+/// maxima may be dealt ([`megrez_plan::Plan::deal_below`]): up to which size, in which form, and with which pools, unless these are given.
+/// Protocols without such steps get plans without them.
+pub fn fastest_mix(
+    graph: &Graph,
+    client: &str,
+    options: &CompileOptions,
+    (pool, form): (Option<PoolForm>, Option<ReluForm>),
+    protocol: &str,
+    net: &NetProfile,
+) -> Result<CompileOptions> {
+    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
+    let pools = match pool {
+        Some(pool) => vec![pool],
+        None if graph.nodes.iter().any(|node| node.op == "MaxPool") => {
+            vec![PoolForm::Tournament, PoolForm::AllPairs]
+        }
+        None => vec![options.pool],
+    };
+    let forms = match form {
+        Some(form) => vec![form],
+        None => vec![ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh],
+    };
+    let mut best: Option<((f64, f64), CompileOptions)> = None;
+    for (pool, relu) in pools.iter().flat_map(|&pool| forms.iter().map(move |&relu| (pool, relu))) {
+        let options = CompileOptions { pool, relu, ..options.clone() };
+        // The steps as they are before any of them is made of others.
+        let plain = compile_for(graph, client, &CompileOptions { sums: false, ..options.clone() })?.plan;
+        for deal_below in std::iter::once(0).chain(plain.dealt_sizes()) {
+            let mut plan = plain.clone();
+            plan.deal_below(deal_below);
+            if options.sums {
+                plan.spread_maxima()
+                    .and_then(|()| plan.leave_sums())
+                    .map_err(|e| Error::Refused(e.to_string()))?;
+            }
+            let Ok(cost) = price(protocol, &plan) else { continue };
+            let phases = [Phase::Offline, Phase::Online];
+            let seconds: f64 = phases.iter().map(|&p| cost.critical_path(p, delay, transmit).seconds).sum();
+            let bits: f64 = phases.iter().map(|&p| cost.bits(p)).sum();
+            if best.as_ref().is_none_or(|(least, _)| (seconds, bits) < *least) {
+                best = Some(((seconds, bits), CompileOptions { deal_below, ..options.clone() }));
+            }
+        }
+    }
+    // Without a plan that the protocol can run, compiling says why.
+    Ok(best.map_or_else(|| options.clone(), |(_, options)| options))
+}
+
 /// Compiles a model with the form of ReLU, and the form of pools unless that is given, whose online phase takes the network
 /// least time, and among equals the fewest bytes of both phases. Forms that the protocol lacks are left out. Also gives the
 /// options.

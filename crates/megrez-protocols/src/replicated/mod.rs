@@ -11,6 +11,7 @@ pub(crate) mod aby3;
 mod alkaid;
 mod bits;
 pub(crate) mod compare;
+mod dealt;
 mod digits;
 pub(crate) mod planes;
 pub(crate) mod product;
@@ -218,6 +219,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             Op::FromBits => words::b2a_cost(self.adder, W::BITS, n),
             Op::And if alkaid => bits::and_cost(inputs.len(), n),
             Op::And => bits::replicated_and_cost(inputs.len(), n),
+            Op::Dealt(step) => dealt::cost::<W, D>(step, inputs, output)?,
             Op::Maximum(_) => {
                 let why = "replicated shares have no maximum of all pairs: use --pool tournament";
                 return Err(Unsupported(why.into()));
@@ -451,6 +453,10 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
                     _ => None,
                 };
                 Data::Ring(relu::online(party, &comparison, relu.truncate, arg(0), material)?)
+            }
+            (Op::Dealt(step), _) => {
+                let x: Vec<_> = inputs.iter().map(|(_, x)| x.ring()).collect();
+                Data::Ring(dealt::online(party, step, output, &x)?)
             }
             (Op::Select, Material::Ring(r)) => {
                 let bit = bits::to_ring(party, arg(0).masked(), &r)?;
