@@ -558,7 +558,11 @@ mod tests {
                 let plan = op_plan(op, "client", &options).unwrap_or_else(|e| panic!("{op}: {e}"));
                 plan.validate().unwrap();
                 // Mizar's conjunctions are of two bits, and trees follow the protocol.
-                let protocol = if matches!(*op, "a2b" | "b2a" | "adder") { "alkaid" } else { "mizar" };
+                let protocol = match *op {
+                    "a2b" | "b2a" | "adder" => "alkaid",
+                    "mul3" | "mul4" => "meteor",
+                    _ => "mizar",
+                };
                 assert!(price(protocol, &plan).unwrap().bits(Phase::Online) > 0.0, "{op}");
             }
         }
