@@ -195,6 +195,10 @@ fn no_party_sees_the_value_of_a_relu() {
         let op = Op::Relu(Relu { sign, form: ReluForm::ThreeRounds, truncate: 2 });
         let runs = [0x0cu8, 0xf2].map(|x| execute(adder, std::slice::from_ref(&op), &[x]));
         indistinguishable(&format!("{name} relu"), &runs, 1);
+        // By two workers and a dealer.
+        let dealt = [Op::Dealt(Box::new(op.clone()))];
+        let runs = [0x0cu8, 0xf2].map(|x| execute(adder, &dealt, &[x]));
+        indistinguishable(&format!("{name} dealt relu"), &runs, 1);
         // Of a sum, whose parts two parties open to each other while the third deals its own.
         let ops = [Op::Unshared(Box::new(Op::Mul)), op];
         let runs = [[0x03u8, 0x05], [0xfb, 0x04]].map(|secrets| execute(adder, &ops, &secrets));
