@@ -8,6 +8,7 @@ use crate::infer::{
 use crate::report::Cost;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
+use megrez_engine::PlanCost;
 use megrez_graph::lower::{DataInput, ModelInput};
 use megrez_graph::{
     Calibration, Comparison, CompileOptions, Graph, ListStyle, PoolForm, Revealed, Tensor, compile, plain,
@@ -382,6 +383,25 @@ pub fn sign_bit(
     Ok(SignBit { list, ..full })
 }
 
+/// The forms of pools to choose from: the one that is given, or both where there are pools.
+fn pools(graph: &Graph, given: Option<PoolForm>, options: &CompileOptions) -> Vec<PoolForm> {
+    match given {
+        Some(pool) => vec![pool],
+        None if graph.nodes.iter().any(|node| node.op == "MaxPool") => {
+            vec![PoolForm::Tournament, PoolForm::AllPairs]
+        }
+        None => vec![options.pool],
+    }
+}
+
+/// Seconds of the network and bits, over both phases.
+fn both_phases(cost: &PlanCost, net: &NetProfile) -> (f64, f64) {
+    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
+    let phases = [Phase::Offline, Phase::Online];
+    let seconds = phases.iter().map(|&p| cost.critical_path(p, delay, transmit).seconds).sum();
+    (seconds, phases.iter().map(|&p| cost.bits(p)).sum())
+}
+
 /// The form of pools that takes the network least time over both phases, and among equals the fewest bytes, under a protocol
 /// that has no forms of ReLU to choose from; others keep that of the options.
 pub fn fastest_pool(
@@ -394,16 +414,13 @@ pub fn fastest_pool(
     if !find(protocol)?.sums || !graph.nodes.iter().any(|node| node.op == "MaxPool") {
         return Ok(options.pool);
     }
-    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
     let mut best = None;
     for pool in [PoolForm::Tournament, PoolForm::AllPairs] {
         let cost =
             price(protocol, &compile_for(graph, client, &CompileOptions { pool, ..options.clone() })?.plan)?;
-        let phases = [Phase::Offline, Phase::Online];
-        let seconds: f64 = phases.iter().map(|&p| cost.critical_path(p, delay, transmit).seconds).sum();
-        let bits: f64 = phases.iter().map(|&p| cost.bits(p)).sum();
-        if best.is_none_or(|(least, _)| (seconds, bits) < least) {
-            best = Some(((seconds, bits), pool));
+        let found = both_phases(&cost, net);
+        if best.is_none_or(|(least, _)| found < least) {
+            best = Some((found, pool));
         }
     }
     Ok(best.map_or(options.pool, |(_, pool)| pool))
@@ -420,14 +437,7 @@ pub fn fastest_mix(
     protocol: &str,
     net: &NetProfile,
 ) -> Result<CompileOptions> {
-    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
-    let pools = match pool {
-        Some(pool) => vec![pool],
-        None if graph.nodes.iter().any(|node| node.op == "MaxPool") => {
-            vec![PoolForm::Tournament, PoolForm::AllPairs]
-        }
-        None => vec![options.pool],
-    };
+    let pools = pools(graph, pool, options);
     let forms = match form {
         Some(form) => vec![form],
         None => vec![ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh],
@@ -446,11 +456,9 @@ pub fn fastest_mix(
                     .map_err(|e| Error::Refused(e.to_string()))?;
             }
             let Ok(cost) = price(protocol, &plan) else { continue };
-            let phases = [Phase::Offline, Phase::Online];
-            let seconds: f64 = phases.iter().map(|&p| cost.critical_path(p, delay, transmit).seconds).sum();
-            let bits: f64 = phases.iter().map(|&p| cost.bits(p)).sum();
-            if best.as_ref().is_none_or(|(least, _)| (seconds, bits) < *least) {
-                best = Some(((seconds, bits), CompileOptions { deal_below, ..options.clone() }));
+            let found = both_phases(&cost, net);
+            if best.as_ref().is_none_or(|(least, _)| found < *least) {
+                best = Some((found, CompileOptions { deal_below, ..options.clone() }));
             }
         }
     }
@@ -471,13 +479,7 @@ pub fn fastest(
 ) -> Result<(Model, CompileOptions)> {
     let delay = net.delay_ns() as f64 * 1e-9;
     let transmit = |bytes| net.transmit_ns(bytes) as f64 * 1e-9;
-    let pools = match pool {
-        Some(pool) => vec![pool],
-        None if graph.nodes.iter().any(|node| node.op == "MaxPool") => {
-            vec![PoolForm::Tournament, PoolForm::AllPairs]
-        }
-        None => vec![options.pool],
-    };
+    let pools = pools(graph, pool, options);
     let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
     let mut best: Option<(f64, f64, CompileOptions)> = None;
     let mut last = None;
@@ -648,5 +650,25 @@ mod tests {
         let (model, few) = fastest(&graph, "client", &few, None, "bicoptor", &NetProfile::wan()).unwrap();
         assert_eq!(few.pool, PoolForm::Tournament);
         assert!(price("bicoptor", &model.compiled.plan).is_ok());
+    }
+
+    #[test]
+    fn plans_are_mixed_where_that_is_faster_and_the_protocol_has_the_steps() {
+        let graph = models::build("lenet", 1, 1).unwrap();
+        let options = CompileOptions {
+            policy: megrez_graph::RangePolicy::Assume,
+            sums: true,
+            ..CompileOptions::default()
+        };
+        let wan = NetProfile::wan();
+        let mixed = |protocol| fastest_mix(&graph, "client", &options, (None, None), protocol, &wan).unwrap();
+        let seconds = |options: &CompileOptions| {
+            let plan = compile_for(&graph, "client", options).unwrap().plan;
+            both_phases(&price("aby3", &plan).unwrap(), &wan).0
+        };
+        let chosen = mixed("aby3");
+        assert!(chosen.deal_below > 0);
+        assert!(seconds(&chosen) < 0.9 * seconds(&CompileOptions { deal_below: 0, ..chosen.clone() }));
+        assert_eq!(mixed("meteor").deal_below, 0, "it has no such steps");
     }
 }
