@@ -6,7 +6,7 @@
 use crate::graph::{Graph, Tensor};
 use crate::passes;
 use crate::plain;
-use crate::problem::{Problem, Problems};
+use crate::problem::Problems;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -65,19 +65,18 @@ pub fn compared(op: &str, input: &Tensor) -> Option<f64> {
     }
 }
 
-/// Measures a model on batches of data; every batch has the shape of the model's one input.
-pub fn calibrate<'a>(
+/// Measures a model on batches of data; every batch has a tensor for each of the model's inputs, of its shape.
+pub fn calibrate(
     graph: &Graph,
-    batches: impl IntoIterator<Item = &'a Tensor>,
+    batches: impl IntoIterator<Item = Vec<Tensor>>,
     margin: f64,
 ) -> Result<Calibration, Problems> {
     let (graph, _) = passes::optimise(graph)?;
     let mut calibration =
         Calibration { schema: Calibration::SCHEMA.into(), margin, inputs: 0, layers: BTreeMap::new() };
     for batch in batches {
-        let trace =
-            plain::trace(&graph, std::slice::from_ref(batch)).map_err(|p: Problem| Problems(vec![p]))?;
-        calibration.inputs += batch.shape.dims().first().copied().unwrap_or(1);
+        let trace = plain::trace(&graph, &batch).map_err(|p| Problems(vec![p]))?;
+        calibration.inputs += batch.first().and_then(|x| x.shape.dims().first().copied()).unwrap_or(1);
         for node in &graph.nodes {
             let input = node.inputs.first().copied().flatten().and_then(|id| trace.value(id));
             if let Some(magnitude) = input.and_then(|input| compared(&node.op, input)) {
@@ -109,7 +108,7 @@ mod tests {
     fn measured_bounds_need_fewer_bits_than_proven_ones() {
         let graph = models::build("lenet", 1, 1).unwrap();
         let data = Tensor::new([1, 1, 28, 28], (0..784).map(|i| (i % 29) as f32 / 29.0).collect::<Vec<_>>());
-        let calibration = calibrate(&graph, [&data], 2.0).unwrap();
+        let calibration = calibrate(&graph, [vec![data]], 2.0).unwrap();
         assert_eq!(calibration.inputs, 1);
         assert!(calibration.layers.len() == 5, "{:?}", calibration.layers);
         let list = ListStyle::Digits(Fewest::Total);

@@ -184,29 +184,6 @@ pub struct DataInput {
     pub tokens: Option<usize>,
 }
 
-impl DataInput {
-    /// Refuses data that was not declared: the ranges in the plan hold for declared data only, and nobody but its owner
-    /// can look. Names the element and not its value.
-    pub fn check(&self, data: &Tensor) -> Result<(), Problem> {
-        let problem = |what: String, remedy: &str| Err(Refusal::new(what, remedy).at(&self.name, ""));
-        if data.shape != self.shape {
-            return problem(
-                format!("takes {}, got {}", self.shape, data.shape),
-                "compile for the shape of the data",
-            );
-        }
-        let whole = |v: &f32| self.tokens.is_none() || v.fract() == 0.0;
-        let inside = |v: &f32| (self.range.low..=self.range.high).contains(&f64::from(*v)) && whole(v);
-        match data.data.iter().position(|v| !inside(v)) {
-            Some(i) => problem(
-                format!("element {i} is outside of [{}, {}]", self.range.low, self.range.high),
-                "scale the data, or compile with its range",
-            ),
-            None => Ok(()),
-        }
-    }
-}
-
 /// An output that the recipient opens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Revealed {
@@ -320,7 +297,7 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
 }
 
 /// The inputs that are tokens, because a table is gathered by them, and the rows of that table.
-pub(crate) fn vocabularies(graph: &Graph) -> Result<HashMap<Id, usize>, Problem> {
+pub fn vocabularies(graph: &Graph) -> Result<HashMap<Id, usize>, Problem> {
     let mut tokens: HashMap<Id, usize> = HashMap::new();
     for node in graph.nodes.iter().rev() {
         let rows = match (node.op.as_str(), node.inputs.get(1)) {

@@ -23,6 +23,9 @@
 
 pub mod calibrate;
 mod compile;
+mod data;
+#[doc(hidden)]
+pub mod faults;
 mod float;
 mod graph;
 pub mod layers;
@@ -40,6 +43,7 @@ pub use compile::{
     Activations, Comparison, CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ListStyle,
     ModelInput, PoolForm, Revealed, compile,
 };
+pub use data::{check_rows, check_shape};
 pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOptions, compile_floats};
 pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
 pub use problem::{Problem, Problems, Refusal};

@@ -10,7 +10,7 @@ use megrez_ring::{FixedError, Shape, Word};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-pub use crate::compile::{Compiled, DataInput, LayerInfo, LayerRange, ModelInput, Revealed};
+pub use crate::compile::{Compiled, DataInput, LayerInfo, LayerRange, ModelInput, Revealed, vocabularies};
 
 /// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
 const SPARE_BITS: u32 = 8;

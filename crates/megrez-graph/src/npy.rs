@@ -96,6 +96,13 @@ pub fn parse(bytes: &[u8]) -> Result<Tensor, String> {
         return Err(format!("holds {} bytes, its shape {shape:?} needs {}", data.len(), count * size));
     }
     let tensor = Tensor { shape: shape.clone(), data: data.chunks_exact(size).map(read).collect() };
+    if header.kind == "<f8" {
+        let double = |i: usize| f64::from_le_bytes(word(&data[8 * i..8 * i + 8]));
+        let lost = |i: &usize| tensor.data[*i].is_infinite() && double(*i).is_finite();
+        if let Some(i) = (0..count).find(lost) {
+            return Err(format!("element {i} is {:e}, more than float32 holds", double(i)));
+        }
+    }
     Ok(if header.fortran { from_fortran(&tensor) } else { tensor })
 }
 
@@ -216,6 +223,33 @@ mod tests {
         let huge = "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999)}";
         assert!(error(&file(huge, &[])).contains("too large"));
         assert!(error(&file("{'descr': '<f4'}", &[])).contains("not understood"));
+        let double =
+            |v: f64| file("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", &v.to_le_bytes());
+        assert!(error(&double(1e300)).contains("element 0 is 1e300"));
+        assert!(parse(&double(f64::INFINITY)).unwrap().data[0].is_infinite(), "as it is in the file");
+    }
+
+    #[test]
+    fn mutated_files_give_errors_or_arrays() {
+        let save = |shape: &[usize]| {
+            let count = shape.iter().product::<usize>();
+            let mut bytes = vec![];
+            write(&mut bytes, &Tensor::new(shape.to_vec(), (0..count).map(|i| i as f32).collect())).unwrap();
+            bytes
+        };
+        let valid = [
+            save(&[]),
+            save(&[3]),
+            save(&[2, 1, 4, 4]),
+            file("{'shape': (2, 3), 'fortran_order': True, 'descr': '|u1'}", &[1, 4, 2, 5, 3, 6]),
+            file("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }\n", &[0x40; 32]),
+        ];
+        crate::faults::each(&valid, |bytes| {
+            if let Ok(tensor) = parse(bytes) {
+                assert_eq!(tensor.shape.elements(), tensor.data.len());
+                assert!(tensor.data.len() <= bytes.len());
+            }
+        });
     }
 
     proptest! {

@@ -411,7 +411,9 @@ fn data_outside_of_its_range_is_refused_by_place_and_secrets_do_not_print() {
         compiled.data_inputs[0].check(&Tensor::new([1, 2], v.to_vec())).map_err(|p| p.to_string())
     };
     assert!(data([1.0, -1.0]).is_ok());
-    assert!(data([0.0, 1.25]).unwrap_err().contains("element 1 is outside of [-1, 1]"));
+    assert!(
+        data([0.0, 1.25]).unwrap_err().contains("element [0, 1] is 1.25, outside the declared range -1 … 1")
+    );
     assert!(data([f32::NAN, 0.0]).is_err());
     assert!(compiled.data_inputs[0].check(&Tensor::filled([2, 1], 0.0)).is_err());
     let printed = format!("{compiled:?} {g:?}");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::onnx::{float, int, int_tensor, ints, message, model, node, sample, tensor, value};
+use common::onnx::{float, int, int_tensor, ints, message, model, node, sample, tensor, typed, value};
 use megrez_graph::onnx::{ImportOptions, read, read_file};
 use megrez_graph::{CompileOptions, Tensor, compile, npy, plain};
 use proptest::prelude::*;
@@ -131,6 +131,86 @@ fn older_operator_sets_keep_their_meaning() {
 }
 
 #[test]
+fn training_is_refused() {
+    let truth = |v: i64| message().int(1, 1).int(2, 9).text(8, "training").bytes(9, &[v as u8]);
+    let drop = |inputs: &[&str], outputs: &[&str]| {
+        let ratio = tensor("ratio", &[1], &[0.5]);
+        let nodes = [node("drop", "Dropout", inputs, outputs, &[])];
+        (nodes, ratio)
+    };
+    let run = |opset, inputs: &[&str], outputs: &[&str], training: i64| {
+        let (nodes, ratio) = drop(inputs, outputs);
+        let given: Vec<_> = outputs.iter().map(|o| value(o, &[2, 3])).collect();
+        let used = if outputs.len() > 1 { &given[..] } else { &given[..1] };
+        read(&model(opset, &nodes, &[ratio, truth(training)], &[value("x", &[2, 3])], used), &batch(2))
+            .map_err(|e| e.to_string())
+    };
+    let refused = |said: Result<_, String>, words: &str| {
+        let said = said.map(|_: megrez_graph::Graph| ()).unwrap_err();
+        assert!(said.contains("`drop` (Dropout)") && said.contains(words), "{said}");
+    };
+    for opset in [12, 13, 17, 22] {
+        refused(run(opset, &["x", "ratio", "training"], &["y"], 1), "training mode");
+        assert!(run(opset, &["x", "ratio", "training"], &["y"], 0).is_ok());
+        assert!(run(opset, &["x", "ratio"], &["y"], 1).is_ok());
+    }
+    refused(run(17, &["x", "ratio", "x"], &["y"], 0), "depends on an input");
+    refused(run(17, &["x"], &["y", "mask"], 0), "extra output `mask`");
+
+    let four = |name| tensor(name, &[3], &[1.0; 3]);
+    let parameters = [four("a"), four("b"), four("m"), four("v")];
+    let norm = |opset, outputs: &[&str], attributes: &[_]| {
+        let nodes = [node("norm", "BatchNormalization", &["x", "a", "b", "m", "v"], outputs, attributes)];
+        read(&model(opset, &nodes, &parameters, &[value("x", &[2, 3])], &[value("y", &[2, 3])]), &batch(2))
+            .map_err(|e| e.to_string())
+    };
+    assert!(norm(15, &["y"], &[]).is_ok() && norm(9, &["y"], &[]).is_ok());
+    assert!(norm(15, &["y", "mean", "var"], &[int("training_mode", 1)]).unwrap_err().contains("eval()"));
+    assert!(norm(9, &["y", "mean", "var", "sm", "sv"], &[]).unwrap_err().contains("training mode"));
+}
+
+#[test]
+fn secret_integers_are_not_rounded_silently() {
+    let cast = |to| node("cast", "Cast", &["x"], &["i"], &[int("to", to)]);
+    let back = node("back", "Cast", &["i"], &["y"], &[int("to", 1)]);
+    let run = |nodes: &[_], element: i64| {
+        let x = typed("x", element, &[2]);
+        read(&model(17, nodes, &[], &[x], &[value("y", &[2])]), &batch(2)).map_err(|e| e.to_string())
+    };
+    assert!(run(&[cast(7), back.clone()], 1).unwrap_err().contains("rounds secret numbers"));
+    assert!(run(&[cast(7), back.clone()], 6).is_ok(), "integers stay what they are");
+    let halve = node("halve", "Div", &["i", "i"], &["y"], &[]);
+    assert!(run(&[cast(7), halve.clone()], 6).unwrap_err().contains("cast them to float32"));
+    assert!(run(&[cast(1), halve], 6).is_ok());
+}
+
+#[test]
+fn inputs_are_listed_as_the_file_declares_them() {
+    use megrez_graph::onnx::inputs;
+    let nodes = [node("sum", "Add", &["a", "b"], &["y"], &[])];
+    let bytes = model(17, &nodes, &[], &[value("a", &[0, 3]), value("b", &[2, 3])], &[value("y", &[2, 3])]);
+    let listed: Vec<String> = inputs(&bytes).unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(listed, ["`a` [N, 3]", "`b` [2, 3]"]);
+    // One input leaves the batch open: the other's first dimension is its own.
+    assert!(read(&bytes, &batch(2)).is_ok());
+    let fixed = model(17, &nodes, &[], &[value("a", &[2, 3]), value("b", &[2, 3])], &[value("y", &[2, 3])]);
+    assert!(read(&fixed, &batch(4)).unwrap_err().to_string().contains("made for batches of 2, not of 4"));
+}
+
+#[test]
+fn names_have_one_meaning() {
+    let relu = |input, output| node(output, "Relu", &[input], &[output], &[]);
+    let bytes =
+        |nodes: &[_], tensors: &[_]| model(17, nodes, tensors, &[value("x", &[2])], &[value("y", &[2])]);
+    let error = |bytes: &[u8]| read(bytes, &batch(2)).unwrap_err().to_string();
+    assert!(read(&bytes(&[relu("x", "y")], &[]), &batch(2)).is_ok());
+    let twice = bytes(&[relu("x", "y"), node("again", "Neg", &["x"], &["y"], &[])], &[]);
+    assert!(error(&twice).contains("`again` (Neg): defines `y`, which is defined already"));
+    let w = || tensor("w", &[2], &[1.0, 2.0]);
+    assert!(error(&bytes(&[relu("x", "y")], &[w(), w()])).contains("`w` (initializer): defines `w`"));
+}
+
+#[test]
 fn constants_come_in_many_forms() {
     let doubles: Vec<u8> = [0.5f64, -0.5].iter().flat_map(|v| v.to_le_bytes()).collect();
     let packed: Vec<u8> = [1.0f32, 2.0].iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -204,6 +284,39 @@ fn long_models_take_linear_time() {
     let compiled = compile(&read(&bytes, &batch(1)).unwrap(), &CompileOptions::default()).unwrap();
     assert_eq!(compiled.graph.nodes[0].op, "MaxPool");
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn mutated_models_give_errors_or_sound_plans() {
+    let wide = {
+        let nodes = [
+            node("t", "Transpose", &["x"], &["t"], &[ints("perm", &[1, 0])]),
+            node("c", "Concat", &["t", "t"], &["c"], &[int("axis", 1)]),
+            node("g", "Gather", &["c", "at"], &["g"], &[int("axis", 0)]),
+            node("d", "Dropout", &["g"], &["d"], &[]),
+            node("s", "Softmax", &["d"], &["y"], &[int("axis", 1)]),
+            node("r", "ReduceMean", &["d"], &["z"], &[ints("axes", &[1])]),
+        ];
+        let tensors = [int_tensor("at", &[2], &[1, 0])];
+        let outputs = [value("y", &[2, 4]), value("z", &[2, 1])];
+        model(13, &nodes, &tensors, &[value("x", &[2, 3])], &outputs)
+    };
+    megrez_graph::faults::each(&[sample(), wide], |bytes| {
+        let _ = megrez_graph::onnx::inputs(bytes);
+        let Ok(graph) = read(bytes, &batch(1)) else { return };
+        if graph.values.iter().map(|v| v.shape.elements()).sum::<usize>() > 1 << 16 {
+            return;
+        }
+        if let Ok(compiled) = compile(&graph, &CompileOptions::default()) {
+            compiled.plan.validate().unwrap();
+            let data: Vec<Tensor> =
+                compiled.data_inputs.iter().map(|i| Tensor::filled(i.shape.clone(), 0.0)).collect();
+            let outputs = plain::run(&compiled.graph, &data).unwrap();
+            for (output, revealed) in outputs.into_iter().zip(&compiled.outputs) {
+                revealed.finish(output.data);
+            }
+        }
+    });
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use crate::client::RunOptions;
 use crate::infer::{Backend, Model, decode_words, encode_data};
 use crate::report::Cost;
 use crate::{Error, Result};
-use megrez_graph::onnx::{self, ImportOptions};
+use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
 use megrez_graph::{CompileOptions, Graph, Interval, Tensor, plain};
 use megrez_plan::{Input, KEPT};
 use megrez_session::Error as SessionError;
@@ -37,7 +37,9 @@ impl LanguageModel {
         let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
         let mut tokens = vec![];
         let mut past = vec![];
-        for (name, dims) in onnx::inputs(&bytes)? {
+        for FileInput { name, dims } in onnx::inputs(&bytes)? {
+            let size = |dim: Dim| if let Dim::Fixed(size) = dim { Some(size) } else { None };
+            let dims: Vec<Option<usize>> = dims.into_iter().flatten().map(size).collect();
             let open = dims.iter().skip(1).filter(|d| d.is_none()).count();
             match name.starts_with(PAST) {
                 true if open == 1 => past.push((name, dims)),

@@ -36,6 +36,12 @@ pub(super) fn identity(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 
 pub(super) fn dropout(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(3, &["ratio", "seed", "is_test"])?;
+    if call.int("is_test", 1)? != 1 {
+        return refuse(
+            "is in training mode: it drops numbers at random",
+            "call `model.eval()` before you export the model",
+        );
+    }
     layer(View::whole(call.shape(0)?.clone()))
 }
 

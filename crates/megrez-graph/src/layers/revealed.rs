@@ -34,7 +34,8 @@ pub enum After {
 }
 
 impl After {
-    fn axis(&self) -> usize {
+    /// The axis.
+    pub fn axis(&self) -> usize {
         match *self {
             After::Softmax { axis } | After::LogSoftmax { axis } | After::ArgMax { axis, .. } => axis,
         }

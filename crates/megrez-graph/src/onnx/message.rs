@@ -73,8 +73,17 @@ pub struct ValueInfo<'a> {
     pub name: &'a str,
     /// Number of the element type.
     pub element: i64,
-    /// `None` for dimensions without a fixed size; `None` at all for tensors of unknown rank.
-    pub dims: Option<Vec<Option<i64>>>,
+    /// `None` for tensors of unknown rank.
+    pub dims: Option<Vec<Dim<'a>>>,
+}
+
+/// A dimension.
+#[derive(Clone, Copy, Default)]
+pub struct Dim<'a> {
+    /// Its size, if the file fixes it.
+    pub size: Option<i64>,
+    /// The name of an open one.
+    pub name: &'a str,
 }
 
 /// TensorProto.
@@ -180,7 +189,7 @@ fn value_info(bytes: &[u8]) -> Decoded<ValueInfo<'_>> {
     Ok(info)
 }
 
-fn tensor_type(bytes: &[u8], info: &mut ValueInfo) -> Decoded<()> {
+fn tensor_type<'a>(bytes: &'a [u8], info: &mut ValueInfo<'a>) -> Decoded<()> {
     let mut reader = Reader::new(bytes);
     while let Some((number, field)) = reader.next()? {
         match number {
@@ -190,14 +199,16 @@ fn tensor_type(bytes: &[u8], info: &mut ValueInfo) -> Decoded<()> {
                 let mut reader = Reader::new(field.bytes()?);
                 while let Some((number, field)) = reader.next()? {
                     if number == 1 {
-                        let mut size = None;
+                        let mut dim = Dim::default();
                         let mut reader = Reader::new(field.bytes()?);
                         while let Some((number, field)) = reader.next()? {
-                            if number == 1 {
-                                size = Some(field.int()?);
+                            match number {
+                                1 => dim.size = Some(field.int()?),
+                                2 => dim.name = name(field)?,
+                                _ => {}
                             }
                         }
-                        push(&mut dims, size, MAX_RANK, "dimensions")?;
+                        push(&mut dims, dim, MAX_RANK, "dimensions")?;
                     }
                 }
                 info.dims = Some(dims);

@@ -10,12 +10,15 @@ use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
 use crate::layers;
 use crate::problem::{Problem, Problems, Refusal, refuse};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 /// Protobuf files cannot be larger.
 const MAX_FILE: u64 = 1 << 31;
+/// What to do about an input that the file leaves open.
+const SHAPE: &str = "give the input's shape: --shape NAME=1,3,224,224, in Python shapes={…}";
 /// The operator sets whose semantics the layers follow.
 const OPSETS: std::ops::RangeInclusive<i64> = 7..=22;
 
@@ -37,6 +40,11 @@ impl Default for ImportOptions {
 
 /// Reads a model from a file of at most 2 GiB.
 pub fn read_file(path: &Path, options: &ImportOptions) -> Result<Graph, Problems> {
+    read(&bytes(path)?, options)
+}
+
+/// The bytes of a file of at most 2 GiB.
+pub fn bytes(path: &Path) -> Result<Vec<u8>, Problems> {
     let place = path.display().to_string();
     let problem = |what: String| Problems::from(Refusal::new(what, "").at(&place, ""));
     let file = File::open(path).map_err(|e| problem(e.to_string()))?;
@@ -45,7 +53,7 @@ pub fn read_file(path: &Path, options: &ImportOptions) -> Result<Graph, Problems
     if bytes.len() as u64 > MAX_FILE {
         return Err(problem("has more than 2 GiB, which no ONNX model can".into()));
     }
-    read(&bytes, options)
+    Ok(bytes)
 }
 
 /// Reads a model. Memory: a small multiple of the bytes.
@@ -69,15 +77,57 @@ pub fn read(bytes: &[u8], options: &ImportOptions) -> Result<Graph, Problems> {
     Importer::new(&graph, opset, options).import(&graph)
 }
 
-/// The inputs of a model in a file's bytes, and their dimensions as far as the file fixes them.
-pub fn inputs(bytes: &[u8]) -> Result<Vec<(String, Vec<Option<usize>>)>, Problems> {
-    let whole = |what: String| Problems::from(Refusal::new(what, "").at("(model)", ""));
+/// An input as the file declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInput {
+    /// Its name.
+    pub name: String,
+    /// Its dimensions; `None` where the file does not even say how many.
+    pub dims: Option<Vec<Dim>>,
+}
+
+/// A dimension of a declared input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// Of this size.
+    Fixed(usize),
+    /// Of any size; the file's name for it, which may be empty.
+    Open(String),
+}
+
+impl fmt::Display for FileInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dim = |dim: &Dim| match dim {
+            Dim::Fixed(size) => size.to_string(),
+            Dim::Open(name) if name.is_empty() => "?".into(),
+            Dim::Open(name) => name.clone(),
+        };
+        match &self.dims {
+            Some(dims) => {
+                write!(f, "`{}` [{}]", self.name, dims.iter().map(dim).collect::<Vec<_>>().join(", "))
+            }
+            None => write!(f, "`{}` of unknown shape", self.name),
+        }
+    }
+}
+
+/// The inputs of a model in a file's bytes, weights left out.
+pub fn inputs(bytes: &[u8]) -> Result<Vec<FileInput>, Problems> {
+    let whole = |what: String| Problems::from(Refusal::new(what, "export the model again").at("(model)", ""));
     let model = message::model(bytes).map_err(whole)?;
     let graph = model.graph.ok_or_else(|| whole("there is no graph in the file".into()))?;
-    let fixed = |size: &Option<i64>| size.and_then(|s| usize::try_from(s).ok()).filter(|&s| s > 0);
     let weights: HashSet<&str> = graph.tensors.iter().map(|t| t.name).collect();
-    let inputs = graph.inputs.iter().filter(|i| !weights.contains(i.name));
-    Ok(inputs.map(|i| (i.name.to_string(), i.dims.iter().flatten().map(fixed).collect())).collect())
+    let dim = |dim: &message::Dim| fixed(dim).map_or_else(|| Dim::Open(dim.name.into()), Dim::Fixed);
+    let declared = |i: &message::ValueInfo| FileInput {
+        name: i.name.into(),
+        dims: i.dims.as_ref().map(|dims| dims.iter().map(dim).collect()),
+    };
+    Ok(graph.inputs.iter().filter(|i| !weights.contains(i.name)).map(declared).collect())
+}
+
+/// The size of a dimension; `None` without one, or with one that exporters write for "any".
+fn fixed(dim: &message::Dim) -> Option<usize> {
+    dim.size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0)
 }
 
 /// What is known of a name of the model.
@@ -99,6 +149,8 @@ struct Importer<'a> {
     empty: Vec<Vec<usize>>,
     /// Names that a node reads or the graph gives.
     read: HashSet<&'a str>,
+    /// Secret values that hold integers.
+    integers: HashSet<Id>,
     problems: Vec<Problem>,
 }
 
@@ -113,16 +165,31 @@ impl<'a> Importer<'a> {
             names: HashMap::new(),
             empty: vec![],
             read,
+            integers: HashSet::new(),
             problems: vec![],
         }
     }
 
     fn import(mut self, model: &message::Graph<'a>) -> Result<Graph, Problems> {
         for tensor in &model.tensors {
+            self.once(tensor.name, tensor.name, "initializer");
             let known =
                 tensor.decode().map(|constant| Known::Value(self.graph.constant(tensor.name, constant)));
             let known = known.map_err(|what| Refusal::new(what, "").at(tensor.name, "initializer"));
             self.learn(tensor.name, known);
+        }
+        let data = || model.inputs.iter().filter(|i| !self.names.contains_key(i.name));
+        let given = |i: &&message::ValueInfo| self.options.shapes.contains_key(i.name);
+        let first = |i: &message::ValueInfo| i.dims.as_ref().and_then(|dims| dims.first().map(fixed));
+        // A batch that no input leaves open is the file's.
+        if self.options.batch != 1
+            && !data().any(|i| given(&i) || matches!(first(i), Some(None)))
+            && let Some((input, size)) = data().find_map(|i| Some((i, first(i)??)))
+            && size != self.options.batch
+        {
+            let what = format!("the model is made for batches of {size}, not of {}", self.options.batch);
+            let remedy = "export it with a dynamic batch dimension, or give the input's shape";
+            self.problems.push(Refusal::new(what, remedy).at(input.name, ""));
         }
         for input in &model.inputs {
             // Old files list initializers among the inputs.
@@ -132,12 +199,20 @@ impl<'a> Importer<'a> {
                         self.empty.push(shape.clone());
                         Ok(Known::Empty(self.empty.len() - 1))
                     }
-                    _ => self.input(input).map(Known::Value),
+                    _ => self.input(input).map(|id| {
+                        if input.element != 1 {
+                            self.integers.insert(id);
+                        }
+                        Known::Value(id)
+                    }),
                 };
                 self.learn(input.name, known);
             }
         }
         for node in &model.nodes {
+            for output in node.outputs.iter().filter(|output| !output.is_empty()) {
+                self.once(output, if node.name.is_empty() { output } else { node.name }, node.op);
+            }
             if node.op == "Split" {
                 self.split(node);
                 continue;
@@ -171,6 +246,14 @@ impl<'a> Importer<'a> {
         if self.problems.is_empty() { Ok(self.graph) } else { Err(Problems(self.problems)) }
     }
 
+    /// Every name has one meaning: a file that gives it two would be read in one way here and in another elsewhere.
+    fn once(&mut self, name: &str, node: &str, op: &str) {
+        if self.names.contains_key(name) {
+            let what = format!("defines `{name}`, which is defined already");
+            self.problems.push(Refusal::new(what, "export the model again").at(node, op));
+        }
+    }
+
     fn learn(&mut self, name: &'a str, known: Result<Known, Problem>) {
         let known = known.unwrap_or_else(|problem| {
             self.problems.push(problem);
@@ -192,30 +275,18 @@ impl<'a> Importer<'a> {
             return self.graph.input(info.name, shape.clone());
         }
         let Some(dims) = &info.dims else {
-            return Err(problem("the input has no shape", "give one for this input"));
+            return Err(problem("the input has no shape", SHAPE));
         };
         let mut shape = vec![];
-        for (d, size) in dims.iter().enumerate() {
-            shape.push(match size.map(usize::try_from) {
-                Some(Ok(size)) if size > 0 => size,
-                // No size, or one that exporters write for "any".
-                _ if d == 0 => self.options.batch,
-                _ => {
+        for (d, dim) in dims.iter().enumerate() {
+            shape.push(match fixed(dim) {
+                Some(size) => size,
+                None if d == 0 => self.options.batch,
+                None => {
                     let what = format!("dimension {d} of the input is open");
-                    return Err(problem(&what, "give a shape for this input"));
+                    return Err(problem(&what, SHAPE));
                 }
             });
-        }
-        if dims.first().is_some_and(|d| d.is_some_and(|d| d > 0))
-            && shape[0] != self.options.batch
-            && self.options.batch != 1
-        {
-            let what =
-                format!("the model is made for batches of {}, not of {}", shape[0], self.options.batch);
-            return Err(problem(
-                &what,
-                "export it with a dynamic batch dimension, or give the input's shape",
-            ));
         }
         self.graph.input(info.name, shape)
     }
@@ -273,12 +344,71 @@ impl<'a> Importer<'a> {
             return Ok(Known::Value(self.graph.constant(output, constant)));
         }
         self.modernise(node.op, &inputs, &mut attributes).map_err(at)?;
+        self.untrained(node, &inputs).map_err(at)?;
+        let whole = self.whole_numbers(node.op, &inputs, &attributes).map_err(at)?;
         let id = self
             .graph
             .add_node(node.name, node.op, &inputs, attributes)
             .map_err(|p| Problem { node: label.into(), ..p })?;
         self.graph.values[id.0].name = output.into();
+        if whole {
+            self.integers.insert(id);
+        }
         Ok(Known::Value(id))
+    }
+
+    /// Refuses nodes that train: what they compute depends on chance or on the other inputs of the batch.
+    fn untrained(&self, node: &message::Node<'a>, inputs: &[Option<Id>]) -> Result<(), Refusal> {
+        let eval = "call `model.eval()` before you export the model";
+        match node.op {
+            "Dropout" => match inputs.get(2).copied().flatten().map(|id| &self.graph.value(id).constant) {
+                None => Ok(()),
+                Some(Some(Constant::Ints(t))) if t.data[..] == [0] => Ok(()),
+                Some(Some(_)) => refuse("is in training mode: it drops numbers at random", eval),
+                Some(None) => refuse("whether it is in training mode depends on an input", eval),
+            },
+            // Before set 14 there was no attribute: the means and variances of the batch as outputs said it.
+            "BatchNormalization" if self.opset < 14 && node.outputs.iter().skip(1).any(|o| !o.is_empty()) => {
+                refuse("is in training mode: it has outputs for the batch's mean and variance", eval)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a node gives integers; refuses what means something else on integers than on real numbers, which is all that
+    /// shares hold.
+    fn whole_numbers(
+        &self,
+        op: &str,
+        inputs: &[Option<Id>],
+        attributes: &Attributes,
+    ) -> Result<bool, Refusal> {
+        let secret = |id: &Id| self.graph.value(*id).constant.is_none();
+        let integer = |id: &Id| secret(id) && self.integers.contains(id);
+        let integers = inputs.iter().flatten().any(integer);
+        let reals = inputs.iter().flatten().any(|id| secret(id) && !integer(id));
+        match op {
+            "Cast" => match attributes.0.get("to") {
+                Some(Attribute::Int(6 | 7)) if reals => refuse(
+                    "rounds secret numbers to integers",
+                    "keep values in float32, or round them where the result is used",
+                ),
+                Some(Attribute::Int(to)) => Ok(integers && *to != 1 && *to != 11),
+                _ => Ok(false),
+            },
+            "ReduceMean" | "AveragePool" | "Reciprocal" | "Sqrt"
+                if !inputs.first().is_some_and(|x| x.as_ref().is_some_and(integer)) =>
+            {
+                Ok(false)
+            }
+            "Div" | "Pow" | "ReduceMean" | "AveragePool" | "Reciprocal" | "Sqrt" if integers => refuse(
+                "computes with secret integers, which it would have to round",
+                "cast them to float32 before",
+            ),
+            // Of what a gather reads, the indices are integers.
+            "Gather" => Ok(inputs.first().is_some_and(|x| x.as_ref().is_some_and(integer))),
+            _ => Ok(integers),
+        }
     }
 
     /// Split as one Slice per output: nodes of the graph define one value.
@@ -301,6 +431,9 @@ impl<'a> Importer<'a> {
                 Attributes::none().with("starts", [start]).with("ends", [end]).with("axes", [axis]);
             let known = self.graph.add(output, "Slice", &[x], attributes).map(|id| {
                 self.graph.values[id.0].name = output.into();
+                if self.integers.contains(&x) {
+                    self.integers.insert(id);
+                }
                 Known::Value(id)
             });
             self.learn(output, known);

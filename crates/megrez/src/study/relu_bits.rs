@@ -162,7 +162,7 @@ fn measure(subject: &Subject, o: &Options) -> Result<Calibration> {
             Tensor::new(dims, rows.to_vec())
         })
         .collect();
-    let calibration = calibrate(&graph, &batches, o.margin)?;
+    let calibration = calibrate(&graph, batches.into_iter().map(|batch| vec![batch]), o.margin)?;
     calibration.check().map_err(|what| Error::Refused(format!("the calibration {what}")))?;
     Ok(calibration)
 }
