@@ -10,21 +10,22 @@ use megrez::client::{Cluster, RunOptions};
 use megrez::config::{ClusterConfig, PartyConfig};
 use megrez::device::{AnyDevice, DeviceChoice, open_each};
 use megrez::generate::{Generation, LanguageModel, largest};
-use megrez::infer::{Backend, Model, batch, decode_output, encode_data, encode_words};
+use megrez::infer::{Backend, Model};
+use megrez::inference::Inference;
+use megrez::inputs::{ModelFile, Names};
 use megrez::party::{Policy, Service};
 use megrez::proximity::{self, Proximity};
 use megrez::report::Cost;
 use megrez::secfloat::{self, FloatModel, ModelBench, Numbers, TrainBench, Work};
-use megrez::wire::{ModelPlan, Source, Upload};
+use megrez::wire::Source;
 use megrez::{Error, Result, embedded, inference, memory, study, tables};
-use megrez_graph::calibrate::calibrate;
-use megrez_graph::onnx::{self, ImportOptions};
+use megrez_graph::onnx::{self, Dim, ImportOptions};
 use megrez_graph::{
-    Activations, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, npy, plain,
+    Activations, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, npy,
 };
 use megrez_kernels::Device;
 use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs};
-use megrez_plan::{MAX_THREADS, Plan, ReluForm, SignBit};
+use megrez_plan::{MAX_THREADS, ReluForm, SignBit};
 use megrez_protocols::registry;
 use megrez_session::Phase;
 use serde_json::json;
@@ -257,13 +258,16 @@ struct Infer {
     /// The name of a model that is stored at the cluster.
     #[arg(long, requires = "cluster", conflicts_with = "model")]
     model_name: Option<String>,
-    /// The data, a .npy file whose first dimension counts the inputs.
-    #[arg(long)]
-    input: PathBuf,
-    /// Write the output here, as .npy.
-    #[arg(long)]
-    output: Option<PathBuf>,
-    /// Inputs per run [default: all of them].
+    /// The data of an input, NAME=FILE.npy, for each of the model's; FILE.npy for a model of one.
+    #[arg(long, required = true, value_name = "[NAME=]FILE")]
+    input: Vec<String>,
+    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data is not to say it.
+    #[arg(long, value_name = "[NAME=]SHAPE", conflicts_with = "model_name")]
+    shape: Vec<String>,
+    /// Write an output here, as .npy, instead of showing it: NAME=FILE.npy; FILE.npy for a model of one.
+    #[arg(long, value_name = "[NAME=]FILE")]
+    output: Vec<String>,
+    /// How many of the inputs go together in a run [default: all of them, or as many as the model is made for].
     #[arg(long)]
     batch: Option<usize>,
     /// The cluster's file; without it, parties are started on this machine.
@@ -321,12 +325,15 @@ struct Check {
     /// The model, an ONNX file.
     #[arg(long)]
     model: PathBuf,
-    /// The data, a .npy file; one batch of it is used.
+    /// The data of an input, NAME=FILE.npy, for each of the model's; FILE.npy for a model of one. One batch of it is used.
+    #[arg(long, required = true, value_name = "[NAME=]FILE")]
+    input: Vec<String>,
+    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data is not to say it.
+    #[arg(long, value_name = "[NAME=]SHAPE")]
+    shape: Vec<String>,
+    /// How many inputs to check [default: 8, or as many as the model is made for].
     #[arg(long)]
-    input: PathBuf,
-    /// How many inputs to check.
-    #[arg(long, default_value_t = 8)]
-    batch: usize,
+    batch: Option<usize>,
 }
 
 #[derive(Args)]
@@ -334,9 +341,12 @@ struct Calibrate {
     /// The model: an ONNX file, or a built-in network with random weights.
     #[arg(long)]
     model: String,
-    /// Data like that of later runs, a .npy file; random images for a built-in network.
-    #[arg(long)]
-    data: Option<PathBuf>,
+    /// Data like that of later runs, NAME=FILE.npy for each input; FILE.npy for a model of one; random images for a built-in network.
+    #[arg(long, value_name = "[NAME=]FILE")]
+    data: Vec<String>,
+    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data is not to say it.
+    #[arg(long, value_name = "[NAME=]SHAPE")]
+    shape: Vec<String>,
     /// Seed of a built-in network's weights and data.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -507,6 +517,9 @@ struct UploadModel {
     /// The batch sizes that may be run.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     batch: Vec<usize>,
+    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves more open than the batch.
+    #[arg(long, value_name = "[NAME=]SHAPE")]
+    shape: Vec<String>,
     /// The clients who may run it.
     #[arg(long, value_delimiter = ',')]
     allow: Vec<String>,
@@ -799,34 +812,27 @@ fn demo(args: &Demo, json: bool) -> Result<ExitCode> {
         );
     }
     let bar = progress(runs, "private inference");
-    let data =
-        |run: u32, input: &megrez_graph::lower::DataInput| Ok(batch(&images, run, args.batch, input.range));
-    let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &data);
-    let outcome = backend.run(&model.compiled.plan, &args.common.run(runs), &words, &|_| bar.inc(1))?;
+    let data = [first_rows(&images, n)];
+    let private = inference::infer(&mut backend, &model, &data, &args.common.run(1), &|run| tick(&bar, run))?;
     bar.finish_and_clear();
+    let plain = inference::infer_plain(&model.compiled.graph, &model, &data)?;
+    let ((_, private_logits), (_, plain_logits)) = (&private.outputs[0], &plain[0]);
 
     let (mut agree, mut right_private, mut right_plain, mut max_error) = (0, 0, 0, 0f64);
     let mut rows = Vec::new();
-    for (run, outputs) in outcome.outputs.iter().enumerate() {
-        let private = decode_output(args.common.ring, &model.compiled.outputs[0], &outputs[0]);
-        let input = batch(&images, run as u32, args.batch, model.compiled.data_inputs[0].range);
-        let plain = plain::run(&model.compiled.graph, &[input])?.remove(0);
-        let classes = private.shape.dims()[1];
-        for i in 0..args.batch.min(n - run * args.batch) {
-            let row = |t: &Tensor| t.data[i * classes..(i + 1) * classes].to_vec();
-            let (private, plain) = (row(&private), row(&plain));
-            let error = private.iter().zip(&plain).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
-            max_error = max_error.max(error);
-            let image = run * args.batch + i;
-            let label = labels.data[image] as usize;
-            let (a, b) = (argmax(&private), argmax(&plain));
-            agree += usize::from(a == b);
-            right_private += usize::from(a == label);
-            right_plain += usize::from(b == label);
-            rows.push((image, label, a, b));
-        }
+    let classes = private_logits.data.len() / n;
+    let pairs = private_logits.data.chunks(classes).zip(plain_logits.data.chunks(classes));
+    for (image, (private, plain)) in pairs.enumerate() {
+        let error = private.iter().zip(plain).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
+        max_error = max_error.max(error);
+        let label = labels.data[image] as usize;
+        let (a, b) = (argmax(private), argmax(plain));
+        agree += usize::from(a == b);
+        right_private += usize::from(a == label);
+        right_plain += usize::from(b == label);
+        rows.push((image, label, a, b));
     }
-    let cost = Cost::of(&outcome.reports);
+    let cost = &private.cost;
     let share = |right: usize| right as f64 / n as f64;
     if json {
         println!(
@@ -886,169 +892,139 @@ fn hex16(text: &str) -> Result<[u8; 16]> {
     Ok(out)
 }
 
-/// A model in floating point, stored or not.
-fn infer_floats(
-    args: &Infer,
-    data: Tensor,
-    size: usize,
-    stored: Option<(Cluster, ModelPlan)>,
-    json: bool,
-) -> Result<ExitCode> {
-    if args.material.is_some() {
-        return Err(Error::Refused("floating point has no offline phase: leave out --material".into()));
+/// Shows that a run begins.
+fn tick(bar: &ProgressBar, run: u32) -> Result<()> {
+    bar.set_position(run.into());
+    Ok(())
+}
+
+/// The first `n` rows of an array.
+fn first_rows(data: &Tensor, n: usize) -> Tensor {
+    let mut dims = data.shape.dims().to_vec();
+    let row: usize = dims[1..].iter().product();
+    dims[0] = n.min(dims[0]);
+    Tensor::new(dims.clone(), data.data[..dims[0] * row].to_vec())
+}
+
+/// How many rows data has, if it has any.
+fn rows(data: &[Tensor]) -> usize {
+    data.first().and_then(|d| d.shape.dims().first().copied()).unwrap_or(1)
+}
+
+/// What came out, and where each output is to be written.
+type Inferred = (Inference, Vec<Option<PathBuf>>);
+
+fn no_material(args: &Infer) -> Result<()> {
+    match args.material {
+        Some(_) => Err(Error::Refused("floating point has no offline phase: leave out --material".into())),
+        None => Ok(()),
     }
-    let n = data.shape.dims()[0];
-    let bar = progress(n.div_ceil(size) as u32, "private inference");
-    let options = RunOptions { protocol: secfloat::PROTOCOL.name.into(), ..args.common.run(1) };
-    let begun = |run: u32| {
-        bar.set_position(run.into());
-        Ok(())
+}
+
+/// A model that is stored at a cluster.
+fn infer_stored(args: &Infer, model: &str, cluster: &Path) -> Result<Inferred> {
+    let mut cluster = connect(cluster, &args.certs, &args.client)?;
+    let size = match (args.batch, &args.input[..]) {
+        (Some(size), _) => size,
+        // The approved batch sizes are the parties' to know: the first array says which is meant.
+        (None, inputs) => {
+            let file = inputs.iter().find_map(|text| {
+                let value = text.split_once('=').map_or(text.as_str(), |(_, value)| value);
+                [text, value].into_iter().find_map(|path| npy::load(Path::new(path)).ok())
+            });
+            file.map_or(1, |data| rows(&[data]))
+        }
     };
-    let inference = match stored {
-        Some((mut cluster, approved)) => {
-            let name = args.model_name.as_deref().expect("a stored model has a name");
-            secfloat::infer_stored(&mut cluster, name, &approved, &[data], &options, &begun)?
-        }
-        None => {
-            let graph = load_model(args.model.as_ref().expect("clap asks for one of the two"), size)?;
-            let mut backend = match &args.cluster {
-                Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
-                None => args.common.backend()?,
-            };
-            let model = FloatModel::new(&graph, backend.client(), args.common.work())?;
-            secfloat::infer(&mut backend, &model, &[data], &options, &begun)?
-        }
+    let (protocol, approved) = cluster.describe(model, size)?;
+    let data = Names::of_inputs(&approved.data_inputs).load("--input", &args.input)?;
+    let files = Names::of_outputs(&approved.outputs).files("--output", &args.output)?;
+    let bar = progress(rows(&data).div_ceil(size.max(1)) as u32, "private inference");
+    let begun = |run| tick(&bar, run);
+    let inference = if protocol == secfloat::PROTOCOL.name {
+        no_material(args)?;
+        let options = RunOptions { protocol, ..args.common.run(1) };
+        secfloat::infer_stored(&mut cluster, model, &approved, &data, &options, &begun)?
+    } else {
+        let material = args.material.as_deref().map(hex16).transpose()?;
+        let options = RunOptions { material, ..args.common.run(1) };
+        inference::infer_stored(&mut cluster, model, (protocol, approved), &data, &options, &begun)?
     };
     bar.finish_and_clear();
-    let (_, output) =
-        inference.outputs.first().ok_or_else(|| Error::Refused("the model has no output".into()))?;
-    if let Some(path) = &args.output {
-        npy::save(path, output).map_err(|e| Error::Refused(e.to_string()))?;
+    Ok((inference, files))
+}
+
+/// A model in a file.
+fn infer_file(args: &Infer, model: &Path) -> Result<Inferred> {
+    let file = ModelFile::open(model)?;
+    let data = file.names().load("--input", &args.input)?;
+    let graph = file.graph(Some(&data), &args.shape, args.batch)?;
+    // A file that fixes a batch of one has no graph of two, and is right about it.
+    if args.batch == Some(1)
+        && rows(&data) > 1
+        && let Ok(two) = file.graph(Some(&data), &args.shape, Some(2))
+    {
+        inference::check_apart(&two)?;
     }
-    if json {
-        let mut report = inference.json();
-        report["output"] = if args.output.is_some() { json!(args.output) } else { json!(output.data) };
-        println!("{report}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    if args.output.is_none() {
-        for row in output.data.chunks((output.data.len() / n).max(1)) {
-            println!("{}", row.iter().map(|v| format!("{v:e}")).collect::<Vec<_>>().join(" "));
-        }
-    }
-    println!(
-        "\ncost of one run of {size} under {} on {}",
-        inference.protocol,
-        inference.cost.device.join(" | ")
-    );
-    print!("{}", inference.cost.table());
-    if args.layers {
-        print!("\n{}", inference.cost.layer_table());
-    }
-    Ok(ExitCode::SUCCESS)
+    let float = args.common.float()?;
+    let material = args.material.as_deref().map(hex16).transpose()?;
+    let mut backend = match &args.cluster {
+        Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
+        None => args.common.backend()?,
+    };
+    let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied()).unwrap_or(1);
+    let bar = progress(rows(&data).div_ceil(size) as u32, "private inference");
+    let begun = |run| tick(&bar, run);
+    let options = RunOptions { material, ..args.common.run(1) };
+    let inferred = if float {
+        no_material(args)?;
+        let model = FloatModel::new(&graph, backend.client(), args.common.work())?;
+        let files = Names::of_outputs(&model.compiled.outputs).files("--output", &args.output)?;
+        (secfloat::infer(&mut backend, &model, &data, &options, &begun)?, files)
+    } else {
+        let model = args.common.model(&graph, backend.client(), &args.model_args)?;
+        let files = Names::of_outputs(&model.compiled.outputs).files("--output", &args.output)?;
+        (inference::infer(&mut backend, &model, &data, &options, &begun)?, files)
+    };
+    bar.finish_and_clear();
+    Ok(inferred)
 }
 
 fn infer(args: &Infer, json: bool) -> Result<ExitCode> {
-    let data = load_npy(&args.input)?;
-    let n = *data.shape.dims().first().ok_or_else(|| Error::file(&args.input, "has no first dimension"))?;
-    let size = args.batch.unwrap_or(n);
-    if n == 0 || size == 0 {
-        return Err(Error::file(&args.input, "holds no input"));
-    }
-    if args.model_name.is_none() && args.common.float()? {
-        return infer_floats(args, data, size, None, json);
-    }
-    let runs = n.div_ceil(size) as u32;
-    let material = args.material.as_deref().map(hex16).transpose()?;
-    let bar = progress(runs, "private inference");
-    let (outcome, ring, revealed, protocol, ranges) = match (&args.model_name, &args.cluster) {
-        (Some(name), Some(cluster)) => {
-            let mut cluster = connect(cluster, &args.certs, &args.client)?;
-            let (protocol, approved) = cluster.describe(name, size)?;
-            if protocol == secfloat::PROTOCOL.name {
-                bar.finish_and_clear();
-                return infer_floats(args, data, size, Some((cluster, approved)), json);
-            }
-            let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
-            let words = |run: u32, input: &megrez_plan::Input| {
-                let refuse = |e: Error| megrez_session::Error::Refused(e.to_string());
-                let wanted = approved.data_inputs.iter().find(|d| d.name == input.name);
-                let wanted = wanted.ok_or_else(|| {
-                    megrez_session::Error::Refused(format!("the plan has an unknown input `{}`", input.name))
-                })?;
-                encode_data(plan.ring, wanted, &batch(&data, run, size, wanted.range)).map_err(refuse)
-            };
-            let mine = |i: &megrez_plan::Input| approved.data_inputs.iter().any(|d| d.name == i.name);
-            let source = Source::Model { model: name.clone(), batch: size };
-            let options = RunOptions { protocol: protocol.clone(), material, ..args.common.run(runs) };
-            let outcome = cluster.run(&plan, source, &options, &mine, &words, &|_| bar.inc(1))?;
-            (outcome, plan.ring, approved.outputs.clone(), protocol, None)
-        }
-        _ => {
-            let path = args.model.as_ref().expect("clap asks for one of the two");
-            let graph = load_model(path, size)?;
-            let mut backend = match &args.cluster {
-                Some(cluster) => Backend::Remote(connect(cluster, &args.certs, &args.client)?),
-                None => args.common.backend()?,
-            };
-            let model = args.common.model(&graph, backend.client(), &args.model_args)?;
-            let rows =
-                |run: u32, input: &megrez_graph::lower::DataInput| Ok(batch(&data, run, size, input.range));
-            let words = |run: u32, input: &megrez_plan::Input| model.words(run, input, &rows);
-            let options = RunOptions { material, ..args.common.run(runs) };
-            let outcome = backend.run(&model.compiled.plan, &options, &words, &|_| bar.inc(1))?;
-            let proven = model.compiled.ranges.iter().all(|r| r.proven);
-            let protocol = args.common.protocol.clone();
-            (outcome, model.compiled.plan.ring, model.compiled.outputs.clone(), protocol, Some(proven))
-        }
+    let (inference, files) = match (&args.model_name, &args.cluster, &args.model) {
+        (Some(name), Some(cluster), _) => infer_stored(args, name, cluster)?,
+        (_, _, model) => infer_file(args, model.as_ref().expect("clap asks for one of the two"))?,
     };
-    bar.finish_and_clear();
-    let first = revealed.first().ok_or_else(|| Error::Refused("the model has no output".into()))?;
-    let mut rows = Vec::new();
-    let mut shape = Vec::new();
-    for outputs in &outcome.outputs {
-        let output = decode_output(ring, first, &outputs[0]);
-        shape = output.shape.dims().to_vec();
-        rows.extend(output.data);
+    for ((_, output), file) in inference.outputs.iter().zip(&files) {
+        if let Some(file) = file {
+            npy::save(file, output).map_err(|e| Error::Refused(e.to_string()))?;
+        }
     }
-    if let Some(dim) = shape.first_mut() {
-        rows.truncate(rows.len() / (*dim * runs as usize) * n);
-        *dim = n;
-    }
-    let output = Tensor::new(shape.clone(), rows);
-    if let Some(path) = &args.output {
-        npy::save(path, &output).map_err(|e| Error::Refused(e.to_string()))?;
-    }
-    let cost = Cost::of(&outcome.reports);
-    let range = ranges.map(|proven| if proven { "proven" } else { "assumed" });
     if json {
-        println!(
-            "{}",
-            json!({
-                "schema": "megrez.infer/1",
-                "shape": shape,
-                "output": if args.output.is_some() { json!(args.output) } else { json!(output.data) },
-                "protocol": protocol,
-                "insecure": args.common.insecure,
-                "range": range,
-                "cost": cost,
-            })
-        );
-    } else {
-        if args.output.is_none() {
-            let width = output.data.len() / n;
-            for row in output.data.chunks(width.max(1)) {
-                println!("{}", row.iter().map(|v| format!("{v:.6}")).collect::<Vec<_>>().join(" "));
-            }
+        let place = |name: &str| inference.outputs.iter().position(|(n, _)| n == name);
+        let report = inference.json(&|name, output| match place(name).and_then(|i| files[i].as_ref()) {
+            Some(file) => json!(file),
+            None => json!(output.data),
+        });
+        println!("{report}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let shown = inference.outputs.iter().zip(&files).filter(|(_, file)| file.is_none());
+    for ((name, output), _) in shown {
+        if inference.outputs.len() > 1 {
+            println!("{name} {:?}", output.shape.dims());
         }
-        println!("\ncost of one run of {size} under {protocol} on {}", cost.device.join(" | "));
-        if let Some(range) = range {
-            println!("ranges: {range}");
+        let lines = output.shape.dims().first().copied().unwrap_or(1);
+        for row in output.data.chunks((output.data.len() / lines).max(1)) {
+            let number = |v: &f32| match inference.protocol == secfloat::PROTOCOL.name {
+                true => format!("{v:e}"),
+                false => format!("{v:.6}"),
+            };
+            println!("{}", row.iter().map(number).collect::<Vec<_>>().join(" "));
         }
-        print!("{}", cost.table());
-        if args.layers {
-            print!("\n{}", cost.layer_table());
-        }
+    }
+    print!("\n{}", inference.summary());
+    if args.layers {
+        print!("\n{}", inference.cost.layer_table());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -1112,8 +1088,12 @@ fn run_generate(args: &Generate, json: bool) -> Result<ExitCode> {
 }
 
 fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
-    let data = load_npy(&args.input)?;
-    let graph = load_model(&args.model, args.batch)?;
+    let file = ModelFile::open(&args.model)?;
+    let data = file.names().load("--input", &args.input)?;
+    // A model that fixes how many it takes is checked on so many.
+    let open = file.inputs.iter().any(|i| !matches!(i.dims.as_deref(), Some([Dim::Fixed(_), ..] | [])));
+    let batch = args.batch.or(open.then(|| rows(&data).min(8)));
+    let graph = file.graph(Some(&data), &args.shape, batch)?;
     if args.common.float()? {
         return check_floats(args, &graph, &data, json);
     }
@@ -1127,15 +1107,14 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
     } else {
         args.common.model(&graph, backend.client(), &args.model_args)?
     };
-    let range = model.compiled.data_inputs[0].range;
-    let rows = batch(&data, 0, args.batch, range);
-    let layers = check::check(&mut backend, &model, &[rows], &args.common.run(1))?;
+    let data = inference::first_batch(&model, &data)?;
+    let layers = check::check(&mut backend, &model, &data, &args.common.run(1))?;
     let outside: usize = layers.iter().map(|l| l.outside).sum();
     if json {
         println!(
             "{}",
             json!({ "schema": "megrez.check/1", "protocol": args.common.protocol, "ring": args.common.ring,
-            "frac": args.common.frac(), "batch": args.batch, "layers": layers })
+            "frac": args.common.frac(), "batch": rows(&data), "layers": layers })
         );
     } else {
         print!("{}", check::table(&layers));
@@ -1143,16 +1122,16 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
     Ok(if outside == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check_floats(args: &Check, graph: &Graph, data: &Tensor, json: bool) -> Result<ExitCode> {
+fn check_floats(args: &Check, graph: &Graph, data: &[Tensor], json: bool) -> Result<ExitCode> {
     let mut backend = args.common.backend()?;
     let model = FloatModel::new(graph, backend.client(), args.common.work())?;
-    let rows = batch(data, 0, args.batch, model.compiled.data_inputs[0].range);
-    let layers = secfloat::check(&mut backend, &model, &[rows], &args.common.run(1))?;
+    let data = inference::first_batch(&model, data)?;
+    let layers = secfloat::check(&mut backend, &model, &data, &args.common.run(1))?;
     if json {
         println!(
             "{}",
             json!({ "schema": "megrez.check/1", "protocol": args.common.protocol, "numbers": "float32",
-            "batch": args.batch, "layers": layers })
+            "batch": rows(&data), "layers": layers })
         );
     } else {
         print!("{}", secfloat::table(&layers));
@@ -1162,27 +1141,35 @@ fn check_floats(args: &Check, graph: &Graph, data: &Tensor, json: bool) -> Resul
 }
 
 fn run_calibrate(args: &Calibrate, json: bool) -> Result<ExitCode> {
-    let data = match &args.data {
-        Some(path) => load_npy(path)?,
-        None => {
+    if args.batch == 0 {
+        return Err(Error::Refused("--batch is at least 1".into()));
+    }
+    let path = Path::new(&args.model);
+    let (graph, data) = match path.extension().is_some_and(|e| e == "onnx") {
+        true => {
+            let file = ModelFile::open(path)?;
+            let data = file.names().load("--data", &args.data)?;
+            let open =
+                file.inputs.iter().any(|i| !matches!(i.dims.as_deref(), Some([Dim::Fixed(_), ..] | [])));
+            // Whole batches where that is possible: one filled up with zeros would still be honest.
+            let batch = open.then(|| args.batch.min(rows(&data)));
+            (file.graph(Some(&data), &args.shape, batch)?, data)
+        }
+        false => {
             let graph = any_model(&args.model, args.batch, args.seed)?;
-            let input = graph.inputs.first().map(|&id| graph.shape(id).clone());
-            let input = input.ok_or_else(|| Error::Refused("the model has no input".into()))?;
-            bench::test_image(args.seed, 0, "input", input)
+            let inputs =
+                graph.inputs.iter().map(|&id| (graph.value(id).name.clone(), graph.shape(id).clone()));
+            let inputs: Vec<(String, megrez_ring::Shape)> = inputs.collect();
+            let data = match &args.data[..] {
+                [] => {
+                    inputs.iter().map(|(_, s)| bench::test_image(args.seed, 0, "input", s.clone())).collect()
+                }
+                files => Names::of_graph(&inputs).load("--data", files)?,
+            };
+            (graph, data)
         }
     };
-    let n = *data.shape.dims().first().unwrap_or(&0);
-    if n == 0 || args.batch == 0 {
-        return Err(Error::Refused("the data holds no input".into()));
-    }
-    // Whole batches only: a batch filled up with zeros would still be honest, but count inputs that are not there.
-    let size = args.batch.min(n);
-    let graph = any_model(&args.model, size, args.seed)?;
-    let anything = Interval { low: f64::MIN, high: f64::MAX };
-    let batches: Vec<Tensor> =
-        (0..n.div_ceil(size)).map(|run| batch(&data, run as u32, size, anything)).collect();
-    let calibration = calibrate(&graph, &batches, args.margin)?;
-    calibration.check().map_err(Error::Refused)?;
+    let calibration = inference::measure_any(&graph, &data, args.margin)?;
     let text = serde_json::to_string_pretty(&calibration).map_err(|e| Error::Refused(e.to_string()))?;
     std::fs::write(&args.output, &text).map_err(|e| Error::file(&args.output, e))?;
     if json {
@@ -1506,43 +1493,15 @@ fn party(args: &PartyArgs, json: bool) -> Result<ExitCode> {
 
 fn upload(args: &UploadModel, json: bool) -> Result<ExitCode> {
     let mut cluster = connect(&args.cluster, &args.certs, &args.client)?;
+    let file = ModelFile::open(&args.model)?;
+    let graph = |&size: &usize| file.graph(None, &args.shape, Some(size));
+    let graphs = args.batch.iter().map(graph).collect::<Result<Vec<_>>>()?;
     if args.common.float()? {
-        let graphs = args.batch.iter().map(|&n| load_model(&args.model, n)).collect::<Result<Vec<_>>>()?;
         secfloat::upload(&mut cluster, &args.name, &graphs, args.common.work(), &args.allow)?;
-        return Ok(uploaded(args, json));
+    } else {
+        let options = args.common.compile(&args.model_args)?;
+        inference::upload(&mut cluster, &args.name, &args.common.protocol, &graphs, &options, &args.allow)?;
     }
-    // The user of the model takes the data owner's place, whoever it is.
-    let options = CompileOptions {
-        model_owner: args.client.clone(),
-        data_owner: "user".into(),
-        recipient: "user".into(),
-        ..args.common.compile(&args.model_args)?
-    };
-    let mut plans = Vec::new();
-    let mut weights = Vec::new();
-    for &size in &args.batch {
-        let compiled = megrez_graph::compile(&load_model(&args.model, size)?, &options)?;
-        plans.push(ModelPlan {
-            batch: size,
-            plan: compiled.plan.to_bytes(),
-            data_inputs: compiled.data_inputs,
-            outputs: compiled.outputs,
-        });
-        weights = compiled.model_inputs;
-    }
-    let upload = Upload {
-        session: megrez::wire::fresh_name()?,
-        protocol: args.common.protocol.clone(),
-        model: args.name.clone(),
-        plans,
-        allow: args.allow.clone(),
-    };
-    cluster.upload(upload, &|input| {
-        let weight = weights.iter().find(|w| w.name == input.name);
-        let weight =
-            weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))?;
-        encode_words(args.common.ring, &weight.values, weight.frac)
-    })?;
     Ok(uploaded(args, json))
 }
 

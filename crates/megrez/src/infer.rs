@@ -147,20 +147,7 @@ pub fn decode_words(ring: u32, words: &[u64], frac: u32) -> Vec<f32> {
 
 /// Encodes a data input, checking shape and declared range.
 pub fn encode_data(ring: u32, input: &DataInput, values: &Tensor) -> Result<Vec<u64>> {
-    if values.shape.elements() != input.shape.elements() {
-        return Err(Error::Refused(format!(
-            "input `{}` takes the shape {}, the data has {}",
-            input.name, input.shape, values.shape
-        )));
-    }
-    let outside = |v: &f32| !(f64::from(*v) >= input.range.low && f64::from(*v) <= input.range.high);
-    if let Some(i) = values.data.iter().position(outside) {
-        return Err(Error::Refused(format!(
-            "input `{}`: element {i} is {}, outside the declared range {} … {}; scale the data or declare a larger \
-             range with --input-range",
-            input.name, values.data[i], input.range.low, input.range.high
-        )));
-    }
+    input.check(values)?;
     match input.tokens {
         Some(rows) => one_hot(input, rows, values, 1),
         None => encode_words(ring, &values.data, input.frac),

@@ -1,20 +1,23 @@
-//! Running a model on as many inputs as there are: the data is checked before any party hears of it, cut into batches,
-//! and the outputs are put together again.
+//! Running a model on as many inputs as there are, for the command, the library and Python alike: the data is checked before any party
+//! hears of it, cut into batches where that changes nothing, and the outputs are put together again, all of them, whole.
 
 use crate::client::{Cluster, RunOptions};
 use crate::infer::{
     Backend, Model, batch, compile_for, decode_output, encode_data, encode_words, find, price,
 };
 use crate::report::Cost;
+use crate::rows;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
 use megrez_engine::PlanCost;
-use megrez_graph::lower::{DataInput, ModelInput};
+use megrez_graph::lower::{DataInput, ModelInput, vocabularies};
 use megrez_graph::{
-    Calibration, Comparison, CompileOptions, Graph, ListStyle, PoolForm, Revealed, Tensor, compile, plain,
+    Calibration, Comparison, CompileOptions, FloatOptions, Graph, Id, Interval, ListStyle, PoolForm,
+    RangePolicy, Revealed, Tensor, compile, compile_floats, passes, plain,
 };
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, Input, List, Plan, ReluForm, SignBit};
+use megrez_ring::Shape;
 use megrez_session::{Error as SessionError, Phase};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -22,7 +25,7 @@ use std::cell::RefCell;
 /// What came out, and what it cost.
 #[derive(Clone, Debug)]
 pub struct Inference {
-    /// The outputs by name, in the model's order; their first dimension counts the inputs.
+    /// The outputs by name, in the model's order.
     pub outputs: Vec<(String, Tensor)>,
     /// The protocol that ran.
     pub protocol: String,
@@ -39,11 +42,15 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// The report as `megrez infer --json` prints it, without the numbers that came out.
-    pub fn json(&self) -> Json {
+    /// The report of `megrez infer --json`. `numbers` says what stands there for the elements of an output: them, or where they are.
+    pub fn json(&self, numbers: &dyn Fn(&str, &Tensor) -> Json) -> Json {
+        let named = |(name, output): &(String, Tensor)| json!({ "name": name, "shape": output.shape.dims(), "output": numbers(name, output) });
+        let outputs: Vec<Json> = self.outputs.iter().map(named).collect();
         json!({
             "schema": "megrez.infer/1",
-            "shape": self.outputs.first().map(|(_, output)| output.shape.dims()),
+            "shape": outputs.first().map(|first| &first["shape"]),
+            "output": outputs.first().map(|first| &first["output"]),
+            "outputs": outputs,
             "protocol": self.protocol,
             "insecure": self.insecure,
             "range": self.range(),
@@ -55,6 +62,11 @@ impl Inference {
 
     /// The report as a table, with the cost of every layer.
     pub fn table(&self) -> String {
+        self.summary() + "\n" + &self.cost.layer_table()
+    }
+
+    /// The report as a table.
+    pub fn summary(&self) -> String {
         let mut out = format!(
             "cost of one run of {} under {} on {}\n",
             self.batch,
@@ -64,12 +76,84 @@ impl Inference {
         if let Some(range) = self.range() {
             out += &format!("ranges: {range}\n");
         }
-        out + &self.cost.table() + "\n" + &self.cost.layer_table()
+        out + &self.cost.table()
     }
 
     fn range(&self) -> Option<&'static str> {
         self.proven.map(|proven| if proven { "proven" } else { "assumed" })
     }
+}
+
+/// A model as whoever runs it knows it.
+pub trait Described {
+    /// What it takes.
+    fn inputs(&self) -> &[DataInput];
+    /// What it gives.
+    fn outputs(&self) -> &[Revealed];
+    /// The first output that is not made row by row, when a run takes `rows`.
+    fn mixed(&self, rows: usize) -> Option<&Revealed>;
+}
+
+impl Described for Model {
+    fn inputs(&self) -> &[DataInput] {
+        &self.compiled.data_inputs
+    }
+
+    fn outputs(&self) -> &[Revealed] {
+        &self.compiled.outputs
+    }
+
+    fn mixed(&self, rows: usize) -> Option<&Revealed> {
+        rows::mixed(&self.compiled.plan, self.inputs(), self.outputs(), rows)
+    }
+}
+
+/// A stored model, as the parties describe it.
+struct Stored {
+    plan: Plan,
+    approved: ModelPlan,
+}
+
+impl Described for Stored {
+    fn inputs(&self) -> &[DataInput] {
+        &self.approved.data_inputs
+    }
+
+    fn outputs(&self) -> &[Revealed] {
+        &self.approved.outputs
+    }
+
+    fn mixed(&self, rows: usize) -> Option<&Revealed> {
+        rows::mixed(&self.plan, self.inputs(), self.outputs(), rows)
+    }
+}
+
+/// Refuses a description that does not go with its plan: it comes from the parties. `shapes` are those of the plan's outputs.
+pub(crate) fn check_description<'a>(
+    model: &str,
+    approved: &ModelPlan,
+    shapes: impl ExactSizeIterator<Item = &'a Shape>,
+) -> Result<()> {
+    let after = |output: &Revealed| {
+        let mut shape = output.shape.clone();
+        output.after.iter().all(|after| {
+            let inside = after.axis() < shape.rank();
+            if inside {
+                shape = after.shape(&shape);
+            }
+            inside
+        })
+    };
+    let fits = shapes.len() == approved.outputs.len()
+        && approved.outputs.iter().zip(shapes).all(|(o, shape)| o.shape == *shape && after(o))
+        && approved.data_inputs.iter().all(|i| i.shape.clone().checked().is_ok());
+    if fits {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "the parties describe the stored model `{model}` and its plan differently: do not use it, and ask its owner to store it \
+         again"
+    )))
 }
 
 /// Data for a model, checked and ready to be cut into batches.
@@ -84,29 +168,45 @@ pub(crate) struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// `data` has one tensor for each of `inputs`; their first dimensions count the same things.
-    pub fn new(inputs: &'a [DataInput], data: &'a [Tensor]) -> Result<Self> {
-        if inputs.len() != data.len() {
-            let names: Vec<String> = inputs.iter().map(|i| format!("`{}`", i.name)).collect();
+    /// `data` has one tensor for each of the model's inputs. Data of just the model's shapes is one run. Any other is cut, and the
+    /// last run filled up, if the first dimensions count the same rows and every row of the outputs comes from one of them.
+    pub fn new(model: &'a dyn Described, data: &'a [Tensor]) -> Result<Self> {
+        let batches = Self::cut(model.inputs(), data)?;
+        if batches.count != batches.size
+            && let Some(output) = model.mixed(batches.size)
+        {
+            return Err(mixing(output, batches.size, Some(batches.count)));
+        }
+        Ok(batches)
+    }
+
+    /// As [`new`](Self::new), for those who look at runs and not at outputs.
+    pub fn cut(inputs: &'a [DataInput], data: &'a [Tensor]) -> Result<Self> {
+        let listed = || inputs.iter().map(shown).collect::<Vec<_>>().join(", ");
+        if inputs.len() != data.len() || inputs.is_empty() {
             return Err(Error::Refused(format!(
                 "the model takes {} ({}), got {}",
                 counted(inputs.len(), "input"),
-                names.join(", "),
+                listed(),
                 counted(data.len(), "array")
             )));
         }
-        let mut counts = vec![];
-        for (input, tensor) in inputs.iter().zip(data) {
-            counts.push((input.shape.dims().first().copied(), row_count(input, tensor)?));
+        let sizes = || inputs.iter().map(|i| i.shape.dims().first().copied());
+        let size = sizes().next().flatten().unwrap_or(1);
+        if inputs.iter().zip(data).all(|(input, tensor)| input.shape == tensor.shape) {
+            inputs.iter().zip(data).try_for_each(|(input, tensor)| input.check(tensor))?;
+            return Ok(Batches { inputs, data, count: size, size, runs: 1 });
         }
-        let Some(&(Some(size), count)) = counts.first() else {
-            return Err(Error::Refused("the model has no input with a first dimension".into()));
-        };
-        if counts.iter().any(|&c| c != (Some(size), count)) {
-            return Err(Error::Refused(
-                "the inputs differ in their first dimension, which counts them".into(),
-            ));
+        let rows = inputs.iter().zip(data).map(|(input, tensor)| input.check_rows(tensor));
+        let counts = rows.collect::<std::result::Result<Vec<usize>, _>>()?;
+        if counts.iter().any(|&count| count != counts[0]) || sizes().any(|s| s != Some(size)) {
+            return Err(Error::Refused(format!(
+                "the inputs differ in their first dimension, so it does not count rows to cut: give data of just the shapes that \
+                 the model was compiled for, {}",
+                listed()
+            )));
         }
+        let count = counts[0];
         let runs = u32::try_from(count.div_ceil(size))
             .map_err(|_| Error::Refused("this is more data than megrez counts".into()))?;
         Ok(Batches { inputs, data, count, size, runs })
@@ -115,63 +215,70 @@ impl<'a> Batches<'a> {
     /// What the plan's input of this name takes in a run.
     pub fn rows(&self, run: u32, name: &str) -> Option<(&DataInput, Tensor)> {
         let i = self.inputs.iter().position(|input| input.name == name)?;
-        Some((&self.inputs[i], batch(&self.data[i], run, self.size, self.inputs[i].range)))
+        let (input, data) = (&self.inputs[i], &self.data[i]);
+        let rows =
+            if self.count == self.size { data.clone() } else { batch(data, run, self.size, input.range) };
+        Some((input, rows))
     }
 
     /// One output of all runs, without the rows that filled up the last batch.
-    pub fn join(&self, name: &str, parts: Vec<Tensor>) -> Result<Tensor> {
-        let mut dims = parts.first().map(|p| p.shape.dims().to_vec()).unwrap_or_default();
-        if dims.first() != Some(&self.size) {
-            // Without a dimension that counts inputs, one full batch is all that means something.
-            return match <[Tensor; 1]>::try_from(parts) {
-                Ok([only]) if self.count == self.size => Ok(only),
-                _ => Err(Error::Refused(format!(
-                    "the first dimension of output `{name}` does not count inputs: give exactly {} of them",
-                    self.size
-                ))),
-            };
+    fn join(&self, mut parts: Vec<Tensor>) -> Tensor {
+        if self.count == self.size {
+            return parts.remove(0);
         }
+        let mut dims = parts[0].shape.dims().to_vec();
+        let row: usize = dims[1..].iter().product();
         let mut data: Vec<f32> = parts.into_iter().flat_map(|p| p.data).collect();
-        data.truncate(data.len() / (self.size * self.runs as usize) * self.count);
+        data.truncate(row * self.count);
         dims[0] = self.count;
-        Ok(Tensor::new(dims, data))
+        Tensor::new(dims, data)
+    }
+
+    /// The outputs of all runs by name; `part` is one of one run.
+    pub fn outputs(
+        &self,
+        outputs: &[Revealed],
+        part: &dyn Fn(usize, usize) -> Tensor,
+    ) -> Vec<(String, Tensor)> {
+        let whole = |(i, output): (usize, &Revealed)| {
+            let parts = (0..self.runs as usize).map(|run| part(run, i)).collect();
+            (output.name.clone(), self.join(parts))
+        };
+        outputs.iter().enumerate().map(whole).collect()
     }
 }
 
-/// How many inputs a tensor holds. Refuses shapes and numbers that the model was not compiled for: during a run it
-/// would be too late, since the parties have begun.
-fn row_count(input: &DataInput, tensor: &Tensor) -> Result<usize> {
-    let (expected, given) = (input.shape.dims(), tensor.shape.dims());
-    let fits = !given.is_empty() && expected.len() == given.len() && expected[1..] == given[1..];
-    if !fits {
-        let rest: String = expected.iter().skip(1).map(|d| format!(", {d}")).collect();
-        return Err(Error::Refused(format!(
-            "input `{}` takes the shape [N{rest}], the data has {}",
-            input.name, tensor.shape
-        )));
+fn mixing(output: &Revealed, size: usize, count: Option<usize>) -> Error {
+    let whole = count.map_or("as many as there are".into(), |count| count.to_string());
+    let option = count.map_or("N".into(), |count| count.to_string());
+    Error::Refused(format!(
+        "output `{}` is not made input by input, so its numbers would depend on how the data is cut: the model runs on {size} at a \
+         time; give exactly {size}, or compile for {whole}: --batch {option}, in Python batch={option}",
+        output.name
+    ))
+}
+
+/// Refuses to run a model on one input at a time if that gives other numbers than on several: in a run of one there is nothing that
+/// could be mixed, so this looks at the same model for two, `graph`. A model that is made for one, whatever the batch, is fine.
+pub fn check_apart(graph: &Graph) -> Result<()> {
+    let first = |&id: &Id| graph.shape(id).dims().first().copied();
+    if graph.inputs.iter().any(|id| first(id) != Some(2)) {
+        return Ok(());
     }
-    if given[0] == 0 {
-        return Err(Error::Refused(format!("the data for input `{}` is empty", input.name)));
-    }
-    let inside = |v: &f32| (input.range.low..=input.range.high).contains(&f64::from(*v));
-    if let Some(i) = tensor.data.iter().position(|v| !inside(v)) {
-        let mut place = vec![];
-        let mut rest = i;
-        for dim in given.iter().rev() {
-            place.insert(0, (rest % dim).to_string());
-            rest /= dim;
-        }
-        return Err(Error::Refused(format!(
-            "input `{}`: element [{}] is {}, outside the declared range {} … {}; scale the data, or compile for a \
-             larger input range",
-            input.name,
-            place.join(", "),
-            tensor.data[i],
-            input.range.low,
-            input.range.high
-        )));
-    }
-    Ok(given[0])
+    let options = CompileOptions { policy: RangePolicy::Assume, ..CompileOptions::default() };
+    let mixed = match compile(graph, &options) {
+        Ok(c) => rows::mixed(&c.plan, &c.data_inputs, &c.outputs, 2).cloned(),
+        Err(problems) => match compile_floats(graph, &FloatOptions::default()) {
+            Ok(c) => rows::mixed_floats(&c.plan, &c.data_inputs, &c.outputs, 2).cloned(),
+            Err(_) => return Err(problems.into()),
+        },
+    };
+    mixed.map_or(Ok(()), |output| Err(mixing(&output, 1, None)))
+}
+
+/// An input's name and shape, for messages.
+fn shown(input: &DataInput) -> String {
+    format!("`{}` {:?}", input.name, input.shape.dims())
 }
 
 fn counted(n: usize, what: &str) -> String {
@@ -206,7 +313,7 @@ pub fn infer(
     options: &RunOptions,
     before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
-    let batches = Batches::new(&model.compiled.data_inputs, data)?;
+    let batches = Batches::new(model, data)?;
     let end = End::default();
     let rows = |run: u32, input: &DataInput| {
         if batches.inputs[0].name == input.name {
@@ -220,21 +327,23 @@ pub fn infer(
     let plan = model.plan_for(backend.client());
     let outcome = end.of(backend.run(&plan, &options, &words, &|_| {}))?;
     let proven = model.compiled.ranges.iter().all(|r| r.proven);
-    finish(&batches, plan.ring, &model.compiled.outputs, outcome, &options, Some(proven))
+    Ok(finish(&batches, plan.ring, model.outputs(), &outcome, &options, Some(proven)))
 }
 
-/// As [`infer`], with a model that is stored at the cluster, in a batch size that its owner approved.
+/// As [`infer`], with a model that is stored at the cluster, by the description that the parties gave of it.
 pub fn infer_stored(
     cluster: &mut Cluster,
     model: &str,
-    size: usize,
+    (protocol, approved): (String, ModelPlan),
     data: &[Tensor],
     options: &RunOptions,
     before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
-    let (protocol, approved) = cluster.describe(model, size)?;
     let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
-    let batches = Batches::new(&approved.data_inputs, data)?;
+    check_description(model, &approved, plan.outputs.iter().map(|o| &plan.value(o.value).shape))?;
+    let stored = Stored { plan, approved };
+    let Stored { plan, approved } = &stored;
+    let batches = Batches::new(&stored, data)?;
     let end = End::default();
     let words = |run: u32, input: &Input| {
         if batches.inputs[0].name == input.name {
@@ -247,73 +356,79 @@ pub fn infer_stored(
     };
     let mine = |input: &Input| approved.data_inputs.iter().any(|d| d.name == input.name);
     let options = RunOptions { protocol, runs: batches.runs, ..options.clone() };
-    let source = Source::Model { model: model.into(), batch: size };
-    let outcome = end.of(cluster.run(&plan, source, &options, &mine, &words, &|_| {}))?;
-    finish(&batches, plan.ring, &approved.outputs, outcome, &options, None)
+    let source = Source::Model { model: model.into(), batch: approved.batch };
+    let outcome = end.of(cluster.run(plan, source, &options, &mine, &words, &|_| {}))?;
+    Ok(finish(&batches, plan.ring, &approved.outputs, &outcome, &options, None))
 }
 
 fn finish(
     batches: &Batches<'_>,
     ring: u32,
     revealed: &[Revealed],
-    outcome: crate::client::Outcome,
+    outcome: &crate::client::Outcome,
     options: &RunOptions,
     proven: Option<bool>,
-) -> Result<Inference> {
-    let mut outputs = vec![];
-    for (i, output) in revealed.iter().enumerate() {
-        let parts = outcome.outputs.iter().map(|run| decode_output(ring, output, &run[i])).collect();
-        outputs.push((output.name.clone(), batches.join(&output.name, parts)?));
-    }
-    Ok(Inference {
-        outputs,
+) -> Inference {
+    let part = |run: usize, i: usize| decode_output(ring, &revealed[i], &outcome.outputs[run][i]);
+    Inference {
+        outputs: batches.outputs(revealed, &part),
         protocol: options.protocol.clone(),
         insecure: options.insecure,
         proven,
         batch: batches.size,
         runs: batches.runs,
         cost: Cost::of(&outcome.reports),
-    })
+    }
 }
 
-/// A compiled model, by its graph, inputs and outputs, on data in the clear, in floating point: the outputs by name.
-pub fn infer_plain(
-    graph: &Graph,
-    inputs: &[DataInput],
-    outputs: &[Revealed],
-    data: &[Tensor],
-) -> Result<Vec<(String, Tensor)>> {
-    let batches = Batches::new(inputs, data)?;
-    let mut parts: Vec<Vec<Tensor>> = vec![vec![]; outputs.len()];
+/// A compiled model, whose graph this is, on data in the clear, in floating point: the outputs by name.
+pub fn infer_plain(graph: &Graph, model: &dyn Described, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
+    let batches = Batches::new(model, data)?;
+    let mut values = vec![];
     for run in 0..batches.runs {
         let rows: Vec<Tensor> =
             batches.inputs.iter().filter_map(|i| Some(batches.rows(run, &i.name)?.1)).collect();
-        let values = plain::run(graph, &rows)?;
-        for ((parts, revealed), value) in parts.iter_mut().zip(outputs).zip(values) {
-            parts.push(revealed.finish(value.data));
-        }
+        let outputs = plain::run(graph, &rows)?.into_iter().zip(model.outputs());
+        values.push(outputs.map(|(value, revealed)| revealed.finish(value.data)).collect::<Vec<_>>());
     }
-    let named = outputs.iter().zip(parts);
-    named.map(|(output, parts)| Ok((output.name.clone(), batches.join(&output.name, parts)?))).collect()
+    Ok(batches.outputs(model.outputs(), &|run, i| values[run][i].clone()))
 }
 
-/// Measures how large a model's values get on data, for [`fitted`] comparisons; bounds are `margin` times that.
+/// Measures how large a model's values get on data, one tensor per input, for [`fitted`] comparisons; bounds are `margin` times that.
 pub fn measure(model: &Model, data: &[Tensor], margin: f64) -> Result<Calibration> {
-    let batches = Batches::new(&model.compiled.data_inputs, data)?;
-    let [input] = batches.inputs else {
-        return Err(Error::Refused("only models with one input can be calibrated".into()));
+    measure_graph(&model.compiled.graph, model.inputs(), data, margin)
+}
+
+/// As [`measure`], for a graph that nobody has compiled: numbers of any size.
+pub fn measure_any(graph: &Graph, data: &[Tensor], margin: f64) -> Result<Calibration> {
+    let (graph, _) = passes::optimise(graph)?;
+    let tokens = vocabularies(&graph)?;
+    let input = |id: &Id| {
+        let (name, shape) = (graph.value(*id).name.clone(), graph.shape(*id).clone());
+        let tokens = tokens.get(id).copied();
+        let range = match tokens {
+            Some(rows) => Interval { low: 0.0, high: (rows - 1) as f64 },
+            None => Interval { low: f64::from(f32::MIN), high: f64::from(f32::MAX) },
+        };
+        DataInput { name, shape, frac: 0, range, tokens }
     };
-    let rows: Vec<Tensor> =
-        (0..batches.runs).map(|run| batch(&data[0], run, batches.size, input.range)).collect();
-    let calibration = megrez_graph::calibrate::calibrate(&model.compiled.graph, &rows, margin)?;
+    let inputs: Vec<DataInput> = graph.inputs.iter().map(input).collect();
+    measure_graph(&graph, &inputs, data, margin)
+}
+
+fn measure_graph(graph: &Graph, inputs: &[DataInput], data: &[Tensor], margin: f64) -> Result<Calibration> {
+    let batches = Batches::cut(inputs, data)?;
+    let of_run = |run| inputs.iter().filter_map(|i| Some(batches.rows(run, &i.name)?.1)).collect();
+    let runs: Vec<Vec<Tensor>> = (0..batches.runs).map(of_run).collect();
+    let calibration = megrez_graph::calibrate::calibrate(graph, runs, margin)?;
     let calibration = Calibration { inputs: batches.count, ..calibration };
     calibration.check().map_err(|what| Error::Refused(format!("the calibration {what}")))?;
     Ok(calibration)
 }
 
 /// The first batch of the data, for [`check`](crate::check::check).
-pub fn first_batch(model: &Model, data: &[Tensor]) -> Result<Vec<Tensor>> {
-    let batches = Batches::new(&model.compiled.data_inputs, data)?;
+pub fn first_batch(model: &dyn Described, data: &[Tensor]) -> Result<Vec<Tensor>> {
+    let batches = Batches::cut(model.inputs(), data)?;
     Ok(batches.inputs.iter().filter_map(|i| Some(batches.rows(0, &i.name)?.1)).collect())
 }
 
@@ -567,8 +682,7 @@ mod tests {
     }
 
     fn clear(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
-        let compiled = &model.compiled;
-        infer_plain(&compiled.graph, &compiled.data_inputs, &compiled.outputs, data)
+        infer_plain(&model.compiled.graph, model, data)
     }
 
     fn data(count: usize) -> Tensor {
@@ -595,7 +709,9 @@ mod tests {
         assert_eq!(plain[0].1.data, whole[0].1.data);
         let far = output.data.iter().zip(&plain[0].1.data).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
         assert!(far < 1e-2, "{far}");
-        assert_eq!(result.json()["shape"], json!([5, 10]));
+        let report = result.json(&|_, output| json!(output.data.len()));
+        assert_eq!((&report["shape"], &report["output"]), (&json!([5, 10]), &json!(50)));
+        assert_eq!(report["outputs"], json!([{ "name": name, "shape": [5, 10], "output": 50 }]));
 
         assert_eq!(measure(&model, &data, 2.0).unwrap().inputs, 5);
         assert!(measure(&model, &data, 0.5).is_err());
@@ -618,6 +734,52 @@ mod tests {
             let error = error(&[data]);
             assert!(error.contains("[1, 0, 1, 2]") && error.contains(word), "{error}");
         }
+    }
+
+    /// y = xᵀ, z = x + x, m = the mean of the batch: on x of this many rows.
+    fn mixing(size: usize) -> Model {
+        let mut g = Graph::new("mixing");
+        let x = g.input("x", [size, 3]).unwrap();
+        let none = megrez_graph::Attributes::none;
+        let y = g.add("y", "Transpose", &[x], none()).unwrap();
+        let z = g.add("z", "Add", &[x, x], none()).unwrap();
+        let m = g.add("m", "ReduceSum", &[x], none().with("axes", [0]).with("keepdims", 0)).unwrap();
+        [("y", y), ("z", z), ("m", m)].into_iter().for_each(|(name, id)| g.output(name, id));
+        Model::new(&g, crate::embedded::CLIENT, &CompileOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn outputs_are_whole_or_refused() {
+        let data =
+            |count: usize| [Tensor::new([count, 3], (0..3 * count).map(|i| i as f32 / 16.0).collect())];
+        let options = RunOptions {
+            protocol: "clear".into(),
+            runs: 1,
+            net: NetProfile::loopback(),
+            material: None,
+            insecure: true,
+        };
+        let run = |model: &Model, data: &[Tensor]| {
+            let got = infer(&mut Backend::threads(), model, data, &options, &|_| Ok(()))?;
+            let clear = clear(model, data)?;
+            assert_eq!(
+                got.outputs.iter().map(|o| &o.1.shape).collect::<Vec<_>>(),
+                clear.iter().map(|o| &o.1.shape).collect::<Vec<_>>()
+            );
+            Ok::<_, Error>(got.outputs)
+        };
+        let outputs = run(&mixing(4), &data(4)).unwrap();
+        let shapes: Vec<(&str, &[usize])> =
+            outputs.iter().map(|(name, o)| (&name[..], o.shape.dims())).collect();
+        assert_eq!(shapes, [("y", &[3, 4][..]), ("z", &[4, 3]), ("m", &[3])]);
+        assert!((outputs[0].1.data[11] - 11.0 / 16.0).abs() < 1e-3, "the last element is there");
+        // With three rows the transposed output has as many as the input: it is not they.
+        for size in [1, 2, 3] {
+            let error = run(&mixing(size), &data(5)).unwrap_err().to_string();
+            assert!(error.contains("`y`") && error.contains("--batch 5"), "{error}");
+        }
+        let error = run(&mixing(3), &data(2)).unwrap_err().to_string();
+        assert!(error.contains("give exactly 3"), "{error}");
     }
 
     #[test]

@@ -5,14 +5,13 @@ use super::{FloatModel, PROTOCOL, Work, infer};
 use crate::client::RunOptions;
 use crate::device::DeviceChoice;
 use crate::embedded::Program;
-use crate::infer::{Backend, Model, decode_output};
-use crate::inference::Batches;
+use crate::infer::{Backend, Model};
+use crate::inference;
 use crate::report::{bytes, phase_name};
 use crate::{Error, Result};
 use megrez_graph::models::{build, relevance_features};
-use megrez_graph::{CompileOptions, DataInput, Graph, Interval, RangePolicy, Tensor, plain};
+use megrez_graph::{CompileOptions, Graph, Interval, RangePolicy, Tensor, plain};
 use megrez_net::NetProfile;
-use megrez_plan::Input;
 use megrez_session::Phase;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -53,14 +52,9 @@ fn fixed(graph: &Graph, data: &Tensor, frac: u32, protocol: &str) -> Result<Tens
         material: None,
         insecure,
     };
-    let batches = Batches::new(&model.compiled.data_inputs, std::slice::from_ref(data))?;
-    let rows = |run: u32, input: &DataInput| {
-        let rows = batches.rows(run, &input.name).map(|(_, rows)| rows);
-        rows.ok_or_else(|| Error::Refused("the network has one input".into()))
-    };
-    let words = |run: u32, input: &Input| model.words(run, input, &rows);
-    let outcome = backend.run(&model.compiled.plan, &run, &words, &|_| {})?;
-    Ok(decode_output(64, &model.compiled.outputs[0], &outcome.outputs[0][0]))
+    let inference = inference::infer(&mut backend, &model, std::slice::from_ref(data), &run, &|_| Ok(()))?;
+    let first = inference.outputs.into_iter().next();
+    first.map(|(_, output)| output).ok_or_else(|| Error::Refused("the network has one output".into()))
 }
 
 fn options(frac: u32, policy: RangePolicy) -> CompileOptions {

@@ -3,8 +3,9 @@
 use super::{PROTOCOL, Work};
 use crate::client::{Cluster, RunOptions};
 use crate::infer::{Backend, one_hot};
-use crate::inference::{Batches, End, Inference};
+use crate::inference::{Batches, Described, End, Inference, check_description};
 use crate::report::Cost;
+use crate::rows;
 use crate::wire::{ModelPlan, Source, Upload, fresh_name};
 use crate::{Error, Result};
 use megrez_engine::float::{FloatInputs, FloatRun, run_floats};
@@ -70,8 +71,43 @@ impl FloatModel {
     }
 }
 
+impl Described for FloatModel {
+    fn inputs(&self) -> &[DataInput] {
+        &self.compiled.data_inputs
+    }
+
+    fn outputs(&self) -> &[Revealed] {
+        &self.compiled.outputs
+    }
+
+    fn mixed(&self, rows: usize) -> Option<&Revealed> {
+        rows::mixed_floats(&self.compiled.plan, self.inputs(), self.outputs(), rows)
+    }
+}
+
+/// A stored model, as the parties describe it.
+struct Stored<'a> {
+    plan: FloatPlan,
+    approved: &'a ModelPlan,
+}
+
+impl Described for Stored<'_> {
+    fn inputs(&self) -> &[DataInput] {
+        &self.approved.data_inputs
+    }
+
+    fn outputs(&self) -> &[Revealed] {
+        &self.approved.outputs
+    }
+
+    fn mixed(&self, rows: usize) -> Option<&Revealed> {
+        rows::mixed_floats(&self.plan, self.inputs(), self.outputs(), rows)
+    }
+}
+
 /// The numbers to share: those of the data, or for tokens a one and zeros.
 fn spread(input: &DataInput, data: Tensor) -> Result<Vec<f32>> {
+    input.check(&data)?;
     match input.tokens {
         Some(rows) => one_hot(input, rows, &data, 1.0),
         None => Ok(data.data),
@@ -134,7 +170,7 @@ pub fn infer(
     before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
     let inputs = &model.compiled.data_inputs;
-    let batches = Batches::new(inputs, data)?;
+    let batches = Batches::new(model, data)?;
     let end = End::default();
     let rows = |run: u32, input: &DataInput| {
         if inputs[0].name == input.name {
@@ -146,7 +182,7 @@ pub fn infer(
     let options = RunOptions { runs: batches.runs, ..options.clone() };
     let plan = model.plan_for(backend.client());
     let run = end.of(backend.run_floats(&plan, &options, &numbers, &|_| {}))?;
-    finish(&batches, &model.compiled.outputs, run, &options)
+    Ok(finish(&batches, &model.compiled.outputs, &run, &options))
 }
 
 /// As [`infer`], with a model that is stored at the cluster, in a batch size that its owner approved.
@@ -162,8 +198,10 @@ pub fn infer_stored(
     before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
     let plan = FloatPlan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
+    check_description(model, approved, plan.outputs.iter().map(|o| plan.shape(o.value)))?;
     let inputs = &approved.data_inputs;
-    let batches = Batches::new(inputs, data)?;
+    let stored = Stored { plan, approved };
+    let batches = Batches::new(&stored, data)?;
     let end = End::default();
     let numbers = |run: u32, input: &Input| {
         if inputs[0].name == input.name {
@@ -176,30 +214,21 @@ pub fn infer_stored(
     let mine = |input: &Input| inputs.iter().any(|d| d.name == input.name);
     let options = RunOptions { protocol: PROTOCOL.name.into(), runs: batches.runs, ..options.clone() };
     let source = Source::Model { model: model.into(), batch: approved.batch };
-    let run = end.of(cluster.run_floats(&plan, source, &options, &mine, &numbers, &|_| {}))?;
-    finish(&batches, &approved.outputs, run, &options)
+    let run = end.of(cluster.run_floats(&stored.plan, source, &options, &mine, &numbers, &|_| {}))?;
+    Ok(finish(&batches, &approved.outputs, &run, &options))
 }
 
-fn finish(
-    batches: &Batches<'_>,
-    revealed: &[Revealed],
-    run: FloatRun,
-    options: &RunOptions,
-) -> Result<Inference> {
-    let mut outputs = vec![];
-    for (i, output) in revealed.iter().enumerate() {
-        let parts = run.outputs.iter().map(|outputs| output.finish(outputs[i].clone())).collect();
-        outputs.push((output.name.clone(), batches.join(&output.name, parts)?));
-    }
-    Ok(Inference {
-        outputs,
+fn finish(batches: &Batches<'_>, revealed: &[Revealed], run: &FloatRun, options: &RunOptions) -> Inference {
+    let part = |of_run: usize, i: usize| revealed[i].finish(run.outputs[of_run][i].clone());
+    Inference {
+        outputs: batches.outputs(revealed, &part),
         protocol: options.protocol.clone(),
         insecure: false,
         proven: None,
         batch: batches.size,
         runs: batches.runs,
         cost: Cost::of(&run.reports),
-    })
+    }
 }
 
 /// Keeps a model's weights at a cluster, in shares. `graphs` are the same model at the batch sizes that may be run, and
