@@ -1,6 +1,9 @@
 //! What the process-level tests share: the command with a deadline, small plans, and a deployment of three services.
 #![allow(dead_code)]
 
+#[path = "../../../megrez-graph/tests/common/onnx.rs"]
+pub mod onnx;
+
 use megrez::client::{Cluster, RunOptions};
 use megrez::device::DeviceChoice;
 use megrez::embedded::Parties;
@@ -78,6 +81,13 @@ impl Ran {
         value
     }
 
+    /// As [`refused`](Self::refused), by a command that prints for programs.
+    pub fn refused_json(self, words: &[&str]) {
+        let error: serde_json::Value = serde_json::from_str(&self.out).unwrap();
+        assert_eq!(error["schema"], "megrez.error/1");
+        self.refused(words);
+    }
+
     /// It was refused with one message, which holds all these words.
     pub fn refused(self, words: &[&str]) {
         assert_eq!(self.code, Some(2), "{}\n{}", self.out, self.err);
@@ -127,9 +137,12 @@ pub fn megrez<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>)
 /// `megrez` with arguments separated by blanks; `{}` stands for the paths, in order.
 pub fn cli(line: &str, paths: &[&Path]) -> Ran {
     let mut paths = paths.iter();
-    megrez(line.split(' ').map(|word| match word {
-        "{}" => paths.next().expect("a path for every {}").as_os_str().to_owned(),
-        word => word.into(),
+    megrez(line.split(' ').filter(|word| !word.is_empty()).map(|word| match word.split_once("{}") {
+        Some((before, after)) => {
+            let path = paths.next().expect("a path for every {}");
+            [before.as_ref(), path.as_os_str(), after.as_ref()].into_iter().collect::<std::ffi::OsString>()
+        }
+        None => word.into(),
     }))
 }
 
