@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy as np
+
 from megrez import _native
 from megrez._data import Array, Given, GivenTensor, arrays, outputs
 from megrez._model import Model
@@ -52,7 +54,8 @@ class Cluster:
     def run(self, model: Model, data: Any, *, progress: Progress | None = None) -> Result[Any]:
         """Run a model on data: an array or tensor, or several by the inputs' names.
 
-        The first dimension counts inputs; they go in runs of `model.batch`, the last one filled up.
+        The first dimension counts inputs; they go in runs of `model.batch`, the last one filled up. Where an
+        output is not made input by input, data is refused unless it is just one run.
         `progress` is called with the number of finished runs.
         """
         given, tensors = arrays(data, list(model.inputs))
@@ -77,7 +80,7 @@ class Cluster:
         size = batch
         if size is None:
             first = next(iter(data.values())) if isinstance(data, dict) and data else data
-            size = len(first)
+            size = 1 if np.isscalar(first) or getattr(first, "ndim", 1) == 0 else len(first)
         given, tensors = arrays(data, self._native.stored_inputs(name, size))
         named, report, text = self._native.run_stored(name, size, given, progress)
         return Result(outputs(named, tensors), Report(report, text))

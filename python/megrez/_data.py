@@ -54,8 +54,14 @@ def _array(values: Any) -> Array:
         raise Error(f"the data is no array: {error}") from error
     if array.dtype.kind not in "fiub":
         raise Error(f"the data has the type {array.dtype}: give real numbers, such as float32")
-    with np.errstate(over="ignore"):  # an infinity is out of every range, and refused by its place
-        return np.ascontiguousarray(array, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(array, dtype=np.float32)
+    lost = np.isinf(single) & np.isfinite(array.reshape(single.shape))
+    if lost.any():
+        place = tuple(int(index) for index in np.argwhere(lost)[0])
+        raise Error(f"element {list(place)} of the data is {array[place]}, more than float32 holds")
+    # ascontiguousarray makes one dimension of none.
+    return single.reshape(array.shape)
 
 
 def outputs(named: list[tuple[str, Array]], tensors: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from megrez import _native
 from megrez._data import Array, Given, GivenTensor, arrays, outputs
+from megrez._results import only
 
 if TYPE_CHECKING:
     import torch
@@ -93,9 +94,17 @@ class Model:
     @overload
     def plain(self, data: GivenTensor) -> torch.Tensor: ...
     def plain(self, data: Any) -> Any:
-        """Run the model in the clear, in floating point: the reference. Gives the first output."""
+        """Run the model in the clear, in floating point: the reference, of a model with one output."""
+        return only(self.plain_outputs(data))
+
+    @overload
+    def plain_outputs(self, data: Given) -> dict[str, Array]: ...
+    @overload
+    def plain_outputs(self, data: GivenTensor) -> dict[str, torch.Tensor]: ...
+    def plain_outputs(self, data: Any) -> dict[str, Any]:
+        """As `plain`, all outputs by name."""
         given, tensors = arrays(data, list(self.inputs))
-        return next(iter(outputs(self._native.plain(given), tensors).values()))
+        return outputs(self._native.plain(given), tensors)
 
     def calibrate(self, data: Given | GivenTensor, *, margin: float = 2.0) -> dict[str, Any]:
         """Measure how large the values of each layer get, for the `calibration` of `compile`.
@@ -238,7 +247,12 @@ def compile(
         names = {"assume": "ranges", "input_ranges": "input_range"}
         out = ", ".join(dict.fromkeys(names.get(name, name) for name in chosen))
         raise _native.Error(f"float32 has nothing to choose of these: leave out {out}")
-    return Model(_native.Model.compile(onnx, options))
+    compiled = Model(_native.Model.compile(onnx, options))
+    for option, given_for in (("shapes", [*(shapes or {})]), ("input_range", [*by_name])):
+        unknown = [name for name in given_for if name not in compiled.inputs]
+        if unknown:
+            raise _native.Error(f"{option} names {unknown}; the model has the inputs {compiled.inputs}")
+    return compiled
 
 
 def _json(calibration: Mapping[str, Any] | str | os.PathLike[str]) -> str:

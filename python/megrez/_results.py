@@ -8,6 +8,9 @@ from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, Generic, TypeVar
 
+from megrez._native import Error
+
+A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 
 
@@ -19,7 +22,7 @@ class Report:
         self._text = text
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data: what `megrez infer --json` prints, without the output."""
+        """The report as plain data: what `megrez infer --json` prints, with None for outputs' numbers."""
         copy: dict[str, Any] = json.loads(json.dumps(self._data))
         return copy
 
@@ -76,6 +79,13 @@ class Report:
         )
 
 
+def only(outputs: Mapping[str, A]) -> A:
+    """The only output; refuses several, of which none is meant more than the others."""
+    if len(outputs) != 1:
+        raise Error(f"the model has {len(outputs)} outputs, {', '.join(outputs)}: take one by its name")
+    return next(iter(outputs.values()))
+
+
 @dataclass(frozen=True, repr=False)
 class Result(Generic[A_co]):
     """Outputs by name, and the report."""
@@ -87,8 +97,8 @@ class Result(Generic[A_co]):
 
     @property
     def output(self) -> A_co:
-        """The first output, of most models the only one."""
-        return next(iter(self.outputs.values()))
+        """The output, of a model with one; a model with several has them in `outputs`."""
+        return only(self.outputs)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {tuple(getattr(a, 'shape', ()))}" for name, a in self.outputs.items())

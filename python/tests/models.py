@@ -10,10 +10,17 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 
-def model(nodes: list[Any], inputs: dict[str, list[Any]], output: str, **weights: Any) -> bytes:
-    """The bytes of a model with these nodes, inputs by shape, one output and constants by name."""
+def model(
+    nodes: list[Any],
+    inputs: dict[str, list[Any]],
+    output: str,
+    others: tuple[str, ...] | list[str] = (),
+    **weights: Any,
+) -> bytes:
+    """The bytes of a model with these nodes, inputs by shape, an output and others, and constants by name."""
     shapes = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
-    outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)]
+    named = [output, *others]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in named]
     constants = [numpy_helper.from_array(np.asarray(w), name) for name, w in weights.items()]
     graph = helper.make_graph(nodes, "test", shapes, outputs, constants)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -52,6 +52,46 @@ def test_several_inputs_go_by_name(threads: megrez.Cluster) -> None:
     assert len(threads.check(compiled, {"a": a, "b": b})) == 1
 
 
+@pytest.mark.parametrize("protocol", ["mizar", "secfloat"])
+def test_outputs_are_whole_and_all_there(protocol: str) -> None:
+    nodes = [node("Transpose", ["x"], "turned"), node("Add", ["x", "x"], "double")]
+    source = model(nodes, {"x": ["n", 3]}, "turned", others=["double"])
+    x = np.arange(12, dtype=np.float32).reshape(4, 3) / 16
+    numbers = "float32" if protocol == "secfloat" else "fixed"
+    compiled = megrez.compile(source, batch=4, numbers=numbers)  # type: ignore[arg-type]
+    with megrez.local(protocol=protocol, parties="thread") as cluster:
+        result = cluster.run(compiled, x)
+        assert list(result.outputs) == ["turned", "double"]
+        np.testing.assert_allclose(result.outputs["turned"], x.T, atol=1e-3)
+        np.testing.assert_allclose(result.outputs["double"], 2 * x, atol=1e-3)
+        with pytest.raises(megrez.Error, match="2 outputs, turned, double"):
+            _ = result.output
+        report = result.report.to_dict()
+        shapes = [{"name": "turned", "shape": [3, 4], "output": None}]
+        assert report["outputs"] == [*shapes, {"name": "double", "shape": [4, 3], "output": None}]
+        for rows in (3, 5):
+            with pytest.raises(megrez.Error, match="`turned` is not made input by input"):
+                cluster.run(compiled, x[:rows] if rows < 5 else np.concatenate([x, x[:1]]))
+        one = megrez.compile(source, numbers=numbers)  # type: ignore[arg-type]
+        with pytest.raises(megrez.Error, match="not made input by input"):
+            cluster.run(one, x)
+    np.testing.assert_allclose(compiled.plain_outputs(x)["turned"], x.T)
+    with pytest.raises(megrez.Error, match="take one by its name"):
+        compiled.plain(x)
+
+
+def test_one_input_at_a_time_is_no_other_model(threads: megrez.Cluster) -> None:
+    nodes = [node("ReduceSum", ["x", "axes"], "sum"), node("Sub", ["x", "sum"], "y")]
+    source = model(nodes, {"x": ["n", 3]}, "y", axes=np.array([0]))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) / 16
+    for run in (lambda m: threads.run(m, x), lambda m: m.plain(x)):
+        with pytest.raises(megrez.Error, match="not made input by input"):
+            run(megrez.compile(source))
+    np.testing.assert_allclose(
+        threads.run(megrez.compile(source, batch=2), x).output, x - x.sum(axis=0), atol=1e-3
+    )
+
+
 def test_the_report_has_the_schema_of_the_command(
     processes: megrez.Cluster, small: megrez.Model, images: Array
 ) -> None:
@@ -240,6 +280,10 @@ def test_stored_models(processes: megrez.Cluster, small: megrez.Model, images: A
     assert result.report.to_dict()["range"] is None
     whole = processes.run_stored("lenet", images[:3])
     assert np.abs(whole.output - expected[:3]).max() < 5e-3
+    with pytest.raises(megrez.Error, match=r"np.transpose\(x, \(0, 3, 1, 2\)\)"):
+        processes.run_stored("lenet", images[:4].transpose(0, 2, 3, 1), batch=1)
+    with pytest.raises(megrez.Error, match=r"x.reshape\(-1, 1, 28, 28\)"):
+        processes.run_stored("lenet", images[:4].reshape(4, 784), batch=1)
     with pytest.raises(megrez.Error, match="batches of 1, 3"):
         processes.run_stored("lenet", images[:4], batch=4)
     with pytest.raises(megrez.Error, match="no model `other`"):
@@ -283,4 +327,4 @@ def test_the_command(images: Array) -> None:
         check=False,
     )
     assert wrong.returncode == 2
-    assert "no.npy" in wrong.stderr
+    assert "no.onnx" in wrong.stderr

@@ -184,8 +184,9 @@ impl Cluster {
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Ran<'py>> {
         let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
-        let model = model.model(&options.protocol)?;
+        let (apart, model) = (model.apart(), model.model(&options.protocol)?);
         let work = move |watch: &Watch| {
+            apart(&data)?;
             let before = |run| watch.before(run);
             job.run(|backend| match &model {
                 Compiled::Fixed(model) => infer(backend, model, &data, &options, &before),
@@ -211,7 +212,7 @@ impl Cluster {
                 let (protocol, approved) = cluster.describe(&name, batch)?;
                 match secfloat::is_float(&protocol, None)? {
                     true => secfloat::infer_stored(cluster, &name, &approved, &data, &options, &before),
-                    false => infer_stored(cluster, &name, batch, &data, &options, &before),
+                    false => infer_stored(cluster, &name, (protocol, approved), &data, &options, &before),
                 }
             })
         };
@@ -260,7 +261,7 @@ impl Cluster {
             return Err(refused("in float32, `megrez check --protocol secfloat` compares layer by layer"));
         };
         let layers: Vec<LayerCheck> = wait(py, None, move |_| {
-            let data = first_batch(&model, &data)?;
+            let data = first_batch(&*model, &data)?;
             job.run(|backend| check::check(backend, &model, &data, &options))
         })?;
         Ok((json!(layers).to_string(), check::table(&layers)))
@@ -299,6 +300,7 @@ impl Cluster {
 }
 
 fn ran(py: Python<'_>, inference: Inference) -> PyResult<Ran<'_>> {
-    let (json, table) = (inference.json().to_string(), inference.table());
+    // The numbers come as arrays.
+    let (json, table) = (inference.json(&|_, _| json!(null)).to_string(), inference.table());
     Ok((arrays(py, inference.outputs)?, json, table))
 }

@@ -3,13 +3,15 @@
 use crate::arrays::{Given, Named, arrays, tensors};
 use crate::wait::wait;
 use crate::{error, refused};
-use megrez::inference::{default_frac, fastest, fitted, infer_plain, measure, relu_form, sign_bit};
+use megrez::inference::{
+    Described, check_apart, default_frac, fastest, fitted, infer_plain, measure, relu_form, sign_bit,
+};
 use megrez::secfloat::{FloatModel, PROTOCOL, Work, is_float};
 use megrez::{Error, Result, embedded, infer};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{
-    Calibration, Comparison, CompileOptions, DataInput, FloatLayer, Graph, Interval, LayerInfo, LayerRange,
-    RangePolicy, Revealed,
+    Calibration, Comparison, CompileOptions, FloatLayer, Graph, Interval, LayerInfo, LayerRange, RangePolicy,
+    Tensor,
 };
 use megrez_net::NetProfile;
 use pyo3::prelude::*;
@@ -17,7 +19,7 @@ use pyo3::pybacked::PyBackedBytes;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A model, compiled; immutable.
 #[pyclass(frozen, module = "megrez._native")]
@@ -50,9 +52,22 @@ pub struct Source {
     bytes: Vec<u8>,
     shapes: BTreeMap<String, Vec<usize>>,
     how: How,
+    /// Whether one input at a time gives what several give, or why not, once somebody has asked.
+    apart: OnceLock<std::result::Result<(), String>>,
 }
 
 impl Source {
+    /// Refuses data of several inputs for a model that runs on one at a time and gives other numbers then.
+    pub fn check_apart(&self, batch: usize, data: &[Tensor]) -> Result<()> {
+        let rows = data.first().and_then(|d| d.shape.dims().first().copied()).unwrap_or(1);
+        // What a fixed batch makes of two, the file says; nobody asks for two.
+        if batch != 1 || rows <= 1 {
+            return Ok(());
+        }
+        let apart = || self.graph(2).map_or(Ok(()), |two| check_apart(&two).map_err(|e| e.to_string()));
+        self.apart.get_or_init(apart).clone().map_err(Error::Refused)
+    }
+
     /// The model at a batch size.
     fn graph(&self, batch: usize) -> Result<Graph> {
         Ok(onnx::read(&self.bytes, &ImportOptions { batch, shapes: self.shapes.clone() })?)
@@ -158,7 +173,8 @@ impl Model {
                 Onnx::Bytes(bytes) => bytes.to_vec(),
                 Onnx::Path(path) => std::fs::read(&path).map_err(|e| Error::file(&path, e))?,
             };
-            let mut source = Source { bytes, how: options.how()?, shapes: options.shapes.clone() };
+            let (how, shapes) = (options.how()?, options.shapes.clone());
+            let mut source = Source { bytes, how, shapes, apart: OnceLock::new() };
             let graph = source.graph(options.batch)?;
             let compiled = match &mut source.how {
                 How::Float(work) => {
@@ -176,7 +192,7 @@ impl Model {
                 }
             };
             // Shapes that the caller gave count for more than the batch.
-            let size = compiled.inputs().first().and_then(|i| i.shape.dims().first().copied());
+            let size = compiled.described().inputs().first().and_then(|i| i.shape.dims().first().copied());
             let batch = size.unwrap_or(options.batch);
             Ok(Model { source: Arc::new(source), compiled, batch })
         })
@@ -192,11 +208,13 @@ impl Model {
     fn describe(&self) -> String {
         let inputs: Vec<_> = self
             .compiled
+            .described()
             .inputs()
             .iter()
             .map(|i| json!({ "name": i.name, "shape": i.shape.dims(), "range": [i.range.low, i.range.high] }))
             .collect();
-        let outputs: Vec<&str> = self.compiled.outputs().iter().map(|o| o.name.as_str()).collect();
+        let outputs: Vec<&str> =
+            self.compiled.described().outputs().iter().map(|o| o.name.as_str()).collect();
         let mut about = json!({ "batch": self.batch, "inputs": inputs, "outputs": outputs });
         match &self.compiled {
             Compiled::Fixed(model) => {
@@ -225,8 +243,11 @@ impl Model {
 
     /// The outputs in the clear.
     fn plain<'py>(&self, py: Python<'py>, data: Vec<Given<'py>>) -> PyResult<Vec<Named<'py>>> {
-        let (model, data) = (self.compiled.clone(), tensors(&data)?);
-        let work = move |_: &_| infer_plain(model.graph(), model.inputs(), model.outputs(), &data);
+        let (model, data, apart) = (self.compiled.clone(), tensors(&data)?, self.apart());
+        let work = move |_: &_| {
+            apart(&data)?;
+            infer_plain(model.graph(), model.described(), &data)
+        };
         arrays(py, wait(py, None, work)?)
     }
 
@@ -249,17 +270,10 @@ impl Compiled {
         }
     }
 
-    fn inputs(&self) -> &[DataInput] {
+    fn described(&self) -> &dyn Described {
         match self {
-            Compiled::Fixed(model) => &model.compiled.data_inputs,
-            Compiled::Float(model) => &model.compiled.data_inputs,
-        }
-    }
-
-    fn outputs(&self) -> &[Revealed] {
-        match self {
-            Compiled::Fixed(model) => &model.compiled.outputs,
-            Compiled::Float(model) => &model.compiled.outputs,
+            Compiled::Fixed(model) => &**model,
+            Compiled::Float(model) => &**model,
         }
     }
 }
@@ -279,6 +293,12 @@ impl Model {
             }
             _ => Ok(self.compiled.clone()),
         }
+    }
+
+    /// Checks data with [`Source::check_apart`], when the time has come.
+    pub fn apart(&self) -> impl FnOnce(&[Tensor]) -> Result<()> + Send + 'static {
+        let (source, batch) = (Arc::clone(&self.source), self.batch);
+        move |data| source.check_apart(batch, data)
     }
 
     /// Reads the model at several batch sizes, when the time has come.
