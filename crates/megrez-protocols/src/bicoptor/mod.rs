@@ -9,6 +9,8 @@ mod field;
 mod product;
 mod relu;
 mod sign;
+#[cfg(test)]
+mod tests;
 
 use crate::local::{self, Product};
 use crate::mss::Role;
@@ -253,13 +255,22 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
         Ok((Some(data), None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Self::Data) -> Result<Payload, Error> {
-        let words = match (masks, data) {
-            (Masks::Public(x), _) if party.me() == 0 => x,
-            (Masks::Secret(_), Some(share)) => share,
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Self::Data) -> Result<Payload, Error> {
+        let words = match (masks, data, Role::of(party)) {
+            (Masks::Public(x), _, Role::Worker(0)) => x.buf.clone(),
+            (Masks::Secret(_), Some(share), Role::Worker(j)) => {
+                // A share is a function of what the helper dealt, and the helper may be the recipient: a sharing of zero of the two
+                // workers makes both shares uniform but for their sum.
+                let n = share.elements();
+                let zero = party.stream(1 - j, "zero-share")?;
+                let device = party.device();
+                let zero = device.random::<W>(&zero, n)?;
+                let sign = if j == 0 { W::ONE } else { W::ONE.neg() };
+                device.combine(&[(W::ONE, &share.buf), (sign, &zero)], W::ZERO, n)?
+            }
             _ => return Ok(Payload::zeroed(0)),
         };
-        Ok(Payload::from_pod(&party.device().download(words.buf.clone())?))
+        Ok(Payload::from_pod(&party.device().download(words)?))
     }
 
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {

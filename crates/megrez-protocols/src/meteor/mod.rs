@@ -439,7 +439,7 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
         // Everybody's own component; P0's with m.
         let (device, first) = (party.device(), party.me() == 0);
         Ok(match (masks, data) {

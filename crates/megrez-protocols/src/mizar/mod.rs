@@ -425,7 +425,7 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
         // Worker 0 sends m − r_0, worker 1 sends −r_1: two additive shares, of which either alone is uniform.
         let device = party.device();
         match (Role::of(party), masks, data) {

@@ -499,7 +499,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
         let device = party.device();
         let packed = |x: &Rss<Bits<D>>| -> Result<Payload, Error> {
             let words = device.download(x.own.buf.clone())?;
