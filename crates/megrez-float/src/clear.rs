@@ -59,7 +59,9 @@ fn check(x: &Ints, msb: &Msb<'_, Clear>) {
     match msb {
         Msb::Unknown => {}
         Msb::Zero => assert!(x.v.iter().fold(0, |any, v| any | v) >> top == 0, "a top bit is not zero"),
-        Msb::One => assert!(x.v.iter().fold(u64::MAX, |all, v| all & v) >> top & 1 == 1, "a top bit is not one"),
+        Msb::One => {
+            assert!(x.v.iter().fold(u64::MAX, |all, v| all & v) >> top & 1 == 1, "a top bit is not one")
+        }
         Msb::Shared(bits) => {
             assert_eq!(x.v.len(), bits.0.len(), "lanes differ");
             let wrong = x.v.iter().zip(&bits.0).fold(0, |any, (v, b)| any | (v >> top ^ b));

@@ -165,7 +165,9 @@ impl<'a> Lowering<'a> {
     /// The output of the current layer with the range that is declared for it, if it has read secret weights: what the weights
     /// prove is held against the declaration, and then forgotten.
     pub(crate) fn declared(&mut self, y: Secret) -> Result<Secret, Refusal> {
-        let Some(declared) = self.options.declared.as_ref().filter(|_| self.reads_weights) else { return Ok(y) };
+        let Some(declared) = self.options.declared.as_ref().filter(|_| self.reads_weights) else {
+            return Ok(y);
+        };
         let Some(&to) = declared.layers.get(&self.layer).or(declared.all.as_ref()) else {
             return refuse(
                 "reads secret weights, and no range is declared for it",

@@ -223,10 +223,12 @@ fn with_declared_ranges_the_plan_tells_nothing_about_the_weights() {
     let list = ListStyle::Digits(Fewest::Total);
     let fitted = Comparison::Fitted { list, bits: None, calibration: None };
     let proven = CompileOptions { comparison: fitted, ..CompileOptions::default() };
-    let all = Some(Interval::abs(2000.0));
-    let layers = [("first".to_string(), Interval::abs(6.5))].into();
-    let declared = CompileOptions { declared: Some(Declared { all, layers }), ..proven.clone() };
     for op in ["Exp", "LayerNormalization", "Softmax", "Sigmoid", "Gelu", "Relu"] {
+        let bounds = [("first", 6.5), ("middle", 4.0)].map(|(n, b)| (n.to_string(), Interval::abs(b)));
+        let with_weights = if op == "LayerNormalization" { 2 } else { 1 };
+        let layers = bounds.into_iter().take(with_weights).collect();
+        let declared = Declared { all: Some(Interval::abs(20_000.0)), layers };
+        let declared = CompileOptions { declared: Some(declared), ..proven.clone() };
         let plans = |options: &CompileOptions| {
             [0.125, 1.5].map(|size| compile(&behind_weights(op, size), options).unwrap().plan.to_bytes())
         };
@@ -246,7 +248,7 @@ fn a_declaration_must_hold_for_the_weights_that_are_shared() {
         compile(&behind_weights("Exp", 1.5), &options)
     };
     let first = |bound: f64| [("first".to_string(), Interval::abs(bound))].into();
-    let narrow = Declared { all: Some(Interval::abs(2000.0)), layers: first(0.5) };
+    let narrow = Declared { all: Some(Interval::abs(20_000.0)), layers: first(0.5) };
     let error = of(narrow.clone(), RangePolicy::Prove).unwrap_err().to_string();
     assert!(error.contains("`first` (MatMul)") && error.contains("does not hold"), "{error}");
     let assumed = of(narrow, RangePolicy::Assume).unwrap();
@@ -255,9 +257,10 @@ fn a_declaration_must_hold_for_the_weights_that_are_shared() {
     let error = of(Declared { all: None, layers: first(7.0) }, RangePolicy::Prove).unwrap_err().to_string();
     assert!(error.contains("`second` (MatMul)") && error.contains("no range is declared"), "{error}");
     // One that is never read is a mistake.
-    let layers = [("frist".to_string(), Interval::abs(1.0))].into();
-    let error =
-        of(Declared { all: Some(Interval::abs(2000.0)), layers }, RangePolicy::Prove).unwrap_err().to_string();
+    let layers = [("first", 6.5), ("frist", 1.0)].map(|(n, b)| (n.to_string(), Interval::abs(b))).into();
+    let error = of(Declared { all: Some(Interval::abs(20_000.0)), layers }, RangePolicy::Prove)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("`frist`"), "{error}");
     // What compares within such a layer is refused.
     let mut g = Graph::new("maximum");
@@ -266,7 +269,8 @@ fn a_declaration_must_hold_for_the_weights_that_are_shared() {
     let y = g.add("max", "Max", &[x, c], none()).unwrap();
     g.output("y", y);
     let declared = Some(Declared { all: Some(Interval::abs(9.0)), ..Declared::default() });
-    let error = compile(&g, &CompileOptions { declared, ..CompileOptions::default() }).unwrap_err().to_string();
+    let error =
+        compile(&g, &CompileOptions { declared, ..CompileOptions::default() }).unwrap_err().to_string();
     assert!(error.contains("`max` (Max)") && error.contains("would follow from them"), "{error}");
     assert!(compile(&g, &CompileOptions::default()).is_ok());
 }

@@ -33,7 +33,8 @@ impl<D: Device> Sirnn<D> {
         self.others.clear();
         for _ in 1..threads {
             let Some(ot) = self.ot.next_thread() else {
-                let what = format!("{threads} threads: a session has at most {MAX_THREADS} in all; begin a new one");
+                let what =
+                    format!("{threads} threads: a session has at most {MAX_THREADS} in all; begin a new one");
                 return self.party.refuse(what);
             };
             self.others.push(Self::new(self.party.lane(), ot));

@@ -404,7 +404,9 @@ fn threads_never_begin_where_others_were() {
         let mut b = Sirnn::new(party.clone(), transfers).with_threads(3)?;
         // What every thread's first transfers are made of: none is ever made again.
         let first = |b: &mut Sirnn<_>| {
-            b.in_threads(3, |b, _| Ok((b.ot.receiver.extend_random(128).2, b.ot.next_sent(1), b.ot.next_message())))
+            b.in_threads(3, |b, _| {
+                Ok((b.ot.receiver.extend_random(128).2, b.ot.next_sent(1), b.ot.next_message()))
+            })
         };
         let before = first(&mut b)?;
         let mut b = b.with_threads(3)?;
