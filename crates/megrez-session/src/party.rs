@@ -3,7 +3,7 @@
 use crate::{Error, Meter, Phase};
 use megrez_kernels::{Device, Elem};
 use megrez_net::{ClockKind, Network, Payload, Stamp};
-use megrez_prg::{Key, Stream};
+use megrez_prg::{Key, RootKey, Stream};
 use megrez_ring::{Word, bits};
 use std::any::Any;
 use std::collections::HashSet;
@@ -62,8 +62,8 @@ pub trait Probe: Send + Sync {
 pub struct Party<D: Device> {
     device: D,
     network: Network,
-    keys: Arc<Vec<Key>>,
-    used: Arc<Mutex<HashSet<[u8; 32]>>>,
+    keys: Arc<Vec<RootKey>>,
+    used: Arc<Mutex<HashSet<(usize, [u8; 32])>>>,
     meter: Arc<Meter>,
     tap: Option<Tap>,
     probe: Option<Arc<dyn Probe>>,
@@ -96,8 +96,8 @@ impl<D: Device> Party<D> {
             stamp: Stamp::default(),
             waited: Duration::ZERO,
         };
-        let mine: Vec<Key> =
-            (0..parties).map(|_| Key::random()).collect::<Result<_, _>>().map_err(randomness)?;
+        let mine: Vec<RootKey> =
+            (0..parties).map(|_| RootKey::random()).collect::<Result<_, _>>().map_err(randomness)?;
         for peer in party.peers() {
             party.send(peer, "key", Payload::from_bytes(mine[peer].expose()))?;
         }
@@ -109,7 +109,7 @@ impl<D: Device> Party<D> {
             } else {
                 (theirs.as_bytes(), mine[peer].expose().as_slice())
             };
-            keys[peer] = Key::agree("megrez 2026 pair key", low, high);
+            keys[peer] = RootKey::agree("megrez 2026 pair key", low, high);
         }
         party.keys = Arc::new(keys);
         Ok(party)
@@ -278,12 +278,12 @@ impl<D: Device> Party<D> {
 
     /// The key of [`Party::stream`], for a holder that needs it later or elsewhere.
     pub fn stream_key(&mut self, peer: usize, purpose: &str) -> Result<Key, Error> {
-        let key = self.keys[peer].derive(&self.address(purpose));
+        let address = self.address(purpose);
         let mut used = self.used.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // The ledger keeps a hash of the key, so that pairs are kept apart and no key is stored.
-        if !used.insert(*key.derive(b"ledger").expose()) {
+        if !used.insert((peer, address)) {
             return Err(Error::StreamReused { step: self.place(), purpose: purpose.into() });
         }
+        let key = self.keys[peer].derive(&address);
         Ok(match &self.probe {
             Some(probe) => probe.stream(&self.name([self.me(), peer], purpose), key),
             None => key,

@@ -3,12 +3,13 @@
 use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
 use super::world::World;
 use megrez_kernels::{
-    Baseline, Device, DeviceError, Elem, FieldShare, GateKind, ListSpec, ListStreams, Operand, Placement,
-    Program, Selected, Truncation,
+    Baseline, Device, DeviceError, Elem, FieldShare, GateKind, HostList, ListSpec, ListStreams, Operand,
+    Placement, Program, Selected, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Prime, Shape, Word, bits};
+use megrez_session::Name;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One party's device.
@@ -16,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Symbolic {
     pub(super) me: usize,
     pub(super) world: Arc<World>,
-    /// What the next elements from the host are, where they are not public.
-    expected: Arc<Mutex<Option<Rows>>>,
+    /// What the next elements from the host are, where they are not public: an owner's message.
+    expected: Arc<Mutex<Option<(Name, Rows)>>>,
     /// What was last given to the host.
     given: Arc<Mutex<Option<Arc<Rows>>>>,
 }
@@ -31,6 +32,10 @@ fn mask_of(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
+fn list_of(spec: &ListSpec) -> (Unit, usize) {
+    (Unit::Field(spec.prime), spec.length())
+}
+
 fn made<T>(rows: Rows) -> Result<Symbols<T>> {
     Ok(Symbols::new(rows))
 }
@@ -40,9 +45,9 @@ impl Symbolic {
         Symbolic { me, world, expected: Arc::default(), given: Arc::default() }
     }
 
-    /// The next elements from the host are these.
-    pub(super) fn expect(&self, rows: Rows) {
-        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(rows);
+    /// The next elements from the host, if there are so many, are these of an owner's message.
+    pub(super) fn expect(&self, message: Option<(Name, Rows)>) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = message;
     }
 
     /// What was last given to the host, once.
@@ -91,18 +96,17 @@ impl Symbolic {
     /// Worker `j`'s share of one masked list of n·length elements: the zero-share, and at worker 1 what the sum of both shares is.
     fn list(
         &self,
-        spec: &ListSpec,
+        (unit, length): (Unit, usize),
         j: usize,
         inputs: &[&Rows],
         flips: &Rows,
         streams: &ListStreams<'_>,
         n: usize,
     ) -> Rows {
-        let (world, prime, entries) = (&self.world, spec.prime, n * spec.length());
-        let zero = self.samples(streams.zero_share, prime, entries);
-        let others = [streams.multiplier, streams.rotation].map(|stream| {
-            self.samples(stream, prime, if std::ptr::eq(stream, streams.rotation) { n } else { entries })
-        });
+        let (world, entries) = (&self.world, n * length);
+        let zero = world.random(self.me, streams.zero_share, unit, entries);
+        let others = [(streams.multiplier, entries), (streams.rotation, n)]
+            .map(|(stream, n)| world.random(self.me, stream, unit, n));
         let flips = flips.bits(n).unwrap_or_else(|| Rows::new(Unit::Bit, vec![Run::zero(n)]));
         // The lemma wants a label of its own for each multiplier, rotation and flip.
         let uniform = |rows: &Rows| match rows.runs.as_slice() {
@@ -113,15 +117,15 @@ impl Symbolic {
             _ => None,
         };
         let draws = [&others[0], &others[1], &flips].map(uniform);
-        let mut rows = self.rest(Unit::Field(prime), inputs, entries);
+        let mut rows = self.rest(unit, inputs, entries);
         if j == 0 {
-            return Rows::sum(Unit::Field(prime), &[(1, &rows), (1, &zero)], entries, u64::MAX);
+            return Rows::sum(unit, &[(1, &rows), (1, &zero)], entries, u64::MAX);
         }
         if let [Some(a), Some(b), Some(c)] = draws {
             let list = world.list(vec![a, b, c], entries as u64 * 64);
             rows.runs[0].terms = vec![Term { draw: list, start: 0, stride: 64, map: Map::Each, coeff: 1 }];
         }
-        Rows::sum(Unit::Field(prime), &[(1, &rows), (u64::MAX, &zero)], entries, u64::MAX)
+        Rows::sum(unit, &[(1, &rows), (u64::MAX, &zero)], entries, u64::MAX)
     }
 
     /// A worker's dealt share.
@@ -142,7 +146,13 @@ impl Device for Symbolic {
 
     fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Symbols<T>> {
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner).take();
-        made(expected.unwrap_or_else(|| Rows::new(Unit::Raw, vec![Run::zero(data.len())])))
+        match expected.filter(|(_, rows)| rows.len() == data.len()) {
+            Some((name, rows)) => {
+                self.world.received_input(name, rows.clone());
+                made(rows)
+            }
+            None => made(Rows::new(Unit::Raw, vec![Run::zero(data.len())])),
+        }
     }
 
     fn download<T: Elem>(&self, buf: Symbols<T>) -> Result<Vec<T>> {
@@ -395,7 +405,7 @@ impl Device for Symbolic {
     ) -> Result<Symbols<u64>> {
         let n = masked.rows.len();
         let share = self.dealt(spec, &share, n);
-        made(self.list(spec, j, &[&masked.rows, &share], &flips.rows, streams, n))
+        made(self.list(list_of(spec), j, &[&masked.rows, &share], &flips.rows, streams, n))
     }
 
     fn scan_lists(&self, _: &ListSpec, lists: [&Symbols<u64>; 2], n: usize) -> Result<Symbols<u64>> {
@@ -415,7 +425,7 @@ impl Device for Symbolic {
         let share = self.dealt(spec, &share, n);
         match kind {
             Baseline::Concurrent => {
-                let list = self.list(spec, j, &[&masked.rows, &share], &flips.rows, streams, n);
+                let list = self.list(list_of(spec), j, &[&masked.rows, &share], &flips.rows, streams, n);
                 Ok(vec![made(list)?])
             }
             // Two lists under one rotation: there is no lemma for them, and both are rests under the zero-shares.
@@ -441,6 +451,25 @@ impl Device for Symbolic {
     ) -> Result<Symbols<u64>> {
         let lists: Vec<&Rows> = lists.into_iter().flatten().map(|list| &*list.rows).collect();
         made(self.rest(Unit::Bit, &lists, n))
+    }
+
+    fn host_list<W: Word>(
+        &self,
+        list: &HostList<'_, Self>,
+        shares: &Symbols<W>,
+        _: impl FnOnce(&[W], &[u64], &ListStreams<'_>) -> Vec<u64>,
+    ) -> Result<Symbols<u64>> {
+        let (n, of) = (shares.rows.len(), (Unit::Low(list.width), list.length));
+        made(self.list(of, list.worker, &[&shares.rows], &list.flips.rows, &list.streams, n))
+    }
+
+    fn host_scan(
+        &self,
+        lists: [&Symbols<u64>; 2],
+        n: usize,
+        _: impl FnOnce([&[u64]; 2]) -> Vec<u64>,
+    ) -> Result<Symbols<u64>> {
+        made(self.rest(Unit::Bit, &[&lists[0].rows, &lists[1].rows], n))
     }
 
     fn open_truncated<W: Word>(

@@ -1,6 +1,7 @@
 //! A plan walked on symbols by all parties, in threads of this process.
 
 use super::device::{Symbolic, shared_input};
+use super::form::{Deps, Rows};
 use super::world::{Change, World};
 use megrez_engine::{Clients, Options, Stored, check, serve};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
@@ -125,7 +126,7 @@ struct Owners {
 #[derive(Default)]
 struct OwnersState {
     tickets: HashMap<(usize, String), [Option<Vec<u8>>; 3]>,
-    shares: HashMap<(usize, String), (Vec<Payload>, super::form::Rows)>,
+    shares: HashMap<(usize, String), (Vec<Payload>, Vec<Rows>)>,
     failed: bool,
 }
 
@@ -147,7 +148,7 @@ struct Both<'a, S: Suite<Device = Symbolic>> {
 
 impl<S: Suite<Device = Symbolic>> Both<'_, S> {
     /// What the owner of an input sends, once it has all tickets.
-    fn shares(&self, input: &Input, tickets: &[Vec<u8>]) -> Result<(Vec<Payload>, super::form::Rows), Error> {
+    fn shares(&self, input: &Input, tickets: &[Vec<u8>]) -> Result<(Vec<Payload>, Vec<Rows>), Error> {
         let n = self.plan.value(input.value).shape.elements();
         let payloads = self.suite.share(tickets, &vec![S::Word::ZERO; n])?;
         // The keys that mask it: the tickets', or those that the owner draws and sends ahead of the words.
@@ -170,8 +171,18 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
             }
         }
         let world = &self.device.world;
-        let draws: Vec<u32> = keys.iter().map(|key| world.client_label(key, n as u64 * 64)).collect();
-        let rows = shared_input(world.input(&input.name, &input.owner), &draws, n);
+        let draws = |keys: &[Key]| -> Vec<u32> {
+            keys.iter().map(|key| world.client_label(key, n as u64 * 64)).collect()
+        };
+        let value = world.input(&input.name, &input.owner);
+        // Without keys the owner sends words that it draws, and to the next party what is left of the value.
+        let rows = match keys.as_slice() {
+            [] => {
+                let drawn = draws(&[Key::random().map_err(|e| Error::Randomness(e.to_string()))?]);
+                vec![shared_input(Deps::default(), &drawn, n), shared_input(value, &drawn, n)]
+            }
+            keys => vec![shared_input(value, &draws(keys), n); 3],
+        };
         Ok((payloads, rows))
     }
 }
@@ -203,18 +214,14 @@ impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
         }
         let (payloads, rows) = &state.shares[&key];
         let payload = payloads[self.device.me].clone();
-        // A party that gets words learns them: a message from the owner.
-        if payload.len() >= rows.len() * size_of::<S::Word>() {
-            self.device.expect(rows.clone());
-            let name = Name {
-                parties: [usize::MAX, self.device.me],
-                phase: Phase::Input,
-                run: self.number as u32,
-                place: format!("input/{}", input.name),
-                label: "share".into(),
-            };
-            self.device.world.received_input(name, rows.clone());
-        }
+        let name = Name {
+            parties: [usize::MAX, self.device.me],
+            phase: Phase::Input,
+            run: self.number as u32,
+            place: format!("input/{}", input.name),
+            label: "share".into(),
+        };
+        self.device.expect(rows.get(self.device.me).map(|rows| (name, rows.clone())));
         Ok(payload)
     }
 

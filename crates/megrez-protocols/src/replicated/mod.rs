@@ -24,6 +24,7 @@ pub(crate) mod truncate;
 pub(crate) mod words;
 
 use crate::local::{self, Product};
+use crate::reveal;
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
 use compare::Comparison;
@@ -499,18 +500,24 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
-        let device = party.device();
-        let packed = |x: &Rss<Bits<D>>| -> Result<Payload, Error> {
-            let words = device.download(x.own.buf.clone())?;
-            let bytes = megrez_ring::bits::bytes(x.own.elements());
-            Ok(Payload::from_bytes(&bytemuck::cast_slice(&words)[..bytes]))
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+        let device = party.device().clone();
+        let packed = |party: &mut Party<D>, x: &Rss<Bits<D>>| -> Result<Payload, Error> {
+            let n = x.own.elements();
+            let words = device.download(reveal::bits_of_three(party, &x.own.buf, n)?)?;
+            Ok(Payload::from_bytes(&bytemuck::cast_slice(&words)[..megrez_ring::bits::bytes(n)]))
         };
         Ok(match (masks, data) {
             (Masks::Public(x), _) if party.me() == 0 => Payload::from_pod(&device.download(x.buf.clone())?),
-            (_, Data::Ring(x)) => Payload::from_pod(&device.download(x.own.buf.clone())?),
-            (_, Data::Bit(x)) => packed(x)?,
-            (Masks::Bit(r), Data::Masked(m)) => packed(&bits::to_replicated(party, m, r)?)?,
+            (_, Data::Ring(x)) => {
+                let share = reveal::of_three::<W, D>(party, &x.own.buf, x.own.elements())?;
+                Payload::from_pod(&device.download(share)?)
+            }
+            (_, Data::Bit(x)) => packed(party, x)?,
+            (Masks::Bit(r), Data::Masked(m)) => {
+                let bit = bits::to_replicated(party, m, r)?;
+                packed(party, &bit)?
+            }
             _ => Payload::zeroed(0),
         })
     }
