@@ -133,6 +133,10 @@ pub(super) fn view(world: &World, observer: &Observer) -> Counted {
     counted
 }
 
+fn overlap(a: (u64, u64), b: (u64, u64)) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}
+
 fn message_name(state: &State, message: usize) -> String {
     let name = &state.messages[message].name;
     let sender = match name.parties[0] {
@@ -232,17 +236,16 @@ impl<'a> View<'a> {
 
     /// Whether labels of a range of a draw are in a row that is left other than `except`, or in what some rest depends on.
     fn used(&self, draw: u32, range: (u64, u64), except: &[usize]) -> bool {
-        let overlaps = |other: (u64, u64)| other.0 < range.1 && range.0 < other.1;
         let rests = self.parts.get(&draw).into_iter().flatten();
         if rests
             .filter(|&&id| self.rests[id as usize] > 0)
-            .any(|&id| overlaps(self.state.parts[id as usize].range))
+            .any(|&id| overlap(self.state.parts[id as usize].range, range))
         {
             return true;
         }
         let rows = self.linear.get(&draw).into_iter().flatten().filter(|row| !except.contains(row));
         rows.filter_map(|&row| self.rows[row].as_ref())
-            .any(|row| row.terms.iter().any(|t| t.draw == draw && overlaps(t.range(row.run.len))))
+            .any(|row| row.terms.iter().any(|t| t.draw == draw && overlap(t.range(row.run.len), range)))
     }
 
     /// Whether a label masks the whole row: with the lemma that says so, if one is needed.
@@ -253,9 +256,10 @@ impl<'a> View<'a> {
             let unit = term.coeff & 1 == 1;
             match (&self.state.draws[term.draw as usize].source, term.map) {
                 (_, Map::Group(_) | Map::Some) => None,
-                // A label of the same draw in this row itself would be counted by its range.
                 (Source::Stream, Map::Each) => {
-                    let alone = row.terms.iter().filter(|t| t.draw == term.draw).count() == 1;
+                    let range = term.range(len);
+                    let overlaps = |t: &&&Term| t.draw == term.draw && overlap(t.range(len), range);
+                    let alone = row.terms.iter().filter(overlaps).count() == 1;
                     let free = unit && alone && !self.used(term.draw, term.range(len), &[at]);
                     free.then_some(None)
                 }

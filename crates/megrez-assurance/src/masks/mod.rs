@@ -14,9 +14,9 @@ mod world;
 pub use check::{Observer, Unmasked};
 pub use session::WalkError;
 
+use crate::mutants::{Mutation, Stream};
 use megrez_plan::{KEPT, Plan};
 use std::collections::{BTreeMap, BTreeSet};
-use world::Change;
 
 /// What was found of a plan under a protocol.
 #[derive(Debug, Default)]
@@ -50,12 +50,13 @@ pub fn examine(protocol: &str, plan: &Plan) -> Result<Report, WalkError> {
     examine_changed(protocol, plan, None)
 }
 
-fn examine_changed(
+/// As [`examine`], of a protocol whose randomness is weakened.
+pub(crate) fn examine_changed(
     protocol: &str,
     plan: &Plan,
-    change: Option<Box<dyn Change>>,
+    mutation: Option<Mutation>,
 ) -> Result<Report, WalkError> {
-    let world = session::walk(protocol, plan, change)?;
+    let world = session::walk(protocol, plan, mutation)?;
     let mut report = Report::default();
     {
         let state = world.state();
@@ -70,6 +71,19 @@ fn examine_changed(
         report.unmasked.extend(counted.unmasked);
     }
     Ok(report)
+}
+
+/// The streams of a plan's walk, in a fixed order.
+pub(crate) fn streams_of(protocol: &str, plan: &Plan) -> Result<Vec<Stream>, WalkError> {
+    let world = session::walk(protocol, plan, None)?;
+    let state = world.state();
+    let streams = state
+        .draws
+        .iter()
+        .filter_map(|draw| Some(Stream { address: draw.address.clone()?, elements: draw.elements }));
+    let mut streams: Vec<Stream> = streams.collect();
+    streams.sort_by(|a, b| a.address.cmp(&b.address));
+    Ok(streams)
 }
 
 /// Parties, clients, and parties that are clients.
