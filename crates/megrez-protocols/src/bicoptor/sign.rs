@@ -29,6 +29,8 @@
 //! Helper sees: λ + 2 elements whose sums are uniform non-zero, one of them replaced by zero at a uniform place with
 //! probability ½ *while −2^(k+λ) ≤ x ≤ 2^(k+λ) − 2^k*; a value outside may show it another number of zeros, that is, that it is
 //! outside. Worker 0 sees a uniform share of the answer, worker 1 nothing.
+//!
+//! Security: `docs/security/bicoptor.md`.
 
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
