@@ -245,9 +245,13 @@ mod tests {
         let (zero, one) = (Bits(vec![0; 3]), Bits(vec![0, 1, 0]));
         let x = Ints { width: 8, v: vec![127, 128, 5] };
         let extend = |msb: Msb<'_, Clear>| {
-            std::panic::catch_unwind(|| Clear.extend(&[Extend { x: &x, width: 16, signed: false, msb }]).is_ok())
+            std::panic::catch_unwind(|| {
+                Clear.extend(&[Extend { x: &x, width: 16, signed: false, msb }]).is_ok()
+            })
         };
         assert!(extend(Msb::Unknown).is_ok() && extend(Msb::Shared(&one)).is_ok());
-        assert!(extend(Msb::Zero).is_err() && extend(Msb::One).is_err() && extend(Msb::Shared(&zero)).is_err());
+        assert!(
+            extend(Msb::Zero).is_err() && extend(Msb::One).is_err() && extend(Msb::Shared(&zero)).is_err()
+        );
     }
 }
