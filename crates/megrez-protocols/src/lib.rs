@@ -22,8 +22,12 @@ pub mod mrss;
 pub mod mss;
 pub mod registry;
 pub mod replicated;
+#[cfg(test)]
+mod reveals;
 pub mod rss;
 mod suite;
+#[cfg(test)]
+mod testing;
 
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
 pub use store::{Store, StoreError};

@@ -69,6 +69,20 @@ fn product_of(op: &Op) -> Option<Product<'_>> {
     }
 }
 
+/// Worker `j`'s share in a new sharing of the same value, by a sharing of zero that the helper does not have. Shares are functions of
+/// what the helper dealt; wherever more than a value's messages under masks depends on them, they are made new first.
+fn renewed<W: Word, D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    share: &D::Buf<W>,
+    n: usize,
+) -> Result<D::Buf<W>, Error> {
+    let zero = party.scope("renewed", |party| party.stream(1 - j, "zero-share"))?;
+    let zero = party.device().random::<W>(&zero, n)?;
+    let sign = if j == 0 { W::ONE } else { W::ONE.neg() };
+    Ok(party.device().combine(&[(W::ONE, share), (sign, &zero)], W::ZERO, n)?)
+}
+
 impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
     type Word = W;
     type Device = D;
@@ -261,14 +275,7 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
         let words = match (masks, data, Role::of(party)) {
             (Masks::Public(x), _, Role::Worker(0)) => x.buf.clone(),
             (Masks::Secret(_), Some(share), Role::Worker(j)) => {
-                // A share is a function of what the helper dealt, and the helper may be the recipient: a sharing of zero of the two
-                // workers makes both shares uniform but for their sum.
-                let n = share.elements();
-                let zero = party.stream(1 - j, "zero-share")?;
-                let device = party.device();
-                let zero = device.random::<W>(&zero, n)?;
-                let sign = if j == 0 { W::ONE } else { W::ONE.neg() };
-                device.combine(&[(W::ONE, &share.buf), (sign, &zero)], W::ZERO, n)?
+                renewed(party, j, &share.buf, share.elements())?
             }
             _ => return Ok(Payload::zeroed(0)),
         };
