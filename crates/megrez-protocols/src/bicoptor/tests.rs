@@ -98,8 +98,8 @@ fn shares_that_are_sent_are_uniform_and_new_for_every_output() {
             party.step(&format!("output/{name}"), reveal).unwrap()
         })
     });
-    for output in 0..2 {
-        let [a, b] = [0, 1].map(|j: usize| sent[j][output].as_bytes());
+    for (a, b) in sent[0].iter().zip(&sent[1]) {
+        let (a, b) = (a.as_bytes(), b.as_bytes());
         assert!(a.iter().zip(b).all(|(a, b)| a.wrapping_add(*b) == 81));
         let mut counts = [0f64; 256];
         a.iter().for_each(|&w| counts[w as usize] += 1.0);
