@@ -176,7 +176,11 @@ impl Builder {
                 self.push(Op::Truncate { bits }, &[x])
             }
             14 | 15 => {
+                // A sum is opened by a truncation.
                 let least = usize::from(matches!(kind, Kind::Sum { .. }));
+                if frac == 0 && least > 0 {
+                    return None;
+                }
                 let truncate = (least + self.choices.below(frac.min(8) as usize + 1 - least)) as u32;
                 let relu = self.relu(truncate);
                 self.push(relu, &[x])
@@ -277,7 +281,9 @@ pub fn random(protocol: &str, number: u64) -> Plan {
         }
     }
     if protocol.sums {
-        if choices.coin() {
+        // Steps are dealt before products are left as sums.
+        let left = plan.steps.iter().any(|step| matches!(step.op, Op::Unshared(_)));
+        if !left && choices.coin() {
             plan.deal_below(choices.below(60));
         }
         plan.spread_maxima().expect("a plan that was built by the rules keeps to them");

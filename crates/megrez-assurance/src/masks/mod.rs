@@ -57,14 +57,19 @@ pub(crate) fn examine_changed(
     mutation: Option<Mutation>,
 ) -> Result<Report, WalkError> {
     let world = session::walk(protocol, plan, mutation)?;
-    let mut report = Report::default();
-    {
-        let state = world.state();
-        report.messages = state.messages.len();
-        report.trouble.clone_from(&state.trouble);
-    }
-    for observer in observers(plan) {
-        let counted = check::view(&world, &observer);
+    let state = &*world.state();
+    let mut report =
+        Report { messages: state.messages.len(), trouble: state.trouble.clone(), ..Report::default() };
+    // Views are examined on both cores.
+    let observers = observers(plan);
+    let examined: Vec<_> = std::thread::scope(|scope| {
+        let halves = observers.chunks(observers.len().div_ceil(2));
+        let parts: Vec<_> = halves
+            .map(|half| scope.spawn(|| half.iter().map(|o| check::view(state, o)).collect::<Vec<_>>()))
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().expect("a check does not panic")).collect()
+    });
+    for counted in examined {
         report.views += 1;
         report.rows += counted.rows;
         counted.lemmas.into_iter().for_each(|(lemma, n)| *report.lemmas.entry(lemma).or_default() += n);

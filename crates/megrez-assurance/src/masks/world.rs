@@ -62,7 +62,7 @@ pub(super) struct State {
     weak: HashMap<[u32; 8], Weak>,
     lists: HashMap<Vec<u32>, u32>,
     pub messages: Vec<Message>,
-    under_way: HashMap<Name, Box<dyn Any + Send>>,
+    under_way: HashMap<Name, Box<dyn Any + Send + Sync>>,
     /// What a device could not follow: the check fails with it.
     pub trouble: Vec<String>,
 }
@@ -228,10 +228,10 @@ pub(super) fn key_words(key: &Key) -> [u32; 8] {
 }
 
 /// A buffer whatever its elements: its rows, and a copy.
-fn copied(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send>)> {
-    fn of<T: Send + 'static>(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send>)> {
+fn copied(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send + Sync>)> {
+    fn of<T: Send + 'static>(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send + Sync>)> {
         let symbols = buffer.downcast_ref::<Symbols<T>>()?;
-        Some((symbols.rows.clone(), Box::new(symbols.clone()) as Box<dyn Any + Send>))
+        Some((symbols.rows.clone(), Box::new(symbols.clone()) as Box<dyn Any + Send + Sync>))
     }
     of::<u64>(buffer).or_else(|| of::<u32>(buffer)).or_else(|| of::<u16>(buffer)).or_else(|| of::<u8>(buffer))
 }
