@@ -40,7 +40,7 @@ pub mod range;
 
 pub use calibrate::Calibration;
 pub use compile::{
-    Activations, Comparison, CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ListStyle,
+    Activations, Comparison, CompileOptions, Compiled, DataInput, Declared, LayerInfo, LayerRange, ListStyle,
     ModelInput, PoolForm, Revealed, compile,
 };
 pub use data::{check_rows, check_shape};
