@@ -6,7 +6,7 @@
 //! uniform whatever all others are, so the view is as well distributed without it. A view from which every row has gone is uniform and
 //! independent of all secrets: the rows that go last to first are drawn one after the other.
 
-use super::form::{Map, Run, Term};
+use super::form::{Deps, Map, Run, Term};
 use super::world::{Source, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -74,19 +74,20 @@ struct Row<'a> {
     message: usize,
     at: usize,
     run: &'a Run,
+    /// Without what the observer knows.
     terms: Vec<&'a Term>,
-    /// Numbers of [`State::parts`] that the observer does not know.
-    deps: Vec<u32>,
 }
 
 struct View<'a> {
     state: &'a State,
     unknown: Vec<bool>,
+    /// The parts of unknown draws.
+    hidden: Deps,
     rows: Vec<Option<Row<'a>>>,
     /// Rows by draw and labels, for their terms.
     linear: HashMap<u32, Ranges>,
-    /// How many rows' rests depend on a part.
-    rests: Vec<u32>,
+    /// What the rests of all rows depend on that come no later than the one that is looked at, or have stayed.
+    rests: [Deps; 2],
     /// The parts of each draw.
     parts: HashMap<u32, Ranges>,
 }
@@ -96,16 +97,24 @@ struct View<'a> {
 struct Ranges {
     by_start: BTreeMap<u64, Vec<(u64, usize)>>,
     longest: u64,
+    /// Those that stand for whole draws: few, and they overlap with everything.
+    whole: Vec<usize>,
 }
 
 impl Ranges {
     fn insert(&mut self, (from, to): (u64, u64), number: usize) {
+        if to == u64::MAX {
+            self.whole.push(number);
+            return;
+        }
         self.by_start.entry(from).or_default().push((to, number));
         self.longest = self.longest.max(to - from);
     }
 
-    fn remove(&mut self, (from, _): (u64, u64), number: usize) {
-        if let Some(found) = self.by_start.get_mut(&from) {
+    fn remove(&mut self, (from, to): (u64, u64), number: usize) {
+        if to == u64::MAX {
+            self.whole.retain(|n| *n != number);
+        } else if let Some(found) = self.by_start.get_mut(&from) {
             found.retain(|(_, n)| *n != number);
         }
     }
@@ -113,11 +122,13 @@ impl Ranges {
     /// The numbers of ranges that overlap with one.
     fn overlapping(&self, (from, to): (u64, u64)) -> impl Iterator<Item = usize> + '_ {
         let starts = self.by_start.range(from.saturating_sub(self.longest)..to);
-        starts.flat_map(move |(_, found)| found.iter().filter(move |(end, _)| *end > from).map(|(_, n)| *n))
+        let found = starts
+            .flat_map(move |(_, found)| found.iter().filter(move |(end, _)| *end > from).map(|(_, n)| *n));
+        self.whole.iter().copied().chain(found)
     }
 
     fn all(&self) -> impl Iterator<Item = usize> + '_ {
-        self.by_start.values().flatten().map(|(_, n)| *n)
+        self.whole.iter().copied().chain(self.by_start.values().flatten().map(|(_, n)| *n))
     }
 }
 
@@ -126,18 +137,27 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
     let mut view = View::new(state, observer);
     let mut counted = Counted::default();
     counted.rows = view.rows.iter().flatten().count();
+    // From the last row to the first, again while that helps: rests depend on what came before them.
     loop {
         let mut gone = 0;
+        let mut before = vec![Deps::default()];
+        for row in &view.rows {
+            let last = before.last().expect("one to begin with");
+            before.push(row.as_ref().map_or_else(|| last.clone(), |row| last.union(&row.run.deps)));
+        }
+        view.rests[1] = Deps::default();
         for at in (0..view.rows.len()).rev() {
-            if view.rows[at].is_some() {
-                if let Some(lemma) = view.mask_of(at) {
-                    if let Some(lemma) = lemma {
-                        *counted.lemmas.entry(lemma).or_default() += 1;
-                    }
-                    view.remove(at);
-                    gone += 1;
-                }
+            view.rests[0] = before.pop().expect("one for every row");
+            let Some(row) = &view.rows[at] else { continue };
+            let Some(lemma) = view.mask_of(at) else {
+                view.rests[1] = view.rests[1].union(&row.run.deps);
+                continue;
+            };
+            if let Some(lemma) = lemma {
+                *counted.lemmas.entry(lemma).or_default() += 1;
             }
+            view.remove(at);
+            gone += 1;
         }
         if gone == 0 {
             break;
@@ -205,9 +225,12 @@ impl<'a> View<'a> {
             unknown,
             rows: vec![],
             linear: HashMap::new(),
-            rests: vec![0; state.parts.len()],
+            hidden: Deps::default(),
+            rests: [Deps::default(), Deps::default()],
             parts,
         };
+        let parts = state.parts.iter().enumerate();
+        view.hidden = Deps::of(parts.filter(|(_, part)| view.unknown[part.draw as usize]).map(|(id, _)| id));
         // Of the shares of an output one follows from the others and from the output itself.
         let mut given: BTreeSet<(&str, u32, usize)> = BTreeSet::new();
         for (number, message) in state.messages.iter().enumerate() {
@@ -237,37 +260,48 @@ impl<'a> View<'a> {
 
     /// A row without what the observer knows; `None` if that is all.
     fn row(&self, message: usize, at: usize, run: &'a Run) -> Option<Row<'a>> {
-        let unknown = |draw: u32| self.unknown[draw as usize];
-        let terms: Vec<&Term> = run.terms.iter().filter(|t| unknown(t.draw)).collect();
-        let deps: Vec<u32> =
-            run.deps.ids().filter(|&id| unknown(self.state.parts[id as usize].draw)).collect();
-        (!terms.is_empty() || !deps.is_empty()).then_some(Row { message, at, run, terms, deps })
+        let terms: Vec<&Term> = run.terms.iter().filter(|t| self.unknown[t.draw as usize]).collect();
+        (!terms.is_empty() || run.deps.meets(&self.hidden)).then_some(Row { message, at, run, terms })
+    }
+
+    /// The draws whose labels mask a list.
+    fn masks_of_list(&self, term: &Term) -> &'a [u32] {
+        match &self.state.draws[term.draw as usize].source {
+            Source::List(draws) => draws,
+            Source::Stream | Source::Input(_) => &[],
+        }
     }
 
     fn add(&mut self, row: Row<'a>) {
         let at = self.rows.len();
         for term in &row.terms {
             self.linear.entry(term.draw).or_default().insert(term.range(row.run.len), at);
+            // A list is masked by all labels of its draws.
+            for draw in self.masks_of_list(term) {
+                self.linear.entry(*draw).or_default().insert((0, u64::MAX), at);
+            }
         }
-        row.deps.iter().for_each(|&id| self.rests[id as usize] += 1);
         self.rows.push(Some(row));
     }
 
     fn remove(&mut self, at: usize) {
         let Some(row) = self.rows[at].take() else { return };
         for term in row.terms {
-            if let Some(rows) = self.linear.get_mut(&term.draw) {
-                rows.remove(term.range(row.run.len), at);
+            let draws = self.masks_of_list(term).iter().map(|draw| (*draw, (0, u64::MAX)));
+            for (draw, range) in draws.chain([(term.draw, term.range(row.run.len))]) {
+                if let Some(rows) = self.linear.get_mut(&draw) {
+                    rows.remove(range, at);
+                }
             }
         }
-        row.deps.iter().for_each(|&id| self.rests[id as usize] -= 1);
     }
 
     /// Whether labels of a range of a draw are in a row that is left other than `except`, or in what some rest depends on.
     fn used(&self, draw: u32, range: (u64, u64), except: &[usize]) -> bool {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
         let mut rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
-        rests.into_iter().any(|id| self.rests[id] > 0) || rows.any(|row| !except.contains(&row))
+        rests.into_iter().any(|id| self.rests.iter().any(|deps| deps.has(id)))
+            || rows.any(|row| !except.contains(&row))
     }
 
     /// Whether a label masks the whole row: with the lemma that says so, if one is needed.
@@ -287,7 +321,7 @@ impl<'a> View<'a> {
                 }
                 (Source::List(draws), Map::Each) => {
                     let whole = (0, u64::MAX);
-                    let held = |&draw: &u32| self.unknown[draw as usize] && !self.used(draw, whole, &[]);
+                    let held = |&draw: &u32| self.unknown[draw as usize] && !self.used(draw, whole, &[at]);
                     let free = unit && draws.iter().all(held) && !self.used(term.draw, whole, &[at]);
                     free.then_some(Some("L: two masked lists"))
                 }

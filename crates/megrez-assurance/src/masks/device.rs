@@ -121,7 +121,12 @@ impl Symbolic {
         if j == 0 {
             return Rows::sum(unit, &[(1, &rows), (1, &zero)], entries, u64::MAX);
         }
-        if let [Some(a), Some(b), Some(c)] = draws {
+        // The lemma wants them to be draws of their own, too.
+        if let [Some(a), Some(b), Some(c)] = draws
+            && a != b
+            && b != c
+            && a != c
+        {
             let list = world.list(vec![a, b, c], entries as u64 * 64);
             rows.runs[0].terms = vec![Term { draw: list, start: 0, stride: 64, map: Map::Each, coeff: 1 }];
         }
@@ -564,7 +569,8 @@ fn joined(parts: &[Vec<Run>]) -> Vec<Run> {
 }
 
 /// Elements that an owner shares: any value, under all labels that its keys draw.
-pub(super) fn shared_input(value: Deps, draws: &[u32], n: usize) -> Rows {
-    let term = |&draw: &u32| Term { draw, start: 0, stride: 64, map: Map::Each, coeff: 1 };
-    Rows::new(Unit::Word, vec![Run { len: n, terms: draws.iter().map(term).collect(), deps: value }])
+pub(super) fn shared_input(value: Deps, masks: &[Rows], n: usize) -> Rows {
+    let value = Rows::new(Unit::Word, vec![Run { len: n, terms: vec![], deps: value }]);
+    let terms: Vec<(u64, &Rows)> = masks.iter().chain([&value]).map(|rows| (1, rows)).collect();
+    Rows::sum(Unit::Word, &terms, n, u64::MAX)
 }

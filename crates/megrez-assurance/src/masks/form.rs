@@ -95,6 +95,25 @@ impl Deps {
         self.0.is_none()
     }
 
+    pub fn has(&self, id: usize) -> bool {
+        self.words().get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+
+    pub fn meets(&self, other: &Deps) -> bool {
+        self.words().iter().zip(other.words()).any(|(a, b)| a & b != 0)
+    }
+
+    pub fn of(ids: impl Iterator<Item = usize>) -> Deps {
+        let mut words = vec![];
+        for id in ids {
+            if words.len() <= id / 64 {
+                words.resize(id / 64 + 1, 0);
+            }
+            words[id / 64] |= 1 << (id % 64);
+        }
+        Deps((!words.is_empty()).then(|| Arc::new(words)))
+    }
+
     pub fn union(&self, other: &Deps) -> Deps {
         let (Some(a), Some(b)) = (&self.0, &other.0) else {
             return if self.0.is_some() { self.clone() } else { other.clone() };

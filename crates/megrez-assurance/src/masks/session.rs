@@ -168,9 +168,8 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
             }
         }
         let world = &self.device.world;
-        let draws = |keys: &[Key]| -> Vec<u32> {
-            keys.iter().map(|key| world.client_label(key, n as u64 * 64)).collect()
-        };
+        let draws =
+            |keys: &[Key]| -> Vec<Rows> { keys.iter().map(|key| world.drawn_by_client(key, n)).collect() };
         let value = world.input(&input.name, &input.owner);
         // Without keys the owner sends words that it draws, and to the next party what is left of the value.
         let rows = match keys.as_slice() {

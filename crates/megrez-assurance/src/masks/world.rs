@@ -118,14 +118,23 @@ impl World {
 
     /// `n` labels of a stream for party `me`, each `stride` bits from the next.
     pub fn random(&self, me: usize, stream: &Stream, unit: Unit, n: usize) -> Rows {
-        if *stream.key_words() == key_words(&Key::from_bytes(ZEROS)) {
+        self.drawn(stream.key_words(), 1 << me, unit, n)
+    }
+
+    /// As [`World::random`], for a client with a key: `n` ring elements.
+    pub fn drawn_by_client(&self, key: &Key, n: usize) -> Rows {
+        self.drawn(&key_words(key), 0, Unit::Word, n)
+    }
+
+    fn drawn(&self, key: &[u32; 8], holders: u8, unit: Unit, n: usize) -> Rows {
+        if *key == key_words(&Key::from_bytes(ZEROS)) {
             return Rows::new(unit, vec![Run::zero(n)]);
         }
-        let draw = self.label(me, stream.key_words(), n as u64 * u64::from(stride(unit)));
+        let draw = self.draw(key, holders, n as u64 * u64::from(stride(unit)));
         let weak = {
             let mut state = self.state();
             state.draws[draw as usize].elements = n;
-            state.weak.get(stream.key_words()).copied()
+            state.weak.get(key).copied()
         };
         let term = |map| Term { draw, start: 0, stride: stride(unit), map, coeff: 1 };
         let run = |len, map| Run { len, terms: vec![term(map)], deps: Deps::default() };
@@ -137,11 +146,7 @@ impl World {
         Rows::new(unit, runs)
     }
 
-    /// The draw under a key, which party `me` holds; its labels reach to `end`.
-    fn label(&self, me: usize, key: &[u32; 8], end: u64) -> u32 {
-        self.draw(key, 1 << me, end)
-    }
-
+    /// The draw under a key; its labels reach to `end`.
     fn draw(&self, key: &[u32; 8], holders: u8, end: u64) -> u32 {
         let mut state = self.state();
         let draw = match state.by_key.get(key) {
@@ -162,11 +167,6 @@ impl World {
         of.holders |= holders;
         of.end = of.end.max(end);
         draw
-    }
-
-    /// The draw under a key that a client holds.
-    pub fn client_label(&self, key: &Key, end: u64) -> u32 {
-        self.draw(&key_words(key), 0, end)
     }
 
     /// A secret input: one number for all its elements.
