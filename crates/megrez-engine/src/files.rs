@@ -46,11 +46,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         file.sync_all()?;
         fs::rename(&temporary, path)
     };
-    if let Err(e) = fill() {
-        let _ = fs::remove_file(&temporary);
-        return Err(e);
-    }
-    sync(folder)
+    fill().inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+    // What may not last is not there.
+    sync(folder).inspect_err(|_| drop(fs::remove_file(path)))
 }
 
 /// Removes a file for good.

@@ -308,8 +308,8 @@ impl Service {
         if upload.protocol == secfloat::PROTOCOL.name {
             return self.upload_floats(upload, header, &path, channel);
         }
+        let plan = self.told(upload.session, &profile, true, self.affordable(&upload.plans[0].plan))?;
         let network = self.endpoint.open_session(SessionId(upload.session), &profile)?;
-        let plan = self.affordable(&upload.plans[0].plan)?;
         let job = UploadJob {
             device: self.device.clone(),
             network: network.clone(),

@@ -67,9 +67,10 @@ impl Service {
         path: &Path,
         channel: &Shared,
     ) -> Result<()> {
-        let network =
-            self.endpoint.open_session(SessionId(upload.session), &megrez_net::NetProfile::loopback())?;
-        let plan = self.affordable_floats(&upload.plans[0].plan)?;
+        let profile = megrez_net::NetProfile::loopback();
+        let plan =
+            self.told(upload.session, &profile, true, self.affordable_floats(&upload.plans[0].plan))?;
+        let network = self.endpoint.open_session(SessionId(upload.session), &profile)?;
         let keep = || {
             let mut party = Party::start(network.clone(), Cpu::new(1))?;
             agree(&mut party, "request", &hash(upload))?;
