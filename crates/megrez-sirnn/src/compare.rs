@@ -16,6 +16,8 @@
 //! 1           Σ digits (128/k)(2 − 2^(1−b)) + Σ joins 2·(127/128)·128/k
 //! 1           Σ digits (2^b − 1)·(gt + eq)      a digit's gt, eq count if wanted
 //! ⌈log2 digits⌉  Σ joins 2·(1 + gt + eq)
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::link::Sirnn;
 use crate::ot::softspoken::correction_bytes;
@@ -212,7 +214,7 @@ impl<D: Device> Sirnn<D> {
             out.extend_from_slice(&corrections);
             chosen.push((planes, blocks, number));
         }
-        let sown = self.sow(&flat, &mut out);
+        let sown = self.sow(&flat, &mut out)?;
         let sizes: Vec<usize> = (1..=MAX_CHOICE)
             .map(|b| self.ot.sender.correction_bytes(Code::new(b), tables(&layouts, b, me).0))
             .collect();

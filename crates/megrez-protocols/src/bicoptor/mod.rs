@@ -4,14 +4,19 @@
 //! worker j holding x_j and the helper nothing. Bits are shared as ring elements 0 and 1, as the paper's DReLU gives them:
 //! a conversion costs nothing, a logical operation is a product. Linear operations are local; a public summand enters
 //! worker 0's share. The sharing is of no use to a dealer, so values have no masks that are known before.
+//!
+//! Security: `docs/security/bicoptor.md`.
 
 mod field;
 mod product;
 mod relu;
 mod sign;
+#[cfg(test)]
+mod tests;
 
 use crate::local::{self, Product};
 use crate::mss::Role;
+use crate::reveal;
 use crate::{Cost, Suite, Unsupported};
 use megrez_kernels::{Device, Tensor};
 use megrez_net::Payload;
@@ -253,13 +258,15 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
         Ok((Some(data), None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Self::Data) -> Result<Payload, Error> {
-        let words = match (masks, data) {
-            (Masks::Public(x), _) if party.me() == 0 => x,
-            (Masks::Secret(_), Some(share)) => share,
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Self::Data) -> Result<Payload, Error> {
+        let words = match (masks, data, Role::of(party)) {
+            (Masks::Public(x), _, Role::Worker(0)) => x.buf.clone(),
+            (Masks::Secret(_), Some(share), Role::Worker(j)) => {
+                reveal::of_two(party, j, &share.buf, share.elements())?
+            }
             _ => return Ok(Payload::zeroed(0)),
         };
-        Ok(Payload::from_pod(&party.device().download(words.buf.clone())?))
+        Ok(Payload::from_pod(&party.device().download(words)?))
     }
 
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {

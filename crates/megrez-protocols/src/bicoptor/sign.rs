@@ -16,6 +16,8 @@
 //! - It needs 2λ ≤ ℓ to have λ bits of the last truncation. Entry i is below 2^(λ+1−i), so it is taken modulo
 //!   2^min(λ+1, ℓ−k−i−1) here, and k + λ + 3 ≤ ℓ suffices.
 //! - Shares are sent as they are. The helper dealt some of them and could compare: zero-shares make them uniform.
+//! - The cut is made on the shares as they are. Whether it misreads a small negative value would then follow from their low bits, which
+//!   the helper knows in part: before a cut the workers renew the sharing.
 //! - A rotation instead of a shuffle (at most one zero, the others uniform and independent).
 //!
 //! Alg. 5, from Z_M to F_p, p ≥ M: both shares are read in 1 … M, worker 1's negated, so that their difference is 0 in F_p
@@ -29,11 +31,13 @@
 //! Helper sees: λ + 2 elements whose sums are uniform non-zero, one of them replaced by zero at a uniform place with
 //! probability ½ *while −2^(k+λ) ≤ x ≤ 2^(k+λ) − 2^k*; a value outside may show it another number of zeros, that is, that it is
 //! outside. Worker 0 sees a uniform share of the answer, worker 1 nothing.
+//!
+//! Security: `docs/security/bicoptor.md`.
 
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
-use crate::{Cost, Unit};
-use megrez_kernels::{Device, Tensor};
+use crate::{Cost, Unit, reveal};
+use megrez_kernels::{Device, HostList, ListStreams, Tensor};
 use megrez_plan::SignBit;
 use megrez_ring::{Word, bits};
 use megrez_session::{Error, Party};
@@ -120,7 +124,13 @@ pub(super) fn compare<W: Word, D: Device>(
     let packed = n * length * field.bits() as usize;
     match Role::of(party) {
         Role::Worker(j) => {
-            let share = share.expect("workers hold shares").buf.clone();
+            let share = &share.expect("workers hold shares").buf;
+            // What a cut loses depends on the low bits of the shares. A new sharing makes a coin of it.
+            let share = if sign.cut == 0 {
+                share.clone()
+            } else {
+                party.scope("renewed", |party| reveal::of_two(party, j, share, n))?
+            };
             let coins = party.stream(1 - j, "coin")?;
             let coins = party.device().random_bits(&coins, n)?;
             let streams = [
@@ -128,23 +138,32 @@ pub(super) fn compare<W: Word, D: Device>(
                 party.stream(1 - j, "zero-share")?,
                 party.stream(1 - j, "rotation")?,
             ];
-            let (shares, host_coins) =
-                (party.device().download(share)?, party.device().download(coins.clone())?);
-            let made = masked(&list, j, &shares, &host_coins, &streams);
-            let words = party.device().upload(bits::pack_low(made.into_iter(), field.bits()))?;
+            let of = HostList {
+                worker: j,
+                length,
+                width: field.bits(),
+                flips: &coins,
+                streams: ListStreams {
+                    multiplier: &streams[0],
+                    zero_share: &streams[1],
+                    rotation: &streams[2],
+                },
+            };
+            let words = party.device().host_list(&of, &share, |shares, coins, streams| {
+                bits::pack_low(masked(&list, j, shares, coins, streams).into_iter(), field.bits())
+            })?;
             party.send_bits(DEALER, "list", words, packed)?;
             Ok(coins)
         }
         Role::Dealer => {
             let lists = [party.recv_bits(0, "list", packed)?, party.recv_bits(1, "list", packed)?];
-            let [a, b] = lists.map(|list| party.device().download(list));
-            let (a, b) = (a?, b?);
-            let at = |i: usize| {
-                let [a, b] = [&a, &b].map(|list| bits::get_low(list, i, field.bits()));
-                u64::from(field.reduce(a + b) == 0)
-            };
-            let found = bits::pack(n, |e| (e * length..(e + 1) * length).fold(0, |found, i| found | at(i)));
-            Ok(party.device().upload(found)?)
+            Ok(party.device().host_scan([&lists[0], &lists[1]], n, |[a, b]| {
+                let at = |i: usize| {
+                    let [a, b] = [a, b].map(|list| bits::get_low(list, i, field.bits()));
+                    u64::from(field.reduce(a + b) == 0)
+                };
+                bits::pack(n, |e| (e * length..(e + 1) * length).fold(0, |found, i| found | at(i)))
+            })?)
         }
     }
 }
@@ -155,12 +174,12 @@ fn masked<W: Word>(
     j: usize,
     shares: &[W],
     coins: &[u64],
-    [multiplier, zero_share, rotation]: &[megrez_prg::Stream; 3],
+    streams: &ListStreams<'_>,
 ) -> Vec<u64> {
     let (field, length, n) = (list.field, list.length(), shares.len());
-    let multiplier = sample(multiplier, field.p() - 1, n * length);
-    let zero_share = sample(zero_share, field.p(), n * length);
-    let rotation = sample(rotation, length as u64, n);
+    let multiplier = sample(streams.multiplier, field.p() - 1, n * length);
+    let zero_share = sample(streams.zero_share, field.p(), n * length);
+    let rotation = sample(streams.rotation, length as u64, n);
     let mut out = vec![0; n * length];
     for (e, &share) in shares.iter().enumerate() {
         let share = if j == 0 { share } else { share.neg() };
