@@ -21,14 +21,8 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     for party in 0..3usize {
-        let binding = Binding {
-            batch: [7; 16],
-            party,
-            protocol: "mizar",
-            client: "owner",
-            upload: None,
-            plan: &PLAN,
-        };
+        let binding =
+            Binding { batch: [7; 16], party, protocol: "mizar", client: "owner", upload: None, plan: &PLAN };
         let mut file = binding.header(&[9; 16]);
         file.extend_from_slice(bytes);
         let hash = blake3::hash(&file);
