@@ -39,15 +39,15 @@ fn two_preparations_under_one_name_are_never_mixed() {
     let (paths, first) = prepare();
     let (_, second) = prepare();
     for odd in 0..3 {
-        for party in 0..3 {
+        for (party, path) in paths.iter().enumerate() {
             let bytes = if party == odd { &second[party] } else { &first[party] };
-            std::fs::write(&paths[party], bytes).unwrap();
+            std::fs::write(path, bytes).unwrap();
         }
         let reasons = parties.reasons("alice", &request("m", Some(batch)));
         assert!(reasons.iter().all(|r| *r == reasons[0]), "{reasons:?}");
         assert!(reasons[0].contains("different preparations"), "{}", reasons[0]);
         // Nobody has used it up: nothing was claimed.
-        assert!((0..3).all(|p| paths[p].exists()));
+        assert!(paths.iter().all(|p| p.exists()));
     }
     for (path, bytes) in paths.iter().zip(&first) {
         std::fs::write(path, bytes).unwrap();
@@ -94,13 +94,13 @@ fn damaged_material_ends_the_session_everywhere() {
     let material = parties.connect("alice").prepare("mizar", source("m")).unwrap();
     let paths: Vec<_> = (0..3).map(|p| file(&parties, p)).collect();
     let whole: Vec<_> = paths.iter().map(|p| std::fs::read(p).unwrap()).collect();
-    for party in 0..3 {
-        let length = whole[party].len();
+    for (party, own) in whole.iter().enumerate() {
+        let length = own.len();
         for at in [3, 20, 50, 80, length / 2, length - 1] {
             for (path, bytes) in paths.iter().zip(&whole) {
                 std::fs::write(path, bytes).unwrap();
             }
-            let mut flipped = whole[party].clone();
+            let mut flipped = own.clone();
             flipped[at] ^= 0x10;
             std::fs::write(&paths[party], flipped).unwrap();
             let reasons = parties.reasons("alice", &request("m", Some(material)));
