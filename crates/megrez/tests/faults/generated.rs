@@ -187,7 +187,7 @@ fn damaged_configuration_is_read_or_refused_with_the_name_of_its_file() {
 // ---- requests ----
 
 /// A client's end of one party's channel, for a request that may be anything.
-struct Port<'a>(&'a mut Channel);
+struct Port<'a>(&'a mut Channel, String);
 
 fn stopped(what: impl std::fmt::Display) -> SessionError {
     SessionError::Refused(what.to_string())
@@ -199,7 +199,7 @@ impl Port<'_> {
         match wire::recv(self.0, wire::MAX_REPLY) {
             Ok(Reply::Failed(reason)) => Err(stopped(reason)),
             Ok(reply) => Ok(reply),
-            Err(megrez::Error::Net(e @ NetError::Timeout(_))) => panic!("a party hangs: {e}"),
+            Err(megrez::Error::Net(e @ NetError::Timeout(_))) => panic!("a party hangs: {e}; {}", self.1),
             Err(e) => Err(stopped(e)),
         }
     }
@@ -268,33 +268,35 @@ fn valid_requests() -> Vec<Valid> {
     ]
 }
 
-/// The plan that a party takes from a request, if the request brings one.
-fn brought(bytes: &[u8]) -> Option<Plan> {
+/// The plan that parties take a request for, and whether it is a stored model's: the damage may have made it another's.
+fn asked(bytes: &[u8]) -> Option<(Plan, bool)> {
     let plan = match postcard::from_bytes(bytes).ok()? {
+        Request::Run(run) if run.source.is_stored() => return Some((small_model(), true)),
         Request::Run(megrez::wire::Run { source: Source::Plan(plan), .. }) => plan,
         Request::Upload(upload) => upload.plans.into_iter().next()?.plan,
         _ => return None,
     };
-    Plan::from_bytes(&plan).ok()
+    Some((Plan::from_bytes(&plan).ok()?, false))
 }
 
 /// Sends a request to these parties and does the client's part for as long as they want it to. The outputs, if all came.
 fn converse(parties: &Parties, to: &[usize], valid: &Valid, bytes: &[u8]) -> Option<Vec<Vec<u64>>> {
     let mut channels: Vec<Channel> = to.iter().map(|&p| parties.channel(valid.client, p)).collect();
     for channel in &mut channels {
-        channel.set_timeout(crate::common::HANG).unwrap();
+        channel.set_timeout(crate::common::HANG / 4).unwrap();
         channel.send(bytes).unwrap();
     }
+    let what = format!("{}: {:?}", valid.name, postcard::from_bytes::<Request>(bytes));
     if to.len() < 3 || valid.plan.is_none() {
         // One answer from each.
-        channels.iter_mut().for_each(|c| drop(Port(c).reply()));
+        channels.iter_mut().for_each(|c| drop(Port(c, what.clone()).reply()));
         return None;
     }
-    let (suite, brought) = (Mizar::<u64, Cpu>::default(), brought(bytes));
-    let plan = brought.as_ref().or(valid.plan.as_ref())?;
-    let mut ports: Vec<Port<'_>> = channels.iter_mut().map(Port).collect();
+    let suite = Mizar::<u64, Cpu>::default();
+    let (plan, stored) = &asked(bytes).or_else(|| Some((valid.plan.clone()?, valid.name == "stored")))?;
+    let mut ports: Vec<Port<'_>> = channels.iter_mut().map(|c| Port(c, what.clone())).collect();
     let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-    let mine = |i: &Input| i.owner == valid.client || i.owner == "user" && valid.outputs.len() == 1;
+    let mine = |i: &Input| i.owner == if *stored { "user" } else { valid.client };
     provide(&suite, plan, &mine, &|i| Ok(words(i)), &mut ports).ok()?;
     if valid.outputs.is_empty() {
         return None;
