@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use megrez_engine::store;
+use megrez_engine::store::{self, Binding};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::mizar::Mizar;
@@ -20,15 +20,13 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
-    let batch = [7; 16];
     for party in 0..3usize {
-        let mut file = b"megrez-material1".to_vec();
-        file.extend_from_slice(&batch);
-        file.extend_from_slice(&(party as u64).to_le_bytes());
-        file.extend_from_slice(&PLAN.hash());
+        let binding =
+            Binding { batch: [7; 16], party, protocol: "mizar", client: "owner", upload: None, plan: &PLAN };
+        let mut file = binding.header(&[9; 16]);
         file.extend_from_slice(bytes);
         let hash = blake3::hash(&file);
         file.extend_from_slice(hash.as_bytes());
-        let _ = store::decode::<Mizar<u32, Cpu>>(&Cpu::default(), &PLAN, party, &batch, &file);
+        let _ = store::decode::<Mizar<u32, Cpu>>(&Cpu::default(), &binding, &[9; 16], &file);
     }
 });

@@ -1,7 +1,7 @@
 //! The client's side of a run: sharing inputs, learning outputs. A client is no compute party.
 
 use megrez_net::Payload;
-use megrez_plan::{Input, KEPT, Plan};
+use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::Suite;
 use megrez_ring::Word;
 use megrez_session::Error;
@@ -56,8 +56,18 @@ pub fn collect<S: Suite>(
     recipient: &str,
     parties: &mut [&mut dyn PartyPort],
 ) -> Result<Vec<Vec<S::Word>>, Error> {
+    collect_where(suite, plan, &|output| output.recipient == recipient, parties)
+}
+
+/// Learns the outputs that `wanted` accepts: words per output, in the plan's order, in which parties send them.
+pub fn collect_where<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    wanted: &dyn Fn(&Output) -> bool,
+    parties: &mut [&mut dyn PartyPort],
+) -> Result<Vec<Vec<S::Word>>, Error> {
     let mut outputs = Vec::new();
-    for output in plan.outputs.iter().filter(|o| o.recipient == recipient) {
+    for output in plan.outputs.iter().filter(|o| wanted(o)) {
         let value = plan.value(output.value);
         let limit = value.shape.elements() * (S::Word::BITS as usize / 8) + 8;
         let shares = parties.iter_mut().map(|p| p.output(limit)).collect::<Result<Vec<_>, _>>()?;

@@ -6,7 +6,9 @@
 
 pub mod client;
 mod cost;
+pub mod files;
 pub mod float;
+mod inputs;
 pub mod local;
 mod report;
 mod serve;
@@ -14,8 +16,9 @@ pub mod store;
 mod walk;
 
 pub use cost::{PlanCost, StepCost, Unsupported, check};
+pub use inputs::Arrivals;
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
-pub use serve::{Clients, Options, Stored, agree, serve};
+pub use serve::{Clients, Options, Stored, agree, agree_or, common_name, serve};
 pub use walk::{Prepared, Values, offline, online};
 
 /// A hash of bytes for one purpose, for what the parties compare.

@@ -1,7 +1,7 @@
 //! All parties of a session in one process, each in a thread, over links in memory: for tests, for trying things out,
 //! and for exact costs under virtual time. One client owns every input and learns every output.
 
-use crate::client::{PartyPort, collect, provide};
+use crate::client::{PartyPort, collect_where, provide};
 use crate::serve::{Clients, Options, serve};
 use crate::{PartyReport, Unsupported, check};
 use megrez_kernels::Device;
@@ -156,10 +156,7 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
                     let words =
                         |input: &Input| Ok(inputs(run, input)?.into_iter().map(S::Word::from_u64).collect());
                     provide(&suite, plan, &|_| true, &words, &mut ports)?;
-                    let mut mine = Vec::new();
-                    for recipient in recipients(plan) {
-                        mine.extend(collect(&suite, plan, recipient, &mut ports)?);
-                    }
+                    let mine = collect_where(&suite, plan, &|o| o.recipient != KEPT, &mut ports)?;
                     outputs.push(mine.into_iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
                     progress(run);
                 }
@@ -181,17 +178,6 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
             Ok(LocalRun { outputs: outputs?, reports: by_run })
         })
     }
-}
-
-/// The recipients of a plan, in the order of their first output.
-fn recipients(plan: &Plan) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for output in &plan.outputs {
-        if output.recipient != KEPT && !names.contains(&output.recipient.as_str()) {
-            names.push(&output.recipient);
-        }
-    }
-    names
 }
 
 /// The client's end.

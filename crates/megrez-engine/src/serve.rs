@@ -1,5 +1,6 @@
 //! One party's whole run of a plan: agreement, offline, inputs, online, outputs.
 
+use crate::inputs::Arrivals;
 use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
 use crate::walk::{Prepared, offline, online};
 use megrez_kernels::{Device, Usage};
@@ -38,21 +39,52 @@ impl Default for Options {
 
 /// The parties make sure that they run the same thing: all must hold the same hash.
 pub fn agree<D: Device>(party: &mut Party<D>, what: &str, hash: &[u8; 32]) -> Result<(), Error> {
+    agree_or(party, what, hash, |low, high| {
+        format!(
+            "parties {low} and {high} were given different {what}s: use the same model file, options and version"
+        )
+    })
+}
+
+/// As [`agree`]; `otherwise` says what it means, and what to do, that these two parties differ.
+pub fn agree_or<D: Device>(
+    party: &mut Party<D>,
+    what: &str,
+    hash: &[u8; 32],
+    otherwise: impl Fn(usize, usize) -> String,
+) -> Result<(), Error> {
     party.step("agreement", |party| {
         for peer in party.peers() {
             party.send(peer, what, Payload::from_bytes(hash))?;
         }
         for peer in party.peers() {
             if party.recv(peer, what, 32)?.as_bytes() != hash {
-                return party.refuse(format!(
-                    "parties {} and {} were given different {what}s: use the same model file, options and version",
-                    party.me().min(peer),
-                    party.me().max(peer),
-                ));
+                let me = party.me();
+                return party.refuse(otherwise(me.min(peer), me.max(peer)));
             }
         }
         Ok(())
     })
+}
+
+/// A fresh name for `what` the parties make together: none of them chooses it, and all hold the same.
+pub fn common_name<D: Device>(party: &mut Party<D>, what: &str) -> Result<[u8; 16], Error> {
+    let mut parts = vec![[0; 32]; party.parties()];
+    let me = party.me();
+    getrandom::fill(&mut parts[me]).map_err(|e| Error::Randomness(e.to_string()))?;
+    party.step("agreement", |party| {
+        let label = format!("{what} part");
+        for peer in party.peers() {
+            party.send(peer, &label, Payload::from_bytes(&parts[me]))?;
+        }
+        for peer in party.peers() {
+            parts[peer].copy_from_slice(party.recv(peer, &label, 32)?.as_bytes());
+        }
+        Ok(())
+    })?;
+    let hash = crate::hash("megrez 2026 common name", &parts.concat());
+    agree(party, what, &hash)?;
+    Ok(*hash.first_chunk().expect("32 bytes"))
 }
 
 /// Runs a plan at this party; one report per run. On an error the caller ends the session with it.
@@ -119,11 +151,9 @@ fn one_run<S: Suite>(
     for (input, ticket) in fresh() {
         clients.ticket(input, ticket.clone())?;
     }
-    let mut arrived = HashMap::new();
+    let (mut arrived, mut arrivals) = (HashMap::new(), Arrivals::default());
     for (input, _) in fresh() {
-        let value = plan.value(input.value);
-        let payload = clients.data(input, suite.share_bytes(value))?;
-        arrived.insert(input.value, suite.accept(party, value, payload)?);
+        arrived.insert(input.value, arrivals.receive(suite, plan, party, input, clients)?);
     }
     let inputs = plan
         .inputs
@@ -135,7 +165,7 @@ fn one_run<S: Suite>(
         .collect();
     close(Phase::Input, start, party);
 
-    party.barrier(&format!("online-{run}"))?;
+    arrivals.compare(party, &format!("online-{run}"))?;
     let start = Instant::now();
     let values = online(suite, plan, party, run, prepared, inputs, &mut steps)?;
     close(Phase::Online, start, party);

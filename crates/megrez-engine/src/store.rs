@@ -1,23 +1,89 @@
 //! Material that is made ahead and consumed once.
 //!
-//! A file holds one party's masks and material for one plan under one protocol. Opening it for use *claims* it: the file
-//! is removed before its content is handed out, so a second use of the same randomness, which would reveal differences
-//! of secrets, is refused. Whoever copies such a file breaks that rule; the threat model says so.
+//! A file holds one party's masks and material for one plan under one protocol. Its header says what it belongs to, and all of
+//! it is under a hash. Opening it for use *claims* it: the file is removed, and its folder synced, before its content is handed
+//! out, so a second use of the same randomness, which would reveal differences of secrets, is refused. Whoever copies such a
+//! file breaks that rule; the threat model says so.
 
+use crate::files;
 use crate::walk::Prepared;
 use megrez_plan::Plan;
 use megrez_protocols::{Store, StoreError, Suite};
 use megrez_session::Error;
-use std::fs;
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 16] = b"megrez-material1";
-/// Magic, batch, party, plan hash; the body follows, then a hash of everything before.
-const HEADER: usize = 16 + 16 + 8 + 32;
+const MAGIC: &[u8; 16] = b"megrez-material2";
 
 /// The name of a batch of material: the same at all parties, chosen by whoever asks for it.
 pub type BatchId = [u8; 16];
+/// The name of one preparation or one upload, made by all parties together.
+pub type Id = [u8; 16];
+
+/// What material belongs to; it serves nothing and nobody else.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding<'a> {
+    /// The name under which it was asked for.
+    pub batch: BatchId,
+    /// Whose part it is.
+    pub party: usize,
+    /// The protocol.
+    pub protocol: &'a str,
+    /// The client for whom it was made.
+    pub client: &'a str,
+    /// The upload whose stored weights' masks are in it, if the plan is a stored model's.
+    pub upload: Option<Id>,
+    /// The plan.
+    pub plan: &'a Plan,
+}
+
+impl Binding<'_> {
+    /// The fields of a header with what it means that one is another. The preparation comes last; of the names there are hashes,
+    /// so that all headers have one size.
+    fn fields(&self, preparation: &Id) -> [(Vec<u8>, &'static str); 8] {
+        let name = |name: &str| blake3::hash(name.as_bytes()).as_bytes().to_vec();
+        let batch = "the file belongs to another batch or party";
+        [
+            (MAGIC.to_vec(), "the file is damaged, or of another version"),
+            (self.batch.to_vec(), batch),
+            ((self.party as u64).to_le_bytes().to_vec(), batch),
+            (name(self.protocol), "it was made for another protocol"),
+            (name(self.client), "it was made for another client"),
+            // No upload has this name.
+            (
+                self.upload.unwrap_or_default().to_vec(),
+                "it was made for another upload of the model: make material again",
+            ),
+            (
+                self.plan.hash().to_vec(),
+                "it was made for another plan: make material for this model, batch size and options",
+            ),
+            (preparation.to_vec(), "it is of another preparation: make material again"),
+        ]
+    }
+
+    /// The header of material that belongs here.
+    pub fn header(&self, preparation: &Id) -> Vec<u8> {
+        self.fields(preparation).into_iter().flat_map(|(field, _)| field).collect()
+    }
+
+    /// The preparation that a header names, if it belongs here.
+    fn check(&self, header: &[u8]) -> Result<Id, &'static str> {
+        let (mut rest, mut found) = (header, Id::default());
+        for (field, otherwise) in self.fields(&found) {
+            let (is, after) = rest.split_at_checked(field.len()).ok_or("the file is cut off")?;
+            if after.is_empty() {
+                // The last one: whatever it is.
+                found.copy_from_slice(is);
+            } else if is != field {
+                return Err(otherwise);
+            }
+            rest = after;
+        }
+        Ok(found)
+    }
+}
 
 /// Where a party keeps the material of a batch.
 pub fn path(folder: &Path, batch: &BatchId) -> PathBuf {
@@ -29,19 +95,21 @@ fn refused(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::Refused(format!("material {}: {what}", path.display()))
 }
 
+fn lost(path: &Path, e: &std::io::Error) -> Error {
+    match e.kind() {
+        ErrorKind::NotFound => refused(path, "it was never made, or is used up: material serves one run"),
+        _ => refused(path, e),
+    }
+}
+
 /// The bytes of a party's material.
 pub fn encode<S: Suite>(
     device: &S::Device,
-    plan: &Plan,
-    party: usize,
-    batch: &BatchId,
+    binding: &Binding<'_>,
+    preparation: &Id,
     prepared: &Prepared<S>,
 ) -> Result<Vec<u8>, StoreError> {
-    let mut out = Vec::new();
-    out.extend_from_slice(MAGIC);
-    out.extend_from_slice(batch);
-    out.extend_from_slice(&(party as u64).to_le_bytes());
-    out.extend_from_slice(&plan.hash());
+    let mut out = binding.header(preparation);
     prepared.masks.iter().try_for_each(|m| m.write(device, &mut out))?;
     prepared.materials.iter().try_for_each(|m| m.write(device, &mut out))?;
     prepared.tickets.iter().try_for_each(|t| Store::<S::Device>::write(t, device, &mut out))?;
@@ -53,27 +121,20 @@ pub fn encode<S: Suite>(
 /// Reads material back; `bytes` may be damaged or belong to something else.
 pub fn decode<S: Suite>(
     device: &S::Device,
-    plan: &Plan,
-    party: usize,
-    batch: &BatchId,
+    binding: &Binding<'_>,
+    preparation: &Id,
     bytes: &[u8],
 ) -> Result<Prepared<S>, String> {
     let (content, hash) = bytes.split_last_chunk::<32>().ok_or("the file is cut off")?;
-    if blake3::hash(content) != *hash || content.len() < HEADER {
+    if blake3::hash(content) != *hash {
         return Err("the file is damaged".into());
     }
-    let (header, mut body) = content.split_at(HEADER);
-    if header[..16] != *MAGIC {
-        return Err("this is no material of this version".into());
+    let size = binding.header(preparation).len();
+    let (header, mut body) = content.split_at_checked(size).ok_or("the file is cut off")?;
+    if binding.check(header)? != *preparation {
+        return Err("it is of another preparation: make material again".into());
     }
-    if header[16..32] != *batch || header[32..40] != (party as u64).to_le_bytes() {
-        return Err("the file belongs to another batch or party".into());
-    }
-    if header[40..72] != plan.hash() {
-        return Err(
-            "it was made for another plan: make material for this model, batch size and options".into()
-        );
-    }
+    let plan = binding.plan;
     let mut read = || -> Result<Prepared<S>, StoreError> {
         let body = &mut body;
         Ok(Prepared {
@@ -95,45 +156,36 @@ pub fn decode<S: Suite>(
 pub fn keep<S: Suite>(
     folder: &Path,
     device: &S::Device,
-    plan: &Plan,
-    party: usize,
-    batch: &BatchId,
+    binding: &Binding<'_>,
+    preparation: &Id,
     prepared: &Prepared<S>,
 ) -> Result<PathBuf, Error> {
-    let path = path(folder, batch);
-    let bytes = encode(device, plan, party, batch, prepared)?;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let write = || -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
-        let mut file = options.open(&path)?;
-        file.write_all(&bytes)?;
-        file.sync_all()
-    };
-    write().map_err(|e| refused(&path, e))?;
+    let path = path(folder, &binding.batch);
+    files::write(&path, &encode(device, binding, preparation, prepared)?).map_err(|e| refused(&path, e))?;
     Ok(path)
+}
+
+/// The preparation that made the material of a batch, read from a header whose hash nobody has checked yet: parties agree on
+/// it before any of them claims its part.
+pub fn peek(folder: &Path, binding: &Binding<'_>) -> Result<Id, Error> {
+    let path = path(folder, &binding.batch);
+    let mut header = vec![0; binding.header(&Id::default()).len()];
+    let mut read = || File::open(&path)?.read_exact(&mut header);
+    read().map_err(|e| match e.kind() {
+        ErrorKind::UnexpectedEof => refused(&path, "the file is cut off"),
+        _ => lost(&path, &e),
+    })?;
+    binding.check(&header).map_err(|what| refused(&path, what))
 }
 
 /// Takes material out of `folder` for its one use.
 pub fn claim<S: Suite>(
     folder: &Path,
     device: &S::Device,
-    plan: &Plan,
-    party: usize,
-    batch: &BatchId,
+    binding: &Binding<'_>,
+    preparation: &Id,
 ) -> Result<Prepared<S>, Error> {
-    let path = path(folder, batch);
-    // The rename decides between two sessions that want the same file; from here on nobody else can open it.
-    let claimed = path.with_extension("claimed");
-    fs::rename(&path, &claimed).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            refused(&path, "it was never made, or is used up: material serves one run")
-        }
-        _ => refused(&path, e),
-    })?;
-    let bytes = fs::read(&claimed).map_err(|e| refused(&path, e));
-    fs::remove_file(&claimed).map_err(|e| refused(&path, e))?;
-    decode(device, plan, party, batch, &bytes?).map_err(|what| refused(&path, what))
+    let path = path(folder, &binding.batch);
+    let bytes = files::take(&path).map_err(|e| lost(&path, &e))?;
+    decode(device, binding, preparation, &bytes).map_err(|what| refused(&path, what))
 }

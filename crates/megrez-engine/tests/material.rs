@@ -3,7 +3,7 @@
 
 use crate::common::Rng;
 use crate::common::session::{Part, give_and_take, prepare, session};
-use megrez_engine::store::{self, BatchId};
+use megrez_engine::store::{self, BatchId, Binding, Id};
 use megrez_engine::{Options, Prepared, serve};
 use megrez_kernels::Cpu;
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
@@ -15,6 +15,12 @@ use std::time::Duration;
 
 type Suite = Mizar<u32, Cpu>;
 const BATCH: BatchId = [0x5a; 16];
+const PREPARATION: Id = [0xc3; 16];
+
+/// What the material of these tests belongs to.
+fn binding(plan: &Plan, party: usize) -> Binding<'_> {
+    Binding { batch: BATCH, party, protocol: "mizar", client: "owner", upload: Some([1; 16]), plan }
+}
 
 /// Every kind of material: product, truncation, sign, ReLU plain and fused, maximum, selection, bits, conversion, local steps.
 fn plan(n: usize) -> Plan {
@@ -83,11 +89,11 @@ fn online(plan: &Plan, inputs: &HashMap<String, Vec<u32>>, material: [Prepared<S
 }
 
 fn encode(plan: &Plan, party: usize, prepared: &Prepared<Suite>) -> Vec<u8> {
-    store::encode(&Cpu::default(), plan, party, &BATCH, prepared).unwrap()
+    store::encode(&Cpu::default(), &binding(plan, party), &PREPARATION, prepared).unwrap()
 }
 
 fn decode(plan: &Plan, party: usize, bytes: &[u8]) -> Result<Prepared<Suite>, String> {
-    store::decode(&Cpu::default(), plan, party, &BATCH, bytes)
+    store::decode(&Cpu::default(), &binding(plan, party), &PREPARATION, bytes)
 }
 
 /// A folder of this test's own, removed at the end.
@@ -143,31 +149,37 @@ fn material_is_claimed_once() {
     let folder = Folder::new("claim");
     let (device, plan) = (Cpu::default(), plan(3));
     let material = offline(&plan);
-    let claim = |party| store::claim::<Suite>(&folder.0, &device, &plan, party, &BATCH);
+    let binding = |party| binding(&plan, party);
+    let claim = |party| store::claim::<Suite>(&folder.0, &device, &binding(party), &PREPARATION);
+    let keep = || store::keep(&folder.0, &device, &binding(1), &PREPARATION, &material[1]);
     let why = |r: Result<Prepared<Suite>, Error>| r.err().expect("refused").to_string();
     assert!(why(claim(1)).contains("it was never made, or is used up"));
+    let error = store::peek(&folder.0, &binding(1)).unwrap_err().to_string();
+    assert!(error.contains("it was never made, or is used up"), "{error}");
 
-    let path = store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).unwrap();
+    let path = keep().unwrap();
     assert_eq!(path, store::path(&folder.0, &BATCH));
-    assert!(store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).is_err(), "kept twice");
+    assert!(keep().is_err(), "kept twice");
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600, "others can read the material");
     }
+    assert_eq!(store::peek(&folder.0, &binding(1)).unwrap(), PREPARATION, "a look takes nothing");
     let claimed = claim(1).unwrap();
     assert!(encode(&plan, 1, &claimed) == encode(&plan, 1, &material[1]));
     assert!(why(claim(1)).contains("material serves one run"));
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "the claimed file stays behind");
 
     // Whoever asks for the wrong thing uses the file up all the same: it was opened.
-    store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).unwrap();
+    keep().unwrap();
+    assert!(store::peek(&folder.0, &binding(0)).is_err(), "a look refuses it and leaves it");
     assert!(why(claim(0)).contains("another batch or party"));
     assert!(why(claim(1)).contains("used up"));
 
     // Two sessions at once: one gets it.
     for _ in 0..20 {
-        store::keep(&folder.0, &device, &plan, 1, &BATCH, &material[1]).unwrap();
+        keep().unwrap();
         let winners: usize = std::thread::scope(|scope| {
             let claims: Vec<_> = (0..4).map(|_| scope.spawn(|| usize::from(claim(1).is_ok()))).collect();
             claims.into_iter().map(|c| c.join().unwrap()).sum()
@@ -178,16 +190,52 @@ fn material_is_claimed_once() {
 
 #[test]
 fn material_of_something_else_is_refused() {
-    let small = plan(3);
+    let folder = Folder::new("else");
+    let (small, large) = (plan(3), plan(4));
     let material = offline(&small);
     let bytes = encode(&small, 1, &material[1]);
-    let why = |plan: &Plan, party, batch: &BatchId| {
-        store::decode::<Suite>(&Cpu::default(), plan, party, batch, &bytes).err().expect("refused")
-    };
-    assert!(why(&plan(4), 1, &BATCH).contains("another plan"));
-    assert!(why(&small, 0, &BATCH).contains("another batch or party"));
-    assert!(why(&small, 1, &[0; 16]).contains("another batch or party"));
+    let own = binding(&small, 1);
+    let others = [
+        (Binding { plan: &large, ..own }, "another plan"),
+        (Binding { party: 0, ..own }, "another batch or party"),
+        (Binding { batch: [0; 16], ..own }, "another batch or party"),
+        (Binding { protocol: "concurrent", ..own }, "another protocol"),
+        (Binding { client: "alice", ..own }, "another client"),
+        (Binding { upload: Some([2; 16]), ..own }, "another upload"),
+        (Binding { upload: None, ..own }, "another upload"),
+    ];
+    for (other, why) in others {
+        let decoded = store::decode::<Suite>(&Cpu::default(), &other, &PREPARATION, &bytes);
+        let error = decoded.err().expect("refused");
+        assert!(error.contains(why), "{error}");
+        // The header alone says so.
+        std::fs::write(store::path(&folder.0, &other.batch), &bytes).unwrap();
+        let error = store::peek(&folder.0, &other).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    let decoded = store::decode::<Suite>(&Cpu::default(), &own, &[0; 16], &bytes);
+    assert!(decoded.err().expect("refused").contains("another preparation"));
     assert!(decode(&small, 1, &bytes).is_ok());
+}
+
+#[test]
+fn leftovers_of_a_crash_are_swept_and_nothing_else_is() {
+    let folder = Folder::new("sweep");
+    let file = |name: &str| folder.0.join(name);
+    megrez_engine::files::write(&file("00.material"), b"whole").unwrap();
+    assert!(megrez_engine::files::write(&file("00.material"), b"another").is_err(), "replaced");
+    for leftover in ["01.claimed", "02.material.new"] {
+        std::fs::write(file(leftover), b"half").unwrap();
+    }
+    // Whoever is writing it now is the only one.
+    assert!(megrez_engine::files::write(&file("02.material"), b"whole").is_err());
+    let mut swept = megrez_engine::files::sweep(&folder.0).unwrap();
+    swept.sort();
+    assert_eq!(swept, [file("01.claimed"), file("02.material.new")]);
+    megrez_engine::files::write(&file("02.material"), b"whole").unwrap();
+    assert_eq!(std::fs::read(file("00.material")).unwrap(), b"whole");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2);
+    assert!(megrez_engine::files::sweep(&file("nowhere")).unwrap().is_empty());
 }
 
 /// The same bytes with a hash that fits them: damage that the hash does not see.
@@ -233,6 +281,59 @@ fn damaged_material_is_an_error_and_never_a_panic() {
                 // Another word is other material; another length, shape or tag is an error. Neither panics.
                 let _ = decode(&plan, party, &rehashed(changed));
             }
+        }
+    }
+}
+
+/// How many damaged files are tried; 100000 by hand.
+fn faults() -> usize {
+    std::env::var("MEGREZ_FAULTS").map_or(3000, |n| n.parse().expect("MEGREZ_FAULTS is a number"))
+}
+
+#[test]
+fn material_with_several_faults_at_once_is_never_accepted() {
+    let plan = plan(2);
+    let files: Vec<_> = offline(&plan).iter().enumerate().map(|(i, m)| encode(&plan, i, m)).collect();
+    let folder = Folder::new("faults");
+    let path = store::path(&folder.0, &BATCH);
+    let mut rng = Rng(0xfau64);
+    for case in 0..faults() {
+        let party = rng.below(3) as usize;
+        let mut bytes = files[party].clone();
+        for _ in 0..1 + rng.below(4) {
+            let (at, length) = (rng.below(bytes.len() as u64) as usize, 1 + rng.below(40) as usize);
+            let end = (at + length).min(bytes.len());
+            match rng.below(6) {
+                0 => bytes[at] ^= 1 << rng.below(8),
+                1 => bytes[at..end].fill(0),
+                2 => bytes[at..end].iter_mut().for_each(|b| *b = rng.below(256) as u8),
+                3 => drop(bytes.drain(at..end)),
+                4 => {
+                    let part = bytes[at..end].to_vec();
+                    bytes.splice(at..at, part).for_each(drop);
+                }
+                // A piece of another party's file.
+                _ => {
+                    let other = &files[(party + 1) % 3];
+                    let (at, end) = (at.min(other.len()), end.min(other.len()));
+                    bytes[at..end].copy_from_slice(&other[at..end]);
+                }
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        if bytes == files[party] {
+            continue;
+        }
+        assert!(decode(&plan, party, &bytes).is_err(), "case {case}");
+        // Every so often through a file, as a party does it.
+        if case % 50 == 0 {
+            std::fs::write(&path, &bytes).unwrap();
+            let _ = store::peek(&folder.0, &binding(&plan, party));
+            let claimed =
+                store::claim::<Suite>(&folder.0, &Cpu::default(), &binding(&plan, party), &PREPARATION);
+            assert!(claimed.is_err() && !path.exists(), "case {case}");
         }
     }
 }

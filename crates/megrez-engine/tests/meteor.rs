@@ -171,8 +171,16 @@ fn stored_material_computes_what_fresh_material_computes() {
 
     let parts = each(|party: &mut Party<Cpu>, _: &mut Ends| prepare(&suite, &plan, party));
     let material = session(Duration::from_secs(60), parts, |_| ()).0.map(Result::unwrap);
-    let bytes = [0, 1, 2].map(|i| store::encode(&device, &plan, i, &[3; 16], &material[i]).unwrap());
-    let again = [0, 1, 2].map(|i| store::decode(&device, &plan, i, &[3; 16], &bytes[i]).unwrap());
+    let binding = |party| store::Binding {
+        batch: [3; 16],
+        party,
+        protocol: "meteor",
+        client: "owner",
+        upload: None,
+        plan: &plan,
+    };
+    let bytes = [0, 1, 2].map(|i| store::encode(&device, &binding(i), &[4; 16], &material[i]).unwrap());
+    let again = [0, 1, 2].map(|i| store::decode(&device, &binding(i), &[4; 16], &bytes[i]).unwrap());
     let mut rng = Rng(8);
     let mut draw = || (0..n).map(|_| (rng.below(1 << 10) as i64 - (1 << 9)) as u32).collect();
     let inputs = HashMap::from([("x".to_string(), draw()), ("y".to_string(), draw())]);

@@ -2,7 +2,7 @@
 
 use crate::common::session::{Ends, Part, Port, each, give_and_take, prepare, session};
 use megrez_engine::client::PartyPort;
-use megrez_engine::{Clients, Options, agree, serve};
+use megrez_engine::{Arrivals, Clients, Options, agree, common_name, serve};
 use megrez_kernels::Cpu;
 use megrez_net::Payload;
 use megrez_plan::{Input, Op, Output, Plan, Relu, ReluForm, SignBit};
@@ -126,6 +126,85 @@ fn an_owner_who_sends_too_little_ends_the_session_everywhere() {
     assert!(reason.contains("takes 16 bytes at party 1, its owner sent 12"), "{reason}");
 }
 
+/// Gives every party the message that the suite makes for it, changed at `party` from byte `at` on.
+fn deviates<S: megrez_protocols::Suite<Device = Cpu, Word = u32>>(
+    suite: &S,
+    party: usize,
+    at: usize,
+) -> Result<(), String> {
+    let mut plan = Plan::new(32);
+    let x = plan.input("x", "eve", [4].into(), 0);
+    plan.output("x", "eve", x);
+    let serves = |party: &mut Party<Cpu>, ends: &mut Ends| {
+        serve(suite, &plan, party, &mut HashMap::new(), None, ends, Options::default()).map(drop)
+    };
+    let (results, ()) = session(PATIENCE, each(serves), |ports| {
+        let tickets: Vec<_> = ports.iter_mut().map(|p| p.ticket().unwrap()).collect();
+        let mut messages = suite.share(&tickets, &[1, 2, 3, 4]).unwrap();
+        if let Some(byte) = messages[party].as_mut_bytes().get_mut(at) {
+            *byte ^= 1;
+        }
+        for (port, message) in ports.iter_mut().zip(messages) {
+            let _ = port.send(message);
+        }
+        // Until the parties are done.
+        while ports.iter_mut().all(|p| p.output(64).is_ok()) {}
+    });
+    let mut results = results.into_iter();
+    results.try_for_each(|r| r.map_err(|e| e.to_string()))
+}
+
+#[test]
+fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing() {
+    use megrez_protocols::meteor::Meteor;
+    use megrez_protocols::replicated::{Adder, Replicated};
+    let named = |result: Result<(), String>, pairs: &[&str]| {
+        let error = result.unwrap_err();
+        assert!(pairs.iter().any(|p| error.contains(&format!("parties {p} different"))), "{error}");
+        assert!(error.contains("`eve`") && error.contains("`x`"), "{error}");
+    };
+    // m at the workers; the dealer is sent nothing.
+    let mizar = Suite::default();
+    for party in [0, 1] {
+        named(deviates(&mizar, party, 15), &["0 and 1"]);
+    }
+    assert_eq!(deviates(&mizar, 2, 0), Ok(()));
+    // Keys first, then component 1; P2 is sent two keys.
+    let aby3 = Replicated::<u32, Cpu>::with_adder(Adder::Aby3);
+    for (party, at, pair) in [
+        (0, 40, "0 and 1"),
+        (1, 33, "0 and 1"),
+        (0, 5, "0 and 2"),
+        (2, 37, "0 and 2"),
+        (1, 0, "1 and 2"),
+        (2, 31, "1 and 2"),
+    ] {
+        named(deviates(&aby3, party, at), &[pair]);
+    }
+    assert_eq!(deviates(&aby3, 0, 1000), Ok(()));
+    // m at all three: both pairs of whoever was given something else differ.
+    let meteor = Meteor::<u32, Cpu>::default();
+    for party in 0..3 {
+        let pairs = ["0 and 1", "0 and 2", "1 and 2"];
+        let pairs: Vec<&str> = pairs.into_iter().filter(|p| p.contains(&party.to_string())).collect();
+        named(deviates(&meteor, party, 3), &pairs);
+    }
+    assert_eq!(deviates(&meteor, 0, 1000), Ok(()));
+}
+
+#[test]
+fn parties_name_things_together_and_never_twice_the_same() {
+    let names = || {
+        let part = |party: &mut Party<Cpu>, _: &mut Ends| {
+            Ok([common_name(party, "upload")?, common_name(party, "preparation")?])
+        };
+        session(PATIENCE, each(part), |_| ()).0.map(Result::unwrap)
+    };
+    let (a, b) = (names(), names());
+    assert!(a[0] == a[1] && a[1] == a[2]);
+    assert!(a[0][0] != a[0][1] && a[0] != b[0]);
+}
+
 /// A party that does everything up to the online phase and then nothing.
 fn stalls(party: &mut Party<Cpu>, plan: &Plan, ends: &mut Ends) -> Result<(), Error> {
     agree(party, "plan", &plan.hash())?;
@@ -134,8 +213,9 @@ fn stalls(party: &mut Party<Cpu>, plan: &Plan, ends: &mut Ends) -> Result<(), Er
     party.enter(Phase::Input, 0);
     // The owner needs a ticket; what it says does not matter any more.
     ends.ticket(&plan.inputs[0], vec![0; 32])?;
-    ends.data(&plan.inputs[0], 16)?;
-    party.barrier("online-0")?;
+    let (suite, mut arrivals) = (Suite::default(), Arrivals::default());
+    arrivals.receive(&suite, plan, party, &plan.inputs[0], ends)?;
+    arrivals.compare(party, "online-0")?;
     // Alive, but without a word until the others have given up.
     while party.network().flush().is_ok() {
         std::thread::sleep(Duration::from_millis(5));

@@ -48,6 +48,14 @@ pub trait Suite: Clone + Send + Sync + 'static {
         value.shape.elements() * size_of::<Self::Word>()
     }
 
+    /// The parts of an owner's message to party `me` that it must have sent to another party as well, with that party: an
+    /// owner that sends one thing to one and another to the other is found out by their comparing it. None where no two
+    /// parties hold the same. The message may have any size.
+    fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
+        let _ = (me, message);
+        vec![]
+    }
+
     /// What the owner sent, checked for size, as this party's data.
     fn accept(
         &self,

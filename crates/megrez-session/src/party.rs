@@ -6,7 +6,7 @@ use megrez_net::{ClockKind, Network, Payload, Stamp};
 use megrez_prg::{Key, RootKey, Stream};
 use megrez_ring::{Word, bits};
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -202,17 +202,37 @@ impl<D: Device> Party<D> {
 
     /// Waits until every party has come to this point; counted as set-up.
     pub fn barrier(&mut self, name: &str) -> Result<(), Error> {
+        self.barrier_with(name, &BTreeMap::new()).map(drop)
+    }
+
+    /// As [`barrier`](Self::barrier), and compares on the way: `common` are hashes of what this party and a peer must both
+    /// hold, by peer; that peer gives one for this party. They travel under the pair's key, so that they tell nothing to
+    /// anybody who does not hold the same. Returns the peers whose hash differs.
+    pub fn barrier_with(
+        &mut self,
+        name: &str,
+        common: &BTreeMap<usize, [u8; 32]>,
+    ) -> Result<Vec<usize>, Error> {
         let (phase, stamp) = (self.phase, self.stamp);
         self.phase = Phase::Setup;
         let label = format!("barrier/{phase:?}/{name}");
+        let address = self.address(&label);
+        let sealed: BTreeMap<usize, [u8; 32]> = common
+            .iter()
+            .map(|(&peer, hash)| (peer, *self.keys[peer].root(&[address, *hash].concat()).expose()))
+            .collect();
+        let said = |peer: usize| sealed.get(&peer).map_or(&[][..], |hash| hash);
         let mut wait = || {
             for peer in self.peers() {
-                self.send(peer, &label, Payload::zeroed(0))?;
+                self.send(peer, &label, Payload::from_bytes(said(peer)))?;
             }
+            let mut differ = vec![];
             for peer in self.peers() {
-                self.recv(peer, &label, 0)?;
+                if self.recv(peer, &label, said(peer).len())?.as_bytes() != said(peer) {
+                    differ.push(peer);
+                }
             }
-            Ok(())
+            Ok(differ)
         };
         let result = wait();
         (self.phase, self.stamp) = (phase, stamp);
@@ -448,6 +468,32 @@ mod tests {
         assert_eq!([a.rounds(), b.rounds(), c.rounds()], [0, 1, 2]);
         assert!(c.time_ns() >= 50_000_000, "two one-way delays of 25 ms");
         assert_eq!(a.meter().total(Phase::Online, 3), [0, 8, 8]);
+    }
+
+    #[test]
+    fn a_barrier_tells_who_holds_something_else_and_tells_nobody_what() {
+        let mut p = parties();
+        let tap = Tap::default();
+        let hashes =
+            [[(1, [7; 32]), (2, [8; 32])], [(0, [7; 32]), (2, [9; 32])], [(0, [8; 32]), (1, [1; 32])]];
+        let differ: Vec<Vec<usize>> = std::thread::scope(|scope| {
+            let running: Vec<_> = p
+                .iter_mut()
+                .zip(hashes)
+                .map(|(p, hashes)| {
+                    p.tap(tap.clone());
+                    scope.spawn(move || p.barrier_with("here", &BTreeMap::from(hashes)).unwrap())
+                })
+                .collect();
+            running.into_iter().map(|r| r.join().unwrap()).collect()
+        });
+        assert_eq!(differ, [vec![], vec![2], vec![1]]);
+        let sent = tap.lock().unwrap();
+        assert!(sent.iter().all(|s| s.bytes.len() == 32 && s.phase == Phase::Setup));
+        assert!(
+            sent.iter().all(|s| !hashes.iter().flatten().any(|(_, hash)| s.bytes == hash)),
+            "sent as it is"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::device::AnyDevice;
 use crate::wire::{self, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, Result};
 use megrez_engine::PartyReport;
-use megrez_engine::client::{PartyPort, collect, provide};
+use megrez_engine::client::{PartyPort, collect_where, provide};
 use megrez_engine::float::{FloatInputs, FloatRun, collect_floats, provide_floats};
 use megrez_net::{Channel, Identity, NetError, NetProfile, Payload, PeerName, dial};
 use megrez_plan::{FloatPlan, Input, KEPT, Plan};
@@ -401,13 +401,8 @@ impl registry::Visitor<AnyDevice> for Exchange<'_> {
         for run in 0..self.runs {
             let words = |input: &Input| ring_words::<S::Word>((self.inputs)(run, input)?);
             provide(&suite, self.plan, self.mine, &words, &mut ports)?;
-            let mut mine = Vec::new();
-            let recipients = self.plan.outputs.iter().map(|o| o.recipient.as_str());
-            let mut recipients: Vec<&str> = recipients.filter(|&name| name != KEPT).collect();
-            recipients.dedup();
-            for recipient in recipients {
-                mine.extend(collect(&suite, self.plan, recipient, &mut ports)?);
-            }
+            // Parties run a plan only for a client who receives all of its outputs.
+            let mine = collect_where(&suite, self.plan, &|o| o.recipient != KEPT, &mut ports)?;
             outputs.push(mine.iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
             (self.progress)(run);
         }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// Largest configuration file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
+/// Longest silence, in seconds: clocks can't be set to any time.
+const MAX_SILENCE: u64 = 24 * 3600;
 
 /// `cluster.toml`: where the parties are. Clients and parties read the same file.
 ///
@@ -108,6 +110,9 @@ impl PartyConfig {
         }
         if config.silence_seconds == 0 || config.max_sessions == 0 {
             return Err(Error::file(path, "`silence_seconds` and `max_sessions` are at least 1"));
+        }
+        if config.silence_seconds > MAX_SILENCE {
+            return Err(Error::file(path, format!("`silence_seconds` is at most {MAX_SILENCE}, a day")));
         }
         Ok(config)
     }

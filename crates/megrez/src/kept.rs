@@ -1,28 +1,53 @@
 //! What a client's runs leave with a party in shares, for its later runs on the same connection: the keys and values of a
 //! language model between two tokens, or weights that are shared once for many plans.
+//!
+//! Kept values belong to where they come from: the plans of one upload of a stored model, or the plans that the client brings.
+//! Neither reads what the other kept. A client could otherwise open a model's inner values by a plan of its own, or put values of
+//! its own choice where a model expects what its earlier run has left.
 
 use crate::{Error, Result};
+use megrez_engine::store::Id;
 use megrez_engine::{Stored, agree, hash};
 use megrez_plan::{KEPT, Plan, Value};
 use megrez_protocols::{Store as _, Suite};
 use megrez_session::Party;
 use std::collections::BTreeMap;
 
-/// Values by name, in the sharing of one protocol, as bytes.
+/// Where values come from, and may be read again.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub protocol: String,
+    pub ring: u32,
+    /// The upload of a stored model; none for plans of the client's own.
+    pub upload: Option<Id>,
+}
+
+/// A value in shares, as bytes.
+struct Held {
+    value: Value,
+    bytes: Vec<u8>,
+    /// Of the bytes, made when they were kept and compared when they are read.
+    sum: [u8; 32],
+}
+
+fn sum(bytes: &[u8]) -> [u8; 32] {
+    hash("megrez 2026 kept value", bytes)
+}
+
+/// Values by name, all of one origin: a run of another one that keeps something drops them.
 #[derive(Default)]
 pub(crate) struct Kept {
-    protocol: String,
-    ring: u32,
-    values: BTreeMap<String, (Value, Vec<u8>)>,
+    origin: Origin,
+    values: BTreeMap<String, Held>,
     /// Follows from all runs that kept something: parties with different histories notice.
     mark: [u8; 32],
 }
 
 impl Kept {
-    /// Adds what the plan reads to `stored`; refuses what was not kept, or kept as something else.
+    /// Adds what the plan reads to `stored`; refuses what was not kept, or kept as something else, or by somebody else.
     pub(crate) fn load<S: Suite>(
         &self,
-        protocol: &str,
+        origin: &Origin,
         plan: &Plan,
         party: &mut Party<S::Device>,
         stored: &mut Stored<S>,
@@ -32,19 +57,28 @@ impl Kept {
             return Ok(());
         }
         agree(party, "kept state", &self.mark)?;
-        let refuse = |what: String| Err(Error::Refused(what));
-        if (self.protocol.as_str(), self.ring) != (protocol, plan.ring) {
-            return refuse(format!("nothing is kept for this client under `{protocol}` on this ring"));
-        }
         for input in wanted {
             let name = &input.name;
-            let Some((value, bytes)) = self.values.get(name) else {
-                return refuse(format!("`{name}` is kept by no earlier run of this client"));
+            let refuse = |what: &str| Err(Error::Refused(format!("`{name}` {what}")));
+            let Some(held) = self.values.get(name) else {
+                return refuse("is kept by no earlier run of this client");
             };
-            if value != plan.value(input.value) {
-                return refuse(format!("`{name}` was kept with another shape or scale"));
+            if self.origin.upload != origin.upload {
+                return refuse(
+                    "was kept by plans of another origin: what a stored model keeps is read by plans of that upload \
+                     only, and what a client's own plans keep by such plans",
+                );
             }
-            let mut body = bytes.as_slice();
+            if self.origin != *origin {
+                return refuse(&format!("is not kept under `{}` on this ring", origin.protocol));
+            }
+            if held.value != *plan.value(input.value) {
+                return refuse("was kept with another shape or scale");
+            }
+            if sum(&held.bytes) != held.sum {
+                return refuse("was damaged in this party's memory: connect anew, and examine the machine");
+            }
+            let mut body = held.bytes.as_slice();
             let damaged = |_| Error::Refused(format!("`{name}` was not kept whole"));
             let masks = S::Masks::read(party.device(), &mut body).map_err(damaged)?;
             let data = S::Data::read(party.device(), &mut body).map_err(damaged)?;
@@ -56,7 +90,7 @@ impl Kept {
     /// Keeps what the plan's outputs say, at most `most` elements in all; `run` names the request.
     pub(crate) fn store<S: Suite>(
         &mut self,
-        protocol: &str,
+        origin: &Origin,
         plan: &Plan,
         party: &Party<S::Device>,
         stored: &Stored<S>,
@@ -67,17 +101,18 @@ impl Kept {
         if outputs.is_empty() {
             return Ok(());
         }
-        if (self.protocol.as_str(), self.ring) != (protocol, plan.ring) {
-            *self = Kept { protocol: protocol.into(), ring: plan.ring, ..Kept::default() };
+        if self.origin != *origin {
+            *self = Kept { origin: origin.clone(), ..Kept::default() };
         }
         for output in outputs {
             let (masks, data) = &stored[&output.name];
             let mut bytes = vec![];
             masks.write(party.device(), &mut bytes).map_err(|e| Error::Refused(e.to_string()))?;
             data.write(party.device(), &mut bytes).map_err(|e| Error::Refused(e.to_string()))?;
-            self.values.insert(output.name.clone(), (plan.value(output.value).clone(), bytes));
+            let held = Held { value: plan.value(output.value).clone(), sum: sum(&bytes), bytes };
+            self.values.insert(output.name.clone(), held);
         }
-        let elements: usize = self.values.values().map(|(value, _)| value.shape.elements()).sum();
+        let elements: usize = self.values.values().map(|held| held.value.shape.elements()).sum();
         if elements > most {
             return Err(Error::Refused(format!(
                 "{elements} elements would be kept for this client, this party keeps at most {most}"
@@ -85,5 +120,49 @@ impl Kept {
         }
         self.mark = hash("megrez 2026 kept state", &[self.mark, run].concat());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_kernels::{Cpu, Device as _, Tensor};
+    use megrez_net::{ClockKind, NetProfile, Network};
+    use megrez_protocols::clear::{Clear, Data};
+    use std::time::Duration;
+
+    type Suite = Clear<u64, Cpu>;
+
+    #[test]
+    fn no_flipped_bit_of_a_kept_value_becomes_a_number() {
+        let network =
+            Network::in_memory(1, &NetProfile::loopback(), ClockKind::Virtual, Duration::from_secs(5));
+        let mut party = Party::start(network.into_iter().next().unwrap(), Cpu::default()).unwrap();
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "alice", [3].into(), 0);
+        plan.output("x", KEPT, x);
+        let mut reader = Plan::new(64);
+        let x = reader.input("x", KEPT, [3].into(), 0);
+        reader.output("y", "alice", x);
+        let origin = Origin { protocol: "clear".into(), ring: 64, upload: None };
+        let words = party.device().upload(vec![5u64, 6, 7]).unwrap();
+        let value = ((), Data::Ring(Tensor::new([3], words)));
+        let stored: Stored<Suite> = Stored::<Suite>::from([("x".to_owned(), value)]);
+        let mut kept = Kept::default();
+        kept.store::<Suite>(&origin, &plan, &party, &stored, [1; 32], 10).unwrap();
+        let mut load = |kept: &Kept| {
+            let mut read = Stored::<Suite>::new();
+            kept.load::<Suite>(&origin, &reader, &mut party, &mut read).map(|()| read.len())
+        };
+        assert_eq!(load(&kept).unwrap(), 1);
+        let bits = kept.values["x"].bytes.len() * 8;
+        for bit in 0..bits {
+            let flip = |kept: &mut Kept| kept.values.get_mut("x").unwrap().bytes[bit / 8] ^= 1 << (bit % 8);
+            flip(&mut kept);
+            let error = load(&kept).unwrap_err().to_string();
+            assert!(error.contains("`x` was damaged"), "{error}");
+            flip(&mut kept);
+        }
+        assert_eq!(load(&kept).unwrap(), 1);
     }
 }

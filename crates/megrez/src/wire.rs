@@ -14,6 +14,9 @@ use std::time::Duration;
 /// The version of these messages; both sides must have the same.
 pub const VERSION: u32 = 2;
 
+/// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no client has this name there.
+pub const USER: &str = "user";
+
 /// Largest request in bytes: a plan with public weights can be big.
 pub const MAX_REQUEST: u64 = 1 << 30;
 /// Largest answer in bytes, shares of outputs included.
@@ -80,6 +83,13 @@ pub enum Source {
         /// The batch size.
         batch: usize,
     },
+}
+
+impl Source {
+    /// Whether the plan is a stored model's.
+    pub fn is_stored(&self) -> bool {
+        matches!(self, Source::Model { .. })
+    }
 }
 
 /// A request to run a plan.

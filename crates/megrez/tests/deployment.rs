@@ -80,6 +80,37 @@ fn a_stored_model_serves_those_whom_its_owner_allows() {
 }
 
 #[test]
+fn a_damaged_file_of_a_model_is_named_with_its_party_and_leftovers_are_swept() {
+    let mut deployment = Deployment::start("");
+    let upload = "upload-model --model {} --name digits --batch 1 --allow alice";
+    deployment.cli("bob", upload, &[&example("lenet.onnx")]).ok();
+    let models = deployment.folder.path("data1").join("models");
+    let path = models.join("digits.model");
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    std::fs::write(&path, flipped).unwrap();
+    let (one, label) = images(&deployment, 1);
+    let infer = "--json infer --model-name digits --input {}";
+    deployment.cli("alice", infer, &[&one]).refused(&[
+        "party 1",
+        "digits.model",
+        "upload the model again under another name",
+    ]);
+
+    // The right file again; and what a crash in the middle of an upload leaves.
+    std::fs::write(&path, whole).unwrap();
+    let half = models.join("other.model.new");
+    std::fs::write(&half, "half").unwrap();
+    deployment.kill(1);
+    deployment.restart(1);
+    deployment.wait_for_log(1, "other.model.new");
+    assert!(!half.exists());
+    let report = deployment.cli("alice", infer, &[&one]).json("megrez.infer/1");
+    assert_eq!(classes(&report), label);
+}
+
+#[test]
 fn a_party_that_dies_is_named_and_one_that_comes_back_serves_again() {
     let mut deployment = Deployment::start("");
     run_small(&mut deployment.connect("alice"), 10, 2, &|_| {}).unwrap();

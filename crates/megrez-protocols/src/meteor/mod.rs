@@ -226,6 +226,11 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
         Ok(vec![payload.clone(), payload.clone(), payload])
     }
 
+    fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
+        // All hold m.
+        (0..3).filter(|&peer| peer != me).map(|peer| (peer, message)).collect()
+    }
+
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
         let expected = value.shape.elements() * size_of::<W>();
         if payload.len() != expected {

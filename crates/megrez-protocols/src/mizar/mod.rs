@@ -15,7 +15,7 @@ mod sign;
 pub(crate) mod truncate;
 
 use crate::local;
-use crate::mss::{BitMask, Mask, RingMask, Role, draw};
+use crate::mss::{BitMask, DEALER, Mask, RingMask, Role, draw};
 use crate::reveal;
 use crate::store::take;
 use crate::{Cost, Store, StoreError, Suite, Unsupported};
@@ -220,6 +220,14 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         }
         let payload = Payload::from_pod(&masked);
         Ok(vec![payload.clone(), payload, Payload::zeroed(0)])
+    }
+
+    fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
+        // Both workers hold m. If they did not, the dealer would see several zeros in a list.
+        match me {
+            DEALER => vec![],
+            j => vec![(1 - j, message)],
+        }
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {

@@ -256,6 +256,17 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         (KEY_BYTES + value.shape.elements() * size_of::<W>()).max(2 * KEY_BYTES)
     }
 
+    fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
+        // Every component is held twice, component 1 in words and the others as keys: P0 is sent key 0 and component 1,
+        // P1 key 2 and component 1, P2 keys 2 and 0.
+        let Some((key, rest)) = message.split_at_checked(KEY_BYTES) else { return vec![] };
+        match me {
+            0 => vec![(2, key), (1, rest)],
+            1 => vec![(2, key), (0, rest)],
+            _ => vec![(1, key), (0, rest)],
+        }
+    }
+
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
         let n = value.shape.elements();
         let words = KEY_BYTES + n * size_of::<W>();

@@ -1,10 +1,12 @@
 //! What a party does for floating point: it runs a client's plan, or one of a stored model, and keeps models in shares.
 
-use super::{ChannelClients, ModelHeader, Service, Shared, StoredModel, ended, hash, own, write_model};
+use super::clients::{ChannelClients, Shared};
+use super::stored::{ModelFile, ModelHeader, StoredModel};
+use super::{Service, ended, hash, own};
 use crate::wire::{Run, Source, Upload};
 use crate::{Error, Result};
 use megrez_engine::float::{StoredFloats, serve_floats};
-use megrez_engine::{Clients, PartyReport};
+use megrez_engine::{Clients, PartyReport, agree, common_name};
 use megrez_float::Float;
 use megrez_kernels::Cpu;
 use megrez_net::{Payload, SessionId};
@@ -24,45 +26,58 @@ impl Service {
                 "floating point has no offline phase: leave out the name of the material".into(),
             ));
         }
-        let (plan, stored) = match &run.source {
-            Source::Plan(bytes) => {
-                let plan = self.affordable_floats(bytes)?;
-                own(&plan.inputs, &plan.outputs, client)?;
-                (plan, None)
-            }
-            Source::Model { model, batch } => {
-                let stored = StoredModel::open(&self.policy.data, model, client)?;
-                (self.affordable_floats(&stored.header.plan(*batch)?.plan)?, Some(stored))
-            }
-        };
+        let ready = self.float_plan(client, &run.source);
+        let (plan, stored) = self.told(run.session, &profile, run.source.is_stored(), ready)?;
         let network = self.endpoint.open_session(SessionId(run.session), &profile)?;
         let serve = || {
             let mut party = Party::start(network.clone(), Cpu::new(1))?;
-            megrez_engine::agree(&mut party, "request", &hash(run))?;
+            agree(&mut party, "request", &hash(run))?;
             let mut clients = ChannelClients { channel, network: network.clone() };
-            let stored =
-                stored.as_ref().map_or_else(|| Ok(HashMap::new()), |s| load(s, &run.protocol, &plan))?;
-            Ok(serve_floats(&plan, party, &stored, &mut clients, run.runs)?)
+            let weights = match &stored {
+                Some(stored) => {
+                    stored.agree(&mut party)?;
+                    load(stored, &run.protocol, &plan)?
+                }
+                None => HashMap::new(),
+            };
+            Ok(serve_floats(&plan, party, &weights, &mut clients, run.runs)?)
         };
         ended(&network, serve())
+    }
+
+    /// The plan of a request, and the stored model that it may use.
+    fn float_plan(&self, client: &str, source: &Source) -> Result<(FloatPlan, Option<StoredModel>)> {
+        match source {
+            Source::Plan(bytes) => {
+                let plan = self.affordable_floats(bytes)?;
+                own(&plan.inputs, &plan.outputs, client)?;
+                Ok((plan, None))
+            }
+            Source::Model { model, batch } => {
+                let stored = self.open(model, client)?;
+                Ok((self.affordable_floats(&stored.header.plan_for(*batch, client)?.plan)?, Some(stored)))
+            }
+        }
     }
 
     pub(super) fn upload_floats(
         &self,
         upload: &Upload,
-        header: &ModelHeader,
+        header: ModelHeader,
         path: &Path,
         channel: &Shared,
     ) -> Result<()> {
-        let network =
-            self.endpoint.open_session(SessionId(upload.session), &megrez_net::NetProfile::loopback())?;
-        let plan = self.affordable_floats(&upload.plans[0].plan)?;
+        let profile = megrez_net::NetProfile::loopback();
+        let plan =
+            self.told(upload.session, &profile, true, self.affordable_floats(&upload.plans[0].plan))?;
+        let network = self.endpoint.open_session(SessionId(upload.session), &profile)?;
         let keep = || {
             let mut party = Party::start(network.clone(), Cpu::new(1))?;
-            megrez_engine::agree(&mut party, "request", &hash(upload))?;
+            agree(&mut party, "request", &hash(upload))?;
+            let header = header.of_upload(common_name(&mut party, "upload")?);
             party.enter(Phase::Input, 0);
             let mut clients = ChannelClients { channel, network: network.clone() };
-            let mut body = vec![];
+            let mut file = ModelFile::new(&header)?;
             for name in &header.inputs {
                 let input = named(&plan, name)?;
                 let size = share_bytes(plan.shape(input.value).elements());
@@ -71,15 +86,9 @@ impl Service {
                     let got = share.len();
                     return Err(Error::Refused(format!("the share of `{name}` has {got} bytes, not {size}")));
                 }
-                body.extend_from_slice(share.as_bytes());
+                file.body().extend_from_slice(share.as_bytes());
             }
-            write_model(path, header, &body)?;
-            let kept = party.barrier("model-kept");
-            if kept.is_err() {
-                // The other party could not: half a model is of no use.
-                let _ = std::fs::remove_file(path);
-            }
-            Ok(kept?)
+            file.keep(path, &mut party)
         };
         ended(&network, keep())
     }
@@ -103,15 +112,14 @@ fn named<'a>(plan: &'a FloatPlan, name: &str) -> Result<&'a Input> {
 /// The shares of a stored model as inputs of a plan.
 fn load(stored: &StoredModel, protocol: &str, plan: &FloatPlan) -> Result<StoredFloats<Cpu>> {
     stored.header.is_of(protocol)?;
-    let mut rest = stored.body.as_slice();
+    let mut rest = stored.body();
     let mut weights = HashMap::new();
     for name in &stored.header.inputs {
         let n = plan.shape(named(plan, name)?.value).elements();
-        let damaged = || Error::Refused("the stored model is damaged: upload it again".into());
-        let (share, after) = rest.split_at_checked(share_bytes(n)).ok_or_else(damaged)?;
+        let (share, after) = rest.split_at_checked(share_bytes(n)).ok_or_else(|| stored.unreadable())?;
         let share: Float<Sirnn<Cpu>> = Sirnn::accept(&Payload::from_bytes(share), n)?;
         weights.insert(name.clone(), share);
         rest = after;
     }
-    Ok(weights)
+    if rest.is_empty() { Ok(weights) } else { Err(stored.unreadable()) }
 }
