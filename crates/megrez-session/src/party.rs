@@ -26,6 +26,12 @@ pub struct Sent {
 /// A collector of everything that is sent; see [`Party::tap`].
 pub type Tap = Arc<Mutex<Vec<Sent>>>;
 
+/// What looks at the streams that a party is given, and may give others: for tests of what protects what. See [`Party::probe`].
+pub trait Probe: Send + Sync {
+    /// The key that party `me` is to have in place of `key`, which it shares with `peer` for `purpose` at `place`.
+    fn stream(&self, me: usize, peer: usize, place: &str, purpose: &str, key: Key) -> Key;
+}
+
 /// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter, and have a step and
 /// a clock of their own.
 #[derive(Clone)]
@@ -36,6 +42,7 @@ pub struct Party<D: Device> {
     used: Arc<Mutex<HashSet<[u8; 32]>>>,
     meter: Arc<Meter>,
     tap: Option<Tap>,
+    probe: Option<Arc<dyn Probe>>,
     phase: Phase,
     run: u32,
     step: String,
@@ -57,6 +64,7 @@ impl<D: Device> Party<D> {
             used: Arc::default(),
             meter: Arc::default(),
             tap: None,
+            probe: None,
             phase: Phase::Setup,
             run: 0,
             step: "session".into(),
@@ -148,6 +156,11 @@ impl<D: Device> Party<D> {
     /// Copies every message that this party sends from now on into `tap`. For tests of what messages reveal.
     pub fn tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
+    }
+
+    /// Has every stream from now on go through `probe`. For tests; nothing else sets it.
+    pub fn probe(&mut self, probe: Arc<dyn Probe>) {
+        self.probe = Some(probe);
     }
 
     /// Starts a phase of run `run` (0 for the first execution of a plan in this session): the clocks begin at zero.
@@ -243,7 +256,10 @@ impl<D: Device> Party<D> {
         if !used.insert(*key.derive(b"ledger").expose()) {
             return Err(Error::StreamReused { step: self.place(), purpose: purpose.into() });
         }
-        Ok(key)
+        Ok(match &self.probe {
+            Some(probe) => probe.stream(self.me(), peer, &self.place(), purpose, key),
+            None => key,
+        })
     }
 
     // ---- messages ----

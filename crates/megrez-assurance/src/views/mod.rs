@@ -1,1 +1,103 @@
-//! Exact views.
+//! Exact views: every operation in every form under every protocol, on rings of 2 to 5 bits, with everything that a party does
+//! not know enumerated. What the party sees must be distributed the same for all secrets that it may not tell apart: by counting.
+//!
+//! A session runs on *lanes* ([`draws`]): a tensor's element in each of them is an execution with its own secret and its own
+//! randomness. The parties are the real ones, from the plan to the messages; only the device is another ([`device`]): what it
+//! draws comes from the number of the lane. What a party sees is the draws that it holds, its data and the messages to it
+//! ([`session`]). Its own draws are fixed to values of which there are several blocks; masks that only shift the view are
+//! taken out by algebra ([`cosets`]); all else is enumerated, and the multisets of views are compared ([`judge`]).
+
+pub mod cases;
+pub mod cosets;
+pub mod device;
+pub mod draws;
+pub mod judge;
+pub mod session;
+pub mod word;
+
+pub use cases::{Case, all_cases};
+pub use draws::{Kind, Mutation};
+pub use judge::{Finding, Limits, Role, Verdict};
+
+use megrez_protocols::registry::PROTOCOLS;
+use std::time::Instant;
+
+/// One line of the table: a case under a protocol, seen by one party in one role.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// The protocol.
+    pub protocol: &'static str,
+    /// The operation.
+    pub op: &'static str,
+    /// Its form.
+    pub form: String,
+    /// ℓ.
+    pub ring: u32,
+    /// The party.
+    pub party: usize,
+    /// What was found.
+    pub finding: Finding,
+    /// How long it took, all roles of the party together.
+    pub seconds: f64,
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Finding { role, lanes, enumerated, pads, verdict, .. } = &self.finding;
+        write!(
+            f,
+            "{:<14} {:<12} {:<44} ℓ={} P{} {:<10} {lanes:>8} lanes {enumerated:>3} digits {pads:>3} pads {:>6.2} s  {verdict:?}",
+            self.protocol,
+            self.op,
+            self.form,
+            self.ring,
+            self.party,
+            format!("{role:?}"),
+            self.seconds
+        )
+    }
+}
+
+/// The protocols that compute on shares, those that are insecure among them.
+pub fn protocols() -> impl Iterator<Item = &'static str> {
+    PROTOCOLS.iter().filter(|p| p.parties == 3).map(|p| p.name)
+}
+
+/// Runs the cases that `wanted` accepts, by protocol and case, and hands every row to `each`.
+pub fn run(limits: Limits, wanted: impl Fn(&str, &Case) -> bool, mut each: impl FnMut(&Row)) -> Vec<Row> {
+    let cases = all_cases();
+    let mut rows = vec![];
+    for protocol in protocols() {
+        for case in cases.iter().filter(|case| wanted(protocol, case)) {
+            let roles: &[Role] = match case.inputs.len() {
+                1 => &[Role::Party, Role::Recipient],
+                _ => &[Role::Party, Role::Owner, Role::Recipient],
+            };
+            for party in 0..3 {
+                let start = Instant::now();
+                let Some(found) = judge::examine(case, protocol, &[party], roles, None, limits) else { break };
+                let seconds = start.elapsed().as_secs_f64();
+                for (party, finding) in found {
+                    let (op, form, ring) = (case.op, case.form.clone(), case.ring);
+                    let row = Row { protocol, op, form, ring, party, finding, seconds };
+                    each(&row);
+                    rows.push(row);
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// What a mutation of a case does: [`Verdict::Same`] if no party, in no role, can tell secrets apart, the output being right or not.
+pub fn survives(case: &Case, protocol: &str, mutation: &Mutation, limits: Limits) -> Option<Verdict> {
+    let roles = [Role::Party, Role::Recipient];
+    for party in 0..3 {
+        for (_, finding) in judge::examine(case, protocol, &[party], &roles, Some(mutation), limits)? {
+            if finding.verdict != Verdict::Same {
+                return Some(finding.verdict);
+            }
+        }
+    }
+    Some(Verdict::Same)
+}
