@@ -11,7 +11,8 @@ fn main() {
             && args.get(1).is_none_or(|arg| arg == "-" || case.op == arg)
             && fits(2, &case.form)
     };
-    let rows = run(Limits::default(), wanted, |row| {
+    let block = std::env::var("BLOCK").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let rows = run(Limits { block: 1 << block, ..Limits::default() }, wanted, |row| {
         println!("{row}");
         let _ = std::io::stdout().flush();
     });

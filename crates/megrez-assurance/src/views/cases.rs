@@ -265,11 +265,11 @@ impl Table {
         }
         let inner = |s: &[i64]| words(vec![s[0] * s[2] + s[1] * s[3]]);
         self.add("MatMul", "a row by a column", 2, &[2, 2], pairs.clone(), inner, |p, v, n| {
-            let (x, y) = matrices(p, v, n)?;
+            let (x, y) = matrices(p, v, n, 2)?;
             Ok(vec![p.step("op", Op::MatMul, &[x, y])?])
         });
         self.add("Conv", "two taps", 2, &[2, 2], pairs, inner, |p, v, n| {
-            let (x, y, geometry) = images(p, v, n)?;
+            let (x, y, geometry) = images(p, v, n, 2)?;
             Ok(vec![p.step("op", Op::Conv(geometry), &[x, y])?])
         });
     }
@@ -304,7 +304,10 @@ impl Table {
             p.step("product", sum(Op::Mul), &[v[0], y])
         };
         let mut add = |form: &str, expect: Box<Expect>, build: Box<Build>| {
-            self.add("Unshared", form, 4, &[1, 1], Self::factors(), expect, build).frac = 1;
+            let fits = |e: &Expected| !matches!(e, Expected::Rounded { x, .. } if !(-4..4).contains(x));
+            let secrets = all(&range(3), 2).into_iter().filter(|s| expect(s).iter().all(fits));
+            let most = if form.starts_with("ReLU") { 6 } else { 16 };
+            self.add("Unshared", form, 4, &[1, 1], some(secrets.collect(), most), expect, build).frac = 1;
         };
         add("truncated", Box::new(move |s| vec![rounded(one(s))]), Box::new(move |p, v, _| {
             let z = left(p, v)?;
@@ -330,14 +333,38 @@ impl Table {
             let z = p.step("broadcast", Op::View(view), &[z])?;
             Ok(vec![p.step("op", truncate(), &[z])?])
         }));
+        // With shared values beside them: what a summand's mask hides, and hides again.
+        let add_to = |p: &mut Plan, name: &str, c: i64, z: ValueId, x: ValueId| {
+            p.step(name, Op::Combine { coefficients: vec![c, 1], constant: 0 }, &[z, x])
+        };
         add("plus a shared value", Box::new(move |s| vec![rounded(one(s) + s[0])]), Box::new(move |p, v, _| {
             let z = left(p, v)?;
-            let z = p.step("sum", Op::Combine { coefficients: vec![1, 1], constant: 0 }, &[z, v[0]])?;
+            let z = add_to(p, "sum", 1, z, v[0])?;
             Ok(vec![p.step("op", truncate(), &[z])?])
         }));
-        add("twice the product", Box::new(move |s| vec![rounded(2 * one(s))]), Box::new(move |p, v, _| {
+        add("plus one and plus another shared value", Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()), Box::new(move |p, v, _| {
             let z = left(p, v)?;
-            let z = p.step("double", Op::Combine { coefficients: vec![2], constant: 0 }, &[z])?;
+            let (a, b) = (add_to(p, "a", 1, z, v[0])?, add_to(p, "b", 1, z, v[1])?);
+            Ok(vec![p.step("op", truncate(), &[a])?, p.step("again", truncate(), &[b])?])
+        }));
+        add("padded, plus shared values", Box::new(move |s| vec![rounded(s[0]), rounded(one(s) + s[1])]), Box::new(move |p, v, _| {
+            let z = left(p, v)?;
+            let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
+            let both = p.step("both", Op::Concat { axis: 0 }, v)?;
+            let z = add_to(p, "sum", 1, z, both)?;
+            Ok(vec![p.step("op", truncate(), &[z])?])
+        }));
+        add("broadcast, plus shared values", Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()), Box::new(move |p, v, n| {
+            let z = left(p, v)?;
+            let view = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
+            let z = p.step("broadcast", Op::View(view), &[z])?;
+            let both = p.step("both", Op::Concat { axis: 0 }, v)?;
+            let z = add_to(p, "sum", 1, z, both)?;
+            Ok(vec![p.step("op", truncate(), &[z])?])
+        }));
+        add("twice, plus a shared value", Box::new(move |s| vec![rounded(2 * one(s) + s[0])]), Box::new(move |p, v, _| {
+            let z = left(p, v)?;
+            let z = add_to(p, "sum", 2, z, v[0])?;
             Ok(vec![p.step("op", truncate(), &[z])?])
         }));
         let relu = || Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate: 1 });
@@ -345,22 +372,20 @@ impl Table {
             let z = left(p, v)?;
             Ok(vec![p.step("op", relu(), &[z])?])
         }));
-        let rows: Vec<Vec<i64>> = all(&[-1, 0, 1], 4);
-        let inner = move |s: &[i64]| vec![rounded(s[0] * s[2] + s[1] * s[3])];
         for conv in [false, true] {
             let build = move |p: &mut Plan, v: &[ValueId], n: usize| {
                 let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
                 let z = if conv {
-                    let (x, y, geometry) = images(p, &[v[0], y], n)?;
+                    let (x, y, geometry) = images(p, &[v[0], y], n, 1)?;
                     p.step("product", Op::Unshared(Box::new(Op::Conv(geometry))), &[x, y])?
                 } else {
-                    let (x, y) = matrices(p, &[v[0], y], n)?;
+                    let (x, y) = matrices(p, &[v[0], y], n, 1)?;
                     p.step("product", Op::Unshared(Box::new(Op::MatMul)), &[x, y])?
                 };
                 Ok(vec![p.step("op", Op::Truncate { bits: 1 }, &[z])?])
             };
             let form = if conv { "of a convolution" } else { "of matrices" };
-            self.add("Unshared", form, 4, &[2, 2], some(rows.clone(), 24), inner, build).frac = 1;
+            self.add("Unshared", form, 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], build).frac = 1;
         }
         // A shared product, truncated.
         self.add("Truncate", "of a product", 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], move |p, v, _| {
@@ -394,7 +419,8 @@ impl Table {
         add("digits 1, 1", 3, 1, digits(&[1, 1]), all(&range(3), 1));
         add("a digit of 2", 3, 1, digits(&[2]), all(&range(3), 1));
         add("digits 2, 1", 4, 1, digits(&[2, 1]), all(&range(4), 1));
-        add("cut by 1", 3, 1, SignBit { cut: 1, ..SignBit::FULL }, all(&range(3), 1));
+        // x ≤ 2^(k+λ−1) − 2^k.
+        add("cut by 1", 3, 1, SignBit { cut: 1, ..SignBit::FULL }, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
         let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
         add("a digit, cut by 1, of 4 bits", 4, 1, cut, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
         add("neighbours", 2, 2, SignBit::FULL, all(&range(2), 2));
@@ -413,8 +439,14 @@ impl Table {
             });
         }
         let expect = |s: &[i64]| words([0, 1].iter().flat_map(|t| s.iter().map(move |x| bit(wrap(x - t, 2) >= 0))).collect());
-        self.add("CompareMany", "neighbours, 2 thresholds", 2, &[2], all(&range(2), 2), expect, |p, v, _| {
-            Ok(vec![p.step("op", Op::CompareMany { sign: SignBit::FULL, thresholds: vec![0, 1] }, v)?])
+        let sign_of = || SignBit { list: List::Digits(vec![1]), ..SignBit::FULL };
+        self.add("CompareMany", "neighbours, 2 thresholds", 2, &[2], all(&range(2), 2), expect, move |p, v, _| {
+            Ok(vec![p.step("op", Op::CompareMany { sign: sign_of(), thresholds: vec![0, 1] }, v)?])
+        });
+        let expect = |s: &[i64]| words([-3, 1].iter().map(|t| bit(wrap(s[0] - t, 3) >= 0)).collect());
+        self.add("CompareMany", "a digit of 2, 2 thresholds", 3, &[1], all(&range(3), 1), expect, |p, v, _| {
+            let sign = SignBit { list: List::Digits(vec![2]), ..SignBit::FULL };
+            Ok(vec![p.step("op", Op::CompareMany { sign, thresholds: vec![-3, 1] }, v)?])
         });
         let narrow = || SignBit { bits: Some(3), ..SignBit::FULL };
         let case = self.add("NonNegative", "3 bits of 5", 5, &[1], all(&(-4..4).collect::<Vec<_>>(), 1), sign, move |p, v, _| {
@@ -435,10 +467,10 @@ impl Table {
         for form in [ThreeRounds, TwoRounds, TwoRoundsFresh, Table] {
             let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
             let forms = [
-                ("2 bits", 2, 1, 0, SignBit::FULL),
                 ("3 bits", 3, 1, 0, SignBit::FULL),
                 ("digits 1, 1", 3, 1, 0, digit(&[1, 1])),
-                ("neighbours", 2, 2, 0, SignBit::FULL),
+                ("a digit of 2", 3, 1, 0, digit(&[2])),
+                ("neighbours", 3, 2, 0, digit(&[2])),
                 ("truncated by 1", 4, 1, 1, digit(&[2, 1])),
                 ("truncated by 1, cut by 1", 4, 1, 1, cut),
             ];
@@ -564,19 +596,24 @@ fn relu_of(x: i64, bits: u32) -> Expected {
     }
 }
 
-/// A row by a column in every lane.
-fn matrices(p: &mut Plan, v: &[ValueId], n: usize) -> Result<(ValueId, ValueId), PlanError> {
+/// A row of `k` by a column in every lane.
+fn matrices(p: &mut Plan, v: &[ValueId], n: usize, k: usize) -> Result<(ValueId, ValueId), PlanError> {
     let lane = n as isize;
-    let row = View { shape: [n, 1, 2].into(), strides: vec![1, 0, lane], offset: 0 };
-    let column = View { shape: [n, 2, 1].into(), strides: vec![1, lane, 0], offset: 0 };
+    let row = View { shape: [n, 1, k].into(), strides: vec![1, 0, lane], offset: 0 };
+    let column = View { shape: [n, k, 1].into(), strides: vec![1, lane, 0], offset: 0 };
     Ok((p.step("row", Op::View(row), &[v[0]])?, p.step("column", Op::View(column), &[v[1]])?))
 }
 
-/// An image of two places and a kernel of two taps in every lane: lanes are groups.
-fn images(p: &mut Plan, v: &[ValueId], n: usize) -> Result<(ValueId, ValueId, ConvGeometry), PlanError> {
+/// An image of `k` places and a kernel of `k` taps in every lane: lanes are groups.
+fn images(
+    p: &mut Plan,
+    v: &[ValueId],
+    n: usize,
+    k: usize,
+) -> Result<(ValueId, ValueId, ConvGeometry), PlanError> {
     let lane = n as isize;
-    let image = View { shape: [1, n, 1, 2].into(), strides: vec![0, 1, 0, lane], offset: 0 };
-    let kernel = View { shape: [n, 1, 1, 2].into(), strides: vec![1, 0, 0, lane], offset: 0 };
+    let image = View { shape: [1, n, 1, k].into(), strides: vec![0, 1, 0, lane], offset: 0 };
+    let kernel = View { shape: [n, 1, 1, k].into(), strides: vec![1, 0, 0, lane], offset: 0 };
     let geometry = ConvGeometry { groups: n, ..ConvGeometry::default() };
     Ok((p.step("image", Op::View(image), &[v[0]])?, p.step("kernel", Op::View(kernel), &[v[1]])?, geometry))
 }

@@ -54,6 +54,8 @@ pub enum Verdict {
     Broken(String),
     /// Too much to enumerate: so many lanes.
     TooLarge(String),
+    /// What pads add depends on what is enumerated, the cosets differ, and there is too much to enumerate those pads.
+    Unclear(String),
 }
 
 impl From<Broken> for Verdict {
@@ -251,7 +253,23 @@ impl Visitor for Examine<'_> {
                 }
             };
             for &role in self.roles {
-                let finding = self.one(&bench, &draws, party, role, &all);
+                let mut finding = self.one(&bench, &draws, party, role, &all, &HashSet::new());
+                // Different cosets of different groups may cover the same: what makes the groups differ is enumerated.
+                if let Ok((Finding { verdict: Verdict::Leak(_), .. }, uneven)) = &finding
+                    && !uneven.is_empty()
+                {
+                    let again = self.one(&bench, &draws, party, role, &all, uneven);
+                    finding = match (again, finding) {
+                        (Ok((again, _)), Ok((mut first, uneven))) if matches!(again.verdict, Verdict::TooLarge(_)) => {
+                            if let Verdict::Leak(what) = first.verdict {
+                                first.verdict = Verdict::Unclear(what);
+                            }
+                            Ok((first, uneven))
+                        }
+                        (again, _) => again,
+                    };
+                }
+                let finding = finding.map(|(finding, _)| finding);
                 findings.push((party, finding.unwrap_or_else(|broken| Finding {
                     role,
                     lanes: 0,
@@ -342,13 +360,14 @@ impl Examine<'_> {
         party: usize,
         role: Role,
         all: &Pads,
-    ) -> Result<Finding, Broken> {
+        enumerated: &HashSet<Variable>,
+    ) -> Result<(Finding, HashSet<Variable>), Broken> {
         let secrets = self.case.secrets.len();
         let unknown = self.unknown(draws, party, role);
-        let is_pad: HashSet<&Variable> = all.pads.iter().collect();
+        let is_pad: HashSet<&Variable> = all.pads.iter().filter(|v| !enumerated.contains(*v)).collect();
         let hidden: HashSet<&Variable> = unknown.iter().map(|(v, _)| v).collect();
         let pads: Vec<&Variable> =
-            all.pads.iter().filter(|v| hidden.contains(v) && !all.idle.contains(*v)).collect();
+            all.pads.iter().filter(|v| is_pad.contains(v) && hidden.contains(v) && !all.idle.contains(*v)).collect();
         let digits: Vec<&(Variable, u64)> = unknown.iter().filter(|(v, _)| !is_pad.contains(v)).collect();
         let mut finding = Finding {
             role,
@@ -362,7 +381,7 @@ impl Examine<'_> {
         let Some(unknowns) = unknowns.filter(|u| u.saturating_mul(secrets) <= self.limits.block) else {
             let size: f64 = digits.iter().map(|(_, d)| (*d as f64).log2()).sum();
             finding.verdict = Verdict::TooLarge(format!("2^{size:.1} executions for each of {secrets} secrets"));
-            return Ok(finding);
+            return Ok((finding, HashSet::new()));
         };
         // Own draws: block by block.
         let mut sources = HashMap::new();
@@ -399,17 +418,23 @@ impl Examine<'_> {
             && let Some(wrong) = bench.wrong(&world, &seen)
         {
             finding.verdict = Verdict::Wrong(wrong);
-            return Ok(finding);
+            return Ok((finding, HashSet::new()));
         }
         let base = view(&world, &seen, party, recipient);
         let moduli: Vec<u64> = base.iter().map(|element| element.modulus).collect();
         let space = Space::new(&moduli);
         let mut rows: Vec<Vec<Vec<u8>>> = vec![];
+        let mut uneven = HashSet::new();
         for pad in pads {
             let bumped = Assignment { bumps: HashMap::from([(pad.clone(), 1)]), ..assignment.clone() };
             let (world, seen) = bench.run(bumped)?;
             match shift(&space, &moduli, &base, &view(&world, &seen, party, recipient), assignment.total) {
-                Some(row) => rows.push(row),
+                Some(row) => {
+                    if row.iter().any(|of_lane| *of_lane != row[0]) {
+                        uneven.insert(pad.clone());
+                    }
+                    rows.push(row);
+                }
                 None => return Err(Broken(format!("the draw {} of {} is no pad", pad.1, pad.0))),
             }
         }
@@ -418,7 +443,7 @@ impl Examine<'_> {
         if let Some((a, b)) = compare(&everything) {
             finding.verdict = Verdict::Leak(self.explain(&base, everything, compare, [a, b]));
         }
-        Ok(finding)
+        Ok((finding, uneven))
     }
 
     /// Secrets that the party may not tell apart.
