@@ -3,7 +3,7 @@
 use crate::Cuda;
 use megrez_kernels::*;
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::{Key, Stream};
+use megrez_prg::{Key, RootKey, Stream};
 use megrez_ring::{Prime, Shape, Word, bits};
 use std::cell::Cell;
 
@@ -37,7 +37,7 @@ fn devices() -> Vec<Pair> {
 impl Pair {
     fn stream(&self) -> Stream {
         self.seed.set(self.seed.get() + 1);
-        Key::from_bytes([11; 32]).derive(&self.seed.get().to_le_bytes()).stream()
+        RootKey::from_bytes([11; 32]).derive(&self.seed.get().to_le_bytes()).stream()
     }
     fn words<W: Word>(&self, n: usize) -> Vec<W> {
         self.stream().words(n).into_iter().map(W::from_u64).collect()

@@ -5,6 +5,7 @@ use megrez_plan::{Input, KEPT, Plan};
 use megrez_protocols::Suite;
 use megrez_ring::Word;
 use megrez_session::Error;
+use zeroize::Zeroizing;
 
 /// A client's way to one party during a run.
 pub trait PartyPort {
@@ -27,7 +28,9 @@ pub fn provide<S: Suite>(
     let inputs: Vec<&Input> = plan.inputs.iter().filter(|i| i.owner != KEPT && wanted(i)).collect();
     let mut tickets = Vec::new();
     for _ in &inputs {
-        tickets.push(parties.iter_mut().map(|p| p.ticket()).collect::<Result<Vec<_>, _>>()?);
+        let of_input = parties.iter_mut().map(|p| p.ticket()).collect::<Result<Vec<_>, _>>()?;
+        // They are the keys of this input's mask.
+        tickets.push(Zeroizing::new(of_input));
     }
     for (input, tickets) in inputs.iter().zip(&tickets) {
         let words = words(input)?;

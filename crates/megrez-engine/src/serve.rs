@@ -114,7 +114,8 @@ fn one_run<S: Suite>(
 
     let start = Instant::now();
     party.enter(Phase::Input, run);
-    let fresh = || plan.inputs.iter().zip(&prepared.tickets).filter(|(i, _)| !stored.contains_key(&i.name));
+    let fresh =
+        || plan.inputs.iter().zip(prepared.tickets.iter()).filter(|(i, _)| !stored.contains_key(&i.name));
     for (input, ticket) in fresh() {
         clients.ticket(input, ticket.clone())?;
     }
@@ -147,7 +148,9 @@ fn one_run<S: Suite>(
             stored.insert(output.name.clone(), (masks.clone(), data.clone()));
             continue;
         }
-        clients.output(output, suite.reveal(party, masks, data)?)?;
+        let share =
+            party.step(&format!("output/{}", output.name), |party| suite.reveal(party, masks, data))?;
+        clients.output(output, share)?;
     }
     close(Phase::Output, start, party);
 

@@ -83,7 +83,8 @@ pub fn decode<S: Suite>(
                 .inputs
                 .iter()
                 .map(|_| Store::<S::Device>::read(device, body))
-                .collect::<Result<_, _>>()?,
+                .collect::<Result<Vec<Vec<u8>>, _>>()?
+                .into(),
         })
     };
     let prepared = read().map_err(|e| e.to_string())?;

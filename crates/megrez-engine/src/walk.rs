@@ -6,6 +6,7 @@ use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
 use megrez_protocols::{Cost, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// What the offline phase leaves at one party: masks of all values and material of all steps.
 pub struct Prepared<S: Suite> {
@@ -14,7 +15,7 @@ pub struct Prepared<S: Suite> {
     /// Per step of the plan; `None` where it can be made online only.
     pub(crate) materials: Vec<Option<S::Material>>,
     /// Per input of the plan: the ticket for its owner; empty for a stored input.
-    pub(crate) tickets: Vec<Vec<u8>>,
+    pub(crate) tickets: Zeroizing<Vec<Vec<u8>>>,
 }
 
 /// The values that a party holds after the online phase: those that the plan outputs.
@@ -92,7 +93,7 @@ pub fn offline<S: Suite>(
         materials.push(material);
         report.push(step);
     }
-    Ok(Prepared { masks, materials, tickets })
+    Ok(Prepared { masks, materials, tickets: tickets.into() })
 }
 
 /// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the steps of a wave do not

@@ -12,7 +12,7 @@
 
 /// What is known of an integer's most significant bit. With anything but [`Unknown`](Msb::Unknown) the wrap of the shares
 /// is one AND away, and extension and multiplication need no comparison. Zero and one are promises: on shares a broken one
-/// gives a wrong result, in the clear it panics in debug builds.
+/// gives a wrong result, in the clear it panics.
 pub enum Msb<'a, B: Blocks + ?Sized> {
     /// Nothing is known.
     Unknown,

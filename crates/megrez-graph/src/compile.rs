@@ -30,6 +30,8 @@ pub struct CompileOptions {
     pub input_range: Interval,
     /// Other ranges for inputs by name.
     pub input_ranges: BTreeMap<String, Interval>,
+    /// Ranges that take the place of what the weights prove, so that the plan tells nothing about secret weights.
+    pub declared: Option<Declared>,
     /// Outputs by name that stay with the parties in shares, and the name that they are kept under; an input of that name
     /// is what an earlier run kept.
     pub kept: BTreeMap<String, String>,
@@ -51,6 +53,19 @@ pub struct CompileOptions {
     pub activations: Activations,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
     pub private_weights: bool,
+}
+
+/// Ranges of the layers that read secret weights. Everything behind such a layer is laid out for the declared range: which
+/// form an exponential or a root takes, how many multiples it compares with, how wide a fitted comparison is. Without a declaration
+/// all of this follows from the range that the weights prove, so that whoever sees the plan learns something about them.
+///
+/// The weights must still prove that each declaration holds (or the policy assumes it).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Declared {
+    /// What the output of every such layer lies in, where `layers` does not say.
+    pub all: Option<Interval>,
+    /// By the layer's name.
+    pub layers: BTreeMap<String, Interval>,
 }
 
 /// How a pool finds the largest value of a window.
@@ -113,6 +128,7 @@ impl Default for CompileOptions {
             recipient: "data-owner".into(),
             input_range: Interval::abs(1.0),
             input_ranges: BTreeMap::new(),
+            declared: None,
             kept: BTreeMap::new(),
             policy: RangePolicy::Prove,
             comparison: Comparison::Fixed(SignBit::FULL),
@@ -293,9 +309,12 @@ fn check(options: &CompileOptions) -> Result<(), Problem> {
     if [&options.model_owner, &options.data_owner, &options.recipient].iter().any(|name| name.is_empty()) {
         return wrong("owners and recipient need names");
     }
-    let ranges = options.input_ranges.values().chain([&options.input_range]);
-    if ranges.into_iter().any(|r| !(r.low <= r.high && r.low.is_finite() && r.high.is_finite())) {
+    let finite = |r: &Interval| r.low <= r.high && r.low.is_finite() && r.high.is_finite();
+    if !options.input_ranges.values().chain([&options.input_range]).all(finite) {
         return wrong("an input range is finite, from low to high");
+    }
+    if !options.declared.iter().flat_map(|d| d.all.iter().chain(d.layers.values())).all(finite) {
+        return wrong("a declared range is finite, from low to high");
     }
     Ok(())
 }
@@ -401,7 +420,8 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
             .collect();
         let lowered = cx.operands(operands, node.layer.scale()).and_then(|operands| {
             let y = node.layer.lower(&mut cx, &operands)?;
-            if truncate[n] { cx.settle_last(&y) } else { Ok(y) }
+            let y = if truncate[n] { cx.settle_last(&y)? } else { y };
+            cx.declared(y)
         });
         match lowered {
             Ok(secret) => {
@@ -426,6 +446,10 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
                 problems.push(refusal.at(&node.name, &node.op));
             }
         }
+    }
+    if let Some(name) = cx.declared_in_vain().filter(|_| problems.is_empty()) {
+        let what = "a range is declared for it, and no layer of this name reads secret weights";
+        problems.push(Refusal::new(what, "leave it out").at(name, ""));
     }
     let (mut outputs, mut kept) = (vec![], vec![]);
     for (output, after) in graph.outputs.iter().zip(after) {

@@ -37,7 +37,7 @@ pub mod range;
 
 pub use calibrate::Calibration;
 pub use compile::{
-    Activations, Comparison, CompileOptions, Compiled, DataInput, LayerInfo, LayerRange, ListStyle,
+    Activations, Comparison, CompileOptions, Compiled, DataInput, Declared, LayerInfo, LayerRange, ListStyle,
     ModelInput, PoolForm, Revealed, compile,
 };
 pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOptions, compile_floats};

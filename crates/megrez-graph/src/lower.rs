@@ -107,6 +107,10 @@ pub struct Lowering<'a> {
     /// Of the current layer's steps, the bits and the limit of the one with the least room.
     tightest: (u32, u32),
     proven: bool,
+    /// Whether the current layer has read secret weights.
+    reads_weights: bool,
+    /// The layers whose ranges were declared.
+    declared: HashSet<String>,
     /// Whether a step of the current layer had no room.
     pub(crate) out_of_range: bool,
 }
@@ -128,6 +132,8 @@ impl<'a> Lowering<'a> {
             layer: String::new(),
             tightest: (0, options.ring - 1),
             proven: true,
+            reads_weights: false,
+            declared: HashSet::new(),
             out_of_range: false,
         }
     }
@@ -137,6 +143,7 @@ impl<'a> Lowering<'a> {
         self.layer = layer.into();
         self.tightest = (0, self.options.ring - 1);
         self.proven = true;
+        self.reads_weights = false;
         self.out_of_range = false;
         self.compared = None;
         self.domain = None;
@@ -153,6 +160,58 @@ impl<'a> Lowering<'a> {
             limit: self.tightest.1,
             proven: self.proven,
         }
+    }
+
+    /// The output of the current layer with the range that is declared for it, if it has read secret weights: what the weights
+    /// prove is held against the declaration, and then forgotten.
+    pub(crate) fn declared(&mut self, y: Secret) -> Result<Secret, Refusal> {
+        let Some(declared) = self.options.declared.as_ref().filter(|_| self.reads_weights) else {
+            return Ok(y);
+        };
+        let Some(&to) = declared.layers.get(&self.layer).or(declared.all.as_ref()) else {
+            return refuse(
+                "reads secret weights, and no range is declared for it",
+                "declare what its output lies in, or one range for all layers",
+            );
+        };
+        let unit = 2f64.powi(self.frac_of(&y) as i32);
+        let range = Range::uniform((to.low * unit).floor() as i128, (to.high * unit).ceil() as i128);
+        let ((low, high), (least, most)) = (y.range.hull(), range.hull());
+        if low < least || high > most {
+            if self.options.policy == RangePolicy::Prove {
+                return refuse(
+                    format!(
+                        "its numbers may lie between {:.3e} and {:.3e}, which the declared range from {} to {} does not hold",
+                        low as f64 / unit,
+                        high as f64 / unit,
+                        to.low,
+                        to.high
+                    ),
+                    "declare a wider range, or assume the ranges and let `megrez check` look at your data",
+                );
+            }
+            self.proven = false;
+        }
+        let range = self.admit(&format!("{}/declared", self.layer), range, self.options.ring - 2)?;
+        self.declared.insert(self.layer.clone());
+        Ok(Secret { range, ..y })
+    }
+
+    /// A layer for which a range is declared that was not looked at.
+    pub(crate) fn declared_in_vain(&self) -> Option<&'a str> {
+        let names = self.options.declared.iter().flat_map(|declared| declared.layers.keys());
+        names.map(String::as_str).find(|&name| !self.declared.contains(name))
+    }
+
+    /// Refuses to choose a comparison by a range that secret weights of the same layer have made.
+    fn not_by_weights(&self) -> Result<(), Refusal> {
+        if self.reads_weights && self.options.declared.is_some() {
+            return refuse(
+                "compares what its own weights have made, so that the comparison would follow from them",
+                "split it into a layer that computes with the weights and one that compares, or declare no ranges",
+            );
+        }
+        Ok(())
     }
 
     /// f, the fraction bits of weights and of truncated values.
@@ -275,6 +334,7 @@ impl<'a> Lowering<'a> {
         if !self.options.private_weights {
             return self.constant(role, tensor, frac);
         }
+        self.reads_weights = true;
         let words = self.words(&tensor.data, frac)?;
         let (name, shape) = (self.unique(role), tensor.shape.clone());
         let id = self.plan.input(&name, &self.options.model_owner, shape.clone(), frac);
@@ -576,6 +636,7 @@ impl<'a> Lowering<'a> {
     fn shared_weight(&mut self, role: &str, tensor: &Arc<Tensor>) -> Result<Weight, Refusal> {
         let key = (Arc::as_ptr(tensor), self.frac());
         if let Some(&id) = self.shared.get(&key) {
+            self.reads_weights |= self.options.private_weights;
             let words = self.words(&tensor.data, self.frac())?;
             return Ok(Weight { id, shape: tensor.shape.clone(), words });
         }
@@ -744,6 +805,7 @@ impl<'a> Lowering<'a> {
     /// comparison is exact, whatever the options cut elsewhere: a wrong bit would be off by a whole interval.
     pub fn thermometer(&mut self, name: &str, x: &Secret, thresholds: &[i64]) -> Result<Secret, Refusal> {
         let (low, high) = x.range.hull();
+        self.not_by_weights()?;
         let (first, last) = (thresholds[0], thresholds[thresholds.len() - 1]);
         let range = Range::uniform(low.saturating_sub(last.into()), high.saturating_sub(first.into()));
         self.admit(&format!("{}/{name}", self.layer), range.clone(), self.options.ring - 1)?;
@@ -841,6 +903,7 @@ impl<'a> Lowering<'a> {
         moved: i128,
         cuts: i128,
     ) -> Result<(SignBit, Range), Refusal> {
+        self.not_by_weights()?;
         let (sign, measured) = self.sign_for(x, moved, cuts);
         let ring = self.options.ring;
         let limit = (sign.cut + sign.width(ring)).saturating_sub(1).min(ring - 1);

@@ -50,6 +50,20 @@ pub struct ListStreams<'a> {
     pub rotation: &'a Stream,
 }
 
+/// What a list that a protocol makes on the host is made of, beside the values: see [`Device::host_list`].
+pub struct HostList<'a, D: Device> {
+    /// The worker.
+    pub worker: usize,
+    /// Entries per value.
+    pub length: usize,
+    /// Bits of an entry, densely packed.
+    pub width: u32,
+    /// The workers' common bits, one per value.
+    pub flips: &'a D::Buf<u64>,
+    /// Their common streams.
+    pub streams: ListStreams<'a>,
+}
+
 /// A share of the truncation's mask, for a fused or a plain truncation.
 pub struct Truncation<'a, W: Word, D: Device> {
     /// Fraction bits dropped, f.
@@ -330,6 +344,27 @@ pub trait Device: Clone + Send + Sync + 'static {
         };
         let (a, b) = (host(lists[0])?, host(lists[1])?);
         self.upload(baseline::scan(kind, spec, [&a, &b], n))
+    }
+    /// A masked list that a protocol makes itself, on the host, from a worker's shares and the common bits: as [`Device::masked_list`],
+    /// entries are multiplied, turned and hidden by a zero-share, which worker 1 subtracts.
+    fn host_list<W: Word>(
+        &self,
+        list: &HostList<'_, Self>,
+        shares: &Self::Buf<W>,
+        make: impl FnOnce(&[W], &[u64], &ListStreams<'_>) -> Vec<u64>,
+    ) -> Result<Self::Buf<u64>, DeviceError> {
+        let flips = self.download(<Self::Buf<u64> as Clone>::clone(list.flips))?;
+        self.upload(make(&self.download(shares.clone())?, &flips, &list.streams))
+    }
+    /// What the helper makes of both workers' lists, on the host: `n` bits.
+    fn host_scan(
+        &self,
+        lists: [&Self::Buf<u64>; 2],
+        _n: usize,
+        scan: impl FnOnce([&[u64]; 2]) -> Vec<u64>,
+    ) -> Result<Self::Buf<u64>, DeviceError> {
+        let [a, b] = lists.map(|list| self.download(<Self::Buf<u64> as Clone>::clone(list)));
+        self.upload(scan([&a?, &b?]))
     }
     /// Worker `j`'s share of the masked truncated value:
     /// [j=0]·((m'>>f) − 2^(ℓ−2−f)) − [R] + (1−msb m')·2^(ℓ−f)·[b] + [r_y] with m' = m + 2^(ℓ−2).

@@ -23,7 +23,7 @@ pub use baseline::Baseline;
 pub use circuit::{Circuit, GateKind, Operand, Program, Wire};
 pub use cpu::Cpu;
 pub use device::{
-    Device, DeviceError, Elem, FieldShare, ListStreams, Placement, Selected, Truncation, Usage,
+    Device, DeviceError, Elem, FieldShare, HostList, ListStreams, Placement, Selected, Truncation, Usage,
 };
 pub use list::{Entries, ListSpec};
 pub use reference::Reference;

@@ -3,7 +3,7 @@
 
 use megrez_kernels::*;
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::{Key, Level, Stream};
+use megrez_prg::{Level, RootKey, Stream};
 use megrez_ring::{Prime, Shape, Word, bits};
 
 /// Lengths around words, vectors, packing groups and chunks.
@@ -23,7 +23,7 @@ impl<D: Device> Pair<D> {
 
     fn stream(&self) -> Stream {
         self.seed.set(self.seed.get() + 1);
-        Key::from_bytes([11; 32]).derive(&self.seed.get().to_le_bytes()).stream()
+        RootKey::from_bytes([11; 32]).derive(&self.seed.get().to_le_bytes()).stream()
     }
 
     fn words<W: Word>(&self, n: usize) -> Vec<W> {

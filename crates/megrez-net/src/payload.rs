@@ -3,6 +3,12 @@
 use bytemuck::Pod;
 
 use crate::NetError;
+use zeroize::Zeroize;
+
+/// The first words of a payload, which are wiped when it is dropped: whole keys and tickets, and the keys at the head of inputs.
+/// What follows in larger ones are shares in bulk. Wiping these too would write every byte that is sent or received once more, and
+/// win nothing, since the same words lie in the step's buffers on the device.
+const WIPED: usize = 512;
 
 /// The bytes of one message in a buffer whose start is aligned to 8 bytes, so that a receiver can view them as
 /// `&[u64]`, `&[u32]` and so on without a copy.
@@ -88,8 +94,8 @@ impl Payload {
 
     /// The payload as 64-bit words without a copy; the last word is padded with zero bytes.
     #[must_use]
-    pub fn into_words(self) -> Vec<u64> {
-        self.words
+    pub fn into_words(mut self) -> Vec<u64> {
+        std::mem::take(&mut self.words)
     }
 
     /// The payload as values of type `T`, without a copy.
@@ -124,6 +130,19 @@ impl Payload {
         self.words.resize(words, 0);
         self.len = start + more;
         &mut self.as_mut_bytes()[start..]
+    }
+}
+
+impl Payload {
+    fn wipe(&mut self) {
+        let words = self.words.len().min(WIPED);
+        self.words[..words].zeroize();
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        self.wipe();
     }
 }
 
@@ -189,6 +208,17 @@ mod tests {
         assert_eq!(payload.words(), [u64::MAX, 0xff_ffff]);
         assert_eq!(Payload::from_prefix(vec![1, 2], 16).words(), [1, 2]);
         assert!(Payload::from_prefix(vec![7], 0).words().is_empty());
+    }
+
+    #[test]
+    fn keys_and_the_heads_of_inputs_are_wiped() {
+        let mut key = Payload::from_bytes(&[7; 32]);
+        key.wipe();
+        assert_eq!(key.as_bytes(), [0; 32]);
+        let mut large = Payload::from_words(vec![7; WIPED + 1]);
+        large.wipe();
+        assert!(large.words()[..WIPED].iter().all(|w| *w == 0));
+        assert_eq!(Payload::from_words(vec![7; 2]).into_words(), [7; 2], "what is taken out is kept");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Pseudo-random streams, addressed by name.
 //!
-//! Two parties that share a [`Key`] derive from it one [`Stream`] per *address* (session, phase, step, purpose); both
-//! see the same words at the same index. A stream is never "the next bytes": any part of it can be computed anywhere,
+//! Two parties that share a [`RootKey`] derive from it one [`Key`], and so one [`Stream`], per *address* (session, phase, step,
+//! purpose); both see the same words at the same index. A stream is never "the next bytes": any part of it can be computed anywhere,
 //! by a CPU or in a GPU's registers.
+//!
+//! The types keep two primitives apart: a root key is a key of BLAKE3 and derives other keys, a [`Key`] is a key of ChaCha12 and
+//! makes its one stream. No 32 bytes serve both.
 
 mod chacha;
 mod level;
@@ -14,7 +17,65 @@ pub use sample::FieldSampler;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A 256-bit secret key. It does not print and is wiped when dropped.
+/// A 256-bit secret from which keys are derived, by keyed BLAKE3. It does not print and is wiped when dropped.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct RootKey([u8; 32]);
+
+impl RootKey {
+    /// A fresh one from the operating system.
+    ///
+    /// # Errors
+    /// If the operating system has no randomness to give.
+    pub fn random() -> Result<RootKey, getrandom::Error> {
+        random().map(RootKey)
+    }
+
+    /// One from its bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> RootKey {
+        RootKey(bytes)
+    }
+
+    /// What two contributions make together, for one purpose.
+    pub fn agree(context: &str, first: &[u8], second: &[u8]) -> RootKey {
+        RootKey(agree(context, first, second))
+    }
+
+    /// The bytes, for a message to a party that is to hold the same.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The key that belongs to `address`. Addresses are unambiguous byte strings: callers length-prefix what they join.
+    pub fn derive(&self, address: &[u8]) -> Key {
+        Key(self.below(b'k', address))
+    }
+
+    /// The root that belongs to `address`, from which others are derived in turn. No key and no other root has its bytes.
+    pub fn root(&self, address: &[u8]) -> RootKey {
+        RootKey(self.below(b'r', address))
+    }
+
+    fn below(&self, kind: u8, address: &[u8]) -> [u8; 32] {
+        *blake3::Hasher::new_keyed(&self.0).update(&[kind]).update(address).finalize().as_bytes()
+    }
+}
+
+fn random() -> Result<[u8; 32], getrandom::Error> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)?;
+    Ok(key)
+}
+
+fn agree(context: &str, first: &[u8], second: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(context);
+    for part in [first, second] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The 256-bit secret key of one stream. It does not print and is wiped when dropped.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; 32]);
 
@@ -24,38 +85,25 @@ impl Key {
     /// # Errors
     /// If the operating system has no randomness to give.
     pub fn random() -> Result<Key, getrandom::Error> {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key)?;
-        Ok(Key(key))
+        random().map(Key)
     }
 
-    /// A key from its bytes: what two parties agreed on, or a test's constant.
+    /// A key from its bytes: what a party was given, or a test's constant.
     pub fn from_bytes(bytes: [u8; 32]) -> Key {
         Key(bytes)
     }
 
     /// The key that two contributions make together, for one purpose.
     pub fn agree(context: &str, first: &[u8], second: &[u8]) -> Key {
-        let mut hasher = blake3::Hasher::new_derive_key(context);
-        for part in [first, second] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        }
-        Key(*hasher.finalize().as_bytes())
+        Key(agree(context, first, second))
     }
 
-    /// The bytes, for a message to a party that is to hold the same key.
+    /// The bytes, for a message to somebody who is to hold the same key.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The key that belongs to `address` under this one. Addresses are unambiguous byte strings: callers length-prefix
-    /// what they join.
-    pub fn derive(&self, address: &[u8]) -> Key {
-        Key(*blake3::keyed_hash(&self.0, address).as_bytes())
-    }
-
-    /// The stream under this key. One key makes one stream: derive another key for another purpose.
+    /// The stream under this key.
     pub fn stream(&self) -> Stream {
         let mut words = [0u32; 8];
         for (word, bytes) in words.iter_mut().zip(self.0.chunks_exact(4)) {
@@ -96,5 +144,24 @@ impl Stream {
     /// The ChaCha key words, for a device that generates the stream itself.
     pub fn key_words(&self) -> &[u32; 8] {
         &self.key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_derived_differs_by_kind_and_address() {
+        let root = RootKey::from_bytes([1; 32]);
+        let mut all = vec![*root.expose()];
+        for address in [&b""[..], b"a", b"k", b"ka", &[0; 32], &[0; 200]] {
+            all.extend([*root.derive(address).expose(), *root.root(address).expose()]);
+        }
+        for (i, a) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|b| a != b), "{i}");
+        }
+        assert_eq!(root.derive(b"a").expose(), RootKey::from_bytes([1; 32]).derive(b"a").expose());
+        assert_ne!(root.derive(b"a").expose(), RootKey::from_bytes([2; 32]).derive(b"a").expose());
     }
 }

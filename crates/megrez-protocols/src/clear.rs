@@ -204,7 +204,7 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, (): &(), data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(&self, party: &mut Party<D>, (): &(), data: &Data<W, D>) -> Result<Payload, Error> {
         Ok(match data {
             Data::Ring(x) => Payload::from_pod(&party.device().download(x.buf.clone())?),
             Data::Bit(x) => {

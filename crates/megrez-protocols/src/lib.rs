@@ -22,6 +22,7 @@ pub mod mrss;
 pub mod mss;
 pub mod registry;
 pub mod replicated;
+mod reveal;
 pub mod rss;
 mod suite;
 

@@ -90,10 +90,11 @@ pub trait Suite: Clone + Send + Sync + 'static {
         material: Self::Material,
     ) -> Result<(Self::Data, Option<Self::Masks>), Error>;
 
-    /// This party's message to the recipient of a value.
+    /// This party's message to the recipient of a value. It runs in a step of its own, so that a suite whose shares are no function
+    /// of the value and of what the recipient may hold can draw a mask for them.
     fn reveal(
         &self,
-        party: &Party<Self::Device>,
+        party: &mut Party<Self::Device>,
         masks: &Self::Masks,
         data: &Self::Data,
     ) -> Result<Payload, Error>;

@@ -1,10 +1,11 @@
 //! The handle that a protocol step is given.
 
 use crate::{Error, Meter, Phase};
-use megrez_kernels::Device;
+use megrez_kernels::{Device, Elem};
 use megrez_net::{ClockKind, Network, Payload, Stamp};
-use megrez_prg::{Key, Stream};
+use megrez_prg::{Key, RootKey, Stream};
 use megrez_ring::{Word, bits};
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,10 +27,33 @@ pub struct Sent {
 /// A collector of everything that is sent; see [`Party::tap`].
 pub type Tap = Arc<Mutex<Vec<Sent>>>;
 
-/// What looks at the streams that a party is given, and may give others: for tests of what protects what. See [`Party::probe`].
+/// A stream's or a message's name: who shares it or sends it to whom, when, and in which step.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Name {
+    /// The party that draws or sends, and the other one (itself for a private stream).
+    pub parties: [usize; 2],
+    /// The phase.
+    pub phase: Phase,
+    /// The run.
+    pub run: u32,
+    /// The step with its scopes.
+    pub place: String,
+    /// What the stream is for, or the message's label.
+    pub label: String,
+}
+
+/// What machines that check protocols see of a party, and change: see [`Party::probe`]. Outside tests and checks there is none.
 pub trait Probe: Send + Sync {
-    /// The key that party `me` is to have in place of `key`, which it shares with `peer` for `purpose` at `place`.
-    fn stream(&self, me: usize, peer: usize, place: &str, purpose: &str, key: Key) -> Key;
+    /// A stream is about to be used; its key is replaced by what comes back.
+    fn stream(&self, _name: &Name, key: Key) -> Key {
+        key
+    }
+    /// A buffer of the device is about to be sent.
+    fn sent(&self, _name: &Name, _buffer: &dyn Any) {}
+    /// A message has come: the buffer of the device that stands for it, in place of its bytes.
+    fn received(&self, _name: &Name) -> Option<Box<dyn Any>> {
+        None
+    }
 }
 
 /// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter, and have a step and
@@ -38,8 +62,8 @@ pub trait Probe: Send + Sync {
 pub struct Party<D: Device> {
     device: D,
     network: Network,
-    keys: Arc<Vec<Key>>,
-    used: Arc<Mutex<HashSet<[u8; 32]>>>,
+    keys: Arc<Vec<RootKey>>,
+    used: Arc<Mutex<HashSet<(usize, [u8; 32])>>>,
     meter: Arc<Meter>,
     tap: Option<Tap>,
     probe: Option<Arc<dyn Probe>>,
@@ -72,8 +96,8 @@ impl<D: Device> Party<D> {
             stamp: Stamp::default(),
             waited: Duration::ZERO,
         };
-        let mine: Vec<Key> =
-            (0..parties).map(|_| Key::random()).collect::<Result<_, _>>().map_err(randomness)?;
+        let mine: Vec<RootKey> =
+            (0..parties).map(|_| RootKey::random()).collect::<Result<_, _>>().map_err(randomness)?;
         for peer in party.peers() {
             party.send(peer, "key", Payload::from_bytes(mine[peer].expose()))?;
         }
@@ -85,7 +109,7 @@ impl<D: Device> Party<D> {
             } else {
                 (theirs.as_bytes(), mine[peer].expose().as_slice())
             };
-            keys[peer] = Key::agree("megrez 2026 pair key", low, high);
+            keys[peer] = RootKey::agree("megrez 2026 pair key", low, high);
         }
         party.keys = Arc::new(keys);
         Ok(party)
@@ -158,9 +182,13 @@ impl<D: Device> Party<D> {
         self.tap = Some(tap);
     }
 
-    /// Has every stream from now on go through `probe`. For tests; nothing else sets it.
+    /// Has a checking machine look on from now on. For tests and checks of protocols: a probe may weaken every stream.
     pub fn probe(&mut self, probe: Arc<dyn Probe>) {
         self.probe = Some(probe);
+    }
+
+    fn name(&self, parties: [usize; 2], label: &str) -> Name {
+        Name { parties, phase: self.phase, run: self.run, place: self.place(), label: label.into() }
     }
 
     /// Starts a phase of run `run` (0 for the first execution of a plan in this session): the clocks begin at zero.
@@ -250,14 +278,14 @@ impl<D: Device> Party<D> {
 
     /// The key of [`Party::stream`], for a holder that needs it later or elsewhere.
     pub fn stream_key(&mut self, peer: usize, purpose: &str) -> Result<Key, Error> {
-        let key = self.keys[peer].derive(&self.address(purpose));
+        let address = self.address(purpose);
         let mut used = self.used.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // The ledger keeps a hash of the key, so that pairs are kept apart and no key is stored.
-        if !used.insert(*key.derive(b"ledger").expose()) {
+        if !used.insert((peer, address)) {
             return Err(Error::StreamReused { step: self.place(), purpose: purpose.into() });
         }
+        let key = self.keys[peer].derive(&address);
         Ok(match &self.probe {
-            Some(probe) => probe.stream(self.me(), peer, &self.place(), purpose, key),
+            Some(probe) => probe.stream(&self.name([self.me(), peer], purpose), key),
             None => key,
         })
     }
@@ -294,8 +322,21 @@ impl<D: Device> Party<D> {
         Ok(message.payload)
     }
 
+    fn show<T: Elem>(&self, to: usize, label: &str, buf: &D::Buf<T>) {
+        if let Some(probe) = &self.probe {
+            probe.sent(&self.name([self.me(), to], label), buf);
+        }
+    }
+
+    /// What stands for a message that has come, if a probe says so.
+    fn shown<T: Elem>(&self, from: usize, label: &str) -> Option<D::Buf<T>> {
+        let shown = self.probe.as_ref()?.received(&self.name([from, self.me()], label))?;
+        shown.downcast().ok().map(|buf| *buf)
+    }
+
     /// Sends ring elements, ℓ bits each.
     pub fn send_ring<W: Word>(&mut self, to: usize, label: &str, buf: D::Buf<W>) -> Result<(), Error> {
+        self.show(to, label, &buf);
         let words = self.device.download(buf)?;
         let payload = match bytemuck::allocation::try_cast_vec::<W, u64>(words) {
             Ok(words) => Payload::from_words(words),
@@ -307,6 +348,9 @@ impl<D: Device> Party<D> {
     /// Receives `n` ring elements.
     pub fn recv_ring<W: Word>(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<W>, Error> {
         let payload = self.recv(from, label, n * size_of::<W>())?;
+        if let Some(buf) = self.shown(from, label) {
+            return Ok(buf);
+        }
         let words = match bytemuck::allocation::try_cast_vec::<u64, W>(payload.into_words()) {
             Ok(words) => words,
             Err((_, words)) => bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec(),
@@ -326,6 +370,7 @@ impl<D: Device> Party<D> {
 
     /// Sends `n` packed bits in ⌈n/8⌉ bytes.
     pub fn send_bits(&mut self, to: usize, label: &str, buf: D::Buf<u64>, n: usize) -> Result<(), Error> {
+        self.show(to, label, &buf);
         let words = self.device.download(buf)?;
         let payload = Payload::from_bytes(&bytemuck::cast_slice(&words)[..bits::bytes(n)]);
         self.send(to, label, payload)
@@ -333,7 +378,11 @@ impl<D: Device> Party<D> {
 
     /// Receives `n` packed bits; bits past the end are cleared, whatever the peer put there.
     pub fn recv_bits(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<u64>, Error> {
-        let mut words = self.recv(from, label, bits::bytes(n))?.into_words();
+        let payload = self.recv(from, label, bits::bytes(n))?;
+        if let Some(buf) = self.shown(from, label) {
+            return Ok(buf);
+        }
+        let mut words = payload.into_words();
         bits::clear_tail(&mut words, n);
         Ok(self.device.upload(words)?)
     }

@@ -212,7 +212,7 @@ impl<D: Device> Sirnn<D> {
             out.extend_from_slice(&corrections);
             chosen.push((planes, blocks, number));
         }
-        let sown = self.sow(&flat, &mut out);
+        let sown = self.sow(&flat, &mut out)?;
         let sizes: Vec<usize> = (1..=MAX_CHOICE)
             .map(|b| self.ot.sender.correction_bytes(Code::new(b), tables(&layouts, b, me).0))
             .collect();

@@ -1,6 +1,6 @@
 //! The handle of one party: its links and its transfers.
 
-use crate::ot::Transfers;
+use crate::ot::{MAX_THREADS, Transfers};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_session::{Error, Party};
@@ -24,12 +24,22 @@ impl<D: Device> Sirnn<D> {
         Self { party, ot, others: vec![] }
     }
 
-    /// With `threads` threads for parts that do not depend on each other; the same number at both parties.
-    #[must_use]
-    pub fn with_threads(self, threads: usize) -> Self {
-        let handle = |thread| Self::new(self.party.lane(), self.ot.of_thread(thread));
-        let others = (1..threads as u64).map(handle).collect();
-        Self { others, ..self }
+    /// With `threads` threads for parts that do not depend on each other; the same number at both parties. Threads that were there
+    /// before are let go, and the new ones begin where none has been.
+    ///
+    /// # Errors
+    /// [`Error::Step`] once a session has had [`MAX_THREADS`].
+    pub fn with_threads(mut self, threads: usize) -> Result<Self, Error> {
+        self.others.clear();
+        for _ in 1..threads {
+            let Some(ot) = self.ot.next_thread() else {
+                let what =
+                    format!("{threads} threads: a session has at most {MAX_THREADS} in all; begin a new one");
+                return self.party.refuse(what);
+            };
+            self.others.push(Self::new(self.party.lane(), ot));
+        }
+        Ok(self)
     }
 
     /// The party.

@@ -50,7 +50,7 @@ fn pads(widths: &[u32]) -> (Vec<(usize, u32)>, usize) {
     (places, block + 1)
 }
 
-/// Marks the hashes that make keys of parts, apart from those that make pads.
+/// Marks the hashes that make keys of parts, apart from those that make pads: these are numbered below it.
 const KEY: u128 = 255;
 
 /// Bits of a row.
@@ -80,6 +80,14 @@ impl<D: Device> Sirnn<D> {
         let indices: Vec<u32> = jobs.iter().map(|j| j.table.index).collect();
         for job in jobs {
             assert_eq!(job.index.width, job.table.index, "the index is not as wide as the table says");
+            // A pad's number is one byte of its tweak, and one number marks keys.
+            let pads = pads(&widths(job.table)).1;
+            if pads as u128 > KEY {
+                return self.party().refuse(format!(
+                    "a row of {} columns takes {pads} pads, and {KEY} have numbers: look it up in two tables",
+                    job.table.columns()
+                ));
+            }
         }
         let lanes = |job: usize, sender: usize| lanes_from(sender, jobs[job].index.v.len());
         let count = |b: u32, sender: usize| -> usize {

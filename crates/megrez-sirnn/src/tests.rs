@@ -395,3 +395,81 @@ fn few_and_no_lanes() {
         check_products(&[random(1, 9, lanes), random(2, 11, lanes)], vec![[0, 3]], vec![20]);
     }
 }
+
+#[test]
+fn threads_never_begin_where_others_were() {
+    let results = two_parties(|party| {
+        party.enter(Phase::Setup, 1);
+        let transfers = Transfers::set_up(party, 4)?;
+        let mut b = Sirnn::new(party.clone(), transfers).with_threads(3)?;
+        // What every thread's first transfers are made of: none is ever made again.
+        let first = |b: &mut Sirnn<_>| {
+            b.in_threads(3, |b, _| {
+                Ok((b.ot.receiver.extend_random(128).2, b.ot.next_sent(1), b.ot.next_message()))
+            })
+        };
+        let before = first(&mut b)?;
+        let mut b = b.with_threads(3)?;
+        let after = first(&mut b)?;
+        for (i, (blocks, sent, message)) in after.iter().enumerate() {
+            for (j, (others, other_sent, other_message)) in before.iter().chain(&after[..i]).enumerate() {
+                assert!(blocks != others && sent != other_sent && message != other_message, "{i}, {j}");
+            }
+        }
+        // Three and two more have theirs; 256 threads would be 260 in all.
+        b = b.with_threads(252)?;
+        Ok(b.with_threads(2).err().map(|e| e.to_string()))
+    });
+    for refused in results {
+        let why = refused.unwrap().expect("there is no room for one more");
+        assert!(why.contains("at most 256"), "{why}");
+    }
+}
+
+#[test]
+fn a_bundle_has_as_many_companions_as_pads() {
+    let results = two_parties(|party| {
+        party.enter(Phase::Setup, 1);
+        let transfers = Transfers::set_up(party, 4)?;
+        let mut b = Sirnn::new(party.clone(), transfers);
+        let me = u64::from(b.me() == 0);
+        let (lanes, x) = (100, Bits::pack(100, |i| (i as u64 + 1) / 3 & me));
+        let y: Vec<Bits> = (0..129).map(|k| Bits::pack(lanes, |i| (i * k) as u64 / 5 & me)).collect();
+        let mut products = |most: usize| {
+            let bundle = crate::triple::Bundle { x: &x, y: y[..most].iter().collect() };
+            b.and_bundles(&[bundle]).map(|mut all| all.remove(0))
+        };
+        let all: Vec<Vec<u64>> = products(128)?.into_iter().map(|z| z.w).collect();
+        Ok((all, products(129).err().map(|e| e.to_string())))
+    });
+    let [(mine, why), (theirs, _)] = &results.into_iter().map(Result::unwrap).collect::<Vec<_>>()[..] else {
+        unreachable!("two parties")
+    };
+    for (k, (mine, theirs)) in mine.iter().zip(theirs).enumerate() {
+        for i in 0..100usize {
+            let want = (i as u64 + 1) / 3 & (i * k) as u64 / 5 & 1;
+            assert_eq!((mine[i / 64] ^ theirs[i / 64]) >> (i % 64) & 1, want, "companion {k}, lane {i}");
+        }
+    }
+    assert!(why.as_ref().is_some_and(|why| why.contains("129 others") && why.contains("128")), "{why:?}");
+}
+
+#[test]
+fn a_row_has_as_many_pads_as_numbers() {
+    let refused = two_parties(|party| {
+        party.enter(Phase::Setup, 1);
+        let transfers = Transfers::set_up(party, 4)?;
+        let mut b = Sirnn::new(party.clone(), transfers);
+        let index = b.public(1, &[0, 1]);
+        let mut look = |columns: usize| {
+            let table = Table::new(1, &vec![64; columns], 0, |i| vec![i; columns]);
+            b.lookup(&[Lookup { index: &index, table: &table }]).map(|_| ())
+        };
+        look(510)?;
+        Ok(look(511).unwrap_err().to_string())
+    });
+    for why in refused {
+        let why = why.unwrap();
+        assert!(why.contains("256 pads") && why.contains("255"), "{why}");
+    }
+}

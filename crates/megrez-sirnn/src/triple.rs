@@ -45,6 +45,9 @@ pub(crate) struct Bundle<'a> {
     pub y: Vec<&'a Bits>,
 }
 
+/// The most companions of a bundle: each takes one bit of a transfer's pad.
+const MOST: usize = 128;
+
 fn total(shapes: &[Shape]) -> usize {
     shapes.iter().map(|s| s.lanes).sum()
 }
@@ -77,13 +80,20 @@ impl<D: Device> Sirnn<D> {
     }
 
     /// The corrections for triples of these shapes, appended to `out`.
-    pub(crate) fn sow(&mut self, shapes: &[Shape], out: &mut Vec<u8>) -> Sown {
+    pub(crate) fn sow(&mut self, shapes: &[Shape], out: &mut Vec<u8>) -> Result<Sown, Error> {
+        if let Some(shape) = shapes.iter().find(|shape| shape.width > MOST) {
+            // Their pads would be the first ones again.
+            return self.party().refuse(format!(
+                "a bit is multiplied by {} others at once, and a transfer has pads for {MOST}: take it in parts",
+                shape.width
+            ));
+        }
         if total(shapes) == 0 {
-            return Sown { choices: vec![], blocks: vec![] };
+            return Ok(Sown { choices: vec![], blocks: vec![] });
         }
         let (corrections, choices, blocks) = self.ot.receiver.extend_random(total(shapes));
         out.extend_from_slice(&corrections);
-        Sown { choices, blocks }
+        Ok(Sown { choices, blocks })
     }
 
     /// The triples, once the peer's corrections are there.
@@ -159,7 +169,7 @@ impl<D: Device> Sirnn<D> {
             return Ok(bundles.iter().map(|b| b.y.iter().map(|y| (*y).clone()).collect()).collect());
         }
         let mut out = vec![];
-        let sown = self.sow(&shapes, &mut out);
+        let sown = self.sow(&shapes, &mut out)?;
         let corrections = self.exchange(Payload::from_bytes(&out), self.triple_bytes(&shapes))?;
         let triples = self.reap(&shapes, sown, corrections.as_bytes());
         self.and_with(bundles, triples)

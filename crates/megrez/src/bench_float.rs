@@ -161,7 +161,7 @@ fn party(network: Network, o: &FloatBench) -> Result<Report> {
     let transfers = Transfers::set_up(&mut party, o.work.group)?;
     let setup_bytes = party.meter().total(Phase::Setup, 2)[1 - me] - before;
     let setup_seconds = start.elapsed().as_secs_f64();
-    let mut b = Sirnn::new(party, transfers).with_threads(o.work.threads as usize);
+    let mut b = Sirnn::new(party, transfers).with_threads(o.work.threads as usize)?;
     let mut runs = vec![];
     let mut number = 0;
     for _ in 0..o.repeat {

@@ -7,7 +7,7 @@ use crate::report::Seconds;
 use crate::{Error, Result};
 use megrez_cuda::Cuda;
 use megrez_kernels::{Device, DeviceError, Entries, FieldShare, ListSpec, ListStreams, Reference};
-use megrez_prg::{Key, Stream};
+use megrez_prg::{RootKey, Stream};
 use megrez_ring::{Prime, Word};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
@@ -78,7 +78,7 @@ fn timed<T>(
 }
 
 fn stream(seed: u64, purpose: u8) -> Stream {
-    Key::from_bytes([purpose; 32]).derive(&seed.to_le_bytes()).stream()
+    RootKey::from_bytes([purpose; 32]).derive(&seed.to_le_bytes()).stream()
 }
 
 /// Measures.

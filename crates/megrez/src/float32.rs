@@ -171,7 +171,7 @@ pub(crate) fn serve(
     let mut party = Party::start(network, Cpu::new(1))?;
     party.enter(Phase::Setup, 1);
     let transfers = Transfers::set_up(&mut party, work.group)?;
-    let mut b = Sirnn::new(party, transfers).with_threads(work.threads as usize);
+    let mut b = Sirnn::new(party, transfers).with_threads(work.threads as usize)?;
     let mut machine = Machine::default();
     for run in 0.. {
         if input.fill_buf().map_or(true, <[u8]>::is_empty) {

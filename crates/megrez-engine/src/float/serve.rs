@@ -38,7 +38,7 @@ pub fn serve_floats<D: Device>(
         ..PhaseReport::default()
     };
     let sent = party.meter().readings();
-    let mut b = Sirnn::new(party, transfers).with_threads(plan.threads as usize);
+    let mut b = Sirnn::new(party, transfers).with_threads(plan.threads as usize)?;
     let mut reports = vec![];
     for run in 0..runs {
         b.party().meter().reset();

@@ -5,14 +5,15 @@ use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_engine::{Clients, Options, Prepared, serve};
 use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
-use megrez_plan::{Input, Output, Plan};
+use megrez_plan::{Input, Kind, Output, Plan};
 use megrez_prg::Key;
 use megrez_protocols::Suite;
 use megrez_protocols::mizar::Mizar;
 use megrez_ring::Word;
-use megrez_session::{Error, Party, Phase, Sent, Tap};
+use megrez_session::{Error, Name, Party, Phase, Probe, Sent, Tap};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The client's end of its link to one party, with what went over it.
@@ -150,22 +151,66 @@ pub fn transcript(plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript 
     transcript_under(&Mizar::<u8, Cpu>::default(), plan, inputs)
 }
 
-/// As [`transcript`], under any suite.
+/// The keys of the sharings of zero under which outputs leave, by party, peer and output.
+#[derive(Default)]
+struct Zeros(Mutex<HashMap<(usize, usize, String), Key>>);
+
+impl Probe for Zeros {
+    fn stream(&self, name: &Name, key: Key) -> Key {
+        if name.phase == Phase::Output {
+            let [me, peer] = name.parties;
+            self.0.lock().unwrap().insert((me, peer, name.place.clone()), key.clone());
+        }
+        key
+    }
+}
+
+impl Zeros {
+    /// The share that party `me` holds, from what it sent to the recipient of a value.
+    fn held(&self, me: usize, output: &Output, kind: Kind, sent: &Payload) -> Payload {
+        let keys = self.0.lock().unwrap();
+        let place = format!("output/{}", output.name);
+        let zero = |peer: usize| {
+            let words = keys.get(&(me, peer % 3, place.clone()))?.stream().words(sent.len().div_ceil(8));
+            Some(words.iter().flat_map(|w| w.to_le_bytes()).take(sent.len()).collect::<Vec<u8>>())
+        };
+        let (minus, plus): (fn(u8, u8) -> u8, fn(u8, u8) -> u8) = match kind {
+            Kind::Bit => (|a, b| a ^ b, |a, b| a ^ b),
+            _ => (u8::wrapping_sub, u8::wrapping_add),
+        };
+        // Among three, P_i adds a stream with its successor and subtracts one with its predecessor; of two, worker 0 adds.
+        let held = match (zero(me + 1), zero(me + 2)) {
+            (Some(after), Some(before)) => zip(&zip(sent.as_bytes(), &after, minus), &before, plus),
+            (Some(z), None) if me == 0 => zip(sent.as_bytes(), &z, minus),
+            (None, Some(z)) => zip(sent.as_bytes(), &z, plus),
+            _ => sent.as_bytes().to_vec(),
+        };
+        Payload::from_bytes(&held)
+    }
+}
+
+/// As [`transcript`], under any suite. What a party sent for an output is given as the share that it held, without its sharing of zero.
 pub fn transcript_under<S: Suite<Word = u8, Device = Cpu>>(
     suite: &S,
     plan: &Plan,
     inputs: &HashMap<String, Vec<u8>>,
 ) -> Transcript {
-    let tap = Tap::default();
+    let (tap, zeros) = (Tap::default(), Arc::new(Zeros::default()));
     let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
         party.tap(tap.clone());
+        party.probe(zeros.clone());
         serve(suite, plan, party, &mut HashMap::new(), None, ends, Options::default())
     };
-    let (results, (outputs, seen)) = session(Duration::from_secs(60), each(part), |ports| {
+    let (results, (outputs, mut seen)) = session(Duration::from_secs(60), each(part), |ports| {
         let outputs = give_and_take_under(suite, plan, inputs, ports);
         (outputs, [0, 1, 2].map(|j| std::mem::take(&mut ports[j].seen)))
     });
     results.into_iter().for_each(|r| drop(r.unwrap()));
+    for (j, seen) in seen.iter_mut().enumerate() {
+        for (output, sent) in plan.outputs.iter().zip(&mut seen.outputs) {
+            *sent = zeros.held(j, output, plan.value(output.value).kind, sent);
+        }
+    }
     let sent = std::mem::take(&mut *tap.lock().unwrap());
     Transcript { sent, seen, outputs: outputs.unwrap() }
 }

@@ -9,9 +9,12 @@ mod field;
 mod product;
 mod relu;
 mod sign;
+#[cfg(test)]
+mod tests;
 
 use crate::local::{self, Product};
 use crate::mss::Role;
+use crate::reveal;
 use crate::{Cost, Suite, Unsupported};
 use megrez_kernels::{Device, Tensor};
 use megrez_net::Payload;
@@ -253,13 +256,15 @@ impl<W: Word, D: Device> Suite for Bicoptor<W, D> {
         Ok((Some(data), None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Self::Data) -> Result<Payload, Error> {
-        let words = match (masks, data) {
-            (Masks::Public(x), _) if party.me() == 0 => x,
-            (Masks::Secret(_), Some(share)) => share,
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Self::Data) -> Result<Payload, Error> {
+        let words = match (masks, data, Role::of(party)) {
+            (Masks::Public(x), _, Role::Worker(0)) => x.buf.clone(),
+            (Masks::Secret(_), Some(share), Role::Worker(j)) => {
+                reveal::of_two(party, j, &share.buf, share.elements())?
+            }
             _ => return Ok(Payload::zeroed(0)),
         };
-        Ok(Payload::from_pod(&party.device().download(words.buf.clone())?))
+        Ok(Payload::from_pod(&party.device().download(words)?))
     }
 
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {

@@ -33,7 +33,7 @@
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
 use crate::{Cost, Unit};
-use megrez_kernels::{Device, Tensor};
+use megrez_kernels::{Device, HostList, ListStreams, Tensor};
 use megrez_plan::SignBit;
 use megrez_ring::{Word, bits};
 use megrez_session::{Error, Party};
@@ -128,23 +128,32 @@ pub(super) fn compare<W: Word, D: Device>(
                 party.stream(1 - j, "zero-share")?,
                 party.stream(1 - j, "rotation")?,
             ];
-            let (shares, host_coins) =
-                (party.device().download(share)?, party.device().download(coins.clone())?);
-            let made = masked(&list, j, &shares, &host_coins, &streams);
-            let words = party.device().upload(bits::pack_low(made.into_iter(), field.bits()))?;
+            let of = HostList {
+                worker: j,
+                length,
+                width: field.bits(),
+                flips: &coins,
+                streams: ListStreams {
+                    multiplier: &streams[0],
+                    zero_share: &streams[1],
+                    rotation: &streams[2],
+                },
+            };
+            let words = party.device().host_list(&of, &share, |shares, coins, streams| {
+                bits::pack_low(masked(&list, j, shares, coins, streams).into_iter(), field.bits())
+            })?;
             party.send_bits(DEALER, "list", words, packed)?;
             Ok(coins)
         }
         Role::Dealer => {
             let lists = [party.recv_bits(0, "list", packed)?, party.recv_bits(1, "list", packed)?];
-            let [a, b] = lists.map(|list| party.device().download(list));
-            let (a, b) = (a?, b?);
-            let at = |i: usize| {
-                let [a, b] = [&a, &b].map(|list| bits::get_low(list, i, field.bits()));
-                u64::from(field.reduce(a + b) == 0)
-            };
-            let found = bits::pack(n, |e| (e * length..(e + 1) * length).fold(0, |found, i| found | at(i)));
-            Ok(party.device().upload(found)?)
+            Ok(party.device().host_scan([&lists[0], &lists[1]], n, |[a, b]| {
+                let at = |i: usize| {
+                    let [a, b] = [a, b].map(|list| bits::get_low(list, i, field.bits()));
+                    u64::from(field.reduce(a + b) == 0)
+                };
+                bits::pack(n, |e| (e * length..(e + 1) * length).fold(0, |found, i| found | at(i)))
+            })?)
         }
     }
 }
@@ -155,12 +164,12 @@ fn masked<W: Word>(
     j: usize,
     shares: &[W],
     coins: &[u64],
-    [multiplier, zero_share, rotation]: &[megrez_prg::Stream; 3],
+    streams: &ListStreams<'_>,
 ) -> Vec<u64> {
     let (field, length, n) = (list.field, list.length(), shares.len());
-    let multiplier = sample(multiplier, field.p() - 1, n * length);
-    let zero_share = sample(zero_share, field.p(), n * length);
-    let rotation = sample(rotation, length as u64, n);
+    let multiplier = sample(streams.multiplier, field.p() - 1, n * length);
+    let zero_share = sample(streams.zero_share, field.p(), n * length);
+    let rotation = sample(streams.rotation, length as u64, n);
     let mut out = vec![0; n * length];
     for (e, &share) in shares.iter().enumerate() {
         let share = if j == 0 { share } else { share.neg() };

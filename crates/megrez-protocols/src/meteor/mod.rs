@@ -20,6 +20,7 @@ mod words;
 use crate::local::{self, Product};
 use crate::mrss;
 use crate::replicated::words::extent;
+use crate::reveal;
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
 use compare::Comparison;
@@ -439,24 +440,23 @@ impl<W: Word, D: Device> Suite for Meteor<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
         // Everybody's own component; P0's with m.
-        let (device, first) = (party.device(), party.me() == 0);
+        let (device, first) = (party.device().clone(), party.me() == 0);
         Ok(match (masks, data) {
             (Masks::Ring(psi), Data::Ring(m)) => {
                 let public = if first { W::ONE } else { W::ZERO };
                 let terms = [(public, &m.buf), (W::ONE, &psi.own.buf)];
-                Payload::from_pod(&device.download(device.combine(&terms, W::ZERO, m.elements())?)?)
+                let share = device.combine(&terms, W::ZERO, m.elements())?;
+                let share = reveal::of_three::<W, D>(party, &share, m.elements())?;
+                Payload::from_pod(&device.download(share)?)
             }
             (Masks::Bit(psi), Data::Bit(m)) => {
                 let terms: &[_] = if first { &[&m.buf, &psi.own.buf] } else { &[&psi.own.buf] };
-                let words = device.download(device.xor(terms, false, m.elements())?)?;
+                let share = device.xor(terms, false, m.elements())?;
+                let words = device.download(reveal::bits_of_three(party, &share, m.elements())?)?;
                 Payload::from_bytes(&bytemuck::cast_slice(&words)[..packed::bytes(m.elements())])
             }
-            (Masks::Sum(shape), Data::Sum(z)) => match z {
-                Some(z) => Payload::from_pod(&device.download(z.buf.clone())?),
-                None => Payload::zeroed(shape.elements() * size_of::<W>()),
-            },
             (Masks::Public(x), _) if first => Payload::from_pod(&device.download(x.buf.clone())?),
             _ => Payload::zeroed(0),
         })

@@ -14,6 +14,7 @@ pub(crate) mod truncate;
 
 use crate::local;
 use crate::mss::{BitMask, Mask, RingMask, Role, draw};
+use crate::reveal;
 use crate::store::take;
 use crate::{Cost, Store, StoreError, Suite, Unsupported};
 use megrez_kernels::{Baseline, Bits, Device, Tensor};
@@ -425,19 +426,22 @@ impl<W: Word, D: Device> Suite for Mizar<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
-        // Worker 0 sends m − r_0, worker 1 sends −r_1: two additive shares, of which either alone is uniform.
-        let device = party.device();
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+        // Worker 0's share is m − r_0, worker 1's −r_1.
+        let device = party.device().clone();
         match (Role::of(party), masks, data) {
             (Role::Worker(j), Masks::Ring(Mask::Worker(r)), Data::Ring(m)) => {
                 let public = if j == 0 { W::ONE } else { W::ZERO };
                 let share =
                     device.combine(&[(public, &m.buf), (W::ONE.neg(), &r.buf)], W::ZERO, m.elements())?;
+                let share = reveal::of_two(party, j, &share, m.elements())?;
                 Ok(Payload::from_pod(&device.download(share)?))
             }
             (Role::Worker(j), Masks::Bit(Mask::Worker(r)), Data::Bit(m)) => {
                 let terms: &[_] = if j == 0 { &[&m.buf, &r.buf] } else { &[&r.buf] };
-                Ok(Payload::from_words(device.download(device.xor(terms, false, m.elements())?)?))
+                let share = device.xor(terms, false, m.elements())?;
+                let share = reveal::bits_of_two(party, j, &share, m.elements())?;
+                Ok(Payload::from_words(device.download(share)?))
             }
             (Role::Worker(0), Masks::Public(x), _) => Ok(Payload::from_pod(&device.download(x.buf.clone())?)),
             _ => Ok(Payload::zeroed(0)),

@@ -12,6 +12,7 @@ mod alkaid;
 mod bits;
 pub(crate) mod compare;
 mod dealt;
+mod deferred;
 mod digits;
 pub(crate) mod planes;
 pub(crate) mod product;
@@ -23,6 +24,7 @@ pub(crate) mod truncate;
 pub(crate) mod words;
 
 use crate::local::{self, Product};
+use crate::reveal;
 use crate::rss::{self, Rss};
 use crate::{Cost, Suite, Unsupported};
 use compare::Comparison;
@@ -93,8 +95,8 @@ pub enum Data<W: Word, D: Device> {
     Public(()),
     /// A ring value.
     Ring(Rss<Tensor<W, D>>),
-    /// This party's summand of a ring value.
-    Sum(Tensor<W, D>),
+    /// This party's summand of a ring value whose resharing is deferred.
+    Sum(deferred::Summand<W, D>),
     /// Replicated bits.
     Bit(Rss<Bits<D>>),
     /// m of masked bits.
@@ -115,11 +117,10 @@ impl<W: Word, D: Device> Data<W, D> {
             _ => panic!("the plan's types say that this is a replicated bit"),
         }
     }
-    /// A summand: of a replicated value, every party's own component.
-    fn summand(&self) -> &Tensor<W, D> {
+    fn summand(&self) -> deferred::Summand<W, D> {
         match self {
-            Data::Sum(z) => z,
-            x => &x.ring().own,
+            Data::Sum(z) => z.clone(),
+            x => deferred::Summand::of(x.ring()),
         }
     }
     fn masked(&self) -> &Bits<D> {
@@ -419,8 +420,8 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             }
             (Op::Unshared(product), _) => {
                 let product = Product::of(product).expect("one of the products");
-                let share = product::additive(party, &product, arg(0).ring(), arg(1).ring(), shape)?;
-                Data::Sum(Tensor::new(shape.clone(), share))
+                let (x, y) = (arg(0).ring(), arg(1).ring());
+                Data::Sum(deferred::Summand::product(party.device(), &product, x, y, shape)?)
             }
             (Op::Truncate { bits }, _) => Data::Ring(truncated(party, *bits, arg(0))?),
             (Op::NonNegative(_) | Op::CompareMany { .. }, material) => {
@@ -486,7 +487,7 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
             },
             (op, _) if local::is_linear(op) && matches!(output.kind, Kind::Sum { .. }) => {
                 let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).summand()).collect();
-                Data::Sum(local::linear(party.device(), op, &operands, output, me == 0)?)
+                Data::Sum(deferred::Summand::linear(party.device(), me, op, &operands, output)?)
             }
             (op, _) if local::is_linear(op) => {
                 let operands: Vec<_> = (0..inputs.len()).map(|i| arg(i).ring()).collect();
@@ -499,20 +500,24 @@ impl<W: Word, D: Device> Suite for Replicated<W, D> {
         Ok((data, None))
     }
 
-    fn reveal(&self, party: &Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
-        let device = party.device();
-        let packed = |x: &Rss<Bits<D>>| -> Result<Payload, Error> {
-            let words = device.download(x.own.buf.clone())?;
-            let bytes = megrez_ring::bits::bytes(x.own.elements());
-            Ok(Payload::from_bytes(&bytemuck::cast_slice(&words)[..bytes]))
+    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+        let device = party.device().clone();
+        let packed = |party: &mut Party<D>, x: &Rss<Bits<D>>| -> Result<Payload, Error> {
+            let n = x.own.elements();
+            let words = device.download(reveal::bits_of_three(party, &x.own.buf, n)?)?;
+            Ok(Payload::from_bytes(&bytemuck::cast_slice(&words)[..megrez_ring::bits::bytes(n)]))
         };
         Ok(match (masks, data) {
             (Masks::Public(x), _) if party.me() == 0 => Payload::from_pod(&device.download(x.buf.clone())?),
-            (_, Data::Ring(_) | Data::Sum(_)) => {
-                Payload::from_pod(&device.download(data.summand().buf.clone())?)
+            (_, Data::Ring(x)) => {
+                let share = reveal::of_three::<W, D>(party, &x.own.buf, x.own.elements())?;
+                Payload::from_pod(&device.download(share)?)
             }
-            (_, Data::Bit(x)) => packed(x)?,
-            (Masks::Bit(r), Data::Masked(m)) => packed(&bits::to_replicated(party, m, r)?)?,
+            (_, Data::Bit(x)) => packed(party, x)?,
+            (Masks::Bit(r), Data::Masked(m)) => {
+                let bit = bits::to_replicated(party, m, r)?;
+                packed(party, &bit)?
+            }
             _ => Payload::zeroed(0),
         })
     }

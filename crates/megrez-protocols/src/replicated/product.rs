@@ -7,7 +7,7 @@
 //! phase     rounds  bits per element  from → to
 //! online    1       3·ℓ               P0 ↔ P1, P2 → P1
 //!
-//! P0 sees a uniform element and P1 two; P2 sees nothing.
+//! P0 sees a uniform element and P1 two; P2 sees nothing. Security: docs/security/replicated.md.
 
 use crate::local::Product;
 use crate::rss::{self, Rss, draw};
@@ -21,7 +21,7 @@ pub(crate) fn cost(ring: u32, n: usize) -> Cost {
     Cost::LOCAL.online_swap(1, 0, 1, n, element).online(1, 2, 1, n, element)
 }
 
-/// The party's additive share of the product, masked by a sharing of zero: safe to send.
+/// The party's additive share of the product, masked by a sharing of zero: safe to send once.
 pub(crate) fn additive<W: Word, D: Device>(
     party: &mut Party<D>,
     product: &Product<'_>,
@@ -29,49 +29,42 @@ pub(crate) fn additive<W: Word, D: Device>(
     y: &Rss<Tensor<W, D>>,
     output: &Shape,
 ) -> Result<D::Buf<W>, Error> {
-    let n = output.elements();
-    let [plus, minus] = rss::zero::<W, D>(party, "zero", n)?;
-    let device = party.device();
-    let masks = [(W::ONE, &plus), (W::ONE.neg(), &minus)];
-    Ok(match product {
+    let [plus, minus] = rss::zero::<W, D>(party, "zero", output.elements())?;
+    summand(party.device(), product, x, y, output, &[(W::ONE, &plus), (W::ONE.neg(), &minus)])
+}
+
+/// The party's additive share of the product, plus `masks`; without any it is a function of what the party holds, and not safe to send.
+pub(super) fn summand<W: Word, D: Device>(
+    device: &D,
+    product: &Product<'_>,
+    x: &Rss<Tensor<W, D>>,
+    y: &Rss<Tensor<W, D>>,
+    output: &Shape,
+    masks: &[(W, &D::Buf<W>)],
+) -> Result<D::Buf<W>, Error> {
+    let terms = match product {
         Product::Elements => {
             let (x, y) = ([&x.own.buf, &x.next.buf], [&y.own.buf, &y.next.buf]);
             let products = [(W::ONE, x[0], y[0]), (W::ONE, x[1], y[0]), (W::ONE, x[0], y[1])];
-            device.products(&products, &masks)?
+            return Ok(device.products(&products, masks)?);
         }
         // Two products instead of three: (x_i + x_{i+1})·y_i + x_i·y_{i+1}. The sum is of the smaller operand.
         _ if x.own.elements() <= y.own.elements() => {
             let both = sum(device, x)?;
-            let terms = [
-                product.apply(device, &both, &y.own, output)?,
-                product.apply(device, &x.own, &y.next, output)?,
-            ];
-            add(device, &terms, &masks, n)?
+            [product.apply(device, &both, &y.own, output)?, product.apply(device, &x.own, &y.next, output)?]
         }
         _ => {
             let both = sum(device, y)?;
-            let terms = [
-                product.apply(device, &x.own, &both, output)?,
-                product.apply(device, &x.next, &y.own, output)?,
-            ];
-            add(device, &terms, &masks, n)?
+            [product.apply(device, &x.own, &both, output)?, product.apply(device, &x.next, &y.own, output)?]
         }
-    })
+    };
+    let terms: Vec<_> = terms.iter().map(|t| (W::ONE, &t.buf)).chain(masks.iter().copied()).collect();
+    Ok(device.combine(&terms, W::ZERO, output.elements())?)
 }
 
 fn sum<W: Word, D: Device>(device: &D, x: &Rss<Tensor<W, D>>) -> Result<Tensor<W, D>, Error> {
     let terms = [(W::ONE, &x.own.buf), (W::ONE, &x.next.buf)];
     Ok(Tensor::new(x.own.shape.clone(), device.combine(&terms, W::ZERO, x.own.elements())?))
-}
-
-fn add<W: Word, D: Device>(
-    device: &D,
-    terms: &[Tensor<W, D>; 2],
-    masks: &[(W, &D::Buf<W>); 2],
-    n: usize,
-) -> Result<D::Buf<W>, Error> {
-    let terms = [(W::ONE, &terms[0].buf), (W::ONE, &terms[1].buf), masks[0], masks[1]];
-    Ok(device.combine(&terms, W::ZERO, n)?)
 }
 
 pub(crate) fn online<W: Word, D: Device>(

@@ -1,13 +1,13 @@
 //! ReLU, with a truncation in the same step: the comparison ([`super::compare`]) and the truncation ([`super::truncate`]) run beside each
-//! other, on the same two parts of the value, and the bit is multiplied by what is truncated. Ours. Of a sum, P2 deals its part
-//! while P0 and P1 open theirs to each other.
+//! other, on the same two parts of the value, and the bit is multiplied by what is truncated. Ours. Of a deferred sum
+//! ([`super::deferred`]), which is opened once for both, P2 deals its part while P0 and P1 open theirs to each other.
 //!
 //! phase     rounds                                bits per element
 //! offline   `alkaid`: the comparison's, then 2    the comparison's and 3·ℓ, the bit's mask as a ring value
 //! online    the comparison's, and 1 (`aby3`) for  the comparison's, the truncation's, and 4·ℓ (`aby3`: [`super::select`]) or 3·ℓ
 //!           the product                           (`alkaid`: [`super::bits`], [`super::product`])
 //!
-//! Both steps mask what they send; see there what each party sees.
+//! Both steps mask what they send; see there what each party sees. Security: docs/security/replicated.md.
 
 use super::compare::Comparison;
 use super::{Data, alkaid, bits, product, select, truncate};
@@ -44,17 +44,21 @@ pub(super) fn online<W: Word, D: Device>(
     material: Option<Material<W, D>>,
 ) -> Result<Rss<Tensor<W, D>>, Error> {
     let dealer = party.me() == 2;
-    let shape = &x.summand().shape;
-    let n = shape.elements();
-    let early = match x {
-        Data::Sum(_) if !dealer => None,
-        Data::Sum(z) => Some(truncate::dealer_part(party, z)?),
-        x => Some(truncate::parts(party, x.ring())?),
+    let shape = match x {
+        Data::Sum(z) => z.shape(),
+        x => &x.ring().own.shape,
     };
-    let dealt = comparison.deal(party, n, early.as_ref().filter(|_| dealer))?;
+    let n = shape.elements();
+    let part = |party: &mut Party<D>| match x {
+        Data::Sum(z) => party.scope("truncate", |party| z.open(party)),
+        x => truncate::parts(party, x.ring()),
+    };
+    // P2's part takes no message, so it deals while P0 and P1 open theirs.
+    let early = if dealer { Some(part(party)?) } else { None };
+    let dealt = comparison.deal(party, n, early.as_ref())?;
     let part = match early {
         Some(part) => part,
-        None => party.scope("truncate", |party| truncate::workers_part(party, x.summand()))?,
+        None => part(party)?,
     };
     let worker = (!dealer).then_some(&part);
     let truncation = match f {

@@ -12,11 +12,12 @@
 //! online    2       ℓ + f             P2 → P1 (R_1 and b_1; P0's come from a stream)
 //!                   2·f               P0 ↔ P1
 //!
-//! A product is truncated before it is shared ([`sum`]): P0 and P1 swap their additive shares z_0, z_1 in the first
-//! round, so m = z_0 + z_1 and r = −z_2; 3·ℓ + 3·f bits and 2 rounds for both.
+//! A deferred sum is truncated before it is shared ([`super::deferred`]): P0 and P1 open m to each other in the first round; 3·ℓ + 3·f
+//! bits and 2 rounds for both.
 //!
-//! P0 and P1 see uniform elements beside what they hold; P2 sees nothing.
+//! P0 and P1 see uniform elements beside what they hold; P2 sees nothing. Security: docs/security/replicated.md.
 
+use super::deferred::{self, Summand};
 use crate::rss::Rss;
 use crate::{Cost, Unit};
 use megrez_kernels::{Device, Tensor};
@@ -28,7 +29,7 @@ pub(crate) fn cost(ring: u32, f: u32, n: usize) -> Cost {
 }
 
 pub(crate) fn sum_cost(ring: u32, f: u32, n: usize) -> Cost {
-    tail_cost(Cost::LOCAL.online_swap(1, 0, 1, n, Unit::Bits(ring)), ring, f, n)
+    tail_cost(deferred::open_cost(ring, n), ring, f, n)
 }
 
 fn tail_cost(cost: Cost, ring: u32, f: u32, n: usize) -> Cost {
@@ -53,25 +54,6 @@ pub(crate) fn parts<W: Word, D: Device>(party: &Party<D>, x: &Rss<Tensor<W, D>>)
     })
 }
 
-/// P2's part of a sum whose summands are masked by a sharing of zero ([`super::product::additive`]): known before those of P0 and P1.
-pub(crate) fn dealer_part<W: Word, D: Device>(
-    party: &Party<D>,
-    summand: &Tensor<W, D>,
-) -> Result<D::Buf<W>, Error> {
-    Ok(party.device().combine(&[(W::ONE.neg(), &summand.buf)], W::ZERO, summand.elements())?)
-}
-
-/// The part that P0 and P1 learn from each other.
-pub(crate) fn workers_part<W: Word, D: Device>(
-    party: &mut Party<D>,
-    summand: &Tensor<W, D>,
-) -> Result<D::Buf<W>, Error> {
-    let (peer, n, share) = (1 - party.me(), summand.elements(), &summand.buf);
-    party.send_ring::<W>(peer, "share", share.clone())?;
-    let other = party.recv_ring::<W>(peer, "share", n)?;
-    Ok(party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?)
-}
-
 /// Truncates a replicated value.
 pub(crate) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
@@ -83,17 +65,14 @@ pub(crate) fn online<W: Word, D: Device>(
     receive(party, f, sent)
 }
 
-/// Truncates and shares a sum.
+/// Truncates and shares a deferred sum.
 pub(crate) fn sum<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
-    summand: &Tensor<W, D>,
+    sum: &Summand<W, D>,
 ) -> Result<Rss<Tensor<W, D>>, Error> {
-    let known = match party.me() {
-        2 => dealer_part(party, summand)?,
-        _ => workers_part(party, summand)?,
-    };
-    let sent = send(party, f, &summand.shape, &known)?;
+    let known = sum.open(party)?;
+    let sent = send(party, f, sum.shape(), &known)?;
     receive(party, f, sent)
 }
 

@@ -16,7 +16,7 @@ pub use hash::Hash;
 
 use megrez_kernels::Device;
 use megrez_net::Payload;
-use megrez_prg::{Key, Stream};
+use megrez_prg::{Key, RootKey, Stream};
 use megrez_session::{Error, Party};
 
 /// The receiving half of an extension. Blocks are never made twice: a value is neither cloned nor rewound, and
@@ -68,7 +68,12 @@ pub struct Transfers {
     received: u64,
     sent: u64,
     messages: u64,
+    /// Threads that transfers were handed to; this one's own is 0.
+    threads: u64,
 }
+
+/// The most threads of a session, over its whole life: each has 2^56 places of every stream for itself.
+pub const MAX_THREADS: usize = 1 << 8;
 
 /// Rounds of [`Transfers::set_up`].
 pub const SETUP_ROUNDS: u32 = 2;
@@ -96,9 +101,12 @@ impl Transfers {
             return party.refuse(format!("groups of k = {k} bits; k is 1, 2, 4 or 8"));
         }
         let peer = 1 - party.me();
-        let session = *party.stream_key(peer, "base OT session")?.expose();
-        let mut hash = [0; 16];
-        hash.copy_from_slice(&party.stream_key(peer, "hash")?.expose()[..16]);
+        // Names that both sides have for this run: not secret, and new.
+        let mut name = |purpose| -> Result<Vec<u8>, Error> {
+            Ok(bytemuck::pod_collect_to_vec(&party.stream(peer, purpose)?.words(4)))
+        };
+        let (session, hash) = (name("base OT session")?, name("hash")?);
+        let hash: [u8; 16] = hash[..16].try_into().expect("of 32 bytes");
         let randomness = |e: megrez_prg::RandomError| Error::Randomness(e.to_string());
         let (groups, levels) = (softspoken::groups(k), k as usize);
         let n = groups * levels;
@@ -131,7 +139,7 @@ impl Transfers {
         let mut sums = Vec::with_capacity(64 * n);
         let mut all = Vec::with_capacity(groups);
         for pairs in pairs.chunks(levels) {
-            let grown = tree::grow(Key::random().map_err(randomness)?, k);
+            let grown = tree::grow(RootKey::random().map_err(randomness)?, k);
             for (sum, pair) in grown.sums.iter().zip(pairs) {
                 (0..2).for_each(|side| sums.extend_from_slice(&tree::xor(&sum[side], pair[side].expose())));
             }
@@ -161,21 +169,27 @@ impl Transfers {
             received: 0,
             sent: 0,
             messages: 0,
+            threads: 1,
         })
     }
 
-    /// What thread `thread` of both parties goes on with, from 1 to 255: places, numbers and messages from thread·2^56 on, which no
-    /// other thread comes to. Called once for each.
-    pub(crate) fn of_thread(&self, thread: u64) -> Self {
-        let first = thread << 56;
-        Self {
+    /// What the next thread of both parties goes on with: places, numbers and messages from a multiple of 2^56 on, which no other thread
+    /// comes to. None are given out twice; once [`MAX_THREADS`] have some, and to a thread of a thread, there are none.
+    pub(crate) fn next_thread(&mut self) -> Option<Self> {
+        if self.threads >= MAX_THREADS as u64 {
+            return None;
+        }
+        let first = self.threads << 56;
+        self.threads += 1;
+        Some(Self {
             receiver: self.receiver.at(first),
             sender: self.sender.at(first),
             hash: self.hash.clone(),
             received: first,
             sent: first,
             messages: first,
-        }
+            threads: MAX_THREADS as u64,
+        })
     }
 
     /// The number of the first of `n` transfers in which this party chooses; each number is given out once.

@@ -1,7 +1,7 @@
 //! All but one of 2^k seeds, from k transfers of one of two: a tree of keys (Goldreich, Goldwasser and Micali) whose sums
 //! by side are sent level by level.
 
-use megrez_prg::Key;
+use megrez_prg::{Key, RootKey};
 
 /// The seeds, and for each level the sum of all left and of all right nodes.
 pub struct Tree {
@@ -12,8 +12,13 @@ pub struct Tree {
 }
 
 /// The two nodes below a node.
-fn children(node: &Key) -> [Key; 2] {
-    [node.derive(b"left"), node.derive(b"right")]
+fn children(node: &RootKey) -> [RootKey; 2] {
+    [node.root(b"left"), node.root(b"right")]
+}
+
+/// The seed of a node of the last level.
+fn seed(node: &RootKey) -> Key {
+    node.derive(b"seed")
 }
 
 /// a ⊕ b.
@@ -22,23 +27,23 @@ pub fn xor(a: &[u8; 32], b: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Grows the tree of 2^k seeds from its root.
-pub fn grow(root: Key, k: u32) -> Tree {
+pub fn grow(root: RootKey, k: u32) -> Tree {
     let mut nodes = vec![root];
     let mut sums = vec![];
     for _ in 0..k {
-        let below: Vec<[Key; 2]> = nodes.iter().map(children).collect();
+        let below: Vec<[RootKey; 2]> = nodes.iter().map(children).collect();
         let side = |s: usize| below.iter().fold([0; 32], |sum, pair| xor(&sum, pair[s].expose()));
         sums.push([side(0), side(1)]);
         nodes = below.into_iter().flatten().collect();
     }
-    Tree { leaves: nodes, sums }
+    Tree { leaves: nodes.iter().map(seed).collect(), sums }
 }
 
 /// The seeds without number `missing`, whose bits, highest first, say which side's sum is *not* given on each level.
-/// Entry x is seed x; the missing one is all zero.
+/// Entry x is seed x; in place of the missing one stands a key that everybody knows.
 pub fn regrow(missing: usize, sums: &[[u8; 32]]) -> Vec<Key> {
     let k = sums.len();
-    let zero = || Key::from_bytes([0; 32]);
+    let zero = || RootKey::from_bytes([0; 32]);
     let mut nodes = vec![zero()];
     for (level, sum) in sums.iter().enumerate() {
         let hole = missing >> (k - level);
@@ -50,10 +55,10 @@ pub fn regrow(missing: usize, sums: &[[u8; 32]]) -> Vec<Key> {
         // The hole's other child is what its side's sum lacks.
         let side = 1 - path;
         let known = below.iter().skip(side).step_by(2).fold([0; 32], |s, key| xor(&s, key.expose()));
-        below[2 * hole + side] = Key::from_bytes(xor(sum, &known));
+        below[2 * hole + side] = RootKey::from_bytes(xor(sum, &known));
         nodes = below;
     }
-    nodes
+    nodes.iter().map(seed).collect()
 }
 
 #[cfg(test)]
@@ -63,7 +68,7 @@ mod tests {
     #[test]
     fn all_seeds_but_one_come_back() {
         for k in [1, 2, 4, 8] {
-            let tree = grow(Key::from_bytes([k as u8; 32]), k);
+            let tree = grow(RootKey::from_bytes([k as u8; 32]), k);
             assert_eq!(tree.leaves.len(), 1 << k);
             for missing in 0..1usize << k {
                 let given: Vec<[u8; 32]> = (0..k as usize)
@@ -73,7 +78,7 @@ mod tests {
                 for (x, (a, b)) in seeds.iter().zip(&tree.leaves).enumerate() {
                     assert_eq!(a.expose() == b.expose(), x != missing);
                 }
-                assert_eq!(seeds[missing].expose(), &[0; 32]);
+                assert_eq!(seeds[missing].expose(), seed(&RootKey::from_bytes([0; 32])).expose());
             }
         }
     }

@@ -152,7 +152,7 @@ impl Job for TrainBench {
         let mut party = Party::start(network, Cpu::new(1))?;
         party.enter(Phase::Setup, 1);
         let transfers = Transfers::set_up(&mut party, self.work.group)?;
-        let mut b = Sirnn::new(party, transfers).with_threads(self.work.threads as usize);
+        let mut b = Sirnn::new(party, transfers).with_threads(self.work.threads as usize)?;
         let me = b.party().me();
         let mut measured = vec![];
         for run in 0..self.repeat {

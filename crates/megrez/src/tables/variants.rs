@@ -7,7 +7,7 @@ use crate::report::Seconds;
 use crate::{Error, Result};
 use megrez_cuda::Reduction;
 use megrez_kernels::{Device, DeviceError};
-use megrez_prg::{Key, Stream};
+use megrez_prg::{RootKey, Stream};
 use megrez_ring::Word;
 use serde_json::{Value as Json, json};
 use std::hint::black_box;
@@ -36,7 +36,7 @@ impl Prefix {
 }
 
 fn stream(setting: &Setting) -> Stream {
-    Key::from_bytes([9; 32]).derive(&setting.seed.to_le_bytes()).stream()
+    RootKey::from_bytes([9; 32]).derive(&setting.seed.to_le_bytes()).stream()
 }
 
 fn device(setting: &Setting) -> Result<AnyDevice> {

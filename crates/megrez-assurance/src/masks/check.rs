@@ -1,0 +1,289 @@
+//! Whether all that a party sees of a walk is masked, jointly.
+//!
+//! A party's view is what it holds (its streams, and a client's keys and values if it is that client) and the messages that it gets.
+//! Rows of messages are *peeled*: a row goes if one of its labels, with a unit as coefficient and a label of its own for every element,
+//! is unknown to the party and is in no other row that is left, nor in anything on which a rest that is left may depend. Such a row is
+//! uniform whatever all others are, so the view is as well distributed without it. A view from which every row has gone is uniform and
+//! independent of all secrets: the rows that go last to first are drawn one after the other.
+
+use super::form::{Map, Run, Term};
+use super::world::{Source, State, World};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Who looks: a party, and a client with whom it may be one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Observer {
+    /// The party.
+    pub party: Option<usize>,
+    /// The client.
+    pub client: Option<String>,
+}
+
+impl std::fmt::Display for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.party, &self.client) {
+            (Some(party), None) => write!(f, "P{party}"),
+            (Some(party), Some(client)) => write!(f, "P{party} who is also `{client}`"),
+            (None, client) => write!(f, "`{}`", client.as_deref().unwrap_or("nobody")),
+        }
+    }
+}
+
+/// A message, or a part of one, that an observer sees without a mask.
+#[derive(Clone, Debug)]
+pub struct Unmasked {
+    /// Who sees it.
+    pub observer: String,
+    /// The message: phase, step and label, sender.
+    pub message: String,
+    /// Which elements.
+    pub elements: std::ops::Range<usize>,
+    /// The messages that use its masks too: together they are left without one.
+    pub with: Vec<String>,
+    /// The labels that it carries and that the observer does not know.
+    pub labels: Vec<String>,
+}
+
+impl std::fmt::Display for Unmasked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Unmasked { observer, message, elements, with, labels } = self;
+        write!(f, "{observer} sees elements {} to {} of {message} ", elements.start, elements.end)?;
+        match labels.is_empty() {
+            true => write!(f, "without a mask"),
+            false => write!(
+                f,
+                "under masks that do not hide it ({}), which it also sees in {}",
+                labels.join("; "),
+                if with.is_empty() { "a value that it depends on".into() } else { with.join("; ") }
+            ),
+        }
+    }
+}
+
+/// What a view was made of.
+#[derive(Default)]
+pub(super) struct Counted {
+    /// Runs of elements that were peeled.
+    pub rows: usize,
+    /// Lists and tables for which a lemma was used, by lemma.
+    pub lemmas: BTreeMap<&'static str, usize>,
+    pub unmasked: Vec<Unmasked>,
+}
+
+struct Row<'a> {
+    message: usize,
+    at: usize,
+    run: &'a Run,
+    terms: Vec<&'a Term>,
+    /// Numbers of [`State::parts`] that the observer does not know.
+    deps: Vec<u32>,
+}
+
+struct View<'a> {
+    state: &'a State,
+    unknown: Vec<bool>,
+    rows: Vec<Option<Row<'a>>>,
+    /// Rows by draw, for their terms.
+    linear: HashMap<u32, BTreeSet<usize>>,
+    /// How many rows' rests depend on a part.
+    rests: Vec<u32>,
+    /// The parts of each draw.
+    parts: HashMap<u32, Vec<u32>>,
+}
+
+/// Examines what an observer sees.
+pub(super) fn view(world: &World, observer: &Observer) -> Counted {
+    let state = world.state();
+    let mut view = View::new(&state, observer);
+    let mut counted = Counted::default();
+    counted.rows = view.rows.iter().flatten().count();
+    loop {
+        let mut gone = 0;
+        for at in (0..view.rows.len()).rev() {
+            if view.rows[at].is_some() {
+                if let Some(lemma) = view.mask_of(at) {
+                    if let Some(lemma) = lemma {
+                        *counted.lemmas.entry(lemma).or_default() += 1;
+                    }
+                    view.remove(at);
+                    gone += 1;
+                }
+            }
+        }
+        if gone == 0 {
+            break;
+        }
+    }
+    for at in 0..view.rows.len() {
+        let Some(row) = &view.rows[at] else { continue };
+        let others: BTreeSet<usize> =
+            row.terms.iter().flat_map(|t| &view.linear[&t.draw]).copied().filter(|&o| o != at).collect();
+        let name = |row: usize| view.rows[row].as_ref().map(|row| message_name(&state, row.message));
+        let labels: BTreeSet<&str> =
+            row.terms.iter().map(|t| state.draws[t.draw as usize].name.as_str()).collect();
+        let with: BTreeSet<String> = others.into_iter().filter_map(name).collect();
+        counted.unmasked.push(Unmasked {
+            observer: observer.to_string(),
+            message: message_name(&state, row.message),
+            elements: row.at..row.at + row.run.len,
+            with: with.into_iter().take(4).collect(),
+            labels: labels.into_iter().take(4).map(str::to_owned).collect(),
+        });
+    }
+    counted
+}
+
+fn message_name(state: &State, message: usize) -> String {
+    let name = &state.messages[message].name;
+    let sender = match name.parties[0] {
+        usize::MAX => "its owner".into(),
+        party => format!("P{party}"),
+    };
+    format!("{:?} {}/{} from {sender}", name.phase, name.place, name.label)
+}
+
+impl<'a> View<'a> {
+    fn new(state: &'a State, observer: &Observer) -> Self {
+        let holds = |holders: u8| observer.party.is_some_and(|party| holders >> party & 1 == 1);
+        let mut unknown: Vec<bool> = (state.draws.iter())
+            .map(|draw| match &draw.source {
+                Source::Stream | Source::List(_) => !holds(draw.holders),
+                Source::Input(owner) => observer.client.as_ref() != Some(owner),
+            })
+            .collect();
+        // A client knows the keys that mask its own inputs.
+        for message in &state.messages {
+            for run in message.rows.runs.iter().filter(|_| message.name.parties[0] == usize::MAX) {
+                let own = run.deps.ids().any(|id| {
+                    let draw = &state.draws[state.parts[id as usize].draw as usize];
+                    matches!(&draw.source, Source::Input(owner) if observer.client.as_ref() == Some(owner))
+                });
+                if own {
+                    run.terms.iter().for_each(|t| unknown[t.draw as usize] = false);
+                }
+            }
+        }
+        let mut parts: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (id, part) in state.parts.iter().enumerate() {
+            parts.entry(part.draw).or_default().push(id as u32);
+        }
+        let mut view = View {
+            state,
+            unknown,
+            rows: vec![],
+            linear: HashMap::new(),
+            rests: vec![0; state.parts.len()],
+            parts,
+        };
+        // Of the shares of an output one follows from the others and from the output itself.
+        let mut given: BTreeSet<(&str, u32, usize)> = BTreeSet::new();
+        for (number, message) in state.messages.iter().enumerate() {
+            let seen = match &message.client {
+                Some((client, _)) => observer.client.as_ref() == Some(client),
+                None => observer.party == Some(message.name.parties[1]),
+            };
+            if !seen || message.name.parties[0] == observer.party.unwrap_or(usize::MAX - 1) {
+                continue;
+            }
+            let mut at = 0;
+            for run in &message.rows.runs {
+                if let Some(row) = view.row(number, at, run) {
+                    let free = match &message.client {
+                        Some((_, output)) => given.insert((output, message.name.run, at)),
+                        None => false,
+                    };
+                    if !free {
+                        view.add(row);
+                    }
+                }
+                at += run.len;
+            }
+        }
+        view
+    }
+
+    /// A row without what the observer knows; `None` if that is all.
+    fn row(&self, message: usize, at: usize, run: &'a Run) -> Option<Row<'a>> {
+        let unknown = |draw: u32| self.unknown[draw as usize];
+        let terms: Vec<&Term> = run.terms.iter().filter(|t| unknown(t.draw)).collect();
+        let deps: Vec<u32> =
+            run.deps.ids().filter(|&id| unknown(self.state.parts[id as usize].draw)).collect();
+        (!terms.is_empty() || !deps.is_empty()).then_some(Row { message, at, run, terms, deps })
+    }
+
+    fn add(&mut self, row: Row<'a>) {
+        let at = self.rows.len();
+        for term in &row.terms {
+            self.linear.entry(term.draw).or_default().insert(at);
+        }
+        row.deps.iter().for_each(|&id| self.rests[id as usize] += 1);
+        self.rows.push(Some(row));
+    }
+
+    fn remove(&mut self, at: usize) {
+        let Some(row) = self.rows[at].take() else { return };
+        for term in row.terms {
+            if let Some(rows) = self.linear.get_mut(&term.draw) {
+                rows.remove(&at);
+            }
+        }
+        row.deps.iter().for_each(|&id| self.rests[id as usize] -= 1);
+    }
+
+    /// Whether labels of a range of a draw are in a row that is left other than `except`, or in what some rest depends on.
+    fn used(&self, draw: u32, range: (u64, u64), except: &[usize]) -> bool {
+        let overlaps = |other: (u64, u64)| other.0 < range.1 && range.0 < other.1;
+        let rests = self.parts.get(&draw).into_iter().flatten();
+        if rests
+            .filter(|&&id| self.rests[id as usize] > 0)
+            .any(|&id| overlaps(self.state.parts[id as usize].range))
+        {
+            return true;
+        }
+        let rows = self.linear.get(&draw).into_iter().flatten().filter(|row| !except.contains(row));
+        rows.filter_map(|&row| self.rows[row].as_ref())
+            .any(|row| row.terms.iter().any(|t| t.draw == draw && overlaps(t.range(row.run.len))))
+    }
+
+    /// Whether a label masks the whole row: with the lemma that says so, if one is needed.
+    fn mask_of(&self, at: usize) -> Option<Option<&'static str>> {
+        let row = self.rows[at].as_ref()?;
+        let len = row.run.len;
+        row.terms.iter().find_map(|term| {
+            let unit = term.coeff & 1 == 1;
+            match (&self.state.draws[term.draw as usize].source, term.map) {
+                (_, Map::Group(_) | Map::Some) => None,
+                // A label of the same draw in this row itself would be counted by its range.
+                (Source::Stream, Map::Each) => {
+                    let alone = row.terms.iter().filter(|t| t.draw == term.draw).count() == 1;
+                    let free = unit && alone && !self.used(term.draw, term.range(len), &[at]);
+                    free.then_some(None)
+                }
+                (Source::List(draws), Map::Each) => {
+                    let whole = (0, u64::MAX);
+                    let held = |&draw: &u32| self.unknown[draw as usize] && !self.used(draw, whole, &[]);
+                    let free = unit && draws.iter().all(held) && !self.used(term.draw, whole, &[at]);
+                    free.then_some(Some("L: two masked lists"))
+                }
+                (Source::Stream, Map::Pick(group)) => self.table(at, term, group),
+                (Source::Input(_), _) | (Source::List(_), Map::Pick(_)) => None,
+            }
+        })
+    }
+
+    /// An entry of a dealt table at a secret place, beside the other share of that table: their sum is the table's entry, which the
+    /// dealer's bit masks, the same in every entry.
+    fn table(&self, at: usize, pick: &Term, group: u32) -> Option<Option<&'static str>> {
+        let rows = self.linear.get(&pick.draw)?.iter().filter(|&&row| row != at);
+        let mut rows = rows.filter_map(|&row| self.rows[row].as_ref().map(|r| (row, r)));
+        let (number, table) = rows.next()?;
+        if rows.next().is_some() {
+            return None;
+        }
+        let dealt = |t: &&&Term| t.draw == pick.draw && t.map == Map::Each && t.start == pick.start;
+        let bit = |t: &&&Term| t.map == Map::Group(group) && t.coeff & 1 == 1;
+        let (_, bit) = (table.terms.iter().find(dealt)?, table.terms.iter().find(bit)?);
+        let range = bit.range(table.run.len);
+        (!self.used(bit.draw, range, &[number])).then_some(Some("T: a table's entry"))
+    }
+}

@@ -1,0 +1,554 @@
+//! A device that computes with symbols: what every kernel makes of linear forms. What is not linear in labels becomes a rest.
+
+use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
+use super::world::World;
+use megrez_kernels::{
+    Baseline, Device, DeviceError, Elem, FieldShare, GateKind, HostList, ListSpec, ListStreams, Operand,
+    Placement, Program, Selected, Truncation,
+};
+use megrez_plan::{ConvGeometry, View};
+use megrez_prg::Stream;
+use megrez_ring::{Prime, Shape, Word, bits};
+use megrez_session::Name;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One party's device.
+#[derive(Clone)]
+pub struct Symbolic {
+    pub(super) me: usize,
+    pub(super) world: Arc<World>,
+    /// What the next elements from the host are, where they are not public: an owner's message.
+    expected: Arc<Mutex<Option<(Name, Rows)>>>,
+    /// What was last given to the host.
+    given: Arc<Mutex<Option<Arc<Rows>>>>,
+}
+
+type Result<T> = std::result::Result<T, DeviceError>;
+
+/// Rearrangements in more pieces than this are not followed: their elements are rests.
+const PIECES: usize = 1 << 12;
+
+fn mask_of(bits: u32) -> u64 {
+    u64::MAX >> (64 - bits)
+}
+
+fn list_of(spec: &ListSpec) -> (Unit, usize) {
+    (Unit::Field(spec.prime), spec.length())
+}
+
+fn made<T>(rows: Rows) -> Result<Symbols<T>> {
+    Ok(Symbols::new(rows))
+}
+
+impl Symbolic {
+    pub(super) fn new(me: usize, world: Arc<World>) -> Self {
+        Symbolic { me, world, expected: Arc::default(), given: Arc::default() }
+    }
+
+    /// The next elements from the host, if there are so many, are these of an owner's message.
+    pub(super) fn expect(&self, message: Option<(Name, Rows)>) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = message;
+    }
+
+    /// What was last given to the host, once.
+    pub(super) fn take_given(&self) -> Option<Arc<Rows>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// `n` elements that may be any function of the inputs.
+    fn rest(&self, unit: Unit, inputs: &[&Rows], n: usize) -> Rows {
+        Rows::new(unit, vec![Run { len: n, terms: vec![], deps: self.world.rest(inputs) }])
+    }
+
+    fn words<W: Word>(&self, x: &Symbols<W>, n: usize) -> Rows {
+        x.rows.words(n).unwrap_or_else(|| self.rest(Unit::Word, &[&x.rows], n))
+    }
+
+    fn bits(&self, x: &Symbols<u64>, n: usize) -> Rows {
+        x.rows.bits(n).unwrap_or_else(|| self.rest(Unit::Bit, &[&x.rows], n))
+    }
+
+    /// Elements by their positions in `x`, as runs.
+    fn arranged(&self, x: &Rows, positions: impl Iterator<Item = Option<usize>>) -> Rows {
+        let mut pieces: Vec<(Option<usize>, usize)> = vec![];
+        let mut n = 0;
+        for position in positions {
+            n += 1;
+            let full = pieces.len() > PIECES;
+            match (pieces.last_mut(), position) {
+                (Some((Some(start), len)), Some(at)) if *start + *len == at => *len += 1,
+                (Some((None, len)), None) => *len += 1,
+                _ if full => {}
+                _ => pieces.push((position, 1)),
+            }
+        }
+        match pieces.len() > PIECES {
+            true => self.rest(x.unit, &[x], n),
+            false => x.pieces(&pieces),
+        }
+    }
+
+    /// `n` samples below the prime, or of another bound, of a stream.
+    fn samples(&self, stream: &Stream, prime: Prime, n: usize) -> Rows {
+        self.world.random(self.me, stream, Unit::Field(prime), n)
+    }
+
+    /// Worker `j`'s share of one masked list of n·length elements: the zero-share, and at worker 1 what the sum of both shares is.
+    fn list(
+        &self,
+        (unit, length): (Unit, usize),
+        j: usize,
+        inputs: &[&Rows],
+        flips: &Rows,
+        streams: &ListStreams<'_>,
+        n: usize,
+    ) -> Rows {
+        let (world, entries) = (&self.world, n * length);
+        let zero = world.random(self.me, streams.zero_share, unit, entries);
+        let others = [(streams.multiplier, entries), (streams.rotation, n)]
+            .map(|(stream, n)| world.random(self.me, stream, unit, n));
+        let flips = flips.bits(n).unwrap_or_else(|| Rows::new(Unit::Bit, vec![Run::zero(n)]));
+        // The lemma wants a label of its own for each multiplier, rotation and flip.
+        let uniform = |rows: &Rows| match rows.runs.as_slice() {
+            [Run { terms, deps, .. }] if deps.is_empty() => match terms.as_slice() {
+                [Term { draw, map: Map::Each, start: 0, .. }] => Some(*draw),
+                _ => None,
+            },
+            _ => None,
+        };
+        let draws = [&others[0], &others[1], &flips].map(uniform);
+        let mut rows = self.rest(unit, inputs, entries);
+        if j == 0 {
+            return Rows::sum(unit, &[(1, &rows), (1, &zero)], entries, u64::MAX);
+        }
+        if let [Some(a), Some(b), Some(c)] = draws {
+            let list = world.list(vec![a, b, c], entries as u64 * 64);
+            rows.runs[0].terms = vec![Term { draw: list, start: 0, stride: 64, map: Map::Each, coeff: 1 }];
+        }
+        Rows::sum(unit, &[(1, &rows), (u64::MAX, &zero)], entries, u64::MAX)
+    }
+
+    /// A worker's dealt share.
+    fn dealt(&self, spec: &ListSpec, share: &FieldShare<'_, Self>, n: usize) -> Rows {
+        match share {
+            FieldShare::Packed(words) => (*words.rows).clone(),
+            FieldShare::Stream(stream) => self.samples(stream, spec.prime, n * spec.dealt()),
+        }
+    }
+}
+
+impl Device for Symbolic {
+    type Buf<T: Elem> = Symbols<T>;
+
+    fn describe(&self) -> String {
+        "symbols".into()
+    }
+
+    fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Symbols<T>> {
+        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match expected.filter(|(_, rows)| rows.len() == data.len()) {
+            Some((name, rows)) => {
+                self.world.received_input(name, rows.clone());
+                made(rows)
+            }
+            None => made(Rows::new(Unit::Raw, vec![Run::zero(data.len())])),
+        }
+    }
+
+    fn download<T: Elem>(&self, buf: Symbols<T>) -> Result<Vec<T>> {
+        let n = buf.rows.host_len();
+        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(buf.rows);
+        Ok(vec![T::default(); n])
+    }
+
+    fn combine<W: Word>(&self, terms: &[(W, &Symbols<W>)], _: W, n: usize) -> Result<Symbols<W>> {
+        let inputs: Vec<(u64, Rows)> = terms.iter().map(|(c, x)| (c.to_u64(), self.words(x, n))).collect();
+        let inputs: Vec<(u64, &Rows)> = inputs.iter().map(|(c, x)| (*c, x)).collect();
+        made(Rows::sum(Unit::Word, &inputs, n, mask_of(W::BITS)))
+    }
+
+    fn products<W: Word>(
+        &self,
+        products: &[(W, &Symbols<W>, &Symbols<W>)],
+        terms: &[(W, &Symbols<W>)],
+    ) -> Result<Symbols<W>> {
+        let n = products[0].1.rows.len();
+        let factors: Vec<&Rows> = products.iter().flat_map(|(_, x, y)| [&*x.rows, &*y.rows]).collect();
+        let rest = self.rest(Unit::Word, &factors, n);
+        let terms: Vec<(u64, Rows)> = terms.iter().map(|(c, x)| (c.to_u64(), self.words(x, n))).collect();
+        let mut inputs: Vec<(u64, &Rows)> = terms.iter().map(|(c, x)| (*c, x)).collect();
+        inputs.push((1, &rest));
+        made(Rows::sum(Unit::Word, &inputs, n, mask_of(W::BITS)))
+    }
+
+    fn shift_right<W: Word>(&self, x: &Symbols<W>, _: u32) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&x.rows], x.rows.len()))
+    }
+
+    fn random<W: Word>(&self, stream: &Stream, n: usize) -> Result<Symbols<W>> {
+        let unit = if W::BITS == 64 { Unit::Raw } else { Unit::Word };
+        made(self.world.random(self.me, stream, unit, n))
+    }
+
+    fn matmul<W: Word>(
+        &self,
+        x: &Symbols<W>,
+        y: &Symbols<W>,
+        batch: usize,
+        [m, _, n]: [usize; 3],
+    ) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&x.rows, &y.rows], batch * m * n))
+    }
+
+    fn conv<W: Word>(
+        &self,
+        x: &Symbols<W>,
+        x_shape: &Shape,
+        w: &Symbols<W>,
+        w_shape: &Shape,
+        geometry: &ConvGeometry,
+    ) -> Result<Symbols<W>> {
+        let (x_dims, w_dims) = (x_shape.dims(), w_shape.dims());
+        let [rows, columns] = geometry
+            .output([x_dims[2], x_dims[3]], [w_dims[2], w_dims[3]])
+            .expect("the plan's rules have checked it");
+        made(self.rest(Unit::Word, &[&x.rows, &w.rows], x_dims[0] * w_dims[0] * rows * columns))
+    }
+
+    fn view<T: Elem>(&self, x: &Symbols<T>, view: &View) -> Result<Symbols<T>> {
+        // Contiguous views make no call; what others repeat or reorder masks nothing by itself.
+        let unit = if x.rows.unit == Unit::Raw { Unit::Word } else { x.rows.unit };
+        made(self.rest(unit, &[&x.rows], view.shape.elements()))
+    }
+
+    fn view_bits(&self, x: &Symbols<u64>, view: &View) -> Result<Symbols<u64>> {
+        let n = x.rows.len() * if x.rows.unit == Unit::Raw { 64 } else { 1 };
+        let bits = self.bits(x, n);
+        made(self.arranged(&bits, view.indices().map(Some)))
+    }
+
+    fn place<T: Elem>(&self, parts: &[Placement<'_, T, Self>], n: usize) -> Result<Symbols<T>> {
+        let sources: Vec<&Rows> = parts.iter().map(|part| &*part.source.rows).collect();
+        let planes = sources.iter().all(|rows| rows.unit == Unit::Bit && rows.len().is_multiple_of(64));
+        if !planes {
+            return made(self.rest(Unit::Word, &sources, n));
+        }
+        // Words of planes.
+        let mut places: Vec<(usize, usize, usize)> = vec![];
+        for (number, part) in parts.iter().enumerate() {
+            for (word, target) in part.target.indices().enumerate() {
+                places.push((target, number, word));
+            }
+        }
+        places.sort_unstable();
+        let mut runs: Vec<Run> = vec![];
+        let (mut at, mut filled) = (0, 0);
+        while at < places.len() {
+            let (target, number, word) = places[at];
+            let mut len = 1;
+            while places.get(at + len) == Some(&(target + len, number, word + len)) {
+                len += 1;
+            }
+            if filled < target {
+                runs.push(Run::zero((target - filled) * 64));
+            }
+            runs.extend(sources[number].cut(word * 64, len * 64));
+            (at, filled) = (at + len, target + len);
+        }
+        if filled < n {
+            runs.push(Run::zero((n - filled) * 64));
+        }
+        made(Rows::new(Unit::Bit, runs))
+    }
+
+    fn gather<T: Elem>(
+        &self,
+        x: &Symbols<T>,
+        [outer, _, inner]: [usize; 3],
+        indices: &[usize],
+    ) -> Result<Symbols<T>> {
+        made(self.rest(Unit::Word, &[&x.rows], outer * indices.len() * inner))
+    }
+
+    fn sum<W: Word>(&self, x: &Symbols<W>, [outer, _, inner]: [usize; 3]) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&x.rows], outer * inner))
+    }
+
+    fn random_bits(&self, stream: &Stream, n: usize) -> Result<Symbols<u64>> {
+        made(self.world.random(self.me, stream, Unit::Bit, n))
+    }
+
+    fn xor(&self, inputs: &[&Symbols<u64>], _: bool, n: usize) -> Result<Symbols<u64>> {
+        let inputs: Vec<Rows> = inputs.iter().map(|x| self.bits(x, n)).collect();
+        let inputs: Vec<(u64, &Rows)> = inputs.iter().map(|x| (1, x)).collect();
+        made(Rows::sum(Unit::Bit, &inputs, n, 1))
+    }
+
+    fn join_bits(&self, parts: &[(&Symbols<u64>, usize)]) -> Result<Symbols<u64>> {
+        let runs = parts.iter().flat_map(|(x, n)| self.bits(x, *n).runs);
+        made(Rows::new(Unit::Bit, runs.collect()))
+    }
+
+    fn and(&self, a: &Symbols<u64>, b: &Symbols<u64>) -> Result<Symbols<u64>> {
+        let n = [a, b].map(|x| x.rows.len() * if x.rows.unit == Unit::Raw { 64 } else { 1 });
+        made(self.rest(Unit::Bit, &[&a.rows, &b.rows], n[0].min(n[1])))
+    }
+
+    fn msb<W: Word>(&self, x: &Symbols<W>) -> Result<Symbols<u64>> {
+        made(self.rest(Unit::Bit, &[&x.rows], x.rows.len()))
+    }
+
+    fn bit_times<W: Word>(
+        &self,
+        bits: &Symbols<u64>,
+        x: Option<&Symbols<W>>,
+        n: usize,
+    ) -> Result<Symbols<W>> {
+        let inputs: Vec<&Rows> = [Some(&*bits.rows), x.map(|x| &*x.rows)].into_iter().flatten().collect();
+        made(self.rest(Unit::Word, &inputs, n))
+    }
+
+    fn pack_low<W: Word>(&self, x: &Symbols<W>, width: u32) -> Result<Symbols<u64>> {
+        let rows = self.words(x, x.rows.len());
+        let one = Rows::sum(Unit::Low(width), &[(1, &rows)], rows.len(), mask_of(width));
+        made(one)
+    }
+
+    fn unpack_low<W: Word>(&self, x: &Symbols<u64>, _: u32, n: usize) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&x.rows], n))
+    }
+
+    fn bit_planes<W: Word>(&self, x: &Symbols<W>, _: u32, count: u32) -> Result<Symbols<u64>> {
+        let lanes = bits::words(x.rows.len()) * 64;
+        let deps = self.world.rest(&[&x.rows]);
+        let run = Run { len: lanes * count as usize, terms: vec![], deps };
+        made(Rows::new(Unit::Bit, vec![run]))
+    }
+
+    fn join_planes<W: Word>(&self, x: &Symbols<u64>, n: usize) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&x.rows], n))
+    }
+
+    fn pack_planes(&self, x: &Symbols<u64>, planes: usize, n: usize) -> Result<Symbols<u64>> {
+        let lanes = bits::words(n) * 64;
+        let x = self.bits(x, planes * lanes);
+        let runs = (0..planes).flat_map(|k| x.cut(k * lanes, n));
+        made(Rows::new(Unit::Bit, runs.collect()))
+    }
+
+    fn unpack_planes(&self, x: &Symbols<u64>, planes: usize, n: usize) -> Result<Symbols<u64>> {
+        let lanes = bits::words(n) * 64;
+        let x = self.bits(x, planes * n);
+        let plane = |k: usize| {
+            let mut runs = x.cut(k * n, n);
+            if lanes > n {
+                runs.push(Run::zero(lanes - n));
+            }
+            runs
+        };
+        made(Rows::new(Unit::Bit, (0..planes).flat_map(plane).collect()))
+    }
+
+    fn run_circuit(
+        &self,
+        program: &Program,
+        inputs: &[&Symbols<u64>],
+        words: usize,
+    ) -> Result<Vec<Symbols<u64>>> {
+        let lanes = words * 64;
+        let whole =
+            |x: &&Symbols<u64>| self.bits(x, x.rows.len() * if x.rows.unit == Unit::Raw { 64 } else { 1 });
+        let inputs: Vec<Rows> = inputs.iter().map(whole).collect();
+        let mut registers = vec![Rows::new(Unit::Bit, vec![Run::zero(lanes)]); program.registers()];
+        let place = |registers: &[Rows], operand: Operand| match operand {
+            Operand::Register(r) => registers[r as usize].clone(),
+            Operand::Input { buffer, plane } => {
+                Rows::new(Unit::Bit, inputs[buffer as usize].cut(plane as usize * lanes, lanes))
+            }
+        };
+        for (what, register, operands) in program.steps() {
+            let [a, b] = operands.map(|operand| place(&registers, operand));
+            registers[register as usize] = match what {
+                GateKind::Not => a,
+                GateKind::Xor => Rows::sum(Unit::Bit, &[(1, &a), (1, &b)], lanes, 1),
+                GateKind::And => self.rest(Unit::Bit, &[&a, &b], lanes),
+            };
+        }
+        let output = |planes: &Vec<Operand>| {
+            let runs = planes.iter().flat_map(|&operand| place(&registers, operand).runs);
+            made(Rows::new(Unit::Bit, runs.collect()))
+        };
+        program.outputs().iter().map(output).collect()
+    }
+
+    fn deal_list<W: Word>(
+        &self,
+        spec: &ListSpec,
+        masks: &Symbols<W>,
+        other: &Stream,
+    ) -> Result<(Symbols<u64>, Symbols<u64>)> {
+        let n = masks.rows.len();
+        let (unit, dealt) = (Unit::Field(spec.prime), n * spec.dealt());
+        let (rest, other) = (self.rest(unit, &[&masks.rows], dealt), self.samples(other, spec.prime, dealt));
+        let share = Rows::sum(unit, &[(1, &rest), (u64::MAX, &other)], dealt, u64::MAX);
+        Ok((made(share)?, made(self.rest(Unit::Bit, &[&masks.rows], n))?))
+    }
+
+    fn masked_list<W: Word>(
+        &self,
+        spec: &ListSpec,
+        j: usize,
+        masked: &Symbols<W>,
+        share: FieldShare<'_, Self>,
+        flips: &Symbols<u64>,
+        streams: &ListStreams<'_>,
+    ) -> Result<Symbols<u64>> {
+        let n = masked.rows.len();
+        let share = self.dealt(spec, &share, n);
+        made(self.list(list_of(spec), j, &[&masked.rows, &share], &flips.rows, streams, n))
+    }
+
+    fn scan_lists(&self, _: &ListSpec, lists: [&Symbols<u64>; 2], n: usize) -> Result<Symbols<u64>> {
+        made(self.rest(Unit::Bit, &[&lists[0].rows, &lists[1].rows], n))
+    }
+
+    fn baseline_lists<W: Word>(
+        &self,
+        (kind, spec): (Baseline, &ListSpec),
+        j: usize,
+        masked: &Symbols<W>,
+        share: FieldShare<'_, Self>,
+        flips: &Symbols<u64>,
+        streams: &ListStreams<'_>,
+    ) -> Result<Vec<Symbols<u64>>> {
+        let n = masked.rows.len();
+        let share = self.dealt(spec, &share, n);
+        match kind {
+            Baseline::Concurrent => {
+                let list = self.list(list_of(spec), j, &[&masked.rows, &share], &flips.rows, streams, n);
+                Ok(vec![made(list)?])
+            }
+            // Two lists under one rotation: there is no lemma for them, and both are rests under the zero-shares.
+            Baseline::Aegis => {
+                let (unit, entries) = (Unit::Field(spec.prime), n * spec.length());
+                let zero = self.samples(streams.zero_share, spec.prime, 2 * entries);
+                let rest = self.rest(unit, &[&masked.rows, &share, &flips.rows], entries);
+                let sign = if j == 0 { 1 } else { u64::MAX };
+                let list = |c: usize| {
+                    let zero = Rows::new(unit, zero.cut(c * entries, entries));
+                    made(Rows::sum(unit, &[(1, &rest), (sign, &zero)], entries, u64::MAX))
+                };
+                (0..2).map(list).collect()
+            }
+        }
+    }
+
+    fn scan_baseline(
+        &self,
+        _: (Baseline, &ListSpec),
+        lists: [&[Symbols<u64>]; 2],
+        n: usize,
+    ) -> Result<Symbols<u64>> {
+        let lists: Vec<&Rows> = lists.into_iter().flatten().map(|list| &*list.rows).collect();
+        made(self.rest(Unit::Bit, &lists, n))
+    }
+
+    fn host_list<W: Word>(
+        &self,
+        list: &HostList<'_, Self>,
+        shares: &Symbols<W>,
+        _: impl FnOnce(&[W], &[u64], &ListStreams<'_>) -> Vec<u64>,
+    ) -> Result<Symbols<u64>> {
+        let (n, of) = (shares.rows.len(), (Unit::Low(list.width), list.length));
+        made(self.list(of, list.worker, &[&shares.rows], &list.flips.rows, &list.streams, n))
+    }
+
+    fn host_scan(
+        &self,
+        lists: [&Symbols<u64>; 2],
+        n: usize,
+        _: impl FnOnce([&[u64]; 2]) -> Vec<u64>,
+    ) -> Result<Symbols<u64>> {
+        made(self.rest(Unit::Bit, &[&lists[0].rows, &lists[1].rows], n))
+    }
+
+    fn open_truncated<W: Word>(
+        &self,
+        _: usize,
+        masked: &Symbols<W>,
+        truncation: &Truncation<'_, W, Self>,
+        output_mask: &Symbols<W>,
+    ) -> Result<Symbols<W>> {
+        let n = masked.rows.len();
+        let rest = self.rest(Unit::Word, &[&masked.rows, &truncation.top.rows], n);
+        let (high, mask) = (self.words(truncation.high, n), self.words(output_mask, n));
+        let terms = [(1, &rest), (u64::MAX, &high), (1, &mask)];
+        made(Rows::sum(Unit::Word, &terms, n, mask_of(W::BITS)))
+    }
+
+    fn open_selected<W: Word>(&self, _: usize, args: &Selected<'_, W, Self>) -> Result<Symbols<W>> {
+        let n = args.masked.rows.len();
+        let mut inputs: Vec<&Rows> =
+            vec![&args.masked.rows, &args.mask.rows, &args.choice.rows, &args.bit.rows, &args.mask_bit.rows];
+        inputs.extend(args.flip.map(|flip| &*flip.rows));
+        if let Some((truncation, top_bit)) = &args.truncation {
+            inputs.extend([&*truncation.high.rows, &*truncation.top.rows, &*top_bit.rows]);
+        }
+        let (rest, mask) = (self.rest(Unit::Word, &inputs, n), self.words(args.output_mask, n));
+        made(Rows::sum(Unit::Word, &[(1, &rest), (1, &mask)], n, mask_of(W::BITS)))
+    }
+
+    fn sign_table<W: Word>(
+        &self,
+        _: u32,
+        width: u32,
+        masks: &Symbols<W>,
+        bits: &Symbols<u64>,
+    ) -> Result<Symbols<u64>> {
+        let (n, entries) = (masks.rows.len(), 1usize << (width - 1));
+        let mut rows = self.rest(Unit::Bit, &[&masks.rows], n * entries);
+        // Every entry of a table takes the dealer's one bit.
+        let bits = self.bits(bits, n);
+        match bits.runs.as_slice() {
+            [run] if run.terms.iter().all(|t| t.map == Map::Each) => {
+                let group = |t: &Term| Term { map: Map::Group(entries as u32), ..t.clone() };
+                rows.runs[0].terms = run.terms.iter().map(group).collect();
+                rows.runs[0].deps = rows.runs[0].deps.union(&run.deps);
+            }
+            _ => rows.runs[0].deps = rows.runs[0].deps.union(&self.world.rest(&[&bits])),
+        }
+        made(rows)
+    }
+
+    fn look_up_sign<W: Word>(
+        &self,
+        _: u32,
+        width: u32,
+        _: usize,
+        masked: &Symbols<W>,
+        table: &Symbols<u64>,
+    ) -> Result<Symbols<u64>> {
+        let (n, entries) = (masked.rows.len(), 1u32 << (width - 1));
+        let mut deps = self.world.rest(&[&masked.rows]);
+        let table = self.bits(table, n * entries as usize);
+        let mut terms = vec![];
+        match table.runs.as_slice() {
+            [run] => {
+                deps = deps.union(&run.deps);
+                terms.extend(run.terms.iter().map(|t| match t.map {
+                    Map::Each => Term { map: Map::Pick(entries), ..t.clone() },
+                    Map::Group(g) if g == entries => Term { map: Map::Each, ..t.clone() },
+                    _ => Term { map: Map::Some, ..t.clone() },
+                }));
+            }
+            _ => deps = deps.union(&self.world.rest(&[&table])),
+        }
+        made(Rows::new(Unit::Bit, vec![Run { len: n, terms, deps }]))
+    }
+}
+
+/// Elements that an owner shares: any value, under all labels that its keys draw.
+pub(super) fn shared_input(value: Deps, draws: &[u32], n: usize) -> Rows {
+    let term = |&draw: &u32| Term { draw, start: 0, stride: 64, map: Map::Each, coeff: 1 };
+    Rows::new(Unit::Word, vec![Run { len: n, terms: draws.iter().map(term).collect(), deps: value }])
+}

@@ -1,0 +1,245 @@
+//! A plan walked on symbols by all parties, in threads of this process.
+
+use super::device::{Symbolic, shared_input};
+use super::form::{Deps, Rows};
+use super::world::{Change, World};
+use megrez_engine::{Clients, Options, Stored, check, serve};
+use megrez_net::{ClockKind, NetProfile, Network, Payload};
+use megrez_plan::{Input, KEPT, Output, Plan};
+use megrez_prg::Key;
+use megrez_protocols::{Suite, registry};
+use megrez_ring::Word;
+use megrez_session::{Error, Name, Party, Phase};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a party waits for another: nothing is computed, so a party that waits longer waits for ever.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Why a plan was not walked.
+#[derive(Debug, thiserror::Error)]
+pub enum WalkError {
+    /// No such protocol or ring.
+    #[error("there is no protocol `{0}` on a ring of {1} bits")]
+    Unknown(String, u32),
+    /// The protocol lacks steps of the plan.
+    #[error(transparent)]
+    Unsupported(#[from] megrez_engine::Unsupported),
+    /// The walk failed.
+    #[error(transparent)]
+    Session(#[from] Error),
+}
+
+/// Walks a plan; every message is in the world afterwards.
+pub(super) fn walk(
+    protocol: &str,
+    plan: &Plan,
+    change: Option<Box<dyn Change>>,
+) -> Result<Arc<World>, WalkError> {
+    let world = Arc::new(World::new(change));
+    let visitor = Walk { plan, world: &world };
+    registry::dispatch(protocol, plan.ring, visitor)
+        .ok_or_else(|| WalkError::Unknown(protocol.into(), plan.ring))??;
+    Ok(world)
+}
+
+struct Walk<'a> {
+    plan: &'a Plan,
+    world: &'a Arc<World>,
+}
+
+impl registry::Visitor<Symbolic> for Walk<'_> {
+    type Output = Result<(), WalkError>;
+
+    fn visit<S: Suite<Device = Symbolic>>(self, suite: S) -> Self::Output {
+        check(&suite, self.plan)?;
+        // What the plan reads from an earlier one is kept by one that takes it from the same owner.
+        let plans: Vec<Plan> = kept_before(self.plan).into_iter().chain([self.plan.clone()]).collect();
+        let owners = Owners::default();
+        // Every plan is a session of its own, with its own keys, as it is to the service.
+        let mut networks: Vec<Vec<Network>> = (0..S::PARTIES).map(|_| vec![]).collect();
+        for _ in &plans {
+            let session =
+                Network::in_memory(S::PARTIES, &NetProfile::loopback(), ClockKind::Virtual, TIMEOUT);
+            networks.iter_mut().zip(session).for_each(|(of, network)| of.push(network));
+        }
+        let walked: Vec<Result<(), Error>> = std::thread::scope(|scope| {
+            let parts: Vec<_> = networks
+                .into_iter()
+                .map(|networks| {
+                    let (suite, plans, owners, world) = (&suite, &plans, &owners, self.world);
+                    scope.spawn(move || {
+                        one_party(suite, plans, owners, world, &networks).map_err(|e| {
+                            owners.fail();
+                            let reason = e.to_string();
+                            networks.iter().for_each(|network| drop(network.fail(&reason)));
+                            e
+                        })
+                    })
+                })
+                .collect();
+            parts.into_iter().map(|part| part.join().expect("a party does not panic")).collect()
+        });
+        Ok(walked.into_iter().collect::<Result<(), Error>>()?)
+    }
+}
+
+fn one_party<S: Suite<Device = Symbolic>>(
+    suite: &S,
+    plans: &[Plan],
+    owners: &Owners,
+    world: &Arc<World>,
+    networks: &[Network],
+) -> Result<(), Error> {
+    let mut stored = Stored::<S>::new();
+    for (number, (plan, network)) in plans.iter().zip(networks).enumerate() {
+        let device = Symbolic::new(network.me(), world.clone());
+        let mut party = Party::start(network.clone(), device.clone())?;
+        party.probe(world.clone());
+        let mut clients = Both { suite, plan, number, device: &device, owners };
+        serve(suite, plan, &mut party, &mut stored, None, &mut clients, Options::default())?;
+    }
+    Ok(())
+}
+
+/// The plan that keeps what this one reads, if it reads anything.
+fn kept_before(plan: &Plan) -> Option<Plan> {
+    let kept: Vec<&Input> = plan.inputs.iter().filter(|input| input.owner == KEPT).collect();
+    let mut before = Plan::new(plan.ring);
+    for input in &kept {
+        let value = plan.value(input.value);
+        let megrez_plan::Kind::Ring { frac } = value.kind else { continue };
+        let value = before.input(&input.name, "owner of what is kept", value.shape.clone(), frac);
+        before.output(&input.name, KEPT, value);
+    }
+    (!kept.is_empty()).then_some(before)
+}
+
+/// The tickets that owners have got, and what they send.
+#[derive(Default)]
+struct Owners {
+    state: Mutex<OwnersState>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct OwnersState {
+    tickets: HashMap<(usize, String), [Option<Vec<u8>>; 3]>,
+    shares: HashMap<(usize, String), (Vec<Payload>, Vec<Rows>)>,
+    failed: bool,
+}
+
+impl Owners {
+    fn fail(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).failed = true;
+        self.more.notify_all();
+    }
+}
+
+/// A party's way to the clients, who stand on both sides.
+struct Both<'a, S: Suite<Device = Symbolic>> {
+    suite: &'a S,
+    plan: &'a Plan,
+    number: usize,
+    device: &'a Symbolic,
+    owners: &'a Owners,
+}
+
+impl<S: Suite<Device = Symbolic>> Both<'_, S> {
+    /// What the owner of an input sends, once it has all tickets.
+    fn shares(&self, input: &Input, tickets: &[Vec<u8>]) -> Result<(Vec<Payload>, Vec<Rows>), Error> {
+        let n = self.plan.value(input.value).shape.elements();
+        let payloads = self.suite.share(tickets, &vec![S::Word::ZERO; n])?;
+        // The keys that mask it: the tickets', or those that the owner draws and sends ahead of the words.
+        let words = n * size_of::<S::Word>();
+        let mut keys: Vec<Key> = vec![];
+        let mut add = |bytes: &[u8]| {
+            for key in bytes.chunks_exact(32) {
+                let key: [u8; 32] = key.try_into().expect("32 bytes");
+                if keys.iter().all(|k| *k.expose() != key) {
+                    keys.push(Key::from_bytes(key));
+                }
+            }
+        };
+        match tickets.iter().any(|ticket| !ticket.is_empty()) {
+            true => tickets.iter().for_each(|ticket| add(ticket)),
+            false => {
+                let ahead =
+                    payloads.iter().filter(|p| p.len() > words && (p.len() - words).is_multiple_of(32));
+                ahead.for_each(|p| add(&p.as_bytes()[..p.len() - words]));
+            }
+        }
+        let world = &self.device.world;
+        let draws = |keys: &[Key]| -> Vec<u32> {
+            keys.iter().map(|key| world.client_label(key, n as u64 * 64)).collect()
+        };
+        let value = world.input(&input.name, &input.owner);
+        // Without keys the owner sends words that it draws, and to the next party what is left of the value.
+        let rows = match keys.as_slice() {
+            [] => {
+                let drawn = draws(&[Key::random().map_err(|e| Error::Randomness(e.to_string()))?]);
+                vec![shared_input(Deps::default(), &drawn, n), shared_input(value, &drawn, n)]
+            }
+            keys => vec![shared_input(value, &draws(keys), n); 3],
+        };
+        Ok((payloads, rows))
+    }
+}
+
+impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
+    fn ticket(&mut self, input: &Input, ticket: Vec<u8>) -> Result<(), Error> {
+        let mut state = self.owners.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.tickets.entry((self.number, input.name.clone())).or_default()[self.device.me] = Some(ticket);
+        self.owners.more.notify_all();
+        Ok(())
+    }
+
+    fn data(&mut self, input: &Input, _: usize) -> Result<Payload, Error> {
+        let key = (self.number, input.name.clone());
+        let state = self.owners.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let complete = |state: &mut OwnersState| {
+            !state.failed && !state.tickets.get(&key).is_some_and(|t| t.iter().all(Option::is_some))
+        };
+        let (mut state, _) = (self.owners.more.wait_timeout_while(state, TIMEOUT, complete))
+            .unwrap_or_else(PoisonError::into_inner);
+        let tickets: Option<Vec<Vec<u8>>> =
+            state.tickets.get(&key).and_then(|tickets| tickets.iter().cloned().collect());
+        let Some(tickets) = tickets else {
+            return Err(Error::Refused("another party failed before it gave its ticket".into()));
+        };
+        if !state.shares.contains_key(&key) {
+            let shares = self.shares(input, &tickets)?;
+            state.shares.insert(key.clone(), shares);
+        }
+        let (payloads, rows) = &state.shares[&key];
+        let payload = payloads[self.device.me].clone();
+        let name = Name {
+            parties: [usize::MAX, self.device.me],
+            phase: Phase::Input,
+            run: self.number as u32,
+            place: format!("input/{}", input.name),
+            label: "share".into(),
+        };
+        self.device.expect(rows.get(self.device.me).map(|rows| (name, rows.clone())));
+        Ok(payload)
+    }
+
+    fn output(&mut self, output: &Output, share: Payload) -> Result<(), Error> {
+        let me = self.device.me;
+        match self.device.take_given() {
+            Some(rows) if !share.is_empty() => {
+                let name = Name {
+                    parties: [me, usize::MAX],
+                    phase: Phase::Output,
+                    run: self.number as u32,
+                    place: format!("output/{}", output.name),
+                    label: "share".into(),
+                };
+                self.device.world.reveal(name, &output.recipient, &output.name, rows);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

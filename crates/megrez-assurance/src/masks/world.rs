@@ -1,0 +1,262 @@
+//! What the three parties' devices share: the labels that were drawn, who holds them, what was sent, and what each party's rest
+//! depends on.
+
+use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
+use megrez_prg::{Key, Stream};
+use megrez_session::{Name, Probe};
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where labels come from.
+pub(super) enum Source {
+    /// A stream, uniform.
+    Stream,
+    /// An input of this owner: no mask to anybody.
+    Input(String),
+    /// The sum of two masked lists: uniform but for one zero at a uniform place with probability one half, *if* the draws named here
+    /// are uniform, unknown to the receiver and in nothing else that it sees (lemma L, docs/security/mizar.md).
+    List(Vec<u32>),
+}
+
+/// A draw.
+pub(super) struct Draw {
+    pub name: String,
+    pub source: Source,
+    /// Bit i: party i holds it.
+    pub holders: u8,
+    /// One past the last bit address.
+    pub end: u64,
+    /// The number of the whole draw in [`Deps`].
+    pub id: u32,
+}
+
+/// What a number in [`Deps`] means.
+pub(super) struct Part {
+    pub draw: u32,
+    pub range: (u64, u64),
+}
+
+/// A message, or an output's share on its way to a client.
+pub(super) struct Message {
+    pub name: Name,
+    /// The client who gets it, for outputs.
+    pub client: Option<(String, String)>,
+    pub rows: Arc<Rows>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub draws: Vec<Draw>,
+    pub parts: Vec<Part>,
+    part_of: HashMap<(u32, u64, u64), u32>,
+    by_key: HashMap<[u32; 8], u32>,
+    names: HashMap<[u32; 8], (String, u8)>,
+    lists: HashMap<Vec<u32>, u32>,
+    pub messages: Vec<Message>,
+    under_way: HashMap<Name, Box<dyn Any + Send>>,
+    /// What a device could not follow: the check fails with it.
+    pub trouble: Vec<String>,
+}
+
+impl State {
+    fn draw(&mut self, name: String, source: Source, holders: u8) -> u32 {
+        let (draw, id) = (self.draws.len() as u32, self.parts.len() as u32);
+        self.parts.push(Part { draw, range: (0, u64::MAX) });
+        self.draws.push(Draw { name, source, holders, end: 0, id });
+        draw
+    }
+
+    /// The number of a range of labels.
+    fn part(&mut self, draw: u32, (from, to): (u64, u64)) -> u32 {
+        let whole = &self.draws[draw as usize];
+        if from == 0 && to >= whole.end {
+            return whole.id;
+        }
+        let next = self.parts.len() as u32;
+        let id = *self.part_of.entry((draw, from, to)).or_insert(next);
+        if id == next {
+            self.parts.push(Part { draw, range: (from, to) });
+        }
+        id
+    }
+}
+
+/// See the module.
+pub(super) struct World {
+    state: Mutex<State>,
+    /// Changes made to streams, for mutants.
+    change: Option<Box<dyn Change>>,
+}
+
+/// A deliberate fault in the randomness of a protocol.
+pub(super) trait Change: Send + Sync {
+    /// The key that is used in place of `key`.
+    fn stream(&self, name: &Name, key: Key) -> Key;
+    /// Whether all elements of the draw under this key are one.
+    fn one_for_all(&self, key: &[u32; 8]) -> bool;
+}
+
+/// The key words of a stream that gives zeros: no party agrees on it.
+pub(super) const ZEROS: [u8; 32] = [0; 32];
+
+impl World {
+    pub fn new(change: Option<Box<dyn Change>>) -> Self {
+        World { state: Mutex::default(), change }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `n` labels of a stream for party `me`, each `stride` bits from the next.
+    pub fn random(&self, me: usize, stream: &Stream, unit: Unit, n: usize) -> Rows {
+        if *stream.key_words() == key_words(&Key::from_bytes(ZEROS)) {
+            return Rows::new(unit, vec![Run::zero(n)]);
+        }
+        let draw = self.label(me, stream.key_words(), n as u64 * u64::from(stride(unit)));
+        let map = match &self.change {
+            Some(change) if change.one_for_all(stream.key_words()) => Map::Group(u32::MAX),
+            _ => Map::Each,
+        };
+        let term = Term { draw, start: 0, stride: stride(unit), map, coeff: 1 };
+        Rows::new(unit, vec![Run { len: n, terms: vec![term], deps: Deps::default() }])
+    }
+
+    /// The draw under a key, which party `me` holds; its labels reach to `end`.
+    fn label(&self, me: usize, key: &[u32; 8], end: u64) -> u32 {
+        self.draw(key, 1 << me, end)
+    }
+
+    fn draw(&self, key: &[u32; 8], holders: u8, end: u64) -> u32 {
+        let mut state = self.state();
+        let draw = match state.by_key.get(key) {
+            Some(&draw) => draw,
+            None => {
+                let (name, known) =
+                    state.names.get(key).cloned().unwrap_or_else(|| ("a client's key".into(), 0));
+                let draw = state.draw(name, Source::Stream, known);
+                state.by_key.insert(*key, draw);
+                draw
+            }
+        };
+        let of = &mut state.draws[draw as usize];
+        of.holders |= holders;
+        of.end = of.end.max(end);
+        draw
+    }
+
+    /// The draw under a key that a client holds.
+    pub fn client_label(&self, key: &Key, end: u64) -> u32 {
+        self.draw(&key_words(key), 0, end)
+    }
+
+    /// A secret input: one number for all its elements.
+    pub fn input(&self, name: &str, owner: &str) -> Deps {
+        let mut state = self.state();
+        let draw = state.draw(format!("input `{name}`"), Source::Input(owner.into()), 0);
+        Deps::one(state.draws[draw as usize].id)
+    }
+
+    /// The list that these draws mask.
+    pub fn list(&self, draws: Vec<u32>, end: u64) -> u32 {
+        let mut state = self.state();
+        if let Some(&list) = state.lists.get(&draws) {
+            return list;
+        }
+        let name = format!("list of {}", state.draws[draws[0] as usize].name);
+        let list = state.draw(name, Source::List(draws.clone()), 0);
+        state.draws[list as usize].end = end;
+        state.lists.insert(draws, list);
+        list
+    }
+
+    /// Anything that is computed from these buffers.
+    pub fn rest(&self, inputs: &[&Rows]) -> Deps {
+        let runs = inputs.iter().flat_map(|rows| &rows.runs);
+        runs.fold(Deps::default(), |deps, run| deps.union(&self.rest_of(run)))
+    }
+
+    /// Anything that is computed from a run.
+    pub fn rest_of(&self, run: &Run) -> Deps {
+        let mut deps = run.deps.clone();
+        if !run.terms.is_empty() {
+            let mut state = self.state();
+            for term in &run.terms {
+                deps = deps.union(&Deps::one(state.part(term.draw, term.range(run.len))));
+            }
+        }
+        deps
+    }
+
+    /// Says that a check cannot be trusted, and why.
+    pub fn trouble(&self, what: String) {
+        self.state().trouble.push(what);
+    }
+
+    /// A share of an output on its way to its recipient.
+    pub fn reveal(&self, name: Name, client: &str, output: &str, rows: Arc<Rows>) {
+        let client = Some((client.to_owned(), output.to_owned()));
+        self.state().messages.push(Message { name, client, rows });
+    }
+}
+
+fn stride(unit: Unit) -> u32 {
+    if unit == Unit::Bit { 1 } else { 64 }
+}
+
+pub(super) fn key_words(key: &Key) -> [u32; 8] {
+    *key.stream().key_words()
+}
+
+/// A buffer whatever its elements: its rows, and a copy.
+fn copied(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send>)> {
+    fn of<T: Send + 'static>(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send>)> {
+        let symbols = buffer.downcast_ref::<Symbols<T>>()?;
+        Some((symbols.rows.clone(), Box::new(symbols.clone()) as Box<dyn Any + Send>))
+    }
+    of::<u64>(buffer).or_else(|| of::<u32>(buffer)).or_else(|| of::<u16>(buffer)).or_else(|| of::<u8>(buffer))
+}
+
+impl Probe for World {
+    fn stream(&self, name: &Name, key: Key) -> Key {
+        let key = match &self.change {
+            Some(change) => change.stream(name, key),
+            None => key,
+        };
+        let holders = 1 << name.parties[0] | 1 << name.parties[1];
+        let words = key_words(&key);
+        let mut state = self.state();
+        let text = format!("{:?} {} `{}` of {}", name.phase, name.place, name.label, pair(name.parties));
+        let known = state.names.entry(words).or_insert((text, 0));
+        known.1 |= holders;
+        if let Some(&draw) = state.by_key.get(&words) {
+            state.draws[draw as usize].holders |= holders;
+        }
+        key
+    }
+
+    fn sent(&self, name: &Name, buffer: &dyn Any) {
+        let Some((rows, copy)) = copied(buffer) else {
+            return self.trouble(format!("{}/{} sends what is no buffer of symbols", name.place, name.label));
+        };
+        let mut state = self.state();
+        state.under_way.insert(name.clone(), copy);
+        state.messages.push(Message { name: name.clone(), client: None, rows });
+    }
+
+    fn received(&self, name: &Name) -> Option<Box<dyn Any>> {
+        self.state().under_way.remove(name).map(|copy| copy as Box<dyn Any>)
+    }
+}
+
+fn pair([a, b]: [usize; 2]) -> String {
+    if a == b { format!("P{a}") } else { format!("P{} and P{}", a.min(b), a.max(b)) }
+}
+
+impl World {
+    /// Words that an owner sends to a party.
+    pub fn received_input(&self, name: Name, rows: Rows) {
+        self.state().messages.push(Message { name, client: None, rows: Arc::new(rows) });
+    }
+}
