@@ -49,6 +49,8 @@ impl Expected {
 
 /// What has a range of its own.
 const BICOPTOR: &[&str] = &["bicoptor"];
+/// Bicoptor masks the operands of a product, whose lanes do not lie as those of other draws do.
+const BUT_BICOPTOR: &[&str] = &["mizar", "concurrent", "aegis", "aby3", "alkaid", "meteor", "alkaid-masked"];
 
 type Build = dyn Fn(&mut Plan, &[ValueId], usize) -> Result<Vec<ValueId>, PlanError> + Send + Sync;
 type Expect = dyn Fn(&[i64]) -> Vec<Expected> + Send + Sync;
@@ -97,14 +99,6 @@ impl Case {
     /// Bits of a dealt table that stand together.
     pub fn table(&self) -> usize {
         1 << (self.sign.width(self.ring) - 1)
-    }
-
-    /// The prime and the entries of a list of truncations.
-    pub fn residues(&self) -> Option<(u8, u32)> {
-        let width = self.sign.width(self.ring);
-        let prime = |p: &u64| (2..*p).all(|d| !p.is_multiple_of(d));
-        let p = (1 << width..).skip(1).find(prime)?;
-        (p < 256).then_some((p as u8, width + 1))
     }
 }
 
@@ -164,7 +158,7 @@ fn all(values: &[i64], n: usize) -> Vec<Vec<i64>> {
 }
 
 /// At most `most` of them, spread evenly.
-fn some(rows: Vec<Vec<i64>>, most: usize) -> Vec<Vec<i64>> {
+pub(super) fn some<T: Clone>(rows: Vec<T>, most: usize) -> Vec<T> {
     let n = rows.len();
     if n <= most {
         return rows;
@@ -264,14 +258,28 @@ impl Table {
             });
         }
         let inner = |s: &[i64]| words(vec![s[0] * s[2] + s[1] * s[3]]);
-        self.add("MatMul", "a row by a column", 2, &[2, 2], pairs.clone(), inner, |p, v, n| {
+        for conv in [false, true] {
+            let (op, form) = if conv { ("Conv", "one tap") } else { ("MatMul", "one by one") };
+            self.add(op, form, 2, &[1, 1], all(&range(2), 2), product, move |p, v, n| {
+                Ok(vec![if conv {
+                    let (x, y, geometry) = images(p, v, n, 1)?;
+                    p.step("op", Op::Conv(geometry), &[x, y])?
+                } else {
+                    let (x, y) = matrices(p, v, n, 1)?;
+                    p.step("op", Op::MatMul, &[x, y])?
+                }])
+            });
+        }
+        let case = self.add("MatMul", "a row by a column", 2, &[2, 2], pairs.clone(), inner, |p, v, n| {
             let (x, y) = matrices(p, v, n, 2)?;
             Ok(vec![p.step("op", Op::MatMul, &[x, y])?])
         });
-        self.add("Conv", "two taps", 2, &[2, 2], pairs, inner, |p, v, n| {
+        case.only = Some(BUT_BICOPTOR);
+        let case = self.add("Conv", "two taps", 2, &[2, 2], pairs, inner, |p, v, n| {
             let (x, y, geometry) = images(p, v, n, 2)?;
             Ok(vec![p.step("op", Op::Conv(geometry), &[x, y])?])
         });
+        case.only = Some(BUT_BICOPTOR);
     }
 
     /// Secrets x, y with |x·y| < 4.

@@ -3,7 +3,7 @@
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{
-    Baseline, Device, DeviceError, Elem, Entries, FieldShare, ListSpec, ListStreams, Placement, Reference,
+    Baseline, Device, DeviceError, Elem, Entries, FieldShare, HostList, ListSpec, ListStreams, Placement, Reference,
     Selected, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
@@ -128,6 +128,31 @@ fn entries(spec: &ListSpec, j: usize, m: u64, flip: u64, share: &dyn Fn(usize) -
             out
         }
     }
+}
+
+/// The smallest prime above n.
+fn above(n: u64) -> u64 {
+    (n + 1..).find(|p| (2..*p).all(|d| !p.is_multiple_of(d))).expect("there is always one")
+}
+
+fn inverse(x: u64, p: u64) -> u64 {
+    (1..p).find(|y| x * y % p == 1).expect("p is prime and x no multiple of it")
+}
+
+/// What protocols sample on the host: draws of 128 bits are read as fractions, and multiplied by the bound again and again.
+fn on_host(stream: &Stream, bound: u64, n: usize) -> Vec<u64> {
+    let per_draw = (56.0 / (bound.max(2) as f64).log2()) as usize;
+    let words = stream.words(2 * n.div_ceil(per_draw));
+    let samples = words.chunks_exact(2).flat_map(|draw| {
+        let mut fraction = u128::from(draw[1]) << 64 | u128::from(draw[0]);
+        (0..per_draw).map(move |_| {
+            let low = (fraction & u128::from(u64::MAX)) * u128::from(bound);
+            let high = (fraction >> 64) * u128::from(bound) + (low >> 64);
+            fraction = high << 64 | low & u128::from(u64::MAX);
+            (high >> 64) as u64
+        })
+    });
+    samples.take(n).collect()
 }
 
 fn modulo(x: i64, p: u64) -> u8 {
@@ -321,6 +346,37 @@ impl Device for Enumerating {
         }
         let format = Format::Field { p: p as u8, run: length };
         lists.into_iter().map(|list| self.packed(spec.prime.pack(list.into_iter()), format)).collect()
+    }
+
+    /// The protocol makes the list under its streams; the entries are found again, and masked by what is enumerated.
+    fn host_list<W: Word>(
+        &self,
+        list: &HostList<'_, Self>,
+        shares: &Buf<W>,
+        make: impl FnOnce(&[W], &[u64], &ListStreams<'_>) -> Vec<u64>,
+    ) -> Result<Buf<u64>> {
+        let (n, length, streams) = (shares.len(), list.length, &list.streams);
+        let p = above(1 << (list.width - 1));
+        let made = make(shares, list.flips, streams);
+        let w_made = on_host(streams.multiplier, p - 1, n * length);
+        let z_made = on_host(streams.zero_share, p, n * length);
+        let rotation_made = on_host(streams.rotation, length as u64, n);
+        let w = self.read(streams.multiplier, p - 1, n, length)?;
+        let z = self.read(streams.zero_share, p, n, length)?;
+        let rotation = self.read(streams.rotation, length as u64, n, 1)?;
+        let sign = if list.worker == 0 { 1 } else { -1 };
+        let mut out = vec![0; n * length];
+        for e in 0..n {
+            for q in 0..length {
+                let from = (q + rotation_made[e] as usize) % length;
+                let value = sign * bits::get_low(&made, e * length + from, list.width) as i64;
+                let (w_q, z_q) = (w_made[e * length + q] + 1, z_made[e * length + q]);
+                let entry = (value - z_q as i64).rem_euclid(p as i64) * inverse(w_q, p) as i64 % p as i64;
+                let value = sign * ((i64::from(w.at(e, q)) + 1) * entry + i64::from(z.at(e, q)));
+                out[e * length + (q + usize::from(rotation.at(e, 0))) % length] = u64::from(modulo(value, p));
+            }
+        }
+        self.packed(bits::pack_low(out.into_iter(), list.width), Format::Residue { p: p as u8, run: length })
     }
 
     fn open_truncated<W: Word>(

@@ -5,7 +5,7 @@
 //! Every lane is an execution of its own, with its own secret and its own randomness.
 
 use megrez_prg::Key;
-use megrez_session::Probe;
+use megrez_session::{Name, Probe};
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
@@ -209,8 +209,6 @@ pub struct World {
     pub known: BTreeMap<String, Draw>,
     /// Bits of a dealt table's entry that stand together.
     pub table: usize,
-    /// The prime of a list of residues, and the entries of one value.
-    pub residues: Option<(u8, u32)>,
     state: Mutex<State>,
 }
 
@@ -234,7 +232,7 @@ impl World {
         table: usize,
     ) -> Self {
         let lanes = assignment.total.next_multiple_of(64);
-        World { lanes, assignment, mutation, known, table, residues: None, state: Mutex::default() }
+        World { lanes, assignment, mutation, known, table, state: Mutex::default() }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -340,12 +338,13 @@ fn content(bytes: &[u8]) -> u64 {
 
 impl Probe for World {
     /// The same address has the same key in every session, so that what is made of it elsewhere than here repeats too.
-    fn stream(&self, me: usize, peer: usize, place: &str, purpose: &str, key: Key) -> Key {
-        let pair = match me.cmp(&peer) {
-            std::cmp::Ordering::Equal => format!("P{me} alone"),
-            _ => format!("P{} and P{}", me.min(peer), me.max(peer)),
+    fn stream(&self, at: &Name, key: Key) -> Key {
+        let [me, peer] = at.parties;
+        let pair = match me == peer {
+            true => format!("P{me} alone"),
+            false => format!("P{} and P{}", me.min(peer), me.max(peer)),
         };
-        let address = format!("{place}: {purpose} of {pair}");
+        let address = format!("{:?} {}: {} of {pair}", at.phase, at.place, at.label);
         let name = {
             let mut state = self.state();
             let State { given, occurrences, .. } = &mut *state;

@@ -3,7 +3,7 @@
 //! For one party: its own draws are fixed, block by block; what it does not know is enumerated but for pads ([`super::cosets`]);
 //! the multiset of what it sees must be the same for all secrets that it may not tell apart.
 
-use super::cases::{Case, Expected};
+use super::cases::{Case, Expected, some};
 use super::cosets::{Bases, Space};
 use super::draws::{Assignment, Draw, Kind, Mutation, Source, Variable, World};
 use super::session::{Broken, Element, Sharing, Transcript, Visitor, dispatch, run};
@@ -71,6 +71,8 @@ pub struct Finding {
     pub role: Role,
     /// Executions that were looked at.
     pub lanes: usize,
+    /// Secrets that were compared, of those of the case.
+    pub secrets: usize,
     /// Values that the party does not know and that were enumerated.
     pub enumerated: usize,
     /// Values that only shift the view.
@@ -124,30 +126,36 @@ struct Bench<'a, S> {
     sharing: Sharing,
     mutation: Option<&'a Mutation>,
     known: BTreeMap<String, Draw>,
-    residues: Option<(u8, u32)>,
 }
 
 impl<'a, S: Suite<Device = Enumerating>> Bench<'a, S> {
     fn new(case: &'a Case, protocol: &str, suite: S, sharing: Sharing, mutation: Option<&'a Mutation>) -> Option<Self> {
         let plan = case.plan(64, protocol)?;
         megrez_engine::check(&suite, &plan).ok()?;
-        let residues = if sharing == Sharing::Additive { case.residues() } else { None };
-        Some(Bench { case, suite, sharing, mutation, known: BTreeMap::new(), residues })
+        Some(Bench { case, suite, sharing, mutation, known: BTreeMap::new() })
     }
 
+    /// On all secrets.
     fn run(&self, assignment: Assignment) -> Result<(Arc<World>, Transcript), Broken> {
-        let mut world = World::new(assignment, self.mutation.cloned(), self.known.clone(), self.case.table());
-        world.residues = self.residues;
+        self.run_on(&self.case.secrets, assignment)
+    }
+
+    fn run_on(
+        &self,
+        secrets: &[Vec<i64>],
+        assignment: Assignment,
+    ) -> Result<(Arc<World>, Transcript), Broken> {
+        let world = World::new(assignment, self.mutation.cloned(), self.known.clone(), self.case.table());
         let world = Arc::new(world);
         let plan: Plan = self.case.plan(world.lanes, "").expect("it was planned before");
-        let transcript = run(&self.suite, self.sharing, &plan, &self.case.secrets, &world)?;
+        let transcript = run(&self.suite, self.sharing, &plan, secrets, &world)?;
         Ok((world, transcript))
     }
 
     /// The first output that is not what it should be.
-    fn wrong(&self, world: &World, seen: &Transcript) -> Option<String> {
+    fn wrong(&self, secrets: &[Vec<i64>], world: &World, seen: &Transcript) -> Option<String> {
         for lane in 0..world.lanes {
-            let secret = &self.case.secrets[world.assignment.secret(lane)];
+            let secret = &secrets[world.assignment.secret(lane)];
             let expected = (self.case.expect)(secret);
             if expected.len() != seen.results.len() {
                 return Some(format!("{} outputs, expected {}", seen.results.len(), expected.len()));
@@ -208,7 +216,7 @@ impl Visitor for Examine<'_> {
                 let verdict = verdict.clone();
                 self.roles.iter().map(move |&role| {
                     let verdict = verdict.clone();
-                    (party, Finding { role, lanes: 0, enumerated: 0, pads: 0, whole: false, verdict })
+                    (party, Finding { role, lanes: 0, secrets: 0, enumerated: 0, pads: 0, whole: false, verdict })
                 })
             });
             Some(all.collect())
@@ -216,7 +224,7 @@ impl Visitor for Examine<'_> {
         let secrets = self.case.secrets.len();
         let (draws, seen) = match plain.run(Assignment::random(self.limits.probe, secrets, 1)) {
             Ok((world, seen)) => {
-                if let Some(wrong) = plain.wrong(&world, &seen) {
+                if let Some(wrong) = plain.wrong(&self.case.secrets, &world, &seen) {
                     return found(Verdict::Wrong(wrong));
                 }
                 (world.draws(), seen)
@@ -229,9 +237,7 @@ impl Visitor for Examine<'_> {
             Err(broken) => return found(broken.into()),
             Ok((_, moved)) => {
                 for (a, b) in seen.views.iter().flatten().zip(moved.views.iter().flatten()) {
-                    // What is drawn on the host is out of reach.
-                    if sharing != Sharing::Additive
-                        && (0..self.limits.probe).any(|l| a.values[(l + 37) % self.limits.probe] != b.values[l])
+                    if (0..self.limits.probe).any(|l| a.values[(l + 37) % self.limits.probe] != b.values[l])
                     {
                         return found(Verdict::Broken(format!("{} mixes lanes", a.name)));
                     }
@@ -247,7 +253,7 @@ impl Visitor for Examine<'_> {
                     let verdict = Verdict::from(broken);
                     for &role in self.roles {
                         let verdict = verdict.clone();
-                        findings.push((party, Finding { role, lanes: 0, enumerated: 0, pads: 0, whole: false, verdict }));
+                        findings.push((party, Finding { role, lanes: 0, secrets: 0, enumerated: 0, pads: 0, whole: false, verdict }));
                     }
                     continue;
                 }
@@ -273,6 +279,7 @@ impl Visitor for Examine<'_> {
                 findings.push((party, finding.unwrap_or_else(|broken| Finding {
                     role,
                     lanes: 0,
+                    secrets: 0,
                     enumerated: 0,
                     pads: 0,
                     whole: false,
@@ -295,7 +302,7 @@ struct Pads {
 impl Examine<'_> {
     fn unknown(&self, draws: &BTreeMap<String, Draw>, party: usize, role: Role) -> Vec<(Variable, u64)> {
         let own = match role {
-            Role::Owner => format!("input/{}:", self.case.inputs[0].0),
+            Role::Owner => format!("Offline input/{}:", self.case.inputs[0].0),
             _ => "nobody's".into(),
         };
         let mut unknown: Vec<(Variable, u64)> = draws
@@ -362,7 +369,6 @@ impl Examine<'_> {
         all: &Pads,
         enumerated: &HashSet<Variable>,
     ) -> Result<(Finding, HashSet<Variable>), Broken> {
-        let secrets = self.case.secrets.len();
         let unknown = self.unknown(draws, party, role);
         let is_pad: HashSet<&Variable> = all.pads.iter().filter(|v| !enumerated.contains(*v)).collect();
         let hidden: HashSet<&Variable> = unknown.iter().map(|(v, _)| v).collect();
@@ -372,17 +378,31 @@ impl Examine<'_> {
         let mut finding = Finding {
             role,
             lanes: 0,
+            secrets: 0,
             enumerated: digits.len(),
             pads: pads.len(),
             whole: false,
             verdict: Verdict::Same,
         };
         let unknowns = digits.iter().try_fold(1usize, |product, (_, domain)| product.checked_mul(*domain as usize));
-        let Some(unknowns) = unknowns.filter(|u| u.saturating_mul(secrets) <= self.limits.block) else {
+        let Some(unknowns) = unknowns.filter(|u| u.saturating_mul(2) <= self.limits.block) else {
             let size: f64 = digits.iter().map(|(_, d)| (*d as f64).log2()).sum();
-            finding.verdict = Verdict::TooLarge(format!("2^{size:.1} executions for each of {secrets} secrets"));
+            finding.verdict = Verdict::TooLarge(format!("2^{size:.1} executions for each secret"));
             return Ok((finding, HashSet::new()));
         };
+        // As many secrets as there is room for, of the largest groups first.
+        let mut chosen: Vec<Vec<i64>> = vec![];
+        let mut room = self.limits.block / unknowns;
+        for group in self.groups(&self.case.secrets, role) {
+            let part = if group.len() <= room { group } else { some(group, room) };
+            room = if part.len() < 2 && !chosen.is_empty() { 0 } else { room - part.len() };
+            chosen.extend(part.iter().map(|&i| self.case.secrets[i].clone()));
+            if room < 2 {
+                break;
+            }
+        }
+        let secrets = chosen.len();
+        finding.secrets = secrets;
         // Own draws: block by block.
         let mut sources = HashMap::new();
         let mut stride = 1;
@@ -402,7 +422,7 @@ impl Examine<'_> {
         }
         finding.whole = own == 0.0;
         let blocks = (self.limits.lanes / (unknowns * secrets)).clamp(1, 64);
-        let groups = self.groups(role);
+        let groups = self.groups(&chosen, role);
         let assignment = Assignment {
             total: blocks * unknowns * secrets,
             unknowns,
@@ -413,9 +433,9 @@ impl Examine<'_> {
         };
         finding.lanes = assignment.total;
         let recipient = role == Role::Recipient;
-        let (world, seen) = bench.run(assignment.clone())?;
+        let (world, seen) = bench.run_on(&chosen, assignment.clone())?;
         if self.mutation.is_none()
-            && let Some(wrong) = bench.wrong(&world, &seen)
+            && let Some(wrong) = bench.wrong(&chosen, &world, &seen)
         {
             finding.verdict = Verdict::Wrong(wrong);
             return Ok((finding, HashSet::new()));
@@ -425,14 +445,11 @@ impl Examine<'_> {
         let space = Space::new(&moduli);
         let mut rows: Vec<Vec<Vec<u8>>> = vec![];
         let mut uneven = HashSet::new();
-        for pad in pads {
+        for &pad in &pads {
             let bumped = Assignment { bumps: HashMap::from([(pad.clone(), 1)]), ..assignment.clone() };
-            let (world, seen) = bench.run(bumped)?;
+            let (world, seen) = bench.run_on(&chosen, bumped)?;
             match shift(&space, &moduli, &base, &view(&world, &seen, party, recipient), assignment.total) {
                 Some(row) => {
-                    if row.iter().any(|of_lane| *of_lane != row[0]) {
-                        uneven.insert(pad.clone());
-                    }
                     rows.push(row);
                 }
                 None => return Err(Broken(format!("the draw {} of {} is no pad", pad.1, pad.0))),
@@ -441,44 +458,52 @@ impl Examine<'_> {
         let everything: Vec<usize> = (0..base.len()).collect();
         let compare = |columns: &[usize]| compare(&base, &moduli, &rows, columns, &assignment, &groups);
         if let Some((a, b)) = compare(&everything) {
-            finding.verdict = Verdict::Leak(self.explain(&base, everything, compare, [a, b]));
+            let (columns, what) = self.explain(&chosen, &base, everything, compare, [a, b]);
+            finding.verdict = Verdict::Leak(what);
+            for (pad, row) in pads.iter().zip(&rows) {
+                if columns.iter().any(|&c| row.iter().any(|of_lane| of_lane[c] != row[0][c])) {
+                    uneven.insert((*pad).clone());
+                }
+            }
         }
         Ok((finding, uneven))
     }
 
-    /// Secrets that the party may not tell apart.
-    fn groups(&self, role: Role) -> Vec<Vec<usize>> {
+    /// Secrets that the party may not tell apart, the most first.
+    fn groups(&self, secrets: &[Vec<i64>], role: Role) -> Vec<Vec<usize>> {
         let key = |secret: &Vec<i64>| match role {
             Role::Party => vec![],
             Role::Owner => secret[..self.case.inputs[0].1].to_vec(),
             Role::Recipient => (self.case.expect)(secret).iter().flat_map(Expected::key).collect(),
         };
         let mut groups: BTreeMap<Vec<i64>, Vec<usize>> = BTreeMap::new();
-        for (i, secret) in self.case.secrets.iter().enumerate() {
+        for (i, secret) in secrets.iter().enumerate() {
             groups.entry(key(secret)).or_default().push(i);
         }
-        groups.into_values().collect()
+        let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+        groups
     }
 
-    /// The fewest numbers that still tell the secrets apart.
+    /// The fewest numbers that still tell the secrets apart, and in words.
     fn explain(
         &self,
+        secrets: &[Vec<i64>],
         base: &[Element],
         mut columns: Vec<usize>,
         compare: impl Fn(&[usize]) -> Option<(usize, usize)>,
         mut pair: [usize; 2],
-    ) -> String {
-        if self.mutation.is_none() {
-            for c in 0..base.len() {
-                let fewer: Vec<usize> = columns.iter().copied().filter(|&k| k != c).collect();
-                if let Some((a, b)) = compare(&fewer) {
-                    (columns, pair) = (fewer, [a, b]);
-                }
+    ) -> (Vec<usize>, String) {
+        for c in 0..base.len() {
+            let fewer: Vec<usize> = columns.iter().copied().filter(|&k| k != c).collect();
+            if let Some((a, b)) = compare(&fewer) {
+                (columns, pair) = (fewer, [a, b]);
             }
         }
-        let names: Vec<&str> = columns.iter().map(|&c| base[c].name.as_str()).take(12).collect();
-        let [a, b] = pair.map(|s| &self.case.secrets[s]);
-        format!("{a:?} and {b:?} differ in {}", names.join("; "))
+        let names: Vec<&str> = columns.iter().map(|&c| base[c].name.as_str()).collect();
+        let [a, b] = pair.map(|s| &secrets[s]);
+        let what = format!("{a:?} and {b:?} differ in {}", names.join("; "));
+        (columns, what)
     }
 }
 

@@ -43,10 +43,10 @@ pub struct Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Finding { role, lanes, enumerated, pads, verdict, .. } = &self.finding;
+        let Finding { role, lanes, secrets, enumerated, pads, verdict, .. } = &self.finding;
         write!(
             f,
-            "{:<14} {:<12} {:<44} ℓ={} P{} {:<10} {lanes:>8} lanes {enumerated:>3} digits {pads:>3} pads {:>6.2} s  {verdict:?}",
+            "{:<14} {:<12} {:<44} ℓ={} P{} {:<10} {lanes:>8} lanes {secrets:>3} secrets {enumerated:>3} digits {pads:>3} pads {:>6.2} s  {verdict:?}",
             self.protocol,
             self.op,
             self.form,

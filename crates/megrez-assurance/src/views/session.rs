@@ -62,7 +62,7 @@ pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Outp
         2 => on::<Tiny<2>, V>(name, visitor),
         3 => on::<Tiny<3>, V>(name, visitor),
         4 => on::<Tiny<4>, V>(name, visitor),
-        5 => on::<Tiny<5>, V>(name, visitor),
+        5 if name == "bicoptor" => Some(visitor.visit(Bicoptor::<Tiny<5>, _>::default(), Sharing::Additive)),
         _ => None,
     }
 }
@@ -158,7 +158,7 @@ struct Owner<'a> {
 impl Owner<'_> {
     /// A component of an input that its owner draws, under a key that only its holders are sent.
     fn component(&self, input: &str, c: usize, holders: u8) -> (Key, String) {
-        let name = format!("input/{input}: component {c} of the owner");
+        let name = format!("Offline input/{input}: component {c} of the owner");
         let key = Key::agree("megrez 2026 assurance", name.as_bytes(), &self.world.assignment.salt.to_le_bytes());
         self.world.name(&key, &name, holders);
         (key, name)
@@ -179,7 +179,7 @@ impl Clients for Owner<'_> {
         }
         let x = |e: usize| self.secrets[world.assignment.secret(e % lanes)][before + e / lanes] as u64;
         let read = |name: &str| world.read(name, 1 << self.ring, n, 1);
-        let ticket = |pair: &str| read(&format!("input/{}: input of {pair}", input.name));
+        let ticket = |pair: &str| read(&format!("Offline input/{}: input of {pair}", input.name));
         let combined = |sign: i64, masks: &[super::draws::Values]| -> Vec<u8> {
             let at = |e: usize| {
                 let sum = masks.iter().map(|mask| i64::from(mask.at(e, 0))).sum::<i64>() * sign;
@@ -293,10 +293,6 @@ pub fn run<S: Suite<Device = Enumerating>>(
         let format = match format {
             // The dealer's tables stand element by element.
             Format::Bits { .. } if message.name.ends_with("/table") => Format::Bits { run: world.table },
-            Format::Bits { .. } if message.name.ends_with("/list") => match world.residues {
-                Some((p, run)) => Format::Residue { p, run: run as usize },
-                None => format,
-            },
             other => other,
         };
         for (q, values) in read(&message.bytes, format, lanes).into_iter().enumerate() {
