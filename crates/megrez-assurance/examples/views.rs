@@ -5,7 +5,8 @@ use std::io::Write;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let fits = |at: usize, name: &str| args.get(at).is_none_or(|arg| arg == "-" || name.contains(arg.as_str()));
+    let fits =
+        |at: usize, name: &str| args.get(at).is_none_or(|arg| arg == "-" || name.contains(arg.as_str()));
     let wanted = |protocol: &str, case: &megrez_assurance::views::Case| {
         args.first().is_none_or(|arg| arg == "-" || protocol == arg)
             && args.get(1).is_none_or(|arg| arg == "-" || case.op == arg)

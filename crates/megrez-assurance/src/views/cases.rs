@@ -136,9 +136,32 @@ pub fn name(op: &Op) -> &'static str {
 
 /// All names, in the order of [`name`].
 pub const NAMES: [&str; 26] = [
-    "Constant", "Combine", "View", "Concat", "Pad", "Sum", "Gather", "Rescale", "Mul", "MatMul", "Conv",
-    "Unshared", "Truncate", "NonNegative", "CompareMany", "Relu", "Maximum", "Dealt", "ToBits", "FromBits",
-    "AddBits", "Select", "BitToRing", "Xor", "And", "Not",
+    "Constant",
+    "Combine",
+    "View",
+    "Concat",
+    "Pad",
+    "Sum",
+    "Gather",
+    "Rescale",
+    "Mul",
+    "MatMul",
+    "Conv",
+    "Unshared",
+    "Truncate",
+    "NonNegative",
+    "CompareMany",
+    "Relu",
+    "Maximum",
+    "Dealt",
+    "ToBits",
+    "FromBits",
+    "AddBits",
+    "Select",
+    "BitToRing",
+    "Xor",
+    "And",
+    "Not",
 ];
 
 /// x as an element of the ring, signed.
@@ -207,34 +230,86 @@ impl Table {
     fn linear(&mut self) {
         let two = || all(&range(2), 2);
         let combine = |c: [i64; 2], k| Op::Combine { coefficients: c.to_vec(), constant: k };
-        self.add("Combine", "3x − 2y + 1", 2, &[1, 1], two(), |s| words(vec![3 * s[0] - 2 * s[1] + 1]), move |p, v, _| {
-            Ok(vec![p.step("op", combine([3, -2], 1), v)?])
-        });
-        self.add("View", "reversed", 2, &[2], two(), |s| words(vec![s[1], s[0]]), |p, v, n| {
-            let strides = vec![-(n as isize), 1];
-            Ok(vec![p.step("op", Op::View(View { shape: [2, n].into(), strides, offset: n }), v)?])
-        });
-        self.add("Concat", "x, y", 2, &[1, 1], two(), |s| words(s.to_vec()), |p, v, _| {
-            Ok(vec![p.step("op", Op::Concat { axis: 0 }, v)?])
-        });
-        self.add("Pad", "one before, one after", 2, &[1], all(&range(2), 1), |s| words(vec![0, s[0], 0]), |p, v, _| {
-            Ok(vec![p.step("op", Op::Pad { before: vec![1, 0], after: vec![1, 0] }, v)?])
-        });
-        self.add("Sum", "of two", 2, &[2], two(), |s| words(vec![s[0] + s[1]]), |p, v, _| {
-            Ok(vec![p.step("op", Op::Sum { axis: 0 }, v)?])
-        });
-        self.add("Gather", "one twice", 2, &[2], two(), |s| words(vec![s[1], s[0], s[1]]), |p, v, _| {
-            Ok(vec![p.step("op", Op::Gather { axis: 0, indices: vec![1, 0, 1] }, v)?])
-        });
-        self.add("Rescale", "1 to 0", 2, &[1], all(&range(2), 1), |s| words(s.to_vec()), |p, v, _| {
-            Ok(vec![p.step("op", Op::Rescale { frac: 0 }, v)?])
-        })
+        self.add(
+            "Combine",
+            "3x − 2y + 1",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(vec![3 * s[0] - 2 * s[1] + 1]),
+            move |p, v, _| Ok(vec![p.step("op", combine([3, -2], 1), v)?]),
+        );
+        self.add(
+            "View",
+            "reversed",
+            2,
+            &[2],
+            two(),
+            |s| words(vec![s[1], s[0]]),
+            |p, v, n| {
+                let strides = vec![-(n as isize), 1];
+                Ok(vec![p.step("op", Op::View(View { shape: [2, n].into(), strides, offset: n }), v)?])
+            },
+        );
+        self.add(
+            "Concat",
+            "x, y",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(s.to_vec()),
+            |p, v, _| Ok(vec![p.step("op", Op::Concat { axis: 0 }, v)?]),
+        );
+        self.add(
+            "Pad",
+            "one before, one after",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![0, s[0], 0]),
+            |p, v, _| Ok(vec![p.step("op", Op::Pad { before: vec![1, 0], after: vec![1, 0] }, v)?]),
+        );
+        self.add(
+            "Sum",
+            "of two",
+            2,
+            &[2],
+            two(),
+            |s| words(vec![s[0] + s[1]]),
+            |p, v, _| Ok(vec![p.step("op", Op::Sum { axis: 0 }, v)?]),
+        );
+        self.add(
+            "Gather",
+            "one twice",
+            2,
+            &[2],
+            two(),
+            |s| words(vec![s[1], s[0], s[1]]),
+            |p, v, _| Ok(vec![p.step("op", Op::Gather { axis: 0, indices: vec![1, 0, 1] }, v)?]),
+        );
+        self.add(
+            "Rescale",
+            "1 to 0",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(s.to_vec()),
+            |p, v, _| Ok(vec![p.step("op", Op::Rescale { frac: 0 }, v)?]),
+        )
         .frac = 1;
-        self.add("Constant", "times x", 3, &[1], all(&range(3), 1), |s| words(vec![3 * s[0]]), |p, v, n| {
-            let constant = Op::Constant { shape: [1, n].into(), frac: 0, words: vec![3; n] };
-            let c = p.step("constant", constant, &[])?;
-            Ok(vec![p.step("op", Op::Mul, &[v[0], c])?])
-        });
+        self.add(
+            "Constant",
+            "times x",
+            3,
+            &[1],
+            all(&range(3), 1),
+            |s| words(vec![3 * s[0]]),
+            |p, v, n| {
+                let constant = Op::Constant { shape: [1, n].into(), frac: 0, words: vec![3; n] };
+                let c = p.step("constant", constant, &[])?;
+                Ok(vec![p.step("op", Op::Mul, &[v[0], c])?])
+            },
+        );
     }
 
     fn products(&mut self) {
@@ -245,12 +320,24 @@ impl Table {
             });
         }
         let pairs = some(all(&range(2), 4), 40);
-        self.add("Mul", "neighbours", 2, &[2, 2], pairs.clone(), |s| words(vec![s[0] * s[2], s[1] * s[3]]), |p, v, _| {
-            Ok(vec![p.step("op", Op::Mul, v)?])
-        });
-        self.add("Mul", "x·x and x·y", 2, &[1, 1], all(&range(2), 2), |s| words(vec![s[0] * s[0], s[0] * s[1]]), |p, v, _| {
-            Ok(vec![p.step("square", Op::Mul, &[v[0], v[0]])?, p.step("op", Op::Mul, v)?])
-        });
+        self.add(
+            "Mul",
+            "neighbours",
+            2,
+            &[2, 2],
+            pairs.clone(),
+            |s| words(vec![s[0] * s[2], s[1] * s[3]]),
+            |p, v, _| Ok(vec![p.step("op", Op::Mul, v)?]),
+        );
+        self.add(
+            "Mul",
+            "x·x and x·y",
+            2,
+            &[1, 1],
+            all(&range(2), 2),
+            |s| words(vec![s[0] * s[0], s[0] * s[1]]),
+            |p, v, _| Ok(vec![p.step("square", Op::Mul, &[v[0], v[0]])?, p.step("op", Op::Mul, v)?]),
+        );
         for n in [3, 4] {
             let secrets = some(all(&range(2), n), 64);
             self.add("Mul", format!("{n} factors"), 2, &[1; 4][..n], secrets, product, |p, v, _| {
@@ -292,17 +379,35 @@ impl Table {
         let rounded = |x: i64| Expected::Rounded { x, bits: 1 };
         let small: Vec<i64> = (-4..4).collect();
         let truncate = || Op::Truncate { bits: 1 };
-        let case = self.add("Truncate", "one bit", 4, &[1], all(&small, 1), move |s| vec![rounded(s[0])], move |p, v, _| {
-            Ok(vec![p.step("op", truncate(), v)?])
-        });
+        let case = self.add(
+            "Truncate",
+            "one bit",
+            4,
+            &[1],
+            all(&small, 1),
+            move |s| vec![rounded(s[0])],
+            move |p, v, _| Ok(vec![p.step("op", truncate(), v)?]),
+        );
         case.frac = 1;
-        let case = self.add("Truncate", "neighbours", 4, &[2], all(&small, 2), move |s| s.iter().map(|&x| rounded(x)).collect(), move |p, v, _| {
-            Ok(vec![p.step("op", truncate(), v)?])
-        });
+        let case = self.add(
+            "Truncate",
+            "neighbours",
+            4,
+            &[2],
+            all(&small, 2),
+            move |s| s.iter().map(|&x| rounded(x)).collect(),
+            move |p, v, _| Ok(vec![p.step("op", truncate(), v)?]),
+        );
         case.frac = 1;
-        let twice = self.add("Truncate", "of one value twice", 4, &[1], all(&small, 1), move |s| vec![rounded(s[0]); 2], move |p, v, _| {
-            Ok(vec![p.step("op", truncate(), v)?, p.step("again", truncate(), v)?])
-        });
+        let twice = self.add(
+            "Truncate",
+            "of one value twice",
+            4,
+            &[1],
+            all(&small, 1),
+            move |s| vec![rounded(s[0]); 2],
+            move |p, v, _| Ok(vec![p.step("op", truncate(), v)?, p.step("again", truncate(), v)?]),
+        );
         twice.frac = 1;
         // Products that are left as sums.
         let sum = |op: Op| Op::Unshared(Box::new(op));
@@ -317,69 +422,113 @@ impl Table {
             let most = if form.starts_with("ReLU") { 6 } else { 16 };
             self.add("Unshared", form, 4, &[1, 1], some(secrets.collect(), most), expect, build).frac = 1;
         };
-        add("truncated", Box::new(move |s| vec![rounded(one(s))]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
-        add("truncated twice", Box::new(move |s| vec![rounded(one(s)); 2]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            Ok(vec![p.step("op", truncate(), &[z])?, p.step("again", truncate(), &[z])?])
-        }));
-        add("padded", Box::new(move |s| vec![rounded(0), rounded(one(s))]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
-        add("gathered twice", Box::new(move |s| vec![rounded(one(s)); 2]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            let z = p.step("gather", Op::Gather { axis: 0, indices: vec![0, 0] }, &[z])?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
-        add("broadcast", Box::new(move |s| vec![rounded(one(s)); 2]), Box::new(move |p, v, n| {
-            let z = left(p, v)?;
-            let view = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
-            let z = p.step("broadcast", Op::View(view), &[z])?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
+        add(
+            "truncated",
+            Box::new(move |s| vec![rounded(one(s))]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "truncated twice",
+            Box::new(move |s| vec![rounded(one(s)); 2]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                Ok(vec![p.step("op", truncate(), &[z])?, p.step("again", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "padded",
+            Box::new(move |s| vec![rounded(0), rounded(one(s))]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "gathered twice",
+            Box::new(move |s| vec![rounded(one(s)); 2]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("gather", Op::Gather { axis: 0, indices: vec![0, 0] }, &[z])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "broadcast",
+            Box::new(move |s| vec![rounded(one(s)); 2]),
+            Box::new(move |p, v, n| {
+                let z = left(p, v)?;
+                let view = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
+                let z = p.step("broadcast", Op::View(view), &[z])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
         // With shared values beside them: what a summand's mask hides, and hides again.
         let add_to = |p: &mut Plan, name: &str, c: i64, z: ValueId, x: ValueId| {
             p.step(name, Op::Combine { coefficients: vec![c, 1], constant: 0 }, &[z, x])
         };
-        add("plus a shared value", Box::new(move |s| vec![rounded(one(s) + s[0])]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            let z = add_to(p, "sum", 1, z, v[0])?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
-        add("plus one and plus another shared value", Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            let (a, b) = (add_to(p, "a", 1, z, v[0])?, add_to(p, "b", 1, z, v[1])?);
-            Ok(vec![p.step("op", truncate(), &[a])?, p.step("again", truncate(), &[b])?])
-        }));
-        add("padded, plus shared values", Box::new(move |s| vec![rounded(s[0]), rounded(one(s) + s[1])]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
-            let both = p.step("both", Op::Concat { axis: 0 }, v)?;
-            let z = add_to(p, "sum", 1, z, both)?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
-        add("broadcast, plus shared values", Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()), Box::new(move |p, v, n| {
-            let z = left(p, v)?;
-            let view = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
-            let z = p.step("broadcast", Op::View(view), &[z])?;
-            let both = p.step("both", Op::Concat { axis: 0 }, v)?;
-            let z = add_to(p, "sum", 1, z, both)?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
-        add("twice, plus a shared value", Box::new(move |s| vec![rounded(2 * one(s) + s[0])]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            let z = add_to(p, "sum", 2, z, v[0])?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        }));
+        add(
+            "plus a shared value",
+            Box::new(move |s| vec![rounded(one(s) + s[0])]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = add_to(p, "sum", 1, z, v[0])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "plus one and plus another shared value",
+            Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let (a, b) = (add_to(p, "a", 1, z, v[0])?, add_to(p, "b", 1, z, v[1])?);
+                Ok(vec![p.step("op", truncate(), &[a])?, p.step("again", truncate(), &[b])?])
+            }),
+        );
+        add(
+            "padded, plus shared values",
+            Box::new(move |s| vec![rounded(s[0]), rounded(one(s) + s[1])]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
+                let both = p.step("both", Op::Concat { axis: 0 }, v)?;
+                let z = add_to(p, "sum", 1, z, both)?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "broadcast, plus shared values",
+            Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()),
+            Box::new(move |p, v, n| {
+                let z = left(p, v)?;
+                let view = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
+                let z = p.step("broadcast", Op::View(view), &[z])?;
+                let both = p.step("both", Op::Concat { axis: 0 }, v)?;
+                let z = add_to(p, "sum", 1, z, both)?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "twice, plus a shared value",
+            Box::new(move |s| vec![rounded(2 * one(s) + s[0])]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = add_to(p, "sum", 2, z, v[0])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
         let relu = || Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate: 1 });
-        add("ReLU with truncation", Box::new(move |s| vec![relu_of(one(s), 1)]), Box::new(move |p, v, _| {
-            let z = left(p, v)?;
-            Ok(vec![p.step("op", relu(), &[z])?])
-        }));
+        add(
+            "ReLU with truncation",
+            Box::new(move |s| vec![relu_of(one(s), 1)]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                Ok(vec![p.step("op", relu(), &[z])?])
+            }),
+        );
         for conv in [false, true] {
             let build = move |p: &mut Plan, v: &[ValueId], n: usize| {
                 let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
@@ -393,14 +542,23 @@ impl Table {
                 Ok(vec![p.step("op", Op::Truncate { bits: 1 }, &[z])?])
             };
             let form = if conv { "of a convolution" } else { "of matrices" };
-            self.add("Unshared", form, 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], build).frac = 1;
+            self.add("Unshared", form, 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], build)
+                .frac = 1;
         }
         // A shared product, truncated.
-        self.add("Truncate", "of a product", 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], move |p, v, _| {
-            let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
-            let z = p.step("product", Op::Mul, &[v[0], y])?;
-            Ok(vec![p.step("op", truncate(), &[z])?])
-        })
+        self.add(
+            "Truncate",
+            "of a product",
+            4,
+            &[1, 1],
+            Self::factors(),
+            move |s| vec![rounded(one(s))],
+            move |p, v, _| {
+                let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
+                let z = p.step("product", Op::Mul, &[v[0], y])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            },
+        )
         .frac = 1;
     }
 
@@ -433,10 +591,18 @@ impl Table {
         add("a digit, cut by 1, of 4 bits", 4, 1, cut, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
         add("neighbours", 2, 2, SignBit::FULL, all(&range(2), 2));
         add("neighbours by digits", 2, 2, digits(&[1]), all(&range(2), 2));
-        self.add("NonNegative", "of one value twice", 2, &[1], all(&range(2), 1), move |s| sign(&[s[0], s[0]]), |p, v, _| {
-            let op = || Op::NonNegative(SignBit::FULL);
-            Ok(vec![p.step("op", op(), v)?, p.step("again", op(), v)?])
-        });
+        self.add(
+            "NonNegative",
+            "of one value twice",
+            2,
+            &[1],
+            all(&range(2), 1),
+            move |s| sign(&[s[0], s[0]]),
+            |p, v, _| {
+                let op = || Op::NonNegative(SignBit::FULL);
+                Ok(vec![p.step("op", op(), v)?, p.step("again", op(), v)?])
+            },
+        );
         for (ring, thresholds) in [(2, vec![0, 1]), (2, vec![-2, 0, 1]), (3, vec![-1, 2])] {
             let (t, u) = (thresholds.clone(), thresholds.clone());
             let expect = move |s: &[i64]| words(t.iter().map(|t| bit(wrap(s[0] - t, ring) >= 0)).collect());
@@ -446,26 +612,58 @@ impl Table {
                 Ok(vec![p.step("op", op, v)?])
             });
         }
-        let expect = |s: &[i64]| words([0, 1].iter().flat_map(|t| s.iter().map(move |x| bit(wrap(x - t, 2) >= 0))).collect());
+        let expect = |s: &[i64]| {
+            words([0, 1].iter().flat_map(|t| s.iter().map(move |x| bit(wrap(x - t, 2) >= 0))).collect())
+        };
         let sign_of = || SignBit { list: List::Digits(vec![1]), ..SignBit::FULL };
-        self.add("CompareMany", "neighbours, 2 thresholds", 2, &[2], all(&range(2), 2), expect, move |p, v, _| {
-            Ok(vec![p.step("op", Op::CompareMany { sign: sign_of(), thresholds: vec![0, 1] }, v)?])
-        });
+        self.add(
+            "CompareMany",
+            "neighbours, 2 thresholds",
+            2,
+            &[2],
+            all(&range(2), 2),
+            expect,
+            move |p, v, _| {
+                Ok(vec![p.step("op", Op::CompareMany { sign: sign_of(), thresholds: vec![0, 1] }, v)?])
+            },
+        );
         let expect = |s: &[i64]| words([-3, 1].iter().map(|t| bit(wrap(s[0] - t, 3) >= 0)).collect());
-        self.add("CompareMany", "a digit of 2, 2 thresholds", 3, &[1], all(&range(3), 1), expect, |p, v, _| {
-            let sign = SignBit { list: List::Digits(vec![2]), ..SignBit::FULL };
-            Ok(vec![p.step("op", Op::CompareMany { sign, thresholds: vec![-3, 1] }, v)?])
-        });
+        self.add(
+            "CompareMany",
+            "a digit of 2, 2 thresholds",
+            3,
+            &[1],
+            all(&range(3), 1),
+            expect,
+            |p, v, _| {
+                let sign = SignBit { list: List::Digits(vec![2]), ..SignBit::FULL };
+                Ok(vec![p.step("op", Op::CompareMany { sign, thresholds: vec![-3, 1] }, v)?])
+            },
+        );
         let narrow = || SignBit { bits: Some(3), ..SignBit::FULL };
-        let case = self.add("NonNegative", "3 bits of 5", 5, &[1], all(&(-4..4).collect::<Vec<_>>(), 1), sign, move |p, v, _| {
-            Ok(vec![p.step("op", Op::NonNegative(narrow()), v)?])
-        });
+        let case = self.add(
+            "NonNegative",
+            "3 bits of 5",
+            5,
+            &[1],
+            all(&(-4..4).collect::<Vec<_>>(), 1),
+            sign,
+            move |p, v, _| Ok(vec![p.step("op", Op::NonNegative(narrow()), v)?]),
+        );
         (case.only, case.sign) = (Some(BICOPTOR), narrow());
         let relu = |s: &[i64]| words(vec![s[0].max(0)]);
-        let case = self.add("Relu", "3 bits of 5", 5, &[1], all(&(-4..4).collect::<Vec<_>>(), 1), relu, move |p, v, _| {
-            let relu = Relu { sign: narrow(), form: ReluForm::ThreeRounds, truncate: 0 };
-            Ok(vec![p.step("op", Op::Relu(relu), v)?])
-        });
+        let case = self.add(
+            "Relu",
+            "3 bits of 5",
+            5,
+            &[1],
+            all(&(-4..4).collect::<Vec<_>>(), 1),
+            relu,
+            move |p, v, _| {
+                let relu = Relu { sign: narrow(), form: ReluForm::ThreeRounds, truncate: 0 };
+                Ok(vec![p.step("op", Op::Relu(relu), v)?])
+            },
+        );
         (case.only, case.sign) = (Some(BICOPTOR), narrow());
     }
 
@@ -492,9 +690,15 @@ impl Table {
                     let op = if dealt { Op::Dealt(Box::new(relu)) } else { relu };
                     let expect = move |s: &[i64]| s.iter().map(|&x| relu_of(x, truncate)).collect();
                     let label = if dealt { "Dealt" } else { "Relu" };
-                    let case = self.add(label, format!("{form:?}, {name}"), ring, &[elements], all(&values, elements), expect, move |p, v, _| {
-                        Ok(vec![p.step("op", op.clone(), v)?])
-                    });
+                    let case = self.add(
+                        label,
+                        format!("{form:?}, {name}"),
+                        ring,
+                        &[elements],
+                        all(&values, elements),
+                        expect,
+                        move |p, v, _| Ok(vec![p.step("op", op.clone(), v)?]),
+                    );
                     case.frac = truncate;
                     case.sign = sign.clone();
                     // Forms are of lists of the dealer's.
@@ -526,72 +730,216 @@ impl Table {
         let of = |x: i64, ring: u32| (0..ring).map(move |k| x >> k & 1);
         for (ring, elements) in [(2, 1), (3, 1), (4, 1), (2, 2)] {
             let secrets = all(&range(ring), elements);
-            let expect = move |s: &[i64]| words((0..ring).flat_map(|k| s.iter().map(move |x| x >> k & 1)).collect());
+            let expect =
+                move |s: &[i64]| words((0..ring).flat_map(|k| s.iter().map(move |x| x >> k & 1)).collect());
             let form = if elements == 1 { format!("{ring} bits") } else { "neighbours".into() };
             self.add("ToBits", form.clone(), ring, &[elements], secrets.clone(), expect, |p, v, _| {
                 Ok(vec![p.step("op", Op::ToBits, v)?])
             });
-            self.add("FromBits", format!("of ToBits, {form}"), ring, &[elements], secrets, |s| words(s.to_vec()), |p, v, _| {
-                let b = p.step("bits", Op::ToBits, v)?;
-                Ok(vec![p.step("op", Op::FromBits, &[b])?])
-            });
+            self.add(
+                "FromBits",
+                format!("of ToBits, {form}"),
+                ring,
+                &[elements],
+                secrets,
+                |s| words(s.to_vec()),
+                |p, v, _| {
+                    let b = p.step("bits", Op::ToBits, v)?;
+                    Ok(vec![p.step("op", Op::FromBits, &[b])?])
+                },
+            );
         }
         for ring in [2, 3] {
             let secrets = some(all(&range(ring), 2), 32);
-            self.add("AddBits", format!("{ring} bits"), ring, &[1, 1], secrets, move |s| words(of(s[0] + s[1], ring).collect()), |p, v, _| {
-                let a = p.step("a", Op::ToBits, &v[..1])?;
-                let b = p.step("b", Op::ToBits, &v[1..])?;
-                Ok(vec![p.step("op", Op::AddBits, &[a, b])?])
-            });
+            self.add(
+                "AddBits",
+                format!("{ring} bits"),
+                ring,
+                &[1, 1],
+                secrets,
+                move |s| words(of(s[0] + s[1], ring).collect()),
+                |p, v, _| {
+                    let a = p.step("a", Op::ToBits, &v[..1])?;
+                    let b = p.step("b", Op::ToBits, &v[1..])?;
+                    Ok(vec![p.step("op", Op::AddBits, &[a, b])?])
+                },
+            );
         }
         let sign = |p: &mut Plan, name: &str, v: ValueId| p.step(name, Op::NonNegative(SignBit::FULL), &[v]);
         let two = || all(&range(2), 2);
-        self.add("Select", "after a comparison", 2, &[1, 1], two(), |s| words(vec![if s[0] >= 0 { s[1] } else { 0 }]), move |p, v, _| {
-            let b = sign(p, "bit", v[0])?;
-            Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
-        });
-        self.add("Select", "of the compared value, and the bit again", 2, &[1], all(&range(2), 1), |s| words(vec![s[0].max(0), bit(s[0] >= 0)]), move |p, v, _| {
-            let b = sign(p, "bit", v[0])?;
-            Ok(vec![p.step("op", Op::Select, &[b, v[0]])?, b])
-        });
-        self.add("Select", "neighbours", 2, &[2, 2], some(all(&range(2), 4), 40), |s| words((0..2).map(|i| if s[i] >= 0 { s[2 + i] } else { 0 }).collect()), move |p, v, _| {
-            let b = sign(p, "bit", v[0])?;
-            Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
-        });
-        self.add("BitToRing", "after a comparison", 2, &[1], all(&range(2), 1), |s| words(vec![bit(s[0] >= 0)]), move |p, v, _| {
-            let b = sign(p, "bit", v[0])?;
-            Ok(vec![p.step("op", Op::BitToRing, &[b])?])
-        });
-        self.add("BitToRing", "neighbours", 2, &[2], two(), |s| words(s.iter().map(|&x| bit(x >= 0)).collect()), move |p, v, _| {
-            let b = sign(p, "bit", v[0])?;
-            Ok(vec![p.step("op", Op::BitToRing, &[b])?])
-        });
-        self.add("Xor", "of two comparisons", 2, &[1, 1], two(), |s| words(vec![bit((s[0] >= 0) != (s[1] >= 0))]), move |p, v, _| {
-            let (a, b) = (sign(p, "a", v[0])?, sign(p, "b", v[1])?);
-            Ok(vec![p.step("op", Op::Xor, &[a, b])?])
-        });
-        self.add("Not", "of a comparison", 2, &[1], all(&range(2), 1), |s| words(vec![bit(s[0] < 0)]), move |p, v, _| {
-            let b = sign(p, "bit", v[0])?;
-            Ok(vec![p.step("op", Op::Not, &[b])?])
-        });
+        self.add(
+            "Select",
+            "after a comparison",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(vec![if s[0] >= 0 { s[1] } else { 0 }]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+            },
+        );
+        self.add(
+            "Select",
+            "of the compared value, and the bit again",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![s[0].max(0), bit(s[0] >= 0)]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[0]])?, b])
+            },
+        );
+        self.add(
+            "Select",
+            "neighbours",
+            2,
+            &[2, 2],
+            some(all(&range(2), 4), 40),
+            |s| words((0..2).map(|i| if s[i] >= 0 { s[2 + i] } else { 0 }).collect()),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+            },
+        );
+        self.add(
+            "BitToRing",
+            "after a comparison",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![bit(s[0] >= 0)]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::BitToRing, &[b])?])
+            },
+        );
+        self.add(
+            "BitToRing",
+            "neighbours",
+            2,
+            &[2],
+            two(),
+            |s| words(s.iter().map(|&x| bit(x >= 0)).collect()),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::BitToRing, &[b])?])
+            },
+        );
+        self.add(
+            "Xor",
+            "of two comparisons",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(vec![bit((s[0] >= 0) != (s[1] >= 0))]),
+            move |p, v, _| {
+                let (a, b) = (sign(p, "a", v[0])?, sign(p, "b", v[1])?);
+                Ok(vec![p.step("op", Op::Xor, &[a, b])?])
+            },
+        );
+        self.add(
+            "Not",
+            "of a comparison",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![bit(s[0] < 0)]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Not, &[b])?])
+            },
+        );
         for n in [2, 3, 4] {
             let secrets = some(all(&range(2), n), 32);
-            self.add("And", format!("{n} factors"), 2, &[1; 4][..n], secrets, |s| words(vec![bit(s.iter().all(|&x| x >= 0))]), move |p, v, _| {
-                let names = ["a", "b", "c", "d"].iter().zip(v);
-                let bits = names.map(|(name, &v)| sign(p, name, v)).collect::<Result<Vec<_>, _>>()?;
-                Ok(vec![p.step("op", Op::And, &bits)?])
-            });
+            self.add(
+                "And",
+                format!("{n} factors"),
+                2,
+                &[1; 4][..n],
+                secrets,
+                |s| words(vec![bit(s.iter().all(|&x| x >= 0))]),
+                move |p, v, _| {
+                    let names = ["a", "b", "c", "d"].iter().zip(v);
+                    let bits = names.map(|(name, &v)| sign(p, name, v)).collect::<Result<Vec<_>, _>>()?;
+                    Ok(vec![p.step("op", Op::And, &bits)?])
+                },
+            );
         }
-        self.add("And", "neighbours", 2, &[2, 2], some(all(&range(2), 4), 32), |s| words((0..2).map(|i| bit(s[i] >= 0 && s[2 + i] >= 0)).collect()), move |p, v, _| {
-            let (a, b) = (sign(p, "a", v[0])?, sign(p, "b", v[1])?);
-            Ok(vec![p.step("op", Op::And, &[a, b])?])
-        });
+        self.add(
+            "And",
+            "neighbours",
+            2,
+            &[2, 2],
+            some(all(&range(2), 4), 32),
+            |s| words((0..2).map(|i| bit(s[i] >= 0 && s[2 + i] >= 0)).collect()),
+            move |p, v, _| {
+                let (a, b) = (sign(p, "a", v[0])?, sign(p, "b", v[1])?);
+                Ok(vec![p.step("op", Op::And, &[a, b])?])
+            },
+        );
+        // Bicoptor compares three bits and more, on a ring that has two more.
+        let narrow = |p: &mut Plan, name: &str, v: ValueId| {
+            p.step(name, Op::NonNegative(SignBit { bits: Some(3), ..SignBit::FULL }), &[v])
+        };
+        let four = || all(&[-4, -1, 0, 3], 2);
+        let case = self.add(
+            "Select",
+            "3 bits of 5",
+            5,
+            &[1, 1],
+            four(),
+            |s| words(vec![if s[0] >= 0 { s[1] } else { 0 }]),
+            move |p, v, _| {
+                let b = narrow(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+            },
+        );
+        case.only = Some(BICOPTOR);
+        for op in [Op::Xor, Op::And] {
+            let both = op == Op::And;
+            let expect = move |s: &[i64]| {
+                let (a, b) = (s[0] >= 0, s[1] >= 0);
+                words(vec![bit(if both { a && b } else { a != b })])
+            };
+            let case = self.add(name(&op), "3 bits of 5", 5, &[1, 1], four(), expect, move |p, v, _| {
+                let (a, b) = (narrow(p, "a", v[0])?, narrow(p, "b", v[1])?);
+                Ok(vec![p.step("op", op.clone(), &[a, b])?])
+            });
+            case.only = Some(BICOPTOR);
+        }
+        for op in [Op::Not, Op::BitToRing] {
+            let not = op == Op::Not;
+            let values = all(&[-4, -1, 0, 3], 1);
+            let case = self.add(
+                name(&op),
+                "3 bits of 5",
+                5,
+                &[1],
+                values,
+                move |s| words(vec![bit((s[0] >= 0) != not)]),
+                move |p, v, _| {
+                    let b = narrow(p, "bit", v[0])?;
+                    Ok(vec![p.step("op", op.clone(), &[b])?])
+                },
+            );
+            case.only = Some(BICOPTOR);
+        }
         // On bits of ToBits, which a product of bits masks alone.
-        self.add("And", "of a value's bits", 2, &[1, 1], two(), |s| words((0..2).map(|k| (s[0] & s[1]) >> k & 1).collect()), |p, v, _| {
-            let a = p.step("a", Op::ToBits, &v[..1])?;
-            let b = p.step("b", Op::ToBits, &v[1..])?;
-            Ok(vec![p.step("op", Op::And, &[a, b])?])
-        });
+        self.add(
+            "And",
+            "of a value's bits",
+            2,
+            &[1, 1],
+            two(),
+            |s| words((0..2).map(|k| (s[0] & s[1]) >> k & 1).collect()),
+            |p, v, _| {
+                let a = p.step("a", Op::ToBits, &v[..1])?;
+                let b = p.step("b", Op::ToBits, &v[1..])?;
+                Ok(vec![p.step("op", Op::And, &[a, b])?])
+            },
+        );
     }
 }
 

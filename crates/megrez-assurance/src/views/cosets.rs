@@ -36,6 +36,13 @@ pub struct Basis {
     hash: u64,
 }
 
+impl Basis {
+    /// The same for the same group, and different for different ones.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
 impl Space {
     /// Of numbers with these moduli; 0 says that a number belongs to no group.
     pub fn new(moduli: &[u64]) -> Self {
@@ -177,7 +184,9 @@ fn reduce_prime(p: u8, basis: &[Option<Vec<u8>>], row: &mut [u8], from: usize) {
     for c in from..row.len() {
         let Some(pivot) = &basis[c] else { continue };
         let factor = p - u32::from(row[c]);
-        row.iter_mut().zip(pivot).for_each(|(x, y)| *x = ((u32::from(*x) + factor * u32::from(*y)) % p) as u8);
+        row.iter_mut()
+            .zip(pivot)
+            .for_each(|(x, y)| *x = ((u32::from(*x) + factor * u32::from(*y)) % p) as u8);
     }
 }
 
@@ -233,8 +242,9 @@ mod tests {
     fn hashes_tell_cosets_apart_and_nothing_else() {
         let moduli = [4, 2, 3, 8];
         let space = Space::new(&moduli);
-        let all: Vec<Vec<u8>> =
-            (0..192u64).map(|i| vec![i % 4, i / 4 % 2, i / 8 % 3, i / 24].iter().map(|&x| x as u8).collect()).collect();
+        let all: Vec<Vec<u8>> = (0..192u64)
+            .map(|i| vec![i % 4, i / 4 % 2, i / 8 % 3, i / 24].iter().map(|&x| x as u8).collect())
+            .collect();
         let mut by_group = HashMap::new();
         for case in 0..300u64 {
             let row = |k: u64| all[(mix(case << 8 | k) % 192) as usize].clone();
@@ -243,7 +253,10 @@ mod tests {
             let members = group(&moduli, &rows);
             let basis = space.basis(&rows);
             let coset = |v: &Vec<u8>| -> BTreeSet<Vec<u8>> {
-                members.iter().map(|m| (0..4).map(|i| ((v[i] + m[i]) as u64 % moduli[i]) as u8).collect()).collect()
+                members
+                    .iter()
+                    .map(|m| (0..4).map(|i| ((v[i] + m[i]) as u64 % moduli[i]) as u8).collect())
+                    .collect()
             };
             for v in all.iter().step_by(7) {
                 let known = by_group.entry(space.coset(&basis, v)).or_insert_with(|| coset(v));

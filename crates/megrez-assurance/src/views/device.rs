@@ -3,8 +3,8 @@
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{
-    Baseline, Device, DeviceError, Elem, Entries, FieldShare, HostList, ListSpec, ListStreams, Placement, Reference,
-    Selected, Truncation,
+    Baseline, Device, DeviceError, Elem, Entries, FieldShare, HostList, ListSpec, ListStreams, Placement,
+    Reference, Selected, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
@@ -43,7 +43,12 @@ impl Enumerating {
     }
 
     /// A worker's share of what was dealt: sample q of element e.
-    fn share(&self, spec: &ListSpec, share: FieldShare<'_, Self>, n: usize) -> Result<Box<dyn Fn(usize, usize) -> i64>> {
+    fn share(
+        &self,
+        spec: &ListSpec,
+        share: FieldShare<'_, Self>,
+        n: usize,
+    ) -> Result<Box<dyn Fn(usize, usize) -> i64>> {
         let dealt = spec.dealt();
         Ok(match share {
             FieldShare::Packed(words) => {
@@ -176,7 +181,11 @@ impl Device for Enumerating {
     fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
         Reference.combine(terms, constant, n)
     }
-    fn products<W: Word>(&self, products: &[(W, &Buf<W>, &Buf<W>)], terms: &[(W, &Buf<W>)]) -> Result<Buf<W>> {
+    fn products<W: Word>(
+        &self,
+        products: &[(W, &Buf<W>, &Buf<W>)],
+        terms: &[(W, &Buf<W>)],
+    ) -> Result<Buf<W>> {
         Reference.products(products, terms)
     }
     fn shift_right<W: Word>(&self, x: &Buf<W>, k: u32) -> Result<Buf<W>> {
@@ -225,7 +234,8 @@ impl Device for Enumerating {
     }
 
     fn random_bits(&self, stream: &Stream, n: usize) -> Result<Buf<u64>> {
-        let table = self.world.reader(self.me, stream.key_words()).is_some_and(|name| name.contains(": table of"));
+        let table =
+            self.world.reader(self.me, stream.key_words()).is_some_and(|name| name.contains(": table of"));
         let run = if table { self.world.table } else { 1 };
         let values = self.read(stream, 2, n / run, run)?;
         let packed = bits::pack(n, |i| values.at(i / run, i % run).into());
@@ -254,7 +264,12 @@ impl Device for Enumerating {
         Reference.unpack_low(x, width, n)
     }
 
-    fn deal_list<W: Word>(&self, spec: &ListSpec, masks: &Buf<W>, other: &Stream) -> Result<(Buf<u64>, Buf<u64>)> {
+    fn deal_list<W: Word>(
+        &self,
+        spec: &ListSpec,
+        masks: &Buf<W>,
+        other: &Stream,
+    ) -> Result<(Buf<u64>, Buf<u64>)> {
         let (p, n, dealt) = (spec.prime.p(), masks.len(), spec.dealt());
         let other = self.read(other, p, n, dealt)?;
         let mut shares = Vec::with_capacity(n * dealt);
@@ -265,14 +280,19 @@ impl Device for Enumerating {
             let secret: Vec<u64> = match &spec.entries {
                 Entries::Bits => (0..dealt).map(|i| bit(rho, i, dealt) as u64).collect(),
                 Entries::Digits(widths) => {
-                    let of = |(digit, w): (u64, &u32)| (0..(1u64 << w) - 1).map(move |q| u64::from(digit == q));
+                    let of =
+                        |(digit, w): (u64, &u32)| (0..(1u64 << w) - 1).map(move |q| u64::from(digit == q));
                     digits(rho, widths).into_iter().zip(widths).flat_map(of).collect()
                 }
             };
-            shares.extend(secret.iter().enumerate().map(|(q, &s)| modulo(s as i64 - i64::from(other.at(e, q)), p)));
+            shares.extend(
+                secret.iter().enumerate().map(|(q, &s)| modulo(s as i64 - i64::from(other.at(e, q)), p)),
+            );
         }
-        let negative = |e: usize| cut(spec, cut(spec, masks[e].to_u64()).wrapping_neg() << spec.cut) >> (spec.width - 1);
-        let packed = self.packed(spec.prime.pack(shares.into_iter()), Format::Field { p: p as u8, run: dealt })?;
+        let negative =
+            |e: usize| cut(spec, cut(spec, masks[e].to_u64()).wrapping_neg() << spec.cut) >> (spec.width - 1);
+        let packed =
+            self.packed(spec.prime.pack(shares.into_iter()), Format::Field { p: p as u8, run: dealt })?;
         Ok((packed, Arc::new(bits::pack(n, negative))))
     }
 
@@ -391,9 +411,10 @@ impl Device for Enumerating {
     }
 
     fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
-        let truncation = s.truncation.as_ref().map(|(t, top_bit)| {
-            (Truncation { bits: t.bits, high: t.high, top: t.top }, *top_bit)
-        });
+        let truncation = s
+            .truncation
+            .as_ref()
+            .map(|(t, top_bit)| (Truncation { bits: t.bits, high: t.high, top: t.top }, *top_bit));
         let selected = Selected {
             masked: s.masked,
             mask: s.mask,

@@ -292,7 +292,9 @@ impl World {
                     let from = self.known[other];
                     let other = original(other, from.domain, from.count);
                     let place = |q: usize| q % from.count * self.lanes;
-                    let part = |q: usize| other[place(q)..][..self.lanes].iter().map(|&v| (u64::from(v) % domain) as u8);
+                    let part = |q: usize| {
+                        other[place(q)..][..self.lanes].iter().map(|&v| (u64::from(v) % domain) as u8)
+                    };
                     (0..count).flat_map(part).collect()
                 }
                 Kind::Repeat { period } => {
@@ -301,7 +303,9 @@ impl World {
                 }
                 Kind::Stretch { run } => {
                     let own = original(name, domain, count);
-                    (0..count).flat_map(|q| own[(q - q % run) * self.lanes..][..self.lanes].to_vec()).collect()
+                    (0..count)
+                        .flat_map(|q| own[(q - q % run) * self.lanes..][..self.lanes].to_vec())
+                        .collect()
                 }
             },
             _ => original(name, domain, count),

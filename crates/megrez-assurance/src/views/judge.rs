@@ -129,7 +129,13 @@ struct Bench<'a, S> {
 }
 
 impl<'a, S: Suite<Device = Enumerating>> Bench<'a, S> {
-    fn new(case: &'a Case, protocol: &str, suite: S, sharing: Sharing, mutation: Option<&'a Mutation>) -> Option<Self> {
+    fn new(
+        case: &'a Case,
+        protocol: &str,
+        suite: S,
+        sharing: Sharing,
+        mutation: Option<&'a Mutation>,
+    ) -> Option<Self> {
         let plan = case.plan(64, protocol)?;
         megrez_engine::check(&suite, &plan).ok()?;
         Some(Bench { case, suite, sharing, mutation, known: BTreeMap::new() })
@@ -216,7 +222,10 @@ impl Visitor for Examine<'_> {
                 let verdict = verdict.clone();
                 self.roles.iter().map(move |&role| {
                     let verdict = verdict.clone();
-                    (party, Finding { role, lanes: 0, secrets: 0, enumerated: 0, pads: 0, whole: false, verdict })
+                    (
+                        party,
+                        Finding { role, lanes: 0, secrets: 0, enumerated: 0, pads: 0, whole: false, verdict },
+                    )
                 })
             });
             Some(all.collect())
@@ -237,8 +246,7 @@ impl Visitor for Examine<'_> {
             Err(broken) => return found(broken.into()),
             Ok((_, moved)) => {
                 for (a, b) in seen.views.iter().flatten().zip(moved.views.iter().flatten()) {
-                    if (0..self.limits.probe).any(|l| a.values[(l + 37) % self.limits.probe] != b.values[l])
-                    {
+                    if (0..self.limits.probe).any(|l| a.values[(l + 37) % self.limits.probe] != b.values[l]) {
                         return found(Verdict::Broken(format!("{} mixes lanes", a.name)));
                     }
                 }
@@ -253,7 +261,18 @@ impl Visitor for Examine<'_> {
                     let verdict = Verdict::from(broken);
                     for &role in self.roles {
                         let verdict = verdict.clone();
-                        findings.push((party, Finding { role, lanes: 0, secrets: 0, enumerated: 0, pads: 0, whole: false, verdict }));
+                        findings.push((
+                            party,
+                            Finding {
+                                role,
+                                lanes: 0,
+                                secrets: 0,
+                                enumerated: 0,
+                                pads: 0,
+                                whole: false,
+                                verdict,
+                            },
+                        ));
                     }
                     continue;
                 }
@@ -266,7 +285,9 @@ impl Visitor for Examine<'_> {
                 {
                     let again = self.one(&bench, &draws, party, role, &all, uneven);
                     finding = match (again, finding) {
-                        (Ok((again, _)), Ok((mut first, uneven))) if matches!(again.verdict, Verdict::TooLarge(_)) => {
+                        (Ok((again, _)), Ok((mut first, uneven)))
+                            if matches!(again.verdict, Verdict::TooLarge(_)) =>
+                        {
                             if let Verdict::Leak(what) = first.verdict {
                                 first.verdict = Verdict::Unclear(what);
                             }
@@ -276,15 +297,18 @@ impl Visitor for Examine<'_> {
                     };
                 }
                 let finding = finding.map(|(finding, _)| finding);
-                findings.push((party, finding.unwrap_or_else(|broken| Finding {
-                    role,
-                    lanes: 0,
-                    secrets: 0,
-                    enumerated: 0,
-                    pads: 0,
-                    whole: false,
-                    verdict: broken.into(),
-                })));
+                findings.push((
+                    party,
+                    finding.unwrap_or_else(|broken| Finding {
+                        role,
+                        lanes: 0,
+                        secrets: 0,
+                        enumerated: 0,
+                        pads: 0,
+                        whole: false,
+                        verdict: broken.into(),
+                    }),
+                ));
             }
         }
         Some(findings)
@@ -307,7 +331,9 @@ impl Examine<'_> {
         };
         let mut unknown: Vec<(Variable, u64)> = draws
             .iter()
-            .filter(|(name, draw)| draw.holders >> party & 1 == 0 && draw.domain > 1 && !name.starts_with(&own))
+            .filter(|(name, draw)| {
+                draw.holders >> party & 1 == 0 && draw.domain > 1 && !name.starts_with(&own)
+            })
             .flat_map(|(name, draw)| (0..draw.count).map(|q| ((name.clone(), q), draw.domain)))
             .collect();
         unknown.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -326,8 +352,9 @@ impl Examine<'_> {
             let (world, seen) = bench.run(assignment.clone())?;
             Ok(view(&world, &seen, party, true))
         };
-        let bump = |assignment: &Assignment, variable: &Variable| {
-            Assignment { bumps: HashMap::from([(variable.clone(), 1)]), ..assignment.clone() }
+        let bump = |assignment: &Assignment, variable: &Variable| Assignment {
+            bumps: HashMap::from([(variable.clone(), 1)]),
+            ..assignment.clone()
         };
         let base = seen(&start)?;
         let moduli: Vec<u64> = base.iter().map(|element| element.modulus).collect();
@@ -372,8 +399,11 @@ impl Examine<'_> {
         let unknown = self.unknown(draws, party, role);
         let is_pad: HashSet<&Variable> = all.pads.iter().filter(|v| !enumerated.contains(*v)).collect();
         let hidden: HashSet<&Variable> = unknown.iter().map(|(v, _)| v).collect();
-        let pads: Vec<&Variable> =
-            all.pads.iter().filter(|v| is_pad.contains(v) && hidden.contains(v) && !all.idle.contains(*v)).collect();
+        let pads: Vec<&Variable> = all
+            .pads
+            .iter()
+            .filter(|v| is_pad.contains(v) && hidden.contains(v) && !all.idle.contains(*v))
+            .collect();
         let digits: Vec<&(Variable, u64)> = unknown.iter().filter(|(v, _)| !is_pad.contains(v)).collect();
         let mut finding = Finding {
             role,
@@ -384,7 +414,8 @@ impl Examine<'_> {
             whole: false,
             verdict: Verdict::Same,
         };
-        let unknowns = digits.iter().try_fold(1usize, |product, (_, domain)| product.checked_mul(*domain as usize));
+        let unknowns =
+            digits.iter().try_fold(1usize, |product, (_, domain)| product.checked_mul(*domain as usize));
         let Some(unknowns) = unknowns.filter(|u| u.saturating_mul(2) <= self.limits.block) else {
             let size: f64 = digits.iter().map(|(_, d)| (*d as f64).log2()).sum();
             finding.verdict = Verdict::TooLarge(format!("2^{size:.1} executions for each secret"));
@@ -460,8 +491,10 @@ impl Examine<'_> {
         if let Some((a, b)) = compare(&everything) {
             let (columns, what) = self.explain(&chosen, &base, everything, compare, [a, b]);
             finding.verdict = Verdict::Leak(what);
+            // One group in all lanes: then cosets differ only where distributions do.
+            let one_group = one_group(&moduli, &rows, &columns, assignment.total);
             for (pad, row) in pads.iter().zip(&rows) {
-                if columns.iter().any(|&c| row.iter().any(|of_lane| of_lane[c] != row[0][c])) {
+                if !one_group && columns.iter().any(|&c| row.iter().any(|of_lane| of_lane[c] != row[0][c])) {
                     uneven.insert((*pad).clone());
                 }
             }
@@ -507,6 +540,24 @@ impl Examine<'_> {
     }
 }
 
+/// The rows of one lane on these columns, in an order of their own.
+fn rows_of(rows: &[Vec<Vec<u8>>], columns: &[usize], lane: usize) -> Vec<Vec<u8>> {
+    let pick = |row: &Vec<Vec<u8>>| -> Vec<u8> { columns.iter().map(|&c| row[lane][c]).collect() };
+    let mut added: Vec<Vec<u8>> = rows.iter().map(pick).filter(|row| row.iter().any(|&x| x != 0)).collect();
+    added.sort_unstable();
+    added.dedup();
+    added
+}
+
+/// Whether the pads add the same group in every lane.
+fn one_group(moduli: &[u64], rows: &[Vec<Vec<u8>>], columns: &[usize], lanes: usize) -> bool {
+    let space = Space::new(&pick_moduli(moduli, columns));
+    let mut bases = Bases::default();
+    let groups: HashSet<u64> =
+        (0..lanes).map(|l| bases.of(&space, rows_of(rows, columns, l)).hash()).collect();
+    groups.len() <= 1
+}
+
 /// Two secrets of one group whose views differ on these columns.
 fn compare(
     base: &[Element],
@@ -516,16 +567,11 @@ fn compare(
     assignment: &Assignment,
     groups: &[Vec<usize>],
 ) -> Option<(usize, usize)> {
-    let pick = |row: &[u8]| -> Vec<u8> { columns.iter().map(|&c| row[c]).collect() };
     let space = Space::new(&pick_moduli(moduli, columns));
     let mut bases = Bases::default();
     let hashes: Vec<u64> = (0..assignment.total)
         .map(|l| {
-            let mut added: Vec<Vec<u8>> =
-                rows.iter().map(|row| pick(&row[l])).filter(|row| row.iter().any(|&x| x != 0)).collect();
-            added.sort_unstable();
-            added.dedup();
-            let basis = bases.of(&space, added);
+            let basis = bases.of(&space, rows_of(rows, columns, l));
             space.coset(&basis, &columns.iter().map(|&c| base[c].values[l]).collect::<Vec<_>>())
         })
         .collect();

@@ -75,7 +75,9 @@ pub fn run(limits: Limits, wanted: impl Fn(&str, &Case) -> bool, mut each: impl 
             };
             for party in 0..3 {
                 let start = Instant::now();
-                let Some(found) = judge::examine(case, protocol, &[party], roles, None, limits) else { break };
+                let Some(found) = judge::examine(case, protocol, &[party], roles, None, limits) else {
+                    break;
+                };
                 let seconds = start.elapsed().as_secs_f64();
                 for (party, finding) in found {
                     let (op, form, ring) = (case.op, case.form.clone(), case.ring);
@@ -87,6 +89,31 @@ pub fn run(limits: Limits, wanted: impl Fn(&str, &Case) -> bool, mut each: impl 
         }
     }
     rows
+}
+
+/// The mutations of a case: for every draw of its steps, nothing, another draw of the same size, and one value for several places.
+pub fn mutations(case: &Case, protocol: &str) -> Vec<Mutation> {
+    let Some(Ok(draws)) = judge::draws(case, protocol) else { return vec![] };
+    let mut mutations = vec![];
+    for (name, draw) in &draws {
+        let mut add = |kind| mutations.push(Mutation { draw: name.clone(), kind });
+        add(Kind::Zero);
+        let alike = draws
+            .iter()
+            .filter(|(other, of)| *other != name && of.domain == draw.domain && of.count == draw.count);
+        alike.for_each(|(other, _)| add(Kind::SameAs(other.clone())));
+        let parts = (1..draw.count).filter(|part| draw.count.is_multiple_of(*part));
+        parts.for_each(|part| {
+            add(Kind::Repeat { period: part });
+            if part > 1 {
+                add(Kind::Stretch { run: part });
+            }
+        });
+        if draw.count > 1 {
+            add(Kind::Stretch { run: draw.count });
+        }
+    }
+    mutations
 }
 
 /// What a mutation of a case does: [`Verdict::Same`] if no party, in no role, can tell secrets apart, the output being right or not.

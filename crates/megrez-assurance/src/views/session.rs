@@ -51,9 +51,8 @@ pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Outp
             "aby3" => visitor.visit(Replicated::<W, _>::with_adder(Adder::Aby3), rss),
             "alkaid" => visitor.visit(Replicated::<W, _>::with_adder(Adder::Alkaid), rss),
             "meteor" => visitor.visit(Meteor::<W, _>::default(), Sharing::MaskedReplicated),
-            "alkaid-masked" => {
-                visitor.visit(Meteor::<W, _>::with_comparisons(Comparisons::Alkaid), Sharing::MaskedReplicated)
-            }
+            "alkaid-masked" => visitor
+                .visit(Meteor::<W, _>::with_comparisons(Comparisons::Alkaid), Sharing::MaskedReplicated),
             "bicoptor" => visitor.visit(Bicoptor::<W, Enumerating>::default(), Sharing::Additive),
             _ => return None,
         })
@@ -159,7 +158,8 @@ impl Owner<'_> {
     /// A component of an input that its owner draws, under a key that only its holders are sent.
     fn component(&self, input: &str, c: usize, holders: u8) -> (Key, String) {
         let name = format!("Offline input/{input}: component {c} of the owner");
-        let key = Key::agree("megrez 2026 assurance", name.as_bytes(), &self.world.assignment.salt.to_le_bytes());
+        let key =
+            Key::agree("megrez 2026 assurance", name.as_bytes(), &self.world.assignment.salt.to_le_bytes());
         self.world.name(&key, &name, holders);
         (key, name)
     }
@@ -261,14 +261,11 @@ pub fn run<S: Suite<Device = Enumerating>>(
         let mut party = Party::start(network.clone(), device)?;
         party.tap(tap.clone());
         party.probe(world.clone());
-        let mut owner =
-            Owner { me, world, sharing, ring, secrets, inputs: &inputs, outputs: &outputs, plan };
+        let mut owner = Owner { me, world, sharing, ring, secrets, inputs: &inputs, outputs: &outputs, plan };
         let stored = &mut HashMap::new();
-        serve(suite, plan, &mut party, stored, None, &mut owner, Options::default()).map_err(|e| {
-            match e {
-                Error::Net(e) if e.abort().is_some() => Error::Net(e),
-                e => Error::Net(network.fail(&e.to_string())),
-            }
+        serve(suite, plan, &mut party, stored, None, &mut owner, Options::default()).map_err(|e| match e {
+            Error::Net(e) if e.abort().is_some() => Error::Net(e),
+            e => Error::Net(network.fail(&e.to_string())),
         })
     };
     let ended: Vec<Result<_, Error>> = std::thread::scope(|scope| {
@@ -283,7 +280,8 @@ pub fn run<S: Suite<Device = Enumerating>>(
     for (party, element) in inputs.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
         views[party].push(element);
     }
-    let mut sent: Vec<Sent> = std::mem::take(&mut *tap.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    let mut sent: Vec<Sent> =
+        std::mem::take(&mut *tap.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
     sent.retain(|s| s.phase != Phase::Setup);
     sent.sort_by(|a, b| (a.phase as u8, &a.name, a.from, a.to).cmp(&(b.phase as u8, &b.name, b.from, b.to)));
     for message in sent {
@@ -301,7 +299,8 @@ pub fn run<S: Suite<Device = Enumerating>>(
         }
     }
     views.iter_mut().for_each(|view| view.sort_by(|a, b| a.name.cmp(&b.name)));
-    let shares = outputs.into_inner().unwrap_or_else(|poisoned: std::sync::PoisonError<_>| poisoned.into_inner());
+    let shares =
+        outputs.into_inner().unwrap_or_else(|poisoned: std::sync::PoisonError<_>| poisoned.into_inner());
     let mut by_party: [Vec<Payload>; 3] = Default::default();
     shares.into_iter().for_each(|(party, share)| by_party[party].push(share));
     let (mut seen, mut results) = (vec![], vec![]);
