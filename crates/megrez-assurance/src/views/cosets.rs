@@ -243,7 +243,7 @@ mod tests {
         let moduli = [4, 2, 3, 8];
         let space = Space::new(&moduli);
         let all: Vec<Vec<u8>> = (0..192u64)
-            .map(|i| vec![i % 4, i / 4 % 2, i / 8 % 3, i / 24].iter().map(|&x| x as u8).collect())
+            .map(|i| [i % 4, i / 4 % 2, i / 8 % 3, i / 24].iter().map(|&x| x as u8).collect())
             .collect();
         let mut by_group = HashMap::new();
         for case in 0..300u64 {

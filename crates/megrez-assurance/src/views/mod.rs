@@ -109,9 +109,6 @@ pub fn mutations(case: &Case, protocol: &str) -> Vec<Mutation> {
                 add(Kind::Stretch { run: part });
             }
         });
-        if draw.count > 1 {
-            add(Kind::Stretch { run: draw.count });
-        }
     }
     mutations
 }
@@ -119,12 +116,15 @@ pub fn mutations(case: &Case, protocol: &str) -> Vec<Mutation> {
 /// What a mutation of a case does: [`Verdict::Same`] if no party, in no role, can tell secrets apart, the output being right or not.
 pub fn survives(case: &Case, protocol: &str, mutation: &Mutation, limits: Limits) -> Option<Verdict> {
     let roles = [Role::Party, Role::Recipient];
+    let mut worst = Verdict::Same;
     for party in 0..3 {
         for (_, finding) in judge::examine(case, protocol, &[party], &roles, Some(mutation), limits)? {
-            if finding.verdict != Verdict::Same {
-                return Some(finding.verdict);
+            match finding.verdict {
+                Verdict::Same => {}
+                Verdict::TooLarge(_) | Verdict::Unclear(_) => worst = finding.verdict,
+                noticed => return Some(noticed),
             }
         }
     }
-    Some(Verdict::Same)
+    Some(worst)
 }
