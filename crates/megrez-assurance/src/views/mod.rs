@@ -95,7 +95,7 @@ pub fn run(limits: Limits, wanted: impl Fn(&str, &Case) -> bool, mut each: impl 
 pub fn mutations(case: &Case, protocol: &str) -> Vec<Mutation> {
     let Some(Ok(draws)) = judge::draws(case, protocol) else { return vec![] };
     let mut mutations = vec![];
-    for (name, draw) in &draws {
+    for (name, draw) in draws.iter().filter(|(_, draw)| draw.count > 0 && draw.domain > 1) {
         let mut add = |kind| mutations.push(Mutation { draw: name.clone(), kind });
         add(Kind::Zero);
         let alike = draws
