@@ -8,11 +8,11 @@ FUZZ_SECONDS ?= 20
 
 BIN := $(VENV)/bin
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
-CHECKS := fmt-check test-rust lint-rust doc check-cuda lint-python test-python demo
+CHECKS := fmt-check test-rust assurance lint-rust doc check-cuda lint-python test-python demo
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches
 
-.PHONY: help demo build test checks test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python \
+.PHONY: help demo build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python \
 	fuzz-smoke clean
 
 help: ## Show this list.
@@ -31,6 +31,12 @@ checks:
 
 test-rust: ## Run the tests of all crates, documentation examples included.
 	cargo test --workspace --locked --no-fail-fast
+
+assurance: ## Have machines check that no plan leaks: a part, within minutes.
+	cargo run --locked -p megrez-assurance
+
+assurance-all: ## The same, whole: 10,000 random plans, all networks, all mutants.
+	cargo run --release --locked -p megrez-assurance -- --plans 1500 --mutants all --zoo all
 
 test-python: python ## Run the tests of the Python package.
 	$(BIN)/python -m pytest -q python/tests

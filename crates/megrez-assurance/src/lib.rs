@@ -3,6 +3,11 @@
 //!
 //! - [`masks`]: whole plans on symbols: every message is masked, jointly.
 //! - [`views`]: single steps on tiny rings: everything that a party sees, enumerated.
+//! - [`mutants`]: protocols with weakened randomness, which the checks must notice.
 
+pub mod cases;
 pub mod masks;
+pub mod mutants;
+pub mod plans;
 pub mod views;
+pub mod zoo;

@@ -235,3 +235,23 @@ impl Blocks for Clear {
         Ok(jobs.iter().map(one).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_promise_is_seen_in_every_build() {
+        let (zero, one) = (Bits(vec![0; 3]), Bits(vec![0, 1, 0]));
+        let x = Ints { width: 8, v: vec![127, 128, 5] };
+        let extend = |msb: Msb<'_, Clear>| {
+            std::panic::catch_unwind(|| {
+                Clear.extend(&[Extend { x: &x, width: 16, signed: false, msb }]).is_ok()
+            })
+        };
+        assert!(extend(Msb::Unknown).is_ok() && extend(Msb::Shared(&one)).is_ok());
+        assert!(
+            extend(Msb::Zero).is_err() && extend(Msb::One).is_err() && extend(Msb::Shared(&zero)).is_err()
+        );
+    }
+}

@@ -96,8 +96,8 @@ pub enum Comparison {
     Fixed(SignBit),
     /// As many bits as the values of each comparison need: fraction bits beyond `frac` are cut, because the truncation
     /// that follows drops them, and high bits that the range of the values leaves empty. No such comparison errs by more
-    /// than the truncation does. The widths follow from the weights or from the calibration data, and stand in the plan:
-    /// whoever sees it learns each layer's magnitude to a factor of two.
+    /// than the truncation does. The widths follow from the weights (or from [`CompileOptions::declared`]) or from the
+    /// calibration data, and stand in the plan: whoever sees it learns each layer's magnitude to a factor of two.
     Fitted {
         /// The list.
         list: ListStyle,

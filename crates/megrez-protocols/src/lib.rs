@@ -23,8 +23,12 @@ pub mod mss;
 pub mod registry;
 pub mod replicated;
 mod reveal;
+#[cfg(test)]
+mod reveals;
 pub mod rss;
 mod suite;
+#[cfg(test)]
+mod testing;
 
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
 pub use store::{Store, StoreError};

@@ -3,6 +3,8 @@
 //!
 //! ψ is drawn before the inputs exist and m is learnt online, so what depends on masks alone is made offline. A public
 //! constant is added to m. As a replicated value x has the components (m + ψ_0, ψ_1, ψ_2), so replicated steps take it as it is.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use crate::replicated::planes;
 use crate::rss::{Rss, after, before, holders};

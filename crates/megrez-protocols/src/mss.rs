@@ -2,6 +2,8 @@
 //! holds the share r_j of the mask; the dealer P2 holds r_0 and r_1, and never m. For bits, x = m ⊕ r.
 //!
 //! As a replicated sharing it is (x0, x1, x2) = (−r0, m, −r1).
+//!
+//! Security: `docs/security/mizar.md`.
 
 use crate::store::take;
 use crate::{Store, StoreError};

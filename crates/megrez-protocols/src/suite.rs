@@ -1,4 +1,6 @@
 //! What a protocol offers to the engine.
+//!
+//! Security: `docs/security/composition.md`.
 
 use crate::{Cost, Store};
 use megrez_kernels::Device;

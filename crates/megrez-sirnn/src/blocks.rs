@@ -1,4 +1,6 @@
 //! [`Blocks`] for two parties.
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::compare::{Ask, Carry};
 use crate::link::Sirnn;

@@ -3,6 +3,8 @@
 //!
 //! A share takes n·(4 + p + 2 + q + 1) bits: the flags, the exponent and the mantissa of each number, 38 bits in single
 //! precision. Party 0's is uniform.
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::link::Sirnn;
 use crate::share::{Bits, Ints};

@@ -16,6 +16,8 @@
 //! 1           Σ digits (128/k)(2 − 2^(1−b)) + Σ joins 2·(127/128)·128/k
 //! 1           Σ digits (2^b − 1)·(gt + eq)      a digit's gt, eq count if wanted
 //! ⌈log2 digits⌉  Σ joins 2·(1 + gt + eq)
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::link::Sirnn;
 use crate::ot::softspoken::correction_bytes;

@@ -9,6 +9,8 @@
 //! widen   2       128/k + w − 1; nothing for w = 1
 //! select  2       2·(128/k + Σ widths)
 //! extend  2       128/k + (n − m) for a known top bit;  otherwise the wrap, then `widen` to n − m bits
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::compare::{Ask, Carry};
 use crate::cot::{Cot, Word};

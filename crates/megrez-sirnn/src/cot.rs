@@ -7,6 +7,8 @@
 //! rounds  bits per lane
 //! 1       128/k     chooser → giver
 //! 1       Σ w_i     giver → chooser
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::link::Sirnn;
 use crate::ot::Code;

@@ -2,6 +2,8 @@
 //!
 //! share: no message. The other party's share is a stream that both hold, the owner's what is left.
 //! open:  one round, every bit of every share in both directions: n·(4 + p + 2 + q + 1) bits each.
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::link::Sirnn;
 use crate::share::{Bits, Ints};

@@ -3,6 +3,8 @@
 //! The integer is cut into digits; a look-up gives each digit's leading bit as four shared bits, all zero for a zero digit. A digit
 //! counts where all digits above are zero: their products by ranges, as in a comparison, then one AND under a common factor for the four.
 //! What is left is one shared bit for each place, exactly one of them set; sums of their conversions give the scale and the position.
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::link::Sirnn;
 use crate::share::{Bits, Ints};

@@ -11,6 +11,8 @@
 //!
 //! A party's own share is an index into memory here, of the public table and of the received rows. Who watches one party's
 //! memory learns its shares at most, as that party does.
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::compare::lanes_from;
 use crate::link::Sirnn;

@@ -12,6 +12,8 @@
 //! rounds              bits per lane, both directions
 //! 2                   2·Σ_{i<m} (128/k + l − i) + 2·(128/k + l − n) if l > n + 2·(128/k + l − m) if l > m and x's top bit is not known
 //! before: the wraps   as `wraps` for each top bit that is not known and whose wrap counts
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::convert::{Hint, Wrap};
 use crate::cot::{Cot, Word};

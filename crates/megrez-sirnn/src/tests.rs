@@ -433,8 +433,8 @@ fn a_bundle_has_as_many_companions_as_pads() {
         let transfers = Transfers::set_up(party, 4)?;
         let mut b = Sirnn::new(party.clone(), transfers);
         let me = u64::from(b.me() == 0);
-        let (lanes, x) = (100, Bits::pack(100, |i| (i as u64 + 1) / 3 & me));
-        let y: Vec<Bits> = (0..129).map(|k| Bits::pack(lanes, |i| (i * k) as u64 / 5 & me)).collect();
+        let (lanes, x) = (100, Bits::pack(100, |i| ((i as u64 + 1) / 3) & me));
+        let y: Vec<Bits> = (0..129).map(|k| Bits::pack(lanes, |i| ((i * k) as u64 / 5) & me)).collect();
         let mut products = |most: usize| {
             let bundle = crate::triple::Bundle { x: &x, y: y[..most].iter().collect() };
             b.and_bundles(&[bundle]).map(|mut all| all.remove(0))
@@ -447,7 +447,7 @@ fn a_bundle_has_as_many_companions_as_pads() {
     };
     for (k, (mine, theirs)) in mine.iter().zip(theirs).enumerate() {
         for i in 0..100usize {
-            let want = (i as u64 + 1) / 3 & (i * k) as u64 / 5 & 1;
+            let want = ((i as u64 + 1) / 3) & ((i * k) as u64 / 5) & 1;
             assert_eq!((mine[i / 64] ^ theirs[i / 64]) >> (i % 64) & 1, want, "companion {k}, lane {i}");
         }
     }

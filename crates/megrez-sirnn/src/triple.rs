@@ -7,6 +7,8 @@
 //! rounds  bits per bundle, each direction
 //! 1       127/128 · 128/k   corrections of the transfer; sent with whatever else is sent then
 //! 1       1 + c             openings
+//!
+//! Security: `docs/security/secfloat.md`.
 
 use crate::link::Sirnn;
 use crate::ot::Code;

@@ -7,7 +7,7 @@
 //! independent of all secrets: the rows that go last to first are drawn one after the other.
 
 use super::form::{Map, Run, Term};
-use super::world::{Source, State, World};
+use super::world::{Source, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Who looks: a party, and a client with whom it may be one.
@@ -83,18 +83,47 @@ struct View<'a> {
     state: &'a State,
     unknown: Vec<bool>,
     rows: Vec<Option<Row<'a>>>,
-    /// Rows by draw, for their terms.
-    linear: HashMap<u32, BTreeSet<usize>>,
+    /// Rows by draw and labels, for their terms.
+    linear: HashMap<u32, Ranges>,
     /// How many rows' rests depend on a part.
     rests: Vec<u32>,
     /// The parts of each draw.
-    parts: HashMap<u32, Vec<u32>>,
+    parts: HashMap<u32, Ranges>,
+}
+
+/// Numbers by ranges of labels.
+#[derive(Default)]
+struct Ranges {
+    by_start: BTreeMap<u64, Vec<(u64, usize)>>,
+    longest: u64,
+}
+
+impl Ranges {
+    fn insert(&mut self, (from, to): (u64, u64), number: usize) {
+        self.by_start.entry(from).or_default().push((to, number));
+        self.longest = self.longest.max(to - from);
+    }
+
+    fn remove(&mut self, (from, _): (u64, u64), number: usize) {
+        if let Some(found) = self.by_start.get_mut(&from) {
+            found.retain(|(_, n)| *n != number);
+        }
+    }
+
+    /// The numbers of ranges that overlap with one.
+    fn overlapping(&self, (from, to): (u64, u64)) -> impl Iterator<Item = usize> + '_ {
+        let starts = self.by_start.range(from.saturating_sub(self.longest)..to);
+        starts.flat_map(move |(_, found)| found.iter().filter(move |(end, _)| *end > from).map(|(_, n)| *n))
+    }
+
+    fn all(&self) -> impl Iterator<Item = usize> + '_ {
+        self.by_start.values().flatten().map(|(_, n)| *n)
+    }
 }
 
 /// Examines what an observer sees.
-pub(super) fn view(world: &World, observer: &Observer) -> Counted {
-    let state = world.state();
-    let mut view = View::new(&state, observer);
+pub(super) fn view(state: &State, observer: &Observer) -> Counted {
+    let mut view = View::new(state, observer);
     let mut counted = Counted::default();
     counted.rows = view.rows.iter().flatten().count();
     loop {
@@ -117,20 +146,24 @@ pub(super) fn view(world: &World, observer: &Observer) -> Counted {
     for at in 0..view.rows.len() {
         let Some(row) = &view.rows[at] else { continue };
         let others: BTreeSet<usize> =
-            row.terms.iter().flat_map(|t| &view.linear[&t.draw]).copied().filter(|&o| o != at).collect();
-        let name = |row: usize| view.rows[row].as_ref().map(|row| message_name(&state, row.message));
+            row.terms.iter().flat_map(|t| view.linear[&t.draw].all()).filter(|&o| o != at).collect();
+        let name = |row: usize| view.rows[row].as_ref().map(|row| message_name(state, row.message));
         let labels: BTreeSet<&str> =
             row.terms.iter().map(|t| state.draws[t.draw as usize].name.as_str()).collect();
         let with: BTreeSet<String> = others.into_iter().filter_map(name).collect();
         counted.unmasked.push(Unmasked {
             observer: observer.to_string(),
-            message: message_name(&state, row.message),
+            message: message_name(state, row.message),
             elements: row.at..row.at + row.run.len,
             with: with.into_iter().take(4).collect(),
             labels: labels.into_iter().take(4).map(str::to_owned).collect(),
         });
     }
     counted
+}
+
+fn overlap(a: (u64, u64), b: (u64, u64)) -> bool {
+    a.0 < b.1 && b.0 < a.1
 }
 
 fn message_name(state: &State, message: usize) -> String {
@@ -163,9 +196,9 @@ impl<'a> View<'a> {
                 }
             }
         }
-        let mut parts: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut parts: HashMap<u32, Ranges> = HashMap::new();
         for (id, part) in state.parts.iter().enumerate() {
-            parts.entry(part.draw).or_default().push(id as u32);
+            parts.entry(part.draw).or_default().insert(part.range, id);
         }
         let mut view = View {
             state,
@@ -214,7 +247,7 @@ impl<'a> View<'a> {
     fn add(&mut self, row: Row<'a>) {
         let at = self.rows.len();
         for term in &row.terms {
-            self.linear.entry(term.draw).or_default().insert(at);
+            self.linear.entry(term.draw).or_default().insert(term.range(row.run.len), at);
         }
         row.deps.iter().for_each(|&id| self.rests[id as usize] += 1);
         self.rows.push(Some(row));
@@ -224,7 +257,7 @@ impl<'a> View<'a> {
         let Some(row) = self.rows[at].take() else { return };
         for term in row.terms {
             if let Some(rows) = self.linear.get_mut(&term.draw) {
-                rows.remove(&at);
+                rows.remove(term.range(row.run.len), at);
             }
         }
         row.deps.iter().for_each(|&id| self.rests[id as usize] -= 1);
@@ -232,17 +265,9 @@ impl<'a> View<'a> {
 
     /// Whether labels of a range of a draw are in a row that is left other than `except`, or in what some rest depends on.
     fn used(&self, draw: u32, range: (u64, u64), except: &[usize]) -> bool {
-        let overlaps = |other: (u64, u64)| other.0 < range.1 && range.0 < other.1;
-        let rests = self.parts.get(&draw).into_iter().flatten();
-        if rests
-            .filter(|&&id| self.rests[id as usize] > 0)
-            .any(|&id| overlaps(self.state.parts[id as usize].range))
-        {
-            return true;
-        }
-        let rows = self.linear.get(&draw).into_iter().flatten().filter(|row| !except.contains(row));
-        rows.filter_map(|&row| self.rows[row].as_ref())
-            .any(|row| row.terms.iter().any(|t| t.draw == draw && overlaps(t.range(row.run.len))))
+        let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
+        let mut rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
+        rests.into_iter().any(|id| self.rests[id] > 0) || rows.any(|row| !except.contains(&row))
     }
 
     /// Whether a label masks the whole row: with the lemma that says so, if one is needed.
@@ -253,9 +278,10 @@ impl<'a> View<'a> {
             let unit = term.coeff & 1 == 1;
             match (&self.state.draws[term.draw as usize].source, term.map) {
                 (_, Map::Group(_) | Map::Some) => None,
-                // A label of the same draw in this row itself would be counted by its range.
                 (Source::Stream, Map::Each) => {
-                    let alone = row.terms.iter().filter(|t| t.draw == term.draw).count() == 1;
+                    let range = term.range(len);
+                    let overlaps = |t: &&&Term| t.draw == term.draw && overlap(t.range(len), range);
+                    let alone = row.terms.iter().filter(overlaps).count() == 1;
                     let free = unit && alone && !self.used(term.draw, term.range(len), &[at]);
                     free.then_some(None)
                 }
@@ -274,8 +300,8 @@ impl<'a> View<'a> {
     /// An entry of a dealt table at a secret place, beside the other share of that table: their sum is the table's entry, which the
     /// dealer's bit masks, the same in every entry.
     fn table(&self, at: usize, pick: &Term, group: u32) -> Option<Option<&'static str>> {
-        let rows = self.linear.get(&pick.draw)?.iter().filter(|&&row| row != at);
-        let mut rows = rows.filter_map(|&row| self.rows[row].as_ref().map(|r| (row, r)));
+        let rows = self.linear.get(&pick.draw)?.all().filter(|&row| row != at);
+        let mut rows = rows.filter_map(|row| self.rows[row].as_ref().map(|r| (row, r)));
         let (number, table) = rows.next()?;
         if rows.next().is_some() {
             return None;

@@ -234,6 +234,7 @@ impl Device for Symbolic {
             return made(self.rest(Unit::Word, &sources, n));
         }
         // Words of planes.
+        let words: Vec<Vec<Vec<Run>>> = sources.iter().map(|rows| rows.parts(64)).collect();
         let mut places: Vec<(usize, usize, usize)> = vec![];
         for (number, part) in parts.iter().enumerate() {
             for (word, target) in part.target.indices().enumerate() {
@@ -252,7 +253,7 @@ impl Device for Symbolic {
             if filled < target {
                 runs.push(Run::zero((target - filled) * 64));
             }
-            runs.extend(sources[number].cut(word * 64, len * 64));
+            runs.extend(joined(&words[number][word..word + len]));
             (at, filled) = (at + len, target + len);
         }
         if filled < n {
@@ -332,21 +333,21 @@ impl Device for Symbolic {
     fn pack_planes(&self, x: &Symbols<u64>, planes: usize, n: usize) -> Result<Symbols<u64>> {
         let lanes = bits::words(n) * 64;
         let x = self.bits(x, planes * lanes);
-        let runs = (0..planes).flat_map(|k| x.cut(k * lanes, n));
+        let parts = x.parts(lanes).into_iter().take(planes);
+        let runs = parts.flat_map(|plane| Rows::new(Unit::Bit, plane).cut(0, n));
         made(Rows::new(Unit::Bit, runs.collect()))
     }
 
     fn unpack_planes(&self, x: &Symbols<u64>, planes: usize, n: usize) -> Result<Symbols<u64>> {
         let lanes = bits::words(n) * 64;
         let x = self.bits(x, planes * n);
-        let plane = |k: usize| {
-            let mut runs = x.cut(k * n, n);
+        let filled = |mut plane: Vec<Run>| {
             if lanes > n {
-                runs.push(Run::zero(lanes - n));
+                plane.push(Run::zero(lanes - n));
             }
-            runs
+            plane
         };
-        made(Rows::new(Unit::Bit, (0..planes).flat_map(plane).collect()))
+        made(Rows::new(Unit::Bit, x.parts(n).into_iter().take(planes).flat_map(filled).collect()))
     }
 
     fn run_circuit(
@@ -356,14 +357,17 @@ impl Device for Symbolic {
         words: usize,
     ) -> Result<Vec<Symbols<u64>>> {
         let lanes = words * 64;
-        let whole =
-            |x: &&Symbols<u64>| self.bits(x, x.rows.len() * if x.rows.unit == Unit::Raw { 64 } else { 1 });
-        let inputs: Vec<Rows> = inputs.iter().map(whole).collect();
+        let planes = |x: &&Symbols<u64>| -> Vec<Rows> {
+            let bits = self.bits(x, x.rows.len() * if x.rows.unit == Unit::Raw { 64 } else { 1 });
+            bits.parts(lanes).into_iter().map(|plane| Rows::new(Unit::Bit, plane)).collect()
+        };
+        let inputs: Vec<Vec<Rows>> = inputs.iter().map(planes).collect();
+        let zeros = Rows::new(Unit::Bit, vec![Run::zero(lanes)]);
         let mut registers = vec![Rows::new(Unit::Bit, vec![Run::zero(lanes)]); program.registers()];
         let place = |registers: &[Rows], operand: Operand| match operand {
             Operand::Register(r) => registers[r as usize].clone(),
             Operand::Input { buffer, plane } => {
-                Rows::new(Unit::Bit, inputs[buffer as usize].cut(plane as usize * lanes, lanes))
+                inputs[buffer as usize].get(plane as usize).unwrap_or(&zeros).clone()
             }
         };
         for (what, register, operands) in program.steps() {
@@ -545,6 +549,18 @@ impl Device for Symbolic {
         }
         made(Rows::new(Unit::Bit, vec![Run { len: n, terms, deps }]))
     }
+}
+
+/// Parts that follow each other as few runs.
+fn joined(parts: &[Vec<Run>]) -> Vec<Run> {
+    let mut runs: Vec<Run> = vec![];
+    for run in parts.iter().flatten() {
+        match runs.last_mut() {
+            Some(last) if last.goes_on_in(run) => last.len += run.len,
+            _ => runs.push(run.clone()),
+        }
+    }
+    runs
 }
 
 /// Elements that an owner shares: any value, under all labels that its keys draw.

@@ -131,6 +131,13 @@ impl Run {
         Run { len, terms: vec![], deps: Deps::default() }
     }
 
+    /// Whether another run is what comes next of the same labels.
+    pub fn goes_on_in(&self, next: &Run) -> bool {
+        self.terms.len() == next.terms.len()
+            && self.terms.iter().zip(&next.terms).all(|(t, n)| t.map == Map::Each && t.from(self.len) == *n)
+            && self.deps.words() == next.deps.words()
+    }
+
     fn add(&mut self, coeff: u64, other: &Run, mask: u64) {
         for term in &other.terms {
             let coeff = coeff.wrapping_mul(term.coeff) & mask;
@@ -212,6 +219,30 @@ impl Rows {
             runs.push(Run::zero(len - filled));
         }
         runs
+    }
+
+    /// The buffer in parts of `len` elements, one pass over all; the last is filled with zeros.
+    pub fn parts(&self, len: usize) -> Vec<Vec<Run>> {
+        let mut parts = vec![];
+        let (mut part, mut room) = (vec![], len);
+        for run in &self.runs {
+            let mut skip = 0;
+            while skip < run.len {
+                let take = room.min(run.len - skip);
+                let terms = run.terms.iter().map(|t| t.from(skip)).collect();
+                part.push(Run { len: take, terms, deps: run.deps.clone() });
+                (skip, room) = (skip + take, room - take);
+                if room == 0 {
+                    parts.push(std::mem::take(&mut part));
+                    room = len;
+                }
+            }
+        }
+        if room < len {
+            part.push(Run::zero(room));
+            parts.push(part);
+        }
+        parts
     }
 
     /// Σ coeff · x of buffers of `n` elements; `mask` is 2^ℓ − 1.

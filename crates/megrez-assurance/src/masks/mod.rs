@@ -14,9 +14,9 @@ mod world;
 pub use check::{Observer, Unmasked};
 pub use session::WalkError;
 
+use crate::mutants::{Mutation, Stream};
 use megrez_plan::{KEPT, Plan};
 use std::collections::{BTreeMap, BTreeSet};
-use world::Change;
 
 /// What was found of a plan under a protocol.
 #[derive(Debug, Default)]
@@ -50,26 +50,45 @@ pub fn examine(protocol: &str, plan: &Plan) -> Result<Report, WalkError> {
     examine_changed(protocol, plan, None)
 }
 
-fn examine_changed(
+/// As [`examine`], of a protocol whose randomness is weakened.
+pub(crate) fn examine_changed(
     protocol: &str,
     plan: &Plan,
-    change: Option<Box<dyn Change>>,
+    mutation: Option<Mutation>,
 ) -> Result<Report, WalkError> {
-    let world = session::walk(protocol, plan, change)?;
-    let mut report = Report::default();
-    {
-        let state = world.state();
-        report.messages = state.messages.len();
-        report.trouble.clone_from(&state.trouble);
-    }
-    for observer in observers(plan) {
-        let counted = check::view(&world, &observer);
+    let world = session::walk(protocol, plan, mutation)?;
+    let state = &*world.state();
+    let mut report =
+        Report { messages: state.messages.len(), trouble: state.trouble.clone(), ..Report::default() };
+    // Views are examined on both cores.
+    let observers = observers(plan);
+    let examined: Vec<_> = std::thread::scope(|scope| {
+        let halves = observers.chunks(observers.len().div_ceil(2));
+        let parts: Vec<_> = halves
+            .map(|half| scope.spawn(|| half.iter().map(|o| check::view(state, o)).collect::<Vec<_>>()))
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().expect("a check does not panic")).collect()
+    });
+    for counted in examined {
         report.views += 1;
         report.rows += counted.rows;
         counted.lemmas.into_iter().for_each(|(lemma, n)| *report.lemmas.entry(lemma).or_default() += n);
         report.unmasked.extend(counted.unmasked);
     }
     Ok(report)
+}
+
+/// The streams of a plan's walk, in a fixed order.
+pub(crate) fn streams_of(protocol: &str, plan: &Plan) -> Result<Vec<Stream>, WalkError> {
+    let world = session::walk(protocol, plan, None)?;
+    let state = world.state();
+    let streams = state
+        .draws
+        .iter()
+        .filter_map(|draw| Some(Stream { address: draw.address.clone()?, elements: draw.elements }));
+    let mut streams: Vec<Stream> = streams.collect();
+    streams.sort_by(|a, b| a.address.cmp(&b.address));
+    Ok(streams)
 }
 
 /// Parties, clients, and parties that are clients.

@@ -2,7 +2,8 @@
 
 use super::device::{Symbolic, shared_input};
 use super::form::{Deps, Rows};
-use super::world::{Change, World};
+use super::world::World;
+use crate::mutants::Mutation;
 use megrez_engine::{Clients, Options, Stored, check, serve};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, KEPT, Output, Plan};
@@ -32,12 +33,8 @@ pub enum WalkError {
 }
 
 /// Walks a plan; every message is in the world afterwards.
-pub(super) fn walk(
-    protocol: &str,
-    plan: &Plan,
-    change: Option<Box<dyn Change>>,
-) -> Result<Arc<World>, WalkError> {
-    let world = Arc::new(World::new(change));
+pub(super) fn walk(protocol: &str, plan: &Plan, mutation: Option<Mutation>) -> Result<Arc<World>, WalkError> {
+    let world = Arc::new(World::new(mutation));
     let visitor = Walk { plan, world: &world };
     registry::dispatch(protocol, plan.ring, visitor)
         .ok_or_else(|| WalkError::Unknown(protocol.into(), plan.ring))??;

@@ -2,6 +2,7 @@
 //! depends on.
 
 use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
+use crate::mutants::{Address, Mutation};
 use megrez_prg::{Key, Stream};
 use megrez_session::{Name, Probe};
 use std::any::Any;
@@ -29,6 +30,9 @@ pub(super) struct Draw {
     pub end: u64,
     /// The number of the whole draw in [`Deps`].
     pub id: u32,
+    /// Of a stream between parties: its address, and how many elements were drawn.
+    pub address: Option<Address>,
+    pub elements: usize,
 }
 
 /// What a number in [`Deps`] means.
@@ -51,19 +55,30 @@ pub(super) struct State {
     pub parts: Vec<Part>,
     part_of: HashMap<(u32, u64, u64), u32>,
     by_key: HashMap<[u32; 8], u32>,
-    names: HashMap<[u32; 8], (String, u8)>,
+    names: HashMap<[u32; 8], (Address, u8)>,
+    /// The key that two streams have in common, once it is known.
+    common: Option<[u8; 32]>,
+    /// Streams that repeat themselves.
+    weak: HashMap<[u32; 8], Weak>,
     lists: HashMap<Vec<u32>, u32>,
     pub messages: Vec<Message>,
-    under_way: HashMap<Name, Box<dyn Any + Send>>,
+    under_way: HashMap<Name, Box<dyn Any + Send + Sync>>,
     /// What a device could not follow: the check fails with it.
     pub trouble: Vec<String>,
+}
+
+/// How a stream repeats itself.
+#[derive(Clone, Copy)]
+enum Weak {
+    One,
+    Fold(usize),
 }
 
 impl State {
     fn draw(&mut self, name: String, source: Source, holders: u8) -> u32 {
         let (draw, id) = (self.draws.len() as u32, self.parts.len() as u32);
         self.parts.push(Part { draw, range: (0, u64::MAX) });
-        self.draws.push(Draw { name, source, holders, end: 0, id });
+        self.draws.push(Draw { name, source, holders, end: 0, id, address: None, elements: 0 });
         draw
     }
 
@@ -85,24 +100,16 @@ impl State {
 /// See the module.
 pub(super) struct World {
     state: Mutex<State>,
-    /// Changes made to streams, for mutants.
-    change: Option<Box<dyn Change>>,
-}
-
-/// A deliberate fault in the randomness of a protocol.
-pub(super) trait Change: Send + Sync {
-    /// The key that is used in place of `key`.
-    fn stream(&self, name: &Name, key: Key) -> Key;
-    /// Whether all elements of the draw under this key are one.
-    fn one_for_all(&self, key: &[u32; 8]) -> bool;
+    /// A deliberate fault.
+    mutation: Option<Mutation>,
 }
 
 /// The key words of a stream that gives zeros: no party agrees on it.
 pub(super) const ZEROS: [u8; 32] = [0; 32];
 
 impl World {
-    pub fn new(change: Option<Box<dyn Change>>) -> Self {
-        World { state: Mutex::default(), change }
+    pub fn new(mutation: Option<Mutation>) -> Self {
+        World { state: Mutex::default(), mutation }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -115,12 +122,19 @@ impl World {
             return Rows::new(unit, vec![Run::zero(n)]);
         }
         let draw = self.label(me, stream.key_words(), n as u64 * u64::from(stride(unit)));
-        let map = match &self.change {
-            Some(change) if change.one_for_all(stream.key_words()) => Map::Group(u32::MAX),
-            _ => Map::Each,
+        let weak = {
+            let mut state = self.state();
+            state.draws[draw as usize].elements = n;
+            state.weak.get(stream.key_words()).copied()
         };
-        let term = Term { draw, start: 0, stride: stride(unit), map, coeff: 1 };
-        Rows::new(unit, vec![Run { len: n, terms: vec![term], deps: Deps::default() }])
+        let term = |map| Term { draw, start: 0, stride: stride(unit), map, coeff: 1 };
+        let run = |len, map| Run { len, terms: vec![term(map)], deps: Deps::default() };
+        let runs = match weak {
+            None => vec![run(n, Map::Each)],
+            Some(Weak::One) => vec![run(n, Map::Group(u32::MAX))],
+            Some(Weak::Fold(parts)) => (0..parts).map(|_| run(n / parts, Map::Each)).collect(),
+        };
+        Rows::new(unit, runs)
     }
 
     /// The draw under a key, which party `me` holds; its labels reach to `end`.
@@ -133,9 +147,13 @@ impl World {
         let draw = match state.by_key.get(key) {
             Some(&draw) => draw,
             None => {
-                let (name, known) =
-                    state.names.get(key).cloned().unwrap_or_else(|| ("a client's key".into(), 0));
+                let (address, known) = match state.names.get(key) {
+                    Some((address, known)) => (Some(address.clone()), *known),
+                    None => (None, 0),
+                };
+                let name = address.as_ref().map_or_else(|| "a client's key".into(), ToString::to_string);
                 let draw = state.draw(name, Source::Stream, known);
+                state.draws[draw as usize].address = address;
                 state.by_key.insert(*key, draw);
                 draw
             }
@@ -210,26 +228,39 @@ pub(super) fn key_words(key: &Key) -> [u32; 8] {
 }
 
 /// A buffer whatever its elements: its rows, and a copy.
-fn copied(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send>)> {
-    fn of<T: Send + 'static>(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send>)> {
+fn copied(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send + Sync>)> {
+    fn of<T: Send + 'static>(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send + Sync>)> {
         let symbols = buffer.downcast_ref::<Symbols<T>>()?;
-        Some((symbols.rows.clone(), Box::new(symbols.clone()) as Box<dyn Any + Send>))
+        Some((symbols.rows.clone(), Box::new(symbols.clone()) as Box<dyn Any + Send + Sync>))
     }
     of::<u64>(buffer).or_else(|| of::<u32>(buffer)).or_else(|| of::<u16>(buffer)).or_else(|| of::<u8>(buffer))
 }
 
 impl Probe for World {
     fn stream(&self, name: &Name, key: Key) -> Key {
-        let key = match &self.change {
-            Some(change) => change.stream(name, key),
-            None => key,
+        let [a, b] = name.parties;
+        let address = Address {
+            parties: [a.min(b), a.max(b)],
+            phase: format!("{:?}", name.phase),
+            place: name.place.clone(),
+            purpose: name.label.clone(),
         };
-        let holders = 1 << name.parties[0] | 1 << name.parties[1];
-        let words = key_words(&key);
         let mut state = self.state();
-        let text = format!("{:?} {} `{}` of {}", name.phase, name.place, name.label, pair(name.parties));
-        let known = state.names.entry(words).or_insert((text, 0));
-        known.1 |= holders;
+        let (key, weak) = match &self.mutation {
+            Some(Mutation::Zeros(of)) if *of == address => (Key::from_bytes(ZEROS), None),
+            Some(Mutation::Same(one, other)) if [one, other].contains(&&address) => {
+                (Key::from_bytes(*state.common.get_or_insert(*key.expose())), None)
+            }
+            Some(Mutation::One(of)) if *of == address => (key, Some(Weak::One)),
+            Some(Mutation::Fold(of, parts)) if *of == address => (key, Some(Weak::Fold(*parts))),
+            _ => (key, None),
+        };
+        let holders = 1 << a | 1 << b;
+        let words = key_words(&key);
+        if let Some(weak) = weak {
+            state.weak.insert(words, weak);
+        }
+        state.names.entry(words).or_insert((address, 0)).1 |= holders;
         if let Some(&draw) = state.by_key.get(&words) {
             state.draws[draw as usize].holders |= holders;
         }
@@ -248,10 +279,6 @@ impl Probe for World {
     fn received(&self, name: &Name) -> Option<Box<dyn Any>> {
         self.state().under_way.remove(name).map(|copy| copy as Box<dyn Any>)
     }
-}
-
-fn pair([a, b]: [usize; 2]) -> String {
-    if a == b { format!("P{a}") } else { format!("P{} and P{}", a.min(b), a.max(b)) }
 }
 
 impl World {

@@ -90,20 +90,28 @@ fn unit(x: f64) -> f64 {
     2f64.powi(exponent.clamp(-900, 900) - 23)
 }
 
+/// The encodings of results. Flags, exponent and mantissa are what parties open, so that whatever these held beyond the number would be
+/// told.
+///
+/// # Panics
+/// If a result is not in canonical form.
+fn canonical(op: &str, y: &Float<Clear>) -> Vec<u32> {
+    let y = y.plain();
+    let bits = y.to_bits();
+    assert!(y == Plain::from_bits(Format::FLOAT32, &bits), "{op}: a result is not in canonical form");
+    bits.iter().map(|&b| b as u32).collect()
+}
+
 /// Runs a function on single-precision numbers in the clear, and holds every promise on the way to the truth ([`Clear`]).
 ///
 /// # Panics
-/// If a promise about a top bit is broken, or a result is not in canonical form: flags, exponent and mantissa are what parties open,
-/// so whatever these hold beyond the number would be told.
+/// If a promise about a top bit is broken, or a result is not in canonical form.
 #[must_use]
 pub fn run(function: &Function, inputs: &[u32]) -> Vec<u32> {
     let bits: Vec<u64> = inputs.iter().map(|&b| u64::from(b)).collect();
     let x = Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, &bits));
     let Ok::<_, Infallible>(y) = (function.run)(&mut Clear, &x);
-    let y = y.plain();
-    let bits = y.to_bits();
-    assert!(y == Plain::from_bits(Format::FLOAT32, &bits), "{}: a result is not canonical", function.name);
-    bits.iter().map(|&b| b as u32).collect()
+    canonical(function.name, &y)
 }
 
 /// The input that a function sees: denormal numbers are zeros.

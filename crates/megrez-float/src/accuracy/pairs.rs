@@ -48,9 +48,9 @@ impl Primitive {
             Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, &wide))
         };
         let Ok(z) = (self.run)(&mut Clear, &float(x), &float(y));
-        let pairs = x.iter().zip(y).zip(z.plain().to_bits());
-        let differs = |&((&x, &y), z): &((&u32, &u32), u64)| {
-            single((self.reference)(super::flushed(x), super::flushed(y))) != z as u32
+        let pairs = x.iter().zip(y).zip(super::canonical(self.name, &z));
+        let differs = |&((&x, &y), z): &((&u32, &u32), u32)| {
+            single((self.reference)(super::flushed(x), super::flushed(y))) != z
         };
         pairs.filter(differs).map(|((&x, &y), _)| (x, y)).collect()
     }

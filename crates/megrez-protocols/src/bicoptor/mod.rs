@@ -4,6 +4,8 @@
 //! worker j holding x_j and the helper nothing. Bits are shared as ring elements 0 and 1, as the paper's DReLU gives them:
 //! a conversion costs nothing, a logical operation is a product. Linear operations are local; a public summand enters
 //! worker 0's share. The sharing is of no use to a dealer, so values have no masks that are known before.
+//!
+//! Security: `docs/security/bicoptor.md`.
 
 mod field;
 mod product;

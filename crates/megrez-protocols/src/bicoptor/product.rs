@@ -6,6 +6,8 @@
 //! online    1       2ℓ per element of either operand        worker ↔ worker
 //!
 //! Workers see both operands under fresh masks, and worker 0 a uniform share of Γ = B(r_x, r_y); the helper sees nothing.
+//!
+//! Security: `docs/security/bicoptor.md`.
 
 use crate::local::Product;
 use crate::mss::{DEALER, RingMask, deal};

@@ -20,6 +20,8 @@
 //!
 //! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b', r >> f and msb(r), all uniform. The helper sees the
 //! lists of the sign.
+//!
+//! Security: `docs/security/bicoptor.md`.
 
 use super::sign;
 use crate::mizar::truncate::MaskParts;

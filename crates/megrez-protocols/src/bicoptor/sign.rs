@@ -16,6 +16,8 @@
 //! - It needs 2λ ≤ ℓ to have λ bits of the last truncation. Entry i is below 2^(λ+1−i), so it is taken modulo
 //!   2^min(λ+1, ℓ−k−i−1) here, and k + λ + 3 ≤ ℓ suffices.
 //! - Shares are sent as they are. The helper dealt some of them and could compare: zero-shares make them uniform.
+//! - The cut is made on the shares as they are. Whether it misreads a small negative value would then follow from their low bits, which
+//!   the helper knows in part: before a cut the workers renew the sharing.
 //! - A rotation instead of a shuffle (at most one zero, the others uniform and independent).
 //!
 //! Alg. 5, from Z_M to F_p, p ≥ M: both shares are read in 1 … M, worker 1's negated, so that their difference is 0 in F_p
@@ -29,10 +31,12 @@
 //! Helper sees: λ + 2 elements whose sums are uniform non-zero, one of them replaced by zero at a uniform place with
 //! probability ½ *while −2^(k+λ) ≤ x ≤ 2^(k+λ) − 2^k*; a value outside may show it another number of zeros, that is, that it is
 //! outside. Worker 0 sees a uniform share of the answer, worker 1 nothing.
+//!
+//! Security: `docs/security/bicoptor.md`.
 
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
-use crate::{Cost, Unit};
+use crate::{Cost, Unit, reveal};
 use megrez_kernels::{Device, HostList, ListStreams, Tensor};
 use megrez_plan::SignBit;
 use megrez_ring::{Word, bits};
@@ -120,7 +124,13 @@ pub(super) fn compare<W: Word, D: Device>(
     let packed = n * length * field.bits() as usize;
     match Role::of(party) {
         Role::Worker(j) => {
-            let share = share.expect("workers hold shares").buf.clone();
+            let share = &share.expect("workers hold shares").buf;
+            // What a cut loses depends on the low bits of the shares. A new sharing makes a coin of it.
+            let share = if sign.cut == 0 {
+                share.clone()
+            } else {
+                party.scope("renewed", |party| reveal::of_two(party, j, share, n))?
+            };
             let coins = party.stream(1 - j, "coin")?;
             let coins = party.device().random_bits(&coins, n)?;
             let streams = [

@@ -2,33 +2,15 @@
 
 use super::*;
 use crate::mss::{Mask, RingMask};
+use crate::testing::session;
 use megrez_kernels::Reference;
-use megrez_net::{ClockKind, NetProfile, Network};
 use megrez_plan::{List, Relu, ReluForm, SignBit};
-use megrez_session::Phase;
 use std::collections::HashSet;
-use std::time::Duration;
 
 const N: usize = 400;
 
 fn words(payload: &Payload) -> &[u64] {
     payload.as_pod().unwrap()
-}
-
-/// Runs three parties, each in a thread.
-fn session<T: Send>(party: impl Fn(&mut Party<Reference>) -> T + Sync) -> Vec<T> {
-    let profile = NetProfile::loopback();
-    let networks = Network::in_memory(3, &profile, ClockKind::Virtual, Duration::from_secs(20));
-    let run = |network| {
-        let mut started = Party::start(network, Reference).unwrap();
-        started.enter(Phase::Online, 0);
-        party(&mut started)
-    };
-    std::thread::scope(|scope| {
-        let run = &run;
-        let running: Vec<_> = networks.into_iter().map(|n| scope.spawn(move || run(n))).collect();
-        running.into_iter().map(|r| r.join().unwrap()).collect()
-    })
 }
 
 /// What the helper knows of a step after it: its answers b', r, r_1, and what it dealt worker 1 of b' and of r·b'.
@@ -116,8 +98,8 @@ fn shares_that_are_sent_are_uniform_and_new_for_every_output() {
             party.step(&format!("output/{name}"), reveal).unwrap()
         })
     });
-    for output in 0..2 {
-        let [a, b] = [0, 1].map(|j: usize| sent[j][output].as_bytes());
+    for (a, b) in sent[0].iter().zip(&sent[1]) {
+        let (a, b) = (a.as_bytes(), b.as_bytes());
         assert!(a.iter().zip(b).all(|(a, b)| a.wrapping_add(*b) == 81));
         let mut counts = [0f64; 256];
         a.iter().for_each(|&w| counts[w as usize] += 1.0);
@@ -127,4 +109,24 @@ fn shares_that_are_sent_are_uniform_and_new_for_every_output() {
     // One value that is opened twice: what is sent differs by all there is.
     let pairs = sent[0][0].as_bytes().iter().zip(sent[0][1].as_bytes());
     assert_eq!(pairs.map(|(a, b)| a.wrapping_sub(*b)).collect::<HashSet<u8>>().len(), 256);
+}
+
+#[test]
+fn what_a_cut_loses_is_a_coin_and_no_function_of_earlier_shares() {
+    // One sharing of −1 for all: whether the cut reads it as positive must not follow from it, since the helper has dealt parts of it
+    // that hide earlier numbers.
+    let (n, cut) = (4000, 3);
+    let sign = SignBit { list: List::Bits, cut, bits: Some(8) };
+    let shape = Shape::from([n]);
+    for zero in [0u64, 5, 7, 1 << 40] {
+        let shares = session(|party| {
+            let mine = [Some(zero), Some(zero.wrapping_add(1).wrapping_neg()), None][party.me()];
+            let mine = mine.map(|w| Tensor::new(shape.clone(), vec![w; n].into()));
+            party.step("sign", |party| sign::online(party, &sign, mine.as_ref(), n)).unwrap()
+        });
+        let [Some(a), Some(b)] = [&shares[0], &shares[1]] else { panic!("workers hold shares") };
+        let positive = a.iter().zip(b.iter()).filter(|(a, b)| a.wrapping_add(**b) == 1).count() as f64;
+        let expected = n as f64 * (1.0 - 2f64.powi(-(cut as i32)));
+        assert!((positive - expected).abs() < 6.0 * (expected / 8.0).sqrt(), "{zero}: {positive} of {n}");
+    }
 }

@@ -3,6 +3,8 @@
 //!
 //! Nobody waits for the offline phase, so the tree has few gates rather than few levels: carries of blocks of four positions by
 //! Sklansky's scheme, the carries inside from those. 787 bits in 10 rounds for ℓ = 64, where Sklansky's tree takes 1183 in 8.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use crate::Cost;
 use crate::replicated::aby3;

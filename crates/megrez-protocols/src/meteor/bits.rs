@@ -5,6 +5,8 @@
 //! online    1        3                          P_i → P_{i+1}, each i
 //!
 //! In brackets: for more than two. Everybody sees uniform bits.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use super::gates::{Products, Sum, opening};
 use crate::Cost;

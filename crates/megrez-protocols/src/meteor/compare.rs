@@ -6,6 +6,8 @@
 //! | --- | --- | --- |
 //! | METEOR | 1582 / 12 | 117 / 3 |
 //! | ALKAID | 272 / 1 | 172 / 3 |
+//!
+//! Security: `docs/security/meteor.md`.
 
 use super::sign;
 use crate::replicated::{Adder, compare};

@@ -3,6 +3,8 @@
 //! The product of masked bits x_t = m_t ⊕ ψ_t is Σ_S Π_{t∉S} m_t · Π_{t∈S} ψ_t over all sets S of factors. The products of masks are
 //! made offline, those of two first, those of three and four from them in a second round: (2^N − 1 − N)·3 bits for N factors.
 //! With them the product is replicated without a message, and opening it takes 3 bits in one round, whatever N is.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use crate::mrss::open_cost;
 use crate::replicated::planes::{Shared, reshare};

@@ -12,6 +12,8 @@
 //! online    1       3·ℓ                           P_i → P_{i+1}, each i
 //!
 //! Everybody sees uniform elements: components of the ψ_S made fresh by sharings of zero, and m_z.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use crate::local::Product;
 use crate::mrss::{open, open_cost};

@@ -2,6 +2,8 @@
 //!
 //! Source: METEOR (the paper), §4 and the appendices; deviations stand in each file. Linear operations are local, on m and on
 //! both components of ψ. All masks are fresh or follow from masks known offline, so nothing is ever late.
+//!
+//! Security: `docs/security/meteor.md`.
 
 mod adder;
 mod bits;

@@ -9,6 +9,8 @@
 //! online    sign bit's + 1         [truncation] + sign bit + 3·ℓ
 //!
 //! Everybody sees what it sees in these steps; their masks are drawn for this step alone.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use super::compare::{self, Comparison};
 use super::{select, sum, truncate};

@@ -12,6 +12,8 @@
 //! online    1            3·ℓ                         P_i → P_{i+1}, each i
 //!
 //! In brackets: without x. Everybody sees uniform elements.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use crate::local::Product;
 use crate::mrss::{open, open_cost};

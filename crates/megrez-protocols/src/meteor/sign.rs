@@ -29,6 +29,8 @@
 //!
 //! Everybody sees uniform bits: components made fresh by sharings of zero, and bits under masks of which one component is unknown
 //! to it.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use super::adder;
 use super::gates::{Factor, Products, Sum, opening};

@@ -15,6 +15,8 @@
 //!
 //! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees P2's summand of Γ under a
 //! sharing of zero, and a under ψ_0; P0 sees b under ψ_2; P2 sees two summands of m under ψ_1 and ζ.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use super::product::{cross, sum};
 use crate::local::Product;

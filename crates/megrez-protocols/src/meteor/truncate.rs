@@ -18,6 +18,8 @@
 //!
 //! P0 sees T, under ψ_y2, and q_1, under t_1; P1 sees T under ψ_y0, q_0 under t_0, and b_1; P2 sees two summands of m_y, under
 //! ψ_y1 and z. Each of these masks is unknown to who sees it and used for nothing else it sees, so all is uniform.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use crate::rss::Rss;
 use crate::{Cost, Unit};

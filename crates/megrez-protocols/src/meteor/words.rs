@@ -32,6 +32,8 @@
 //!
 //! Everybody sees uniform elements: components made fresh by sharings of zero, and signals under masks of which one component is
 //! unknown to it.
+//!
+//! Security: `docs/security/meteor.md`.
 
 use super::adder;
 use super::gates::{Factor, Products, Sum, opening};

@@ -13,6 +13,8 @@
 //! online    1       2ℓ                 worker ↔ worker
 //!
 //! Workers see values masked by a fresh r_z only.
+//!
+//! Security: `docs/security/mizar.md`.
 
 use crate::mss::{BitMask, DEALER, Role, deal, open, open_bits};
 use crate::{Cost, Store, StoreError, Unit};

@@ -14,6 +14,8 @@
 //!
 //! Worker sees: what it sees in one comparison, with t uniform bits b_i ⊕ r_i. Dealer sees: t lists, each as in one comparison
 //! and independent of the others, because their Δ, w, z and rotations are.
+//!
+//! Security: `docs/security/mizar.md`.
 
 use super::sign::{self, Dealt, Lists};
 use crate::mss::{BitMask, DEALER};

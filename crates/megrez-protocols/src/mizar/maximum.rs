@@ -26,6 +26,8 @@
 //!
 //! Workers see f_pq, uniform and independent because the a_pq are, uniform shares, and an opening under a fresh mask. The
 //! dealer sees one list per pair, each as in one comparison, independent because their Δ, w, z and rotations are.
+//!
+//! Security: `docs/security/mizar.md`.
 
 use super::sign::{self, Dealt, Lists};
 use crate::mss::{DEALER, RingMask, Role, deal, open};

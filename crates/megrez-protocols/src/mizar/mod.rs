@@ -2,6 +2,8 @@
 //!
 //! Sources: MIZAR (the paper), §2.2 for products, Fig. 4 for the sign bit; deviations stand in each file. Linear
 //! operations are local: workers apply them to m and to their share of r, the dealer to both shares of r.
+//!
+//! Security: `docs/security/mizar.md`.
 
 mod bits;
 mod many;

@@ -8,6 +8,8 @@
 //! online    1       2ℓ                        worker ↔ worker
 //!
 //! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also a uniform share of Γ. The dealer sees nothing.
+//!
+//! Security: `docs/security/mizar.md`.
 
 use crate::local::Product;
 use crate::mss::{DEALER, RingMask, deal, open};

@@ -28,6 +28,8 @@
 //! "list" as in the sign bit. Workers see f, uniform because a is, and openings under fresh masks; 2R-fresh also r_z − κ_f,
 //! uniform because r_z is and no worker knows it. The dealer sees what it sees in the sign bit. It knows a, so it must not
 //! learn T[m'] itself: the workers flip as with lists (σ = a ⊕ δ, δ theirs), and tell it f = 1 ⊕ T[m'] ⊕ δ, uniform to it.
+//!
+//! Security: `docs/security/mizar.md`.
 
 use super::sign::{Dealt, Lists, compare, deal_list, list_cost};
 use super::truncate::MaskParts;

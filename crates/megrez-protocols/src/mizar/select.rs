@@ -8,6 +8,8 @@
 //! online    1       2ℓ                 worker ↔ worker
 //!
 //! Workers see the uniform m_z = z + r_z, r_z fresh.
+//!
+//! Security: `docs/security/mizar.md`.
 
 use crate::mss::{BitMask, DEALER, RingMask, deal, open};
 use crate::{Cost, Unit};

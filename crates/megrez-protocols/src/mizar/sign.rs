@@ -18,6 +18,8 @@
 //!
 //! Worker sees: its share of ρ, one uniform bit (b ⊕ r_y). Dealer sees: `length` elements whose sums are uniform non-zero,
 //! one of them replaced by zero at a uniform place with probability ½, independent of x because Δ is uniform.
+//!
+//! Security: `docs/security/mizar.md`.
 
 use crate::mss::{BitMask, DEALER, RingMask, Role};
 use crate::{Cost, Unit};

@@ -14,6 +14,8 @@
 //! online    1       2ℓ                 worker ↔ worker
 //!
 //! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also uniform shares of r>>f and msb(r).
+//!
+//! Security: `docs/security/mizar.md`.
 
 use crate::mss::{DEALER, RingMask, deal, deal_low, open};
 use crate::{Cost, Unit};

@@ -3,6 +3,8 @@
 //! Two sides agree on blocks: the sender holds q_j for transfer j, the receiver q_j ⊕ Δ_c for its choice c of b bits, and
 //! the sender knows Δ_x for all x. [`struct@Hash`] turns them into pads. [`OtSender`] and [`OtReceiver`] are the seam behind which
 //! the blocks are made; [`softspoken`] is what stands there now. [`Transfers`] is both, set up once for a session.
+//!
+//! Security: `docs/security/secfloat.md`.
 
 pub mod base;
 pub mod code;

@@ -1,0 +1,129 @@
+//! What mutants are made of: small plans that together take every kind of step in every form that a protocol has, with what comes
+//! before and after it that a mask may be used by.
+
+use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit, ValueId};
+use megrez_protocols::registry;
+
+/// A plan with a name.
+pub struct Case {
+    /// What it takes.
+    pub name: &'static str,
+    /// The plan.
+    pub plan: Plan,
+}
+
+/// Elements of every value. It has many divisors, so that parts of draws can be made equal.
+const N: usize = 12;
+
+fn digits(low: u32, cut: u32) -> SignBit {
+    SignBit {
+        list: List::Digits([vec![2; low as usize / 2], vec![1; low as usize % 2]].concat()),
+        cut,
+        bits: Some(low + 1),
+    }
+}
+
+fn relu(form: ReluForm, truncate: u32) -> Op {
+    let sign = if form == ReluForm::Table {
+        SignBit { list: List::Bits, cut: 2, bits: Some(4) }
+    } else {
+        digits(9, 2)
+    };
+    Op::Relu(Relu { sign, form, truncate })
+}
+
+/// One step on fresh inputs; the result is multiplied by an input and both are received.
+fn step(name: &'static str, op: Op, inputs: usize) -> Option<Case> {
+    let mut plan = Plan::new(64);
+    let x: Vec<ValueId> = (0..inputs.max(1))
+        .map(|i| plan.input(&format!("x{i}"), ["alice", "bob"][i % 2], [N].into(), 16))
+        .collect();
+    let z = plan.step("step", op, &x[..inputs]).ok()?;
+    plan.output("z", "carol", z);
+    if let Ok(next) = plan.step("next", Op::Mul, &[z, x[0]]) {
+        plan.output("next", "carol", next);
+    }
+    Some(Case { name, plan })
+}
+
+/// Steps on bits: two comparisons, then `build`.
+fn bits(name: &'static str, build: impl Fn(&mut Plan, &[ValueId]) -> Option<ValueId>) -> Option<Case> {
+    let mut plan = Plan::new(64);
+    let x: Vec<ValueId> = (0..4).map(|i| plan.input(&format!("x{i}"), "alice", [N].into(), 16)).collect();
+    let sign = |plan: &mut Plan, i: usize| {
+        plan.step(&format!("bit{i}"), Op::NonNegative(digits(7, 0)), &[x[i]]).ok()
+    };
+    let signs: Option<Vec<ValueId>> = (0..4).map(|i| sign(&mut plan, i)).collect();
+    let z = build(&mut plan, &[signs?, x].concat())?;
+    plan.output("z", "carol", z);
+    Some(Case { name, plan })
+}
+
+/// A product that is left as a sum and opened twice, with a value added between.
+fn deferred() -> Option<Case> {
+    let mut plan = Plan::new(64);
+    let [x, y, w] = ["x", "y", "w"].map(|name| plan.input(name, "alice", [N].into(), 16));
+    let sum = plan.step("product", Op::Unshared(Box::new(Op::Mul)), &[x, y]).ok()?;
+    let one = plan.step("one", Op::Truncate { bits: 16 }, &[sum]).ok()?;
+    let w = plan.step("scaled", Op::Rescale { frac: 32 }, &[w]).ok()?;
+    let more = plan.step("more", Op::Combine { coefficients: vec![2, 1], constant: 0 }, &[sum, w]).ok()?;
+    let two = plan.step("two", relu(ReluForm::ThreeRounds, 16), &[more]).ok()?;
+    plan.output("one", "carol", one);
+    plan.output("two", "bob", two);
+    Some(Case { name: "deferred sum", plan })
+}
+
+/// The cases that a protocol can run.
+///
+/// # Panics
+/// If there is no such protocol.
+pub fn of(protocol: &str) -> Vec<Case> {
+    let registered = registry::find(protocol).expect("a protocol of the registry");
+    let many = Op::CompareMany { sign: digits(9, 0), thresholds: vec![-3, 0, 5] };
+    let sixth = |k: usize| move |plan: &mut Plan, b: &[ValueId]| plan.step("step", Op::And, &b[..k]).ok();
+    let mut cases = vec![
+        step("product", Op::Mul, 2),
+        step("product of three", Op::Mul, 3),
+        step("product of four", Op::Mul, 4),
+        step("truncation", Op::Truncate { bits: 8 }, 1),
+        step("sign, all bits", Op::NonNegative(SignBit::FULL), 1),
+        step("sign, digits", Op::NonNegative(digits(9, 3)), 1),
+        step("many thresholds", many, 1),
+        step("maximum", Op::Maximum(digits(9, 0)), 4),
+        step("bits", Op::ToBits, 1),
+        bits("select", |plan, b| plan.step("step", Op::Select, &[b[0], b[4]]).ok()),
+        bits("bit to ring", |plan, b| plan.step("step", Op::BitToRing, &[b[0]]).ok()),
+        bits("and of two", sixth(2)),
+        bits("and of three", sixth(3)),
+        bits("and of four", sixth(4)),
+        {
+            let mut plan = Plan::new(64);
+            let x = plan.input("x", "alice", [2].into(), 0);
+            let bits = plan.step("bits", Op::ToBits, &[x]).ok();
+            let sum = bits.and_then(|b| plan.step("sum", Op::AddBits, &[b, b]).ok());
+            let ring = sum.and_then(|s| plan.step("ring", Op::FromBits, &[s]).ok());
+            ring.map(|ring| {
+                plan.output("z", "carol", ring);
+                Case { name: "words by their bits", plan }
+            })
+        },
+        deferred(),
+    ];
+    for truncate in [0, 8] {
+        for (name, form) in [
+            ("relu in three rounds", ReluForm::ThreeRounds),
+            ("relu in two rounds", ReluForm::TwoRounds),
+            ("relu in two rounds, fresh", ReluForm::TwoRoundsFresh),
+            ("relu by table", ReluForm::Table),
+        ] {
+            cases.push(step(name, relu(form, truncate), 1));
+            if registered.sums && truncate > 0 {
+                cases.push(step("dealt relu", Op::Dealt(Box::new(relu(form, truncate))), 1));
+            }
+        }
+    }
+    if registered.sums {
+        cases.push(step("dealt maximum", Op::Dealt(Box::new(Op::Maximum(digits(9, 0)))), 4));
+    }
+    cases.into_iter().flatten().collect()
+}

@@ -1,0 +1,152 @@
+//! `make assurance`: what the machines say of all protocols, printed.
+//!
+//! `--plans N` random plans for each protocol, `--mutants all` or a share of them, `--zoo` models. Without arguments, the part that
+//! runs with every change. Ends with 1 if anything leaks or a mutant survives.
+
+use megrez_assurance::masks::{Report, WalkError, examine};
+use megrez_assurance::mutants::{Fate, fate, mutations};
+use megrez_assurance::{cases, plans, zoo};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Protocols of three parties that protect against one of them.
+const PROTOCOLS: [&str; 7] = ["mizar", "concurrent", "aby3", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
+
+struct Score {
+    plans: usize,
+    messages: usize,
+    views: usize,
+    lemmas: BTreeMap<&'static str, usize>,
+    leaks: Vec<String>,
+}
+
+impl Score {
+    fn add(&mut self, name: &str, report: Report) {
+        self.plans += 1;
+        self.messages += report.messages;
+        self.views += report.views;
+        report.lemmas.into_iter().for_each(|(lemma, n)| *self.lemmas.entry(lemma).or_default() += n);
+        let found = report.unmasked.iter().map(ToString::to_string).chain(report.trouble);
+        self.leaks.extend(found.take(3).map(|what| format!("{name}: {what}")));
+    }
+}
+
+fn main() -> ExitCode {
+    let argument = |name: &str| {
+        let mut all = std::env::args().skip_while(|a| a != name);
+        all.next().map(|_| all.next().unwrap_or_default())
+    };
+    let count = argument("--plans").and_then(|n| n.parse().ok()).unwrap_or(150u64);
+    let one_in =
+        argument("--mutants").map_or(12, |which| if which == "all" { 1 } else { which.parse().unwrap_or(1) });
+    let models = match argument("--zoo") {
+        Some(which) if which == "all" => zoo::ALL.as_slice(),
+        Some(_) => &[],
+        None => zoo::SMALL.as_slice(),
+    };
+    let mut failed = false;
+
+    println!("symbolic masks: every message of every view of every plan");
+    println!(
+        "{:<14} {:>8} {:>10} {:>8} {:>9}  lemmas assumed",
+        "protocol", "plans", "messages", "views", "seconds"
+    );
+    for protocol in PROTOCOLS {
+        let start = Instant::now();
+        let mut score = Score { plans: 0, messages: 0, views: 0, lemmas: BTreeMap::new(), leaks: vec![] };
+        for case in cases::of(protocol) {
+            match examine(protocol, &case.plan) {
+                Ok(report) => score.add(case.name, report),
+                Err(WalkError::Unsupported(_)) => {}
+                Err(e) => score.leaks.push(format!("{}: {e}", case.name)),
+            }
+        }
+        for model in models {
+            let began = Instant::now();
+            match zoo::plan(protocol, model).map(|plan| examine(protocol, &plan)) {
+                Ok(Ok(report)) => {
+                    println!(
+                        "  {protocol} {model}: {} messages, {:.1} s",
+                        report.messages,
+                        began.elapsed().as_secs_f64()
+                    );
+                    score.add(model, report);
+                }
+                Ok(Err(WalkError::Unsupported(_))) | Err(_) => {
+                    println!("  {protocol} {model}: not in this protocol")
+                }
+                Ok(Err(e)) => score.leaks.push(format!("{model}: {e}")),
+            }
+        }
+        let (mut done, mut number) = (0, 0);
+        while done < count && number < 4 * count {
+            match examine(protocol, &plans::random(protocol, number)) {
+                Ok(report) => {
+                    score.add(&format!("random plan {number}"), report);
+                    done += 1;
+                }
+                Err(WalkError::Unsupported(_)) => {}
+                Err(e) => score.leaks.push(format!("random plan {number}: {e}")),
+            }
+            number += 1;
+        }
+        let lemmas: Vec<String> = score.lemmas.iter().map(|(lemma, n)| format!("{lemma} ({n})")).collect();
+        println!(
+            "{protocol:<14} {:>8} {:>10} {:>8} {:>9.1}  {}",
+            score.plans,
+            score.messages,
+            score.views,
+            start.elapsed().as_secs_f64(),
+            lemmas.join(", ")
+        );
+        score.leaks.iter().take(8).for_each(|leak| println!("  LEAK {leak}"));
+        failed |= !score.leaks.is_empty();
+    }
+
+    println!("\nmutants: randomness weakened in one place (one in {one_in} of all)");
+    println!(
+        "{:<14} {:>8} {:>8} {:>9} {:>9} {:>9}",
+        "protocol", "mutants", "killed", "harmless", "survived", "seconds"
+    );
+    let mut totals = [0usize; 4];
+    let mut reasons: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for protocol in PROTOCOLS {
+        let start = Instant::now();
+        let mut counts = [0usize; 4];
+        let mut survivors = vec![];
+        for case in cases::of(protocol) {
+            let Ok(mutations) = mutations(protocol, &case.plan) else { continue };
+            for mutation in mutations.iter().enumerate().filter(|(i, _)| i % one_in == 0).map(|(_, m)| m) {
+                counts[0] += 1;
+                match fate(protocol, &case.plan, mutation) {
+                    Ok(Fate::Killed) => counts[1] += 1,
+                    Ok(Fate::Harmless(reason)) => {
+                        counts[2] += 1;
+                        *reasons.entry(reason).or_default() += 1;
+                    }
+                    Ok(Fate::Survived) => {
+                        counts[3] += 1;
+                        survivors.push(format!("{}: {mutation}", case.name));
+                    }
+                    Err(e) => survivors.push(format!("{}: {mutation}: {e}", case.name)),
+                }
+            }
+        }
+        println!(
+            "{protocol:<14} {:>8} {:>8} {:>9} {:>9} {:>9.1}",
+            counts[0],
+            counts[1],
+            counts[2],
+            counts[3],
+            start.elapsed().as_secs_f64()
+        );
+        survivors.iter().for_each(|survivor| println!("  SURVIVED {survivor}"));
+        failed |= !survivors.is_empty();
+        totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+    let [all, killed, harmless, survived] = totals;
+    println!("all            {all:>8} {killed:>8} {harmless:>9} {survived:>9}");
+    reasons.iter().for_each(|(reason, n)| println!("  harmless ({n}): {reason}"));
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,118 @@
+//! Mutants made by machine: a protocol whose randomness is weakened in one place, which a check of masks must notice.
+//!
+//! The probe on every stream knows its phase, step, scope and purpose. For each stream of a walk: it gives zeros; it is the stream of
+//! another address of the same size; it gives one value for all elements; it gives the same values for both halves, for all thirds, …
+//! of its elements (thresholds, pairs, branches). A mutant is *killed* if the checker names an unmasked message, and *harmless* if a
+//! reason on the list below says why no view depends on what was weakened. Any other survivor is a hole: in the protocol's proof, or in
+//! the checker.
+
+use crate::masks::{WalkError, examine_changed, streams_of};
+use megrez_plan::Plan;
+use std::fmt;
+
+/// One weakening of the streams of a walk.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Mutation {
+    /// The stream gives zeros.
+    Zeros(Address),
+    /// The first stream is the second.
+    Same(Address, Address),
+    /// All elements are one.
+    One(Address),
+    /// So many parts of the elements are the same.
+    Fold(Address, usize),
+}
+
+/// A stream's address: which parties, when, where, what for.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Address {
+    /// Who shares it, the lower number first.
+    pub parties: [usize; 2],
+    /// The phase, as it prints.
+    pub phase: String,
+    /// The step with its scopes.
+    pub place: String,
+    /// What it is for.
+    pub purpose: String,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b] = self.parties;
+        write!(f, "{} {} `{}` of P{a} and P{b}", self.phase, self.place, self.purpose)
+    }
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mutation::Zeros(a) => write!(f, "{a} gives zeros"),
+            Mutation::Same(a, b) => write!(f, "{a} is {b}"),
+            Mutation::One(a) => write!(f, "{a} gives one value to all elements"),
+            Mutation::Fold(a, parts) => write!(f, "{a} gives the same to {parts} parts of its elements"),
+        }
+    }
+}
+
+/// A stream of a walk.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// Its address.
+    pub address: Address,
+    /// Elements that are drawn from it.
+    pub elements: usize,
+}
+
+/// All mutations of a plan's walk.
+///
+/// # Errors
+/// If the protocol cannot walk the plan.
+pub fn mutations(protocol: &str, plan: &Plan) -> Result<Vec<Mutation>, WalkError> {
+    let streams = streams_of(protocol, plan)?;
+    let mut mutations = vec![];
+    for (at, stream) in streams.iter().enumerate() {
+        let address = || stream.address.clone();
+        mutations.push(Mutation::Zeros(address()));
+        if stream.elements > 1 {
+            mutations.push(Mutation::One(address()));
+        }
+        let parts =
+            [2, 3, 6].into_iter().filter(|k| stream.elements.is_multiple_of(*k) && stream.elements > *k);
+        mutations.extend(parts.map(|parts| Mutation::Fold(address(), parts)));
+        // Another address of the same pair and the same size.
+        let alike = |other: &&Stream| {
+            other.address.parties == stream.address.parties && other.elements == stream.elements
+        };
+        mutations.extend(
+            streams[..at].iter().filter(alike).map(|other| Mutation::Same(address(), other.address.clone())),
+        );
+    }
+    Ok(mutations)
+}
+
+/// What became of a mutant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// The checker named an unmasked message.
+    Killed,
+    /// No view depends on it, for this reason.
+    Harmless(&'static str),
+    /// Nothing noticed it.
+    Survived,
+}
+
+/// Runs a mutant.
+///
+/// # Errors
+/// If the protocol cannot walk the plan.
+pub fn fate(protocol: &str, plan: &Plan, mutation: &Mutation) -> Result<Fate, WalkError> {
+    if !examine_changed(protocol, plan, Some(mutation.clone()))?.is_masked() {
+        return Ok(Fate::Killed);
+    }
+    Ok(harmless(protocol, mutation).map_or(Fate::Survived, Fate::Harmless))
+}
+
+/// Why a mutation that no view shows is harmless, where it is.
+fn harmless(_protocol: &str, _mutation: &Mutation) -> Option<&'static str> {
+    None
+}

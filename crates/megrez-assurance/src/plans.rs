@@ -1,0 +1,296 @@
+//! Random plans for the symbolic checker: steps composed in ways that models hardly ever do, since what broke once was composition.
+//! Values are read twice, padded, repeated, scaled by even numbers, kept, left as sums and opened by several readers, and received by
+//! whoever owns an input. Numbers may overflow: symbols have no range.
+
+use megrez_plan::{ConvGeometry, KEPT, Kind, List, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
+use megrez_protocols::registry;
+use megrez_ring::Shape;
+
+/// A fixed generator (SplitMix64), so that a plan is named by its number. Never used for shares.
+struct Choices(u64);
+
+impl Choices {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+struct Builder {
+    plan: Plan,
+    values: Vec<ValueId>,
+    choices: Choices,
+    protocol: &'static registry::Protocol,
+}
+
+const FRAC: u32 = 8;
+const MOST_ELEMENTS: usize = 400;
+
+impl Builder {
+    fn shape(&self, id: ValueId) -> Vec<usize> {
+        self.plan.value(id).shape.dims().to_vec()
+    }
+
+    /// One of the values that fit, the younger the likelier.
+    fn pick(&mut self, fits: impl Fn(&Plan, ValueId) -> bool) -> Option<ValueId> {
+        let fitting: Vec<ValueId> = self.values.iter().copied().filter(|&v| fits(&self.plan, v)).collect();
+        let n = fitting.len();
+        (n > 0).then(|| {
+            let (a, b) = (self.choices.below(n), self.choices.below(n));
+            fitting[a.max(b)]
+        })
+    }
+
+    fn kind(&mut self, wanted: fn(Kind) -> bool) -> Option<ValueId> {
+        self.pick(|plan, v| wanted(plan.value(v).kind))
+    }
+
+    fn alike(&mut self, like: ValueId) -> Option<ValueId> {
+        self.pick(|plan, v| plan.value(v) == plan.value(like))
+    }
+
+    fn push(&mut self, op: Op, inputs: &[ValueId]) -> Option<ValueId> {
+        let name = format!("step{}", self.plan.steps.len());
+        let id = self.plan.step(&name, op, inputs).ok()?;
+        if self.plan.value(id).shape.elements() > MOST_ELEMENTS {
+            self.plan.steps.pop();
+            self.plan.values.pop();
+            return None;
+        }
+        self.values.push(id);
+        Some(id)
+    }
+
+    fn sign(&mut self) -> SignBit {
+        let ring = self.plan.ring;
+        let cut = self.choices.below(3) as u32;
+        let bits = match (self.protocol.name, self.choices.below(3)) {
+            ("bicoptor", _) => Some(3 + self.choices.below(8) as u32),
+            (_, 0) => None,
+            _ => Some(2 + self.choices.below(14) as u32),
+        };
+        let low = bits.unwrap_or(ring - cut) - 1;
+        let list = match self.choices.below(3) {
+            0 => List::Bits,
+            1 => List::Digits([vec![3; low as usize / 3], vec![1; low as usize % 3]].concat()),
+            _ => List::Digits([vec![2; low as usize / 2], vec![1; low as usize % 2]].concat()),
+        };
+        SignBit { list, cut, bits }
+    }
+
+    fn relu(&mut self, truncate: u32) -> Op {
+        let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
+        let form = if self.protocol.name == "bicoptor" { forms[0] } else { forms[self.choices.below(4)] };
+        let sign = match form {
+            ReluForm::Table => {
+                SignBit { list: List::Bits, cut: 0, bits: Some(2 + self.choices.below(5) as u32) }
+            }
+            _ => self.sign(),
+        };
+        Op::Relu(Relu { sign, form, truncate })
+    }
+
+    /// One step, or none if nothing fits.
+    fn grow(&mut self) -> Option<ValueId> {
+        let x = self.pick(|plan, v| matches!(plan.value(v).kind, Kind::Ring { .. } | Kind::Sum { .. }))?;
+        let (dims, kind) = (self.shape(x), self.plan.value(x).kind);
+        let (shape, rank) = (Shape::new(dims.clone()), dims.len());
+        let (Kind::Ring { frac } | Kind::Sum { frac }) = kind else { return None };
+        let axis = self.choices.below(rank);
+        match self.choices.below(20) {
+            0 => {
+                let y = self.pick(|plan, v| {
+                    let v = plan.value(v);
+                    v.shape == shape
+                        && matches!(v.kind, Kind::Ring { frac: f } | Kind::Sum { frac: f } if f == frac)
+                })?;
+                let coefficients =
+                    vec![[1, 2, -1, 4][self.choices.below(4)], [1, -2, 3][self.choices.below(3)]];
+                self.push(Op::Combine { coefficients, constant: 5 }, &[x, y])
+            }
+            1 => {
+                let mut order: Vec<usize> = (0..rank).collect();
+                (1..rank).for_each(|i| order.swap(i, self.choices.below(i + 1)));
+                self.push(Op::View(View::transpose(&shape, &order)), &[x])
+            }
+            2 => {
+                let to: Vec<usize> = [vec![1 + self.choices.below(3)], dims.clone()].concat();
+                let view = View::broadcast(&shape, &to.into())?;
+                self.push(Op::View(view), &[x])
+            }
+            3 => {
+                let y = self.alike(x)?;
+                self.push(Op::Concat { axis }, &[x, y])
+            }
+            4 => {
+                let mut pads = || (0..rank).map(|_| self.choices.below(2)).collect::<Vec<_>>();
+                let (before, after) = (pads(), pads());
+                self.push(Op::Pad { before, after }, &[x])
+            }
+            5 => self.push(Op::Sum { axis }, &[x]),
+            6 => {
+                let indices =
+                    (0..1 + self.choices.below(4)).map(|_| self.choices.below(dims[axis])).collect();
+                self.push(Op::Gather { axis, indices }, &[x])
+            }
+            7 => {
+                let frac = 4 + self.choices.below(12) as u32;
+                self.push(Op::Rescale { frac }, &[x])
+            }
+            8 | 9 => {
+                let y = self.pick(|plan, v| {
+                    let v = plan.value(v);
+                    v.shape == shape && matches!(v.kind, Kind::Ring { .. })
+                })?;
+                self.product(Op::Mul, x, y)
+            }
+            10 if rank >= 2 => {
+                let mut right = dims.clone();
+                right[rank - 2] = dims[rank - 1];
+                right[rank - 1] = dims[rank - 2];
+                let order: Vec<usize> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+                let y = self.push(Op::View(View::transpose(&shape, &order)), &[x])?;
+                self.product(Op::MatMul, x, y)
+            }
+            11 if rank == 4 => {
+                let w = self.pick(|plan, v| {
+                    let d = plan.value(v).shape.dims();
+                    matches!(plan.value(v).kind, Kind::Ring { .. }) && d.len() == 4 && d[1] == dims[1]
+                })?;
+                let geometry = ConvGeometry { pad: [self.choices.below(2); 4], ..ConvGeometry::default() };
+                self.product(Op::Conv(geometry), x, w)
+            }
+            12 | 13 if frac > 0 => {
+                let bits = 1 + self.choices.below(frac.min(12) as usize) as u32;
+                self.push(Op::Truncate { bits }, &[x])
+            }
+            14 | 15 => {
+                // A sum is opened by a truncation.
+                let least = usize::from(matches!(kind, Kind::Sum { .. }));
+                if frac == 0 && least > 0 {
+                    return None;
+                }
+                let truncate = (least + self.choices.below(frac.min(8) as usize + 1 - least)) as u32;
+                let relu = self.relu(truncate);
+                self.push(relu, &[x])
+            }
+            16 => {
+                let sign = self.sign();
+                match (self.protocol.name, self.choices.coin()) {
+                    ("bicoptor", _) | (_, true) => self.push(Op::NonNegative(sign), &[x]),
+                    _ => {
+                        let thresholds = (0..1 + self.choices.below(4)).map(|t| t as i64 * 3 - 5).collect();
+                        self.push(Op::CompareMany { sign, thresholds }, &[x])
+                    }
+                }
+            }
+            17 => {
+                let bit = self.kind(|kind| kind == Kind::Bit)?;
+                let shape = self.plan.value(bit).shape.clone();
+                let ring = self.pick(|plan, v| {
+                    plan.value(v).shape == shape && matches!(plan.value(v).kind, Kind::Ring { .. })
+                });
+                match ring {
+                    Some(ring) if self.choices.coin() => self.push(Op::Select, &[bit, ring]),
+                    _ => self.push(Op::BitToRing, &[bit]),
+                }
+            }
+            18 => {
+                let a = self.kind(|kind| kind == Kind::Bit)?;
+                let count = 2 + self.choices.below(self.protocol.factors - 1);
+                let others: Option<Vec<ValueId>> = (1..count).map(|_| self.alike(a)).collect();
+                let bits = [vec![a], others?].concat();
+                match self.choices.below(3) {
+                    0 => self.push(Op::Xor, &bits[..2]),
+                    1 => self.push(Op::Not, &bits[..1]),
+                    _ => self.push(Op::And, &bits),
+                }
+            }
+            _ => match (self.protocol.sums, self.choices.coin()) {
+                (true, true) => {
+                    let small = |plan: &Plan, v: ValueId| plan.value(v).shape.elements() < 8;
+                    let x = self
+                        .pick(|plan, v| small(plan, v) && matches!(plan.value(v).kind, Kind::Ring { .. }))?;
+                    let bits = self.push(Op::ToBits, &[x])?;
+                    let sum = self.push(Op::AddBits, &[bits, bits])?;
+                    self.push(Op::FromBits, &[sum])
+                }
+                _ => {
+                    let operands: Option<Vec<ValueId>> =
+                        (0..1 + self.choices.below(3)).map(|_| self.alike(x)).collect();
+                    let sign = self.sign();
+                    self.push(Op::Maximum(sign), &[vec![x], operands?].concat())
+                }
+            },
+        }
+    }
+
+    /// A product, left as a sum now and then where the protocol has such.
+    fn product(&mut self, op: Op, x: ValueId, y: ValueId) -> Option<ValueId> {
+        let ring = [x, y].iter().all(|&v| matches!(self.plan.value(v).kind, Kind::Ring { .. }));
+        match self.protocol.sums && ring && self.choices.coin() {
+            true => self.push(Op::Unshared(Box::new(op)), &[x, y]),
+            false => self.push(op, &[x, y]),
+        }
+    }
+}
+
+/// Plan `number` for a protocol: it can run on 32 or 64 bits, but its numbers mean nothing.
+///
+/// # Panics
+/// If there is no such protocol.
+pub fn random(protocol: &str, number: u64) -> Plan {
+    let protocol = registry::find(protocol).expect("a protocol of the registry");
+    let mut choices = Choices(number ^ 0x6d65_6772_657a);
+    let ring = if choices.below(4) == 0 { 32 } else { 64 };
+    let mut builder = Builder { plan: Plan::new(ring), values: vec![], choices, protocol };
+    let kept = builder.choices.below(3) == 0;
+    let inputs = [
+        ("a", "alice", vec![1, 2, 4, 3]),
+        ("b", if kept { KEPT } else { "bob" }, vec![1, 2, 4, 3]),
+        ("c", "bob", vec![2, 2, 1, 1]),
+        ("d", "alice", vec![3, 5]),
+    ];
+    for (name, owner, dims) in inputs {
+        let id = builder.plan.input(name, owner, dims.into(), FRAC);
+        builder.values.push(id);
+    }
+    let steps = 3 + builder.choices.below(14);
+    for _ in 0..steps {
+        // A choice that does not fit leads to another one.
+        (0..8).find(|_| builder.grow().is_some());
+    }
+    let Builder { mut plan, values, mut choices, .. } = builder;
+    let recipients = ["alice", "carol", KEPT];
+    let open = |plan: &Plan, id: ValueId| !matches!(plan.value(id).kind, Kind::Sum { .. });
+    for (i, &value) in values.iter().rev().filter(|&&v| open(&plan, v)).collect::<Vec<_>>().iter().enumerate()
+    {
+        if i == 0 || choices.below(4) == 0 {
+            plan.output(&format!("z{i}"), recipients[choices.below(3)], *value);
+        }
+    }
+    if protocol.sums {
+        // Steps are dealt before products are left as sums.
+        let left = plan.steps.iter().any(|step| matches!(step.op, Op::Unshared(_)));
+        if !left && choices.coin() {
+            plan.deal_below(choices.below(60));
+        }
+        plan.spread_maxima().expect("a plan that was built by the rules keeps to them");
+        if choices.coin() {
+            plan.leave_sums().expect("a plan that was built by the rules keeps to them");
+        }
+    }
+    plan.validate().expect("the builder keeps to the rules");
+    plan
+}
