@@ -6,6 +6,13 @@
 //! draws comes from the number of the lane. What a party sees is the draws that it holds, its data and the messages to it
 //! ([`session`]). Its own draws are fixed to values of which there are several blocks; masks that only shift the view are
 //! taken out by algebra ([`cosets`]); all else is enumerated, and the multisets of views are compared ([`judge`]).
+//!
+//! *What rests on more than counting.* Pads are found by trying: on some hundred random executions, adding one to the variable must
+//! add the same to the view whatever all pads are; one that only looks like a pad scatters the cosets, since pads are random in
+//! every execution that is compared, and so makes an alarm, not a silence. A party's own draws are those of a few blocks, not all.
+//! Where not all secrets fit, some of them are compared; where not even two do, the row says [`Verdict::TooLarge`] and shows nothing:
+//! so it is with the helper's lists of `bicoptor`, which the unit tests of its sign enumerate by the places of their zeros.
+//! A verdict of [`Verdict::Unclear`] is neither: more room (`Limits::block`) decides it.
 
 pub mod cases;
 pub mod cosets;
