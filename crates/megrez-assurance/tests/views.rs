@@ -1,0 +1,191 @@
+//! Exact views, as far as a minute goes: `make assurance` enumerates all of them.
+
+use megrez_assurance::views::{
+    self, Case, Kind, Limits, Mutation, Role, Row, Verdict, all_cases, cases, judge,
+};
+use megrez_plan::Op;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Small enough for a test: what takes more is looked at by `make assurance`.
+const QUICK: Limits = Limits { block: 1 << 12, lanes: 1 << 10, probe: 256 };
+
+fn case<'a>(cases: &'a [Case], op: &str, form: &str) -> &'a Case {
+    let found = cases.iter().find(|case| case.op == op && case.form == form);
+    found.unwrap_or_else(|| panic!("no case {op}, {form}"))
+}
+
+/// The verdict about one party in one role.
+fn verdict(case: &Case, protocol: &str, party: usize, role: Role, limits: Limits) -> Verdict {
+    let found = judge::examine(case, protocol, &[party], &[role], None, limits);
+    found.expect("the protocol has the operation").remove(0).1.verdict
+}
+
+/// Runs a part of the table and holds every row to its verdict.
+fn all_the_same(protocol: &str) {
+    // Plans of many small messages take longer.
+    let heavy = !["mizar", "concurrent", "bicoptor"].contains(&protocol);
+    let part = |case: &Case| match heavy {
+        false => case.ring != 4,
+        true => case.ring == 2 || case.form == "ThreeRounds, a digit of 2",
+    };
+    let wanted = |name: &str, case: &Case| name == protocol && part(case);
+    let rows = views::run(QUICK, wanted, |_| {});
+    let bad: Vec<String> = rows
+        .iter()
+        .filter(|row| {
+            !matches!(row.finding.verdict, Verdict::Same | Verdict::TooLarge(_) | Verdict::Unclear(_))
+        })
+        .map(Row::to_string)
+        .collect();
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+    let same = rows.iter().filter(|row| row.finding.verdict == Verdict::Same).count();
+    assert!(3 * same > 2 * rows.len(), "{same} of {} views are small enough", rows.len());
+}
+
+#[test]
+fn mizar_shows_nothing() {
+    all_the_same("mizar");
+}
+
+#[test]
+fn concurrent_shows_nothing() {
+    all_the_same("concurrent");
+}
+
+#[test]
+fn aby3_shows_nothing() {
+    all_the_same("aby3");
+}
+
+#[test]
+fn alkaid_shows_nothing() {
+    all_the_same("alkaid");
+}
+
+#[test]
+fn alkaid_masked_shows_nothing() {
+    all_the_same("alkaid-masked");
+}
+
+#[test]
+fn meteor_shows_nothing() {
+    all_the_same("meteor");
+}
+
+#[test]
+fn bicoptor_shows_nothing() {
+    all_the_same("bicoptor");
+}
+
+/// Aegis leaks, and says so: a machine that does not see it sees nothing.
+#[test]
+fn the_two_lists_of_aegis_tell_the_dealer_about_the_value() {
+    let cases = all_cases();
+    let limits = Limits { block: 1 << 17, ..QUICK };
+    let compare = case(&cases, "NonNegative", "3 bits");
+    for (party, leaks) in [(0, false), (1, false), (2, true)] {
+        let found = verdict(compare, "aegis", party, Role::Party, limits);
+        assert_eq!(matches!(found, Verdict::Leak(_)), leaks, "party {party}: {found:?}");
+    }
+}
+
+/// Products that are left as sums, with shared values beside them: what once told P1 the values.
+#[test]
+fn sums_that_wait_are_masked_for_every_opening() {
+    let cases = all_cases();
+    for protocol in ["aby3", "alkaid"] {
+        for form in [
+            "padded, plus shared values",
+            "broadcast, plus shared values",
+            "plus one and plus another shared value",
+            "twice, plus a shared value",
+        ] {
+            let limits = Limits { block: 1 << 17, ..QUICK };
+            let found = verdict(case(&cases, "Unshared", form), protocol, 1, Role::Party, limits);
+            assert_eq!(found, Verdict::Same, "{protocol}, {form}");
+        }
+    }
+}
+
+/// Every operation has a case under every protocol that has it, and every party plays every role.
+#[test]
+fn no_operation_is_without_a_case() {
+    // What a protocol does not have. Whoever adds an operation to a protocol takes it from here and adds a case.
+    let lacks = |protocol: &str| -> BTreeSet<&str> {
+        let names: &[&str] = match protocol {
+            "mizar" | "concurrent" | "aegis" => &["Unshared", "Dealt", "ToBits", "FromBits", "AddBits"],
+            "bicoptor" => &["Unshared", "Dealt", "ToBits", "FromBits", "AddBits", "CompareMany", "Maximum"],
+            "aby3" | "alkaid" => &["Maximum"],
+            "meteor" | "alkaid-masked" => &["Maximum", "Dealt"],
+            other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
+        };
+        names.iter().copied().collect()
+    };
+    let cases = all_cases();
+    for protocol in views::protocols() {
+        let mut covered: BTreeMap<&str, usize> = BTreeMap::new();
+        for case in &cases {
+            if judge::draws(case, protocol).is_some() {
+                let plan = case.plan(64, protocol).expect("there are draws");
+                let about = plan.steps.iter().map(|step| cases::name(&step.op)).collect::<BTreeSet<_>>();
+                assert!(about.contains(case.op), "{} {} is not about {}", case.op, case.form, case.op);
+                *covered.entry(case.op).or_default() += 1;
+            }
+        }
+        let missing: BTreeSet<&str> =
+            cases::NAMES.iter().copied().filter(|name| !covered.contains_key(name)).collect();
+        assert_eq!(missing, lacks(protocol), "{protocol}");
+    }
+    assert_eq!(cases::name(&Op::Not), *cases::NAMES.last().expect("names"));
+}
+
+/// Protections taken away one by one: each is noticed.
+#[test]
+fn missing_protections_are_noticed() {
+    let cases = all_cases();
+    let limits = Limits { block: 1 << 16, ..QUICK };
+    let same = |draw: &str| Kind::SameAs(draw.into());
+    let table: [(&str, &str, &str, &str, Kind); 9] = [
+        ("mizar", "NonNegative", "3 bits", "op: zero-share of P0 and P1", Kind::Zero),
+        ("mizar", "NonNegative", "3 bits", "op: multiplier of P0 and P1", Kind::Zero),
+        ("mizar", "NonNegative", "3 bits", "op: flip of P0 and P1", Kind::Zero),
+        ("mizar", "NonNegative", "3 bits", "op: rotation of P0 and P1", Kind::Zero),
+        ("mizar", "NonNegative", "neighbours by digits", "op: flip of P0 and P1", Kind::Stretch { run: 2 }),
+        (
+            "mizar",
+            "Truncate",
+            "one bit",
+            "op: mask of P1 and P2",
+            same("Offline input/x: input of P1 and P2"),
+        ),
+        ("mizar", "Mul", "x·y", "op: mask of P0 and P2", Kind::Zero),
+        ("aby3", "Mul", "x·y", "Online op: zero of P0 and P2", Kind::Zero),
+        ("meteor", "NonNegative", "2 bits", "op: mask of P0 and P1", Kind::Zero),
+    ];
+    let mut missed = vec![];
+    for (protocol, op, form, draw, kind) in table {
+        let case = case(&cases, op, form);
+        let draws = judge::draws(case, protocol).expect("the protocol has it").expect("it runs");
+        let found: Vec<&String> = draws.keys().filter(|name| name.ends_with(draw)).collect();
+        let [name] = found[..] else { panic!("{draw} is {found:?} of {:?}", draws.keys()) };
+        let mutation = Mutation { draw: name.clone(), kind };
+        let verdict = views::survives(case, protocol, &mutation, limits).expect("the protocol has it");
+        if !matches!(verdict, Verdict::Leak(_)) {
+            missed.push(format!("{protocol} {op} {form}, {mutation:?}: {verdict:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// And one is not, for a reason: in a product of replicated values P0 and P1 send their summands to each other only, and both know their
+/// common stream of the sharing of zero, which cancels in the sum. It hides nothing.
+#[test]
+fn a_mask_that_its_receiver_knows_is_not_missed() {
+    let cases = all_cases();
+    let mutation = Mutation { draw: "Online op: zero of P0 and P1".into(), kind: Kind::Zero };
+    let case = case(&cases, "Mul", "x·y");
+    let draws = judge::draws(case, "aby3").expect("aby3 has it").expect("it runs");
+    assert!(draws.contains_key(&mutation.draw), "{:?}", draws.keys());
+    let verdict = views::survives(case, "aby3", &mutation, Limits { block: 1 << 15, ..QUICK });
+    assert_eq!(verdict, Some(Verdict::Same));
+}
