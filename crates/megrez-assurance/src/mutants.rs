@@ -70,6 +70,8 @@ pub struct Stream {
 pub fn mutations(protocol: &str, plan: &Plan) -> Result<Vec<Mutation>, WalkError> {
     let streams = streams_of(protocol, plan)?;
     let mut mutations = vec![];
+    // What nobody draws from weakens nothing.
+    let streams: Vec<Stream> = streams.into_iter().filter(|stream| stream.elements > 0).collect();
     for (at, stream) in streams.iter().enumerate() {
         let address = || stream.address.clone();
         mutations.push(Mutation::Zeros(address()));
@@ -112,7 +114,33 @@ pub fn fate(protocol: &str, plan: &Plan, mutation: &Mutation) -> Result<Fate, Wa
     Ok(harmless(protocol, mutation).map_or(Fate::Survived, Fate::Harmless))
 }
 
-/// Why a mutation that no view shows is harmless, where it is.
-fn harmless(_protocol: &str, _mutation: &Mutation) -> Option<&'static str> {
-    None
+/// Why a mutation that no view shows is harmless, where it is: one of the streams that it weakens hides nothing that is not known.
+fn harmless(protocol: &str, mutation: &Mutation) -> Option<&'static str> {
+    match mutation {
+        Mutation::Zeros(a) | Mutation::One(a) | Mutation::Fold(a, _) => redundant(protocol, a),
+        Mutation::Same(a, b) => redundant(protocol, a).or_else(|| redundant(protocol, b)),
+    }
+}
+
+/// Why no view depends on a stream.
+fn redundant(protocol: &str, stream: &Address) -> Option<&'static str> {
+    let of_open = || stream.place.ends_with("/open") && stream.purpose == "mask";
+    match (stream.phase.as_str(), stream.purpose.as_str(), stream.parties) {
+        ("Output", "zero", _) if protocol != "bicoptor" => Some(
+            "an output's shares follow from its value and the recipient's own share, since the sharing is tight \
+             (docs/security/composition.md): the sharing of zero is a second lock",
+        ),
+        (_, "level0", [0, 2]) => Some(
+            "P2's summand of a product of a bit of P0 and P1 with one of its own is zero, so P1 is sent the mask alone",
+        ),
+        (_, _, [0, 1]) if of_open() => Some(
+            "a sum that is opened to P0 and P1 alone shows them M = m + ψ_1, and ψ_1 is theirs \
+             (docs/security/meteor.md)",
+        ),
+        (_, "zero", [0, 1]) if stream.place.ends_with("/renewed") => Some(
+            "no message carries it: it makes what a cut loses a coin, and the test \
+             `what_a_cut_loses_is_a_coin_and_no_function_of_earlier_shares` fails without it",
+        ),
+        _ => None,
+    }
 }

@@ -5,7 +5,7 @@ use megrez_plan::{List, Plan, ReluForm, SignBit};
 use megrez_protocols::registry;
 
 /// Networks that take seconds.
-pub const SMALL: [&str; 3] = ["lenet", "bert-tiny", "net-b"];
+pub const SMALL: [&str; 2] = ["lenet", "net-b"];
 /// All of them.
 pub const ALL: [&str; 14] = models::NAMES;
 

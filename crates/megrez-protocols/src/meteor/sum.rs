@@ -14,14 +14,14 @@
 //!                   4·ℓ, to all                     P0 ↔ P1, P0 → P2, P1 → P2
 //!
 //! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees P2's summand of Γ under a
-//! sharing of zero, and a under ψ_0; P0 sees b under ψ_2; P2 sees two summands of m under ψ_1 and ζ.
+//! stream of P0 and P2, and a under ψ_0; P0 sees b under ψ_2; P2 sees two summands of m under ψ_1 and ζ.
 //!
 //! Security: `docs/security/meteor.md`.
 
 use super::product::{cross, sum};
 use crate::local::Product;
-use crate::replicated::product::additive;
-use crate::rss::Rss;
+use crate::replicated::product::summand;
+use crate::rss::{Rss, draw};
 use crate::{Cost, Unit};
 use megrez_kernels::{Device, Tensor};
 use megrez_ring::{Shape, Word};
@@ -52,17 +52,24 @@ pub(super) fn offline<W: Word, D: Device>(
     x: &Rss<Tensor<W, D>>,
     y: &Rss<Tensor<W, D>>,
 ) -> Result<Summand<W, D>, Error> {
-    let n = shape.elements();
-    let share = additive(party, product, x, y, shape)?;
+    let (n, one, minus) = (shape.elements(), W::ONE, W::ONE.neg());
+    let share =
+        |party: &Party<D>, masks: &[(W, &D::Buf<W>)]| summand(party.device(), product, x, y, shape, masks);
     let tensor = |buf| Some(Tensor::new(shape.clone(), buf));
+    // P2's summand goes to P1 under a stream of P2 and P0, who takes it off again.
     Ok(match party.me() {
-        0 => tensor(share),
+        0 => {
+            let mask = draw::<W, D>(party, 0, "zero", n)?;
+            tensor(share(party, &[(minus, &mask)])?)
+        }
         1 => {
             let other = party.recv_ring::<W>(2, "gamma", n)?;
-            tensor(party.device().combine(&[(W::ONE, &share), (W::ONE, &other)], W::ZERO, n)?)
+            tensor(share(party, &[(one, &other)])?)
         }
         _ => {
-            party.send_ring::<W>(1, "gamma", share)?;
+            let mask = draw::<W, D>(party, 0, "zero", n)?;
+            let masked = share(party, &[(one, &mask)])?;
+            party.send_ring::<W>(1, "gamma", masked)?;
             None
         }
     })

@@ -10,7 +10,7 @@
 //! P0 sees a uniform element and P1 two; P2 sees nothing. Security: docs/security/replicated.md.
 
 use crate::local::Product;
-use crate::rss::{self, Rss, draw};
+use crate::rss::{Rss, draw};
 use crate::{Cost, Unit};
 use megrez_kernels::{Device, Tensor};
 use megrez_ring::{Shape, Word};
@@ -21,7 +21,8 @@ pub(crate) fn cost(ring: u32, n: usize) -> Cost {
     Cost::LOCAL.online_swap(1, 0, 1, n, element).online(1, 2, 1, n, element)
 }
 
-/// The party's additive share of the product, masked by a sharing of zero: safe to send once.
+/// The party's additive share of the product, masked by a sharing of zero: safe to send once, by P0 to P1, P1 to P0 and P2 to P1. The
+/// streams are one of P0 and P2 and one of P1 and P2; what P0 and P1 have in common hides nothing from either.
 pub(crate) fn additive<W: Word, D: Device>(
     party: &mut Party<D>,
     product: &Product<'_>,
@@ -29,12 +30,18 @@ pub(crate) fn additive<W: Word, D: Device>(
     y: &Rss<Tensor<W, D>>,
     output: &Shape,
 ) -> Result<D::Buf<W>, Error> {
-    let [plus, minus] = rss::zero::<W, D>(party, "zero", output.elements())?;
-    summand(party.device(), product, x, y, output, &[(W::ONE, &plus), (W::ONE.neg(), &minus)])
+    let (n, one, minus) = (output.elements(), W::ONE, W::ONE.neg());
+    let masks = match party.me() {
+        0 => vec![(minus, draw::<W, D>(party, 0, "zero", n)?)],
+        1 => vec![(one, draw::<W, D>(party, 2, "zero", n)?)],
+        _ => vec![(one, draw::<W, D>(party, 0, "zero", n)?), (minus, draw::<W, D>(party, 2, "zero", n)?)],
+    };
+    let masks: Vec<_> = masks.iter().map(|(sign, mask)| (*sign, mask)).collect();
+    summand(party.device(), product, x, y, output, &masks)
 }
 
 /// The party's additive share of the product, plus `masks`; without any it is a function of what the party holds, and not safe to send.
-pub(super) fn summand<W: Word, D: Device>(
+pub(crate) fn summand<W: Word, D: Device>(
     device: &D,
     product: &Product<'_>,
     x: &Rss<Tensor<W, D>>,
