@@ -18,7 +18,7 @@ use megrez::proximity::{self, Proximity};
 use megrez::report::Cost;
 use megrez::secfloat::{self, FloatModel, ModelBench, Numbers, TrainBench, Work};
 use megrez::wire::Source;
-use megrez::{Error, Result, embedded, inference, memory, study, tables};
+use megrez::{Error, Result, embedded, inference, masks, memory, study, tables};
 use megrez_graph::onnx::{self, Dim, ImportOptions};
 use megrez_graph::{
     Activations, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, Tensor, npy,
@@ -322,11 +322,15 @@ struct Check {
     common: Common,
     #[command(flatten)]
     model_args: ModelArgs,
+    /// Instead of running anything: have a machine show that every message of this model's plan is masked, or name the one that is
+    /// not. An ONNX file, or a built-in network.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["model", "input"])]
+    masks: Option<String>,
     /// The model, an ONNX file.
-    #[arg(long)]
-    model: PathBuf,
+    #[arg(long, required_unless_present = "masks")]
+    model: Option<PathBuf>,
     /// The data of an input, NAME=FILE.npy, for each of the model's; FILE.npy for a model of one. One batch of it is used.
-    #[arg(long, required = true, value_name = "[NAME=]FILE")]
+    #[arg(long, required_unless_present = "masks", value_name = "[NAME=]FILE")]
     input: Vec<String>,
     /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data is not to say it.
     #[arg(long, value_name = "[NAME=]SHAPE")]
@@ -1088,7 +1092,10 @@ fn run_generate(args: &Generate, json: bool) -> Result<ExitCode> {
 }
 
 fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
-    let file = ModelFile::open(&args.model)?;
+    let Some(path) = &args.model else {
+        return check_masks(args, args.masks.as_deref().unwrap_or_default(), json);
+    };
+    let file = ModelFile::open(path)?;
     let data = file.names().load("--input", &args.input)?;
     // A model that fixes how many it takes is checked on so many.
     let open = file.inputs.iter().any(|i| !matches!(i.dims.as_deref(), Some([Dim::Fixed(_), ..] | [])));
@@ -1120,6 +1127,22 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
         print!("{}", check::table(&layers));
     }
     Ok(if outside == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check_masks(args: &Check, model: &str, json: bool) -> Result<ExitCode> {
+    let path = Path::new(model);
+    let graph = match path.extension().is_some_and(|e| e == "onnx") {
+        true => ModelFile::open(path)?.graph(None, &args.shape, args.batch)?,
+        false => any_model(model, args.batch.unwrap_or(1), 1)?,
+    };
+    let protocol = &args.common.protocol;
+    let model = args.common.model(&graph, "client", &args.model_args)?;
+    let report = masks::examine(protocol, &model)?;
+    match json {
+        true => println!("{}", masks::json(protocol, &report)),
+        false => print!("{}", masks::text(protocol, &report)),
+    }
+    Ok(if report.is_masked() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check_floats(args: &Check, graph: &Graph, data: &[Tensor], json: bool) -> Result<ExitCode> {

@@ -24,6 +24,7 @@ pub mod infer;
 pub mod inference;
 pub mod inputs;
 mod kept;
+pub mod masks;
 pub mod memory;
 pub mod pair;
 pub mod party;
