@@ -35,8 +35,8 @@ test-rust: ## Run the tests of all crates, documentation examples included.
 assurance: ## Have machines check that no plan leaks: a part, within minutes.
 	cargo run --locked -p megrez-assurance
 
-assurance-all: ## The same, whole: 10,000 random plans, all networks, all mutants.
-	cargo run --release --locked -p megrez-assurance -- --plans 1500 --mutants all --zoo all
+assurance-all: ## The same, whole: 10,000 random plans, all networks, all mutants, exact views.
+	cargo run --release --locked -p megrez-assurance -- --plans 1500 --mutants all --zoo all --views 16
 
 test-python: python ## Run the tests of the Python package.
 	$(BIN)/python -m pytest -q python/tests

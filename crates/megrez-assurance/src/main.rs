@@ -1,10 +1,11 @@
 //! `make assurance`: what the machines say of all protocols, printed.
 //!
-//! `--plans N` random plans for each protocol, `--mutants all` or a share of them, `--zoo` models. Without arguments, the part that
-//! runs with every change. Ends with 1 if anything leaks or a mutant survives.
+//! `--plans N` random plans for each protocol, `--mutants all` or one in so many, `--zoo all` or `none`, `--views B` exact views in blocks
+//! of 2^B executions. Without arguments, the part that runs with every change. Ends with 1 if anything leaks or a mutant survives.
 
 use megrez_assurance::masks::{Report, WalkError, examine};
 use megrez_assurance::mutants::{Fate, fate, mutations};
+use megrez_assurance::views::{self, Limits, Verdict};
 use megrez_assurance::{cases, plans, zoo};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -148,5 +149,31 @@ fn main() -> ExitCode {
     let [all, killed, harmless, survived] = totals;
     println!("all            {all:>8} {killed:>8} {harmless:>9} {survived:>9}");
     reasons.iter().for_each(|(reason, n)| println!("  harmless ({n}): {reason}"));
+
+    if let Some(block) = argument("--views").and_then(|block| block.parse::<u32>().ok()) {
+        println!(
+            "\nexact views: all that a party does not know enumerated, on rings of 2 to 5 bits, in blocks of 2^{block}"
+        );
+        let limits = Limits { block: 1 << block.min(24), ..Limits::default() };
+        let rows = views::run(
+            limits,
+            |protocol, _| protocol != "aegis",
+            |row| {
+                if row.finding.verdict != Verdict::Same {
+                    println!("  {row}");
+                }
+            },
+        );
+        let of = |is: fn(&Verdict) -> bool| rows.iter().filter(|row| is(&row.finding.verdict)).count();
+        let broken = of(|v| matches!(v, Verdict::Leak(_) | Verdict::Wrong(_) | Verdict::Broken(_)));
+        println!(
+            "{} views: {} the same for all secrets, {broken} leak or are wrong, {} unclear, {} too large for the block",
+            rows.len(),
+            of(|v| *v == Verdict::Same),
+            of(|v| matches!(v, Verdict::Unclear(_))),
+            of(|v| matches!(v, Verdict::TooLarge(_))),
+        );
+        failed |= broken > 0;
+    }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
