@@ -1130,6 +1130,7 @@ fn run_check(args: &Check, json: bool) -> Result<ExitCode> {
 }
 
 fn check_masks(args: &Check, model: &str, json: bool) -> Result<ExitCode> {
+    masks::covers(&args.common.protocol)?;
     let path = Path::new(model);
     let graph = match path.extension().is_some_and(|e| e == "onnx") {
         true => ModelFile::open(path)?.graph(None, &args.shape, args.batch)?,

@@ -14,6 +14,16 @@ use std::fmt::Write as _;
 /// # Errors
 /// If the protocol has other than three parties, or the plan cannot be walked.
 pub fn examine(protocol: &str, model: &Model) -> Result<Report> {
+    covers(protocol)?;
+    let plan = with_owners(model);
+    masks::examine(protocol, &plan).map_err(|e| Error::Refused(e.to_string()))
+}
+
+/// Refuses a protocol that the checker does not cover.
+///
+/// # Errors
+/// If it has other than three parties.
+pub fn covers(protocol: &str) -> Result<()> {
     let known = find(protocol)?;
     if known.parties != 3 {
         let why = match known.name == secfloat::PROTOCOL.name {
@@ -25,8 +35,7 @@ pub fn examine(protocol: &str, model: &Model) -> Result<Report> {
             known.parties
         )));
     }
-    let plan = with_owners(model);
-    masks::examine(protocol, &plan).map_err(|e| Error::Refused(e.to_string()))
+    Ok(())
 }
 
 /// The plan with an owner of its own for the weights, for the data and for the result.

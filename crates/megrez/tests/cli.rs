@@ -197,3 +197,14 @@ fn reports_for_programs_keep_their_schemas() {
     assert!(protocols["protocols"].as_array().unwrap().len() >= 2);
     cli("--json doctor", &[]).json("megrez.doctor/1");
 }
+
+#[test]
+fn a_plan_is_shown_to_be_masked_or_the_message_that_is_not_is_named() {
+    let report = cli("--json check --masks lenet --range assume --protocol aby3", &[]).json("megrez.masks/1");
+    assert_eq!(report["masked"].as_bool(), Some(true));
+    assert!(report["messages"].as_u64() > Some(100) && report["views"].as_u64() > Some(10));
+    let leaks = cli("check --masks lenet --range assume --protocol aegis", &[]);
+    assert_eq!(leaks.code, Some(1));
+    assert!(leaks.out.contains("P2") && leaks.out.contains("list"), "{}", leaks.out);
+    cli("check --masks lenet --protocol secfloat", &[]).refused(&["2 parties"]);
+}
