@@ -122,7 +122,7 @@ fn mutants_that_once_survived_are_killed() {
         matches!(m, Mutation::Same(..)) && purposes(m).iter().all(|p| p.ends_with("-half"))
     });
     all_killed("mizar", "one dealer bit for all pairs of a maximum", |case, m| {
-        case == "maximum" && matches!(m, Mutation::Fold(..)) && purposes(m)[0] == "bit"
+        case == "maximum" && matches!(m, Mutation::Fold(..)) && purposes(m)[0] == "bits"
     });
     all_killed("mizar", "one zero-share stream for all thresholds", |case, m| {
         case == "many thresholds" && matches!(m, Mutation::Same(..)) && purposes(m) == ["zero-share"; 2]

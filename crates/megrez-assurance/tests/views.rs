@@ -177,12 +177,12 @@ fn missing_protections_are_noticed() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// And one is not, for a reason: in a product of replicated values P0 and P1 send their summands to each other only, and both know their
-/// common stream of the sharing of zero, which cancels in the sum. It hides nothing.
+/// And one is not, for a reason: an output's shares follow from its value and the recipient's own share, so the sharing of zero under which
+/// it leaves is a second lock.
 #[test]
-fn a_mask_that_its_receiver_knows_is_not_missed() {
+fn a_mask_that_hides_nothing_is_not_missed() {
     let cases = all_cases();
-    let mutation = Mutation { draw: "Online op: zero of P0 and P1".into(), kind: Kind::Zero };
+    let mutation = Mutation { draw: "Output output/z0: zero of P0 and P1".into(), kind: Kind::Zero };
     let case = case(&cases, "Mul", "x·y");
     let draws = judge::draws(case, "aby3").expect("aby3 has it").expect("it runs");
     assert!(draws.contains_key(&mutation.draw), "{:?}", draws.keys());

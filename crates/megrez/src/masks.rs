@@ -31,7 +31,7 @@ pub fn covers(protocol: &str) -> Result<()> {
             false => "one party sees everything",
         };
         return Err(Error::Refused(format!(
-            "`{protocol}` has {} parties, and masks are examined for three: {why}",
+            "masks are examined for protocols of three parties; `{protocol}` has {}: {why}",
             known.parties
         )));
     }

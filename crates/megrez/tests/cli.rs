@@ -206,5 +206,6 @@ fn a_plan_is_shown_to_be_masked_or_the_message_that_is_not_is_named() {
     let leaks = cli("check --masks lenet --range assume --protocol aegis", &[]);
     assert_eq!(leaks.code, Some(1));
     assert!(leaks.out.contains("P2") && leaks.out.contains("list"), "{}", leaks.out);
-    cli("check --masks lenet --protocol secfloat", &[]).refused(&["2 parties"]);
+    cli("check --masks lenet --protocol secfloat", &[]).refused(&["secfloat", "three parties"]);
+    cli("check --masks lenet --protocol clear --insecure", &[]).refused(&["clear", "three parties"]);
 }
