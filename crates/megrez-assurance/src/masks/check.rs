@@ -135,8 +135,7 @@ impl Ranges {
 /// Examines what an observer sees.
 pub(super) fn view(state: &State, observer: &Observer) -> Counted {
     let mut view = View::new(state, observer);
-    let mut counted = Counted::default();
-    counted.rows = view.rows.iter().flatten().count();
+    let mut counted = Counted { rows: view.rows.iter().flatten().count(), ..Counted::default() };
     // From the last row to the first, again while that helps: rests depend on what came before them.
     loop {
         let mut gone = 0;

@@ -67,11 +67,10 @@ impl registry::Visitor<Symbolic> for Walk<'_> {
                 .map(|networks| {
                     let (suite, plans, owners, world) = (&suite, &plans, &owners, self.world);
                     scope.spawn(move || {
-                        one_party(suite, plans, owners, world, &networks).map_err(|e| {
+                        one_party(suite, plans, owners, world, &networks).inspect_err(|e| {
                             owners.fail();
                             let reason = e.to_string();
                             networks.iter().for_each(|network| drop(network.fail(&reason)));
-                            e
                         })
                     })
                 })
