@@ -96,7 +96,7 @@ def test_names_that_a_model_lacks() -> None:
 
 def test_a_model_in_training_mode_is_refused() -> None:
     drop = node("Dropout", ["x", "ratio", "training"], "y")
-    weights = {"ratio": np.float32(0.5), "training": np.bool_(True)}
+    weights: dict[str, Any] = {"ratio": np.float32(0.5), "training": np.bool_(True)}
     message = refusal(megrez.compile, model([drop], {"x": ["n", 4]}, "y", **weights))
     assert "training mode" in message
     assert "eval()" in message
