@@ -1,8 +1,9 @@
 //! Files that are there whole or not at all, also after a loss of power.
 //!
-//! A file is written under a temporary name, synced, renamed, and its folder synced. What a crash leaves behind has a name of
+//! What a party keeps ends with a hash of it ([`seal`]). A file is written under a temporary name, synced, renamed, and its folder synced. What a crash leaves behind has a name of
 //! its own kind, and [`sweep`] removes it when a party starts.
 
+use crate::hash;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,19 @@ use std::path::{Path, PathBuf};
 const TEMPORARY: &str = "new";
 /// The extension of a file that is used up, as long as it is being read.
 const CLAIMED: &str = "claimed";
+
+/// Puts a hash behind bytes that are kept for a purpose.
+pub fn seal(purpose: &str, bytes: &mut Vec<u8>) {
+    let sum = hash(purpose, bytes);
+    bytes.extend_from_slice(&sum);
+}
+
+/// What was [`seal`]ed for this purpose; `None` if one bit of it is another now. The hash finds damage, not malice: whoever can write
+/// where a party keeps its shares can do what the party can.
+pub fn unseal<'a>(purpose: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let (content, sum) = bytes.split_last_chunk::<32>()?;
+    (hash(purpose, content) == *sum).then_some(content)
+}
 
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -6,6 +6,7 @@
 
 pub mod client;
 mod cost;
+pub mod faults;
 pub mod files;
 pub mod float;
 mod inputs;

@@ -119,65 +119,77 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
     fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output {
         check(&suite, self.plan)?;
         let Run { devices, plan, inputs, progress, options } = self;
-        if devices.len() != 1 && devices.len() != S::PARTIES {
-            let what =
-                format!("{} devices for {} parties: give one, or one for each", devices.len(), S::PARTIES);
-            return Err(Error::Refused(what).into());
-        }
-        let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);
-        std::thread::scope(|scope| {
-            let mut ports = Vec::new();
-            let mut parties = Vec::new();
-            for (network, device) in networks.into_iter().zip(devices.iter().cycle()) {
-                let (port, mut clients) = pair();
-                ports.push(port);
-                let (suite, device, tap) = (suite.clone(), device.clone(), options.tap.clone());
-                parties.push(scope.spawn(move || {
-                    let run = |clients: &mut dyn Clients| {
-                        let mut party = Party::start(network.clone(), device)?;
-                        if let Some(tap) = tap {
-                            party.tap(tap);
-                        }
-                        let runs = Options { runs: options.runs };
-                        serve(&suite, plan, &mut party, &mut HashMap::new(), None, clients, runs)
-                    };
-                    // A party that fails tells the others why.
-                    run(&mut clients).map_err(|e| match e {
-                        Error::Net(e) if e.abort().is_some() => Error::Net(e),
-                        e => Error::Net(network.fail(&e.to_string())),
-                    })
-                }));
+        let part = |party: &mut Party<D>, clients: &mut dyn Clients| {
+            let runs = Options { runs: options.runs };
+            serve(&suite, plan, party, &mut HashMap::new(), None, clients, runs)
+        };
+        let client = |ports: &mut [&mut dyn PartyPort]| {
+            let mut outputs = Vec::new();
+            for run in 0..options.runs {
+                let words =
+                    |input: &Input| Ok(inputs(run, input)?.into_iter().map(S::Word::from_u64).collect());
+                provide(&suite, plan, &|_| true, &words, ports)?;
+                let mine = collect_where(&suite, plan, &|o| o.recipient != KEPT, ports)?;
+                outputs.push(mine.into_iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
+                progress(run);
             }
-            let mut client = || -> Result<Vec<Vec<Vec<u64>>>, Error> {
-                let mut ports: Vec<&mut dyn PartyPort> =
-                    ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-                let mut outputs = Vec::new();
-                for run in 0..options.runs {
-                    let words =
-                        |input: &Input| Ok(inputs(run, input)?.into_iter().map(S::Word::from_u64).collect());
-                    provide(&suite, plan, &|_| true, &words, &mut ports)?;
-                    let mine = collect_where(&suite, plan, &|o| o.recipient != KEPT, &mut ports)?;
-                    outputs.push(mine.into_iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
-                    progress(run);
-                }
-                Ok(outputs)
-            };
-            let outputs = match client() {
-                // The client's own failure is what made the parties fail.
-                Err(e) if !matches!(&e, Error::Refused(what) if what == GONE) => return Err(e.into()),
-                outputs => outputs,
-            };
-            drop(ports);
-            let reports: Result<Vec<Vec<PartyReport>>, Error> =
-                parties.into_iter().map(|p| p.join().expect("a party does not panic")).collect();
-            // A party's own reason says more than the client's "party went away".
-            let reports = reports?;
-            let runs = options.runs as usize;
-            let by_run =
-                (0..runs).map(|run| reports.iter().map(|party| party[run].clone()).collect()).collect();
-            Ok(LocalRun { outputs: outputs?, reports: by_run })
-        })
+            Ok(outputs)
+        };
+        let (reports, outputs) = parties::<S, _, _>(devices, options, part, client)?;
+        let by_run = (0..options.runs as usize)
+            .map(|run| reports.iter().map(|party| party[run].clone()).collect())
+            .collect();
+        Ok(LocalRun { outputs, reports: by_run })
     }
+}
+
+/// All parties of a session, each in a thread that does `part`, and the client who talks to all of them, here: what the parties
+/// return, in order, and what the client does. Party i works on device i of `devices`; a single device is everybody's.
+pub(crate) fn parties<S: Suite, T: Send, R>(
+    devices: &[S::Device],
+    options: &LocalOptions,
+    part: impl Fn(&mut Party<S::Device>, &mut dyn Clients) -> Result<T, Error> + Sync,
+    client: impl FnOnce(&mut [&mut dyn PartyPort]) -> Result<R, Error>,
+) -> Result<(Vec<T>, R), LocalError> {
+    if devices.len() != 1 && devices.len() != S::PARTIES {
+        let what = format!("{} devices for {} parties: give one, or one for each", devices.len(), S::PARTIES);
+        return Err(Error::Refused(what).into());
+    }
+    let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);
+    std::thread::scope(|scope| {
+        let mut ports = Vec::new();
+        let mut running = Vec::new();
+        for (network, device) in networks.into_iter().zip(devices.iter().cycle()) {
+            let (port, mut clients) = pair();
+            ports.push(port);
+            let (part, device, tap) = (&part, device.clone(), options.tap.clone());
+            running.push(scope.spawn(move || {
+                let run = |clients: &mut dyn Clients| {
+                    let mut party = Party::start(network.clone(), device)?;
+                    if let Some(tap) = tap {
+                        party.tap(tap);
+                    }
+                    part(&mut party, clients)
+                };
+                // A party that fails tells the others why.
+                run(&mut clients).map_err(|e| match e {
+                    Error::Net(e) if e.abort().is_some() => Error::Net(e),
+                    e => Error::Net(network.fail(&e.to_string())),
+                })
+            }));
+        }
+        let mut refs: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+        let result = match client(&mut refs) {
+            // The client's own failure is what made the parties fail.
+            Err(e) if !matches!(&e, Error::Refused(what) if what == GONE) => return Err(e.into()),
+            result => result,
+        };
+        drop(ports);
+        let returned: Result<Vec<T>, Error> =
+            running.into_iter().map(|p| p.join().expect("a party does not panic")).collect();
+        // A party's own reason says more than the client's "party went away".
+        Ok((returned?, result?))
+    })
 }
 
 /// The client's end.

@@ -14,7 +14,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 16] = b"megrez-material2";
+const MAGIC: &[u8; 16] = b"megrez-material3";
+const MATERIAL: &str = "megrez 2026 material";
+const VALUE: &str = "megrez 2026 kept value";
 
 /// The name of a batch of material: the same at all parties, chosen by whoever asks for it.
 pub type BatchId = [u8; 16];
@@ -113,8 +115,7 @@ pub fn encode<S: Suite>(
     prepared.masks.iter().try_for_each(|m| m.write(device, &mut out))?;
     prepared.materials.iter().try_for_each(|m| m.write(device, &mut out))?;
     prepared.tickets.iter().try_for_each(|t| Store::<S::Device>::write(t, device, &mut out))?;
-    let hash = blake3::hash(&out);
-    out.extend_from_slice(hash.as_bytes());
+    files::seal(MATERIAL, &mut out);
     Ok(out)
 }
 
@@ -125,10 +126,7 @@ pub fn decode<S: Suite>(
     preparation: &Id,
     bytes: &[u8],
 ) -> Result<Prepared<S>, String> {
-    let (content, hash) = bytes.split_last_chunk::<32>().ok_or("the file is cut off")?;
-    if blake3::hash(content) != *hash {
-        return Err("the file is damaged".into());
-    }
+    let content = files::unseal(MATERIAL, bytes).ok_or("the file is damaged or cut off")?;
     let size = binding.header(preparation).len();
     let (header, mut body) = content.split_at_checked(size).ok_or("the file is cut off")?;
     if binding.check(header)? != *preparation {
@@ -150,6 +148,25 @@ pub fn decode<S: Suite>(
     };
     let prepared = read().map_err(|e| e.to_string())?;
     if body.is_empty() { Ok(prepared) } else { Err("the file is damaged".into()) }
+}
+
+/// The bytes of a party's share of a value, sealed.
+pub fn encode_value<S: Suite>(
+    device: &S::Device,
+    (masks, data): &(S::Masks, S::Data),
+) -> Result<Vec<u8>, StoreError> {
+    let mut out = vec![];
+    masks.write(device, &mut out)?;
+    data.write(device, &mut out)?;
+    files::seal(VALUE, &mut out);
+    Ok(out)
+}
+
+/// Reads a share of a value back; `None` if it is damaged, or of another suite.
+pub fn decode_value<S: Suite>(device: &S::Device, bytes: &[u8]) -> Option<(S::Masks, S::Data)> {
+    let mut body = files::unseal(VALUE, bytes)?;
+    let value = (S::Masks::read(device, &mut body).ok()?, S::Data::read(device, &mut body).ok()?);
+    body.is_empty().then_some(value)
 }
 
 /// Keeps material in `folder`, readable by its owner only.

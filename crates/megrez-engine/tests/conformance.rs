@@ -1,7 +1,7 @@
 //! The conformance suite: every protocol of the registry, every primitive, every ring. Values equal the plaintext oracle;
 //! the meter equals the formulas exactly, message by message; every message is uniform whatever the secret.
 
-use megrez_engine::PlanCost;
+use megrez_engine::{PlanCost, faults};
 use megrez_engine::local::{LocalOptions, LocalRun, run};
 use megrez_kernels::Cpu;
 use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
@@ -627,5 +627,23 @@ fn types_are_as_the_plan_says() {
         let run = execute("clear", &case, None);
         let output: &Value = case.plan.value(case.plan.outputs[0].value);
         assert_eq!(run.outputs[0][0].len(), output.shape.elements(), "{}", case.name);
+    }
+}
+
+#[test]
+fn no_flipped_bit_of_what_parties_keep_becomes_a_number() {
+    for ring in [32, 64] {
+        for case in cases(ring, 9) {
+            for protocol in on_shares().filter(|p| runs(p, &case)) {
+                let faults = faults::examine::<Cpu>(protocol, &case.plan, 64)
+                    .unwrap_or_else(|e| panic!("{protocol} {}: {e}", case.name));
+                for (what, tried) in
+                    [("material", faults.material), ("inputs", faults.inputs), ("outputs", faults.outputs)]
+                {
+                    assert!(tried.flips >= 3 * 64, "{protocol} {}: {what}: {tried:?}", case.name);
+                    assert_eq!(tried.missed, 0, "{protocol} {}: {what}", case.name);
+                }
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! independent of all secrets: the rows that go last to first are drawn one after the other.
 
 use super::form::{Deps, Map, Run, Term};
-use super::world::{Source, State};
+use super::world::{Source, State, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Who looks: a party, and a client with whom it may be one.
@@ -84,9 +84,11 @@ struct View<'a> {
     /// The parts of unknown draws.
     hidden: Deps,
     rows: Vec<Option<Row<'a>>>,
+    /// The step of each row.
+    steps: Vec<Step>,
     /// Rows by draw and labels, for their terms.
     linear: HashMap<u32, Ranges>,
-    /// What the rests of all rows depend on that come no later than the one that is looked at, or have stayed.
+    /// What the rests of all rows depend on that come no later than the one that is looked at, and of those that have stayed.
     rests: [Deps; 2],
     /// The parts of each draw.
     parts: HashMap<u32, Ranges>,
@@ -136,32 +138,28 @@ impl Ranges {
 pub(super) fn view(state: &State, observer: &Observer) -> Counted {
     let mut view = View::new(state, observer);
     let mut counted = Counted { rows: view.rows.iter().flatten().count(), ..Counted::default() };
-    // From the last row to the first, again while that helps: rests depend on what came before them.
-    loop {
-        let mut gone = 0;
-        let mut before = vec![Deps::default()];
-        for row in &view.rows {
-            let last = before.last().expect("one to begin with");
-            before.push(row.as_ref().map_or_else(|| last.clone(), |row| last.union(&row.run.deps)));
+    // From the last step to the first: rests depend on what came before them. Messages of one step may come in any order, so a row that
+    // stays because of another of its step is tried again at the end of the step.
+    let mut before = vec![Deps::default()];
+    for row in view.rows.iter().flatten() {
+        let union = before.last().expect("one to begin with").union(&row.run.deps);
+        before.push(union);
+    }
+    let (mut stayed, mut of_step): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
+    for at in (0..view.rows.len()).rev() {
+        view.rests[0] = before.pop().expect("one for every row");
+        if !view.peel(at, &mut counted) {
+            view.rests[1] = view.rests[1].union(&view.deps(at));
+            of_step.push(at);
         }
-        view.rests[1] = Deps::default();
-        for at in (0..view.rows.len()).rev() {
-            view.rests[0] = before.pop().expect("one for every row");
-            let Some(row) = &view.rows[at] else { continue };
-            let Some(lemma) = view.mask_of(at) else {
-                view.rests[1] = view.rests[1].union(&row.run.deps);
-                continue;
-            };
-            if let Some(lemma) = lemma {
-                *counted.lemmas.entry(lemma).or_default() += 1;
-            }
-            view.remove(at);
-            gone += 1;
-        }
-        if gone == 0 {
-            break;
+        if at == 0 || view.steps[at - 1] != view.steps[at] {
+            view.rests[0] = before.last().cloned().unwrap_or_default();
+            view.again(&mut of_step, &stayed, &mut counted);
+            stayed.append(&mut of_step);
         }
     }
+    view.rests[0] = Deps::default();
+    view.again(&mut stayed, &[], &mut counted);
     for at in 0..view.rows.len() {
         let Some(row) = &view.rows[at] else { continue };
         let others: BTreeSet<usize> =
@@ -223,6 +221,7 @@ impl<'a> View<'a> {
             state,
             unknown,
             rows: vec![],
+            steps: vec![],
             linear: HashMap::new(),
             hidden: Deps::default(),
             rests: [Deps::default(), Deps::default()],
@@ -232,7 +231,10 @@ impl<'a> View<'a> {
         view.hidden = Deps::of(parts.filter(|(_, part)| view.unknown[part.draw as usize]).map(|(id, _)| id));
         // Of the shares of an output one follows from the others and from the output itself.
         let mut given: BTreeSet<(&str, u32, usize)> = BTreeSet::new();
-        for (number, message) in state.messages.iter().enumerate() {
+        let mut order: Vec<usize> = (0..state.messages.len()).collect();
+        order.sort_by_key(|&message| state.step(message));
+        for number in order {
+            let message = &state.messages[number];
             let seen = match &message.client {
                 Some((client, _)) => observer.client.as_ref() == Some(client),
                 None => observer.party == Some(message.name.parties[1]),
@@ -280,7 +282,36 @@ impl<'a> View<'a> {
                 self.linear.entry(*draw).or_default().insert((0, u64::MAX), at);
             }
         }
+        self.steps.push(self.state.step(row.message));
         self.rows.push(Some(row));
+    }
+
+    /// What the rest of a row that is left depends on.
+    fn deps(&self, at: usize) -> Deps {
+        self.rows[at].as_ref().map_or_else(Deps::default, |row| row.run.deps.clone())
+    }
+
+    /// Removes a row if it has a mask.
+    fn peel(&mut self, at: usize, counted: &mut Counted) -> bool {
+        let Some(lemma) = self.mask_of(at) else { return false };
+        if let Some(lemma) = lemma {
+            *counted.lemmas.entry(lemma).or_default() += 1;
+        }
+        self.remove(at);
+        true
+    }
+
+    /// Tries rows again that have stayed, while that helps; `others` have stayed as well.
+    fn again(&mut self, stayed: &mut Vec<usize>, others: &[usize], counted: &mut Counted) {
+        loop {
+            let count = stayed.len();
+            stayed.retain(|&at| !self.peel(at, counted));
+            if stayed.len() == count {
+                return;
+            }
+            let left = stayed.iter().chain(others);
+            self.rests[1] = left.fold(Deps::default(), |deps, &at| deps.union(&self.deps(at)));
+        }
     }
 
     fn remove(&mut self, at: usize) {

@@ -76,18 +76,37 @@ impl Term {
     }
 }
 
-/// A set of what a rest depends on, by the numbers that the world gives.
+/// Words of a chunk of [`Deps`].
+const CHUNK: usize = 32;
+/// Numbers that a chunk holds.
+const NUMBERS: usize = 64 * CHUNK;
+
+type Chunk = Option<Arc<[u64; CHUNK]>>;
+
+/// A set of what a rest depends on, by the numbers that the world gives. A rest depends on nearly all that came before it, so sets
+/// share the chunks in which they agree: a union looks only into those where they do not.
 #[derive(Clone, Default)]
-pub(super) struct Deps(Option<Arc<Vec<u64>>>);
+pub(super) struct Deps(Option<Arc<Vec<Chunk>>>);
 
 impl Deps {
     pub fn one(id: u32) -> Deps {
-        let mut words = vec![0; id as usize / 64 + 1];
-        words[id as usize / 64] = 1 << (id % 64);
-        Deps(Some(Arc::new(words)))
+        Deps::of([id as usize])
     }
 
-    pub fn words(&self) -> &[u64] {
+    pub fn of(ids: impl IntoIterator<Item = usize>) -> Deps {
+        let mut chunks: Vec<Option<[u64; CHUNK]>> = vec![];
+        for id in ids {
+            chunks.resize(chunks.len().max(id / NUMBERS + 1), None);
+            chunks[id / NUMBERS].get_or_insert([0; CHUNK])[id % NUMBERS / 64] |= 1 << (id % 64);
+        }
+        Deps::from_chunks(chunks.into_iter().map(|chunk| chunk.map(Arc::new)).collect())
+    }
+
+    fn from_chunks(chunks: Vec<Chunk>) -> Deps {
+        Deps((!chunks.is_empty()).then(|| Arc::new(chunks)))
+    }
+
+    fn chunks(&self) -> &[Chunk] {
         self.0.as_deref().map_or(&[], Vec::as_slice)
     }
 
@@ -96,22 +115,18 @@ impl Deps {
     }
 
     pub fn has(&self, id: usize) -> bool {
-        self.words().get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+        let chunk = self.chunks().get(id / NUMBERS).and_then(Option::as_ref);
+        chunk.is_some_and(|chunk| chunk[id % NUMBERS / 64] >> (id % 64) & 1 == 1)
     }
 
     pub fn meets(&self, other: &Deps) -> bool {
-        self.words().iter().zip(other.words()).any(|(a, b)| a & b != 0)
+        let mut pairs = self.chunks().iter().zip(other.chunks()).filter_map(|(a, b)| a.as_ref().zip(b.as_ref()));
+        pairs.any(|(a, b)| a.iter().zip(b.iter()).any(|(a, b)| a & b != 0))
     }
 
-    pub fn of(ids: impl Iterator<Item = usize>) -> Deps {
-        let mut words = vec![];
-        for id in ids {
-            if words.len() <= id / 64 {
-                words.resize(id / 64 + 1, 0);
-            }
-            words[id / 64] |= 1 << (id % 64);
-        }
-        Deps((!words.is_empty()).then(|| Arc::new(words)))
+    pub fn same(&self, other: &Deps) -> bool {
+        let (a, b) = (self.chunks(), other.chunks());
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| within(a, b) && within(b, a))
     }
 
     pub fn union(&self, other: &Deps) -> Deps {
@@ -122,18 +137,39 @@ impl Deps {
             return self.clone();
         }
         let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
-        if short.iter().zip(long.iter()).all(|(s, l)| s & !l == 0) {
+        let Some(first) = short.iter().zip(long.iter()).position(|(s, l)| !within(s, l)) else {
             return Deps(Some(Arc::clone(long)));
+        };
+        let mut chunks = long.to_vec();
+        for (chunk, more) in chunks.iter_mut().zip(short.iter()).skip(first) {
+            if within(chunk, more) {
+                chunk.clone_from(more);
+            } else if let (Some(chunk), Some(more)) = (chunk, more)
+                && !Arc::ptr_eq(chunk, more)
+            {
+                let words = Arc::make_mut(chunk);
+                words.iter_mut().zip(more.iter()).for_each(|(w, m)| *w |= m);
+            }
         }
-        let mut words = long.to_vec();
-        words.iter_mut().zip(short.iter()).for_each(|(w, s)| *w |= s);
-        Deps(Some(Arc::new(words)))
+        Deps::from_chunks(chunks)
     }
 
     pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words().iter().enumerate().flat_map(|(at, &word)| {
+        let words = self.chunks().iter().enumerate().flat_map(|(at, chunk)| {
+            chunk.iter().flat_map(|words| words.iter()).enumerate().map(move |(word, w)| (at * CHUNK + word, *w))
+        });
+        words.flat_map(|(at, word)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| (at * 64 + bit) as u32)
         })
+    }
+}
+
+/// Whether all numbers of a chunk are in another.
+fn within(a: &Chunk, b: &Chunk) -> bool {
+    match (a, b) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a.iter().zip(b.iter()).all(|(a, b)| a & !b == 0),
     }
 }
 
@@ -154,7 +190,7 @@ impl Run {
     pub fn goes_on_in(&self, next: &Run) -> bool {
         self.terms.len() == next.terms.len()
             && self.terms.iter().zip(&next.terms).all(|(t, n)| t.map == Map::Each && t.from(self.len) == *n)
-            && self.deps.words() == next.deps.words()
+            && self.deps.same(&next.deps)
     }
 
     fn add(&mut self, coeff: u64, other: &Run, mask: u64) {

@@ -34,7 +34,7 @@ pub enum WalkError {
 
 /// Walks a plan; every message is in the world afterwards.
 pub(super) fn walk(protocol: &str, plan: &Plan, mutation: Option<Mutation>) -> Result<Arc<World>, WalkError> {
-    let world = Arc::new(World::new(mutation));
+    let world = Arc::new(World::new(plan, mutation));
     let visitor = Walk { plan, world: &world };
     registry::dispatch(protocol, plan.ring, visitor)
         .ok_or_else(|| WalkError::Unknown(protocol.into(), plan.ring))??;

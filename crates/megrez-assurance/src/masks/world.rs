@@ -3,8 +3,9 @@
 
 use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
 use crate::mutants::{Address, Mutation};
+use megrez_plan::Plan;
 use megrez_prg::{Key, Stream};
-use megrez_session::{Name, Probe};
+use megrez_session::{Name, Phase, Probe};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,9 +64,14 @@ pub(super) struct State {
     lists: HashMap<Vec<u32>, u32>,
     pub messages: Vec<Message>,
     under_way: HashMap<Name, Box<dyn Any + Send + Sync>>,
+    /// The plan's steps by name, with their places in its order.
+    steps: HashMap<String, usize>,
     /// What a device could not follow: the check fails with it.
     pub trouble: Vec<String>,
 }
+
+/// When a message is sent, as far as that follows from the plan: in which phase, for which step.
+pub(super) type Step = (Phase, usize);
 
 /// How a stream repeats itself.
 #[derive(Clone, Copy)]
@@ -75,6 +81,19 @@ enum Weak {
 }
 
 impl State {
+    /// The step of a message.
+    pub fn step(&self, message: usize) -> Step {
+        let name = &self.messages[message].name;
+        let mut place = name.place.as_str();
+        loop {
+            match (self.steps.get(place), place.rfind('/')) {
+                (Some(&step), _) => return (name.phase, step),
+                (None, Some(end)) => place = &place[..end],
+                (None, None) => return (name.phase, 0),
+            }
+        }
+    }
+
     fn draw(&mut self, name: String, source: Source, holders: u8) -> u32 {
         let (draw, id) = (self.draws.len() as u32, self.parts.len() as u32);
         self.parts.push(Part { draw, range: (0, u64::MAX) });
@@ -108,8 +127,9 @@ pub(super) struct World {
 pub(super) const ZEROS: [u8; 32] = [0; 32];
 
 impl World {
-    pub fn new(mutation: Option<Mutation>) -> Self {
-        World { state: Mutex::default(), mutation }
+    pub fn new(plan: &Plan, mutation: Option<Mutation>) -> Self {
+        let steps = plan.steps.iter().enumerate().map(|(at, step)| (step.name.clone(), at)).collect();
+        World { state: Mutex::new(State { steps, ..State::default() }), mutation }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
