@@ -35,7 +35,7 @@ struct Builder {
 }
 
 const FRAC: u32 = 8;
-const MOST_ELEMENTS: usize = 400;
+const MOST_ELEMENTS: usize = 130;
 
 impl Builder {
     fn shape(&self, id: ValueId) -> Vec<usize> {
@@ -253,7 +253,7 @@ impl Builder {
 pub fn random(protocol: &str, number: u64) -> Plan {
     let protocol = registry::find(protocol).expect("a protocol of the registry");
     let mut choices = Choices(number ^ 0x6d65_6772_657a);
-    let ring = if choices.below(4) == 0 { 32 } else { 64 };
+    let ring = if choices.below(4) == 0 { 64 } else { 32 };
     let mut builder = Builder { plan: Plan::new(ring), values: vec![], choices, protocol };
     let kept = builder.choices.below(3) == 0;
     let inputs = [
