@@ -19,10 +19,10 @@ help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Build, and run a private LeNet on handwritten digits: three processes on this machine.
-	cargo run --release --locked -p megrez -- demo
+	cargo run --release --locked -p megrez-cli -- demo
 
 build: ## Build the `megrez` command with optimisation.
-	cargo build --release --locked -p megrez
+	cargo build --release --locked -p megrez-cli
 
 test: $(CHECKS) ## Everything that .ci/run checks: formats, tests, lints, kernels, the demo.
 

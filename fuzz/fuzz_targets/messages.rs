@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use megrez::wire::{Reply, Request};
+use megrez_service::wire::{Reply, Request};
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = postcard::from_bytes::<Request>(bytes);

@@ -15,22 +15,42 @@ A model is compiled once, and a cluster of two or three parties runs it on share
 from megrez import _native
 from megrez._cluster import Cluster, connect, local
 from megrez._model import Layer, Model, compile
-from megrez._native import Error
+from megrez._native import (
+    DamagedFileError,
+    Error,
+    InternalError,
+    InvalidError,
+    NotPermittedError,
+    OutOfRangeError,
+    PeerLostError,
+    TimedOutError,
+    UnsupportedError,
+)
 from megrez._protocols import Protocol, protocols
-from megrez._results import Check, LayerCheck, Report, Result
+from megrez._results import Check, FloatLayerCheck, Generated, LayerCheck, Report, Result
 
 __version__ = _native.RELEASE
 
 __all__ = [
     "Check",
     "Cluster",
+    "DamagedFileError",
     "Error",
+    "FloatLayerCheck",
+    "Generated",
+    "InternalError",
+    "InvalidError",
     "Layer",
     "LayerCheck",
     "Model",
+    "NotPermittedError",
+    "OutOfRangeError",
+    "PeerLostError",
     "Protocol",
     "Report",
     "Result",
+    "TimedOutError",
+    "UnsupportedError",
     "__version__",
     "compile",
     "connect",

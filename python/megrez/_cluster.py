@@ -13,9 +13,9 @@ import numpy as np
 
 from megrez import _native
 from megrez._data import Array, Given, GivenTensor, arrays, outputs
-from megrez._model import Model
+from megrez._model import Model, compile_request
 from megrez._program import program
-from megrez._results import Check, Report, Result
+from megrez._results import Check, Generated, Report, Result
 
 if TYPE_CHECKING:
     import torch
@@ -64,26 +64,70 @@ class Cluster:
 
     @overload
     def run_stored(
-        self, name: str, data: Given, *, batch: int | None = None, progress: Progress | None = None
+        self,
+        name: str,
+        data: Given,
+        *,
+        batch: int | None = None,
+        material: str | None = None,
+        progress: Progress | None = None,
     ) -> Result[Array]: ...
     @overload
     def run_stored(
-        self, name: str, data: GivenTensor, *, batch: int | None = None, progress: Progress | None = None
+        self,
+        name: str,
+        data: GivenTensor,
+        *,
+        batch: int | None = None,
+        material: str | None = None,
+        progress: Progress | None = None,
     ) -> Result[torch.Tensor]: ...
     def run_stored(
-        self, name: str, data: Any, *, batch: int | None = None, progress: Progress | None = None
+        self,
+        name: str,
+        data: Any,
+        *,
+        batch: int | None = None,
+        material: str | None = None,
+        progress: Progress | None = None,
     ) -> Result[Any]:
         """Run a model that is stored at the parties, in a batch size that its owner approved.
 
-        Without `batch`, all data goes in one run.
+        Without `batch`, all data goes in one run. `material` is what `prepare` has made for the first run.
         """
         size = batch
         if size is None:
             first = next(iter(data.values())) if isinstance(data, dict) and data else data
             size = 1 if np.isscalar(first) or getattr(first, "ndim", 1) == 0 else len(first)
         given, tensors = arrays(data, self._native.stored_inputs(name, size))
-        named, report, text = self._native.run_stored(name, size, given, progress)
+        named, report, text = self._native.run_stored(name, size, given, material, progress)
         return Result(outputs(named, tensors), Report(report, text))
+
+    def prepare(self, name: str, *, batch: int = 1) -> str:
+        """Have the parties make the correlated randomness of one run of a stored model ahead.
+
+        Gives the name of this `material` for `run_stored`, which then has only its online phase to do.
+        """
+        return self._native.prepare(name, batch)
+
+    def generate(
+        self,
+        model: str | os.PathLike[str],
+        prompt: Sequence[int],
+        tokens: int,
+        *,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Generated:
+        """Continue a text of tokens with a language model, each time by the most likely one.
+
+        The model is an ONNX file that takes tokens and what it has seen, as in `examples/language`: keys and
+        values stay with the parties, in shares. `options` are those of `compile` from `ring` to `net`.
+        `progress` is called with the number of tokens that are written.
+        """
+        request = compile_request(**{"protocol": self.protocol, **options})
+        written, costs, proven = self._native.generate(os.fspath(model), [*prompt], tokens, request, progress)
+        return Generated(written, [json.loads(cost) for cost in costs], proven)
 
     def upload(
         self, model: Model, *, name: str, allow: Sequence[str], batches: Sequence[int] | None = None
@@ -93,7 +137,7 @@ class Cluster:
         They may run it in the batch sizes `batches`; by default in the model's own.
         """
         if isinstance(allow, str):
-            raise _native.Error(f"allow is a list of clients, such as [{allow!r}]")
+            raise _native.InvalidError(f"allow is a list of clients, such as [{allow!r}]")
         self._native.upload(model._native, name, allow, [model.batch] if batches is None else batches)
 
     def check(self, model: Model, data: Given | GivenTensor) -> Check:
@@ -147,7 +191,7 @@ def local(
     if parties == "thread":
         return Cluster(_native.Cluster.threads(protocol, net, insecure, device))
     if parties != "process":
-        raise _native.Error(f'parties is "process" or "thread", not {parties!r}')
+        raise _native.InvalidError(f'parties is "process" or "thread", not {parties!r}')
     return Cluster(_native.Cluster.processes(protocol, net, insecure, device, *program()))
 
 

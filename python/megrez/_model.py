@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from megrez import _native
@@ -130,23 +129,6 @@ def _layer(entry: Mapping[str, Any]) -> Layer:
     return Layer(**of)
 
 
-# Options that mean nothing in float32, and what they are when nobody asks.
-_FIXED: dict[str, object] = {
-    "ring": 64,
-    "frac": None,
-    "input_range": (-1.0, 1.0),
-    "input_ranges": {},
-    "assume": False,
-    "list": "digits",
-    "widths": None,
-    "bits": None,
-    "cut": 0,
-    "fit": False,
-    "calibration": None,
-    "form": "3r",
-}
-
-
 def compile(
     model: str | os.PathLike[str] | bytes | torch.nn.Module,
     *,
@@ -163,10 +145,14 @@ def compile(
     cut: int = 0,
     fit: bool = False,
     calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    declared: Mapping[str, float | Interval] | str | os.PathLike[str] | None = None,
     form: Literal["3r", "2r", "2r-fresh", "table", "auto"] = "3r",
-    protocol: str = "mizar",
+    pool: Literal["tournament", "all-pairs"] | None = None,
+    mix: bool = False,
+    activations: Literal["minimax", "fine", "mizar"] = "minimax",
+    protocol: str | None = None,
     net: str = "loopback",
-    numbers: Literal["fixed", "float32"] = "fixed",
+    numbers: Literal["fixed", "float32"] | None = None,
     group: int = 4,
     threads: int | None = None,
 ) -> Model:
@@ -191,12 +177,23 @@ def compile(
             large each layer's values may get, to a factor of two.
         calibration: as `fit`, with magnitudes measured by `Model.calibrate`: what it gave, or a file of
             `megrez calibrate`.
+        declared: ranges of the layers that read secret weights, so that the plan tells nothing about them:
+            bounds by the layer's name, with "*" for all others, or a JSON or TOML file of these. The weights
+            must prove them.
         form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, a table, or `auto`:
-            what is fastest for the protocol and network named next.
-        protocol: for what `form="auto"` chooses; any protocol can run the model that supports its form.
-        net: for what `form="auto"` and fitted comparisons choose.
-        numbers: fixed point, or IEEE single precision for the protocol `secfloat`. The latter has no ring, no
-            ranges and no comparisons to choose: it takes none of the options from `ring` to `form`.
+            what is fastest for the protocol on the network.
+        pool: how pools find a maximum; by default a tournament of ReLUs, or what is fastest on the network
+            where `form` is `auto` or the protocol has one form of ReLU only.
+        mix: under aby3 and alkaid, have ReLUs and maxima computed by MIZAR's steps, with party 2 as dealer,
+            up to the size where that is faster on the network.
+        activations: what stands for smooth activations: splines fitted for the least error, finer ones, or
+            MIZAR's Appendix B to compare with.
+        protocol: what the model is compiled for; by default mizar, or secfloat for float32. Other protocols
+            can run it if they have its steps.
+        net: the network that choices are made for.
+        numbers: fixed point, or IEEE single precision for the protocol `secfloat`; by default what the
+            protocol computes with. Single precision has no ring, no ranges and no comparisons to choose: it
+            takes none of the options from `ring` to `activations`.
         group: in float32, bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and
             more work.
         threads: in float32, threads of each party; by default half of this machine's cores.
@@ -207,7 +204,7 @@ def compile(
     """
     if isinstance(model, (str, os.PathLike, bytes)):
         if example_input is not None:
-            raise _native.Error(
+            raise _native.InvalidError(
                 "an ONNX model says its shapes itself: example_input is for a torch.nn.Module"
             )
         onnx: str | os.PathLike[str] | bytes = model
@@ -218,57 +215,82 @@ def compile(
         onnx = _torch.export(model, examples)
         batch = batch or examples[0].shape[0]
     if batch is not None and batch < 1:
-        raise _native.Error(f"a batch has one input at least, not {batch}")
-    by_name = dict(input_range) if isinstance(input_range, Mapping) else {}
-    options: _native._Options = {
-        "batch": 1 if batch is None else batch,
-        "shapes": {name: [*dims] for name, dims in (shapes or {}).items()},
-        "ring": ring,
-        "frac": frac,
-        "input_range": (-1.0, 1.0) if isinstance(input_range, Mapping) else _interval(input_range),
-        "input_ranges": {name: _interval(bound) for name, bound in by_name.items()},
-        "assume": _assume(ranges),
-        "list": list,
-        "widths": widths,
-        "bits": bits,
-        "cut": cut,
-        "fit": fit,
-        "calibration": None if calibration is None else _json(calibration),
-        "form": form,
-        "protocol": protocol,
-        "net": net,
-        "numbers": numbers,
-        "group": group,
-        "threads": threads,
-    }
-    given: Mapping[str, object] = {**options}
-    chosen = [name for name, default in _FIXED.items() if given[name] != default]
-    if numbers == "float32" and chosen:
-        names = {"assume": "ranges", "input_ranges": "input_range"}
-        out = ", ".join(dict.fromkeys(names.get(name, name) for name in chosen))
-        raise _native.Error(f"float32 has nothing to choose of these: leave out {out}")
-    compiled = Model(_native.Model.compile(onnx, options))
-    for option, given_for in (("shapes", [*(shapes or {})]), ("input_range", [*by_name])):
+        raise _native.InvalidError(f"a batch has one input at least, not {batch}")
+    request = compile_request(
+        ring=ring,
+        frac=frac,
+        input_range=input_range,
+        ranges=ranges,
+        list=list,
+        widths=widths,
+        bits=bits,
+        cut=cut,
+        fit=fit,
+        calibration=calibration,
+        declared=declared,
+        form=form,
+        pool=pool,
+        mix=mix,
+        activations=activations,
+        protocol=protocol,
+        net=net,
+        numbers=numbers,
+        group=group,
+        threads=threads,
+    )
+    size = 1 if batch is None else batch
+    if numbers == "float32" and (chosen := _native.Model.unused_in_float(request)):
+        raise _native.InvalidError(f"float32 has nothing to choose of these: leave out {', '.join(chosen)}")
+    whole = {name: [*dims] for name, dims in (shapes or {}).items()}
+    compiled = Model(_native.Model.compile(onnx, size, whole, request))
+    named = input_range if isinstance(input_range, Mapping) else {}
+    for option, given_for in (("shapes", [*(shapes or {})]), ("input_range", [*named])):
         unknown = [name for name in given_for if name not in compiled.inputs]
         if unknown:
-            raise _native.Error(f"{option} names {unknown}; the model has the inputs {compiled.inputs}")
+            raise _native.InvalidError(
+                f"{option} names {unknown}; the model has the inputs {compiled.inputs}"
+            )
     return compiled
 
 
-def _json(calibration: Mapping[str, Any] | str | os.PathLike[str]) -> str:
-    if isinstance(calibration, Mapping):
-        return json.dumps(dict(calibration))
+def compile_request(
+    *,
+    input_range: float | Interval | Mapping[str, float | Interval] = 1.0,
+    widths: Sequence[int] | None = None,
+    calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    declared: Mapping[str, float | Interval] | str | os.PathLike[str] | None = None,
+    protocol: str | None = None,
+    numbers: str | None = None,
+    **others: object,
+) -> str:
+    """A `CompileRequest` of the Rust library as JSON; it says what is right and what goes together."""
+    by_name = dict(input_range) if isinstance(input_range, Mapping) else {}
+    return _json(
+        {
+            **others,
+            "protocol": protocol or ("secfloat" if numbers == "float32" else "mizar"),
+            "numbers": numbers,
+            "input_range": (-1.0, 1.0) if isinstance(input_range, Mapping) else _interval(input_range),
+            "input_ranges": {name: _interval(bound) for name, bound in by_name.items()},
+            "declared": _file_or(declared),
+            "calibration": _file_or(calibration),
+            "widths": None if widths is None else [*widths],
+        }
+    )
+
+
+def _json(options: Mapping[str, Any]) -> str:
     try:
-        return Path(calibration).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _native.Error(f"{os.fspath(calibration)}: {error}") from error
+        return json.dumps(options, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise _native.InvalidError(f"options that cannot be: {error}") from error
+
+
+def _file_or(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> dict[str, Any] | str | None:
+    if given is None or isinstance(given, Mapping):
+        return None if given is None else dict(given)
+    return os.fspath(given)
 
 
 def _interval(bound: float | Interval) -> Interval:
     return bound if isinstance(bound, tuple) else (-float(bound), float(bound))
-
-
-def _assume(ranges: str) -> bool:
-    if ranges not in ("prove", "assume"):
-        raise _native.Error(f'ranges is "prove" or "assume", not {ranges!r}')
-    return ranges == "assume"

@@ -1,8 +1,8 @@
 """The native module; its documentation is in crates/megrez-py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,31 +14,22 @@ _Ran = tuple[list[tuple[str, _Array]], str, str]
 RELEASE: str
 
 class Error(RuntimeError): ...
-
-class _Options(TypedDict):
-    batch: int
-    shapes: dict[str, list[int]]
-    ring: int
-    frac: int | None
-    input_range: tuple[float, float]
-    input_ranges: dict[str, tuple[float, float]]
-    assume: bool
-    list: str
-    widths: Sequence[int] | None
-    bits: int | None
-    cut: int
-    fit: bool
-    calibration: str | None
-    form: str
-    protocol: str
-    net: str
-    numbers: str
-    group: int
-    threads: int | None
+class InvalidError(Error): ...
+class NotPermittedError(Error): ...
+class UnsupportedError(Error): ...
+class OutOfRangeError(Error): ...
+class DamagedFileError(Error): ...
+class TimedOutError(Error): ...
+class PeerLostError(Error): ...
+class InternalError(Error): ...
 
 class Model:
     @staticmethod
-    def compile(onnx: bytes | _Path, options: _Options) -> Model: ...
+    def compile(
+        onnx: bytes | _Path, batch: int, shapes: Mapping[str, Sequence[int]], request: str
+    ) -> Model: ...
+    @staticmethod
+    def unused_in_float(request: str) -> list[str]: ...
     @property
     def batch(self) -> int: ...
     def describe(self) -> str: ...
@@ -63,8 +54,22 @@ class Cluster:
     def info(self) -> str: ...
     def run(self, model: Model, data: Sequence[_Array], progress: Callable[[int], Any] | None) -> _Ran: ...
     def run_stored(
-        self, name: str, batch: int, data: Sequence[_Array], progress: Callable[[int], Any] | None
+        self,
+        name: str,
+        batch: int,
+        data: Sequence[_Array],
+        material: str | None,
+        progress: Callable[[int], Any] | None,
     ) -> _Ran: ...
+    def prepare(self, name: str, batch: int) -> str: ...
+    def generate(
+        self,
+        model: _Path,
+        prompt: Sequence[int],
+        count: int,
+        request: str,
+        progress: Callable[[int], Any] | None,
+    ) -> tuple[list[int], list[str], bool]: ...
     def stored_inputs(self, name: str, batch: int) -> list[str]: ...
     def upload(self, model: Model, name: str, allow: Sequence[str], batches: Sequence[int]) -> None: ...
     def check(self, model: Model, data: Sequence[_Array]) -> tuple[str, str]: ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, Generic, TypeVar
 
-from megrez._native import Error
+from megrez._native import InvalidError
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -82,7 +82,9 @@ class Report:
 def only(outputs: Mapping[str, A]) -> A:
     """The only output; refuses several, of which none is meant more than the others."""
     if len(outputs) != 1:
-        raise Error(f"the model has {len(outputs)} outputs, {', '.join(outputs)}: take one by its name")
+        raise InvalidError(
+            f"the model has {len(outputs)} outputs, {', '.join(outputs)}: take one by its name"
+        )
     return next(iter(outputs.values()))
 
 
@@ -108,6 +110,21 @@ class Result(Generic[A_co]):
         return self.report._repr_html_()
 
 
+@dataclass(frozen=True, repr=False)
+class Generated:
+    """A text that was continued, and what each token cost."""
+
+    tokens: list[int]
+    """The new tokens, without the prompt."""
+    costs: list[dict[str, Any]]
+    """What each cost, as `cost` in the report of a run."""
+    proven: bool
+    """Whether the range of every layer of every plan was proven to fit the ring."""
+
+    def __repr__(self) -> str:
+        return f"<megrez.Generated {self.tokens}>"
+
+
 @dataclass(frozen=True)
 class LayerCheck:
     """One layer's numbers on shares against the clear."""
@@ -130,30 +147,53 @@ class LayerCheck:
     """Elements that the layer cannot hold: wrong numbers on shares."""
 
 
+@dataclass(frozen=True)
+class FloatLayerCheck:
+    """One layer's numbers in single precision on shares against the clear."""
+
+    layer: str
+    """The layer's name."""
+    op: str
+    """Its operator."""
+    different: int
+    """Numbers that differ from single precision in the clear in any bit."""
+    max_error: float
+    """Largest absolute difference from the layer computed with sums in double precision."""
+    relative_error: float
+    """The same over the layer's largest magnitude."""
+    max_value: float
+    """Largest magnitude."""
+    min_value: float
+    """Smallest magnitude but zero."""
+
+
 class Check:
-    """Every layer on shares against the clear; a sequence of `LayerCheck`."""
+    """Every layer on shares against the clear: `LayerCheck`s, or in float32 `FloatLayerCheck`s."""
 
     def __init__(self, data: str, text: str) -> None:
-        self.layers = [LayerCheck(**layer) for layer in json.loads(data)]
+        self.layers = [_layer(layer) for layer in json.loads(data)]
         self._text = text
 
     @property
     def ok(self) -> bool:
-        """Whether every number was one that its layer can hold."""
-        return all(layer.outside == 0 for layer in self.layers)
+        """Whether every number was one that its layer can hold; in float32, whether every bit was right."""
+        return all(
+            layer.outside == 0 if isinstance(layer, LayerCheck) else layer.different == 0
+            for layer in self.layers
+        )
 
     @property
     def max_error(self) -> float:
         """The largest absolute difference of all layers."""
         return max((layer.max_error for layer in self.layers), default=0.0)
 
-    def __iter__(self) -> Iterator[LayerCheck]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.layers)
 
     def __len__(self) -> int:
         return len(self.layers)
 
-    def __getitem__(self, layer: str) -> LayerCheck:
+    def __getitem__(self, layer: str) -> Any:
         for check in self.layers:
             if check.layer == layer:
                 return check
@@ -163,9 +203,13 @@ class Check:
         return self._text
 
     def _repr_html_(self) -> str:
-        names = [field.name for field in fields(LayerCheck)]
+        names = [field.name for field in fields(self.layers[0])] if self.layers else []
         rows = [[_cell(getattr(layer, name)) for name in names] for layer in self.layers]
         return _table("every layer on shares against the clear", names, rows)
+
+
+def _layer(entry: dict[str, Any]) -> LayerCheck | FloatLayerCheck:
+    return LayerCheck(**entry) if "outside" in entry else FloatLayerCheck(**entry)
 
 
 def _cell(value: object) -> str:

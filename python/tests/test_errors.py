@@ -121,6 +121,41 @@ def test_options() -> None:
     refusal(megrez.local, net="fast")
 
 
+def test_errors_have_kinds(
+    processes: megrez.Cluster, small: megrez.Model, images: Array, tmp_path: Path
+) -> None:
+    with pytest.raises(megrez.OutOfRangeError):
+        processes.run(small, images * 2)
+    with pytest.raises(megrez.OutOfRangeError):
+        megrez.compile(DIGITS / "lenet.onnx", ring=32, frac=12, input_range=1000.0)
+    with pytest.raises(megrez.UnsupportedError):
+        megrez.compile(model([node("Softplus", ["x"], "y")], {"x": ["n", 4]}, "y"))
+    with pytest.raises(megrez.DamagedFileError):
+        megrez.compile(b"no model at all")
+    with pytest.raises(megrez.InvalidError):
+        megrez.compile(tmp_path / "no.onnx")
+    with pytest.raises(megrez.NotPermittedError):
+        processes.run_stored("nobody-has-this", images[:1])
+    closed = megrez.local(parties="thread")
+    closed.close()
+    with pytest.raises(megrez.InvalidError):
+        closed.run(small, images[:2])
+
+
+def test_the_commands_choices_are_pythons(threads: megrez.Cluster, images: Array) -> None:
+    path = DIGITS / "lenet.onnx"
+    assert "tournament or all-pairs" in refusal(megrez.compile, path, pool="pairs")
+    assert "minimax, fine or mizar" in refusal(megrez.compile, path, activations="coarse")
+    assert "no range is declared" in refusal(megrez.compile, path, declared={"conv1": (-100, 100)})
+    options: dict[str, Any] = {"pool": "all-pairs", "activations": "fine", "ranges": "assume"}
+    declared = megrez.compile(path, declared={"*": 1000.0}, batch=2, **options)
+    result = threads.run(declared, images[:2])
+    assert np.abs(result.output - declared.plain(images[:2])).max() < 1e-2
+    mixed = megrez.compile(path, protocol="aby3", net="wan", mix=True, ranges="assume")
+    with megrez.local(protocol="aby3", parties="thread") as cluster:
+        assert np.abs(cluster.run(mixed, images[:1]).output - mixed.plain(images[:1])).max() < 1e-2
+
+
 def test_things_that_are_no_models() -> None:
     assert "torch.nn.Module" in refusal(megrez.compile, 3)
     assert "example_input" in refusal(megrez.compile, b"", example_input=3)

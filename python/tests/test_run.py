@@ -294,6 +294,39 @@ def test_stored_models(processes: megrez.Cluster, small: megrez.Model, images: A
         processes.upload(small, name="second", allow="local")
 
 
+def test_material_is_made_ahead_and_used_up(processes: megrez.Cluster, images: Array) -> None:
+    small = megrez.compile(DIGITS / "lenet.onnx", batch=2)
+    processes.upload(small, name="ahead", allow=["local"])
+    material = processes.prepare("ahead", batch=2)
+    result = processes.run_stored("ahead", images[:2], material=material)
+    assert np.abs(result.output - small.plain(images[:2])).max() < 5e-3
+    assert "offline" not in result.report.to_dict()["cost"]["phases"]
+    with pytest.raises(megrez.Error, match="used up"):
+        processes.run_stored("ahead", images[:2], material=material)
+    with pytest.raises(megrez.InvalidError, match="32 hexadecimal digits"):
+        processes.run_stored("ahead", images[:2], material="5f0c")
+
+
+def test_a_text_is_continued(processes: megrez.Cluster) -> None:
+    folder = DIGITS.parent / "language"
+    letters = (folder / "letters.txt").read_text(encoding="utf-8")
+    written: list[int] = []
+    result = processes.generate(
+        folder / "model.onnx",
+        [letters.index(letter) for letter in "the"],
+        2,
+        ranges="assume",
+        activations="fine",
+        progress=written.append,
+    )
+    assert "".join(letters[token] for token in result.tokens).isascii()
+    assert len(result.tokens) == len(result.costs) == 2
+    assert result.costs[0]["phases"]["online"]["rounds"] > 10
+    assert not result.proven
+    with pytest.raises(megrez.InvalidError, match="at least one token"):
+        processes.generate(folder / "model.onnx", [], 2)
+
+
 def test_threads_store_nothing(threads: megrez.Cluster, small: megrez.Model) -> None:
     with pytest.raises(megrez.Error, match="threads keep nothing"):
         threads.upload(small, name="lenet", allow=["local"])

@@ -340,7 +340,9 @@ def options() -> argparse.Namespace:
     if args.runs < 1 or args.turns < 1:
         parser.error("--runs and --turns are at least 1")
     if not args.megrez.is_file():
-        parser.error(f"there is no {args.megrez}: cargo build --release -p megrez, or name it with --megrez")
+        parser.error(
+            f"there is no {args.megrez}: cargo build --release -p megrez-cli, or name it with --megrez"
+        )
     return args
 
 

@@ -5,7 +5,7 @@ use crate::graph::{Graph, Id, Tensor};
 use crate::layers::After;
 use crate::lower::{Lowering, Operand, Secret};
 use crate::passes;
-use crate::problem::{Problem, Problems, Refusal};
+use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::range::{Interval, RangePolicy};
 use megrez_plan::{Fewest, Plan, ReluForm, SignBit, ValueId};
 use megrez_ring::Shape;
@@ -276,7 +276,7 @@ pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Prob
 }
 
 fn check(options: &CompileOptions) -> Result<(), Problem> {
-    let wrong = |what: &str| Err(Refusal::new(what, "").at("(options)", ""));
+    let wrong = |what: &str| Err(Refusal::new(what, "").because(Cause::Invalid).at("(options)", ""));
     if ![32, 64].contains(&options.ring) {
         return wrong("the ring is 32 or 64 bits");
     }
@@ -426,7 +426,7 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     }
     if let Some(name) = cx.declared_in_vain().filter(|_| problems.is_empty()) {
         let what = "a range is declared for it, and no layer of this name reads secret weights";
-        problems.push(Refusal::new(what, "leave it out").at(name, ""));
+        problems.push(Refusal::new(what, "leave it out").because(Cause::Invalid).at(name, ""));
     }
     let (mut outputs, mut kept) = (vec![], vec![]);
     for (output, after) in graph.outputs.iter().zip(after) {

@@ -3,7 +3,7 @@
 
 use crate::compile::DataInput;
 use crate::graph::Tensor;
-use crate::problem::{Problem, Refusal, refuse};
+use crate::problem::{Cause, Problem, Refusal, out_of_range};
 use megrez_ring::Shape;
 
 impl DataInput {
@@ -27,11 +27,11 @@ impl DataInput {
             let (low, high) = (self.range.low, self.range.high);
             let what = format!("element {} is {}", place(&data.shape, i), data.data[i]);
             return match self.tokens {
-                Some(rows) => refuse(format!("{what}, and tokens are whole numbers below {rows}"), ""),
+                Some(rows) => out_of_range(format!("{what}, and tokens are whole numbers below {rows}"), ""),
                 None if data.data[i].is_nan() => {
-                    refuse(format!("{what}, which is no number"), "look where the data comes from")
+                    out_of_range(format!("{what}, which is no number"), "look where the data comes from")
                 }
-                None => refuse(
+                None => out_of_range(
                     format!("{what}, outside the declared range {low} … {high}"),
                     "scale the data, or declare a larger input range: --input-range, in Python input_range=",
                 ),
@@ -39,7 +39,7 @@ impl DataInput {
         }
         let Some(rows) = self.tokens else { return Ok(()) };
         match data.data.iter().position(|v| v.fract() != 0.0) {
-            Some(i) => refuse(
+            Some(i) => out_of_range(
                 format!(
                     "element {} is {}, and tokens are whole numbers below {rows}",
                     place(&data.shape, i),
@@ -86,7 +86,7 @@ pub fn check_rows(input: &Shape, data: &Shape) -> Result<usize, Refusal> {
         return Err(misshapen(expected, given, &format!("[N{rest}]"), true));
     }
     match given[0] {
-        0 => refuse("the data is empty", "give at least one input"),
+        0 => Err(Refusal::new("the data is empty", "give at least one input").because(Cause::Invalid)),
         rows => Ok(rows),
     }
 }
@@ -94,7 +94,7 @@ pub fn check_rows(input: &Shape, data: &Shape) -> Result<usize, Refusal> {
 /// Says what data of a wrong shape needs, where that can be guessed. `free`: the first dimension may be any.
 fn misshapen(expected: &[usize], given: &[usize], takes: &str, free: bool) -> Refusal {
     let what = format!("takes the shape {takes}, the data has {given:?}");
-    Refusal::new(what, remedy(expected, given, free))
+    Refusal::new(what, remedy(expected, given, free)).because(Cause::Invalid)
 }
 
 fn remedy(expected: &[usize], given: &[usize], free: bool) -> String {

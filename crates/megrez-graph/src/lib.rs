@@ -46,5 +46,5 @@ pub use compile::{
 pub use data::{check_rows, check_shape};
 pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOptions, compile_floats};
 pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
-pub use problem::{Problem, Problems, Refusal};
+pub use problem::{Cause, Problem, Problems, Refusal};
 pub use range::{Interval, RangePolicy};

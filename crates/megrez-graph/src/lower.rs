@@ -3,7 +3,7 @@
 use crate::compile::{Activations, Comparison, CompileOptions, ListStyle, PoolForm};
 use crate::graph::Tensor;
 use crate::layers::Scale;
-use crate::problem::{Refusal, refuse};
+use crate::problem::{Cause, Refusal, out_of_range, refuse};
 use crate::range::{Accumulator, Interval, Range, RangePolicy};
 use megrez_plan::{ConvGeometry, Fewest, KEPT, List, Op, Plan, Relu, SignBit, ValueId, View};
 use megrez_ring::{FixedError, Shape, Word};
@@ -179,7 +179,7 @@ impl<'a> Lowering<'a> {
         let ((low, high), (least, most)) = (y.range.hull(), range.hull());
         if low < least || high > most {
             if self.options.policy == RangePolicy::Prove {
-                return refuse(
+                return out_of_range(
                     format!(
                         "its numbers may lie between {:.3e} and {:.3e}, which the declared range from {} to {} does not hold",
                         low as f64 / unit,
@@ -245,7 +245,7 @@ impl<'a> Lowering<'a> {
         }
         let words =
             if self.options.ring == 32 { encode::<u32>(values, frac) } else { encode::<u64>(values, frac) };
-        words.map_err(|e| Refusal::new(format!("a weight does not fit: {e}"), ""))
+        words.map_err(|e| Refusal::new(format!("a weight does not fit: {e}"), "").because(Cause::OutOfRange))
     }
 
     /// Declares an input of the data owner.
@@ -258,7 +258,10 @@ impl<'a> Lowering<'a> {
         let word = |v: f64| (v * 2f64.powi(frac as i32)).round() as i128;
         let words = Range::uniform(word(range.low), word(range.high));
         if words.magnitude() >= 1 << (self.options.ring - 2) {
-            return refuse("the declared range of the input does not fit the ring", "scale the data down");
+            return out_of_range(
+                "the declared range of the input does not fit the ring",
+                "scale the data down",
+            );
         }
         let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
         let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None };
@@ -861,7 +864,7 @@ impl<'a> Lowering<'a> {
         }
         if self.options.policy == RangePolicy::Prove {
             let (low, high) = (low as f64 * unit, high as f64 * unit);
-            return refuse(
+            return out_of_range(
                 format!("{why}: its numbers may lie between {low:.3e} and {high:.3e}"),
                 "declare a smaller input range, or assume the ranges and let `megrez check` look at your data",
             );
@@ -1006,7 +1009,7 @@ impl<'a> Lowering<'a> {
         self.out_of_range = true;
         let (ring, frac) = (self.options.ring, self.frac());
         let log2 = (magnitude as f64).log2();
-        refuse(
+        out_of_range(
             format!(
                 "its numbers may outgrow the {ring}-bit ring at {frac} fraction bits: words of step `{step}` may \
                  reach ±2^{log2:.1} and must stay below 2^{limit}"

@@ -2,6 +2,20 @@
 
 use std::fmt;
 
+/// What a problem is about, for programs that act on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// An operator, or a use of one, that megrez does not have.
+    #[default]
+    Unsupported,
+    /// Data or values outside of what was declared, or a range that does not fit the ring.
+    OutOfRange,
+    /// Options, names or shapes that do not go with the model.
+    Invalid,
+    /// A file that is not what an exporter writes.
+    Damaged,
+}
+
 /// One thing that stands in the way, at one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -13,6 +27,8 @@ pub struct Problem {
     pub what: String,
     /// What to do; empty where `what` says it.
     pub remedy: String,
+    /// What it is about.
+    pub cause: Cause,
 }
 
 impl fmt::Display for Problem {
@@ -57,21 +73,35 @@ pub struct Refusal {
     pub what: String,
     /// What to do.
     pub remedy: String,
+    /// What it is about.
+    pub cause: Cause,
 }
 
 impl Refusal {
-    /// A refusal with its remedy, which may be empty.
+    /// A refusal of what megrez does not have, with its remedy, which may be empty.
     pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Refusal { what: what.into(), remedy: remedy.into() }
+        Refusal { what: what.into(), remedy: remedy.into(), cause: Cause::default() }
+    }
+
+    /// The same, for another cause.
+    #[must_use]
+    pub fn because(self, cause: Cause) -> Self {
+        Refusal { cause, ..self }
     }
 
     /// Names the node.
     pub fn at(self, node: &str, op: &str) -> Problem {
-        Problem { node: node.into(), op: op.into(), what: self.what, remedy: self.remedy }
+        let Refusal { what, remedy, cause } = self;
+        Problem { node: node.into(), op: op.into(), what, remedy, cause }
     }
 }
 
 /// Refuses with `what` and `remedy`.
 pub fn refuse<T>(what: impl Into<String>, remedy: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new(what, remedy))
+}
+
+/// As [`refuse`], because of numbers and not of what megrez lacks.
+pub(crate) fn out_of_range<T>(what: impl Into<String>, remedy: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(what, remedy).because(Cause::OutOfRange))
 }

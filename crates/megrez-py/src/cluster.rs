@@ -1,18 +1,20 @@
 //! Clusters of parties: on this machine, in this process, or elsewhere.
 
 use crate::arrays::{Given, Named, arrays, tensors};
-use crate::model::{Compiled, How, Model};
+use crate::model::Model;
 use crate::wait::{Watch, wait};
 use crate::{error, program, refused};
-use megrez::check::{self, LayerCheck};
-use megrez::client::{self, RunOptions};
-use megrez::config::ClusterConfig;
-use megrez::device::{AnyDevice, DeviceChoice, open_each};
-use megrez::embedded::{self, Parties};
-use megrez::infer::{Backend, find};
-use megrez::inference::{Inference, first_batch, infer, infer_stored, upload};
-use megrez::{Error, Result, secfloat};
+use megrez::generate::{Generation, LanguageModel};
+use megrez::protocols::find;
+use megrez::report::Cost;
+use megrez::{
+    Backend, ClusterConfig, CompileRequest, DeviceChoice, Error, ErrorKind, Inference, Material, Parties,
+    Recipe, Result, RunOptions, StoredModel, first_batch, infer, upload,
+};
+use megrez_device::{AnyDevice, open_each};
 use megrez_net::{Identity, NetProfile, PeerName};
+use megrez_service::client;
+use megrez_service::embedded::CLIENT;
 use pyo3::prelude::*;
 use serde_json::json;
 use std::ffi::OsString;
@@ -27,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[pyclass(frozen, module = "megrez._native")]
 pub struct Cluster {
     place: Mutex<Option<Place>>,
-    /// A connection that nobody uses. A call takes it, or makes a new one if it is in use, was given up or has failed.
+    /// A connection that nobody uses. A call takes it, or makes a new one if it is in use, was
+    /// given up or has failed.
     idle: Arc<Mutex<Option<client::Cluster>>>,
     options: RunOptions,
     client: String,
@@ -51,9 +54,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn run_options(protocol: &str, net: &str, insecure: bool) -> PyResult<RunOptions> {
-    let protocol = find(protocol).map_err(error)?.name.to_owned();
+    let protocol = find(protocol).map_err(error)?.name;
     let net: NetProfile = net.parse().map_err(refused)?;
-    Ok(RunOptions { protocol, runs: 1, net, material: None, insecure })
+    Ok(RunOptions { net, insecure, ..RunOptions::new(protocol) })
 }
 
 /// One device for all parties, or one for each, with commas between them.
@@ -82,8 +85,9 @@ impl Job {
     fn run_connected<T>(self, work: impl FnOnce(&mut client::Cluster) -> Result<T>) -> Result<T> {
         self.run(|backend| match backend {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => work(cluster),
-            Backend::Threads(_) => Err(Error::Refused(
-                "threads keep nothing: use parties=\"process\" or a remote cluster".into(),
+            Backend::Threads(_) => Err(Error::of(
+                ErrorKind::Unsupported,
+                "threads keep nothing: use parties=\"process\" or a remote cluster",
             )),
         })
     }
@@ -110,7 +114,7 @@ impl Cluster {
             place: Mutex::new(Some(Place::Processes(parties))),
             idle: Arc::default(),
             options,
-            client: embedded::CLIENT.into(),
+            client: CLIENT.into(),
         })
     }
 
@@ -119,12 +123,12 @@ impl Cluster {
     fn threads(protocol: &str, net: &str, insecure: bool, device: &str) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
         let parties = find(&options.protocol).map_err(error)?.parties;
-        let devices = open_each(&choices(device)?, parties).map_err(error)?;
+        let devices = open_each(&choices(device)?, parties).map_err(|e| error(e.into()))?;
         Ok(Cluster {
             place: Mutex::new(Some(Place::Threads(devices))),
             idle: Arc::default(),
             options,
-            client: embedded::CLIENT.into(),
+            client: CLIENT.into(),
         })
     }
 
@@ -188,10 +192,7 @@ impl Cluster {
         let work = move |watch: &Watch| {
             apart(&data)?;
             let before = |run| watch.before(run);
-            job.run(|backend| match &model {
-                Compiled::Fixed(model) => infer(backend, model, &data, &options, &before),
-                Compiled::Float(model) => secfloat::infer(backend, model, &data, &options, &before),
-            })
+            job.run(|backend| infer(backend, &model, &data, &options, &before))
         };
         ran(py, wait(py, progress.as_ref(), work)?)
     }
@@ -203,20 +204,63 @@ impl Cluster {
         name: String,
         batch: usize,
         data: Vec<Given<'py>>,
+        material: Option<&str>,
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Ran<'py>> {
-        let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
+        let material = material.map(str::parse::<Material>).transpose().map_err(error)?;
+        let options = RunOptions { material: material.map(<[u8; 16]>::from), ..self.options.clone() };
+        let (job, data) = (self.job()?, tensors(&data)?);
         let work = move |watch: &Watch| {
             let before = |run| watch.before(run);
             job.run_connected(|cluster| {
-                let (protocol, approved) = cluster.describe(&name, batch)?;
-                match secfloat::is_float(&protocol, None)? {
-                    true => secfloat::infer_stored(cluster, &name, &approved, &data, &options, &before),
-                    false => infer_stored(cluster, &name, (protocol, approved), &data, &options, &before),
-                }
+                let model = StoredModel::describe(cluster, &name, batch)?;
+                model.infer(cluster, &data, &options, &before)
             })
         };
         ran(py, wait(py, progress.as_ref(), work)?)
+    }
+
+    /// Has the parties make the randomness of one run ahead: its name.
+    fn prepare(&self, py: Python<'_>, name: String, batch: usize) -> PyResult<String> {
+        let job = self.job()?;
+        let work = move |_: &Watch| {
+            job.run_connected(|cluster| StoredModel::describe(cluster, &name, batch)?.prepare(cluster))
+        };
+        wait(py, None, work).map(|material| material.to_string())
+    }
+
+    /// Continues a text of tokens; `request` is a [`CompileRequest`] as JSON. Gives the new tokens, what each
+    /// cost as JSON, and whether all ranges were proven.
+    fn generate(
+        &self,
+        py: Python<'_>,
+        model: PathBuf,
+        prompt: Vec<u32>,
+        count: usize,
+        request: &str,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<(Vec<u32>, Vec<String>, bool)> {
+        let request: CompileRequest = serde_json::from_str(request).map_err(refused)?;
+        let (job, options) = (self.job()?, self.options.clone());
+        let work = move |watch: &Watch| {
+            request.only_fixed()?;
+            let model = LanguageModel::load(&model)?;
+            let graph = model.graph(0, prompt.len().max(1))?;
+            let Recipe::Fixed(compile) = request.recipe(&graph, CLIENT)? else {
+                unreachable!("floating point is refused above")
+            };
+            job.run(|backend| {
+                let mut generation = Generation::new(&model, backend, *compile, options)?;
+                let mut costs = vec![];
+                let mut each = |_, cost: Cost| {
+                    costs.push(json!(cost).to_string());
+                    watch.before(costs.len() as u32)
+                };
+                let mut text = generation.write(&prompt, count, &mut each)?;
+                Ok((text.split_off(prompt.len()), costs, generation.proven))
+            })
+        };
+        wait(py, progress.as_ref(), work)
     }
 
     /// Names of a stored model's inputs at a batch size, as JSON.
@@ -241,11 +285,8 @@ impl Cluster {
         model.model(&protocol)?;
         let graphs = model.graphs(batches);
         wait(py, None, move |_| {
-            let (graphs, how) = graphs()?;
-            job.run_connected(|cluster| match &how {
-                How::Fixed(options) => upload(cluster, &name, &protocol, &graphs, options, &allow),
-                How::Float(work) => secfloat::upload(cluster, &name, &graphs, *work, &allow),
-            })
+            let (graphs, recipe) = graphs()?;
+            job.run_connected(|cluster| upload(cluster, &name, &protocol, &graphs, &recipe, &allow))
         })
     }
 
@@ -257,14 +298,12 @@ impl Cluster {
         data: Vec<Given<'py>>,
     ) -> PyResult<(String, String)> {
         let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
-        let Compiled::Fixed(model) = model.model(&options.protocol)? else {
-            return Err(refused("in float32, `megrez check --protocol secfloat` compares layer by layer"));
-        };
-        let layers: Vec<LayerCheck> = wait(py, None, move |_| {
+        let model = model.model(&options.protocol)?;
+        let check = wait(py, None, move |_| {
             let data = first_batch(&*model, &data)?;
-            job.run(|backend| check::check(backend, &model, &data, &options))
+            job.run(|backend| megrez::check(backend, &model, &data, &options))
         })?;
-        Ok((json!(layers).to_string(), check::table(&layers)))
+        Ok((check.layers().to_string(), check.table()))
     }
 
     /// Ends the parties if they are this object's, and the connection.

@@ -1,5 +1,5 @@
-//! Floating-point programs on two parties of this machine. Requests and replies are JSON: `python/megrez/float32.py` writes and
-//! reads them.
+//! Floating-point programs on two parties of this machine. Requests and replies are JSON:
+//! `python/megrez/float32.py` writes and reads them.
 
 use crate::wait::wait;
 use crate::{program, refused};

@@ -1,4 +1,5 @@
-//! Long calls: they run in a thread of their own, so that other threads of Python go on and Ctrl-C ends the wait.
+//! Long calls: they run in a thread of their own, so that other threads of Python go on and Ctrl-C
+//! ends the wait.
 
 use crate::{error, refused};
 use megrez::{Error, Result};
@@ -29,9 +30,11 @@ impl Watch {
     }
 }
 
-/// Works without the interpreter's lock. `progress` is called with the number of finished runs whenever it has grown.
+/// Works without the interpreter's lock. `progress` is called with the number of finished runs
+/// whenever it has grown.
 ///
-/// When Python raises meanwhile, the work goes on until it asks its watch, and what it finds is dropped.
+/// When Python raises meanwhile, the work goes on until it asks its watch, and what it finds is
+/// dropped.
 pub fn wait<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,

@@ -1,124 +1,96 @@
-//! `megrez float`: how good floating point is, measured in the clear. On shares it is the same, bit for bit.
+//! Models in single precision: compiled, and their data as numbers to share.
 
-use crate::{Error, Result};
-use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
-use megrez_float::accuracy::pairs::{self, PRIMITIVES, Primitive};
-use megrez_float::accuracy::{self, FUNCTIONS, Function};
-use serde_json::json;
-use std::time::Instant;
+use crate::batches::{Described, Rows, named, one_hot};
+use crate::rows;
+use megrez_graph::{DataInput, FloatCompiled, FloatOptions, Graph, Revealed, Tensor, compile_floats};
+use megrez_plan::{FloatPlan, Input};
+use megrez_service::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
 
-/// What to measure.
-#[derive(Subcommand)]
-pub enum Float {
-    /// A math function on all 2^32 single-precision inputs, against MPFR.
-    Exhaustive(Exhaustive),
-    /// A primitive on structured and random pairs, against this processor.
-    Pairs(Pairs),
+/// How the parties work; results do not depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Work {
+    /// Bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
+    pub group: u32,
+    /// Threads of each party, 1 to [`MAX_THREADS`](megrez_plan::MAX_THREADS).
+    pub threads: u32,
 }
 
-/// Options of `megrez float exhaustive`.
-#[derive(Args)]
-pub struct Exhaustive {
-    /// The function.
-    function: String,
-    /// Threads [default: all].
-    #[arg(long)]
-    threads: Option<usize>,
-}
-
-/// Options of `megrez float pairs`.
-#[derive(Args)]
-pub struct Pairs {
-    /// The primitive.
-    op: String,
-    /// How many pairs.
-    #[arg(long, default_value_t = 1_000_000_000)]
-    count: u64,
-    /// Threads [default: all].
-    #[arg(long)]
-    threads: Option<usize>,
-}
-
-/// Runs the command and returns what it prints.
-///
-/// # Errors
-/// If there is no such function, no MPFR, or if pairs give wrong results.
-pub fn run(command: &Float, json: bool) -> Result<String> {
-    match command {
-        Float::Exhaustive(args) => exhaustive(args, json),
-        Float::Pairs(args) => check_pairs(args, json),
+/// Groups of four bits, and half of this machine's cores, for both parties are on it.
+impl Default for Work {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Work { group: 4, threads: (cores as u32 / 2).clamp(1, megrez_plan::MAX_THREADS) }
     }
 }
 
-fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+/// A model all of whose inputs, weights included, belong to one client, who also learns the output.
+pub struct FloatModel {
+    /// The plan and its description.
+    pub compiled: FloatCompiled,
 }
 
-fn bar(length: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {percent}% {per_sec}, {eta} left");
-    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str>) -> Error {
-    let known: Vec<_> = known.collect();
-    Error::Refused(format!("no {what} `{name}`; there are {}", known.join(", ")))
-}
-
-fn exhaustive(args: &Exhaustive, json: bool) -> Result<String> {
-    let function = Function::named(&args.function)
-        .ok_or_else(|| unknown("function", &args.function, FUNCTIONS.iter().map(|f| f.name)))?;
-    let bar = bar(1 << 32);
-    let report = accuracy::exhaustive(function, threads(args.threads), |n| bar.inc(n))
-        .map_err(|e| Error::Refused(e.to_string()))?;
-    bar.finish_and_clear();
-    let input = report.worst.input;
-    Ok(if json {
-        let line = json!({
-            "schema": "megrez.float/1",
-            "function": function.name,
-            "inputs": report.inputs,
-            "max_ulp": report.worst.ulp,
-            "argmax_hex": format!("{input:08x}"),
-            "seconds": report.seconds,
-        });
-        format!("{line}\n")
-    } else {
-        format!(
-            "{}: {} inputs, at most {:.6} ULP, at {:08x} ({:e}); {:.0} s\n",
-            function.name,
-            report.inputs,
-            report.worst.ulp,
-            input,
-            f32::from_bits(input),
-            report.seconds
-        )
-    })
-}
-
-fn check_pairs(args: &Pairs, json: bool) -> Result<String> {
-    let primitive = Primitive::named(&args.op)
-        .ok_or_else(|| unknown("primitive", &args.op, PRIMITIVES.iter().map(|p| p.name)))?;
-    let (bar, start) = (bar(args.count), Instant::now());
-    let (wrong, one) = pairs::check(primitive, args.count, threads(args.threads), |n| bar.inc(n));
-    bar.finish_and_clear();
-    if let Some((x, y)) = one {
-        return Err(Error::Refused(format!(
-            "{wrong} of {} pairs are wrong, such as {x:08x}, {y:08x}",
-            args.count
-        )));
+impl FloatModel {
+    /// Compiles a graph for a client.
+    ///
+    /// # Errors
+    /// Every layer that has no floating-point form, or `work` that no party does.
+    pub fn new(graph: &Graph, client: &str, work: Work) -> Result<Self> {
+        let owner = client.to_owned();
+        let options = FloatOptions {
+            model_owner: owner.clone(),
+            data_owner: owner.clone(),
+            recipient: owner,
+            group: work.group,
+            threads: work.threads,
+        };
+        let compiled = compile_floats(graph, &options)?;
+        compiled.plan.validate().map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        Ok(FloatModel { compiled })
     }
-    let seconds = start.elapsed().as_secs_f64();
-    Ok(if json {
-        let line = json!({
-            "schema": "megrez.float-pairs/1",
-            "op": primitive.name,
-            "pairs": args.count,
-            "wrong": wrong,
-            "seconds": seconds,
-        });
-        format!("{line}\n")
-    } else {
-        format!("{}: {} pairs, all as this processor has them; {seconds:.0} s\n", primitive.name, args.count)
-    })
+
+    /// The plan with all inputs and outputs given to another client than the one that it was
+    /// compiled for.
+    #[must_use]
+    pub fn plan_for(&self, client: &str) -> FloatPlan {
+        let mut plan = self.compiled.plan.clone();
+        plan.inputs.iter_mut().for_each(|i| i.owner = client.into());
+        plan.outputs.iter_mut().for_each(|o| o.recipient = client.into());
+        plan
+    }
+
+    /// The numbers of an input: weights by name, or data of run `run` from `data`.
+    ///
+    /// # Errors
+    /// Those of `data`, or if the model has no such input.
+    pub fn numbers(&self, run: u32, input: &Input, data: &Rows<'_>) -> Result<Vec<f32>> {
+        if let Some(weights) = self.compiled.model_inputs.iter().find(|w| w.name == input.name) {
+            return Ok(weights.values.clone());
+        }
+        let wanted = named(&self.compiled.data_inputs, input)?;
+        spread(wanted, data(run, wanted)?)
+    }
+}
+
+impl Described for FloatModel {
+    fn inputs(&self) -> &[DataInput] {
+        &self.compiled.data_inputs
+    }
+
+    fn outputs(&self) -> &[Revealed] {
+        &self.compiled.outputs
+    }
+
+    fn mixed(&self, rows: usize) -> Option<&Revealed> {
+        rows::mixed_floats(&self.compiled.plan, self.inputs(), self.outputs(), rows)
+    }
+}
+
+/// The numbers to share: those of the data, or for tokens a one and zeros.
+pub(crate) fn spread(input: &DataInput, data: Tensor) -> Result<Vec<f32>> {
+    input.check(&data)?;
+    match input.tokens {
+        Some(rows) => one_hot(input, rows, &data, 1.0),
+        None => Ok(data.data),
+    }
 }

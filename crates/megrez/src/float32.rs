@@ -1,26 +1,29 @@
-//! Floating-point programs that are recorded while they run, as `megrez.float32` in Python does: tapes of operations, executed
-//! by two parties on this machine, or in the clear. Both give the same bits.
+//! Floating-point programs that are recorded while they run, as `megrez.float32` in Python does:
+//! tapes of operations, executed by two parties on this machine, or in the clear. Both give the
+//! same bits.
 //!
-//! The caller writes tapes; nothing comes back but what it asks to be opened. Values stay with the parties until forgotten, so a
-//! program can go on after some of it was opened.
+//! The caller writes tapes; nothing comes back but what it asks to be opened. Values stay with the
+//! parties until forgotten, so a program can go on after some of it was opened.
 
-use crate::pair::{Processes, read_line, write_line};
-use crate::secfloat::Work;
-use crate::{Error, Result};
+use crate::float::Work;
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
 use megrez_float::{Clear, Float, Format, Plain};
 use megrez_kernels::Cpu;
-use megrez_net::{NetProfile, Network};
+use megrez_net::NetProfile;
+use megrez_service::pair::{Child, Known, Processes};
+use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::{Party, Phase};
 use megrez_sirnn::Sirnn;
 use megrez_sirnn::ot::Transfers;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::{BufRead, Write};
 use std::time::Instant;
 
 /// The name of the job.
-pub(crate) const NAME: &str = "float32";
+const NAME: &str = "float32";
+
+/// The job of the parties, for [`pair::serve`](megrez_service::pair::serve).
+pub const JOB: Known = Known::dialogue(NAME, serve);
 
 /// What to do next.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -81,10 +84,11 @@ impl Pair {
     /// Runs a tape and opens values.
     ///
     /// # Errors
-    /// If the request makes no sense, and then nothing has run; or if the parties fail, and then they are gone.
+    /// If the request makes no sense, and then nothing has run; or if the parties fail, and then
+    /// they are gone.
     pub fn run(&mut self, request: Request) -> Result<Reply> {
         if matches!(self.place, Place::Gone) {
-            return Err(Error::Refused("the parties have ended".into()));
+            return Err(Error::of(ErrorKind::PeerLost, "the parties have ended"));
         }
         self.check(&request)?;
         for name in &request.forget {
@@ -151,7 +155,7 @@ fn on_shares(processes: &mut Processes, request: &Request) -> Result<Reply> {
     let replies: Vec<Reply> = processes.hear()?;
     let [first, second] = &replies[..] else { unreachable!("two parties") };
     if first.opened != second.opened {
-        return Err(Error::Refused("the parties opened different values".into()));
+        return Err(Error::of(ErrorKind::Internal, "the parties opened different values"));
     }
     Ok(Reply {
         opened: first.opened.clone(),
@@ -162,24 +166,17 @@ fn on_shares(processes: &mut Processes, request: &Request) -> Result<Reply> {
 }
 
 /// A party's side: requests in, replies out, until there are no more.
-pub(crate) fn serve(
-    input: &mut impl BufRead,
-    output: &mut impl Write,
-    network: Network,
-    work: Work,
-) -> Result<()> {
-    let mut party = Party::start(network, Cpu::new(1))?;
+fn serve(child: &mut Child, work: &serde_json::Value) -> Result<()> {
+    let work = Work::deserialize(work).map_err(|e| Error::of(ErrorKind::Internal, e))?;
+    let mut party = Party::start(child.network()?, Cpu::new(1))?;
     party.enter(Phase::Setup, 1);
     let transfers = Transfers::set_up(&mut party, work.group)?;
     let mut b = Sirnn::new(party, transfers).with_threads(work.threads as usize)?;
     let mut machine = Machine::default();
     for run in 0.. {
-        if input.fill_buf().map_or(true, <[u8]>::is_empty) {
-            break;
-        }
-        let request: Request = read_line(input)?;
-        let reply = answer(&mut b, &mut machine, &request, run).map_err(|e| e.to_string());
-        write_line(output, &reply)?;
+        let Some(request) = child.hear::<Request>()? else { break };
+        let reply = answer(&mut b, &mut machine, &request, run);
+        child.tell(&reply)?;
         if reply.is_err() {
             break;
         }

@@ -1,20 +1,21 @@
-//! Private generation of text, token by token: what attention has seen stays with the parties, in shares.
+//! Private generation of text, token by token: what attention has seen stays with the parties, in
+//! shares.
 //!
-//! A model has an input of tokens [1, n], inputs `past.X` and outputs `present.X` (as many of them as it likes), and logits
-//! [1, n, tokens] as its first output. `past.X` of a run is `present.X` of the run before. Every length of the past is a
-//! plan of its own, compiled for exactly what has been seen, with exact masks; weights are shared once, when a plan first
-//! reads them, and again only where the values differ (the rows of a table of positions do).
+//! A model has an input of tokens [1, n], inputs `past.X` and outputs `present.X` (as many of them
+//! as it likes), and logits [1, n, tokens] as its first output. `past.X` of a run is `present.X` of
+//! the run before. Every length of the past is a plan of its own, compiled for exactly what has
+//! been seen, with exact masks; weights are shared once, when a plan first reads them, and again
+//! only where the values differ (the rows of a table of positions do).
 //!
 //! The client learns the logits and chooses the next token, here the one with the largest logit.
 
-use crate::client::RunOptions;
-use crate::infer::{Backend, Model, decode_words, encode_data};
+use crate::fixed::{FixedModel, decode_words, encode_data};
 use crate::report::Cost;
-use crate::{Error, Result};
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
 use megrez_graph::{CompileOptions, Graph, Interval, Tensor, plain};
 use megrez_plan::{Input, KEPT};
-use megrez_session::Error as SessionError;
+use megrez_service::client::RunOptions;
+use megrez_service::{Backend, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -117,13 +118,38 @@ impl<'a> Generation<'a> {
         run: RunOptions,
     ) -> Result<Self> {
         if matches!(backend, Backend::Threads(_)) {
-            return Err(Error::Refused(
-                "generation keeps values with the parties between runs, which threads do not: use --parties process"
-                    .into(),
+            return Err(Error::of(
+                ErrorKind::Unsupported,
+                "generation keeps values with the parties between runs, which threads do not: use --parties process",
             ));
         }
         let (bounds, weights) = (BTreeMap::new(), HashMap::new());
         Ok(Generation { model, backend, options, run, seen: 0, bounds, weights, proven: true })
+    }
+
+    /// Continues a text by `count` tokens, each the most likely one; `each` hears of it and what it
+    /// cost, and ends all by an error.
+    ///
+    /// # Errors
+    /// If the prompt is empty, or a party fails.
+    pub fn write(
+        &mut self,
+        prompt: &[u32],
+        count: usize,
+        each: &mut dyn FnMut(u32, Cost) -> Result<()>,
+    ) -> Result<Vec<u32>> {
+        if prompt.is_empty() || count == 0 {
+            let what = "a prompt has at least one token, and so has its continuation";
+            return Err(Error::Refused(what.into()));
+        }
+        let (mut text, mut fresh) = (prompt.to_vec(), prompt.to_vec());
+        for _ in 0..count {
+            let (logits, cost) = self.read(&fresh)?;
+            fresh = vec![largest(&logits)];
+            text.extend(&fresh);
+            each(fresh[0], cost)?;
+        }
+        Ok(text)
     }
 
     /// Shows the model more tokens: the logits of what follows the last one, and what that cost.
@@ -133,7 +159,7 @@ impl<'a> Generation<'a> {
         let kept = self.model.past.iter().map(|(past, _)| (name(past), past.clone())).collect();
         let options = CompileOptions { kept, input_ranges: self.bounds.clone(), ..self.options.clone() };
         let client = self.backend.client().to_owned();
-        let model = Model::new(&graph, &client, &options)?;
+        let model = FixedModel::new(&graph, &client, &options)?;
         self.proven &= model.compiled.ranges.iter().all(|r| r.proven);
 
         let mut plan = model.compiled.plan.clone();
@@ -152,15 +178,16 @@ impl<'a> Generation<'a> {
         }
         let ids = tokens.iter().map(|&t| t as f32).collect();
         let ids = Tensor::new([1, tokens.len()], ids);
-        let refuse = |e: Error| SessionError::Refused(e.to_string());
         let words = |run: u32, input: &Input| match model
             .compiled
             .data_inputs
             .iter()
             .find(|d| d.name == input.name)
         {
-            Some(wanted) => encode_data(plan.ring, wanted, &ids).map_err(refuse),
-            None => model.words(run, input, &|_, _| Err(Error::Refused("it is no input of tokens".into()))),
+            Some(wanted) => Ok(encode_data(plan.ring, wanted, &ids)?),
+            None => {
+                Ok(model.words(run, input, &|_, _| Err(Error::Refused("it is no input of tokens".into())))?)
+            }
         };
         let options = RunOptions { runs: 1, ..self.run.clone() };
         let mut outcome = self.backend.run(&plan, &options, &words, &|_| {})?;

@@ -1,24 +1,26 @@
-//! Running a model on as many inputs as there are, for the command, the library and Python alike: the data is checked before any party
-//! hears of it, cut into batches where that changes nothing, and the outputs are put together again, all of them, whole.
+//! Running a model on as many inputs as there are, for the command, the library and Python alike:
+//! the data is checked before any party hears of it, cut into batches where that changes nothing,
+//! and the outputs are put together again, all of them, whole.
 
-use crate::client::{Cluster, RunOptions};
-use crate::infer::{
-    Backend, Model, batch, compile_for, decode_output, encode_data, encode_words, find, price,
-};
+use crate::batches::{Batches, Described, Rows, named};
+use crate::fixed::{FixedModel, decode_output, encode_data, encode_words};
+use crate::float::{FloatModel, Work, spread};
+use crate::material::Material;
+use crate::model::Model;
 use crate::report::Cost;
+use crate::request::Recipe;
 use crate::rows;
-use crate::wire::{ModelPlan, Source, Upload, fresh_name};
-use crate::{Error, Result};
-use megrez_engine::PlanCost;
-use megrez_graph::lower::{DataInput, ModelInput, vocabularies};
-use megrez_graph::{
-    Calibration, Comparison, CompileOptions, FloatOptions, Graph, Id, Interval, ListStyle, PoolForm,
-    RangePolicy, Revealed, Tensor, compile, compile_floats, passes, plain,
-};
-use megrez_net::NetProfile;
-use megrez_plan::{Fewest, Input, List, Plan, ReluForm, SignBit};
+use megrez_engine::PartyReport;
+use megrez_graph::lower::{DataInput, ModelInput};
+use megrez_graph::{CompileOptions, FloatOptions, Graph, Revealed, Tensor, compile, compile_floats, plain};
+use megrez_plan::{FloatPlan, Input, Plan};
 use megrez_ring::Shape;
-use megrez_session::{Error as SessionError, Phase};
+use megrez_service::backend::Backend;
+use megrez_service::client::{Cluster, RunOptions};
+use megrez_service::protocols::{SECFLOAT, is_float};
+use megrez_service::wire::{ModelPlan, Source, USER, Upload, fresh_name};
+use megrez_service::{Error, ErrorKind, Result};
+use megrez_session::Error as SessionError;
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 
@@ -42,7 +44,8 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// The report of `megrez infer --json`. `numbers` says what stands there for the elements of an output: them, or where they are.
+    /// The report of `megrez infer --json`. `numbers` says what stands there for the elements of an
+    /// output: them, or where they are.
     pub fn json(&self, numbers: &dyn Fn(&str, &Tensor) -> Json) -> Json {
         let named = |(name, output): &(String, Tensor)| json!({ "name": name, "shape": output.shape.dims(), "output": numbers(name, output) });
         let outputs: Vec<Json> = self.outputs.iter().map(named).collect();
@@ -84,37 +87,145 @@ impl Inference {
     }
 }
 
-/// A model as whoever runs it knows it.
-pub trait Described {
-    /// What it takes.
-    fn inputs(&self) -> &[DataInput];
-    /// What it gives.
-    fn outputs(&self) -> &[Revealed];
-    /// The first output that is not made row by row, when a run takes `rows`.
-    fn mixed(&self, rows: usize) -> Option<&Revealed>;
+/// What one or more runs of a plan gave: per run the outputs, and per run and party what was
+/// measured.
+struct Ran {
+    outputs: Vec<Vec<Tensor>>,
+    reports: Vec<Vec<PartyReport>>,
 }
 
-impl Described for Model {
-    fn inputs(&self) -> &[DataInput] {
-        &self.compiled.data_inputs
+/// Runs one kind of model somewhere, as often as the options say, on these rows.
+type Run<'a> = dyn FnMut(&RunOptions, &Rows<'_>) -> Result<Ran> + 'a;
+
+/// Why the caller, or its data, ended the runs: what follows from that at the parties is no news to
+/// the caller.
+#[derive(Default)]
+struct End(RefCell<Option<Error>>);
+
+impl End {
+    /// Keeps an error, and gives it to the session in words.
+    fn keep<T>(&self, result: Result<T>) -> std::result::Result<T, SessionError> {
+        result.map_err(|e| {
+            let told = SessionError::Refused(e.to_string());
+            self.0.borrow_mut().get_or_insert(e);
+            told
+        })
     }
 
-    fn outputs(&self) -> &[Revealed] {
-        &self.compiled.outputs
-    }
-
-    fn mixed(&self, rows: usize) -> Option<&Revealed> {
-        rows::mixed(&self.compiled.plan, self.inputs(), self.outputs(), rows)
+    /// The kept error rather than its consequences.
+    fn of<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| self.0.take().unwrap_or(e))
     }
 }
 
-/// A stored model, as the parties describe it.
-struct Stored {
-    plan: Plan,
-    approved: ModelPlan,
+/// Cuts the data, runs, and joins the outputs. `before` hears of every run before it begins, and
+/// ends all by an error.
+fn in_batches(
+    model: &dyn Described,
+    data: &[Tensor],
+    options: &RunOptions,
+    before: &dyn Fn(u32) -> Result<()>,
+    run: &mut Run<'_>,
+) -> Result<Inference> {
+    let batches = Batches::new(model, data)?;
+    let rows = |run: u32, input: &DataInput| {
+        if batches.inputs[0].name == input.name {
+            before(run)?;
+        }
+        let rows = batches.rows(run, &input.name).map(|(_, rows)| rows);
+        rows.ok_or_else(|| Error::Refused(format!("the plan has an unknown input `{}`", input.name)))
+    };
+    let options = RunOptions { runs: batches.runs, ..options.clone() };
+    let ran = run(&options, &rows)?;
+    Ok(Inference {
+        outputs: batches.outputs(model.outputs(), &|run, i| ran.outputs[run][i].clone()),
+        protocol: options.protocol,
+        insecure: options.insecure,
+        proven: None,
+        batch: batches.size,
+        runs: batches.runs,
+        cost: Cost::of(&ran.reports),
+    })
 }
 
-impl Described for Stored {
+/// The outputs of all runs as tensors; `finish` makes one of its description and what was revealed.
+fn finished<T>(
+    outputs: Vec<Vec<T>>,
+    revealed: &[Revealed],
+    finish: impl Fn(&Revealed, T) -> Tensor,
+) -> Vec<Vec<Tensor>> {
+    let of_run = |run: Vec<T>| revealed.iter().zip(run).map(|(r, output)| finish(r, output)).collect();
+    outputs.into_iter().map(of_run).collect()
+}
+
+impl FixedModel {
+    fn run(&self, backend: &mut Backend, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {
+        let (plan, end) = (self.plan_for(backend.client()), End::default());
+        let words = |run: u32, input: &Input| end.keep(self.words(run, input, rows));
+        let outcome = end.of(backend.run(&plan, options, &words, &|_| {}))?;
+        let finish = |revealed: &Revealed, words: Vec<u64>| decode_output(plan.ring, revealed, &words);
+        Ok(Ran { outputs: finished(outcome.outputs, self.outputs(), finish), reports: outcome.reports })
+    }
+}
+
+impl FloatModel {
+    fn run(&self, backend: &mut Backend, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {
+        let (plan, end) = (self.plan_for(backend.client()), End::default());
+        let numbers = |run: u32, input: &Input| end.keep(self.numbers(run, input, rows));
+        let outcome = end.of(backend.run_floats(&plan, options, &numbers, &|_| {}))?;
+        Ok(Ran {
+            outputs: finished(outcome.outputs, self.outputs(), Revealed::finish),
+            reports: outcome.reports,
+        })
+    }
+}
+
+/// Refuses material for a protocol that has none.
+fn without_material(protocol: &str, options: &RunOptions) -> Result<()> {
+    if is_float(protocol) && options.material.is_some() {
+        let what = "floating point has no offline phase: leave out --material";
+        return Err(Error::of(ErrorKind::Unsupported, what));
+    }
+    Ok(())
+}
+
+/// Runs a model on data, one tensor per input of the model, in as many batches as it takes.
+///
+/// `before` hears of every run before it begins, and ends all by an error.
+///
+/// # Errors
+/// If the data does not fit, or a party fails.
+pub fn infer(
+    backend: &mut Backend,
+    model: &Model,
+    data: &[Tensor],
+    options: &RunOptions,
+    before: &dyn Fn(u32) -> Result<()>,
+) -> Result<Inference> {
+    without_material(&options.protocol, options)?;
+    let inference = in_batches(model, data, options, before, &mut |options, rows| match model {
+        Model::Fixed(model) => model.run(backend, options, rows),
+        Model::Float(model) => model.run(backend, options, rows),
+    })?;
+    Ok(Inference { proven: model.proven(), ..inference })
+}
+
+/// A model that is stored at a cluster, as the parties describe it.
+pub struct StoredModel {
+    name: String,
+    /// The protocol in whose sharing it is kept.
+    pub protocol: String,
+    /// What its owner approved: one batch size, with what its user needs to know.
+    pub approved: ModelPlan,
+    plan: StoredPlan,
+}
+
+enum StoredPlan {
+    Fixed(Plan),
+    Float(FloatPlan),
+}
+
+impl Described for StoredModel {
     fn inputs(&self) -> &[DataInput] {
         &self.approved.data_inputs
     }
@@ -124,11 +235,91 @@ impl Described for Stored {
     }
 
     fn mixed(&self, rows: usize) -> Option<&Revealed> {
-        rows::mixed(&self.plan, self.inputs(), self.outputs(), rows)
+        match &self.plan {
+            StoredPlan::Fixed(plan) => rows::mixed(plan, self.inputs(), self.outputs(), rows),
+            StoredPlan::Float(plan) => rows::mixed_floats(plan, self.inputs(), self.outputs(), rows),
+        }
     }
 }
 
-/// Refuses a description that does not go with its plan: it comes from the parties. `shapes` are those of the plan's outputs.
+impl StoredModel {
+    /// Asks the parties for a model in a batch size that its owner approved.
+    ///
+    /// # Errors
+    /// If there is no such model for this client, or the parties describe it in different ways.
+    pub fn describe(cluster: &mut Cluster, name: &str, batch: usize) -> Result<Self> {
+        let (protocol, approved) = cluster.describe(name, batch)?;
+        let refuse = |e: megrez_plan::PlanError| Error::of(ErrorKind::Unsupported, e);
+        let plan = if is_float(&protocol) {
+            let plan = FloatPlan::from_bytes(&approved.plan).map_err(refuse)?;
+            check_description(name, &approved, plan.outputs.iter().map(|o| plan.shape(o.value)))?;
+            StoredPlan::Float(plan)
+        } else {
+            let plan = Plan::from_bytes(&approved.plan).map_err(refuse)?;
+            check_description(name, &approved, plan.outputs.iter().map(|o| &plan.value(o.value).shape))?;
+            StoredPlan::Fixed(plan)
+        };
+        Ok(StoredModel { name: name.into(), protocol, approved, plan })
+    }
+
+    /// As [`infer`], at the cluster that keeps the model.
+    ///
+    /// # Errors
+    /// If the data does not fit, or a party refuses or fails.
+    pub fn infer(
+        &self,
+        cluster: &mut Cluster,
+        data: &[Tensor],
+        options: &RunOptions,
+        before: &dyn Fn(u32) -> Result<()>,
+    ) -> Result<Inference> {
+        without_material(&self.protocol, options)?;
+        let options = RunOptions { protocol: self.protocol.clone(), ..options.clone() };
+        in_batches(self, data, &options, before, &mut |options, rows| self.run(cluster, options, rows))
+    }
+
+    /// Has the parties make the correlated randomness of one run ahead.
+    ///
+    /// # Errors
+    /// If the protocol has no offline phase, or a party fails.
+    pub fn prepare(&self, cluster: &mut Cluster) -> Result<Material> {
+        let source = Source::Model { model: self.name.clone(), batch: self.approved.batch };
+        cluster.prepare(&self.protocol, source).map(Material)
+    }
+
+    fn run(&self, cluster: &mut Cluster, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {
+        let (inputs, end) = (self.inputs(), End::default());
+        let mine = |input: &Input| inputs.iter().any(|d| d.name == input.name);
+        let source = Source::Model { model: self.name.clone(), batch: self.approved.batch };
+        let given = |run: u32, input: &Input| {
+            let wanted = named(inputs, input)?;
+            Ok((wanted, rows(run, wanted)?))
+        };
+        match &self.plan {
+            StoredPlan::Fixed(plan) => {
+                let encode = |(wanted, rows): (&DataInput, Tensor)| encode_data(plan.ring, wanted, &rows);
+                let words = |run: u32, input: &Input| end.keep(given(run, input).and_then(encode));
+                let outcome = end.of(cluster.run(plan, source, options, &mine, &words, &|_| {}))?;
+                let finish =
+                    |revealed: &Revealed, words: Vec<u64>| decode_output(plan.ring, revealed, &words);
+                Ok(Ran {
+                    outputs: finished(outcome.outputs, self.outputs(), finish),
+                    reports: outcome.reports,
+                })
+            }
+            StoredPlan::Float(plan) => {
+                let encode = |(wanted, rows): (&DataInput, Tensor)| spread(wanted, rows);
+                let numbers = |run: u32, input: &Input| end.keep(given(run, input).and_then(encode));
+                let outcome = end.of(cluster.run_floats(plan, source, options, &mine, &numbers, &|_| {}))?;
+                let outputs = finished(outcome.outputs, self.outputs(), Revealed::finish);
+                Ok(Ran { outputs, reports: outcome.reports })
+            }
+        }
+    }
+}
+
+/// Refuses a description that does not go with its plan: it comes from the parties. `shapes` are
+/// those of the plan's outputs.
 pub(crate) fn check_description<'a>(
     model: &str,
     approved: &ModelPlan,
@@ -156,533 +347,113 @@ pub(crate) fn check_description<'a>(
     )))
 }
 
-/// Data for a model, checked and ready to be cut into batches.
-pub(crate) struct Batches<'a> {
-    inputs: &'a [DataInput],
-    data: &'a [Tensor],
-    /// Inputs in all.
-    count: usize,
-    /// Inputs per run.
-    pub size: usize,
-    pub runs: u32,
-}
-
-impl<'a> Batches<'a> {
-    /// `data` has one tensor for each of the model's inputs. Data of just the model's shapes is one run. Any other is cut, and the
-    /// last run filled up, if the first dimensions count the same rows and every row of the outputs comes from one of them.
-    pub fn new(model: &'a dyn Described, data: &'a [Tensor]) -> Result<Self> {
-        let batches = Self::cut(model.inputs(), data)?;
-        if batches.count != batches.size
-            && let Some(output) = model.mixed(batches.size)
-        {
-            return Err(mixing(output, batches.size, Some(batches.count)));
-        }
-        Ok(batches)
-    }
-
-    /// As [`new`](Self::new), for those who look at runs and not at outputs.
-    pub fn cut(inputs: &'a [DataInput], data: &'a [Tensor]) -> Result<Self> {
-        let listed = || inputs.iter().map(shown).collect::<Vec<_>>().join(", ");
-        if inputs.len() != data.len() || inputs.is_empty() {
-            return Err(Error::Refused(format!(
-                "the model takes {} ({}), got {}",
-                counted(inputs.len(), "input"),
-                listed(),
-                counted(data.len(), "array")
-            )));
-        }
-        let sizes = || inputs.iter().map(|i| i.shape.dims().first().copied());
-        let size = sizes().next().flatten().unwrap_or(1);
-        if inputs.iter().zip(data).all(|(input, tensor)| input.shape == tensor.shape) {
-            inputs.iter().zip(data).try_for_each(|(input, tensor)| input.check(tensor))?;
-            return Ok(Batches { inputs, data, count: size, size, runs: 1 });
-        }
-        let rows = inputs.iter().zip(data).map(|(input, tensor)| input.check_rows(tensor));
-        let counts = rows.collect::<std::result::Result<Vec<usize>, _>>()?;
-        if counts.iter().any(|&count| count != counts[0]) || sizes().any(|s| s != Some(size)) {
-            return Err(Error::Refused(format!(
-                "the inputs differ in their first dimension, so it does not count rows to cut: give data of just the shapes that \
-                 the model was compiled for, {}",
-                listed()
-            )));
-        }
-        let count = counts[0];
-        let runs = u32::try_from(count.div_ceil(size))
-            .map_err(|_| Error::Refused("this is more data than megrez counts".into()))?;
-        Ok(Batches { inputs, data, count, size, runs })
-    }
-
-    /// What the plan's input of this name takes in a run.
-    pub fn rows(&self, run: u32, name: &str) -> Option<(&DataInput, Tensor)> {
-        let i = self.inputs.iter().position(|input| input.name == name)?;
-        let (input, data) = (&self.inputs[i], &self.data[i]);
-        let rows =
-            if self.count == self.size { data.clone() } else { batch(data, run, self.size, input.range) };
-        Some((input, rows))
-    }
-
-    /// One output of all runs, without the rows that filled up the last batch.
-    fn join(&self, mut parts: Vec<Tensor>) -> Tensor {
-        if self.count == self.size {
-            return parts.remove(0);
-        }
-        let mut dims = parts[0].shape.dims().to_vec();
-        let row: usize = dims[1..].iter().product();
-        let mut data: Vec<f32> = parts.into_iter().flat_map(|p| p.data).collect();
-        data.truncate(row * self.count);
-        dims[0] = self.count;
-        Tensor::new(dims, data)
-    }
-
-    /// The outputs of all runs by name; `part` is one of one run.
-    pub fn outputs(
-        &self,
-        outputs: &[Revealed],
-        part: &dyn Fn(usize, usize) -> Tensor,
-    ) -> Vec<(String, Tensor)> {
-        let whole = |(i, output): (usize, &Revealed)| {
-            let parts = (0..self.runs as usize).map(|run| part(run, i)).collect();
-            (output.name.clone(), self.join(parts))
-        };
-        outputs.iter().enumerate().map(whole).collect()
-    }
-}
-
-fn mixing(output: &Revealed, size: usize, count: Option<usize>) -> Error {
-    let whole = count.map_or("as many as there are".into(), |count| count.to_string());
-    let option = count.map_or("N".into(), |count| count.to_string());
-    Error::Refused(format!(
-        "output `{}` is not made input by input, so its numbers would depend on how the data is cut: the model runs on {size} at a \
-         time; give exactly {size}, or compile for {whole}: --batch {option}, in Python batch={option}",
-        output.name
-    ))
-}
-
-/// Refuses to run a model on one input at a time if that gives other numbers than on several: in a run of one there is nothing that
-/// could be mixed, so this looks at the same model for two, `graph`. A model that is made for one, whatever the batch, is fine.
-pub fn check_apart(graph: &Graph) -> Result<()> {
-    let first = |&id: &Id| graph.shape(id).dims().first().copied();
-    if graph.inputs.iter().any(|id| first(id) != Some(2)) {
-        return Ok(());
-    }
-    let options = CompileOptions { policy: RangePolicy::Assume, ..CompileOptions::default() };
-    let mixed = match compile(graph, &options) {
-        Ok(c) => rows::mixed(&c.plan, &c.data_inputs, &c.outputs, 2).cloned(),
-        Err(problems) => match compile_floats(graph, &FloatOptions::default()) {
-            Ok(c) => rows::mixed_floats(&c.plan, &c.data_inputs, &c.outputs, 2).cloned(),
-            Err(_) => return Err(problems.into()),
-        },
-    };
-    mixed.map_or(Ok(()), |output| Err(mixing(&output, 1, None)))
-}
-
-/// An input's name and shape, for messages.
-fn shown(input: &DataInput) -> String {
-    format!("`{}` {:?}", input.name, input.shape.dims())
-}
-
-fn counted(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-fn refuse(e: Error) -> SessionError {
-    SessionError::Refused(e.to_string())
-}
-
-/// Why the caller ended the runs: what follows from that at the parties is no news to the caller.
-#[derive(Default)]
-pub(crate) struct End(RefCell<Option<String>>);
-
-impl End {
-    pub(crate) fn keep(&self, before: Result<()>) -> Result<()> {
-        before.inspect_err(|e| *self.0.borrow_mut() = Some(e.to_string()))
-    }
-
-    pub(crate) fn of<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|e| self.0.take().map_or(e, Error::Refused))
-    }
-}
-
-/// Runs a model on data, one tensor per input of the model, in as many batches as it takes.
+/// A compiled model on data in the clear, in floating point: the outputs by name.
 ///
-/// `before` hears of every run before it begins, and ends all by an error.
-pub fn infer(
-    backend: &mut Backend,
-    model: &Model,
-    data: &[Tensor],
-    options: &RunOptions,
-    before: &dyn Fn(u32) -> Result<()>,
-) -> Result<Inference> {
-    let batches = Batches::new(model, data)?;
-    let end = End::default();
-    let rows = |run: u32, input: &DataInput| {
-        if batches.inputs[0].name == input.name {
-            end.keep(before(run))?;
-        }
-        let rows = batches.rows(run, &input.name).map(|(_, rows)| rows);
-        rows.ok_or_else(|| Error::Refused(format!("the plan has an unknown input `{}`", input.name)))
-    };
-    let words = |run: u32, input: &Input| model.words(run, input, &rows);
-    let options = RunOptions { runs: batches.runs, ..options.clone() };
-    let plan = model.plan_for(backend.client());
-    let outcome = end.of(backend.run(&plan, &options, &words, &|_| {}))?;
-    let proven = model.compiled.ranges.iter().all(|r| r.proven);
-    Ok(finish(&batches, plan.ring, model.outputs(), &outcome, &options, Some(proven)))
-}
-
-/// As [`infer`], with a model that is stored at the cluster, by the description that the parties gave of it.
-pub fn infer_stored(
-    cluster: &mut Cluster,
-    model: &str,
-    (protocol, approved): (String, ModelPlan),
-    data: &[Tensor],
-    options: &RunOptions,
-    before: &dyn Fn(u32) -> Result<()>,
-) -> Result<Inference> {
-    let plan = Plan::from_bytes(&approved.plan).map_err(|e| Error::Refused(e.to_string()))?;
-    check_description(model, &approved, plan.outputs.iter().map(|o| &plan.value(o.value).shape))?;
-    let stored = Stored { plan, approved };
-    let Stored { plan, approved } = &stored;
-    let batches = Batches::new(&stored, data)?;
-    let end = End::default();
-    let words = |run: u32, input: &Input| {
-        if batches.inputs[0].name == input.name {
-            end.keep(before(run)).map_err(refuse)?;
-        }
-        let Some((wanted, rows)) = batches.rows(run, &input.name) else {
-            return Err(SessionError::Refused(format!("the plan has an unknown input `{}`", input.name)));
-        };
-        encode_data(plan.ring, wanted, &rows).map_err(refuse)
-    };
-    let mine = |input: &Input| approved.data_inputs.iter().any(|d| d.name == input.name);
-    let options = RunOptions { protocol, runs: batches.runs, ..options.clone() };
-    let source = Source::Model { model: model.into(), batch: approved.batch };
-    let outcome = end.of(cluster.run(plan, source, &options, &mine, &words, &|_| {}))?;
-    Ok(finish(&batches, plan.ring, &approved.outputs, &outcome, &options, None))
-}
-
-fn finish(
-    batches: &Batches<'_>,
-    ring: u32,
-    revealed: &[Revealed],
-    outcome: &crate::client::Outcome,
-    options: &RunOptions,
-    proven: Option<bool>,
-) -> Inference {
-    let part = |run: usize, i: usize| decode_output(ring, &revealed[i], &outcome.outputs[run][i]);
-    Inference {
-        outputs: batches.outputs(revealed, &part),
-        protocol: options.protocol.clone(),
-        insecure: options.insecure,
-        proven,
-        batch: batches.size,
-        runs: batches.runs,
-        cost: Cost::of(&outcome.reports),
-    }
-}
-
-/// A compiled model, whose graph this is, on data in the clear, in floating point: the outputs by name.
-pub fn infer_plain(graph: &Graph, model: &dyn Described, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
+/// # Errors
+/// If the data does not fit.
+pub fn infer_plain(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
     let batches = Batches::new(model, data)?;
     let mut values = vec![];
     for run in 0..batches.runs {
         let rows: Vec<Tensor> =
             batches.inputs.iter().filter_map(|i| Some(batches.rows(run, &i.name)?.1)).collect();
-        let outputs = plain::run(graph, &rows)?.into_iter().zip(model.outputs());
+        let outputs = plain::run(model.graph(), &rows)?.into_iter().zip(model.outputs());
         values.push(outputs.map(|(value, revealed)| revealed.finish(value.data)).collect::<Vec<_>>());
     }
     Ok(batches.outputs(model.outputs(), &|run, i| values[run][i].clone()))
 }
 
-/// Measures how large a model's values get on data, one tensor per input, for [`fitted`] comparisons; bounds are `margin` times that.
-pub fn measure(model: &Model, data: &[Tensor], margin: f64) -> Result<Calibration> {
-    measure_graph(&model.compiled.graph, model.inputs(), data, margin)
-}
-
-/// As [`measure`], for a graph that nobody has compiled: numbers of any size.
-pub fn measure_any(graph: &Graph, data: &[Tensor], margin: f64) -> Result<Calibration> {
-    let (graph, _) = passes::optimise(graph)?;
-    let tokens = vocabularies(&graph)?;
-    let input = |id: &Id| {
-        let (name, shape) = (graph.value(*id).name.clone(), graph.shape(*id).clone());
-        let tokens = tokens.get(id).copied();
-        let range = match tokens {
-            Some(rows) => Interval { low: 0.0, high: (rows - 1) as f64 },
-            None => Interval { low: f64::from(f32::MIN), high: f64::from(f32::MAX) },
-        };
-        DataInput { name, shape, frac: 0, range, tokens }
-    };
-    let inputs: Vec<DataInput> = graph.inputs.iter().map(input).collect();
-    measure_graph(&graph, &inputs, data, margin)
-}
-
-fn measure_graph(graph: &Graph, inputs: &[DataInput], data: &[Tensor], margin: f64) -> Result<Calibration> {
-    let batches = Batches::cut(inputs, data)?;
-    let of_run = |run| inputs.iter().filter_map(|i| Some(batches.rows(run, &i.name)?.1)).collect();
-    let runs: Vec<Vec<Tensor>> = (0..batches.runs).map(of_run).collect();
-    let calibration = megrez_graph::calibrate::calibrate(graph, runs, margin)?;
-    let calibration = Calibration { inputs: batches.count, ..calibration };
-    calibration.check().map_err(|what| Error::Refused(format!("the calibration {what}")))?;
-    Ok(calibration)
-}
-
 /// The first batch of the data, for [`check`](crate::check::check).
+///
+/// # Errors
+/// If the data does not fit.
 pub fn first_batch(model: &dyn Described, data: &[Tensor]) -> Result<Vec<Tensor>> {
     let batches = Batches::cut(model.inputs(), data)?;
     Ok(batches.inputs.iter().filter_map(|i| Some(batches.rows(0, &i.name)?.1)).collect())
 }
 
-/// Keeps a model's weights at a cluster, in shares. `graphs` are the same model at the batch sizes that may be run, and
-/// `allow` names the clients who may.
+/// Keeps a model's weights at a cluster, in shares. `graphs` are the same model at the batch sizes
+/// that may be run, and `allow` names the clients who may.
+///
+/// # Errors
+/// Everything about the model that is not supported, or if a party refuses.
 pub fn upload(
     cluster: &mut Cluster,
     name: &str,
     protocol: &str,
     graphs: &[Graph],
-    options: &CompileOptions,
+    recipe: &Recipe,
     allow: &[String],
 ) -> Result<()> {
     // Whoever uses the model takes the place of the user.
-    let options = CompileOptions {
-        model_owner: cluster.name().into(),
-        data_owner: "user".into(),
-        recipient: "user".into(),
-        ..options.clone()
-    };
-    let mut plans = vec![];
-    let mut weights: Vec<ModelInput> = vec![];
+    let (owner, user) = (|| cluster.name().to_owned(), || USER.to_owned());
+    let (mut plans, mut weights): (_, Vec<ModelInput>) = (vec![], vec![]);
     for graph in graphs {
-        let compiled = compile(graph, &options)?;
+        let (plan, data_inputs, outputs, model_inputs) = match recipe {
+            Recipe::Fixed(options) => {
+                let options = CompileOptions {
+                    model_owner: owner(),
+                    data_owner: user(),
+                    recipient: user(),
+                    ..(**options).clone()
+                };
+                let c = compile(graph, &options)?;
+                (c.plan.to_bytes(), c.data_inputs, c.outputs, c.model_inputs)
+            }
+            Recipe::Float(Work { group, threads }) => {
+                let options = FloatOptions {
+                    model_owner: owner(),
+                    data_owner: user(),
+                    recipient: user(),
+                    group: *group,
+                    threads: *threads,
+                };
+                let c = compile_floats(graph, &options)?;
+                (c.plan.to_bytes(), c.data_inputs, c.outputs, c.model_inputs)
+            }
+        };
         let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied());
-        plans.push(ModelPlan {
-            batch: size
-                .ok_or_else(|| Error::Refused("the model has no input with a first dimension".into()))?,
-            plan: compiled.plan.to_bytes(),
-            data_inputs: compiled.data_inputs,
-            outputs: compiled.outputs,
-        });
-        weights = compiled.model_inputs;
+        let batch =
+            size.ok_or_else(|| Error::Refused("the model has no input with a first dimension".into()))?;
+        plans.push(ModelPlan { batch, plan, data_inputs, outputs });
+        weights = model_inputs;
     }
-    let session = fresh_name()?;
-    let upload =
-        Upload { session, protocol: protocol.into(), model: name.into(), plans, allow: allow.to_vec() };
-    cluster.upload(upload, &|input| {
+    let weight = |input: &Input| {
         let weight = weights.iter().find(|w| w.name == input.name);
-        let weight =
-            weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))?;
-        encode_words(options.ring, &weight.values, weight.frac)
-    })
-}
-
-/// A comparison by the names that users know: the list is `bits` or `digits`; without widths, digits are the best known
-/// for the number of bits.
-pub fn sign_bit(
-    ring: u32,
-    list: &str,
-    widths: Option<&[u32]>,
-    bits: Option<u32>,
-    cut: u32,
-) -> Result<SignBit> {
-    let full = SignBit { list: List::Bits, cut, bits };
-    if cut >= ring || bits.is_some_and(|b| b == 0 || b > ring - cut) {
-        return Err(Error::Refused(format!(
-            "a comparison on {ring} bits cannot look at {bits:?} after a cut of {cut}"
-        )));
-    }
-    let list = match (list, widths) {
-        ("bits", None) => List::Bits,
-        ("digits", Some(widths)) => List::Digits(widths.to_vec()),
-        ("digits", None) => List::digits(full.width(ring), Fewest::Total),
-        _ => return Err(Error::Refused("the list is `bits` or `digits`; widths go with digits".into())),
+        weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))
     };
-    Ok(SignBit { list, ..full })
-}
-
-/// The forms of pools to choose from: the one that is given, or both where there are pools.
-fn pools(graph: &Graph, given: Option<PoolForm>, options: &CompileOptions) -> Vec<PoolForm> {
-    match given {
-        Some(pool) => vec![pool],
-        None if graph.nodes.iter().any(|node| node.op == "MaxPool") => {
-            vec![PoolForm::Tournament, PoolForm::AllPairs]
+    let (session, model, allow) = (fresh_name()?, name.into(), allow.to_vec());
+    match recipe {
+        Recipe::Fixed(options) => {
+            let upload = Upload { session, protocol: protocol.into(), model, plans, allow };
+            cluster.upload(upload, &|input| {
+                let weight = weight(input)?;
+                encode_words(options.ring, &weight.values, weight.frac)
+            })
         }
-        None => vec![options.pool],
-    }
-}
-
-/// Seconds of the network and bits, over both phases.
-fn both_phases(cost: &PlanCost, net: &NetProfile) -> (f64, f64) {
-    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
-    let phases = [Phase::Offline, Phase::Online];
-    let seconds = phases.iter().map(|&p| cost.critical_path(p, delay, transmit).seconds).sum();
-    (seconds, phases.iter().map(|&p| cost.bits(p)).sum())
-}
-
-/// The form of pools that takes the network least time over both phases, and among equals the fewest bytes, under a protocol
-/// that has no forms of ReLU to choose from; others keep that of the options.
-pub fn fastest_pool(
-    graph: &Graph,
-    client: &str,
-    options: &CompileOptions,
-    protocol: &str,
-    net: &NetProfile,
-) -> Result<PoolForm> {
-    if !find(protocol)?.sums || !graph.nodes.iter().any(|node| node.op == "MaxPool") {
-        return Ok(options.pool);
-    }
-    let mut best = None;
-    for pool in [PoolForm::Tournament, PoolForm::AllPairs] {
-        let cost =
-            price(protocol, &compile_for(graph, client, &CompileOptions { pool, ..options.clone() })?.plan)?;
-        let found = both_phases(&cost, net);
-        if best.is_none_or(|(least, _)| found < least) {
-            best = Some((found, pool));
+        Recipe::Float(_) => {
+            let upload = Upload { session, protocol: SECFLOAT.name.into(), model, plans, allow };
+            cluster.upload_floats(upload, &|input| Ok(weight(input)?.values.clone()))
         }
     }
-    Ok(best.map_or(options.pool, |(_, pool)| pool))
-}
-
-/// The options whose plan takes the network least time over both phases, and among equals the fewest bytes, when small ReLUs and
-/// maxima may be dealt ([`megrez_plan::Plan::deal_below`]): up to which size, in which form, and with which pools, unless these are given.
-/// Protocols without such steps get plans without them.
-pub fn fastest_mix(
-    graph: &Graph,
-    client: &str,
-    options: &CompileOptions,
-    (pool, form): (Option<PoolForm>, Option<ReluForm>),
-    protocol: &str,
-    net: &NetProfile,
-) -> Result<CompileOptions> {
-    let pools = pools(graph, pool, options);
-    let forms = match form {
-        Some(form) => vec![form],
-        None => vec![ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh],
-    };
-    let mut best: Option<((f64, f64), CompileOptions)> = None;
-    for (pool, relu) in pools.iter().flat_map(|&pool| forms.iter().map(move |&relu| (pool, relu))) {
-        let options = CompileOptions { pool, relu, ..options.clone() };
-        // The steps as they are before any of them is made of others.
-        let plain = compile_for(graph, client, &CompileOptions { sums: false, ..options.clone() })?.plan;
-        for deal_below in std::iter::once(0).chain(plain.dealt_sizes()) {
-            let mut plan = plain.clone();
-            plan.deal_below(deal_below);
-            if options.sums {
-                plan.spread_maxima()
-                    .and_then(|()| plan.leave_sums())
-                    .map_err(|e| Error::Refused(e.to_string()))?;
-            }
-            let Ok(cost) = price(protocol, &plan) else { continue };
-            let found = both_phases(&cost, net);
-            if best.as_ref().is_none_or(|(least, _)| found < *least) {
-                best = Some((found, CompileOptions { deal_below, ..options.clone() }));
-            }
-        }
-    }
-    // Without a plan that the protocol can run, compiling says why.
-    Ok(best.map_or_else(|| options.clone(), |(_, options)| options))
-}
-
-/// Compiles a model with the form of ReLU, and the form of pools unless that is given, whose online phase takes the network
-/// least time, and among equals the fewest bytes of both phases. Forms that the protocol lacks are left out. Also gives the
-/// options.
-pub fn fastest(
-    graph: &Graph,
-    client: &str,
-    options: &CompileOptions,
-    pool: Option<PoolForm>,
-    protocol: &str,
-    net: &NetProfile,
-) -> Result<(Model, CompileOptions)> {
-    let delay = net.delay_ns() as f64 * 1e-9;
-    let transmit = |bytes| net.transmit_ns(bytes) as f64 * 1e-9;
-    let pools = pools(graph, pool, options);
-    let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
-    let mut best: Option<(f64, f64, CompileOptions)> = None;
-    let mut last = None;
-    for (pool, relu) in pools.into_iter().flat_map(|pool| forms.map(|relu| (pool, relu))) {
-        let options = CompileOptions { relu, pool, ..options.clone() };
-        match price(protocol, &compile_for(graph, client, &options)?.plan) {
-            Err(e) => last = Some(e),
-            Ok(cost) => {
-                let seconds = cost.critical_path(Phase::Online, delay, transmit).seconds;
-                let bits = cost.bits(Phase::Online) + cost.bits(Phase::Offline);
-                if best.as_ref().is_none_or(|(s, b, _)| (seconds, bits) < (*s, *b)) {
-                    best = Some((seconds, bits, options));
-                }
-            }
-        }
-    }
-    match (best, last) {
-        (Some((_, _, options)), _) => Ok((Model::new(graph, client, &options)?, options)),
-        (None, Some(e)) => Err(e),
-        (None, None) => unreachable!("every form is priced or refused"),
-    }
-}
-
-/// Comparisons fitted to each layer's values instead; see [`Comparison::Fitted`] for what that tells whoever sees the plan.
-/// `slow` links get the widths that send least online.
-pub fn fitted(
-    list: &str,
-    bits: Option<u32>,
-    calibration: Option<Calibration>,
-    slow: bool,
-) -> Result<Comparison> {
-    let list = match list {
-        "bits" => ListStyle::Bits,
-        "digits" => ListStyle::Digits(if slow { Fewest::Online } else { Fewest::Total }),
-        _ => return Err(Error::Refused("the list is `bits` or `digits`".into())),
-    };
-    if bits.is_some_and(|b| b < 2) {
-        return Err(Error::Refused("a comparison looks at 2 bits at least".into()));
-    }
-    Ok(Comparison::Fitted { list, bits, calibration })
-}
-
-/// A calibration from its JSON, checked.
-pub fn read_calibration(path: &std::path::Path) -> Result<Calibration> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, e))?;
-    let calibration: Calibration = serde_json::from_str(&text).map_err(|e| Error::file(path, e))?;
-    calibration.check().map_err(|what| Error::file(path, what))?;
-    Ok(calibration)
-}
-
-/// A form of ReLU by the name that users know: `3r`, `2r`, `2r-fresh` or `table`.
-pub fn relu_form(name: &str) -> Result<ReluForm> {
-    match name.to_lowercase().as_str() {
-        "3r" => Ok(ReluForm::ThreeRounds),
-        "2r" => Ok(ReluForm::TwoRounds),
-        "2r-fresh" => Ok(ReluForm::TwoRoundsFresh),
-        "table" => Ok(ReluForm::Table),
-        other => Err(Error::Refused(format!("the form of ReLU is 3r, 2r, 2r-fresh or table, not `{other}`"))),
-    }
-}
-
-/// A form of pools by the name that users know: `tournament` or `all-pairs`.
-pub fn pool_form(name: &str) -> Result<PoolForm> {
-    match name {
-        "tournament" => Ok(PoolForm::Tournament),
-        "all-pairs" => Ok(PoolForm::AllPairs),
-        other => Err(Error::Refused(format!("the form of pools is tournament or all-pairs, not `{other}`"))),
-    }
-}
-
-/// Fraction bits that suit a ring.
-pub fn default_frac(ring: u32) -> u32 {
-    if ring == 32 { 10 } else { 16 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use megrez_graph::models;
-    use megrez_net::NetProfile;
+    use megrez_service::embedded::CLIENT;
+
+    fn compiled(graph: &Graph) -> Model {
+        Recipe::Fixed(Box::default()).compile(graph, CLIENT).unwrap()
+    }
 
     fn model(size: usize) -> Model {
-        let options = CompileOptions::default();
-        Model::new(&models::build("net-b", size, 1).unwrap(), crate::embedded::CLIENT, &options).unwrap()
+        compiled(&models::build("net-b", size, 1).unwrap())
     }
 
     fn clear(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor)>> {
-        infer_plain(&model.compiled.graph, model, data)
+        infer_plain(model, data)
     }
 
     fn data(count: usize) -> Tensor {
@@ -693,13 +464,7 @@ mod tests {
     #[test]
     fn batches_make_no_difference() {
         let (model, data) = (model(2), [data(5)]);
-        let options = RunOptions {
-            protocol: "clear".into(),
-            runs: 1,
-            net: NetProfile::loopback(),
-            material: None,
-            insecure: true,
-        };
+        let options = RunOptions { insecure: true, ..RunOptions::new("clear") };
         let result = infer(&mut Backend::threads(), &model, &data, &options, &|_| Ok(())).unwrap();
         assert_eq!((result.batch, result.runs), (2, 3));
         let plain = clear(&model, &data).unwrap();
@@ -712,9 +477,6 @@ mod tests {
         let report = result.json(&|_, output| json!(output.data.len()));
         assert_eq!((&report["shape"], &report["output"]), (&json!([5, 10]), &json!(50)));
         assert_eq!(report["outputs"], json!([{ "name": name, "shape": [5, 10], "output": 50 }]));
-
-        assert_eq!(measure(&model, &data, 2.0).unwrap().inputs, 5);
-        assert!(measure(&model, &data, 0.5).is_err());
 
         let stop = |run| if run == 1 { Err(Error::Refused("enough".into())) } else { Ok(()) };
         let stopped = infer(&mut Backend::threads(), &model, &data, &options, &stop).unwrap_err();
@@ -745,20 +507,14 @@ mod tests {
         let z = g.add("z", "Add", &[x, x], none()).unwrap();
         let m = g.add("m", "ReduceSum", &[x], none().with("axes", [0]).with("keepdims", 0)).unwrap();
         [("y", y), ("z", z), ("m", m)].into_iter().for_each(|(name, id)| g.output(name, id));
-        Model::new(&g, crate::embedded::CLIENT, &CompileOptions::default()).unwrap()
+        compiled(&g)
     }
 
     #[test]
     fn outputs_are_whole_or_refused() {
         let data =
             |count: usize| [Tensor::new([count, 3], (0..3 * count).map(|i| i as f32 / 16.0).collect())];
-        let options = RunOptions {
-            protocol: "clear".into(),
-            runs: 1,
-            net: NetProfile::loopback(),
-            material: None,
-            insecure: true,
-        };
+        let options = RunOptions { insecure: true, ..RunOptions::new("clear") };
         let run = |model: &Model, data: &[Tensor]| {
             let got = infer(&mut Backend::threads(), model, data, &options, &|_| Ok(()))?;
             let clear = clear(model, data)?;
@@ -780,57 +536,5 @@ mod tests {
         }
         let error = run(&mixing(3), &data(2)).unwrap_err().to_string();
         assert!(error.contains("give exactly 3"), "{error}");
-    }
-
-    #[test]
-    fn choices_have_names() {
-        assert_eq!(sign_bit(64, "bits", None, None, 0).unwrap(), SignBit::FULL);
-        assert!(matches!(sign_bit(32, "digits", None, Some(20), 0).unwrap().list, List::Digits(_)));
-        assert!(sign_bit(32, "bits", Some(&[3]), None, 0).is_err());
-        assert!(sign_bit(32, "digits", None, Some(33), 0).is_err());
-        assert!(sign_bit(32, "bits", None, None, 32).is_err());
-        assert_eq!(relu_form("2R").unwrap(), ReluForm::TwoRounds);
-        assert!(relu_form("1r").is_err());
-        assert_eq!(pool_form("all-pairs").unwrap(), PoolForm::AllPairs);
-        assert!(pool_form("pairs").is_err());
-    }
-
-    #[test]
-    fn slow_links_get_pools_with_few_rounds_where_the_protocol_has_them() {
-        let graph = models::build("lenet", 1, 1).unwrap();
-        let options =
-            CompileOptions { policy: megrez_graph::RangePolicy::Assume, ..CompileOptions::default() };
-        let chosen = |protocol: &str, pool| {
-            fastest(&graph, "client", &options, pool, protocol, &NetProfile::wan()).unwrap().1.pool
-        };
-        assert_eq!(chosen("mizar", None), PoolForm::AllPairs);
-        assert_eq!(chosen("mizar", Some(PoolForm::Tournament)), PoolForm::Tournament);
-        let few = CompileOptions {
-            comparison: Comparison::Fixed(sign_bit(64, "bits", None, Some(20), 0).unwrap()),
-            ..options.clone()
-        };
-        let (model, few) = fastest(&graph, "client", &few, None, "bicoptor", &NetProfile::wan()).unwrap();
-        assert_eq!(few.pool, PoolForm::Tournament);
-        assert!(price("bicoptor", &model.compiled.plan).is_ok());
-    }
-
-    #[test]
-    fn plans_are_mixed_where_that_is_faster_and_the_protocol_has_the_steps() {
-        let graph = models::build("lenet", 1, 1).unwrap();
-        let options = CompileOptions {
-            policy: megrez_graph::RangePolicy::Assume,
-            sums: true,
-            ..CompileOptions::default()
-        };
-        let wan = NetProfile::wan();
-        let mixed = |protocol| fastest_mix(&graph, "client", &options, (None, None), protocol, &wan).unwrap();
-        let seconds = |options: &CompileOptions| {
-            let plan = compile_for(&graph, "client", options).unwrap().plan;
-            both_phases(&price("aby3", &plan).unwrap(), &wan).0
-        };
-        let chosen = mixed("aby3");
-        assert!(chosen.deal_below > 0);
-        assert!(seconds(&chosen) < 0.9 * seconds(&CompileOptions { deal_below: 0, ..chosen.clone() }));
-        assert_eq!(mixed("meteor").deal_below, 0, "it has no such steps");
     }
 }

@@ -1,9 +1,10 @@
-//! Data, shapes and results as people give and take them: files by the names of a model's inputs and outputs.
+//! Data, shapes and results as people give and take them: files by the names of a model's inputs
+//! and outputs.
 
-use crate::{Error, Result};
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
 use megrez_graph::{DataInput, Graph, Revealed, Tensor, check_rows, npy};
 use megrez_ring::Shape;
+use megrez_service::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -41,8 +42,9 @@ impl Names {
         Names { what: "output", shown: names.iter().map(|name| format!("`{name}`")).collect(), names }
     }
 
-    /// What texts of the form `NAME=VALUE` say of each; a bare value is that of the only one. `is_value` tells a bare value with an
-    /// equals sign in it from one with a name that the model lacks.
+    /// What texts of the form `NAME=VALUE` say of each; a bare value is that of the only one.
+    /// `is_value` tells a bare value with an equals sign in it from one with a name that the model
+    /// lacks.
     fn assign<'t>(
         &self,
         option: &str,
@@ -93,7 +95,7 @@ impl Names {
             )));
         }
         let load = |file: &str| {
-            let data = npy::load(Path::new(file)).map_err(|e| Error::Refused(e.to_string()))?;
+            let data = npy::load(Path::new(file))?;
             match data.data.is_empty() {
                 true => Err(Error::file(Path::new(file), "is empty: give at least one input")),
                 false => Ok(data),
@@ -155,8 +157,9 @@ impl ModelFile {
         Names::of_file(&self.inputs)
     }
 
-    /// The model for data, or for any data of these shapes: `given` are texts `NAME=1,3,224,224` for what the file leaves open, and
-    /// `batch` the first dimensions. What neither says is as in the data.
+    /// The model for data, or for any data of these shapes: `given` are texts `NAME=1,3,224,224`
+    /// for what the file leaves open, and `batch` the first dimensions. What neither says is as in
+    /// the data.
     pub fn graph(&self, data: Option<&[Tensor]>, given: &[String], batch: Option<usize>) -> Result<Graph> {
         if batch == Some(0) {
             return Err(Error::Refused("--batch is at least 1".into()));
@@ -182,8 +185,9 @@ impl ModelFile {
     }
 }
 
-/// The dimensions that open ones are taken from: the data's, in the order that goes with those that the file fixes. Images whose
-/// channels stand last are refused then with what to do, and not for their height.
+/// The dimensions that open ones are taken from: the data's, in the order that goes with those that
+/// the file fixes. Images whose channels stand last are refused then with what to do, and not for
+/// their height.
 fn like(input: &FileInput, data: &[usize]) -> Vec<usize> {
     let Some(dims) = input.dims.as_ref().filter(|dims| dims.len() == 4 && data.len() == 4) else {
         return data.to_vec();
@@ -195,7 +199,8 @@ fn like(input: &FileInput, data: &[usize]) -> Vec<usize> {
     order.unwrap_or([0, 1, 2, 3]).map(|d| data[d]).to_vec()
 }
 
-/// The shape of an input: as given, as the file fixes it, as the data has it; `None` if nobody says.
+/// The shape of an input: as given, as the file fixes it, as the data has it; `None` if nobody
+/// says.
 fn shape_of(
     input: &FileInput,
     given: Option<&[usize]>,

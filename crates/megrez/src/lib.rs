@@ -1,92 +1,130 @@
-//! megrez runs machine-learning models on data that nobody in the computation may see.
+//! megrez runs machine-learning models on data that nobody in the computation may see: two or three
+//! parties compute on shares, and only the client who owns the data learns the result.
 //!
-//! This crate is the face: the [`party`] service that computes, the [`client`] that owns data or a model, [`embedded`]
-//! parties for one machine, and the reports. The `megrez` command is a thin shell over it.
+//! This crate is the library's face, and the only one whose names are kept from release to release.
+//! What it says of parties and clients comes from `megrez-service`; the `megrez` command and the
+//! Python package are thin shells over both.
+//!
+//! | to | see |
+//! | --- | --- |
+//! | say how a model is compiled | [`CompileRequest`], [`choices`] |
+//! | read models and data from files | [`ModelFile`], [`Names`] |
+//! | run a model, or one that is stored at a cluster | [`infer`], [`StoredModel`], [`upload`] |
+//! | have its randomness made ahead | [`StoredModel::prepare`], [`Material`] |
+//! | compare every layer with the clear | [`check()`] |
+//! | compare fewer bits | [`calibrate`] |
+//! | continue a text | [`generate`] |
+//! | see that every message of a plan is masked | [`masks`] |
+//! | compute with floating point, operation by operation | [`float32`] |
+//! | say what it cost | [`Inference`], [`report`] |
+//!
+//! # A model, compiled and run
+//!
+//! A [`CompileRequest`] says how a model becomes a plan; a [`Backend`] is where it runs; [`infer`]
+//! runs it on as much data as there is. Here all three parties are threads of this process:
+//!
+//! ```
+//! use megrez::{Backend, CompileRequest, RunOptions, Tensor, infer, models};
+//!
+//! let graph = models::build("net-b", 1, 1).unwrap();
+//! let mut parties = Backend::threads();
+//! let model = CompileRequest::default().compile(&graph, parties.client())?;
+//! let image = Tensor::filled([1, 1, 28, 28], 0.5);
+//! let inference = infer(&mut parties, &model, &[image.clone()], &RunOptions::new("mizar"), &|_| Ok(()))?;
+//!
+//! let (name, logits) = &inference.outputs[0];
+//! let (_, clear) = &megrez::infer_plain(&model, &[image])?[0];
+//! assert_eq!(logits.shape.dims(), [1, 10]);
+//! assert!(logits.data.iter().zip(&clear.data).all(|(a, b)| (a - b).abs() < 1e-2), "{name}");
+//! # Ok::<(), megrez::Error>(())
+//! ```
+//!
+//! # An ONNX file, on parties that are processes
+//!
+//! Parties on one machine are processes with certificates of their own that talk over mutual TLS,
+//! as those on three hosts do. They are started from the `megrez` command, or from a program that
+//! has called [`Program::register`].
+//!
+//! ```no_run
+//! use megrez::{Backend, CompileRequest, DeviceChoice, ModelFile, Program, RunOptions, infer};
+//! use std::path::Path;
+//!
+//! let file = ModelFile::open(Path::new("examples/digits/lenet.onnx"))?;
+//! let data = file.names().load("--input", &["examples/digits/test_images.npy".into()])?;
+//! let graph = file.graph(Some(&data), &[], Some(60))?;
+//! let mut parties = Backend::processes(Path::new("megrez"), "mizar", &[DeviceChoice::Auto])?;
+//! let model = CompileRequest::default().compile(&graph, parties.client())?;
+//! let inference = infer(&mut parties, &model, &data, &RunOptions::new("mizar"), &|run| {
+//!     println!("batch {run}");
+//!     Ok(())
+//! })?;
+//! println!("{}", inference.table());
+//! # Ok::<(), megrez::Error>(())
+//! ```
+//!
+//! # Parties that run elsewhere
+//!
+//! ```no_run
+//! use megrez::{Backend, Cluster, ClusterConfig, Identity, PeerName};
+//! use std::{path::Path, time::Duration};
+//!
+//! let config = ClusterConfig::load(Path::new("cluster.toml"))?;
+//! let alice = Identity::load(Path::new("certs"), &PeerName::client("alice")?)?;
+//! let parties = Backend::Remote(Cluster::connect(&config.parties, &alice, Duration::from_secs(10))?);
+//! # Ok::<(), megrez::Error>(())
+//! ```
+//!
+//! # Errors
+//!
+//! Every [`Error`] says what is wrong and what to do; its [`kind`](Error::kind) is for programs:
+//!
+//! ```
+//! use megrez::{CompileRequest, ErrorKind, models};
+//!
+//! let graph = models::build("lenet", 1, 1).unwrap();
+//! let request = CompileRequest { ring: 32, frac: Some(13), input_range: "1000".parse().unwrap(), ..Default::default() };
+//! let error = request.compile(&graph, "alice").map(|_| ()).unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::OutOfRange);
+//! ```
 
-// The command line says `megrez::`, as any other user of this crate.
-extern crate self as megrez;
-
-pub mod bench;
-pub mod bench_float;
-pub mod bench_kernel;
-mod bench_layer;
+mod batches;
+pub mod calibrate;
 pub mod check;
-pub mod cli;
-pub mod client;
-pub mod config;
-pub mod device;
-pub mod embedded;
+pub mod choices;
+mod choose;
+mod file;
+pub mod fixed;
 pub mod float;
 pub mod float32;
 pub mod generate;
-pub mod heap;
-pub mod infer;
 pub mod inference;
 pub mod inputs;
-mod kept;
 pub mod masks;
-pub mod memory;
-pub mod pair;
-pub mod party;
-pub mod proximity;
+mod material;
+mod model;
 pub mod report;
+pub mod request;
 mod rows;
-pub mod secfloat;
-pub mod study;
-pub mod tables;
-pub mod wire;
 
-/// What went wrong, in words for the person who has to mend it.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A run failed.
-    #[error(transparent)]
-    Session(#[from] megrez_session::Error),
-    /// The network.
-    #[error(transparent)]
-    Net(#[from] megrez_net::NetError),
-    /// A party refused or failed, in its own words.
-    #[error("party {party}: {reason}")]
-    Party {
-        /// Which party.
-        party: usize,
-        /// Its words.
-        reason: String,
-    },
-    /// The model.
-    #[error("{0}")]
-    Model(#[from] megrez_graph::Problems),
-    /// A file.
-    #[error("{path}: {what}")]
-    File {
-        /// Which file.
-        path: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// Anything else that the caller can mend.
-    #[error("{0}")]
-    Refused(String),
-}
+pub use batches::{Described, Rows, batch, check_apart};
+pub use check::check;
+pub use choose::pool as fastest_pool;
+pub use file::FileOr;
+pub use fixed::FixedModel;
+pub use float::{FloatModel, Work};
+pub use inference::{Inference, StoredModel, first_batch, infer, infer_plain, upload};
+pub use inputs::{ModelFile, Names};
+pub use material::Material;
+pub use model::Model;
+pub use request::{CompileRequest, Recipe};
 
-impl From<megrez_graph::Problem> for Error {
-    fn from(problem: megrez_graph::Problem) -> Self {
-        Error::Model(megrez_graph::Problems(vec![problem]))
-    }
-}
+pub use megrez_service::backend::Backend;
+pub use megrez_service::client::{Cluster, RunOptions};
+pub use megrez_service::config::{ClusterConfig, PartyConfig};
+pub use megrez_service::embedded::Parties;
+pub use megrez_service::launch::Program;
+pub use megrez_service::{Error, ErrorKind, Result, protocols};
 
-impl From<megrez_ring::FixedError> for Error {
-    fn from(e: megrez_ring::FixedError) -> Self {
-        Error::Refused(e.to_string())
-    }
-}
-
-impl Error {
-    /// An error about a file.
-    pub fn file(path: &std::path::Path, what: impl std::fmt::Display) -> Self {
-        Error::File { path: path.display().to_string(), what: what.to_string() }
-    }
-}
-
-/// What functions of this crate return.
-pub type Result<T> = std::result::Result<T, Error>;
+pub use megrez_device::DeviceChoice;
+pub use megrez_graph::{Calibration, Graph, Tensor, models, npy};
+pub use megrez_net::{Identity, NetProfile, PeerName};

@@ -1,22 +1,23 @@
-//! `megrez check --masks`: whether every message of a model's plan is masked, by the symbolic checker of `megrez-assurance`.
+//! `megrez check --masks`: whether every message of a model's plan is masked, by the symbolic
+//! checker of `megrez-assurance`.
 
-use crate::infer::{Model, find};
-use crate::secfloat;
-use crate::{Error, Result};
+use crate::fixed::FixedModel;
 use megrez_assurance::masks::{self, Report};
 use megrez_plan::Plan;
+use megrez_service::protocols::{find, is_float};
+use megrez_service::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Examines the plan of a model under a protocol, as if three clients owned the weights, owned the data and received the result: what one
-/// of them may see while it also is a party is examined too.
+/// Examines the plan of a model under a protocol, as if three clients owned the weights, owned the
+/// data and received the result: what one of them may see while it also is a party is examined too.
 ///
 /// # Errors
 /// If the protocol has other than three parties, or the plan cannot be walked.
-pub fn examine(protocol: &str, model: &Model) -> Result<Report> {
+pub fn examine(protocol: &str, model: &FixedModel) -> Result<Report> {
     covers(protocol)?;
     let plan = with_owners(model);
-    masks::examine(protocol, &plan).map_err(|e| Error::Refused(e.to_string()))
+    masks::examine(protocol, &plan).map_err(|e| Error::of(ErrorKind::Internal, e))
 }
 
 /// Refuses a protocol that the checker does not cover.
@@ -26,20 +27,21 @@ pub fn examine(protocol: &str, model: &Model) -> Result<Report> {
 pub fn covers(protocol: &str) -> Result<()> {
     let known = find(protocol)?;
     if known.parties != 3 {
-        let why = match known.name == secfloat::PROTOCOL.name {
+        let why = match is_float(known.name) {
             true => "its transfers are argued in docs/security/secfloat.md",
             false => "one party sees everything",
         };
-        return Err(Error::Refused(format!(
+        let what = format!(
             "masks are examined for protocols of three parties; `{protocol}` has {}: {why}",
             known.parties
-        )));
+        );
+        return Err(Error::of(ErrorKind::Unsupported, what));
     }
     Ok(())
 }
 
 /// The plan with an owner of its own for the weights, for the data and for the result.
-fn with_owners(model: &Model) -> Plan {
+fn with_owners(model: &FixedModel) -> Plan {
     let mut plan = model.compiled.plan.clone();
     for input in &mut plan.inputs {
         let data = model.compiled.data_inputs.iter().any(|data| data.name == input.name);

@@ -69,7 +69,8 @@ pub struct Cost {
     pub device: Vec<String>,
     /// Peak resident memory of each party in MiB.
     pub peak_rss_mib: Vec<Option<f64>>,
-    /// Seconds that each party's kernels took on its device in a run, median over the runs; `None` on the host.
+    /// Seconds that each party's kernels took on its device in a run, median over the runs; `None`
+    /// on the host.
     pub kernel_seconds: Vec<Option<f64>>,
     /// Peak memory of each party on its device in MiB; `None` on the host.
     pub peak_device_mib: Vec<Option<f64>>,
@@ -197,7 +198,8 @@ fn layers(reports: &[Vec<PartyReport>]) -> Vec<LayerCost> {
             layers.len() - 1
         })
     };
-    // Offline steps are reported in the plan's order, which is how people read a model; online ones as they ran.
+    // Offline steps are reported in the plan's order, which is how people read a model; online ones
+    // as they ran.
     for step in last[0].steps.iter().filter(|s| s.phase == Phase::Offline) {
         at(layer_of(&step.step));
     }
@@ -237,7 +239,8 @@ pub struct Floor {
     pub ratio: f64,
     /// Delay and transmission of the messages on the critical path.
     pub network_seconds: f64,
-    /// Measured local work on the critical path: the busier worker's and the dealer's, which wait for each other.
+    /// Measured local work on the critical path: the busier worker's and the dealer's, which wait
+    /// for each other.
     pub local_seconds: f64,
 }
 

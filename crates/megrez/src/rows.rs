@@ -1,8 +1,9 @@
-//! Which rows of its inputs every number of a plan depends on. Data is cut into runs, and the last run filled up, only where each row
-//! of every output comes from the same row of the inputs; anything else would be another model's result.
+//! Which rows of its inputs every number of a plan depends on. Data is cut into runs, and the last
+//! run filled up, only where each row of every output comes from the same row of the inputs;
+//! anything else would be another model's result.
 //!
-//! It follows from the plan alone, so whoever uses a stored model sees it too: one mark per element, joined step by step. A step that
-//! is known less exactly marks more, never less.
+//! It follows from the plan alone, so whoever uses a stored model sees it too: one mark per
+//! element, joined step by step. A step that is known less exactly marks more, never less.
 
 use megrez_graph::{DataInput, Revealed};
 use megrez_plan::{FloatOp, FloatPlan, Input, KEPT, Op, Output, Plan, ValueId, View};
@@ -256,7 +257,8 @@ fn walk<'a>(
     outputs.iter().map(|o| marks[o.value.0 as usize].clone().expect("an output of the plan")).collect()
 }
 
-/// Whether each row of an output comes from the same row of the inputs, of which a run takes `rows`.
+/// Whether each row of an output comes from the same row of the inputs, of which a run takes
+/// `rows`.
 fn by_row(marks: &Marks, output: &Revealed, rows: usize) -> bool {
     // What the recipient does along the first dimension mixes rows.
     let within = output.after.iter().all(|after| after.axis() > 0);
@@ -308,7 +310,8 @@ mod tests {
         Attributes::none()
     }
 
-    /// Whether all outputs are made row by row, by both kinds of plans, where there is one of that kind.
+    /// Whether all outputs are made row by row, by both kinds of plans, where there is one of that
+    /// kind.
     fn rows(graph: &Graph, size: usize) -> bool {
         let options = CompileOptions { policy: RangePolicy::Assume, ..CompileOptions::default() };
         let fixed =

@@ -8,7 +8,7 @@ mod protobuf;
 
 use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
 use crate::layers;
-use crate::problem::{Problem, Problems, Refusal, refuse};
+use crate::problem::{Cause, Problem, Problems, Refusal, refuse};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
@@ -46,7 +46,8 @@ pub fn read_file(path: &Path, options: &ImportOptions) -> Result<Graph, Problems
 /// The bytes of a file of at most 2 GiB.
 pub fn bytes(path: &Path) -> Result<Vec<u8>, Problems> {
     let place = path.display().to_string();
-    let problem = |what: String| Problems::from(Refusal::new(what, "").at(&place, ""));
+    let problem =
+        |what: String| Problems::from(Refusal::new(what, "").because(Cause::Invalid).at(&place, ""));
     let file = File::open(path).map_err(|e| problem(e.to_string()))?;
     let mut bytes = vec![];
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|e| problem(e.to_string()))?;
@@ -56,10 +57,15 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, Problems> {
     Ok(bytes)
 }
 
+/// Bytes that are no ONNX model.
+fn damaged(what: String) -> Problems {
+    Refusal::new(what, "export the model again").because(Cause::Damaged).at("(model)", "").into()
+}
+
 /// Reads a model. Memory: a small multiple of the bytes.
 pub fn read(bytes: &[u8], options: &ImportOptions) -> Result<Graph, Problems> {
     let whole = |what: String, remedy: &str| Problems::from(Refusal::new(what, remedy).at("(model)", ""));
-    let model = message::model(bytes).map_err(|what| whole(what, "export the model again"))?;
+    let model = message::model(bytes).map_err(damaged)?;
     let Some(graph) = model.graph else {
         return Err(whole("there is no graph in the file".into(), "is it an ONNX model?"));
     };
@@ -113,9 +119,8 @@ impl fmt::Display for FileInput {
 
 /// The inputs of a model in a file's bytes, weights left out.
 pub fn inputs(bytes: &[u8]) -> Result<Vec<FileInput>, Problems> {
-    let whole = |what: String| Problems::from(Refusal::new(what, "export the model again").at("(model)", ""));
-    let model = message::model(bytes).map_err(whole)?;
-    let graph = model.graph.ok_or_else(|| whole("there is no graph in the file".into()))?;
+    let model = message::model(bytes).map_err(damaged)?;
+    let graph = model.graph.ok_or_else(|| damaged("there is no graph in the file".into()))?;
     let weights: HashSet<&str> = graph.tensors.iter().map(|t| t.name).collect();
     let dim = |dim: &message::Dim| fixed(dim).map_or_else(|| Dim::Open(dim.name.into()), Dim::Fixed);
     let declared = |i: &message::ValueInfo| FileInput {

@@ -1,0 +1,85 @@
+//! `megrez check`: every layer on shares against the clear; `megrez check --masks`: whether every
+//! message is masked.
+
+use crate::options::{Common, batch_or, rows};
+use crate::outcome::verdict;
+use clap::Args;
+use megrez::{Error, Model, ModelFile, Result, first_batch, masks};
+use megrez_lab::bench::any_model;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How many inputs are checked where nobody says.
+const BATCH: usize = 8;
+
+#[derive(Args)]
+pub(crate) struct Check {
+    /// Instead of running anything: have a machine show that every message of this model's plan is
+    /// masked, or name the one that is not. An ONNX file, or a built-in network.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["model", "input"])]
+    masks: Option<String>,
+    /// The model, an ONNX file.
+    #[arg(long, required_unless_present = "masks")]
+    model: Option<PathBuf>,
+    /// The data of an input, NAME=FILE.npy, for each of the model's; FILE.npy for a model of one.
+    /// One batch of it is used.
+    #[arg(long, required_unless_present = "masks", value_name = "[NAME=]FILE")]
+    input: Vec<String>,
+    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data
+    /// is not to say it.
+    #[arg(long, value_name = "[NAME=]SHAPE")]
+    shape: Vec<String>,
+    /// How many inputs to check [default: 8, or as many as the model is made for].
+    #[arg(long)]
+    batch: Option<usize>,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
+    let Some(path) = &args.model else {
+        return check_masks(args, args.masks.as_deref().unwrap_or_default(), json);
+    };
+    let file = ModelFile::open(path)?;
+    let data = file.names().load("--input", &args.input)?;
+    let batch = batch_or(&file, args.batch, rows(&data).min(BATCH));
+    let graph = file.graph(Some(&data), &args.shape, batch)?;
+    let request = &args.common.request;
+    let float = request.is_float()?;
+    let mut backend = args.common.backend()?;
+    let model = request.recipe_by_layer(&graph, backend.client())?.compile(&graph, backend.client())?;
+    let data = first_batch(&model, &data)?;
+    let check = megrez::check(&mut backend, &model, &data, &args.common.run(1))?;
+    if json {
+        let mut report = json!({ "schema": "megrez.check/1", "protocol": request.protocol,
+            "batch": rows(&data), "layers": check.layers() });
+        match float {
+            true => report["numbers"] = json!("float32"),
+            false => (report["ring"], report["frac"]) = (json!(request.ring), json!(request.frac())),
+        }
+        println!("{report}");
+    } else {
+        print!("{}", check.table());
+    }
+    Ok(verdict(check.is_right()))
+}
+
+fn check_masks(args: &Check, model: &str, json: bool) -> Result<ExitCode> {
+    let (request, protocol) = (&args.common.request, args.common.protocol());
+    masks::covers(protocol)?;
+    let path = Path::new(model);
+    let graph = match path.extension().is_some_and(|e| e == "onnx") {
+        true => ModelFile::open(path)?.graph(None, &args.shape, args.batch)?,
+        false => any_model(model, args.batch.unwrap_or(1), 1)?,
+    };
+    let Model::Fixed(model) = request.compile(&graph, "client")? else {
+        return Err(Error::Refused(format!("`{protocol}` has no masks to examine")));
+    };
+    let report = masks::examine(protocol, &model)?;
+    match json {
+        true => println!("{}", masks::json(protocol, &report)),
+        false => print!("{}", masks::text(protocol, &report)),
+    }
+    Ok(verdict(report.is_masked()))
+}

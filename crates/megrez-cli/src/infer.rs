@@ -1,0 +1,153 @@
+//! `megrez infer`: a model on data, here or on a cluster.
+
+use crate::cluster::Place;
+use crate::options::{Common, rows};
+use crate::progress;
+use clap::Args;
+use megrez::protocols::is_float;
+use megrez::{
+    Backend, Described, Inference, Material, ModelFile, Names, Result, RunOptions, StoredModel, check_apart,
+};
+use megrez_graph::npy;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Infer {
+    /// The model, an ONNX file; with a cluster, the name of a stored model may be given by
+    /// --model-name instead.
+    #[arg(long, required_unless_present = "model_name")]
+    model: Option<PathBuf>,
+    /// The name of a model that is stored at the cluster.
+    #[arg(long, requires = "cluster", conflicts_with = "model")]
+    model_name: Option<String>,
+    /// The data of an input, NAME=FILE.npy, for each of the model's; FILE.npy for a model of one.
+    #[arg(long, required = true, value_name = "[NAME=]FILE")]
+    input: Vec<String>,
+    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data
+    /// is not to say it.
+    #[arg(long, value_name = "[NAME=]SHAPE", conflicts_with = "model_name")]
+    shape: Vec<String>,
+    /// Write an output here, as .npy, instead of showing it: NAME=FILE.npy; FILE.npy for a model of
+    /// one.
+    #[arg(long, value_name = "[NAME=]FILE")]
+    output: Vec<String>,
+    /// How many of the inputs go together in a run [default: all of them, or as many as the model
+    /// is made for].
+    #[arg(long)]
+    batch: Option<usize>,
+    /// Print the cost of every layer.
+    #[arg(long)]
+    layers: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    place: Place,
+    /// Material made ahead by `megrez offline`, for the first run (cluster only).
+    #[arg(long, help_heading = "Cluster")]
+    material: Option<String>,
+}
+
+/// What came out, and where each output is to be written.
+type Inferred = (Inference, Vec<Option<PathBuf>>);
+
+pub(crate) fn run(args: &Infer, json: bool) -> Result<ExitCode> {
+    let (inference, files) = match (&args.model_name, &args.model) {
+        (Some(name), _) => stored(args, name)?,
+        (None, model) => file(args, model.as_ref().expect("clap asks for one of the two"))?,
+    };
+    for ((_, output), file) in inference.outputs.iter().zip(&files) {
+        if let Some(file) = file {
+            npy::save(file, output)?;
+        }
+    }
+    if json {
+        let place = |name: &str| inference.outputs.iter().position(|(n, _)| n == name);
+        let report = inference.json(&|name, output| match place(name).and_then(|i| files[i].as_ref()) {
+            Some(file) => json!(file),
+            None => json!(output.data),
+        });
+        println!("{report}");
+    } else {
+        show(&inference, &files, args.layers);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A model that is stored at a cluster.
+fn stored(args: &Infer, name: &str) -> Result<Inferred> {
+    let mut cluster = args.place.connect()?.expect("clap asks for a cluster");
+    let size = match (args.batch, &args.input[..]) {
+        (Some(size), _) => size,
+        // The approved batch sizes are the parties' to know: the first array says which is meant.
+        (None, inputs) => {
+            let file = inputs.iter().find_map(|text| {
+                let value = text.split_once('=').map_or(text.as_str(), |(_, value)| value);
+                [text, value].into_iter().find_map(|path| npy::load(Path::new(path)).ok())
+            });
+            file.map_or(1, |data| rows(&[data]))
+        }
+    };
+    let model = StoredModel::describe(&mut cluster, name, size)?;
+    let data = Names::of_inputs(model.inputs()).load("--input", &args.input)?;
+    let files = Names::of_outputs(model.outputs()).files("--output", &args.output)?;
+    let options = options(args)?;
+    let bar = progress::bar(rows(&data).div_ceil(size.max(1)) as u32, "private inference");
+    let inference = model.infer(&mut cluster, &data, &options, &|run| progress::tick(&bar, run))?;
+    bar.finish_and_clear();
+    Ok((inference, files))
+}
+
+/// A model in a file.
+fn file(args: &Infer, model: &Path) -> Result<Inferred> {
+    let file = ModelFile::open(model)?;
+    let data = file.names().load("--input", &args.input)?;
+    let graph = file.graph(Some(&data), &args.shape, args.batch)?;
+    // A file that fixes a batch of one has no graph of two, and is right about it.
+    if args.batch == Some(1)
+        && rows(&data) > 1
+        && let Ok(two) = file.graph(Some(&data), &args.shape, Some(2))
+    {
+        check_apart(&two)?;
+    }
+    let options = options(args)?;
+    args.common.request.is_float()?;
+    let mut backend = match args.place.connect()? {
+        Some(cluster) => Backend::Remote(cluster),
+        None => args.common.backend()?,
+    };
+    let model = args.common.request.compile(&graph, backend.client())?;
+    let files = Names::of_outputs(model.outputs()).files("--output", &args.output)?;
+    let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied()).unwrap_or(1);
+    let bar = progress::bar(rows(&data).div_ceil(size) as u32, "private inference");
+    let inference = megrez::infer(&mut backend, &model, &data, &options, &|run| progress::tick(&bar, run))?;
+    bar.finish_and_clear();
+    Ok((inference, files))
+}
+
+/// How to run, with the material that is named.
+fn options(args: &Infer) -> Result<RunOptions> {
+    let material = args.material.as_deref().map(str::parse::<Material>).transpose()?;
+    Ok(RunOptions { material: material.map(<[u8; 16]>::from), ..args.common.run(1) })
+}
+
+/// Prints the outputs that no file takes, and the cost.
+fn show(inference: &Inference, files: &[Option<PathBuf>], layers: bool) {
+    let float = is_float(&inference.protocol);
+    let shown = inference.outputs.iter().zip(files).filter(|(_, file)| file.is_none());
+    for ((name, output), _) in shown {
+        if inference.outputs.len() > 1 {
+            println!("{name} {:?}", output.shape.dims());
+        }
+        let lines = output.shape.dims().first().copied().unwrap_or(1);
+        for row in output.data.chunks((output.data.len() / lines).max(1)) {
+            let number = |v: &f32| if float { format!("{v:e}") } else { format!("{v:.6}") };
+            println!("{}", row.iter().map(number).collect::<Vec<_>>().join(" "));
+        }
+    }
+    print!("\n{}", inference.summary());
+    if layers {
+        print!("\n{}", inference.cost.layer_table());
+    }
+}

@@ -1,0 +1,193 @@
+//! The `megrez` command: a file for each command, which reads its options, calls the library and
+//! prints.
+
+#[macro_use]
+mod print;
+
+mod bench;
+mod calibrate;
+mod certs;
+mod check;
+mod cluster;
+mod demo;
+mod doctor;
+mod example;
+mod float;
+mod generate;
+mod infer;
+mod offline;
+mod options;
+mod outcome;
+mod party;
+mod progress;
+mod protocols;
+mod study;
+mod upload;
+
+use clap::{Parser, Subcommand};
+use megrez::Result;
+use megrez_service::pair::Known;
+use serde_json::json;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs machine-learning models on data that nobody in the computation may see.
+#[derive(Parser)]
+#[command(name = "megrez", version)]
+struct Cli {
+    /// Print one JSON object instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Handwritten digits under a private LeNet: three processes on this machine.
+    Demo(demo::Demo),
+    /// Run a model on data: here, or on a cluster.
+    Infer(infer::Infer),
+    /// Continue a text with a language model, letter by letter: here, or on a cluster.
+    Generate(generate::Generate),
+    /// Run a model on shares and in the clear, and compare every layer.
+    Check(check::Check),
+    /// Measure how large a model's values get on data, for --calibration.
+    Calibrate(calibrate::Calibrate),
+    /// Measure an operation or a model.
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Measure what approximations do to accuracy and cost, in this process: no party runs them.
+    #[command(subcommand)]
+    Study(study::Study),
+    /// Run an example.
+    #[command(subcommand)]
+    Example(example::Example),
+    /// Measure the accuracy of floating point.
+    #[command(subcommand)]
+    Float(float::Float),
+    /// List the protocols, their operations and cost formulas.
+    Protocols,
+    /// One of two parties with one job; takes everything from standard input.
+    #[command(hide = true)]
+    PairParty,
+    /// Make the certificates of a deployment.
+    Certs(certs::Certs),
+    /// Run a party as a service.
+    Party(party::PartyArgs),
+    /// Keep a model's weights at a cluster, in shares.
+    UploadModel(upload::UploadModel),
+    /// Make correlated randomness ahead at a cluster.
+    Offline(offline::Offline),
+    /// Look for what is wrong with a deployment.
+    Doctor(doctor::Doctor),
+}
+
+/// Parses the arguments, runs, and turns an error into a message and an exit code.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    megrez_service::heap::keep();
+    let cli = Cli::parse_from(arguments);
+    let json = cli.json;
+    match run(&cli.command, json) {
+        Ok(code) => code,
+        Err(e) => {
+            if json {
+                let kind = e.kind().name();
+                println!("{}", json!({ "schema": "megrez.error/1", "error": e.to_string(), "kind": kind }));
+            }
+            eprintln!("megrez: {e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: &Command, json: bool) -> Result<ExitCode> {
+    match command {
+        Command::Demo(args) => demo::run(args, json),
+        Command::Infer(args) => infer::run(args, json),
+        Command::Generate(args) => generate::run(args, json),
+        Command::Check(args) => check::run(args, json),
+        Command::Calibrate(args) => calibrate::run(args, json),
+        Command::Bench(args) => bench::run(args, json),
+        Command::Study(args) => study::run(args, json),
+        Command::Example(args) => example::run(args, json),
+        Command::Float(args) => float::run(args, json),
+        Command::Protocols => protocols::run(json),
+        Command::PairParty => pair_party().map(|()| ExitCode::SUCCESS),
+        Command::Certs(args) => certs::run(args, json),
+        Command::Party(args) => party::run(args, json),
+        Command::UploadModel(args) => upload::run(args, json),
+        Command::Offline(args) => offline::run(args, json),
+        Command::Doctor(args) => doctor::run(args, json),
+    }
+}
+
+/// Serves as one of two parties of the process at the other end of standard input, with any job
+/// that there is.
+///
+/// # Errors
+/// If that process makes no sense.
+pub fn pair_party() -> Result<()> {
+    let known: Vec<Known> = megrez_lab::JOBS.into_iter().chain([megrez::float32::JOB]).collect();
+    megrez_service::pair::serve(&known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+    use megrez::CompileRequest;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_options_a_request_is_the_default() {
+        let cli = Cli::parse_from(["megrez", "infer", "--model", "m.onnx", "--input", "x.npy"]);
+        let Command::Infer(args) = &cli.command else { panic!("another command") };
+        assert_eq!(args.common.request, CompileRequest::default());
+    }
+
+    /// Python sends JSON: the same model under the same options is the same request, and so the
+    /// same plan.
+    #[test]
+    fn options_and_json_say_the_same() {
+        let line = "megrez infer --model m.onnx --input x.npy --protocol aby3 --net wan --numbers fixed --ring 32 --frac 11 \
+                    --activations fine --input-range -1,2 --range assume --declared r.toml --fit --calibration c.json --list bits \
+                    --widths 3,2 --bits 20 --cut 4 --form auto --pool all-pairs --mix --group 8 --threads 3";
+        let Command::Infer(args) = Cli::parse_from(line.split_whitespace()).command else {
+            panic!("another command")
+        };
+        let json = json!({ "protocol": "aby3", "net": "wan", "numbers": "fixed", "ring": 32, "frac": 11,
+            "activations": "fine", "input_range": [-1.0, 2.0], "input_ranges": {}, "ranges": "assume", "declared": "r.toml",
+            "fit": true, "calibration": "c.json", "list": "bits", "widths": [3, 2], "bits": 20, "cut": 4, "form": "auto",
+            "pool": "all-pairs", "mix": true, "group": 8, "threads": 3 });
+        let options = json.as_object().map(serde_json::Map::len);
+        assert_eq!(
+            serde_json::to_value(CompileRequest::default()).unwrap().as_object().map(|o| o.len()),
+            options
+        );
+        assert_eq!(serde_json::from_value::<CompileRequest>(json).unwrap(), args.common.request);
+    }
+
+    #[test]
+    fn help_fits_two_screens() {
+        let help = |name: &str| match Cli::try_parse_from(["megrez", name, "--help"]) {
+            Err(help) => help.to_string(),
+            Ok(_) => panic!("help is no command"),
+        };
+        for name in ["infer", "check", "generate", "demo", "upload-model"] {
+            let help = help(name);
+            // On a terminal of 100 columns.
+            let lines: usize = help.lines().map(|line| line.chars().count().div_ceil(100).max(1)).sum();
+            assert!(lines <= 100, "{name}: {lines} lines\n{help}");
+        }
+        let infer = help("infer");
+        let headings = ["Numbers", "Ranges", "Steps of the protocol", "Floating point", "Parties", "Cluster"];
+        for heading in headings {
+            assert!(infer.contains(&format!("\n{heading}:\n")), "{heading} is not in {infer}");
+        }
+    }
+}

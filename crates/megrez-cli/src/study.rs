@@ -1,0 +1,175 @@
+//! `megrez study`: what approximations do.
+
+use clap::{Args, Subcommand};
+use megrez::request::default_frac;
+use megrez::{Error, Result};
+use megrez_lab::study::forms::Form;
+use megrez_lab::study::{Subject, meteor_msb, relu_bits, truncation};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What to study.
+#[derive(Subcommand)]
+pub(crate) enum Study {
+    /// How often truncations err, and what it does to a model's accuracy.
+    Truncation(Truncation),
+    /// Accuracy and cost against the number of bits that ReLUs compare.
+    ReluBits(ReluBits),
+    /// METEOR's most significant bit as printed: its errors, what it reveals, and why it cannot be
+    /// prepared.
+    MeteorMsb(MeteorMsb),
+}
+
+/// Models and data.
+#[derive(Args)]
+pub(crate) struct Subjects {
+    /// The models, ONNX files [default: lenet.onnx and cnn.onnx of the folder].
+    #[arg(long)]
+    model: Vec<PathBuf>,
+    /// The folder of the example.
+    #[arg(long, default_value = "examples/digits")]
+    folder: PathBuf,
+    /// Inputs that the models were not trained on, a .npy file [default: test_images.npy of the
+    /// folder].
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Their classes, a .npy file [default: test_labels.npy of the folder].
+    #[arg(long)]
+    labels: Option<PathBuf>,
+    /// Inputs per model.
+    #[arg(long, default_value_t = 100)]
+    images: usize,
+}
+
+/// Arguments of the truncation study.
+#[derive(Args)]
+pub(crate) struct Truncation {
+    #[command(flatten)]
+    subjects: Subjects,
+    /// Fraction bits.
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 10, 13, 16, 20, 23, 26, 28])]
+    frac: Vec<u32>,
+    /// Bits of the rings: 64, 32 or both.
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 32])]
+    ring: Vec<u32>,
+    /// The forms of truncation: secureml, aby3-printed, mizar-fig10, fixed-r, truncate-first,
+    /// exact, floor.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "secureml,aby3-printed,mizar-fig10,fixed-r,truncate-first,exact"
+    )]
+    form: Vec<String>,
+    /// Truncations per error rate.
+    #[arg(long, default_value_t = 1 << 20)]
+    samples: usize,
+}
+
+/// Arguments of the study of bits.
+#[derive(Args)]
+pub(crate) struct ReluBits {
+    #[command(flatten)]
+    subjects: Subjects,
+    /// The numbers of bits, sign included.
+    #[arg(long, value_delimiter = ',', default_values_t = [5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 64])]
+    bits: Vec<u32>,
+    /// Bits of the ring: 32 or 64.
+    #[arg(long, default_value_t = 64)]
+    ring: u32,
+    /// Fraction bits of fixed point [default: 16 on the 64-bit ring, 10 on the 32-bit ring].
+    #[arg(long)]
+    frac: Option<u32>,
+    /// Inputs, others than those compared, whose magnitudes choose what to cut.
+    #[arg(long, default_value_t = 60)]
+    calibrate: usize,
+    /// Room for values larger than any of those.
+    #[arg(long, default_value_t = 2.0)]
+    margin: f64,
+}
+
+/// Arguments of the study of METEOR's most significant bit.
+#[derive(Args)]
+pub(crate) struct MeteorMsb {
+    /// Bits of the rings: 4 to 16 each, since every mask is tried.
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 16])]
+    ring: Vec<u32>,
+    /// Values besides 0 and L/2, evenly spread, where a ring has more.
+    #[arg(long, default_value_t = 32)]
+    values: u64,
+    /// Draws of masks whose products are counted.
+    #[arg(long, default_value_t = 1000)]
+    draws: usize,
+}
+
+impl Subjects {
+    fn load(&self) -> Result<Vec<Subject>> {
+        let in_folder = |path: &Option<PathBuf>, name: &str| path.clone().unwrap_or(self.folder.join(name));
+        let (data, labels) =
+            (in_folder(&self.data, "test_images.npy"), in_folder(&self.labels, "test_labels.npy"));
+        let models = match self.model.is_empty() {
+            true => vec![self.folder.join("lenet.onnx"), self.folder.join("cnn.onnx")],
+            false => self.model.clone(),
+        };
+        models.iter().map(|model| Subject::load(model, &data, &labels)).collect()
+    }
+}
+
+/// What is being done, on a terminal; nothing elsewhere.
+fn progress(what: &str) {
+    let mut err = std::io::stderr();
+    if err.is_terminal() {
+        // A progress line that cannot be written is no reason to stop.
+        let _ = write!(err, "\r\x1b[K{what}");
+        let _ = err.flush();
+    }
+}
+
+pub(crate) fn run(study: &Study, json: bool) -> Result<ExitCode> {
+    match study {
+        Study::Truncation(args) => {
+            let form = |name: &String| {
+                let known = || Form::ALL.map(Form::name).join(", ");
+                Form::named(name).ok_or_else(|| {
+                    Error::Refused(format!("there is no truncation `{name}`; there are: {}", known()))
+                })
+            };
+            let options = truncation::Options {
+                rings: args.ring.clone(),
+                fracs: args.frac.clone(),
+                forms: args.form.iter().map(form).collect::<Result<_>>()?,
+                images: args.subjects.images,
+                samples: args.samples,
+            };
+            show(&truncation::study(&args.subjects.load()?, &options, &progress)?, truncation::table, json);
+        }
+        Study::MeteorMsb(args) => {
+            let options =
+                meteor_msb::Options { rings: args.ring.clone(), values: args.values, draws: args.draws };
+            show(&meteor_msb::study(&options, &progress)?, meteor_msb::table, json);
+        }
+        Study::ReluBits(args) => {
+            let options = relu_bits::Options {
+                ring: args.ring,
+                frac: args.frac.unwrap_or(default_frac(args.ring)),
+                bits: args.bits.clone(),
+                images: args.subjects.images,
+                calibration: args.calibrate,
+                margin: args.margin,
+            };
+            show(&relu_bits::study(&args.subjects.load()?, &options, &progress)?, relu_bits::table, json);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what a study has found, as one object or as tables.
+fn show<S: Serialize>(study: &S, table: impl Fn(&S) -> String, json: bool) {
+    progress("");
+    if json {
+        println!("{}", serde_json::to_string(study).expect("a report has plain fields"));
+    } else {
+        print!("{}", table(study));
+    }
+}

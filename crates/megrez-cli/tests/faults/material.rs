@@ -1,0 +1,111 @@
+//! Material that is damaged, mixed, or of something else.
+
+use crate::cluster::{Parties, request, truth, weights};
+use megrez_service::wire::{self, Prepare, Reply, Request, Source};
+use std::path::PathBuf;
+
+fn source(model: &str) -> Source {
+    Source::Model { model: model.into(), batch: 1 }
+}
+
+fn file(parties: &Parties, party: usize) -> PathBuf {
+    let files = parties.files(party, "material");
+    assert_eq!(files.len(), 1, "{files:?}");
+    files[0].clone()
+}
+
+#[test]
+fn two_preparations_under_one_name_are_never_mixed() {
+    let parties = Parties::start(3);
+    parties.upload("m", &weights(2)).unwrap();
+    let batch = [7; 16];
+    // Two preparations of the same name; the files of the first are put aside.
+    let prepare = || {
+        let mut channels = parties.channels("alice");
+        let session = wire::fresh_name().unwrap();
+        for channel in &mut channels {
+            let prepare = Prepare { session, protocol: "mizar".into(), source: source("m"), material: batch };
+            wire::send(channel, &Request::Prepare(prepare)).unwrap();
+        }
+        for channel in &mut channels {
+            channel.set_timeout(crate::common::HANG).unwrap();
+            assert!(matches!(wire::recv(channel, wire::MAX_REPLY).unwrap(), Reply::Done));
+        }
+        let files: Vec<_> = (0..3).map(|p| std::fs::read(file(&parties, p)).unwrap()).collect();
+        let paths: Vec<_> = (0..3).map(|p| file(&parties, p)).collect();
+        paths.iter().for_each(|p| std::fs::remove_file(p).unwrap());
+        (paths, files)
+    };
+    let (paths, first) = prepare();
+    let (_, second) = prepare();
+    for odd in 0..3 {
+        for (party, path) in paths.iter().enumerate() {
+            let bytes = if party == odd { &second[party] } else { &first[party] };
+            std::fs::write(path, bytes).unwrap();
+        }
+        let reasons = parties.reasons("alice", &request("m", Some(batch)));
+        assert!(reasons.iter().all(|r| *r == reasons[0]), "{reasons:?}");
+        assert!(reasons[0].contains("different preparations"), "{}", reasons[0]);
+        // Nobody has used it up: nothing was claimed.
+        assert!(paths.iter().all(|p| p.exists()));
+    }
+    for (path, bytes) in paths.iter().zip(&first) {
+        std::fs::write(path, bytes).unwrap();
+    }
+    assert_eq!(parties.infer("alice", "m", Some(batch)).unwrap(), truth(&weights(2)));
+    assert!((0..3).all(|p| parties.files(p, "material").is_empty()));
+}
+
+#[test]
+fn material_is_bound_to_its_client_upload_and_plan() {
+    let parties = Parties::start(3);
+    parties.upload("m", &weights(2)).unwrap();
+    let material = parties.connect("alice").prepare("mizar", source("m")).unwrap();
+    let error = parties.infer("bob", "m", Some(material)).unwrap_err();
+    assert!(error.contains("another client") && error.contains("material"), "{error}");
+    // The model is uploaded again: what was made for the earlier upload fits no more.
+    (0..3).for_each(|p| std::fs::remove_file(parties.model_file(p, "m")).unwrap());
+    parties.upload("m", &weights(2)).unwrap();
+    let error = parties.infer("alice", "m", Some(material)).unwrap_err();
+    assert!(error.contains("another upload") && error.contains("material"), "{error}");
+    // Both refusals came before the claim.
+    assert!((0..3).all(|p| parties.files(p, "material").len() == 1));
+}
+
+#[test]
+fn a_preparation_that_fails_at_one_party_leaves_nothing() {
+    for failing in 0..3 {
+        let parties = Parties::start(3);
+        parties.upload("m", &weights(2)).unwrap();
+        // This party cannot keep its part: its folder is a file.
+        std::fs::write(parties.data(failing).join("material"), "in the way").unwrap();
+        let error = parties.connect("alice").prepare("mizar", source("m")).unwrap_err().to_string();
+        assert!(error.contains(&format!("party {failing}")) && error.contains("material"), "{error}");
+        for party in (0..3).filter(|p| *p != failing) {
+            assert!(parties.files(party, "material").is_empty(), "party {party} keeps a part of nothing");
+        }
+    }
+}
+
+#[test]
+fn damaged_material_ends_the_session_everywhere() {
+    let parties = Parties::start(3);
+    parties.upload("m", &weights(2)).unwrap();
+    let material = parties.connect("alice").prepare("mizar", source("m")).unwrap();
+    let paths: Vec<_> = (0..3).map(|p| file(&parties, p)).collect();
+    let whole: Vec<_> = paths.iter().map(|p| std::fs::read(p).unwrap()).collect();
+    for (party, own) in whole.iter().enumerate() {
+        let length = own.len();
+        for at in [3, 20, 50, 80, length / 2, length - 1] {
+            for (path, bytes) in paths.iter().zip(&whole) {
+                std::fs::write(path, bytes).unwrap();
+            }
+            let mut flipped = own.clone();
+            flipped[at] ^= 0x10;
+            std::fs::write(&paths[party], flipped).unwrap();
+            let reasons = parties.reasons("alice", &request("m", Some(material)));
+            assert!(reasons.iter().all(|r| *r == reasons[0]), "{reasons:?}");
+            assert!(reasons[0].contains("material"), "{}", reasons[0]);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One operation or one model, measured, verified against the plaintext oracle, beside its formula
+//! and its floor.
+
+use super::layer::LayerOp;
+use super::operation::{canonical, factors_of, op_plan};
+use super::options::{BenchOptions, Errors};
+use super::sample::{test_data, test_words};
+use megrez::fixed::decode_words;
+use megrez::protocols::{find, price};
+use megrez::report::{Cost, Floor, PhaseCost, Seconds};
+use megrez::{Backend, Error, FixedModel, Result, RunOptions};
+use megrez_engine::PlanCost;
+use megrez_graph::{Activations, DataInput, Tensor, plain};
+use megrez_plan::{Kind, List, Op, Plan, PlanError, Relu, ReluForm};
+use megrez_session::Phase;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// Measures one operation.
+pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Json> {
+    let mut plan = op_plan(op, backend.client(), o)?;
+    if find(&o.run.protocol)?.sums {
+        let refuse = |e: PlanError| Error::Refused(e.to_string());
+        plan.spread_maxima().map_err(refuse)?;
+        plan.leave_sums().map_err(refuse)?;
+    }
+    let price = price(&o.run.protocol, &plan)?;
+    // Magnitude bits of the data: what the comparison or the product may hold.
+    let bits = match op {
+        "mul" | "mul3" | "mul4" | "fixed-mul" | "matmul" => {
+            (o.ring - 2) / factors_of(op) as u32 - 8.min(o.ring / 8)
+        }
+        // Sums of products must not wrap before they are truncated.
+        "fixed-matmul" => (o.ring - 4).saturating_sub(o.shape[1].max(1).ilog2()) / 2,
+        "truncate" => o.ring - 3,
+        // Values that are cut before they are compared need room for two cuts.
+        "maxpool" if o.sign.cut > 0 => o.sign.cut + o.sign.width(o.ring).max(3) - 3,
+        "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
+        _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
+    };
+    let layer = LayerOp::find(op);
+    let inputs = |run: u32, input: &megrez_plan::Input| {
+        if let Some(layer) = layer {
+            return Ok(layer.words(o, run));
+        }
+        let n = plan.value(input.value).shape.elements();
+        Ok(test_words(o.seed, run, &input.name, n, o.ring, bits))
+    };
+    let outcome = backend.run(&plan, &o.run, &inputs, &|_| {})?;
+    let elements = match op {
+        // Their outputs are bits of values.
+        "a2b" | "adder" => o.batch,
+        _ => plan.value(plan.outputs[0].value).shape.elements(),
+    };
+    if let Some(layer) = layer {
+        let (errors, verified) = layer.errors(o, &outcome.outputs)?;
+        let cost = Cost::of(&outcome.reports);
+        return Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified));
+    }
+    let clear = RunOptions { runs: o.run.runs, insecure: true, ..RunOptions::new("clear") };
+    let oracle = Backend::threads().run(&plan, &clear, &inputs, &|_| {})?;
+    let frac = match plan.value(plan.outputs[0].value).kind {
+        Kind::Ring { frac } | Kind::Sum { frac } | Kind::Public { frac } => frac,
+        Kind::Bit => 0,
+    };
+    // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it
+    // cuts.
+    let truncates = matches!(op, "fixed-mul" | "fixed-matmul" | "truncate") || o.truncate > 0;
+    let cut = match op {
+        "relu" if o.truncate == 0 => 1 << o.sign.cut,
+        "maxpool" if o.sign.cut > 0 => 2 << o.sign.cut,
+        _ => 0,
+    };
+    let slack = u64::from(truncates) + cut;
+    let mask = u64::MAX >> (64 - o.ring);
+    let mut verified = true;
+    let mut errors = Errors::default();
+    for (got, expected) in outcome.outputs.iter().zip(&oracle.outputs) {
+        for (&g, &e) in got[0].iter().zip(&expected[0]) {
+            let difference = g.wrapping_sub(e) & mask;
+            let magnitude = difference.min(difference.wrapping_neg() & mask);
+            verified &=
+                magnitude <= slack || o.sign.cut > 0 && matches!(canonical(op), "sign-bit" | "compare-many");
+            errors.add(magnitude as f64 * 2f64.powi(-(frac as i32)));
+        }
+    }
+    let cost = Cost::of(&outcome.reports);
+    Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified))
+}
+
+/// Measures a model on random inputs in [0, 1].
+pub fn bench_model(backend: &mut Backend, name: &str, model: &FixedModel, o: &BenchOptions) -> Result<Json> {
+    let plan = &model.compiled.plan;
+    let price = price(&o.run.protocol, plan)?;
+    let data = |run: u32, input: &DataInput| Ok(test_data(o.seed, run, input));
+    let words = |run: u32, input: &megrez_plan::Input| Ok(model.words(run, input, &data)?);
+    let outcome = backend.run(plan, &o.run, &words, &|_| {})?;
+    let mut errors = Errors::default();
+    let mut verified = true;
+    for (run, outputs) in outcome.outputs.iter().enumerate() {
+        let inputs: Vec<Tensor> =
+            model.compiled.data_inputs.iter().map(|d| data(run as u32, d)).collect::<Result<_>>()?;
+        let expected = plain::run(&model.compiled.graph, &inputs)?;
+        for ((revealed, words), expected) in model.compiled.outputs.iter().zip(outputs).zip(&expected) {
+            let got = decode_words(plan.ring, words, revealed.frac);
+            let scale = expected.data.iter().fold(1f64, |m, v| m.max(f64::from(v.abs())));
+            for (g, e) in got.iter().zip(&expected.data) {
+                let error = (f64::from(*g) - f64::from(*e)).abs();
+                errors.add(error);
+                // A wrong layer is off by the size of its values; rounding is far below.
+                verified &= error <= 0.05 * scale;
+            }
+        }
+    }
+    let cost = Cost::of(&outcome.reports);
+    Ok(report(None, Some(name), o, plan, &cost, &price, 1, errors, verified))
+}
+
+#[derive(Serialize)]
+struct PhaseJson<'a> {
+    seconds: Seconds,
+    rounds: u32,
+    sent_bytes: &'a BTreeMap<String, u64>,
+    busy_seconds: &'a [f64],
+}
+
+/// The choices that were made: of the one comparison of an operation, or of all those of a model.
+fn options(plan: &Plan, o: &BenchOptions) -> Json {
+    let relus: Vec<&Relu> =
+        plan.steps.iter().filter_map(|s| if let Op::Relu(r) = &s.op { Some(r) } else { None }).collect();
+    let first = relus.first().map_or(&o.sign, |r| &r.sign);
+    let list = match &first.list {
+        List::Bits => "bits",
+        List::Digits(_) => "digits",
+    };
+    let widths = match &first.list {
+        List::Digits(widths) if relus.len() <= 1 => json!(widths),
+        _ => Json::Null,
+    };
+    // Where a protocol has no maximum of all pairs, it is spread over steps of these names.
+    let pairs = plan.steps.iter().any(|s| matches!(s.op, Op::Maximum(_)) || s.name.ends_with("/compare"));
+    let bits: Vec<u32> = relus.iter().map(|r| r.sign.width(o.ring)).collect();
+    json!({
+        "list": list,
+        "widths": widths,
+        "form": form_name(relus.first().map_or(o.form, |r| r.form)),
+        "bits": if relus.len() > 1 { json!(bits) } else { json!(first.width(o.ring)) },
+        "cut": first.cut,
+        "activations": match o.activations {
+            Activations::Minimax => "minimax",
+            Activations::Fine => "fine",
+            Activations::Mizar => "mizar",
+        },
+        "pool": if pairs { "all-pairs" } else { "tournament" },
+        "truncate": relus.first().map_or(o.truncate, |r| r.truncate),
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn report(
+    op: Option<&str>,
+    model: Option<&str>,
+    o: &BenchOptions,
+    plan: &Plan,
+    cost: &Cost,
+    price: &PlanCost,
+    elements: usize,
+    errors: Errors,
+    verified: bool,
+) -> Json {
+    let none = PhaseCost::default();
+    let phase = |p: Phase| cost.phases.get(&p).unwrap_or(&none);
+    let part = |p: Phase| {
+        let c = phase(p);
+        PhaseJson {
+            seconds: c.seconds,
+            rounds: c.rounds,
+            sent_bytes: &c.sent_bytes,
+            busy_seconds: &c.busy_seconds,
+        }
+    };
+    let per_element = |bits: f64| if op.is_some() { json!(bits / elements as f64) } else { Json::Null };
+    let measured = |p: Phase| per_element(phase(p).sent_bytes.values().sum::<u64>() as f64 * 8.0);
+    let formula = |p: Phase| per_element(price.bits(p));
+    let floor = Floor::of(price, phase(Phase::Online), Phase::Online, &o.run.net);
+    let options = options(plan, o);
+    json!({
+        "schema": "megrez.bench/1",
+        "op": op,
+        "model": model,
+        "protocol": o.run.protocol,
+        "insecure": o.run.insecure,
+        "ring": o.ring,
+        "frac": o.frac,
+        "batch": o.batch,
+        "options": options,
+        "net": { "name": o.run.net.name, "rtt_ms": o.run.net.rtt_ms, "mbps": o.run.net.mbps },
+        "parties": o.parties,
+        "device": cost.device,
+        "repeat": o.run.runs,
+        "phases": { "offline": part(Phase::Offline), "online": part(Phase::Online) },
+        "input": part(Phase::Input),
+        "output": part(Phase::Output),
+        "bits_per_element": { "offline": measured(Phase::Offline), "online": measured(Phase::Online) },
+        "formula_bits_per_element": { "offline": formula(Phase::Offline), "online": formula(Phase::Online) },
+        "floor": floor,
+        "error": { "max_abs": errors.max, "mean_abs": errors.mean() },
+        "peak_rss_mib": cost.peak_rss_mib,
+        "kernel_seconds": cost.kernel_seconds,
+        "peak_device_mib": cost.peak_device_mib,
+        "wire_bytes": cost.wire_bytes,
+        "layers": cost.layers,
+        "verified": verified,
+    })
+}
+
+/// A form's name on the command line.
+pub fn form_name(form: ReluForm) -> &'static str {
+    match form {
+        ReluForm::ThreeRounds => "3R",
+        ReluForm::TwoRounds => "2R",
+        ReluForm::TwoRoundsFresh => "2R-fresh",
+        ReluForm::Table => "table",
+    }
+}

@@ -1,0 +1,251 @@
+//! `megrez bench model NAME --protocol secfloat --train`: a step of training a perceptron on shares
+//! (forward, backward, update), measured, beside its price and against the same step in the clear.
+//! Party 0 brings the weights, party 1 data and labels.
+
+use super::sample::{any_model, test_image};
+use megrez::protocols::SECFLOAT;
+use megrez::report::Seconds;
+use megrez::{Error, Result, Work};
+use megrez_float::programs::{Layer, Matrix, Mlp, Step};
+use megrez_float::{Blocks, Clear, Float, Format, Plain};
+use megrez_graph::models::relevance_features;
+use megrez_graph::{Attribute, Graph, Tensor};
+use megrez_kernels::Cpu;
+use megrez_net::{NetProfile, Network};
+use megrez_plan::View;
+use megrez_service::pair::{self, Job};
+use megrez_session::{Party, Phase};
+use megrez_sirnn::Sirnn;
+use megrez_sirnn::ot::Transfers;
+use megrez_sirnn::price::Price;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use std::time::Instant;
+
+/// What to measure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TrainBench {
+    /// A built-in network or an ONNX file: dense layers with ReLU between them.
+    pub model: String,
+    /// Inputs per step.
+    pub batch: usize,
+    /// How many steps, one after the other from the same weights.
+    pub repeat: u32,
+    /// Seed of weights and data, never of shares.
+    pub seed: u64,
+    /// How the parties work.
+    pub work: Work,
+    /// The learning rate.
+    pub rate: f32,
+}
+
+/// What one party measured in one step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    seconds: f64,
+    busy_seconds: f64,
+    rounds: u32,
+    bytes: u64,
+    loss: f32,
+    /// Numbers that differ from the clear; party 0 looks.
+    wrong: usize,
+}
+
+/// Weights (inputs × outputs) and biases of a perceptron's layers.
+type Weights = Vec<(Tensor, Tensor)>;
+
+/// The layers of a graph of dense layers with ReLU between them.
+fn perceptron(graph: &Graph) -> Result<Weights> {
+    let refuse =
+        |what: &str| Error::Refused(format!("only dense layers with ReLU between them are trained: {what}"));
+    let mut layers = vec![];
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let expected = if i % 2 == 0 { "Gemm" } else { "Relu" };
+        if node.op != expected {
+            return Err(refuse(&format!("`{}` is a {} where a {expected} belongs", node.name, node.op)));
+        }
+        if expected == "Relu" {
+            continue;
+        }
+        let plain = |name: &str, default: i64| {
+            let value = node.attributes.0.get(name);
+            value.is_none_or(|v| *v == Attribute::Int(default) || *v == Attribute::Float(default as f32))
+        };
+        let constant = |i: usize| node.inputs.get(i).copied().flatten().and_then(|id| graph.floats(id));
+        let (Some(weights), Some(bias)) = (constant(1), constant(2)) else {
+            return Err(refuse(&format!("`{}` has no constant weights and bias", node.name)));
+        };
+        let turned = node.attributes.0.get("transB") == Some(&Attribute::Int(1));
+        if !(plain("alpha", 1) && plain("beta", 1) && plain("transA", 0)) || bias.shape.rank() != 1 {
+            return Err(refuse(&format!("`{}` is scaled or transposed", node.name)));
+        }
+        let weights = if turned {
+            weights.view(&View::transpose(&weights.shape, &[1, 0]))
+        } else {
+            (**weights).clone()
+        };
+        layers.push((weights, (**bias).clone()));
+    }
+    if layers.is_empty() || graph.nodes.len().is_multiple_of(2) {
+        return Err(refuse("the last layer is a dense one"));
+    }
+    Ok(layers)
+}
+
+impl TrainBench {
+    fn weights(&self) -> Result<Weights> {
+        perceptron(&any_model(&self.model, self.batch, self.seed)?)
+    }
+
+    fn data(&self, features: usize) -> Tensor {
+        match self.model.as_str() {
+            "relevance" => relevance_features(self.batch, self.seed),
+            _ => test_image(self.seed, 0, "input", [self.batch, features].into()),
+        }
+    }
+
+    /// Input i is of class i, modulo their number.
+    fn labels(&self, classes: usize) -> Vec<f32> {
+        (0..self.batch * classes).map(|i| f32::from(u8::from(i % classes == i / classes % classes))).collect()
+    }
+
+    /// The step, on numbers that `secret` makes of the owner's: party 0's weights, party 1's data.
+    fn step<B: Blocks>(
+        &self,
+        b: &mut B,
+        layers: &Weights,
+        mut secret: impl FnMut(&mut B, usize, &[f32]) -> std::result::Result<Float<B>, B::Error>,
+    ) -> std::result::Result<(Mlp<B>, Matrix<B>, Matrix<B>), B::Error> {
+        let mut all = vec![];
+        for (weights, bias) in layers {
+            let &[rows, cols] = weights.shape.dims() else { unreachable!("a Gemm's weights are a matrix") };
+            let weights = secret(b, 0, &weights.data)?;
+            all.push(Layer { weights: Matrix::new(b, rows, cols, weights), bias: secret(b, 0, &bias.data)? });
+        }
+        let (features, classes) = (all[0].weights.rows, all[all.len() - 1].weights.cols);
+        let x = secret(b, 1, &self.data(features).data)?;
+        let labels = secret(b, 1, &self.labels(classes))?;
+        let x = Matrix::new(b, self.batch, features, x);
+        Ok((Mlp { layers: all }, x, Matrix::new(b, self.batch, classes, labels)))
+    }
+
+    fn price(&self, layers: &Weights) -> megrez_sirnn::price::Bill {
+        let mut price = Price::new(self.work.group).with_threads(self.work.threads as usize);
+        let public = |b: &mut Price, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
+        let Ok((mlp, x, labels)) = self.step(&mut price, layers, public);
+        let Ok(_) = mlp.step(&mut price, &x, &labels, self.rate);
+        price.bill
+    }
+}
+
+/// Everything that a step gives, in one vector.
+fn results<B: Blocks>(b: &B, step: &Step<B>) -> Float<B> {
+    let layers = step.mlp.layers.iter().flat_map(|l| [&l.weights.data, &l.bias]);
+    Float::concat(b, &std::iter::once(&step.loss).chain(layers).collect::<Vec<_>>())
+}
+
+impl Job for TrainBench {
+    const NAME: &'static str = "bench training";
+    type Report = Vec<Measured>;
+
+    fn run(&self, network: Network) -> Result<Vec<Measured>> {
+        let layers = self.weights()?;
+        let mut party = Party::start(network, Cpu::new(1))?;
+        party.enter(Phase::Setup, 1);
+        let transfers = Transfers::set_up(&mut party, self.work.group)?;
+        let mut b = Sirnn::new(party, transfers).with_threads(self.work.threads as usize)?;
+        let me = b.party().me();
+        let mut measured = vec![];
+        for run in 0..self.repeat {
+            b.party_mut().enter(Phase::Input, run);
+            let mut names = 0..;
+            let (mlp, x, labels) = self.step(&mut b, &layers, |b, owner, numbers| {
+                let name = format!("number {}", names.next().unwrap_or(0));
+                let plain = (owner == me).then(|| Plain::from_f32(numbers));
+                b.share(owner, &name, Format::FLOAT32, numbers.len(), plain.as_ref())
+            })?;
+            b.party_mut().enter(Phase::Online, run);
+            b.party_mut().barrier("start")?;
+            let before = b.party().meter().total(Phase::Online, 2)[1 - me];
+            let start = Instant::now();
+            let step = b.step("training", |b| mlp.step(b, &x, &labels, self.rate))?;
+            let seconds = start.elapsed().as_secs_f64();
+            let busy_seconds = seconds - b.party().waited().as_secs_f64();
+            let (rounds, bytes) =
+                (b.party().rounds(), b.party().meter().total(Phase::Online, 2)[1 - me] - before);
+            b.party_mut().enter(Phase::Output, run);
+            let opened = b.open(&results(&b, &step))?.to_f32();
+            let wrong = if me == 0 { self.differences(&layers, &opened) } else { 0 };
+            measured.push(Measured { seconds, busy_seconds, rounds, bytes, loss: opened[0], wrong });
+        }
+        // Nobody leaves before the other has everything.
+        b.party_mut().barrier("end")?;
+        Ok(measured)
+    }
+}
+
+impl TrainBench {
+    /// In how many numbers the results differ from the same step in the clear.
+    fn differences(&self, layers: &Weights, got: &[f32]) -> usize {
+        let public = |b: &mut Clear, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
+        let Ok((mlp, x, labels)) = self.step(&mut Clear, layers, public);
+        let Ok(step) = mlp.step(&mut Clear, &x, &labels, self.rate);
+        let clear = results(&Clear, &step).plain().to_f32();
+        got.iter().zip(&clear).filter(|(g, c)| g.to_bits() != c.to_bits()).count()
+    }
+}
+
+/// Measures a step of training; `processes` or threads.
+///
+/// # Errors
+/// If the model is no perceptron, or a party fails.
+pub fn bench_training(o: &TrainBench, net: &NetProfile, processes: bool) -> Result<Json> {
+    let bill = o.price(&o.weights()?);
+    let reports = if processes { pair::in_processes(o, net)? } else { pair::in_threads(o, net)? };
+    let runs = 0..o.repeat as usize;
+    let slowest = |run: usize| reports.iter().map(|r| r[run].seconds).fold(0.0, f64::max);
+    let busy = |r: &Vec<Measured>| Seconds::of(r.iter().map(|m| m.busy_seconds).collect()).median;
+    let last: Vec<&Measured> = reports.iter().filter_map(|r| r.last()).collect();
+    let sent: Vec<u64> = last.iter().map(|m| m.bytes).collect();
+    let wrong: usize = reports.iter().flatten().map(|m| m.wrong).sum();
+    Ok(json!({
+        "schema": "megrez.bench/1",
+        "op": null,
+        "model": o.model,
+        "training": true,
+        "protocol": SECFLOAT.name,
+        "insecure": false,
+        "numbers": "float32",
+        "batch": o.batch,
+        "options": { "extension": "softspoken", "group": o.work.group, "threads": o.work.threads, "rate": o.rate },
+        "net": { "name": net.name, "rtt_ms": net.rtt_ms, "mbps": net.mbps },
+        "parties": if processes { "process" } else { "thread" },
+        "repeat": o.repeat,
+        "phases": {
+            "offline": { "seconds": Seconds::default(), "rounds": 0, "sent_bytes": { "0>1": 0, "1>0": 0 } },
+            "online": {
+                "seconds": Seconds::of(runs.map(slowest).collect()),
+                "rounds": last.iter().map(|m| m.rounds).max(),
+                "sent_bytes": { "0>1": sent[0], "1>0": sent[1] },
+                "busy_seconds": reports.iter().map(busy).collect::<Vec<_>>(),
+            },
+        },
+        "formula_bytes": { "0>1": bill.bytes[0], "1>0": bill.bytes[1] },
+        "formula_rounds": bill.rounds,
+        "loss": last[0].loss,
+        "wrong": wrong,
+        "verified": wrong == 0 && sent == bill.bytes,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_perceptrons_are_trained() {
+        let refused = |name: &str| perceptron(&any_model(name, 1, 0).unwrap()).unwrap_err().to_string();
+        assert!(refused("lenet").contains("`conv1` is a Conv where a Gemm belongs"));
+        assert_eq!(perceptron(&any_model("relevance", 1, 0).unwrap()).unwrap().len(), 4);
+    }
+}

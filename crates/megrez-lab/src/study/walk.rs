@@ -1,0 +1,649 @@
+//! A model's plan on plain words. What every protocol does locally on shares, products included, is
+//! the plaintext suite's work; truncations and comparisons follow the rules of a study, with fresh
+//! masks for every element.
+
+use super::forms::{Form, cut_sign, exact, is_big_error};
+use megrez::fixed::decode_words;
+use megrez::{Error, ErrorKind, FixedModel, Result};
+use megrez_graph::Tensor as Floats;
+use megrez_graph::lower::DataInput;
+use megrez_kernels::{Bits, Cpu, Device, Tensor};
+use megrez_net::{ClockKind, NetProfile, Network, Payload};
+use megrez_plan::{Kind, Op, SignBit, Step, ValueId};
+use megrez_protocols::Suite;
+use megrez_protocols::clear::{Clear, Data};
+use megrez_ring::{Word, bits};
+use megrez_session::{Party, Phase};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How a walk truncates and compares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// The truncation, also of those inside ReLUs, which then compare the truncated value.
+    pub truncation: Form,
+    /// Whether comparisons look only at the bits that the plan says, under the mask of the
+    /// truncation, as the dealer protocol does. Without it they look at all bits. Needs
+    /// [`Form::Exact`].
+    pub cut: bool,
+}
+
+/// What happened to the elements of a walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Truncated elements.
+    pub truncations: f64,
+    /// Of them, those off by more than the last bit.
+    pub big_errors: f64,
+    /// Compared elements.
+    pub comparisons: f64,
+    /// Of them, those whose sign was read wrongly and whose value was not below the last of f
+    /// fraction bits.
+    pub sign_errors: f64,
+}
+
+impl Counts {
+    /// Divided by a number of inputs.
+    pub fn per(self, n: f64) -> Counts {
+        Counts {
+            truncations: self.truncations / n,
+            big_errors: self.big_errors / n,
+            comparisons: self.comparisons / n,
+            sign_errors: self.sign_errors / n,
+        }
+    }
+}
+
+/// Data inputs as real numbers.
+pub type Rows<'a> = dyn Fn(u32, &DataInput) -> Result<Floats> + 'a;
+
+/// A walk over the plan of one model on the ring that the model was compiled for.
+pub enum Walker<'a> {
+    /// Z_2^32.
+    Narrow(Walk<'a, u32>),
+    /// Z_2^64.
+    Wide(Walk<'a, u64>),
+}
+
+impl<'a> Walker<'a> {
+    /// For a compiled model.
+    pub fn new(model: &'a FixedModel, rules: &Rules) -> Result<Self> {
+        match model.compiled.plan.ring {
+            32 => Ok(Walker::Narrow(Walk::new(model, rules)?)),
+            64 => Ok(Walker::Wide(Walk::new(model, rules)?)),
+            other => {
+                Err(Error::Refused(format!("studies of models run on rings of 32 or 64 bits, not {other}")))
+            }
+        }
+    }
+
+    /// The next batch: the model's outputs as real numbers.
+    pub fn run(&mut self, rows: &Rows<'_>) -> Result<Vec<Floats>> {
+        match self {
+            Walker::Narrow(walk) => walk.run(rows),
+            Walker::Wide(walk) => walk.run(rows),
+        }
+    }
+
+    /// What happened in all batches so far.
+    pub fn counts(&self) -> Counts {
+        match self {
+            Walker::Narrow(walk) => walk.counts,
+            Walker::Wide(walk) => walk.counts,
+        }
+    }
+}
+
+/// The one party of a study: a source of fresh streams from the operating system's randomness, on
+/// the CPU.
+pub fn lone_party() -> Result<Party<Cpu>> {
+    let networks = Network::in_memory(1, &NetProfile::loopback(), ClockKind::Virtual, Duration::from_secs(1));
+    let network = networks.into_iter().next().ok_or_else(|| Error::Refused("no network in memory".into()))?;
+    Ok(Party::start(network, Cpu::default())?)
+}
+
+/// A value on the way.
+#[derive(Clone)]
+struct Held<W: Word> {
+    data: Data<W, Cpu>,
+    /// How many fraction bits fewer it has than the plan thinks, because its product's operands
+    /// were truncated before.
+    lead: u32,
+    /// Whether it is an input, at most rearranged: its owner can encode it with as few fraction
+    /// bits as are asked for.
+    given: bool,
+}
+
+/// See [`Walker`].
+pub struct Walk<'a, W: Word> {
+    model: &'a FixedModel,
+    rules: Rules,
+    suite: Clear<W, Cpu>,
+    party: Party<Cpu>,
+    runs: u32,
+    counts: Counts,
+    values: Vec<Option<Held<W>>>,
+}
+
+impl<'a, W: Word> Walk<'a, W> {
+    fn new(model: &'a FixedModel, rules: &Rules) -> Result<Self> {
+        if rules.cut && rules.truncation != Form::Exact {
+            return Err(Error::Refused("cut comparisons share the mask of the exact truncation".into()));
+        }
+        Ok(Walk {
+            model,
+            rules: rules.clone(),
+            suite: Clear::default(),
+            party: lone_party()?,
+            runs: 0,
+            counts: Counts::default(),
+            values: vec![],
+        })
+    }
+
+    fn run(&mut self, rows: &Rows<'_>) -> Result<Vec<Floats>> {
+        let model = self.model;
+        let plan = &model.compiled.plan;
+        let run = self.runs;
+        self.runs += 1;
+        self.party.enter(Phase::Online, run);
+        self.values = vec![None; plan.values.len()];
+        for input in &plan.inputs {
+            let words = model.words(run, input, rows)?.into_iter().map(W::from_u64).collect::<Vec<W>>();
+            let value = plan.value(input.value);
+            let data = self.suite.accept(&self.party, value, Payload::from_pod(&words))?;
+            self.values[input.value.0 as usize] = Some(Held { data, lead: 0, given: true });
+        }
+        let mut last = vec![0; plan.values.len()];
+        for (at, step) in plan.steps.iter().enumerate() {
+            step.inputs.iter().for_each(|i| last[i.0 as usize] = at);
+        }
+        plan.outputs.iter().for_each(|o| last[o.value.0 as usize] = usize::MAX);
+        for (at, step) in plan.steps.iter().enumerate() {
+            let held = self.step(step)?;
+            self.values[step.output.0 as usize] = Some(held);
+            for i in step.inputs.iter().filter(|i| last[i.0 as usize] == at) {
+                self.values[i.0 as usize] = None;
+            }
+        }
+        let mut outputs = vec![];
+        for (output, revealed) in plan.outputs.iter().zip(&model.compiled.outputs) {
+            let held = self.held(output.value).clone();
+            let words: Vec<u64> = self.words(&held.data)?.into_iter().map(Word::to_u64).collect();
+            outputs.push(revealed.finish(decode_words(plan.ring, &words, revealed.frac - held.lead)));
+        }
+        Ok(outputs)
+    }
+
+    fn held(&self, id: ValueId) -> &Held<W> {
+        self.values[id.0 as usize].as_ref().expect("a plan defines values before their use")
+    }
+
+    fn words(&self, data: &Data<W, Cpu>) -> Result<Vec<W>> {
+        match data {
+            Data::Ring(x) => Ok(self.party.device().download(x.buf.clone()).map_err(device)?),
+            Data::Bit(_) => Err(Error::Refused("studies open ring values only".into())),
+        }
+    }
+
+    fn frac(&self, id: ValueId) -> u32 {
+        match self.model.compiled.plan.value(id).kind {
+            Kind::Ring { frac } | Kind::Sum { frac } | Kind::Public { frac } => frac,
+            Kind::Bit => 0,
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<Held<W>> {
+        let mut inputs: Vec<Held<W>> = step.inputs.iter().map(|&i| self.held(i).clone()).collect();
+        let most = inputs.iter().map(|i| i.lead).max().unwrap_or(0);
+        match &step.op {
+            Op::Truncate { bits } => {
+                let [x] = only(inputs);
+                let drop = bits.saturating_sub(x.lead);
+                let data = self.truncated(&step.name, x.data, drop)?;
+                return Ok(Held { data, lead: x.lead.saturating_sub(*bits), given: false });
+            }
+            Op::Relu(relu) => {
+                let [x] = only(inputs);
+                let drop = relu.truncate.saturating_sub(x.lead);
+                let small = self.beyond(step.inputs[0]).saturating_sub(relu.truncate);
+                let data = self.relu(&step.name, &x.data, &relu.sign, drop, small)?;
+                return Ok(Held { data, lead: x.lead.saturating_sub(relu.truncate), given: false });
+            }
+            Op::NonNegative(sign) if self.rules.cut => {
+                let [x] = only(inputs);
+                let small = self.beyond(step.inputs[0]);
+                let data = self.at_least(step, &x.data, sign, &[0], small)?;
+                return Ok(Held { data, lead: 0, given: false });
+            }
+            Op::CompareMany { sign, thresholds } => {
+                let [x] = only(inputs);
+                // Thresholds are words at the scale that the plan gives x.
+                let thresholds: Vec<i64> = thresholds.iter().map(|t| t >> x.lead).collect();
+                let data = if self.rules.cut {
+                    let small = self.beyond(step.inputs[0]);
+                    self.at_least(step, &x.data, sign, &thresholds, small)?
+                } else {
+                    let n = self.ring(&x.data)?.elements() * thresholds.len();
+                    self.counts.comparisons += n as f64;
+                    let op = Op::CompareMany { sign: sign.clone(), thresholds };
+                    self.local(step, &op, &[x])?
+                };
+                return Ok(Held { data, lead: 0, given: false });
+            }
+            Op::Maximum(sign) if self.rules.cut => {
+                let small = self.beyond(step.inputs[0]);
+                let data = self.maximum(step, &inputs, sign, small)?;
+                return Ok(Held { data, lead: 0, given: false });
+            }
+            Op::Mul | Op::MatMul | Op::Conv(_) if self.rules.truncation == Form::TruncateFirst => {
+                // The product carries f fraction bits: half of them from each operand. What is
+                // public loses nothing.
+                let f = self.model_frac();
+                let mut carried = 0;
+                for (i, keep) in [f / 2, f - f / 2].into_iter().enumerate() {
+                    let (x, id) = (&mut inputs[i], step.inputs[i]);
+                    let frac = self.frac(id) - x.lead;
+                    let public = matches!(self.model.compiled.plan.value(id).kind, Kind::Public { .. });
+                    let drop = if public { 0 } else { frac.saturating_sub(keep) };
+                    let name = format!("{}/operand-{i}", step.name);
+                    x.data = self.truncated(&name, x.data.clone(), drop)?;
+                    carried += frac - drop;
+                }
+                let lead = self.frac(step.output) - carried;
+                return Ok(Held { data: self.local(step, &step.op, &inputs)?, lead, given: false });
+            }
+            Op::Combine { .. } | Op::Concat { .. } | Op::Maximum(_) if most > 0 => {
+                for (i, x) in inputs.iter_mut().enumerate() {
+                    let drop = most - x.lead;
+                    x.data = if x.given {
+                        self.encoded_with_fewer(&x.data, drop)?
+                    } else {
+                        self.truncated(&format!("{}/addend-{i}", step.name), x.data.clone(), drop)?
+                    };
+                }
+                let op = match step.op.clone() {
+                    Op::Combine { coefficients, constant } => {
+                        Op::Combine { coefficients, constant: constant >> most }
+                    }
+                    other => other,
+                };
+                return Ok(Held { data: self.local(step, &op, &inputs)?, lead: most, given: false });
+            }
+            _ => {}
+        }
+        let given = matches!(step.op, Op::View(_)) && inputs.iter().all(|i| i.given);
+        let keeps_scale = !matches!(step.op, Op::NonNegative(_) | Op::BitToRing | Op::CompareMany { .. });
+        let lead = if keeps_scale { most } else { 0 };
+        Ok(Held { data: self.local(step, &step.op, &inputs)?, lead, given })
+    }
+
+    /// How many fraction bits more than f the plan gives a value.
+    fn beyond(&self, id: ValueId) -> u32 {
+        self.frac(id).saturating_sub(self.model_frac())
+    }
+
+    /// f, as the model was compiled: that of its inputs.
+    fn model_frac(&self) -> u32 {
+        self.model.compiled.data_inputs.first().map_or(0, |i| i.frac)
+    }
+
+    /// A step in which protocols do the same on every share, or whose protocol is exact.
+    fn local(&mut self, step: &Step, op: &Op, inputs: &[Held<W>]) -> Result<Data<W, Cpu>> {
+        if !is_known(op) {
+            let what = format!("step `{}`: studies do not know how protocols approximate it", step.name);
+            return Err(Error::Refused(what));
+        }
+        let output = self.model.compiled.plan.value(step.output);
+        let inputs: Vec<(&(), &Data<W, Cpu>)> = inputs.iter().map(|i| (&(), &i.data)).collect();
+        let suite = self.suite.clone();
+        let (data, _) =
+            self.party.step(&step.name, |p| suite.online(p, op, output, &inputs, Some(&()), ()))?;
+        Ok(data)
+    }
+
+    /// Two fresh words for each of `n` elements.
+    fn masks(&mut self, name: &str, n: usize) -> Result<Vec<u64>> {
+        Ok(self.party.step(name, |p| Ok(p.stream(p.me(), "masks")?.words(2 * n)))?)
+    }
+
+    fn truncated(&mut self, name: &str, x: Data<W, Cpu>, drop: u32) -> Result<Data<W, Cpu>> {
+        if drop == 0 {
+            return Ok(x);
+        }
+        let shape = self.ring(&x)?.shape.clone();
+        let y = self.truncated_words(name, self.words(&x)?, drop)?;
+        self.upload(shape, y)
+    }
+
+    /// As its owner would have encoded it with `drop` fraction bits fewer: to the nearest.
+    fn encoded_with_fewer(&self, x: &Data<W, Cpu>, drop: u32) -> Result<Data<W, Cpu>> {
+        let half = (1i64 << drop) >> 1;
+        let round = |x: W| W::from_i64(x.to_i64().saturating_add(half) >> drop);
+        let shape = self.ring(x)?.shape.clone();
+        self.upload(shape, self.words(x)?.into_iter().map(round).collect())
+    }
+
+    fn truncated_words(&mut self, name: &str, x: Vec<W>, drop: u32) -> Result<Vec<W>> {
+        if drop == 0 {
+            return Ok(x);
+        }
+        let masks = self.masks(name, x.len())?;
+        let form = self.rules.truncation;
+        let mut big = 0u64;
+        let y = (x.into_iter().zip(masks.chunks_exact(2)))
+            .map(|(x, r)| {
+                let y = form.truncate(x, drop, [W::from_u64(r[0]), W::from_u64(r[1])]);
+                big += u64::from(is_big_error(x, drop, y));
+                y
+            })
+            .collect::<Vec<W>>();
+        self.counts.truncations += y.len() as f64;
+        self.counts.big_errors += big as f64;
+        Ok(y)
+    }
+
+    /// `small`: that the sign of ±2^small and below does not matter.
+    fn relu(
+        &mut self,
+        name: &str,
+        x: &Data<W, Cpu>,
+        sign: &SignBit,
+        drop: u32,
+        small: u32,
+    ) -> Result<Data<W, Cpu>> {
+        let shape = self.ring(x)?.shape.clone();
+        let x = self.words(x)?;
+        self.counts.comparisons += x.len() as f64;
+        let y = if self.rules.cut {
+            let masks = self.masks(name, x.len())?;
+            let (mut wrong, mut big) = (0u64, 0u64);
+            let y = (x.into_iter().zip(masks.chunks_exact(2)))
+                .map(|(x, r)| {
+                    let r = W::from_u64(r[0]).add(W::from_u64(r[1]));
+                    let m = x.add(r);
+                    let y = if drop == 0 { x } else { exact(m, r, drop) };
+                    let positive = cut_sign(m, r, sign.cut, sign.width(W::BITS));
+                    wrong += u64::from(positive == (x.msb() == 1) && matters(y, small));
+                    big += u64::from(is_big_error(x, drop, y));
+                    if positive { y } else { W::ZERO }
+                })
+                .collect();
+            self.counts.sign_errors += wrong as f64;
+            self.counts.big_errors += big as f64;
+            self.counts.truncations += if drop > 0 { shape.elements() as f64 } else { 0.0 };
+            y
+        } else {
+            let y = self.truncated_words(name, x, drop)?;
+            y.into_iter().map(|y| if y.msb() == 1 { W::ZERO } else { y }).collect()
+        };
+        self.upload(shape, y)
+    }
+
+    /// The bits [x ≥ t] under one mask of x, threshold by threshold.
+    fn at_least(
+        &mut self,
+        step: &Step,
+        x: &Data<W, Cpu>,
+        sign: &SignBit,
+        thresholds: &[i64],
+        small: u32,
+    ) -> Result<Data<W, Cpu>> {
+        let x = self.words(x)?;
+        let masks = self.masks(&step.name, x.len())?;
+        let (n, mut wrong) = (x.len(), 0u64);
+        let packed = bits::pack(n * thresholds.len(), |at| {
+            let (i, t) = (at % n, W::from_i64(thresholds[at / n]));
+            let r = W::from_u64(masks[2 * i]).add(W::from_u64(masks[2 * i + 1]));
+            let difference = x[i].sub(t);
+            let positive = cut_sign(difference.add(r), r, sign.cut, sign.width(W::BITS));
+            wrong += u64::from(positive == (difference.msb() == 1) && matters(difference, small));
+            u64::from(positive)
+        });
+        self.counts.comparisons += (n * thresholds.len()) as f64;
+        self.counts.sign_errors += wrong as f64;
+        let shape = self.model.compiled.plan.value(step.output).shape.clone();
+        Ok(Data::Bit(Bits::new(shape, self.party.device().upload(packed).map_err(device)?)))
+    }
+
+    /// The value that beats all others when all are cut; the first where the comparison is too
+    /// narrow for there to be one.
+    fn maximum(
+        &mut self,
+        step: &Step,
+        inputs: &[Held<W>],
+        sign: &SignBit,
+        small: u32,
+    ) -> Result<Data<W, Cpu>> {
+        let (cut, width) = (sign.cut, sign.width(W::BITS));
+        let x = inputs.iter().map(|x| self.words(&x.data)).collect::<Result<Vec<_>>>()?;
+        let (k, n) = (x.len(), x[0].len());
+        let masks = self.masks(&step.name, k * n)?;
+        // Every value as the comparisons see it.
+        let seen = |i: usize, e: usize| {
+            let at = 2 * (i * n + e);
+            let r = W::from_u64(masks[at]).add(W::from_u64(masks[at + 1]));
+            (x[i][e].add(r).to_u64() >> cut).wrapping_sub(r.to_u64() >> cut)
+        };
+        let mut wrong = 0u64;
+        let largest = (0..n).map(|e| {
+            let y: Vec<u64> = (0..k).map(|i| seen(i, e)).collect();
+            let first = |p: usize, q: usize| y[p].wrapping_sub(y[q]) >> (width - 1) & 1 == 0;
+            let beats = |i: usize, j: usize| if i < j { first(i, j) } else { !first(j, i) };
+            let winner = (0..k).find(|&i| (0..k).all(|j| i == j || beats(i, j))).unwrap_or(0);
+            let lost = (0..k).map(|i| x[i][e].to_i64()).max().unwrap_or(0) - x[winner][e].to_i64();
+            wrong += u64::from(matters(W::from_i64(lost), small));
+            x[winner][e]
+        });
+        let largest: Vec<W> = largest.collect();
+        self.counts.comparisons += (n * k * (k - 1) / 2) as f64;
+        self.counts.sign_errors += wrong as f64;
+        self.upload(self.model.compiled.plan.value(step.output).shape.clone(), largest)
+    }
+
+    fn ring<'d>(&self, data: &'d Data<W, Cpu>) -> Result<&'d Tensor<W, Cpu>> {
+        match data {
+            Data::Ring(x) => Ok(x),
+            Data::Bit(_) => Err(Error::Refused("the plan truncates or compares a bit".into())),
+        }
+    }
+
+    fn upload(&self, shape: megrez_ring::Shape, words: Vec<W>) -> Result<Data<W, Cpu>> {
+        Ok(Data::Ring(Tensor::new(shape, self.party.device().upload(words).map_err(device)?)))
+    }
+}
+
+/// Steps that no form of truncation and no cut changes: a new primitive is looked at before it is
+/// put here.
+fn is_known(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Constant { .. }
+            | Op::Combine { .. }
+            | Op::View(_)
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+            | Op::Sum { .. }
+            | Op::Gather { .. }
+            | Op::Rescale { .. }
+            | Op::Mul
+            | Op::MatMul
+            | Op::Conv(_)
+            | Op::NonNegative(_)
+            | Op::CompareMany { .. }
+            | Op::Maximum(_)
+            | Op::Select
+            | Op::BitToRing
+            | Op::Xor
+            | Op::And
+            | Op::Not
+    )
+}
+
+/// Whether the sign of y makes a difference that f fraction bits can show.
+fn matters<W: Word>(y: W, small: u32) -> bool {
+    y.to_i64().unsigned_abs() >> small > 0
+}
+
+fn device(e: megrez_kernels::DeviceError) -> Error {
+    Error::of(ErrorKind::Internal, e)
+}
+
+/// The one input of a step that has one.
+fn only<T>(inputs: Vec<T>) -> [T; 1] {
+    match inputs.try_into() {
+        Ok(one) => one,
+        Err(_) => unreachable!("a plan's types are checked"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez::choices::List as Lists;
+    use megrez::fixed::decode_output;
+    use megrez::request::fitted;
+    use megrez::{Backend, RunOptions};
+    use megrez_graph::{
+        Attributes, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, models, plain,
+    };
+    use megrez_plan::ReluForm;
+
+    fn model(network: &str, size: usize, options: CompileOptions) -> FixedModel {
+        of_graph(&models::build(network, size, 1).unwrap(), options)
+    }
+
+    fn of_graph(graph: &Graph, options: CompileOptions) -> FixedModel {
+        let options =
+            CompileOptions { policy: RangePolicy::Assume, input_range: Interval::abs(1.0), ..options };
+        FixedModel::new(graph, megrez_service::embedded::CLIENT, &options).unwrap()
+    }
+
+    /// A pool and every spline, on values of both signs.
+    fn smooth() -> Graph {
+        let mut graph = Graph::new("smooth");
+        let mut y = graph.input("x", [1, 2, 8, 8]).unwrap();
+        let weights =
+            Floats::new([2, 2, 3, 3], (0..36).map(|i| (i * 7 % 11) as f32 / 5.0 - 1.0).collect::<Vec<_>>());
+        let w = graph.constant("w", weights);
+        y = graph.add("conv", "Conv", &[y, w], Attributes::none()).unwrap();
+        y = graph.add("pool", "MaxPool", &[y], Attributes::none().with("kernel_shape", [2, 2])).unwrap();
+        for op in ["Gelu", "Tanh", "Swish", "Sigmoid"] {
+            y = graph.add(op, op, &[y], Attributes::none()).unwrap();
+        }
+        graph.output("y", y);
+        graph
+    }
+
+    fn rows(input: &DataInput, seed: usize) -> Floats {
+        let values = (0..input.shape.elements()).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 101.0);
+        Floats::new(input.shape.clone(), values.collect::<Vec<f32>>())
+    }
+
+    /// The outputs of a run under a protocol of the registry.
+    fn under(protocol: &str, model: &FixedModel, seed: usize) -> Floats {
+        let options = RunOptions { insecure: true, ..RunOptions::new(protocol) };
+        let words = |run: u32, input: &megrez_plan::Input| {
+            Ok(model.words(run, input, &|_, input| Ok(rows(input, seed)))?)
+        };
+        let plan = &model.compiled.plan;
+        let outcome = Backend::threads().run(plan, &options, &words, &|_| {}).unwrap();
+        decode_output(plan.ring, &model.compiled.outputs[0], &outcome.outputs[0][0])
+    }
+
+    fn walked(model: &FixedModel, rules: &Rules, seed: usize) -> (Floats, Counts) {
+        let mut walker = Walker::new(model, rules).unwrap();
+        let output = walker.run(&|_, input| Ok(rows(input, seed))).unwrap().remove(0);
+        (output, walker.counts())
+    }
+
+    fn mean_error(a: &Floats, b: &Floats) -> f64 {
+        let sum: f64 = a.data.iter().zip(&b.data).map(|(a, b)| f64::from((a - b).abs())).sum();
+        sum / a.data.len() as f64
+    }
+
+    #[test]
+    fn with_floors_the_walk_is_the_plaintext_suite() {
+        for (network, ring, frac) in
+            [("lenet", 64, 16), ("lenet", 32, 9), ("net-c", 64, 20), ("net-a", 64, 13)]
+        {
+            let model = model(network, 2, CompileOptions { ring, frac, ..CompileOptions::default() });
+            let rules = Rules { truncation: Form::Floor, cut: false };
+            let (output, counts) = walked(&model, &rules, 3);
+            assert_eq!(output, under("clear", &model, 3), "{network} on {ring} bits");
+            assert!(counts.truncations > 0.0 && counts.comparisons > 0.0, "{counts:?}");
+            assert_eq!((counts.big_errors, counts.sign_errors), (0.0, 0.0));
+        }
+    }
+
+    #[test]
+    fn splines_and_pools_by_all_pairs_are_walked_as_well() {
+        let graph = smooth();
+        let fitted = fitted(Lists::Digits, None, None, false).unwrap();
+        for (pool, comparison) in [
+            (PoolForm::Tournament, Comparison::Fixed(SignBit::FULL)),
+            (PoolForm::AllPairs, Comparison::Fixed(SignBit::FULL)),
+            (PoolForm::AllPairs, fitted),
+        ] {
+            let options = CompileOptions { pool, comparison, ..CompileOptions::default() };
+            let cut = options.comparison != Comparison::Fixed(SignBit::FULL);
+            let model = of_graph(&graph, options);
+            let clear = under("clear", &model, 3);
+            let floors = walked(&model, &Rules { truncation: Form::Floor, cut: false }, 3);
+            assert_eq!(floors.0, clear, "{pool:?}");
+            // 50 elements with four splines of three borders each, and the pools.
+            let (exact, counts) = walked(&model, &Rules { truncation: Form::Exact, cut }, 3);
+            assert!(mean_error(&exact, &clear) < 1e-3 && counts.comparisons >= 600.0, "{counts:?}");
+            assert_eq!((counts.big_errors, counts.sign_errors), (0.0, 0.0));
+            assert!(mean_error(&exact, &under("mizar", &model, 3)) < 1e-3);
+        }
+        // Half of 26 fraction bits in every factor; and real masks, under which deep models fall.
+        let deep = of_graph(&graph, CompileOptions { frac: 26, ..CompileOptions::default() });
+        let clear = under("clear", &deep, 3);
+        let (first, counts) = walked(&deep, &Rules { truncation: Form::TruncateFirst, cut: false }, 3);
+        assert!(mean_error(&first, &clear) < 0.02 && counts.big_errors == 0.0, "{counts:?}");
+        let ring = CompileOptions { ring: 32, frac: 13, ..CompileOptions::default() };
+        let narrow = of_graph(&graph, ring);
+        let (_, counts) = walked(&narrow, &Rules { truncation: Form::Aby3Printed, cut: false }, 3);
+        assert!(counts.big_errors > 0.0, "{counts:?}");
+    }
+
+    #[test]
+    fn exact_and_fitted_is_close_to_the_plaintext_suite() {
+        let comparison = fitted(Lists::Digits, None, None, false).unwrap();
+        let model = model("net-c", 2, CompileOptions { comparison, ..CompileOptions::default() });
+        let (output, counts) = walked(&model, &Rules { truncation: Form::Exact, cut: true }, 5);
+        let clear = under("clear", &model, 5);
+        assert!(mean_error(&output, &clear) < 1e-3 && output != clear, "rounded at random");
+        assert_eq!((counts.big_errors, counts.sign_errors), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_harsh_cut_hurts_as_much_as_under_the_protocol() {
+        let comparison = fitted(Lists::Digits, Some(4), None, false).unwrap();
+        let relu = ReluForm::ThreeRounds;
+        let model = model("net-b", 20, CompileOptions { comparison, relu, ..CompileOptions::default() });
+        let graph = &model.compiled.graph;
+        let plain = plain::run(graph, &[rows(&model.compiled.data_inputs[0], 7)]).unwrap().remove(0);
+        let (output, counts) = walked(&model, &Rules { truncation: Form::Exact, cut: true }, 7);
+        let [simulated, real] = [output, under("mizar", &model, 7)].map(|o| mean_error(&o, &plain));
+        assert!(counts.sign_errors > 100.0, "{counts:?}");
+        assert!((0.6..1.6).contains(&(simulated / real)), "simulated {simulated}, real {real}");
+    }
+
+    #[test]
+    fn truncating_first_needs_no_truncation_after() {
+        let options = CompileOptions { frac: 26, ..CompileOptions::default() };
+        let model = model("net-c", 1, options);
+        let (clear, _) = walked(&model, &Rules { truncation: Form::Floor, cut: false }, 1);
+        let (first, counts) = walked(&model, &Rules { truncation: Form::TruncateFirst, cut: false }, 1);
+        assert!(mean_error(&first, &clear) < 0.05, "13 fraction bits in each operand");
+        assert_eq!(counts.big_errors, 0.0, "{counts:?}");
+    }
+
+    #[test]
+    fn rules_that_make_no_sense_are_refused() {
+        let model = model("net-a", 1, CompileOptions::default());
+        assert!(Walker::new(&model, &Rules { truncation: Form::Aby3Printed, cut: true }).is_err());
+    }
+}

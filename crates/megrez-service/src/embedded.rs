@@ -1,0 +1,127 @@
+//! Parties on this machine: real processes on loopback, with mutual TLS and keys that live as long
+//! as they do. The client is the parent process; the children are usually the same program.
+
+use crate::client::Cluster;
+use crate::launch::{Children, Program, Start, listen, read_line};
+use crate::party::{Policy, Service, limits};
+use crate::wire::fresh_name;
+use crate::{Error, Result};
+use megrez_device::DeviceChoice;
+use megrez_net::{Identity, Limits, PeerName};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name of the parent as a client.
+pub const CLIENT: &str = "local";
+
+/// What a child is told besides its identity.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    data: PathBuf,
+    silence_seconds: u64,
+    device: DeviceChoice,
+}
+
+/// Running parties; they end when this is dropped.
+pub struct Parties {
+    // Fields are dropped in this order: parties end before their folder goes.
+    children: Children,
+    identity: Identity,
+    _data: Folder,
+}
+
+/// A folder that is removed when this is dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Parties {
+    /// Starts `count` parties, on one device or on one for each: see [`DeviceChoice::each`].
+    pub fn start(program: impl Into<Program>, count: usize, devices: &[DeviceChoice]) -> Result<Self> {
+        Self::start_with(program, count, devices, Limits::default().silence)
+    }
+
+    /// As [`start`](Self::start); a party that is silent for `silence`, in whole seconds, is taken
+    /// for dead.
+    pub fn start_with(
+        program: impl Into<Program>,
+        count: usize,
+        devices: &[DeviceChoice],
+        silence: Duration,
+    ) -> Result<Self> {
+        let devices = DeviceChoice::each(devices, count)?;
+        if count < 2 {
+            return Err(Error::Refused(
+                "a single party has nobody to talk to: run it in a thread of this process (--parties thread)"
+                    .into(),
+            ));
+        }
+        let name: String = fresh_name()?.iter().map(|b| format!("{b:02x}")).collect();
+        let data = Folder(std::env::temp_dir().join(format!("megrez-{name}")));
+        let task = |(party, device)| Task {
+            data: data.0.join(format!("party{party}")),
+            silence_seconds: silence.as_secs(),
+            device,
+        };
+        let tasks = devices.into_iter().enumerate().map(task).collect();
+        let (children, deployment) = Children::start(&program.into(), tasks, &[CLIENT])?;
+        let identity = deployment.identity(&PeerName::client(CLIENT)?)?;
+        Ok(Parties { children, identity, _data: data })
+    }
+
+    /// A client of these parties.
+    pub fn connect(&self) -> Result<Cluster> {
+        Cluster::connect(self.addresses(), &self.identity, Duration::from_secs(10))
+    }
+
+    /// Who their client is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Where the parties listen.
+    pub fn addresses(&self) -> &[String] {
+        self.children.addresses()
+    }
+
+    /// The process numbers of the parties, for tests that stop or kill one.
+    pub fn process_ids(&self) -> Vec<u32> {
+        self.children.process_ids()
+    }
+}
+
+/// The child's side: serves until standard input ends.
+pub fn serve_embedded() -> Result<()> {
+    crate::heap::keep();
+    let mut stdin = BufReader::new(std::io::stdin());
+    let start: Start<Task> = read_line(&mut stdin)?;
+    let limits = limits(Duration::from_secs(start.task.silence_seconds));
+    let device = start.task.device.open().map_err(Error::from);
+    let Some((endpoint, device)) = listen(&mut stdin, &start, limits, device)? else { return Ok(()) };
+    let endpoint = Arc::new(endpoint);
+    // Whoever started this party owns the machine: it may be asked for anything.
+    let policy = Policy {
+        data: start.task.data,
+        allow_shaping: true,
+        allow_insecure: true,
+        max_sessions: 16,
+        max_elements: usize::MAX,
+    };
+    let service = Service::new(Arc::clone(&endpoint), policy, device);
+    let serving = std::thread::spawn(move || service.run(|_| {}));
+    // The parent holds the other end; when it goes, for whatever reason, so does this party.
+    let mut rest = String::new();
+    while matches!(stdin.read_line(&mut rest), Ok(n) if n > 0) {
+        rest.clear();
+    }
+    endpoint.stop();
+    drop(serving);
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! What a party does for floating point: it runs a client's plan, or one of a stored model, and
+//! keeps models in shares.
+
+use super::clients::{ChannelClients, Shared};
+use super::host::{Host, ended, hash, own};
+use super::stored::{ModelFile, ModelHeader, StoredModel};
+use crate::wire::{Run, Source, Upload};
+use crate::{Error, ErrorKind, Result};
+use megrez_engine::float::{StoredFloats, serve_floats};
+use megrez_engine::{Clients, PartyReport, agree, common_name};
+use megrez_float::Float;
+use megrez_kernels::Cpu;
+use megrez_net::{Payload, SessionId};
+use megrez_plan::{FloatPlan, Input, KEPT};
+use megrez_ring::Shape;
+use megrez_session::{Party, Phase};
+use megrez_sirnn::Sirnn;
+use megrez_sirnn::client::share_bytes;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Runs a plan.
+pub(super) fn run(host: &Host, client: &str, run: &Run, channel: &Shared) -> Result<Vec<PartyReport>> {
+    let profile = host.profile(&run.net)?;
+    if run.material.is_some() {
+        return Err(Error::Refused(
+            "floating point has no offline phase: leave out the name of the material".into(),
+        ));
+    }
+    let ready = plan_of(host, client, &run.source);
+    let (plan, stored) = host.told(run.session, &profile, run.source.is_stored(), ready)?;
+    let network = host.endpoint.open_session(SessionId(run.session), &profile)?;
+    let serve = || {
+        let mut party = Party::start(network.clone(), Cpu::new(1))?;
+        agree(&mut party, "request", &hash(run))?;
+        let mut clients = ChannelClients { channel, network: network.clone() };
+        let weights = match &stored {
+            Some(stored) => {
+                stored.agree(&mut party)?;
+                load(stored, &run.protocol, &plan)?
+            }
+            None => HashMap::new(),
+        };
+        Ok(serve_floats(&plan, party, &weights, &mut clients, run.runs)?)
+    };
+    ended(&network, serve())
+}
+
+/// The plan of a request, and the stored model that it may use.
+fn plan_of(host: &Host, client: &str, source: &Source) -> Result<(FloatPlan, Option<StoredModel>)> {
+    match source {
+        Source::Plan(bytes) => {
+            let plan = affordable(host, bytes)?;
+            own(&plan.inputs, &plan.outputs, client)?;
+            Ok((plan, None))
+        }
+        Source::Model { model, batch } => {
+            let stored = host.open(model, client)?;
+            Ok((affordable(host, &stored.header.plan_for(*batch, client)?.plan)?, Some(stored)))
+        }
+    }
+}
+
+/// Keeps a model in shares.
+pub(super) fn upload(
+    host: &Host,
+    upload: &Upload,
+    header: ModelHeader,
+    path: &Path,
+    channel: &Shared,
+) -> Result<()> {
+    let profile = megrez_net::NetProfile::loopback();
+    let plan = host.told(upload.session, &profile, true, affordable(host, &upload.plans[0].plan))?;
+    let network = host.endpoint.open_session(SessionId(upload.session), &profile)?;
+    let keep = || {
+        let mut party = Party::start(network.clone(), Cpu::new(1))?;
+        agree(&mut party, "request", &hash(upload))?;
+        let header = header.of_upload(common_name(&mut party, "upload")?);
+        party.enter(Phase::Input, 0);
+        let mut clients = ChannelClients { channel, network: network.clone() };
+        let mut file = ModelFile::new(&header)?;
+        for name in &header.inputs {
+            let input = named(&plan, name)?;
+            let size = share_bytes(plan.shape(input.value).elements());
+            let share = clients.data(input, size)?;
+            if share.len() != size {
+                let got = share.len();
+                return Err(Error::Refused(format!("the share of `{name}` has {got} bytes, not {size}")));
+            }
+            file.body().extend_from_slice(share.as_bytes());
+        }
+        file.keep(path, &mut party)
+    };
+    ended(&network, keep())
+}
+
+/// A valid plan whose values this party has room for.
+fn affordable(host: &Host, bytes: &[u8]) -> Result<FloatPlan> {
+    let plan = FloatPlan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+    if plan.inputs.iter().any(|i| i.owner == KEPT) || plan.outputs.iter().any(|o| o.recipient == KEPT) {
+        return Err(Error::Refused("values of floating point are not kept between runs yet".into()));
+    }
+    host.room_for(plan.values.iter().map(Shape::elements))?;
+    Ok(plan)
+}
+
+fn named<'a>(plan: &'a FloatPlan, name: &str) -> Result<&'a Input> {
+    let input = plan.inputs.iter().find(|i| i.name == name);
+    input.ok_or_else(|| Error::Refused(format!("the plan has no input `{name}`")))
+}
+
+/// The shares of a stored model as inputs of a plan.
+fn load(stored: &StoredModel, protocol: &str, plan: &FloatPlan) -> Result<StoredFloats<Cpu>> {
+    stored.header.is_of(protocol)?;
+    let mut rest = stored.body();
+    let mut weights = HashMap::new();
+    for name in &stored.header.inputs {
+        let n = plan.shape(named(plan, name)?.value).elements();
+        let (share, after) = rest.split_at_checked(share_bytes(n)).ok_or_else(|| stored.unreadable())?;
+        let share: Float<Sirnn<Cpu>> = Sirnn::accept(&Payload::from_bytes(share), n)?;
+        weights.insert(name.clone(), share);
+        rest = after;
+    }
+    if rest.is_empty() { Ok(weights) } else { Err(stored.unreadable()) }
+}

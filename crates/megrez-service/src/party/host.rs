@@ -1,0 +1,176 @@
+//! A party as its sessions see it: its endpoint, its device, and what it allows.
+
+use super::stored::{StoredModel, forbidden};
+use crate::protocols;
+use crate::wire::{self, Source};
+use crate::{Error, ErrorKind, Result};
+use megrez_device::AnyDevice;
+use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
+use megrez_plan::{Input, KEPT, Output, Plan};
+use megrez_session::Error as SessionError;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a session waits for the other parties. A client asks all of them at once, so they come
+/// soon or never.
+const GATHERING: Duration = Duration::from_secs(20);
+
+/// The time-outs of a party that takes a peer for dead after `silence`.
+pub fn limits(silence: Duration) -> Limits {
+    Limits { silence, connect: GATHERING, ..Limits::default() }
+}
+
+/// What a party allows and where it keeps things.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Stored models and material.
+    pub data: PathBuf,
+    /// Whether clients may ask for artificial delays and rates.
+    pub allow_shaping: bool,
+    /// Whether clients may ask for protocols that do not protect.
+    pub allow_insecure: bool,
+    /// Most sessions at a time.
+    pub max_sessions: usize,
+    /// Most elements that the values of one plan may have together.
+    pub max_elements: usize,
+}
+
+/// A party without its clients.
+pub(super) struct Host {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) policy: Policy,
+    pub(super) device: AnyDevice,
+}
+
+impl Host {
+    pub(super) fn open(&self, model: &str, client: &str) -> Result<StoredModel> {
+        StoredModel::open(&self.policy.data, model, client, self.endpoint.me())
+    }
+
+    /// The plan of a request, and the stored model that it may use.
+    pub(super) fn plan(&self, client: &str, source: &Source) -> Result<(Plan, Option<StoredModel>)> {
+        match source {
+            Source::Plan(bytes) => {
+                let plan = self.affordable(bytes)?;
+                own(&plan.inputs, &plan.outputs, client)?;
+                Ok((plan, None))
+            }
+            Source::Model { model, batch } => {
+                let stored = self.open(model, client)?;
+                let plan = self.affordable(&stored.header.plan_for(*batch, client)?.plan)?;
+                Ok((plan, Some(stored)))
+            }
+        }
+    }
+
+    /// What this party may have to refuse `alone`, such as a damaged file, the others hear at once:
+    /// it joins the session to end it. They would otherwise wait for it until they gave up. What
+    /// follows from the request is refused everywhere.
+    pub(super) fn told<T>(
+        &self,
+        session: [u8; 16],
+        profile: &NetProfile,
+        alone: bool,
+        ready: Result<T>,
+    ) -> Result<T> {
+        let join = || self.endpoint.open_session(SessionId(session), profile);
+        ready.map_err(|e| match alone.then(join) {
+            Some(Ok(network)) => given_up(&network, &e),
+            _ => e,
+        })
+    }
+
+    /// A valid plan whose values this party has room for.
+    pub(super) fn affordable(&self, bytes: &[u8]) -> Result<Plan> {
+        let plan = Plan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        self.room_for(plan.values.iter().map(|v| v.shape.elements()))?;
+        Ok(plan)
+    }
+
+    /// Refuses a plan whose values have too many elements together.
+    pub(super) fn room_for(&self, mut values: impl Iterator<Item = usize>) -> Result<()> {
+        let elements = values.try_fold(0usize, usize::checked_add).unwrap_or(usize::MAX);
+        if elements > self.policy.max_elements {
+            return Err(forbidden(format!(
+                "the plan's values have {elements} elements together, this party takes at most {}: use a smaller \
+                 batch, or raise max_elements in party.toml",
+                self.policy.max_elements
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn profile(&self, net: &wire::Net) -> Result<NetProfile> {
+        let profile = net.profile()?;
+        if !profile.is_unshaped() && !self.policy.allow_shaping {
+            return Err(forbidden(
+                "this party does not shape its links; set allow_shaping in party.toml for measurements",
+            ));
+        }
+        Ok(profile)
+    }
+
+    /// The protocol, if this party and this caller allow it.
+    pub(super) fn protocol(&self, name: &str, insecure: bool) -> Result<()> {
+        let protocol = protocols::find(name)?;
+        if protocol.insecure && !(insecure && self.policy.allow_insecure) {
+            return Err(forbidden(format!(
+                "`{name}` does not protect the data ({}); it runs only when the caller says `--insecure` and the \
+                 party allows it",
+                protocol.security
+            )));
+        }
+        if protocol.parties != self.endpoint.parties() {
+            return Err(Error::Refused(format!(
+                "`{name}` takes {} parties, this cluster has {}",
+                protocol.parties,
+                self.endpoint.parties()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The parties compare this: they must have been asked for the same thing.
+pub(super) fn hash<T: Serialize>(request: &T) -> [u8; 32] {
+    let bytes = postcard::to_allocvec(request).expect("requests have plain fields");
+    megrez_engine::hash("megrez 2026 request", &bytes)
+}
+
+/// Every input and output must belong to `client`.
+pub(super) fn own(inputs: &[Input], outputs: &[Output], client: &str) -> Result<()> {
+    let foreign = inputs
+        .iter()
+        .filter(|i| i.owner != client && i.owner != KEPT)
+        .map(|i| format!("input `{}` belongs to `{}`", i.name, i.owner));
+    let leaked = outputs
+        .iter()
+        .filter(|o| o.recipient != client && o.recipient != KEPT)
+        .map(|o| format!("output `{}` goes to `{}`", o.name, o.recipient));
+    let problems: Vec<String> = foreign.chain(leaked).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(forbidden(format!("`{client}` may not run this plan: {}", problems.join("; "))))
+}
+
+/// Ends a session: a failure that is this party's own is told to the others, and all report the
+/// same reason.
+pub(super) fn ended<T>(network: &Network, result: Result<T>) -> Result<T> {
+    result.map_err(|e| match &e {
+        Error::Session(SessionError::Net(inner)) | Error::Net(inner) if inner.abort().is_some() => e,
+        own => given_up(network, own),
+    })
+}
+
+/// Tells the others of a failure. All report the same words; of what kind it is only the party
+/// knows whose failure it is.
+fn given_up(network: &Network, e: &Error) -> Error {
+    let told = network.fail(&e.to_string());
+    match told.abort() {
+        Some(abort) if abort.origin == network.me() => Error::of(e.kind(), told),
+        _ => Error::Net(told),
+    }
+}

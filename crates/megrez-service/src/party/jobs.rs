@@ -1,0 +1,176 @@
+//! What a party does in the session of a request, under the protocol that the request names.
+
+use super::clients::{ChannelClients, Shared};
+use super::host::{Host, hash};
+use super::kept::{Kept, Origin};
+use super::stored::{ModelFile, ModelHeader, StoredModel};
+use crate::wire::{Prepare, Run};
+use crate::{Error, ErrorKind, Result};
+use megrez_device::AnyDevice;
+use megrez_engine::store::{self, BatchId, Binding};
+use megrez_engine::{
+    Arrivals, Clients as _, Options, PartyReport, Prepared, Stored, agree, agree_or, check, common_name,
+    files, offline, serve,
+};
+use megrez_net::Network;
+use megrez_plan::{Input, Plan};
+use megrez_protocols::{Store as _, Suite, registry};
+use megrez_session::{Party, Phase};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Where a party keeps material.
+fn material_folder(host: &Host) -> PathBuf {
+    host.policy.data.join("material")
+}
+
+/// The shares of a stored model, once all parties know that they hold the same upload.
+fn weights<S: Suite>(
+    stored: Option<&StoredModel>,
+    protocol: &str,
+    party: &mut Party<S::Device>,
+) -> Result<Stored<S>> {
+    let Some(stored) = stored else { return Ok(HashMap::new()) };
+    stored.agree(party)?;
+    stored.load::<S>(protocol, party)
+}
+
+pub(super) struct RunJob<'a> {
+    pub host: &'a Host,
+    pub client: &'a str,
+    pub network: Network,
+    pub plan: &'a Plan,
+    pub run: &'a Run,
+    pub stored: Option<StoredModel>,
+    pub channel: &'a Shared,
+    pub kept: &'a mut Kept,
+}
+
+impl RunJob<'_> {
+    /// Claims material once all parties know that theirs is of one preparation.
+    fn claim<S: Suite>(&self, batch: BatchId, party: &mut Party<S::Device>) -> Result<Prepared<S>> {
+        let binding = Binding {
+            batch,
+            party: party.me(),
+            protocol: &self.run.protocol,
+            client: self.client,
+            upload: self.stored.as_ref().map(|s| s.header.upload),
+            plan: self.plan,
+        };
+        let folder = material_folder(self.host);
+        let preparation = store::peek(&folder, &binding)?;
+        let compared = megrez_engine::hash("megrez 2026 preparation", &preparation);
+        agree_or(party, "preparation", &compared, |low, high| {
+            format!(
+                "the material of parties {low} and {high} is of different preparations: make material again"
+            )
+        })?;
+        Ok(store::claim::<S>(&folder, party.device(), &binding, &preparation)?)
+    }
+}
+
+impl registry::Visitor<AnyDevice> for RunJob<'_> {
+    type Output = Result<Vec<PartyReport>>;
+
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
+        check(&suite, self.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        let request = hash(self.run);
+        let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
+        agree(&mut party, "request", &request)?;
+        let mut stored = weights::<S>(self.stored.as_ref(), &self.run.protocol, &mut party)?;
+        let origin = Origin {
+            protocol: self.run.protocol.clone(),
+            ring: self.plan.ring,
+            upload: self.stored.as_ref().map(|s| s.header.upload),
+        };
+        self.kept.load::<S>(&origin, self.plan, &mut party, &mut stored)?;
+        let prepared = self.run.material.map(|batch| self.claim::<S>(batch, &mut party)).transpose()?;
+        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
+        let options = Options { runs: self.run.runs };
+        let reports = serve(&suite, self.plan, &mut party, &mut stored, prepared, &mut clients, options)?;
+        let most = self.host.policy.max_elements;
+        self.kept.store::<S>(&origin, self.plan, &party, &stored, request, most)?;
+        Ok(reports)
+    }
+}
+
+pub(super) struct PrepareJob<'a> {
+    pub host: &'a Host,
+    pub client: &'a str,
+    pub network: Network,
+    pub plan: &'a Plan,
+    pub prepare: &'a Prepare,
+    pub stored: Option<StoredModel>,
+}
+
+impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
+    type Output = Result<()>;
+
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Result<()> {
+        check(&suite, self.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        let mut party = Party::start(self.network, self.host.device.clone())?;
+        agree(&mut party, "request", &hash(self.prepare))?;
+        let preparation = common_name(&mut party, "preparation")?;
+        let stored: Stored<S> = weights::<S>(self.stored.as_ref(), &self.prepare.protocol, &mut party)?;
+        let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
+        let prepared = offline(&suite, self.plan, &mut party, 0, &given, &mut vec![])?;
+        let binding = Binding {
+            batch: self.prepare.material,
+            party: party.me(),
+            protocol: &self.prepare.protocol,
+            client: self.client,
+            upload: self.stored.as_ref().map(|s| s.header.upload),
+            plan: self.plan,
+        };
+        let folder = material_folder(self.host);
+        let path = store::keep(&folder, party.device(), &binding, &preparation, &prepared)?;
+        // All parties have kept theirs, or all hear that one could not: a part of nothing is
+        // removed.
+        let kept = party.barrier("material-kept");
+        if kept.is_err() {
+            let _ = files::remove(&path);
+        }
+        Ok(kept?)
+    }
+}
+
+pub(super) struct UploadJob<'a> {
+    pub device: AnyDevice,
+    pub network: Network,
+    pub plan: &'a Plan,
+    pub header: ModelHeader,
+    pub path: &'a Path,
+    pub request: [u8; 32],
+    pub channel: &'a Shared,
+}
+
+impl registry::Visitor<AnyDevice> for UploadJob<'_> {
+    type Output = Result<()>;
+
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Result<()> {
+        let mut party = Party::start(self.network.clone(), self.device)?;
+        agree(&mut party, "request", &self.request)?;
+        let header = self.header.of_upload(common_name(&mut party, "upload")?);
+        party.enter(Phase::Input, 0);
+        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
+        let weights: Vec<&Input> =
+            self.plan.inputs.iter().filter(|i| header.inputs.contains(&i.name)).collect();
+        let mut masks = Vec::new();
+        for input in &weights {
+            let value = self.plan.value(input.value);
+            let (mask, ticket) = party.step(&format!("upload/{}", input.name), |p| suite.input(p, value))?;
+            clients.ticket(input, ticket)?;
+            masks.push(mask);
+        }
+        let mut file = ModelFile::new(&header)?;
+        let mut arrivals = Arrivals::default();
+        let refuse = |e: megrez_protocols::StoreError| Error::of(ErrorKind::Internal, e);
+        for (input, mask) in weights.iter().zip(masks) {
+            let data = arrivals.receive(&suite, self.plan, &party, input, &mut clients)?;
+            mask.write(party.device(), file.body()).map_err(refuse)?;
+            data.write(party.device(), file.body()).map_err(refuse)?;
+        }
+        arrivals.compare(&mut party, "uploaded")?;
+        file.keep(self.path, &mut party)
+    }
+}

@@ -1,0 +1,175 @@
+//! What a client's runs leave with a party in shares, for its later runs on the same connection:
+//! the keys and values of a language model between two tokens, or weights that are shared once for
+//! many plans.
+//!
+//! Kept values belong to where they come from: the plans of one upload of a stored model, or the
+//! plans that the client brings. Neither reads what the other kept. A client could otherwise open a
+//! model's inner values by a plan of its own, or put values of its own choice where a model expects
+//! what its earlier run has left.
+
+use crate::{Error, ErrorKind, Result};
+use megrez_engine::store::Id;
+use megrez_engine::{Stored, agree, hash};
+use megrez_plan::{KEPT, Plan, Value};
+use megrez_protocols::{Store as _, StoreError, Suite};
+use megrez_session::Party;
+use std::collections::BTreeMap;
+
+/// Where values come from, and may be read again.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub protocol: String,
+    pub ring: u32,
+    /// The upload of a stored model; none for plans of the client's own.
+    pub upload: Option<Id>,
+}
+
+/// A value in shares, as bytes.
+struct Held {
+    value: Value,
+    bytes: Vec<u8>,
+    /// Of the bytes, made when they were kept and compared when they are read.
+    sum: [u8; 32],
+}
+
+fn sum(bytes: &[u8]) -> [u8; 32] {
+    hash("megrez 2026 kept value", bytes)
+}
+
+/// Values by name, all of one origin: a run of another one that keeps something drops them.
+#[derive(Default)]
+pub(crate) struct Kept {
+    origin: Origin,
+    values: BTreeMap<String, Held>,
+    /// Follows from all runs that kept something: parties with different histories notice.
+    mark: [u8; 32],
+}
+
+impl Kept {
+    /// Adds what the plan reads to `stored`; refuses what was not kept, or kept as something else,
+    /// or by somebody else.
+    pub(crate) fn load<S: Suite>(
+        &self,
+        origin: &Origin,
+        plan: &Plan,
+        party: &mut Party<S::Device>,
+        stored: &mut Stored<S>,
+    ) -> Result<()> {
+        let wanted: Vec<_> = plan.inputs.iter().filter(|i| i.owner == KEPT).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        agree(party, "kept state", &self.mark)?;
+        for input in wanted {
+            let name = &input.name;
+            let refuse = |what: &str| Err(Error::Refused(format!("`{name}` {what}")));
+            let Some(held) = self.values.get(name) else {
+                return refuse("is kept by no earlier run of this client");
+            };
+            if self.origin.upload != origin.upload {
+                return refuse(
+                    "was kept by plans of another origin: what a stored model keeps is read by plans of that upload \
+                     only, and what a client's own plans keep by such plans",
+                );
+            }
+            if self.origin != *origin {
+                return refuse(&format!("is not kept under `{}` on this ring", origin.protocol));
+            }
+            if held.value != *plan.value(input.value) {
+                return refuse("was kept with another shape or scale");
+            }
+            if sum(&held.bytes) != held.sum {
+                let what = format!(
+                    "`{name}` was damaged in this party's memory: connect anew, and examine the machine"
+                );
+                return Err(Error::of(ErrorKind::DamagedFile, what));
+            }
+            let mut body = held.bytes.as_slice();
+            let damaged = |_| Error::Refused(format!("`{name}` was not kept whole"));
+            let masks = S::Masks::read(party.device(), &mut body).map_err(damaged)?;
+            let data = S::Data::read(party.device(), &mut body).map_err(damaged)?;
+            stored.insert(name.clone(), (masks, data));
+        }
+        Ok(())
+    }
+
+    /// Keeps what the plan's outputs say, at most `most` elements in all; `run` names the request.
+    pub(crate) fn store<S: Suite>(
+        &mut self,
+        origin: &Origin,
+        plan: &Plan,
+        party: &Party<S::Device>,
+        stored: &Stored<S>,
+        run: [u8; 32],
+        most: usize,
+    ) -> Result<()> {
+        let outputs: Vec<_> = plan.outputs.iter().filter(|o| o.recipient == KEPT).collect();
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        if self.origin != *origin {
+            *self = Kept { origin: origin.clone(), ..Kept::default() };
+        }
+        for output in outputs {
+            let (masks, data) = &stored[&output.name];
+            let mut bytes = vec![];
+            let internal = |e: StoreError| Error::of(ErrorKind::Internal, e);
+            masks.write(party.device(), &mut bytes).map_err(internal)?;
+            data.write(party.device(), &mut bytes).map_err(internal)?;
+            let held = Held { value: plan.value(output.value).clone(), sum: sum(&bytes), bytes };
+            self.values.insert(output.name.clone(), held);
+        }
+        let elements: usize = self.values.values().map(|held| held.value.shape.elements()).sum();
+        if elements > most {
+            return Err(Error::Refused(format!(
+                "{elements} elements would be kept for this client, this party keeps at most {most}"
+            )));
+        }
+        self.mark = hash("megrez 2026 kept state", &[self.mark, run].concat());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_kernels::{Cpu, Device as _, Tensor};
+    use megrez_net::{ClockKind, NetProfile, Network};
+    use megrez_protocols::clear::{Clear, Data};
+    use std::time::Duration;
+
+    type Suite = Clear<u64, Cpu>;
+
+    #[test]
+    fn no_flipped_bit_of_a_kept_value_becomes_a_number() {
+        let network =
+            Network::in_memory(1, &NetProfile::loopback(), ClockKind::Virtual, Duration::from_secs(5));
+        let mut party = Party::start(network.into_iter().next().unwrap(), Cpu::default()).unwrap();
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "alice", [3].into(), 0);
+        plan.output("x", KEPT, x);
+        let mut reader = Plan::new(64);
+        let x = reader.input("x", KEPT, [3].into(), 0);
+        reader.output("y", "alice", x);
+        let origin = Origin { protocol: "clear".into(), ring: 64, upload: None };
+        let words = party.device().upload(vec![5u64, 6, 7]).unwrap();
+        let value = ((), Data::Ring(Tensor::new([3], words)));
+        let stored: Stored<Suite> = Stored::<Suite>::from([("x".to_owned(), value)]);
+        let mut kept = Kept::default();
+        kept.store::<Suite>(&origin, &plan, &party, &stored, [1; 32], 10).unwrap();
+        let mut load = |kept: &Kept| {
+            let mut read = Stored::<Suite>::new();
+            kept.load::<Suite>(&origin, &reader, &mut party, &mut read).map(|()| read.len())
+        };
+        assert_eq!(load(&kept).unwrap(), 1);
+        let bits = kept.values["x"].bytes.len() * 8;
+        for bit in 0..bits {
+            let flip = |kept: &mut Kept| kept.values.get_mut("x").unwrap().bytes[bit / 8] ^= 1 << (bit % 8);
+            flip(&mut kept);
+            let error = load(&kept).unwrap_err().to_string();
+            assert!(error.contains("`x` was damaged"), "{error}");
+            flip(&mut kept);
+        }
+        assert_eq!(load(&kept).unwrap(), 1);
+    }
+}

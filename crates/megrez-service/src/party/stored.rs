@@ -1,0 +1,299 @@
+//! Stored models: their files, who may run them, and what a run of one takes from and gives to
+//! whom.
+//!
+//! A file is a header, the party's shares, and a hash of everything before it, which is checked
+//! before anything is used: damage never becomes a number. The header names the model, the party
+//! and the *upload*, a random name that the parties make together; at the start of every run they
+//! compare it, so that files of two uploads never meet. The hash finds damage, not malice: whoever
+//! can write the folder can do what the party can.
+
+use crate::protocols::SECFLOAT;
+use crate::wire::{ModelPlan, USER, Upload};
+use crate::{Error, ErrorKind, Result};
+use megrez_engine::store::Id;
+use megrez_engine::{Stored, agree_or, files, hash};
+use megrez_kernels::Device;
+use megrez_plan::{FloatPlan, Input, KEPT, Kind, Output, Plan, ValueId};
+use megrez_protocols::{Store as _, Suite};
+use megrez_ring::Shape;
+use megrez_session::{Error as SessionError, Party};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 16] = b"megrez-model-002";
+const PURPOSE: &str = "megrez 2026 stored model";
+
+/// What this party or the owner of a model does not allow.
+pub(super) fn forbidden(what: impl std::fmt::Display) -> Error {
+    Error::of(ErrorKind::NotPermitted, what)
+}
+
+/// What a party knows of a stored model besides its shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ModelHeader {
+    /// Its name.
+    model: String,
+    /// Whose shares these are.
+    party: usize,
+    /// The upload: random, the same at all parties, another for every upload.
+    pub(super) upload: Id,
+    /// The client who uploaded it.
+    owner: String,
+    /// The clients who may run it.
+    allow: Vec<String>,
+    /// The protocol in whose sharing it is kept.
+    pub(super) protocol: String,
+    /// The names of the weights, in the order of the body.
+    pub(super) inputs: Vec<String>,
+    /// The approved plans.
+    plans: Vec<ModelPlan>,
+}
+
+impl ModelHeader {
+    /// Checks an upload: the weights must be the same in every plan, and belong to the uploading
+    /// client. The upload's name is not known yet.
+    pub(super) fn new(client: &str, party: usize, upload: &Upload) -> Result<Self> {
+        let refuse = |what: &str| Err(Error::Refused(format!("model `{}`: {what}", upload.model)));
+        if client == USER || upload.allow.iter().any(|c| c == USER) {
+            return refuse(&format!(
+                "`{USER}` stands for whoever runs a model: a client of that name can neither own nor run one"
+            ));
+        }
+        let mut weights = None;
+        for approved in &upload.plans {
+            let plan = Ends::of(&upload.protocol, &approved.plan)?;
+            let known = |name: &str| name == client || upload.allow.iter().any(|c| c == name);
+            plan.only(|name| name == USER || name == KEPT || known(name), |_| false)
+                .map_err(|what| forbidden(format!("model `{}`: {what}, who may not run it", upload.model)))?;
+            let mine = plan.owned(client);
+            match &weights {
+                None => weights = Some(mine),
+                Some(first) if *first != mine => return refuse("its plans differ in their weights"),
+                Some(_) => {}
+            }
+        }
+        match weights {
+            None => refuse("an upload has at least one plan"),
+            Some(w) if w.is_empty() => refuse("it has no weights of yours"),
+            Some(w) => Ok(ModelHeader {
+                model: upload.model.clone(),
+                party,
+                upload: Id::default(),
+                owner: client.into(),
+                allow: upload.allow.clone(),
+                protocol: upload.protocol.clone(),
+                inputs: w.into_iter().map(|(name, ..)| name).collect(),
+                plans: upload.plans.clone(),
+            }),
+        }
+    }
+
+    /// The header once the parties have named the upload.
+    pub(super) fn of_upload(self, upload: Id) -> Self {
+        ModelHeader { upload, ..self }
+    }
+
+    /// Refuses another protocol than the one in whose shares the model is.
+    pub(super) fn is_of(&self, protocol: &str) -> Result<()> {
+        if self.protocol == protocol {
+            return Ok(());
+        }
+        let own = &self.protocol;
+        Err(Error::Refused(format!("the model is kept in shares of `{own}`; run it under that protocol")))
+    }
+
+    /// The plan that the owner approved for a batch size.
+    pub(super) fn plan(&self, batch: usize) -> Result<&ModelPlan> {
+        self.plans.iter().find(|p| p.batch == batch).ok_or_else(|| {
+            let batches: Vec<String> = self.plans.iter().map(|p| p.batch.to_string()).collect();
+            Error::Refused(format!("the model's owner approved batches of {}", batches.join(", ")))
+        })
+    }
+
+    /// That approved plan for `client`, who takes the place of [`USER`]: nothing of somebody else
+    /// is asked of this client or given to it.
+    pub(super) fn plan_for(&self, batch: usize, client: &str) -> Result<&ModelPlan> {
+        let approved = self.plan(batch)?;
+        let ends = Ends::of(&self.protocol, &approved.plan)?;
+        let stored = |i: &Input| i.owner == self.owner && self.inputs.contains(&i.name);
+        ends.only(|name| name == USER || name == KEPT || name == client, stored).map_err(|what| {
+            let model = &self.model;
+            forbidden(format!("`{client}` may not run this plan of the model `{model}`: {what}"))
+        })?;
+        Ok(approved)
+    }
+}
+
+/// The inputs and outputs of a plan, on a ring or of floating point, with the shapes and kinds of
+/// the inputs.
+struct Ends {
+    inputs: Vec<(Input, Shape, Option<Kind>)>,
+    outputs: Vec<Output>,
+}
+
+impl Ends {
+    fn of(protocol: &str, bytes: &[u8]) -> Result<Self> {
+        let refuse = |e: megrez_plan::PlanError| Error::of(ErrorKind::Unsupported, e);
+        let with = |inputs: Vec<Input>, value: &dyn Fn(ValueId) -> (Shape, Option<Kind>)| {
+            let with = |input: Input| {
+                let (shape, kind) = value(input.value);
+                (input, shape, kind)
+            };
+            inputs.into_iter().map(with).collect()
+        };
+        if protocol == SECFLOAT.name {
+            let plan = FloatPlan::from_bytes(bytes).map_err(refuse)?;
+            let inputs = with(plan.inputs.clone(), &|id| (plan.shape(id).clone(), None));
+            return Ok(Ends { inputs, outputs: plan.outputs });
+        }
+        let plan = Plan::from_bytes(bytes).map_err(refuse)?;
+        let inputs = with(plan.inputs.clone(), &|id| {
+            let value = plan.value(id);
+            (value.shape.clone(), Some(value.kind))
+        });
+        Ok(Ends { inputs, outputs: plan.outputs })
+    }
+
+    /// The inputs that are a client's own: their names, shapes and kinds.
+    fn owned(&self, client: &str) -> Vec<(String, Shape, Option<Kind>)> {
+        let mine = self.inputs.iter().filter(|(i, ..)| i.owner == client);
+        mine.map(|(i, shape, kind)| (i.name.clone(), shape.clone(), *kind)).collect()
+    }
+
+    /// Says what belongs to clients that are not `allowed`; `stored` inputs are asked of nobody.
+    fn only(
+        &self,
+        allowed: impl Fn(&str) -> bool,
+        stored: impl Fn(&Input) -> bool,
+    ) -> std::result::Result<(), String> {
+        let inputs = self.inputs.iter().map(|(i, ..)| i).filter(|i| !allowed(&i.owner) && !stored(i));
+        let inputs = inputs.map(|i| format!("input `{}` belongs to `{}`", i.name, i.owner));
+        let outputs = self.outputs.iter().filter(|o| !allowed(&o.recipient));
+        let outputs = outputs.map(|o| format!("output `{}` goes to `{}`", o.name, o.recipient));
+        let problems: Vec<String> = inputs.chain(outputs).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+}
+
+/// The file of a model; names are as plain as clients' names, so that they cannot leave the folder.
+pub(super) fn model_path(data: &Path, model: &str) -> Result<PathBuf> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if model.is_empty() || model.len() > 64 || !model.chars().all(plain) {
+        return Err(Error::Refused(
+            "a model's name has 1 to 64 lower-case letters, digits, hyphens and underscores".into(),
+        ));
+    }
+    Ok(data.join("models").join(format!("{model}.model")))
+}
+
+/// A stored model whose file is whole and whose use is permitted.
+pub(super) struct StoredModel {
+    pub(super) header: ModelHeader,
+    bytes: Vec<u8>,
+    /// Where the shares begin.
+    body: usize,
+}
+
+impl StoredModel {
+    /// Reads and checks the model's file at party `me`.
+    pub(super) fn open(data: &Path, model: &str, client: &str, me: usize) -> Result<Self> {
+        let path = model_path(data, model)?;
+        // The same words whether it is missing or not permitted: a stranger does not learn which
+        // models there are.
+        let absent = || forbidden(format!("there is no model `{model}` that `{client}` may use"));
+        let mut bytes = std::fs::read(&path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => absent(),
+            _ => Error::file(&path, e),
+        })?;
+        let again = "upload the model again under another name";
+        let damaged = || Error::damaged(&path, format!("is damaged, or of another version: {again}"));
+        let (content, sum) = bytes.split_last_chunk::<32>().ok_or_else(damaged)?;
+        if hash(PURPOSE, content) != *sum {
+            return Err(damaged());
+        }
+        let rest = content.strip_prefix(MAGIC).ok_or_else(damaged)?;
+        let (header, body) = postcard::take_from_bytes::<ModelHeader>(rest).map_err(|_| damaged())?;
+        let (end, body) = (content.len(), content.len() - body.len());
+        let wrong =
+            |what: String| Error::damaged(&path, format!("{what}: put this party's own back, or {again}"));
+        if header.model != model {
+            return Err(wrong(format!("is a file of the model `{}`", header.model)));
+        }
+        if header.party != me {
+            return Err(wrong(format!("is a file of party {}", header.party)));
+        }
+        if header.owner != client && !header.allow.iter().any(|c| c == client) {
+            return Err(absent());
+        }
+        bytes.truncate(end);
+        Ok(StoredModel { header, bytes, body })
+    }
+
+    /// The shares.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.bytes[self.body..]
+    }
+
+    /// The parties make sure that they hold the same upload.
+    pub(super) fn agree<D: Device>(&self, party: &mut Party<D>) -> std::result::Result<(), SessionError> {
+        let ModelHeader { model, upload, .. } = &self.header;
+        agree_or(party, "upload", &hash("megrez 2026 upload", upload), |low, high| {
+            format!(
+                "parties {low} and {high} hold different uploads of the model `{model}`, each in its file \
+                 `{model}.model`: upload it again under another name"
+            )
+        })
+    }
+
+    /// The shares as inputs of a plan under `protocol`.
+    pub(super) fn load<S: Suite>(&self, protocol: &str, party: &Party<S::Device>) -> Result<Stored<S>> {
+        self.header.is_of(protocol)?;
+        let mut body = self.body();
+        let mut weights = HashMap::new();
+        for name in &self.header.inputs {
+            let masks = S::Masks::read(party.device(), &mut body).map_err(|_| self.unreadable())?;
+            let data = S::Data::read(party.device(), &mut body).map_err(|_| self.unreadable())?;
+            weights.insert(name.clone(), (masks, data));
+        }
+        if body.is_empty() { Ok(weights) } else { Err(self.unreadable()) }
+    }
+
+    /// Shares of another size than the header says, under a hash that is right: no accident.
+    pub(super) fn unreadable(&self) -> Error {
+        let model = &self.header.model;
+        let what = format!("the file `{model}.model` does not hold what its header says: upload it again");
+        Error::of(ErrorKind::DamagedFile, what)
+    }
+}
+
+/// The file of a model that is being stored: shares are appended, then it is written.
+pub(super) struct ModelFile {
+    bytes: Vec<u8>,
+}
+
+impl ModelFile {
+    pub(super) fn new(header: &ModelHeader) -> Result<Self> {
+        let header = postcard::to_allocvec(header).map_err(|e| Error::of(ErrorKind::Internal, e))?;
+        Ok(ModelFile { bytes: [MAGIC.as_slice(), &header].concat() })
+    }
+
+    /// Where the next share is written.
+    pub(super) fn body(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Writes the file, waits until all parties have written theirs, and removes it if one could
+    /// not: half a model is of no use.
+    pub(super) fn keep<D: Device>(mut self, path: &Path, party: &mut Party<D>) -> Result<()> {
+        let sum = hash(PURPOSE, &self.bytes);
+        self.bytes.extend_from_slice(&sum);
+        files::write(path, &self.bytes).map_err(|e| Error::file(path, e))?;
+        let kept = party.barrier("model-kept");
+        if kept.is_err() {
+            let _ = files::remove(path);
+        }
+        Ok(kept?)
+    }
+}

@@ -1,0 +1,74 @@
+//! A compiled model, of either kind of numbers.
+
+use crate::batches::Described;
+use crate::fixed::FixedModel;
+use crate::float::FloatModel;
+use megrez_graph::lower::DataInput;
+use megrez_graph::{Graph, Revealed};
+use megrez_service::protocols::{SECFLOAT, is_float};
+use megrez_service::{Error, Result};
+
+/// A compiled model, ready to run on data in batches.
+pub enum Model {
+    /// In fixed point on a ring.
+    Fixed(FixedModel),
+    /// In single precision.
+    Float(FloatModel),
+}
+
+impl Model {
+    /// The graph that was compiled, after all passes.
+    pub fn graph(&self) -> &Graph {
+        match self {
+            Model::Fixed(model) => &model.compiled.graph,
+            Model::Float(model) => &model.compiled.graph,
+        }
+    }
+
+    /// Whether the ranges of all layers are proven to fit the ring; `None` in single precision,
+    /// which has none.
+    pub fn proven(&self) -> Option<bool> {
+        match self {
+            Model::Fixed(model) => Some(model.compiled.ranges.iter().all(|r| r.proven)),
+            Model::Float(_) => None,
+        }
+    }
+
+    /// Refuses a protocol that computes with other numbers than this model.
+    ///
+    /// # Errors
+    /// With what to do.
+    pub fn goes_with(&self, protocol: &str) -> Result<()> {
+        match (self, is_float(protocol)) {
+            (Model::Fixed(_), true) => Err(Error::Refused(format!(
+                "`{protocol}` computes in float32: compile with numbers=\"float32\""
+            ))),
+            (Model::Float(_), false) => Err(Error::Refused(format!(
+                "the model is in float32: run it with protocol=\"{}\", not {protocol}",
+                SECFLOAT.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn described(&self) -> &dyn Described {
+        match self {
+            Model::Fixed(model) => model,
+            Model::Float(model) => model,
+        }
+    }
+}
+
+impl Described for Model {
+    fn inputs(&self) -> &[DataInput] {
+        self.described().inputs()
+    }
+
+    fn outputs(&self) -> &[Revealed] {
+        self.described().outputs()
+    }
+
+    fn mixed(&self, rows: usize) -> Option<&Revealed> {
+        self.described().mixed(rows)
+    }
+}

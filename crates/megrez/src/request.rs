@@ -1,0 +1,587 @@
+//! How a model is compiled: one description for the library, the command and Python.
+
+use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth};
+use crate::choose;
+use crate::file::FileOr;
+use crate::fixed::FixedModel;
+use crate::float::{FloatModel, Work};
+use crate::model::Model;
+use megrez_graph::{
+    Calibration, Comparison, CompileOptions, Declared, Graph, Interval, PoolForm, RangePolicy,
+};
+use megrez_net::NetProfile;
+use megrez_plan::{Fewest, MAX_THREADS, ReluForm, SignBit};
+use megrez_service::protocols::{self, SECFLOAT};
+use megrez_service::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// How a model is compiled, and for whom: every option with its default.
+///
+/// This is the one description of these options. The command has each as `--name` (feature `clap`),
+/// Python as a keyword of `megrez.compile`, and JSON as a key; a new one is a field here.
+///
+/// ```
+/// let request = megrez::CompileRequest { protocol: "aby3".into(), fit: true, ..Default::default() };
+/// let same = serde_json::from_str(r#"{ "protocol": "aby3", "fit": true }"#).unwrap();
+/// assert_eq!(request, same);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct CompileRequest {
+    /// The protocol; `megrez protocols` lists them.
+    #[cfg_attr(feature = "clap", arg(long, default_value = "mizar", help_heading = PROTOCOL))]
+    pub protocol: String,
+    /// The network between the parties: loopback, lan, wan, or RTT,RATE such as 20ms,500mbps.
+    #[serde(with = "profile")]
+    #[cfg_attr(feature = "clap", arg(long, default_value = "loopback", help_heading = PROTOCOL))]
+    pub net: NetProfile,
+    /// What is computed with: fixed, or float32 [default: what the protocol computes with].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
+    pub numbers: Option<Numbers>,
+    /// Bits of the ring: 32 or 64.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = 64, help_heading = NUMBERS))]
+    pub ring: u32,
+    /// Fraction bits [default: 16 on the 64-bit ring, 10 on the 32-bit ring].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
+    pub frac: Option<u32>,
+    /// What stands for smooth activations: minimax or fine splines, or mizar, its Appendix B to
+    /// compare with.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = NUMBERS))]
+    pub activations: Smooth,
+    /// What every element of the data lies in: B for −B to B, or LOW,HIGH.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t, allow_hyphen_values = true, help_heading = RANGES))]
+    pub input_range: Bounds,
+    /// Other ranges, for inputs by name.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub input_ranges: BTreeMap<String, Bounds>,
+    /// What to do about a layer whose range cannot be proven to fit the ring: prove (refuse it) or
+    /// assume.
+    #[cfg_attr(feature = "clap", arg(long = "range", value_name = "POLICY", default_value_t, help_heading = RANGES))]
+    pub ranges: Ranges,
+    /// Ranges of layers, so that the plan tells nothing about secret weights: a JSON or TOML file
+    /// of NAME to [LOW, HIGH], `*` for all others.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = RANGES))]
+    pub declared: Option<FileOr>,
+    /// Compare only as many bits as each layer's proven range needs. The plan then shows the
+    /// parties how large each layer's values may get, to a factor of two.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = RANGES))]
+    pub fit: bool,
+    /// As --fit, with magnitudes measured by `megrez calibrate`.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = RANGES))]
+    pub calibration: Option<FileOr>,
+    /// The list of a comparison: bits or digits [default: digits for models, bits for single
+    /// operations].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
+    pub list: Option<List>,
+    /// Digit widths, most significant first [default: the best known for the number of bits].
+    #[cfg_attr(feature = "clap", arg(long, value_delimiter = ',', help_heading = STEPS))]
+    pub widths: Option<Vec<u32>>,
+    /// Bits that a comparison looks at, sign included [default: all].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
+    pub bits: Option<u32>,
+    /// Low bits that a comparison ignores.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = 0, help_heading = STEPS))]
+    pub cut: u32,
+    /// The form of ReLU: 3r, 2r, 2r-fresh, table, or for models auto: what is fastest on the
+    /// network.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = STEPS))]
+    pub form: Form,
+    /// How pools find a maximum: tournament or all-pairs [default: tournament; what is fastest with
+    /// --form auto, or under aby3, alkaid and meteor].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
+    pub pool: Option<Pool>,
+    /// Under aby3 and alkaid: have ReLUs and maxima computed by MIZAR's steps, with party 2 as
+    /// dealer, up to the size where that is faster on the network. The form is then that of these
+    /// steps.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
+    pub mix: bool,
+    /// Bits of a group of secfloat's transfer extension, 1, 2, 4 or 8: more is fewer bytes and more
+    /// work.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, help_heading = FLOAT))]
+    pub group: u32,
+    /// Threads of each party of secfloat [default: half of this machine's cores].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = FLOAT))]
+    pub threads: Option<u32>,
+}
+
+#[cfg(feature = "clap")]
+const PROTOCOL: &str = "Protocol and network";
+#[cfg(feature = "clap")]
+const NUMBERS: &str = "Numbers";
+#[cfg(feature = "clap")]
+const RANGES: &str = "Ranges";
+#[cfg(feature = "clap")]
+const STEPS: &str = "Steps of the protocol";
+#[cfg(feature = "clap")]
+const FLOAT: &str = "Floating point";
+
+impl Default for CompileRequest {
+    fn default() -> Self {
+        CompileRequest {
+            protocol: "mizar".into(),
+            net: NetProfile::loopback(),
+            numbers: None,
+            ring: 64,
+            frac: None,
+            activations: Smooth::default(),
+            input_range: Bounds::default(),
+            input_ranges: BTreeMap::new(),
+            ranges: Ranges::default(),
+            declared: None,
+            fit: false,
+            calibration: None,
+            list: None,
+            widths: None,
+            bits: None,
+            cut: 0,
+            form: Form::default(),
+            pool: None,
+            mix: false,
+            group: 4,
+            threads: None,
+        }
+    }
+}
+
+/// How to compile, with everything chosen that a request leaves to the network: it holds for every
+/// batch size.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// To fixed point.
+    Fixed(Box<CompileOptions>),
+    /// To single precision.
+    Float(Work),
+}
+
+impl Recipe {
+    /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns
+    /// the outputs.
+    ///
+    /// # Errors
+    /// Everything about the model that is not supported, and every range that does not fit.
+    pub fn compile(&self, graph: &Graph, client: &str) -> Result<Model> {
+        match self {
+            Recipe::Fixed(options) => FixedModel::new(graph, client, options).map(Model::Fixed),
+            Recipe::Float(work) => FloatModel::new(graph, client, *work).map(Model::Float),
+        }
+    }
+}
+
+impl CompileRequest {
+    /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns
+    /// the outputs.
+    ///
+    /// # Errors
+    /// Options that do not go together, everything about the model that is not supported, and every
+    /// range that does not fit.
+    pub fn compile(&self, graph: &Graph, client: &str) -> Result<Model> {
+        self.recipe(graph, client)?.compile(graph, client)
+    }
+
+    /// Chooses what is left to the network: of the protocol's forms that which takes it least time.
+    ///
+    /// # Errors
+    /// Options that do not go together, or a model that the protocol cannot run in any form.
+    pub fn recipe(&self, graph: &Graph, client: &str) -> Result<Recipe> {
+        if self.is_float()? {
+            return Ok(Recipe::Float(self.work()?));
+        }
+        let options = self.options_with(self.form.fixed().unwrap_or(ReluForm::ThreeRounds))?;
+        let pool = self.pool.map(PoolForm::from);
+        let chosen = match self.form.fixed() {
+            form if self.mix => {
+                choose::mix(graph, client, &options, (pool, form), &self.protocol, &self.net)?
+            }
+            Some(_) if pool.is_some() => options,
+            Some(_) => {
+                let pool = choose::pool(graph, client, &options, &self.protocol, &self.net)?;
+                CompileOptions { pool, ..options }
+            }
+            None => choose::form(graph, client, &options, pool, &self.protocol, &self.net)?,
+        };
+        Ok(Recipe::Fixed(Box::new(chosen)))
+    }
+
+    /// As [`recipe`](Self::recipe), for a run in which every layer is opened: none may be left as a
+    /// sum or become a part of the next.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn recipe_by_layer(&self, graph: &Graph, client: &str) -> Result<Recipe> {
+        if self.is_float()? || !protocols::find(&self.protocol)?.sums {
+            return self.recipe(graph, client);
+        }
+        let options = self.options_with(ReluForm::ThreeRounds)?;
+        Ok(Recipe::Fixed(Box::new(CompileOptions { sums: false, pool: PoolForm::Tournament, ..options })))
+    }
+
+    /// The options of fixed point as they stand, with nothing left to the network.
+    ///
+    /// # Errors
+    /// Options that do not go together.
+    pub fn options(&self) -> Result<CompileOptions> {
+        self.only_fixed()?;
+        let form = self.form.fixed().ok_or_else(|| {
+            Error::Refused("the form of ReLU is chosen for whole models: name it, such as --form 3r".into())
+        })?;
+        self.options_with(form)
+    }
+
+    fn options_with(&self, relu: ReluForm) -> Result<CompileOptions> {
+        let by_name = self.input_ranges.iter().map(|(name, bounds)| (name.clone(), bounds.0));
+        Ok(CompileOptions {
+            ring: self.ring,
+            frac: self.frac(),
+            input_range: self.input_range.0,
+            input_ranges: by_name.collect(),
+            policy: RangePolicy::from(self.ranges),
+            declared: self.declared.as_ref().map(declared).transpose()?,
+            comparison: self.comparison()?,
+            relu,
+            pool: self.pool.map_or(PoolForm::Tournament, PoolForm::from),
+            sums: protocols::find(&self.protocol)?.sums,
+            activations: self.activations.into(),
+            ..CompileOptions::default()
+        })
+    }
+
+    /// Refuses floating point, for what does not compute with it.
+    ///
+    /// # Errors
+    /// With what to choose instead.
+    pub fn only_fixed(&self) -> Result<()> {
+        match self.is_float()? {
+            false => Ok(()),
+            true => Err(Error::of(
+                ErrorKind::Unsupported,
+                format!(
+                    "`{}` computes in float32, which this command does not: choose another protocol, such as --protocol mizar",
+                    self.protocol
+                ),
+            )),
+        }
+    }
+
+    /// Whether to compute in floating point; refuses what does not go together.
+    ///
+    /// # Errors
+    /// With what to choose instead.
+    pub fn is_float(&self) -> Result<bool> {
+        let (protocol, float) = (&self.protocol, protocols::is_float(&self.protocol));
+        match self.numbers {
+            Some(Numbers::Float32) if !float => {
+                return Err(Error::Refused(format!(
+                    "`{protocol}` computes in fixed point: for float32 say --protocol {}",
+                    SECFLOAT.name
+                )));
+            }
+            Some(Numbers::Fixed) if float => {
+                return Err(Error::Refused(format!(
+                    "`{protocol}` computes in float32: leave out --numbers, or choose another protocol, such as --protocol mizar",
+                )));
+            }
+            _ => {}
+        }
+        if float && let [_, ..] = self.unused_in_float()[..] {
+            let option = |name: &&str| {
+                format!("--{}", if *name == "ranges" { "range" } else { name }.replace('_', "-"))
+            };
+            let options: Vec<String> = self.unused_in_float().iter().map(option).collect();
+            return Err(Error::Refused(format!(
+                "float32 has nothing to choose of these: leave out {}",
+                options.join(", ")
+            )));
+        }
+        Ok(float)
+    }
+
+    /// The fields that are not as they are by default and mean nothing in floating point.
+    pub fn unused_in_float(&self) -> Vec<&'static str> {
+        let default = CompileRequest::default();
+        let chosen = [
+            ("ring", self.ring != default.ring),
+            ("frac", self.frac.is_some()),
+            ("activations", self.activations != default.activations),
+            ("input_range", self.input_range != default.input_range || !self.input_ranges.is_empty()),
+            ("ranges", self.ranges != default.ranges),
+            ("declared", self.declared.is_some()),
+            ("fit", self.fit),
+            ("calibration", self.calibration.is_some()),
+            ("list", self.list.is_some_and(|list| list != List::default())),
+            ("widths", self.widths.is_some()),
+            ("bits", self.bits.is_some()),
+            ("cut", self.cut > 0),
+            ("form", self.form != default.form),
+            ("pool", self.pool.is_some()),
+            ("mix", self.mix),
+        ];
+        chosen.into_iter().filter(|(_, chosen)| *chosen).map(|(name, _)| name).collect()
+    }
+
+    /// The fields that are not as they are by default and mean nothing to a single operation, which
+    /// has no layers and no ranges.
+    pub fn unused_in_operation(&self) -> Vec<&'static str> {
+        let of_layers = ["input_range", "ranges", "declared", "fit", "calibration"];
+        self.unused_in_float().into_iter().filter(|name| of_layers.contains(name)).collect()
+    }
+
+    /// How parties of floating point work.
+    ///
+    /// # Errors
+    /// If no party works so.
+    pub fn work(&self) -> Result<Work> {
+        if ![1, 2, 4, 8].contains(&self.group) {
+            return Err(Error::Refused("--group is 1, 2, 4 or 8".into()));
+        }
+        if self.threads.is_some_and(|n| !(1..=MAX_THREADS).contains(&n)) {
+            return Err(Error::Refused(format!("--threads is 1 to {MAX_THREADS}")));
+        }
+        let Work { threads, .. } = Work::default();
+        Ok(Work { group: self.group, threads: self.threads.unwrap_or(threads) })
+    }
+
+    /// Fraction bits: those that are given, or those that suit the ring.
+    pub fn frac(&self) -> u32 {
+        self.frac.unwrap_or(default_frac(self.ring))
+    }
+
+    /// The comparison of a single operation, with `list` unless another is asked for.
+    ///
+    /// # Errors
+    /// If the ring has no room for it.
+    pub fn sign(&self, list: List) -> Result<SignBit> {
+        sign_bit(self.ring, self.list.unwrap_or(list), self.widths.as_deref(), self.bits, self.cut)
+    }
+
+    fn comparison(&self) -> Result<Comparison> {
+        if !self.fit && self.calibration.is_none() {
+            return Ok(Comparison::Fixed(self.sign(List::Digits)?));
+        }
+        if self.cut > 0 || self.widths.is_some() {
+            return Err(Error::Refused("fitted comparisons choose cut and widths themselves".into()));
+        }
+        let calibration = self.calibration.as_ref().map(calibration).transpose()?;
+        fitted(self.list.unwrap_or_default(), self.bits, calibration, !self.net.is_unshaped())
+    }
+}
+
+/// Fraction bits that suit a ring.
+pub fn default_frac(ring: u32) -> u32 {
+    if ring == 32 { 10 } else { 16 }
+}
+
+/// A comparison; without widths, digits are the best known for the number of bits.
+///
+/// # Errors
+/// If the ring has no room for it.
+pub fn sign_bit(
+    ring: u32,
+    list: List,
+    widths: Option<&[u32]>,
+    bits: Option<u32>,
+    cut: u32,
+) -> Result<SignBit> {
+    use megrez_plan::List as Plan;
+    let full = SignBit { list: Plan::Bits, cut, bits };
+    if cut >= ring || bits.is_some_and(|b| b == 0 || b > ring - cut) {
+        return Err(Error::Refused(format!(
+            "a comparison on {ring} bits cannot look at {bits:?} after a cut of {cut}"
+        )));
+    }
+    let list = match (list, widths) {
+        (List::Bits, None) => Plan::Bits,
+        (List::Digits, Some(widths)) => Plan::Digits(widths.to_vec()),
+        (List::Digits, None) => Plan::digits(full.width(ring), Fewest::Total),
+        (List::Bits, Some(_)) => {
+            return Err(Error::Refused("the list is `bits` or `digits`; widths go with digits".into()));
+        }
+    };
+    Ok(SignBit { list, ..full })
+}
+
+/// Comparisons fitted to each layer's values instead; see [`Comparison::Fitted`] for what that
+/// tells whoever sees the plan. `slow` links get the widths that send least online.
+///
+/// # Errors
+/// If so few bits compare nothing.
+pub fn fitted(
+    list: List,
+    bits: Option<u32>,
+    calibration: Option<Calibration>,
+    slow: bool,
+) -> Result<Comparison> {
+    if bits.is_some_and(|b| b < 2) {
+        return Err(Error::Refused("a comparison looks at 2 bits at least".into()));
+    }
+    let list = list.style(if slow { Fewest::Online } else { Fewest::Total });
+    Ok(Comparison::Fitted { list, bits, calibration })
+}
+
+fn calibration(from: &FileOr) -> Result<Calibration> {
+    let calibration: Calibration = from.load("the calibration")?;
+    calibration.check().map_err(|what| from.wrong("the calibration", what))?;
+    Ok(calibration)
+}
+
+/// The name that stands for all layers that are not named.
+const REST: &str = "*";
+
+fn declared(from: &FileOr) -> Result<Declared> {
+    let mut layers: BTreeMap<String, Bounds> = from.load("the declaration of ranges")?;
+    let all = layers.remove(REST).map(|bounds| bounds.0);
+    Ok(Declared { all, layers: layers.into_iter().map(|(name, bounds)| (name, bounds.0)).collect() })
+}
+
+/// An interval as people write it: `2` is from −2 to 2, `0,1` from 0 to 1; in JSON `2` and `[0,
+/// 1]`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub struct Bounds(pub Interval);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Magnitude(f64),
+    Ends([f64; 2]),
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds(Interval::abs(1.0))
+    }
+}
+
+impl From<Interval> for Bounds {
+    fn from(interval: Interval) -> Self {
+        Bounds(interval)
+    }
+}
+
+impl From<Written> for Bounds {
+    fn from(written: Written) -> Self {
+        Bounds(match written {
+            Written::Magnitude(bound) => Interval::abs(bound),
+            Written::Ends([low, high]) => Interval { low, high },
+        })
+    }
+}
+
+impl From<Bounds> for Written {
+    fn from(Bounds(Interval { low, high }): Bounds) -> Self {
+        if low == -high && high >= 0.0 { Written::Magnitude(high) } else { Written::Ends([low, high]) }
+    }
+}
+
+impl FromStr for Bounds {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let number = |text: &str| text.trim().parse::<f64>().ok();
+        let written = match text.split_once(',') {
+            Some((low, high)) => number(low).zip(number(high)).map(|(low, high)| Written::Ends([low, high])),
+            None => number(text).map(Written::Magnitude),
+        };
+        written
+            .map(Bounds::from)
+            .ok_or_else(|| format!("`{text}` is no range: write B for −B to B, or LOW,HIGH"))
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Written::from(*self) {
+            Written::Magnitude(bound) => write!(f, "{bound}"),
+            Written::Ends([low, high]) => write!(f, "{low},{high}"),
+        }
+    }
+}
+
+/// A network profile by its text.
+mod profile {
+    use megrez_net::NetProfile;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(net: &NetProfile, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&net.name)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<NetProfile, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_plan::List as Plan;
+
+    #[test]
+    fn comparisons_fit_their_ring() {
+        assert_eq!(sign_bit(64, List::Bits, None, None, 0).unwrap(), SignBit::FULL);
+        assert!(matches!(sign_bit(32, List::Digits, None, Some(20), 0).unwrap().list, Plan::Digits(_)));
+        assert!(sign_bit(32, List::Bits, Some(&[3]), None, 0).is_err());
+        assert!(sign_bit(32, List::Digits, None, Some(33), 0).is_err());
+        assert!(sign_bit(32, List::Bits, None, None, 32).is_err());
+    }
+
+    #[test]
+    fn a_request_is_the_same_in_json() {
+        let request = CompileRequest {
+            net: "20ms,500mbps".parse().unwrap(),
+            input_range: "0,2".parse().unwrap(),
+            input_ranges: [("x".to_owned(), Bounds::from(Interval::abs(3.0)))].into(),
+            declared: Some("ranges.toml".parse().unwrap()),
+            form: Form::Auto,
+            pool: Some(Pool::AllPairs),
+            ..CompileRequest::default()
+        };
+        let json = serde_json::to_value(&request).unwrap();
+        assert_eq!((&json["form"], &json["input_range"]), (&"auto".into(), &serde_json::json!([0.0, 2.0])));
+        assert_eq!(serde_json::from_value::<CompileRequest>(json).unwrap(), request);
+        let typo = serde_json::from_str::<CompileRequest>(r#"{ "pools": "all-pairs" }"#).unwrap_err();
+        assert!(typo.to_string().contains("`pools`"), "{typo}");
+    }
+
+    #[test]
+    fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
+        let of = |protocol: &str, numbers| CompileRequest {
+            protocol: protocol.into(),
+            numbers,
+            ..CompileRequest::default()
+        };
+        let float = |protocol, numbers| of(protocol, numbers).is_float();
+        assert!(float("secfloat", None).unwrap() && float("secfloat", Some(Numbers::Float32)).unwrap());
+        assert!(!float("mizar", None).unwrap() && !float("mizar", Some(Numbers::Fixed)).unwrap());
+        let said = |p, n| float(p, Some(n)).unwrap_err().to_string();
+        assert!(said("mizar", Numbers::Float32).contains("--protocol secfloat"));
+        assert!(said("secfloat", Numbers::Fixed).contains("--protocol mizar"));
+        let fitted = CompileRequest { fit: true, ranges: Ranges::Assume, ..of("secfloat", None) };
+        assert!(fitted.is_float().unwrap_err().to_string().contains("leave out --range, --fit"));
+    }
+
+    #[test]
+    fn declared_ranges_come_from_files_and_values() {
+        let value = serde_json::json!({ "*": 8.0, "fc1": [-1.0, 3.0] });
+        let request: CompileRequest =
+            serde_json::from_value(serde_json::json!({ "declared": value })).unwrap();
+        let of = |request: &CompileRequest| request.options().unwrap().declared.unwrap();
+        let declared = of(&request);
+        assert_eq!(declared.all, Some(Interval::abs(8.0)));
+        assert_eq!(declared.layers["fc1"], Interval { low: -1.0, high: 3.0 });
+        let path = std::env::temp_dir().join(format!("megrez-declared-{}.toml", std::process::id()));
+        std::fs::write(&path, "\"*\" = 8.0\nfc1 = [-1.0, 3.0]\n").unwrap();
+        let file = CompileRequest {
+            declared: Some(path.to_str().unwrap().parse().unwrap()),
+            ..CompileRequest::default()
+        };
+        assert_eq!(of(&file), declared);
+        std::fs::write(&path, "fc1 = \"large\"\n").unwrap();
+        let error = file.options().unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        let _ = std::fs::remove_file(&path);
+    }
+}
