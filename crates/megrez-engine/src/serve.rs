@@ -6,7 +6,7 @@ use crate::walk::{Prepared, offline, online};
 use megrez_kernels::{Device, Usage};
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Output, Plan};
-use megrez_protocols::Suite;
+use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub trait Clients {
 }
 
 /// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs have kept.
-pub type Stored<S> = HashMap<String, (<S as Suite>::Masks, <S as Suite>::Data)>;
+pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;
 
 /// How to run a plan.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 16] = b"megrez-material2";
+const MAGIC: &[u8; 16] = b"megrez-material3";
 
 /// The name of a batch of material: the same at all parties, chosen by whoever asks for it.
 pub type BatchId = [u8; 16];

@@ -157,7 +157,7 @@ fn deviates<S: megrez_protocols::Suite<Device = Cpu, Word = u32>>(
 #[test]
 fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing() {
     use megrez_protocols::meteor::Meteor;
-    use megrez_protocols::replicated::{Adder, Replicated};
+    use megrez_protocols::aby3::Aby3;
     let named = |result: Result<(), String>, pairs: &[&str]| {
         let error = result.unwrap_err();
         assert!(pairs.iter().any(|p| error.contains(&format!("parties {p} different"))), "{error}");
@@ -170,7 +170,7 @@ fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing()
     }
     assert_eq!(deviates(&mizar, 2, 0), Ok(()));
     // Keys first, then component 1; P2 is sent two keys.
-    let aby3 = Replicated::<u32, Cpu>::with_adder(Adder::Aby3);
+    let aby3 = Aby3::<u32, Cpu>::default();
     for (party, at, pair) in [
         (0, 40, "0 and 1"),
         (1, 33, "0 and 1"),

@@ -1,12 +1,15 @@
 //! Every protocol, once: the command line, the documentation and the conformance suite read this list.
 
-use crate::Suite;
+use crate::aby3::Aby3;
+use crate::alkaid::Alkaid;
+use crate::alkaid_masked::AlkaidMasked;
 use crate::bicoptor::Bicoptor;
 use crate::clear::Clear;
-use crate::meteor::{Comparisons, Meteor};
+use crate::meteor::Meteor;
 use crate::mizar::Mizar;
-use crate::replicated::{Adder, Replicated};
-use megrez_kernels::{Baseline, Device};
+use crate::{Suite, aegis, concurrent};
+use megrez_kernels::Device;
+use megrez_ring::Word;
 
 /// What users are told of a protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -128,43 +131,28 @@ pub trait Visitor<D: Device> {
 
 /// Runs a visitor with the protocol `name` on a ring of `ring` bits; `None` if there is none such.
 pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
-    Some(match (name, ring) {
-        ("mizar", 8) => visitor.visit(Mizar::<u8, D>::default()),
-        ("mizar", 16) => visitor.visit(Mizar::<u16, D>::default()),
-        ("mizar", 32) => visitor.visit(Mizar::<u32, D>::default()),
-        ("mizar", 64) => visitor.visit(Mizar::<u64, D>::default()),
-        ("aby3", 8) => visitor.visit(Replicated::<u8, D>::with_adder(Adder::Aby3)),
-        ("aby3", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Aby3)),
-        ("aby3", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Aby3)),
-        ("aby3", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Aby3)),
-        ("meteor", 8) => visitor.visit(Meteor::<u8, D>::default()),
-        ("meteor", 16) => visitor.visit(Meteor::<u16, D>::default()),
-        ("meteor", 32) => visitor.visit(Meteor::<u32, D>::default()),
-        ("meteor", 64) => visitor.visit(Meteor::<u64, D>::default()),
-        ("alkaid", 8) => visitor.visit(Replicated::<u8, D>::with_adder(Adder::Alkaid)),
-        ("alkaid", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Alkaid)),
-        ("alkaid", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Alkaid)),
-        ("alkaid", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Alkaid)),
-        ("alkaid-masked", 8) => visitor.visit(Meteor::<u8, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 8) => visitor.visit(Bicoptor::<u8, D>::default()),
-        ("alkaid-masked", 16) => visitor.visit(Meteor::<u16, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 16) => visitor.visit(Bicoptor::<u16, D>::default()),
-        ("alkaid-masked", 32) => visitor.visit(Meteor::<u32, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 32) => visitor.visit(Bicoptor::<u32, D>::default()),
-        ("alkaid-masked", 64) => visitor.visit(Meteor::<u64, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 64) => visitor.visit(Bicoptor::<u64, D>::default()),
-        ("concurrent", 8) => visitor.visit(Mizar::<u8, D>::with_lists(Baseline::Concurrent)),
-        ("concurrent", 16) => visitor.visit(Mizar::<u16, D>::with_lists(Baseline::Concurrent)),
-        ("concurrent", 32) => visitor.visit(Mizar::<u32, D>::with_lists(Baseline::Concurrent)),
-        ("concurrent", 64) => visitor.visit(Mizar::<u64, D>::with_lists(Baseline::Concurrent)),
-        ("aegis", 8) => visitor.visit(Mizar::<u8, D>::with_lists(Baseline::Aegis)),
-        ("aegis", 16) => visitor.visit(Mizar::<u16, D>::with_lists(Baseline::Aegis)),
-        ("aegis", 32) => visitor.visit(Mizar::<u32, D>::with_lists(Baseline::Aegis)),
-        ("aegis", 64) => visitor.visit(Mizar::<u64, D>::with_lists(Baseline::Aegis)),
-        ("clear", 8) => visitor.visit(Clear::<u8, D>::default()),
-        ("clear", 16) => visitor.visit(Clear::<u16, D>::default()),
-        ("clear", 32) => visitor.visit(Clear::<u32, D>::default()),
-        ("clear", 64) => visitor.visit(Clear::<u64, D>::default()),
+    match ring {
+        #[cfg(any(test, feature = "testing"))]
+        8 => on_ring::<u8, D, V>(name, visitor),
+        #[cfg(any(test, feature = "testing"))]
+        16 => on_ring::<u16, D, V>(name, visitor),
+        32 => on_ring::<u32, D, V>(name, visitor),
+        64 => on_ring::<u64, D, V>(name, visitor),
+        _ => None,
+    }
+}
+
+fn on_ring<W: Word, D: Device, V: Visitor<D>>(name: &str, visitor: V) -> Option<V::Output> {
+    Some(match name {
+        "mizar" => visitor.visit(Mizar::<W, D>::default()),
+        "aby3" => visitor.visit(Aby3::<W, D>::default()),
+        "meteor" => visitor.visit(Meteor::<W, D>::default()),
+        "alkaid" => visitor.visit(Alkaid::<W, D>::default()),
+        "alkaid-masked" => visitor.visit(AlkaidMasked::<W, D>::default()),
+        "bicoptor" => visitor.visit(Bicoptor::<W, D>::default()),
+        "concurrent" => visitor.visit(concurrent::suite::<W, D>()),
+        "aegis" => visitor.visit(aegis::suite::<W, D>()),
+        "clear" => visitor.visit(Clear::<W, D>::default()),
         _ => return None,
     })
 }

@@ -2,13 +2,14 @@
 //! that the value and a party's own share determine the whole sharing (`docs/security/composition.md`, tight sharings), which is why a
 //! value's carries tell a recipient nothing that it does not hold.
 
+use crate::aby3::{self, Aby3};
+use crate::alkaid::{self, Alkaid};
 use crate::meteor::{self, Meteor};
 use crate::mizar::{self, Mizar};
 use crate::mss::Mask;
-use crate::replicated::{self, Adder, Replicated};
 use crate::rss::{Rss, after};
 use crate::testing::session;
-use crate::{Suite, bicoptor};
+use crate::{Sharing, bicoptor};
 use megrez_kernels::{Bits, Reference, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
@@ -38,7 +39,7 @@ fn tight(name: &str, shares: [Vec<&[u8]>; 3], value: &[u8]) {
 }
 
 /// Holds what the recipient puts together to `value`, and what it is sent to a sharing that is new each time.
-fn reveals<S: Suite<Word = u8, Device = Reference>>(
+fn reveals<S: Sharing<Word = u8, Device = Reference>>(
     suite: &S,
     kind: Kind,
     value: &[u8],
@@ -111,12 +112,12 @@ fn of_equals(p: &[Vec<u8>], common: usize) -> [Vec<&[u8]>; 3] {
 
 #[test]
 fn replicated_values_are_tight() {
-    let suite = Replicated::<u8, Reference>::with_adder(Adder::Aby3);
+    let suite = Aby3::<u8, Reference>::default();
     let parts = everything(&WORDS, 3);
     let x = combined(&parts, |p| p[0].wrapping_add(p[1]).wrapping_add(p[2]));
     let share = |me: usize| {
         let held = Rss { own: tensor(&parts[me]), next: tensor(&parts[after(me)]) };
-        (replicated::Masks::Secret([x.len()].into()), replicated::Data::Ring(held))
+        (aby3::Masks::Secret([x.len()].into()), aby3::Data::Ring(held))
     };
     tight("aby3", of_equals(&parts, 0), &x);
     reveals(&suite, RING, &x, share);
@@ -125,18 +126,18 @@ fn replicated_values_are_tight() {
     let x = combined(&parts, |p| p[0] ^ p[1] ^ p[2]);
     let share = |me: usize| {
         let held = Rss { own: packed(&parts[me]), next: packed(&parts[after(me)]) };
-        (replicated::Masks::Secret([x.len()].into()), replicated::Data::Bit(held))
+        (aby3::Masks::Secret([x.len()].into()), aby3::Data::Bit(held))
     };
     tight("aby3, bits", of_equals(&parts, 0), &x);
     reveals(&suite, Kind::Bit, &x, share);
 
     // m, known to all, and the components of r.
-    let suite = Replicated::<u8, Reference>::with_adder(Adder::Alkaid);
+    let suite = Alkaid::<u8, Reference>::default();
     let parts = everything(&[0, 1], 4);
     let x = combined(&parts, |p| p[0] ^ p[1] ^ p[2] ^ p[3]);
     let share = |me: usize| {
         let r = Rss { own: packed(&parts[1 + me]), next: packed(&parts[1 + after(me)]) };
-        (replicated::Masks::Bit(r), replicated::Data::Masked(packed(&parts[0])))
+        (alkaid::Masks::Bit(r), alkaid::Data::Masked(packed(&parts[0])))
     };
     tight("alkaid, bits", of_equals(&parts, 1), &x);
     reveals(&suite, Kind::Bit, &x, share);

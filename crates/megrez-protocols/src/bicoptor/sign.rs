@@ -34,28 +34,32 @@
 //!
 //! Security: `docs/security/bicoptor.md`.
 
+use super::Bicoptor;
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
-use crate::{Cost, Unit, reveal};
+use crate::sharing::additive::Masks;
+use crate::sharing::reveal;
+use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported};
 use megrez_kernels::{Device, HostList, ListStreams, Tensor};
-use megrez_plan::SignBit;
-use megrez_ring::{Word, bits};
+use megrez_plan::{Op, SignBit};
+use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
 /// The most bits that are compared: products in F_p fit a word.
 const WIDEST: u32 = 30;
 
-/// Why this comparison cannot run, if it cannot.
-pub(super) fn refuse(sign: &SignBit, ring: u32) -> Option<String> {
+/// Whether this comparison can run, or why not.
+pub(super) fn check(sign: &SignBit, ring: u32) -> Result<(), Unsupported> {
     let width = sign.width(ring);
     let most = ring.saturating_sub(sign.cut + 2).min(WIDEST);
-    (!(3..=most).contains(&width)).then(|| {
-        format!(
-            "bicoptor compares 3 to {most} bits above a cut of {} on a ring of {ring}, not {width}: choose --bits, or \
-             another protocol",
-            sign.cut
-        )
-    })
+    if (3..=most).contains(&width) {
+        return Ok(());
+    }
+    Err(Unsupported(format!(
+        "bicoptor compares 3 to {most} bits above a cut of {} on a ring of {ring}, not {width}: choose --bits, or \
+         another protocol",
+        sign.cut
+    )))
 }
 
 /// The shape of a list.
@@ -106,10 +110,6 @@ pub(super) fn list_cost(sign: &SignBit, ring: u32, n: usize, round: u32) -> Cost
     let list = List::new(sign, ring);
     let entries = n * list.length();
     Cost::LOCAL.online(round, 0, DEALER, entries, list.unit()).online(round, 1, DEALER, entries, list.unit())
-}
-
-pub(super) fn cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
-    list_cost(sign, ring, n, 1).online(2, DEALER, 0, n, Unit::Bits(ring))
 }
 
 /// Workers send their lists and learn t; the helper learns [x ≥ 0] ⊕ t.
@@ -212,6 +212,38 @@ pub(super) fn online<W: Word, D: Device>(
     Ok(Some(device.combine(&terms, W::ZERO, n)?))
 }
 
+/// [x ≥ 0] as 0 or 1.
+pub struct Sign<'a> {
+    sign: &'a SignBit,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device> OnlineStep<'a, Bicoptor<W, D>> for Sign<'a> {
+    fn of(_: &Bicoptor<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::NonNegative(sign) = call.op else { return None };
+        Some(Sign { sign, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        check(self.sign, W::BITS)?;
+        let n = self.shape.elements();
+        Ok(list_cost(self.sign, W::BITS, n, 1).online(2, DEALER, 0, n, Unit::Bits(W::BITS)))
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::none(self.shape)
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Bicoptor<W, D>>,
+    ) -> Result<Made<Bicoptor<W, D>>, Error> {
+        let share = online(party, self.sign, operands.share(0), self.shape.elements())?;
+        Ok((share.map(|share| Tensor::new(self.shape.clone(), share)), None))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,7 +271,7 @@ mod tests {
         for ring in 5..=10 {
             for bits in 3..=ring - 2 {
                 let sign = SignBit { bits: Some(bits), ..SignBit::FULL };
-                assert!(refuse(&sign, ring).is_none());
+                assert!(check(&sign, ring).is_ok());
                 let list = List::new(&sign, ring);
                 for x in -(1i64 << (bits - 1))..1 << (bits - 1) {
                     for zero in 0..1 << ring {
@@ -290,25 +322,34 @@ mod tests {
 
     #[test]
     fn costs_are_those_of_the_paper_corrected() {
+        use crate::Suite as _;
+        use megrez_kernels::Reference;
+        use megrez_plan::{Kind, Value};
         use megrez_session::Phase::{Offline, Online};
         for (lambda, bits) in [(7, 226.0), (15, 642.0)] {
             let sign = SignBit { bits: Some(lambda + 1), ..SignBit::FULL };
-            let cost = cost(&sign, 64, 1);
+            let value = |kind| Value { shape: [1].into(), kind };
+            let (ring, bit) = (value(Kind::Ring { frac: 0 }), value(Kind::Bit));
+            let of = |op: Op, output: &Value| {
+                let call = Call { op: &op, inputs: &[&ring], output };
+                Bicoptor::<u64, Reference>::default().cost(call).unwrap()
+            };
+            let cost = of(Op::NonNegative(sign.clone()), &bit);
             assert_eq!((cost.bits(Offline), cost.bits(Online), cost.rounds(Online)), (0.0, bits, 2));
             let relu = megrez_plan::Relu { sign, form: megrez_plan::ReluForm::ThreeRounds, truncate: 0 };
-            let cost = super::super::relu::cost(&relu, 64, 1);
+            let cost = of(Op::Relu(relu), &ring);
             assert_eq!((cost.bits(Offline), cost.bits(Online), cost.rounds(Online)), (0.0, bits + 192.0, 2));
         }
     }
 
     #[test]
     fn wide_comparisons_are_refused_with_a_remedy() {
-        assert!(refuse(&SignBit::FULL, 64).is_some_and(|why| why.contains("--bits")));
+        assert!(check(&SignBit::FULL, 64).is_err_and(|why| why.0.contains("--bits")));
         for (cut, bits, ring, right) in
             [(0, 6, 8, true), (0, 7, 8, false), (3, 3, 8, true), (4, 3, 8, false), (0, 2, 64, false)]
         {
             let sign = SignBit { cut, bits: Some(bits), ..SignBit::FULL };
-            assert_eq!(refuse(&sign, ring).is_none(), right, "{bits} bits above {cut} of {ring}");
+            assert_eq!(check(&sign, ring).is_ok(), right, "{bits} bits above {cut} of {ring}");
         }
     }
 }

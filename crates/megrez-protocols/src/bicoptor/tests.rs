@@ -1,10 +1,15 @@
 //! What a helper who is also the recipient of an output makes of the workers' shares.
 
 use super::*;
+use crate::Sharing as _;
 use crate::mss::{Mask, RingMask};
 use crate::testing::session;
-use megrez_kernels::Reference;
+use megrez_kernels::{Reference, Tensor};
+use megrez_net::Payload;
 use megrez_plan::{List, Relu, ReluForm, SignBit};
+use megrez_prg::Key;
+use megrez_ring::Shape;
+use megrez_session::{Error, Party};
 use std::collections::HashSet;
 
 const N: usize = 400;

@@ -7,8 +7,8 @@
 //! Security: `docs/security/meteor.md`.
 
 use crate::mrss::open_cost;
-use crate::replicated::planes::{Shared, reshare};
 use crate::rss::{self, Rss, reshare_cost};
+use crate::steps::planes::{Shared, reshare};
 use crate::{Cost, Unit};
 use megrez_kernels::{Circuit, Device, Wire};
 use megrez_ring::bits;

@@ -33,12 +33,13 @@
 //! Security: `docs/security/meteor.md`.
 
 use super::adder;
+use super::compare;
 use super::gates::{Factor, Products, Sum, opening};
 use crate::mrss::{open_bits, open_planes};
 use crate::rss::{Rss, draw};
 use crate::{Cost, Store, StoreError};
 use megrez_kernels::{Bits, Circuit, Device, Tensor, Wire};
-use megrez_plan::SignBit;
+use megrez_plan::{Op, SignBit};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
@@ -60,7 +61,7 @@ impl<D: Device> Store<D> for Material<D> {
 }
 
 /// A comparison: which bits, and what becomes of them level by level.
-pub(super) struct Comparison {
+pub struct Comparison {
     cut: u32,
     /// Bits below the sign.
     low: usize,
@@ -78,7 +79,7 @@ enum Public {
 
 impl Comparison {
     /// With 0, or with the thresholds.
-    pub fn new(sign: &SignBit, ring: u32, thresholds: &[i64]) -> Self {
+    fn new(sign: &SignBit, ring: u32, thresholds: &[i64]) -> Self {
         let low = sign.width(ring) as usize - 1;
         let mut levels = vec![low.div_ceil(ARITY)];
         while let Some(blocks) = levels.last().copied().filter(|&blocks| blocks > 1) {
@@ -167,9 +168,19 @@ impl Comparison {
         });
         Products::new(self.low + 1 + self.thresholds.len() * self.masks(), sets)
     }
+}
 
-    /// For `n` elements of x.
-    pub fn cost(&self, n: usize) -> Cost {
+impl compare::Comparison for Comparison {
+    type Material<D: Device> = Material<D>;
+    type Sent<D: Device> = ();
+    const TAKES_M: bool = true;
+
+    fn of(op: &Op, ring: u32) -> Option<Self> {
+        let (sign, thresholds) = compare::compared(op, ring)?;
+        Some(Comparison::new(&sign, ring, thresholds))
+    }
+
+    fn cost(&self, n: usize) -> Cost {
         let offline = adder::cost(self.width(), n).then(self.products().cost(n));
         let levels = (0..self.levels.len()).map(|level| self.signals_of(level).max(1));
         levels.fold(offline.made_offline(), |cost, signals| {
@@ -177,7 +188,7 @@ impl Comparison {
         })
     }
 
-    pub fn offline<W: Word, D: Device>(
+    fn offline<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
         psi: &Rss<Tensor<W, D>>,
@@ -197,14 +208,25 @@ impl Comparison {
         })
     }
 
-    /// m of the bits [x ≥ t], threshold by threshold, under `mask`.
-    pub fn online<W: Word, D: Device>(
+    fn send<W: Word, D: Device>(
+        &self,
+        _: &mut Party<D>,
+        _: Option<&D::Buf<W>>,
+        _: &Rss<Bits<D>>,
+        _: &Material<D>,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn receive<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
-        m: &Tensor<W, D>,
+        m: Option<&Tensor<W, D>>,
         mask: &Rss<Bits<D>>,
+        (): (),
         material: Material<D>,
     ) -> Result<D::Buf<u64>, Error> {
+        let m = m.expect("all parties take part with m");
         let (me, n, count) = (party.me(), m.elements(), self.thresholds.len());
         let (device, words) = (party.device().clone(), bits::words(n));
         let products = self.products();
@@ -274,6 +296,7 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
+    use super::compare::Comparison as _;
     use super::*;
     use megrez_kernels::Reference;
     use megrez_session::Phase::{Offline, Online};

@@ -21,10 +21,14 @@
 //!
 //! Security: `docs/security/meteor.md`.
 
-use crate::rss::Rss;
-use crate::{Cost, Unit};
+use super::sum;
+use crate::mrss::{Data, MaskedReplicated, Masks};
+use crate::rss::{self, Rss};
+use crate::sharing::Variant;
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor};
-use megrez_ring::Word;
+use megrez_plan::Op;
+use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 /// At P0 and P1: T, b_j and t_j. Of the latter two only the low f bits count.
@@ -168,4 +172,62 @@ pub(super) fn receive<W: Word, D: Device>(
     let device = party.device();
     let q = device.unpack_low::<W>(&packed, f, n)?;
     Ok(device.combine(&[(W::ONE, &known), (W::ONE.shl(W::BITS - f), &q)], W::ZERO, n)?)
+}
+
+/// x / 2^f, of a value or of a sum.
+pub struct Truncate<'a> {
+    f: u32,
+    of_sum: bool,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for Truncate<'a> {
+    /// The mask under which a sum is opened, and the truncation's.
+    type Material = (Option<Rss<Tensor<W, D>>>, Material<W, D>);
+
+    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        let Op::Truncate { bits } = *call.op else { return None };
+        Some(Truncate { f: bits, of_sum: call.of_sum(), shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let n = self.shape.elements();
+        let opened = if self.of_sum { sum::two_cost(W::BITS, n) } else { Cost::LOCAL };
+        Ok(opened.then(cost(W::BITS, self.f, n)))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        masks: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let mask = masks.expect("fresh and drawn before").ring();
+        let opened = match self.of_sum {
+            true => Some(party.scope("open", |party| rss::random(party, "mask", self.shape))?),
+            false => None,
+        };
+        let psi = opened.as_ref().unwrap_or_else(|| inputs[0].ring());
+        let material = offline(party, self.f, psi, mask)?;
+        Ok((opened, material))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, MaskedReplicated<W, D, P>>,
+        (opened, material): Self::Material,
+    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
+        let known = match (operands.inputs[0].1, opened) {
+            (Data::Sum(z), Some(psi)) => sum::open_to_two(party, z, &psi)?,
+            _ => known(party, operands.ring(0).0, operands.ring(0).1)?,
+        };
+        let sent = send(party, self.f, known, operands.fresh(), &material)?;
+        let m = receive(party, self.f, self.shape.elements(), sent)?;
+        Ok((Data::of_ring(self.shape, m), None))
+    }
 }

@@ -31,12 +31,13 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::sign::{Dealt, Lists, compare, deal_list, list_cost};
+use super::Mizar;
+use super::sign::{Dealt, List, Lists, answer_cost};
 use super::truncate::MaskParts;
-use crate::mss::{DEALER, Mask, RingMask, Role, deal, deal_low, draw, open, open_all};
-use crate::{Cost, Unit};
+use crate::mss::{DEALER, Data, Mask, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, Selected, Tensor};
-use megrez_plan::{Relu, ReluForm};
+use megrez_plan::{Op, Relu as Spec, ReluForm};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -73,116 +74,153 @@ struct Shares<W: Word, D: Device> {
 }
 store_struct!(Shares[W, D] => bit, mask_bit, truncation);
 
-/// Whether the output's mask is known only online.
-pub(super) fn late(relu: &Relu) -> bool {
-    matches!(relu.form, ReluForm::TwoRounds | ReluForm::Table)
-}
-
 /// λ up to which tables are dealt: 2^(λ−1) bits per element.
 const WIDEST_TABLE: u32 = 12;
 
-/// Why this ReLU cannot run, if it cannot.
-pub(super) fn refuse(relu: &Relu, ring: u32) -> Option<String> {
-    let width = relu.sign.width(ring);
-    (relu.form == ReluForm::Table && width > WIDEST_TABLE).then(|| {
-        format!(
-            "a ReLU by table compares at most {WIDEST_TABLE} bits, not {width}: choose --bits or another form"
-        )
-    })
-}
-
-pub(super) fn cost(lists: Lists, relu: &Relu, ring: u32, n: usize) -> Cost {
-    let halves = if relu.truncate == 0 { 1 } else { 2 };
-    let word = Unit::Bits(ring);
-    let table = relu.form == ReluForm::Table;
-    let mut cost = if table {
-        Cost::LOCAL.offline(DEALER, 0, n << (relu.sign.width(ring) - 1), Unit::Bits(1))
-    } else {
-        list_cost(lists, &relu.sign, ring, n)
-    };
-    cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
-    if relu.truncate > 0 {
-        let low = Unit::Bits(relu.truncate);
-        cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, low).offline(DEALER, 0, n, low);
-    }
-    if table {
-        cost = cost.online_swap(1, 0, 1, n, Unit::Bits(1));
-        for _ in 0..halves {
-            cost = cost.online_swap(1, 0, 1, n, word);
-        }
-        // The dealer hears f one message later; no worker waits for it.
-        return cost.online(2, 0, DEALER, n, Unit::Bits(1));
-    }
-    cost = cost.online(2, DEALER, 0, n, Unit::Bits(1)).online(2, DEALER, 1, n, Unit::Bits(1));
-    if relu.form == ReluForm::ThreeRounds {
-        return cost.online_swap(3, 0, 1, n, word);
-    }
-    for _ in 0..halves {
-        cost = cost.online_swap(1, 0, 1, n, word);
-    }
-    if relu.form == ReluForm::TwoRoundsFresh {
-        cost = cost.online(2, DEALER, 0, n, word).online(2, DEALER, 1, n, word);
-    }
-    cost
-}
-
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
+/// max(x, 0), perhaps truncated.
+pub struct Relu<'a> {
     lists: Lists,
-    relu: &Relu,
-    shape: &Shape,
-    mask: &RingMask<W, D>,
-) -> Result<Material<W, D>, Error> {
-    let n = shape.elements();
-    let tensor = |buf| Tensor::new(shape.clone(), buf);
-    let bits = match Role::of(party) {
-        Role::Dealer => {
-            let stream = party.stream(DEALER, "bit")?;
-            Some(Bits::new(shape.clone(), party.device().random_bits(&stream, n)?))
+    relu: &'a Spec,
+    shape: &'a Shape,
+}
+
+impl Relu<'_> {
+    fn list(&self, ring: u32) -> List {
+        List::new(self.lists, &self.relu.sign, ring, self.shape.elements())
+    }
+
+    /// Whether the output's mask is known only online.
+    fn is_late(&self) -> bool {
+        matches!(self.relu.form, ReluForm::TwoRounds | ReluForm::Table)
+    }
+}
+
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
+    type Material = Material<W, D>;
+
+    fn of(suite: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::Relu(relu) = call.op else { return None };
+        Some(Relu { lists: suite.variant, relu, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (relu, n, word) = (self.relu, self.shape.elements(), Unit::Bits(W::BITS));
+        let (width, table) = (relu.sign.width(W::BITS), relu.form == ReluForm::Table);
+        if table && width > WIDEST_TABLE {
+            return Err(Unsupported(format!(
+                "a ReLU by table compares at most {WIDEST_TABLE} bits, not {width}: choose --bits or another form"
+            )));
         }
-        Role::Worker(_) => None,
-    };
-    let comparison = match relu.form {
-        ReluForm::Table => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
-        _ => Comparison::List(deal_list(party, lists, &relu.sign, n, mask)?),
-    };
-    let a = || &bits.as_ref().expect("the dealer drew them").buf;
-    let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(a(), None, n)?))?;
-    let f = relu.truncate;
-    let mask_bit = deal(party, "mask-bit", n, |device| {
-        let high = device.shift_right(&mask.total(device)?.buf, f)?;
-        Ok(device.bit_times(a(), Some(&high), n)?)
-    })?;
-    let truncation = if f == 0 {
-        None
-    } else {
-        let parts = MaskParts::deal(party, f, shape, mask)?;
-        let top_bit = deal_low(party, "top-bit", n, f, |device| {
-            let top = device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?;
-            Ok(device.bit_times(a(), Some(&top), n)?)
-        })?;
-        parts.zip(top_bit.map(tensor))
-    };
-    let worker = bit.zip(mask_bit).map(|(bit, mask_bit)| Shares {
-        bit: tensor(bit),
-        mask_bit: tensor(mask_bit),
-        truncation,
-    });
-    let mut half = |purpose: &str| {
-        draw(party, purpose, |party, key| {
-            Ok(Tensor::new(shape.clone(), party.device().random(&key.stream(), n)?))
+        let halves = if relu.truncate == 0 { 1 } else { 2 };
+        let mut cost = match table {
+            true => Cost::LOCAL.offline(DEALER, 0, n << (width - 1), Unit::Bits(1)),
+            false => self.list(W::BITS).cost(),
+        };
+        cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
+        if relu.truncate > 0 {
+            let low = Unit::Bits(relu.truncate);
+            cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, low).offline(DEALER, 0, n, low);
+        }
+        let opened = |cost: Cost| (0..halves).fold(cost, |cost: Cost, _| cost.online_swap(1, 0, 1, n, word));
+        Ok(match relu.form {
+            // The dealer hears f one message later; no worker waits for it.
+            ReluForm::Table => {
+                opened(cost.online_swap(1, 0, 1, n, Unit::Bits(1))).online(2, 0, DEALER, n, Unit::Bits(1))
+            }
+            ReluForm::ThreeRounds => answer_cost(cost, n).online_swap(3, 0, 1, n, word),
+            ReluForm::TwoRounds => opened(answer_cost(cost, n)),
+            ReluForm::TwoRoundsFresh => {
+                opened(answer_cost(cost, n)).online(2, DEALER, 0, n, word).online(2, DEALER, 1, n, word)
+            }
         })
-    };
-    let early = relu.form != ReluForm::ThreeRounds;
-    let zero = if early { Some(half("zero-half")?) } else { None };
-    let one = if early && f > 0 { Some(half("one-half")?) } else { None };
-    Ok(Material { comparison, bits, worker, zero, one })
+    }
+
+    fn late(&self, _: bool) -> bool {
+        self.is_late()
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        if self.is_late() { Ok(None) } else { Masks::fresh_ring(party, self.shape) }
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let (relu, shape, mask) = (self.relu, self.shape, inputs[0].ring());
+        let n = shape.elements();
+        let tensor = |buf| Tensor::new(shape.clone(), buf);
+        let bits = match Role::of(party) {
+            Role::Dealer => {
+                let stream = party.stream(DEALER, "bit")?;
+                Some(Bits::new(shape.clone(), party.device().random_bits(&stream, n)?))
+            }
+            Role::Worker(_) => None,
+        };
+        let comparison = match relu.form {
+            ReluForm::Table => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
+            _ => Comparison::List(self.list(W::BITS).deal(party, mask)?),
+        };
+        let a = || &bits.as_ref().expect("the dealer drew them").buf;
+        let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(a(), None, n)?))?;
+        let f = relu.truncate;
+        let mask_bit = deal(party, "mask-bit", n, |device| {
+            let high = device.shift_right(&mask.total(device)?.buf, f)?;
+            Ok(device.bit_times(a(), Some(&high), n)?)
+        })?;
+        let truncation = if f == 0 {
+            None
+        } else {
+            let parts = MaskParts::deal(party, f, shape, mask)?;
+            let top_bit = deal_low(party, "top-bit", n, f, |device| {
+                let top = device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?;
+                Ok(device.bit_times(a(), Some(&top), n)?)
+            })?;
+            parts.zip(top_bit.map(tensor))
+        };
+        let worker = bit.zip(mask_bit).map(|(bit, mask_bit)| Shares {
+            bit: tensor(bit),
+            mask_bit: tensor(mask_bit),
+            truncation,
+        });
+        let mut half = |purpose: &str| {
+            draw(party, purpose, |party, key| {
+                Ok(Tensor::new(shape.clone(), party.device().random(&key.stream(), n)?))
+            })
+        };
+        let early = relu.form != ReluForm::ThreeRounds;
+        let zero = if early { Some(half("zero-half")?) } else { None };
+        let one = if early && f > 0 { Some(half("one-half")?) } else { None };
+        Ok(Material { comparison, bits, worker, zero, one })
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        material: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (input, masked) = (operands.inputs[0].0.ring(), operands.masked(0));
+        let output = operands.masks.map(Masks::ring);
+        let (m, late) = match self.relu.form {
+            ReluForm::ThreeRounds => {
+                (self.three_rounds(party, input, operands.fresh(), masked, material)?, None)
+            }
+            ReluForm::TwoRounds | ReluForm::TwoRoundsFresh => {
+                self.two_rounds(party, input, output, masked, material)?
+            }
+            ReluForm::Table => self.by_table(party, input, masked, material)?,
+        };
+        Ok((Data::of_ring(self.shape, m), late.map(Masks::Ring)))
+    }
 }
 
 /// XOR shares of the tables: worker 1's from its stream with the dealer, worker 0's sent.
 fn deal_table<W: Word, D: Device>(
     party: &mut Party<D>,
-    relu: &Relu,
+    relu: &Spec,
     n: usize,
     mask: &RingMask<W, D>,
     bits: Option<&Bits<D>>,
@@ -211,156 +249,140 @@ fn deal_table<W: Word, D: Device>(
 /// The output's data, and its masks if they are late.
 type Opened<W, D> = (Option<<D as Device>::Buf<W>>, Option<RingMask<W, D>>);
 
-/// m_z at the workers. `input` is the input's mask, `output` the output's where it is known.
-pub(super) fn online<W: Word, D: Device>(
-    party: &mut Party<D>,
-    lists: Lists,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    output: Option<&RingMask<W, D>>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Opened<W, D>, Error> {
-    match relu.form {
-        ReluForm::ThreeRounds => {
-            let output = output.expect("fresh and drawn offline");
-            Ok((three_rounds(party, lists, relu, input, output, masked, n, material)?, None))
-        }
-        ReluForm::TwoRounds | ReluForm::TwoRoundsFresh => {
-            two_rounds(party, lists, relu, input, output, masked, n, material)
-        }
-        ReluForm::Table => by_table(party, relu, input, masked, n, material),
-    }
-}
-
-fn three_rounds<W: Word, D: Device>(
-    party: &mut Party<D>,
-    lists: Lists,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    output: &RingMask<W, D>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Option<D::Buf<W>>, Error> {
-    let bit = compare(party, lists, &relu.sign, masked, n, material.comparison.list())?;
-    match Role::of(party) {
-        Role::Dealer => {
-            choose_and_tell(party, n, &bit, material.bits)?;
-            Ok(None)
-        }
-        Role::Worker(j) => {
-            let choice = party.recv_bits(DEALER, "choice", n)?;
-            let flip = party.device().xor(&[&bit], true, n)?;
-            let shares = material.worker.expect("workers hold shares");
-            let m = &masked.expect("workers hold masked values online").buf;
-            let share = shares.half(party, relu, j, (m, input.share()), &choice, &flip, output.share())?;
-            Ok(Some(open(party, j, "selected", n, share)?))
+impl Relu<'_> {
+    /// *3R*.
+    fn three_rounds<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        input: &RingMask<W, D>,
+        output: &RingMask<W, D>,
+        masked: Option<&Tensor<W, D>>,
+        material: Material<W, D>,
+    ) -> Result<Option<D::Buf<W>>, Error> {
+        let (relu, n) = (self.relu, self.shape.elements());
+        let bit = self.list(W::BITS).compare(party, masked, material.comparison.list())?;
+        match Role::of(party) {
+            Role::Dealer => {
+                choose_and_tell(party, n, &bit, material.bits)?;
+                Ok(None)
+            }
+            Role::Worker(j) => {
+                let choice = party.recv_bits(DEALER, "choice", n)?;
+                let flip = party.device().xor(&[&bit], true, n)?;
+                let shares = material.worker.expect("workers hold shares");
+                let m = &masked.expect("workers hold masked values online").buf;
+                let share =
+                    shares.half(party, relu, j, (m, input.share()), &choice, &flip, output.share())?;
+                Ok(Some(open(party, j, "selected", n, share)?))
+            }
         }
     }
-}
 
-fn two_rounds<W: Word, D: Device>(
-    party: &mut Party<D>,
-    lists: Lists,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    output: Option<&RingMask<W, D>>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Opened<W, D>, Error> {
-    let bit = compare(party, lists, &relu.sign, masked, n, material.comparison.list())?;
-    let zero = material.zero.expect("drawn for this form");
-    match Role::of(party) {
-        Role::Dealer => {
-            let choice = choose_and_tell(party, n, &bit, material.bits)?;
-            let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
-            let Some(output) = output else { return Ok((None, Some(mask))) };
-            // What turns the chosen mask into the fresh one: uniform to either worker, who knows half of r_z.
-            let (fresh, chosen) = (output.total(party.device())?, mask.total(party.device())?);
-            let correction =
-                party.device().combine(&[(W::ONE, &fresh.buf), (W::ONE.neg(), &chosen.buf)], W::ZERO, n)?;
-            party.send_ring(0, "correction", correction.clone())?;
-            party.send_ring(1, "correction", correction)?;
-            Ok((None, None))
-        }
-        Role::Worker(j) => {
-            let flip = party.device().xor(&[&bit], true, n)?;
-            let shares = material.worker.expect("workers hold shares");
-            let m = masked.expect("workers hold masked values online");
-            let halves = shares.halves(
-                party,
-                relu,
-                j,
-                (&m.buf, input.share()),
-                &flip,
-                &zero,
-                material.one.as_ref(),
-            )?;
-            let halves = open_all(party, j, "half", n, halves)?;
-            let choice = party.recv_bits(DEALER, "choice", n)?;
-            let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
-            match output {
-                None => {
-                    let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
-                    Ok((Some(opened), Some(mask)))
-                }
-                Some(_) => {
-                    let correction = party.recv_ring::<W>(DEALER, "correction", n)?;
-                    let terms = [(W::ONE, &opened), (W::ONE, &correction)];
-                    Ok((Some(party.device().combine(&terms, W::ZERO, n)?), None))
+    /// *2R* and *2R-fresh*; `output` is the output's mask where it is known.
+    fn two_rounds<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        input: &RingMask<W, D>,
+        output: Option<&RingMask<W, D>>,
+        masked: Option<&Tensor<W, D>>,
+        material: Material<W, D>,
+    ) -> Result<Opened<W, D>, Error> {
+        let (relu, n) = (self.relu, self.shape.elements());
+        let bit = self.list(W::BITS).compare(party, masked, material.comparison.list())?;
+        let zero = material.zero.expect("drawn for this form");
+        match Role::of(party) {
+            Role::Dealer => {
+                let choice = choose_and_tell(party, n, &bit, material.bits)?;
+                let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
+                let Some(output) = output else { return Ok((None, Some(mask))) };
+                // What turns the chosen mask into the fresh one: uniform to either worker, who knows half of r_z.
+                let (fresh, chosen) = (output.total(party.device())?, mask.total(party.device())?);
+                let correction = party.device().combine(
+                    &[(W::ONE, &fresh.buf), (W::ONE.neg(), &chosen.buf)],
+                    W::ZERO,
+                    n,
+                )?;
+                party.send_ring(0, "correction", correction.clone())?;
+                party.send_ring(1, "correction", correction)?;
+                Ok((None, None))
+            }
+            Role::Worker(j) => {
+                let flip = party.device().xor(&[&bit], true, n)?;
+                let shares = material.worker.expect("workers hold shares");
+                let m = masked.expect("workers hold masked values online");
+                let halves = shares.halves(
+                    party,
+                    relu,
+                    j,
+                    (&m.buf, input.share()),
+                    &flip,
+                    &zero,
+                    material.one.as_ref(),
+                )?;
+                let halves = open_all(party, j, "half", n, halves)?;
+                let choice = party.recv_bits(DEALER, "choice", n)?;
+                let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
+                match output {
+                    None => {
+                        let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
+                        Ok((Some(opened), Some(mask)))
+                    }
+                    Some(_) => {
+                        let correction = party.recv_ring::<W>(DEALER, "correction", n)?;
+                        let terms = [(W::ONE, &opened), (W::ONE, &correction)];
+                        Ok((Some(party.device().combine(&terms, W::ZERO, n)?), None))
+                    }
                 }
             }
         }
     }
-}
 
-fn by_table<W: Word, D: Device>(
-    party: &mut Party<D>,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Opened<W, D>, Error> {
-    let zero = material.zero.expect("drawn for this form");
-    match Role::of(party) {
-        Role::Dealer => {
-            let choice = party.recv_bits(0, "choice", n)?;
-            Ok((None, Some(chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?)))
-        }
-        Role::Worker(j) => {
-            let Comparison::Table(Some(table)) = &material.comparison else {
-                return party.refuse("a worker was given no tables");
-            };
-            let m = masked.expect("workers hold masked values online");
-            let stream = party.stream(1 - j, "flip")?;
-            let flip = party.device().random_bits(&stream, n)?;
-            let width = relu.sign.width(W::BITS);
-            let share = party.device().look_up_sign(relu.sign.cut, width, j, &m.buf, &table.buf)?;
-            let shares = material.worker.expect("workers hold shares");
-            let halves = shares.halves(
-                party,
-                relu,
-                j,
-                (&m.buf, input.share()),
-                &flip,
-                &zero,
-                material.one.as_ref(),
-            )?;
-            party.send_bits(1 - j, "table-share", share.clone(), n)?;
-            let halves = open_all(party, j, "half", n, halves)?;
-            let other = party.recv_bits(1 - j, "table-share", n)?;
-            // f = 1 ⊕ T[m'] ⊕ δ.
-            let choice = party.device().xor(&[&share, &other, &flip], true, n)?;
-            if j == 0 {
-                party.send_bits(DEALER, "choice", choice.clone(), n)?;
+    /// *table*.
+    fn by_table<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        input: &RingMask<W, D>,
+        masked: Option<&Tensor<W, D>>,
+        material: Material<W, D>,
+    ) -> Result<Opened<W, D>, Error> {
+        let (relu, n) = (self.relu, self.shape.elements());
+        let zero = material.zero.expect("drawn for this form");
+        match Role::of(party) {
+            Role::Dealer => {
+                let choice = party.recv_bits(0, "choice", n)?;
+                Ok((None, Some(chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?)))
             }
-            let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
-            let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
-            Ok((Some(opened), Some(mask)))
+            Role::Worker(j) => {
+                let Comparison::Table(Some(table)) = &material.comparison else {
+                    return party.refuse("a worker was given no tables");
+                };
+                let m = masked.expect("workers hold masked values online");
+                let stream = party.stream(1 - j, "flip")?;
+                let flip = party.device().random_bits(&stream, n)?;
+                let width = relu.sign.width(W::BITS);
+                let share = party.device().look_up_sign(relu.sign.cut, width, j, &m.buf, &table.buf)?;
+                let shares = material.worker.expect("workers hold shares");
+                let halves = shares.halves(
+                    party,
+                    relu,
+                    j,
+                    (&m.buf, input.share()),
+                    &flip,
+                    &zero,
+                    material.one.as_ref(),
+                )?;
+                party.send_bits(1 - j, "table-share", share.clone(), n)?;
+                let halves = open_all(party, j, "half", n, halves)?;
+                let other = party.recv_bits(1 - j, "table-share", n)?;
+                // f = 1 ⊕ T[m'] ⊕ δ.
+                let choice = party.device().xor(&[&share, &other, &flip], true, n)?;
+                if j == 0 {
+                    party.send_bits(DEALER, "choice", choice.clone(), n)?;
+                }
+                let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
+                let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
+                Ok((Some(opened), Some(mask)))
+            }
         }
     }
 }
@@ -392,7 +414,7 @@ impl<W: Word, D: Device> Shares<W, D> {
     fn half(
         &self,
         party: &Party<D>,
-        relu: &Relu,
+        relu: &Spec,
         j: usize,
         (masked, mask): (&D::Buf<W>, &Tensor<W, D>),
         choice: &D::Buf<u64>,
@@ -418,7 +440,7 @@ impl<W: Word, D: Device> Shares<W, D> {
     fn halves(
         &self,
         party: &Party<D>,
-        relu: &Relu,
+        relu: &Spec,
         j: usize,
         value: (&D::Buf<W>, &Tensor<W, D>),
         flip: &D::Buf<u64>,
