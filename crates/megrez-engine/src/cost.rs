@@ -47,10 +47,10 @@ impl PlanCost {
         let mut steps: Vec<&StepCost> = self.steps.iter().collect();
         steps.sort_by_key(wave);
         for wave in steps.chunk_by(|a, b| wave(a) == wave(b)) {
-            let start = clocks;
+            let start = clocks.clone();
             clocks = wave
                 .iter()
-                .fold(start, |clocks, step| later(&clocks, &wires.advance(start, &step.cost, phase)));
+                .fold(clocks, |clocks, step| later(&clocks, &wires.advance(&start, &step.cost, phase)));
         }
         last(&clocks)
     }

@@ -133,8 +133,7 @@ fn no_party_sees_the_value_compared() {
         assert!(runs[0].outputs[0].iter().all(|&b| b == 1) && runs[1].outputs[0].iter().all(|&b| b == 0));
         let views = indistinguishable(name, &runs, 1);
         // The control: what P1 tells P0 about the result, without the sharing of zero that hides it.
-        let column =
-            if name == "aby3" { "Online op0/level0 1→0 0" } else { "Online op0/top 1→0 0" };
+        let column = if name == "aby3" { "Online op0/level0 1→0 0" } else { "Online op0/top 1→0 0" };
         let bare = [0, 1].map(|k| {
             let mut view = views[k].clone();
             let secret = if k == 0 { 1 } else { 0 };

@@ -156,8 +156,8 @@ fn deviates<S: megrez_protocols::Suite<Device = Cpu, Word = u32>>(
 
 #[test]
 fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing() {
-    use megrez_protocols::meteor::Meteor;
     use megrez_protocols::aby3::Aby3;
+    use megrez_protocols::meteor::Meteor;
     let named = |result: Result<(), String>, pairs: &[&str]| {
         let error = result.unwrap_err();
         assert!(pairs.iter().any(|p| error.contains(&format!("parties {p} different"))), "{error}");

@@ -8,9 +8,9 @@ use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
 use crate::common::{Rng, list};
 use megrez_kernels::{Baseline, Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
-use megrez_protocols::{Suite, concurrent};
 use megrez_protocols::bicoptor::Bicoptor;
 use megrez_protocols::mizar::Mizar;
+use megrez_protocols::{Suite, concurrent};
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
 

@@ -6,7 +6,17 @@
 //! the caller says `insecure`.
 
 use crate::mizar::Mizar;
+use crate::registry::{self, Security};
 use megrez_kernels::Baseline;
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "aegis",
+    Security::None,
+    "none against party 2: its two lists tell the dealer about the values compared",
+    "mizar with Aegis's two lists (MIZAR, Fig. 3), for comparison of costs",
+)
+.with_native_maximum();
 
 /// The suite.
 pub fn suite<W, D>() -> Mizar<W, D> {

@@ -4,6 +4,7 @@
 //! A suite is a [`Sharing`] and a list of rows. Its steps are those of protocols, but that nothing is masked or sent.
 
 use crate::local;
+use crate::registry::{self, Security};
 use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported};
 use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
@@ -11,6 +12,14 @@ use megrez_plan::{Op, Value};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol =
+    registry::Protocol::suite("clear", Security::None, "none: the party sees everything", "plaintext oracle")
+        .of_parties(1)
+        .without_offline_phase()
+        .with_native_maximum()
+        .with_factors(4);
 
 /// The suite on the ring of `W` and device `D`.
 pub struct Clear<W, D>(PhantomData<fn() -> (W, D)>);

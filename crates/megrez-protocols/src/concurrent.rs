@@ -5,7 +5,17 @@
 //! The dealer's view of it is that of `mizar`'s bit list, and so is the security: semi-honest, one corruption.
 
 use crate::mizar::Mizar;
+use crate::registry::{self, Security};
 use megrez_kernels::Baseline;
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "concurrent",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted; party 2 deals",
+    "mizar with the concurrent single list (MIZAR, Remark 1), for comparison",
+)
+.with_native_maximum();
 
 /// The suite.
 pub fn suite<W, D>() -> Mizar<W, D> {

@@ -31,8 +31,8 @@ pub mod registry;
 mod reveals;
 pub mod sharing;
 mod steps;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
 pub use sharing::{mrss, mss, rss};

@@ -50,8 +50,7 @@ mod _native {
     /// The protocols, as JSON.
     #[pyfunction]
     fn protocols() -> PyResult<String> {
-        let all: Vec<_> =
-            megrez_protocols::registry::PROTOCOLS.iter().chain([&megrez::secfloat::PROTOCOL]).collect();
+        let all: Vec<_> = megrez_protocols::registry::all().collect();
         serde_json::to_string(&all).map_err(refused)
     }
 

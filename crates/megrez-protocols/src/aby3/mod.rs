@@ -14,6 +14,7 @@ mod words;
 
 pub use crate::rss::{Data, Masks};
 
+use crate::registry::{self, Security};
 use crate::rss::{Constant, Linear, PublicProduct, Replicated, refuse};
 use crate::steps::dealt::Dealt;
 use crate::steps::product::{Product, Unshared};
@@ -22,6 +23,17 @@ use bits::{And, BitLinear, Select};
 use compare::Compare;
 use relu::Relu;
 use words::{AddBits, FromBits, ToBits};
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "aby3",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted",
+    "ABY3, with exact truncation",
+)
+.without_offline_phase()
+.with_deferred_resharing()
+.with_factors(4);
 
 /// Tells this protocol from others on the same sharing.
 #[derive(Clone, Copy, Default)]

@@ -15,7 +15,18 @@ use crate::meteor::steps::{
     AddBits, And, BitToRing, Comparing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared, WithRelu,
 };
 use crate::mrss::{BitLinear, Constant, Linear, MaskedReplicated, PublicProduct};
+use crate::registry::{self, Security};
 use crate::{Call, Unsupported, local};
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "alkaid-masked",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted",
+    "ALKAID's comparisons, corrected, on METEOR's masked values",
+)
+.with_deferred_resharing()
+.with_factors(4);
 
 /// Tells this protocol from others on the same sharing.
 #[derive(Clone, Copy, Default)]

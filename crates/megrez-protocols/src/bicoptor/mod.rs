@@ -15,12 +15,21 @@ mod tests;
 
 pub use crate::sharing::additive::{Data, Masks};
 
+use crate::registry::{self, Security};
 use crate::sharing::additive::{Additive, Constant, Linear, PublicProduct};
 use crate::{Call, Unsupported, local};
 use megrez_plan::Op;
 use product::Product;
 use relu::{Relu, Truncate};
 use sign::Sign;
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "bicoptor",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted, while values stay in the compared range; party 2 helps",
+    "improved Bicoptor (probabilistic truncation), corrected",
+);
 
 /// Tells this protocol from others on the same sharing.
 #[derive(Clone, Copy, Default)]

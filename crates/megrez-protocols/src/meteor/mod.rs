@@ -24,6 +24,7 @@ pub use crate::mrss::{Data, Masks};
 pub(crate) use compare::Comparison;
 
 use crate::mrss::{BitLinear, Constant, Linear, MaskedReplicated, PublicProduct};
+use crate::registry::{self, Security};
 use crate::{Call, Unsupported, local};
 use steps::{AddBits, And, BitToRing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared};
 
@@ -39,6 +40,16 @@ pub(crate) mod steps {
     pub use super::truncate::Truncate;
     pub use super::words::{AddBits, FromBits, ToBits};
 }
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "meteor",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted",
+    "METEOR, corrected, with exact truncation and carries of digits",
+)
+.with_deferred_resharing()
+.with_factors(4);
 
 /// Tells this protocol from others on the same sharing.
 #[derive(Clone, Copy, Default)]

@@ -18,6 +18,7 @@ pub use crate::mss::{Data, Masks};
 pub use sign::Lists;
 
 use crate::mss::{BitLinear, Constant, Linear, Masked, PublicProduct};
+use crate::registry::{self, Security};
 use crate::{Call, Unsupported, local};
 use bits::{And, BitToRing};
 use many::CompareMany;
@@ -27,6 +28,15 @@ use relu::Relu;
 use select::Select;
 use sign::Sign;
 use truncate::Truncate;
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "mizar",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted; party 2 deals",
+    "MIZAR, corrected",
+)
+.with_native_maximum();
 
 /// The suite on the ring of `W` and device `D`, with its own list or that of a baseline: [`crate::aegis`], [`crate::concurrent`].
 pub type Mizar<W, D> = Masked<W, D, Lists>;

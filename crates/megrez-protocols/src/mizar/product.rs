@@ -81,3 +81,33 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
         Ok((Data::of_ring(self.shape, Some(mz)), None))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mizar::Mizar;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::{Op, Plan, View};
+
+    #[test]
+    fn words_are_multiplied_modulo_the_ring() {
+        let x: Vec<u64> = (0..256).collect();
+        let y: Vec<u64> = (0..256).map(|i| i * 37 % 256).collect();
+        let z = World::new(Mizar::<u8, Reference>::default()).step(Op::Mul, 0, &[&x, &y]);
+        assert!(z.iter().zip(x.iter().zip(&y)).all(|(z, (x, y))| *z == x * y % 256));
+    }
+
+    #[test]
+    fn matrices_are_multiplied_with_two_products_for_three() {
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "owner", [6].into(), 0);
+        let y = plan.input("y", "owner", [3].into(), 0);
+        let reshaped = |shape: [usize; 2]| Op::View(View::whole(shape.into()));
+        let a = plan.step("a", reshaped([2, 3]), &[x]).unwrap();
+        let b = plan.step("b", reshaped([3, 1]), &[y]).unwrap();
+        let z = plan.step("z", Op::MatMul, &[a, b]).unwrap();
+        plan.output("z", "owner", z);
+        let world = World::new(Mizar::<u64, Reference>::default());
+        assert_eq!(world.run(&plan, &[&[1, 2, 3, 4, 5, 6], &[10, 100, 1000]]), [[3210, 6540]]);
+    }
+}

@@ -82,3 +82,24 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
         Ok((Data::of_ring(self.shape, Some(mz)), None))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mizar::Mizar;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::{Op, Plan, SignBit};
+
+    #[test]
+    fn the_bit_chooses_between_the_value_and_nothing() {
+        let mut plan = Plan::new(8);
+        let [b, x] = ["b", "x"].map(|name| plan.input(name, "owner", [256].into(), 0));
+        let bit = plan.step("bit", Op::NonNegative(SignBit::FULL), &[b]).unwrap();
+        let z = plan.step("z", Op::Select, &[bit, x]).unwrap();
+        plan.output("z", "owner", z);
+        let b: Vec<u64> = (0..256).map(|i| i * 91 % 256).collect();
+        let x: Vec<u64> = (0..256).collect();
+        let z = World::new(Mizar::<u8, Reference>::default()).run(&plan, &[&b, &x]).remove(0);
+        assert!((0..256).all(|i| z[i] == if b[i] < 128 { x[i] } else { 0 }));
+    }
+}

@@ -277,3 +277,32 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Sign<'a> {
         Ok((Data::of_bits(self.shape, m), None))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mizar::Mizar;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::{List, Op, SignBit};
+
+    #[test]
+    fn the_sign_of_every_value_is_read_from_bits_and_from_digits() {
+        let x: Vec<u64> = (0..256).collect();
+        for list in [List::Bits, List::Digits(vec![3, 2, 2]), List::Digits(vec![4, 3])] {
+            let sign = SignBit { list, cut: 0, bits: None };
+            let world = World::new(Mizar::<u8, Reference>::default());
+            let bits = world.step(Op::NonNegative(sign), 0, &[&x]);
+            assert!(bits.iter().zip(&x).all(|(bit, x)| *bit == u64::from(*x < 128)));
+        }
+    }
+
+    #[test]
+    fn few_bits_above_a_cut_tell_the_sign_of_what_they_hold() {
+        // 4 bits above 2: multiples of 4 from −32 to 28.
+        let x: Vec<i64> = (-8..8).map(|i| 4 * i).collect();
+        let words: Vec<u64> = x.iter().map(|x| *x as u8 as u64).collect();
+        let sign = SignBit { list: List::Bits, cut: 2, bits: Some(4) };
+        let bits = World::new(Mizar::<u8, Reference>::default()).step(Op::NonNegative(sign), 0, &[&words]);
+        assert!(bits.iter().zip(&x).all(|(bit, x)| *bit == u64::from(*x >= 0)));
+    }
+}

@@ -108,3 +108,27 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
         Ok((Data::of_ring(self.shape, Some(my)), None))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mizar::Mizar;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::Op;
+
+    #[test]
+    fn every_value_in_range_is_rounded_to_a_neighbour() {
+        // −2^(ℓ−2) ≤ x < 2^(ℓ−2), several times, since the masks decide which neighbour it is.
+        let x: Vec<i64> = (-64..64).cycle().take(4 * 128).collect();
+        let words: Vec<u64> = x.iter().map(|x| *x as u8 as u64).collect();
+        for f in [1, 3, 5] {
+            let world = World::new(Mizar::<u8, Reference>::default());
+            let y = world.step(Op::Truncate { bits: f }, f, &[&words]);
+            for (x, y) in x.iter().zip(y) {
+                let (floor, y) = (x >> f, i64::from(y as u8 as i8));
+                let exact = x & ((1 << f) - 1) == 0;
+                assert!(y == floor || y == floor + 1 && !exact, "{x} / 2^{f} is not {y}");
+            }
+        }
+    }
+}

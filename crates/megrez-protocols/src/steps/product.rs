@@ -160,3 +160,32 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
         Ok((Data::Sum(Summand::new(Tensor::new(self.shape.clone(), z))), None))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::aby3::Aby3;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::{Op, Plan};
+
+    #[test]
+    fn words_are_multiplied_modulo_the_ring() {
+        let x: Vec<u64> = (0..256).collect();
+        let y: Vec<u64> = (0..256).map(|i| i * 37 % 256).collect();
+        let z = World::new(Aby3::<u8, Reference>::default()).step(Op::Mul, 0, &[&x, &y]);
+        assert!(z.iter().zip(x.iter().zip(&y)).all(|(z, (x, y))| *z == x * y % 256));
+    }
+
+    #[test]
+    fn a_product_that_is_left_as_a_sum_is_shared_by_its_truncation() {
+        let mut plan = Plan::new(64);
+        let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [4].into(), 8));
+        let product = plan.step("product", Op::Unshared(Box::new(Op::Mul)), &[x, y]).unwrap();
+        let z = plan.step("z", Op::Truncate { bits: 8 }, &[product]).unwrap();
+        plan.output("z", "owner", z);
+        let z = World::new(Aby3::<u64, Reference>::default())
+            .run(&plan, &[&[256, 512, 1, 640], &[256, 3 * 256, 256, 128]])
+            .remove(0);
+        assert_eq!(z, [256, 6 * 256, 1, 320]);
+    }
+}

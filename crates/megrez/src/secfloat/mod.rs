@@ -13,19 +13,9 @@ pub use model::{FloatModel, infer, infer_stored, upload};
 pub use train::{TrainBench, bench_training};
 
 use crate::{Error, Result};
-use megrez_protocols::registry::Protocol;
+use megrez_protocols::registry;
+pub use megrez_protocols::registry::{Numbers, SECFLOAT as PROTOCOL};
 use serde::{Deserialize, Serialize};
-
-/// What users are told of it.
-pub const PROTOCOL: Protocol = Protocol {
-    name: "secfloat",
-    parties: 2,
-    security: "semi-honest, one of two parties corrupted; no dealer, oblivious transfer from Diffie-Hellman on Ristretto",
-    source: "SECFLOAT on SIRNN's blocks, corrected; single precision, correctly rounded",
-    insecure: false,
-    sums: false,
-    factors: 2,
-};
 
 /// How the parties work; results do not depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,21 +34,12 @@ impl Default for Work {
     }
 }
 
-/// What a protocol computes with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Numbers {
-    /// Fixed point on a ring.
-    Fixed,
-    /// Single-precision floating point.
-    Float32,
-}
-
 /// Whether `protocol` computes in floating point; refuses a choice of numbers that it does not have.
 ///
 /// # Errors
 /// With what to choose instead.
 pub fn is_float(protocol: &str, numbers: Option<Numbers>) -> Result<bool> {
-    let float = protocol == PROTOCOL.name;
+    let float = registry::find_any(protocol).is_some_and(|p| p.numbers == Numbers::Float32);
     match numbers {
         Some(Numbers::Float32) if !float => Err(Error::Refused(format!(
             "`{protocol}` computes in fixed point: for float32 say --protocol {}",
