@@ -168,6 +168,7 @@ fn one_run<S: Suite>(
     arrivals.compare(party, &format!("online-{run}"))?;
     let start = Instant::now();
     let values = online(suite, plan, party, run, prepared, inputs, &mut steps)?;
+    let verified = suite.verify(party)?;
     close(Phase::Online, start, party);
 
     let start = Instant::now();
@@ -178,8 +179,8 @@ fn one_run<S: Suite>(
             stored.insert(output.name.clone(), (masks.clone(), data.clone()));
             continue;
         }
-        let share =
-            party.step(&format!("output/{}", output.name), |party| suite.reveal(party, masks, data))?;
+        let share = party
+            .step(&format!("output/{}", output.name), |party| suite.reveal(party, masks, data, &verified))?;
         clients.output(output, share)?;
     }
     close(Phase::Output, start, party);

@@ -7,8 +7,9 @@ use megrez_kernels::Cpu;
 use megrez_net::Payload;
 use megrez_plan::{Input, Op, Output, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::mizar::Mizar;
-use megrez_session::{Error, Party, Phase};
+use megrez_session::{Error, Party, Phase, Statement, Transcript};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 type Suite = Mizar<u32, Cpu>;
@@ -251,4 +252,35 @@ fn a_party_that_stalls_is_named_with_the_step_that_waits_for_it() {
             scope.spawn(move || stall(stalled, step));
         }
     });
+}
+
+/// Proves nothing.
+struct Refusing;
+
+impl Transcript for Refusing {
+    fn record(&self, _: Statement<'_>) {}
+    fn verify(&self) -> Result<(), String> {
+        Err("a message is not proven".into())
+    }
+}
+
+#[test]
+fn nothing_is_revealed_before_it_is_verified() {
+    for distrustful in 0..3 {
+        let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+            if party.me() == distrustful {
+                party.transcribe(Arc::new(Refusing));
+            }
+            serves(party, &plan(4), ends)
+        };
+        let (results, (outputs, shown)) = session(PATIENCE, each(part), |ports| {
+            let outputs = give_and_take(&plan(4), &inputs(4), ports);
+            // Whoever is slower than the refusal says nothing either.
+            let shown = std::iter::from_fn(|| ports[distrustful].output(64).ok()).count();
+            (outputs, ports[distrustful].seen.outputs.len() + shown)
+        });
+        assert!(outputs.is_err() && shown == 0, "party {distrustful} shows its share");
+        let said = results.into_iter().nth(distrustful).unwrap().unwrap_err().to_string();
+        assert!(said.contains("verification failed: a message is not proven"), "{said}");
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::local;
 use crate::registry::{self, Security};
-use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported};
+use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported, Verified};
 use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Op, Value};
@@ -88,7 +88,13 @@ impl<W: Word, D: Device> Sharing for Clear<W, D> {
         Ok(Data::Ring(Tensor::new(value.shape.clone(), party.device().upload(words)?)))
     }
 
-    fn reveal(&self, party: &mut Party<D>, (): &(), data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(
+        &self,
+        party: &mut Party<D>,
+        (): &(),
+        data: &Data<W, D>,
+        _: &Verified,
+    ) -> Result<Payload, Error> {
         Ok(match data {
             Data::Ring(x) => Payload::from_pod(&party.device().download(x.buf.clone())?),
             Data::Bit(x) => {

@@ -37,4 +37,4 @@ pub mod testing;
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
 pub use sharing::{mrss, mss, rss};
 pub use store::{Store, StoreError};
-pub use suite::{Call, Made, OnlineStep, Operands, Sharing, Step, Suite, Unsupported};
+pub use suite::{Call, Made, OnlineStep, Operands, Sharing, Step, Suite, Unsupported, Verified};

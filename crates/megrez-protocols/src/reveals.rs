@@ -9,7 +9,7 @@ use crate::mizar::{self, Mizar};
 use crate::mss::Mask;
 use crate::rss::{Rss, after};
 use crate::testing::session;
-use crate::{Sharing, bicoptor};
+use crate::{Sharing as _, Suite, bicoptor};
 use megrez_kernels::{Bits, Reference, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
@@ -39,7 +39,7 @@ fn tight(name: &str, shares: [Vec<&[u8]>; 3], value: &[u8]) {
 }
 
 /// Holds what the recipient puts together to `value`, and what it is sent to a sharing that is new each time.
-fn reveals<S: Sharing<Word = u8, Device = Reference>>(
+fn reveals<S: Suite<Word = u8, Device = Reference>>(
     suite: &S,
     kind: Kind,
     value: &[u8],
@@ -49,7 +49,8 @@ fn reveals<S: Sharing<Word = u8, Device = Reference>>(
     let run = || -> Vec<Payload> {
         session(|party| {
             let (masks, data) = share(party.me());
-            party.step("output/y", |party| suite.reveal(party, &masks, &data)).unwrap()
+            let verified = suite.verify(party).unwrap();
+            party.step("output/y", |party| suite.reveal(party, &masks, &data, &verified)).unwrap()
         })
     };
     let payloads = run();
@@ -184,11 +185,12 @@ fn a_helper_is_sent_uniform_shares_of_every_value() {
     let sent: Vec<Vec<Payload>> = session(|party| {
         let masks = bicoptor::Masks::Secret([x.len()].into());
         let data = (party.me() < 2).then(|| tensor(&parts[party.me()]));
-        let reveal = |run: usize| {
+        let verified = suite.verify(party).unwrap();
+        let mut reveal = |run: usize| {
             let name = format!("output/{run}");
-            party.step(&name, |party| suite.reveal(party, &masks, &data)).unwrap()
+            party.step(&name, |party| suite.reveal(party, &masks, &data, &verified)).unwrap()
         };
-        (0..runs).map(reveal).collect()
+        (0..runs).map(&mut reveal).collect()
     });
     for (i, x) in x.iter().enumerate() {
         let mut counts = [0f64; 256];

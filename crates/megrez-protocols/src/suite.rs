@@ -108,6 +108,7 @@ pub trait Sharing: Clone + Send + Sync + 'static {
         party: &mut Party<Self::Device>,
         masks: &Self::Masks,
         data: &Self::Data,
+        verified: &Verified,
     ) -> Result<Payload, Error>;
 
     /// The recipient's side: the value from the messages of all parties.
@@ -132,6 +133,10 @@ impl<S: Sharing> Copy for Operands<'_, S> {}
 
 /// A step's data, and its masks if they are known only now.
 pub type Made<S> = (<S as Sharing>::Data, Option<<S as Sharing>::Masks>);
+
+/// That everything sent so far is what the protocol says, as far as its level of security asks for that. Only [`Suite::verify`]
+/// makes one, and nothing is revealed without.
+pub struct Verified(());
 
 /// A protocol: a sharing, and the primitives on it.
 pub trait Suite: Sharing {
@@ -171,6 +176,13 @@ pub trait Suite: Sharing {
         operands: Operands<'_, Self>,
         material: Self::Material,
     ) -> Result<Made<Self>, Error>;
+
+    /// Runs after the online phase, before anything is revealed or kept. Semi-honest parties trust each other's messages; in a session
+    /// with a transcript every recorded message has to be proven.
+    fn verify(&self, party: &mut Party<Self::Device>) -> Result<Verified, Error> {
+        party.verify()?;
+        Ok(Verified(()))
+    }
 }
 
 /// One way to compute a primitive on a sharing: what a paper has a figure for. The value of the type is a call that has been

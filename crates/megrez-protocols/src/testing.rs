@@ -159,6 +159,7 @@ impl<S: Suite<Device: Default>> World<S> {
             })?;
             values[step.output.0 as usize] = (masks, Some(data));
         }
+        let verified = self.0.verify(&mut party)?;
         party.enter(Phase::Output, 0);
         let mut sent = vec![];
         for output in &plan.outputs {
@@ -166,7 +167,7 @@ impl<S: Suite<Device: Default>> World<S> {
                 panic!("a plan defines what it outputs")
             };
             let name = format!("output/{}", output.name);
-            sent.push(party.step(&name, |party| self.0.reveal(party, masks, data))?);
+            sent.push(party.step(&name, |party| self.0.reveal(party, masks, data, &verified))?);
         }
         Ok((party, sent))
     }

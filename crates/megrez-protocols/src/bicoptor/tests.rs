@@ -1,9 +1,9 @@
 //! What a helper who is also the recipient of an output makes of the workers' shares.
 
 use super::*;
-use crate::Sharing as _;
 use crate::mss::{Mask, RingMask};
 use crate::testing::session;
+use crate::{Sharing as _, Suite as _};
 use megrez_kernels::{Reference, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{List, Relu, ReluForm, SignBit};
@@ -72,7 +72,8 @@ fn a_helper_who_is_the_recipient_learns_the_output_and_no_more() {
         let (share, remembered) = party.step("relu", step).unwrap();
         let masks = Masks::Secret(shape.clone());
         let suite = Bicoptor::<u64, Reference>::default();
-        (party.step("output/y", |party| suite.reveal(party, &masks, &share)).unwrap(), remembered)
+        let verified = suite.verify(party).unwrap();
+        (party.step("output/y", |party| suite.reveal(party, &masks, &share, &verified)).unwrap(), remembered)
     });
     let (sent, known) = (ran[1].0.clone(), ran[2].1.as_ref().unwrap());
     let zero = words(&ran[0].0).iter().zip(words(&sent)).map(|(a, b)| a.wrapping_add(*b));
@@ -99,7 +100,8 @@ fn shares_that_are_sent_are_uniform_and_new_for_every_output() {
         let masks = Masks::Secret(shape.clone());
         let suite = Bicoptor::<u8, Reference>::default();
         ["a", "b"].map(|name| {
-            let reveal = |party: &mut Party<_>| suite.reveal(party, &masks, &share);
+            let verified = suite.verify(party).unwrap();
+            let reveal = |party: &mut Party<_>| suite.reveal(party, &masks, &share, &verified);
             party.step(&format!("output/{name}"), reveal).unwrap()
         })
     });

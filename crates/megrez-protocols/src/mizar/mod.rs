@@ -6,6 +6,7 @@
 //! Security: `docs/security/mizar.md`.
 
 mod bits;
+mod halves;
 mod many;
 mod maximum;
 mod product;

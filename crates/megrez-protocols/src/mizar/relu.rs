@@ -32,11 +32,12 @@
 //! Security: `docs/security/mizar.md`.
 
 use super::Mizar;
+use super::halves::{Shares, chosen_mask, chosen_value};
 use super::sign::{Dealt, List, Lists, answer_cost};
 use super::truncate::MaskParts;
-use crate::mss::{DEALER, Data, Mask, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};
+use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Bits, Device, Selected, Tensor};
+use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::{Op, Relu as Spec, ReluForm};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
@@ -62,17 +63,6 @@ enum Comparison<D: Device> {
     Table(Option<Bits<D>>),
 }
 store_enum!(Comparison[D: Device] on D => 0 = List, 1 = Table);
-
-/// A worker's shares.
-struct Shares<W: Word, D: Device> {
-    /// [a].
-    bit: Tensor<W, D>,
-    /// [r·a], or [R·a] when fused.
-    mask_bit: Tensor<W, D>,
-    /// Fused: the mask's parts and [b·a].
-    truncation: Option<(MaskParts<W, D>, Tensor<W, D>)>,
-}
-store_struct!(Shares[W, D] => bit, mask_bit, truncation);
 
 /// λ up to which tables are dealt: 2^(λ−1) bits per element.
 const WIDEST_TABLE: u32 = 12;
@@ -271,8 +261,15 @@ impl Relu<'_> {
                 let flip = party.device().xor(&[&bit], true, n)?;
                 let shares = material.worker.expect("workers hold shares");
                 let m = &masked.expect("workers hold masked values online").buf;
-                let share =
-                    shares.half(party, relu, j, (m, input.share()), &choice, &flip, output.share())?;
+                let share = shares.half(
+                    party,
+                    relu.truncate,
+                    j,
+                    (m, input.share()),
+                    &choice,
+                    &flip,
+                    output.share(),
+                )?;
                 Ok(Some(open(party, j, "selected", n, share)?))
             }
         }
@@ -312,7 +309,7 @@ impl Relu<'_> {
                 let m = masked.expect("workers hold masked values online");
                 let halves = shares.halves(
                     party,
-                    relu,
+                    relu.truncate,
                     j,
                     (&m.buf, input.share()),
                     &flip,
@@ -364,7 +361,7 @@ impl Relu<'_> {
                 let shares = material.worker.expect("workers hold shares");
                 let halves = shares.halves(
                     party,
-                    relu,
+                    relu.truncate,
                     j,
                     (&m.buf, input.share()),
                     &flip,
@@ -407,101 +404,4 @@ fn choose_and_tell<D: Device>(
     party.send_bits(0, "choice", choice.clone(), n)?;
     party.send_bits(1, "choice", choice.clone(), n)?;
     Ok(choice)
-}
-
-impl<W: Word, D: Device> Shares<W, D> {
-    /// This worker's share of the half that `choice` selects, under `output`.
-    fn half(
-        &self,
-        party: &Party<D>,
-        relu: &Spec,
-        j: usize,
-        (masked, mask): (&D::Buf<W>, &Tensor<W, D>),
-        choice: &D::Buf<u64>,
-        flip: &D::Buf<u64>,
-        output: &Tensor<W, D>,
-    ) -> Result<D::Buf<W>, Error> {
-        let truncation =
-            self.truncation.as_ref().map(|(parts, top_bit)| (parts.truncation(relu.truncate), &top_bit.buf));
-        let selected = Selected {
-            masked,
-            mask: &mask.buf,
-            choice,
-            flip: Some(flip),
-            bit: &self.bit.buf,
-            mask_bit: &self.mask_bit.buf,
-            truncation,
-            output_mask: &output.buf,
-        };
-        Ok(party.device().open_selected(j, &selected)?)
-    }
-
-    /// This worker's shares of the halves that are opened early.
-    fn halves(
-        &self,
-        party: &Party<D>,
-        relu: &Spec,
-        j: usize,
-        value: (&D::Buf<W>, &Tensor<W, D>),
-        flip: &D::Buf<u64>,
-        zero: &RingMask<W, D>,
-        one: Option<&RingMask<W, D>>,
-    ) -> Result<Vec<D::Buf<W>>, Error> {
-        let n = zero.share().elements();
-        let none = party.device().xor(&[], false, n)?;
-        let mut halves = vec![self.half(party, relu, j, value, &none, flip, zero.share())?];
-        if let Some(one) = one {
-            let all = party.device().xor(&[], true, n)?;
-            halves.push(self.half(party, relu, j, value, &all, flip, one.share())?);
-        }
-        Ok(halves)
-    }
-}
-
-/// a + f·(b − a): a where f is 0, b where it is 1.
-fn choose<W: Word, D: Device>(
-    device: &D,
-    f: &D::Buf<u64>,
-    a: &D::Buf<W>,
-    b: &[(W, &D::Buf<W>)],
-    n: usize,
-) -> Result<D::Buf<W>, Error> {
-    let mut difference = b.to_vec();
-    difference.push((W::ONE.neg(), a));
-    let difference = device.bit_times(f, Some(&device.combine(&difference, W::ZERO, n)?), n)?;
-    Ok(device.combine(&[(W::ONE, a), (W::ONE, &difference)], W::ZERO, n)?)
-}
-
-/// m of the chosen half: e of f = 0, or e of f = 1, which is m − e where only one half was opened.
-fn chosen_value<W: Word, D: Device>(
-    device: &D,
-    f: &D::Buf<u64>,
-    masked: &D::Buf<W>,
-    halves: &[D::Buf<W>],
-    n: usize,
-) -> Result<D::Buf<W>, Error> {
-    match halves {
-        [zero, one] => choose(device, f, zero, &[(W::ONE, one)], n),
-        [zero] => choose(device, f, zero, &[(W::ONE, masked), (W::ONE.neg(), zero)], n),
-        _ => unreachable!("one or two halves are opened"),
-    }
-}
-
-/// The mask of the chosen half: κ of f = 0, or κ of f = 1, which is r − κ where only one half was opened.
-fn chosen_mask<W: Word, D: Device>(
-    device: &D,
-    f: &D::Buf<u64>,
-    input: &RingMask<W, D>,
-    zero: &RingMask<W, D>,
-    one: Option<&RingMask<W, D>>,
-) -> Result<RingMask<W, D>, Error> {
-    Mask::zip(&[zero, one.unwrap_or(input)], |components| {
-        let (zero, other) = (components[0], components[1]);
-        let n = zero.elements();
-        let buf = match one {
-            Some(_) => choose(device, f, &zero.buf, &[(W::ONE, &other.buf)], n)?,
-            None => choose(device, f, &zero.buf, &[(W::ONE, &other.buf), (W::ONE.neg(), &zero.buf)], n)?,
-        };
-        Ok(Tensor::new(zero.shape.clone(), buf))
-    })
 }

@@ -4,7 +4,7 @@
 
 use crate::mss::Role;
 use crate::sharing::{Variant, input, reveal};
-use crate::{Call, Made, OnlineStep, Operands, Sharing, local};
+use crate::{Call, Made, OnlineStep, Operands, Sharing, Verified, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
@@ -84,7 +84,13 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
         if worker { Ok(Some(input::words(party, value, payload.as_bytes())?)) } else { Ok(None) }
     }
 
-    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Self::Data) -> Result<Payload, Error> {
+    fn reveal(
+        &self,
+        party: &mut Party<D>,
+        masks: &Masks<W, D>,
+        data: &Self::Data,
+        _: &Verified,
+    ) -> Result<Payload, Error> {
         let words = match (masks, data, Role::of(party)) {
             (Masks::Public(x), _, Role::Worker(0)) => x.buf.clone(),
             (Masks::Secret(_), Some(share), Role::Worker(j)) => {

@@ -4,7 +4,7 @@ use super::keys;
 use super::sum::Summand;
 use crate::rss::{self, Rss};
 use crate::sharing::{Variant, input, reveal};
-use crate::{Operands, Sharing};
+use crate::{Operands, Sharing, Verified};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::Value;
@@ -158,7 +158,13 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
         Ok(Data::Ring(input::words(party, value, payload.as_bytes())?))
     }
 
-    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(
+        &self,
+        party: &mut Party<D>,
+        masks: &Masks<W, D>,
+        data: &Data<W, D>,
+        _: &Verified,
+    ) -> Result<Payload, Error> {
         // Everybody's own component; P0's with m.
         let (device, first) = (party.device().clone(), party.me() == 0);
         Ok(match (masks, data) {

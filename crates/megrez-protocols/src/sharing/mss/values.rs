@@ -3,7 +3,7 @@
 use super::{BitMask, DEALER, Mask, RingMask, Role, draw};
 use crate::sharing::{Variant, input, reveal};
 use crate::store::take;
-use crate::{Operands, Sharing, Store, StoreError};
+use crate::{Operands, Sharing, Store, StoreError, Verified};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
@@ -200,7 +200,13 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
         }
     }
 
-    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(
+        &self,
+        party: &mut Party<D>,
+        masks: &Masks<W, D>,
+        data: &Data<W, D>,
+        _: &Verified,
+    ) -> Result<Payload, Error> {
         // Worker 0's share is m − r_0, worker 1's −r_1.
         let device = party.device().clone();
         match (Role::of(party), masks, data) {

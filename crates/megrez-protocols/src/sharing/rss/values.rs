@@ -3,7 +3,7 @@
 use super::bit_shares::to_replicated;
 use super::{Rss, Summand};
 use crate::sharing::{Variant, input, reveal};
-use crate::{Operands, Sharing};
+use crate::{Operands, Sharing, Verified};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::Value;
@@ -187,7 +187,13 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
         }))
     }
 
-    fn reveal(&self, party: &mut Party<D>, masks: &Masks<W, D>, data: &Data<W, D>) -> Result<Payload, Error> {
+    fn reveal(
+        &self,
+        party: &mut Party<D>,
+        masks: &Masks<W, D>,
+        data: &Data<W, D>,
+        _: &Verified,
+    ) -> Result<Payload, Error> {
         let device = party.device().clone();
         let packed = |party: &mut Party<D>, x: &Rss<Bits<D>>| -> Result<Payload, Error> {
             let n = x.own.elements();
