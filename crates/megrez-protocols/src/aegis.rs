@@ -1,9 +1,11 @@
-//! Aegis's comparison on MIZAR's sharing (MIZAR, Fig. 3), to compare its costs: two lists for a sign bit in place of one.
+//! Aegis's comparison on MIZAR's sharing (MIZAR, Fig. 3), to compare its costs: two lists for a
+//! sign bit in place of one.
 //!
-//! The rows are `mizar`'s ([`crate::mizar`]); what differs is the list ([`Baseline::Aegis`]), which costs 4·λ·log p online.
+//! The rows are `mizar`'s ([`crate::mizar`]); what differs is the list ([`Baseline::Aegis`]), which
+//! costs 4·λ·log p online.
 //!
-//! It is *not secure*: both lists together tell the dealer how many entries of the value's bit list are ones. It runs only where
-//! the caller says `insecure`.
+//! It is *not secure*: both lists together tell the dealer how many entries of the value's bit list
+//! are ones. It runs only where the caller says `insecure`.
 
 use crate::mizar::Mizar;
 use crate::registry::{self, Security};

@@ -1,7 +1,9 @@
-//! The plaintext suite: one party, no protection, every primitive stated on plain words. It is the template for a new
-//! suite and the oracle that tests compare with. Truncation rounds down; protocols may give one more in the last bit.
+//! The plaintext suite: one party, no protection, every primitive stated on plain words. It is the
+//! template for a new suite and the oracle that tests compare with. Truncation rounds down;
+//! protocols may give one more in the last bit.
 //!
-//! A suite is a [`Sharing`] and a list of rows. Its steps are those of protocols, but that nothing is masked or sent.
+//! A suite is a [`Sharing`] and a list of rows. Its steps are those of protocols, but that nothing
+//! is masked or sent.
 
 use crate::local;
 use crate::registry::{self, Security};
@@ -133,8 +135,8 @@ fn refuse(call: Call<'_>) -> Unsupported {
     local::refuse("clear", call)
 }
 
-/// A primitive on plain words. Where and how its result is shared is nothing to it: [`Op::Unshared`] and [`Op::Dealt`] are what
-/// they hold.
+/// A primitive on plain words. Where and how its result is shared is nothing to it:
+/// [`Op::Unshared`] and [`Op::Dealt`] are what they hold.
 trait Plain<'a, W: Word, D: Device>: Sized {
     /// The call, if it is one of this primitive.
     fn of(call: Call<'a>) -> Option<Self>;

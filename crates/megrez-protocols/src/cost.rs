@@ -1,4 +1,5 @@
-//! Exact costs: every message of a step as a formula. A test holds the meter to them, per party, direction and phase.
+//! Exact costs: every message of a step as a formula. A test holds the meter to them, per party,
+//! direction and phase.
 
 use megrez_ring::Prime;
 use megrez_session::Phase;
@@ -11,7 +12,8 @@ pub enum Unit {
     Bits(u32),
     /// Elements of F_p, as many to a 64-bit word as fit; the message is rounded up to words.
     Field(Prime),
-    /// Elements of F_p for a larger p, in ⌈log2 p⌉ bits each, densely packed; the message is rounded up to bytes.
+    /// Elements of F_p for a larger p, in ⌈log2 p⌉ bits each, densely packed; the message is
+    /// rounded up to bytes.
     Residue(u32),
 }
 
@@ -83,7 +85,8 @@ impl Cost {
         self.message(Transfer { phase, round, from, to, n, unit })
     }
 
-    /// What this step costs and `next` after it, when every message of `next` waits for those before.
+    /// What this step costs and `next` after it, when every message of `next` waits for those
+    /// before.
     pub fn then(mut self, next: Cost) -> Self {
         let last =
             |phase| self.transfers.iter().filter(|t| t.phase == phase).map(|t| t.round).max().unwrap_or(0);
@@ -109,7 +112,8 @@ impl Cost {
         self
     }
 
-    /// The cost where an input's masks are known only online: offline messages are sent online, before the step's own.
+    /// The cost where an input's masks are known only online: offline messages are sent online,
+    /// before the step's own.
     pub fn made_online(mut self) -> Self {
         let offline = |t: &&Transfer| t.phase == Phase::Offline;
         let before = self.transfers.iter().filter(offline).map(|t| t.round).max().unwrap_or(0);
@@ -191,8 +195,8 @@ impl<F: Fn(u64) -> f64> Wires<F> {
         Wires { delay, transmit, busy: HashMap::new() }
     }
 
-    /// The parties' clocks after a step's messages of a phase, begun at `start`. A message waits for what its link still has
-    /// to send.
+    /// The parties' clocks after a step's messages of a phase, begun at `start`. A message waits
+    /// for what its link still has to send.
     pub fn advance(&mut self, start: &Clocks, step: &Cost, phase: Phase) -> Clocks {
         let mut clocks = start.clone();
         let mut messages: Vec<&Transfer> = step.transfers.iter().filter(|t| t.phase == phase).collect();

@@ -1,10 +1,12 @@
 //! Protocols: how the primitives of a plan are computed on shares.
 //!
-//! A protocol is a [`Suite`]: a [`Sharing`] and, for every primitive, a [`Step`] with an *offline* phase, which sees masks only
-//! and may run before the inputs exist, and an *online* phase on masked data. [`clear`] is the plaintext suite, template for new
-//! ones and oracle for tests; [`mizar`] is the dealer-based three-party suite, [`aby3`], [`alkaid`], [`meteor`] and
-//! [`alkaid_masked`] are those of three equal parties, without and with masks, [`bicoptor`] one without a dealer's masks, to
-//! compare with. [`registry`] lists them all; what they have in common stands in [`sharing`] and `steps`.
+//! A protocol is a [`Suite`]: a [`Sharing`] and, for every primitive, a [`Step`] with an *offline*
+//! phase, which sees masks only and may run before the inputs exist, and an *online* phase on
+//! masked data. [`clear`] is the plaintext suite, template for new ones and oracle for tests;
+//! [`mizar`] is the dealer-based three-party suite, [`aby3`], [`alkaid`], [`meteor`] and
+//! [`alkaid_masked`] are those of three equal parties, without and with masks, [`bicoptor`] one
+//! without a dealer's masks, to compare with. [`registry`] lists them all; what they have in common
+//! stands in [`sharing`] and `steps`.
 
 #![allow(
     rustdoc::broken_intra_doc_links,

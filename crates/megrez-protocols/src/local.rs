@@ -1,4 +1,5 @@
-//! Local operations on one component of a linear sharing: every suite applies them to each component that a party holds.
+//! Local operations on one component of a linear sharing: every suite applies them to each
+//! component that a party holds.
 
 use crate::{Call, Unsupported};
 use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};
@@ -84,7 +85,8 @@ pub(crate) fn constant<W: Word, D: Device>(
     Ok(Tensor::new(shape.clone(), device.upload(words)?))
 }
 
-/// A step that is the same map on every component of a share of bits, but for a negation, which one component takes.
+/// A step that is the same map on every component of a share of bits, but for a negation, which one
+/// component takes.
 pub(crate) struct BitLinear<'a> {
     op: &'a Op,
     shape: &'a Shape,

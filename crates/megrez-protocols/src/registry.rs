@@ -1,5 +1,5 @@
-//! Every protocol, once: the command line, the documentation and the conformance suite read this list, and ask what a protocol can do
-//! in place of comparing its name.
+//! Every protocol, once: the command line, the documentation and the conformance suite read this
+//! list, and ask what a protocol can do in place of comparing its name.
 
 use crate::Suite;
 use megrez_kernels::Device;
@@ -23,7 +23,8 @@ pub enum Security {
     None,
     /// One corrupted party that follows the protocol.
     SemiHonest,
-    /// One corrupted party that does what it likes: others may be left without a result, but with no false one.
+    /// One corrupted party that does what it likes: others may be left without a result, but with
+    /// no false one.
     MaliciousAbort,
 }
 
@@ -50,8 +51,8 @@ pub struct Protocol {
     pub offline: bool,
     /// Whether it has a maximum of all pairs; plans for others spread maxima or run tournaments.
     pub native_maximum: bool,
-    /// Whether it truncates a product and shares it in one go, so that plans do well to leave products as sums (deferred
-    /// resharing).
+    /// Whether it truncates a product and shares it in one go, so that plans do well to leave
+    /// products as sums (deferred resharing).
     pub sums: bool,
     /// How many bits a conjunction takes at most.
     pub factors: usize,
@@ -61,8 +62,8 @@ pub struct Protocol {
 const RINGS: &[u32] = &[32, 64];
 
 impl Protocol {
-    /// A suite of three parties with an offline phase, which multiplies two values at a time; the builders below say what is
-    /// different.
+    /// A suite of three parties with an offline phase, which multiplies two values at a time; the
+    /// builders below say what is different.
     pub(crate) const fn suite(
         name: &'static str,
         level: Security,
@@ -173,8 +174,9 @@ pub trait Visitor<D: Device> {
     fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output;
 }
 
-/// Runs a visitor with the protocol `name` on a ring of `ring` bits; `None` if there is none such. Rings of 8 and 16 bits, on which
-/// tests try all values, are there with the feature `testing` alone.
+/// Runs a visitor with the protocol `name` on a ring of `ring` bits; `None` if there is none such.
+/// Rings of 8 and 16 bits, on which tests try all values, are there with the feature `testing`
+/// alone.
 pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
     match ring {
         #[cfg(feature = "testing")]
@@ -232,7 +234,8 @@ mod tests {
                 let (parties, maximum, sums, factors) =
                     dispatch::<Reference, _>(p.name, ring, Capabilities).expect("registered on this ring");
                 assert_eq!(parties, p.parties, "{}", p.name);
-                // The plaintext oracle has everything; what it is asked for is what its plans are to look like.
+                // The plaintext oracle has everything; what it is asked for is what its plans are
+                // to look like.
                 if !p.insecure {
                     assert_eq!((maximum, sums), (p.native_maximum, p.sums), "{}", p.name);
                 }

@@ -1,6 +1,7 @@
-//! What a recipient who is also a party is sent, over all sharings of small values: the value, under a new sharing of zero each time. And
-//! that the value and a party's own share determine the whole sharing (`docs/security/composition.md`, tight sharings), which is why a
-//! value's carries tell a recipient nothing that it does not hold.
+//! What a recipient who is also a party is sent, over all sharings of small values: the value,
+//! under a new sharing of zero each time. And that the value and a party's own share determine the
+//! whole sharing (`docs/security/composition.md`, tight sharings), which is why a value's carries
+//! tell a recipient nothing that it does not hold.
 
 use crate::aby3::{self, Aby3};
 use crate::alkaid::{self, Alkaid};
@@ -16,7 +17,8 @@ use megrez_plan::{Kind, Value};
 use megrez_ring::bits;
 use std::collections::HashSet;
 
-/// Parts of a sharing that are enumerated, for words: ends, powers and neighbours of the ring of 8 bits.
+/// Parts of a sharing that are enumerated, for words: ends, powers and neighbours of the ring of 8
+/// bits.
 const WORDS: [u8; 6] = [0, 1, 2, 127, 128, 255];
 
 /// All tuples of `parts` values, part by part.
@@ -38,7 +40,8 @@ fn tight(name: &str, shares: [Vec<&[u8]>; 3], value: &[u8]) {
     }
 }
 
-/// Holds what the recipient puts together to `value`, and what it is sent to a sharing that is new each time.
+/// Holds what the recipient puts together to `value`, and what it is sent to a sharing that is new
+/// each time.
 fn reveals<S: Suite<Word = u8, Device = Reference>>(
     suite: &S,
     kind: Kind,
@@ -177,7 +180,8 @@ fn plain_additive_shares_are_not_tight_for_a_helper() {
 
 #[test]
 fn a_helper_is_sent_uniform_shares_of_every_value() {
-    // For every sharing: over many outputs, every share of worker 0 occurs, and worker 1's is what is left.
+    // For every sharing: over many outputs, every share of worker 0 occurs, and worker 1's is what
+    // is left.
     let suite = bicoptor::Bicoptor::<u8, Reference>::default();
     let parts = everything(&WORDS, 2);
     let x = combined(&parts, |p| p[0].wrapping_add(p[1]));

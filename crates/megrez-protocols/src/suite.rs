@@ -1,8 +1,9 @@
 //! What a protocol offers to the engine, and what it is made of.
 //!
-//! A [`Sharing`] says who holds what of a value; a [`Suite`] is a sharing with the primitives that it computes. A suite is a list
-//! of rows, one for each [`Step`], and nothing else: a step's own file says which calls it answers, what it costs, what it
-//! prepares and what it sends. `suite_of_steps!` makes from the rows what the engine calls.
+//! A [`Sharing`] says who holds what of a value; a [`Suite`] is a sharing with the primitives that
+//! it computes. A suite is a list of rows, one for each [`Step`], and nothing else: a step's own
+//! file says which calls it answers, what it costs, what it prepares and what it sends.
+//! `suite_of_steps!` makes from the rows what the engine calls.
 //!
 //! Security: `docs/security/composition.md`.
 
@@ -18,7 +19,8 @@ use megrez_session::{Error, Party};
 #[error("{0}")]
 pub struct Unsupported(pub String);
 
-/// A step of a plan as all parties see it: the operation, and the types of what goes in and what comes out.
+/// A step of a plan as all parties see it: the operation, and the types of what goes in and what
+/// comes out.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// What to do.
@@ -56,10 +58,11 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Who holds what of a value, on one ring and one device: how an owner shares an input, and how a result leaves.
+/// Who holds what of a value, on one ring and one device: how an owner shares an input, and how a
+/// result leaves.
 ///
-/// A secret value is, at each party, its `Masks` (known before the inputs exist) and its `Data` (known online). Sharings
-/// without masks have empty ones.
+/// A secret value is, at each party, its `Masks` (known before the inputs exist) and its `Data`
+/// (known online). Sharings without masks have empty ones.
 pub trait Sharing: Clone + Send + Sync + 'static {
     /// The ring.
     type Word: Word;
@@ -73,21 +76,23 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// How many parties take part.
     const PARTIES: usize;
 
-    /// The masks of a fresh secret input, and this party's ticket for its owner. The tickets of all parties together let
-    /// the owner share the input, and tell nothing about anything else.
+    /// The masks of a fresh secret input, and this party's ticket for its owner. The tickets of all
+    /// parties together let the owner share the input, and tell nothing about anything else.
     fn input(&self, party: &mut Party<Self::Device>, value: &Value) -> Result<(Self::Masks, Vec<u8>), Error>;
 
     /// The owner's side: from the tickets of all parties, what to send to each of them.
     fn share(&self, tickets: &[Vec<u8>], input: &[Self::Word]) -> Result<Vec<Payload>, Error>;
 
-    /// The most bytes that the owner sends to any party for a value: more is refused before it is read.
+    /// The most bytes that the owner sends to any party for a value: more is refused before it is
+    /// read.
     fn share_bytes(&self, value: &Value) -> usize {
         value.shape.elements() * size_of::<Self::Word>()
     }
 
-    /// The parts of an owner's message to party `me` that it must have sent to another party as well, with that party: an
-    /// owner that sends one thing to one and another to the other is found out by their comparing it. None where no two
-    /// parties hold the same. The message may have any size.
+    /// The parts of an owner's message to party `me` that it must have sent to another party as
+    /// well, with that party: an owner that sends one thing to one and another to the other is
+    /// found out by their comparing it. None where no two parties hold the same. The message may
+    /// have any size.
     fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
         let _ = (me, message);
         vec![]
@@ -101,8 +106,9 @@ pub trait Sharing: Clone + Send + Sync + 'static {
         payload: Payload,
     ) -> Result<Self::Data, Error>;
 
-    /// This party's message to the recipient of a value. It runs in a step of its own, so that a suite whose shares are no function
-    /// of the value and of what the recipient may hold can draw a mask for them.
+    /// This party's message to the recipient of a value. It runs in a step of its own, so that a
+    /// suite whose shares are no function of the value and of what the recipient may hold can draw
+    /// a mask for them.
     fn reveal(
         &self,
         party: &mut Party<Self::Device>,
@@ -115,7 +121,8 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<Self::Word>, Error>;
 }
 
-/// What a step computes on at one party: masks and data of its inputs, and the masks of its result if they are known before.
+/// What a step computes on at one party: masks and data of its inputs, and the masks of its result
+/// if they are known before.
 pub struct Operands<'a, S: Sharing> {
     /// Masks and data of every input.
     pub inputs: &'a [(&'a S::Masks, &'a S::Data)],
@@ -134,8 +141,8 @@ impl<S: Sharing> Copy for Operands<'_, S> {}
 /// A step's data, and its masks if they are known only now.
 pub type Made<S> = (<S as Sharing>::Data, Option<<S as Sharing>::Masks>);
 
-/// That everything sent so far is what the protocol says, as far as its level of security asks for that. Only [`Suite::verify`]
-/// makes one, and nothing is revealed without.
+/// That everything sent so far is what the protocol says, as far as its level of security asks for
+/// that. Only [`Suite::verify`] makes one, and nothing is revealed without.
 pub struct Verified(());
 
 /// A protocol: a sharing, and the primitives on it.
@@ -146,11 +153,12 @@ pub trait Suite: Sharing {
     /// The exact cost of a primitive, or why the suite does not have it.
     fn cost(&self, call: Call<'_>) -> Result<Cost, Unsupported>;
 
-    /// Whether the output's masks are known only once the step has run. `late_inputs` says that the masks of some input are.
+    /// Whether the output's masks are known only once the step has run. `late_inputs` says that the
+    /// masks of some input are.
     fn late(&self, call: Call<'_>, late_inputs: bool) -> bool;
 
-    /// The output's masks, before the inputs exist. Masks of inputs that are late are `None`; the result is `None` where
-    /// [`Suite::late`] says so.
+    /// The output's masks, before the inputs exist. Masks of inputs that are late are `None`; the
+    /// result is `None` where [`Suite::late`] says so.
     fn masks(
         &self,
         party: &mut Party<Self::Device>,
@@ -158,8 +166,9 @@ pub trait Suite: Sharing {
         inputs: &[Option<&Self::Masks>],
     ) -> Result<Option<Self::Masks>, Error>;
 
-    /// The offline step: the material, from the masks of the inputs; `masks` are the output's, if they are known. Where an
-    /// input is late, the engine runs this step online, as soon as the masks are known; its messages then count as online.
+    /// The offline step: the material, from the masks of the inputs; `masks` are the output's, if
+    /// they are known. Where an input is late, the engine runs this step online, as soon as the
+    /// masks are known; its messages then count as online.
     fn offline(
         &self,
         party: &mut Party<Self::Device>,
@@ -177,21 +186,23 @@ pub trait Suite: Sharing {
         material: Self::Material,
     ) -> Result<Made<Self>, Error>;
 
-    /// Runs after the online phase, before anything is revealed or kept. Semi-honest parties trust each other's messages; in a session
-    /// with a transcript every recorded message has to be proven.
+    /// Runs after the online phase, before anything is revealed or kept. Semi-honest parties trust
+    /// each other's messages; in a session with a transcript every recorded message has to be
+    /// proven.
     fn verify(&self, party: &mut Party<Self::Device>) -> Result<Verified, Error> {
         party.verify()?;
         Ok(Verified(()))
     }
 }
 
-/// One way to compute a primitive on a sharing: what a paper has a figure for. The value of the type is a call that has been
-/// understood; its methods are as those of [`Suite`].
+/// One way to compute a primitive on a sharing: what a paper has a figure for. The value of the
+/// type is a call that has been understood; its methods are as those of [`Suite`].
 pub trait Step<'a, S: Sharing>: Sized {
     /// The correlated randomness of the step at one party.
     type Material: Send + Store<S::Device>;
 
-    /// The call, if this step answers it. Operation and types alone decide, so that all parties agree.
+    /// The call, if this step answers it. Operation and types alone decide, so that all parties
+    /// agree.
     fn of(suite: &S, call: Call<'a>) -> Option<Self>;
 
     /// The exact cost, or why this call cannot be computed.
@@ -296,8 +307,9 @@ impl<'a, S: Sharing, T: OnlineStep<'a, S>> Step<'a, S> for T {
     }
 }
 
-/// Makes a suite from its rows: `tag = Step`. The first step that answers a call computes it; `refuse` says why none does. A tag
-/// stands for the step's material in stored bytes, so it keeps its meaning for ever.
+/// Makes a suite from its rows: `tag = Step`. The first step that answers a call computes it;
+/// `refuse` says why none does. A tag stands for the step's material in stored bytes, so it keeps
+/// its meaning for ever.
 macro_rules! suite_of_steps {
     ($suite:ident, $refuse:path => $($tag:literal = $step:ident),+ $(,)?) => {
         /// The correlated randomness of one step.

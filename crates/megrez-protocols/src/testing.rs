@@ -1,5 +1,5 @@
-//! All parties of a session in this process, over links in memory: so that the tests of a step stand below its code, and need no
-//! engine.
+//! All parties of a session in this process, over links in memory: so that the tests of a step
+//! stand below its code, and need no engine.
 
 use crate::{Call, Cost, Operands, Suite};
 use megrez_kernels::Reference;
@@ -18,7 +18,8 @@ pub struct World<S>(S);
 /// What one party knows of a value.
 type Slot<S> = (Option<<S as crate::Sharing>::Masks>, Option<<S as crate::Sharing>::Data>);
 
-/// What a party has after the offline phase: itself, what it knows of every value, the material of every step, and its tickets.
+/// What a party has after the offline phase: itself, what it knows of every value, the material of
+/// every step, and its tickets.
 struct Prepared<S: Suite> {
     party: Party<S::Device>,
     values: Vec<Slot<S>>,
@@ -60,8 +61,8 @@ impl<S: Suite<Device: Default>> World<S> {
         self.run(&plan, inputs).remove(0)
     }
 
-    /// Runs a plan on the words of its inputs, step by step; the words of its outputs. What every party sends in every step is held to
-    /// the step's formula.
+    /// Runs a plan on the words of its inputs, step by step; the words of its outputs. What every
+    /// party sends in every step is held to the step's formula.
     ///
     /// # Panics
     /// If a party fails, or sends something else.

@@ -42,7 +42,8 @@ pub struct Name {
     pub label: String,
 }
 
-/// What machines that check protocols see of a party, and change: see [`Party::probe`]. Outside tests and checks there is none.
+/// What machines that check protocols see of a party, and change: see [`Party::probe`]. Outside
+/// tests and checks there is none.
 pub trait Probe: Send + Sync {
     /// A stream is about to be used; its key is replaced by what comes back.
     fn stream(&self, _name: &Name, key: Key) -> Key {
@@ -66,16 +67,18 @@ pub struct Statement<'a> {
     pub body: &'a dyn Any,
 }
 
-/// Proves and checks messages after they were sent: see [`Party::transcribe`]. Semi-honest sessions have none.
+/// Proves and checks messages after they were sent: see [`Party::transcribe`]. Semi-honest sessions
+/// have none.
 pub trait Transcript: Send + Sync {
     /// A message of a step; its sender, its receiver and the third party record it alike.
     fn record(&self, statement: Statement<'_>);
-    /// Whether everything that was recorded is proven. The reason of a refusal names no term of a statement.
+    /// Whether everything that was recorded is proven. The reason of a refusal names no term of a
+    /// statement.
     fn verify(&self) -> Result<(), String>;
 }
 
-/// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter, and have a step and
-/// a clock of their own.
+/// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter,
+/// and have a step and a clock of their own.
 #[derive(Clone)]
 pub struct Party<D: Device> {
     device: D,
@@ -95,8 +98,8 @@ pub struct Party<D: Device> {
 }
 
 impl<D: Device> Party<D> {
-    /// Joins a session: agrees on a fresh key with every other party. Both sides of a pair give 32 random bytes, so
-    /// neither alone decides the key; the link keeps it from everybody else.
+    /// Joins a session: agrees on a fresh key with every other party. Both sides of a pair give 32
+    /// random bytes, so neither alone decides the key; the link keeps it from everybody else.
     pub fn start(network: Network, device: D) -> Result<Self, Error> {
         let (me, parties) = (network.me(), network.parties());
         let randomness = |e: megrez_prg::RandomError| Error::Randomness(e.to_string());
@@ -176,7 +179,8 @@ impl<D: Device> Party<D> {
         self.stamp.time_ns
     }
 
-    /// A lane beside others: it begins where this one stands and shares everything with it but the clocks.
+    /// A lane beside others: it begins where this one stands and shares everything with it but the
+    /// clocks.
     pub fn lane(&self) -> Self {
         Party { waited: Duration::ZERO, ..self.clone() }
     }
@@ -192,17 +196,20 @@ impl<D: Device> Party<D> {
         self.waited += time;
     }
 
-    /// How long this lane has waited for messages in the phase that runs; the rest of the time it worked.
+    /// How long this lane has waited for messages in the phase that runs; the rest of the time it
+    /// worked.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Copies every message that this party sends from now on into `tap`. For tests of what messages reveal.
+    /// Copies every message that this party sends from now on into `tap`. For tests of what
+    /// messages reveal.
     pub fn tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
     }
 
-    /// Has a checking machine look on from now on. For tests and checks of protocols: a probe may weaken every stream.
+    /// Has a checking machine look on from now on. For tests and checks of protocols: a probe may
+    /// weaken every stream.
     pub fn probe(&mut self, probe: Arc<dyn Probe>) {
         self.probe = Some(probe);
     }
@@ -212,8 +219,8 @@ impl<D: Device> Party<D> {
         self.transcript = Some(transcript);
     }
 
-    /// Records what the message `label` from one party to another ought to be, in a ring of `modulus` bits. Without a transcript
-    /// `body` is not made.
+    /// Records what the message `label` from one party to another ought to be, in a ring of
+    /// `modulus` bits. Without a transcript `body` is not made.
     pub fn record<T: Any>(&self, message: [usize; 2], label: &str, modulus: u32, body: impl FnOnce() -> T) {
         if let Some(transcript) = &self.transcript {
             transcript.record(Statement { message: self.name(message, label), modulus, body: &body() });
@@ -230,8 +237,8 @@ impl<D: Device> Party<D> {
         Name { parties, phase: self.phase, run: self.run, place: self.place(), label: label.into() }
     }
 
-    /// Starts a phase of run `run` (0 for the first execution of a plan in this session): the clocks begin at zero.
-    /// Phase, run and step together name messages and streams.
+    /// Starts a phase of run `run` (0 for the first execution of a plan in this session): the
+    /// clocks begin at zero. Phase, run and step together name messages and streams.
     pub fn enter(&mut self, phase: Phase, run: u32) {
         self.phase = phase;
         self.run = run;
@@ -244,9 +251,10 @@ impl<D: Device> Party<D> {
         self.barrier_with(name, &BTreeMap::new()).map(drop)
     }
 
-    /// As [`barrier`](Self::barrier), and compares on the way: `common` are hashes of what this party and a peer must both
-    /// hold, by peer; that peer gives one for this party. They travel under the pair's key, so that they tell nothing to
-    /// anybody who does not hold the same. Returns the peers whose hash differs.
+    /// As [`barrier`](Self::barrier), and compares on the way: `common` are hashes of what this
+    /// party and a peer must both hold, by peer; that peer gives one for this party. They travel
+    /// under the pair's key, so that they tell nothing to anybody who does not hold the same.
+    /// Returns the peers whose hash differs.
     pub fn barrier_with(
         &mut self,
         name: &str,
@@ -329,8 +337,8 @@ impl<D: Device> Party<D> {
 
     // ---- randomness ----
 
-    /// The stream for `purpose` in this step that this party and `peer` share, and nobody else. With `peer` = this
-    /// party it is private. Each address is given out once.
+    /// The stream for `purpose` in this step that this party and `peer` share, and nobody else.
+    /// With `peer` = this party it is private. Each address is given out once.
     pub fn stream(&mut self, peer: usize, purpose: &str) -> Result<Stream, Error> {
         Ok(self.stream_key(peer, purpose)?.stream())
     }

@@ -1,23 +1,24 @@
-//! Addition of two values that are known to some parties, on Boolean replicated shares: ABY3, §5.3, with the depth of a
-//! parallel-prefix tree of pairs. u is known to P0 and P1, v to P2.
+//! Addition of two values that are known to some parties, on Boolean replicated shares: ABY3, §5.3,
+//! with the depth of a parallel-prefix tree of pairs. u is known to P0 and P1, v to P2.
 //!
-//! u = (0, u, 0) is a sharing as it is, and v = (v ⊕ a, 0, a) with a from the stream of P1 and P2, so only P2 → P0 is sent. Then
-//! g = u·v, p = u ⊕ v, and every node of the tree makes g_1 ⊕ p_1·g_2 and p_1·p_2 of two spans, each product reshared.
+//! u = (0, u, 0) is a sharing as it is, and v = (v ⊕ a, 0, a) with a from the stream of P1 and P2,
+//! so only P2 → P0 is sent. Then g = u·v, p = u ⊕ v, and every node of the tree makes g_1 ⊕ p_1·g_2
+//! and p_1·p_2 of two spans, each product reshared.
 //!
 //! phase     rounds          bits per value for width λ    from → to
 //! online    1               λ                             P2 → P0
 //!           1               3·(λ−1)                       P_i → P_{i−1}, each i
 //!           depth of tree   3 for each g, 3 for each p    P_i → P_{i−1}, each i
 //!
-//! The top bit alone ([`top`]) has digits ([`crate::steps::digits`]) for leaves, whose signals P0 and P1 know in parts: with components 0 and 2 drawn,
-//! they open component 1 to each other.
+//! The top bit alone ([`top`]) has digits ([`crate::steps::digits`]) for leaves, whose signals P0
+//! and P1 know in parts: with components 0 and 2 drawn, they open component 1 to each other.
 //!
 //! phase     rounds          bits per value for d digits   from → to
 //! online    1               2·(2·d − 1)                   P0 ↔ P1
 //!           ⌈log2 d⌉        3 for each g, 3 for each p    P_i → P_{i−1}, each i
 //!
-//! For λ = 64 that is 140 bits and 233 for the digits, in 6 rounds, where the tree over positions takes 607 in 8. Everybody sees uniform
-//! bits.
+//! For λ = 64 that is 140 bits and 233 for the digits, in 6 rounds, where the tree over positions
+//! takes 607 in 8. Everybody sees uniform bits.
 
 use crate::rss::{Rss, draw, reshare_cost};
 use crate::steps::digits::{Digits, signals};
@@ -207,8 +208,8 @@ fn climb<D: Device>(
     Ok(())
 }
 
-/// The first round of [`top`]: P0 and P1 send their shares of the digits' signals, masked; every party gives the components that it
-/// has by then. `share` is there at P0 and P1.
+/// The first round of [`top`]: P0 and P1 send their shares of the digits' signals, masked; every
+/// party gives the components that it has by then. `share` is there at P0 and P1.
 pub(crate) fn top_send<D: Device>(
     party: &mut Party<D>,
     digits: &Digits,

@@ -1,4 +1,5 @@
-//! Comparisons under `aby3` ([`crate::steps::compare`]): the top bit is found by [`super::adder`] and is replicated.
+//! Comparisons under `aby3` ([`crate::steps::compare`]): the top bit is found by [`super::adder`]
+//! and is replicated.
 
 use super::{Aby3, adder};
 use crate::rss::{Data, Masks, Rss};

@@ -1,8 +1,11 @@
-//! ABY3: three equal parties on replicated sharing ([`crate::rss`]). Semi-honest, one corruption. No offline phase, no masks.
+//! ABY3: three equal parties on replicated sharing ([`crate::rss`]). Semi-honest, one corruption.
+//! No offline phase, no masks.
 //!
-//! Source: ABY3 (the paper), §3.2 and §5; deviations stand in each file. Linear operations are local. Products, truncation and selection
-//! are those of [`crate::steps`], common with [`crate::alkaid`]. The bits of a value are found by an addition on Boolean replicated
-//! shares with a tree of pairs, above digits of four positions where only the top bit is wanted; bits are replicated.
+//! Source: ABY3 (the paper), §3.2 and §5; deviations stand in each file. Linear operations are
+//! local. Products, truncation and selection are those of [`crate::steps`], common with
+//! [`crate::alkaid`]. The bits of a value are found by an addition on Boolean replicated shares
+//! with a tree of pairs, above digits of four positions where only the top bit is wanted; bits are
+//! replicated.
 //!
 //! Security: `docs/security/replicated.md`.
 

@@ -1,10 +1,12 @@
-//! ReLU under `aby3`, with a truncation in the same step: the comparison ([`super::compare`]) and the truncation ([`truncate`]) run
-//! beside each other, on the same two parts of the value ([`crate::steps::relu`]), and the bit is multiplied by what is truncated. Ours.
+//! ReLU under `aby3`, with a truncation in the same step: the comparison ([`super::compare`]) and
+//! the truncation ([`truncate`]) run beside each other, on the same two parts of the value
+//! ([`crate::steps::relu`]), and the bit is multiplied by what is truncated. Ours.
 //!
 //! phase     rounds                    bits per element
 //! online    the comparison's, and 2   the comparison's, the truncation's, and 4·ℓ ([`select`])
 //!
-//! All steps mask what they send; see there what each party sees. Security: docs/security/replicated.md.
+//! All steps mask what they send; see there what each party sees. Security:
+//! docs/security/replicated.md.
 
 use super::{Aby3, compare};
 use crate::rss::{Data, Masks};

@@ -1,4 +1,5 @@
-//! Values by their bits under `aby3` ([`crate::steps::words`]): additions on Boolean replicated shares, with Sklansky's tree of pairs.
+//! Values by their bits under `aby3` ([`crate::steps::words`]): additions on Boolean replicated
+//! shares, with Sklansky's tree of pairs.
 
 use super::{Aby3, adder};
 use crate::rss::{Data, Masks, Rss};

@@ -1,19 +1,25 @@
-//! Addition of two values that are known to some parties, on masked replicated bits: ALKAID, Fig. 2-9 (AND2 to AND4, the adder
-//! with nodes of up to four parts, XOR-then-resharing, AND-reuse), with the round of generate bits merged into the first level.
+//! Addition of two values that are known to some parties, on masked replicated bits: ALKAID, Fig.
+//! 2-9 (AND2 to AND4, the adder with nodes of up to four parts, XOR-then-resharing, AND-reuse),
+//! with the round of generate bits merged into the first level.
 //!
-//! A masked bit x = m ⊕ r has m known to all and r replicated. A node with parts 1 (most significant) to 4 makes
+//! A masked bit x = m ⊕ r has m known to all and r replicated. A node with parts 1 (most
+//! significant) to 4 makes
 //!   G = g_1 ⊕ p_1·g_2 ⊕ (p_1·p_2)·(g_3 ⊕ p_3·g_4)   and   P = (p_1·p_2)·(p_3·p_4),
-//! where a product of two masked bits is replicated without a message, m_x·m_y ⊕ m_x·r_y ⊕ m_y·r_x ⊕ r_x·r_y, once the parties hold
-//! r_x·r_y; a product of two replicated bits gives additive shares; their sum is opened under a fresh mask, or reshared
-//! where no other node reads it.
+//! where a product of two masked bits is replicated without a message, m_x·m_y ⊕ m_x·r_y ⊕
+//! m_y·r_x ⊕ r_x·r_y, once the parties hold r_x·r_y; a product of two replicated bits gives
+//! additive shares; their sum is opened under a fresh mask, or reshared where no other node reads
+//! it.
 //!
-//! Deviates from the figures: Fig. 5 prints m_u·r_u for m_u ⊕ r_u. One pair of masks serves ∇3 and ▼3 (Lemma 2 counts two). Generate bits
-//! of leaves, u·v, are replicated products and never opened; where one is the lowest of four parts, p_3·u·v takes three
-//! pairs and a product of three masks, made in a second offline round. An input's mask lies in those components
-//! that who knows the input holds, so one or two messages share it instead of four. u's and v's masks being such, their
-//! products are known to two parties in parts, who make them replicated by 2 bits instead of 3.
+//! Deviates from the figures: Fig. 5 prints m_u·r_u for m_u ⊕ r_u. One pair of masks serves ∇3 and
+//! ▼3 (Lemma 2 counts two). Generate bits of leaves, u·v, are replicated products and never opened;
+//! where one is the lowest of four parts, p_3·u·v takes three pairs and a product of three masks,
+//! made in a second offline round. An input's mask lies in those components that who knows the
+//! input holds, so one or two messages share it instead of four. u's and v's masks being such,
+//! their products are known to two parties in parts, who make them replicated by 2 bits instead of
+//! 3.
 //!
-//! The inputs come from a replicated x (u = x_1 at P0 and P1, v = x_2 + x_0 at P2), or they are two values in masked bits.
+//! The inputs come from a replicated x (u = x_1 at P0 and P1, v = x_2 + x_0 at P2), or they are two
+//! values in masked bits.
 //!
 //! phase     rounds          bits per value, width λ                 from → to
 //! offline   1               2·(λ−1) (masked bits: 3·(λ−1))          P0 ↔ P1, who know a part of u's and v's masks each
@@ -22,8 +28,8 @@
 //! online    1               2·λ + λ (masked bits: 0)                P2 → P0, P1 and P0 → P2
 //!           depth of tree   6 for an opened signal, 3 for a result  each to both others; P_i → P_{i−1}
 //!
-//! Everybody sees uniform bits: what a party sends holds a component of a mask that the receiver lacks. The top bit alone is found
-//! by [`super::top`].
+//! Everybody sees uniform bits: what a party sends holds a component of a mask that the receiver
+//! lacks. The top bit alone is found by [`super::top`].
 
 use super::nodes::{Local, level, mask};
 use super::schedule::{Leaves, Schedule, opening, planes, remade};
@@ -46,7 +52,8 @@ pub(crate) enum Entry {
     Bits,
 }
 
-/// The components of u's mask that are not zero, for a replicated value: the one that P0 and P1, who know u, hold.
+/// The components of u's mask that are not zero, for a replicated value: the one that P0 and P1,
+/// who know u, hold.
 const U_MASK: &[usize] = &[1];
 /// The same of v's mask, which P2 knows. P0 and P1 know the product of both masks in parts.
 const V_MASK: &[usize] = &[2, 0];
@@ -170,7 +177,8 @@ fn masks_sheet<D: Device>(
     sheet
 }
 
-/// Draws masks and makes their products. For summands in masked bits, `given` are the planes of their masks.
+/// Draws masks and makes their products. For summands in masked bits, `given` are the planes of
+/// their masks.
 pub(crate) fn offline<D: Device>(
     party: &mut Party<D>,
     tree: &Tree,
@@ -258,8 +266,8 @@ fn leaf_names(tree: &Tree, c: usize) -> Vec<Plane> {
     (0..tree.bits).map(|i| Plane::Pair(Signal::U(i), Signal::V(i), c)).collect()
 }
 
-/// Products of u's and v's masks for a replicated value: P0 and P1 know a summand each. They draw the components that they hold
-/// with P2, and send each other what is left: component 1.
+/// Products of u's and v's masks for a replicated value: P0 and P1 know a summand each. They draw
+/// the components that they hold with P2, and send each other what is left: component 1.
 fn swap_leaves<D: Device>(
     party: &mut Party<D>,
     share: D::Buf<u64>,
@@ -315,7 +323,8 @@ fn enter<D: Device>(
     Ok(sheet)
 }
 
-/// m of both summands of a replicated value, from those who know them to the others; all is sent before anybody waits.
+/// m of both summands of a replicated value, from those who know them to the others; all is sent
+/// before anybody waits.
 fn share_summands<D: Device>(
     party: &mut Party<D>,
     (width, n): (usize, usize),

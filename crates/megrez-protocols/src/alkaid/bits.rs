@@ -1,5 +1,6 @@
-//! Masked bits, b = m ⊕ r with m known to all and r replicated: METEOR, §4, and ALKAID, §II-B. What a bit multiplies takes one
-//! round, since all that involves r alone is made before the inputs exist.
+//! Masked bits, b = m ⊕ r with m known to all and r replicated: METEOR, §4, and ALKAID, §II-B. What
+//! a bit multiplies takes one round, since all that involves r alone is made before the inputs
+//! exist.
 //!
 //! step        phase    rounds  bits per element  from → to
 //! ⊕, ¬, view           0       0                 on m and on r

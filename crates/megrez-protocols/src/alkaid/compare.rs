@@ -1,4 +1,5 @@
-//! Comparisons under `alkaid` ([`crate::steps::compare`]): the top bit is found by [`super::top`] and is masked.
+//! Comparisons under `alkaid` ([`crate::steps::compare`]): the top bit is found by [`super::top`]
+//! and is masked.
 
 use super::{Alkaid, top};
 use crate::rss::{Data, Masks, Rss};
@@ -29,7 +30,8 @@ pub(crate) fn offline<D: Device>(
     top::offline(party, &comparison.digits, comparison.lanes(n))
 }
 
-/// Of a comparison whose r is known offline: the adder's material, and the shares of v at P0 and P1.
+/// Of a comparison whose r is known offline: the adder's material, and the shares of v at P0 and
+/// P1.
 pub struct Material<D: Device> {
     pub(crate) top: top::Material<D>,
     pub(crate) dealt: Option<Bits<D>>,
@@ -51,7 +53,8 @@ pub struct Sent<D: Device> {
     sent: Option<D::Buf<u64>>,
 }
 
-/// Sends the first messages of a comparison whose result gets the mask `r`; `a` is there at P0 and P1.
+/// Sends the first messages of a comparison whose result gets the mask `r`; `a` is there at P0 and
+/// P1.
 pub(crate) fn send<W: Word, D: Device>(
     party: &mut Party<D>,
     comparison: &Comparison,

@@ -1,9 +1,12 @@
-//! ALKAID: three equal parties on replicated sharing ([`crate::rss`]), with masked bits. Semi-honest, one corruption.
+//! ALKAID: three equal parties on replicated sharing ([`crate::rss`]), with masked bits.
+//! Semi-honest, one corruption.
 //!
-//! Source: ALKAID (the paper), Fig. 2-10; deviations stand in each file. Linear operations are local. Products, truncation and selection
-//! are those of [`crate::steps`], common with [`crate::aby3`]. The bits of a value are found by an addition on masked bits with nodes of
-//! four, in half of `aby3`'s rounds, and stay masked, so that what they multiply takes one round. Correlated randomness is made before
-//! the inputs exist; ring values have no masks, so only bits are ever late.
+//! Source: ALKAID (the paper), Fig. 2-10; deviations stand in each file. Linear operations are
+//! local. Products, truncation and selection are those of [`crate::steps`], common with
+//! [`crate::aby3`]. The bits of a value are found by an addition on masked bits with nodes of four,
+//! in half of `aby3`'s rounds, and stay masked, so that what they multiply takes one round.
+//! Correlated randomness is made before the inputs exist; ring values have no masks, so only bits
+//! are ever late.
 //!
 //! Security: `docs/security/replicated.md`.
 

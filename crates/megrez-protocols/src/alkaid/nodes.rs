@@ -1,4 +1,5 @@
-//! The nodes of a tree on masked bits ([`super::adder`]): products of two or three without a message, and the opening of a level.
+//! The nodes of a tree on masked bits ([`super::adder`]): products of two or three without a
+//! message, and the opening of a level.
 
 use super::schedule::Schedule;
 use crate::rss::{Rss, after, before};
@@ -7,7 +8,8 @@ use crate::steps::tree::{Node, Span, Tree};
 use megrez_kernels::{Circuit, Device, Wire};
 use megrez_session::{Error, Party};
 
-/// Both components of a signal's mask: leaves' propagate bits are sums of u's and v's, digits' have masks of their own.
+/// Both components of a signal's mask: leaves' propagate bits are sums of u's and v's, digits' have
+/// masks of their own.
 pub(super) fn mask<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, me: usize, signal: Signal) -> Shared {
     Shared::of(me, |c| match signal {
         Signal::Propagate(span) if span.is_leaf() && !sheet.has(Plane::Mask(signal, c)) => {
@@ -38,7 +40,8 @@ pub(super) struct Local<'a, D: Device> {
 }
 
 impl<D: Device> Local<'_, D> {
-    /// Whether the generate bit of a span is a product of u's bit and v's: that of a leaf which is no digit.
+    /// Whether the generate bit of a span is a product of u's bit and v's: that of a leaf which is
+    /// no digit.
     fn is_product(&self, span: Span) -> bool {
         span.is_leaf() && !self.sheet.has(Plane::Masked(Signal::Generate(span)))
     }

@@ -1,11 +1,13 @@
-//! ReLU under `alkaid`, with a truncation in the same step: the comparison ([`super::compare`]) and the truncation ([`truncate`]) run
-//! beside each other, on the same two parts of the value ([`crate::steps::relu`]), and the bit is multiplied by what is truncated. Ours.
+//! ReLU under `alkaid`, with a truncation in the same step: the comparison ([`super::compare`]) and
+//! the truncation ([`truncate`]) run beside each other, on the same two parts of the value
+//! ([`crate::steps::relu`]), and the bit is multiplied by what is truncated. Ours.
 //!
 //! phase     rounds                    bits per element
 //! offline   the comparison's, then 2  the comparison's and 3·ℓ, the bit's mask as a ring value ([`select`])
 //! online    the comparison's, and 1   the comparison's, the truncation's, and 3·ℓ ([`product`])
 //!
-//! All steps mask what they send; see there what each party sees. Security: docs/security/replicated.md.
+//! All steps mask what they send; see there what each party sees. Security:
+//! docs/security/replicated.md.
 
 use super::bits::select_cost;
 use super::{Alkaid, compare, top};

@@ -1,4 +1,5 @@
-//! What the nodes of a tree multiply and open ([`super::adder`]), in an order that is the same at all parties, and what that costs.
+//! What the nodes of a tree multiply and open ([`super::adder`]), in an order that is the same at
+//! all parties, and what that costs.
 
 use crate::rss::{after, before};
 use crate::steps::digits::signals;

@@ -1,14 +1,16 @@
-//! The top bit of a sum of two values that are known to some parties, on masked replicated bits: ALKAID's nodes ([`super::adder`]) above
-//! digits ([`crate::steps::digits`]), whose signals P0 and P1 know in parts. They open these
-//! to all under masks of their own, and nodes of four follow. The last carry, with the top bits in it, is opened as the masked result.
+//! The top bit of a sum of two values that are known to some parties, on masked replicated bits:
+//! ALKAID's nodes ([`super::adder`]) above digits ([`crate::steps::digits`]), whose signals P0 and
+//! P1 know in parts. They open these to all under masks of their own, and nodes of four follow. The
+//! last carry, with the top bits in it, is opened as the masked result.
 //!
 //! phase     rounds          bits per value, d digits                from → to
 //! offline   1               3 for every pair                        P_i → P_{i−1}, each i
 //! online    1               4·(2·d − 1)                             P0 → P1, P2 and P1 → P0, P2
 //!           ⌈log4 d⌉        6 for an opened signal or the result    each to both others
 //!
-//! For 64 bits that is 39 + 172 bits, and 233 for the digits. Everybody sees uniform bits: what P0 and P1 send holds
-//! a component of the mask that the receiver lacks, and a stream of theirs hides the parts of the sum from P2, who knows the rest.
+//! For 64 bits that is 39 + 172 bits, and 233 for the digits. Everybody sees uniform bits: what P0
+//! and P1 send holds a component of the mask that the receiver lacks, and a stream of theirs hides
+//! the parts of the sum from P2, who knows the rest.
 
 use super::adder::keep;
 use super::nodes::{Local, level, mask, receive_opening, send_opening};
@@ -101,8 +103,9 @@ pub(crate) fn offline<D: Device>(
     Ok(Material { opened: kept(masks, opened.len()), pairs: kept(pairs, count) })
 }
 
-/// The first round: P0 and P1 send their shares of the digits' signals, masked; every party gives what it adds to those that
-/// it receives. `share` is there at P0 and P1, and `r` is the mask of the result.
+/// The first round: P0 and P1 send their shares of the digits' signals, masked; every party gives
+/// what it adds to those that it receives. `share` is there at P0 and P1, and `r` is the mask of
+/// the result.
 pub(crate) fn send<D: Device>(
     party: &mut Party<D>,
     digits: &Digits,
@@ -113,7 +116,8 @@ pub(crate) fn send<D: Device>(
 ) -> Result<Option<D::Buf<u64>>, Error> {
     let Some(share) = share else { return Ok(None) };
     let (me, planes) = (party.me(), digits.signals());
-    // Of the masks of all that is opened, those of the digits come first; a lone digit's signal is the result.
+    // Of the masks of all that is opened, those of the digits come first; a lone digit's signal is
+    // the result.
     let masks = match digits.count() {
         1 => r.clone(),
         _ => Rss { own: material.opened.own.buf.clone(), next: material.opened.next.buf.clone() },

@@ -1,5 +1,6 @@
-//! Values by their bits under `alkaid` ([`crate::steps::words`]): additions on masked bits ([`super::adder`]). The result of an addition
-//! is replicated, that is, masked by itself: m = 0 and a mask that is known only now.
+//! Values by their bits under `alkaid` ([`crate::steps::words`]): additions on masked bits
+//! ([`super::adder`]). The result of an addition is replicated, that is, masked by itself: m = 0
+//! and a mask that is known only now.
 
 use super::Alkaid;
 use super::adder::{self, Entry};

@@ -1,9 +1,10 @@
-//! ALKAID's comparisons on METEOR's masked values: three equal parties on masked replicated sharing ([`crate::mrss`]). Semi-honest, one
-//! corruption.
+//! ALKAID's comparisons on METEOR's masked values: three equal parties on masked replicated sharing
+//! ([`crate::mrss`]). Semi-honest, one corruption.
 //!
-//! All rows but those of comparisons are `meteor`'s ([`crate::meteor`]). A masked x = a − r has a = m + ψ_1 at P0 and P1 and
-//! r = −ψ_2 − ψ_0 at P2, who deals r offline; what follows is `alkaid`'s comparison ([`crate::alkaid`]), whose result is masked, too.
-//! 272 + 172 bits for ℓ = 64 where METEOR's sign bit takes 1582 + 117.
+//! All rows but those of comparisons are `meteor`'s ([`crate::meteor`]). A masked x = a − r has a =
+//! m + ψ_1 at P0 and P1 and r = −ψ_2 − ψ_0 at P2, who deals r offline; what follows is `alkaid`'s
+//! comparison ([`crate::alkaid`]), whose result is masked, too. 272 + 172 bits for ℓ = 64 where
+//! METEOR's sign bit takes 1582 + 117.
 //!
 //! Security: `docs/security/meteor.md`.
 

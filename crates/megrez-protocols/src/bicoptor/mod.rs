@@ -1,8 +1,10 @@
-//! Improved Bicoptor: additive shares between two workers, and a helper who learns masked lists. Semi-honest, one corruption.
+//! Improved Bicoptor: additive shares between two workers, and a helper who learns masked lists.
+//! Semi-honest, one corruption.
 //!
-//! Source: Probabilistic truncation (the paper), Alg. 3-7; the deviations stand in each file. Values are shared as in
-//! [`crate::sharing::additive`]. Bits are shared as ring elements 0 and 1, as the paper's DReLU gives them: a conversion costs nothing,
-//! a logical operation is a product. The sharing is of no use to a dealer, so values have no masks that are known before.
+//! Source: Probabilistic truncation (the paper), Alg. 3-7; the deviations stand in each file.
+//! Values are shared as in [`crate::sharing::additive`]. Bits are shared as ring elements 0 and 1,
+//! as the paper's DReLU gives them: a conversion costs nothing, a logical operation is a product.
+//! The sharing is of no use to a dealer, so values have no masks that are known before.
 //!
 //! Security: `docs/security/bicoptor.md`.
 

@@ -1,11 +1,13 @@
-//! Products of additive shares by a triple that the helper deals, for any bilinear map B: the workers open m_x = x + r_x and
-//! m_y = y + r_y, r from their streams with the helper, and have B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ.
+//! Products of additive shares by a triple that the helper deals, for any bilinear map B: the
+//! workers open m_x = x + r_x and m_y = y + r_y, r from their streams with the helper, and have
+//! B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ.
 //!
 //! phase     rounds  bits                                    from → to
 //! offline   1       ℓ per output element                    helper → worker 0
 //! online    1       2ℓ per element of either operand        worker ↔ worker
 //!
-//! Workers see both operands under fresh masks, and worker 0 a uniform share of Γ = B(r_x, r_y); the helper sees nothing.
+//! Workers see both operands under fresh masks, and worker 0 a uniform share of Γ = B(r_x, r_y);
+//! the helper sees nothing.
 //!
 //! Security: `docs/security/bicoptor.md`.
 

@@ -1,11 +1,13 @@
 //! ReLU and truncation on additive shares with a helper.
 //!
-//! ReLU: beside the lists of the sign, the workers open m = x + r, r from their streams with the helper. The helper learns
-//! b' = [x ≥ 0] ⊕ t with the lists, and deals b' and r·b'; then x·[x ≥ 0] = t·x + (1−2t)·(m·b' − r·b'), which is the
-//! selection of the masked sharing with the coin t for the flip and b' for the bit.
+//! ReLU: beside the lists of the sign, the workers open m = x + r, r from their streams with the
+//! helper. The helper learns b' = [x ≥ 0] ⊕ t with the lists, and deals b' and r·b'; then x·[x ≥
+//! 0] = t·x + (1−2t)·(m·b' − r·b'), which is the selection of the masked sharing with the coin t
+//! for the flip and b' for the bit.
 //!
-//! Deviates from the paper, which multiplies by the sign with a triple: 4ℓ + ℓ bits beside the lists there (448 at λ = 7
-//! with its uncorrected lists, 704 with its interactive scaling), 4ℓ here (418 with corrected ones, scaling included).
+//! Deviates from the paper, which multiplies by the sign with a triple: 4ℓ + ℓ bits beside the
+//! lists there (448 at λ = 7 with its uncorrected lists, 704 with its interactive scaling), 4ℓ here
+//! (418 with corrected ones, scaling included).
 //!
 //! phase     rounds  bits per element          from → to
 //! online    2       2·(λ+2)² + 2ℓ + 2ℓ        workers → helper and worker ↔ worker, helper → worker 0
@@ -15,11 +17,12 @@
 //! offline   1       ℓ + f                     helper → worker 0
 //! online    1       2ℓ                        worker ↔ worker
 //!
-//! With a truncation the ReLU runs on the truncated value, one round later, with a cut of k − f bits; for k ≤ f nothing is
-//! left to cut, and negative values give exactly 0. The lists are then k + bits − f + 1 bits wide.
+//! With a truncation the ReLU runs on the truncated value, one round later, with a cut of k − f
+//! bits; for k ≤ f nothing is left to cut, and negative values give exactly 0. The lists are then
+//! k + bits − f + 1 bits wide.
 //!
-//! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b', r >> f and msb(r), all uniform. The helper sees the
-//! lists of the sign.
+//! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b', r >> f and msb(r), all
+//! uniform. The helper sees the lists of the sign.
 //!
 //! Security: `docs/security/bicoptor.md`.
 
@@ -95,7 +98,8 @@ fn truncate<W: Word, D: Device>(
     Ok(Some(Tensor::new(share.shape.clone(), truncated)))
 }
 
-/// Shares of max(x, 0), truncated if the step says so, at the workers. `material` is the truncation's.
+/// Shares of max(x, 0), truncated if the step says so, at the workers. `material` is the
+/// truncation's.
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     relu: &Spec,

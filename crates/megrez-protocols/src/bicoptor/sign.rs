@@ -1,36 +1,42 @@
-//! Sign of an additively shared value by a masked list of truncations. Improved Bicoptor (Probabilistic truncation, Alg. 3-6),
-//! corrected, with the deterministic cut (Alg. 4) in front: ReLU* with a calibrated scale cuts `cut` low bits.
+//! Sign of an additively shared value by a masked list of truncations. Improved Bicoptor
+//! (Probabilistic truncation, Alg. 3-6), corrected, with the deterministic cut (Alg. 4) in front:
+//! ReLU* with a calibrated scale cuts `cut` low bits.
 //!
-//! Cut: v = [x_0 >> k] − [−x_1 >> k], |v| bounded by λ = `bits` − 1 bits. The workers flip a common coin t: q = v, or
-//! q = −v − 1 for t = 1 (x_0 complemented, x_1 negated), so that q ≥ 0 iff [x ≥ 0] ⊕ t = 1. With
-//! u_i = (q_0 >> i) − (−q_1 >> i), which is ⌊q / 2^i⌋ or one more, the list is
+//! Cut: v = [x_0 >> k] − [−x_1 >> k], |v| bounded by λ = `bits` − 1 bits. The workers flip a common
+//! coin t: q = v, or q = −v − 1 for t = 1 (x_0 complemented, x_1 negated), so that q ≥ 0 iff [x ≥
+//! 0] ⊕ t = 1. With u_i = (q_0 >> i) − (−q_1 >> i), which is ⌊q / 2^i⌋ or one more, the list is
 //!   q,   u_i + u_(i+1) − 1 for i = 0 … λ−1,   u_λ − 1.
-//! For q > 0 the u_i fall to 1 and from 1 to 0 exactly once, at a sum of 1; for q = 0 all u_i are 0, and for q < 0 none is
-//! positive. So the list has one zero if q ≥ 0 and none otherwise.
+//! For q > 0 the u_i fall to 1 and from 1 to 0 exactly once, at a sum of 1; for q = 0 all u_i are
+//! 0, and for q < 0 none is positive. So the list has one zero if q ≥ 0 and none otherwise.
 //!
 //! Deviates from Alg. 6, which is *wrong and leaks* as printed:
-//! - It flips −x, so that x = 0 never shows a zero. Running it on 2x + 1, the 1 added at worker 0, is what stands here: the
-//!   sequence of 2v + 1 begins with v's own entries, and its first entry 3q is 0 where q is.
-//! - Its first sum is taken modulo 2^λ and wraps near |x| = 2^(λ+1)/3: a wrong sign or two zeros (λ = 7: ±85, ±86). Here
-//!   every sum is taken modulo 2^(λ+1).
-//! - It needs 2λ ≤ ℓ to have λ bits of the last truncation. Entry i is below 2^(λ+1−i), so it is taken modulo
-//!   2^min(λ+1, ℓ−k−i−1) here, and k + λ + 3 ≤ ℓ suffices.
-//! - Shares are sent as they are. The helper dealt some of them and could compare: zero-shares make them uniform.
-//! - The cut is made on the shares as they are. Whether it misreads a small negative value would then follow from their low bits, which
-//!   the helper knows in part: before a cut the workers renew the sharing.
+//! - It flips −x, so that x = 0 never shows a zero. Running it on 2x + 1, the 1 added at worker 0,
+//!   is what stands here: the sequence of 2v + 1 begins with v's own entries, and its first entry
+//!   3q is 0 where q is.
+//! - Its first sum is taken modulo 2^λ and wraps near |x| = 2^(λ+1)/3: a wrong sign or two zeros
+//!   (λ = 7: ±85, ±86). Here every sum is taken modulo 2^(λ+1).
+//! - It needs 2λ ≤ ℓ to have λ bits of the last truncation. Entry i is below 2^(λ+1−i), so it is
+//!   taken modulo 2^min(λ+1, ℓ−k−i−1) here, and k + λ + 3 ≤ ℓ suffices.
+//! - Shares are sent as they are. The helper dealt some of them and could compare: zero-shares make
+//!   them uniform.
+//! - The cut is made on the shares as they are. Whether it misreads a small negative value would
+//!   then follow from their low bits, which the helper knows in part: before a cut the workers
+//!   renew the sharing.
 //! - A rotation instead of a shuffle (at most one zero, the others uniform and independent).
 //!
-//! Alg. 5, from Z_M to F_p, p ≥ M: both shares are read in 1 … M, worker 1's negated, so that their difference is 0 in F_p
-//! only if it is 0 modulo M.
+//! Alg. 5, from Z_M to F_p, p ≥ M: both shares are read in 1 … M, worker 1's negated, so that their
+//! difference is 0 in F_p only if it is 0 modulo M.
 //!
 //! phase     rounds  bits per element     from → to
 //! online    2       2·(λ + 2)² + ℓ       workers → helper, helper → worker 0
 //!
-//! 226 at λ = 7, ℓ = 64; p is the smallest prime above 2^(λ+1). The result is [x ≥ 0] in shares of Z_2^ℓ.
+//! 226 at λ = 7, ℓ = 64; p is the smallest prime above 2^(λ+1). The result is [x ≥ 0] in shares of
+//! Z_2^ℓ.
 //!
-//! Helper sees: λ + 2 elements whose sums are uniform non-zero, one of them replaced by zero at a uniform place with
-//! probability ½ *while −2^(k+λ) ≤ x ≤ 2^(k+λ) − 2^k*; a value outside may show it another number of zeros, that is, that it is
-//! outside. Worker 0 sees a uniform share of the answer, worker 1 nothing.
+//! Helper sees: λ + 2 elements whose sums are uniform non-zero, one of them replaced by zero at a
+//! uniform place with probability ½ *while −2^(k+λ) ≤ x ≤ 2^(k+λ) − 2^k*; a value outside may show
+//! it another number of zeros, that is, that it is outside. Worker 0 sees a uniform share of the
+//! answer, worker 1 nothing.
 //!
 //! Security: `docs/security/bicoptor.md`.
 
@@ -87,7 +93,8 @@ impl List {
         Unit::Residue(self.field.p() as u32)
     }
 
-    /// Worker `j`'s entries for its share and the coin, read in 1 … M; the sum's entry is 0 iff both workers' are equal.
+    /// Worker `j`'s entries for its share and the coin, read in 1 … M; the sum's entry is 0 iff
+    /// both workers' are equal.
     fn entries(&self, j: usize, share: u64, coin: u64, mut each: impl FnMut(u64)) {
         let low = u64::MAX >> (64 - self.share);
         let flip = coin.wrapping_neg();
@@ -125,7 +132,8 @@ pub(super) fn compare<W: Word, D: Device>(
     match Role::of(party) {
         Role::Worker(j) => {
             let share = &share.expect("workers hold shares").buf;
-            // What a cut loses depends on the low bits of the shares. A new sharing makes a coin of it.
+            // What a cut loses depends on the low bits of the shares. A new sharing makes a coin of
+            // it.
             let share = if sign.cut == 0 {
                 share.clone()
             } else {
@@ -312,7 +320,8 @@ mod tests {
 
     #[test]
     fn values_outside_the_range_show() {
-        // Neither coin makes a zero for some value that is too large: the helper sees fewer zeros than half.
+        // Neither coin makes a zero for some value that is too large: the helper sees fewer zeros
+        // than half.
         let list = List::new(&SignBit { bits: Some(4), ..SignBit::FULL }, 10);
         let all = || (0..2).flat_map(|c| (0..1 << 10).map(move |z| (c, z)));
         let found = |x: u64| all().filter(|&(c, z)| zeros(&list, shares(x, z, 10), c) > 0).count();

@@ -1,8 +1,10 @@
-//! The bits of a mask, offline: ψ = u + v with u = ψ_1, which P0 and P1 know, and v = ψ_2 + ψ_0, which P2 knows, added on Boolean
-//! replicated shares by [`crate::aby3`]. METEOR, §C, takes ABY3's bit decomposition as it is; the tree here is ours.
+//! The bits of a mask, offline: ψ = u + v with u = ψ_1, which P0 and P1 know, and v = ψ_2 + ψ_0,
+//! which P2 knows, added on Boolean replicated shares by [`crate::aby3`]. METEOR, §C, takes ABY3's
+//! bit decomposition as it is; the tree here is ours.
 //!
-//! Nobody waits for the offline phase, so the tree has few gates rather than few levels: carries of blocks of four positions by
-//! Sklansky's scheme, the carries inside from those. 787 bits in 10 rounds for ℓ = 64, where Sklansky's tree takes 1183 in 8.
+//! Nobody waits for the offline phase, so the tree has few gates rather than few levels: carries of
+//! blocks of four positions by Sklansky's scheme, the carries inside from those. 787 bits in 10
+//! rounds for ℓ = 64, where Sklansky's tree takes 1183 in 8.
 //!
 //! Security: `docs/security/meteor.md`.
 

@@ -1,5 +1,5 @@
-//! The sum of two values in bits on MRSS, of which both are masked, or one is a mask and the other public: what [`super::words`] is
-//! made of, with its figures.
+//! The sum of two values in bits on MRSS, of which both are masked, or one is a mask and the other
+//! public: what [`super::words`] is made of, with its figures.
 
 use super::adder;
 use super::gates::{Factor, Products, Sum, opening};

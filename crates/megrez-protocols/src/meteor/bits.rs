@@ -1,4 +1,5 @@
-//! The conjunction of two to four MRSS bits: METEOR's 2-MULT (Fig. 2) and N-MULT (Fig. 5) over F_2 ([`super::gates`]).
+//! The conjunction of two to four MRSS bits: METEOR's 2-MULT (Fig. 2) and N-MULT (Fig. 5) over F_2
+//! ([`super::gates`]).
 //!
 //! phase     rounds   bits per element, N bits   from → to
 //! offline   1 (2)    3·(2^N − 1 − N)            P_i → P_{i−1}, each i

@@ -1,5 +1,5 @@
-//! Comparisons of masked values, in one of two ways: METEOR's ([`super::sign`]), with the fewest online bits, and ALKAID's
-//! ([`crate::alkaid_masked`]), with the fewest in total.
+//! Comparisons of masked values, in one of two ways: METEOR's ([`super::sign`]), with the fewest
+//! online bits, and ALKAID's ([`crate::alkaid_masked`]), with the fewest in total.
 //!
 //! | ℓ = 64 | offline bits / rounds | online bits / rounds |
 //! | --- | --- | --- |
@@ -60,7 +60,8 @@ pub trait Comparison: Sized {
     ) -> Result<D::Buf<u64>, Error>;
 }
 
-/// The sign bit and the thresholds of a step that compares: a ReLU that truncates compares all bits that the cut would drop too.
+/// The sign bit and the thresholds of a step that compares: a ReLU that truncates compares all bits
+/// that the cut would drop too.
 pub(super) fn compared(op: &Op, ring: u32) -> Option<(SignBit, &[i64])> {
     match op {
         Op::Relu(Relu { sign, truncate: 1.., .. }) => {

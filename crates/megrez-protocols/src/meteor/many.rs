@@ -1,9 +1,10 @@
-//! The product of three or four MRSS values, element by element: METEOR's N-MULT (§4.2, Fig. 5) on the ring; [`super::gates`] has it
-//! over F_2.
+//! The product of three or four MRSS values, element by element: METEOR's N-MULT (§4.2, Fig. 5) on
+//! the ring; [`super::gates`] has it over F_2.
 //!
-//! The product of x_t = m_t + ψ_t is Σ_S Π_{t∉S} m_t · ψ_S over all sets S of factors, with ψ_S = Π_{t∈S} ψ_t. The ψ_S are made
-//! offline, those of two factors first, those of three and four from them. With them the product is replicated without a message,
-//! and is opened under a fresh mask ψ_z. The scale of the result is the sum of the scales, and the ring has to hold it.
+//! The product of x_t = m_t + ψ_t is Σ_S Π_{t∉S} m_t · ψ_S over all sets S of factors, with ψ_S =
+//! Π_{t∈S} ψ_t. The ψ_S are made offline, those of two factors first, those of three and four from
+//! them. With them the product is replicated without a message, and is opened under a fresh mask
+//! ψ_z. The scale of the result is the sum of the scales, and the ring has to hold it.
 //!
 //! Deviates from the figure: Π m_t enters component 0 only.
 //!
@@ -141,7 +142,8 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
                     (single, None) => Ok(factors[single.ilog2() as usize].1.component(me, c).buf.clone()),
                 })
                 .collect::<Result<Vec<_>, _>>()?;
-            // One factor after the other: the term at S becomes that of ψ_S times all factors from t on.
+            // One factor after the other: the term at S becomes that of ψ_S times all factors from
+            // t on.
             for (t, (m, _)) in factors.iter().enumerate().rev() {
                 let with = terms.split_off(1 << t);
                 let times = |(without, with)| device.products(&[(one, &m.buf, without)], &[(one, with)]);

@@ -1,7 +1,9 @@
-//! METEOR: three equal parties on masked replicated sharing ([`crate::mrss`]). Semi-honest, one corruption.
+//! METEOR: three equal parties on masked replicated sharing ([`crate::mrss`]). Semi-honest, one
+//! corruption.
 //!
-//! Source: METEOR (the paper), §4 and the appendices; deviations stand in each file. Linear operations are local, on m and on
-//! both components of ψ. All masks are fresh or follow from masks known offline, so nothing is ever late.
+//! Source: METEOR (the paper), §4 and the appendices; deviations stand in each file. Linear
+//! operations are local, on m and on both components of ψ. All masks are fresh or follow from masks
+//! known offline, so nothing is ever late.
 //!
 //! Security: `docs/security/meteor.md`.
 
@@ -28,7 +30,8 @@ use crate::registry::{self, Security};
 use crate::{Call, Unsupported, local};
 use steps::{AddBits, And, BitToRing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared};
 
-/// The steps of this protocol that others on the same sharing take; those that compare do it in any way.
+/// The steps of this protocol that others on the same sharing take; those that compare do it in any
+/// way.
 pub(crate) mod steps {
     pub use super::bits::And;
     pub use super::compare::Compare as Comparing;

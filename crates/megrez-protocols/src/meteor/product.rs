@@ -1,10 +1,12 @@
-//! Products on MRSS: element by element, of matrices, convolutions. METEOR, Fig. 2 (2-MULT) and Fig. 8, for any bilinear map B.
+//! Products on MRSS: element by element, of matrices, convolutions. METEOR, Fig. 2 (2-MULT) and
+//! Fig. 8, for any bilinear map B.
 //!
-//! B(x, y) = B(m_x, m_y) + B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with Γ = B(ψ_x, ψ_y): given Γ, the product is replicated without a
-//! message, and is opened under a fresh mask ψ_z. The scale of the result is the sum of the scales.
+//! B(x, y) = B(m_x, m_y) + B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with Γ = B(ψ_x, ψ_y): given Γ, the product
+//! is replicated without a message, and is opened under a fresh mask ψ_z. The scale of the result
+//! is the sum of the scales.
 //!
-//! Deviates from the figures: B(m_x, m_y) enters component 0 only (printed: every share), and Fig. 8's second term is
-//! B(m_x, ψ_y), its third B(ψ_x, m_y).
+//! Deviates from the figures: B(m_x, m_y) enters component 0 only (printed: every share), and Fig.
+//! 8's second term is B(m_x, ψ_y), its third B(ψ_x, m_y).
 //!
 //! phase     rounds  bits per output element   from → to
 //! offline   1       3·ℓ                       P_i → P_{i−1}, each i
@@ -84,8 +86,8 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
     }
 }
 
-/// B(m_x, ψ_y) + B(ψ_x, m_y), and B(m_x, m_y) with `public`, as two products: the public one goes with a sum of the smaller
-/// operand.
+/// B(m_x, ψ_y) + B(ψ_x, m_y), and B(m_x, m_y) with `public`, as two products: the public one goes
+/// with a sum of the smaller operand.
 pub(super) fn cross<W: Word, D: Device>(
     device: &D,
     product: &local::Product<'_>,

@@ -1,8 +1,9 @@
 //! ReLU on MRSS, possibly with a truncation: the sign bit and the selection by it. METEOR, Fig. 9.
 //!
-//! Deviates from the figure: fraction bits can be dropped in the same step. The value is truncated while its sign is found, and
-//! the truncated value is selected. The sign is then that of all bits in the range, none is cut, or that of the truncated value: negative
-//! values give exactly 0. A sum is opened first: to all where METEOR's comparison follows, else to P0 and P1 alone.
+//! Deviates from the figure: fraction bits can be dropped in the same step. The value is truncated
+//! while its sign is found, and the truncated value is selected. The sign is then that of all bits
+//! in the range, none is cut, or that of the truncated value: negative values give exactly 0. A sum
+//! is opened first: to all where METEOR's comparison follows, else to P0 and P1 alone.
 //!
 //! phase     rounds                 bits per element
 //! offline   one after the other    [truncation] + sign bit + selection

@@ -1,11 +1,13 @@
-//! b·x for a secret bit and a secret value, and the bit as a ring value, on MRSS. METEOR, Fig. 4 with y = 0, and §D.1.
+//! b·x for a secret bit and a secret value, and the bit as a ring value, on MRSS. METEOR, Fig. 4
+//! with y = 0, and §D.1.
 //!
 //! A bit b = m_b ⊕ ψ_b is m_b + (1 − 2·m_b)·ψ_b in the ring, linear in ψ_b; with Γ = ψ_x·ψ_b
 //!   b·x = a + m_b·(m_x + ψ_x − 2·a),   a = m_x·ψ_b + Γ,
 //! the figure's formula (3). Either is opened under a fresh mask.
 //!
-//! Deviates from the paper: ψ_b is brought into the ring by the cheaper conversion of [`crate::steps::select`] (3·ℓ bits in
-//! 2 rounds; Fig. 7: 7·ℓ in 3, and its step 4 lacks a term); public summands enter component 0; Fig. 4's −⟨ψ⟩ is the output's.
+//! Deviates from the paper: ψ_b is brought into the ring by the cheaper conversion of
+//! [`crate::steps::select`] (3·ℓ bits in 2 rounds; Fig. 7: 7·ℓ in 3, and its step 4 lacks a term);
+//! public summands enter component 0; Fig. 4's −⟨ψ⟩ is the output's.
 //!
 //! phase     rounds       bits per element            from → to
 //! offline   3 (2)        3·ℓ + 3·ℓ (3·ℓ)             P0 → P1, P1 ↔ P2, then P_i → P_{i−1}

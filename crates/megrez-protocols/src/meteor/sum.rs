@@ -1,20 +1,23 @@
-//! Products that are left as sums until they are truncated or compared: P0 holds one summand, P1 the other, P2 none. Ours; the
-//! paper opens every product.
+//! Products that are left as sums until they are truncated or compared: P0 holds one summand, P1
+//! the other, P2 none. Ours; the paper opens every product.
 //!
-//! Of the product's components, B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with B(m_x, m_y), P0 knows 0 and 1, P1 knows 1 and 2. So P0 takes
-//! those two together and P1 the third, P2 computes nothing, and Γ need only be a sum of theirs: it takes ℓ bits, not 3·ℓ.
+//! Of the product's components, B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with B(m_x, m_y), P0 knows 0 and 1,
+//! P1 knows 1 and 2. So P0 takes those two together and P1 the third, P2 computes nothing, and Γ
+//! need only be a sum of theirs: it takes ℓ bits, not 3·ℓ.
 //!
-//! A sum z is opened in one round under a fresh mask ψ, as m = z − ψ, or to P0 and P1 alone as M = m + ψ_1, which is all that a
-//! truncation wants ([`super::truncate`]): P0 sends a = z_0 − ψ_0, P1 sends b = z_1 − ψ_2, and M is their sum. For P2, P0 sends
-//! a − ψ_1 + ζ and P1 b − ζ, ζ from a common stream of theirs.
+//! A sum z is opened in one round under a fresh mask ψ, as m = z − ψ, or to P0 and P1 alone as M =
+//! m + ψ_1, which is all that a truncation wants ([`super::truncate`]): P0 sends a = z_0 − ψ_0, P1
+//! sends b = z_1 − ψ_2, and M is their sum. For P2, P0 sends a − ψ_1 + ζ and P1 b − ζ, ζ from a
+//! common stream of theirs.
 //!
 //! phase     rounds  bits per element                from → to
 //! offline   1       ℓ for the product               P2 → P1
 //! online    1       2·ℓ, to P0 and P1               P0 ↔ P1
 //!                   4·ℓ, to all                     P0 ↔ P1, P0 → P2, P1 → P2
 //!
-//! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees P2's summand of Γ under a
-//! stream of P0 and P2, and a under ψ_0; P0 sees b under ψ_2; P2 sees two summands of m under ψ_1 and ζ.
+//! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees
+//! P2's summand of Γ under a stream of P0 and P2, and a under ψ_0; P0 sees b under ψ_2; P2 sees two
+//! summands of m under ψ_1 and ζ.
 //!
 //! Security: `docs/security/meteor.md`.
 
@@ -90,7 +93,8 @@ fn product<W: Word, D: Device>(
     let summands = if !first {
         cross(device, product, (m_x, &psi_x.next), (m_y, &psi_y.next), false, shape)?.into()
     } else if shape.elements() < m_x.elements().max(m_y.elements()) / 4 {
-        // Each element of the larger operand is used a few times only: another product is cheaper than a sum.
+        // Each element of the larger operand is used a few times only: another product is cheaper
+        // than a sum.
         let ((x, more_x), (y, more_y)) = ((&psi_x.own, &psi_x.next), (&psi_y.own, &psi_y.next));
         if m_x.elements() <= m_y.elements() {
             let x = sum(device, x, more_x)?;

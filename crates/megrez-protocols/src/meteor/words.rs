@@ -1,19 +1,24 @@
-//! Values by their bits on MRSS: the bits of a ring value, the sum of two values in bits, and the ring value of bits. Ours, from
-//! METEOR's N-MULT (Fig. 5), bit decomposition of masks (§C) and Bit2A (§D); the paper has no such conversions. The bits of a value
-//! lie along the first dimension, the lowest first.
+//! Values by their bits on MRSS: the bits of a ring value, the sum of two values in bits, and the
+//! ring value of bits. Ours, from METEOR's N-MULT (Fig. 5), bit decomposition of masks (§C) and
+//! Bit2A (§D); the paper has no such conversions. The bits of a value lie along the first
+//! dimension, the lowest first.
 //!
-//! *Sums.* The carries of x + y come from a tree whose nodes have up to four parts ([`crate::steps::tree`]). Masks are known
-//! offline, so a node is an N-MULT over F_2 ([`super::gates`]). Position i makes a carry by g = x·y and hands one on by p = x ⊕ y:
+//! *Sums.* The carries of x + y come from a tree whose nodes have up to four parts
+//! ([`crate::steps::tree`]). Masks are known offline, so a node is an N-MULT over F_2
+//! ([`super::gates`]). Position i makes a carry by g = x·y and hands one on by p = x ⊕ y:
 //!
 //!   p = m_p ⊕ π,  m_p = m_x ⊕ m_y,  π = ψ_x ⊕ ψ_y,      g = m_x·m_y ⊕ m_y·π ⊕ m_p·ψ_y ⊕ ψ_x·ψ_y.
 //!
-//! With ψ_x·ψ_y made before, g is linear in what is replicated, so the first nodes take g and p of four positions as they are, and
-//! nothing is opened for the positions alone. Spans that other nodes read are opened under fresh masks. The carry into position i is
-//! opened once, under ψ_z ⊕ π with ψ_z the mask of the result's bit z = p ⊕ carry: what is opened is m_z ⊕ m_p.
+//! With ψ_x·ψ_y made before, g is linear in what is replicated, so the first nodes take g and p of
+//! four positions as they are, and nothing is opened for the positions alone. Spans that other
+//! nodes read are opened under fresh masks. The carry into position i is opened once, under ψ_z ⊕ π
+//! with ψ_z the mask of the result's bit z = p ⊕ carry: what is opened is m_z ⊕ m_p.
 //!
-//! *Bits of a ring value.* x = m + ψ: the sum above with x = ψ, whose bits are shared offline ([`super::adder`]), and y = m, public.
+//! *Bits of a ring value.* x = m + ψ: the sum above with x = ψ, whose bits are shared offline
+//! ([`super::adder`]), and y = m, public.
 //!
-//! *Ring value of bits.* Σ 2^i·b_i with every ψ_i brought into the ring offline, as in [`super::select`].
+//! *Ring value of bits.* Σ 2^i·b_i with every ψ_i brought into the ring offline, as in
+//! [`super::select`].
 //!
 //! phase     rounds               bits per value                                              from → to
 //! offline   adder's + 2          adder's, and 3 for every product of masks                   (bits of a ring value)
@@ -30,8 +35,8 @@
 //! | sum | 165 + 36, 3 + 2 | 528 + 96, 3 + 2 | 1269 + 282, 3 + 3 | 3426 + 444, 3 + 3 |
 //! | ring value of bits | 192 + 24, 2 + 1 | 768 + 48, 2 + 1 | 3072 + 96, 2 + 1 | 12288 + 192, 2 + 1 |
 //!
-//! Everybody sees uniform elements: components made fresh by sharings of zero, and signals under masks of which one component is
-//! unknown to it.
+//! Everybody sees uniform elements: components made fresh by sharings of zero, and signals under
+//! masks of which one component is unknown to it.
 //!
 //! Security: `docs/security/meteor.md`.
 

@@ -1,5 +1,5 @@
-//! The two values of which a ReLU chooses one ([`super::relu`]): workers' shares of xσ and of x − xσ, truncated or not, and the choice
-//! between what was opened.
+//! The two values of which a ReLU chooses one ([`super::relu`]): workers' shares of xσ and of x −
+//! xσ, truncated or not, and the choice between what was opened.
 
 use super::truncate::MaskParts;
 use crate::mss::{Mask, RingMask};
@@ -95,7 +95,8 @@ pub(super) fn chosen_value<W: Word, D: Device>(
     }
 }
 
-/// The mask of the chosen half: κ of f = 0, or κ of f = 1, which is r − κ where only one half was opened.
+/// The mask of the chosen half: κ of f = 0, or κ of f = 1, which is r − κ where only one half was
+/// opened.
 pub(super) fn chosen_mask<W: Word, D: Device>(
     device: &D,
     f: &D::Buf<u64>,

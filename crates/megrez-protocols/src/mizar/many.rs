@@ -1,19 +1,22 @@
 //! One value against many public thresholds on MSS. MIZAR, Fig. 5, with the sign bit of this suite.
 //!
-//! x − t has the masked value m − t and the mask of x, so r, and with it the dealt [ρ] and the dealer's bit s, serve all
-//! thresholds. Nothing else is shared: Δ, w, z and the rotation come from streams of the threshold's own scope, and the
-//! output mask has a bit of its own per threshold. Deviation from the figure: it says which part is prepared once, not
-//! what must be drawn again; each of these leaks if it is reused (the same Δ gives the dealer b_i ⊕ b_j = [x between t_i and
+//! x − t has the masked value m − t and the mask of x, so r, and with it the dealt [ρ] and the
+//! dealer's bit s, serve all thresholds. Nothing else is shared: Δ, w, z and the rotation come from
+//! streams of the threshold's own scope, and the output mask has a bit of its own per threshold.
+//! Deviation from the figure: it says which part is prepared once, not what must be drawn again;
+//! each of these leaks if it is reused (the same Δ gives the dealer b_i ⊕ b_j = [x between t_i and
 //! t_j], the same z and w the ratio of two lists).
 //!
 //! phase     rounds  bits per element of x        from → to
 //! offline   1       dealt·log p                  dealer → worker 0
 //! online    2       t·(2·length·log p + 2)       workers → dealer, dealer → workers
 //!
-//! with t thresholds, and dealt, length and log p those of the sign bit. All lists are sent before the one answer.
+//! with t thresholds, and dealt, length and log p those of the sign bit. All lists are sent before
+//! the one answer.
 //!
-//! Worker sees: what it sees in one comparison, with t uniform bits b_i ⊕ r_i. Dealer sees: t lists, each as in one comparison
-//! and independent of the others, because their Δ, w, z and rotations are.
+//! Worker sees: what it sees in one comparison, with t uniform bits b_i ⊕ r_i. Dealer sees: t
+//! lists, each as in one comparison and independent of the others, because their Δ, w, z and
+//! rotations are.
 //!
 //! Security: `docs/security/mizar.md`.
 

@@ -1,18 +1,21 @@
-//! The largest of k ≤ 4 values on MSS, by comparing all pairs at once: three rounds, whatever k is. MIZAR's pools (§5) are
-//! tournaments of ReLUs instead: ⌈log₂ k⌉ times two or three rounds.
+//! The largest of k ≤ 4 values on MSS, by comparing all pairs at once: three rounds, whatever k is.
+//! MIZAR's pools (§5) are tournaments of ReLUs instead: ⌈log₂ k⌉ times two or three rounds.
 //!
-//! *The order.* For p < q, b_pq = [y_p ≥ y_q] with y_i = (m_i >> cut) − (r_i >> cut): each value is cut by itself, and only
-//! then are two subtracted. So all comparisons are of one vector of integers, and their answers agree on one order, equal
-//! values in the order of their numbers: exactly one value beats all others. Were differences cut instead, as in a ReLU,
-//! each would have a borrow of its own, three close values could beat each other in a circle, nobody would have won,
-//! and the result would be x_0, however small that is.
-//! y_i is floor(x_i / 2^cut) or one more, so that the winner is less than 2^(cut+1) below the largest; without a cut it
-//! is the largest. Right while |x_i − x_j| ≤ 2^(cut+λ−1) − 2^(cut+1), or < 2^(λ−1) without a cut.
+//! *The order.* For p < q, b_pq = [y_p ≥ y_q] with y_i = (m_i >> cut) − (r_i >> cut): each value is
+//! cut by itself, and only then are two subtracted. So all comparisons are of one vector of
+//! integers, and their answers agree on one order, equal values in the order of their numbers:
+//! exactly one value beats all others. Were differences cut instead, as in a ReLU, each would have
+//! a borrow of its own, three close values could beat each other in a circle, nobody would have
+//! won, and the result would be x_0, however small that is. y_i is floor(x_i / 2^cut) or one more,
+//! so that the winner is less than 2^(cut+1) below the largest; without a cut it is the largest.
+//! Right while |x_i − x_j| ≤ 2^(cut+λ−1) − 2^(cut+1), or < 2^(λ−1) without a cut.
 //!
-//! *The selection.* For each pair the dealer picks a random bit a_pq and answers the list with f_pq = b̄_pq ⊕ a_pq, where
-//! b̄_pq = sgn(y_p − y_q) ⊕ Δ_pq. The workers have u_pq = ¬(f_pq ⊕ Δ_pq), and b_pq = a_pq ⊕ u_pq. Value i wins iff the k − 1
-//! bits a of its pairs are one certain row: ¬u_iq for q > i, u_pi for p < i. Offline the dealer deals, for i ≥ 1 and every
-//! row v but the last, [e_iv] with e_iv = [i's bits are v], and [e_iv·(r_i − r_0)]; the last is one minus the others. Then
+//! *The selection.* For each pair the dealer picks a random bit a_pq and answers the list with
+//! f_pq = b̄_pq ⊕ a_pq, where b̄_pq = sgn(y_p − y_q) ⊕ Δ_pq. The workers have u_pq = ¬(f_pq ⊕
+//! Δ_pq), and b_pq = a_pq ⊕ u_pq. Value i wins iff the k − 1 bits a of its pairs are one certain
+//! row: ¬u_iq for q > i, u_pi for p < i. Offline the dealer deals, for i ≥ 1 and every row v but
+//! the last, [e_iv] with e_iv = [i's bits are v], and [e_iv·(r_i − r_0)]; the last is one minus the
+//! others. Then
 //!   x_0 + Σ_i e_iv·(x_i − x_0),  v the row that the workers read,
 //! is linear in what they hold, and is opened under a fresh r_z.
 //!
@@ -20,12 +23,14 @@
 //! offline   1       pairs·dealt·log p + 2(k−1)(2^(k−1) − 1)·ℓ  dealer → worker 0
 //! online    3       pairs·(2·length·log p + 2) + 2ℓ            workers → dealer, dealer → workers, worker ↔ worker
 //!
-//! with pairs = k(k−1)/2, and dealt, length and log p those of the sign bit. Opening every e_iv·(x_i − x_0) beside the lists
-//! would save the third round for 2((k−1)(2^(k−1) − 1) − 1)·ℓ more bits online, 2560 for k = 4 at ℓ = 64, and a late mask:
-//! more time than the round takes, even on a wide-area link, as soon as a pool has a few thousand outputs.
+//! with pairs = k(k−1)/2, and dealt, length and log p those of the sign bit. Opening every
+//! e_iv·(x_i − x_0) beside the lists would save the third round for 2((k−1)(2^(k−1) − 1) − 1)·ℓ
+//! more bits online, 2560 for k = 4 at ℓ = 64, and a late mask: more time than the round takes,
+//! even on a wide-area link, as soon as a pool has a few thousand outputs.
 //!
-//! Workers see f_pq, uniform and independent because the a_pq are, uniform shares, and an opening under a fresh mask. The
-//! dealer sees one list per pair, each as in one comparison, independent because their Δ, w, z and rotations are.
+//! Workers see f_pq, uniform and independent because the a_pq are, uniform shares, and an opening
+//! under a fresh mask. The dealer sees one list per pair, each as in one comparison, independent
+//! because their Δ, w, z and rotations are.
 //!
 //! Security: `docs/security/mizar.md`.
 

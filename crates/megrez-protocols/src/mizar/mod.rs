@@ -1,7 +1,9 @@
-//! MIZAR: three parties, one of them a dealer, on masked sharing ([`crate::mss`]). Semi-honest, one corruption.
+//! MIZAR: three parties, one of them a dealer, on masked sharing ([`crate::mss`]). Semi-honest, one
+//! corruption.
 //!
-//! Sources: MIZAR (the paper), §2.2 for products, Fig. 4 for the sign bit; deviations stand in each file. Linear
-//! operations are local: workers apply them to m and to their share of r, the dealer to both shares of r.
+//! Sources: MIZAR (the paper), §2.2 for products, Fig. 4 for the sign bit; deviations stand in each
+//! file. Linear operations are local: workers apply them to m and to their share of r, the dealer
+//! to both shares of r.
 //!
 //! Security: `docs/security/mizar.md`.
 
@@ -39,7 +41,8 @@ pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
 )
 .with_native_maximum();
 
-/// The suite on the ring of `W` and device `D`, with its own list or that of a baseline: [`crate::aegis`], [`crate::concurrent`].
+/// The suite on the ring of `W` and device `D`, with its own list or that of a baseline:
+/// [`crate::aegis`], [`crate::concurrent`].
 pub type Mizar<W, D> = Masked<W, D, Lists>;
 
 suite_of_steps! { Mizar, refuse =>

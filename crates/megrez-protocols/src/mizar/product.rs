@@ -1,13 +1,16 @@
-//! Products on MSS: element by element, of matrices, convolutions. MIZAR, §2.2.2, for any bilinear map B.
+//! Products on MSS: element by element, of matrices, convolutions. MIZAR, §2.2.2, for any bilinear
+//! map B.
 //!
-//! x = m_x − r_x and y = m_y − r_y give B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ with Γ = B(r_x, r_y).
-//! The scale of the result is the sum of the scales; truncation is a step of its own.
+//! x = m_x − r_x and y = m_y − r_y give B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ with
+//! Γ = B(r_x, r_y). The scale of the result is the sum of the scales; truncation is a step of its
+//! own.
 //!
 //! phase     rounds  bits per output element   from → to
 //! offline   1       ℓ                         dealer → worker 0
 //! online    1       2ℓ                        worker ↔ worker
 //!
-//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also a uniform share of Γ. The dealer sees nothing.
+//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also a uniform share of Γ. The dealer
+//! sees nothing.
 //!
 //! Security: `docs/security/mizar.md`.
 

@@ -1,23 +1,28 @@
 //! ReLU on MSS in four forms, with a truncation in the same step if the plan asks for it.
 //!
-//! Deviates from MIZAR's ReLU (sign bit, conversion, product): the dealer deals a random bit a per element and the
-//! product r·a, so the comparison's answer is one bit, f = b ⊕ a, and selects a value whose two halves the workers can
-//! form alone. With Δ the workers' flip, δ = 1 ⊕ Δ, ε = 1 − 2δ:
+//! Deviates from MIZAR's ReLU (sign bit, conversion, product): the dealer deals a random bit a per
+//! element and the product r·a, so the comparison's answer is one bit, f = b ⊕ a, and selects a
+//! value whose two halves the workers can form alone. With Δ the workers' flip, δ = 1 ⊕ Δ, ε = 1 −
+//! 2δ:
 //!   [σ]_j = (1−j)δ + ε[a]_j;  [rσ]_j = δ[r]_j + ε[ra]_j;  [xσ]_j = m[σ]_j − [rσ]_j;  [x ≥ 0] = σ ⊕ f,
 //!   x·[x ≥ 0] = f·x + (1−2f)·xσ:  xσ for f = 0, x − xσ for f = 1.
-//! Fused with a truncation by f bits, x is replaced by y of the truncation step: the dealer deals the products of a with
-//! the mask's parts, [R·a] and [b·a], instead. If the cut drops no more than the truncation (k ≤ f), negative values give
-//! exactly 0 and others are rounded without bias: what the cut cannot see, the truncation drops.
+//! Fused with a truncation by f bits, x is replaced by y of the truncation step: the dealer deals
+//! the products of a with the mask's parts, [R·a] and [b·a], instead. If the cut drops no more than
+//! the truncation (k ≤ f), negative values give exactly 0 and others are rounded without bias: what
+//! the cut cannot see, the truncation drops.
 //!
 //! - *3R*: the selected half is opened, masked by a fresh r_z, after f is known.
-//! - *2R*: both halves are opened beside the lists, masked by κ (for f = 1 an unfused x − xσ needs no opening: it is
-//!   m − e with mask r − κ); f chooses. The dealer learns the output's mask with f: it is *late*.
+//! - *2R*: both halves are opened beside the lists, masked by κ (for f = 1 an unfused x − xσ needs
+//!   no opening: it is m − e with mask r − κ); f chooses. The dealer learns the output's mask with
+//!   f: it is *late*.
 //! - *2R-fresh*: the dealer sends what turns that mask into a fresh r_z along with f.
-//! - *table*: no list. The dealer deals T[i] = msb(i − r') ⊕ a for the 2^(λ−1) smaller values i of m', in XOR shares; the
-//!   workers look up their share of f = T[m'] (the other half of the table is its complement), and open f and the halves
-//!   together; worker 0 tells the dealer f. Late. A table serves one m'.
+//! - *table*: no list. The dealer deals T[i] = msb(i − r') ⊕ a for the 2^(λ−1) smaller values i of
+//!   m', in XOR shares; the workers look up their share of f = T[m'] (the other half of the table
+//!   is its complement), and open f and the halves together; worker 0 tells the dealer f. Late. A
+//!   table serves one m'.
 //!
-//! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ, fused list + 3ℓ + 2f.
+//! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ,
+//! fused list + 3ℓ + 2f.
 //!
 //! form       rounds  online bits (plain / fused)          from → to
 //! 3R         3       list + 2 + 2ℓ                        workers → dealer, dealer → workers, worker ↔ worker
@@ -25,9 +30,10 @@
 //! 2R-fresh   2       list + 2 + 4ℓ / list + 2 + 6ℓ         as 2R
 //! table      1       2 + 2ℓ + 1 / 2 + 4ℓ + 1               worker ↔ worker; then worker 0 → dealer, for which no worker waits
 //!
-//! "list" as in the sign bit. Workers see f, uniform because a is, and openings under fresh masks; 2R-fresh also r_z − κ_f,
-//! uniform because r_z is and no worker knows it. The dealer sees what it sees in the sign bit. It knows a, so it must not
-//! learn T[m'] itself: the workers flip as with lists (σ = a ⊕ δ, δ theirs), and tell it f = 1 ⊕ T[m'] ⊕ δ, uniform to it.
+//! "list" as in the sign bit. Workers see f, uniform because a is, and openings under fresh masks;
+//! 2R-fresh also r_z − κ_f, uniform because r_z is and no worker knows it. The dealer sees what it
+//! sees in the sign bit. It knows a, so it must not learn T[m'] itself: the workers flip as with
+//! lists (σ = a ⊕ δ, δ theirs), and tell it f = 1 ⊕ T[m'] ⊕ δ, uniform to it.
 //!
 //! Security: `docs/security/mizar.md`.
 
@@ -292,7 +298,8 @@ impl Relu<'_> {
                 let choice = choose_and_tell(party, n, &bit, material.bits)?;
                 let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
                 let Some(output) = output else { return Ok((None, Some(mask))) };
-                // What turns the chosen mask into the fresh one: uniform to either worker, who knows half of r_z.
+                // What turns the chosen mask into the fresh one: uniform to either worker, who
+                // knows half of r_z.
                 let (fresh, chosen) = (output.total(party.device())?, mask.total(party.device())?);
                 let correction = party.device().combine(
                     &[(W::ONE, &fresh.buf), (W::ONE.neg(), &chosen.buf)],

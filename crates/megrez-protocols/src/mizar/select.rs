@@ -1,7 +1,8 @@
 //! A secret bit times a secret ring value on MSS.
 //!
 //! With the bit b = m_b ⊕ r_b, the dealer deals r_b and r_b·r_x in the ring, and the workers form
-//! b·x = m_b·x + (1−2m_b)·(m_x·r_b − r_x·r_b): the ReLU's selection with f = m_b, a = r_b and no flip.
+//! b·x = m_b·x + (1−2m_b)·(m_x·r_b − r_x·r_b): the ReLU's selection with f = m_b, a = r_b and no
+//! flip.
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       2ℓ                 dealer → worker 0

@@ -1,23 +1,27 @@
-//! Sign bit on MSS by a masked list. MIZAR, Fig. 4, and its generalisation to digits (DIG); the cut of protocols on few
-//! bits (compare λ bits above the k lowest) is part of the list's specification.
+//! Sign bit on MSS by a masked list. MIZAR, Fig. 4, and its generalisation to digits (DIG); the cut
+//! of protocols on few bits (compare λ bits above the k lowest) is part of the list's
+//! specification.
 //!
-//! Deviates from the figure: zero-shares z on both lists (the dealer made the shares of ρ, so without them the ratio of
-//! the lists cancels w and gives the dealer m); ρ = (r−1) mod 2^(λ−1) is the complement of r's low bits (r̂ = 0 then fits);
-//! Δ enters worker 0's share only; a uniform rotation instead of a permutation (a list has at most one zero and its other
-//! entries are uniform, so only the zero's place needs hiding).
+//! Deviates from the figure: zero-shares z on both lists (the dealer made the shares of ρ, so
+//! without them the ratio of the lists cancels w and gives the dealer m); ρ = (r−1) mod 2^(λ−1) is
+//! the complement of r's low bits (r̂ = 0 then fits); Δ enters worker 0's share only; a uniform
+//! rotation instead of a permutation (a list has at most one zero and its other entries are
+//! uniform, so only the zero's place needs hiding).
 //!
 //! phase     rounds  bits per element            from → to
 //! offline   1       dealt·log p                 dealer → worker 0
 //! online    2       2·length·log p + 2          workers → dealer, dealer → workers
 //!
-//! with dealt = λ−1 and length = λ for the bit list, Σ(2^w − 1) and the number of digits for digits; log p as packed on
-//! the wire, 64 / ⌊64 / log2 p⌋.
+//! with dealt = λ−1 and length = λ for the bit list, Σ(2^w − 1) and the number of digits for
+//! digits; log p as packed on the wire, 64 / ⌊64 / log2 p⌋.
 //!
-//! The baselines (aegis, concurrent) differ in the lists online: theirs are stated in [`Baseline`], ignore digits, and cost
-//! 4·λ·log p (aegis) and 2·λ·log p online. The dealer's view of the concurrent list is that of the bit list; aegis leaks.
+//! The baselines (aegis, concurrent) differ in the lists online: theirs are stated in [`Baseline`],
+//! ignore digits, and cost 4·λ·log p (aegis) and 2·λ·log p online. The dealer's view of the
+//! concurrent list is that of the bit list; aegis leaks.
 //!
-//! Worker sees: its share of ρ, one uniform bit (b ⊕ r_y). Dealer sees: `length` elements whose sums are uniform non-zero,
-//! one of them replaced by zero at a uniform place with probability ½, independent of x because Δ is uniform.
+//! Worker sees: its share of ρ, one uniform bit (b ⊕ r_y). Dealer sees: `length` elements whose
+//! sums are uniform non-zero, one of them replaced by zero at a uniform place with probability ½,
+//! independent of x because Δ is uniform.
 //!
 //! Security: `docs/security/mizar.md`.
 
@@ -205,7 +209,8 @@ pub(super) fn answer_cost(cost: Cost, n: usize) -> Cost {
     cost.online(2, DEALER, 0, n, Unit::Bits(1)).online(2, DEALER, 1, n, Unit::Bits(1))
 }
 
-/// The last round: the dealer, who has `n` bits b, answers with b ⊕ r_y, and the workers, who have Δ, learn m of [x ≥ 0].
+/// The last round: the dealer, who has `n` bits b, answers with b ⊕ r_y, and the workers, who have
+/// Δ, learn m of [x ≥ 0].
 pub(super) fn answer<D: Device>(
     party: &mut Party<D>,
     bit: &D::Buf<u64>,

@@ -1,19 +1,20 @@
 //! Truncation on MSS, exact up to the last bit and unbiased.
 //!
-//! Deviates from MIZAR, Fig. 10, which shifts m and r separately and is wrong by ±2^(ℓ−f) with probability |x|/2^ℓ. Here,
-//! for −2^(ℓ−2) ≤ x < 2^(ℓ−2), with m' = m + 2^(ℓ−2) and μ = msb(m'):
+//! Deviates from MIZAR, Fig. 10, which shifts m and r separately and is wrong by ±2^(ℓ−f) with
+//! probability |x|/2^ℓ. Here, for −2^(ℓ−2) ≤ x < 2^(ℓ−2), with m' = m + 2^(ℓ−2) and μ = msb(m'):
 //!
 //!   y = (m'>>f) − 2^(ℓ−2−f) − (r>>f) + (1−μ)·msb(r)·2^(ℓ−f) = floor(x/2^f) + e,   P(e = 1) = frac(x/2^f).
 //!
-//! m' = x + 2^(ℓ−2) + r wraps exactly when r has its top bit set and m' has not, because x + 2^(ℓ−2) < 2^(ℓ−1). The
-//! functionality is "floor plus the carry of the masks' low bits", e = [(m mod 2^f) < (r mod 2^f)]: it is a
-//! function of m and r, not an independent coin.
+//! m' = x + 2^(ℓ−2) + r wraps exactly when r has its top bit set and m' has not, because x +
+//! 2^(ℓ−2) < 2^(ℓ−1). The functionality is "floor plus the carry of the masks' low bits", e =
+//! [(m mod 2^f) < (r mod 2^f)]: it is a function of m and r, not an independent coin.
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       ℓ + f              dealer → worker 0
 //! online    1       2ℓ                 worker ↔ worker
 //!
-//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also uniform shares of r>>f and msb(r).
+//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also uniform shares of r>>f and
+//! msb(r).
 //!
 //! Security: `docs/security/mizar.md`.
 

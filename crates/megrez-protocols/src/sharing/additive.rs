@@ -1,4 +1,5 @@
-//! Additive sharing between two workers, x = x_0 + x_1 in Z_2^ℓ, with a helper who holds nothing. Bits are ring elements 0 and 1.
+//! Additive sharing between two workers, x = x_0 + x_1 in Z_2^ℓ, with a helper who holds nothing.
+//! Bits are ring elements 0 and 1.
 //!
 //! Linear operations are local; a public summand enters worker 0's share.
 

@@ -1,6 +1,6 @@
-//! Sharings: who holds what of a value and of its mask, how an owner shares an input, what is local on shares, and how a result
-//! leaves. [`mss`] has two workers and a dealer, [`rss`] and [`mrss`] three equal parties, without and with masks, [`additive`] two
-//! workers and a helper.
+//! Sharings: who holds what of a value and of its mask, how an owner shares an input, what is local
+//! on shares, and how a result leaves. [`mss`] has two workers and a dealer, [`rss`] and [`mrss`]
+//! three equal parties, without and with masks, [`additive`] two workers and a helper.
 
 pub mod additive;
 mod input;

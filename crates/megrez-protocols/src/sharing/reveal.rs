@@ -1,8 +1,10 @@
-//! Outputs leave under a fresh sharing of zero, drawn for this output alone: a recipient learns the value, and its shares are uniform
-//! but for their sum, whoever the recipient is. Without it a recipient who is also a party, or who receives several outputs, would see
-//! shares that follow from what parties hold: masks, truncations' carries, what a helper dealt.
+//! Outputs leave under a fresh sharing of zero, drawn for this output alone: a recipient learns the
+//! value, and its shares are uniform but for their sum, whoever the recipient is. Without it a
+//! recipient who is also a party, or who receives several outputs, would see shares that follow
+//! from what parties hold: masks, truncations' carries, what a helper dealt.
 //!
-//! It sends nothing; a step of the output phase draws one or two streams per element. Security: docs/security/composition.md.
+//! It sends nothing; a step of the output phase draws one or two streams per element. Security:
+//! docs/security/composition.md.
 
 use crate::rss;
 use megrez_kernels::Device;

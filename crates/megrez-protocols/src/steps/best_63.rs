@@ -1,5 +1,6 @@
-/// The cheapest tree known for all carries of 63 positions, found by a search over trees of three levels: every node by the cuts
-/// between its parts, from its lowest position to the one above its highest.
+/// The cheapest tree known for all carries of 63 positions, found by a search over trees of three
+/// levels: every node by the cuts between its parts, from its lowest position to the one above its
+/// highest.
 #[rustfmt::skip]
 const BEST_63: [&[&[usize]]; 3] = [
     &[&[4, 5, 6, 7, 8], &[8, 9, 10, 11, 12], &[12, 13, 14, 15, 16], &[16, 17, 18, 19, 20],

@@ -1,13 +1,17 @@
-//! Comparisons with zero or with many public thresholds: [x ≥ t] is the top bit of t − 1 − x. Ours, with the adders of `aby3` and `alkaid`.
+//! Comparisons with zero or with many public thresholds: [x ≥ t] is the top bit of t − 1 − x. Ours,
+//! with the adders of `aby3` and `alkaid`.
 //!
-//! x = a − r with a at P0 and P1 and r at P2: a replicated x has a = x_1 and r = −x_2 − x_0, a sum that is truncated has a = z_0 + z_1 and
-//! r = −z_2, a masked x has a = m + ψ_1 and r = −ψ_2 − ψ_0. So u = t − 1 − a and v = r, bits `cut` to `cut` + λ − 1 of each; a carry that
-//! the cut loses errs on the side of x < t. Beside a truncation by f bits, u = −1 − (a >> f) and v = r >> f: their sum is exactly what the
-//! truncation makes of x, its rounding included, so a negative result gives 0 and no other.
+//! x = a − r with a at P0 and P1 and r at P2: a replicated x has a = x_1 and r = −x_2 − x_0, a sum
+//! that is truncated has a = z_0 + z_1 and r = −z_2, a masked x has a = m + ψ_1 and r = −ψ_2 − ψ_0.
+//! So u = t − 1 − a and v = r, bits `cut` to `cut` + λ − 1 of each; a carry that the cut loses errs
+//! on the side of x < t. Beside a truncation by f bits, u = −1 − (a >> f) and v = r >> f: their sum
+//! is exactly what the truncation makes of x, its rounding included, so a negative result gives 0
+//! and no other.
 //!
-//! First the digits' signals ([`super::digits`]): v is dealt once for all thresholds. Then the tree of the adder ([`crate::aby3`],
-//! [`crate::alkaid`]). λ = 64 takes 373 bits in 6 rounds under `aby3`, 39 + 405 in 4 under `alkaid`, each threshold beyond the first
-//! 140 and 39 + 172. Where r is known before the inputs are, v is dealt offline: 272 + 172 bits in 3 rounds.
+//! First the digits' signals ([`super::digits`]): v is dealt once for all thresholds. Then the tree
+//! of the adder ([`crate::aby3`], [`crate::alkaid`]). λ = 64 takes 373 bits in 6 rounds under
+//! `aby3`, 39 + 405 in 4 under `alkaid`, each threshold beyond the first 140 and 39 + 172. Where r
+//! is known before the inputs are, v is dealt offline: 272 + 172 bits in 3 rounds.
 
 use super::digits::Digits;
 use super::planes::Lanes;
@@ -31,8 +35,8 @@ pub(crate) struct Comparison {
 pub(crate) struct Dealt<D: Device>(Option<D::Buf<u64>>);
 
 impl Comparison {
-    /// The comparison of a step, if it is one: a ReLU that truncates compares what it gives. `digits` are the adder's, of so many
-    /// bits.
+    /// The comparison of a step, if it is one: a ReLU that truncates compares what it gives.
+    /// `digits` are the adder's, of so many bits.
     pub(crate) fn of(op: &Op, ring: u32, digits: fn(usize) -> Digits) -> Option<Self> {
         let of = |drop: u32, cut: u32, width: u32, thresholds: &[i64]| {
             let digits = digits(width as usize);
@@ -43,7 +47,8 @@ impl Comparison {
             Op::NonNegative(sign) => plain(sign, &[0]),
             Op::CompareMany { sign, thresholds } => plain(sign, thresholds),
             Op::Relu(Relu { sign, truncate: f, .. }) => {
-                // One bit more than drops: rounding up may reach the power of two that bounds the range.
+                // One bit more than drops: rounding up may reach the power of two that bounds the
+                // range.
                 let width = match sign.cut.checked_sub(*f) {
                     Some(_) => sign.width(ring),
                     None => (sign.width(ring) + sign.cut + u32::from(*f > 0)).saturating_sub(*f),
@@ -55,7 +60,8 @@ impl Comparison {
         })
     }
 
-    /// The lanes of bits of this shape: that of the values behind the thresholds' dimension, if they have one.
+    /// The lanes of bits of this shape: that of the values behind the thresholds' dimension, if
+    /// they have one.
     pub(crate) fn lanes_of(&self, shape: &Shape) -> Lanes {
         self.lanes(shape.elements() / self.thresholds.len())
     }
@@ -65,7 +71,8 @@ impl Comparison {
         Lanes { groups: self.thresholds.len(), n }
     }
 
-    /// The cost for `n` values whose r is dealt in a phase; `top` is what finds the top bit of so many values from the digits' signals.
+    /// The cost for `n` values whose r is dealt in a phase; `top` is what finds the top bit of so
+    /// many values from the digits' signals.
     pub(crate) fn cost(&self, dealt: Phase, n: usize, top: impl Fn(&Digits, usize) -> Cost) -> Cost {
         let top = top(&self.digits, self.lanes(n).values());
         let mut deal = self.digits.cost(dealt, n);
@@ -99,7 +106,8 @@ impl Comparison {
         Ok(Dealt(self.digits.deal(party, n, v.as_ref())?))
     }
 
-    /// What P2 has dealt, once this party has nothing left to send, as it is kept until the inputs come.
+    /// What P2 has dealt, once this party has nothing left to send, as it is kept until the inputs
+    /// come.
     pub(crate) fn take<D: Device>(
         &self,
         party: &mut Party<D>,

@@ -1,8 +1,9 @@
-//! Steps of [`crate::mizar`] on replicated values: a plan mixes both families, step by step, without a message between them. With P0 and
-//! P1 as workers and P2 as dealer, x = x_0 + x_1 + x_2 has the masked value m = x_1 and the mask r = r_0 + r_1 = −x_0 − x_2; and back.
+//! Steps of [`crate::mizar`] on replicated values: a plan mixes both families, step by step,
+//! without a message between them. With P0 and P1 as workers and P2 as dealer, x = x_0 + x_1 + x_2
+//! has the masked value m = x_1 and the mask r = r_0 + r_1 = −x_0 − x_2; and back.
 //!
-//! The mask is there only when x is, so what `mizar` deals offline is dealt first, online; P2, who waits for nobody in most steps, does that
-//! while the workers finish what was before.
+//! The mask is there only when x is, so what `mizar` deals offline is dealt first, online; P2, who
+//! waits for nobody in most steps, does that while the workers finish what was before.
 //!
 //! phase     rounds                      bits per element
 //! online    1, and the step's online    the step's offline and online

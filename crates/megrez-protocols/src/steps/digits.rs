@@ -1,13 +1,16 @@
-//! The first step of a comparison: the carry signals of digits of u + v mod 2^λ, u known to P0 and P1, v to P2. Ours; it takes the
-//! leaves' place below the trees of [`crate::aby3`] and [`crate::alkaid`].
+//! The first step of a comparison: the carry signals of digits of u + v mod 2^λ, u known to P0 and
+//! P1, v to P2. Ours; it takes the leaves' place below the trees of [`crate::aby3`] and
+//! [`crate::alkaid`].
 //!
-//! P2 shares the bits T_t = [v_d ≥ t] of every digit v_d between P0 and P1: 2^k − 1 for k positions; T_0 = 1 and T_(2^k) = 0. These
-//! two choose from their shares T_(2^k − u_d), the digit's carry G, and T_(2^k−1−u_d) ⊕ T_(2^k − u_d) = [u_d + v_d = 2^k − 1], its
-//! P. So G and P are sums of a bit of P0 and one of P1, without a product. The top bit of u + v is u's ⊕ v's ⊕ the carry below: u's and v's
-//! are added to the G of the highest digit, which no tree multiplies by anything.
+//! P2 shares the bits T_t = [v_d ≥ t] of every digit v_d between P0 and P1: 2^k − 1 for k
+//! positions; T_0 = 1 and T_(2^k) = 0. These two choose from their shares T_(2^k − u_d), the
+//! digit's carry G, and T_(2^k−1−u_d) ⊕ T_(2^k − u_d) = [u_d + v_d = 2^k − 1], its P. So G and P
+//! are sums of a bit of P0 and one of P1, without a product. The top bit of u + v is u's ⊕ v's ⊕
+//! the carry below: u's and v's are added to the G of the highest digit, which no tree multiplies
+//! by anything.
 //!
-//! v may be known before u is: a mask's part offline, a product's summand a round earlier. One v serves all thresholds that a value
-//! is compared with, since these go into u.
+//! v may be known before u is: a mask's part offline, a product's summand a round earlier. One v
+//! serves all thresholds that a value is compared with, since these go into u.
 //!
 //! phase     rounds  bits per value                       from → to
 //! online    1       1 + Σ (2^positions − 1) over digits  P2 → P0 (P1's share is a stream)
@@ -33,8 +36,9 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// The digits of a sum of `width` ≥ 2 bits: as few levels of nodes of `arity` parts above them as can be, and of all
-    /// such the cheapest; `above` are the bits that so many digits cost from there on.
+    /// The digits of a sum of `width` ≥ 2 bits: as few levels of nodes of `arity` parts above them
+    /// as can be, and of all such the cheapest; `above` are the bits that so many digits cost from
+    /// there on.
     pub(crate) fn new(width: usize, arity: usize, above: impl Fn(usize) -> f64) -> Self {
         let positions = width - 1;
         let fewest = positions.div_ceil(WIDEST);
@@ -82,7 +86,8 @@ impl Digits {
         Cost::LOCAL.in_round(phase, 1, 2, 0, n, Unit::Bits(self.entries() as u32))
     }
 
-    /// P2 shares `v`, given as planes. What P1 holds of it; P0 takes its part with [`Digits::take`], once it has nothing left to send.
+    /// P2 shares `v`, given as planes. What P1 holds of it; P0 takes its part with
+    /// [`Digits::take`], once it has nothing left to send.
     pub(crate) fn deal<D: Device>(
         &self,
         party: &mut Party<D>,
@@ -123,8 +128,8 @@ impl Digits {
         }
     }
 
-    /// This party's summands of the signals at P0 and P1: G and P of every digit, the lowest first, whose P is left out. `u` has the
-    /// planes of u for each group of lanes.
+    /// This party's summands of the signals at P0 and P1: G and P of every digit, the lowest first,
+    /// whose P is left out. `u` has the planes of u for each group of lanes.
     pub(crate) fn signal_shares<D: Device>(
         &self,
         party: &Party<D>,
@@ -175,7 +180,8 @@ impl Digits {
     }
 }
 
-/// The signals of digits, in the order of [`Digits::signal_shares`]: as if each were a position of a tree.
+/// The signals of digits, in the order of [`Digits::signal_shares`]: as if each were a position of
+/// a tree.
 pub(crate) fn signals(digits: usize) -> Vec<Signal> {
     let of = |digit: usize| {
         let span = Span::leaf(digit);

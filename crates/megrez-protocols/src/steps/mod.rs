@@ -1,5 +1,6 @@
-//! Parts that several protocols share: addition by trees ([`tree`], [`digits`], [`planes`]), and the steps on replicated values that
-//! `aby3` and `alkaid` have in common and `meteor` takes for its masks.
+//! Parts that several protocols share: addition by trees ([`tree`], [`digits`], [`planes`]), and
+//! the steps on replicated values that `aby3` and `alkaid` have in common and `meteor` takes for
+//! its masks.
 
 pub(crate) mod compare;
 pub(crate) mod dealt;

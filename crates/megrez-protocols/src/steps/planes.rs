@@ -8,8 +8,8 @@ use megrez_ring::bits;
 use megrez_session::{Error, Party};
 use std::collections::HashMap;
 
-/// The lanes of a plane: `groups` times `n` values, each group from a word of its own on, as for a value against several
-/// thresholds.
+/// The lanes of a plane: `groups` times `n` values, each group from a word of its own on, as for a
+/// value against several thresholds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lanes {
     pub groups: usize,
@@ -74,14 +74,15 @@ pub(crate) enum Plane {
     Mask(Signal, usize),
     /// A component of the product of two masks.
     Pair(Signal, Signal, usize),
-    /// A component of the product of the mask of a leaf's propagate signal and of u's and v's masks at a position.
+    /// A component of the product of the mask of a leaf's propagate signal and of u's and v's masks
+    /// at a position.
     Deep(usize, usize, usize),
     /// The added and the subtracted summand of a sharing of zero.
     Zero(usize, bool),
 }
 
-/// Planes by name, in buffers of many. A name that is not there is a plane of zeros: masks and shares have components that
-/// are zero by construction.
+/// Planes by name, in buffers of many. A name that is not there is a plane of zeros: masks and
+/// shares have components that are zero by construction.
 pub(crate) struct Sheet<D: Device> {
     buffers: Vec<D::Buf<u64>>,
     places: HashMap<Plane, (usize, usize)>,

@@ -1,8 +1,10 @@
-//! Products of replicated values: x·y = Σ_i x_i·y_i + x_{i+1}·y_i + x_i·y_{i+1}, a summand of every party, made fresh by a
-//! sharing of zero and shared. ABY3, §3.2; the same for matrices and convolutions.
+//! Products of replicated values: x·y = Σ_i x_i·y_i + x_{i+1}·y_i + x_i·y_{i+1}, a summand of every
+//! party, made fresh by a sharing of zero and shared. ABY3, §3.2; the same for matrices and
+//! convolutions.
 //!
-//! Deviates from ABY3, where P_i sends its summand to P_{i−1}: P0 and P1 swap theirs, and P2 sends P1 its own less z_0, a stream of P0 and P2.
-//! So P2 waits for nobody: what it deals for the next step is on its way beside the product.
+//! Deviates from ABY3, where P_i sends its summand to P_{i−1}: P0 and P1 swap theirs, and P2 sends
+//! P1 its own less z_0, a stream of P0 and P2. So P2 waits for nobody: what it deals for the next
+//! step is on its way beside the product.
 //!
 //! phase     rounds  bits per element  from → to
 //! online    1       3·ℓ               P0 ↔ P1, P2 → P1
@@ -23,8 +25,9 @@ pub(crate) fn cost(ring: u32, n: usize) -> Cost {
     Cost::LOCAL.online_swap(1, 0, 1, n, element).online(1, 2, 1, n, element)
 }
 
-/// The party's additive share of the product, masked by a sharing of zero: safe to send once, by P0 to P1, P1 to P0 and P2 to P1. The
-/// streams are one of P0 and P2 and one of P1 and P2; what P0 and P1 have in common hides nothing from either.
+/// The party's additive share of the product, masked by a sharing of zero: safe to send once, by P0
+/// to P1, P1 to P0 and P2 to P1. The streams are one of P0 and P2 and one of P1 and P2; what P0 and
+/// P1 have in common hides nothing from either.
 pub(crate) fn additive<W: Word, D: Device>(
     party: &mut Party<D>,
     product: &local::Product<'_>,
@@ -42,7 +45,8 @@ pub(crate) fn additive<W: Word, D: Device>(
     summand(party.device(), product, x, y, output, &masks)
 }
 
-/// The party's additive share of the product, plus `masks`; without any it is a function of what the party holds, and not safe to send.
+/// The party's additive share of the product, plus `masks`; without any it is a function of what
+/// the party holds, and not safe to send.
 pub(crate) fn summand<W: Word, D: Device>(
     device: &D,
     product: &local::Product<'_>,
@@ -57,7 +61,8 @@ pub(crate) fn summand<W: Word, D: Device>(
             let products = [(W::ONE, x[0], y[0]), (W::ONE, x[1], y[0]), (W::ONE, x[0], y[1])];
             return Ok(device.products(&products, masks)?);
         }
-        // Two products instead of three: (x_i + x_{i+1})·y_i + x_i·y_{i+1}. The sum is of the smaller operand.
+        // Two products instead of three: (x_i + x_{i+1})·y_i + x_i·y_{i+1}. The sum is of the
+        // smaller operand.
         _ if x.own.elements() <= y.own.elements() => {
             let both = sum(device, x)?;
             [product.apply(device, &both, &y.own, output)?, product.apply(device, &x.own, &y.next, output)?]

@@ -1,6 +1,7 @@
-//! The beginning of a ReLU on a replicated value or on a deferred sum: its two parts, dealt for the comparison ([`super::compare`]) and
-//! sent for the truncation ([`super::truncate`]). A sum ([`crate::rss::Summand`]) is opened once for both; P2 deals its part while P0 and
-//! P1 open theirs to each other.
+//! The beginning of a ReLU on a replicated value or on a deferred sum: its two parts, dealt for the
+//! comparison ([`super::compare`]) and sent for the truncation ([`super::truncate`]). A sum
+//! ([`crate::rss::Summand`]) is opened once for both; P2 deals its part while P0 and P1 open theirs
+//! to each other.
 
 use super::compare::{Comparison, Dealt};
 use super::truncate;

@@ -1,9 +1,11 @@
-//! b·x for a replicated bit and a replicated value, and the bit as a ring value: ours, with the split of `meteor`'s cheaper Bit2A
-//! (the papers convert the bit first and multiply then: 6·ℓ bits in 3 rounds).
+//! b·x for a replicated bit and a replicated value, and the bit as a ring value: ours, with the
+//! split of `meteor`'s cheaper Bit2A (the papers convert the bit first and multiply then: 6·ℓ bits
+//! in 3 rounds).
 //!
-//! P2 knows A = b_2 ⊕ b_0, the others c = b_1, and b·x = (1−2c)·A·x + c·x. Of A·x = A·(x_2+x_0) + A·x_1, P2 knows the first
-//! summand and P0, P1 know x_1; so P2 deals [A] and [A·(x_2+x_0)] to P0 and P1 (P1's shares from a stream), who then hold
-//! [b·x] and share it: y_2 and y_0 are drawn, y_1 is what they open to each other. Without x, the same with x = 1.
+//! P2 knows A = b_2 ⊕ b_0, the others c = b_1, and b·x = (1−2c)·A·x + c·x. Of A·x = A·(x_2+x_0) +
+//! A·x_1, P2 knows the first summand and P0, P1 know x_1; so P2 deals [A] and [A·(x_2+x_0)] to P0
+//! and P1 (P1's shares from a stream), who then hold [b·x] and share it: y_2 and y_0 are drawn, y_1
+//! is what they open to each other. Without x, the same with x = 1.
 //!
 //! phase     rounds  bits per element               from → to
 //! online    2       2·ℓ (ℓ without x)              P2 → P0

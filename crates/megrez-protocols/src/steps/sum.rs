@@ -1,5 +1,5 @@
-//! The sum of two values, each known to some parties, as replicated bits: the heart of comparisons and conversions. The two ways
-//! to compute it stand in [`crate::aby3`] and [`crate::alkaid`].
+//! The sum of two values, each known to some parties, as replicated bits: the heart of comparisons
+//! and conversions. The two ways to compute it stand in [`crate::aby3`] and [`crate::alkaid`].
 //!
 //! A replicated x is u + v with u = x_1, which P0 and P1 know, and v = x_2 + x_0, which P2 knows.
 
@@ -10,8 +10,8 @@ use megrez_kernels::{Circuit, Device, Tensor};
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
 
-/// The summands as planes, where they are known: of a replicated value, u at P0 and P1 and v at P2. Of values in masked bits, m of
-/// both, at all.
+/// The summands as planes, where they are known: of a replicated value, u at P0 and P1 and v at P2.
+/// Of values in masked bits, m of both, at all.
 pub(crate) struct Known<D: Device> {
     /// The planes of u.
     pub u: Option<D::Buf<u64>>,

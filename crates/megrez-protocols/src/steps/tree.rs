@@ -1,5 +1,5 @@
-//! Trees of a parallel-prefix adder: which carries are computed from which, level by level. A plan names the tree, so every party
-//! walks the same one.
+//! Trees of a parallel-prefix adder: which carries are computed from which, level by level. A plan
+//! names the tree, so every party walks the same one.
 
 use std::collections::HashSet;
 
@@ -55,8 +55,9 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The carry out of `bits` positions, by nodes of up to `arity` parts: as few nodes a level as there can be. Where a node has
-    /// fewer parts, it is one that does not hold position 0, which is dearer.
+    /// The carry out of `bits` positions, by nodes of up to `arity` parts: as few nodes a level as
+    /// there can be. Where a node has fewer parts, it is one that does not hold position 0, which
+    /// is dearer.
     pub fn carry(bits: usize, arity: usize) -> Tree {
         let mut spans: Vec<Span> = (0..bits).map(Span::leaf).collect();
         let mut levels = vec![];
@@ -110,8 +111,8 @@ impl Tree {
         Tree { bits, levels, carries: (0..bits).map(|high| Span { low: 0, high }).collect() }
     }
 
-    /// All carries by the cheapest tree that is known: for 63 positions the one found by search, else Sklansky's with
-    /// four parts a node.
+    /// All carries by the cheapest tree that is known: for 63 positions the one found by search,
+    /// else Sklansky's with four parts a node.
     pub fn best(bits: usize) -> Tree {
         if bits != 63 {
             return Tree::sklansky(bits, 4);

@@ -1,21 +1,24 @@
-//! Truncation of a replicated value: exact up to the last bit, which is rounded without bias. Not from the papers: the
-//! masked truncation of `mizar`, with component 1 as the masked value m and r = −x_0 − x_2, which P2 knows.
+//! Truncation of a replicated value: exact up to the last bit, which is rounded without bias. Not
+//! from the papers: the masked truncation of `mizar`, with component 1 as the masked value m and
+//! r = −x_0 − x_2, which P2 knows.
 //!
 //! For −2^(ℓ−2) ≤ x < 2^(ℓ−2), m' = m + 2^(ℓ−2) and μ = msb(m'):
 //!   y = (m' >> f) − 2^(ℓ−2−f) − R + (1−μ)·b·2^(ℓ−f),  R = r >> f,  b = msb(r)
-//! is floor(x/2^f) or one more, the latter with probability frac(x/2^f). The rounding bit is the carry of the masks' low bits.
-//! P2 deals R to P0 and P1 in Z_2^ℓ and b in Z_2^f. These two multiply b by their common bit 1−μ, mask their f-bit shares
-//! by t_0 (of P0 and P2) and t_2 (of P1 and P2) and open the sum q to each other. So
+//! is floor(x/2^f) or one more, the latter with probability frac(x/2^f). The rounding bit is the
+//! carry of the masks' low bits. P2 deals R to P0 and P1 in Z_2^ℓ and b in Z_2^f. These two
+//! multiply b by their common bit 1−μ, mask their f-bit shares by t_0 (of P0 and P2) and t_2 (of P1
+//! and P2) and open the sum q to each other. So
 //!   y_0 = 2^(ℓ−f)·t_0 − R_0,  y_1 = (m' >> f) − 2^(ℓ−2−f) + 2^(ℓ−f)·q,  y_2 = 2^(ℓ−f)·t_2 − R_1.
 //!
 //! phase     rounds  bits per element  from → to
 //! online    2       ℓ + f             P2 → P1 (R_1 and b_1; P0's come from a stream)
 //!                   2·f               P0 ↔ P1
 //!
-//! A deferred sum is truncated before it is shared ([`crate::rss::Summand`]): P0 and P1 open m to each other in the first round; 3·ℓ + 3·f
-//! bits and 2 rounds for both.
+//! A deferred sum is truncated before it is shared ([`crate::rss::Summand`]): P0 and P1 open m to
+//! each other in the first round; 3·ℓ + 3·f bits and 2 rounds for both.
 //!
-//! P0 and P1 see uniform elements beside what they hold; P2 sees nothing. Security: docs/security/replicated.md.
+//! P0 and P1 see uniform elements beside what they hold; P2 sees nothing. Security:
+//! docs/security/replicated.md.
 
 use crate::rss::{Data, Masks, Replicated, Rss, deferred};
 use crate::sharing::Variant;
@@ -44,7 +47,8 @@ pub(crate) fn parts<W: Word, D: Device>(party: &Party<D>, x: &Rss<Tensor<W, D>>)
     })
 }
 
-/// A truncation whose messages are on their way: the result, at P0 and P1 but for what the other sends.
+/// A truncation whose messages are on their way: the result, at P0 and P1 but for what the other
+/// sends.
 pub(crate) struct Sent<W: Word, D: Device>(Rss<Tensor<W, D>>);
 
 /// Sends this party's messages; `known` is a at P0 and P1 and r at P2 ([`parts`]).

@@ -1,5 +1,6 @@
-//! Values by their bits: what the conversions of `aby3` and `alkaid` have in common. ABY3, §5.3-5.4; ALKAID, Fig. 7, 8 and 10. The bits
-//! of a value lie along the first dimension, the lowest first.
+//! Values by their bits: what the conversions of `aby3` and `alkaid` have in common. ABY3,
+//! §5.3-5.4; ALKAID, Fig. 7, 8 and 10. The bits of a value lie along the first dimension, the
+//! lowest first.
 //!
 //! step        what it is                                                      cost
 //! a2b         u + v for u = x_1 and v = x_2 + x_0                             an addition
@@ -8,8 +9,9 @@
 //!             and y_2 to P1 and P2; w is opened to P0 and P2, and             P1 → P2: ℓ (c),
 //!             x = w − y = (w, −b, −c) with b of P0 and P1, c = y − b          P1 → P0, P2: ℓ each (w)
 //!
-//! Deviates from ALKAID's B2A: the result is replicated, so its last step, w + a to P1, falls away; and the carries of the last
-//! level are reshared and then opened (5 bits, one round more) where the figure opens their shares (4 bits).
+//! Deviates from ALKAID's B2A: the result is replicated, so its last step, w + a to P1, falls away;
+//! and the carries of the last level are reshared and then opened (5 bits, one round more) where
+//! the figure opens their shares (4 bits).
 //!
 //! Everybody sees uniform bits; P0 and P2 see w, which y makes uniform to them.
 
@@ -19,7 +21,8 @@ use megrez_kernels::{Bits, Device, Tensor};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party, Phase};
 
-/// The cost of a ring value from bits, for n values: y is made in a phase, in which `add` ends, the sum x + y.
+/// The cost of a ring value from bits, for n values: y is made in a phase, in which `add` ends, the
+/// sum x + y.
 pub(crate) fn b2a_cost(phase: Phase, ring: u32, n: usize, add: Cost) -> Cost {
     let element = Unit::Bits(ring);
     let open = Cost::LOCAL.online(1, 1, 0, n, element).online(1, 1, 2, n, element);

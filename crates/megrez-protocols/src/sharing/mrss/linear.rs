@@ -1,5 +1,5 @@
-//! Local steps on MRSS: a linear map of m and of both components of ψ; public summands enter m alone. Nothing is sent, so nothing is
-//! seen.
+//! Local steps on MRSS: a linear map of m and of both components of ψ; public summands enter m
+//! alone. Nothing is sent, so nothing is seen.
 
 use super::{Data, MaskedReplicated, Masks, sum};
 use crate::rss::Rss;

@@ -1,8 +1,10 @@
-//! Masked replicated sharing, MRSS: x = m + ψ in Z_2^ℓ, or m ⊕ ψ for bits. All three parties know m; nobody knows the mask ψ, of
-//! which P_i holds the components ψ_i and ψ_{i+1} ([`crate::rss`]). METEOR, definition 1.
+//! Masked replicated sharing, MRSS: x = m + ψ in Z_2^ℓ, or m ⊕ ψ for bits. All three parties know
+//! m; nobody knows the mask ψ, of which P_i holds the components ψ_i and ψ_{i+1} ([`crate::rss`]).
+//! METEOR, definition 1.
 //!
-//! ψ is drawn before the inputs exist and m is learnt online, so what depends on masks alone is made offline. A public
-//! constant is added to m. As a replicated value x has the components (m + ψ_0, ψ_1, ψ_2), so replicated steps take it as it is.
+//! ψ is drawn before the inputs exist and m is learnt online, so what depends on masks alone is
+//! made offline. A public constant is added to m. As a replicated value x has the components (m +
+//! ψ_0, ψ_1, ψ_2), so replicated steps take it as it is.
 //!
 //! Security: `docs/security/meteor.md`.
 
@@ -21,7 +23,8 @@ use megrez_prg::Key;
 use megrez_ring::{Word, bits};
 use megrez_session::{Error, Party};
 
-/// The keys of both components of a mask at this party, and with them all that it knows of the mask.
+/// The keys of both components of a mask at this party, and with them all that it knows of the
+/// mask.
 pub(crate) fn keys<D: Device>(party: &mut Party<D>, label: &str) -> Result<Rss<Key>, Error> {
     let me = party.me();
     Rss::of(me, |c| {
@@ -30,12 +33,14 @@ pub(crate) fn keys<D: Device>(party: &mut Party<D>, label: &str) -> Result<Rss<K
     })
 }
 
-/// What [`open`], [`open_bits`] and [`open_planes`] send in an online round: `n` elements from P_i to P_{i+1}, for every i.
+/// What [`open`], [`open_bits`] and [`open_planes`] send in an online round: `n` elements from P_i
+/// to P_{i+1}, for every i.
 pub(crate) fn open_cost(cost: Cost, round: u32, n: usize, unit: Unit) -> Cost {
     (0..3).fold(cost, |cost, i| cost.online(round, i, after(i), n, unit))
 }
 
-/// A replicated ring value becomes known to all: every party sends the component that its neighbour lacks. 3·ℓ bits, one round.
+/// A replicated ring value becomes known to all: every party sends the component that its neighbour
+/// lacks. 3·ℓ bits, one round.
 pub(crate) fn open<W: Word, D: Device>(
     party: &mut Party<D>,
     label: &str,

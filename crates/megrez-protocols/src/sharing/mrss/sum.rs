@@ -1,5 +1,5 @@
-//! A masked value as a sum of one summand of P0 and one of P1: what a product is left as until it is truncated
-//! ([`crate::meteor`]). Of the mask P0 takes two components, P1 the third.
+//! A masked value as a sum of one summand of P0 and one of P1: what a product is left as until it
+//! is truncated ([`crate::meteor`]). Of the mask P0 takes two components, P1 the third.
 
 use crate::rss::Rss;
 use megrez_kernels::{Device, Tensor};

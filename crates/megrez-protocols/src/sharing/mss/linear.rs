@@ -1,5 +1,5 @@
-//! Local steps on MSS: workers apply a linear map to m and to their share of r, the dealer to both shares of r. Public summands
-//! enter m alone. Nothing is sent, so nothing is seen.
+//! Local steps on MSS: workers apply a linear map to m and to their share of r, the dealer to both
+//! shares of r. Public summands enter m alone. Nothing is sent, so nothing is seen.
 
 use super::{BitMask, Data, Mask, Masked, Masks, RingMask, Role};
 use crate::sharing::Variant;

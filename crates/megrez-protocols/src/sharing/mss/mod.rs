@@ -1,5 +1,6 @@
-//! Masked secret sharing with a dealer, (2+1)-MSS: x = m − r. The workers P0 and P1 know the masked value m; worker j
-//! holds the share r_j of the mask; the dealer P2 holds r_0 and r_1, and never m. For bits, x = m ⊕ r.
+//! Masked secret sharing with a dealer, (2+1)-MSS: x = m − r. The workers P0 and P1 know the masked
+//! value m; worker j holds the share r_j of the mask; the dealer P2 holds r_0 and r_1, and never m.
+//! For bits, x = m ⊕ r.
 //!
 //! As a replicated sharing it is (x0, x1, x2) = (−r0, m, −r1).
 //!
@@ -149,8 +150,9 @@ pub(crate) fn draw<T, D: Device>(
     }
 }
 
-/// Deals `n` ring elements that the dealer knows: worker 1's shares come from its stream with the dealer, worker 0's are
-/// sent. ℓ bits per element, one round. Workers get their share, the dealer nothing.
+/// Deals `n` ring elements that the dealer knows: worker 1's shares come from its stream with the
+/// dealer, worker 0's are sent. ℓ bits per element, one round. Workers get their share, the dealer
+/// nothing.
 pub(crate) fn deal<W: Word, D: Device>(
     party: &mut Party<D>,
     label: &str,
@@ -174,7 +176,8 @@ pub(crate) fn deal<W: Word, D: Device>(
     }
 }
 
-/// As [`deal`] for elements of Z_2^width: only the low `width` bits of secret and shares count. `width` bits per element.
+/// As [`deal`] for elements of Z_2^width: only the low `width` bits of secret and shares count.
+/// `width` bits per element.
 pub(crate) fn deal_low<W: Word, D: Device>(
     party: &mut Party<D>,
     label: &str,

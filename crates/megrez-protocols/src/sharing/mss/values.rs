@@ -161,7 +161,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
     const PARTIES: usize = 3;
 
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
-        // A worker's ticket is the key of its share of the mask: the owner computes r, and nothing else.
+        // A worker's ticket is the key of its share of the mask: the owner computes r, and nothing
+        // else.
         let mut ticket = Vec::new();
         let mask = draw(party, "input", |party, key: Key| {
             if Role::of(party) != Role::Dealer {

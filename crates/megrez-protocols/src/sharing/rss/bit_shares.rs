@@ -1,5 +1,5 @@
-//! Shared bits, as both protocols on replicated values have them: replicated, b = b_0 ⊕ b_1 ⊕ b_2, or masked, b = m ⊕ r with m known to
-//! all and r replicated. What is here sends nothing.
+//! Shared bits, as both protocols on replicated values have them: replicated, b = b_0 ⊕ b_1 ⊕ b_2,
+//! or masked, b = m ⊕ r with m known to all and r replicated. What is here sends nothing.
 
 use super::Rss;
 use megrez_kernels::{Bits, Device, Tensor};

@@ -1,16 +1,20 @@
-//! Deferred resharing: a product of replicated values that waits for its truncation as a sum z = z_0 + z_1 + z_2, with z_i a function of
-//! what P_i holds. Linear steps rearrange, add and scale it; a truncation or a ReLU opens it, as often as there are such readers. Ours;
-//! the papers share every product.
+//! Deferred resharing: a product of replicated values that waits for its truncation as a sum z =
+//! z_0 + z_1 + z_2, with z_i a function of what P_i holds. Linear steps rearrange, add and scale
+//! it; a truncation or a ReLU opens it, as often as there are such readers. Ours; the papers share
+//! every product.
 //!
-//! A summand carries no mask, because a mask would have to survive what linear steps do to it: they repeat elements, pad with zeros and
-//! multiply by even numbers, and several readers would open it under one mask. So every *opening* draws masks of its own: with streams
-//! d_0 of P0 and P2 and d_2 of P1 and P2, P0 sends z_0 − d_0 and P1 sends z_1 − d_2. Both then know a, and P2 knows r, with z = a − r:
+//! A summand carries no mask, because a mask would have to survive what linear steps do to it: they
+//! repeat elements, pad with zeros and multiply by even numbers, and several readers would open it
+//! under one mask. So every *opening* draws masks of its own: with streams d_0 of P0 and P2 and d_2
+//! of P1 and P2, P0 sends z_0 − d_0 and P1 sends z_1 − d_2. Both then know a, and P2 knows r, with
+//! z = a − r:
 //!   a = z_0 + z_1 − d_0 − d_2,  r = −z_2 − d_0 − d_2.
 //!
 //! phase     rounds  bits per element  from → to
 //! online    1       2·ℓ               P0 ↔ P1
 //!
-//! P1 sees z_0 under d_0, P0 sees z_1 under d_2, P2 sees nothing. Security: docs/security/replicated.md.
+//! P1 sees z_0 under d_0, P0 sees z_1 under d_2, P2 sees nothing. Security:
+//! docs/security/replicated.md.
 
 use super::{Rss, draw};
 use crate::{Cost, Store, StoreError, Unit, local};
@@ -60,7 +64,8 @@ impl<W: Word, D: Device> Summand<W, D> {
         Ok(Summand(local::linear(device, op, &operands, output, me == 0)?))
     }
 
-    /// a at P0 and P1, r at P2, who sends nothing and waits for nobody. Once in a step: another opening is another scope.
+    /// a at P0 and P1, r at P2, who sends nothing and waits for nobody. Once in a step: another
+    /// opening is another scope.
     pub(crate) fn open(&self, party: &mut Party<D>) -> Result<D::Buf<W>, Error> {
         let (n, one, minus) = (self.0.elements(), W::ONE, W::ONE.neg());
         if party.me() == 2 {

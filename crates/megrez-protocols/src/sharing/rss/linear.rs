@@ -1,4 +1,5 @@
-//! Local steps on RSS: a linear map of each component; public summands enter component 0. Nothing is sent, so nothing is seen.
+//! Local steps on RSS: a linear map of each component; public summands enter component 0. Nothing
+//! is sent, so nothing is seen.
 
 use super::{Data, Masks, Replicated, Rss, Summand};
 use crate::sharing::Variant;

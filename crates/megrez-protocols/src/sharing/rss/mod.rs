@@ -1,9 +1,9 @@
-//! Replicated secret sharing, (2,3)-RSS: x = x_0 + x_1 + x_2 in Z_2^ℓ, or x_0 ⊕ x_1 ⊕ x_2 for bits. P_i holds x_i, its *own*
-//! component, and x_{i+1}, the *next* one; component i is so known to P_i and P_{i−1}, and to nobody else. A public constant enters
-//! component 0.
+//! Replicated secret sharing, (2,3)-RSS: x = x_0 + x_1 + x_2 in Z_2^ℓ, or x_0 ⊕ x_1 ⊕ x_2 for bits.
+//! P_i holds x_i, its *own* component, and x_{i+1}, the *next* one; component i is so known to P_i
+//! and P_{i−1}, and to nobody else. A public constant enters component 0.
 //!
-//! Between two steps a value may also be *additive*, z = z_0 + z_1 + z_2 with z_i at P_i alone: what a product of two
-//! replicated values gives before it is reshared.
+//! Between two steps a value may also be *additive*, z = z_0 + z_1 + z_2 with z_i at P_i alone:
+//! what a product of two replicated values gives before it is reshared.
 
 pub(crate) mod bit_shares;
 pub(crate) mod deferred;
@@ -123,7 +123,8 @@ pub fn random_bits<D: Device>(
     })
 }
 
-/// The two streams whose difference is this party's share of zero: (added, subtracted). Over all parties they cancel.
+/// The two streams whose difference is this party's share of zero: (added, subtracted). Over all
+/// parties they cancel.
 pub fn zero<W: Word, D: Device>(
     party: &mut Party<D>,
     label: &str,
@@ -133,8 +134,8 @@ pub fn zero<W: Word, D: Device>(
     Ok([draw(party, after(me), label, n)?, draw(party, me, label, n)?])
 }
 
-/// Ring elements from P_i to P_{i−1}, for every i: additive shares, masked already, become components. ℓ bits per element
-/// and party, one round.
+/// Ring elements from P_i to P_{i−1}, for every i: additive shares, masked already, become
+/// components. ℓ bits per element and party, one round.
 pub fn reshare<W: Word, D: Device>(
     party: &mut Party<D>,
     label: &str,
@@ -165,8 +166,8 @@ pub fn reshare_cost(cost: Cost, round: u32, n: usize, unit: Unit) -> Cost {
     (0..3).fold(cost, |cost, i| cost.online(round, i, before(i), n, unit))
 }
 
-/// A value from every party's own component (or the words of a public one, from P0): what a recipient of an output does. Bits
-/// come packed.
+/// A value from every party's own component (or the words of a public one, from P0): what a
+/// recipient of an output does. Bits come packed.
 pub(crate) fn reconstruct<W: Word>(value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {
     let n = value.shape.elements();
     let wrong = || Error::Refused("a party sent an output share of the wrong size".into());

@@ -133,7 +133,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
     }
 
     fn share(&self, _: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
-        // Components 0 and 2 come from keys that the owner draws, so only component 1 is sent in words.
+        // Components 0 and 2 come from keys that the owner draws, so only component 1 is sent in
+        // words.
         let key = || Key::random().map_err(|e| Error::Randomness(e.to_string()));
         let keys = [key()?, key()?];
         let mut rest = input.to_vec();
@@ -155,8 +156,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
     }
 
     fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
-        // Every component is held twice, component 1 in words and the others as keys: P0 is sent key 0 and component 1,
-        // P1 key 2 and component 1, P2 keys 2 and 0.
+        // Every component is held twice, component 1 in words and the others as keys: P0 is sent
+        // key 0 and component 1, P1 key 2 and component 1, P2 keys 2 and 0.
         let Some((key, rest)) = message.split_at_checked(KEY_BYTES) else { return vec![] };
         match me {
             0 => vec![(2, key), (1, rest)],
