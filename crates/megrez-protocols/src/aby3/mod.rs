@@ -2,7 +2,7 @@
 //! No offline phase, no masks.
 //!
 //! Source: ABY3 (the paper), §3.2 and §5; deviations stand in each file. Linear operations are
-//! local. Products, truncation and selection are those of [`crate::steps`], common with
+//! local. Products, truncation and selection are those of `steps`, common with
 //! [`crate::alkaid`]. The bits of a value are found by an addition on Boolean replicated shares
 //! with a tree of pairs, above digits of four positions where only the top bit is wanted; bits are
 //! replicated.
@@ -18,7 +18,8 @@ mod words;
 pub use crate::rss::{Data, Masks};
 
 use crate::registry::{self, Security};
-use crate::rss::{Constant, Linear, PublicProduct, Replicated, refuse};
+use crate::rss::{Linear, PublicProduct, Replicated, refuse};
+use crate::sharing::Constant;
 use crate::steps::dealt::Dealt;
 use crate::steps::product::{Product, Unshared};
 use crate::steps::truncate::Truncate;

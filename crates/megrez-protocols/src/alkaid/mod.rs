@@ -2,7 +2,7 @@
 //! Semi-honest, one corruption.
 //!
 //! Source: ALKAID (the paper), Fig. 2-10; deviations stand in each file. Linear operations are
-//! local. Products, truncation and selection are those of [`crate::steps`], common with
+//! local. Products, truncation and selection are those of `steps`, common with
 //! [`crate::aby3`]. The bits of a value are found by an addition on masked bits with nodes of four,
 //! in half of `aby3`'s rounds, and stay masked, so that what they multiply takes one round.
 //! Correlated randomness is made before the inputs exist; ring values have no masks, so only bits
@@ -22,7 +22,8 @@ mod words;
 pub use crate::rss::{Data, Masks};
 
 use crate::registry::{self, Security};
-use crate::rss::{Constant, Linear, PublicProduct, Replicated, refuse};
+use crate::rss::{Linear, PublicProduct, Replicated, refuse};
+use crate::sharing::Constant;
 use crate::steps::dealt::Dealt;
 use crate::steps::product::{Product, Unshared};
 use crate::steps::truncate::Truncate;

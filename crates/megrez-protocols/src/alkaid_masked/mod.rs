@@ -15,8 +15,9 @@ pub use crate::mrss::{Data, Masks};
 use crate::meteor::steps::{
     AddBits, And, BitToRing, Comparing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared, WithRelu,
 };
-use crate::mrss::{BitLinear, Constant, Linear, MaskedReplicated, PublicProduct};
+use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
 use crate::registry::{self, Security};
+use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
 
 /// What the registry says of it.

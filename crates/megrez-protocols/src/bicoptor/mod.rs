@@ -18,7 +18,8 @@ mod tests;
 pub use crate::sharing::additive::{Data, Masks};
 
 use crate::registry::{self, Security};
-use crate::sharing::additive::{Additive, Constant, Linear, PublicProduct};
+use crate::sharing::Constant;
+use crate::sharing::additive::{Additive, Linear, PublicProduct};
 use crate::{Call, Unsupported, local};
 use megrez_plan::Op;
 use product::Product;

@@ -25,8 +25,9 @@ mod words;
 pub use crate::mrss::{Data, Masks};
 pub(crate) use compare::Comparison;
 
-use crate::mrss::{BitLinear, Constant, Linear, MaskedReplicated, PublicProduct};
+use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
 use crate::registry::{self, Security};
+use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
 use steps::{AddBits, And, BitToRing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared};
 

@@ -20,8 +20,9 @@ pub(crate) mod truncate;
 pub use crate::mss::{Data, Masks};
 pub use sign::Lists;
 
-use crate::mss::{BitLinear, Constant, Linear, Masked, PublicProduct};
+use crate::mss::{BitLinear, Linear, Masked, PublicProduct};
 use crate::registry::{self, Security};
+use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
 use bits::{And, BitToRing};
 use many::CompareMany;

@@ -4,7 +4,7 @@
 //! Linear operations are local; a public summand enters worker 0's share.
 
 use crate::mss::Role;
-use crate::sharing::{Variant, input, reveal};
+use crate::sharing::{Publics, Variant, input, reveal};
 use crate::{Call, Made, OnlineStep, Operands, Sharing, Verified, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_net::Payload;
@@ -107,28 +107,12 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
     }
 }
 
-/// A public tensor: everybody has it as a mask.
-pub struct Constant<'a> {
-    shape: &'a Shape,
-    words: &'a [i64],
-}
-
-impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Additive<W, D, P>> for Constant<'a> {
-    fn of(_: &Additive<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let Op::Constant { words, .. } = call.op else { return None };
-        Some(Constant { shape: call.shape(), words })
+impl<W: Word, D: Device, P: Variant> Publics for Additive<W, D, P> {
+    fn public(words: Tensor<W, D>) -> Masks<W, D> {
+        Masks::Public(words)
     }
-
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Ok(Some(Masks::Public(local::constant(party.device(), self.shape, self.words)?)))
-    }
-
-    fn online(
-        &self,
-        _: &mut Party<D>,
-        _: Operands<'_, Additive<W, D, P>>,
-    ) -> Result<Made<Additive<W, D, P>>, Error> {
-        Ok((None, None))
+    fn nothing() -> Data<W, D> {
+        None
     }
 }
 

@@ -3,11 +3,14 @@
 //! three equal parties, without and with masks, [`additive`] two workers and a helper.
 
 pub mod additive;
+mod constant;
 mod input;
 pub mod mrss;
 pub mod mss;
 pub(crate) mod reveal;
 pub mod rss;
+
+pub use constant::{Constant, Publics};
 
 /// The choices that protocols on one sharing make differently.
 pub trait Variant: Clone + Send + Sync + 'static {}

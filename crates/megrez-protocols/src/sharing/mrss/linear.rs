@@ -3,35 +3,19 @@
 
 use super::{Data, MaskedReplicated, Masks, sum};
 use crate::rss::Rss;
-use crate::sharing::Variant;
+use crate::sharing::{Publics, Variant};
 use crate::{Call, Made, OnlineStep, Operands, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_plan::{Kind, Op, Value};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A public tensor: everybody has it as a mask.
-pub struct Constant<'a> {
-    shape: &'a Shape,
-    words: &'a [i64],
-}
-
-impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P>> for Constant<'a> {
-    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let Op::Constant { words, .. } = call.op else { return None };
-        Some(Constant { shape: call.shape(), words })
+impl<W: Word, D: Device, P: Variant> Publics for MaskedReplicated<W, D, P> {
+    fn public(words: Tensor<W, D>) -> Masks<W, D> {
+        Masks::Public(words)
     }
-
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Ok(Some(Masks::Public(local::constant(party.device(), self.shape, self.words)?)))
-    }
-
-    fn online(
-        &self,
-        _: &mut Party<D>,
-        _: Operands<'_, MaskedReplicated<W, D, P>>,
-    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
-        Ok((Data::Public(()), None))
+    fn nothing() -> Data<W, D> {
+        Data::Public(())
     }
 }
 

@@ -12,7 +12,7 @@ mod linear;
 pub(crate) mod sum;
 mod values;
 
-pub use linear::{BitLinear, Constant, Linear, PublicProduct};
+pub use linear::{BitLinear, Linear, PublicProduct};
 pub use values::{Data, MaskedReplicated, Masks};
 
 use crate::rss::{Rss, after, before, holders};

@@ -9,7 +9,7 @@
 mod linear;
 mod values;
 
-pub use linear::{BitLinear, Constant, Linear, PublicProduct};
+pub use linear::{BitLinear, Linear, PublicProduct};
 pub use values::{Data, Masked, Masks};
 
 use crate::store::take;

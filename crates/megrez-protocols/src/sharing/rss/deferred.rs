@@ -23,7 +23,7 @@ use megrez_plan::{Op, Value};
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
 
-/// z_i at P_i. There is no way to send it but [`Summand::open`].
+/// z_i at P_i. There is no way to send it but to open it.
 #[derive(Clone)]
 pub struct Summand<W: Word, D: Device>(Tensor<W, D>);
 

@@ -2,7 +2,7 @@
 //! is sent, so nothing is seen.
 
 use super::{Data, Masks, Replicated, Rss, Summand};
-use crate::sharing::Variant;
+use crate::sharing::{Publics, Variant};
 use crate::{Call, Made, OnlineStep, Operands, Unsupported, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_plan::{Kind, Op, Value};
@@ -19,28 +19,12 @@ pub(crate) fn refuse(call: Call<'_>) -> Unsupported {
     })
 }
 
-/// A public tensor: everybody has it as a mask.
-pub struct Constant<'a> {
-    shape: &'a Shape,
-    words: &'a [i64],
-}
-
-impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for Constant<'a> {
-    fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let Op::Constant { words, .. } = call.op else { return None };
-        Some(Constant { shape: call.shape(), words })
+impl<W: Word, D: Device, P: Variant> Publics for Replicated<W, D, P> {
+    fn public(words: Tensor<W, D>) -> Masks<W, D> {
+        Masks::Public(words)
     }
-
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Ok(Some(Masks::Public(local::constant(party.device(), self.shape, self.words)?)))
-    }
-
-    fn online(
-        &self,
-        _: &mut Party<D>,
-        _: Operands<'_, Replicated<W, D, P>>,
-    ) -> Result<Made<Replicated<W, D, P>>, Error> {
-        Ok((Data::Public(()), None))
+    fn nothing() -> Data<W, D> {
+        Data::Public(())
     }
 }
 

@@ -12,7 +12,7 @@ mod values;
 
 pub use deferred::Summand;
 pub(crate) use linear::refuse;
-pub use linear::{Constant, Linear, PublicProduct};
+pub use linear::{Linear, PublicProduct};
 pub use values::{Data, Masks, Replicated};
 
 use crate::{Cost, Store, StoreError, Unit};
