@@ -14,12 +14,22 @@ class Protocol:
     """What `local` and `connect` call it; `secfloat`, of two parties, is what `megrez.float32` runs."""
     parties: int
     """How many parties compute."""
+    level: str
+    """The level of security: `none`, `semi-honest` or `malicious-abort`."""
     security: str
     """Whom it protects against."""
     source: str
     """Where it comes from."""
     insecure: bool
     """Whether it protects nothing or leaks, and runs only with `insecure=True`."""
+    numbers: str
+    """What it computes with: `fixed` point on a ring, or `float32`."""
+    rings: list[int]
+    """The rings that it computes on, in bits; none for floating point."""
+    offline: bool
+    """Whether it has an offline phase, whose material can be made ahead and stored."""
+    native_maximum: bool
+    """Whether it has a maximum of all pairs of its own."""
     sums: bool
     """Whether it truncates a product and shares it in one go."""
     factors: int

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     let config = PartyConfig::load(path)?;
     let device = args.device.unwrap_or(config.device).open()?;
     let cluster = ClusterConfig::load(&config.cluster)?;
-    let identity = Identity::load(&config.certs, &PeerName::party(config.party)?)?;
+    let identity = Identity::load(&config.certs, &PeerName::party_of(config.party, cluster.parties.len())?)?;
     let endpoint = Arc::new(Endpoint::bind(Config {
         me: config.party,
         listen: config.listen.clone(),

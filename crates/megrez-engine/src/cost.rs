@@ -1,7 +1,7 @@
 //! What a plan costs under a protocol, before it runs.
 
-use crate::walk::{offline_waves, waves};
-use megrez_plan::{Plan, Value};
+use crate::walk::{call, offline_waves, types, waves};
+use megrez_plan::Plan;
 use megrez_protocols::{Clocks, Cost, Path, Suite, Wires, last, later};
 use megrez_session::Phase;
 
@@ -47,10 +47,10 @@ impl PlanCost {
         let mut steps: Vec<&StepCost> = self.steps.iter().collect();
         steps.sort_by_key(wave);
         for wave in steps.chunk_by(|a, b| wave(a) == wave(b)) {
-            let start = clocks;
+            let start = clocks.clone();
             clocks = wave
                 .iter()
-                .fold(start, |clocks, step| later(&clocks, &wires.advance(start, &step.cost, phase)));
+                .fold(clocks, |clocks, step| later(&clocks, &wires.advance(&start, &step.cost, phase)));
         }
         last(&clocks)
     }
@@ -67,9 +67,10 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
     let mut late = vec![false; plan.values.len()];
     for step in &plan.steps {
         let late_inputs = step.inputs.iter().any(|i| late[i.0 as usize]);
-        let inputs: Vec<&Value> = step.inputs.iter().map(|&i| plan.value(i)).collect();
-        late[step.output.0 as usize] = suite.late(&step.op, &inputs, late_inputs);
-        match suite.cost(&step.op, &inputs, plan.value(step.output)) {
+        let types = types(plan, step);
+        let call = call(plan, step, &types);
+        late[step.output.0 as usize] = suite.late(call, late_inputs);
+        match suite.cost(call) {
             Ok(cost) => {
                 let cost = if late_inputs { cost.made_online() } else { cost };
                 steps.push(StepCost { name: step.name.clone(), cost, offline_wave: 0, online_wave: 0 });

@@ -6,7 +6,7 @@ use crate::walk::{Prepared, offline, online};
 use megrez_kernels::{Device, Usage};
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Output, Plan};
-use megrez_protocols::Suite;
+use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub trait Clients {
 }
 
 /// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs have kept.
-pub type Stored<S> = HashMap<String, (<S as Suite>::Masks, <S as Suite>::Data)>;
+pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;
 
 /// How to run a plan.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +168,7 @@ fn one_run<S: Suite>(
     arrivals.compare(party, &format!("online-{run}"))?;
     let start = Instant::now();
     let values = online(suite, plan, party, run, prepared, inputs, &mut steps)?;
+    let verified = suite.verify(party)?;
     close(Phase::Online, start, party);
 
     let start = Instant::now();
@@ -178,8 +179,8 @@ fn one_run<S: Suite>(
             stored.insert(output.name.clone(), (masks.clone(), data.clone()));
             continue;
         }
-        let share =
-            party.step(&format!("output/{}", output.name), |party| suite.reveal(party, masks, data))?;
+        let share = party
+            .step(&format!("output/{}", output.name), |party| suite.reveal(party, masks, data, &verified))?;
         clients.output(output, share)?;
     }
     close(Phase::Output, start, party);

@@ -3,7 +3,7 @@
 use crate::report::StepReport;
 use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
-use megrez_protocols::{Cost, Suite};
+use megrez_protocols::{Call, Cost, Operands, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -65,18 +65,18 @@ pub fn offline<S: Suite>(
     for step in &plan.steps {
         let inputs: Vec<Option<&S::Masks>> =
             step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect();
-        let drawn =
-            party.step(&step.name, |party| suite.masks(party, &step.op, plan.value(step.output), &inputs))?;
+        let types = types(plan, step);
+        let call = call(plan, step, &types);
+        let drawn = party.step(&step.name, |party| suite.masks(party, call, &inputs))?;
         masks[step.output.0 as usize] = drawn;
     }
     let make = |party: &mut Party<S::Device>, index: usize| {
         let step = &plan.steps[index];
         let inputs = step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect::<Option<Vec<_>>>();
         let output = masks[step.output.0 as usize].as_ref();
+        let types = types(plan, step);
         party.step(&step.name, |party| match inputs {
-            Some(inputs) => {
-                suite.offline(party, &step.op, plan.value(step.output), &inputs, output).map(Some)
-            }
+            Some(inputs) => suite.offline(party, call(plan, step, &types), &inputs, output).map(Some),
             None => Ok(None),
         })
     };
@@ -262,7 +262,8 @@ fn one_step<S: Suite>(
     let slot = |i: &ValueId| &values[i.0 as usize];
     let inputs: Vec<(&S::Masks, &S::Data)> =
         step.inputs.iter().map(|i| (known(&slot(i).masks), known(&slot(i).data))).collect();
-    let output = plan.value(step.output);
+    let types = types(plan, step);
+    let call = call(plan, step, &types);
     let drawn = &slot(&step.output).masks;
     let (material, masks) = match material {
         Some(material) => (material, drawn.clone()),
@@ -271,19 +272,29 @@ fn one_step<S: Suite>(
             let all: Vec<Option<&S::Masks>> = masks.iter().copied().map(Some).collect();
             let output_masks = match drawn {
                 Some(_) => drawn.clone(),
-                None => suite.masks(party, &step.op, output, &all)?,
+                None => suite.masks(party, call, &all)?,
             };
-            (suite.offline(party, &step.op, output, &masks, output_masks.as_ref())?, output_masks)
+            (suite.offline(party, call, &masks, output_masks.as_ref())?, output_masks)
         }
     };
-    let (data, late) = suite.online(party, &step.op, output, &inputs, masks.as_ref(), material)?;
+    let operands = Operands { inputs: &inputs, masks: masks.as_ref() };
+    let (data, late) = suite.online(party, call, operands, material)?;
     Ok((data, late.or(masks)))
+}
+
+/// The types of a step's inputs.
+pub(crate) fn types<'a>(plan: &'a Plan, step: &Step) -> Vec<&'a Value> {
+    step.inputs.iter().map(|&i| plan.value(i)).collect()
+}
+
+/// A step as a suite sees it; `inputs` are the types of its inputs.
+pub(crate) fn call<'a>(plan: &'a Plan, step: &'a Step, inputs: &'a [&'a Value]) -> Call<'a> {
+    Call { op: &step.op, inputs, output: plan.value(step.output) }
 }
 
 /// What a step costs; `None` if the suite does not have it.
 fn step_cost<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> Option<Cost> {
-    let inputs: Vec<&Value> = step.inputs.iter().map(|&i| plan.value(i)).collect();
-    suite.cost(&step.op, &inputs, plan.value(step.output)).ok()
+    suite.cost(call(plan, step, &types(plan, step))).ok()
 }
 
 /// Whether a step sends anything, offline included: what an input's late masks put off is sent online.

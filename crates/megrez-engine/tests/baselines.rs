@@ -4,7 +4,7 @@ use crate::common::session::{Transcript, transcript_under, unpack_field};
 use crate::common::stats::{self, SIGMAS};
 use megrez_kernels::{Baseline, Cpu};
 use megrez_plan::{Op, Plan, SignBit};
-use megrez_protocols::mizar::Mizar;
+use megrez_protocols::aegis;
 use megrez_ring::Prime;
 use megrez_session::Phase::Online;
 use std::collections::{BTreeMap, HashMap};
@@ -172,7 +172,7 @@ fn aegis(secret: u8) -> Transcript {
     let z = plan.step("op", Op::NonNegative(SignBit::FULL), &[x]).unwrap();
     plan.output("z", "owner", z);
     let inputs = HashMap::from([("x".to_string(), vec![secret; N])]);
-    transcript_under(&Mizar::<u8, Cpu>::with_lists(Baseline::Aegis), &plan, &inputs)
+    transcript_under(&aegis::suite::<u8, Cpu>(), &plan, &inputs)
 }
 
 /// How far more entries have β of one kind than of the other: as the dealer expects it for a guess of x, and as the places

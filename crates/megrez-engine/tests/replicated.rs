@@ -1,17 +1,16 @@
 //! `aby3` and `alkaid`: how often truncation rounds up and the cut errs, and what each party sees, jointly, at ℓ = 8.
 
-use crate::common::session::{Transcript, transcript_under, unpack};
+use crate::common::session::{Transcript, transcript_of, unpack};
 use crate::common::signed;
 use crate::common::stats::{self, MANY, SIGMAS, View, compare_views};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
 use megrez_prg::Key;
-use megrez_protocols::replicated::{Adder, Replicated};
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
 
-const PROTOCOLS: [(&str, Adder); 2] = [("aby3", Adder::Aby3), ("alkaid", Adder::Alkaid)];
+const PROTOCOLS: [&str; 2] = ["aby3", "alkaid"];
 
 /// The results of a step on every one of `values`, `n` times each.
 fn results(protocol: &str, op: &Op, values: &[i64], n: usize) -> Vec<Vec<u64>> {
@@ -43,7 +42,7 @@ fn truncation_rounds_up_as_often_as_the_fraction_says() {
 #[test]
 fn the_cut_errs_below_zero_only_and_as_often_as_stated() {
     let n = 1 << 12;
-    for (protocol, _) in PROTOCOLS {
+    for protocol in PROTOCOLS {
         for (cut, bits) in [(3, 5), (2, 4)] {
             let sign = SignBit { cut, bits: Some(bits), ..SignBit::FULL };
             let half = 1i64 << (cut + bits - 1);
@@ -65,7 +64,7 @@ fn the_cut_errs_below_zero_only_and_as_often_as_stated() {
 
 const N: usize = 1 << 15;
 
-fn execute(adder: Adder, ops: &[Op], secrets: &[u8]) -> Transcript {
+fn execute(protocol: &str, ops: &[Op], secrets: &[u8]) -> Transcript {
     let mut plan = Plan::new(8);
     let names = ["x", "y"];
     let ids: Vec<_> = secrets.iter().zip(names).map(|(_, n)| plan.input(n, "owner", [N].into(), 2)).collect();
@@ -77,7 +76,7 @@ fn execute(adder: Adder, ops: &[Op], secrets: &[u8]) -> Transcript {
     }
     plan.output("z", "owner", z);
     let inputs = names.iter().zip(secrets).map(|(n, &x)| (n.to_string(), vec![x; N])).collect();
-    transcript_under(&Replicated::with_adder(adder), &plan, &inputs)
+    transcript_of(protocol, &plan, &inputs)
 }
 
 /// What party `i` holds and what goes through its hands: both components of every input, every plane or word of every message that
@@ -129,13 +128,12 @@ fn few() -> SignBit {
 
 #[test]
 fn no_party_sees_the_value_compared() {
-    for (name, adder) in PROTOCOLS {
-        let runs = [0x05u8, 0xe9].map(|x| execute(adder, &[Op::NonNegative(few())], &[x]));
+    for name in PROTOCOLS {
+        let runs = [0x05u8, 0xe9].map(|x| execute(name, &[Op::NonNegative(few())], &[x]));
         assert!(runs[0].outputs[0].iter().all(|&b| b == 1) && runs[1].outputs[0].iter().all(|&b| b == 0));
         let views = indistinguishable(name, &runs, 1);
         // The control: what P1 tells P0 about the result, without the sharing of zero that hides it.
-        let column =
-            if adder == Adder::Aby3 { "Online op0/level0 1→0 0" } else { "Online op0/top 1→0 0" };
+        let column = if name == "aby3" { "Online op0/level0 1→0 0" } else { "Online op0/top 1→0 0" };
         let bare = [0, 1].map(|k| {
             let mut view = views[k].clone();
             let secret = if k == 0 { 1 } else { 0 };
@@ -149,21 +147,21 @@ fn no_party_sees_the_value_compared() {
 
 #[test]
 fn no_party_sees_the_value_selected() {
-    for (name, adder) in PROTOCOLS {
+    for name in PROTOCOLS {
         let two = SignBit { bits: Some(2), cut: 6, ..SignBit::FULL };
         let ops = [Op::NonNegative(two.clone()), Op::Select];
-        let runs = [0x40u8, 0xc0].map(|x| execute(adder, &ops, &[x]));
+        let runs = [0x40u8, 0xc0].map(|x| execute(name, &ops, &[x]));
         assert!(runs[0].outputs[0].iter().all(|&z| z == 0x40) && runs[1].outputs[0].iter().all(|&z| z == 0));
         indistinguishable(&format!("{name} select"), &runs, 1);
         let ops = [Op::NonNegative(two), Op::BitToRing];
-        let runs = [0x40u8, 0xc0].map(|x| execute(adder, &ops, &[x]));
+        let runs = [0x40u8, 0xc0].map(|x| execute(name, &ops, &[x]));
         indistinguishable(&format!("{name} bit to ring"), &runs, 1);
     }
 }
 
 #[test]
 fn no_party_sees_factors_or_what_is_truncated() {
-    let runs = [[0u8, 0], [0xff, 0x7f]].map(|secrets| execute(Adder::Aby3, &[Op::Mul], &secrets));
+    let runs = [[0u8, 0], [0xff, 0x7f]].map(|secrets| execute("aby3", &[Op::Mul], &secrets));
     let views = indistinguishable("product", &runs, 2);
     // The control: P1's additive share of x·y without its sharing of zero, from the components that P1 holds.
     let bare = [0, 1].map(|k| {
@@ -181,27 +179,27 @@ fn no_party_sees_factors_or_what_is_truncated() {
     });
     assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a share without a mask passes");
 
-    let runs = [0x3fu8, 0xc1].map(|x| execute(Adder::Aby3, &[Op::Truncate { bits: 2 }], &[x]));
+    let runs = [0x3fu8, 0xc1].map(|x| execute("aby3", &[Op::Truncate { bits: 2 }], &[x]));
     indistinguishable("truncation", &runs, 1);
     let ops = [Op::Unshared(Box::new(Op::Mul)), Op::Truncate { bits: 2 }];
-    let runs = [[0u8, 0x05], [0xfb, 0x07]].map(|secrets| execute(Adder::Aby3, &ops, &secrets));
+    let runs = [[0u8, 0x05], [0xfb, 0x07]].map(|secrets| execute("aby3", &ops, &secrets));
     indistinguishable("truncated product", &runs, 2);
 }
 
 #[test]
 fn no_party_sees_the_value_of_a_relu() {
-    for (name, adder) in PROTOCOLS {
+    for name in PROTOCOLS {
         let sign = SignBit { bits: Some(3), cut: 2, ..SignBit::FULL };
         let op = Op::Relu(Relu { sign, form: ReluForm::ThreeRounds, truncate: 2 });
-        let runs = [0x0cu8, 0xf2].map(|x| execute(adder, std::slice::from_ref(&op), &[x]));
+        let runs = [0x0cu8, 0xf2].map(|x| execute(name, std::slice::from_ref(&op), &[x]));
         indistinguishable(&format!("{name} relu"), &runs, 1);
         // By two workers and a dealer.
         let dealt = [Op::Dealt(Box::new(op.clone()))];
-        let runs = [0x0cu8, 0xf2].map(|x| execute(adder, &dealt, &[x]));
+        let runs = [0x0cu8, 0xf2].map(|x| execute(name, &dealt, &[x]));
         indistinguishable(&format!("{name} dealt relu"), &runs, 1);
         // Of a sum, whose parts two parties open to each other while the third deals its own.
         let ops = [Op::Unshared(Box::new(Op::Mul)), op];
-        let runs = [[0x03u8, 0x05], [0xfb, 0x04]].map(|secrets| execute(adder, &ops, &secrets));
+        let runs = [[0x03u8, 0x05], [0xfb, 0x04]].map(|secrets| execute(name, &ops, &secrets));
         indistinguishable(&format!("{name} relu of a product"), &runs, 2);
     }
 }

@@ -7,8 +7,9 @@ use megrez_kernels::Cpu;
 use megrez_net::Payload;
 use megrez_plan::{Input, Op, Output, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::mizar::Mizar;
-use megrez_session::{Error, Party, Phase};
+use megrez_session::{Error, Party, Phase, Statement, Transcript};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 type Suite = Mizar<u32, Cpu>;
@@ -156,8 +157,8 @@ fn deviates<S: megrez_protocols::Suite<Device = Cpu, Word = u32>>(
 
 #[test]
 fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing() {
+    use megrez_protocols::aby3::Aby3;
     use megrez_protocols::meteor::Meteor;
-    use megrez_protocols::replicated::{Adder, Replicated};
     let named = |result: Result<(), String>, pairs: &[&str]| {
         let error = result.unwrap_err();
         assert!(pairs.iter().any(|p| error.contains(&format!("parties {p} different"))), "{error}");
@@ -170,7 +171,7 @@ fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing()
     }
     assert_eq!(deviates(&mizar, 2, 0), Ok(()));
     // Keys first, then component 1; P2 is sent two keys.
-    let aby3 = Replicated::<u32, Cpu>::with_adder(Adder::Aby3);
+    let aby3 = Aby3::<u32, Cpu>::default();
     for (party, at, pair) in [
         (0, 40, "0 and 1"),
         (1, 33, "0 and 1"),
@@ -251,4 +252,35 @@ fn a_party_that_stalls_is_named_with_the_step_that_waits_for_it() {
             scope.spawn(move || stall(stalled, step));
         }
     });
+}
+
+/// Proves nothing.
+struct Refusing;
+
+impl Transcript for Refusing {
+    fn record(&self, _: Statement<'_>) {}
+    fn verify(&self) -> Result<(), String> {
+        Err("a message is not proven".into())
+    }
+}
+
+#[test]
+fn nothing_is_revealed_before_it_is_verified() {
+    for distrustful in 0..3 {
+        let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+            if party.me() == distrustful {
+                party.transcribe(Arc::new(Refusing));
+            }
+            serves(party, &plan(4), ends)
+        };
+        let (results, (outputs, shown)) = session(PATIENCE, each(part), |ports| {
+            let outputs = give_and_take(&plan(4), &inputs(4), ports);
+            // Whoever is slower than the refusal says nothing either.
+            let shown = std::iter::from_fn(|| ports[distrustful].output(64).ok()).count();
+            (outputs, ports[distrustful].seen.outputs.len() + shown)
+        });
+        assert!(outputs.is_err() && shown == 0, "party {distrustful} shows its share");
+        let said = results.into_iter().nth(distrustful).unwrap().unwrap_err().to_string();
+        assert!(said.contains("verification failed: a message is not proven"), "{said}");
+    }
 }

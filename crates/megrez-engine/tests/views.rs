@@ -8,9 +8,9 @@ use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
 use crate::common::{Rng, list};
 use megrez_kernels::{Baseline, Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
-use megrez_protocols::Suite;
 use megrez_protocols::bicoptor::Bicoptor;
 use megrez_protocols::mizar::Mizar;
+use megrez_protocols::{Suite, concurrent};
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
 
@@ -687,7 +687,7 @@ fn the_dealer_sees_the_same_concurrent_lists_whatever_the_secret() {
     for sign in [SignBit::FULL, cut_bits] {
         let spec = Baseline::Concurrent.spec(&sign, 8);
         for secret in SECRETS {
-            let suite = Mizar::with_lists(Baseline::Concurrent);
+            let suite = concurrent::suite();
             let run = execute_under(&suite, Op::NonNegative(sign.clone()), 2, &[secret]);
             let (statistic, surprise) = lists_with(&run, &spec).worst();
             assert!(surprise < SIGMAS, "{sign:?}, x = {secret:#x}: {statistic} is off by {surprise:.1} σ");

@@ -14,6 +14,7 @@ use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
+use crate::frame::MAX_PARTIES;
 use crate::identity::{SUFFIX, certified_name};
 use crate::{Identity, NetError, PeerName};
 
@@ -23,7 +24,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// What to make certificates for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Number of parties, 1 to 3.
+    /// Number of parties, 1 to 64.
     pub parties: usize,
     /// Names of clients, without the `client:`.
     pub clients: Vec<String>,
@@ -197,8 +198,8 @@ pub(crate) fn read(path: &Path) -> Result<String, NetError> {
 }
 
 fn names(request: &Request) -> Result<Vec<PeerName>, NetError> {
-    if !(1..=3).contains(&request.parties) {
-        let text = format!("a deployment has 1 to 3 parties, not {}", request.parties);
+    if !(1..=MAX_PARTIES).contains(&request.parties) {
+        let text = format!("a deployment has 1 to {MAX_PARTIES} parties, not {}", request.parties);
         return Err(NetError::Config(text));
     }
     let mut names: Vec<PeerName> = (0..request.parties).map(PeerName::Party).collect();

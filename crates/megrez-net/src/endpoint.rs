@@ -350,7 +350,7 @@ fn check(me: usize, parties: usize, identity: &Identity, limits: &Limits) -> Res
     let bad = |text: String| Err(NetError::Config(text));
     if !(2..=MAX_PARTIES).contains(&parties) || me >= parties {
         return bad(format!(
-            "party {me} of {parties}: a deployment lists the addresses of 2 or {MAX_PARTIES} parties, in order"
+            "party {me} of {parties}: a deployment lists the addresses of 2 to {MAX_PARTIES} parties, in order"
         ));
     }
     if *identity.name() != PeerName::Party(me) {

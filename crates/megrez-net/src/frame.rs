@@ -26,8 +26,9 @@ pub const HEADER_LEN: usize = 32;
 pub const HELLO_LEN: usize = 32;
 /// Most payload bytes in one frame.
 pub const CHUNK: usize = 256 << 10;
-/// Most parties in a session.
-pub const MAX_PARTIES: usize = 3;
+/// Most parties that frames and names have room for. How many a session has is a matter of its
+/// protocol, and of the addresses that its endpoints are given.
+pub const MAX_PARTIES: usize = 64;
 /// Longest body of an abort frame in bytes.
 pub const MAX_ABORT: usize = 4 + MAX_REASON;
 
@@ -318,7 +319,7 @@ mod tests {
         assert!(matches!(with(4, 9), NetError::Version(text) if text.contains("version 9")));
         assert!(matches!(with(6, 3), NetError::Garbage(_)));
         assert!(matches!(with(7, 2), NetError::Garbage(_)), "from itself");
-        assert!(matches!(with(8, 3), NetError::Garbage(_)), "no such party");
+        assert!(matches!(with(8, 64), NetError::Garbage(_)), "no such party");
         assert!(matches!(with(12, 1), NetError::Garbage(_)));
         assert!(matches!(parse_hello(&good[..31]), Err(NetError::Garbage(_))));
     }

@@ -132,11 +132,15 @@ fn garbage_frames_end_the_session_everywhere() {
         bytes[0] = 99;
         bytes
     };
-    let cases: [(&str, Vec<u8>); 6] = [
+    let cases: [(&str, Vec<u8>); 7] = [
         ("unknown kind 99", unknown.to_vec()),
         ("did not begin", Header::plain(FrameKind::More, 0).encode().to_vec()),
         ("length", Header::plain(FrameKind::Bye, 1).encode().to_vec()),
-        ("abort", [&Header::plain(FrameKind::Abort, 4).encode()[..], &[1, 0, 9, 0]].concat()),
+        ("abort", [&Header::plain(FrameKind::Abort, 4).encode()[..], &[1, 0, 200, 0]].concat()),
+        (
+            "no party of the session",
+            [&Header::plain(FrameKind::Abort, 4).encode()[..], &[1, 0, 9, 0]].concat(),
+        ),
         ("twice", [data(3, 0).encode(), data(3, 0).encode()].concat()),
         ("wrong pieces", {
             let start = [&data(1, CHUNK as u64 + 9).encode()[..], &vec![0; CHUNK]].concat();

@@ -47,6 +47,20 @@ impl PeerName {
         )))
     }
 
+    /// A party's name in a deployment of so many.
+    ///
+    /// # Errors
+    /// [`NetError::Config`] when there is no such party.
+    pub fn party_of(index: usize, parties: usize) -> Result<Self, NetError> {
+        if index < parties {
+            return Self::party(index);
+        }
+        Err(NetError::Config(format!(
+            "party {index} does not exist: parties are numbered 0 to {}",
+            parties.saturating_sub(1)
+        )))
+    }
+
     /// A client's name.
     ///
     /// # Errors
@@ -280,7 +294,7 @@ mod tests {
         }
         let long = format!("client:{}", "a".repeat(41));
         for text in [
-            "party3",
+            "party64",
             "party",
             "alice",
             "client:",

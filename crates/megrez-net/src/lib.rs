@@ -1,4 +1,4 @@
-//! Named messages between the two or three parties of a session.
+//! Named messages between the parties of a session.
 //!
 //! A session is one run of a protocol. Each party holds a [`Network`], sends bytes under a 64-bit tag to a peer, and
 //! asks for bytes by tag from a peer; the crate never knows what the bytes mean.

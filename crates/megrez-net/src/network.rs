@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::frame::MAX_PARTIES;
 use crate::memory::Memory;
 use crate::{Abort, AbortKind, NetError, NetProfile, Payload};
 
@@ -152,7 +153,7 @@ impl Network {
     /// (1 GiB may lie around in each direction).
     ///
     /// # Panics
-    /// When `parties` is not 1, 2 or 3, or the profile fails [`NetProfile::check`].
+    /// When `parties` is not 1 to 64, or the profile fails [`NetProfile::check`].
     #[must_use]
     pub fn in_memory(
         parties: usize,
@@ -160,7 +161,10 @@ impl Network {
         clock: ClockKind,
         timeout: Duration,
     ) -> Vec<Network> {
-        assert!((1..=3).contains(&parties), "a session has 1 to 3 parties, not {parties}");
+        assert!(
+            (1..=MAX_PARTIES).contains(&parties),
+            "a session has 1 to {MAX_PARTIES} parties, not {parties}"
+        );
         if let Err(error) = profile.check() {
             panic!("{error}");
         }

@@ -139,7 +139,7 @@ fn mixed_up_files_are_noticed() {
 fn requests_are_checked() {
     let bad = [
         certs::Request { parties: 0, ..request() },
-        certs::Request { parties: 4, ..request() },
+        certs::Request { parties: 65, ..request() },
         certs::Request { days: 0, ..request() },
         certs::Request { days: 4000, ..request() },
         certs::Request { clients: vec!["a".into(), "a".into()], ..request() },

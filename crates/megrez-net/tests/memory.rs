@@ -208,3 +208,19 @@ fn a_panic_ends_the_session() {
     let error = nets[0].recv(0, 2, "x").unwrap_err();
     assert!(error.to_string().contains("party 0 panicked"), "{error}");
 }
+
+#[test]
+fn a_session_has_as_many_parties_as_its_protocol_takes() {
+    let mut nets = session(5, "loopback");
+    for (me, net) in nets.iter_mut().enumerate() {
+        (0..5).filter(|&to| to != me).for_each(|to| {
+            net.send(to, 7, Stamp::default(), Payload::from_pod(&[me as u64])).unwrap();
+        });
+    }
+    for (me, net) in nets.iter().enumerate() {
+        for from in (0..5).filter(|&from| from != me) {
+            let message = net.recv(from, 7, "hello").unwrap();
+            assert_eq!(message.payload.as_pod::<u64>().unwrap(), [from as u64]);
+        }
+    }
+}

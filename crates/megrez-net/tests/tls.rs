@@ -284,7 +284,7 @@ fn an_endpoint_checks_its_configuration() {
     for bad in [
         config(0, 2),
         config(1, 1),
-        config(1, 4),
+        config(1, 65),
         Config { limits: Limits { inbox_hard: 5, ..Limits::default() }, ..config(1, 2) },
     ] {
         assert!(matches!(Endpoint::bind(bad), Err(NetError::Config(_))));

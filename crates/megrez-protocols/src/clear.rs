@@ -1,14 +1,27 @@
-//! The plaintext suite: one party, no protection, every primitive stated on plain words. It is the template for a new
-//! suite and the oracle that tests compare with. Truncation rounds down; protocols may give one more in the last bit.
+//! The plaintext suite: one party, no protection, every primitive stated on plain words. It is the
+//! template for a new suite and the oracle that tests compare with. Truncation rounds down;
+//! protocols may give one more in the last bit.
+//!
+//! A suite is a [`Sharing`] and a list of rows. Its steps are those of protocols, but that nothing
+//! is masked or sent.
 
 use crate::local;
-use crate::{Cost, Suite, Unsupported};
-use megrez_kernels::{Bits, Device, Tensor};
+use crate::registry::{self, Security};
+use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported, Verified};
+use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
-use megrez_plan::{Kind, Op, Value};
-use megrez_ring::{Word, bits};
+use megrez_plan::{Op, Value};
+use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol =
+    registry::Protocol::suite("clear", Security::None, "none: the party sees everything", "plaintext oracle")
+        .of_parties(1)
+        .without_offline_phase()
+        .with_native_maximum()
+        .with_factors(4);
 
 /// The suite on the ring of `W` and device `D`.
 pub struct Clear<W, D>(PhantomData<fn() -> (W, D)>);
@@ -31,7 +44,7 @@ pub enum Data<W: Word, D: Device> {
     /// Ring elements, secret or public by type.
     Ring(Tensor<W, D>),
     /// Bits.
-    Bit(Bits<D>),
+    Bit(PackedBits<D>),
 }
 store_enum!(Data[W: Word, D: Device] on D => 0 = Ring, 1 = Bit);
 
@@ -42,7 +55,7 @@ impl<W: Word, D: Device> Data<W, D> {
             Data::Bit(_) => panic!("the plan's types say that this is a ring value"),
         }
     }
-    fn bit(&self) -> &Bits<D> {
+    fn bit(&self) -> &PackedBits<D> {
         match self {
             Data::Bit(x) => x,
             Data::Ring(_) => panic!("the plan's types say that this is a bit"),
@@ -50,22 +63,12 @@ impl<W: Word, D: Device> Data<W, D> {
     }
 }
 
-/// floor(x / 2^f) for a signed x.
-fn floor_shift<W: Word>(x: W, f: u32) -> W {
-    W::from_i64(x.to_i64() >> f)
-}
-
-impl<W: Word, D: Device> Suite for Clear<W, D> {
+impl<W: Word, D: Device> Sharing for Clear<W, D> {
     type Word = W;
     type Device = D;
     type Masks = ();
     type Data = Data<W, D>;
-    type Material = ();
     const PARTIES: usize = 1;
-
-    fn cost(&self, _: &Op, _: &[&Value], _: &Value) -> Result<Cost, Unsupported> {
-        Ok(Cost::LOCAL)
-    }
 
     fn input(&self, _: &mut Party<D>, _: &Value) -> Result<((), Vec<u8>), Error> {
         Ok(((), vec![]))
@@ -87,124 +90,13 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
         Ok(Data::Ring(Tensor::new(value.shape.clone(), party.device().upload(words)?)))
     }
 
-    fn late(&self, _: &Op, _: &[&Value], _: bool) -> bool {
-        false
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &Op, _: &Value, _: &[Option<&()>]) -> Result<Option<()>, Error> {
-        Ok(Some(()))
-    }
-
-    fn offline(&self, _: &mut Party<D>, _: &Op, _: &Value, _: &[&()], _: Option<&()>) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn online(
+    fn reveal(
         &self,
         party: &mut Party<D>,
-        op: &Op,
-        output: &Value,
-        inputs: &[(&(), &Data<W, D>)],
-        _: Option<&()>,
-        (): (),
-    ) -> Result<(Data<W, D>, Option<()>), Error> {
-        let device = party.device();
-        let shape = &output.shape;
-        let n = shape.elements();
-        let ring = |buf| Data::Ring(Tensor::new(shape.clone(), buf));
-        let bit = |buf| Data::Bit(Bits::new(shape.clone(), buf));
-        let host = |x: &Tensor<W, D>| device.download(x.buf.clone());
-        let arg = |i: usize| inputs[i].1;
-        let op = match op {
-            Op::Unshared(step) | Op::Dealt(step) => step,
-            op => op,
-        };
-        let data = match op {
-            Op::Constant { words, .. } => {
-                ring(device.upload(words.iter().map(|&w| W::from_i64(w)).collect())?)
-            }
-            Op::View(view) if output.kind == Kind::Bit => bit(device.view_bits(&arg(0).bit().buf, view)?),
-            op if local::is_linear(op) => {
-                let x: Vec<_> = inputs.iter().map(|(_, x)| x.ring()).collect();
-                Data::Ring(local::linear(device, op, &x, output, true)?)
-            }
-            Op::Mul if inputs.len() > 2 => {
-                let times =
-                    |z: D::Buf<W>, i: usize| device.products(&[(W::ONE, &z, &arg(i).ring().buf)], &[]);
-                ring((1..inputs.len()).try_fold(arg(0).ring().buf.clone(), times)?)
-            }
-            Op::Mul | Op::MatMul | Op::Conv(_) => {
-                let product = local::Product::of(op).expect("one of the products");
-                Data::Ring(product.apply(device, arg(0).ring(), arg(1).ring(), shape)?)
-            }
-            Op::Truncate { bits } => ring(
-                device.upload(host(arg(0).ring())?.into_iter().map(|x| floor_shift(x, *bits)).collect())?,
-            ),
-            Op::NonNegative(_) => {
-                let negative = device.msb(&arg(0).ring().buf)?;
-                bit(device.xor(&[&negative], true, n)?)
-            }
-            Op::CompareMany { thresholds, .. } => {
-                let x = arg(0).ring();
-                let each = |&t: &i64| {
-                    let difference =
-                        device.combine(&[(W::ONE, &x.buf)], W::from_i64(t).neg(), x.elements())?;
-                    device.xor(&[&device.msb(&difference)?], true, x.elements())
-                };
-                let bits = thresholds.iter().map(each).collect::<Result<Vec<_>, _>>()?;
-                bit(device.join_bits(&bits.iter().map(|b| (b, x.elements())).collect::<Vec<_>>())?)
-            }
-            Op::Relu(relu) => {
-                let positive = |x: W| if x.msb() == 1 { W::ZERO } else { floor_shift(x, relu.truncate) };
-                ring(device.upload(host(arg(0).ring())?.into_iter().map(positive).collect())?)
-            }
-            Op::Maximum(_) => {
-                let mut largest = host(arg(0).ring())?;
-                for i in 1..inputs.len() {
-                    let others = host(arg(i).ring())?;
-                    let pairs = largest.iter_mut().zip(others);
-                    pairs.for_each(|(z, x)| *z = W::from_i64(z.to_i64().max(x.to_i64())));
-                }
-                ring(device.upload(largest)?)
-            }
-            Op::Select => ring(device.bit_times(&arg(0).bit().buf, Some(&arg(1).ring().buf), n)?),
-            Op::BitToRing => ring(device.bit_times(&arg(0).bit().buf, None, n)?),
-            Op::ToBits => {
-                let x = host(arg(0).ring())?;
-                bit(device.upload(bits::pack(n, |i| x[i % x.len()].to_u64() >> (i / x.len())))?)
-            }
-            Op::FromBits => {
-                let x = device.download(arg(0).bit().buf.clone())?;
-                let word = |i| (0..W::BITS as usize).fold(0, |v, k| v | bits::get(&x, k * n + i) << k);
-                ring(device.upload((0..n).map(|i| W::from_u64(word(i))).collect())?)
-            }
-            Op::AddBits => {
-                let [x, y] = [0, 1].map(|i| device.download(arg(i).bit().buf.clone()));
-                let (x, y, width) = (x?, y?, shape.dims()[0]);
-                let each = n / width;
-                let mut carries = vec![0; each];
-                bit(device.upload(bits::pack(n, |i| {
-                    let (a, b, carry) = (bits::get(&x, i), bits::get(&y, i), &mut carries[i % each]);
-                    let sum = a ^ b ^ *carry;
-                    *carry = (a & b) | (*carry & (a ^ b));
-                    sum
-                }))?)
-            }
-            Op::Xor => bit(device.xor(&[&arg(0).bit().buf, &arg(1).bit().buf], false, n)?),
-            Op::And => {
-                let mut all = arg(0).bit().buf.clone();
-                for i in 1..inputs.len() {
-                    all = device.and(&all, &arg(i).bit().buf)?;
-                }
-                bit(all)
-            }
-            Op::Not => bit(device.xor(&[&arg(0).bit().buf], true, n)?),
-            other => return party.refuse(format!("clear has no {other:?}")),
-        };
-        Ok((data, None))
-    }
-
-    fn reveal(&self, party: &mut Party<D>, (): &(), data: &Data<W, D>) -> Result<Payload, Error> {
+        (): &(),
+        data: &Data<W, D>,
+        _: &Verified,
+    ) -> Result<Payload, Error> {
         Ok(match data {
             Data::Ring(x) => Payload::from_pod(&party.device().download(x.buf.clone())?),
             Data::Bit(x) => {
@@ -221,5 +113,272 @@ impl<W: Word, D: Device> Suite for Clear<W, D> {
             return Err(Error::Refused("the party sent an output of the wrong size".into()));
         }
         Ok(words.to_vec())
+    }
+}
+
+suite_of_steps! { Clear, refuse =>
+    0 = Constant,
+    1 = Linear,
+    2 = Bits,
+    3 = Product,
+    4 = Truncate,
+    5 = Compare,
+    6 = Relu,
+    7 = Maximum,
+    8 = Select,
+    9 = ToBits,
+    10 = FromBits,
+    11 = AddBits,
+}
+
+fn refuse(call: Call<'_>) -> Unsupported {
+    local::refuse("clear", call)
+}
+
+/// A primitive on plain words. Where and how its result is shared is nothing to it:
+/// [`Op::Unshared`] and [`Op::Dealt`] are what they hold.
+trait Plain<'a, W: Word, D: Device>: Sized {
+    /// The call, if it is one of this primitive.
+    fn of(call: Call<'a>) -> Option<Self>;
+    /// The result.
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error>;
+}
+
+impl<'a, W: Word, D: Device, T: Plain<'a, W, D>> OnlineStep<'a, Clear<W, D>> for T {
+    fn of(_: &Clear<W, D>, call: Call<'a>) -> Option<Self> {
+        let op = match call.op {
+            Op::Unshared(step) | Op::Dealt(step) => step,
+            op => op,
+        };
+        <T as Plain<'a, W, D>>::of(Call { op, ..call })
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&()>]) -> Result<Option<()>, Error> {
+        Ok(Some(()))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Clear<W, D>>,
+    ) -> Result<Made<Clear<W, D>>, Error> {
+        let x: Vec<&Data<W, D>> = operands.inputs.iter().map(|(_, x)| *x).collect();
+        Ok((self.compute(party.device(), &x)?, None))
+    }
+}
+
+/// floor(x / 2^f) for a signed x.
+fn floor_shift<W: Word>(x: W, f: u32) -> W {
+    W::from_i64(x.to_i64() >> f)
+}
+
+/// f of every element, on the host.
+fn each<W: Word, D: Device>(
+    device: &D,
+    shape: &Shape,
+    x: &Data<W, D>,
+    f: impl Fn(W) -> W,
+) -> Result<Data<W, D>, Error> {
+    let words = device.download(x.ring().buf.clone())?.into_iter().map(f).collect();
+    Ok(Data::Ring(Tensor::new(shape.clone(), device.upload(words)?)))
+}
+
+/// A public tensor.
+pub struct Constant<'a>(Call<'a>);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Constant<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        matches!(call.op, Op::Constant { .. }).then_some(Constant(call))
+    }
+
+    fn compute(&self, device: &D, _: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let Op::Constant { words, .. } = self.0.op else { unreachable!("seen before") };
+        Ok(Data::Ring(local::constant(device, self.0.shape(), words)?))
+    }
+}
+
+/// A linear map.
+pub struct Linear<'a>(Call<'a>);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Linear<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        (local::is_linear(call.op) && !call.of_bits()).then_some(Linear(call))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let x: Vec<_> = x.iter().map(|x| x.ring()).collect();
+        Ok(Data::Ring(local::linear(device, self.0.op, &x, self.0.output, true)?))
+    }
+}
+
+/// Rearrangements, negations, exclusive ors and conjunctions of bits.
+pub struct Bits<'a>(Call<'a>);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Bits<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::And || local::BitLinear::of(call).is_some()).then_some(Bits(call))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let x: Vec<_> = x.iter().map(|x| x.bit()).collect();
+        let Some(map) = local::BitLinear::of(self.0) else {
+            let all = x[1..].iter().try_fold(x[0].buf.clone(), |all, x| device.and(&all, &x.buf))?;
+            return Ok(Data::Bit(PackedBits::new(self.0.shape().clone(), all)));
+        };
+        Ok(Data::Bit(map.apply(device, &x, true)?))
+    }
+}
+
+/// A product of two values and more.
+pub struct Product<'a>(local::Product<'a>, &'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Product<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        Some(Product(local::Product::of(call.op)?, call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let times = |z: Tensor<W, D>, x: &&Data<W, D>| self.0.apply(device, &z, x.ring(), self.1);
+        Ok(Data::Ring(x[1..].iter().try_fold(x[0].ring().clone(), times)?))
+    }
+}
+
+/// x / 2^f, rounded down.
+pub struct Truncate<'a>(u32, &'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Truncate<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        let Op::Truncate { bits } = *call.op else { return None };
+        Some(Truncate(bits, call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        each(device, self.1, x[0], |x| floor_shift(x, self.0))
+    }
+}
+
+/// [x ≥ 0], or [x ≥ t] for every threshold.
+pub struct Compare<'a>(&'a [i64], &'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Compare<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        match call.op {
+            Op::NonNegative(_) => Some(Compare(&[0], call.shape())),
+            Op::CompareMany { thresholds, .. } => Some(Compare(thresholds, call.shape())),
+            _ => None,
+        }
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let (x, n) = (&x[0].ring().buf, x[0].ring().elements());
+        let each = |&t: &i64| {
+            let difference = device.combine(&[(W::ONE, x)], W::from_i64(t).neg(), n)?;
+            device.xor(&[&device.msb(&difference)?], true, n)
+        };
+        let bits = self.0.iter().map(each).collect::<Result<Vec<_>, _>>()?;
+        let all = device.join_bits(&bits.iter().map(|b| (b, n)).collect::<Vec<_>>())?;
+        Ok(Data::Bit(PackedBits::new(self.1.clone(), all)))
+    }
+}
+
+/// max(x, 0), perhaps truncated.
+pub struct Relu<'a>(u32, &'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Relu<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        let Op::Relu(relu) = call.op else { return None };
+        Some(Relu(relu.truncate, call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        each(device, self.1, x[0], |x| if x.msb() == 1 { W::ZERO } else { floor_shift(x, self.0) })
+    }
+}
+
+/// The largest of several values.
+pub struct Maximum<'a>(&'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Maximum<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        matches!(call.op, Op::Maximum(_)).then_some(Maximum(call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let host = |x: &Data<W, D>| device.download(x.ring().buf.clone());
+        let mut largest = host(x[0])?;
+        for x in &x[1..] {
+            let pairs = largest.iter_mut().zip(host(x)?);
+            pairs.for_each(|(z, x)| *z = W::from_i64(z.to_i64().max(x.to_i64())));
+        }
+        Ok(Data::Ring(Tensor::new(self.0.clone(), device.upload(largest)?)))
+    }
+}
+
+/// b·x, or the bit as 0 or 1.
+pub struct Select<'a>(&'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Select<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        matches!(call.op, Op::Select | Op::BitToRing).then_some(Select(call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let value = x.get(1).map(|x| &x.ring().buf);
+        let z = device.bit_times(&x[0].bit().buf, value, self.0.elements())?;
+        Ok(Data::Ring(Tensor::new(self.0.clone(), z)))
+    }
+}
+
+/// The bits of a ring value.
+pub struct ToBits<'a>(&'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for ToBits<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::ToBits).then_some(ToBits(call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let x = device.download(x[0].ring().buf.clone())?;
+        let packed = bits::pack(self.0.elements(), |i| x[i % x.len()].to_u64() >> (i / x.len()));
+        Ok(Data::Bit(PackedBits::new(self.0.clone(), device.upload(packed)?)))
+    }
+}
+
+/// The ring value of bits.
+pub struct FromBits<'a>(&'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for FromBits<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::FromBits).then_some(FromBits(call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let (x, n) = (device.download(x[0].bit().buf.clone())?, self.0.elements());
+        let word = |i| (0..W::BITS as usize).fold(0, |v, k| v | bits::get(&x, k * n + i) << k);
+        let words = device.upload((0..n).map(|i| W::from_u64(word(i))).collect())?;
+        Ok(Data::Ring(Tensor::new(self.0.clone(), words)))
+    }
+}
+
+/// x + y of values in bits.
+pub struct AddBits<'a>(&'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for AddBits<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::AddBits).then_some(AddBits(call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let [a, b] = [0, 1].map(|i| device.download(x[i].bit().buf.clone()));
+        let (a, b, n) = (a?, b?, self.0.elements());
+        let each = n / self.0.dims()[0];
+        let mut carries = vec![0; each];
+        let packed = bits::pack(n, |i| {
+            let (a, b, carry) = (bits::get(&a, i), bits::get(&b, i), &mut carries[i % each]);
+            let sum = a ^ b ^ *carry;
+            *carry = (a & b) | (*carry & (a ^ b));
+            sum
+        });
+        Ok(Data::Bit(PackedBits::new(self.0.clone(), device.upload(packed)?)))
     }
 }

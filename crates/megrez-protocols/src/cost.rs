@@ -1,7 +1,9 @@
-//! Exact costs: every message of a step as a formula. A test holds the meter to them, per party, direction and phase.
+//! Exact costs: every message of a step as a formula. A test holds the meter to them, per party,
+//! direction and phase.
 
 use megrez_ring::Prime;
 use megrez_session::Phase;
+use std::collections::HashMap;
 
 /// What a message consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,7 +12,8 @@ pub enum Unit {
     Bits(u32),
     /// Elements of F_p, as many to a 64-bit word as fit; the message is rounded up to words.
     Field(Prime),
-    /// Elements of F_p for a larger p, in ⌈log2 p⌉ bits each, densely packed; the message is rounded up to bytes.
+    /// Elements of F_p for a larger p, in ⌈log2 p⌉ bits each, densely packed; the message is
+    /// rounded up to bytes.
     Residue(u32),
 }
 
@@ -82,7 +85,8 @@ impl Cost {
         self.message(Transfer { phase, round, from, to, n, unit })
     }
 
-    /// What this step costs and `next` after it, when every message of `next` waits for those before.
+    /// What this step costs and `next` after it, when every message of `next` waits for those
+    /// before.
     pub fn then(mut self, next: Cost) -> Self {
         let last =
             |phase| self.transfers.iter().filter(|t| t.phase == phase).map(|t| t.round).max().unwrap_or(0);
@@ -108,7 +112,8 @@ impl Cost {
         self
     }
 
-    /// The cost where an input's masks are known only online: offline messages are sent online, before the step's own.
+    /// The cost where an input's masks are known only online: offline messages are sent online,
+    /// before the step's own.
     pub fn made_online(mut self) -> Self {
         let offline = |t: &&Transfer| t.phase == Phase::Offline;
         let before = self.transfers.iter().filter(offline).map(|t| t.round).max().unwrap_or(0);
@@ -129,7 +134,7 @@ impl Cost {
 
     /// Messages on the critical path of a phase when the step runs alone.
     pub fn rounds(&self, phase: Phase) -> u32 {
-        last(&Wires::new(0.0, |_| 0.0).advance(Clocks::default(), self, phase)).rounds
+        last(&Wires::new(0.0, |_| 0.0).advance(&Clocks::default(), self, phase)).rounds
     }
 
     /// Bytes from one party to another in a phase.
@@ -153,36 +158,57 @@ pub struct Path {
     pub seconds: f64,
 }
 
-/// Where every party stands.
-pub type Clocks = [Path; 3];
+/// Where every party stands; parties that have heard nothing yet stand at the beginning.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Clocks(Vec<Path>);
+
+impl Clocks {
+    fn at(&self, party: usize) -> Path {
+        self.0.get(party).copied().unwrap_or_default()
+    }
+
+    /// Moves a party's clock on, if it stands before `path`.
+    fn not_before(&mut self, party: usize, path: Path) {
+        if self.0.len() <= party {
+            self.0.resize(party + 1, Path::default());
+        }
+        self.0[party] = self.0[party].or_later(path);
+    }
+}
+
+impl Path {
+    fn or_later(self, other: Path) -> Path {
+        Path { rounds: self.rounds.max(other.rounds), seconds: self.seconds.max(other.seconds) }
+    }
+}
 
 /// The links of a network in time: their delay, how long bytes take, and until when each is busy.
 pub struct Wires<F> {
     delay: f64,
     transmit: F,
-    busy: [[f64; 3]; 3],
+    busy: HashMap<(usize, usize), f64>,
 }
 
 impl<F: Fn(u64) -> f64> Wires<F> {
     /// Idle links on which a message takes `delay` seconds and `transmit` of its bytes.
     pub fn new(delay: f64, transmit: F) -> Self {
-        Wires { delay, transmit, busy: [[0.0; 3]; 3] }
+        Wires { delay, transmit, busy: HashMap::new() }
     }
 
-    /// The parties' clocks after a step's messages of a phase, begun at `start`. A message waits for what its link still has
-    /// to send.
-    pub fn advance(&mut self, start: Clocks, step: &Cost, phase: Phase) -> Clocks {
-        let mut clocks = start;
+    /// The parties' clocks after a step's messages of a phase, begun at `start`. A message waits
+    /// for what its link still has to send.
+    pub fn advance(&mut self, start: &Clocks, step: &Cost, phase: Phase) -> Clocks {
+        let mut clocks = start.clone();
         let mut messages: Vec<&Transfer> = step.transfers.iter().filter(|t| t.phase == phase).collect();
         messages.sort_by_key(|t| t.round);
         for round in messages.chunk_by(|a, b| a.round == b.round) {
-            let before = clocks;
+            let before = clocks.clone();
             for t in round {
-                let (from, to) = (before[t.from], &mut clocks[t.to]);
-                let link = &mut self.busy[t.from][t.to];
+                let from = before.at(t.from);
+                let link = self.busy.entry((t.from, t.to)).or_default();
                 *link = link.max(from.seconds) + (self.transmit)(t.unit.bytes(t.n));
-                to.rounds = to.rounds.max(from.rounds + 1);
-                to.seconds = to.seconds.max(*link + self.delay);
+                let heard = Path { rounds: from.rounds + 1, seconds: *link + self.delay };
+                clocks.not_before(t.to, heard);
             }
         }
         clocks
@@ -191,16 +217,10 @@ impl<F: Fn(u64) -> f64> Wires<F> {
 
 /// The later of two states, party by party.
 pub fn later(a: &Clocks, b: &Clocks) -> Clocks {
-    std::array::from_fn(|p| Path {
-        rounds: a[p].rounds.max(b[p].rounds),
-        seconds: a[p].seconds.max(b[p].seconds),
-    })
+    Clocks((0..a.0.len().max(b.0.len())).map(|p| a.at(p).or_later(b.at(p))).collect())
 }
 
 /// The party that is last.
 pub fn last(clocks: &Clocks) -> Path {
-    clocks.iter().fold(Path::default(), |a, b| Path {
-        rounds: a.rounds.max(b.rounds),
-        seconds: a.seconds.max(b.seconds),
-    })
+    clocks.0.iter().fold(Path::default(), |a, b| a.or_later(*b))
 }

@@ -1,9 +1,12 @@
 //! Protocols: how the primitives of a plan are computed on shares.
 //!
-//! A protocol is a [`Suite`]: for every primitive an *offline* step, which sees masks only and may run before the inputs
-//! exist, and an *online* step on masked data. [`clear`] is the plaintext suite, template for new ones and oracle for
-//! tests; [`mizar`] is the dealer-based three-party suite, [`replicated`] and [`meteor`] are those of three equal parties, without
-//! and with masks, [`bicoptor`] one without a dealer's masks, to compare with. [`registry`] lists them all.
+//! A protocol is a [`Suite`]: a [`Sharing`] and, for every primitive, a [`Step`] with an *offline*
+//! phase, which sees masks only and may run before the inputs exist, and an *online* phase on
+//! masked data. [`clear`] is the plaintext suite, template for new ones and oracle for tests;
+//! [`mizar`] is the dealer-based three-party suite, [`aby3`], [`alkaid`], [`meteor`] and
+//! [`alkaid_masked`] are those of three equal parties, without and with masks, [`bicoptor`] one
+//! without a dealer's masks, to compare with. [`registry`] lists them all; what they have in common
+//! stands in [`sharing`] and `steps`.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -12,24 +15,28 @@
 
 #[macro_use]
 mod store;
+#[macro_use]
+mod suite;
+pub mod aby3;
+pub mod aegis;
+pub mod alkaid;
+pub mod alkaid_masked;
 pub mod bicoptor;
 pub mod clear;
+pub mod concurrent;
 mod cost;
 mod local;
 pub mod meteor;
 pub mod mizar;
-pub mod mrss;
-pub mod mss;
 pub mod registry;
-pub mod replicated;
-mod reveal;
 #[cfg(test)]
 mod reveals;
-pub mod rss;
-mod suite;
-#[cfg(test)]
-mod testing;
+pub mod sharing;
+mod steps;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
+pub use sharing::{mrss, mss, rss};
 pub use store::{Store, StoreError};
-pub use suite::{Suite, Unsupported};
+pub use suite::{Call, Made, OnlineStep, Operands, Sharing, Step, Suite, Unsupported, Verified};

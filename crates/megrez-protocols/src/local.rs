@@ -1,8 +1,9 @@
-//! Local operations on one component of a linear sharing: every suite applies them to each component that a party holds.
+//! Local operations on one component of a linear sharing: every suite applies them to each
+//! component that a party holds.
 
-use crate::Unsupported;
-use megrez_kernels::{Device, DeviceError, Placement, Tensor};
-use megrez_plan::{ConvGeometry, Op, Value, View};
+use crate::{Call, Unsupported};
+use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};
+use megrez_plan::{ConvGeometry, Kind, Op, Value, View};
 use megrez_ring::{Shape, Word};
 
 /// [outer, axis, inner] of a shape around one of its dimensions.
@@ -74,11 +75,60 @@ pub(crate) fn linear<W: Word, D: Device>(
     Ok(Tensor::new(output.shape.clone(), buf))
 }
 
+/// A public tensor.
+pub(crate) fn constant<W: Word, D: Device>(
+    device: &D,
+    shape: &Shape,
+    words: &[i64],
+) -> Result<Tensor<W, D>, DeviceError> {
+    let words = words.iter().map(|&w| W::from_i64(w)).collect();
+    Ok(Tensor::new(shape.clone(), device.upload(words)?))
+}
+
+/// A step that is the same map on every component of a share of bits, but for a negation, which one
+/// component takes.
+pub(crate) struct BitLinear<'a> {
+    op: &'a Op,
+    shape: &'a Shape,
+}
+
+impl<'a> BitLinear<'a> {
+    pub(crate) fn of(call: Call<'a>) -> Option<Self> {
+        let answers = matches!(call.op, Op::View(_) | Op::Xor | Op::Not) && call.output.kind == Kind::Bit;
+        answers.then_some(BitLinear { op: call.op, shape: call.shape() })
+    }
+
+    /// On one component; `public` says that it takes the negation.
+    pub(crate) fn apply<D: Device>(
+        &self,
+        device: &D,
+        operands: &[&Bits<D>],
+        public: bool,
+    ) -> Result<Bits<D>, DeviceError> {
+        let buf = match self.op {
+            Op::View(view) => device.view_bits(&operands[0].buf, view)?,
+            op => {
+                let parts: Vec<_> = operands.iter().map(|x| &x.buf).collect();
+                device.xor(&parts, *op == Op::Not && public, self.shape.elements())?
+            }
+        };
+        Ok(Bits::new(self.shape.clone(), buf))
+    }
+}
+
+/// Why a suite has no step for a call.
+pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
+    Unsupported(match call.op {
+        op if is_linear(op) && call.of_bits() => format!("{suite} rearranges bits by views only"),
+        Op::Mul | Op::And if call.inputs.len() > 2 => two_at_a_time(suite),
+        Op::Maximum(_) => format!("{suite} has no maximum of all pairs: use --pool tournament"),
+        other => format!("{suite} has no {other:?}"),
+    })
+}
+
 /// Why a suite that multiplies two values at a time refuses more.
-pub(crate) fn two_at_a_time(suite: &str) -> Unsupported {
-    Unsupported(format!(
-        "{suite} multiplies two values at a time: multiply one after the other, or use meteor"
-    ))
+pub(crate) fn two_at_a_time(suite: &str) -> String {
+    format!("{suite} multiplies two values at a time: multiply one after the other, or use meteor")
 }
 
 /// A product of two tensors: element by element, of matrices, or a convolution.
@@ -96,6 +146,16 @@ impl<'a> Product<'a> {
             Op::Conv(geometry) => Some(Product::Convolution(geometry)),
             _ => None,
         }
+    }
+
+    /// The product of two operands of which one is public.
+    pub(crate) fn with_public(call: Call<'a>) -> Option<Self> {
+        if call.has_public() && call.inputs.len() == 2 { Product::of(call.op) } else { None }
+    }
+
+    /// The product of two secrets.
+    pub(crate) fn of_secrets(call: Call<'a>) -> Option<Self> {
+        if !call.has_public() && call.inputs.len() == 2 { Product::of(call.op) } else { None }
     }
 
     /// x · y.

@@ -1,121 +1,169 @@
-//! Every protocol, once: the command line, the documentation and the conformance suite read this list.
+//! Every protocol, once: the command line, the documentation and the conformance suite read this
+//! list, and ask what a protocol can do in place of comparing its name.
 
 use crate::Suite;
-use crate::bicoptor::Bicoptor;
-use crate::clear::Clear;
-use crate::meteor::{Comparisons, Meteor};
-use crate::mizar::Mizar;
-use crate::replicated::{Adder, Replicated};
-use megrez_kernels::{Baseline, Device};
+use megrez_kernels::Device;
+use megrez_ring::Word;
 
-/// What users are told of a protocol.
+/// What a protocol computes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Numbers {
+    /// Fixed point on a ring of words.
+    Fixed,
+    /// Single-precision floating point.
+    Float32,
+}
+
+/// Whom a protocol protects against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Security {
+    /// Nobody: it shows secrets to some party, and runs only when the caller says `insecure`.
+    None,
+    /// One corrupted party that follows the protocol.
+    SemiHonest,
+    /// One corrupted party that does what it likes: others may be left without a result, but with
+    /// no false one.
+    MaliciousAbort,
+}
+
+/// What users are told of a protocol, and what it can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Protocol {
     /// Its name on the command line.
     pub name: &'static str,
     /// How many parties compute.
     pub parties: usize,
-    /// Whom it protects against.
+    /// The level of security.
+    pub level: Security,
+    /// Whom it protects against, in a sentence.
     pub security: &'static str,
     /// Where it comes from.
     pub source: &'static str,
     /// Whether it protects nothing or leaks, and runs only when the caller says `insecure`.
     pub insecure: bool,
-    /// Whether it truncates a product and shares it in one go, so that plans do well to leave products as sums, and has no
-    /// maximum of all pairs, so that plans spread them.
+    /// What it computes with.
+    pub numbers: Numbers,
+    /// The rings that it computes on, in bits; none for floating point.
+    pub rings: &'static [u32],
+    /// Whether it has an offline phase, whose material can be made ahead and stored.
+    pub offline: bool,
+    /// Whether it has a maximum of all pairs; plans for others spread maxima or run tournaments.
+    pub native_maximum: bool,
+    /// Whether it truncates a product and shares it in one go, so that plans do well to leave
+    /// products as sums (deferred resharing).
     pub sums: bool,
     /// How many bits a conjunction takes at most.
     pub factors: usize,
 }
 
-/// The protocols.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "mizar",
-        parties: 3,
-        security: "semi-honest, one of three parties corrupted; party 2 deals",
-        source: "MIZAR, corrected",
-        insecure: false,
-        sums: false,
-        factors: 2,
-    },
-    Protocol {
-        name: "aby3",
-        parties: 3,
-        security: "semi-honest, one of three parties corrupted",
-        source: "ABY3, with exact truncation",
-        insecure: false,
-        sums: true,
-        factors: 4,
-    },
-    Protocol {
-        name: "meteor",
-        parties: 3,
-        security: "semi-honest, one of three parties corrupted",
-        source: "METEOR, corrected, with exact truncation and carries of digits",
-        insecure: false,
-        sums: true,
-        factors: 4,
-    },
-    Protocol {
-        name: "alkaid",
-        parties: 3,
-        security: "semi-honest, one of three parties corrupted",
-        source: "ALKAID, corrected, on replicated values",
-        insecure: false,
-        sums: true,
-        factors: 4,
-    },
-    Protocol {
-        name: "alkaid-masked",
-        parties: 3,
-        security: "semi-honest, one of three parties corrupted",
-        source: "ALKAID's comparisons, corrected, on METEOR's masked values",
-        insecure: false,
-        sums: true,
-        factors: 4,
-    },
-    Protocol {
-        name: "bicoptor",
-        parties: 3,
-        security: "semi-honest, one of three parties corrupted, while values stay in the compared range; party 2 helps",
-        source: "improved Bicoptor (probabilistic truncation), corrected",
-        insecure: false,
-        sums: false,
-        factors: 2,
-    },
-    Protocol {
-        name: "concurrent",
-        parties: 3,
-        security: "semi-honest, one of three parties corrupted; party 2 deals",
-        source: "mizar with the concurrent single list (MIZAR, Remark 1), for comparison",
-        insecure: false,
-        sums: false,
-        factors: 2,
-    },
-    Protocol {
-        name: "aegis",
-        parties: 3,
-        security: "none against party 2: its two lists tell the dealer about the values compared",
-        source: "mizar with Aegis's two lists (MIZAR, Fig. 3), for comparison of costs",
-        insecure: true,
-        sums: false,
-        factors: 2,
-    },
-    Protocol {
-        name: "clear",
-        parties: 1,
-        security: "none: the party sees everything",
-        source: "plaintext oracle",
-        insecure: true,
-        sums: false,
-        factors: 4,
-    },
-];
+/// The rings of words that every suite computes on.
+const RINGS: &[u32] = &[32, 64];
 
-/// The protocol of this name.
+impl Protocol {
+    /// A suite of three parties with an offline phase, which multiplies two values at a time; the
+    /// builders below say what is different.
+    pub(crate) const fn suite(
+        name: &'static str,
+        level: Security,
+        security: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Protocol {
+            name,
+            parties: 3,
+            level,
+            security,
+            source,
+            insecure: matches!(level, Security::None),
+            numbers: Numbers::Fixed,
+            rings: RINGS,
+            offline: true,
+            native_maximum: false,
+            sums: false,
+            factors: 2,
+        }
+    }
+
+    pub(crate) const fn of_parties(self, parties: usize) -> Self {
+        Protocol { parties, ..self }
+    }
+
+    pub(crate) const fn without_offline_phase(self) -> Self {
+        Protocol { offline: false, ..self }
+    }
+
+    pub(crate) const fn with_native_maximum(self) -> Self {
+        Protocol { native_maximum: true, ..self }
+    }
+
+    pub(crate) const fn with_deferred_resharing(self) -> Self {
+        Protocol { sums: true, ..self }
+    }
+
+    pub(crate) const fn with_factors(self, factors: usize) -> Self {
+        Protocol { factors, ..self }
+    }
+}
+
+/// Floating point between two parties: `megrez-sirnn`, which computes float plans and no others.
+pub const SECFLOAT: Protocol = Protocol {
+    numbers: Numbers::Float32,
+    rings: &[],
+    ..Protocol::suite(
+        "secfloat",
+        Security::SemiHonest,
+        "semi-honest, one of two parties corrupted; no dealer, oblivious transfer from Diffie-Hellman on Ristretto",
+        "SECFLOAT on SIRNN's blocks, corrected; single precision, correctly rounded",
+    )
+    .of_parties(2)
+    .without_offline_phase()
+};
+
+/// The protocols on floating point.
+pub const FLOAT_PROTOCOLS: &[Protocol] = &[SECFLOAT];
+
+/// The suite on a ring of `W` that a protocol's name stands for: one line each.
+macro_rules! suites {
+    ($($module:ident => $suite:expr),+ $(,)?) => {
+        /// The protocols on rings of words.
+        pub const PROTOCOLS: &[Protocol] = &[$(crate::$module::PROTOCOL),+];
+
+        fn on_ring<W: Word, D: Device, V: Visitor<D>>(name: &str, visitor: V) -> Option<V::Output> {
+            $(if name == crate::$module::PROTOCOL.name {
+                return Some(visitor.visit($suite));
+            })+
+            None
+        }
+    };
+}
+
+suites! {
+    mizar => crate::mizar::Mizar::<W, D>::default(),
+    aby3 => crate::aby3::Aby3::<W, D>::default(),
+    meteor => crate::meteor::Meteor::<W, D>::default(),
+    alkaid => crate::alkaid::Alkaid::<W, D>::default(),
+    alkaid_masked => crate::alkaid_masked::AlkaidMasked::<W, D>::default(),
+    bicoptor => crate::bicoptor::Bicoptor::<W, D>::default(),
+    concurrent => crate::concurrent::suite::<W, D>(),
+    aegis => crate::aegis::suite::<W, D>(),
+    clear => crate::clear::Clear::<W, D>::default(),
+}
+
+/// The protocol on rings of words of this name.
 pub fn find(name: &str) -> Option<&'static Protocol> {
     PROTOCOLS.iter().find(|p| p.name == name)
+}
+
+/// Every protocol, floating point included.
+pub fn all() -> impl Iterator<Item = &'static Protocol> {
+    PROTOCOLS.iter().chain(FLOAT_PROTOCOLS)
+}
+
+/// The protocol of this name, floating point included.
+pub fn find_any(name: &str) -> Option<&'static Protocol> {
+    all().find(|p| p.name == name)
 }
 
 /// Something to do with a suite whose type is chosen at run time.
@@ -127,44 +175,72 @@ pub trait Visitor<D: Device> {
 }
 
 /// Runs a visitor with the protocol `name` on a ring of `ring` bits; `None` if there is none such.
+/// Rings of 8 and 16 bits, on which tests try all values, are there with the feature `testing`
+/// alone.
 pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
-    Some(match (name, ring) {
-        ("mizar", 8) => visitor.visit(Mizar::<u8, D>::default()),
-        ("mizar", 16) => visitor.visit(Mizar::<u16, D>::default()),
-        ("mizar", 32) => visitor.visit(Mizar::<u32, D>::default()),
-        ("mizar", 64) => visitor.visit(Mizar::<u64, D>::default()),
-        ("aby3", 8) => visitor.visit(Replicated::<u8, D>::with_adder(Adder::Aby3)),
-        ("aby3", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Aby3)),
-        ("aby3", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Aby3)),
-        ("aby3", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Aby3)),
-        ("meteor", 8) => visitor.visit(Meteor::<u8, D>::default()),
-        ("meteor", 16) => visitor.visit(Meteor::<u16, D>::default()),
-        ("meteor", 32) => visitor.visit(Meteor::<u32, D>::default()),
-        ("meteor", 64) => visitor.visit(Meteor::<u64, D>::default()),
-        ("alkaid", 8) => visitor.visit(Replicated::<u8, D>::with_adder(Adder::Alkaid)),
-        ("alkaid", 16) => visitor.visit(Replicated::<u16, D>::with_adder(Adder::Alkaid)),
-        ("alkaid", 32) => visitor.visit(Replicated::<u32, D>::with_adder(Adder::Alkaid)),
-        ("alkaid", 64) => visitor.visit(Replicated::<u64, D>::with_adder(Adder::Alkaid)),
-        ("alkaid-masked", 8) => visitor.visit(Meteor::<u8, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 8) => visitor.visit(Bicoptor::<u8, D>::default()),
-        ("alkaid-masked", 16) => visitor.visit(Meteor::<u16, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 16) => visitor.visit(Bicoptor::<u16, D>::default()),
-        ("alkaid-masked", 32) => visitor.visit(Meteor::<u32, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 32) => visitor.visit(Bicoptor::<u32, D>::default()),
-        ("alkaid-masked", 64) => visitor.visit(Meteor::<u64, D>::with_comparisons(Comparisons::Alkaid)),
-        ("bicoptor", 64) => visitor.visit(Bicoptor::<u64, D>::default()),
-        ("concurrent", 8) => visitor.visit(Mizar::<u8, D>::with_lists(Baseline::Concurrent)),
-        ("concurrent", 16) => visitor.visit(Mizar::<u16, D>::with_lists(Baseline::Concurrent)),
-        ("concurrent", 32) => visitor.visit(Mizar::<u32, D>::with_lists(Baseline::Concurrent)),
-        ("concurrent", 64) => visitor.visit(Mizar::<u64, D>::with_lists(Baseline::Concurrent)),
-        ("aegis", 8) => visitor.visit(Mizar::<u8, D>::with_lists(Baseline::Aegis)),
-        ("aegis", 16) => visitor.visit(Mizar::<u16, D>::with_lists(Baseline::Aegis)),
-        ("aegis", 32) => visitor.visit(Mizar::<u32, D>::with_lists(Baseline::Aegis)),
-        ("aegis", 64) => visitor.visit(Mizar::<u64, D>::with_lists(Baseline::Aegis)),
-        ("clear", 8) => visitor.visit(Clear::<u8, D>::default()),
-        ("clear", 16) => visitor.visit(Clear::<u16, D>::default()),
-        ("clear", 32) => visitor.visit(Clear::<u32, D>::default()),
-        ("clear", 64) => visitor.visit(Clear::<u64, D>::default()),
-        _ => return None,
-    })
+    match ring {
+        #[cfg(feature = "testing")]
+        8 => on_ring::<u8, D, V>(name, visitor),
+        #[cfg(feature = "testing")]
+        16 => on_ring::<u16, D, V>(name, visitor),
+        32 => on_ring::<u32, D, V>(name, visitor),
+        64 => on_ring::<u64, D, V>(name, visitor),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Call;
+    use megrez_kernels::Reference;
+    use megrez_plan::{Kind, List, Op, SignBit, Value};
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_different_and_found() {
+        let names: HashSet<&str> = all().map(|p| p.name).collect();
+        assert_eq!(names.len(), all().count());
+        assert!(all().all(|p| find_any(p.name) == Some(p)));
+        assert!(find(SECFLOAT.name).is_none(), "no suite on a ring");
+    }
+
+    /// What a suite says of itself, by what it has formulas for.
+    struct Capabilities;
+
+    impl Visitor<Reference> for Capabilities {
+        type Output = (usize, bool, bool, usize);
+
+        fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
+            let value = |kind| Value { shape: [1].into(), kind };
+            let (ring, sum, bit) =
+                (value(Kind::Ring { frac: 0 }), value(Kind::Sum { frac: 0 }), value(Kind::Bit));
+            let has = |op: Op, inputs: &[&Value], output: &Value| {
+                suite.cost(Call { op: &op, inputs, output }).is_ok()
+            };
+            let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
+            let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
+            let sums = has(Op::Unshared(Box::new(Op::Mul)), &[&ring; 2], &sum);
+            let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
+            (S::PARTIES, maximum, sums, factors)
+        }
+    }
+
+    #[test]
+    fn protocols_can_do_what_they_say() {
+        for p in PROTOCOLS {
+            assert_eq!(p.insecure, p.level == Security::None, "{}", p.name);
+            for &ring in p.rings {
+                let (parties, maximum, sums, factors) =
+                    dispatch::<Reference, _>(p.name, ring, Capabilities).expect("registered on this ring");
+                assert_eq!(parties, p.parties, "{}", p.name);
+                // The plaintext oracle has everything; what it is asked for is what its plans are
+                // to look like.
+                if !p.insecure {
+                    assert_eq!((maximum, sums), (p.native_maximum, p.sums), "{}", p.name);
+                }
+                assert_eq!(factors, p.factors, "{}", p.name);
+            }
+        }
+    }
 }

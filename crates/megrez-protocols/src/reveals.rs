@@ -1,21 +1,24 @@
-//! What a recipient who is also a party is sent, over all sharings of small values: the value, under a new sharing of zero each time. And
-//! that the value and a party's own share determine the whole sharing (`docs/security/composition.md`, tight sharings), which is why a
-//! value's carries tell a recipient nothing that it does not hold.
+//! What a recipient who is also a party is sent, over all sharings of small values: the value,
+//! under a new sharing of zero each time. And that the value and a party's own share determine the
+//! whole sharing (`docs/security/composition.md`, tight sharings), which is why a value's carries
+//! tell a recipient nothing that it does not hold.
 
+use crate::aby3::{self, Aby3};
+use crate::alkaid::{self, Alkaid};
 use crate::meteor::{self, Meteor};
 use crate::mizar::{self, Mizar};
 use crate::mss::Mask;
-use crate::replicated::{self, Adder, Replicated};
 use crate::rss::{Rss, after};
 use crate::testing::session;
-use crate::{Suite, bicoptor};
+use crate::{Sharing as _, Suite, bicoptor};
 use megrez_kernels::{Bits, Reference, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
 use megrez_ring::bits;
 use std::collections::HashSet;
 
-/// Parts of a sharing that are enumerated, for words: ends, powers and neighbours of the ring of 8 bits.
+/// Parts of a sharing that are enumerated, for words: ends, powers and neighbours of the ring of 8
+/// bits.
 const WORDS: [u8; 6] = [0, 1, 2, 127, 128, 255];
 
 /// All tuples of `parts` values, part by part.
@@ -37,7 +40,8 @@ fn tight(name: &str, shares: [Vec<&[u8]>; 3], value: &[u8]) {
     }
 }
 
-/// Holds what the recipient puts together to `value`, and what it is sent to a sharing that is new each time.
+/// Holds what the recipient puts together to `value`, and what it is sent to a sharing that is new
+/// each time.
 fn reveals<S: Suite<Word = u8, Device = Reference>>(
     suite: &S,
     kind: Kind,
@@ -48,7 +52,8 @@ fn reveals<S: Suite<Word = u8, Device = Reference>>(
     let run = || -> Vec<Payload> {
         session(|party| {
             let (masks, data) = share(party.me());
-            party.step("output/y", |party| suite.reveal(party, &masks, &data)).unwrap()
+            let verified = suite.verify(party).unwrap();
+            party.step("output/y", |party| suite.reveal(party, &masks, &data, &verified)).unwrap()
         })
     };
     let payloads = run();
@@ -111,12 +116,12 @@ fn of_equals(p: &[Vec<u8>], common: usize) -> [Vec<&[u8]>; 3] {
 
 #[test]
 fn replicated_values_are_tight() {
-    let suite = Replicated::<u8, Reference>::with_adder(Adder::Aby3);
+    let suite = Aby3::<u8, Reference>::default();
     let parts = everything(&WORDS, 3);
     let x = combined(&parts, |p| p[0].wrapping_add(p[1]).wrapping_add(p[2]));
     let share = |me: usize| {
         let held = Rss { own: tensor(&parts[me]), next: tensor(&parts[after(me)]) };
-        (replicated::Masks::Secret([x.len()].into()), replicated::Data::Ring(held))
+        (aby3::Masks::Secret([x.len()].into()), aby3::Data::Ring(held))
     };
     tight("aby3", of_equals(&parts, 0), &x);
     reveals(&suite, RING, &x, share);
@@ -125,18 +130,18 @@ fn replicated_values_are_tight() {
     let x = combined(&parts, |p| p[0] ^ p[1] ^ p[2]);
     let share = |me: usize| {
         let held = Rss { own: packed(&parts[me]), next: packed(&parts[after(me)]) };
-        (replicated::Masks::Secret([x.len()].into()), replicated::Data::Bit(held))
+        (aby3::Masks::Secret([x.len()].into()), aby3::Data::Bit(held))
     };
     tight("aby3, bits", of_equals(&parts, 0), &x);
     reveals(&suite, Kind::Bit, &x, share);
 
     // m, known to all, and the components of r.
-    let suite = Replicated::<u8, Reference>::with_adder(Adder::Alkaid);
+    let suite = Alkaid::<u8, Reference>::default();
     let parts = everything(&[0, 1], 4);
     let x = combined(&parts, |p| p[0] ^ p[1] ^ p[2] ^ p[3]);
     let share = |me: usize| {
         let r = Rss { own: packed(&parts[1 + me]), next: packed(&parts[1 + after(me)]) };
-        (replicated::Masks::Bit(r), replicated::Data::Masked(packed(&parts[0])))
+        (alkaid::Masks::Bit(r), alkaid::Data::Masked(packed(&parts[0])))
     };
     tight("alkaid, bits", of_equals(&parts, 1), &x);
     reveals(&suite, Kind::Bit, &x, share);
@@ -175,7 +180,8 @@ fn plain_additive_shares_are_not_tight_for_a_helper() {
 
 #[test]
 fn a_helper_is_sent_uniform_shares_of_every_value() {
-    // For every sharing: over many outputs, every share of worker 0 occurs, and worker 1's is what is left.
+    // For every sharing: over many outputs, every share of worker 0 occurs, and worker 1's is what
+    // is left.
     let suite = bicoptor::Bicoptor::<u8, Reference>::default();
     let parts = everything(&WORDS, 2);
     let x = combined(&parts, |p| p[0].wrapping_add(p[1]));
@@ -183,11 +189,12 @@ fn a_helper_is_sent_uniform_shares_of_every_value() {
     let sent: Vec<Vec<Payload>> = session(|party| {
         let masks = bicoptor::Masks::Secret([x.len()].into());
         let data = (party.me() < 2).then(|| tensor(&parts[party.me()]));
-        let reveal = |run: usize| {
+        let verified = suite.verify(party).unwrap();
+        let mut reveal = |run: usize| {
             let name = format!("output/{run}");
-            party.step(&name, |party| suite.reveal(party, &masks, &data)).unwrap()
+            party.step(&name, |party| suite.reveal(party, &masks, &data, &verified)).unwrap()
         };
-        (0..runs).map(reveal).collect()
+        (0..runs).map(&mut reveal).collect()
     });
     for (i, x) in x.iter().enumerate() {
         let mut counts = [0f64; 256];

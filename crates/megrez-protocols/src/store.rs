@@ -1,5 +1,5 @@
-//! Material and masks as bytes, so that the offline phase can be made ahead and kept. Reading treats the bytes as
-//! untrusted: sizes are checked before anything is allocated.
+//! Material and masks as bytes, so that the offline phase can be made ahead and kept. Reading
+//! treats the bytes as untrusted: sizes are checked before anything is allocated.
 
 use megrez_kernels::{Bits, Device, DeviceError, Elem, Tensor};
 use megrez_prg::Key;

@@ -1,12 +1,17 @@
-//! What a protocol offers to the engine.
+//! What a protocol offers to the engine, and what it is made of.
+//!
+//! A [`Sharing`] says who holds what of a value; a [`Suite`] is a sharing with the primitives that
+//! it computes. A suite is a list of rows, one for each [`Step`], and nothing else: a step's own
+//! file says which calls it answers, what it costs, what it prepares and what it sends.
+//! `suite_of_steps!` makes from the rows what the engine calls.
 //!
 //! Security: `docs/security/composition.md`.
 
 use crate::{Cost, Store};
 use megrez_kernels::Device;
 use megrez_net::Payload;
-use megrez_plan::{Op, Value};
-use megrez_ring::Word;
+use megrez_plan::{Kind, Op, Value};
+use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 /// A primitive that a suite does not have, with the reason and the remedy.
@@ -14,11 +19,51 @@ use megrez_session::{Error, Party};
 #[error("{0}")]
 pub struct Unsupported(pub String);
 
-/// A protocol on one ring and one device.
+/// A step of a plan as all parties see it: the operation, and the types of what goes in and what
+/// comes out.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// What to do.
+    pub op: &'a Op,
+    /// The types of the inputs.
+    pub inputs: &'a [&'a Value],
+    /// The type of the result.
+    pub output: &'a Value,
+}
+
+impl<'a> Call<'a> {
+    /// The result's dimensions.
+    pub fn shape(&self) -> &'a Shape {
+        &self.output.shape
+    }
+
+    /// Whether some input is public.
+    pub fn has_public(&self) -> bool {
+        self.inputs.iter().any(|v| matches!(v.kind, Kind::Public { .. }))
+    }
+
+    /// Whether the first input is bits.
+    pub fn of_bits(&self) -> bool {
+        self.inputs.first().is_some_and(|v| v.kind == Kind::Bit)
+    }
+
+    /// Whether the first input is a sum whose resharing is deferred.
+    pub fn of_sum(&self) -> bool {
+        self.inputs.first().is_some_and(|v| matches!(v.kind, Kind::Sum { .. }))
+    }
+
+    /// Elements of the first input.
+    pub fn of_elements(&self) -> usize {
+        self.inputs.first().map_or(0, |v| v.shape.elements())
+    }
+}
+
+/// Who holds what of a value, on one ring and one device: how an owner shares an input, and how a
+/// result leaves.
 ///
-/// A secret value is, at each party, its `Masks` (known before the inputs exist) and its `Data` (known online). Suites
-/// without an offline phase have empty masks.
-pub trait Suite: Clone + Send + Sync + 'static {
+/// A secret value is, at each party, its `Masks` (known before the inputs exist) and its `Data`
+/// (known online). Sharings without masks have empty ones.
+pub trait Sharing: Clone + Send + Sync + 'static {
     /// The ring.
     type Word: Word;
     /// Where local work runs.
@@ -27,30 +72,27 @@ pub trait Suite: Clone + Send + Sync + 'static {
     type Masks: Clone + Send + Sync + Store<Self::Device>;
     /// What one party learns of a value online.
     type Data: Clone + Send + Sync + Store<Self::Device>;
-    /// The correlated randomness of one step at one party; used once.
-    type Material: Send + Store<Self::Device>;
 
     /// How many parties take part.
     const PARTIES: usize;
 
-    /// The exact cost of a primitive, or why the suite does not have it. `inputs` and `output` are the types.
-    fn cost(&self, op: &Op, inputs: &[&Value], output: &Value) -> Result<Cost, Unsupported>;
-
-    /// The masks of a fresh secret input, and this party's ticket for its owner. The tickets of all parties together let
-    /// the owner share the input, and tell nothing about anything else.
+    /// The masks of a fresh secret input, and this party's ticket for its owner. The tickets of all
+    /// parties together let the owner share the input, and tell nothing about anything else.
     fn input(&self, party: &mut Party<Self::Device>, value: &Value) -> Result<(Self::Masks, Vec<u8>), Error>;
 
     /// The owner's side: from the tickets of all parties, what to send to each of them.
     fn share(&self, tickets: &[Vec<u8>], input: &[Self::Word]) -> Result<Vec<Payload>, Error>;
 
-    /// The most bytes that the owner sends to any party for a value: more is refused before it is read.
+    /// The most bytes that the owner sends to any party for a value: more is refused before it is
+    /// read.
     fn share_bytes(&self, value: &Value) -> usize {
         value.shape.elements() * size_of::<Self::Word>()
     }
 
-    /// The parts of an owner's message to party `me` that it must have sent to another party as well, with that party: an
-    /// owner that sends one thing to one and another to the other is found out by their comparing it. None where no two
-    /// parties hold the same. The message may have any size.
+    /// The parts of an owner's message to party `me` that it must have sent to another party as
+    /// well, with that party: an owner that sends one thing to one and another to the other is
+    /// found out by their comparing it. None where no two parties hold the same. The message may
+    /// have any size.
     fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
         let _ = (me, message);
         vec![]
@@ -64,51 +106,282 @@ pub trait Suite: Clone + Send + Sync + 'static {
         payload: Payload,
     ) -> Result<Self::Data, Error>;
 
-    /// Whether the output's masks are known only once the step has run. `inputs` are the types; `late_inputs` says that
-    /// the masks of some input are.
-    fn late(&self, op: &Op, inputs: &[&Value], late_inputs: bool) -> bool;
-
-    /// The output's masks, before the inputs exist. Masks of inputs that are late are `None`; the result is `None` where
-    /// [`Suite::late`] says so.
-    fn masks(
-        &self,
-        party: &mut Party<Self::Device>,
-        op: &Op,
-        output: &Value,
-        inputs: &[Option<&Self::Masks>],
-    ) -> Result<Option<Self::Masks>, Error>;
-
-    /// The offline step: the material, from the masks of the inputs; `masks` are the output's, if they are known. Where an input is late, the engine runs this step
-    /// online, as soon as the masks are known; its messages then count as online.
-    fn offline(
-        &self,
-        party: &mut Party<Self::Device>,
-        op: &Op,
-        output: &Value,
-        inputs: &[&Self::Masks],
-        masks: Option<&Self::Masks>,
-    ) -> Result<Self::Material, Error>;
-
-    /// The online step: the output's data, and its masks if they are known only now. `masks` are the output's otherwise.
-    fn online(
-        &self,
-        party: &mut Party<Self::Device>,
-        op: &Op,
-        output: &Value,
-        inputs: &[(&Self::Masks, &Self::Data)],
-        masks: Option<&Self::Masks>,
-        material: Self::Material,
-    ) -> Result<(Self::Data, Option<Self::Masks>), Error>;
-
-    /// This party's message to the recipient of a value. It runs in a step of its own, so that a suite whose shares are no function
-    /// of the value and of what the recipient may hold can draw a mask for them.
+    /// This party's message to the recipient of a value. It runs in a step of its own, so that a
+    /// suite whose shares are no function of the value and of what the recipient may hold can draw
+    /// a mask for them.
     fn reveal(
         &self,
         party: &mut Party<Self::Device>,
         masks: &Self::Masks,
         data: &Self::Data,
+        verified: &Verified,
     ) -> Result<Payload, Error>;
 
     /// The recipient's side: the value from the messages of all parties.
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<Self::Word>, Error>;
+}
+
+/// What a step computes on at one party: masks and data of its inputs, and the masks of its result
+/// if they are known before.
+pub struct Operands<'a, S: Sharing> {
+    /// Masks and data of every input.
+    pub inputs: &'a [(&'a S::Masks, &'a S::Data)],
+    /// The result's masks.
+    pub masks: Option<&'a S::Masks>,
+}
+
+impl<S: Sharing> Clone for Operands<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Sharing> Copy for Operands<'_, S> {}
+
+/// A step's data, and its masks if they are known only now.
+pub type Made<S> = (<S as Sharing>::Data, Option<<S as Sharing>::Masks>);
+
+/// That everything sent so far is what the protocol says, as far as its level of security asks for
+/// that. Only [`Suite::verify`] makes one, and nothing is revealed without.
+pub struct Verified(());
+
+/// A protocol: a sharing, and the primitives on it.
+pub trait Suite: Sharing {
+    /// The correlated randomness of one step at one party; used once.
+    type Material: Send + Store<Self::Device>;
+
+    /// The exact cost of a primitive, or why the suite does not have it.
+    fn cost(&self, call: Call<'_>) -> Result<Cost, Unsupported>;
+
+    /// Whether the output's masks are known only once the step has run. `late_inputs` says that the
+    /// masks of some input are.
+    fn late(&self, call: Call<'_>, late_inputs: bool) -> bool;
+
+    /// The output's masks, before the inputs exist. Masks of inputs that are late are `None`; the
+    /// result is `None` where [`Suite::late`] says so.
+    fn masks(
+        &self,
+        party: &mut Party<Self::Device>,
+        call: Call<'_>,
+        inputs: &[Option<&Self::Masks>],
+    ) -> Result<Option<Self::Masks>, Error>;
+
+    /// The offline step: the material, from the masks of the inputs; `masks` are the output's, if
+    /// they are known. Where an input is late, the engine runs this step online, as soon as the
+    /// masks are known; its messages then count as online.
+    fn offline(
+        &self,
+        party: &mut Party<Self::Device>,
+        call: Call<'_>,
+        inputs: &[&Self::Masks],
+        masks: Option<&Self::Masks>,
+    ) -> Result<Self::Material, Error>;
+
+    /// The online step.
+    fn online(
+        &self,
+        party: &mut Party<Self::Device>,
+        call: Call<'_>,
+        operands: Operands<'_, Self>,
+        material: Self::Material,
+    ) -> Result<Made<Self>, Error>;
+
+    /// Runs after the online phase, before anything is revealed or kept. Semi-honest parties trust
+    /// each other's messages; in a session with a transcript every recorded message has to be
+    /// proven.
+    fn verify(&self, party: &mut Party<Self::Device>) -> Result<Verified, Error> {
+        party.verify()?;
+        Ok(Verified(()))
+    }
+}
+
+/// One way to compute a primitive on a sharing: what a paper has a figure for. The value of the
+/// type is a call that has been understood; its methods are as those of [`Suite`].
+pub trait Step<'a, S: Sharing>: Sized {
+    /// The correlated randomness of the step at one party.
+    type Material: Send + Store<S::Device>;
+
+    /// The call, if this step answers it. Operation and types alone decide, so that all parties
+    /// agree.
+    fn of(suite: &S, call: Call<'a>) -> Option<Self>;
+
+    /// The exact cost, or why this call cannot be computed.
+    fn cost(&self) -> Result<Cost, Unsupported>;
+
+    /// Whether the result's masks are late.
+    fn late(&self, late_inputs: bool) -> bool {
+        let _ = late_inputs;
+        false
+    }
+
+    /// The result's masks.
+    fn masks(
+        &self,
+        party: &mut Party<S::Device>,
+        inputs: &[Option<&S::Masks>],
+    ) -> Result<Option<S::Masks>, Error>;
+
+    /// The offline phase.
+    fn offline(
+        &self,
+        party: &mut Party<S::Device>,
+        inputs: &[&S::Masks],
+        masks: Option<&S::Masks>,
+    ) -> Result<Self::Material, Error>;
+
+    /// The online phase.
+    fn online(
+        &self,
+        party: &mut Party<S::Device>,
+        operands: Operands<'_, S>,
+        material: Self::Material,
+    ) -> Result<Made<S>, Error>;
+}
+
+/// A [`Step`] without an offline phase.
+pub trait OnlineStep<'a, S: Sharing>: Sized {
+    /// See [`Step::of`].
+    fn of(suite: &S, call: Call<'a>) -> Option<Self>;
+
+    /// See [`Step::cost`]; a step that sends nothing.
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(Cost::LOCAL)
+    }
+
+    /// See [`Step::late`].
+    fn late(&self, late_inputs: bool) -> bool {
+        let _ = late_inputs;
+        false
+    }
+
+    /// See [`Step::masks`].
+    fn masks(
+        &self,
+        party: &mut Party<S::Device>,
+        inputs: &[Option<&S::Masks>],
+    ) -> Result<Option<S::Masks>, Error>;
+
+    /// See [`Step::online`].
+    fn online(&self, party: &mut Party<S::Device>, operands: Operands<'_, S>) -> Result<Made<S>, Error>;
+}
+
+impl<'a, S: Sharing, T: OnlineStep<'a, S>> Step<'a, S> for T {
+    type Material = ();
+
+    fn of(suite: &S, call: Call<'a>) -> Option<Self> {
+        <T as OnlineStep<'a, S>>::of(suite, call)
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        <T as OnlineStep<'a, S>>::cost(self)
+    }
+
+    fn late(&self, late_inputs: bool) -> bool {
+        <T as OnlineStep<'a, S>>::late(self, late_inputs)
+    }
+
+    fn masks(
+        &self,
+        party: &mut Party<S::Device>,
+        inputs: &[Option<&S::Masks>],
+    ) -> Result<Option<S::Masks>, Error> {
+        <T as OnlineStep<'a, S>>::masks(self, party, inputs)
+    }
+
+    fn offline(
+        &self,
+        _: &mut Party<S::Device>,
+        _: &[&S::Masks],
+        _: Option<&S::Masks>,
+    ) -> Result<Self::Material, Error> {
+        Ok(())
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<S::Device>,
+        operands: Operands<'_, S>,
+        (): Self::Material,
+    ) -> Result<Made<S>, Error> {
+        <T as OnlineStep<'a, S>>::online(self, party, operands)
+    }
+}
+
+/// Makes a suite from its rows: `tag = Step`. The first step that answers a call computes it;
+/// `refuse` says why none does. A tag stands for the step's material in stored bytes, so it keeps
+/// its meaning for ever.
+macro_rules! suite_of_steps {
+    ($suite:ident, $refuse:path => $($tag:literal = $step:ident),+ $(,)?) => {
+        /// The correlated randomness of one step.
+        pub enum Material<W: megrez_ring::Word, D: megrez_kernels::Device> {
+            $(
+                #[doc = concat!("See the step `", stringify!($step), "`.")]
+                $step(Box<<$step<'static> as $crate::Step<'static, $suite<W, D>>>::Material>),
+            )+
+        }
+        store_enum!(Material[W: megrez_ring::Word, D: megrez_kernels::Device] on D => $($tag = $step),+);
+
+        impl<W: megrez_ring::Word, D: megrez_kernels::Device> $crate::Suite for $suite<W, D> {
+            type Material = Material<W, D>;
+
+            fn cost(&self, call: $crate::Call<'_>) -> Result<$crate::Cost, $crate::Unsupported> {
+                $(if let Some(step) = <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
+                    return <$step<'_> as $crate::Step<'_, Self>>::cost(&step);
+                })+
+                Err($refuse(call))
+            }
+
+            fn late(&self, call: $crate::Call<'_>, late_inputs: bool) -> bool {
+                $(if let Some(step) = <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
+                    return <$step<'_> as $crate::Step<'_, Self>>::late(&step, late_inputs);
+                })+
+                late_inputs
+            }
+
+            fn masks(
+                &self,
+                party: &mut megrez_session::Party<D>,
+                call: $crate::Call<'_>,
+                inputs: &[Option<&Self::Masks>],
+            ) -> Result<Option<Self::Masks>, megrez_session::Error> {
+                $(if let Some(step) = <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
+                    return <$step<'_> as $crate::Step<'_, Self>>::masks(&step, party, inputs);
+                })+
+                party.refuse($refuse(call).0)
+            }
+
+            fn offline(
+                &self,
+                party: &mut megrez_session::Party<D>,
+                call: $crate::Call<'_>,
+                inputs: &[&Self::Masks],
+                masks: Option<&Self::Masks>,
+            ) -> Result<Self::Material, megrez_session::Error> {
+                $(if let Some(step) = <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
+                    let material = <$step<'_> as $crate::Step<'_, Self>>::offline(&step, party, inputs, masks)?;
+                    return Ok(Material::$step(Box::new(material)));
+                })+
+                party.refuse($refuse(call).0)
+            }
+
+            fn online(
+                &self,
+                party: &mut megrez_session::Party<D>,
+                call: $crate::Call<'_>,
+                operands: $crate::Operands<'_, Self>,
+                material: Self::Material,
+            ) -> Result<$crate::Made<Self>, megrez_session::Error> {
+                match material {
+                    $(Material::$step(material) => {
+                        match <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
+                            Some(step) => {
+                                <$step<'_> as $crate::Step<'_, Self>>::online(&step, party, operands, *material)
+                            }
+                            None => party.refuse(concat!("was given material of another step, ", stringify!($step))),
+                        }
+                    })+
+                }
+            }
+        }
+    };
 }

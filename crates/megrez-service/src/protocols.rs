@@ -1,32 +1,16 @@
-//! The protocols by name: those on a ring, which the registry of `megrez-protocols` lists, and
-//! floating point.
+//! The protocols of the registry by name, with errors for users.
 
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::{PlanCost, check};
 use megrez_plan::Plan;
 use megrez_protocols::Suite;
-use megrez_protocols::registry::{self, Protocol};
-
-/// Floating point between two parties, which is no protocol on a ring: what users are told of it.
-pub const SECFLOAT: Protocol = Protocol {
-    name: "secfloat",
-    parties: 2,
-    security: "semi-honest, one of two parties corrupted; no dealer, oblivious transfer from Diffie-Hellman on Ristretto",
-    source: "SECFLOAT on SIRNN's blocks, corrected; single precision, correctly rounded",
-    insecure: false,
-    sums: false,
-    factors: 2,
-};
-
-/// All protocols, in the order in which they are shown.
-pub fn all() -> impl Iterator<Item = &'static Protocol> {
-    registry::PROTOCOLS.iter().chain([&SECFLOAT])
-}
+use megrez_protocols::registry::{self, Numbers, Protocol};
+pub use megrez_protocols::registry::{SECFLOAT, all};
 
 /// The protocol of this name.
 pub fn find(name: &str) -> Result<&'static Protocol> {
-    all().find(|protocol| protocol.name == name).ok_or_else(|| unknown(name))
+    registry::find_any(name).ok_or_else(|| unknown(name))
 }
 
 pub(crate) fn unknown(name: &str) -> Error {
@@ -49,5 +33,5 @@ pub fn price(protocol: &str, plan: &Plan) -> Result<PlanCost> {
 
 /// Whether a protocol computes in floating point.
 pub fn is_float(protocol: &str) -> bool {
-    protocol == SECFLOAT.name
+    registry::find_any(protocol).is_some_and(|protocol| protocol.numbers == Numbers::Float32)
 }

@@ -8,4 +8,4 @@ mod party;
 
 pub use error::Error;
 pub use meter::{Meter, Phase, Reading};
-pub use party::{Name, Party, Probe, Sent, Tap};
+pub use party::{Name, Party, Probe, Sent, Statement, Tap, Transcript};

@@ -42,7 +42,8 @@ pub struct Name {
     pub label: String,
 }
 
-/// What machines that check protocols see of a party, and change: see [`Party::probe`]. Outside tests and checks there is none.
+/// What machines that check protocols see of a party, and change: see [`Party::probe`]. Outside
+/// tests and checks there is none.
 pub trait Probe: Send + Sync {
     /// A stream is about to be used; its key is replaced by what comes back.
     fn stream(&self, _name: &Name, key: Key) -> Key {
@@ -56,8 +57,28 @@ pub trait Probe: Send + Sync {
     }
 }
 
-/// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter, and have a step and
-/// a clock of their own.
+/// What a message of a step ought to be, so that its sender can prove to the others that it was.
+pub struct Statement<'a> {
+    /// The message: its sender, who proves it, and its receiver; phase, run, step and label.
+    pub message: Name,
+    /// Bits of the ring in which it holds.
+    pub modulus: u32,
+    /// What it says, in buffers of the device as far as this party holds them.
+    pub body: &'a dyn Any,
+}
+
+/// Proves and checks messages after they were sent: see [`Party::transcribe`]. Semi-honest sessions
+/// have none.
+pub trait Transcript: Send + Sync {
+    /// A message of a step; its sender, its receiver and the third party record it alike.
+    fn record(&self, statement: Statement<'_>);
+    /// Whether everything that was recorded is proven. The reason of a refusal names no term of a
+    /// statement.
+    fn verify(&self) -> Result<(), String>;
+}
+
+/// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter,
+/// and have a step and a clock of their own.
 #[derive(Clone)]
 pub struct Party<D: Device> {
     device: D,
@@ -67,6 +88,7 @@ pub struct Party<D: Device> {
     meter: Arc<Meter>,
     tap: Option<Tap>,
     probe: Option<Arc<dyn Probe>>,
+    transcript: Option<Arc<dyn Transcript>>,
     phase: Phase,
     run: u32,
     step: String,
@@ -76,8 +98,8 @@ pub struct Party<D: Device> {
 }
 
 impl<D: Device> Party<D> {
-    /// Joins a session: agrees on a fresh key with every other party. Both sides of a pair give 32 random bytes, so
-    /// neither alone decides the key; the link keeps it from everybody else.
+    /// Joins a session: agrees on a fresh key with every other party. Both sides of a pair give 32
+    /// random bytes, so neither alone decides the key; the link keeps it from everybody else.
     pub fn start(network: Network, device: D) -> Result<Self, Error> {
         let (me, parties) = (network.me(), network.parties());
         let randomness = |e: megrez_prg::RandomError| Error::Randomness(e.to_string());
@@ -89,6 +111,7 @@ impl<D: Device> Party<D> {
             meter: Arc::default(),
             tap: None,
             probe: None,
+            transcript: None,
             phase: Phase::Setup,
             run: 0,
             step: "session".into(),
@@ -156,7 +179,8 @@ impl<D: Device> Party<D> {
         self.stamp.time_ns
     }
 
-    /// A lane beside others: it begins where this one stands and shares everything with it but the clocks.
+    /// A lane beside others: it begins where this one stands and shares everything with it but the
+    /// clocks.
     pub fn lane(&self) -> Self {
         Party { waited: Duration::ZERO, ..self.clone() }
     }
@@ -172,27 +196,49 @@ impl<D: Device> Party<D> {
         self.waited += time;
     }
 
-    /// How long this lane has waited for messages in the phase that runs; the rest of the time it worked.
+    /// How long this lane has waited for messages in the phase that runs; the rest of the time it
+    /// worked.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Copies every message that this party sends from now on into `tap`. For tests of what messages reveal.
+    /// Copies every message that this party sends from now on into `tap`. For tests of what
+    /// messages reveal.
     pub fn tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
     }
 
-    /// Has a checking machine look on from now on. For tests and checks of protocols: a probe may weaken every stream.
+    /// Has a checking machine look on from now on. For tests and checks of protocols: a probe may
+    /// weaken every stream.
     pub fn probe(&mut self, probe: Arc<dyn Probe>) {
         self.probe = Some(probe);
+    }
+
+    /// Has the messages of steps proven from now on.
+    pub fn transcribe(&mut self, transcript: Arc<dyn Transcript>) {
+        self.transcript = Some(transcript);
+    }
+
+    /// Records what the message `label` from one party to another ought to be, in a ring of
+    /// `modulus` bits. Without a transcript `body` is not made.
+    pub fn record<T: Any>(&self, message: [usize; 2], label: &str, modulus: u32, body: impl FnOnce() -> T) {
+        if let Some(transcript) = &self.transcript {
+            transcript.record(Statement { message: self.name(message, label), modulus, body: &body() });
+        }
+    }
+
+    /// Refuses to go on if a recorded message is not proven.
+    pub fn verify(&self) -> Result<(), Error> {
+        let Some(transcript) = &self.transcript else { return Ok(()) };
+        transcript.verify().map_err(|why| Error::Refused(format!("verification failed: {why}")))
     }
 
     fn name(&self, parties: [usize; 2], label: &str) -> Name {
         Name { parties, phase: self.phase, run: self.run, place: self.place(), label: label.into() }
     }
 
-    /// Starts a phase of run `run` (0 for the first execution of a plan in this session): the clocks begin at zero.
-    /// Phase, run and step together name messages and streams.
+    /// Starts a phase of run `run` (0 for the first execution of a plan in this session): the
+    /// clocks begin at zero. Phase, run and step together name messages and streams.
     pub fn enter(&mut self, phase: Phase, run: u32) {
         self.phase = phase;
         self.run = run;
@@ -205,9 +251,10 @@ impl<D: Device> Party<D> {
         self.barrier_with(name, &BTreeMap::new()).map(drop)
     }
 
-    /// As [`barrier`](Self::barrier), and compares on the way: `common` are hashes of what this party and a peer must both
-    /// hold, by peer; that peer gives one for this party. They travel under the pair's key, so that they tell nothing to
-    /// anybody who does not hold the same. Returns the peers whose hash differs.
+    /// As [`barrier`](Self::barrier), and compares on the way: `common` are hashes of what this
+    /// party and a peer must both hold, by peer; that peer gives one for this party. They travel
+    /// under the pair's key, so that they tell nothing to anybody who does not hold the same.
+    /// Returns the peers whose hash differs.
     pub fn barrier_with(
         &mut self,
         name: &str,
@@ -290,8 +337,8 @@ impl<D: Device> Party<D> {
 
     // ---- randomness ----
 
-    /// The stream for `purpose` in this step that this party and `peer` share, and nobody else. With `peer` = this
-    /// party it is private. Each address is given out once.
+    /// The stream for `purpose` in this step that this party and `peer` share, and nobody else.
+    /// With `peer` = this party it is private. Each address is given out once.
     pub fn stream(&mut self, peer: usize, purpose: &str) -> Result<Stream, Error> {
         Ok(self.stream_key(peer, purpose)?.stream())
     }
@@ -452,6 +499,45 @@ mod tests {
         let mut lane = p[0].clone();
         assert!(matches!(lane.stream(1, "w"), Err(Error::StreamReused { .. })), "lanes share the ledger");
         assert!(p[0].scope("part", |p| p.stream(1, "w")).is_ok());
+    }
+
+    /// Counts statements, and refuses those about words.
+    #[derive(Default)]
+    struct Refusing(Mutex<Vec<String>>);
+
+    impl Transcript for Refusing {
+        fn record(&self, statement: Statement<'_>) {
+            let Name { parties: [from, to], place, label, .. } = statement.message;
+            let words = statement.body.is::<u64>();
+            self.0.lock().unwrap().push(format!("{place}/{label} {from}→{to}, {words}"));
+        }
+        fn verify(&self) -> Result<(), String> {
+            match self.0.lock().unwrap().iter().all(|s| s.ends_with("false")) {
+                true => Ok(()),
+                false => Err("a message is not proven".into()),
+            }
+        }
+    }
+
+    #[test]
+    fn statements_are_made_for_a_transcript_only_and_verified_by_it() {
+        let mut p = parties();
+        p[0].record([0, 1], "x", 64, || panic!("nobody listens"));
+        assert!(p[0].verify().is_ok());
+        let transcript = Arc::new(Refusing::default());
+        p[0].transcribe(transcript.clone());
+        let say = |p: &mut Party<Reference>| {
+            p.step("relu", |p| {
+                p.record([2, 1], "R", 64, || false);
+                p.verify()?;
+                p.scope("truncate", |p| {
+                    p.record([0, 1], "q", 16, || 7u64);
+                    p.verify()
+                })
+            })
+        };
+        assert!(say(&mut p[0]).unwrap_err().to_string().contains("verification failed"));
+        assert_eq!(*transcript.0.lock().unwrap(), ["relu/R 2→1, false", "relu/truncate/q 0→1, true"]);
     }
 
     #[test]

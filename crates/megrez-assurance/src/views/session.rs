@@ -4,15 +4,16 @@ use super::device::Enumerating;
 use super::draws::{Format, World};
 use super::word::Tiny;
 use megrez_engine::{Clients, Options, serve};
-use megrez_kernels::Baseline;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, Kind, Output, Plan};
 use megrez_prg::Key;
-use megrez_protocols::Suite;
+use megrez_protocols::aby3::Aby3;
+use megrez_protocols::alkaid::Alkaid;
+use megrez_protocols::alkaid_masked::AlkaidMasked;
 use megrez_protocols::bicoptor::Bicoptor;
-use megrez_protocols::meteor::{Comparisons, Meteor};
+use megrez_protocols::meteor::Meteor;
 use megrez_protocols::mizar::Mizar;
-use megrez_protocols::replicated::{Adder, Replicated};
+use megrez_protocols::{Suite, aegis, concurrent};
 use megrez_ring::Word;
 use megrez_session::{Error, Party, Phase, Sent, Tap};
 use std::collections::HashMap;
@@ -43,16 +44,15 @@ pub trait Visitor {
 /// Runs a visitor with a protocol by name; `None` where there is none such, or not on this ring.
 pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
     fn on<W: Word, V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
-        let (mizar, rss) = (Sharing::Masked, Sharing::Replicated);
+        let (mizar, rss, mrss) = (Sharing::Masked, Sharing::Replicated, Sharing::MaskedReplicated);
         Some(match name {
             "mizar" => visitor.visit(Mizar::<W, Enumerating>::default(), mizar),
-            "concurrent" => visitor.visit(Mizar::<W, _>::with_lists(Baseline::Concurrent), mizar),
-            "aegis" => visitor.visit(Mizar::<W, _>::with_lists(Baseline::Aegis), mizar),
-            "aby3" => visitor.visit(Replicated::<W, _>::with_adder(Adder::Aby3), rss),
-            "alkaid" => visitor.visit(Replicated::<W, _>::with_adder(Adder::Alkaid), rss),
-            "meteor" => visitor.visit(Meteor::<W, _>::default(), Sharing::MaskedReplicated),
-            "alkaid-masked" => visitor
-                .visit(Meteor::<W, _>::with_comparisons(Comparisons::Alkaid), Sharing::MaskedReplicated),
+            "concurrent" => visitor.visit(concurrent::suite::<W, _>(), mizar),
+            "aegis" => visitor.visit(aegis::suite::<W, _>(), mizar),
+            "aby3" => visitor.visit(Aby3::<W, _>::default(), rss),
+            "alkaid" => visitor.visit(Alkaid::<W, _>::default(), rss),
+            "meteor" => visitor.visit(Meteor::<W, _>::default(), mrss),
+            "alkaid-masked" => visitor.visit(AlkaidMasked::<W, _>::default(), mrss),
             "bicoptor" => visitor.visit(Bicoptor::<W, Enumerating>::default(), Sharing::Additive),
             _ => return None,
         })

@@ -8,6 +8,8 @@ use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, Kind, Output, Plan};
 use megrez_prg::Key;
 use megrez_protocols::Suite;
+use megrez_protocols::aby3::Aby3;
+use megrez_protocols::alkaid::Alkaid;
 use megrez_protocols::mizar::Mizar;
 use megrez_ring::Word;
 use megrez_session::{Error, Name, Party, Phase, Probe, Sent, Tap};
@@ -186,6 +188,15 @@ impl Zeros {
             _ => sent.as_bytes().to_vec(),
         };
         Payload::from_bytes(&held)
+    }
+}
+
+/// As [`transcript`], under a protocol on replicated values.
+pub fn transcript_of(protocol: &str, plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript {
+    match protocol {
+        "aby3" => transcript_under(&Aby3::default(), plan, inputs),
+        "alkaid" => transcript_under(&Alkaid::default(), plan, inputs),
+        other => panic!("`{other}` is none of the protocols on replicated values"),
     }
 }
 

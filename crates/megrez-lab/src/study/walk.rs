@@ -10,8 +10,8 @@ use megrez_graph::lower::DataInput;
 use megrez_kernels::{Bits, Cpu, Device, Tensor};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Kind, Op, SignBit, Step, ValueId};
-use megrez_protocols::Suite;
 use megrez_protocols::clear::{Clear, Data};
+use megrez_protocols::{Call, Operands, Sharing, Suite};
 use megrez_ring::{Word, bits};
 use megrez_session::{Party, Phase};
 use serde::Serialize;
@@ -294,11 +294,17 @@ impl<'a, W: Word> Walk<'a, W> {
             let what = format!("step `{}`: studies do not know how protocols approximate it", step.name);
             return Err(Error::Refused(what));
         }
-        let output = self.model.compiled.plan.value(step.output);
+        let plan = &self.model.compiled.plan;
+        let types: Vec<_> = step.inputs.iter().map(|&i| plan.value(i)).collect();
+        let call = Call { op, inputs: &types, output: plan.value(step.output) };
         let inputs: Vec<(&(), &Data<W, Cpu>)> = inputs.iter().map(|i| (&(), &i.data)).collect();
+        let masks: Vec<&()> = inputs.iter().map(|(masks, _)| *masks).collect();
+        let operands = Operands { inputs: &inputs, masks: Some(&()) };
         let suite = self.suite.clone();
-        let (data, _) =
-            self.party.step(&step.name, |p| suite.online(p, op, output, &inputs, Some(&()), ()))?;
+        let (data, _) = self.party.step(&step.name, |p| {
+            let material = suite.offline(p, call, &masks, Some(&()))?;
+            suite.online(p, call, operands, material)
+        })?;
         Ok(data)
     }
 

@@ -1,4 +1,5 @@
-//! F_p for primes up to 2^31, wider than the lists of the masked sharing need. No division and no branch on a secret.
+//! F_p for primes up to 2^31, wider than the lists of the masked sharing need. No division and no
+//! branch on a secret.
 
 use megrez_prg::Stream;
 
@@ -35,8 +36,8 @@ impl Field {
     }
 }
 
-/// `n` values uniform in [0, bound): each 128-bit draw is read as a fraction of 1 and multiplied by the bound as often as
-/// bound^k ≤ 2^56 allows, so that 2^32 draws are within 2^-40 of uniform.
+/// `n` values uniform in [0, bound): each 128-bit draw is read as a fraction of 1 and multiplied by
+/// the bound as often as bound^k ≤ 2^56 allows, so that 2^32 draws are within 2^-40 of uniform.
 pub(super) fn sample(stream: &Stream, bound: u64, n: usize) -> Vec<u64> {
     let per_draw = (56.0 / (bound.max(2) as f64).log2()) as usize;
     let words = stream.words(2 * n.div_ceil(per_draw));

@@ -1,18 +1,23 @@
-//! Products of additive shares by a triple that the helper deals, for any bilinear map B: the workers open m_x = x + r_x and
-//! m_y = y + r_y, r from their streams with the helper, and have B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ.
+//! Products of additive shares by a triple that the helper deals, for any bilinear map B: the
+//! workers open m_x = x + r_x and m_y = y + r_y, r from their streams with the helper, and have
+//! B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ.
 //!
 //! phase     rounds  bits                                    from → to
 //! offline   1       ℓ per output element                    helper → worker 0
 //! online    1       2ℓ per element of either operand        worker ↔ worker
 //!
-//! Workers see both operands under fresh masks, and worker 0 a uniform share of Γ = B(r_x, r_y); the helper sees nothing.
+//! Workers see both operands under fresh masks, and worker 0 a uniform share of Γ = B(r_x, r_y);
+//! the helper sees nothing.
 //!
 //! Security: `docs/security/bicoptor.md`.
 
-use crate::local::Product;
-use crate::mss::{DEALER, RingMask, deal};
-use crate::{Cost, Unit};
+use super::Bicoptor;
+use crate::local;
+use crate::mss::{DEALER, RingMask, Role, deal};
+use crate::sharing::additive::Masks;
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor};
+use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -24,36 +29,73 @@ pub struct Material<W: Word, D: Device> {
 }
 store_struct!(Material[W, D] => left, right, gamma);
 
-pub(super) fn cost(ring: u32, operands: [usize; 2], n: usize) -> Cost {
-    let word = Unit::Bits(ring);
-    Cost::LOCAL.offline(DEALER, 0, n, word).online_swap(1, 0, 1, operands[0], word).online_swap(
-        1,
-        0,
-        1,
-        operands[1],
-        word,
-    )
+/// A product of two secrets: of ring values or of bits, or a ⊕ b = a + b − 2ab.
+pub struct Product<'a> {
+    product: local::Product<'a>,
+    is_xor: bool,
+    operands: [&'a Shape; 2],
+    shape: &'a Shape,
 }
 
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
-    product: &Product<'_>,
-    operands: [&Shape; 2],
-    output: &Shape,
-) -> Result<Material<W, D>, Error> {
-    let left = party.scope("left", |party| RingMask::fresh(party, operands[0]))?;
-    let right = party.scope("right", |party| RingMask::fresh(party, operands[1]))?;
-    let gamma = deal(party, "gamma", output.elements(), |device| {
-        Ok(product.apply(device, &left.total(device)?, &right.total(device)?, output)?.buf)
-    })?;
-    Ok(Material { left, right, gamma: gamma.map(|gamma| Tensor::new(output.clone(), gamma)) })
+impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Product<'a> {
+    type Material = Material<W, D>;
+
+    fn of(_: &Bicoptor<W, D>, call: Call<'a>) -> Option<Self> {
+        let [x, y] = call.inputs else { return None };
+        let product = match call.op {
+            Op::Select | Op::And | Op::Xor => local::Product::Elements,
+            _ => local::Product::of_secrets(call)?,
+        };
+        let operands = [&x.shape, &y.shape];
+        Some(Product { product, is_xor: *call.op == Op::Xor, operands, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (word, [x, y]) = (Unit::Bits(W::BITS), self.operands.map(Shape::elements));
+        let dealt = Cost::LOCAL.offline(DEALER, 0, self.shape.elements(), word);
+        Ok(dealt.online_swap(1, 0, 1, x, word).online_swap(1, 0, 1, y, word))
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::none(self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        _: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let left = party.scope("left", |party| RingMask::fresh(party, self.operands[0]))?;
+        let right = party.scope("right", |party| RingMask::fresh(party, self.operands[1]))?;
+        let gamma = deal(party, "gamma", self.shape.elements(), |device| {
+            Ok(self.product.apply(device, &left.total(device)?, &right.total(device)?, self.shape)?.buf)
+        })?;
+        Ok(Material { left, right, gamma: gamma.map(|gamma| Tensor::new(self.shape.clone(), gamma)) })
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Bicoptor<W, D>>,
+        material: Self::Material,
+    ) -> Result<Made<Bicoptor<W, D>>, Error> {
+        let Role::Worker(j) = Role::of(party) else { return Ok((None, None)) };
+        let [x, y] = [operands.worker(0), operands.worker(1)];
+        let mut z = online(party, j, &self.product, [x, y], &material)?;
+        if self.is_xor {
+            let terms = [(W::ONE, &x.buf), (W::ONE, &y.buf), (W::from_i64(-2), &z)];
+            z = party.device().combine(&terms, W::ZERO, self.shape.elements())?;
+        }
+        Ok((Some(Tensor::new(self.shape.clone(), z)), None))
+    }
 }
 
 /// Worker `j`'s share of B(x, y).
-pub(super) fn online<W: Word, D: Device>(
+fn online<W: Word, D: Device>(
     party: &mut Party<D>,
     j: usize,
-    product: &Product<'_>,
+    product: &local::Product<'_>,
     [x, y]: [&Tensor<W, D>; 2],
     material: &Material<W, D>,
 ) -> Result<D::Buf<W>, Error> {

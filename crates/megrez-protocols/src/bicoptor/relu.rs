@@ -1,11 +1,13 @@
 //! ReLU and truncation on additive shares with a helper.
 //!
-//! ReLU: beside the lists of the sign, the workers open m = x + r, r from their streams with the helper. The helper learns
-//! b' = [x ≥ 0] ⊕ t with the lists, and deals b' and r·b'; then x·[x ≥ 0] = t·x + (1−2t)·(m·b' − r·b'), which is the
-//! selection of the masked sharing with the coin t for the flip and b' for the bit.
+//! ReLU: beside the lists of the sign, the workers open m = x + r, r from their streams with the
+//! helper. The helper learns b' = [x ≥ 0] ⊕ t with the lists, and deals b' and r·b'; then x·[x ≥
+//! 0] = t·x + (1−2t)·(m·b' − r·b'), which is the selection of the masked sharing with the coin t
+//! for the flip and b' for the bit.
 //!
-//! Deviates from the paper, which multiplies by the sign with a triple: 4ℓ + ℓ bits beside the lists there (448 at λ = 7
-//! with its uncorrected lists, 704 with its interactive scaling), 4ℓ here (418 with corrected ones, scaling included).
+//! Deviates from the paper, which multiplies by the sign with a triple: 4ℓ + ℓ bits beside the
+//! lists there (448 at λ = 7 with its uncorrected lists, 704 with its interactive scaling), 4ℓ here
+//! (418 with corrected ones, scaling included).
 //!
 //! phase     rounds  bits per element          from → to
 //! online    2       2·(λ+2)² + 2ℓ + 2ℓ        workers → helper and worker ↔ worker, helper → worker 0
@@ -15,25 +17,27 @@
 //! offline   1       ℓ + f                     helper → worker 0
 //! online    1       2ℓ                        worker ↔ worker
 //!
-//! With a truncation the ReLU runs on the truncated value, one round later, with a cut of k − f bits; for k ≤ f nothing is
-//! left to cut, and negative values give exactly 0. The lists are then k + bits − f + 1 bits wide.
+//! With a truncation the ReLU runs on the truncated value, one round later, with a cut of k − f
+//! bits; for k ≤ f nothing is left to cut, and negative values give exactly 0. The lists are then
+//! k + bits − f + 1 bits wide.
 //!
-//! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b', r >> f and msb(r), all uniform. The helper sees the
-//! lists of the sign.
+//! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b', r >> f and msb(r), all
+//! uniform. The helper sees the lists of the sign.
 //!
 //! Security: `docs/security/bicoptor.md`.
 
-use super::sign;
+use super::{Bicoptor, sign};
 use crate::mizar::truncate::MaskParts;
 use crate::mss::{DEALER, RingMask, Role, deal, open};
-use crate::{Cost, Unit};
+use crate::sharing::additive::Masks;
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Selected, Tensor};
-use megrez_plan::{List, Relu, SignBit};
+use megrez_plan::{List, Op, Relu as Spec, SignBit};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 /// The comparison that is left after the truncation.
-fn after(relu: &Relu, ring: u32) -> SignBit {
+fn after(relu: &Spec, ring: u32) -> SignBit {
     let (sign, f) = (&relu.sign, relu.truncate);
     if f == 0 || sign.cut >= f {
         return SignBit { list: List::Bits, cut: sign.cut - f, bits: Some(sign.width(ring)) };
@@ -43,29 +47,7 @@ fn after(relu: &Relu, ring: u32) -> SignBit {
     SignBit { list: List::Bits, cut: 0, bits: Some(bits) }
 }
 
-/// Why this ReLU cannot run, if it cannot.
-pub(super) fn refuse(relu: &Relu, ring: u32) -> Option<String> {
-    sign::refuse(&after(relu, ring), ring)
-}
-
-pub(super) fn cost(relu: &Relu, ring: u32, n: usize) -> Cost {
-    let word = Unit::Bits(ring);
-    let (before, first) = match relu.truncate {
-        0 => (Cost::LOCAL, 1),
-        f => (truncate_cost(ring, f, n), 2),
-    };
-    let mut cost = before;
-    cost.transfers.extend(sign::list_cost(&after(relu, ring), ring, n, first).transfers);
-    cost.online_swap(first, 0, 1, n, word).online(first + 1, DEALER, 0, n, word).online(
-        first + 1,
-        DEALER,
-        0,
-        n,
-        word,
-    )
-}
-
-pub(super) fn truncate_cost(ring: u32, f: u32, n: usize) -> Cost {
+fn truncate_cost(ring: u32, f: u32, n: usize) -> Cost {
     let word = Unit::Bits(ring);
     Cost::LOCAL.offline(DEALER, 0, n, word).offline(DEALER, 0, n, Unit::Bits(f)).online_swap(1, 0, 1, n, word)
 }
@@ -77,7 +59,7 @@ pub struct Material<W: Word, D: Device> {
 }
 store_struct!(Material[W, D] => mask, parts);
 
-pub(super) fn truncate_offline<W: Word, D: Device>(
+fn truncate_offline<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
     shape: &Shape,
@@ -101,7 +83,7 @@ fn open_masked<W: Word, D: Device>(
 }
 
 /// Shares of the truncated value, at the workers.
-pub(super) fn truncate<W: Word, D: Device>(
+fn truncate<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
     share: Option<&Tensor<W, D>>,
@@ -116,10 +98,11 @@ pub(super) fn truncate<W: Word, D: Device>(
     Ok(Some(Tensor::new(share.shape.clone(), truncated)))
 }
 
-/// Shares of max(x, 0), truncated if the step says so, at the workers. `material` is the truncation's.
+/// Shares of max(x, 0), truncated if the step says so, at the workers. `material` is the
+/// truncation's.
 pub(super) fn online<W: Word, D: Device>(
     party: &mut Party<D>,
-    relu: &Relu,
+    relu: &Spec,
     share: Option<&Tensor<W, D>>,
     shape: &Shape,
     material: Option<&Material<W, D>>,
@@ -154,4 +137,99 @@ pub(super) fn online<W: Word, D: Device>(
         output_mask: &no_mask,
     };
     Ok(Some(device.open_selected(j, &selected)?))
+}
+
+/// x / 2^f.
+pub struct Truncate<'a> {
+    f: u32,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Truncate<'a> {
+    type Material = Material<W, D>;
+
+    fn of(_: &Bicoptor<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::Truncate { bits } = *call.op else { return None };
+        Some(Truncate { f: bits, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(truncate_cost(W::BITS, self.f, self.shape.elements()))
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::none(self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        _: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        truncate_offline(party, self.f, self.shape)
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Bicoptor<W, D>>,
+        material: Self::Material,
+    ) -> Result<Made<Bicoptor<W, D>>, Error> {
+        Ok((truncate(party, self.f, operands.share(0), &material)?, None))
+    }
+}
+
+/// max(x, 0), perhaps truncated.
+pub struct Relu<'a> {
+    relu: &'a Spec,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Relu<'a> {
+    /// Of its truncation, if there is one.
+    type Material = Option<Material<W, D>>;
+
+    fn of(_: &Bicoptor<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::Relu(relu) = call.op else { return None };
+        Some(Relu { relu, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (n, word, sign) = (self.shape.elements(), Unit::Bits(W::BITS), after(self.relu, W::BITS));
+        sign::check(&sign, W::BITS)?;
+        let (mut cost, first) = match self.relu.truncate {
+            0 => (Cost::LOCAL, 1),
+            f => (truncate_cost(W::BITS, f, n), 2),
+        };
+        cost.transfers.extend(sign::list_cost(&sign, W::BITS, n, first).transfers);
+        let dealt = cost.online_swap(first, 0, 1, n, word).online(first + 1, DEALER, 0, n, word);
+        Ok(dealt.online(first + 1, DEALER, 0, n, word))
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::none(self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        _: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        match self.relu.truncate {
+            0 => Ok(None),
+            f => truncate_offline(party, f, self.shape).map(Some),
+        }
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Bicoptor<W, D>>,
+        material: Self::Material,
+    ) -> Result<Made<Bicoptor<W, D>>, Error> {
+        let share = online(party, self.relu, operands.share(0), self.shape, material.as_ref())?;
+        Ok((share.map(|share| Tensor::new(self.shape.clone(), share)), None))
+    }
 }

@@ -1,61 +1,71 @@
-//! Sign of an additively shared value by a masked list of truncations. Improved Bicoptor (Probabilistic truncation, Alg. 3-6),
-//! corrected, with the deterministic cut (Alg. 4) in front: ReLU* with a calibrated scale cuts `cut` low bits.
+//! Sign of an additively shared value by a masked list of truncations. Improved Bicoptor
+//! (Probabilistic truncation, Alg. 3-6), corrected, with the deterministic cut (Alg. 4) in front:
+//! ReLU* with a calibrated scale cuts `cut` low bits.
 //!
-//! Cut: v = [x_0 >> k] − [−x_1 >> k], |v| bounded by λ = `bits` − 1 bits. The workers flip a common coin t: q = v, or
-//! q = −v − 1 for t = 1 (x_0 complemented, x_1 negated), so that q ≥ 0 iff [x ≥ 0] ⊕ t = 1. With
-//! u_i = (q_0 >> i) − (−q_1 >> i), which is ⌊q / 2^i⌋ or one more, the list is
+//! Cut: v = [x_0 >> k] − [−x_1 >> k], |v| bounded by λ = `bits` − 1 bits. The workers flip a common
+//! coin t: q = v, or q = −v − 1 for t = 1 (x_0 complemented, x_1 negated), so that q ≥ 0 iff [x ≥
+//! 0] ⊕ t = 1. With u_i = (q_0 >> i) − (−q_1 >> i), which is ⌊q / 2^i⌋ or one more, the list is
 //!   q,   u_i + u_(i+1) − 1 for i = 0 … λ−1,   u_λ − 1.
-//! For q > 0 the u_i fall to 1 and from 1 to 0 exactly once, at a sum of 1; for q = 0 all u_i are 0, and for q < 0 none is
-//! positive. So the list has one zero if q ≥ 0 and none otherwise.
+//! For q > 0 the u_i fall to 1 and from 1 to 0 exactly once, at a sum of 1; for q = 0 all u_i are
+//! 0, and for q < 0 none is positive. So the list has one zero if q ≥ 0 and none otherwise.
 //!
 //! Deviates from Alg. 6, which is *wrong and leaks* as printed:
-//! - It flips −x, so that x = 0 never shows a zero. Running it on 2x + 1, the 1 added at worker 0, is what stands here: the
-//!   sequence of 2v + 1 begins with v's own entries, and its first entry 3q is 0 where q is.
-//! - Its first sum is taken modulo 2^λ and wraps near |x| = 2^(λ+1)/3: a wrong sign or two zeros (λ = 7: ±85, ±86). Here
-//!   every sum is taken modulo 2^(λ+1).
-//! - It needs 2λ ≤ ℓ to have λ bits of the last truncation. Entry i is below 2^(λ+1−i), so it is taken modulo
-//!   2^min(λ+1, ℓ−k−i−1) here, and k + λ + 3 ≤ ℓ suffices.
-//! - Shares are sent as they are. The helper dealt some of them and could compare: zero-shares make them uniform.
-//! - The cut is made on the shares as they are. Whether it misreads a small negative value would then follow from their low bits, which
-//!   the helper knows in part: before a cut the workers renew the sharing.
+//! - It flips −x, so that x = 0 never shows a zero. Running it on 2x + 1, the 1 added at worker 0,
+//!   is what stands here: the sequence of 2v + 1 begins with v's own entries, and its first entry
+//!   3q is 0 where q is.
+//! - Its first sum is taken modulo 2^λ and wraps near |x| = 2^(λ+1)/3: a wrong sign or two zeros
+//!   (λ = 7: ±85, ±86). Here every sum is taken modulo 2^(λ+1).
+//! - It needs 2λ ≤ ℓ to have λ bits of the last truncation. Entry i is below 2^(λ+1−i), so it is
+//!   taken modulo 2^min(λ+1, ℓ−k−i−1) here, and k + λ + 3 ≤ ℓ suffices.
+//! - Shares are sent as they are. The helper dealt some of them and could compare: zero-shares make
+//!   them uniform.
+//! - The cut is made on the shares as they are. Whether it misreads a small negative value would
+//!   then follow from their low bits, which the helper knows in part: before a cut the workers
+//!   renew the sharing.
 //! - A rotation instead of a shuffle (at most one zero, the others uniform and independent).
 //!
-//! Alg. 5, from Z_M to F_p, p ≥ M: both shares are read in 1 … M, worker 1's negated, so that their difference is 0 in F_p
-//! only if it is 0 modulo M.
+//! Alg. 5, from Z_M to F_p, p ≥ M: both shares are read in 1 … M, worker 1's negated, so that their
+//! difference is 0 in F_p only if it is 0 modulo M.
 //!
 //! phase     rounds  bits per element     from → to
 //! online    2       2·(λ + 2)² + ℓ       workers → helper, helper → worker 0
 //!
-//! 226 at λ = 7, ℓ = 64; p is the smallest prime above 2^(λ+1). The result is [x ≥ 0] in shares of Z_2^ℓ.
+//! 226 at λ = 7, ℓ = 64; p is the smallest prime above 2^(λ+1). The result is [x ≥ 0] in shares of
+//! Z_2^ℓ.
 //!
-//! Helper sees: λ + 2 elements whose sums are uniform non-zero, one of them replaced by zero at a uniform place with
-//! probability ½ *while −2^(k+λ) ≤ x ≤ 2^(k+λ) − 2^k*; a value outside may show it another number of zeros, that is, that it is
-//! outside. Worker 0 sees a uniform share of the answer, worker 1 nothing.
+//! Helper sees: λ + 2 elements whose sums are uniform non-zero, one of them replaced by zero at a
+//! uniform place with probability ½ *while −2^(k+λ) ≤ x ≤ 2^(k+λ) − 2^k*; a value outside may show
+//! it another number of zeros, that is, that it is outside. Worker 0 sees a uniform share of the
+//! answer, worker 1 nothing.
 //!
 //! Security: `docs/security/bicoptor.md`.
 
+use super::Bicoptor;
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
-use crate::{Cost, Unit, reveal};
+use crate::sharing::additive::Masks;
+use crate::sharing::reveal;
+use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported};
 use megrez_kernels::{Device, HostList, ListStreams, Tensor};
-use megrez_plan::SignBit;
-use megrez_ring::{Word, bits};
+use megrez_plan::{Op, SignBit};
+use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
 /// The most bits that are compared: products in F_p fit a word.
 const WIDEST: u32 = 30;
 
-/// Why this comparison cannot run, if it cannot.
-pub(super) fn refuse(sign: &SignBit, ring: u32) -> Option<String> {
+/// Whether this comparison can run, or why not.
+pub(super) fn check(sign: &SignBit, ring: u32) -> Result<(), Unsupported> {
     let width = sign.width(ring);
     let most = ring.saturating_sub(sign.cut + 2).min(WIDEST);
-    (!(3..=most).contains(&width)).then(|| {
-        format!(
-            "bicoptor compares 3 to {most} bits above a cut of {} on a ring of {ring}, not {width}: choose --bits, or \
-             another protocol",
-            sign.cut
-        )
-    })
+    if (3..=most).contains(&width) {
+        return Ok(());
+    }
+    Err(Unsupported(format!(
+        "bicoptor compares 3 to {most} bits above a cut of {} on a ring of {ring}, not {width}: choose --bits, or \
+         another protocol",
+        sign.cut
+    )))
 }
 
 /// The shape of a list.
@@ -83,7 +93,8 @@ impl List {
         Unit::Residue(self.field.p() as u32)
     }
 
-    /// Worker `j`'s entries for its share and the coin, read in 1 … M; the sum's entry is 0 iff both workers' are equal.
+    /// Worker `j`'s entries for its share and the coin, read in 1 … M; the sum's entry is 0 iff
+    /// both workers' are equal.
     fn entries(&self, j: usize, share: u64, coin: u64, mut each: impl FnMut(u64)) {
         let low = u64::MAX >> (64 - self.share);
         let flip = coin.wrapping_neg();
@@ -108,10 +119,6 @@ pub(super) fn list_cost(sign: &SignBit, ring: u32, n: usize, round: u32) -> Cost
     Cost::LOCAL.online(round, 0, DEALER, entries, list.unit()).online(round, 1, DEALER, entries, list.unit())
 }
 
-pub(super) fn cost(sign: &SignBit, ring: u32, n: usize) -> Cost {
-    list_cost(sign, ring, n, 1).online(2, DEALER, 0, n, Unit::Bits(ring))
-}
-
 /// Workers send their lists and learn t; the helper learns [x ≥ 0] ⊕ t.
 pub(super) fn compare<W: Word, D: Device>(
     party: &mut Party<D>,
@@ -125,7 +132,8 @@ pub(super) fn compare<W: Word, D: Device>(
     match Role::of(party) {
         Role::Worker(j) => {
             let share = &share.expect("workers hold shares").buf;
-            // What a cut loses depends on the low bits of the shares. A new sharing makes a coin of it.
+            // What a cut loses depends on the low bits of the shares. A new sharing makes a coin of
+            // it.
             let share = if sign.cut == 0 {
                 share.clone()
             } else {
@@ -212,6 +220,38 @@ pub(super) fn online<W: Word, D: Device>(
     Ok(Some(device.combine(&terms, W::ZERO, n)?))
 }
 
+/// [x ≥ 0] as 0 or 1.
+pub struct Sign<'a> {
+    sign: &'a SignBit,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device> OnlineStep<'a, Bicoptor<W, D>> for Sign<'a> {
+    fn of(_: &Bicoptor<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::NonNegative(sign) = call.op else { return None };
+        Some(Sign { sign, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        check(self.sign, W::BITS)?;
+        let n = self.shape.elements();
+        Ok(list_cost(self.sign, W::BITS, n, 1).online(2, DEALER, 0, n, Unit::Bits(W::BITS)))
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::none(self.shape)
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Bicoptor<W, D>>,
+    ) -> Result<Made<Bicoptor<W, D>>, Error> {
+        let share = online(party, self.sign, operands.share(0), self.shape.elements())?;
+        Ok((share.map(|share| Tensor::new(self.shape.clone(), share)), None))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,7 +279,7 @@ mod tests {
         for ring in 5..=10 {
             for bits in 3..=ring - 2 {
                 let sign = SignBit { bits: Some(bits), ..SignBit::FULL };
-                assert!(refuse(&sign, ring).is_none());
+                assert!(check(&sign, ring).is_ok());
                 let list = List::new(&sign, ring);
                 for x in -(1i64 << (bits - 1))..1 << (bits - 1) {
                     for zero in 0..1 << ring {
@@ -280,7 +320,8 @@ mod tests {
 
     #[test]
     fn values_outside_the_range_show() {
-        // Neither coin makes a zero for some value that is too large: the helper sees fewer zeros than half.
+        // Neither coin makes a zero for some value that is too large: the helper sees fewer zeros
+        // than half.
         let list = List::new(&SignBit { bits: Some(4), ..SignBit::FULL }, 10);
         let all = || (0..2).flat_map(|c| (0..1 << 10).map(move |z| (c, z)));
         let found = |x: u64| all().filter(|&(c, z)| zeros(&list, shares(x, z, 10), c) > 0).count();
@@ -290,25 +331,34 @@ mod tests {
 
     #[test]
     fn costs_are_those_of_the_paper_corrected() {
+        use crate::Suite as _;
+        use megrez_kernels::Reference;
+        use megrez_plan::{Kind, Value};
         use megrez_session::Phase::{Offline, Online};
         for (lambda, bits) in [(7, 226.0), (15, 642.0)] {
             let sign = SignBit { bits: Some(lambda + 1), ..SignBit::FULL };
-            let cost = cost(&sign, 64, 1);
+            let value = |kind| Value { shape: [1].into(), kind };
+            let (ring, bit) = (value(Kind::Ring { frac: 0 }), value(Kind::Bit));
+            let of = |op: Op, output: &Value| {
+                let call = Call { op: &op, inputs: &[&ring], output };
+                Bicoptor::<u64, Reference>::default().cost(call).unwrap()
+            };
+            let cost = of(Op::NonNegative(sign.clone()), &bit);
             assert_eq!((cost.bits(Offline), cost.bits(Online), cost.rounds(Online)), (0.0, bits, 2));
             let relu = megrez_plan::Relu { sign, form: megrez_plan::ReluForm::ThreeRounds, truncate: 0 };
-            let cost = super::super::relu::cost(&relu, 64, 1);
+            let cost = of(Op::Relu(relu), &ring);
             assert_eq!((cost.bits(Offline), cost.bits(Online), cost.rounds(Online)), (0.0, bits + 192.0, 2));
         }
     }
 
     #[test]
     fn wide_comparisons_are_refused_with_a_remedy() {
-        assert!(refuse(&SignBit::FULL, 64).is_some_and(|why| why.contains("--bits")));
+        assert!(check(&SignBit::FULL, 64).is_err_and(|why| why.0.contains("--bits")));
         for (cut, bits, ring, right) in
             [(0, 6, 8, true), (0, 7, 8, false), (3, 3, 8, true), (4, 3, 8, false), (0, 2, 64, false)]
         {
             let sign = SignBit { cut, bits: Some(bits), ..SignBit::FULL };
-            assert_eq!(refuse(&sign, ring).is_none(), right, "{bits} bits above {cut} of {ring}");
+            assert_eq!(check(&sign, ring).is_ok(), right, "{bits} bits above {cut} of {ring}");
         }
     }
 }

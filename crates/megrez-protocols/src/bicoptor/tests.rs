@@ -3,8 +3,13 @@
 use super::*;
 use crate::mss::{Mask, RingMask};
 use crate::testing::session;
-use megrez_kernels::Reference;
+use crate::{Sharing as _, Suite as _};
+use megrez_kernels::{Reference, Tensor};
+use megrez_net::Payload;
 use megrez_plan::{List, Relu, ReluForm, SignBit};
+use megrez_prg::Key;
+use megrez_ring::Shape;
+use megrez_session::{Error, Party};
 use std::collections::HashSet;
 
 const N: usize = 400;
@@ -13,7 +18,8 @@ fn words(payload: &Payload) -> &[u64] {
     payload.as_pod().unwrap()
 }
 
-/// What the helper knows of a step after it: its answers b', r, r_1, and what it dealt worker 1 of b' and of r·b'.
+/// What the helper knows of a step after it: its answers b', r, r_1, and what it dealt worker 1 of
+/// b' and of r·b'.
 struct Remembered {
     bits: Vec<u64>,
     r: Vec<u64>,
@@ -67,13 +73,14 @@ fn a_helper_who_is_the_recipient_learns_the_output_and_no_more() {
         let (share, remembered) = party.step("relu", step).unwrap();
         let masks = Masks::Secret(shape.clone());
         let suite = Bicoptor::<u64, Reference>::default();
-        (party.step("output/y", |party| suite.reveal(party, &masks, &share)).unwrap(), remembered)
+        let verified = suite.verify(party).unwrap();
+        (party.step("output/y", |party| suite.reveal(party, &masks, &share, &verified)).unwrap(), remembered)
     });
     let (sent, known) = (ran[1].0.clone(), ran[2].1.as_ref().unwrap());
     let zero = words(&ran[0].0).iter().zip(words(&sent)).map(|(a, b)| a.wrapping_add(*b));
     assert!(zero.eq([0; N]) && ran[2].0.is_empty());
-    // The output says that x is negative, so the workers' coin is δ = b'. Worker 1's share is (1 − 2δ)(m·a − ra) − δ·r_1, from
-    // which m follows where a is odd: half of the time.
+    // The output says that x is negative, so the workers' coin is δ = b'. Worker 1's share is (1 −
+    // 2δ)(m·a − ra) − δ·r_1, from which m follows where a is odd: half of the time.
     let guess = |i: usize| {
         let epsilon = if known.bits[i] == 1 { u64::MAX } else { 1 };
         let scaled = epsilon.wrapping_mul(words(&sent)[i].wrapping_add(known.bits[i] * known.r_1[i]));
@@ -94,7 +101,8 @@ fn shares_that_are_sent_are_uniform_and_new_for_every_output() {
         let masks = Masks::Secret(shape.clone());
         let suite = Bicoptor::<u8, Reference>::default();
         ["a", "b"].map(|name| {
-            let reveal = |party: &mut Party<_>| suite.reveal(party, &masks, &share);
+            let verified = suite.verify(party).unwrap();
+            let reveal = |party: &mut Party<_>| suite.reveal(party, &masks, &share, &verified);
             party.step(&format!("output/{name}"), reveal).unwrap()
         })
     });
@@ -113,8 +121,8 @@ fn shares_that_are_sent_are_uniform_and_new_for_every_output() {
 
 #[test]
 fn what_a_cut_loses_is_a_coin_and_no_function_of_earlier_shares() {
-    // One sharing of −1 for all: whether the cut reads it as positive must not follow from it, since the helper has dealt parts of it
-    // that hide earlier numbers.
+    // One sharing of −1 for all: whether the cut reads it as positive must not follow from it,
+    // since the helper has dealt parts of it that hide earlier numbers.
     let (n, cut) = (4000, 3);
     let sign = SignBit { list: List::Bits, cut, bits: Some(8) };
     let shape = Shape::from([n]);

@@ -1,16 +1,18 @@
-//! The bits of a mask, offline: ψ = u + v with u = ψ_1, which P0 and P1 know, and v = ψ_2 + ψ_0, which P2 knows, added on Boolean
-//! replicated shares by [`crate::replicated::aby3`]. METEOR, §C, takes ABY3's bit decomposition as it is; the tree here is ours.
+//! The bits of a mask, offline: ψ = u + v with u = ψ_1, which P0 and P1 know, and v = ψ_2 + ψ_0,
+//! which P2 knows, added on Boolean replicated shares by [`crate::aby3`]. METEOR, §C, takes ABY3's
+//! bit decomposition as it is; the tree here is ours.
 //!
-//! Nobody waits for the offline phase, so the tree has few gates rather than few levels: carries of blocks of four positions by
-//! Sklansky's scheme, the carries inside from those. 787 bits in 10 rounds for ℓ = 64, where Sklansky's tree takes 1183 in 8.
+//! Nobody waits for the offline phase, so the tree has few gates rather than few levels: carries of
+//! blocks of four positions by Sklansky's scheme, the carries inside from those. 787 bits in 10
+//! rounds for ℓ = 64, where Sklansky's tree takes 1183 in 8.
 //!
 //! Security: `docs/security/meteor.md`.
 
 use crate::Cost;
-use crate::replicated::aby3;
-use crate::replicated::sum::split;
-use crate::replicated::tree::{Node, Span, Tree};
+use crate::aby3::adder;
 use crate::rss::Rss;
+use crate::steps::sum::split;
+use crate::steps::tree::{Node, Span, Tree};
 use megrez_kernels::{Device, Tensor};
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
@@ -65,7 +67,7 @@ fn tree(bits: usize) -> Tree {
 
 /// Of `width` bits of `n` masks.
 pub(super) fn cost(width: u32, n: usize) -> Cost {
-    aby3::cost(&tree(width as usize - 1), n)
+    adder::cost(&tree(width as usize - 1), n)
 }
 
 /// Planes 0, …, width − 1 of ψ.
@@ -75,7 +77,7 @@ pub(super) fn bits<W: Word, D: Device>(
     width: u32,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let known = split(party, psi, width)?;
-    aby3::online(party, &tree(width as usize - 1), psi.own.elements(), known)
+    adder::online(party, &tree(width as usize - 1), psi.own.elements(), known)
 }
 
 #[cfg(test)]
@@ -113,6 +115,6 @@ mod tests {
             )
         };
         assert_eq!(of(cost(64, 1)), (787.0, 10));
-        assert_eq!(of(aby3::cost(&Tree::sklansky(63, 2), 1)), (1183.0, 8));
+        assert_eq!(of(adder::cost(&Tree::sklansky(63, 2), 1)), (1183.0, 8));
     }
 }

@@ -1,4 +1,5 @@
-//! The conjunction of two to four MRSS bits: METEOR's 2-MULT (Fig. 2) and N-MULT (Fig. 5) over F_2 ([`super::gates`]).
+//! The conjunction of two to four MRSS bits: METEOR's 2-MULT (Fig. 2) and N-MULT (Fig. 5) over F_2
+//! ([`super::gates`]).
 //!
 //! phase     rounds   bits per element, N bits   from → to
 //! offline   1 (2)    3·(2^N − 1 − N)            P_i → P_{i−1}, each i
@@ -9,11 +10,14 @@
 //! Security: `docs/security/meteor.md`.
 
 use super::gates::{Products, Sum, opening};
-use crate::Cost;
-use crate::mrss::open_bits;
+use crate::mrss::{Data, MaskedReplicated, Masks, open_bits};
 use crate::rss::Rss;
+use crate::rss::bit_shares::buffers;
+use crate::sharing::Variant;
+use crate::{Call, Cost, Made, Operands, Step, Unsupported};
 use megrez_kernels::{Bits, Circuit, Device, Wire};
-use megrez_ring::{Shape, bits};
+use megrez_plan::Op;
+use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
 /// The product of `factors` masked bits, whose public parts are given.
@@ -30,44 +34,67 @@ fn products(factors: usize) -> Products {
     Products::new(factors, sum.sets())
 }
 
-pub(super) fn cost(factors: usize, n: usize) -> Cost {
+fn cost(factors: usize, n: usize) -> Cost {
     products(factors).cost(n).made_offline().then(opening(1, n))
 }
 
-/// The products of the masks, as planes.
-pub(super) fn offline<D: Device>(
-    party: &mut Party<D>,
-    masks: &[&Rss<Bits<D>>],
-) -> Result<Rss<Bits<D>>, Error> {
-    let n = masks[0].own.elements();
-    let products = products(masks.len());
-    let buffer = |psi: &Rss<Bits<D>>| Rss { own: psi.own.buf.clone(), next: psi.next.buf.clone() };
-    let planes = products.make(party, masks.iter().map(|psi| (buffer(psi), 0..1)).collect(), n)?;
-    let shape = Shape::from([products.planes() * bits::words(n) * 64]);
-    planes.map(party.me(), |_, planes| Ok(Bits::new(shape.clone(), planes.clone())))
+/// The conjunction of two to four bits.
+pub struct And<'a> {
+    factors: usize,
+    shape: &'a Shape,
 }
 
-/// m of the conjunction under `mask`, from m of every factor.
-pub(super) fn online<D: Device>(
-    party: &mut Party<D>,
-    m: &[&Bits<D>],
-    mask: &Rss<Bits<D>>,
-    made: &Rss<Bits<D>>,
-) -> Result<D::Buf<u64>, Error> {
-    let (device, n, factors) = (party.device(), m[0].elements(), m.len());
-    let products = products(factors);
-    let z = Rss::zip(party.me(), &[made, mask], |c, parts| {
-        let mut circuit = Circuit::default();
-        let sum = conjunction(&mut circuit, factors, |circuit, factor| circuit.input(factor, 0));
-        let share =
-            sum.component(&mut circuit, c, |circuit, set| circuit.input(factors, products.place(set)));
-        let psi = circuit.input(factors + 1, 0);
-        let share = circuit.xor(share, psi);
-        circuit.output(vec![share]);
-        let inputs: Vec<_> = m.iter().map(|m| &m.buf).chain(parts.iter().map(|part| &part.buf)).collect();
-        Ok::<_, Error>(device.run_circuit(&circuit.compile(), &inputs, bits::words(n))?.remove(0))
-    })?;
-    open_bits(party, "and", n, z)
+impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for And<'a> {
+    /// The products of the masks, as planes.
+    type Material = Rss<Bits<D>>;
+
+    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::And).then_some(And { factors: call.inputs.len(), shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(cost(self.factors, self.shape.elements()))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_bits(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let (n, products) = (self.shape.elements(), products(self.factors));
+        let masks = inputs.iter().map(|masks| (buffers(masks.bit()), 0..1)).collect();
+        let planes = products.make(party, masks, n)?;
+        let shape = Shape::from([products.planes() * bits::words(n) * 64]);
+        planes.map(party.me(), |_, planes| Ok(Bits::new(shape.clone(), planes.clone())))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, MaskedReplicated<W, D, P>>,
+        made: Self::Material,
+    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
+        let (device, n, factors) = (party.device(), self.shape.elements(), self.factors);
+        let m: Vec<&Bits<D>> = (0..factors).map(|i| operands.bit(i)).collect();
+        let products = products(factors);
+        let z = Rss::zip(party.me(), &[&made, operands.fresh_bits()], |c, parts| {
+            let mut circuit = Circuit::default();
+            let sum = conjunction(&mut circuit, factors, |circuit, factor| circuit.input(factor, 0));
+            let share =
+                sum.component(&mut circuit, c, |circuit, set| circuit.input(factors, products.place(set)));
+            let psi = circuit.input(factors + 1, 0);
+            let share = circuit.xor(share, psi);
+            circuit.output(vec![share]);
+            let inputs: Vec<_> = m.iter().map(|m| &m.buf).chain(parts.iter().map(|part| &part.buf)).collect();
+            Ok::<_, Error>(device.run_circuit(&circuit.compile(), &inputs, bits::words(n))?.remove(0))
+        })?;
+        Ok((Data::of_bits(self.shape, open_bits(party, "and", n, z)?), None))
+    }
 }
 
 #[cfg(test)]

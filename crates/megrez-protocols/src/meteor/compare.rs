@@ -1,6 +1,5 @@
-//! Comparisons of masked values, in one of two ways: METEOR's ([`super::sign`]), with the fewest online bits, and ALKAID's
-//! ([`crate::replicated::compare`]), with the fewest in total. For the latter x = a − r with a = m + ψ_1 at P0 and P1 and r = −ψ_2 − ψ_0 at
-//! P2, who deals it offline.
+//! Comparisons of masked values, in one of two ways: METEOR's ([`super::sign`]), with the fewest
+//! online bits, and ALKAID's ([`crate::alkaid_masked`]), with the fewest in total.
 //!
 //! | ℓ = 64 | offline bits / rounds | online bits / rounds |
 //! | --- | --- | --- |
@@ -9,149 +8,118 @@
 //!
 //! Security: `docs/security/meteor.md`.
 
-use super::sign;
-use crate::replicated::{Adder, compare};
+use super::truncate;
+use crate::mrss::{Data, MaskedReplicated, Masks};
 use crate::rss::Rss;
-use crate::{Cost, Store, StoreError};
+use crate::sharing::Variant;
+use crate::{Call, Cost, Made, Operands, Step, Store, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::{Op, Relu, SignBit};
-use megrez_ring::Word;
-use megrez_session::{Error, Party, Phase};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
 
-/// Which of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Comparisons {
-    /// METEOR's.
-    #[default]
-    Meteor,
-    /// ALKAID's.
-    Alkaid,
-}
+/// What a step compares, and one way to do it.
+pub trait Comparison: Sized {
+    /// What it takes from the offline phase.
+    type Material<D: Device>: Send + Store<D>;
+    /// A comparison whose first messages are on their way.
+    type Sent<D: Device>;
+    /// Whether all parties take part with m of x; else P0 and P1 do with a, where x = a − r.
+    const TAKES_M: bool;
 
-/// A comparison of a step.
-pub(super) enum Comparison {
-    Meteor(sign::Comparison),
-    Alkaid(compare::Comparison),
-}
-
-/// What a comparison takes from the offline phase.
-pub enum Material<D: Device> {
-    /// METEOR's.
-    Meteor(sign::Material<D>),
-    /// ALKAID's.
-    Alkaid(compare::Material<D>),
-}
-
-impl<D: Device> Store<D> for Material<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
-        match self {
-            Material::Meteor(material) => {
-                out.push(0);
-                material.write(device, out)
-            }
-            Material::Alkaid(material) => {
-                out.push(1);
-                material.write(device, out)
-            }
-        }
-    }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
-        match crate::store::take(input, 1)?[0] {
-            0 => Ok(Material::Meteor(Store::<D>::read(device, input)?)),
-            1 => Ok(Material::Alkaid(Store::<D>::read(device, input)?)),
-            _ => Err(StoreError::Damaged),
-        }
-    }
-}
-
-impl Comparison {
-    /// The comparison of a step, if it is one: a ReLU that truncates compares all bits that the cut would drop too.
-    pub(super) fn of(which: Comparisons, op: &Op, ring: u32) -> Option<Self> {
-        let sign = match op {
-            Op::Relu(Relu { sign, truncate: 1.., .. }) => {
-                Some(SignBit { cut: 0, bits: Some(sign.cut + sign.width(ring)), ..sign.clone() })
-            }
-            Op::NonNegative(sign) | Op::CompareMany { sign, .. } | Op::Relu(Relu { sign, .. }) => {
-                Some(sign.clone())
-            }
-            _ => None,
-        }?;
-        let thresholds = match op {
-            Op::CompareMany { thresholds, .. } => thresholds.as_slice(),
-            _ => &[0],
-        };
-        Some(match which {
-            Comparisons::Meteor => Comparison::Meteor(sign::Comparison::new(&sign, ring, thresholds)),
-            Comparisons::Alkaid => {
-                Comparison::Alkaid(compare::Comparison::of(Adder::Alkaid, op, ring).expect("as above"))
-            }
-        })
-    }
+    /// The comparison of a step, if it is one.
+    fn of(op: &Op, ring: u32) -> Option<Self>;
 
     /// For `n` elements of x.
-    pub(super) fn cost(&self, n: usize) -> Cost {
-        match self {
-            Comparison::Meteor(comparison) => comparison.cost(n),
-            Comparison::Alkaid(comparison) => comparison.cost(Phase::Offline, n),
-        }
-    }
+    fn cost(&self, n: usize) -> Cost;
 
-    pub(super) fn offline<W: Word, D: Device>(
+    /// From the mask of x.
+    fn offline<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
         psi: &Rss<Tensor<W, D>>,
-    ) -> Result<Material<D>, Error> {
-        let comparison = match self {
-            Comparison::Meteor(comparison) => {
-                return Ok(Material::Meteor(comparison.offline(party, psi)?));
-            }
-            Comparison::Alkaid(comparison) => comparison,
-        };
-        let n = psi.own.elements();
-        let r = match party.me() {
-            2 => Some(crate::replicated::truncate::parts(party, psi)?),
-            _ => None,
-        };
-        let dealt = comparison.deal(party, n, r.as_ref())?;
-        let top = comparison.offline(party, n)?;
-        let dealt = comparison.take(party, n, dealt)?;
-        Ok(Material::Alkaid(compare::Material { top, dealt }))
-    }
+    ) -> Result<Self::Material<D>, Error>;
 
-    /// Sends what a comparison sends before it waits, if it is of that kind; `a` is there at P0 and P1.
-    pub(super) fn send<W: Word, D: Device>(
+    /// Sends what is sent before anybody waits; `a` is there at P0 and P1, `mask` is the result's.
+    fn send<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
         a: Option<&D::Buf<W>>,
         mask: &Rss<Bits<D>>,
-        material: &Material<D>,
-    ) -> Result<Option<compare::Sent<D>>, Error> {
-        let (Comparison::Alkaid(comparison), Material::Alkaid(compare::Material { top, dealt })) =
-            (self, material)
-        else {
-            return Ok(None);
-        };
-        let n = mask.own.elements() / comparison.thresholds();
-        comparison.masked_send(party, n, a, dealt.as_ref(), (top, mask)).map(Some)
-    }
+        material: &Self::Material<D>,
+    ) -> Result<Self::Sent<D>, Error>;
 
-    /// m of the bits [x ≥ t], threshold by threshold, under `mask`; METEOR's way takes m of x.
-    pub(super) fn receive<W: Word, D: Device>(
+    /// m of the bits [x ≥ t], threshold by threshold.
+    fn receive<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
         m: Option<&Tensor<W, D>>,
         mask: &Rss<Bits<D>>,
-        sent: Option<compare::Sent<D>>,
-        material: Material<D>,
-    ) -> Result<D::Buf<u64>, Error> {
-        match (self, material, m, sent) {
-            (Comparison::Meteor(comparison), Material::Meteor(material), Some(m), _) => {
-                comparison.online(party, m, mask, material)
-            }
-            (Comparison::Alkaid(comparison), Material::Alkaid(material), _, Some(sent)) => {
-                Ok(comparison.masked(party, &mask.own.shape, sent, material.top)?.buf)
-            }
-            _ => party.refuse("the material is of another protocol: make it again"),
+        sent: Self::Sent<D>,
+        material: Self::Material<D>,
+    ) -> Result<D::Buf<u64>, Error>;
+}
+
+/// The sign bit and the thresholds of a step that compares: a ReLU that truncates compares all bits
+/// that the cut would drop too.
+pub(super) fn compared(op: &Op, ring: u32) -> Option<(SignBit, &[i64])> {
+    match op {
+        Op::Relu(Relu { sign, truncate: 1.., .. }) => {
+            Some((SignBit { cut: 0, bits: Some(sign.cut + sign.width(ring)), ..sign.clone() }, &[0]))
         }
+        Op::NonNegative(sign) | Op::Relu(Relu { sign, .. }) => Some((sign.clone(), &[0])),
+        Op::CompareMany { sign, thresholds } => Some((sign.clone(), thresholds)),
+        _ => None,
+    }
+}
+
+/// [x ≥ 0], or [x ≥ t] for every threshold.
+pub struct Compare<'a, C> {
+    comparison: C,
+    /// Elements of x.
+    n: usize,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant, C: Comparison> Step<'a, MaskedReplicated<W, D, P>>
+    for Compare<'a, C>
+{
+    type Material = C::Material<D>;
+
+    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        if !matches!(call.op, Op::NonNegative(_) | Op::CompareMany { .. }) {
+            return None;
+        }
+        Some(Compare { comparison: C::of(call.op, W::BITS)?, n: call.of_elements(), shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(self.comparison.cost(self.n))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_bits(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        self.comparison.offline(party, inputs[0].ring())
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, MaskedReplicated<W, D, P>>,
+        material: Self::Material,
+    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
+        let ((m, psi), mask) = (operands.ring(0), operands.fresh_bits());
+        let a = truncate::known(party, m, psi)?;
+        let sent = self.comparison.send(party, a.as_ref(), mask, &material)?;
+        let m = self.comparison.receive(party, Some(m), mask, sent, material)?;
+        Ok((Data::of_bits(self.shape, m), None))
     }
 }

@@ -1,14 +1,16 @@
-//! Products of many replicated bits at once, and of masked ones: METEOR's N-MULT (Fig. 5) over F_2, on bit planes.
+//! Products of many replicated bits at once, and of masked ones: METEOR's N-MULT (Fig. 5) over F_2,
+//! on bit planes.
 //!
-//! The product of masked bits x_t = m_t ⊕ ψ_t is Σ_S Π_{t∉S} m_t · Π_{t∈S} ψ_t over all sets S of factors. The products of masks are
-//! made offline, those of two first, those of three and four from them in a second round: (2^N − 1 − N)·3 bits for N factors.
-//! With them the product is replicated without a message, and opening it takes 3 bits in one round, whatever N is.
+//! The product of masked bits x_t = m_t ⊕ ψ_t is Σ_S Π_{t∉S} m_t · Π_{t∈S} ψ_t over all sets S of
+//! factors. The products of masks are made offline, those of two first, those of three and four
+//! from them in a second round: (2^N − 1 − N)·3 bits for N factors. With them the product is
+//! replicated without a message, and opening it takes 3 bits in one round, whatever N is.
 //!
 //! Security: `docs/security/meteor.md`.
 
 use crate::mrss::open_cost;
-use crate::replicated::planes::{Shared, reshare};
 use crate::rss::{self, Rss, reshare_cost};
+use crate::steps::planes::{Shared, reshare};
 use crate::{Cost, Unit};
 use megrez_kernels::{Circuit, Device, Wire};
 use megrez_ring::bits;
@@ -21,8 +23,8 @@ pub(super) type Factor = usize;
 /// Factors of a product, rising.
 pub(super) type Set = Vec<Factor>;
 
-/// The products that a step needs, and where each stands among the planes that it keeps: the factors themselves first, then
-/// products of two, then the others.
+/// The products that a step needs, and where each stands among the planes that it keeps: the
+/// factors themselves first, then products of two, then the others.
 pub(super) struct Products {
     factors: usize,
     pairs: Vec<Set>,
@@ -82,7 +84,8 @@ impl Products {
             })
     }
 
-    /// All planes, of `n` lanes, from those of the factors, which are some planes of buffers, one after the other.
+    /// All planes, of `n` lanes, from those of the factors, which are some planes of buffers, one
+    /// after the other.
     pub fn make<D: Device>(
         &self,
         party: &mut Party<D>,
@@ -133,8 +136,8 @@ impl Products {
     }
 }
 
-/// A sum of products of masks with public coefficients: what a public function of masked bits is. No coefficient is 1, and the
-/// empty product is the public summand.
+/// A sum of products of masks with public coefficients: what a public function of masked bits is.
+/// No coefficient is 1, and the empty product is the public summand.
 #[derive(Clone, Default)]
 pub(super) struct Sum(BTreeMap<Set, Option<Wire>>);
 

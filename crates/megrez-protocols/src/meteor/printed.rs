@@ -1,6 +1,7 @@
-//! METEOR as printed: what the paper says its steps cost online, for tables beside ours, and its most significant bit in the clear, for
-//! the study of what goes wrong with it. No party runs it. Costs are bits per element over all three parties, and rounds: Table 1 (which
-//! is per party) and §6. ⌈log2 q⌉ bits are an element of F_q there, q the smallest prime not below ℓ.
+//! METEOR as printed: what the paper says its steps cost online, for tables beside ours, and its
+//! most significant bit in the clear, for the study of what goes wrong with it. No party runs it.
+//! Costs are bits per element over all three parties, and rounds: Table 1 (which is per party) and
+//! §6. ⌈log2 q⌉ bits are an element of F_q there, q the smallest prime not below ℓ.
 
 /// Bits per element over all parties, and rounds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -11,7 +12,8 @@ pub struct Printed {
     pub rounds: u32,
 }
 
-/// A product of any number of factors, of integers or of fixed-point numbers with their truncation; and the multiplexer.
+/// A product of any number of factors, of integers or of fixed-point numbers with their truncation;
+/// and the multiplexer.
 pub fn product(ring: u32) -> Printed {
     Printed { bits: 3.0 * f64::from(ring), rounds: 1 }
 }
@@ -42,11 +44,13 @@ pub fn maximum(ring: u32, n: u32) -> Printed {
     Printed { bits: f64::from(n - 1) * one.bits, rounds: one.rounds * n.next_power_of_two().ilog2() }
 }
 
-/// The most significant bit of x = m + ψ, Fig. 3, in the clear: what the parties' shares of each step stand for.
+/// The most significant bit of x = m + ψ, Fig. 3, in the clear: what the parties' shares of each
+/// step stand for.
 ///
-/// msb(x) = msb(m) ⊕ msb(ψ) ⊕ c with c = [s ≥ b], s = 2ψ and b = L − 2m modulo L = 2^ℓ. Entry i of a list, from the most significant bit,
-/// is 1 + (1 − 2λ)·(s_i − b_i) + Σ (s_k ⊕ b_k) over the bits k above, in F_q; the product of all entries and a factor that is not 0 is
-/// opened as d, and c = [d ≠ 0] ⊕ λ.
+/// msb(x) = msb(m) ⊕ msb(ψ) ⊕ c with c = [s ≥ b], s = 2ψ and b = L − 2m modulo L = 2^ℓ. Entry i of
+/// a list, from the most significant bit, is 1 + (1 − 2λ)·(s_i − b_i) + Σ (s_k ⊕ b_k) over the bits
+/// k above, in F_q; the product of all entries and a factor that is not 0 is opened as d, and c =
+/// [d ≠ 0] ⊕ λ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extraction {
     /// ℓ, at most 64.
@@ -86,9 +90,10 @@ impl Extraction {
         (m >> (self.ring - 1) ^ psi >> (self.ring - 1) & 1 ^ carry, zero)
     }
 
-    /// The product of the masks of the first entries of the list, which N-MULT wants before b is known. Of entry i the mask is
-    /// u_i + Σ (1 − 2·b_k)·s_k over the bits k above: `u_i` of its first summand, which is opened under a fresh mask, and `s_k` of bit k
-    /// of s. Bits of `b` from the most significant.
+    /// The product of the masks of the first entries of the list, which N-MULT wants before b is
+    /// known. Of entry i the mask is u_i + Σ (1 − 2·b_k)·s_k over the bits k above: `u_i` of its
+    /// first summand, which is opened under a fresh mask, and `s_k` of bit k of s. Bits of `b` from
+    /// the most significant.
     pub fn mask_product(self, u: &[u32], s: &[u32], b: &[bool]) -> u32 {
         let q = i64::from(self.q);
         let (mut above, mut product) = (0, 1);

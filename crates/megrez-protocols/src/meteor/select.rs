@@ -1,11 +1,13 @@
-//! b·x for a secret bit and a secret value, and the bit as a ring value, on MRSS. METEOR, Fig. 4 with y = 0, and §D.1.
+//! b·x for a secret bit and a secret value, and the bit as a ring value, on MRSS. METEOR, Fig. 4
+//! with y = 0, and §D.1.
 //!
 //! A bit b = m_b ⊕ ψ_b is m_b + (1 − 2·m_b)·ψ_b in the ring, linear in ψ_b; with Γ = ψ_x·ψ_b
 //!   b·x = a + m_b·(m_x + ψ_x − 2·a),   a = m_x·ψ_b + Γ,
 //! the figure's formula (3). Either is opened under a fresh mask.
 //!
-//! Deviates from the paper: ψ_b is brought into the ring by the cheaper conversion of [`crate::replicated::select`] (3·ℓ bits in
-//! 2 rounds; Fig. 7: 7·ℓ in 3, and its step 4 lacks a term); public summands enter component 0; Fig. 4's −⟨ψ⟩ is the output's.
+//! Deviates from the paper: ψ_b is brought into the ring by the cheaper conversion of
+//! [`crate::steps::select`] (3·ℓ bits in 2 rounds; Fig. 7: 7·ℓ in 3, and its step 4 lacks a term);
+//! public summands enter component 0; Fig. 4's −⟨ψ⟩ is the output's.
 //!
 //! phase     rounds       bits per element            from → to
 //! offline   3 (2)        3·ℓ + 3·ℓ (3·ℓ)             P0 → P1, P1 ↔ P2, then P_i → P_{i−1}
@@ -16,12 +18,14 @@
 //! Security: `docs/security/meteor.md`.
 
 use crate::local::Product;
-use crate::mrss::{open, open_cost};
-use crate::replicated::{product, select};
+use crate::mrss::{Data, MaskedReplicated, Masks, open, open_cost};
 use crate::rss::Rss;
-use crate::{Cost, Unit};
+use crate::sharing::Variant;
+use crate::steps::{product, select};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
-use megrez_ring::Word;
+use megrez_plan::Op;
+use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 /// ψ_b in the ring, and Γ.
@@ -31,7 +35,7 @@ pub struct Material<W: Word, D: Device> {
 }
 store_struct!(Material[W, D] => bit, gamma);
 
-pub(super) fn to_ring_cost(ring: u32, n: usize) -> Cost {
+fn to_ring_cost(ring: u32, n: usize) -> Cost {
     open_cost(select::cost(ring, n, false).made_offline(), 1, n, Unit::Bits(ring))
 }
 
@@ -59,7 +63,7 @@ pub(super) fn offline<W: Word, D: Device>(
 }
 
 /// m of the bit as a ring value under `mask`.
-pub(super) fn to_ring_online<W: Word, D: Device>(
+fn to_ring_online<W: Word, D: Device>(
     party: &mut Party<D>,
     m: &Bits<D>,
     bit: &Rss<Tensor<W, D>>,
@@ -96,4 +100,85 @@ pub(super) fn online<W: Word, D: Device>(
         device.combine(&[(one, &a), (one, &turned), (minus, mask)], W::ZERO, n)
     })?;
     open(party, "selected", n, z)
+}
+
+/// b·x.
+pub struct Select<'a> {
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for Select<'a> {
+    type Material = Material<W, D>;
+
+    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::Select).then_some(Select { shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(cost(W::BITS, self.shape.elements()))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        offline(party, inputs[0].bit(), inputs[1].ring())
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, MaskedReplicated<W, D, P>>,
+        material: Self::Material,
+    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
+        let m = online(party, operands.bit(0), operands.ring(1), operands.fresh(), &material)?;
+        Ok((Data::of_ring(self.shape, m), None))
+    }
+}
+
+/// The bit as 0 or 1.
+pub struct BitToRing<'a> {
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for BitToRing<'a> {
+    /// ψ_b in the ring.
+    type Material = Rss<Tensor<W, D>>;
+
+    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::BitToRing).then_some(BitToRing { shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(to_ring_cost(W::BITS, self.shape.elements()))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        to_ring_offline(party, inputs[0].bit())
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, MaskedReplicated<W, D, P>>,
+        in_ring: Self::Material,
+    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
+        let m = to_ring_online(party, operands.bit(0), &in_ring, operands.fresh())?;
+        Ok((Data::of_ring(self.shape, m), None))
+    }
 }

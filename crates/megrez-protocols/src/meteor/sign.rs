@@ -1,19 +1,25 @@
-//! Sign bits of MRSS values, of one value or against many public thresholds. METEOR, §4.4: msb(x) = msb(m) ⊕ msb(ψ) ⊕ c with c the
-//! carry of m and ψ without their top bits. The bits of ψ are shared offline ([`super::adder`]); those of m are public.
+//! Sign bits of MRSS values, of one value or against many public thresholds. METEOR, §4.4: msb(x) =
+//! msb(m) ⊕ msb(ψ) ⊕ c with c the carry of m and ψ without their top bits. The bits of ψ are shared
+//! offline ([`super::adder`]); those of m are public.
 //!
-//! Deviates from Fig. 3, which finds c by a list of ℓ entries in F_q, one of which is zero if ψ is below a public number; it
-//! multiplies them, and opens the product under a random factor and a random flip. Beside its errors (b = L − 2m and q, see
-//! `tests/meteor.rs` in megrez-engine) that product cannot be made as printed: the masks of the entries depend on m, so the
-//! products of these masks are not there before the inputs are. Here the carry is a bit, found as an adder finds it:
+//! Deviates from Fig. 3, which finds c by a list of ℓ entries in F_q, one of which is zero if ψ is
+//! below a public number; it multiplies them, and opens the product under a random factor and a
+//! random flip. Beside its errors (b = L − 2m and q, see `tests/meteor.rs` in megrez-engine) that
+//! product cannot be made as printed: the masks of the entries depend on m, so the products of
+//! these masks are not there before the inputs are. Here the carry is a bit, found as an adder
+//! finds it:
 //!
-//! - *Digits.* Of four positions, with ψ_i shared and m_i public, the signals "makes a carry" G and "hands one on" P are sums of
-//!   products of the ψ_i with coefficients that all know. The products are made offline: 11 for a digit.
-//! - *Nodes.* G_1 ⊕ P_1·G_2 ⊕ P_1·P_2·G_3 ⊕ P_1·P_2·P_3·G_4 and P_1·P_2·P_3·P_4, by N-MULT over F_2 ([`super::gates`]), whose masks
-//!   are fresh and whose products are therefore made offline indeed.
+//! - *Digits.* Of four positions, with ψ_i shared and m_i public, the signals "makes a carry" G and
+//!   "hands one on" P are sums of products of the ψ_i with coefficients that all know. The products
+//!   are made offline: 11 for a digit.
+//! - *Nodes.* G_1 ⊕ P_1·G_2 ⊕ P_1·P_2·G_3 ⊕ P_1·P_2·P_3·G_4 and P_1·P_2·P_3·P_4, by N-MULT over F_2
+//!   ([`super::gates`]), whose masks are fresh and whose products are therefore made offline
+//!   indeed.
 //!
-//! The lowest digit, and the node that holds it, has no P. The last node's carry is opened as the masked result. A comparison
-//! with t is one of m − t under the same ψ: the bits of ψ and the digits' products serve all thresholds; every masked signal and
-//! every result has a mask of its own per threshold.
+//! The lowest digit, and the node that holds it, has no P. The last node's carry is opened as the
+//! masked result. A comparison with t is one of m − t under the same ψ: the bits of ψ and the
+//! digits' products serve all thresholds; every masked signal and every result has a mask of its
+//! own per threshold.
 //!
 //! phase     rounds                   bits per element (t thresholds)
 //! offline   adder's + 2              adder's, and 3 for every product of masks
@@ -24,21 +30,23 @@
 //! | offline, bits / rounds | 107 / 8 | 307 / 10 | 710 / 11 | 1582 / 12 | not given |
 //! | online, bits / rounds | 12 / 2 | 24 / 2 | 57 / 3 | 117 / 3 | 1813 / 6 |
 //!
-//! With a cut of k bits the values (m + 2^k − 1) >> k and bits of ψ from k on are added: floor(x/2^k) rounded up, or one less. So
-//! x ≥ 0 and x ≤ −2^k are read rightly, and −2^k < x < 0 is read as ≥ 0 with probability 1 − |x|/2^k.
+//! With a cut of k bits the values (m + 2^k − 1) >> k and bits of ψ from k on are added:
+//! floor(x/2^k) rounded up, or one less. So x ≥ 0 and x ≤ −2^k are read rightly, and −2^k < x < 0
+//! is read as ≥ 0 with probability 1 − |x|/2^k.
 //!
-//! Everybody sees uniform bits: components made fresh by sharings of zero, and bits under masks of which one component is unknown
-//! to it.
+//! Everybody sees uniform bits: components made fresh by sharings of zero, and bits under masks of
+//! which one component is unknown to it.
 //!
 //! Security: `docs/security/meteor.md`.
 
 use super::adder;
+use super::compare;
 use super::gates::{Factor, Products, Sum, opening};
 use crate::mrss::{open_bits, open_planes};
 use crate::rss::{Rss, draw};
 use crate::{Cost, Store, StoreError};
 use megrez_kernels::{Bits, Circuit, Device, Tensor, Wire};
-use megrez_plan::SignBit;
+use megrez_plan::{Op, SignBit};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
@@ -60,7 +68,7 @@ impl<D: Device> Store<D> for Material<D> {
 }
 
 /// A comparison: which bits, and what becomes of them level by level.
-pub(super) struct Comparison {
+pub struct Comparison {
     cut: u32,
     /// Bits below the sign.
     low: usize,
@@ -78,7 +86,7 @@ enum Public {
 
 impl Comparison {
     /// With 0, or with the thresholds.
-    pub fn new(sign: &SignBit, ring: u32, thresholds: &[i64]) -> Self {
+    fn new(sign: &SignBit, ring: u32, thresholds: &[i64]) -> Self {
         let low = sign.width(ring) as usize - 1;
         let mut levels = vec![low.div_ceil(ARITY)];
         while let Some(blocks) = levels.last().copied().filter(|&blocks| blocks > 1) {
@@ -122,7 +130,8 @@ impl Comparison {
     ) -> Vec<Sum> {
         let mut signals = vec![];
         for block in 0..self.levels[level] {
-            // From the most significant part: G is that of the part, or that of a lower one handed on by all above.
+            // From the most significant part: G is that of the part, or that of a lower one handed
+            // on by all above.
             let (mut generate, mut propagate) = (Sum::default(), Sum::one());
             let first = block * ARITY;
             match level.checked_sub(1) {
@@ -167,9 +176,19 @@ impl Comparison {
         });
         Products::new(self.low + 1 + self.thresholds.len() * self.masks(), sets)
     }
+}
 
-    /// For `n` elements of x.
-    pub fn cost(&self, n: usize) -> Cost {
+impl compare::Comparison for Comparison {
+    type Material<D: Device> = Material<D>;
+    type Sent<D: Device> = ();
+    const TAKES_M: bool = true;
+
+    fn of(op: &Op, ring: u32) -> Option<Self> {
+        let (sign, thresholds) = compare::compared(op, ring)?;
+        Some(Comparison::new(&sign, ring, thresholds))
+    }
+
+    fn cost(&self, n: usize) -> Cost {
         let offline = adder::cost(self.width(), n).then(self.products().cost(n));
         let levels = (0..self.levels.len()).map(|level| self.signals_of(level).max(1));
         levels.fold(offline.made_offline(), |cost, signals| {
@@ -177,7 +196,7 @@ impl Comparison {
         })
     }
 
-    pub fn offline<W: Word, D: Device>(
+    fn offline<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
         psi: &Rss<Tensor<W, D>>,
@@ -197,19 +216,30 @@ impl Comparison {
         })
     }
 
-    /// m of the bits [x ≥ t], threshold by threshold, under `mask`.
-    pub fn online<W: Word, D: Device>(
+    fn send<W: Word, D: Device>(
+        &self,
+        _: &mut Party<D>,
+        _: Option<&D::Buf<W>>,
+        _: &Rss<Bits<D>>,
+        _: &Material<D>,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn receive<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
-        m: &Tensor<W, D>,
+        m: Option<&Tensor<W, D>>,
         mask: &Rss<Bits<D>>,
+        (): (),
         material: Material<D>,
     ) -> Result<D::Buf<u64>, Error> {
+        let m = m.expect("all parties take part with m");
         let (me, n, count) = (party.me(), m.elements(), self.thresholds.len());
         let (device, words) = (party.device().clone(), bits::words(n));
         let products = self.products();
-        // The planes that are there: m of every threshold, both components of the products, of the output's mask, then what is
-        // opened.
+        // The planes that are there: m of every threshold, both components of the products, of the
+        // output's mask, then what is opened.
         let up = W::ONE.shl(self.cut).sub(W::ONE);
         let mut buffers: Vec<D::Buf<u64>> = vec![];
         for &t in &self.thresholds {
@@ -274,11 +304,13 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
+    use super::compare::Comparison as _;
     use super::*;
     use megrez_kernels::Reference;
     use megrez_session::Phase::{Offline, Online};
 
-    /// One party that holds everything: [x ≥ 0] for every lane, the masks of signals from a fixed generator.
+    /// One party that holds everything: [x ≥ 0] for every lane, the masks of signals from a fixed
+    /// generator.
     fn non_negative(comparison: &Comparison, m: &[u8], psi: &[u8]) -> Vec<u64> {
         let (n, words) = (m.len(), bits::words(m.len()));
         let up = (1u8 << comparison.cut).wrapping_sub(1);
@@ -363,7 +395,8 @@ mod tests {
             let of = |phase| (cost.bits(phase), cost.rounds(phase));
             assert_eq!((of(Offline), of(Online)), (offline, online), "{ring}");
         }
-        // Thresholds share the bits of ψ and the digits' products: 288 of 1582 bits are a threshold's own.
+        // Thresholds share the bits of ψ and the digits' products: 288 of 1582 bits are a
+        // threshold's own.
         let cost = Comparison::new(&SignBit::FULL, 64, &[0; 3]).cost(1);
         assert_eq!((cost.bits(Offline), cost.bits(Online)), (1582.0 + 2.0 * 288.0, 3.0 * 117.0));
     }

@@ -1,34 +1,38 @@
-//! Products that are left as sums until they are truncated or compared: P0 holds one summand, P1 the other, P2 none. Ours; the
-//! paper opens every product.
+//! Products that are left as sums until they are truncated or compared: P0 holds one summand, P1
+//! the other, P2 none. Ours; the paper opens every product.
 //!
-//! Of the product's components, B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with B(m_x, m_y), P0 knows 0 and 1, P1 knows 1 and 2. So P0 takes
-//! those two together and P1 the third, P2 computes nothing, and Γ need only be a sum of theirs: it takes ℓ bits, not 3·ℓ.
+//! Of the product's components, B(m_x, ψ_y) + B(ψ_x, m_y) + Γ with B(m_x, m_y), P0 knows 0 and 1,
+//! P1 knows 1 and 2. So P0 takes those two together and P1 the third, P2 computes nothing, and Γ
+//! need only be a sum of theirs: it takes ℓ bits, not 3·ℓ.
 //!
-//! A sum z is opened in one round under a fresh mask ψ, as m = z − ψ, or to P0 and P1 alone as M = m + ψ_1, which is all that a
-//! truncation wants ([`super::truncate`]): P0 sends a = z_0 − ψ_0, P1 sends b = z_1 − ψ_2, and M is their sum. For P2, P0 sends
-//! a − ψ_1 + ζ and P1 b − ζ, ζ from a common stream of theirs.
+//! A sum z is opened in one round under a fresh mask ψ, as m = z − ψ, or to P0 and P1 alone as M =
+//! m + ψ_1, which is all that a truncation wants ([`super::truncate`]): P0 sends a = z_0 − ψ_0, P1
+//! sends b = z_1 − ψ_2, and M is their sum. For P2, P0 sends a − ψ_1 + ζ and P1 b − ζ, ζ from a
+//! common stream of theirs.
 //!
 //! phase     rounds  bits per element                from → to
 //! offline   1       ℓ for the product               P2 → P1
 //! online    1       2·ℓ, to P0 and P1               P0 ↔ P1
 //!                   4·ℓ, to all                     P0 ↔ P1, P0 → P2, P1 → P2
 //!
-//! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees P2's summand of Γ under a
-//! stream of P0 and P2, and a under ψ_0; P0 sees b under ψ_2; P2 sees two summands of m under ψ_1 and ζ.
+//! A product that is truncated, in all: 3·ℓ + f bits offline, 3·ℓ + 3·f online in 2 rounds. P1 sees
+//! P2's summand of Γ under a stream of P0 and P2, and a under ψ_0; P0 sees b under ψ_2; P2 sees two
+//! summands of m under ψ_1 and ζ.
 //!
 //! Security: `docs/security/meteor.md`.
 
 use super::product::{cross, sum};
 use crate::local::Product;
-use crate::replicated::product::summand;
+use crate::mrss::sum::{Summand, part};
+use crate::mrss::{Data, MaskedReplicated, Masks};
 use crate::rss::{Rss, draw};
-use crate::{Cost, Unit};
+use crate::sharing::Variant;
+use crate::steps::product::summand;
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor};
+use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
-
-/// The summand of P0 or P1.
-pub(super) type Summand<W, D> = Option<Tensor<W, D>>;
 
 pub(super) fn product_cost(ring: u32, n: usize) -> Cost {
     Cost::LOCAL.offline(2, 1, n, Unit::Bits(ring))
@@ -45,7 +49,7 @@ pub(super) fn open_cost(ring: u32, n: usize) -> Cost {
 }
 
 /// Γ as a sum.
-pub(super) fn offline<W: Word, D: Device>(
+fn offline<W: Word, D: Device>(
     party: &mut Party<D>,
     product: &Product<'_>,
     shape: &Shape,
@@ -75,16 +79,8 @@ pub(super) fn offline<W: Word, D: Device>(
     })
 }
 
-/// This party's part of a masked value's mask: P0 takes two components, P1 the third.
-fn part<W: Word, D: Device>(party: &Party<D>, psi: &Rss<Tensor<W, D>>) -> Result<Tensor<W, D>, Error> {
-    Ok(match party.me() {
-        0 => sum(party.device(), &psi.own, &psi.next)?,
-        _ => psi.component(party.me(), 2).clone(),
-    })
-}
-
 /// The product as a sum, without a message. Operands are (m, ψ).
-pub(super) fn product<W: Word, D: Device>(
+fn product<W: Word, D: Device>(
     party: &Party<D>,
     product: &Product<'_>,
     (m_x, psi_x): (&Tensor<W, D>, &Rss<Tensor<W, D>>),
@@ -97,7 +93,8 @@ pub(super) fn product<W: Word, D: Device>(
     let summands = if !first {
         cross(device, product, (m_x, &psi_x.next), (m_y, &psi_y.next), false, shape)?.into()
     } else if shape.elements() < m_x.elements().max(m_y.elements()) / 4 {
-        // Each element of the larger operand is used a few times only: another product is cheaper than a sum.
+        // Each element of the larger operand is used a few times only: another product is cheaper
+        // than a sum.
         let ((x, more_x), (y, more_y)) = ((&psi_x.own, &psi_x.next), (&psi_y.own, &psi_y.next));
         if m_x.elements() <= m_y.elements() {
             let x = sum(device, x, more_x)?;
@@ -116,21 +113,6 @@ pub(super) fn product<W: Word, D: Device>(
     };
     let terms: Vec<_> = summands.iter().chain([gamma]).map(|z| (one, &z.buf)).collect();
     Ok(Some(Tensor::new(shape.clone(), device.combine(&terms, W::ZERO, shape.elements())?)))
-}
-
-/// A masked value as a sum.
-pub(super) fn of<W: Word, D: Device>(
-    party: &Party<D>,
-    m: &Tensor<W, D>,
-    psi: &Rss<Tensor<W, D>>,
-) -> Result<Summand<W, D>, Error> {
-    if party.me() == 2 {
-        return Ok(None);
-    }
-    let part = part(party, psi)?;
-    let public = if party.me() == 0 { W::ONE } else { W::ZERO };
-    let terms = [(public, &m.buf), (W::ONE, &part.buf)];
-    Ok(Some(Tensor::new(m.shape.clone(), party.device().combine(&terms, W::ZERO, m.elements())?)))
 }
 
 /// M at P0 and P1, nothing at P2.
@@ -182,4 +164,47 @@ pub(super) fn open<W: Word, D: Device>(
     party.send_ring::<W>(2, "m", for_third)?;
     let other = party.recv_ring::<W>(1 - j, "sum", n)?;
     Ok(party.device().combine(&[(one, &masked), (one, &other), (minus, common)], W::ZERO, n)?)
+}
+
+/// A product that is left as a sum.
+pub struct Unshared<'a> {
+    product: Product<'a>,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for Unshared<'a> {
+    /// Γ.
+    type Material = Summand<W, D>;
+
+    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        let Op::Unshared(product) = call.op else { return None };
+        Some(Unshared { product: Product::of(product)?, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(product_cost(W::BITS, self.shape.elements()))
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Ok(Some(Masks::Sum(self.shape.clone())))
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        offline(party, &self.product, self.shape, inputs[0].ring(), inputs[1].ring())
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, MaskedReplicated<W, D, P>>,
+        gamma: Self::Material,
+    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
+        let z = product(party, &self.product, operands.ring(0), operands.ring(1), &gamma)?;
+        Ok((Data::Sum(z), None))
+    }
 }

@@ -1,30 +1,38 @@
-//! Truncation on MRSS: exact up to the last bit, which is rounded without bias, in one round. Not from the paper, whose
-//! truncation (§4.3.1, after ABY3) is wrong by 2^(ℓ−f) with probability |x|/2^ℓ.
+//! Truncation on MRSS: exact up to the last bit, which is rounded without bias, in one round. Not
+//! from the paper, whose truncation (§4.3.1, after ABY3) is wrong by 2^(ℓ−f) with probability
+//! |x|/2^ℓ.
 //!
-//! P0 and P1 know M = m + ψ_1, and P2 knows r = −ψ_0 − ψ_2 with x = M − r: two parties and a dealer. For
-//! −2^(ℓ−2) ≤ x < 2^(ℓ−2), M' = M + 2^(ℓ−2) and ν = 1 − msb(M'), as in `mizar`,
+//! P0 and P1 know M = m + ψ_1, and P2 knows r = −ψ_0 − ψ_2 with x = M − r: two parties and a
+//! dealer. For −2^(ℓ−2) ≤ x < 2^(ℓ−2), M' = M + 2^(ℓ−2) and ν = 1 − msb(M'), as in `mizar`,
 //!   y = (M' >> f) − 2^(ℓ−2−f) − R + 2^(ℓ−f)·ν·b,   R = r >> f,  b = msb(r)
 //! is floor(x/2^f) or one more, the latter with probability frac(x/2^f).
 //!
-//! Offline P2 sends T = −R − ψ_y0 − ψ_y2 − 2^(ℓ−f)·(t_0 + t_1) to both, t_j ∈ Z_2^f a stream of P2 and P_j, and deals b in Z_2^f
-//! (b_0 by a stream). Online P0 and P1 swap q_j = ν·b_j + t_j mod 2^f and have
+//! Offline P2 sends T = −R − ψ_y0 − ψ_y2 − 2^(ℓ−f)·(t_0 + t_1) to both, t_j ∈ Z_2^f a stream of P2
+//! and P_j, and deals b in Z_2^f (b_0 by a stream). Online P0 and P1 swap q_j = ν·b_j + t_j mod 2^f
+//! and have
 //!   m_y = (M' >> f) − 2^(ℓ−2−f) + T − ψ_y1 + 2^(ℓ−f)·(q_0 + q_1).
-//! P2 learns m_y as a sum: P1 sends q_1 − z, P0 everything else and z, which is a common stream of theirs.
+//! P2 learns m_y as a sum: P1 sends q_1 − z, P0 everything else and z, which is a common stream of
+//! theirs.
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       2·ℓ + f            P2 → P0, P2 → P1 (T), P2 → P1 (b_1)
 //! online    1       2·f                P0 ↔ P1
 //!                   ℓ + f              P0 → P2, P1 → P2
 //!
-//! P0 sees T, under ψ_y2, and q_1, under t_1; P1 sees T under ψ_y0, q_0 under t_0, and b_1; P2 sees two summands of m_y, under
-//! ψ_y1 and z. Each of these masks is unknown to who sees it and used for nothing else it sees, so all is uniform.
+//! P0 sees T, under ψ_y2, and q_1, under t_1; P1 sees T under ψ_y0, q_0 under t_0, and b_1; P2 sees
+//! two summands of m_y, under ψ_y1 and z. Each of these masks is unknown to who sees it and used
+//! for nothing else it sees, so all is uniform.
 //!
 //! Security: `docs/security/meteor.md`.
 
-use crate::rss::Rss;
-use crate::{Cost, Unit};
+use super::sum;
+use crate::mrss::{Data, MaskedReplicated, Masks};
+use crate::rss::{self, Rss};
+use crate::sharing::Variant;
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor};
-use megrez_ring::Word;
+use megrez_plan::Op;
+use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 /// At P0 and P1: T, b_j and t_j. Of the latter two only the low f bits count.
@@ -93,7 +101,8 @@ pub(super) fn offline<W: Word, D: Device>(
     Ok(Some(Dealt { rest: tensor(rest), sign: tensor(sign), mask: tensor(mask) }))
 }
 
-/// A truncation whose messages are on their way: what this party adds to those that it receives. Nothing at P2.
+/// A truncation whose messages are on their way: what this party adds to those that it receives.
+/// Nothing at P2.
 pub(super) struct Sent<W: Word, D: Device>(Option<D::Buf<W>>);
 
 /// M of a masked value, at P0 and P1.
@@ -168,4 +177,62 @@ pub(super) fn receive<W: Word, D: Device>(
     let device = party.device();
     let q = device.unpack_low::<W>(&packed, f, n)?;
     Ok(device.combine(&[(W::ONE, &known), (W::ONE.shl(W::BITS - f), &q)], W::ZERO, n)?)
+}
+
+/// x / 2^f, of a value or of a sum.
+pub struct Truncate<'a> {
+    f: u32,
+    of_sum: bool,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for Truncate<'a> {
+    /// The mask under which a sum is opened, and the truncation's.
+    type Material = (Option<Rss<Tensor<W, D>>>, Material<W, D>);
+
+    fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        let Op::Truncate { bits } = *call.op else { return None };
+        Some(Truncate { f: bits, of_sum: call.of_sum(), shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let n = self.shape.elements();
+        let opened = if self.of_sum { sum::two_cost(W::BITS, n) } else { Cost::LOCAL };
+        Ok(opened.then(cost(W::BITS, self.f, n)))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        masks: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let mask = masks.expect("fresh and drawn before").ring();
+        let opened = match self.of_sum {
+            true => Some(party.scope("open", |party| rss::random(party, "mask", self.shape))?),
+            false => None,
+        };
+        let psi = opened.as_ref().unwrap_or_else(|| inputs[0].ring());
+        let material = offline(party, self.f, psi, mask)?;
+        Ok((opened, material))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, MaskedReplicated<W, D, P>>,
+        (opened, material): Self::Material,
+    ) -> Result<Made<MaskedReplicated<W, D, P>>, Error> {
+        let known = match (operands.inputs[0].1, opened) {
+            (Data::Sum(z), Some(psi)) => sum::open_to_two(party, z, &psi)?,
+            _ => known(party, operands.ring(0).0, operands.ring(0).1)?,
+        };
+        let sent = send(party, self.f, known, operands.fresh(), &material)?;
+        let m = receive(party, self.f, self.shape.elements(), sent)?;
+        Ok((Data::of_ring(self.shape, m), None))
+    }
 }

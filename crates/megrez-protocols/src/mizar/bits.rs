@@ -16,113 +16,134 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use crate::mss::{BitMask, DEALER, Role, deal, open, open_bits};
-use crate::{Cost, Store, StoreError, Unit};
+use super::Mizar;
+use crate::mss::{DEALER, Data, Masks, Role, deal, open, open_bits};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
+use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's [r_x r_y]; nothing at the dealer.
-pub struct Material<D: Device> {
-    worker: Option<Bits<D>>,
+/// x∧y.
+pub struct And<'a> {
+    shape: &'a Shape,
 }
 
-impl<D: Device> Store<D> for Material<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
-        self.worker.write(device, out)
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for And<'a> {
+    /// A worker's [r_x r_y]; nothing at the dealer.
+    type Material = Option<Bits<D>>;
+
+    fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::And && call.inputs.len() == 2).then_some(And { shape: call.shape() })
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
-        Ok(Material { worker: Store::<D>::read(device, input)? })
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (n, bit) = (self.shape.elements(), Unit::Bits(1));
+        Ok(Cost::LOCAL.offline(DEALER, 0, n, bit).online_swap(1, 0, 1, n, bit))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_bits(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let n = self.shape.elements();
+        let product = match Role::of(party) {
+            Role::Dealer => {
+                let [rx, ry] = [inputs[0], inputs[1]].map(|m| m.bit().total_bits(party.device()));
+                let (rx, ry) = (rx?, ry?);
+                let stream = party.stream(1, "product")?;
+                let other = party.device().random_bits(&stream, n)?;
+                let product = party.device().and(&rx.buf, &ry.buf)?;
+                let share = party.device().xor(&[&product, &other], false, n)?;
+                party.send_bits(0, "product", share, n)?;
+                None
+            }
+            Role::Worker(0) => Some(party.recv_bits(DEALER, "product", n)?),
+            Role::Worker(_) => {
+                let stream = party.stream(DEALER, "product")?;
+                Some(party.device().random_bits(&stream, n)?)
+            }
+        };
+        Ok(product.map(|product| Bits::new(self.shape.clone(), product)))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        product: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (Role::Worker(j), Some(product)) = (Role::of(party), product) else {
+            return Ok((Data::None, None));
+        };
+        let ((mx, rx), (my, ry)) = (operands.bits(0), operands.bits(1));
+        let (device, n, rz) = (party.device(), mx.elements(), operands.fresh_bits().share());
+        // [j=0]·m_x m_y ⊕ m_x r_y = m_x ∧ ([j=0]·m_y ⊕ r_y).
+        let second = if j == 0 { device.xor(&[&my.buf, &ry.buf], false, n)? } else { ry.buf.clone() };
+        let left = device.and(&mx.buf, &second)?;
+        let right = device.and(&my.buf, &rx.buf)?;
+        let share = device.xor(&[&left, &right, &product.buf, &rz.buf], false, n)?;
+        let mz = open_bits(party, j, "and", n, share)?;
+        Ok((Data::of_bits(self.shape, Some(mz)), None))
     }
 }
 
-pub(super) fn and_cost(n: usize) -> Cost {
-    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(1)).online_swap(1, 0, 1, n, Unit::Bits(1))
+/// A bit as 0 or 1.
+pub struct BitToRing<'a> {
+    shape: &'a Shape,
 }
 
-pub(super) fn and_offline<D: Device>(
-    party: &mut Party<D>,
-    shape: &Shape,
-    x: &BitMask<D>,
-    y: &BitMask<D>,
-) -> Result<Material<D>, Error> {
-    let n = shape.elements();
-    let product = match Role::of(party) {
-        Role::Dealer => {
-            let (rx, ry) = (x.total_bits(party.device())?, y.total_bits(party.device())?);
-            let stream = party.stream(1, "product")?;
-            let other = party.device().random_bits(&stream, n)?;
-            let product = party.device().and(&rx.buf, &ry.buf)?;
-            let share = party.device().xor(&[&product, &other], false, n)?;
-            party.send_bits(0, "product", share, n)?;
-            None
-        }
-        Role::Worker(0) => Some(party.recv_bits(DEALER, "product", n)?),
-        Role::Worker(_) => {
-            let stream = party.stream(DEALER, "product")?;
-            Some(party.device().random_bits(&stream, n)?)
-        }
-    };
-    Ok(Material { worker: product.map(|product| Bits::new(shape.clone(), product)) })
-}
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for BitToRing<'a> {
+    /// A worker's [r] in the ring; nothing at the dealer.
+    type Material = Option<Tensor<W, D>>;
 
-/// At worker `j`: m_z. `mask` is [r_z]; operands are (m, [r]_j).
-pub(super) fn and_online<D: Device>(
-    party: &mut Party<D>,
-    j: usize,
-    (mx, rx): (&Bits<D>, &Bits<D>),
-    (my, ry): (&Bits<D>, &Bits<D>),
-    mask: &Bits<D>,
-    material: Material<D>,
-) -> Result<D::Buf<u64>, Error> {
-    let n = mx.elements();
-    let product = material.worker.expect("workers hold shares");
-    let device = party.device();
-    // [j=0]·m_x m_y ⊕ m_x r_y = m_x ∧ ([j=0]·m_y ⊕ r_y).
-    let second = if j == 0 { device.xor(&[&my.buf, &ry.buf], false, n)? } else { ry.buf.clone() };
-    let left = device.and(&mx.buf, &second)?;
-    let right = device.and(&my.buf, &rx.buf)?;
-    let share = device.xor(&[&left, &right, &product.buf, &mask.buf], false, n)?;
-    open_bits(party, j, "and", n, share)
-}
+    fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::BitToRing).then_some(BitToRing { shape: call.shape() })
+    }
 
-/// A worker's [r] in the ring; nothing at the dealer.
-pub struct RingMaterial<W: Word, D: Device> {
-    worker: Option<Tensor<W, D>>,
-}
-store_struct!(RingMaterial[W, D] => worker);
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
+        Ok(Cost::LOCAL.offline(DEALER, 0, n, word).online_swap(1, 0, 1, n, word))
+    }
 
-pub(super) fn to_ring_cost(ring: u32, n: usize) -> Cost {
-    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
-}
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
 
-pub(super) fn to_ring_offline<W: Word, D: Device>(
-    party: &mut Party<D>,
-    shape: &Shape,
-    bit: &BitMask<D>,
-) -> Result<RingMaterial<W, D>, Error> {
-    let n = shape.elements();
-    let r =
-        deal(party, "bit", n, |device| Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?))?;
-    Ok(RingMaterial { worker: r.map(|r| Tensor::new(shape.clone(), r)) })
-}
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let (bit, n) = (inputs[0].bit(), self.shape.elements());
+        let r = deal(party, "bit", n, |device| {
+            Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?)
+        })?;
+        Ok(r.map(|r| Tensor::new(self.shape.clone(), r)))
+    }
 
-/// At worker `j`: m_z. `mask` is [r_z].
-pub(super) fn to_ring_online<W: Word, D: Device>(
-    party: &mut Party<D>,
-    j: usize,
-    bit: &Bits<D>,
-    mask: &Tensor<W, D>,
-    material: RingMaterial<W, D>,
-) -> Result<D::Buf<W>, Error> {
-    let n = bit.elements();
-    let r = material.worker.expect("workers hold shares");
-    let device = party.device();
-    let m = device.bit_times::<W>(&bit.buf, None, n)?;
-    let m_times_r = device.bit_times(&bit.buf, Some(&r.buf), n)?;
-    let public = if j == 0 { W::ONE } else { W::ZERO };
-    let minus_two = W::from_i64(-2);
-    let terms = [(public, &m), (W::ONE, &r.buf), (minus_two, &m_times_r), (W::ONE, &mask.buf)];
-    let share = device.combine(&terms, W::ZERO, n)?;
-    open(party, j, "ring", n, share)
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        r: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (Role::Worker(j), Some(r)) = (Role::of(party), r) else { return Ok((Data::None, None)) };
+        let (device, bit, n) = (party.device(), operands.masked_bits(0), self.shape.elements());
+        let rz = operands.fresh().share();
+        let m = device.bit_times::<W>(&bit.buf, None, n)?;
+        let m_times_r = device.bit_times(&bit.buf, Some(&r.buf), n)?;
+        let public = if j == 0 { W::ONE } else { W::ZERO };
+        let terms = [(public, &m), (W::ONE, &r.buf), (W::from_i64(-2), &m_times_r), (W::ONE, &rz.buf)];
+        let share = device.combine(&terms, W::ZERO, n)?;
+        let mz = open(party, j, "ring", n, share)?;
+        Ok((Data::of_ring(self.shape, Some(mz)), None))
+    }
 }

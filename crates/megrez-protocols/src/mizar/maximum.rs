@@ -1,18 +1,21 @@
-//! The largest of k ≤ 4 values on MSS, by comparing all pairs at once: three rounds, whatever k is. MIZAR's pools (§5) are
-//! tournaments of ReLUs instead: ⌈log₂ k⌉ times two or three rounds.
+//! The largest of k ≤ 4 values on MSS, by comparing all pairs at once: three rounds, whatever k is.
+//! MIZAR's pools (§5) are tournaments of ReLUs instead: ⌈log₂ k⌉ times two or three rounds.
 //!
-//! *The order.* For p < q, b_pq = [y_p ≥ y_q] with y_i = (m_i >> cut) − (r_i >> cut): each value is cut by itself, and only
-//! then are two subtracted. So all comparisons are of one vector of integers, and their answers agree on one order, equal
-//! values in the order of their numbers: exactly one value beats all others. Were differences cut instead, as in a ReLU,
-//! each would have a borrow of its own, three close values could beat each other in a circle, nobody would have won,
-//! and the result would be x_0, however small that is.
-//! y_i is floor(x_i / 2^cut) or one more, so that the winner is less than 2^(cut+1) below the largest; without a cut it
-//! is the largest. Right while |x_i − x_j| ≤ 2^(cut+λ−1) − 2^(cut+1), or < 2^(λ−1) without a cut.
+//! *The order.* For p < q, b_pq = [y_p ≥ y_q] with y_i = (m_i >> cut) − (r_i >> cut): each value is
+//! cut by itself, and only then are two subtracted. So all comparisons are of one vector of
+//! integers, and their answers agree on one order, equal values in the order of their numbers:
+//! exactly one value beats all others. Were differences cut instead, as in a ReLU, each would have
+//! a borrow of its own, three close values could beat each other in a circle, nobody would have
+//! won, and the result would be x_0, however small that is. y_i is floor(x_i / 2^cut) or one more,
+//! so that the winner is less than 2^(cut+1) below the largest; without a cut it is the largest.
+//! Right while |x_i − x_j| ≤ 2^(cut+λ−1) − 2^(cut+1), or < 2^(λ−1) without a cut.
 //!
-//! *The selection.* For each pair the dealer picks a random bit a_pq and answers the list with f_pq = b̄_pq ⊕ a_pq, where
-//! b̄_pq = sgn(y_p − y_q) ⊕ Δ_pq. The workers have u_pq = ¬(f_pq ⊕ Δ_pq), and b_pq = a_pq ⊕ u_pq. Value i wins iff the k − 1
-//! bits a of its pairs are one certain row: ¬u_iq for q > i, u_pi for p < i. Offline the dealer deals, for i ≥ 1 and every
-//! row v but the last, [e_iv] with e_iv = [i's bits are v], and [e_iv·(r_i − r_0)]; the last is one minus the others. Then
+//! *The selection.* For each pair the dealer picks a random bit a_pq and answers the list with
+//! f_pq = b̄_pq ⊕ a_pq, where b̄_pq = sgn(y_p − y_q) ⊕ Δ_pq. The workers have u_pq = ¬(f_pq ⊕
+//! Δ_pq), and b_pq = a_pq ⊕ u_pq. Value i wins iff the k − 1 bits a of its pairs are one certain
+//! row: ¬u_iq for q > i, u_pi for p < i. Offline the dealer deals, for i ≥ 1 and every row v but
+//! the last, [e_iv] with e_iv = [i's bits are v], and [e_iv·(r_i − r_0)]; the last is one minus the
+//! others. Then
 //!   x_0 + Σ_i e_iv·(x_i − x_0),  v the row that the workers read,
 //! is linear in what they hold, and is opened under a fresh r_z.
 //!
@@ -20,20 +23,23 @@
 //! offline   1       pairs·dealt·log p + 2(k−1)(2^(k−1) − 1)·ℓ  dealer → worker 0
 //! online    3       pairs·(2·length·log p + 2) + 2ℓ            workers → dealer, dealer → workers, worker ↔ worker
 //!
-//! with pairs = k(k−1)/2, and dealt, length and log p those of the sign bit. Opening every e_iv·(x_i − x_0) beside the lists
-//! would save the third round for 2((k−1)(2^(k−1) − 1) − 1)·ℓ more bits online, 2560 for k = 4 at ℓ = 64, and a late mask:
-//! more time than the round takes, even on a wide-area link, as soon as a pool has a few thousand outputs.
+//! with pairs = k(k−1)/2, and dealt, length and log p those of the sign bit. Opening every
+//! e_iv·(x_i − x_0) beside the lists would save the third round for 2((k−1)(2^(k−1) − 1) − 1)·ℓ
+//! more bits online, 2560 for k = 4 at ℓ = 64, and a late mask: more time than the round takes,
+//! even on a wide-area link, as soon as a pool has a few thousand outputs.
 //!
-//! Workers see f_pq, uniform and independent because the a_pq are, uniform shares, and an opening under a fresh mask. The
-//! dealer sees one list per pair, each as in one comparison, independent because their Δ, w, z and rotations are.
+//! Workers see f_pq, uniform and independent because the a_pq are, uniform shares, and an opening
+//! under a fresh mask. The dealer sees one list per pair, each as in one comparison, independent
+//! because their Δ, w, z and rotations are.
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::sign::{self, Dealt, Lists};
-use crate::mss::{DEALER, RingMask, Role, deal, open};
-use crate::{Cost, Unit};
+use super::Mizar;
+use super::sign::{self, Dealt, List, Lists};
+use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, open};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};
-use megrez_plan::{SignBit, View};
+use megrez_plan::{Op, SignBit, View};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -62,92 +68,119 @@ fn after_cut(sign: &SignBit, ring: u32) -> SignBit {
     SignBit { cut: 0, bits: Some(sign.width(ring)), ..sign.clone() }
 }
 
-pub(super) fn cost(lists: Lists, sign: &SignBit, ring: u32, k: usize, n: usize) -> Cost {
-    let (compared, dealt, word) = (n * pairs(k).count(), n * (k - 1) * rows(k), Unit::Bits(ring));
-    sign::list_cost(lists, &after_cut(sign, ring), ring, compared)
-        .offline(DEALER, 0, dealt, word)
-        .offline(DEALER, 0, dealt, word)
-        .online(2, DEALER, 0, compared, Unit::Bits(1))
-        .online(2, DEALER, 1, compared, Unit::Bits(1))
-        .online_swap(3, 0, 1, n, word)
-}
-
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
+/// The largest of `k` values.
+pub struct Maximum<'a> {
     lists: Lists,
-    sign: &SignBit,
-    shape: &Shape,
-    masks: &[&RingMask<W, D>],
-) -> Result<Material<W, D>, Error> {
-    let (k, n) = (masks.len(), shape.elements());
-    let (compared, dealt) = (n * pairs(k).count(), n * (k - 1) * rows(k));
-    let totals = |device: &D| masks.iter().map(|mask| mask.total(device)).collect::<Result<Vec<_>, _>>();
-    let list = sign::deal_list_of(party, lists, &after_cut(sign, W::BITS), compared, |device| {
-        let totals = totals(device)?;
-        Ok(differences(device, sign.cut, &totals.iter().collect::<Vec<_>>(), n)?)
-    })?;
-    let bits = match Role::of(party) {
-        Role::Dealer => {
-            let stream = party.stream(DEALER, "bits")?;
-            Some(Bits::new([compared], party.device().random_bits(&stream, compared)?))
-        }
-        Role::Worker(_) => None,
-    };
-    let rows_of = |device: &D| {
-        let bits = &bits.as_ref().expect("the dealer drew them").buf;
-        Ok::<_, Error>(Rows::of(device, k, n, |i, j| of_pair(device, bits, k, (i, j), n))?)
-    };
-    let winner = deal(party, "winner", dealt, |device| {
-        Ok(device.bit_times::<W>(&rows_of(device)?.others, None, dealt)?)
-    })?;
-    let masked_winner = deal(party, "mask-winner", dealt, |device| {
-        let totals = totals(device)?;
-        let steps = totals[1..].iter().map(|r| difference(device, r, &totals[0], n));
-        let steps = steps.collect::<Result<Vec<_>, _>>()?;
-        let repeated: Vec<&D::Buf<W>> = steps.iter().flat_map(|r| vec![r; rows(k)]).collect();
-        Ok(device.bit_times(&rows_of(device)?.others, Some(&joined(device, &repeated, n)?), dealt)?)
-    })?;
-    let tensor = |buf| Tensor::new([dealt], buf);
-    let worker = winner.zip(masked_winner).map(|(e, masked)| (tensor(e), tensor(masked)));
-    Ok(Material { list, bits, worker })
+    sign: &'a SignBit,
+    k: usize,
+    shape: &'a Shape,
 }
 
-/// m_z at the workers. `masks` are the inputs', `output` the output's.
-pub(super) fn online<W: Word, D: Device>(
-    party: &mut Party<D>,
-    (lists, sign): (Lists, &SignBit),
-    masks: &[&RingMask<W, D>],
-    output: &RingMask<W, D>,
-    masked: Option<&[&Tensor<W, D>]>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Option<D::Buf<W>>, Error> {
-    let k = masks.len();
-    let compared = n * pairs(k).count();
-    let values = match masked {
-        Some(m) => Some(Tensor::new([compared], differences(party.device(), sign.cut, m, n)?)),
-        None => None,
-    };
-    let sign = after_cut(sign, W::BITS);
-    let bit = sign::compare(party, lists, &sign, values.as_ref(), compared, &material.list)?;
-    match Role::of(party) {
-        Role::Dealer => {
-            let a = material.bits.expect("the dealer drew them");
-            let choice = party.device().xor(&[&bit, &a.buf], false, compared)?;
-            party.send_bits(0, "choice", choice.clone(), compared)?;
-            party.send_bits(1, "choice", choice, compared)?;
-            Ok(None)
-        }
-        Role::Worker(j) => {
-            let choice = party.recv_bits(DEALER, "choice", compared)?;
-            let m = masked.expect("workers hold masked values online");
-            let r: Vec<&Tensor<W, D>> = masks.iter().map(|mask| mask.share()).collect();
-            let dealt = material.worker.expect("workers hold shares");
-            let beats = party.device().xor(&[&choice, &bit], true, compared)?;
-            let won = winner(party.device(), j, &beats, m, &r, &dealt, n)?;
-            let share =
-                party.device().combine(&[(W::ONE, &won), (W::ONE, &output.share().buf)], W::ZERO, n)?;
-            Ok(Some(open(party, j, "maximum", n, share)?))
+impl Maximum<'_> {
+    /// Pairs of all elements.
+    fn compared(&self) -> usize {
+        self.shape.elements() * pairs(self.k).count()
+    }
+
+    /// Elements of [e_iv].
+    fn dealt(&self) -> usize {
+        self.shape.elements() * (self.k - 1) * rows(self.k)
+    }
+
+    fn list(&self, ring: u32) -> List {
+        List::new(self.lists, &after_cut(self.sign, ring), ring, self.compared())
+    }
+}
+
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Maximum<'a> {
+    type Material = Material<W, D>;
+
+    fn of(suite: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::Maximum(sign) = call.op else { return None };
+        Some(Maximum { lists: suite.variant, sign, k: call.inputs.len(), shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (dealt, word) = (self.dealt(), Unit::Bits(W::BITS));
+        let cost = self.list(W::BITS).cost().offline(DEALER, 0, dealt, word).offline(DEALER, 0, dealt, word);
+        Ok(sign::answer_cost(cost, self.compared()).online_swap(3, 0, 1, self.shape.elements(), word))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let masks: Vec<&RingMask<W, D>> = inputs.iter().map(|m| m.ring()).collect();
+        let (k, n, compared, dealt) = (self.k, self.shape.elements(), self.compared(), self.dealt());
+        let totals = |device: &D| masks.iter().map(|mask| mask.total(device)).collect::<Result<Vec<_>, _>>();
+        let list = self.list(W::BITS).deal_of(party, |device| {
+            let totals = totals(device)?;
+            Ok(differences(device, self.sign.cut, &totals.iter().collect::<Vec<_>>(), n)?)
+        })?;
+        let bits = match Role::of(party) {
+            Role::Dealer => {
+                let stream = party.stream(DEALER, "bits")?;
+                Some(Bits::new([compared], party.device().random_bits(&stream, compared)?))
+            }
+            Role::Worker(_) => None,
+        };
+        let rows_of = |device: &D| {
+            let bits = &bits.as_ref().expect("the dealer drew them").buf;
+            Ok::<_, Error>(Rows::of(device, k, n, |i, j| of_pair(device, bits, k, (i, j), n))?)
+        };
+        let winner = deal(party, "winner", dealt, |device| {
+            Ok(device.bit_times::<W>(&rows_of(device)?.others, None, dealt)?)
+        })?;
+        let masked_winner = deal(party, "mask-winner", dealt, |device| {
+            let totals = totals(device)?;
+            let steps = totals[1..].iter().map(|r| difference(device, r, &totals[0], n));
+            let steps = steps.collect::<Result<Vec<_>, _>>()?;
+            let repeated: Vec<&D::Buf<W>> = steps.iter().flat_map(|r| vec![r; rows(k)]).collect();
+            Ok(device.bit_times(&rows_of(device)?.others, Some(&joined(device, &repeated, n)?), dealt)?)
+        })?;
+        let tensor = |buf| Tensor::new([dealt], buf);
+        let worker = winner.zip(masked_winner).map(|(e, masked)| (tensor(e), tensor(masked)));
+        Ok(Material { list, bits, worker })
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        material: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (n, compared) = (self.shape.elements(), self.compared());
+        let m: Option<Vec<&Tensor<W, D>>> = (0..self.k).map(|i| operands.masked(i)).collect();
+        let values = match &m {
+            Some(m) => Some(Tensor::new([compared], differences(party.device(), self.sign.cut, m, n)?)),
+            None => None,
+        };
+        let bit = self.list(W::BITS).compare(party, values.as_ref(), &material.list)?;
+        match Role::of(party) {
+            Role::Dealer => {
+                let a = material.bits.expect("the dealer drew them");
+                let choice = party.device().xor(&[&bit, &a.buf], false, compared)?;
+                party.send_bits(0, "choice", choice.clone(), compared)?;
+                party.send_bits(1, "choice", choice, compared)?;
+                Ok((Data::None, None))
+            }
+            Role::Worker(j) => {
+                let choice = party.recv_bits(DEALER, "choice", compared)?;
+                let m = m.expect("workers hold masked values online");
+                let r: Vec<&Tensor<W, D>> = (0..self.k).map(|i| operands.ring(i).1).collect();
+                let dealt = material.worker.expect("workers hold shares");
+                let beats = party.device().xor(&[&choice, &bit], true, compared)?;
+                let won = winner(party.device(), j, &beats, &m, &r, &dealt, n)?;
+                let terms = [(W::ONE, &won), (W::ONE, &operands.fresh().share().buf)];
+                let share = party.device().combine(&terms, W::ZERO, n)?;
+                Ok((Data::of_ring(self.shape, Some(open(party, j, "maximum", n, share)?)), None))
+            }
         }
     }
 }

@@ -1,72 +1,116 @@
-//! Products on MSS: element by element, of matrices, convolutions. MIZAR, §2.2.2, for any bilinear map B.
+//! Products on MSS: element by element, of matrices, convolutions. MIZAR, §2.2.2, for any bilinear
+//! map B.
 //!
-//! x = m_x − r_x and y = m_y − r_y give B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ with Γ = B(r_x, r_y).
-//! The scale of the result is the sum of the scales; truncation is a step of its own.
+//! x = m_x − r_x and y = m_y − r_y give B(x, y) = B(m_x, m_y) − B(m_x, r_y) − B(r_x, m_y) + Γ with
+//! Γ = B(r_x, r_y). The scale of the result is the sum of the scales; truncation is a step of its
+//! own.
 //!
 //! phase     rounds  bits per output element   from → to
 //! offline   1       ℓ                         dealer → worker 0
 //! online    1       2ℓ                        worker ↔ worker
 //!
-//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also a uniform share of Γ. The dealer sees nothing.
+//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also a uniform share of Γ. The dealer
+//! sees nothing.
 //!
 //! Security: `docs/security/mizar.md`.
 
-use crate::local::Product;
-use crate::mss::{DEALER, RingMask, deal, open};
-use crate::{Cost, Unit};
+use super::Mizar;
+use crate::mss::{DEALER, Data, Masks, Role, deal, open};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's [Γ]; nothing at the dealer.
-pub struct Material<W: Word, D: Device> {
-    gamma: Option<Tensor<W, D>>,
-}
-store_struct!(Material[W, D] => gamma);
-
-pub(super) fn cost(ring: u32, n: usize) -> Cost {
-    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(1, 0, 1, n, Unit::Bits(ring))
+/// A product of two secrets.
+pub struct Product<'a> {
+    product: local::Product<'a>,
+    shape: &'a Shape,
 }
 
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
-    product: &Product<'_>,
-    shape: &Shape,
-    rx: &RingMask<W, D>,
-    ry: &RingMask<W, D>,
-) -> Result<Material<W, D>, Error> {
-    let gamma = deal(party, "gamma", shape.elements(), |device| {
-        Ok(product.apply(device, &rx.total(device)?, &ry.total(device)?, shape)?.buf)
-    })?;
-    Ok(Material { gamma: gamma.map(|gamma| Tensor::new(shape.clone(), gamma)) })
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
+    /// A worker's [Γ]; nothing at the dealer.
+    type Material = Option<Tensor<W, D>>;
+
+    fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        Some(Product { product: local::Product::of_secrets(call)?, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
+        Ok(Cost::LOCAL.offline(DEALER, 0, n, word).online_swap(1, 0, 1, n, word))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let (rx, ry) = (inputs[0].ring(), inputs[1].ring());
+        let gamma = deal(party, "gamma", self.shape.elements(), |device| {
+            Ok(self.product.apply(device, &rx.total(device)?, &ry.total(device)?, self.shape)?.buf)
+        })?;
+        Ok(gamma.map(|gamma| Tensor::new(self.shape.clone(), gamma)))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        gamma: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (Role::Worker(j), Some(gamma)) = (Role::of(party), gamma) else { return Ok((Data::None, None)) };
+        let ((mx, rx), (my, ry)) = (operands.ring(0), operands.ring(1));
+        let (device, n, rz) = (party.device(), self.shape.elements(), operands.fresh().share());
+        let minus = W::ONE.neg();
+        let public = if j == 0 { W::ONE } else { W::ZERO };
+        let share = if let local::Product::Elements = self.product {
+            let products = [(public, &mx.buf, &my.buf), (minus, &mx.buf, &ry.buf), (minus, &rx.buf, &my.buf)];
+            let products = if j == 0 { &products[..] } else { &products[1..] };
+            device.products(products, &[(W::ONE, &gamma.buf), (W::ONE, &rz.buf)])?
+        } else {
+            // B(m_x, [j=0]·m_y − [r_y]) − B([r_x], m_y): two products instead of three.
+            let second = device.combine(&[(public, &my.buf), (minus, &ry.buf)], W::ZERO, my.elements())?;
+            let left = self.product.apply(device, mx, &Tensor::new(my.shape.clone(), second), self.shape)?;
+            let right = self.product.apply(device, rx, my, self.shape)?;
+            let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma.buf), (W::ONE, &rz.buf)];
+            device.combine(&terms, W::ZERO, n)?
+        };
+        let mz = open(party, j, "product", n, share)?;
+        Ok((Data::of_ring(self.shape, Some(mz)), None))
+    }
 }
 
-/// At worker `j`: m_z. `mask` is [r_z]; operands are (m, [r]_j).
-pub(super) fn online<W: Word, D: Device>(
-    party: &mut Party<D>,
-    j: usize,
-    product: &Product<'_>,
-    mask: &Tensor<W, D>,
-    (mx, rx): (&Tensor<W, D>, &Tensor<W, D>),
-    (my, ry): (&Tensor<W, D>, &Tensor<W, D>),
-    material: Material<W, D>,
-) -> Result<D::Buf<W>, Error> {
-    let shape = &mask.shape;
-    let gamma = material.gamma.expect("workers hold shares");
-    let device = party.device();
-    let minus = W::ONE.neg();
-    let public = if j == 0 { W::ONE } else { W::ZERO };
-    let share = if let Product::Elements = product {
-        let products = [(public, &mx.buf, &my.buf), (minus, &mx.buf, &ry.buf), (minus, &rx.buf, &my.buf)];
-        let products = if j == 0 { &products[..] } else { &products[1..] };
-        device.products(products, &[(W::ONE, &gamma.buf), (W::ONE, &mask.buf)])?
-    } else {
-        // B(m_x, [j=0]·m_y − [r_y]) − B([r_x], m_y): two products instead of three.
-        let second = device.combine(&[(public, &my.buf), (minus, &ry.buf)], W::ZERO, my.elements())?;
-        let left = product.apply(device, mx, &Tensor::new(my.shape.clone(), second), shape)?;
-        let right = product.apply(device, rx, my, shape)?;
-        let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma.buf), (W::ONE, &mask.buf)];
-        device.combine(&terms, W::ZERO, shape.elements())?
-    };
-    open(party, j, "product", shape.elements(), share)
+#[cfg(test)]
+mod tests {
+    use crate::mizar::Mizar;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::{Op, Plan, View};
+
+    #[test]
+    fn words_are_multiplied_modulo_the_ring() {
+        let x: Vec<u64> = (0..256).collect();
+        let y: Vec<u64> = (0..256).map(|i| i * 37 % 256).collect();
+        let z = World::new(Mizar::<u8, Reference>::default()).step(Op::Mul, 0, &[&x, &y]);
+        assert!(z.iter().zip(x.iter().zip(&y)).all(|(z, (x, y))| *z == x * y % 256));
+    }
+
+    #[test]
+    fn matrices_are_multiplied_with_two_products_for_three() {
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "owner", [6].into(), 0);
+        let y = plan.input("y", "owner", [3].into(), 0);
+        let reshaped = |shape: [usize; 2]| Op::View(View::whole(shape.into()));
+        let a = plan.step("a", reshaped([2, 3]), &[x]).unwrap();
+        let b = plan.step("b", reshaped([3, 1]), &[y]).unwrap();
+        let z = plan.step("z", Op::MatMul, &[a, b]).unwrap();
+        plan.output("z", "owner", z);
+        let world = World::new(Mizar::<u64, Reference>::default());
+        assert_eq!(world.run(&plan, &[&[1, 2, 3, 4, 5, 6], &[10, 100, 1000]]), [[3210, 6540]]);
+    }
 }

@@ -1,23 +1,28 @@
 //! ReLU on MSS in four forms, with a truncation in the same step if the plan asks for it.
 //!
-//! Deviates from MIZAR's ReLU (sign bit, conversion, product): the dealer deals a random bit a per element and the
-//! product r·a, so the comparison's answer is one bit, f = b ⊕ a, and selects a value whose two halves the workers can
-//! form alone. With Δ the workers' flip, δ = 1 ⊕ Δ, ε = 1 − 2δ:
+//! Deviates from MIZAR's ReLU (sign bit, conversion, product): the dealer deals a random bit a per
+//! element and the product r·a, so the comparison's answer is one bit, f = b ⊕ a, and selects a
+//! value whose two halves the workers can form alone. With Δ the workers' flip, δ = 1 ⊕ Δ, ε = 1 −
+//! 2δ:
 //!   [σ]_j = (1−j)δ + ε[a]_j;  [rσ]_j = δ[r]_j + ε[ra]_j;  [xσ]_j = m[σ]_j − [rσ]_j;  [x ≥ 0] = σ ⊕ f,
 //!   x·[x ≥ 0] = f·x + (1−2f)·xσ:  xσ for f = 0, x − xσ for f = 1.
-//! Fused with a truncation by f bits, x is replaced by y of the truncation step: the dealer deals the products of a with
-//! the mask's parts, [R·a] and [b·a], instead. If the cut drops no more than the truncation (k ≤ f), negative values give
-//! exactly 0 and others are rounded without bias: what the cut cannot see, the truncation drops.
+//! Fused with a truncation by f bits, x is replaced by y of the truncation step: the dealer deals
+//! the products of a with the mask's parts, [R·a] and [b·a], instead. If the cut drops no more than
+//! the truncation (k ≤ f), negative values give exactly 0 and others are rounded without bias: what
+//! the cut cannot see, the truncation drops.
 //!
 //! - *3R*: the selected half is opened, masked by a fresh r_z, after f is known.
-//! - *2R*: both halves are opened beside the lists, masked by κ (for f = 1 an unfused x − xσ needs no opening: it is
-//!   m − e with mask r − κ); f chooses. The dealer learns the output's mask with f: it is *late*.
+//! - *2R*: both halves are opened beside the lists, masked by κ (for f = 1 an unfused x − xσ needs
+//!   no opening: it is m − e with mask r − κ); f chooses. The dealer learns the output's mask with
+//!   f: it is *late*.
 //! - *2R-fresh*: the dealer sends what turns that mask into a fresh r_z along with f.
-//! - *table*: no list. The dealer deals T[i] = msb(i − r') ⊕ a for the 2^(λ−1) smaller values i of m', in XOR shares; the
-//!   workers look up their share of f = T[m'] (the other half of the table is its complement), and open f and the halves
-//!   together; worker 0 tells the dealer f. Late. A table serves one m'.
+//! - *table*: no list. The dealer deals T[i] = msb(i − r') ⊕ a for the 2^(λ−1) smaller values i of
+//!   m', in XOR shares; the workers look up their share of f = T[m'] (the other half of the table
+//!   is its complement), and open f and the halves together; worker 0 tells the dealer f. Late. A
+//!   table serves one m'.
 //!
-//! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ, fused list + 3ℓ + 2f.
+//! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ,
+//! fused list + 3ℓ + 2f.
 //!
 //! form       rounds  online bits (plain / fused)          from → to
 //! 3R         3       list + 2 + 2ℓ                        workers → dealer, dealer → workers, worker ↔ worker
@@ -25,18 +30,21 @@
 //! 2R-fresh   2       list + 2 + 4ℓ / list + 2 + 6ℓ         as 2R
 //! table      1       2 + 2ℓ + 1 / 2 + 4ℓ + 1               worker ↔ worker; then worker 0 → dealer, for which no worker waits
 //!
-//! "list" as in the sign bit. Workers see f, uniform because a is, and openings under fresh masks; 2R-fresh also r_z − κ_f,
-//! uniform because r_z is and no worker knows it. The dealer sees what it sees in the sign bit. It knows a, so it must not
-//! learn T[m'] itself: the workers flip as with lists (σ = a ⊕ δ, δ theirs), and tell it f = 1 ⊕ T[m'] ⊕ δ, uniform to it.
+//! "list" as in the sign bit. Workers see f, uniform because a is, and openings under fresh masks;
+//! 2R-fresh also r_z − κ_f, uniform because r_z is and no worker knows it. The dealer sees what it
+//! sees in the sign bit. It knows a, so it must not learn T[m'] itself: the workers flip as with
+//! lists (σ = a ⊕ δ, δ theirs), and tell it f = 1 ⊕ T[m'] ⊕ δ, uniform to it.
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::sign::{Dealt, Lists, compare, deal_list, list_cost};
+use super::Mizar;
+use super::halves::{Shares, chosen_mask, chosen_value};
+use super::sign::{Dealt, List, Lists, answer_cost};
 use super::truncate::MaskParts;
-use crate::mss::{DEALER, Mask, RingMask, Role, deal, deal_low, draw, open, open_all};
-use crate::{Cost, Unit};
-use megrez_kernels::{Bits, Device, Selected, Tensor};
-use megrez_plan::{Relu, ReluForm};
+use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
+use megrez_kernels::{Bits, Device, Tensor};
+use megrez_plan::{Op, Relu as Spec, ReluForm};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -62,127 +70,153 @@ enum Comparison<D: Device> {
 }
 store_enum!(Comparison[D: Device] on D => 0 = List, 1 = Table);
 
-/// A worker's shares.
-struct Shares<W: Word, D: Device> {
-    /// [a].
-    bit: Tensor<W, D>,
-    /// [r·a], or [R·a] when fused.
-    mask_bit: Tensor<W, D>,
-    /// Fused: the mask's parts and [b·a].
-    truncation: Option<(MaskParts<W, D>, Tensor<W, D>)>,
-}
-store_struct!(Shares[W, D] => bit, mask_bit, truncation);
-
-/// Whether the output's mask is known only online.
-pub(super) fn late(relu: &Relu) -> bool {
-    matches!(relu.form, ReluForm::TwoRounds | ReluForm::Table)
-}
-
 /// λ up to which tables are dealt: 2^(λ−1) bits per element.
 const WIDEST_TABLE: u32 = 12;
 
-/// Why this ReLU cannot run, if it cannot.
-pub(super) fn refuse(relu: &Relu, ring: u32) -> Option<String> {
-    let width = relu.sign.width(ring);
-    (relu.form == ReluForm::Table && width > WIDEST_TABLE).then(|| {
-        format!(
-            "a ReLU by table compares at most {WIDEST_TABLE} bits, not {width}: choose --bits or another form"
-        )
-    })
-}
-
-pub(super) fn cost(lists: Lists, relu: &Relu, ring: u32, n: usize) -> Cost {
-    let halves = if relu.truncate == 0 { 1 } else { 2 };
-    let word = Unit::Bits(ring);
-    let table = relu.form == ReluForm::Table;
-    let mut cost = if table {
-        Cost::LOCAL.offline(DEALER, 0, n << (relu.sign.width(ring) - 1), Unit::Bits(1))
-    } else {
-        list_cost(lists, &relu.sign, ring, n)
-    };
-    cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
-    if relu.truncate > 0 {
-        let low = Unit::Bits(relu.truncate);
-        cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, low).offline(DEALER, 0, n, low);
-    }
-    if table {
-        cost = cost.online_swap(1, 0, 1, n, Unit::Bits(1));
-        for _ in 0..halves {
-            cost = cost.online_swap(1, 0, 1, n, word);
-        }
-        // The dealer hears f one message later; no worker waits for it.
-        return cost.online(2, 0, DEALER, n, Unit::Bits(1));
-    }
-    cost = cost.online(2, DEALER, 0, n, Unit::Bits(1)).online(2, DEALER, 1, n, Unit::Bits(1));
-    if relu.form == ReluForm::ThreeRounds {
-        return cost.online_swap(3, 0, 1, n, word);
-    }
-    for _ in 0..halves {
-        cost = cost.online_swap(1, 0, 1, n, word);
-    }
-    if relu.form == ReluForm::TwoRoundsFresh {
-        cost = cost.online(2, DEALER, 0, n, word).online(2, DEALER, 1, n, word);
-    }
-    cost
-}
-
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
+/// max(x, 0), perhaps truncated.
+pub struct Relu<'a> {
     lists: Lists,
-    relu: &Relu,
-    shape: &Shape,
-    mask: &RingMask<W, D>,
-) -> Result<Material<W, D>, Error> {
-    let n = shape.elements();
-    let tensor = |buf| Tensor::new(shape.clone(), buf);
-    let bits = match Role::of(party) {
-        Role::Dealer => {
-            let stream = party.stream(DEALER, "bit")?;
-            Some(Bits::new(shape.clone(), party.device().random_bits(&stream, n)?))
+    relu: &'a Spec,
+    shape: &'a Shape,
+}
+
+impl Relu<'_> {
+    fn list(&self, ring: u32) -> List {
+        List::new(self.lists, &self.relu.sign, ring, self.shape.elements())
+    }
+
+    /// Whether the output's mask is known only online.
+    fn is_late(&self) -> bool {
+        matches!(self.relu.form, ReluForm::TwoRounds | ReluForm::Table)
+    }
+}
+
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
+    type Material = Material<W, D>;
+
+    fn of(suite: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::Relu(relu) = call.op else { return None };
+        Some(Relu { lists: suite.variant, relu, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (relu, n, word) = (self.relu, self.shape.elements(), Unit::Bits(W::BITS));
+        let (width, table) = (relu.sign.width(W::BITS), relu.form == ReluForm::Table);
+        if table && width > WIDEST_TABLE {
+            return Err(Unsupported(format!(
+                "a ReLU by table compares at most {WIDEST_TABLE} bits, not {width}: choose --bits or another form"
+            )));
         }
-        Role::Worker(_) => None,
-    };
-    let comparison = match relu.form {
-        ReluForm::Table => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
-        _ => Comparison::List(deal_list(party, lists, &relu.sign, n, mask)?),
-    };
-    let a = || &bits.as_ref().expect("the dealer drew them").buf;
-    let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(a(), None, n)?))?;
-    let f = relu.truncate;
-    let mask_bit = deal(party, "mask-bit", n, |device| {
-        let high = device.shift_right(&mask.total(device)?.buf, f)?;
-        Ok(device.bit_times(a(), Some(&high), n)?)
-    })?;
-    let truncation = if f == 0 {
-        None
-    } else {
-        let parts = MaskParts::deal(party, f, shape, mask)?;
-        let top_bit = deal_low(party, "top-bit", n, f, |device| {
-            let top = device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?;
-            Ok(device.bit_times(a(), Some(&top), n)?)
-        })?;
-        parts.zip(top_bit.map(tensor))
-    };
-    let worker = bit.zip(mask_bit).map(|(bit, mask_bit)| Shares {
-        bit: tensor(bit),
-        mask_bit: tensor(mask_bit),
-        truncation,
-    });
-    let mut half = |purpose: &str| {
-        draw(party, purpose, |party, key| {
-            Ok(Tensor::new(shape.clone(), party.device().random(&key.stream(), n)?))
+        let halves = if relu.truncate == 0 { 1 } else { 2 };
+        let mut cost = match table {
+            true => Cost::LOCAL.offline(DEALER, 0, n << (width - 1), Unit::Bits(1)),
+            false => self.list(W::BITS).cost(),
+        };
+        cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
+        if relu.truncate > 0 {
+            let low = Unit::Bits(relu.truncate);
+            cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, low).offline(DEALER, 0, n, low);
+        }
+        let opened = |cost: Cost| (0..halves).fold(cost, |cost: Cost, _| cost.online_swap(1, 0, 1, n, word));
+        Ok(match relu.form {
+            // The dealer hears f one message later; no worker waits for it.
+            ReluForm::Table => {
+                opened(cost.online_swap(1, 0, 1, n, Unit::Bits(1))).online(2, 0, DEALER, n, Unit::Bits(1))
+            }
+            ReluForm::ThreeRounds => answer_cost(cost, n).online_swap(3, 0, 1, n, word),
+            ReluForm::TwoRounds => opened(answer_cost(cost, n)),
+            ReluForm::TwoRoundsFresh => {
+                opened(answer_cost(cost, n)).online(2, DEALER, 0, n, word).online(2, DEALER, 1, n, word)
+            }
         })
-    };
-    let early = relu.form != ReluForm::ThreeRounds;
-    let zero = if early { Some(half("zero-half")?) } else { None };
-    let one = if early && f > 0 { Some(half("one-half")?) } else { None };
-    Ok(Material { comparison, bits, worker, zero, one })
+    }
+
+    fn late(&self, _: bool) -> bool {
+        self.is_late()
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        if self.is_late() { Ok(None) } else { Masks::fresh_ring(party, self.shape) }
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let (relu, shape, mask) = (self.relu, self.shape, inputs[0].ring());
+        let n = shape.elements();
+        let tensor = |buf| Tensor::new(shape.clone(), buf);
+        let bits = match Role::of(party) {
+            Role::Dealer => {
+                let stream = party.stream(DEALER, "bit")?;
+                Some(Bits::new(shape.clone(), party.device().random_bits(&stream, n)?))
+            }
+            Role::Worker(_) => None,
+        };
+        let comparison = match relu.form {
+            ReluForm::Table => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
+            _ => Comparison::List(self.list(W::BITS).deal(party, mask)?),
+        };
+        let a = || &bits.as_ref().expect("the dealer drew them").buf;
+        let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(a(), None, n)?))?;
+        let f = relu.truncate;
+        let mask_bit = deal(party, "mask-bit", n, |device| {
+            let high = device.shift_right(&mask.total(device)?.buf, f)?;
+            Ok(device.bit_times(a(), Some(&high), n)?)
+        })?;
+        let truncation = if f == 0 {
+            None
+        } else {
+            let parts = MaskParts::deal(party, f, shape, mask)?;
+            let top_bit = deal_low(party, "top-bit", n, f, |device| {
+                let top = device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?;
+                Ok(device.bit_times(a(), Some(&top), n)?)
+            })?;
+            parts.zip(top_bit.map(tensor))
+        };
+        let worker = bit.zip(mask_bit).map(|(bit, mask_bit)| Shares {
+            bit: tensor(bit),
+            mask_bit: tensor(mask_bit),
+            truncation,
+        });
+        let mut half = |purpose: &str| {
+            draw(party, purpose, |party, key| {
+                Ok(Tensor::new(shape.clone(), party.device().random(&key.stream(), n)?))
+            })
+        };
+        let early = relu.form != ReluForm::ThreeRounds;
+        let zero = if early { Some(half("zero-half")?) } else { None };
+        let one = if early && f > 0 { Some(half("one-half")?) } else { None };
+        Ok(Material { comparison, bits, worker, zero, one })
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        material: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (input, masked) = (operands.inputs[0].0.ring(), operands.masked(0));
+        let output = operands.masks.map(Masks::ring);
+        let (m, late) = match self.relu.form {
+            ReluForm::ThreeRounds => {
+                (self.three_rounds(party, input, operands.fresh(), masked, material)?, None)
+            }
+            ReluForm::TwoRounds | ReluForm::TwoRoundsFresh => {
+                self.two_rounds(party, input, output, masked, material)?
+            }
+            ReluForm::Table => self.by_table(party, input, masked, material)?,
+        };
+        Ok((Data::of_ring(self.shape, m), late.map(Masks::Ring)))
+    }
 }
 
 /// XOR shares of the tables: worker 1's from its stream with the dealer, worker 0's sent.
 fn deal_table<W: Word, D: Device>(
     party: &mut Party<D>,
-    relu: &Relu,
+    relu: &Spec,
     n: usize,
     mask: &RingMask<W, D>,
     bits: Option<&Bits<D>>,
@@ -211,156 +245,148 @@ fn deal_table<W: Word, D: Device>(
 /// The output's data, and its masks if they are late.
 type Opened<W, D> = (Option<<D as Device>::Buf<W>>, Option<RingMask<W, D>>);
 
-/// m_z at the workers. `input` is the input's mask, `output` the output's where it is known.
-pub(super) fn online<W: Word, D: Device>(
-    party: &mut Party<D>,
-    lists: Lists,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    output: Option<&RingMask<W, D>>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Opened<W, D>, Error> {
-    match relu.form {
-        ReluForm::ThreeRounds => {
-            let output = output.expect("fresh and drawn offline");
-            Ok((three_rounds(party, lists, relu, input, output, masked, n, material)?, None))
-        }
-        ReluForm::TwoRounds | ReluForm::TwoRoundsFresh => {
-            two_rounds(party, lists, relu, input, output, masked, n, material)
-        }
-        ReluForm::Table => by_table(party, relu, input, masked, n, material),
-    }
-}
-
-fn three_rounds<W: Word, D: Device>(
-    party: &mut Party<D>,
-    lists: Lists,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    output: &RingMask<W, D>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Option<D::Buf<W>>, Error> {
-    let bit = compare(party, lists, &relu.sign, masked, n, material.comparison.list())?;
-    match Role::of(party) {
-        Role::Dealer => {
-            choose_and_tell(party, n, &bit, material.bits)?;
-            Ok(None)
-        }
-        Role::Worker(j) => {
-            let choice = party.recv_bits(DEALER, "choice", n)?;
-            let flip = party.device().xor(&[&bit], true, n)?;
-            let shares = material.worker.expect("workers hold shares");
-            let m = &masked.expect("workers hold masked values online").buf;
-            let share = shares.half(party, relu, j, (m, input.share()), &choice, &flip, output.share())?;
-            Ok(Some(open(party, j, "selected", n, share)?))
+impl Relu<'_> {
+    /// *3R*.
+    fn three_rounds<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        input: &RingMask<W, D>,
+        output: &RingMask<W, D>,
+        masked: Option<&Tensor<W, D>>,
+        material: Material<W, D>,
+    ) -> Result<Option<D::Buf<W>>, Error> {
+        let (relu, n) = (self.relu, self.shape.elements());
+        let bit = self.list(W::BITS).compare(party, masked, material.comparison.list())?;
+        match Role::of(party) {
+            Role::Dealer => {
+                choose_and_tell(party, n, &bit, material.bits)?;
+                Ok(None)
+            }
+            Role::Worker(j) => {
+                let choice = party.recv_bits(DEALER, "choice", n)?;
+                let flip = party.device().xor(&[&bit], true, n)?;
+                let shares = material.worker.expect("workers hold shares");
+                let m = &masked.expect("workers hold masked values online").buf;
+                let share = shares.half(
+                    party,
+                    relu.truncate,
+                    j,
+                    (m, input.share()),
+                    &choice,
+                    &flip,
+                    output.share(),
+                )?;
+                Ok(Some(open(party, j, "selected", n, share)?))
+            }
         }
     }
-}
 
-fn two_rounds<W: Word, D: Device>(
-    party: &mut Party<D>,
-    lists: Lists,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    output: Option<&RingMask<W, D>>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Opened<W, D>, Error> {
-    let bit = compare(party, lists, &relu.sign, masked, n, material.comparison.list())?;
-    let zero = material.zero.expect("drawn for this form");
-    match Role::of(party) {
-        Role::Dealer => {
-            let choice = choose_and_tell(party, n, &bit, material.bits)?;
-            let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
-            let Some(output) = output else { return Ok((None, Some(mask))) };
-            // What turns the chosen mask into the fresh one: uniform to either worker, who knows half of r_z.
-            let (fresh, chosen) = (output.total(party.device())?, mask.total(party.device())?);
-            let correction =
-                party.device().combine(&[(W::ONE, &fresh.buf), (W::ONE.neg(), &chosen.buf)], W::ZERO, n)?;
-            party.send_ring(0, "correction", correction.clone())?;
-            party.send_ring(1, "correction", correction)?;
-            Ok((None, None))
-        }
-        Role::Worker(j) => {
-            let flip = party.device().xor(&[&bit], true, n)?;
-            let shares = material.worker.expect("workers hold shares");
-            let m = masked.expect("workers hold masked values online");
-            let halves = shares.halves(
-                party,
-                relu,
-                j,
-                (&m.buf, input.share()),
-                &flip,
-                &zero,
-                material.one.as_ref(),
-            )?;
-            let halves = open_all(party, j, "half", n, halves)?;
-            let choice = party.recv_bits(DEALER, "choice", n)?;
-            let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
-            match output {
-                None => {
-                    let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
-                    Ok((Some(opened), Some(mask)))
-                }
-                Some(_) => {
-                    let correction = party.recv_ring::<W>(DEALER, "correction", n)?;
-                    let terms = [(W::ONE, &opened), (W::ONE, &correction)];
-                    Ok((Some(party.device().combine(&terms, W::ZERO, n)?), None))
+    /// *2R* and *2R-fresh*; `output` is the output's mask where it is known.
+    fn two_rounds<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        input: &RingMask<W, D>,
+        output: Option<&RingMask<W, D>>,
+        masked: Option<&Tensor<W, D>>,
+        material: Material<W, D>,
+    ) -> Result<Opened<W, D>, Error> {
+        let (relu, n) = (self.relu, self.shape.elements());
+        let bit = self.list(W::BITS).compare(party, masked, material.comparison.list())?;
+        let zero = material.zero.expect("drawn for this form");
+        match Role::of(party) {
+            Role::Dealer => {
+                let choice = choose_and_tell(party, n, &bit, material.bits)?;
+                let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
+                let Some(output) = output else { return Ok((None, Some(mask))) };
+                // What turns the chosen mask into the fresh one: uniform to either worker, who
+                // knows half of r_z.
+                let (fresh, chosen) = (output.total(party.device())?, mask.total(party.device())?);
+                let correction = party.device().combine(
+                    &[(W::ONE, &fresh.buf), (W::ONE.neg(), &chosen.buf)],
+                    W::ZERO,
+                    n,
+                )?;
+                party.send_ring(0, "correction", correction.clone())?;
+                party.send_ring(1, "correction", correction)?;
+                Ok((None, None))
+            }
+            Role::Worker(j) => {
+                let flip = party.device().xor(&[&bit], true, n)?;
+                let shares = material.worker.expect("workers hold shares");
+                let m = masked.expect("workers hold masked values online");
+                let halves = shares.halves(
+                    party,
+                    relu.truncate,
+                    j,
+                    (&m.buf, input.share()),
+                    &flip,
+                    &zero,
+                    material.one.as_ref(),
+                )?;
+                let halves = open_all(party, j, "half", n, halves)?;
+                let choice = party.recv_bits(DEALER, "choice", n)?;
+                let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
+                match output {
+                    None => {
+                        let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
+                        Ok((Some(opened), Some(mask)))
+                    }
+                    Some(_) => {
+                        let correction = party.recv_ring::<W>(DEALER, "correction", n)?;
+                        let terms = [(W::ONE, &opened), (W::ONE, &correction)];
+                        Ok((Some(party.device().combine(&terms, W::ZERO, n)?), None))
+                    }
                 }
             }
         }
     }
-}
 
-fn by_table<W: Word, D: Device>(
-    party: &mut Party<D>,
-    relu: &Relu,
-    input: &RingMask<W, D>,
-    masked: Option<&Tensor<W, D>>,
-    n: usize,
-    material: Material<W, D>,
-) -> Result<Opened<W, D>, Error> {
-    let zero = material.zero.expect("drawn for this form");
-    match Role::of(party) {
-        Role::Dealer => {
-            let choice = party.recv_bits(0, "choice", n)?;
-            Ok((None, Some(chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?)))
-        }
-        Role::Worker(j) => {
-            let Comparison::Table(Some(table)) = &material.comparison else {
-                return party.refuse("a worker was given no tables");
-            };
-            let m = masked.expect("workers hold masked values online");
-            let stream = party.stream(1 - j, "flip")?;
-            let flip = party.device().random_bits(&stream, n)?;
-            let width = relu.sign.width(W::BITS);
-            let share = party.device().look_up_sign(relu.sign.cut, width, j, &m.buf, &table.buf)?;
-            let shares = material.worker.expect("workers hold shares");
-            let halves = shares.halves(
-                party,
-                relu,
-                j,
-                (&m.buf, input.share()),
-                &flip,
-                &zero,
-                material.one.as_ref(),
-            )?;
-            party.send_bits(1 - j, "table-share", share.clone(), n)?;
-            let halves = open_all(party, j, "half", n, halves)?;
-            let other = party.recv_bits(1 - j, "table-share", n)?;
-            // f = 1 ⊕ T[m'] ⊕ δ.
-            let choice = party.device().xor(&[&share, &other, &flip], true, n)?;
-            if j == 0 {
-                party.send_bits(DEALER, "choice", choice.clone(), n)?;
+    /// *table*.
+    fn by_table<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        input: &RingMask<W, D>,
+        masked: Option<&Tensor<W, D>>,
+        material: Material<W, D>,
+    ) -> Result<Opened<W, D>, Error> {
+        let (relu, n) = (self.relu, self.shape.elements());
+        let zero = material.zero.expect("drawn for this form");
+        match Role::of(party) {
+            Role::Dealer => {
+                let choice = party.recv_bits(0, "choice", n)?;
+                Ok((None, Some(chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?)))
             }
-            let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
-            let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
-            Ok((Some(opened), Some(mask)))
+            Role::Worker(j) => {
+                let Comparison::Table(Some(table)) = &material.comparison else {
+                    return party.refuse("a worker was given no tables");
+                };
+                let m = masked.expect("workers hold masked values online");
+                let stream = party.stream(1 - j, "flip")?;
+                let flip = party.device().random_bits(&stream, n)?;
+                let width = relu.sign.width(W::BITS);
+                let share = party.device().look_up_sign(relu.sign.cut, width, j, &m.buf, &table.buf)?;
+                let shares = material.worker.expect("workers hold shares");
+                let halves = shares.halves(
+                    party,
+                    relu.truncate,
+                    j,
+                    (&m.buf, input.share()),
+                    &flip,
+                    &zero,
+                    material.one.as_ref(),
+                )?;
+                party.send_bits(1 - j, "table-share", share.clone(), n)?;
+                let halves = open_all(party, j, "half", n, halves)?;
+                let other = party.recv_bits(1 - j, "table-share", n)?;
+                // f = 1 ⊕ T[m'] ⊕ δ.
+                let choice = party.device().xor(&[&share, &other, &flip], true, n)?;
+                if j == 0 {
+                    party.send_bits(DEALER, "choice", choice.clone(), n)?;
+                }
+                let opened = chosen_value(party.device(), &choice, &m.buf, &halves, n)?;
+                let mask = chosen_mask(party.device(), &choice, input, &zero, material.one.as_ref())?;
+                Ok((Some(opened), Some(mask)))
+            }
         }
     }
 }
@@ -385,101 +411,4 @@ fn choose_and_tell<D: Device>(
     party.send_bits(0, "choice", choice.clone(), n)?;
     party.send_bits(1, "choice", choice.clone(), n)?;
     Ok(choice)
-}
-
-impl<W: Word, D: Device> Shares<W, D> {
-    /// This worker's share of the half that `choice` selects, under `output`.
-    fn half(
-        &self,
-        party: &Party<D>,
-        relu: &Relu,
-        j: usize,
-        (masked, mask): (&D::Buf<W>, &Tensor<W, D>),
-        choice: &D::Buf<u64>,
-        flip: &D::Buf<u64>,
-        output: &Tensor<W, D>,
-    ) -> Result<D::Buf<W>, Error> {
-        let truncation =
-            self.truncation.as_ref().map(|(parts, top_bit)| (parts.truncation(relu.truncate), &top_bit.buf));
-        let selected = Selected {
-            masked,
-            mask: &mask.buf,
-            choice,
-            flip: Some(flip),
-            bit: &self.bit.buf,
-            mask_bit: &self.mask_bit.buf,
-            truncation,
-            output_mask: &output.buf,
-        };
-        Ok(party.device().open_selected(j, &selected)?)
-    }
-
-    /// This worker's shares of the halves that are opened early.
-    fn halves(
-        &self,
-        party: &Party<D>,
-        relu: &Relu,
-        j: usize,
-        value: (&D::Buf<W>, &Tensor<W, D>),
-        flip: &D::Buf<u64>,
-        zero: &RingMask<W, D>,
-        one: Option<&RingMask<W, D>>,
-    ) -> Result<Vec<D::Buf<W>>, Error> {
-        let n = zero.share().elements();
-        let none = party.device().xor(&[], false, n)?;
-        let mut halves = vec![self.half(party, relu, j, value, &none, flip, zero.share())?];
-        if let Some(one) = one {
-            let all = party.device().xor(&[], true, n)?;
-            halves.push(self.half(party, relu, j, value, &all, flip, one.share())?);
-        }
-        Ok(halves)
-    }
-}
-
-/// a + f·(b − a): a where f is 0, b where it is 1.
-fn choose<W: Word, D: Device>(
-    device: &D,
-    f: &D::Buf<u64>,
-    a: &D::Buf<W>,
-    b: &[(W, &D::Buf<W>)],
-    n: usize,
-) -> Result<D::Buf<W>, Error> {
-    let mut difference = b.to_vec();
-    difference.push((W::ONE.neg(), a));
-    let difference = device.bit_times(f, Some(&device.combine(&difference, W::ZERO, n)?), n)?;
-    Ok(device.combine(&[(W::ONE, a), (W::ONE, &difference)], W::ZERO, n)?)
-}
-
-/// m of the chosen half: e of f = 0, or e of f = 1, which is m − e where only one half was opened.
-fn chosen_value<W: Word, D: Device>(
-    device: &D,
-    f: &D::Buf<u64>,
-    masked: &D::Buf<W>,
-    halves: &[D::Buf<W>],
-    n: usize,
-) -> Result<D::Buf<W>, Error> {
-    match halves {
-        [zero, one] => choose(device, f, zero, &[(W::ONE, one)], n),
-        [zero] => choose(device, f, zero, &[(W::ONE, masked), (W::ONE.neg(), zero)], n),
-        _ => unreachable!("one or two halves are opened"),
-    }
-}
-
-/// The mask of the chosen half: κ of f = 0, or κ of f = 1, which is r − κ where only one half was opened.
-fn chosen_mask<W: Word, D: Device>(
-    device: &D,
-    f: &D::Buf<u64>,
-    input: &RingMask<W, D>,
-    zero: &RingMask<W, D>,
-    one: Option<&RingMask<W, D>>,
-) -> Result<RingMask<W, D>, Error> {
-    Mask::zip(&[zero, one.unwrap_or(input)], |components| {
-        let (zero, other) = (components[0], components[1]);
-        let n = zero.elements();
-        let buf = match one {
-            Some(_) => choose(device, f, &zero.buf, &[(W::ONE, &other.buf)], n)?,
-            None => choose(device, f, &zero.buf, &[(W::ONE, &other.buf), (W::ONE.neg(), &zero.buf)], n)?,
-        };
-        Ok(Tensor::new(zero.shape.clone(), buf))
-    })
 }

@@ -1,7 +1,8 @@
 //! A secret bit times a secret ring value on MSS.
 //!
 //! With the bit b = m_b ⊕ r_b, the dealer deals r_b and r_b·r_x in the ring, and the workers form
-//! b·x = m_b·x + (1−2m_b)·(m_x·r_b − r_x·r_b): the ReLU's selection with f = m_b, a = r_b and no flip.
+//! b·x = m_b·x + (1−2m_b)·(m_x·r_b − r_x·r_b): the ReLU's selection with f = m_b, a = r_b and no
+//! flip.
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       2ℓ                 dealer → worker 0
@@ -11,65 +12,95 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use crate::mss::{BitMask, DEALER, RingMask, deal, open};
-use crate::{Cost, Unit};
-use megrez_kernels::{Bits, Device, Selected, Tensor};
+use super::Mizar;
+use crate::mss::{DEALER, Data, Masks, Role, deal, open};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
+use megrez_kernels::{Device, Selected, Tensor};
+use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's [r_b] and [r_b·r_x]; nothing at the dealer.
-pub struct Material<W: Word, D: Device> {
-    worker: Option<(Tensor<W, D>, Tensor<W, D>)>,
-}
-store_struct!(Material[W, D] => worker);
-
-pub(super) fn cost(ring: u32, n: usize) -> Cost {
-    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 0, n, Unit::Bits(ring)).online_swap(
-        1,
-        0,
-        1,
-        n,
-        Unit::Bits(ring),
-    )
+/// b·x.
+pub struct Select<'a> {
+    shape: &'a Shape,
 }
 
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
-    shape: &Shape,
-    bit: &BitMask<D>,
-    x: &RingMask<W, D>,
-) -> Result<Material<W, D>, Error> {
-    let n = shape.elements();
-    let tensor = |buf| Tensor::new(shape.clone(), buf);
-    let rb =
-        deal(party, "bit", n, |device| Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?))?;
-    let product = deal(party, "mask-bit", n, |device| {
-        Ok(device.bit_times(&bit.total_bits(device)?.buf, Some(&x.total(device)?.buf), n)?)
-    })?;
-    Ok(Material { worker: rb.zip(product).map(|(rb, product)| (tensor(rb), tensor(product))) })
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
+    /// A worker's [r_b] and [r_b·r_x]; nothing at the dealer.
+    type Material = Option<(Tensor<W, D>, Tensor<W, D>)>;
+
+    fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::Select).then_some(Select { shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
+        let dealt = Cost::LOCAL.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
+        Ok(dealt.online_swap(1, 0, 1, n, word))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        let (bit, x, n) = (inputs[0].bit(), inputs[1].ring(), self.shape.elements());
+        let rb = deal(party, "bit", n, |device| {
+            Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?)
+        })?;
+        let product = deal(party, "mask-bit", n, |device| {
+            Ok(device.bit_times(&bit.total_bits(device)?.buf, Some(&x.total(device)?.buf), n)?)
+        })?;
+        let tensor = |buf| Tensor::new(self.shape.clone(), buf);
+        Ok(rb.zip(product).map(|(rb, product)| (tensor(rb), tensor(product))))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        dealt: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (Role::Worker(j), Some(dealt)) = (Role::of(party), dealt) else { return Ok((Data::None, None)) };
+        let ((m, r), (rb, product)) = (operands.ring(1), dealt);
+        let selected = Selected {
+            masked: &m.buf,
+            mask: &r.buf,
+            choice: &operands.masked_bits(0).buf,
+            flip: None,
+            bit: &rb.buf,
+            mask_bit: &product.buf,
+            truncation: None,
+            output_mask: &operands.fresh().share().buf,
+        };
+        let share = party.device().open_selected(j, &selected)?;
+        let mz = open(party, j, "selected", m.elements(), share)?;
+        Ok((Data::of_ring(self.shape, Some(mz)), None))
+    }
 }
 
-/// At worker `j`: m_z. `output` is [r_z].
-pub(super) fn online<W: Word, D: Device>(
-    party: &mut Party<D>,
-    j: usize,
-    bit: &Bits<D>,
-    m: &Tensor<W, D>,
-    mask: &Tensor<W, D>,
-    output: &Tensor<W, D>,
-    material: Material<W, D>,
-) -> Result<D::Buf<W>, Error> {
-    let (rb, product) = material.worker.expect("workers hold shares");
-    let selected = Selected {
-        masked: &m.buf,
-        mask: &mask.buf,
-        choice: &bit.buf,
-        flip: None,
-        bit: &rb.buf,
-        mask_bit: &product.buf,
-        truncation: None,
-        output_mask: &output.buf,
-    };
-    let share = party.device().open_selected(j, &selected)?;
-    open(party, j, "selected", m.elements(), share)
+#[cfg(test)]
+mod tests {
+    use crate::mizar::Mizar;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::{Op, Plan, SignBit};
+
+    #[test]
+    fn the_bit_chooses_between_the_value_and_nothing() {
+        let mut plan = Plan::new(8);
+        let [b, x] = ["b", "x"].map(|name| plan.input(name, "owner", [256].into(), 0));
+        let bit = plan.step("bit", Op::NonNegative(SignBit::FULL), &[b]).unwrap();
+        let z = plan.step("z", Op::Select, &[bit, x]).unwrap();
+        plan.output("z", "owner", z);
+        let b: Vec<u64> = (0..256).map(|i| i * 91 % 256).collect();
+        let x: Vec<u64> = (0..256).collect();
+        let z = World::new(Mizar::<u8, Reference>::default()).run(&plan, &[&b, &x]).remove(0);
+        assert!((0..256).all(|i| z[i] == if b[i] < 128 { x[i] } else { 0 }));
+    }
 }

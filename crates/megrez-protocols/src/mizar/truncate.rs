@@ -1,36 +1,33 @@
 //! Truncation on MSS, exact up to the last bit and unbiased.
 //!
-//! Deviates from MIZAR, Fig. 10, which shifts m and r separately and is wrong by ±2^(ℓ−f) with probability |x|/2^ℓ. Here,
-//! for −2^(ℓ−2) ≤ x < 2^(ℓ−2), with m' = m + 2^(ℓ−2) and μ = msb(m'):
+//! Deviates from MIZAR, Fig. 10, which shifts m and r separately and is wrong by ±2^(ℓ−f) with
+//! probability |x|/2^ℓ. Here, for −2^(ℓ−2) ≤ x < 2^(ℓ−2), with m' = m + 2^(ℓ−2) and μ = msb(m'):
 //!
 //!   y = (m'>>f) − 2^(ℓ−2−f) − (r>>f) + (1−μ)·msb(r)·2^(ℓ−f) = floor(x/2^f) + e,   P(e = 1) = frac(x/2^f).
 //!
-//! m' = x + 2^(ℓ−2) + r wraps exactly when r has its top bit set and m' has not, because x + 2^(ℓ−2) < 2^(ℓ−1). The
-//! functionality is "floor plus the carry of the masks' low bits", e = [(m mod 2^f) < (r mod 2^f)]: it is a
-//! function of m and r, not an independent coin.
+//! m' = x + 2^(ℓ−2) + r wraps exactly when r has its top bit set and m' has not, because x +
+//! 2^(ℓ−2) < 2^(ℓ−1). The functionality is "floor plus the carry of the masks' low bits", e =
+//! [(m mod 2^f) < (r mod 2^f)]: it is a function of m and r, not an independent coin.
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       ℓ + f              dealer → worker 0
 //! online    1       2ℓ                 worker ↔ worker
 //!
-//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also uniform shares of r>>f and msb(r).
+//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also uniform shares of r>>f and
+//! msb(r).
 //!
 //! Security: `docs/security/mizar.md`.
 
-use crate::mss::{DEALER, RingMask, deal, deal_low, open};
-use crate::{Cost, Unit};
+use super::Mizar;
+use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, open};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor, Truncation};
+use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's shares of r>>f and of msb(r); nothing at the dealer.
-pub struct Material<W: Word, D: Device> {
-    parts: Option<MaskParts<W, D>>,
-}
-store_struct!(Material[W, D] => parts);
-
 /// A worker's shares of the two parts of a mask that truncation needs.
-pub(crate) struct MaskParts<W: Word, D: Device> {
+pub struct MaskParts<W: Word, D: Device> {
     /// [r>>f].
     pub high: Tensor<W, D>,
     /// [msb(r)]; its low f bits count.
@@ -60,35 +57,79 @@ impl<W: Word, D: Device> MaskParts<W, D> {
     }
 }
 
-pub(super) fn cost(ring: u32, f: u32, n: usize) -> Cost {
-    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 0, n, Unit::Bits(f)).online_swap(
-        1,
-        0,
-        1,
-        n,
-        Unit::Bits(ring),
-    )
+/// What [`MaskParts::deal`] sends.
+pub(crate) fn deal_cost(ring: u32, f: u32, n: usize) -> Cost {
+    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 0, n, Unit::Bits(f))
 }
 
-pub(super) fn offline<W: Word, D: Device>(
-    party: &mut Party<D>,
+/// x / 2^f.
+pub struct Truncate<'a> {
     f: u32,
-    shape: &Shape,
-    mask: &RingMask<W, D>,
-) -> Result<Material<W, D>, Error> {
-    Ok(Material { parts: MaskParts::deal(party, f, shape, mask)? })
+    shape: &'a Shape,
 }
 
-/// At worker `j`: m_y. `mask` is [r_y].
-pub(super) fn online<W: Word, D: Device>(
-    party: &mut Party<D>,
-    j: usize,
-    f: u32,
-    m: &Tensor<W, D>,
-    mask: &Tensor<W, D>,
-    material: Material<W, D>,
-) -> Result<D::Buf<W>, Error> {
-    let parts = material.parts.expect("workers hold shares");
-    let share = party.device().open_truncated(j, &m.buf, &parts.truncation(f), &mask.buf)?;
-    open(party, j, "truncated", m.elements(), share)
+impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
+    /// Nothing at the dealer.
+    type Material = Option<MaskParts<W, D>>;
+
+    fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        let Op::Truncate { bits } = *call.op else { return None };
+        Some(Truncate { f: bits, shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        let n = self.shape.elements();
+        Ok(deal_cost(W::BITS, self.f, n).online_swap(1, 0, 1, n, Unit::Bits(W::BITS)))
+    }
+
+    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_ring(party, self.shape)
+    }
+
+    fn offline(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[&Masks<W, D>],
+        _: Option<&Masks<W, D>>,
+    ) -> Result<Self::Material, Error> {
+        MaskParts::deal(party, self.f, self.shape, inputs[0].ring())
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Mizar<W, D>>,
+        parts: Self::Material,
+    ) -> Result<Made<Mizar<W, D>>, Error> {
+        let (Role::Worker(j), Some(parts)) = (Role::of(party), parts) else { return Ok((Data::None, None)) };
+        let (m, _) = operands.ring(0);
+        let ry = operands.fresh().share();
+        let share = party.device().open_truncated(j, &m.buf, &parts.truncation(self.f), &ry.buf)?;
+        let my = open(party, j, "truncated", m.elements(), share)?;
+        Ok((Data::of_ring(self.shape, Some(my)), None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mizar::Mizar;
+    use crate::testing::World;
+    use megrez_kernels::Reference;
+    use megrez_plan::Op;
+
+    #[test]
+    fn every_value_in_range_is_rounded_to_a_neighbour() {
+        // −2^(ℓ−2) ≤ x < 2^(ℓ−2), several times, since the masks decide which neighbour it is.
+        let x: Vec<i64> = (-64..64).cycle().take(4 * 128).collect();
+        let words: Vec<u64> = x.iter().map(|x| *x as u8 as u64).collect();
+        for f in [1, 3, 5] {
+            let world = World::new(Mizar::<u8, Reference>::default());
+            let y = world.step(Op::Truncate { bits: f }, f, &[&words]);
+            for (x, y) in x.iter().zip(y) {
+                let (floor, y) = (x >> f, i64::from(y as u8 as i8));
+                let exact = x & ((1 << f) - 1) == 0;
+                assert!(y == floor || y == floor + 1 && !exact, "{x} / 2^{f} is not {y}");
+            }
+        }
+    }
 }

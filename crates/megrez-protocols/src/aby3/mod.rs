@@ -1,0 +1,65 @@
+//! ABY3: three equal parties on replicated sharing ([`crate::rss`]). Semi-honest, one corruption.
+//! No offline phase, no masks.
+//!
+//! Source: ABY3 (the paper), §3.2 and §5; deviations stand in each file. Linear operations are
+//! local. Products, truncation and selection are those of `steps`, common with
+//! [`crate::alkaid`]. The bits of a value are found by an addition on Boolean replicated shares
+//! with a tree of pairs, above digits of four positions where only the top bit is wanted; bits are
+//! replicated.
+//!
+//! Security: `docs/security/replicated.md`.
+
+pub(crate) mod adder;
+mod bits;
+mod compare;
+mod relu;
+mod words;
+
+pub use crate::rss::{Data, Masks};
+
+use crate::registry::{self, Security};
+use crate::rss::{Linear, PublicProduct, Replicated, refuse};
+use crate::sharing::Constant;
+use crate::steps::dealt::Dealt;
+use crate::steps::product::{Product, Unshared};
+use crate::steps::truncate::Truncate;
+use bits::{And, BitLinear, Select};
+use compare::Compare;
+use relu::Relu;
+use words::{AddBits, FromBits, ToBits};
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "aby3",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted",
+    "ABY3, with exact truncation",
+)
+.without_offline_phase()
+.with_deferred_resharing()
+.with_factors(4);
+
+/// Tells this protocol from others on the same sharing.
+#[derive(Clone, Copy, Default)]
+pub struct Protocol;
+
+/// The suite on the ring of `W` and device `D`.
+pub type Aby3<W, D> = Replicated<W, D, Protocol>;
+
+suite_of_steps! { Aby3, refuse =>
+    0 = Constant,
+    1 = Linear,
+    2 = BitLinear,
+    3 = PublicProduct,
+    4 = Product,
+    5 = Unshared,
+    6 = Truncate,
+    7 = Compare,
+    8 = Relu,
+    9 = Dealt,
+    10 = Select,
+    11 = And,
+    12 = ToBits,
+    13 = AddBits,
+    14 = FromBits,
+}

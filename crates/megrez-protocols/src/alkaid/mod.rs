@@ -1,0 +1,68 @@
+//! ALKAID: three equal parties on replicated sharing ([`crate::rss`]), with masked bits.
+//! Semi-honest, one corruption.
+//!
+//! Source: ALKAID (the paper), Fig. 2-10; deviations stand in each file. Linear operations are
+//! local. Products, truncation and selection are those of `steps`, common with
+//! [`crate::aby3`]. The bits of a value are found by an addition on masked bits with nodes of four,
+//! in half of `aby3`'s rounds, and stay masked, so that what they multiply takes one round.
+//! Correlated randomness is made before the inputs exist; ring values have no masks, so only bits
+//! are ever late.
+//!
+//! Security: `docs/security/replicated.md`.
+
+mod adder;
+mod bits;
+pub(crate) mod compare;
+mod nodes;
+mod relu;
+mod schedule;
+mod top;
+mod words;
+
+pub use crate::rss::{Data, Masks};
+
+use crate::registry::{self, Security};
+use crate::rss::{Linear, PublicProduct, Replicated, refuse};
+use crate::sharing::Constant;
+use crate::steps::dealt::Dealt;
+use crate::steps::product::{Product, Unshared};
+use crate::steps::truncate::Truncate;
+use bits::{And, BitLinear, Select};
+use compare::Compare;
+use relu::Relu;
+use words::{AddBits, FromBits, ToBits};
+
+/// What the registry says of it.
+pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+    "alkaid",
+    Security::SemiHonest,
+    "semi-honest, one of three parties corrupted",
+    "ALKAID, corrected, on replicated values",
+)
+.with_deferred_resharing()
+.with_factors(4);
+
+/// Tells this protocol from others on the same sharing.
+#[derive(Clone, Copy, Default)]
+pub struct Protocol;
+
+/// The suite on the ring of `W` and device `D`.
+pub type Alkaid<W, D> = Replicated<W, D, Protocol>;
+
+suite_of_steps! { Alkaid, refuse =>
+    0 = Constant,
+    1 = Linear,
+    2 = BitLinear,
+    3 = PublicProduct,
+    4 = Product,
+    5 = Unshared,
+    6 = Truncate,
+    7 = Compare,
+    8 = Relu,
+    9 = Dealt,
+    10 = Select,
+    11 = And,
+    12 = ToBits,
+    13 = AddBits,
+    14 = FromBits,
+}

@@ -1,0 +1,276 @@
+//! Masked secret sharing with a dealer, (2+1)-MSS: x = m − r. The workers P0 and P1 know the masked
+//! value m; worker j holds the share r_j of the mask; the dealer P2 holds r_0 and r_1, and never m.
+//! For bits, x = m ⊕ r.
+//!
+//! As a replicated sharing it is (x0, x1, x2) = (−r0, m, −r1).
+//!
+//! Security: `docs/security/mizar.md`.
+
+mod linear;
+mod values;
+
+pub use linear::{BitLinear, Linear, PublicProduct};
+pub use values::{Data, Masked, Masks};
+
+use crate::store::take;
+use crate::{Store, StoreError};
+use megrez_kernels::{Bits, Device, Tensor};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+/// The dealer's number.
+pub const DEALER: usize = 2;
+
+/// Who a party is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// P0 or P1.
+    Worker(usize),
+    /// P2.
+    Dealer,
+}
+
+impl Role {
+    /// The role of this party.
+    pub fn of<D: Device>(party: &Party<D>) -> Self {
+        match party.me() {
+            DEALER => Role::Dealer,
+            j => Role::Worker(j),
+        }
+    }
+}
+
+/// What a party knows of a mask: a worker its share, the dealer both.
+#[derive(Clone)]
+pub enum Mask<T> {
+    /// r_j.
+    Worker(T),
+    /// r_0 and r_1.
+    Dealer([T; 2]),
+}
+
+/// The mask of a ring tensor.
+pub type RingMask<W, D> = Mask<Tensor<W, D>>;
+/// The mask of a bit tensor.
+pub type BitMask<D> = Mask<Bits<D>>;
+
+impl<T> Mask<T> {
+    /// Applies a linear map to every component.
+    pub fn map<U, E>(&self, mut f: impl FnMut(&T) -> Result<U, E>) -> Result<Mask<U>, E> {
+        Ok(match self {
+            Mask::Worker(share) => Mask::Worker(f(share)?),
+            Mask::Dealer([a, b]) => Mask::Dealer([f(a)?, f(b)?]),
+        })
+    }
+
+    /// Applies a linear map of several masks to every component.
+    pub fn zip<U, E>(masks: &[&Self], mut f: impl FnMut(&[&T]) -> Result<U, E>) -> Result<Mask<U>, E> {
+        let component = |c: usize| -> Vec<&T> {
+            masks
+                .iter()
+                .map(|m| match m {
+                    Mask::Worker(share) => share,
+                    Mask::Dealer(both) => &both[c],
+                })
+                .collect()
+        };
+        Ok(match masks[0] {
+            Mask::Worker(_) => Mask::Worker(f(&component(0))?),
+            Mask::Dealer(_) => Mask::Dealer([f(&component(0))?, f(&component(1))?]),
+        })
+    }
+
+    /// The worker's share.
+    ///
+    /// # Panics
+    /// At the dealer, which has no share of its own: a step that asks mixed up its roles.
+    pub fn share(&self) -> &T {
+        match self {
+            Mask::Worker(share) => share,
+            Mask::Dealer(_) => panic!("the dealer has no single share of a mask"),
+        }
+    }
+}
+
+impl<W: Word, D: Device> RingMask<W, D> {
+    /// A uniform mask: r_j comes from the stream of worker j and the dealer.
+    pub fn fresh(party: &mut Party<D>, shape: &Shape) -> Result<Self, Error> {
+        draw(party, "mask", |party, stream| {
+            Ok(Tensor::new(shape.clone(), party.device().random(&stream.stream(), shape.elements())?))
+        })
+    }
+
+    /// r = r_0 + r_1, at the dealer.
+    pub fn total(&self, device: &D) -> Result<Tensor<W, D>, Error> {
+        match self {
+            Mask::Dealer([a, b]) => {
+                let sum = device.combine(&[(W::ONE, &a.buf), (W::ONE, &b.buf)], W::ZERO, a.elements())?;
+                Ok(Tensor::new(a.shape.clone(), sum))
+            }
+            Mask::Worker(_) => panic!("a worker does not know the whole mask"),
+        }
+    }
+}
+
+impl<D: Device> BitMask<D> {
+    /// A uniform mask of bits.
+    pub fn fresh_bits(party: &mut Party<D>, shape: &Shape) -> Result<Self, Error> {
+        draw(party, "mask", |party, stream| {
+            Ok(Bits::new(shape.clone(), party.device().random_bits(&stream.stream(), shape.elements())?))
+        })
+    }
+
+    /// r = r_0 ⊕ r_1, at the dealer.
+    pub fn total_bits(&self, device: &D) -> Result<Bits<D>, Error> {
+        match self {
+            Mask::Dealer([a, b]) => {
+                Ok(Bits::new(a.shape.clone(), device.xor(&[&a.buf, &b.buf], false, a.elements())?))
+            }
+            Mask::Worker(_) => panic!("a worker does not know the whole mask"),
+        }
+    }
+}
+
+/// The components of a mask from the workers' streams with the dealer.
+pub(crate) fn draw<T, D: Device>(
+    party: &mut Party<D>,
+    purpose: &str,
+    mut component: impl FnMut(&mut Party<D>, megrez_prg::Key) -> Result<T, Error>,
+) -> Result<Mask<T>, Error> {
+    match Role::of(party) {
+        Role::Worker(_) => {
+            let key = party.stream_key(DEALER, purpose)?;
+            Ok(Mask::Worker(component(party, key)?))
+        }
+        Role::Dealer => {
+            let keys = [party.stream_key(0, purpose)?, party.stream_key(1, purpose)?];
+            let [a, b] = keys.map(|key| component(party, key));
+            Ok(Mask::Dealer([a?, b?]))
+        }
+    }
+}
+
+/// Deals `n` ring elements that the dealer knows: worker 1's shares come from its stream with the
+/// dealer, worker 0's are sent. ℓ bits per element, one round. Workers get their share, the dealer
+/// nothing.
+pub(crate) fn deal<W: Word, D: Device>(
+    party: &mut Party<D>,
+    label: &str,
+    n: usize,
+    secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+) -> Result<Option<D::Buf<W>>, Error> {
+    match Role::of(party) {
+        Role::Dealer => {
+            let secret = secret(party.device())?;
+            let stream = party.stream(1, label)?;
+            let other = party.device().random(&stream, n)?;
+            let share = party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?;
+            party.send_ring(0, label, share)?;
+            Ok(None)
+        }
+        Role::Worker(0) => Ok(Some(party.recv_ring(DEALER, label, n)?)),
+        Role::Worker(_) => {
+            let stream = party.stream(DEALER, label)?;
+            Ok(Some(party.device().random(&stream, n)?))
+        }
+    }
+}
+
+/// As [`deal`] for elements of Z_2^width: only the low `width` bits of secret and shares count.
+/// `width` bits per element.
+pub(crate) fn deal_low<W: Word, D: Device>(
+    party: &mut Party<D>,
+    label: &str,
+    n: usize,
+    width: u32,
+    secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+) -> Result<Option<D::Buf<W>>, Error> {
+    let bits = n * width as usize;
+    match Role::of(party) {
+        Role::Dealer => {
+            let secret = secret(party.device())?;
+            let stream = party.stream(1, label)?;
+            let other = party.device().random(&stream, n)?;
+            let share = party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?;
+            let packed = party.device().pack_low(&share, width)?;
+            party.send_bits(0, label, packed, bits)?;
+            Ok(None)
+        }
+        Role::Worker(0) => {
+            let packed = party.recv_bits(DEALER, label, bits)?;
+            Ok(Some(party.device().unpack_low(&packed, width, n)?))
+        }
+        Role::Worker(_) => {
+            let stream = party.stream(DEALER, label)?;
+            Ok(Some(party.device().random(&stream, n)?))
+        }
+    }
+}
+
+/// The workers open additive shares to each other: one round, ℓ bits each way per element.
+pub(crate) fn open<W: Word, D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    label: &str,
+    n: usize,
+    share: D::Buf<W>,
+) -> Result<D::Buf<W>, Error> {
+    party.send_ring::<W>(1 - j, label, share.clone())?;
+    let other = party.recv_ring::<W>(1 - j, label, n)?;
+    Ok(party.device().combine(&[(W::ONE, &share), (W::ONE, &other)], W::ZERO, n)?)
+}
+
+/// As [`open`] for several tensors of shares in one round.
+pub(crate) fn open_all<W: Word, D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    label: &str,
+    n: usize,
+    shares: Vec<D::Buf<W>>,
+) -> Result<Vec<D::Buf<W>>, Error> {
+    for (i, share) in shares.iter().enumerate() {
+        party.send_ring::<W>(1 - j, &format!("{label}{i}"), share.clone())?;
+    }
+    let mut opened = Vec::new();
+    for (i, share) in shares.iter().enumerate() {
+        let other = party.recv_ring::<W>(1 - j, &format!("{label}{i}"), n)?;
+        opened.push(party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?);
+    }
+    Ok(opened)
+}
+
+/// As [`open`] for shares of bits.
+pub(crate) fn open_bits<D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    label: &str,
+    n: usize,
+    share: D::Buf<u64>,
+) -> Result<D::Buf<u64>, Error> {
+    party.send_bits(1 - j, label, share.clone(), n)?;
+    let other = party.recv_bits(1 - j, label, n)?;
+    Ok(party.device().xor(&[&share, &other], false, n)?)
+}
+
+impl<D: Device, T: Store<D>> Store<D> for Mask<T> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        match self {
+            Mask::Worker(share) => {
+                out.push(0);
+                share.write(device, out)
+            }
+            Mask::Dealer([a, b]) => {
+                out.push(1);
+                a.write(device, out)?;
+                b.write(device, out)
+            }
+        }
+    }
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+        match take(input, 1)?[0] {
+            0 => Ok(Mask::Worker(T::read(device, input)?)),
+            1 => Ok(Mask::Dealer([T::read(device, input)?, T::read(device, input)?])),
+            _ => Err(StoreError::Damaged),
+        }
+    }
+}

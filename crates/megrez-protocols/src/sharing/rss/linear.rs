@@ -1,0 +1,111 @@
+//! Local steps on RSS: a linear map of each component; public summands enter component 0. Nothing
+//! is sent, so nothing is seen.
+
+use super::{Data, Masks, Replicated, Rss, Summand};
+use crate::sharing::{Publics, Variant};
+use crate::{Call, Made, OnlineStep, Operands, Unsupported, local};
+use megrez_kernels::{Device, Tensor};
+use megrez_plan::{Kind, Op, Value};
+use megrez_ring::{Shape, Word};
+use megrez_session::{Error, Party};
+
+/// Why a protocol on RSS has no step for a call.
+pub(crate) fn refuse(call: Call<'_>) -> Unsupported {
+    Unsupported(match call.op {
+        op if local::is_linear(op) && call.of_bits() => "bits are rearranged by views only".into(),
+        Op::Mul if call.inputs.len() > 2 => local::two_at_a_time("a protocol on replicated shares"),
+        Op::Maximum(_) => "replicated shares have no maximum of all pairs: use --pool tournament".into(),
+        other => format!("replicated shares have no {other:?}"),
+    })
+}
+
+impl<W: Word, D: Device, P: Variant> Publics for Replicated<W, D, P> {
+    fn public(words: Tensor<W, D>) -> Masks<W, D> {
+        Masks::Public(words)
+    }
+    fn nothing() -> Data<W, D> {
+        Data::Public(())
+    }
+}
+
+/// A linear map of ring values, shared or left as sums.
+pub struct Linear<'a> {
+    op: &'a Op,
+    output: &'a Value,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for Linear<'a> {
+    fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        let answers = local::is_linear(call.op) && !call.of_bits();
+        answers.then_some(Linear { op: call.op, output: call.output })
+    }
+
+    fn masks(
+        &self,
+        party: &mut Party<D>,
+        inputs: &[Option<&Masks<W, D>>],
+    ) -> Result<Option<Masks<W, D>>, Error> {
+        if !matches!(inputs, [Some(Masks::Public(_)), ..]) {
+            return Masks::none(&self.output.shape);
+        }
+        let public = |m: &Option<&Masks<W, D>>| match m {
+            Some(Masks::Public(x)) => Ok(x.clone()),
+            _ => party.refuse("joins public and secret values"),
+        };
+        let inputs = inputs.iter().map(public).collect::<Result<Vec<_>, _>>()?;
+        let inputs: Vec<_> = inputs.iter().collect();
+        Ok(Some(Masks::Public(local::linear(party.device(), self.op, &inputs, self.output, true)?)))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Replicated<W, D, P>>,
+    ) -> Result<Made<Replicated<W, D, P>>, Error> {
+        let (device, me, count) = (party.device(), party.me(), operands.inputs.len());
+        let data = match self.output.kind {
+            Kind::Public { .. } => Data::Public(()),
+            Kind::Sum { .. } => {
+                let x: Vec<_> = operands.inputs.iter().map(|(_, x)| x.summand()).collect();
+                Data::Sum(Summand::linear(device, me, self.op, &x, self.output)?)
+            }
+            _ => {
+                let x: Vec<_> = (0..count).map(|i| operands.ring(i)).collect();
+                Data::Ring(Rss::zip(me, &x, |c, x| local::linear(device, self.op, x, self.output, c == 0))?)
+            }
+        };
+        Ok((data, None))
+    }
+}
+
+/// A product with a public operand.
+pub struct PublicProduct<'a> {
+    product: local::Product<'a>,
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for PublicProduct<'a> {
+    fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
+        let product = local::Product::with_public(call)?;
+        Some(PublicProduct { product, shape: call.shape() })
+    }
+
+    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::none(self.shape)
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Replicated<W, D, P>>,
+    ) -> Result<Made<Replicated<W, D, P>>, Error> {
+        let (device, me) = (party.device(), party.me());
+        let apply = |x: &Tensor<W, D>, y: &Tensor<W, D>| self.product.apply(device, x, y, self.shape);
+        let z = match (operands.inputs[0].0, operands.inputs[1].0) {
+            (Masks::Public(x), _) => operands.ring(1).map(me, |_, y| apply(x, y))?,
+            (_, Masks::Public(y)) => operands.ring(0).map(me, |_, x| apply(x, y))?,
+            _ => return party.refuse("multiplies by a public value, and has none"),
+        };
+        Ok((Data::Ring(z), None))
+    }
+}
