@@ -1,10 +1,10 @@
 //! `megrez check`: every layer on shares against the clear; `megrez check --masks`: whether every
-//! message is masked.
+//! message is masked; `megrez check --faults`: whether damage is noticed.
 
 use crate::options::{Common, batch_or, rows};
 use crate::outcome::verdict;
 use clap::Args;
-use megrez::{Error, Model, ModelFile, Result, first_batch, masks};
+use megrez::{Error, ErrorKind, FixedModel, Model, ModelFile, Result, faults, first_batch, masks};
 use megrez_lab::bench::any_model;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,16 @@ pub(crate) struct Check {
     /// masked, or name the one that is not. An ONNX file, or a built-in network.
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["model", "input"])]
     masks: Option<String>,
+    /// Instead of that: flip bits of what parties keep of this model between sessions, and show
+    /// that every damaged copy is refused. An ONNX file, or a built-in network.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["model", "input", "masks"])]
+    faults: Option<String>,
     /// The model, an ONNX file.
-    #[arg(long, required_unless_present = "masks")]
+    #[arg(long, required_unless_present_any = ["masks", "faults"])]
     model: Option<PathBuf>,
     /// The data of an input, NAME=FILE.npy, for each of the model's; FILE.npy for a model of one.
     /// One batch of it is used.
-    #[arg(long, required_unless_present = "masks", value_name = "[NAME=]FILE")]
+    #[arg(long, required_unless_present_any = ["masks", "faults"], value_name = "[NAME=]FILE")]
     input: Vec<String>,
     /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data
     /// is not to say it.
@@ -39,7 +43,10 @@ pub(crate) struct Check {
 
 pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
     let Some(path) = &args.model else {
-        return check_masks(args, args.masks.as_deref().unwrap_or_default(), json);
+        return match (&args.masks, &args.faults) {
+            (Some(model), _) => check_masks(args, model, json),
+            (None, faults) => check_faults(args, faults.as_deref().unwrap_or_default(), json),
+        };
     };
     let file = ModelFile::open(path)?;
     let data = file.names().load("--input", &args.input)?;
@@ -65,21 +72,40 @@ pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
     Ok(verdict(check.is_right()))
 }
 
-fn check_masks(args: &Check, model: &str, json: bool) -> Result<ExitCode> {
+/// The model to examine without data: a file, or a built-in network.
+fn fixed(args: &Check, model: &str) -> Result<FixedModel> {
     let (request, protocol) = (&args.common.request, args.common.protocol());
-    masks::covers(protocol)?;
     let path = Path::new(model);
     let graph = match path.extension().is_some_and(|e| e == "onnx") {
         true => ModelFile::open(path)?.graph(None, &args.shape, args.batch)?,
         false => any_model(model, args.batch.unwrap_or(1), 1)?,
     };
-    let Model::Fixed(model) = request.compile(&graph, "client")? else {
-        return Err(Error::Refused(format!("`{protocol}` has no masks to examine")));
-    };
-    let report = masks::examine(protocol, &model)?;
+    match request.compile(&graph, "client")? {
+        Model::Fixed(model) => Ok(model),
+        Model::Float(_) => Err(Error::of(
+            ErrorKind::Unsupported,
+            format!("`{protocol}` computes in float32, which has nothing of this to examine"),
+        )),
+    }
+}
+
+fn check_masks(args: &Check, model: &str, json: bool) -> Result<ExitCode> {
+    let protocol = args.common.protocol();
+    masks::covers(protocol)?;
+    let report = masks::examine(protocol, &fixed(args, model)?)?;
     match json {
         true => println!("{}", masks::json(protocol, &report)),
         false => print!("{}", masks::text(protocol, &report)),
     }
     Ok(verdict(report.is_masked()))
+}
+
+fn check_faults(args: &Check, model: &str, json: bool) -> Result<ExitCode> {
+    let protocol = args.common.protocol();
+    let found = faults::examine(protocol, &fixed(args, model)?)?;
+    match json {
+        true => println!("{}", faults::json(protocol, &found)),
+        false => print!("{}", faults::text(protocol, &found)),
+    }
+    Ok(verdict(faults::is_right(&found)))
 }

@@ -229,3 +229,17 @@ fn a_plan_is_shown_to_be_masked_or_the_message_that_is_not_is_named() {
     cli("check --masks lenet --protocol secfloat", &[]).refused(&["secfloat", "three parties"]);
     cli("check --masks lenet --protocol clear --insecure", &[]).refused(&["clear", "three parties"]);
 }
+
+#[test]
+fn every_flipped_bit_of_what_parties_keep_is_refused() {
+    for protocol in ["mizar", "alkaid"] {
+        let command = format!("--json check --faults net-b --range assume --protocol {protocol}");
+        let report = cli(&command, &[]).json("megrez.faults/1");
+        assert_eq!(report["noticed"], true);
+        for part in ["inputs", "outputs", "material"] {
+            assert!(report[part]["flips"].as_u64().unwrap() >= 3 * 64, "{report}");
+            assert_eq!(report[part]["missed"], 0, "{report}");
+        }
+    }
+    cli("check --faults net-b --protocol secfloat", &[]).refused(&["secfloat", "float32"]);
+}

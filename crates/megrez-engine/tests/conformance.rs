@@ -1,8 +1,8 @@
 //! The conformance suite: every protocol of the registry, every primitive, every ring. Values equal the plaintext oracle;
 //! the meter equals the formulas exactly, message by message; every message is uniform whatever the secret.
 
-use megrez_engine::{PlanCost, faults};
 use megrez_engine::local::{LocalOptions, LocalRun, run};
+use megrez_engine::{PlanCost, faults};
 use megrez_kernels::Cpu;
 use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
 use megrez_protocols::{Cost, Suite, Unit, registry};

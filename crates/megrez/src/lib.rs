@@ -92,6 +92,7 @@ pub mod calibrate;
 pub mod check;
 pub mod choices;
 mod choose;
+pub mod faults;
 mod file;
 pub mod fixed;
 pub mod float;

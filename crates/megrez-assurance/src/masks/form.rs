@@ -120,7 +120,8 @@ impl Deps {
     }
 
     pub fn meets(&self, other: &Deps) -> bool {
-        let mut pairs = self.chunks().iter().zip(other.chunks()).filter_map(|(a, b)| a.as_ref().zip(b.as_ref()));
+        let mut pairs =
+            self.chunks().iter().zip(other.chunks()).filter_map(|(a, b)| a.as_ref().zip(b.as_ref()));
         pairs.any(|(a, b)| a.iter().zip(b.iter()).any(|(a, b)| a & b != 0))
     }
 
@@ -156,7 +157,11 @@ impl Deps {
 
     pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
         let words = self.chunks().iter().enumerate().flat_map(|(at, chunk)| {
-            chunk.iter().flat_map(|words| words.iter()).enumerate().map(move |(word, w)| (at * CHUNK + word, *w))
+            chunk
+                .iter()
+                .flat_map(|words| words.iter())
+                .enumerate()
+                .map(move |(word, w)| (at * CHUNK + word, *w))
         });
         words.flat_map(|(at, word)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| (at * 64 + bit) as u32)

@@ -8,10 +8,10 @@
 //! what its earlier run has left.
 
 use crate::{Error, ErrorKind, Result};
-use megrez_engine::store::Id;
+use megrez_engine::store::{self, Id};
 use megrez_engine::{Stored, agree, hash};
 use megrez_plan::{KEPT, Plan, Value};
-use megrez_protocols::{Store as _, StoreError, Suite};
+use megrez_protocols::Suite;
 use megrez_session::Party;
 use std::collections::BTreeMap;
 
@@ -24,16 +24,10 @@ pub(crate) struct Origin {
     pub upload: Option<Id>,
 }
 
-/// A value in shares, as bytes.
+/// A value in shares, as sealed bytes.
 struct Held {
     value: Value,
     bytes: Vec<u8>,
-    /// Of the bytes, made when they were kept and compared when they are read.
-    sum: [u8; 32],
-}
-
-fn sum(bytes: &[u8]) -> [u8; 32] {
-    hash("megrez 2026 kept value", bytes)
 }
 
 /// Values by name, all of one origin: a run of another one that keeps something drops them.
@@ -78,17 +72,13 @@ impl Kept {
             if held.value != *plan.value(input.value) {
                 return refuse("was kept with another shape or scale");
             }
-            if sum(&held.bytes) != held.sum {
+            let value = store::decode_value::<S>(party.device(), &held.bytes).ok_or_else(|| {
                 let what = format!(
                     "`{name}` was damaged in this party's memory: connect anew, and examine the machine"
                 );
-                return Err(Error::of(ErrorKind::DamagedFile, what));
-            }
-            let mut body = held.bytes.as_slice();
-            let damaged = |_| Error::Refused(format!("`{name}` was not kept whole"));
-            let masks = S::Masks::read(party.device(), &mut body).map_err(damaged)?;
-            let data = S::Data::read(party.device(), &mut body).map_err(damaged)?;
-            stored.insert(name.clone(), (masks, data));
+                Error::of(ErrorKind::DamagedFile, what)
+            })?;
+            stored.insert(name.clone(), value);
         }
         Ok(())
     }
@@ -111,12 +101,9 @@ impl Kept {
             *self = Kept { origin: origin.clone(), ..Kept::default() };
         }
         for output in outputs {
-            let (masks, data) = &stored[&output.name];
-            let mut bytes = vec![];
-            let internal = |e: StoreError| Error::of(ErrorKind::Internal, e);
-            masks.write(party.device(), &mut bytes).map_err(internal)?;
-            data.write(party.device(), &mut bytes).map_err(internal)?;
-            let held = Held { value: plan.value(output.value).clone(), sum: sum(&bytes), bytes };
+            let bytes = store::encode_value::<S>(party.device(), &stored[&output.name])
+                .map_err(|e| Error::of(ErrorKind::Internal, e))?;
+            let held = Held { value: plan.value(output.value).clone(), bytes };
             self.values.insert(output.name.clone(), held);
         }
         let elements: usize = self.values.values().map(|held| held.value.shape.elements()).sum();

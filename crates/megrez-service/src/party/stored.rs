@@ -209,10 +209,7 @@ impl StoredModel {
         })?;
         let again = "upload the model again under another name";
         let damaged = || Error::damaged(&path, format!("is damaged, or of another version: {again}"));
-        let (content, sum) = bytes.split_last_chunk::<32>().ok_or_else(damaged)?;
-        if hash(PURPOSE, content) != *sum {
-            return Err(damaged());
-        }
+        let content = files::unseal(PURPOSE, &bytes).ok_or_else(damaged)?;
         let rest = content.strip_prefix(MAGIC).ok_or_else(damaged)?;
         let (header, body) = postcard::take_from_bytes::<ModelHeader>(rest).map_err(|_| damaged())?;
         let (end, body) = (content.len(), content.len() - body.len());
@@ -287,8 +284,7 @@ impl ModelFile {
     /// Writes the file, waits until all parties have written theirs, and removes it if one could
     /// not: half a model is of no use.
     pub(super) fn keep<D: Device>(mut self, path: &Path, party: &mut Party<D>) -> Result<()> {
-        let sum = hash(PURPOSE, &self.bytes);
-        self.bytes.extend_from_slice(&sum);
+        files::seal(PURPOSE, &mut self.bytes);
         files::write(path, &self.bytes).map_err(|e| Error::file(path, e))?;
         let kept = party.barrier("model-kept");
         if kept.is_err() {
