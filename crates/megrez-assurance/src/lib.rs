@@ -8,6 +8,7 @@
 pub mod cases;
 pub mod masks;
 pub mod mutants;
+mod mutation;
 pub mod plans;
 pub mod views;
 pub mod zoo;

@@ -22,6 +22,7 @@ mod gpu;
 mod lists;
 mod memory;
 mod planes;
+mod present;
 mod rehearsal;
 mod source;
 mod structure;
@@ -56,7 +57,7 @@ impl Cuda {
     /// # Errors
     /// If the driver or NVRTC is missing, or the GPU is missing, too old, or taken.
     pub fn new(ordinal: usize) -> std::result::Result<Cuda, DeviceError> {
-        Ok(Cuda { backend: gpu::open(ordinal)? })
+        Ok(Cuda { backend: present::open(ordinal)? })
     }
 
     /// A device that holds no data and runs no kernel: it counts memory and launches, as on an H100. Whatever comes from
@@ -79,7 +80,7 @@ impl Cuda {
     /// # Errors
     /// A sentence that says why there are none to use.
     pub fn available() -> std::result::Result<Vec<Gpu>, String> {
-        gpu::available()
+        present::available()
     }
 
     /// Kernel times and memory since the device was made. Waits for the device.

@@ -5,8 +5,9 @@
 //! damaged copy is read as the service would read it.
 
 use crate::client::{PartyPort, provide};
+use crate::clients::Clients;
 use crate::local::{LocalError, LocalOptions, parties};
-use crate::serve::{Clients, Options, Stored, serve};
+use crate::serve::{Options, Stored, serve};
 use crate::store::{self, BatchId, Binding, Id};
 use crate::walk::offline;
 use megrez_kernels::Device;

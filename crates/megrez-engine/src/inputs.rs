@@ -1,7 +1,7 @@
 //! Inputs as their owners send them, and the comparison that finds an owner who sends different things to parties that must
 //! hold the same.
 
-use crate::serve::Clients;
+use crate::clients::Clients;
 use megrez_plan::{Input, Plan};
 use megrez_protocols::Suite;
 use megrez_session::{Error, Party};

@@ -5,6 +5,7 @@
 //! [`local`] runs all parties of a session inside one process.
 
 pub mod client;
+mod clients;
 mod cost;
 pub mod faults;
 pub mod files;
@@ -16,10 +17,11 @@ mod serve;
 pub mod store;
 mod walk;
 
+pub use clients::Clients;
 pub use cost::{PlanCost, StepCost, Unsupported, check};
 pub use inputs::Arrivals;
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
-pub use serve::{Clients, Options, Stored, agree, agree_or, common_name, serve};
+pub use serve::{Options, Stored, agree, agree_or, common_name, serve};
 pub use walk::{Prepared, Values, offline, online};
 
 /// A hash of bytes for one purpose, for what the parties compare.

@@ -2,7 +2,8 @@
 //! and for exact costs under virtual time. One client owns every input and learns every output.
 
 use crate::client::{PartyPort, collect_where, provide};
-use crate::serve::{Clients, Options, serve};
+use crate::clients::Clients;
+use crate::serve::{Options, serve};
 use crate::{PartyReport, Unsupported, check};
 use megrez_kernels::Device;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};

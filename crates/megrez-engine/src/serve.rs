@@ -1,5 +1,6 @@
 //! One party's whole run of a plan: agreement, offline, inputs, online, outputs.
 
+use crate::clients::Clients;
 use crate::inputs::Arrivals;
 use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
 use crate::walk::{Prepared, offline, online};
@@ -10,16 +11,6 @@ use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
-
-/// How a party reaches the owners of inputs and the recipients of outputs.
-pub trait Clients {
-    /// Gives an input's owner this party's ticket.
-    fn ticket(&mut self, input: &Input, ticket: Vec<u8>) -> Result<(), Error>;
-    /// Receives an input's share from its owner; at most `limit` bytes.
-    fn data(&mut self, input: &Input, limit: usize) -> Result<Payload, Error>;
-    /// Gives an output's share to its recipient.
-    fn output(&mut self, output: &Output, share: Payload) -> Result<(), Error>;
-}
 
 /// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs have kept.
 pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;

@@ -2,8 +2,7 @@
 //! concurrent single list (MIZAR, Remark 1). They stand in for the list of [`ListSpec`] online; what the dealer deals is the
 //! same. One thread of the host, whatever the device; not constant-time.
 
-use crate::device::ListStreams;
-use crate::{Entries, ListSpec};
+use crate::list::{Entries, ListSpec, ListStreams};
 use megrez_plan::SignBit;
 use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Prime, Word, bits};

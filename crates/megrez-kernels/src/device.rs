@@ -1,8 +1,8 @@
 //! The seam between protocols and hardware.
 
-use crate::ListSpec;
 use crate::baseline::{self, Baseline};
 use crate::circuit::Program;
+use crate::list::{ListSpec, ListStreams};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Shape, Word, bits};
@@ -38,16 +38,6 @@ pub enum FieldShare<'a, D: Device> {
     Packed(&'a D::Buf<u64>),
     /// From the stream shared with the dealer: element i is value i of [`megrez_prg::FieldSampler`] with bound p.
     Stream(&'a Stream),
-}
-
-/// The workers' common streams for one masked list.
-pub struct ListStreams<'a> {
-    /// Multipliers in [1, p − 1]: entry q of value e is sample e·length + q (bound p − 1) plus one.
-    pub multiplier: &'a Stream,
-    /// Zero-shares in [0, p − 1]: entry q of value e is sample e·length + q.
-    pub zero_share: &'a Stream,
-    /// Rotations: value e is sample e of bound `length`.
-    pub rotation: &'a Stream,
 }
 
 /// What a list that a protocol makes on the host is made of, beside the values: see [`Device::host_list`].

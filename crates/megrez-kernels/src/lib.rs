@@ -22,9 +22,7 @@ mod tensor;
 pub use baseline::Baseline;
 pub use circuit::{Circuit, GateKind, Operand, Program, Wire};
 pub use cpu::Cpu;
-pub use device::{
-    Device, DeviceError, Elem, FieldShare, HostList, ListStreams, Placement, Selected, Truncation, Usage,
-};
-pub use list::{Entries, ListSpec};
+pub use device::{Device, DeviceError, Elem, FieldShare, HostList, Placement, Selected, Truncation, Usage};
+pub use list::{Entries, ListSpec, ListStreams};
 pub use reference::Reference;
 pub use tensor::{Bits, Tensor};

@@ -1,7 +1,7 @@
 //! Certificates of a deployment: one authority, and one certificate and key for each party and client.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
@@ -15,11 +15,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
 use crate::frame::MAX_PARTIES;
-use crate::identity::{SUFFIX, certified_name};
+use crate::identity::{SUFFIX, certified_name, read};
 use crate::{Identity, NetError, PeerName};
-
-/// Largest PEM file that is read, in bytes.
-const MAX_FILE: u64 = 1 << 20;
 
 /// What to make certificates for.
 #[derive(Clone, Debug)]
@@ -185,16 +182,6 @@ pub fn inspect(folder: &Path, name: &PeerName) -> Result<Report, NetError> {
         days_left: left.div_euclid(86_400),
         problems,
     })
-}
-
-/// Reads a small text file.
-pub(crate) fn read(path: &Path) -> Result<String, NetError> {
-    let shown = path.display();
-    let mut text = String::new();
-    fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text)).map_err(|error| {
-        NetError::Io(format!("cannot read {shown}: {error}; `megrez certs` makes these files"))
-    })?;
-    Ok(text)
 }
 
 fn names(request: &Request) -> Result<Vec<PeerName>, NetError> {

@@ -1,5 +1,7 @@
 //! Who is who: names, certificates and what TLS is told to accept.
 
+use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use crate::NetError;
 use crate::frame::MAX_PARTIES;
 
+/// Largest PEM file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
 /// Longest client name in bytes.
 const MAX_NAME: usize = 40;
 /// What the names in certificates end with.
@@ -163,7 +167,7 @@ impl Identity {
     /// [`NetError::Io`] when a file cannot be read, and as [`from_pem`](Self::from_pem).
     pub fn load(folder: &Path, name: &PeerName) -> Result<Self, NetError> {
         let stem = name.file_stem();
-        let read = |file: String| crate::certs::read(&folder.join(file)).map(zeroize::Zeroizing::new);
+        let read = |file: String| read(&folder.join(file)).map(zeroize::Zeroizing::new);
         let identity = Self::from_pem(
             &read("ca.pem".into())?,
             &read(format!("{stem}.pem"))?,
@@ -279,6 +283,16 @@ pub(crate) fn certified_name(certificate: &CertificateDer<'_>) -> Result<PeerNam
         [] => Err(bad("without a megrez name")),
         _ => Err(bad("with more than one megrez name")),
     }
+}
+
+/// Reads a small text file.
+pub(crate) fn read(path: &Path) -> Result<String, NetError> {
+    let shown = path.display();
+    let mut text = String::new();
+    fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text)).map_err(|error| {
+        NetError::Io(format!("cannot read {shown}: {error}; `megrez certs` makes these files"))
+    })?;
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod world;
 pub use check::{Observer, Unmasked};
 pub use session::WalkError;
 
-use crate::mutants::{Mutation, Stream};
+use crate::mutation::{Mutation, Stream};
 use megrez_plan::{KEPT, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,7 @@
 use super::device::{Symbolic, shared_input};
 use super::form::{Deps, Rows};
 use super::world::World;
-use crate::mutants::Mutation;
+use crate::mutation::Mutation;
 use megrez_engine::{Clients, Options, Stored, check, serve};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, KEPT, Output, Plan};

@@ -2,7 +2,7 @@
 //! depends on.
 
 use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
-use crate::mutants::{Address, Mutation};
+use crate::mutation::{Address, Mutation};
 use megrez_plan::Plan;
 use megrez_prg::{Key, Stream};
 use megrez_session::{Name, Phase, Probe};

@@ -2,8 +2,9 @@
 //! offline phase: transfers are made as they are needed.
 
 use super::Walk;
+use crate::clients::Clients;
 use crate::report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
-use crate::serve::{Clients, agree};
+use crate::serve::agree;
 use megrez_float::Float;
 use megrez_kernels::Device;
 use megrez_plan::FloatPlan;
