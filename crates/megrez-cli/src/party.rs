@@ -2,11 +2,10 @@
 
 use clap::Args;
 use megrez::{ClusterConfig, DeviceChoice, PartyConfig, Result};
-use megrez_kernels::Device as _;
 use megrez_net::{Config, Endpoint, Identity, PeerName};
 use megrez_service::embedded::serve_embedded;
+use megrez_service::log::{Format, Level, Log, LogConfig};
 use megrez_service::party::{Policy, Service, limits};
-use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,6 +19,13 @@ pub(crate) struct PartyArgs {
     /// Where to compute, whatever the file says: auto, cpu or cuda:N.
     #[arg(long)]
     device: Option<DeviceChoice>,
+    /// What to log on standard error, whatever the file says: error, warn, info or debug, each with
+    /// those before it.
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<Level>,
+    /// How lines of the log look, whatever the file says: text, or json for programs.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<Format>,
     /// Take everything from standard input; how `megrez` starts its own parties.
     #[arg(long, hide = true)]
     embedded: bool,
@@ -41,16 +47,8 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         identity,
         limits: limits(Duration::from_secs(config.silence_seconds)),
     })?);
-    let party = config.party;
-    let log = move |line: &str| {
-        if json {
-            println!("{}", json!({ "schema": "megrez.log/1", "party": party, "line": line }));
-        } else {
-            eprintln!("{line}");
-        }
-    };
-    let on = device.describe();
-    log(&format!("party {party} listens on {} and computes on {on}", endpoint.local_addr()));
+    let format = json.then_some(Format::Json).or(args.log_format).unwrap_or(config.log.format);
+    let log = LogConfig { level: args.log.unwrap_or(config.log.level), format };
     let policy = Policy {
         data: config.data,
         allow_shaping: config.allow_shaping,
@@ -58,6 +56,6 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         max_sessions: config.max_sessions,
         max_elements: config.max_elements,
     };
-    Service::new(endpoint, policy, device).run(log)?;
+    Service::new(endpoint, policy, device).run(Log::stderr(config.party, log))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -79,6 +79,74 @@ fn a_stored_model_serves_those_whom_its_owner_allows() {
     assert_eq!(classes(&report), label);
 }
 
+/// The lines of a party that logs JSON.
+fn events(deployment: &Deployment, party: usize) -> Vec<serde_json::Value> {
+    let log = deployment.log(party);
+    log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+#[test]
+fn a_party_logs_who_asked_and_how_it_ended_and_no_number_of_theirs() {
+    let deployment = Deployment::start("log = { level = \"debug\", format = \"json\" }");
+    // Inputs of digits that nothing else has.
+    let (lenet, secret) = (example("lenet.onnx"), 0.718_281_75);
+    let input = deployment.folder.path("secret.npy");
+    npy::save(&input, &Tensor::new([1, 1, 28, 28], vec![secret; 784])).unwrap();
+    let infer = "--json infer --model {} --input {}";
+    let report = deployment.cli("alice", infer, &[&lenet, &input]).json("megrez.infer/1");
+    deployment
+        .cli("mallory", "infer --model-name other --input {}", &[&input])
+        .refused(&["there is no model"]);
+    deployment.cli("bob", &format!("{infer} --net wan"), &[&lenet, &input]).refused(&["does not shape"]);
+
+    let fields = [
+        "schema", "time", "level", "party", "event", "client", "request", "session", "protocol", "kind",
+        "step", "seconds", "message",
+    ];
+    let said = ["connected", "the session begins", "done"];
+    let mut sessions = vec![];
+    for party in 0..3 {
+        deployment.wait_for_log(party, "does not shape");
+        let events = events(&deployment, party);
+        for event in &events {
+            let names = event.as_object().unwrap().keys();
+            names.for_each(|name| assert!(fields.contains(&name.as_str()), "{event}"));
+            assert_eq!((&event["schema"], &event["party"]), (&"megrez.log/1".into(), &party.into()));
+            let time = event["time"].as_str().unwrap();
+            assert!(time.len() == "2026-01-01T00:00:00.000Z".len() && time.ends_with('Z'), "{event}");
+            // What is not a failure is said in words that no run has a part in.
+            if event.get("kind").is_none() && event["event"] != "listening" {
+                assert!(said.contains(&event["message"].as_str().unwrap()), "{event}");
+            }
+        }
+        let of = |kind: &str, client: &str| {
+            let found = events.iter().find(|e| e["event"] == kind && e["client"] == client);
+            found.unwrap_or_else(|| panic!("no {kind} of {client}: {}", deployment.log(party))).clone()
+        };
+        assert_eq!(events[0]["event"], "listening");
+        assert_eq!(of("connection", "alice")["level"], "info");
+        let (accepted, ended) = (of("accepted", "alice"), of("ended", "alice"));
+        for event in [&accepted, &ended] {
+            let what = ["level", "request", "protocol"].map(|name| event[name].as_str().unwrap());
+            assert_eq!(what, ["info", "run", "mizar"], "{event}");
+        }
+        assert!(ended["seconds"].as_f64().unwrap() > 0.0, "{ended}");
+        assert_eq!(accepted["session"], ended["session"]);
+        sessions.push(ended["session"].as_str().unwrap().to_owned());
+        let refused = of("refused", "mallory");
+        assert_eq!([&refused["kind"], &refused["level"]], ["not-permitted", "warn"]);
+        assert!(refused["message"].as_str().unwrap().contains("no model `other`"), "{refused}");
+        assert!(of("refused", "bob")["message"].as_str().unwrap().contains("does not shape"));
+
+        let log = deployment.log(party);
+        let outputs = report["output"].as_array().unwrap().iter().map(ToString::to_string);
+        for number in outputs.chain([secret.to_string()]) {
+            assert!(!log.contains(number.trim_start_matches("-")), "{number} is in the log: {log}");
+        }
+    }
+    assert!(sessions[0].len() == 32 && sessions.iter().all(|s| *s == sessions[0]), "{sessions:?}");
+}
+
 #[test]
 fn a_damaged_file_of_a_model_is_named_with_its_party_and_leftovers_are_swept() {
     let mut deployment = Deployment::start("");

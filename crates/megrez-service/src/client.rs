@@ -1,6 +1,7 @@
 //! A client of a cluster: shares its inputs with the parties, learns its outputs, and is no compute
 //! party.
 
+use crate::protocols::no_ring;
 use crate::wire::{self, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -375,9 +376,7 @@ fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
     plan: &Plan,
     job: J,
 ) -> Result<T> {
-    registry::dispatch(protocol, plan.ring, job).ok_or_else(|| {
-        Error::of(ErrorKind::Unsupported, format!("there is no protocol `{protocol}` on this ring"))
-    })?
+    registry::dispatch(protocol, plan.ring, job).ok_or_else(|| no_ring(protocol, plan.ring))?
 }
 
 fn unexpected(party: usize, _: &Reply) -> Error {

@@ -1,6 +1,7 @@
 //! The two configuration files: `cluster.toml`, the same for everybody, and each party's own
 //! `party.toml`.
 
+use crate::log::LogConfig;
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,9 @@ pub struct PartyConfig {
     /// Default: 2^28, which is 2 GiB on the 64-bit ring before masks and material.
     #[serde(default = "default_elements")]
     pub max_elements: usize,
+    /// What is logged, and how. Default: text, from level `info`.
+    #[serde(default)]
+    pub log: LogConfig,
 }
 
 fn default_silence() -> u64 {
@@ -143,6 +147,11 @@ mod tests {
             "party = 0\nlisten = \"x:1\"\ncluster = \"c\"\ncerts = \"c\"\ndata = \"d\"\ndevice = \"gpu\"\n",
         );
         assert!(PartyConfig::load(&path).unwrap_err().to_string().contains("cuda:N"));
+        let path = file(
+            "f.toml",
+            "party = 0\nlisten = \"x:1\"\ncluster = \"c\"\ncerts = \"c\"\ndata = \"d\"\nlog = { level = \"loud\" }\n",
+        );
+        assert!(PartyConfig::load(&path).unwrap_err().to_string().contains("warn"));
         let path = file("b.toml", "parties = [\"here\"]");
         assert!(ClusterConfig::load(&path).unwrap_err().to_string().contains("host:port"));
         let path = file("c.toml", "parties = [");
@@ -160,5 +169,6 @@ mod tests {
         assert_eq!(config.cluster, path.parent().unwrap().join("c.toml"));
         assert_eq!(config.data, Path::new("/d"));
         assert!(!config.allow_insecure && !config.allow_shaping);
+        assert_eq!(config.log, LogConfig::default());
     }
 }

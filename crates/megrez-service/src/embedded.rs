@@ -3,6 +3,7 @@
 
 use crate::client::Cluster;
 use crate::launch::{Children, Program, Start, listen, read_line};
+use crate::log::{Level, Log, LogConfig};
 use crate::party::{Policy, Service, limits};
 use crate::wire::fresh_name;
 use crate::{Error, Result};
@@ -114,8 +115,10 @@ pub fn serve_embedded() -> Result<()> {
         max_sessions: 16,
         max_elements: usize::MAX,
     };
+    // The parent prints what becomes of its requests; this party says only what is amiss.
+    let log = Log::stderr(endpoint.me(), LogConfig { level: Level::Warn, ..LogConfig::default() });
     let service = Service::new(Arc::clone(&endpoint), policy, device);
-    let serving = std::thread::spawn(move || service.run(|_| {}));
+    let serving = std::thread::spawn(move || service.run(log));
     // The parent holds the other end; when it goes, for whatever reason, so does this party.
     let mut rest = String::new();
     while matches!(stdin.read_line(&mut rest), Ok(n) if n > 0) {

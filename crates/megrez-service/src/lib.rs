@@ -12,6 +12,7 @@ pub mod embedded;
 mod error;
 pub mod heap;
 pub mod launch;
+pub mod log;
 pub mod pair;
 pub mod party;
 pub mod protocols;

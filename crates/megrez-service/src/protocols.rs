@@ -17,6 +17,22 @@ pub(crate) fn unknown(name: &str) -> Error {
     Error::Refused(format!("there is no protocol `{name}`; `megrez protocols` lists them"))
 }
 
+/// Why there is no suite of this name for a plan on this ring.
+pub(crate) fn no_ring(name: &str, ring: u32) -> Error {
+    let Some(protocol) = registry::find_any(name) else { return unknown(name) };
+    let rings: Vec<String> = protocol.rings.iter().map(u32::to_string).collect();
+    let what = match protocol.numbers {
+        Numbers::Float32 => format!(
+            "`{name}` computes in floating point, the plan is on a ring of {ring} bits: compile it for `{name}`"
+        ),
+        Numbers::Fixed => format!(
+            "`{name}` has no ring of {ring} bits, it has rings of {}: compile the plan on one of them",
+            rings.join(" and ")
+        ),
+    };
+    Error::of(ErrorKind::Unsupported, what)
+}
+
 /// The exact cost of a plan, or all steps that the protocol lacks.
 pub fn price(protocol: &str, plan: &Plan) -> Result<PlanCost> {
     struct Price<'a>(&'a Plan);
@@ -26,12 +42,25 @@ pub fn price(protocol: &str, plan: &Plan) -> Result<PlanCost> {
             check(&suite, self.0).map_err(|e| Error::of(ErrorKind::Unsupported, e))
         }
     }
-    registry::dispatch(protocol, plan.ring, Price(plan)).ok_or_else(|| {
-        Error::of(ErrorKind::Unsupported, format!("`{protocol}` has no ring of {} bits", plan.ring))
-    })?
+    registry::dispatch(protocol, plan.ring, Price(plan)).ok_or_else(|| no_ring(protocol, plan.ring))?
 }
 
 /// Whether a protocol computes in floating point.
 pub fn is_float(protocol: &str) -> bool {
     registry::find_any(protocol).is_some_and(|protocol| protocol.numbers == Numbers::Float32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_that_a_protocol_lacks_is_refused_with_those_that_it_has() {
+        let error = price("mizar", &Plan::new(24)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let words = error.to_string();
+        assert!(words.contains("`mizar` has no ring of 24 bits, it has rings of 32 and 64"), "{words}");
+        assert!(no_ring("secfloat", 64).to_string().contains("computes in floating point"));
+        assert_eq!(price("nonsense", &Plan::new(64)).unwrap_err().kind(), ErrorKind::Invalid);
+    }
 }

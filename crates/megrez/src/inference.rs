@@ -17,7 +17,7 @@ use megrez_plan::{FloatPlan, Input, Plan};
 use megrez_ring::Shape;
 use megrez_service::backend::Backend;
 use megrez_service::client::{Cluster, RunOptions};
-use megrez_service::protocols::{SECFLOAT, is_float};
+use megrez_service::protocols::{SECFLOAT, find, is_float};
 use megrez_service::wire::{ModelPlan, Source, USER, Upload, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::Error as SessionError;
@@ -180,10 +180,10 @@ impl FloatModel {
     }
 }
 
-/// Refuses material for a protocol that has none.
+/// Refuses material under a protocol that has none.
 fn without_material(protocol: &str, options: &RunOptions) -> Result<()> {
-    if is_float(protocol) && options.material.is_some() {
-        let what = "floating point has no offline phase: leave out --material";
+    if options.material.is_some() && !find(protocol)?.offline {
+        let what = format!("`{protocol}` has no offline phase: leave out --material");
         return Err(Error::of(ErrorKind::Unsupported, what));
     }
     Ok(())

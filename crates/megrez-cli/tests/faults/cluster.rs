@@ -6,8 +6,10 @@ use megrez_device::AnyDevice;
 use megrez_net::certs::{self, Deployment};
 use megrez_net::{Channel, Config, Endpoint, Identity, Limits, NetProfile, PeerName, dial};
 use megrez_plan::{Input, Op, Plan, Relu, ReluForm, SignBit};
+use megrez_service::log::{Log, LogConfig};
 use megrez_service::party::{Policy, Service, limits};
 use megrez_service::wire::{self, ModelPlan, Reply, Request, Run, Source, Upload};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -18,6 +20,19 @@ pub const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Elements of the small model.
 pub const N: usize = 4;
+
+/// What all parties log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 struct Party {
     endpoint: Arc<Endpoint>,
@@ -38,7 +53,7 @@ pub struct Parties {
     pub folder: Folder,
     deployment: Deployment,
     addresses: Vec<String>,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Lines,
     patience: Duration,
 }
 
@@ -56,7 +71,7 @@ impl Parties {
             folder: Folder::new(),
             deployment: certs::issue(&request).unwrap(),
             addresses: vec![String::new(); count],
-            log: Arc::default(),
+            log: Lines::default(),
             patience,
         };
         started.launch();
@@ -94,16 +109,16 @@ impl Parties {
                 max_elements: 1 << 20,
             };
             let service = Service::new(Arc::clone(&endpoint), policy, AnyDevice::default());
-            let log = Arc::clone(&self.log);
+            let log = Log::new(me, LogConfig::default(), self.log.clone());
             let service = std::thread::spawn(move || {
-                service.run(move |line| log.lock().unwrap().push(line.to_owned())).unwrap();
+                service.run(log).unwrap();
             });
             self.parties.push(Party { endpoint, service: Some(service) });
         }
     }
 
     pub fn log(&self) -> String {
-        self.log.lock().unwrap().join("\n")
+        String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap()
     }
 
     fn identity(&self, client: &str) -> Identity {

@@ -1,6 +1,7 @@
 //! What a party does for floating point: it runs a client's plan, or one of a stored model, and
 //! keeps models in shares.
 
+use super::asked::Asked;
 use super::clients::{ChannelClients, Shared};
 use super::host::{Host, ended, hash, own};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
@@ -10,7 +11,7 @@ use megrez_engine::float::{StoredFloats, serve_floats};
 use megrez_engine::{Clients, PartyReport, agree, common_name};
 use megrez_float::Float;
 use megrez_kernels::Cpu;
-use megrez_net::{Payload, SessionId};
+use megrez_net::Payload;
 use megrez_plan::{FloatPlan, Input, KEPT};
 use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
@@ -20,16 +21,16 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// Runs a plan.
-pub(super) fn run(host: &Host, client: &str, run: &Run, channel: &Shared) -> Result<Vec<PartyReport>> {
+pub(super) fn run(host: &Host, asked: &Asked, run: &Run, channel: &Shared) -> Result<Vec<PartyReport>> {
     let profile = host.profile(&run.net)?;
     if run.material.is_some() {
         return Err(Error::Refused(
             "floating point has no offline phase: leave out the name of the material".into(),
         ));
     }
-    let ready = plan_of(host, client, &run.source);
+    let ready = plan_of(host, asked.client, &run.source);
     let (plan, stored) = host.told(run.session, &profile, run.source.is_stored(), ready)?;
-    let network = host.endpoint.open_session(SessionId(run.session), &profile)?;
+    let network = host.join(asked, run.session, &profile)?;
     let serve = || {
         let mut party = Party::start(network.clone(), Cpu::new(1))?;
         agree(&mut party, "request", &hash(run))?;
@@ -64,6 +65,7 @@ fn plan_of(host: &Host, client: &str, source: &Source) -> Result<(FloatPlan, Opt
 /// Keeps a model in shares.
 pub(super) fn upload(
     host: &Host,
+    asked: &Asked,
     upload: &Upload,
     header: ModelHeader,
     path: &Path,
@@ -71,7 +73,7 @@ pub(super) fn upload(
 ) -> Result<()> {
     let profile = megrez_net::NetProfile::loopback();
     let plan = host.told(upload.session, &profile, true, affordable(host, &upload.plans[0].plan))?;
-    let network = host.endpoint.open_session(SessionId(upload.session), &profile)?;
+    let network = host.join(asked, upload.session, &profile)?;
     let keep = || {
         let mut party = Party::start(network.clone(), Cpu::new(1))?;
         agree(&mut party, "request", &hash(upload))?;

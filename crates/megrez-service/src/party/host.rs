@@ -1,5 +1,6 @@
 //! A party as its sessions see it: its endpoint, its device, and what it allows.
 
+use super::asked::Asked;
 use super::stored::{StoredModel, forbidden};
 use crate::protocols;
 use crate::wire::{self, Source};
@@ -7,6 +8,7 @@ use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
 use megrez_plan::{Input, KEPT, Output, Plan};
+use megrez_protocols::registry::Protocol;
 use megrez_session::Error as SessionError;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -82,6 +84,12 @@ impl Host {
         })
     }
 
+    /// Takes part in the session of a request that this party accepts.
+    pub(super) fn join(&self, asked: &Asked, session: [u8; 16], profile: &NetProfile) -> Result<Network> {
+        asked.accept();
+        Ok(self.endpoint.open_session(SessionId(session), profile)?)
+    }
+
     /// A valid plan whose values this party has room for.
     pub(super) fn affordable(&self, bytes: &[u8]) -> Result<Plan> {
         let plan = Plan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
@@ -113,7 +121,7 @@ impl Host {
     }
 
     /// The protocol, if this party and this caller allow it.
-    pub(super) fn protocol(&self, name: &str, insecure: bool) -> Result<()> {
+    pub(super) fn protocol(&self, name: &str, insecure: bool) -> Result<&'static Protocol> {
         let protocol = protocols::find(name)?;
         if protocol.insecure && !(insecure && self.policy.allow_insecure) {
             return Err(forbidden(format!(
@@ -129,7 +137,7 @@ impl Host {
                 self.endpoint.parties()
             )));
         }
-        Ok(())
+        Ok(protocol)
     }
 }
 

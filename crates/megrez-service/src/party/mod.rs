@@ -1,6 +1,7 @@
 //! The party service: serves clients and takes part in sessions, several at a time; each may fail
 //! without the others.
 
+mod asked;
 mod clients;
 mod float;
 mod host;

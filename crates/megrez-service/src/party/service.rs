@@ -1,19 +1,21 @@
 //! The service: accepts clients, takes their requests, and has each done in a session of its own.
 
+use super::asked::Asked;
 use super::clients::{Shared, WITHIN_REQUEST, alive, hold};
 use super::float;
 use super::host::{Host, Policy, ended, hash};
 use super::jobs::{PrepareJob, RunJob, UploadJob};
 use super::kept::Kept;
 use super::stored::{ModelHeader, forbidden, model_path};
-use crate::protocols::{SECFLOAT, unknown};
+use crate::log::{Event, Level, Log};
+use crate::protocols::no_ring;
 use crate::wire::{self, Failure, Info, Prepare, Reply, Request, Run, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::{PartyReport, files};
 use megrez_kernels::Device;
-use megrez_net::{Channel, Endpoint, NetError, NetProfile, PeerName, SessionId};
-use megrez_protocols::registry;
+use megrez_net::{Channel, Endpoint, NetError, NetProfile, PeerName};
+use megrez_protocols::registry::{self, Numbers};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,27 +45,33 @@ impl Service {
     }
 
     /// Sweeps away what a crash has left in its folders, then accepts clients until the endpoint
-    /// stops; each is served in a thread of its own. `log` gets one line per event, without
-    /// secrets.
-    pub fn run(self: &Arc<Self>, log: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
+    /// stops; each is served in a thread of its own.
+    pub fn run(self: &Arc<Self>, log: Log) -> Result<()> {
+        let listening = format!(
+            "party {} listens on {} and computes on {}",
+            self.host.endpoint.me(),
+            self.host.endpoint.local_addr(),
+            self.host.device.describe()
+        );
+        log.write(Level::Info, Event::new("listening", listening));
         for folder in ["models", "material"].map(|name| self.host.policy.data.join(name)) {
             for swept in files::sweep(&folder).map_err(|e| Error::file(&folder, e))? {
-                log(&format!("removed what an earlier end had left: {}", swept.display()));
+                let message = format!("removed what an earlier end had left: {}", swept.display());
+                log.write(Level::Warn, Event::new("swept", message));
             }
         }
         let log = Arc::new(log);
         loop {
             let accepted = self.host.endpoint.accept_client_within(Duration::from_secs(1));
-            self.host
-                .endpoint
-                .take_refusals()
-                .iter()
-                .for_each(|r| log(&format!("refused a connection: {r}")));
+            for refusal in self.host.endpoint.take_refusals() {
+                let message = format!("refused a connection: {refusal}");
+                log.write(Level::Warn, Event::new("connection-refused", message));
+            }
             match accepted {
                 Ok(None) => {}
                 Ok(Some((name, channel))) => {
                     let (service, log) = (Arc::clone(self), Arc::clone(&log));
-                    std::thread::spawn(move || service.client(&name, channel, &*log));
+                    std::thread::spawn(move || service.client(&name, channel, &log));
                 }
                 Err(NetError::Closed(_)) => return Ok(()),
                 Err(e) => return Err(e.into()),
@@ -72,11 +80,17 @@ impl Service {
     }
 
     /// Serves one client until it goes.
-    fn client(&self, name: &PeerName, channel: Channel, log: &dyn Fn(&str)) {
+    fn client(&self, name: &PeerName, channel: Channel, log: &Log) {
+        let client = match name {
+            PeerName::Client(client) => client.as_str(),
+            PeerName::Party(_) => "",
+        };
+        let about = |event, message| Event { client: Some(client), ..Event::new(event, message) };
+        log.write(Level::Info, about("connection", "connected".to_owned()));
         let channel = Mutex::new(channel);
         // What this client's runs leave in shares lives as long as its connection.
         let mut kept = Kept::default();
-        let (what, e) = loop {
+        let e = loop {
             if hold(&channel).set_timeout(BETWEEN_REQUESTS).is_err() {
                 return;
             }
@@ -84,51 +98,53 @@ impl Service {
             let request = match received {
                 Ok(request) => request,
                 Err(Error::Net(NetError::Closed(_))) => return,
-                Err(e) => break ("request", e),
+                Err(e) => {
+                    let event = Event { kind: Some(e.kind()), ..about("connection-lost", e.to_string()) };
+                    log.write(Level::of(e.kind()), event);
+                    break e;
+                }
             };
-            let what = describe(&request);
+            let asked = Asked::new(client, &request, log);
             let timeout = hold(&channel).set_timeout(WITHIN_REQUEST).map_err(Error::from);
-            match timeout.and_then(|()| self.answer(name, request, &channel, &mut kept)) {
-                Ok(()) => log(&format!("{name}: {what}: done")),
-                Err(e) => break (what, e),
+            match timeout.and_then(|()| self.answer(&asked, request, &channel, &mut kept)) {
+                Ok(()) => asked.done(),
+                Err(e) => {
+                    asked.failed(&e);
+                    break e;
+                }
             }
         };
-        log(&format!("{name}: {what}: {e}"));
         // What the client still sends for the failed request must not be taken for the next one.
         let mut channel = channel.into_inner().unwrap_or_else(PoisonError::into_inner);
         let _ = wire::send(&mut channel, &Reply::Failed(Failure::from(&e)));
         let _ = channel.close();
     }
 
-    fn answer(&self, name: &PeerName, request: Request, channel: &Shared, kept: &mut Kept) -> Result<()> {
-        let client = match name {
-            PeerName::Client(client) => client.as_str(),
-            PeerName::Party(_) => "",
-        };
+    fn answer(&self, asked: &Asked, request: Request, channel: &Shared, kept: &mut Kept) -> Result<()> {
         match request {
             Request::Info { version } => {
                 same_version(version)?;
                 wire::send(&mut hold(channel), &Reply::Info(self.info()))
             }
             Request::Describe { model, batch } => {
-                let stored = self.host.open(&model, client)?;
+                let stored = self.host.open(&model, asked.client)?;
                 let protocol = stored.header.protocol.clone();
                 let plan = stored.header.plan(batch)?.clone();
                 wire::send(&mut hold(channel), &Reply::Model { protocol, plan })
             }
             Request::Run(run) => {
                 let _slot = self.slot()?;
-                let reports = alive(channel, || self.run_plan(client, &run, channel, kept))?;
+                let reports = alive(channel, || self.run_plan(asked, &run, channel, kept))?;
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
             }
             Request::Upload(upload) => {
                 let _slot = self.slot()?;
-                alive(channel, || self.upload(client, &upload, channel))?;
+                alive(channel, || self.upload(asked, &upload, channel))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
             Request::Prepare(prepare) => {
                 let _slot = self.slot()?;
-                alive(channel, || self.prepare(client, &prepare))?;
+                alive(channel, || self.prepare(asked, &prepare))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
         }
@@ -156,25 +172,25 @@ impl Service {
 
     fn run_plan(
         &self,
-        client: &str,
+        asked: &Asked,
         run: &Run,
         channel: &Shared,
         kept: &mut Kept,
     ) -> Result<Vec<PartyReport>> {
-        self.host.protocol(&run.protocol, run.insecure)?;
+        let protocol = self.host.protocol(&run.protocol, run.insecure)?;
         let profile = self.host.profile(&run.net)?;
         if run.runs == 0 {
             return Err(Error::Refused("a run has at least one repetition".into()));
         }
-        if run.protocol == SECFLOAT.name {
-            return float::run(&self.host, client, run, channel);
+        if protocol.numbers == Numbers::Float32 {
+            return float::run(&self.host, asked, run, channel);
         }
-        let ready = self.host.plan(client, &run.source);
+        let ready = self.host.plan(asked.client, &run.source);
         let (plan, stored) = self.host.told(run.session, &profile, run.source.is_stored(), ready)?;
-        let network = self.host.endpoint.open_session(SessionId(run.session), &profile)?;
+        let network = self.host.join(asked, run.session, &profile)?;
         let job = RunJob {
             host: &self.host,
-            client,
+            client: asked.client,
             network: network.clone(),
             plan: &plan,
             run,
@@ -185,9 +201,9 @@ impl Service {
         ended(&network, dispatch(&run.protocol, plan.ring, job)?)
     }
 
-    fn upload(&self, client: &str, upload: &Upload, channel: &Shared) -> Result<()> {
-        self.host.protocol(&upload.protocol, false)?;
-        let header = ModelHeader::new(client, self.host.endpoint.me(), upload)?;
+    fn upload(&self, asked: &Asked, upload: &Upload, channel: &Shared) -> Result<()> {
+        let protocol = self.host.protocol(&upload.protocol, false)?;
+        let header = ModelHeader::new(asked.client, self.host.endpoint.me(), upload)?;
         let path = model_path(&self.host.policy.data, &upload.model)?;
         let profile = NetProfile::loopback();
         let free = if path.exists() {
@@ -196,12 +212,12 @@ impl Service {
             Ok(())
         };
         self.host.told(upload.session, &profile, true, free)?;
-        if upload.protocol == SECFLOAT.name {
-            return float::upload(&self.host, upload, header, &path, channel);
+        if protocol.numbers == Numbers::Float32 {
+            return float::upload(&self.host, asked, upload, header, &path, channel);
         }
         let plan =
             self.host.told(upload.session, &profile, true, self.host.affordable(&upload.plans[0].plan))?;
-        let network = self.host.endpoint.open_session(SessionId(upload.session), &profile)?;
+        let network = self.host.join(asked, upload.session, &profile)?;
         let job = UploadJob {
             device: self.host.device.clone(),
             network: network.clone(),
@@ -214,29 +230,25 @@ impl Service {
         ended(&network, dispatch(&upload.protocol, plan.ring, job)?)
     }
 
-    fn prepare(&self, client: &str, prepare: &Prepare) -> Result<()> {
-        self.host.protocol(&prepare.protocol, false)?;
-        if prepare.protocol == SECFLOAT.name {
-            let what = "floating point has no offline phase: nothing is made ahead";
+    fn prepare(&self, asked: &Asked, prepare: &Prepare) -> Result<()> {
+        let protocol = self.host.protocol(&prepare.protocol, false)?;
+        if !protocol.offline {
+            let what = format!("`{}` has no offline phase: nothing is made ahead", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
         let profile = NetProfile::loopback();
-        let ready = self.host.plan(client, &prepare.source);
+        let ready = self.host.plan(asked.client, &prepare.source);
         let (plan, stored) = self.host.told(prepare.session, &profile, prepare.source.is_stored(), ready)?;
-        let network = self.host.endpoint.open_session(SessionId(prepare.session), &profile)?;
-        let job =
-            PrepareJob { host: &self.host, client, network: network.clone(), plan: &plan, prepare, stored };
+        let network = self.host.join(asked, prepare.session, &profile)?;
+        let job = PrepareJob {
+            host: &self.host,
+            client: asked.client,
+            network: network.clone(),
+            plan: &plan,
+            prepare,
+            stored,
+        };
         ended(&network, dispatch(&prepare.protocol, plan.ring, job)?)
-    }
-}
-
-fn describe(request: &Request) -> &'static str {
-    match request {
-        Request::Info { .. } => "info",
-        Request::Run(_) => "run",
-        Request::Upload(_) => "upload",
-        Request::Describe { .. } => "describe",
-        Request::Prepare(_) => "prepare",
     }
 }
 
@@ -256,5 +268,5 @@ fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
     ring: u32,
     job: J,
 ) -> Result<Result<T>> {
-    registry::dispatch(protocol, ring, job).ok_or_else(|| unknown(protocol))
+    registry::dispatch(protocol, ring, job).ok_or_else(|| no_ring(protocol, ring))
 }

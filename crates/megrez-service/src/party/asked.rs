@@ -1,0 +1,104 @@
+//! A request as the log tells of it: who asked for what, and how it ended.
+
+use crate::Error;
+use crate::log::{Event, Level, Log, SessionName};
+use crate::wire::Request;
+use megrez_protocols::registry;
+use std::cell::Cell;
+use std::time::Instant;
+
+/// A request that this party works on.
+pub(super) struct Asked<'a> {
+    /// Who asked.
+    pub(super) client: &'a str,
+    request: &'static str,
+    session: Option<SessionName>,
+    protocol: Option<&'static str>,
+    since: Instant,
+    /// Whether this party takes part in the session.
+    accepted: Cell<bool>,
+    log: &'a Log,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(client: &'a str, request: &Request, log: &'a Log) -> Self {
+        let (name, session) = match request {
+            Request::Info { .. } => ("info", None),
+            Request::Describe { .. } => ("describe", None),
+            Request::Run(run) => ("run", Some((run.session, &run.protocol))),
+            Request::Upload(upload) => ("upload", Some((upload.session, &upload.protocol))),
+            Request::Prepare(prepare) => ("prepare", Some((prepare.session, &prepare.protocol))),
+        };
+        Asked {
+            client,
+            request: name,
+            session: session.map(|(session, _)| SessionName(session)),
+            protocol: session.and_then(|(_, protocol)| registry::find_any(protocol)).map(|p| p.name),
+            since: Instant::now(),
+            accepted: Cell::new(false),
+            log,
+        }
+    }
+
+    fn event<'e>(&'e self, event: &'static str, message: &'e str) -> Event<'e> {
+        Event {
+            client: Some(self.client),
+            request: Some(self.request),
+            session: self.session,
+            protocol: self.protocol,
+            ..Event::new(event, message)
+        }
+    }
+
+    fn seconds(&self) -> Option<f64> {
+        Some(self.since.elapsed().as_secs_f64())
+    }
+
+    /// Nothing speaks against the request: its session begins.
+    pub(super) fn accept(&self) {
+        self.accepted.set(true);
+        self.log.write(Level::Info, self.event("accepted", "the session begins"));
+    }
+
+    /// The request is done. One without a session changes nothing, and matters less.
+    pub(super) fn done(&self) {
+        let (level, event) = match self.accepted.get() {
+            true => (Level::Info, "ended"),
+            false => (Level::Debug, "answered"),
+        };
+        self.log.write(level, Event { seconds: self.seconds(), ..self.event(event, "done") });
+    }
+
+    /// The request came to nothing: it was refused, or its session failed.
+    pub(super) fn failed(&self, e: &Error) {
+        let event = if self.accepted.get() { "failed" } else { "refused" };
+        let (kind, reason) = (e.kind(), e.to_string());
+        let event = Event {
+            kind: Some(kind),
+            step: step(&reason),
+            seconds: self.seconds(),
+            ..self.event(event, &reason)
+        };
+        self.log.write(Level::of(kind), event);
+    }
+}
+
+/// The step that a reason names. All parties of a session report one reason, in words; only where
+/// it comes from is the step more than words.
+fn step(reason: &str) -> Option<&str> {
+    let (_, rest) = reason.split_once("step `")?;
+    rest.split_once('`').map(|(step, _)| step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_step_of_a_reason() {
+        let e = megrez_session::Error::Step { step: "0/relu".into(), what: "wrong".into() };
+        assert_eq!(step(&e.to_string()), Some("0/relu"));
+        assert_eq!(step(&format!("session ended: {e} (noticed by party 1)")), Some("0/relu"));
+        assert_eq!(step("party 2 left the session"), None);
+    }
+}
