@@ -6,7 +6,7 @@ use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
 use crate::walk::{Prepared, offline, online};
 use megrez_kernels::{Device, Usage};
 use megrez_net::Payload;
-use megrez_plan::{Input, KEPT, Output, Plan};
+use megrez_plan::{KEPT, Plan};
 use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeMap, HashMap};

@@ -4,7 +4,7 @@
 //! multipliers, rotations and Δ here, and on none of them in [`crate::Cpu`].
 
 use crate::device::*;
-use crate::{Entries, ListSpec};
+use crate::list::{Entries, ListSpec, ListStreams};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Shape, Word, bits};

@@ -14,9 +14,9 @@ use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
+use crate::error::NetError;
 use crate::frame::MAX_PARTIES;
-use crate::identity::{SUFFIX, certified_name, read};
-use crate::{Identity, NetError, PeerName};
+use crate::identity::{Identity, PeerName, SUFFIX, certified_name, read};
 
 /// What to make certificates for.
 #[derive(Clone, Debug)]

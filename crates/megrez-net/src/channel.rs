@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::endpoint::connect;
+use crate::connect::connect;
+use crate::error::NetError;
 use crate::frame::{self, CHUNK, FrameKind, HEADER_LEN, Header, Hello};
+use crate::identity::{Identity, PeerName};
+use crate::payload::Payload;
 use crate::tls::TlsStream;
-use crate::{Identity, NetError, Payload, PeerName, Stamp};
+use crate::transport::Stamp;
 
 /// A connection between a client and a party that carries messages of any size in both directions.
 ///

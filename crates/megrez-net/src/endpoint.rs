@@ -1,17 +1,24 @@
 //! A party's place on the network: one listener, many sessions, and requests from clients.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::channel::Channel;
+use crate::connect::{ATTEMPT, connect};
+use crate::error::NetError;
 use crate::failure::{lock, wait};
 use crate::frame::{self, HELLO_LEN, Hello, MAX_PARTIES, Verdict, Welcome};
+use crate::identity::{Identity, PeerName};
+use crate::limits::Limits;
 use crate::link::{self, Pair};
+use crate::network::Network;
+use crate::profile::NetProfile;
 use crate::tls::TlsStream;
-use crate::{Channel, Identity, NetError, NetProfile, Network, PeerName, SessionId};
+use crate::transport::SessionId;
 
 /// Links of sessions that this party has not opened yet, at most.
 const MAX_WAITING: usize = 64;
@@ -19,54 +26,6 @@ const MAX_WAITING: usize = 64;
 const MAX_CLIENTS: usize = 64;
 /// Refused connections that are remembered, at most.
 const MAX_REFUSALS: usize = 32;
-/// Longest single attempt to connect.
-const ATTEMPT: Duration = Duration::from_secs(5);
-
-/// Time-outs and bounds. The defaults suit parties that trust each other to be alive, not to be correct.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// How long [`Endpoint::open_session`] waits for all peers, and how long a peer's link waits for this party to
-    /// open the session. Default 60 s.
-    pub connect: Duration,
-    /// From an accepted connection to the end of its hello. Default 10 s.
-    pub handshake: Duration,
-    /// A peer from which no byte came for this long is taken for dead. Peers that are busy send signs of life.
-    /// Default 30 s.
-    pub silence: Duration,
-    /// How long one message may take to come from a peer that is alive. Default 1 hour.
-    pub step: Duration,
-    /// How long parties wait for each other's account of a failure, so that all report the same;
-    /// only a party that does not answer makes them wait for all of it. Default 1 s.
-    pub grace: Duration,
-    /// Largest message in bytes. Default 2 GiB.
-    pub max_message: u64,
-    /// Bytes that may wait to be written to one peer before `send` waits. Default 256 MiB.
-    pub queue: u64,
-    /// Bytes from one peer that may lie undelivered before its link is paused; ignored while somebody waits for a
-    /// message that has yet to come. Default 1 GiB.
-    pub inbox_soft: u64,
-    /// Bytes from one peer that may lie undelivered at all. Default 4 GiB.
-    pub inbox_hard: u64,
-    /// Connections whose handshake is not done, at most; further ones are dropped. Default 64.
-    pub pending: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(60),
-            handshake: Duration::from_secs(10),
-            silence: Duration::from_secs(30),
-            step: Duration::from_secs(3600),
-            grace: Duration::from_secs(1),
-            max_message: 2 << 30,
-            queue: 256 << 20,
-            inbox_soft: 1 << 30,
-            inbox_hard: 4 << 30,
-            pending: 64,
-        }
-    }
-}
 
 /// Where and as whom a party takes part.
 #[derive(Clone, Debug)]
@@ -567,58 +526,5 @@ impl State {
             self.refusals.pop_front();
         }
         self.refusals.push_back(crate::error::sanitise(&text, 600));
-    }
-}
-
-/// Connects, proves both identities, and says what the connection is for.
-pub(crate) fn connect(
-    address: &str,
-    identity: &Identity,
-    name: &PeerName,
-    hello: &Hello,
-    deadline: Instant,
-) -> Result<(TlsStream, Duration), NetError> {
-    let io = |error: std::io::Error| NetError::Io(format!("{address}: {error}"));
-    let mut last = NetError::Config(format!("'{address}' has no address; write host:port"));
-    let candidates = address.to_socket_addrs().map_err(io)?;
-    for candidate in candidates {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(&candidate, left.min(ATTEMPT)) {
-            Ok(socket) => return introduce(socket, address, identity, name, hello, deadline),
-            Err(error) => last = io(error),
-        }
-    }
-    Err(last)
-}
-
-fn introduce(
-    socket: TcpStream,
-    address: &str,
-    identity: &Identity,
-    name: &PeerName,
-    hello: &Hello,
-    deadline: Instant,
-) -> Result<(TlsStream, Duration), NetError> {
-    let mut stream = TlsStream::connect(socket, identity, name, deadline)?;
-    stream.set_peer(format!("{name} at {address}"));
-    stream.write(&hello.encode(), &[])?;
-    let mut bytes = [0; HELLO_LEN];
-    stream.read_exact(&mut bytes)?;
-    let welcome = frame::parse_welcome(&bytes)?;
-    let peer = stream.peer();
-    match welcome.verdict {
-        Verdict::Welcome => Ok((stream, Duration::from_millis(u64::from(welcome.silence_ms)))),
-        Verdict::Version => Err(NetError::Version(format!(
-            "{peer} speaks another version of the wire protocol than {}; run the same release everywhere",
-            frame::VERSION
-        ))),
-        Verdict::Identity => Err(NetError::Identity(format!(
-            "{peer} does not accept {} in this role; check certificates, party numbers and addresses on both sides",
-            identity.name()
-        ))),
-        Verdict::Busy => Err(NetError::Limit(format!("{peer} has too many connections; try again later"))),
-        Verdict::Garbage => {
-            Err(NetError::Garbage(format!("{peer} did not understand the hello of this side")))
-        }
     }
 }

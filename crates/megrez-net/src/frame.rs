@@ -13,8 +13,8 @@
 //! carries the first chunk, followed by `More` frames that carry one chunk each. Other kinds of frame may stand
 //! between the chunks of a message, other messages may not.
 
-use crate::error::MAX_REASON;
-use crate::{Abort, AbortKind, NetError, SessionId, Stamp};
+use crate::error::{Abort, AbortKind, MAX_REASON, NetError};
+use crate::transport::{SessionId, Stamp};
 
 /// First bytes of every connection.
 pub const MAGIC: [u8; 4] = *b"MGRZ";

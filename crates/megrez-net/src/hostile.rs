@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::endpoint::connect;
+use crate::connect::connect;
 use crate::frame::{self, CHUNK, FrameKind, HELLO_LEN, Header, Hello, Verdict, Welcome};
 use crate::tls::TlsStream;
 use crate::{

@@ -13,7 +13,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::NetError;
+use crate::error::NetError;
 use crate::frame::MAX_PARTIES;
 
 /// Largest PEM file that is read, in bytes.

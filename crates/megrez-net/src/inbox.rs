@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::Message;
 use crate::failure::{lock, wait};
 use crate::shaper::wait_until;
+use crate::transport::Message;
 
 /// Book-keeping per message that counts against the limits in addition to its payload, so that floods of empty
 /// messages are bounded too.

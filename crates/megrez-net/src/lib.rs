@@ -45,6 +45,7 @@ compile_error!(
 
 pub mod certs;
 mod channel;
+mod connect;
 mod endpoint;
 mod error;
 mod failure;
@@ -53,6 +54,7 @@ pub mod frame;
 mod hostile;
 mod identity;
 mod inbox;
+mod limits;
 mod link;
 mod memory;
 mod network;
@@ -60,11 +62,14 @@ mod payload;
 mod profile;
 mod shaper;
 mod tls;
+mod transport;
 
 pub use channel::{Channel, dial};
-pub use endpoint::{Config, Endpoint, Limits};
+pub use endpoint::{Config, Endpoint};
 pub use error::{Abort, AbortKind, MAX_REASON, NetError};
 pub use identity::{Identity, PeerName};
-pub use network::{ClockKind, Message, Network, SessionId, Stamp, Traffic, WireCount};
+pub use limits::Limits;
+pub use network::Network;
 pub use payload::Payload;
 pub use profile::NetProfile;
+pub use transport::{ClockKind, Message, SessionId, Stamp, Traffic, WireCount};

@@ -7,17 +7,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::endpoint::Limits;
+use crate::error::{Abort, AbortKind, NetError};
 use crate::failure::{Failure, lock, wait};
 use crate::frame::{self, CHUNK, FrameKind, HEADER_LEN, Header};
 use crate::inbox::{Inbox, Nothing, Refusal, Room};
-use crate::memory::asked_twice;
-use crate::network::{Counter, Transport};
+use crate::limits::Limits;
+use crate::network::Network;
+use crate::payload::Payload;
+use crate::profile::NetProfile;
 use crate::shaper::{Shaper, wait_until};
 use crate::tls::TlsStream;
-use crate::{
-    Abort, AbortKind, ClockKind, Message, NetError, NetProfile, Network, Payload, SessionId, Stamp, WireCount,
-};
+use crate::transport::{ClockKind, Counter, Message, SessionId, Stamp, Transport, WireCount, asked_twice};
 
 /// Two verified connections with one peer.
 pub(crate) struct Pair {

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::error::{Abort, AbortKind, NetError};
 use crate::failure::{Failure, lock};
 use crate::inbox::{Inbox, Nothing, Refusal, Room};
-use crate::network::{Counter, Transport};
+use crate::payload::Payload;
+use crate::profile::NetProfile;
 use crate::shaper::{Shaper, VirtualLink};
-use crate::{
-    Abort, AbortKind, ClockKind, Message, NetError, NetProfile, Network, Payload, Stamp, Traffic, WireCount,
-};
+use crate::transport::{ClockKind, Counter, Message, Stamp, Traffic, Transport, WireCount, asked_twice};
 
 const ROOM: Room = Room { soft: 1 << 30, hard: 8 << 30 };
 
@@ -43,12 +43,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub fn session(
-        parties: usize,
-        profile: &NetProfile,
-        clock: ClockKind,
-        timeout: Duration,
-    ) -> Vec<Network> {
+    /// The ends of all parties of a session, in order.
+    pub fn session(parties: usize, profile: &NetProfile, clock: ClockKind, timeout: Duration) -> Vec<Memory> {
         let link = || Link {
             inbox: Inbox::new(ROOM),
             clock: Mutex::new(match clock {
@@ -62,9 +58,7 @@ impl Memory {
         // Nobody else's vote is expected: the first notice decides at once, for all.
         let failure = Failure::new(Vec::new(), Duration::ZERO);
         let hub = Arc::new(Hub { parties, timeout, failure, links });
-        (0..parties)
-            .map(|me| Network::new(me, parties, clock, Box::new(Memory { me, hub: Arc::clone(&hub) })))
-            .collect()
+        (0..parties).map(|me| Memory { me, hub: Arc::clone(&hub) }).collect()
     }
 
     fn aborted(&self) -> NetError {
@@ -166,11 +160,4 @@ impl Transport for Memory {
             links[self.me].inbox.wake();
         }
     }
-}
-
-/// A mistake of the program above, not of a peer.
-pub(crate) fn asked_twice(me: usize, from: usize, what: &str) -> NetError {
-    NetError::Config(format!(
-        "party {me} asked for '{what}' from party {from} twice; every message needs a tag of its own"
-    ))
 }

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::NetError;
+use crate::error::NetError;
 use zeroize::Zeroize;
 
 /// The first words of a payload, which are wiped when it is dropped: whole keys and tickets, and the keys at the head of inputs.

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::NetError;
+use crate::error::NetError;
 
 /// One direction of one link: how many bits a second fit in, and how long a bit travels.
 ///

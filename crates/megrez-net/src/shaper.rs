@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::NetProfile;
+use crate::profile::NetProfile;
 
 /// The last stretch of a wait is spun, because a sleep ends late by about this much, and by more when the processor
 /// has slept for longer.

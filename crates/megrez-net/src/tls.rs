@@ -10,7 +10,8 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{AlertDescription, Error as TlsError};
 
-use crate::{Identity, NetError, PeerName, identity};
+use crate::error::NetError;
+use crate::identity::{self, Identity, PeerName};
 
 /// Size of the buffers of a connection that carries messages: some records for each system call.
 const BUFFER: usize = 256 << 10;

@@ -8,11 +8,11 @@
 //! are ones. It runs only where the caller says `insecure`.
 
 use crate::mizar::Mizar;
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use megrez_kernels::Baseline;
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "aegis",
     Security::None,
     "none against party 2: its two lists tell the dealer about the values compared",

@@ -6,7 +6,7 @@
 //! is masked or sent.
 
 use crate::local;
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported, Verified};
 use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
@@ -16,8 +16,8 @@ use megrez_session::{Error, Party};
 use std::marker::PhantomData;
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol =
-    registry::Protocol::suite("clear", Security::None, "none: the party sees everything", "plaintext oracle")
+pub const PROTOCOL: protocol::Protocol =
+    protocol::Protocol::suite("clear", Security::None, "none: the party sees everything", "plaintext oracle")
         .of_parties(1)
         .without_offline_phase()
         .with_native_maximum()

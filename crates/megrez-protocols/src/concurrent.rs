@@ -6,11 +6,11 @@
 //! the security: semi-honest, one corruption.
 
 use crate::mizar::Mizar;
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use megrez_kernels::Baseline;
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "concurrent",
     Security::SemiHonest,
     "semi-honest, one of three parties corrupted; party 2 deals",

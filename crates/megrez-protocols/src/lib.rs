@@ -28,6 +28,7 @@ mod cost;
 mod local;
 pub mod meteor;
 pub mod mizar;
+mod protocol;
 pub mod registry;
 #[cfg(test)]
 mod reveals;

@@ -19,10 +19,10 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
+use crate::bill::Bill;
 use crate::link::Sirnn;
 use crate::ot::softspoken::correction_bytes;
 use crate::ot::{Code, MAX_CHOICE};
-use crate::price::Bill;
 use crate::share::Bits;
 use crate::triple::{Bundle, Shape, Triple, opening_bytes, triple_bytes};
 use crate::wire::{Reader, Writer};

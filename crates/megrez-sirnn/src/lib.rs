@@ -3,6 +3,7 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
+mod bill;
 mod blocks;
 pub mod client;
 mod compare;

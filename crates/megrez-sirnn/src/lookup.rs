@@ -14,11 +14,11 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
+use crate::bill::Bill;
 use crate::compare::lanes_from;
 use crate::link::Sirnn;
 use crate::ot::softspoken::correction_bytes;
 use crate::ot::{Code, MAX_CHOICE};
-use crate::price::Bill;
 use crate::share::{Bits, Ints};
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::{Blocks, Lookup, Row, Table, mask};

@@ -3,31 +3,13 @@
 //! A program is run on [`Price`] as it would be on shares; the bill is what the meter will read, byte for byte, and no more
 //! rounds than it. The tests hold the two together.
 
+pub use crate::bill::Bill;
+
 use crate::compare::{self, Ask};
 use crate::triple::{self, Shape};
 use crate::{cot, leading, lookup};
 use megrez_float::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
 use std::convert::Infallible;
-
-/// Bytes and rounds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Bill {
-    /// Payload bytes that party 0 and party 1 send.
-    pub bytes: [u64; 2],
-    /// Messages on the longest chain.
-    pub rounds: u32,
-}
-
-impl Bill {
-    pub(crate) fn new(bytes: [usize; 2], rounds: u32) -> Self {
-        Self { bytes: bytes.map(|b| b as u64), rounds }
-    }
-
-    fn pay(&mut self, more: Self) {
-        self.bytes.iter_mut().zip(more.bytes).for_each(|(b, more)| *b += more);
-        self.rounds += more.rounds;
-    }
-}
 
 /// Prices of SoftSpoken with groups of `k` bits.
 #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,10 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
+use crate::bill::Bill;
 use crate::link::Sirnn;
 use crate::ot::Code;
 use crate::ot::softspoken::random_bytes;
-use crate::price::Bill;
 use crate::share::Bits;
 use crate::wire::{Reader, Writer};
 use megrez_kernels::Device;

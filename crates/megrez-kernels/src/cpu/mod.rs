@@ -9,9 +9,9 @@ mod planes;
 mod structure;
 mod work;
 
-use crate::ListSpec;
 use crate::circuit::Program;
 use crate::device::*;
+use crate::list::{ListSpec, ListStreams};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{Level, Stream};
 use megrez_ring::{Shape, Word, bits};

@@ -17,7 +17,7 @@ mod words;
 
 pub use crate::rss::{Data, Masks};
 
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use crate::rss::{Linear, PublicProduct, Replicated, refuse};
 use crate::sharing::Constant;
 use crate::steps::dealt::Dealt;
@@ -29,7 +29,7 @@ use relu::Relu;
 use words::{AddBits, FromBits, ToBits};
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "aby3",
     Security::SemiHonest,
     "semi-honest, one of three parties corrupted",

@@ -16,12 +16,12 @@ use crate::meteor::steps::{
     AddBits, And, BitToRing, Comparing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared, WithRelu,
 };
 use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "alkaid-masked",
     Security::SemiHonest,
     "semi-honest, one of three parties corrupted",

@@ -17,7 +17,7 @@ mod tests;
 
 pub use crate::sharing::additive::{Data, Masks};
 
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use crate::sharing::Constant;
 use crate::sharing::additive::{Additive, Linear, PublicProduct};
 use crate::{Call, Unsupported, local};
@@ -27,7 +27,7 @@ use relu::{Relu, Truncate};
 use sign::Sign;
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "bicoptor",
     Security::SemiHonest,
     "semi-honest, one of three parties corrupted, while values stay in the compared range; party 2 helps",

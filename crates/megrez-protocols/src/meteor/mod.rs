@@ -26,7 +26,7 @@ pub use crate::mrss::{Data, Masks};
 pub(crate) use compare::Comparison;
 
 use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
 use steps::{AddBits, And, BitToRing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared};
@@ -46,7 +46,7 @@ pub(crate) mod steps {
 }
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "meteor",
     Security::SemiHonest,
     "semi-honest, one of three parties corrupted",

@@ -21,7 +21,7 @@ pub use crate::mss::{Data, Masks};
 pub use sign::Lists;
 
 use crate::mss::{BitLinear, Linear, Masked, PublicProduct};
-use crate::registry::{self, Security};
+use crate::protocol::{self, Security};
 use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
 use bits::{And, BitToRing};
@@ -34,7 +34,7 @@ use sign::Sign;
 use truncate::Truncate;
 
 /// What the registry says of it.
-pub const PROTOCOL: registry::Protocol = registry::Protocol::suite(
+pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "mizar",
     Security::SemiHonest,
     "semi-honest, one of three parties corrupted; party 2 deals",

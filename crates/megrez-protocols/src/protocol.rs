@@ -1,0 +1,104 @@
+//! What a suite says of itself: its name, whom it protects against, what it can do. The suites state it, and
+//! [`crate::registry`] collects it.
+
+/// What a protocol computes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Numbers {
+    /// Fixed point on a ring of words.
+    Fixed,
+    /// Single-precision floating point.
+    Float32,
+}
+
+/// Whom a protocol protects against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Security {
+    /// Nobody: it shows secrets to some party, and runs only when the caller says `insecure`.
+    None,
+    /// One corrupted party that follows the protocol.
+    SemiHonest,
+    /// One corrupted party that does what it likes: others may be left without a result, but with
+    /// no false one.
+    MaliciousAbort,
+}
+
+/// What users are told of a protocol, and what it can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Protocol {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// How many parties compute.
+    pub parties: usize,
+    /// The level of security.
+    pub level: Security,
+    /// Whom it protects against, in a sentence.
+    pub security: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Whether it protects nothing or leaks, and runs only when the caller says `insecure`.
+    pub insecure: bool,
+    /// What it computes with.
+    pub numbers: Numbers,
+    /// The rings that it computes on, in bits; none for floating point.
+    pub rings: &'static [u32],
+    /// Whether it has an offline phase, whose material can be made ahead and stored.
+    pub offline: bool,
+    /// Whether it has a maximum of all pairs; plans for others spread maxima or run tournaments.
+    pub native_maximum: bool,
+    /// Whether it truncates a product and shares it in one go, so that plans do well to leave
+    /// products as sums (deferred resharing).
+    pub sums: bool,
+    /// How many bits a conjunction takes at most.
+    pub factors: usize,
+}
+
+/// The rings of words that every suite computes on.
+const RINGS: &[u32] = &[32, 64];
+
+impl Protocol {
+    /// A suite of three parties with an offline phase, which multiplies two values at a time; the
+    /// builders below say what is different.
+    pub(crate) const fn suite(
+        name: &'static str,
+        level: Security,
+        security: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Protocol {
+            name,
+            parties: 3,
+            level,
+            security,
+            source,
+            insecure: matches!(level, Security::None),
+            numbers: Numbers::Fixed,
+            rings: RINGS,
+            offline: true,
+            native_maximum: false,
+            sums: false,
+            factors: 2,
+        }
+    }
+
+    pub(crate) const fn of_parties(self, parties: usize) -> Self {
+        Protocol { parties, ..self }
+    }
+
+    pub(crate) const fn without_offline_phase(self) -> Self {
+        Protocol { offline: false, ..self }
+    }
+
+    pub(crate) const fn with_native_maximum(self) -> Self {
+        Protocol { native_maximum: true, ..self }
+    }
+
+    pub(crate) const fn with_deferred_resharing(self) -> Self {
+        Protocol { sums: true, ..self }
+    }
+
+    pub(crate) const fn with_factors(self, factors: usize) -> Self {
+        Protocol { factors, ..self }
+    }
+}
