@@ -3,7 +3,7 @@
 
 use crate::client::Cluster;
 use crate::launch::{Children, Program, Start, listen, read_line};
-use crate::log::{Level, Log, LogConfig};
+use crate::log::Log;
 use crate::party::{Policy, Service, limits};
 use crate::wire::fresh_name;
 use crate::{Error, Result};
@@ -115,8 +115,7 @@ pub fn serve_embedded() -> Result<()> {
         max_sessions: 16,
         max_elements: usize::MAX,
     };
-    // The parent prints what becomes of its requests; this party says only what is amiss.
-    let log = Log::stderr(endpoint.me(), LogConfig { level: Level::Warn, ..LogConfig::default() });
+    let log = Log::of_child(endpoint.me());
     let service = Service::new(Arc::clone(&endpoint), policy, device);
     let serving = std::thread::spawn(move || service.run(log));
     // The parent holds the other end; when it goes, for whatever reason, so does this party.

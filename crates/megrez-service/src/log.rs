@@ -155,6 +155,8 @@ impl<'a> Event<'a> {
 pub struct Log {
     party: usize,
     config: LogConfig,
+    /// Whether requests are told of.
+    requests: bool,
     out: Mutex<Box<dyn Write + Send>>,
 }
 
@@ -171,7 +173,7 @@ struct Line<'a> {
 impl Log {
     /// A party's log, to `out`.
     pub fn new(party: usize, config: LogConfig, out: impl Write + Send + 'static) -> Self {
-        Log { party, config, out: Mutex::new(Box::new(out)) }
+        Log { party, config, requests: true, out: Mutex::new(Box::new(out)) }
     }
 
     /// A party's log, to standard error.
@@ -179,15 +181,17 @@ impl Log {
         Log::new(party, config, std::io::stderr())
     }
 
-    /// A log that nobody reads.
-    pub fn nowhere() -> Self {
-        Log::new(0, LogConfig { level: Level::Error, format: Format::Text }, std::io::sink())
+    /// The log of a party whose only client started it, to the same standard error: warnings, but
+    /// not of requests, of which the client itself tells how they end.
+    pub fn of_child(party: usize) -> Self {
+        let config = LogConfig { level: Level::Warn, format: Format::Text };
+        Log { requests: false, ..Log::stderr(party, config) }
     }
 
     /// Writes a line about an event, if its level is asked for. Nothing fails because of a log that
     /// cannot be written.
     pub fn write(&self, level: Level, event: Event<'_>) {
-        if level > self.config.level {
+        if level > self.config.level || (event.request.is_some() && !self.requests) {
             return;
         }
         let event = Event {
