@@ -6,8 +6,9 @@ mod transformer;
 
 pub use relevance::relevance_features;
 
-use crate::graph::{Attributes, Graph, Id, Tensor};
+use crate::graph::{Attributes, Graph, Id};
 use crate::problem::{Problem, Refusal};
+use crate::tensor::Tensor;
 use megrez_ring::Shape;
 use transformer::{BERT_BASE, BERT_TINY, Config, GPT2};
 

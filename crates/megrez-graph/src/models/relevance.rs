@@ -6,8 +6,9 @@
 //! where they left it. The small weights matter as much as the large ones, since they belong to large numbers.
 
 use super::{Builder, Weights};
-use crate::graph::{Attributes, Tensor};
+use crate::graph::Attributes;
 use crate::problem::Problem;
+use crate::tensor::Tensor;
 
 /// Features, units of the hidden layers, and logits.
 const SIZES: [usize; 5] = [874, 300, 200, 100, 4];
