@@ -5,7 +5,7 @@
 //! network is one with weights drawn as usual, written in those units, which ReLU allows, and weights moved to the range's ends
 //! where they left it. The small weights matter as much as the large ones, since they belong to large numbers.
 
-use super::{Builder, Weights};
+use super::builder::{Builder, Weights};
 use crate::graph::Attributes;
 use crate::problem::Problem;
 use crate::tensor::Tensor;

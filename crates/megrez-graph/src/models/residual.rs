@@ -1,6 +1,6 @@
 //! ResNet-18 and ResNet-50 as torchvision defines them, for 224×224 images and 1000 classes.
 
-use super::Builder;
+use super::builder::Builder;
 use crate::graph::{Attributes, Id};
 use crate::problem::Problem;
 use crate::tensor::Tensor;

@@ -1,6 +1,6 @@
 //! GPT-2 and BERT as Hugging Face defines them, on tokens; and one block of GPT-2.
 
-use super::Builder;
+use super::builder::Builder;
 use crate::graph::{Attributes, Id};
 use crate::problem::Problem;
 use crate::tensor::Tensor;
