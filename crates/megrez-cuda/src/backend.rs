@@ -1,9 +1,11 @@
 //! What runs kernels: a GPU through its driver, or in tests the host.
 
-use crate::Result;
 use crate::source::Unit;
+use megrez_kernels::DeviceError;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+
+pub(crate) type Result<T> = std::result::Result<T, DeviceError>;
 
 /// How a kernel is started.
 #[derive(Clone, Copy, Debug)]

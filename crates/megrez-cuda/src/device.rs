@@ -1,11 +1,12 @@
 //! The seam: each call of [`Device`] in terms of kernels.
 
 use crate::backend::Launch;
+use crate::backend::Result;
 use crate::lists::{SCAN_THREADS, Shape as ListShape, THREADS};
 use crate::memory::Buf;
 use crate::source::Unit;
 use crate::structure::{Units, units};
-use crate::{Cuda, Result, args};
+use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
 use megrez_kernels::{
     Device, Elem, FieldShare, ListSpec, ListStreams, Placement, Program, Selected, Truncation, Usage,

@@ -1,6 +1,6 @@
 //! A GPU through the CUDA driver.
 
-use crate::Result;
+use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::cache::Cache;
 use crate::gpu::Gpu;

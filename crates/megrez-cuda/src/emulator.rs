@@ -2,7 +2,7 @@
 //! by the same calls. Every buffer ends at a page that may not be touched, starts as garbage, and undefined behaviour of
 //! the compiled code ends the process.
 
-use crate::Result;
+use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::cache::Cache;
 use crate::source::Unit;

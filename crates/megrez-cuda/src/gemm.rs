@@ -1,9 +1,10 @@
 //! Products of matrices and images: which kernel, and how it is cut into blocks.
 
 use crate::backend::Launch;
+use crate::backend::Result;
 use crate::memory::{Buf, LimbOrder, Memory};
 use crate::source::{GemmTile, Unit};
-use crate::{Cuda, Result, args};
+use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
 use megrez_plan::ConvGeometry;
 use megrez_ring::Word;

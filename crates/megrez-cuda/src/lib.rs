@@ -37,13 +37,11 @@ pub use memory::Buf;
 pub use source::every_unit;
 pub use variants::Reduction;
 
-use backend::{Arg, Backend, Launch};
+use backend::{Arg, Backend, Launch, Result};
 use megrez_kernels::DeviceError;
 use memory::Memory;
 use source::Unit;
 use std::sync::Arc;
-
-pub(crate) type Result<T> = std::result::Result<T, DeviceError>;
 
 /// One GPU. Clones share its queue, memory pool and statistics; work of several threads runs in the order of the calls.
 #[derive(Clone)]

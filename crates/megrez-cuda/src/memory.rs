@@ -1,7 +1,7 @@
 //! Memory on the device.
 
-use crate::Result;
 use crate::backend::Backend;
+use crate::backend::Result;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 

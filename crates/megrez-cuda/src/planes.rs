@@ -1,9 +1,10 @@
 //! Bit planes, dense bits and circuits: which kernel, and a circuit in the form that the kernel reads.
 
 use crate::backend::Launch;
+use crate::backend::Result;
 use crate::memory::Buf;
 use crate::source::Unit;
-use crate::{Cuda, Result, args};
+use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
 use megrez_kernels::{GateKind, Operand, Program};
 use megrez_ring::{Word, bits};

@@ -1,7 +1,7 @@
 //! The GPUs of this machine, in builds that can use them and in builds that cannot.
 
-use crate::Result;
 use crate::backend::Backend;
+use crate::backend::Result;
 #[cfg(not(feature = "driver"))]
 use crate::gpu::Gpu;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A device without data: it hands out addresses, counts bytes and launches, and runs nothing. What is copied from it is
 //! zero. A plan that is walked on it takes the memory that it will take on a GPU, so the peak is known before a run.
 
-use crate::Result;
+use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::source::Unit;
 use std::sync::{Mutex, MutexGuard};

@@ -1,9 +1,10 @@
 //! A worker's masked bit list step by step, each with its result in device memory: what the fused kernel is compared with.
 //! No protocol runs this.
 
+use crate::backend::Result;
 use crate::memory::Buf;
 use crate::source::Unit;
-use crate::{Cuda, Result, args};
+use crate::{Cuda, args};
 use megrez_kernels::{Entries, FieldShare, ListSpec, ListStreams};
 use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::Word;

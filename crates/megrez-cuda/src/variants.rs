@@ -1,8 +1,9 @@
 //! Slow ways beside the fast ones, for the tables of MIZAR that compare them. No protocol runs these.
 
+use crate::backend::Result;
 use crate::memory::Buf;
 use crate::source::Unit;
-use crate::{Cuda, Result, args};
+use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
 use megrez_ring::Word;
 

@@ -1,9 +1,9 @@
 //! Data for a model's inputs: checked before it is shared, because nobody but its owner can look. What does not fit is refused with
 //! what to do about it; nothing is cut, filled up or reinterpreted here.
 
-use crate::compile::DataInput;
-use crate::graph::Tensor;
+use crate::clients::DataInput;
 use crate::problem::{Cause, Problem, Refusal, out_of_range};
+use crate::tensor::Tensor;
 use megrez_ring::Shape;
 
 impl DataInput {

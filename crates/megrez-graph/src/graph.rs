@@ -1,101 +1,12 @@
 //! The graph: nodes in an order in which they can run, values with static shapes, constants. No protocol in it.
 
-use crate::layers::{self, Call, Layer};
-use crate::passes;
-use crate::problem::{Problem, Refusal, refuse};
-use megrez_plan::View;
+use crate::layer::Layer;
+use crate::problem::Problem;
+use crate::tensor::{Constant, Tensor, sane};
 use megrez_ring::Shape;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-
-/// More elements than this in one value of a graph are refused (1 GiB of f32): models come from untrusted files.
-pub const MAX_ELEMENTS: usize = 1 << 28;
-
-/// A dense row-major tensor in the clear.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor<T = f32> {
-    /// Its dimensions.
-    pub shape: Shape,
-    /// Its elements, row-major; as many as the shape has.
-    pub data: Vec<T>,
-}
-
-impl<T: Copy> Tensor<T> {
-    /// A tensor of these elements.
-    ///
-    /// # Panics
-    /// If the elements do not fill the shape.
-    pub fn new(shape: impl Into<Shape>, data: Vec<T>) -> Self {
-        let shape = shape.into();
-        assert_eq!(shape.elements(), data.len(), "elements do not fill the shape {shape}");
-        Tensor { shape, data }
-    }
-
-    /// A tensor of one value.
-    pub fn filled(shape: impl Into<Shape>, value: T) -> Self {
-        let shape = shape.into();
-        let data = vec![value; shape.elements()];
-        Tensor { shape, data }
-    }
-
-    /// The elements that a view of this tensor addresses.
-    pub fn view(&self, view: &View) -> Self {
-        // A view of the first elements is contiguous as well.
-        let data = if view.is_contiguous() && view.shape.elements() == self.data.len() {
-            self.data.clone()
-        } else {
-            view.indices().map(|i| self.data[i]).collect()
-        };
-        Tensor { shape: view.shape.clone(), data }
-    }
-
-    /// The same elements under another shape with as many elements.
-    pub fn reshape(&self, shape: impl Into<Shape>) -> Self {
-        Tensor::new(shape, self.data.clone())
-    }
-}
-
-/// A tensor that belongs to the model.
-#[derive(Clone, PartialEq)]
-pub enum Constant {
-    /// Weights.
-    Floats(Arc<Tensor>),
-    /// Shapes, axes and indices; they steer layers and are never shared.
-    Ints(Arc<Tensor<i64>>),
-}
-
-impl Constant {
-    /// Its dimensions.
-    pub fn shape(&self) -> &Shape {
-        match self {
-            Constant::Floats(t) => &t.shape,
-            Constant::Ints(t) => &t.shape,
-        }
-    }
-}
-
-/// Weights are secret and don't print.
-impl fmt::Debug for Constant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Constant::Floats(t) => write!(f, "weights {}", t.shape),
-            Constant::Ints(t) => write!(f, "{:?}", t.data),
-        }
-    }
-}
-
-impl From<Tensor> for Constant {
-    fn from(t: Tensor) -> Self {
-        Constant::Floats(Arc::new(t))
-    }
-}
-
-impl From<Tensor<i64>> for Constant {
-    fn from(t: Tensor<i64>) -> Self {
-        Constant::Ints(Arc::new(t))
-    }
-}
 
 /// A value of a graph: the index into [`Graph::values`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -268,41 +179,6 @@ impl Graph {
         self.define(name, constant.shape().clone(), Some(constant))
     }
 
-    /// Appends a node and gives the value that it defines, which is named like the node. An empty name becomes the
-    /// operator's with a number. A node on constants is computed at once and leaves only its result, a constant.
-    pub fn add(
-        &mut self,
-        name: &str,
-        op: &str,
-        inputs: &[Id],
-        attributes: Attributes,
-    ) -> Result<Id, Problem> {
-        let inputs: Vec<Option<Id>> = inputs.iter().copied().map(Some).collect();
-        self.add_node(name, op, &inputs, attributes)
-    }
-
-    /// Like [`Graph::add`], with optional inputs left out.
-    pub fn add_node(
-        &mut self,
-        name: &str,
-        op: &str,
-        inputs: &[Option<Id>],
-        attributes: Attributes,
-    ) -> Result<Id, Problem> {
-        let name = self.node_name(name, op);
-        let call = Call { graph: self, attributes: &attributes, inputs };
-        let layer = layers::understand(op, &call)
-            .and_then(|layer| sane(layer.shape().clone()).map(|_| layer))
-            .map_err(|r| r.at(&name, op))?;
-        if let Some(constant) = passes::fold(self, op, inputs, &*layer).map_err(|r| r.at(&name, op))? {
-            self.folding += passes::fold_cost(&*layer);
-            return Ok(self.constant(&name, constant));
-        }
-        let output = self.define(&name, layer.shape().clone(), None);
-        self.nodes.push(Node { name, op: op.into(), attributes, inputs: inputs.to_vec(), output, layer });
-        Ok(output)
-    }
-
     /// Declares that the recipient learns a value, under this name.
     pub fn output(&mut self, name: &str, id: Id) {
         self.outputs.push(Output { name: name.into(), id });
@@ -327,7 +203,12 @@ impl Graph {
         self.folding
     }
 
-    fn define(&mut self, name: &str, shape: Shape, constant: Option<Constant>) -> Id {
+    /// Folding has cost more.
+    pub(crate) fn pay_for_folding(&mut self, cost: u64) {
+        self.folding += cost;
+    }
+
+    pub(crate) fn define(&mut self, name: &str, shape: Shape, constant: Option<Constant>) -> Id {
         self.values.push(Value { name: name.into(), shape, constant });
         Id(self.values.len() - 1)
     }
@@ -353,16 +234,5 @@ impl Graph {
                 return name;
             }
         }
-    }
-}
-
-/// Refuses shapes without elements and shapes that no machine holds.
-pub(crate) fn sane(shape: Shape) -> Result<Shape, Refusal> {
-    match shape.clone().checked() {
-        Ok(s) if s.rank() <= 8 && (1..=MAX_ELEMENTS).contains(&s.elements()) => Ok(s),
-        _ => refuse(
-            format!("a value of shape {shape} has no elements, more than 2^28 or more than 8 dimensions"),
-            "give the model sane input shapes or a smaller batch",
-        ),
     }
 }

@@ -21,30 +21,47 @@
 //! One file in `layers/` with its import rule, its plain reference and its secure forward, and one line in the registry
 //! of `layers/mod.rs`. Ranges follow from the steps that the layer emits.
 
+mod after;
 pub mod calibrate;
+mod calibration;
+mod clients;
 mod compile;
+mod construct;
 mod data;
 #[doc(hidden)]
 pub mod faults;
 mod float;
 mod graph;
+mod layer;
 pub mod layers;
-pub mod lower;
+mod lowering;
 pub mod models;
 pub mod npy;
 pub mod onnx;
+mod options;
 pub mod passes;
 pub mod plain;
 mod problem;
 pub mod range;
+mod scale;
+mod tensor;
+mod tokens;
 
-pub use calibrate::Calibration;
-pub use compile::{
-    Activations, Comparison, CompileOptions, Compiled, DataInput, Declared, LayerInfo, LayerRange, ListStyle,
-    ModelInput, PoolForm, Revealed, compile,
-};
+pub use calibration::Calibration;
+pub use clients::{DataInput, LayerRange, ModelInput, Revealed};
+pub use compile::{Compiled, LayerInfo, compile};
 pub use data::{check_rows, check_shape};
 pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOptions, compile_floats};
-pub use graph::{Attribute, Attributes, Constant, Graph, Id, MAX_ELEMENTS, Node, Output, Tensor, Value};
+pub use graph::{Attribute, Attributes, Graph, Id, Node, Output, Value};
+pub use options::{Activations, Comparison, CompileOptions, Declared, ListStyle, PoolForm};
 pub use problem::{Cause, Problem, Problems, Refusal};
 pub use range::{Interval, RangePolicy};
+pub use tensor::{Constant, MAX_ELEMENTS, Tensor};
+
+/// The plan under construction, and what a compilation gives.
+pub mod lower {
+    pub use crate::clients::{DataInput, LayerRange, ModelInput, Revealed};
+    pub use crate::compile::{Compiled, LayerInfo};
+    pub use crate::lowering::{Above, Lowering, Operand, Secret, Weight};
+    pub use crate::tokens::vocabularies;
+}

@@ -3,7 +3,7 @@
 //! The header is a Python dictionary with three known keys; that grammar is read here, because general readers of
 //! Python literals are larger than this whole file.
 
-use crate::graph::{MAX_ELEMENTS, Tensor};
+use crate::tensor::{MAX_ELEMENTS, Tensor};
 use megrez_ring::Shape;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};

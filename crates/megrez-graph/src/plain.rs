@@ -1,7 +1,8 @@
 //! Running a graph in the clear, in floating point: the oracle for `megrez check` and for accuracy.
 
-use crate::graph::{Graph, Id, Tensor};
+use crate::graph::{Graph, Id};
 use crate::problem::{Problem, Refusal};
+use crate::tensor::Tensor;
 
 /// Every value of one run.
 #[derive(Clone)]

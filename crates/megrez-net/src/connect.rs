@@ -1,5 +1,5 @@
-//! Connecting to a party: the address is dialled, both identities are proven, and the hello says what the connection
-//! is for. Links and channels begin here.
+//! Connecting to a party: the address is dialled, both identities are proven, and the hello says
+//! what the connection is for. Links and channels begin here.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-/// Time-outs and bounds. The defaults suit parties that trust each other to be alive, not to be correct.
+/// Time-outs and bounds. The defaults suit parties that trust each other to be alive, not to be
+/// correct.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long [`Endpoint::open_session`](crate::Endpoint::open_session) waits for all peers, and how long a peer's link waits for this party to
-    /// open the session. Default 60 s.
+    /// How long [`Endpoint::open_session`](crate::Endpoint::open_session) waits for all peers, and
+    /// how long a peer's link waits for this party to open the session. Default 60 s.
     pub connect: Duration,
     /// From an accepted connection to the end of its hello. Default 10 s.
     pub handshake: Duration,
-    /// A peer from which no byte came for this long is taken for dead. Peers that are busy send signs of life.
-    /// Default 30 s.
+    /// A peer from which no byte came for this long is taken for dead. Peers that are busy send
+    /// signs of life. Default 30 s.
     pub silence: Duration,
     /// How long one message may take to come from a peer that is alive. Default 1 hour.
     pub step: Duration,
@@ -22,8 +23,8 @@ pub struct Limits {
     pub max_message: u64,
     /// Bytes that may wait to be written to one peer before `send` waits. Default 256 MiB.
     pub queue: u64,
-    /// Bytes from one peer that may lie undelivered before its link is paused; ignored while somebody waits for a
-    /// message that has yet to come. Default 1 GiB.
+    /// Bytes from one peer that may lie undelivered before its link is paused; ignored while
+    /// somebody waits for a message that has yet to come. Default 1 GiB.
     pub inbox_soft: u64,
     /// Bytes from one peer that may lie undelivered at all. Default 4 GiB.
     pub inbox_hard: u64,

@@ -1,4 +1,5 @@
-//! What is common to everything that carries messages: sessions' names, stamps, counters, and the [`Transport`] itself.
+//! What is common to everything that carries messages: sessions' names, stamps, counters, and the
+//! [`Transport`] itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,8 +34,8 @@ pub struct Stamp {
 /// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The sender's round; and the virtual time at which the message arrived where the clock is virtual, the
-    /// sender's own `time_ns` where it is real.
+    /// The sender's round; and the virtual time at which the message arrived where the clock is
+    /// virtual, the sender's own `time_ns` where it is real.
     pub stamp: Stamp,
     /// The bytes.
     pub payload: Payload,
@@ -56,15 +57,15 @@ pub struct Traffic {
     pub messages: u64,
     /// Bytes of payload in them.
     pub payload_bytes: u64,
-    /// All bytes, with framing, keep-alives and TLS records; equal to `payload_bytes` in memory. Does not count
-    /// the TLS handshake, nor TCP and IP headers.
+    /// All bytes, with framing, keep-alives and TLS records; equal to `payload_bytes` in memory.
+    /// Does not count the TLS handshake, nor TCP and IP headers.
     pub wire_bytes: u64,
 }
 
 /// Traffic between this party and one peer.
 ///
-/// Messages and payload bytes are counted when they are sent or delivered, wire bytes when they are written or
-/// read; call [`Network::flush`](crate::Network::flush) first for a consistent picture.
+/// Messages and payload bytes are counted when they are sent or delivered, wire bytes when they are
+/// written or read; call [`Network::flush`](crate::Network::flush) first for a consistent picture.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WireCount {
     /// The other party.

@@ -1,5 +1,5 @@
-//! What a suite says of itself: its name, whom it protects against, what it can do. The suites state it, and
-//! [`crate::registry`] collects it.
+//! What a suite says of itself: its name, whom it protects against, what it can do. The suites
+//! state it, and [`crate::registry`] collects it.
 
 /// What a protocol computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]

@@ -1,9 +1,10 @@
 //! Clusters of parties: on this machine, in this process, or elsewhere.
 
 use crate::arrays::{Given, Named, arrays, tensors};
+use crate::error::{error, refused};
 use crate::model::Model;
+use crate::program::program;
 use crate::wait::{Watch, wait};
-use crate::{error, program, refused};
 use megrez::generate::{Generation, LanguageModel};
 use megrez::protocols::find;
 use megrez::report::Cost;

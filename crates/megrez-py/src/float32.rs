@@ -1,8 +1,9 @@
 //! Floating-point programs on two parties of this machine. Requests and replies are JSON:
 //! `python/megrez/float32.py` writes and reads them.
 
+use crate::error::refused;
+use crate::program::program;
 use crate::wait::wait;
-use crate::{program, refused};
 use megrez::float32::{Pair, Reply, Request};
 use megrez::{Error, Result};
 use megrez_net::NetProfile;

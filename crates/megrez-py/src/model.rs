@@ -1,8 +1,8 @@
 //! Compiled models.
 
 use crate::arrays::{Given, Named, arrays, tensors};
+use crate::error::{error, refused};
 use crate::wait::wait;
-use crate::{error, refused};
 use megrez::calibrate::measure;
 use megrez::{CompileRequest, Described, Error, ErrorKind, Recipe, Result, check_apart, infer_plain};
 use megrez_graph::onnx::{self, ImportOptions};

@@ -1,7 +1,7 @@
 //! Long calls: they run in a thread of their own, so that other threads of Python go on and Ctrl-C
 //! ends the wait.
 
-use crate::{error, refused};
+use crate::error::{error, refused};
 use megrez::{Error, Result};
 use pyo3::prelude::*;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a step of the protocol sends. Each file of steps has the bill of its own, and [`crate::price`] adds them up.
+//! What a step of the protocol sends. Each file of steps has the bill of its own, and
+//! [`crate::price`] adds them up.
 
 /// Bytes and rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

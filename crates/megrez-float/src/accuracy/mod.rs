@@ -5,6 +5,7 @@
 //! can be measured again against MPFR. Results beyond the normal numbers must be the zero or the infinity that rounding leads to.
 
 pub mod mpfr;
+mod numbers;
 pub mod pairs;
 mod reference;
 
@@ -14,6 +15,7 @@ use crate::clear::Clear;
 use crate::float::Float;
 use crate::format::{Format, Plain};
 use mpfr::{Missing, Mpfr};
+use numbers::{canonical, flushed};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -90,18 +92,6 @@ fn unit(x: f64) -> f64 {
     2f64.powi(exponent.clamp(-900, 900) - 23)
 }
 
-/// The encodings of results. Flags, exponent and mantissa are what parties open, so that whatever these held beyond the number would be
-/// told.
-///
-/// # Panics
-/// If a result is not in canonical form.
-fn canonical(op: &str, y: &Float<Clear>) -> Vec<u32> {
-    let y = y.plain();
-    let bits = y.to_bits();
-    assert!(y == Plain::from_bits(Format::FLOAT32, &bits), "{op}: a result is not in canonical form");
-    bits.iter().map(|&b| b as u32).collect()
-}
-
 /// Runs a function on single-precision numbers in the clear, and holds every promise on the way to the truth ([`Clear`]).
 ///
 /// # Panics
@@ -112,12 +102,6 @@ pub fn run(function: &Function, inputs: &[u32]) -> Vec<u32> {
     let x = Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, &bits));
     let Ok::<_, Infallible>(y) = (function.run)(&mut Clear, &x);
     canonical(function.name, &y)
-}
-
-/// The input that a function sees: denormal numbers are zeros.
-fn flushed(bits: u32) -> f64 {
-    let x = f64::from(f32::from_bits(bits));
-    if x.abs() < f64::from(f32::MIN_POSITIVE) { 0.0 * x } else { x }
 }
 
 /// The errors of a function on some inputs; `each` sees those of at least `least`.

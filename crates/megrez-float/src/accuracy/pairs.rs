@@ -3,6 +3,7 @@
 //! A primitive of two single-precision numbers in double precision, rounded once more to 24 bits, is the correctly rounded
 //! result: 53 ≥ 2·24 + 2. So that the exponent has no bounds before flushing, tiny results are rounded 64 binades higher.
 
+use super::numbers::{canonical, flushed};
 use crate::clear::Clear;
 use crate::float::Float;
 use crate::format::{Format, Plain};
@@ -48,10 +49,9 @@ impl Primitive {
             Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, &wide))
         };
         let Ok(z) = (self.run)(&mut Clear, &float(x), &float(y));
-        let pairs = x.iter().zip(y).zip(super::canonical(self.name, &z));
-        let differs = |&((&x, &y), z): &((&u32, &u32), u32)| {
-            single((self.reference)(super::flushed(x), super::flushed(y))) != z
-        };
+        let pairs = x.iter().zip(y).zip(canonical(self.name, &z));
+        let differs =
+            |&((&x, &y), z): &((&u32, &u32), u32)| single((self.reference)(flushed(x), flushed(y))) != z;
         pairs.filter(differs).map(|((&x, &y), _)| (x, y)).collect()
     }
 }

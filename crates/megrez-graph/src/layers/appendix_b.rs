@@ -13,11 +13,19 @@
 //!
 //! Rounds online under `mizar`: comparison 2, selection 1, products with truncations 3 · 2 for GELU, the last truncation 1.
 
-use super::spline::Printed;
-use crate::lower::{Lowering, Secret};
+use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
 use crate::range::Range;
 use megrez_ring::Shape;
+
+/// An approximation that somebody else has published.
+#[derive(Clone, Copy)]
+pub(super) struct Printed {
+    /// On a value with f fraction bits.
+    pub lower: fn(&mut Lowering, &Secret) -> Result<Secret, Refusal>,
+    /// The largest error in exact arithmetic.
+    pub error: f32,
+}
 
 pub(super) const SIGMOID: Printed = Printed { lower: sigmoid, error: 0.1333 };
 pub(super) const GELU: Printed = Printed { lower: gelu, error: 0.0199 };

@@ -4,11 +4,14 @@
 //! A factor or divisor that is one power of two, as in the scaling of attention, is no weight: it stands in the plan as a
 //! change of scale, which is free. Division by a secret multiplies by its reciprocal ([`super::octaves`]).
 
-use super::{Call, Layer, Scale, known, roots};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::Call;
+use super::{known, roots};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Function, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -3,12 +3,14 @@
 //! A division by 2^k is free: the same words with k fraction bits more, which the next truncation drops. Any other
 //! number is a product with 1/count, a public constant.
 
+use super::call::{Call, image};
 use super::window::{Axis, windows};
-use super::{Call, Layer, Scale, image};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -1,11 +1,13 @@
 //! BatchNormalization at inference: a scale and an offset per channel. Folded into the linear layer before it where
 //! there is one (`passes::batch_norm`); else one product and one addition.
 
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;

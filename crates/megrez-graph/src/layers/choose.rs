@@ -1,11 +1,13 @@
 //! Where with a public condition, and Expand: local. A condition that is secret is not supported.
 
+use super::call::Call;
 use super::known::known;
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::{Constant, Tensor};
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::scale::Scale;
+use crate::tensor::{Constant, Tensor};
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ pub(super) fn choose(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     let Some(shape) = a.broadcast(b).ok().and_then(|s| s.broadcast(&condition.shape).ok()) else {
         return refuse(format!("the shapes {}, {a} and {b} do not broadcast", condition.shape), "");
     };
-    let shape = crate::graph::sane(shape)?;
+    let shape = crate::tensor::sane(shape)?;
     let view = |from: &Shape| View::broadcast(from, &shape).expect("they broadcast");
     let first: Vec<bool> = condition.view(&view(&condition.shape)).data.iter().map(|&v| v != 0).collect();
     let side = |input: usize| call.id(input).map(|id| call.graph.value(id).constant.as_ref());

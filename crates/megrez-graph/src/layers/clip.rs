@@ -1,10 +1,11 @@
 //! Clip: low + relu(x − low) − relu(x − high), both comparisons in one step. A missing bound saves its half.
 
-use super::{Call, Layer};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::tensor::Tensor;
 use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! Concat: joins values along an axis, at the scale of the one with most fraction bits.
 
-use super::{Call, Layer, axis};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::{Constant, Tensor};
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::{Call, axis};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::tensor::{Constant, Tensor};
 use megrez_plan::ValueId;
 use megrez_ring::Shape;
 use std::sync::Arc;
@@ -36,7 +37,10 @@ pub(super) fn concat(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
         constants += usize::from(call.is_constant(i));
     }
     let ints = |i: usize| {
-        matches!(call.graph.value(call.inputs[i].unwrap_or(crate::Id(0))).constant, Some(Constant::Ints(_)))
+        matches!(
+            call.graph.value(call.inputs[i].unwrap_or(crate::graph::Id(0))).constant,
+            Some(Constant::Ints(_))
+        )
     };
     let integers = (0..call.inputs.len()).filter(|&i| ints(i)).count();
     if (constants > 0 && constants < call.inputs.len()) || (integers > 0 && integers < call.inputs.len()) {

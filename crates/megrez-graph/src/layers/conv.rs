@@ -1,12 +1,14 @@
 //! Conv: 2-D convolution with groups, stride, padding and dilation. Product, bias at the product's scale; the
 //! placement pass decides where the truncation goes.
 
+use super::call::{Call, image};
 use super::window::windows;
-use super::{Call, Layer, Scale, image};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{ConvGeometry, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -5,11 +5,13 @@
 //! The upload is as many words per token as the table has rows. In floating point, numbers take the place of words, and a selection
 //! under each that of the product.
 
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Erf by a spline, off by at most 0.0033 (see [`super::spline`]). As a part of GELU it becomes one with it (`passes::fuse_gelu`).
 
+use super::call::Call;
 use super::spline::{Activation, ERF};
-use super::{Call, Layer};
+use crate::layer::Layer;
 use crate::problem::Refusal;
 use std::sync::Arc;
 

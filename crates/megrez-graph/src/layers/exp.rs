@@ -9,13 +9,15 @@
 //! Rounding adds about 2^−17 relative to 1 in the first form and relative to the result in the others, and one unit in the last
 //! place.
 
+use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, polynomial};
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
 use crate::range::{Interval, Range};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
 use std::f64::consts::LN_2;

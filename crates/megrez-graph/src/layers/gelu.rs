@@ -1,8 +1,9 @@
 //! Gelu: x·(1 + erf(x/√2))/2 by a spline, off by at most 0.0021 (see [`super::spline`]). The form with tanh differs from it by
 //! less than 0.0005 and has the same spline.
 
+use super::call::Call;
 use super::spline::{Activation, GELU};
-use super::{Call, Layer};
+use crate::layer::Layer;
 use crate::problem::{Refusal, refuse};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::sync::Arc;

@@ -1,11 +1,13 @@
 //! Gemm: α·A·B + β·C with optional transpositions. What is constant is transposed and scaled in the clear.
 
+use super::call::Call;
 use super::matmul::plain_product;
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! Operators on shapes, indices and masks: Range, ConstantOfShape, Equal, Where on constants, … Exporters leave them in models to
 //! compute shapes and attention masks. Their results are known when compiling, so none of them reaches a plan.
 
-use super::{Call, Layer, axis};
-use crate::graph::{Attribute, Constant, Tensor};
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::{Call, axis};
+use crate::graph::Attribute;
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::tensor::{Constant, Tensor};
 use megrez_plan::View;
 use megrez_ring::Shape;
 use std::sync::Arc;

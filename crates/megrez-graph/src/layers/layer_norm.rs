@@ -6,14 +6,16 @@
 //!
 //! Largest error: 2^−17 relative to the result (2^−6 on the 32-bit ring), and 2·|γ|/σ + 1 units of 2^−f.
 
+use super::call::{Call, axis};
 use super::octaves::INVERSE_ROOT;
 use super::reduce::row_means;
-use super::{Call, Layer, Scale, axis};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;

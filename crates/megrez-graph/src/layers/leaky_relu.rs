@@ -1,10 +1,12 @@
 //! LeakyRelu: x for x ≥ 0, a·x below: a·x + (1 − a)·relu(x). The slope is part of the architecture, hence public.
 
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;

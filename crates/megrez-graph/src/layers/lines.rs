@@ -1,10 +1,10 @@
 //! Values as rows of a matrix, for what works along some dimensions: reductions, Softmax, LayerNormalization.
 
-use super::{Call, axis};
-use crate::float::FloatLowering;
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Secret};
+use super::call::{Call, axis};
+use crate::float::lowering::FloatLowering;
+use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::tensor::Tensor;
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 

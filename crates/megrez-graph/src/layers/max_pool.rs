@@ -7,13 +7,14 @@
 //! With [`PoolForm::AllPairs`], up to four values at a time are compared in all pairs instead: a window of at most four
 //! elements is one step, 3×3 two, one along each axis.
 
+use super::call::{Call, image};
 use super::window::{Axis, windows};
-use super::{Call, Layer, image};
-use crate::compile::PoolForm;
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
+use crate::options::PoolForm;
 use crate::problem::{Refusal, refuse};
+use crate::tensor::Tensor;
 use megrez_plan::{MAX_OPERANDS, ValueId};
 use megrez_ring::Shape;
 use std::ops::Range;

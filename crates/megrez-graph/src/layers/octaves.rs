@@ -17,7 +17,7 @@
 //! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, polynomial};
-use crate::lower::{Lowering, Secret};
+use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
 use megrez_ring::Shape;

@@ -1,10 +1,11 @@
 //! Pad: zeros around a value.
 
-use super::{Call, Layer};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::tensor::Tensor;
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! two levels are truncated, the last result carries ℓ − 6 fraction bits, so that |p| < 8.
 //! Rounding: each power is off by at most a few units of 2^−g, the result by about 2^(2−g) times the derivative's size.
 
-use crate::lower::{Lowering, Secret};
+use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
 use crate::range::Range;
 use megrez_ring::Shape;

@@ -1,11 +1,14 @@
 //! What only rearranges its input: Identity, Dropout, Cast, Constant, Flatten, Reshape, Transpose, Squeeze, Unsqueeze,
 //! Slice. Each is one [`View`], which is local.
 
-use super::{Call, Layer, axis, known};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::{Attribute, Tensor};
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::{Call, axis};
+use super::known;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::Attribute;
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::tensor::Tensor;
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
@@ -65,7 +68,7 @@ pub(super) fn cast(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 pub(super) fn constant(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(0, &["value"])?;
     match call.attributes.0.get("value") {
-        Some(Attribute::Tensor(crate::Constant::Floats(t))) => Ok(Arc::new(Fixed(t.clone()))),
+        Some(Attribute::Tensor(crate::tensor::Constant::Floats(t))) => Ok(Arc::new(Fixed(t.clone()))),
         _ => refuse("has no `value` of float32", "use Graph::constant"),
     }
 }
@@ -152,7 +155,7 @@ pub(super) fn expand(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     let dims = call.integers(1, "shape")?.unwrap_or_default();
     let dims = dims.iter().map(|&d| usize::try_from(d)).collect::<Result<Vec<usize>, _>>();
     let to = dims.ok().map(Shape::new).and_then(|to| from.broadcast(&to).ok());
-    match to.and_then(|to| View::broadcast(from, &crate::graph::sane(to).ok()?)) {
+    match to.and_then(|to| View::broadcast(from, &crate::tensor::sane(to).ok()?)) {
         Some(view) => layer(view),
         None => refuse(format!("{from} does not broadcast to the shape that is asked for"), ""),
     }

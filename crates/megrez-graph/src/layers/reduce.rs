@@ -1,12 +1,14 @@
 //! ReduceSum, ReduceMean, ReduceMax and ReduceMin along any axes. Sums are local; means divide as average pools do; maxima are a
 //! tournament of ⌈log₂ n⌉ ReLUs.
 
+use super::call::Call;
 use super::lines::Lines;
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Function, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

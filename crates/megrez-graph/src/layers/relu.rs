@@ -1,10 +1,11 @@
 //! Relu: max(x, 0). One step; the comparison does not care about the scale.
 
-use super::{Call, Layer};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
+use crate::tensor::Tensor;
 use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -3,13 +3,15 @@
 //! Errors are those of the octaves plus one unit of 2^−f; 1/x and 1/√x near the smallest unit of x are as coarse as x is. A
 //! whole exponent n takes ⌈log₂ n⌉ products one after the other, each off by one unit and what its factors are off.
 
+use super::call::Call;
 use super::octaves::{INVERSE_ROOT, LOGARITHM, Octaves, RECIPROCAL, ROOT};
-use super::{Call, Layer, Scale};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! Shape and Gather: the arithmetic on shapes that exporters leave in models, folded away when the shapes are known;
 //! and slices by constant index.
 
-use super::{Call, Layer, axis};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::{Constant, Tensor};
-use crate::lower::{Lowering, Operand, Secret};
+use super::call::{Call, axis};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
+use crate::tensor::{Constant, Tensor};
 use megrez_plan::ValueId;
 use megrez_ring::Shape;
 use std::sync::Arc;

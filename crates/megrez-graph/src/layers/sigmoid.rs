@@ -1,7 +1,8 @@
 //! Sigmoid: 1 / (1 + e^−x) by a spline, off by at most 0.0032 (see [`super::spline`]).
 
+use super::call::Call;
 use super::spline::{Activation, SIGMOID};
-use super::{Call, Layer};
+use crate::layer::Layer;
 use crate::problem::Refusal;
 use std::sync::Arc;
 

@@ -6,17 +6,19 @@
 //!
 //! Largest error, absolute: about 3 units of 2^−f (f = 16: 5e-5); a row's results sum up to 1 within n units.
 
+use super::call::{Call, axis};
 use super::exp::decay;
 use super::lines::Lines;
 use super::octaves::{LOGARITHM, RECIPROCAL};
 use super::reduce::row_maxima;
-use super::revealed::After;
-use super::{Call, Layer, Scale, axis};
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::{Constant, Tensor};
-use crate::lower::{Lowering, Operand, Secret};
+use crate::after::After;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
+use crate::scale::Scale;
+use crate::tensor::{Constant, Tensor};
 use megrez_plan::{Function, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;

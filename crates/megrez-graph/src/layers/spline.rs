@@ -41,14 +41,17 @@
 //! | Gelu | 3.75 | 0.00017 |
 //! | Swish (SiLU) | 8 | 0.0015 |
 
+use super::appendix_b::{self, Printed};
+use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, polynomial};
-use super::{Call, Layer, Scale, appendix_b};
-use crate::compile::Activations;
-use crate::float::{FloatLowering, FloatOperand};
-use crate::graph::Tensor;
-use crate::lower::{Above, Lowering, Operand, Secret};
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Above, Lowering, Operand, Secret};
+use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
+use crate::scale::Scale;
+use crate::tensor::Tensor;
 use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
@@ -110,15 +113,6 @@ struct Fine {
     shift: u32,
     coefficients: Coefficients,
     error: f32,
-}
-
-/// An approximation that somebody else has published.
-#[derive(Clone, Copy)]
-pub(super) struct Printed {
-    /// On a value with f fraction bits.
-    pub lower: fn(&mut Lowering, &Secret) -> Result<Secret, Refusal>,
-    /// The largest error in exact arithmetic.
-    pub error: f32,
 }
 
 pub(super) const SIGMOID: Spline = Spline {

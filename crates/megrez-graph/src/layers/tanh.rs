@@ -1,7 +1,8 @@
 //! Tanh by a spline, off by at most 0.0067 (see [`super::spline`]).
 
+use super::call::Call;
 use super::spline::{Activation, TANH};
-use super::{Call, Layer};
+use crate::layer::Layer;
 use crate::problem::Refusal;
 use std::sync::Arc;
 

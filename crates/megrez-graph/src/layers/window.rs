@@ -1,6 +1,6 @@
 //! Sliding windows over images: what Conv and the pools have in common.
 
-use super::Call;
+use super::call::Call;
 use crate::problem::{Refusal, refuse};
 use std::ops::Range;
 

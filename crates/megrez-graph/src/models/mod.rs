@@ -1,14 +1,15 @@
 //! The networks of the field's tables, with seeded random weights: for costs, which do not depend on the weights.
 
+mod builder;
 mod relevance;
 mod residual;
 mod transformer;
 
 pub use relevance::relevance_features;
 
-use crate::graph::{Attributes, Graph, Id, Tensor};
+use crate::graph::Graph;
 use crate::problem::{Problem, Refusal};
-use megrez_ring::Shape;
+use builder::Builder;
 use transformer::{BERT_BASE, BERT_TINY, Config, GPT2};
 
 /// The names that [`build`] knows.
@@ -135,131 +136,6 @@ pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
     Ok(net.finish())
 }
 
-struct Builder {
-    graph: Graph,
-    at: Id,
-    weights: Weights,
-    counts: [usize; 4],
-}
-
-impl Builder {
-    fn new(name: &str, seed: u64) -> Self {
-        Builder { graph: Graph::new(name), at: Id(0), weights: Weights::new(seed), counts: [0; 4] }
-    }
-
-    fn shape(&self) -> Vec<usize> {
-        self.graph.shape(self.at).dims().to_vec()
-    }
-
-    /// conv1, conv2, … per kind of layer.
-    fn name(&mut self, kind: usize) -> String {
-        self.counts[kind] += 1;
-        format!("{}{}", ["conv", "relu", "pool", "fc"][kind], self.counts[kind])
-    }
-
-    fn input(&mut self, shape: impl Into<Shape>) -> Result<(), Problem> {
-        self.at = self.graph.input("input", shape)?;
-        Ok(())
-    }
-
-    fn conv(&mut self, filters: usize, kernel: usize, stride: i64, pad: i64) -> Result<(), Problem> {
-        let channels = self.shape()[1];
-        let name = self.name(0);
-        let weight = self.weights.he([filters, channels, kernel, kernel].into(), channels * kernel * kernel);
-        let bias = self.weights.he([filters].into(), 200);
-        let weight = self.graph.constant(&format!("{name}.weight"), weight);
-        let bias = self.graph.constant(&format!("{name}.bias"), bias);
-        let attributes = Attributes::none().with("strides", [stride; 2]).with("pads", [pad; 4]);
-        self.at = self.graph.add(&name, "Conv", &[self.at, weight, bias], attributes)?;
-        Ok(())
-    }
-
-    fn relu(&mut self) -> Result<(), Problem> {
-        let name = self.name(1);
-        self.at = self.graph.add(&name, "Relu", &[self.at], Attributes::none())?;
-        Ok(())
-    }
-
-    fn pool(&mut self, op: &str, kernel: i64, stride: i64) -> Result<(), Problem> {
-        let name = self.name(2);
-        let attributes = Attributes::none().with("kernel_shape", [kernel; 2]).with("strides", [stride; 2]);
-        self.at = self.graph.add(&name, op, &[self.at], attributes)?;
-        Ok(())
-    }
-
-    fn conv_relu_pool(&mut self, filters: usize) -> Result<(), Problem> {
-        self.conv(filters, 5, 1, 0)?;
-        self.relu()?;
-        self.pool("MaxPool", 2, 2)
-    }
-
-    /// Fully connected layers of these sizes, with a ReLU after each but the last; flattens first where needed.
-    fn dense(&mut self, sizes: &[usize]) -> Result<(), Problem> {
-        if self.shape().len() != 2 {
-            self.at = self.graph.add("flatten", "Flatten", &[self.at], Attributes::none())?;
-        }
-        for (i, &size) in sizes.iter().enumerate() {
-            let features = self.shape()[1];
-            let name = self.name(3);
-            let weight = self.weights.he([size, features].into(), features);
-            let bias = self.weights.he([size].into(), 200);
-            let weight = self.graph.constant(&format!("{name}.weight"), weight);
-            let bias = self.graph.constant(&format!("{name}.bias"), bias);
-            let attributes = Attributes::none().with("transB", 1);
-            self.at = self.graph.add(&name, "Gemm", &[self.at, weight, bias], attributes)?;
-            if i + 1 < sizes.len() {
-                self.relu()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Graph {
-        self.graph.output("logits", self.at);
-        self.graph
-    }
-}
-
-/// Normally distributed weights that are the same on every machine and in every version.
-struct Weights {
-    stream: blake3::OutputReader,
-    block: [u8; 4096],
-    used: usize,
-}
-
-impl Weights {
-    fn new(seed: u64) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 random weights");
-        hasher.update(&seed.to_le_bytes());
-        Weights { stream: hasher.finalize_xof(), block: [0; 4096], used: 4096 }
-    }
-
-    /// Of variance 2 / `inputs`.
-    fn he(&mut self, shape: Shape, inputs: usize) -> Tensor {
-        self.normal_tensor(shape, (2.0 / inputs as f64).sqrt())
-    }
-
-    /// Of this standard deviation.
-    fn normal_tensor(&mut self, shape: Shape, deviation: f64) -> Tensor {
-        let data = (0..shape.elements()).map(|_| (self.normal() * deviation) as f32).collect();
-        Tensor { shape, data }
-    }
-
-    /// One standard normal number: the sum of eight uniform ones, which needs no function whose last bit differs
-    /// between machines. It stays below 5 in magnitude.
-    fn normal(&mut self) -> f64 {
-        if self.used == self.block.len() {
-            self.stream.fill(&mut self.block);
-            self.used = 0;
-        }
-        let bytes = &self.block[self.used..self.used + 16];
-        self.used += 16;
-        let sum: u32 = bytes.chunks_exact(2).map(|b| u32::from(u16::from_le_bytes([b[0], b[1]]))).sum();
-        // Mean 8 · 0.5 and variance 8 / 12 in units of 2^16.
-        (f64::from(sum) / 65536.0 - 4.0) * 1.224_744_871_391_589
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,16 +177,5 @@ mod tests {
         assert_eq!(weights(&net("gpt2-block")), 12 * 768 * 768);
         assert_eq!(net("bert-tiny").nodes.last().unwrap().layer.shape().dims(), [1, 2]);
         assert!(build("resnet", 1, 0).unwrap_err().to_string().contains("lenet"));
-    }
-
-    #[test]
-    fn weights_follow_the_seed() {
-        let mut a = Weights::new(1);
-        let many = a.he([20000].into(), 2);
-        let mean = many.data.iter().map(|&v| f64::from(v)).sum::<f64>() / 20000.0;
-        let variance = many.data.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / 20000.0;
-        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
-        assert_eq!(Weights::new(1).he([20000].into(), 2), many);
-        assert_ne!(Weights::new(2).he([20000].into(), 2), many);
     }
 }

@@ -5,9 +5,10 @@
 //! network is one with weights drawn as usual, written in those units, which ReLU allows, and weights moved to the range's ends
 //! where they left it. The small weights matter as much as the large ones, since they belong to large numbers.
 
-use super::{Builder, Weights};
-use crate::graph::{Attributes, Tensor};
+use super::builder::{Builder, Weights};
+use crate::graph::Attributes;
 use crate::problem::Problem;
+use crate::tensor::Tensor;
 
 /// Features, units of the hidden layers, and logits.
 const SIZES: [usize; 5] = [874, 300, 200, 100, 4];

@@ -1,8 +1,9 @@
 //! ResNet-18 and ResNet-50 as torchvision defines them, for 224×224 images and 1000 classes.
 
-use super::Builder;
-use crate::graph::{Attributes, Id, Tensor};
+use super::builder::Builder;
+use crate::graph::{Attributes, Id};
 use crate::problem::Problem;
+use crate::tensor::Tensor;
 
 /// A residual network: how many blocks each of its four stages has, and whether blocks are bottlenecks of three convolutions.
 pub(super) fn residual(net: &mut Builder, blocks: [usize; 4], bottleneck: bool) -> Result<(), Problem> {

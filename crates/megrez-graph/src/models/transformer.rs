@@ -1,8 +1,9 @@
 //! GPT-2 and BERT as Hugging Face defines them, on tokens; and one block of GPT-2.
 
-use super::Builder;
-use crate::graph::{Attributes, Id, Tensor};
+use super::builder::Builder;
+use crate::graph::{Attributes, Id};
 use crate::problem::Problem;
+use crate::tensor::Tensor;
 
 /// The sizes of a transformer.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,9 @@
 //! bounded.
 
 use super::protobuf::{Field, Malformed, Reader};
-use crate::graph::{Attribute, Constant};
-use crate::graph::{MAX_ELEMENTS, Tensor};
+use crate::graph::Attribute;
+use crate::tensor::Constant;
+use crate::tensor::{MAX_ELEMENTS, Tensor};
 
 const MAX_NODES: usize = 1 << 14;
 const MAX_TENSORS: usize = 1 << 15;

@@ -6,9 +6,10 @@
 mod message;
 mod protobuf;
 
-use crate::graph::{Attribute, Attributes, Constant, Graph, Id, Tensor};
+use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::layers;
 use crate::problem::{Cause, Problem, Problems, Refusal, refuse};
+use crate::tensor::{Constant, Tensor};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;

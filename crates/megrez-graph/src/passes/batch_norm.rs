@@ -1,9 +1,10 @@
 //! A BatchNormalization right after a Conv, Gemm or MatMul becomes part of its weights.
 
 use super::rewrite::Rewrite;
-use crate::graph::{Attribute, Attributes, Graph, Id, Node, Tensor};
+use crate::graph::{Attribute, Attributes, Graph, Id, Node};
 use crate::layers::channel_affine;
 use crate::problem::{Problem, Refusal};
+use crate::tensor::Tensor;
 use std::collections::HashMap;
 
 /// Folds every BatchNormalization that directly follows a linear layer with constant weights, of which it is the only

@@ -6,9 +6,10 @@
 
 use super::pattern::Pattern;
 use super::rewrite::Rewrite;
-use crate::graph::{Attributes, Constant, Graph, Id, Node, Tensor};
+use crate::graph::{Attributes, Graph, Id, Node};
 use crate::layers::MASKED;
 use crate::problem::Problem;
+use crate::tensor::{Constant, Tensor};
 use megrez_plan::View;
 use std::sync::Arc;
 

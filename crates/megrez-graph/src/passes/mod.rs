@@ -1,7 +1,6 @@
 //! Rewriting the graph before it is lowered. Each pass takes a graph and gives one that computes the same.
 
 mod batch_norm;
-mod fold;
 mod gelu;
 mod layer_norm;
 mod mask;
@@ -14,7 +13,6 @@ mod tidy;
 pub mod truncation;
 
 pub use batch_norm::fold_batch_norm;
-pub(crate) use fold::{fold, fold_cost};
 pub use gelu::fuse_gelu;
 pub use layer_norm::fuse_layer_norm;
 pub use mask::fuse_masks;
@@ -23,8 +21,8 @@ pub use swish::fuse_swish;
 pub use switch::pool_before_activation;
 pub use tidy::{remove_dead, remove_identities};
 
+use crate::after::After;
 use crate::graph::Graph;
-use crate::layers::After;
 use crate::problem::Problems;
 
 /// All passes in order. What is left to the recipient is listed for each output.

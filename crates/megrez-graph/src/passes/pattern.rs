@@ -1,6 +1,7 @@
 //! Recognising what exporters write in several nodes: looking from a node at what makes its inputs.
 
-use crate::graph::{Attribute, Constant, Graph, Id, Node, Tensor};
+use crate::graph::{Attribute, Graph, Id, Node};
+use crate::tensor::{Constant, Tensor};
 use std::collections::HashMap;
 
 /// A graph with the nodes found by what they define.

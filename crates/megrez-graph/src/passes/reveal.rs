@@ -1,7 +1,7 @@
 //! Softmax and ArgMax at an output are left to the recipient, who computes them on what is revealed.
 
+use crate::after::After;
 use crate::graph::Graph;
-use crate::layers::After;
 use crate::problem::Problem;
 
 /// The graph up to what is revealed, and for each output what the recipient does with it, in order.

@@ -10,9 +10,9 @@
 //! such values by 2^(ℓ−1). Only averages need room for their sums, and wait behind them only where there is plenty. So
 //! the placement depends on shapes alone and tells nothing about the weights.
 
-use crate::compile::CompileOptions;
 use crate::graph::Graph;
-use crate::layers::Scale;
+use crate::options::CompileOptions;
+use crate::scale::Scale;
 
 /// Bits before the binary point that must remain for a truncation to wait until after an average.
 const INTEGER_BITS: u32 = 14;

@@ -8,7 +8,7 @@
 //!
 //! Everybody sees uniform bits and elements. Security: docs/security/replicated.md.
 
-use super::Aby3;
+use super::family::Aby3;
 use crate::rss::bit_shares::{additive, buffers};
 use crate::rss::{self, Data, Masks, Rss, after, before, reshare_cost};
 use crate::steps::select;

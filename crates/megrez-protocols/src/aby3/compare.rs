@@ -1,7 +1,8 @@
 //! Comparisons under `aby3` ([`crate::steps::compare`]): the top bit is found by [`super::adder`]
 //! and is replicated.
 
-use super::{Aby3, adder};
+use super::adder;
+use super::family::Aby3;
 use crate::rss::{Data, Masks, Rss};
 use crate::steps::compare::{Comparison, Dealt};
 use crate::steps::truncate;

@@ -12,13 +12,15 @@
 pub(crate) mod adder;
 mod bits;
 mod compare;
+mod family;
 mod relu;
 mod words;
 
 pub use crate::rss::{Data, Masks};
+pub use family::{Aby3, Protocol};
 
 use crate::protocol::{self, Security};
-use crate::rss::{Linear, PublicProduct, Replicated, refuse};
+use crate::rss::{Linear, PublicProduct, refuse};
 use crate::sharing::Constant;
 use crate::steps::dealt::Dealt;
 use crate::steps::product::{Product, Unshared};
@@ -38,13 +40,6 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 .without_offline_phase()
 .with_deferred_resharing()
 .with_factors(4);
-
-/// Tells this protocol from others on the same sharing.
-#[derive(Clone, Copy, Default)]
-pub struct Protocol;
-
-/// The suite on the ring of `W` and device `D`.
-pub type Aby3<W, D> = Replicated<W, D, Protocol>;
 
 suite_of_steps! { Aby3, refuse =>
     0 = Constant,

@@ -8,7 +8,8 @@
 //! All steps mask what they send; see there what each party sees. Security:
 //! docs/security/replicated.md.
 
-use super::{Aby3, compare};
+use super::compare;
+use super::family::Aby3;
 use crate::rss::{Data, Masks};
 use crate::steps::compare::Comparison;
 use crate::steps::relu::Parts;

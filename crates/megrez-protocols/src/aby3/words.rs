@@ -1,7 +1,8 @@
 //! Values by their bits under `aby3` ([`crate::steps::words`]): additions on Boolean replicated
 //! shares, with Sklansky's tree of pairs.
 
-use super::{Aby3, adder};
+use super::adder;
+use super::family::Aby3;
 use crate::rss::{Data, Masks, Rss};
 use crate::steps::sum;
 use crate::steps::tree::Tree;

@@ -15,7 +15,7 @@
 //!
 //! Everybody sees uniform elements.
 
-use super::Alkaid;
+use super::family::Alkaid;
 use crate::local::{self, Product};
 use crate::rss::bit_shares::{additive, buffers, plus_public, to_replicated, to_ring};
 use crate::rss::{self, Data, Masks, Rss, after, before};

@@ -1,7 +1,8 @@
 //! Comparisons under `alkaid` ([`crate::steps::compare`]): the top bit is found by [`super::top`]
 //! and is masked.
 
-use super::{Alkaid, top};
+use super::family::Alkaid;
+use super::top;
 use crate::rss::{Data, Masks, Rss};
 use crate::steps::compare::Comparison;
 use crate::steps::truncate;

@@ -13,6 +13,7 @@
 mod adder;
 mod bits;
 pub(crate) mod compare;
+mod family;
 mod nodes;
 mod relu;
 mod schedule;
@@ -20,9 +21,10 @@ mod top;
 mod words;
 
 pub use crate::rss::{Data, Masks};
+pub use family::{Alkaid, Protocol};
 
 use crate::protocol::{self, Security};
-use crate::rss::{Linear, PublicProduct, Replicated, refuse};
+use crate::rss::{Linear, PublicProduct, refuse};
 use crate::sharing::Constant;
 use crate::steps::dealt::Dealt;
 use crate::steps::product::{Product, Unshared};
@@ -41,13 +43,6 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 )
 .with_deferred_resharing()
 .with_factors(4);
-
-/// Tells this protocol from others on the same sharing.
-#[derive(Clone, Copy, Default)]
-pub struct Protocol;
-
-/// The suite on the ring of `W` and device `D`.
-pub type Alkaid<W, D> = Replicated<W, D, Protocol>;
 
 suite_of_steps! { Alkaid, refuse =>
     0 = Constant,

@@ -10,7 +10,8 @@
 //! docs/security/replicated.md.
 
 use super::bits::select_cost;
-use super::{Alkaid, compare, top};
+use super::family::Alkaid;
+use super::{compare, top};
 use crate::local::Product;
 use crate::rss::bit_shares::to_ring;
 use crate::rss::{self, Data, Masks, Rss};

@@ -2,8 +2,8 @@
 //! ([`super::adder`]). The result of an addition is replicated, that is, masked by itself: m = 0
 //! and a mask that is known only now.
 
-use super::Alkaid;
 use super::adder::{self, Entry};
+use super::family::Alkaid;
 use crate::rss::{Data, Masks, Rss};
 use crate::steps::sum::{self, Known};
 use crate::steps::tree::Tree;

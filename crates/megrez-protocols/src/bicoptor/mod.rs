@@ -8,6 +8,7 @@
 //!
 //! Security: `docs/security/bicoptor.md`.
 
+mod family;
 mod field;
 mod product;
 mod relu;
@@ -16,10 +17,11 @@ mod sign;
 mod tests;
 
 pub use crate::sharing::additive::{Data, Masks};
+pub use family::{Bicoptor, Protocol};
 
 use crate::protocol::{self, Security};
 use crate::sharing::Constant;
-use crate::sharing::additive::{Additive, Linear, PublicProduct};
+use crate::sharing::additive::{Linear, PublicProduct};
 use crate::{Call, Unsupported, local};
 use megrez_plan::Op;
 use product::Product;
@@ -33,13 +35,6 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "semi-honest, one of three parties corrupted, while values stay in the compared range; party 2 helps",
     "improved Bicoptor (probabilistic truncation), corrected",
 );
-
-/// Tells this protocol from others on the same sharing.
-#[derive(Clone, Copy, Default)]
-pub struct Protocol;
-
-/// The suite on the ring of `W` and device `D`.
-pub type Bicoptor<W, D> = Additive<W, D, Protocol>;
 
 suite_of_steps! { Bicoptor, refuse =>
     0 = Constant,

@@ -11,7 +11,7 @@
 //!
 //! Security: `docs/security/bicoptor.md`.
 
-use super::Bicoptor;
+use super::family::Bicoptor;
 use crate::local;
 use crate::mss::{DEALER, RingMask, Role, deal};
 use crate::sharing::additive::Masks;

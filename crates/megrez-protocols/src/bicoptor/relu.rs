@@ -26,7 +26,8 @@
 //!
 //! Security: `docs/security/bicoptor.md`.
 
-use super::{Bicoptor, sign};
+use super::family::Bicoptor;
+use super::sign;
 use crate::mizar::truncate::MaskParts;
 use crate::mss::{DEALER, RingMask, Role, deal, open};
 use crate::sharing::additive::Masks;

@@ -40,7 +40,7 @@
 //!
 //! Security: `docs/security/bicoptor.md`.
 
-use super::Bicoptor;
+use super::family::Bicoptor;
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
 use crate::sharing::additive::Masks;

@@ -20,8 +20,8 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::Mizar;
-use super::sign::{self, Dealt, List, Lists};
+use super::family::{Lists, Mizar};
+use super::sign::{self, Dealt, List};
 use crate::mss::{Data, Masks};
 use crate::{Call, Cost, Made, Operands, Step, Transfer, Unsupported};
 use megrez_kernels::{Device, Tensor};

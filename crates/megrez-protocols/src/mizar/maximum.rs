@@ -34,8 +34,8 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::Mizar;
-use super::sign::{self, Dealt, List, Lists};
+use super::family::{Lists, Mizar};
+use super::sign::{self, Dealt, List};
 use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};

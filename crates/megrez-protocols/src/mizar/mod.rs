@@ -8,6 +8,7 @@
 //! Security: `docs/security/mizar.md`.
 
 mod bits;
+mod family;
 mod halves;
 mod many;
 mod maximum;
@@ -18,9 +19,9 @@ mod sign;
 pub(crate) mod truncate;
 
 pub use crate::mss::{Data, Masks};
-pub use sign::Lists;
+pub use family::{Lists, Mizar};
 
-use crate::mss::{BitLinear, Linear, Masked, PublicProduct};
+use crate::mss::{BitLinear, Linear, PublicProduct};
 use crate::protocol::{self, Security};
 use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
@@ -41,10 +42,6 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "MIZAR, corrected",
 )
 .with_native_maximum();
-
-/// The suite on the ring of `W` and device `D`, with its own list or that of a baseline:
-/// [`crate::aegis`], [`crate::concurrent`].
-pub type Mizar<W, D> = Masked<W, D, Lists>;
 
 suite_of_steps! { Mizar, refuse =>
     0 = Constant,

@@ -14,7 +14,7 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::Mizar;
+use super::family::Mizar;
 use crate::mss::{DEALER, Data, Masks, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported, local};
 use megrez_kernels::{Device, Tensor};

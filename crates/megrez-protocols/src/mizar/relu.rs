@@ -37,9 +37,9 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::Mizar;
+use super::family::{Lists, Mizar};
 use super::halves::{Shares, chosen_mask, chosen_value};
-use super::sign::{Dealt, List, Lists, answer_cost};
+use super::sign::{Dealt, List, answer_cost};
 use super::truncate::MaskParts;
 use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};

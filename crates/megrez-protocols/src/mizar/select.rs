@@ -12,7 +12,7 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::Mizar;
+use super::family::Mizar;
 use crate::mss::{DEALER, Data, Masks, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Selected, Tensor};

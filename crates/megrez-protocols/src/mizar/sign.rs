@@ -25,7 +25,7 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::Mizar;
+use super::family::{Lists, Mizar};
 use crate::mss::{BitMask, DEALER, Data, Masks, RingMask, Role};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Baseline, Bits, Device, FieldShare, ListSpec, ListStreams, Tensor};
@@ -70,9 +70,6 @@ impl<D: Device> crate::Store<D> for Dealt<D> {
         })
     }
 }
-
-/// Which list: the protocol's own, or a baseline's.
-pub type Lists = Option<Baseline>;
 
 /// The names of a baseline's messages.
 const BASELINE_LISTS: [&str; 2] = ["list", "second-list"];

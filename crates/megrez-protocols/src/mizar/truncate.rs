@@ -18,7 +18,7 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::Mizar;
+use super::family::Mizar;
 use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor, Truncation};

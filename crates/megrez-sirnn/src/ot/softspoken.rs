@@ -14,8 +14,8 @@
 //! sides expand 2^k times as many bits. The sender sees u under one-time pads r_(Δ), uniform whatever the choices are.
 
 use super::code::{Code, MAX_CHOICE};
+use super::extension::{OtReceiver, OtSender};
 use super::transpose::{MAX_WORDS, Rows};
-use super::{OtReceiver, OtSender};
 use megrez_prg::{BLOCK_WORDS, Level, Stream};
 use megrez_ring::bits;
 use std::sync::Arc;

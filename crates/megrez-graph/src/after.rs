@@ -1,0 +1,83 @@
+//! What is left to the recipient: work in the clear on what is revealed.
+
+use crate::tensor::Tensor;
+use megrez_ring::Shape;
+use serde::{Deserialize, Serialize};
+
+/// Work of the recipient on an opened output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum After {
+    /// exp(x) / Σ exp(x) along an axis.
+    Softmax {
+        /// The axis.
+        axis: usize,
+    },
+    /// The logarithm of Softmax.
+    LogSoftmax {
+        /// The axis.
+        axis: usize,
+    },
+    /// The index of the largest element along an axis, as a number.
+    ArgMax {
+        /// The axis.
+        axis: usize,
+        /// Whether the axis stays, with size 1.
+        keep: bool,
+        /// Whether the last of equal elements wins, not the first.
+        last: bool,
+    },
+}
+
+impl After {
+    /// The axis.
+    pub fn axis(&self) -> usize {
+        match *self {
+            After::Softmax { axis } | After::LogSoftmax { axis } | After::ArgMax { axis, .. } => axis,
+        }
+    }
+
+    /// The shape of the result.
+    ///
+    /// # Panics
+    /// If the axis is outside of the shape.
+    pub fn shape(&self, from: &Shape) -> Shape {
+        let mut dims = from.dims().to_vec();
+        match *self {
+            After::ArgMax { axis, keep: true, .. } => dims[axis] = 1,
+            After::ArgMax { axis, .. } => drop(dims.remove(axis)),
+            _ => {}
+        }
+        dims.into()
+    }
+
+    /// The result on an opened value.
+    ///
+    /// # Panics
+    /// If the axis is outside of the shape.
+    pub fn apply(&self, x: &Tensor) -> Tensor {
+        let stride = x.shape.strides()[self.axis()];
+        let size = x.shape.dims()[self.axis()];
+        let shape = self.shape(&x.shape);
+        let mut y = Tensor::filled(shape.clone(), 0.0);
+        for line in 0..x.data.len() / size {
+            let start = line / stride * stride * size + line % stride;
+            let places = || (0..size).map(|i| start + i * stride);
+            let largest = places().map(|p| x.data[p]).fold(f32::NEG_INFINITY, f32::max);
+            let sum: f64 = places().map(|p| f64::from(x.data[p] - largest).exp()).sum();
+            match *self {
+                After::Softmax { .. } => {
+                    places().for_each(|p| y.data[p] = (f64::from(x.data[p] - largest).exp() / sum) as f32);
+                }
+                After::LogSoftmax { .. } => {
+                    places().for_each(|p| y.data[p] = (f64::from(x.data[p] - largest) - sum.ln()) as f32);
+                }
+                After::ArgMax { last, .. } => {
+                    let mut equal = (0..size).filter(|i| x.data[start + i * stride] == largest);
+                    let index = if last { equal.next_back() } else { equal.next() };
+                    y.data[line] = index.unwrap_or(0) as f32;
+                }
+            }
+        }
+        y
+    }
+}

@@ -1,0 +1,81 @@
+//! What clients and reports need beside the plan: what owners share, what recipients open, what is
+//! known of the ranges.
+
+use crate::after::After;
+use crate::range::Interval;
+use crate::tensor::Tensor;
+use megrez_ring::Shape;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Weights to share.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelInput {
+    /// The plan's name of the input.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Shape,
+    /// Fraction bits to encode with.
+    pub frac: u32,
+    /// Row-major.
+    pub values: Vec<f32>,
+}
+
+/// Weights are secret and don't print.
+impl fmt::Debug for ModelInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} with {} fraction bits", self.name, self.shape, self.frac)
+    }
+}
+
+/// An input to share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DataInput {
+    /// The plan's name of the input.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Shape,
+    /// Fraction bits to encode with.
+    pub frac: u32,
+    /// What every element must lie in; its owner checks, because nobody else can.
+    pub range: Interval,
+    /// For tokens: the rows of their table. Each is shared as so many whole numbers, zeros and a
+    /// one at its place.
+    #[serde(default)]
+    pub tokens: Option<usize>,
+}
+
+/// An output that the recipient opens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Revealed {
+    /// The plan's name of the output.
+    pub name: String,
+    /// The dimensions of what is opened.
+    pub shape: Shape,
+    /// Fraction bits to decode with.
+    pub frac: u32,
+    /// What the recipient does with what is opened, in order.
+    pub after: Vec<After>,
+}
+
+impl Revealed {
+    /// Applies `after` to the opened and decoded output.
+    pub fn finish(&self, opened: Vec<f32>) -> Tensor {
+        self.after.iter().fold(Tensor::new(self.shape.clone(), opened), |x, after| after.apply(&x))
+    }
+}
+
+/// What is known about the numbers in a layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayerRange {
+    /// The layer.
+    pub layer: String,
+    /// The bounds of its output, as real numbers.
+    pub output: Interval,
+    /// Of its steps, the one with the least room: its words are below 2^`bits` in magnitude, …
+    pub bits: u32,
+    /// … and must be below 2^`limit`.
+    pub limit: u32,
+    /// Whether this was proven, or assumed because it could not be.
+    pub proven: bool,
+}

@@ -1,0 +1,68 @@
+//! What a layer is: a node that has been understood. Attributes are checked, constants read, the
+//! output's shape is known. It says how to compute in the clear (the oracle) and how to compute on
+//! secret values (a few primitive steps). The range of its output follows from the steps that it
+//! emits, unless it knows a tighter one.
+
+use crate::after::After;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::lowering::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, refuse};
+use crate::scale::Scale;
+use crate::tensor::{Constant, Tensor};
+use megrez_plan::{ValueId, View};
+use megrez_ring::Shape;
+
+/// An operator applied to operands of known shapes.
+pub trait Layer: Send + Sync {
+    /// The output's dimensions.
+    fn shape(&self) -> &Shape;
+
+    /// Computes in the clear. `inputs` are the node's inputs in order, omitted ones left out;
+    /// constants included.
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor;
+
+    /// Emits the steps that compute on secret values. At least one of `inputs` is secret; omitted
+    /// inputs are left out.
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal>;
+
+    /// Emits the steps that compute in floating point, for layers that have such a form.
+    fn float(&self, _cx: &mut FloatLowering, _inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        refuse("has no floating-point form yet", "run the model in fixed point: --numbers fixed")
+    }
+
+    /// What the layer does to the number of fraction bits.
+    fn scale(&self) -> Scale {
+        Scale::Passes
+    }
+
+    /// The layer as a rearrangement of its first input; every other input only steers it.
+    fn view(&self) -> Option<&View> {
+        None
+    }
+
+    /// The elements of the output if they follow from shapes or from integer constants alone.
+    fn fold_ints(&self, _inputs: &[&Tensor<i64>]) -> Option<Tensor<i64>> {
+        None
+    }
+
+    /// The result, where shapes and constants alone decide it.
+    fn known(&self) -> Option<Constant> {
+        None
+    }
+
+    /// Whether x ≤ y implies f(x) ≤ f(y), element by element: only then may the layer trade places
+    /// with a maximum.
+    fn non_decreasing(&self) -> bool {
+        false
+    }
+
+    /// The layer as work for the recipient, on what is revealed to them.
+    fn after(&self) -> Option<After> {
+        None
+    }
+
+    /// Multiplications or comparisons in the clear, roughly: what a report divides times by.
+    fn work(&self) -> u64 {
+        self.shape().elements() as u64
+    }
+}

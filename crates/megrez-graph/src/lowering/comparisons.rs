@@ -1,0 +1,211 @@
+//! Comparisons: how many bits each needs, and within which range it is right.
+
+use super::operand::{Above, Secret};
+use super::plan::Lowering;
+use crate::options::{Comparison, ListStyle};
+use crate::problem::{Refusal, out_of_range, refuse};
+use crate::range::{Interval, Range, RangePolicy};
+use megrez_plan::{Fewest, List, Op, Relu, SignBit, ValueId};
+
+impl Lowering<'_> {
+    /// The largest of a few values of one shape and scale, element by element, by comparing all
+    /// pairs.
+    pub fn maximum(&mut self, name: &str, values: &[&Secret]) -> Result<Secret, Refusal> {
+        let all = Range::hull_of(&values.iter().map(|x| &x.range).collect::<Vec<_>>());
+        let difference = Range::combine(&[(1, &all), (-1, &all)], 0);
+        // Each value is cut by itself, so a difference has lost two cuts.
+        let (sign, _) = self.comparison(name, &Secret { id: values[0].id, range: difference }, 0, 2)?;
+        let ids: Vec<ValueId> = values.iter().map(|x| x.id).collect();
+        self.emit(name, Op::Maximum(sign), &ids, all)
+    }
+
+    /// max(x, 0).
+    pub fn relu(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        let (sign, range) = self.comparison(name, x, 0, 1)?;
+        let relu = Relu { sign, form: self.options.relu, truncate: 0 };
+        let y = self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))?;
+        self.relu_inputs.insert(y.id, range);
+        Ok(y)
+    }
+
+    /// max(x − border, 0) for public borders, words at the scale of x: one comparison with them
+    /// all, one selection.
+    pub fn above(&mut self, name: &str, x: &Secret, borders: &[i64]) -> Result<Above, Refusal> {
+        let differences = borders
+            .iter()
+            .map(|&border| self.combine("difference", &[(1, x)], -border))
+            .collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<&Secret> = differences.iter().collect();
+        let range = Range::hull_of(&all.iter().map(|d| &d.range).collect::<Vec<_>>());
+        let moved = borders.iter().map(|b| i128::from(b.abs())).max().unwrap_or(0);
+        let (sign, _) = self.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
+        let wrong = (1 << sign.cut) - 1;
+        let op = Op::CompareMany { sign, thresholds: borders.to_vec() };
+        let bits = self.emit(name, op, &[x.id], Range::uniform(0, 1))?;
+        let stacked = self.stack("differences", &all)?;
+        let range = stacked.range.map(|b| b.max(-wrong));
+        let selected = self.emit("select", Op::Select, &[bits.id, stacked.id], range)?;
+        let shape = self.shape(x).clone();
+        let mut parts = self.unstack("part", &selected, &shape)?;
+        for (part, difference) in parts.iter_mut().zip(&differences) {
+            *part = part.clone().within(difference.range.map(|b| b.max(-wrong)));
+        }
+        Ok(Above { parts, bits, wrong })
+    }
+
+    /// The bits [x ≥ t] of ascending public thresholds, words at the scale of x, along a new first
+    /// dimension. The comparison is exact, whatever the options cut elsewhere: a wrong bit would be
+    /// off by a whole interval.
+    pub fn thermometer(&mut self, name: &str, x: &Secret, thresholds: &[i64]) -> Result<Secret, Refusal> {
+        let (low, high) = x.range.hull();
+        self.not_by_weights()?;
+        let (first, last) = (thresholds[0], thresholds[thresholds.len() - 1]);
+        let range = Range::uniform(low.saturating_sub(last.into()), high.saturating_sub(first.into()));
+        self.admit(&format!("{}/{name}", self.layer), range.clone(), self.options.ring - 1)?;
+        let sign = self.exact_sign(range.magnitude());
+        let op = Op::CompareMany { sign, thresholds: thresholds.to_vec() };
+        self.emit(name, op, &[x.id], Range::uniform(0, 1))
+    }
+
+    /// The comparison of values of this magnitude that cuts no bits.
+    pub(super) fn exact_sign(&self, magnitude: i128) -> SignBit {
+        let ring = self.options.ring;
+        let (width, list) = match &self.options.comparison {
+            Comparison::Fixed(sign) => match sign.list {
+                List::Bits => (ring, List::Bits),
+                List::Digits(_) => (ring, List::digits(ring, Fewest::Total)),
+            },
+            Comparison::Fitted { list, .. } => {
+                let width = (i128::BITS - magnitude.leading_zeros() + 1).clamp(2, ring);
+                match list {
+                    ListStyle::Bits => (width, List::Bits),
+                    ListStyle::Digits(fewest) => (width, List::digits(width, *fewest)),
+                }
+            }
+        };
+        SignBit { list, cut: 0, bits: Some(width) }
+    }
+
+    /// bit · x; `bits` came from [`Lowering::thermometer`] and has the shape of x.
+    pub fn select(&mut self, name: &str, bits: &Secret, x: &Secret) -> Result<Secret, Refusal> {
+        self.emit(name, Op::Select, &[bits.id, x.id], x.range.merged().with_zero())
+    }
+
+    /// Bits as the numbers 0 and 1, without fraction bits.
+    pub fn bit_to_ring(&mut self, name: &str, bits: &Secret) -> Result<Secret, Refusal> {
+        self.emit(name, Op::BitToRing, &[bits.id], Range::uniform(0, 1))
+    }
+
+    /// By how many words the results of the ReLU that was emitted last may be wrong.
+    pub fn last_cut(&self) -> i128 {
+        match self.plan.steps.last().map(|s| &s.op) {
+            Some(Op::Relu(relu)) => (1 << relu.sign.cut) - 1,
+            _ => 0,
+        }
+    }
+
+    /// Refuses to choose a comparison by a range that secret weights of the same layer have made.
+    pub(super) fn not_by_weights(&self) -> Result<(), Refusal> {
+        if self.reads_weights && self.options.declared.is_some() {
+            return refuse(
+                "compares what its own weights have made, so that the comparison would follow from them",
+                "split it into a layer that computes with the weights and one that compares, or declare no ranges",
+            );
+        }
+        Ok(())
+    }
+
+    /// The current layer is right only where x lies in `domain`. Proves it, or refuses, or assumes
+    /// it; where x is an operand of the layer, `megrez check` then counts what lies outside.
+    pub fn holds_within(&mut self, x: &Secret, domain: Interval, why: &str) -> Result<(), Refusal> {
+        let unit = 2f64.powi(-(self.frac_of(x) as i32));
+        let (low, high) = x.range.hull();
+        if low as f64 * unit >= domain.low && high as f64 * unit <= domain.high {
+            return Ok(());
+        }
+        if self.options.policy == RangePolicy::Prove {
+            let (low, high) = (low as f64 * unit, high as f64 * unit);
+            return out_of_range(
+                format!("{why}: its numbers may lie between {low:.3e} and {high:.3e}"),
+                "declare a smaller input range, or assume the ranges and let `megrez check` look at your data",
+            );
+        }
+        self.proven = false;
+        let operand = self.operands.iter().position(|&id| id == Some(x.id));
+        self.domain = operand.map(|operand| (operand, domain));
+        Ok(())
+    }
+
+    /// How to compare a value that is an activation's input moved by up to `moved` words, and whose
+    /// low bits are cut `cuts` times before it is compared: the comparison, and the range in which
+    /// it is right.
+    pub(super) fn comparison(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        moved: i128,
+        cuts: i128,
+    ) -> Result<(SignBit, Range), Refusal> {
+        self.not_by_weights()?;
+        let (sign, measured) = self.sign_for(x, moved, cuts);
+        let ring = self.options.ring;
+        let limit = (sign.cut + sign.width(ring)).saturating_sub(1).min(ring - 1);
+        // Right for −2^limit ≤ x ≤ 2^limit − 2^cut; cut twice, also 2^cut more than −2^limit.
+        let lost = if sign.cut == 0 { 1 } else { cuts << sign.cut };
+        let right = (2f64.powi(limit as i32) - lost as f64 - moved as f64).max(0.0);
+        let right = right * 2f64.powi(-(self.frac_of(x) as i32));
+        self.compared = Some(self.compared.map_or(right, |other| other.min(right)));
+        let step = format!("{}/{name}", self.layer);
+        let range = if measured {
+            // The data says that it fits; the ring must hold it all the same.
+            self.proven = false;
+            self.admit(&step, x.range.clone(), ring - 1)?.clamped(1 << limit)
+        } else {
+            self.admit(&step, x.range.clone(), limit)?
+        };
+        Ok((sign, range))
+    }
+
+    /// The comparison for a value, and whether it relies on measured magnitudes.
+    pub(super) fn sign_for(&self, x: &Secret, moved: i128, cuts: i128) -> (SignBit, bool) {
+        let ring = self.options.ring;
+        let beyond = self.frac_of(x).saturating_sub(self.frac());
+        let (list, bits, calibration) = match &self.options.comparison {
+            Comparison::Fixed(sign) => {
+                let cut = if sign.bits.is_some() { sign.cut + beyond } else { sign.cut };
+                return (SignBit { cut, ..sign.clone() }, false);
+            }
+            Comparison::Fitted { list, bits, calibration } => (list, bits, calibration),
+        };
+        let proven = x.range.magnitude();
+        let measured = calibration
+            .as_ref()
+            .and_then(|c| c.bound(&self.layer))
+            .map(|bound| ((bound * 2f64.powi(self.frac_of(x) as i32)).ceil() as i128).saturating_add(moved));
+        let magnitude = measured.map_or(proven, |m| m.min(proven));
+        // |x| ≤ 2^(k+λ−1) − cuts·2^k.
+        let width_after = |cut: u32| {
+            let top = i128::BITS - magnitude.saturating_add((cuts << cut) - 1).leading_zeros();
+            (top + 1).saturating_sub(cut).clamp(2, ring - cut)
+        };
+        let most = bits.unwrap_or(ring);
+        let last = ring - 2;
+        let cut = (beyond..last).find(|&cut| width_after(cut) <= most).unwrap_or(last);
+        let width = width_after(cut);
+        let list = match list {
+            ListStyle::Bits => List::Bits,
+            ListStyle::Digits(fewest) => List::digits(width, *fewest),
+        };
+        (SignBit { list, cut, bits: Some(width) }, magnitude < proven)
+    }
+
+    /// An operand of the current layer, and what it must lie in although that is not proven.
+    pub(crate) fn domain(&self) -> Option<(usize, Interval)> {
+        self.domain
+    }
+
+    /// Below which magnitude the current layer's comparisons are right.
+    pub(crate) fn compared(&self) -> Option<f64> {
+        self.compared
+    }
+}

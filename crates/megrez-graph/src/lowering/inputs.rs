@@ -1,0 +1,141 @@
+//! What comes into the plan, and what stays in it: data, tokens, weights, kept values.
+
+use super::operand::{Operand, Secret, Weight};
+use super::plan::Lowering;
+use crate::clients::{DataInput, ModelInput};
+use crate::problem::{Refusal, out_of_range, refuse};
+use crate::range::{Interval, Range};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
+use megrez_plan::{KEPT, Op, View};
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+/// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
+const SPARE_BITS: u32 = 8;
+
+impl Lowering<'_> {
+    /// Declares an input of the data owner.
+    pub(crate) fn data_input(&mut self, name: &str, shape: &Shape) -> Result<(Secret, DataInput), Refusal> {
+        let frac = self.options.frac;
+        let range = *self.options.input_ranges.get(name).unwrap_or(&self.options.input_range);
+        if !self.names.insert(name.into()) {
+            return refuse("two inputs have the same name", "rename one");
+        }
+        let word = |v: f64| (v * 2f64.powi(frac as i32)).round() as i128;
+        let words = Range::uniform(word(range.low), word(range.high));
+        if words.magnitude() >= 1 << (self.options.ring - 2) {
+            return out_of_range(
+                "the declared range of the input does not fit the ring",
+                "scale the data down",
+            );
+        }
+        let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
+        let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None };
+        Ok((Secret { id, range: words }, input))
+    }
+
+    /// Declares an input that an earlier run has kept.
+    pub(crate) fn kept_input(&mut self, name: &str, shape: &Shape) -> Result<Secret, Refusal> {
+        let (secret, _) = self.data_input(name, shape)?;
+        let input = self.plan.inputs.iter_mut().find(|input| input.value == secret.id);
+        input.expect("it was just declared").owner = KEPT.into();
+        Ok(secret)
+    }
+
+    /// Keeps a value with f fraction bits; its bounds.
+    pub(crate) fn keep(&mut self, name: &str, x: &Secret) -> Result<Interval, Refusal> {
+        let x = self.rounded("rounded", x, self.frac())?;
+        self.plan.output(name, KEPT, x.id);
+        Ok(self.layer_range(&x).output)
+    }
+
+    /// Declares an input of tokens of the data owner: rows of a table with so many of them.
+    pub(crate) fn token_input(
+        &mut self,
+        name: &str,
+        shape: &Shape,
+        rows: usize,
+    ) -> Result<(Secret, DataInput), Refusal> {
+        if !self.names.insert(name.into()) {
+            return refuse("two inputs have the same name", "rename one");
+        }
+        let many: Shape = [shape.dims(), &[rows]].concat().into();
+        let many = many.checked().map_err(|e| Refusal::new(e.to_string(), ""))?;
+        let id = self.plan.input(name, &self.options.data_owner, many, 0);
+        self.vocabularies.insert(id, rows);
+        let range = Interval { low: 0.0, high: (rows - 1) as f64 };
+        let input = DataInput { name: name.into(), shape: shape.clone(), frac: 0, range, tokens: Some(rows) };
+        Ok((Secret { id, range: Range::uniform(0, 1) }, input))
+    }
+
+    /// For tokens, the rows of the table that they name.
+    pub fn vocabulary(&self, x: &Secret) -> Option<usize> {
+        self.vocabularies.get(&x.id).copied()
+    }
+
+    /// A view of tokens as the graph sees them, without the dimension of their table's rows.
+    pub fn rearrange_tokens(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        view: &View,
+        rows: usize,
+    ) -> Result<Secret, Refusal> {
+        let y = self.view(name, x, view.of_rows(rows))?;
+        self.vocabularies.insert(y.id, rows);
+        Ok(y)
+    }
+
+    /// Weights with `frac` fraction bits: an input of the model owner, or a constant of the plan.
+    pub fn weight(&mut self, role: &str, tensor: &Tensor, frac: u32) -> Result<Weight, Refusal> {
+        if !self.options.private_weights {
+            return self.constant(role, tensor, frac);
+        }
+        self.reads_weights = true;
+        let words = self.words(&tensor.data, frac)?;
+        let (name, shape) = (self.unique(role), tensor.shape.clone());
+        let id = self.plan.input(&name, &self.options.model_owner, shape.clone(), frac);
+        let values = tensor.data.clone();
+        self.model_inputs.push(ModelInput { name, shape: shape.clone(), frac, values });
+        Ok(Weight { id, shape, words })
+    }
+
+    /// Numbers that stand in the plan, with `frac` fraction bits.
+    pub(super) fn constant(&mut self, role: &str, tensor: &Tensor, frac: u32) -> Result<Weight, Refusal> {
+        let words = self.words(&tensor.data, frac)?;
+        let (name, shape) = (self.unique(role), tensor.shape.clone());
+        let id = self.step(&name, Op::Constant { shape: shape.clone(), frac, words: words.clone() }, &[])?;
+        Ok(Weight { id, shape, words })
+    }
+
+    /// Whether weights are in the plan already because [`Lowering::lookup`] reads them.
+    pub fn is_shared(&self, tensor: &Arc<Tensor>) -> bool {
+        self.shared.contains_key(&(Arc::as_ptr(tensor), self.frac()))
+    }
+
+    /// Weights that come into the plan once, however many layers read them.
+    pub(super) fn shared_weight(&mut self, role: &str, tensor: &Arc<Tensor>) -> Result<Weight, Refusal> {
+        let key = (Arc::as_ptr(tensor), self.frac());
+        if let Some(&id) = self.shared.get(&key) {
+            self.reads_weights |= self.options.private_weights;
+            let words = self.words(&tensor.data, self.frac())?;
+            return Ok(Weight { id, shape: tensor.shape.clone(), words });
+        }
+        let weight = self.weight(role, tensor, self.frac())?;
+        self.shared.insert(key, weight.id);
+        Ok(weight)
+    }
+
+    /// A layer's operands: what it multiplies is truncated before.
+    pub(crate) fn operands(&mut self, operands: Vec<Operand>, scale: Scale) -> Result<Vec<Operand>, Refusal> {
+        let limit = self.frac() + SPARE_BITS;
+        let settle = |operand| match operand {
+            Operand::Secret(x) if scale == Scale::Product && self.frac_of(&x) > limit => {
+                Ok(Operand::Secret(self.settle(&x)?))
+            }
+            operand => Ok(operand),
+        };
+        operands.into_iter().map(settle).collect()
+    }
+}

@@ -1,0 +1,14 @@
+//! Lowering: the plan under construction, as layers see it. Every step's range is checked as it is
+//! emitted.
+
+mod comparisons;
+mod inputs;
+mod operand;
+mod plan;
+mod products;
+mod shapes;
+mod sums;
+mod truncation;
+
+pub use operand::{Above, Operand, Secret, Weight};
+pub use plan::Lowering;

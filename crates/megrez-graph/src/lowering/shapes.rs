@@ -1,0 +1,131 @@
+//! Rearrangements: the bounds of the channels are kept where they can be.
+
+use super::operand::Secret;
+use super::plan::Lowering;
+use crate::problem::{Refusal, refuse};
+use crate::range::Range;
+use megrez_plan::{Op, ValueId, View};
+use megrez_ring::Shape;
+
+impl Lowering<'_> {
+    /// Any view; the bounds of the channels merge. The methods below keep them where they can.
+    pub fn view(&mut self, name: &str, x: &Secret, view: View) -> Result<Secret, Refusal> {
+        if view == View::whole(self.shape(x).clone()) {
+            return Ok(x.clone());
+        }
+        self.emit(name, Op::View(view), &[x.id], x.range.merged())
+    }
+
+    /// The same elements under another shape.
+    pub fn reshape(&mut self, name: &str, x: &Secret, to: Shape) -> Result<Secret, Refusal> {
+        let from = self.shape(x).clone();
+        let y = self.view(name, x, View::whole(to.clone()))?;
+        let (a, b) = (from.dims(), to.dims());
+        if a.len() < 2 || b.len() < 2 || a[0] != b[0] {
+            return Ok(y);
+        }
+        let per_channel: usize = a[2..].iter().product();
+        Ok(match b[1] {
+            channels if channels == a[1] => y.within(x.range.clone()),
+            features if features == a[1] * per_channel => y.within(x.range.repeat_each(per_channel)),
+            _ => y,
+        })
+    }
+
+    /// Repeats elements up to a larger shape, as NumPy does.
+    pub fn broadcast(&mut self, name: &str, x: &Secret, to: &Shape) -> Result<Secret, Refusal> {
+        match View::broadcast(self.shape(x), to) {
+            Some(view) => self.view(name, x, view),
+            None => refuse(format!("cannot broadcast {} to {to}", self.shape(x)), ""),
+        }
+    }
+
+    /// Slices along an axis by index; an index may occur more than once.
+    pub fn pick(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        axis: usize,
+        indices: &[usize],
+    ) -> Result<Secret, Refusal> {
+        let shape = self.shape(x).clone();
+        if indices.iter().copied().eq(0..shape.dims()[axis]) {
+            return Ok(x.clone());
+        }
+        let range = if axis == 1 { x.range.pick(indices) } else { x.range.clone() };
+        let step = match indices {
+            [a, b, ..] => *b as isize - *a as isize,
+            _ => 1,
+        };
+        let op = if indices.windows(2).all(|w| w[1] as isize - w[0] as isize == step) {
+            Op::View(View::slice(&shape, axis, indices[0], step, indices.len()))
+        } else {
+            Op::Gather { axis, indices: indices.to_vec() }
+        };
+        self.emit(name, op, &[x.id], range)
+    }
+
+    /// The first and the second half along an axis of even size.
+    pub fn halves(
+        &mut self,
+        first: &str,
+        second: &str,
+        x: &Secret,
+        axis: usize,
+    ) -> Result<[Secret; 2], Refusal> {
+        let half = self.shape(x).dims()[axis] / 2;
+        let a = self.pick(first, x, axis, &(0..half).collect::<Vec<_>>())?;
+        Ok([a, self.pick(second, x, axis, &(half..2 * half).collect::<Vec<_>>())?])
+    }
+
+    /// Values of one scale joined along an axis.
+    pub fn concat(&mut self, name: &str, parts: &[&Secret], axis: usize) -> Result<Secret, Refusal> {
+        let range = if axis == 1 {
+            let sized: Vec<(&Range, usize)> =
+                parts.iter().map(|p| (&p.range, self.shape(p).dims().get(1).copied().unwrap_or(1))).collect();
+            Range::join(&sized)
+        } else {
+            Range::hull_of(&parts.iter().map(|p| &p.range).collect::<Vec<_>>())
+        };
+        let ids: Vec<ValueId> = parts.iter().map(|p| p.id).collect();
+        self.emit(name, Op::Concat { axis }, &ids, range)
+    }
+
+    /// Zeros around a value.
+    pub fn pad(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        before: &[usize],
+        after: &[usize],
+    ) -> Result<Secret, Refusal> {
+        if before.iter().chain(after).all(|&p| p == 0) {
+            return Ok(x.clone());
+        }
+        let keeps_channels = before.get(1).is_none_or(|&p| p == 0) && after.get(1).is_none_or(|&p| p == 0);
+        let range = if keeps_channels { x.range.with_zero() } else { x.range.merged().with_zero() };
+        self.emit(name, Op::Pad { before: before.to_vec(), after: after.to_vec() }, &[x.id], range)
+    }
+
+    /// Values of one shape and scale along a new first dimension.
+    pub fn stack(&mut self, name: &str, parts: &[&Secret]) -> Result<Secret, Refusal> {
+        let shape = self.shape(parts[0]).clone();
+        let mut rows: Vec<Secret> = parts.iter().map(|&p| p.clone()).collect();
+        if shape.rank() == 0 {
+            rows = rows
+                .iter()
+                .map(|r| self.view("row", r, View::whole([1].into())))
+                .collect::<Result<_, _>>()?;
+        }
+        let joined = self.concat(name, &rows.iter().collect::<Vec<_>>(), 0)?;
+        let to: Shape = [&[parts.len()], shape.dims()].concat().into();
+        self.view("stacked", &joined, View::whole(to))
+    }
+
+    /// The slices of the first dimension, each of shape `shape`.
+    pub fn unstack(&mut self, name: &str, x: &Secret, shape: &Shape) -> Result<Vec<Secret>, Refusal> {
+        let rows = self.shape(x).dims()[0];
+        let view = View::whole(shape.clone());
+        (0..rows).map(|i| self.view(name, x, View { offset: i * shape.elements(), ..view.clone() })).collect()
+    }
+}

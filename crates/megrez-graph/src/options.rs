@@ -1,0 +1,141 @@
+//! How to lower a graph: everything that a caller chooses.
+
+use crate::calibration::Calibration;
+use crate::range::{Interval, RangePolicy};
+use megrez_plan::{Fewest, ReluForm, SignBit};
+use std::collections::BTreeMap;
+
+/// How to lower a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompileOptions {
+    /// ℓ: 32 or 64.
+    pub ring: u32,
+    /// f: the fraction bits of inputs, weights and truncated values. 1 ≤ f ≤ ℓ/2 − 2.
+    pub frac: u32,
+    /// The client who provides the weights.
+    pub model_owner: String,
+    /// The client who provides the inputs.
+    pub data_owner: String,
+    /// The client who learns the outputs.
+    pub recipient: String,
+    /// What every element of an input lies in.
+    pub input_range: Interval,
+    /// Other ranges for inputs by name.
+    pub input_ranges: BTreeMap<String, Interval>,
+    /// Ranges that take the place of what the weights prove, so that the plan tells nothing about
+    /// secret weights.
+    pub declared: Option<Declared>,
+    /// Outputs by name that stay with the parties in shares, and the name that they are kept under;
+    /// an input of that name is what an earlier run kept.
+    pub kept: BTreeMap<String, String>,
+    /// What to do where a range cannot be proven.
+    pub policy: RangePolicy,
+    /// How ReLUs compare.
+    pub comparison: Comparison,
+    /// The form of every ReLU.
+    pub relu: ReluForm,
+    /// How pools find the largest value of a window.
+    pub pool: PoolForm,
+    /// Whether products wait for their truncation before they are shared
+    /// ([`megrez_plan::Plan::leave_sums`]), and maxima of all pairs are made of other steps
+    /// ([`megrez_plan::Plan::spread_maxima`]): for protocols of equal parties.
+    pub sums: bool,
+    /// The largest ReLUs and maxima, in elements, that are computed by two workers and a dealer
+    /// ([`megrez_plan::Plan::deal_below`]): for plans of replicated values, that is, with `sums`.
+    pub deal_below: usize,
+    /// What stands for smooth activations.
+    pub activations: Activations,
+    /// Whether the weights are secret. If not they stand in the plan, for every party to see.
+    pub private_weights: bool,
+}
+
+/// Ranges of the layers that read secret weights. Everything behind such a layer is laid out for
+/// the declared range: which form an exponential or a root takes, how many multiples it compares
+/// with, how wide a fitted comparison is. Without a declaration all of this follows from the range
+/// that the weights prove, so that whoever sees the plan learns something about them.
+///
+/// The weights must still prove that each declaration holds (or the policy assumes it).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Declared {
+    /// What the output of every such layer lies in, where `layers` does not say.
+    pub all: Option<Interval>,
+    /// By the layer's name.
+    pub layers: BTreeMap<String, Interval>,
+}
+
+/// How a pool finds the largest value of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolForm {
+    /// By ReLUs, two values at a time: every protocol has it.
+    Tournament,
+    /// Up to four values at a time, by comparing all pairs at once: fewer rounds, and more bits
+    /// offline.
+    AllPairs,
+}
+
+/// What stands for smooth activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activations {
+    /// Splines of four segments, fitted for the least error.
+    Minimax,
+    /// Splines of higher degree, a fifth to a sixtieth of the error for two rounds and some bits
+    /// more; on the 64-bit ring.
+    Fine,
+    /// Sigmoid and GELU as MIZAR's Appendix B prints them, the others as ever: to compare with.
+    Mizar,
+}
+
+/// How the comparisons of a plan are chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Comparison {
+    /// The same everywhere, for values of `frac` fraction bits: where a value carries more, and
+    /// `bits` is given, as many more low bits are cut.
+    Fixed(SignBit),
+    /// As many bits as the values of each comparison need: fraction bits beyond `frac` are cut,
+    /// because the truncation that follows drops them, and high bits that the range of the values
+    /// leaves empty. No such comparison errs by more than the truncation does. The widths follow
+    /// from the weights (or from [`CompileOptions::declared`]) or from the calibration data, and
+    /// stand in the plan: whoever sees it learns each layer's magnitude to a factor of two.
+    Fitted {
+        /// The list.
+        list: ListStyle,
+        /// Compare at most so many bits: where more are needed, more low bits are cut, and negative
+        /// values smaller than 2^cut may count as positive.
+        bits: Option<u32>,
+        /// Measured magnitudes; without them, the proven ranges decide.
+        calibration: Option<Calibration>,
+    },
+}
+
+/// The list of fitted comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListStyle {
+    /// One entry per bit.
+    Bits,
+    /// One entry per digit.
+    Digits(Fewest),
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        CompileOptions {
+            ring: 64,
+            frac: 16,
+            model_owner: "model-owner".into(),
+            data_owner: "data-owner".into(),
+            recipient: "data-owner".into(),
+            input_range: Interval::abs(1.0),
+            input_ranges: BTreeMap::new(),
+            declared: None,
+            kept: BTreeMap::new(),
+            policy: RangePolicy::Prove,
+            comparison: Comparison::Fixed(SignBit::FULL),
+            relu: ReluForm::ThreeRounds,
+            pool: PoolForm::Tournament,
+            sums: false,
+            deal_below: 0,
+            activations: Activations::Minimax,
+            private_weights: true,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What a layer does to the scale of its numbers.
+
+/// What a layer does to the number of fraction bits, for the placement of truncations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// Takes any scale and keeps it: comparisons, sums, rearrangements.
+    Passes,
+    /// Takes any scale; adds fraction bits without a product (division by 2^bits), and needs as
+    /// many bits of room.
+    Divides {
+        /// The bits added.
+        bits: u32,
+    },
+    /// Multiplies: takes operands that have been truncated, gives a product that must be truncated
+    /// before the next one.
+    Product,
+    /// Multiplies, but truncates its operand itself after having made it smaller.
+    ShrinksThenProduct,
+}

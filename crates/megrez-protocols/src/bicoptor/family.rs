@@ -1,0 +1,10 @@
+//! The sharing as this protocol has it. Its steps name it, and the suite lists the steps.
+
+use crate::sharing::additive::Additive;
+
+/// Tells this protocol from others on the same sharing.
+#[derive(Clone, Copy, Default)]
+pub struct Protocol;
+
+/// The suite on the ring of `W` and device `D`.
+pub type Bicoptor<W, D> = Additive<W, D, Protocol>;
