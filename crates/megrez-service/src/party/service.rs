@@ -232,7 +232,7 @@ impl Service {
 
     fn prepare(&self, asked: &Asked, prepare: &Prepare) -> Result<()> {
         let protocol = self.host.protocol(&prepare.protocol, false)?;
-        if !protocol.offline {
+        if protocol.numbers == Numbers::Float32 {
             let what = format!("`{}` has no offline phase: nothing is made ahead", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }

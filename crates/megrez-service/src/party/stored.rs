@@ -7,7 +7,7 @@
 //! compare it, so that files of two uploads never meet. The hash finds damage, not malice: whoever
 //! can write the folder can do what the party can.
 
-use crate::protocols::SECFLOAT;
+use crate::protocols::is_float;
 use crate::wire::{ModelPlan, USER, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::store::Id;
@@ -143,7 +143,7 @@ impl Ends {
             };
             inputs.into_iter().map(with).collect()
         };
-        if protocol == SECFLOAT.name {
+        if is_float(protocol) {
             let plan = FloatPlan::from_bytes(bytes).map_err(refuse)?;
             let inputs = with(plan.inputs.clone(), &|id| (plan.shape(id).clone(), None));
             return Ok(Ends { inputs, outputs: plan.outputs });
