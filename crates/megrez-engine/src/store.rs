@@ -15,7 +15,8 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 16] = b"megrez-material3";
-const MATERIAL: &str = "megrez 2026 material";
+/// For what material is sealed ([`files::seal`]).
+pub const MATERIAL: &str = "megrez 2026 material";
 const VALUE: &str = "megrez 2026 kept value";
 
 /// The name of a batch of material: the same at all parties, chosen by whoever asks for it.

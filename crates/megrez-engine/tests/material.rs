@@ -4,7 +4,7 @@
 use crate::common::Rng;
 use crate::common::session::{Part, give_and_take, prepare, session};
 use megrez_engine::store::{self, BatchId, Binding, Id};
-use megrez_engine::{Options, Prepared, serve};
+use megrez_engine::{Options, Prepared, files, serve};
 use megrez_kernels::Cpu;
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::mizar::Mizar;
@@ -240,8 +240,7 @@ fn leftovers_of_a_crash_are_swept_and_nothing_else_is() {
 
 /// The same bytes with a hash that fits them: damage that the hash does not see.
 fn rehashed(mut content: Vec<u8>) -> Vec<u8> {
-    let hash = blake3::hash(&content);
-    content.extend_from_slice(hash.as_bytes());
+    files::seal(store::MATERIAL, &mut content);
     content
 }
 
