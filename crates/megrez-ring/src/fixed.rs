@@ -28,33 +28,49 @@ pub enum FixedError {
     },
 }
 
-/// Encodes real numbers with `frac` fraction bits, rounding to nearest. Values must lie in (−2^(ℓ−2), 2^(ℓ−2))·2^−frac:
-/// one bit is left free because exact truncation needs |x| < 2^(ℓ−2).
-pub fn encode<W: Word>(values: &[f32], frac: u32) -> Result<Vec<W>, FixedError> {
+/// Real numbers as integers with `frac` fraction bits, rounded to nearest, for a ring of `bits` bits. Values must lie in
+/// (−2^(ℓ−2), 2^(ℓ−2))·2^−frac: one bit is left free because exact truncation needs |x| < 2^(ℓ−2).
+pub fn integers(bits: u32, values: &[f32], frac: u32) -> impl Iterator<Item = Result<i64, FixedError>> {
     let scale = 2f64.powi(frac as i32);
-    let limit_log2 = W::BITS as i32 - 2;
+    let limit_log2 = bits as i32 - 2;
     let limit = 2f64.powi(limit_log2);
-    values
-        .iter()
-        .enumerate()
-        .map(|(index, &v)| {
-            if !v.is_finite() {
-                return Err(FixedError::NotFinite { index });
-            }
-            let scaled = (f64::from(v) * scale).round();
-            if scaled.abs() >= limit {
-                let limit_log2 = limit_log2 - frac as i32;
-                return Err(FixedError::OutOfRange { index, bits: W::BITS, frac, limit_log2 });
-            }
-            Ok(W::from_i64(scaled as i64))
-        })
-        .collect()
+    values.iter().enumerate().map(move |(index, &v)| {
+        if !v.is_finite() {
+            return Err(FixedError::NotFinite { index });
+        }
+        let scaled = (f64::from(v) * scale).round();
+        if scaled.abs() >= limit {
+            return Err(FixedError::OutOfRange { index, bits, frac, limit_log2: limit_log2 - frac as i32 });
+        }
+        Ok(scaled as i64)
+    })
+}
+
+/// The real number that an integer with `frac` fraction bits stands for.
+fn real(integer: i64, frac: u32) -> f32 {
+    (integer as f64 * 2f64.powi(-(frac as i32))) as f32
+}
+
+/// Encodes real numbers as elements of the ring of `W`: see [`integers`].
+pub fn encode<W: Word>(values: &[f32], frac: u32) -> Result<Vec<W>, FixedError> {
+    integers(W::BITS, values, frac).map(|v| v.map(W::from_i64)).collect()
 }
 
 /// Decodes ring elements with `frac` fraction bits.
 pub fn decode<W: Word>(words: &[W], frac: u32) -> Vec<f32> {
-    let scale = 2f64.powi(-(frac as i32));
-    words.iter().map(|w| (w.to_i64() as f64 * scale) as f32).collect()
+    words.iter().map(|w| real(w.to_i64(), frac)).collect()
+}
+
+/// As [`encode`], for a ring whose width is known at run time, 8 to 64 bits; the unused high bits of a word are zero.
+pub fn encode_words(ring: u32, values: &[f32], frac: u32) -> Result<Vec<u64>, FixedError> {
+    let unused = 64 - ring;
+    integers(ring, values, frac).map(|v| v.map(|v| (v as u64) << unused >> unused)).collect()
+}
+
+/// As [`decode`], for words of [`encode_words`].
+pub fn decode_words(ring: u32, words: &[u64], frac: u32) -> Vec<f32> {
+    let unused = 64 - ring;
+    words.iter().map(|&w| real((w << unused) as i64 >> unused, frac)).collect()
 }
 
 #[cfg(test)]
@@ -68,6 +84,22 @@ mod tests {
             let w = encode::<u64>(&[v], 20).unwrap();
             prop_assert!((decode(&w, 20)[0] - v).abs() <= 2f32.powi(-10) * v.abs().max(1.0) * 2f32.powi(-10));
         }
+    }
+
+    #[test]
+    fn words_are_ring_elements_whatever_the_width() {
+        fn agree<W: Word>() {
+            let values = [0.0, 1.5, -1.5, -0.25, 7.75, -8.0];
+            let elements = encode::<W>(&values, 2).unwrap();
+            let words: Vec<u64> = elements.iter().map(|w| w.to_u64()).collect();
+            assert_eq!(encode_words(W::BITS, &values, 2), Ok(words.clone()));
+            assert_eq!(decode_words(W::BITS, &words, 2), decode(&elements, 2));
+            assert_eq!(decode(&elements, 2), values);
+        }
+        agree::<u8>();
+        agree::<u16>();
+        agree::<u32>();
+        agree::<u64>();
     }
 
     #[test]

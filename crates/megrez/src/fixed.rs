@@ -6,8 +6,8 @@ use crate::rows;
 use megrez_graph::lower::{Compiled, DataInput, Revealed};
 use megrez_graph::{CompileOptions, Graph, Tensor, compile};
 use megrez_plan::{Input, Plan, Value};
-use megrez_ring::{Word, decode, encode};
-use megrez_service::{Error, Result};
+use megrez_ring::{decode_words, encode_words};
+use megrez_service::{Error, ErrorKind, Result};
 
 /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns the
 /// output.
@@ -21,38 +21,12 @@ pub fn compile_for(graph: &Graph, client: &str, options: &CompileOptions) -> Res
     Ok(compile(graph, &options)?)
 }
 
-/// Ring elements of real numbers.
-pub fn encode_words(ring: u32, values: &[f32], frac: u32) -> Result<Vec<u64>> {
-    fn words<W: Word>(values: &[f32], frac: u32) -> Result<Vec<u64>> {
-        Ok(encode::<W>(values, frac)?.into_iter().map(Word::to_u64).collect())
-    }
-    match ring {
-        8 => words::<u8>(values, frac),
-        16 => words::<u16>(values, frac),
-        32 => words::<u32>(values, frac),
-        _ => words::<u64>(values, frac),
-    }
-}
-
-/// Real numbers of ring elements.
-pub fn decode_words(ring: u32, words: &[u64], frac: u32) -> Vec<f32> {
-    fn values<W: Word>(words: &[u64], frac: u32) -> Vec<f32> {
-        decode(&words.iter().map(|&w| W::from_u64(w)).collect::<Vec<W>>(), frac)
-    }
-    match ring {
-        8 => values::<u8>(words, frac),
-        16 => values::<u16>(words, frac),
-        32 => values::<u32>(words, frac),
-        _ => values::<u64>(words, frac),
-    }
-}
-
 /// Encodes a data input, checking shape and declared range.
 pub fn encode_data(ring: u32, input: &DataInput, values: &Tensor) -> Result<Vec<u64>> {
     input.check(values)?;
     match input.tokens {
         Some(rows) => one_hot(input, rows, values, 1),
-        None => encode_words(ring, &values.data, input.frac),
+        None => Ok(encode_words(ring, &values.data, input.frac)?),
     }
 }
 
@@ -76,8 +50,10 @@ impl FixedModel {
             .model_inputs
             .iter()
             .map(|w| {
-                let words = encode_words(compiled.plan.ring, &w.values, w.frac)
-                    .map_err(|e| Error::of(e.kind(), format!("weights `{}`: {e}", w.name)))?;
+                let words = encode_words(compiled.plan.ring, &w.values, w.frac).map_err(|e| {
+                    let what = format!("weights `{}`: {e}", w.name);
+                    Error::of(ErrorKind::OutOfRange, what)
+                })?;
                 Ok((w.name.clone(), words))
             })
             .collect::<Result<_>>()?;

@@ -9,11 +9,12 @@
 //!
 //! The client learns the logits and chooses the next token, here the one with the largest logit.
 
-use crate::fixed::{FixedModel, decode_words, encode_data};
+use crate::fixed::{FixedModel, encode_data};
 use crate::report::Cost;
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
 use megrez_graph::{CompileOptions, Graph, Interval, Tensor, plain};
 use megrez_plan::{Input, KEPT};
+use megrez_ring::decode_words;
 use megrez_service::client::RunOptions;
 use megrez_service::{Backend, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};

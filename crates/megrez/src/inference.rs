@@ -3,7 +3,7 @@
 //! and the outputs are put together again, all of them, whole.
 
 use crate::batches::{Batches, Described, Rows, named};
-use crate::fixed::{FixedModel, decode_output, encode_data, encode_words};
+use crate::fixed::{FixedModel, decode_output, encode_data};
 use crate::float::{FloatModel, Work, spread};
 use crate::material::Material;
 use crate::model::Model;
@@ -14,7 +14,7 @@ use megrez_engine::PartyReport;
 use megrez_graph::lower::{DataInput, ModelInput};
 use megrez_graph::{CompileOptions, FloatOptions, Graph, Revealed, Tensor, compile, compile_floats, plain};
 use megrez_plan::{FloatPlan, Input, Plan};
-use megrez_ring::Shape;
+use megrez_ring::{Shape, encode_words};
 use megrez_service::backend::Backend;
 use megrez_service::client::{Cluster, RunOptions};
 use megrez_service::protocols::{SECFLOAT, is_float};
@@ -428,7 +428,7 @@ pub fn upload(
             let upload = Upload { session, protocol: protocol.into(), model, plans, allow };
             cluster.upload(upload, &|input| {
                 let weight = weight(input)?;
-                encode_words(options.ring, &weight.values, weight.frac)
+                Ok(encode_words(options.ring, &weight.values, weight.frac)?)
             })
         }
         Recipe::Float(_) => {

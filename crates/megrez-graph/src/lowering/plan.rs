@@ -8,7 +8,8 @@ use crate::problem::{Cause, Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
 use crate::tensor::Tensor;
 use megrez_plan::{Op, Plan, ValueId};
-use megrez_ring::{FixedError, Shape, Word};
+use megrez_ring::fixed::integers;
+use megrez_ring::{FixedError, Shape};
 use std::collections::{HashMap, HashSet};
 
 /// The plan under construction, as layers see it. Each method emits the step that it is named
@@ -174,11 +175,7 @@ impl<'a> Lowering<'a> {
     }
 
     pub(super) fn words(&self, values: &[f32], frac: u32) -> Result<Vec<i64>, Refusal> {
-        fn encode<W: Word>(values: &[f32], frac: u32) -> Result<Vec<i64>, FixedError> {
-            Ok(megrez_ring::encode::<W>(values, frac)?.into_iter().map(W::to_i64).collect())
-        }
-        let words =
-            if self.options.ring == 32 { encode::<u32>(values, frac) } else { encode::<u64>(values, frac) };
+        let words: Result<_, FixedError> = integers(self.options.ring, values, frac).collect();
         words.map_err(|e| Refusal::new(format!("a weight does not fit: {e}"), "").because(Cause::OutOfRange))
     }
 

@@ -3,12 +3,11 @@
 
 use super::options::{BenchOptions, Errors};
 use super::sample::test_words;
-use megrez::fixed::decode_words;
 use megrez::{Error, Result};
 use megrez_graph::layers::spline_error;
 use megrez_graph::{Attributes, Comparison, CompileOptions, Graph, Interval, Tensor, compile, plain};
 use megrez_plan::{Kind, Op, Plan};
-use megrez_ring::Shape;
+use megrez_ring::{Shape, decode_words};
 
 /// An operation that is a layer.
 pub(crate) struct LayerOp {
@@ -137,8 +136,8 @@ impl LayerOp {
 mod tests {
     use super::*;
     use megrez::RunOptions;
-    use megrez::fixed::encode_words;
     use megrez_graph::Activations;
+    use megrez_ring::encode_words;
 
     fn options(ring: u32, frac: u32) -> BenchOptions {
         let run = RunOptions::new("mizar");

@@ -3,7 +3,6 @@
 //! masks for every element.
 
 use super::forms::{Form, cut_sign, exact, is_big_error};
-use megrez::fixed::decode_words;
 use megrez::{Error, ErrorKind, FixedModel, Result};
 use megrez_graph::Tensor as Floats;
 use megrez_graph::lower::DataInput;
@@ -12,7 +11,7 @@ use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Kind, Op, SignBit, Step, ValueId};
 use megrez_protocols::clear::{Clear, Data};
 use megrez_protocols::{Call, Operands, Sharing, Suite};
-use megrez_ring::{Word, bits};
+use megrez_ring::{Word, bits, decode_words};
 use megrez_session::{Party, Phase};
 use serde::Serialize;
 use std::time::Duration;

@@ -1,11 +1,12 @@
 //! A model in fixed point, compared layer by layer.
 
-use crate::fixed::{FixedModel, decode_words};
+use crate::fixed::FixedModel;
 use megrez_graph::calibrate::compared;
 use megrez_graph::lower::DataInput;
 use megrez_graph::plain::{self, Trace};
 use megrez_graph::{Graph, Interval, LayerInfo, Tensor};
 use megrez_plan::Kind;
+use megrez_ring::decode_words;
 use megrez_service::client::RunOptions;
 use megrez_service::{Backend, Error, Result};
 use serde::Serialize;
