@@ -115,6 +115,15 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let c = p.step("c", Op::Constant { shape: [n].into(), frac: 2, words }, &[]).unwrap();
         p.step("op", Op::Mul, &[v[0], c]).unwrap()
     });
+    case("mul-public/joined", false, &[x(full)], &|p, v| {
+        let (a, b) = (n / 2, n - n / 2);
+        let mut part = |name, n: usize, word| {
+            p.step(name, Op::Constant { shape: [n].into(), frac: 2, words: vec![word; n] }, &[]).unwrap()
+        };
+        let parts = [part("first", a, 3), part("second", b, -2)];
+        let c = p.step("joined", Op::Concat { axis: 0 }, &parts).unwrap();
+        p.step("op", Op::Mul, &[v[0], c]).unwrap()
+    });
     case("matmul", false, &[("x", vec![2, 5, 7], full), ("y", vec![2, 7, 3], full)], &|p, v| {
         p.step("op", Op::MatMul, v).unwrap()
     });

@@ -78,6 +78,10 @@ impl<W: Word, D: Device> Sharing for Clear<W, D> {
         Ok(vec![Payload::from_pod(input)])
     }
 
+    fn fresh(_: &mut Party<D>, _: &Value) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
         let words: Vec<W> = payload.as_pod::<W>()?.to_vec();
         if words.len() != value.shape.elements() {
@@ -151,10 +155,6 @@ impl<'a, W: Word, D: Device, T: Plain<'a, W, D>> OnlineStep<'a, Clear<W, D>> for
             op => op,
         };
         <T as Plain<'a, W, D>>::of(Call { op, ..call })
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&()>]) -> Result<Option<()>, Error> {
-        Ok(Some(()))
     }
 
     fn online(

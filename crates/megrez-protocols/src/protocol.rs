@@ -43,8 +43,8 @@ pub struct Protocol {
     pub numbers: Numbers,
     /// The rings that it computes on, in bits; none for floating point.
     pub rings: &'static [u32],
-    /// Whether its own steps have an offline phase. Steps that are offloaded to a dealer have one
-    /// under every protocol, so material can be made ahead and stored under all of them.
+    /// Whether it has an offline phase, whose material can be made ahead and stored. Steps that a
+    /// protocol without one offloads to the dealer are dealt online.
     pub offline: bool,
     /// Whether it has a maximum of all pairs; plans for others spread maxima or run tournaments.
     pub native_maximum: bool,

@@ -94,6 +94,7 @@ mod tests {
     use crate::Call;
     use megrez_kernels::Reference;
     use megrez_plan::{Kind, List, Op, SignBit, Value};
+    use megrez_session::Phase;
     use std::collections::HashSet;
 
     #[test]
@@ -108,7 +109,7 @@ mod tests {
     struct Capabilities;
 
     impl Visitor<Reference> for Capabilities {
-        type Output = (usize, bool, bool, usize);
+        type Output = (usize, bool, bool, usize, bool);
 
         fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
             let value = |kind| Value { shape: [1].into(), kind };
@@ -121,7 +122,17 @@ mod tests {
             let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
             let sums = has(Op::Unshared(Box::new(Op::Mul)), &[&ring; 2], &sum);
             let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
-            (S::PARTIES, maximum, sums, factors)
+            let truncate = Op::Truncate { bits: 1 };
+            let own: [(Op, &[&Value], &Value); 3] = [
+                (Op::Mul, &[&ring; 2], &ring),
+                (Op::NonNegative(SignBit::FULL), &[&ring], &bit),
+                (truncate, &[&ring], &ring),
+            ];
+            let offline = own.iter().any(|(op, inputs, output)| {
+                let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
+                cost.transfers.iter().any(|t| t.phase == Phase::Offline)
+            });
+            (S::PARTIES, maximum, sums, factors, offline)
         }
     }
 
@@ -130,9 +141,9 @@ mod tests {
         for p in PROTOCOLS {
             assert_eq!(p.insecure, p.level == Security::None, "{}", p.name);
             for &ring in p.rings {
-                let (parties, maximum, sums, factors) =
+                let (parties, maximum, sums, factors, offline) =
                     dispatch::<Reference, _>(p.name, ring, Capabilities).expect("registered on this ring");
-                assert_eq!(parties, p.parties, "{}", p.name);
+                assert_eq!((parties, offline), (p.parties, p.offline), "{}", p.name);
                 // The plaintext oracle has everything; what it is asked for is what its plans are
                 // to look like.
                 if !p.insecure {

@@ -98,6 +98,10 @@ pub trait Sharing: Clone + Send + Sync + 'static {
         vec![]
     }
 
+    /// The masks of a result that depend on nothing but its type: fresh where the sharing has
+    /// masks.
+    fn fresh(party: &mut Party<Self::Device>, value: &Value) -> Result<Self::Masks, Error>;
+
     /// What the owner sent, checked for size, as this party's data.
     fn accept(
         &self,
@@ -214,12 +218,16 @@ pub trait Step<'a, S: Sharing>: Sized {
         false
     }
 
-    /// The result's masks.
+    /// The result's masks: those of [`Sharing::fresh`], unless they follow from the inputs'.
     fn masks(
         &self,
         party: &mut Party<S::Device>,
+        output: &Value,
         inputs: &[Option<&S::Masks>],
-    ) -> Result<Option<S::Masks>, Error>;
+    ) -> Result<Option<S::Masks>, Error> {
+        let late = self.late(inputs.iter().any(Option::is_none));
+        if late { Ok(None) } else { S::fresh(party, output).map(Some) }
+    }
 
     /// The offline phase.
     fn offline(
@@ -258,8 +266,12 @@ pub trait OnlineStep<'a, S: Sharing>: Sized {
     fn masks(
         &self,
         party: &mut Party<S::Device>,
+        output: &Value,
         inputs: &[Option<&S::Masks>],
-    ) -> Result<Option<S::Masks>, Error>;
+    ) -> Result<Option<S::Masks>, Error> {
+        let late = self.late(inputs.iter().any(Option::is_none));
+        if late { Ok(None) } else { S::fresh(party, output).map(Some) }
+    }
 
     /// See [`Step::online`].
     fn online(&self, party: &mut Party<S::Device>, operands: Operands<'_, S>) -> Result<Made<S>, Error>;
@@ -283,9 +295,10 @@ impl<'a, S: Sharing, T: OnlineStep<'a, S>> Step<'a, S> for T {
     fn masks(
         &self,
         party: &mut Party<S::Device>,
+        output: &Value,
         inputs: &[Option<&S::Masks>],
     ) -> Result<Option<S::Masks>, Error> {
-        <T as OnlineStep<'a, S>>::masks(self, party, inputs)
+        <T as OnlineStep<'a, S>>::masks(self, party, output, inputs)
     }
 
     fn offline(
@@ -345,7 +358,7 @@ macro_rules! suite_of_steps {
                 inputs: &[Option<&Self::Masks>],
             ) -> Result<Option<Self::Masks>, megrez_session::Error> {
                 $(if let Some(step) = <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
-                    return <$step<'_> as $crate::Step<'_, Self>>::masks(&step, party, inputs);
+                    return <$step<'_> as $crate::Step<'_, Self>>::masks(&step, party, call.output, inputs);
                 })+
                 party.refuse($refuse(call).0)
             }

@@ -17,7 +17,7 @@ use megrez_plan::{FloatPlan, Input, Plan};
 use megrez_ring::{Shape, encode_words};
 use megrez_service::backend::Backend;
 use megrez_service::client::{Cluster, RunOptions};
-use megrez_service::protocols::{SECFLOAT, is_float};
+use megrez_service::protocols::{SECFLOAT, find, is_float};
 use megrez_service::wire::{ModelPlan, Source, USER, Upload, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::Error as SessionError;
@@ -182,7 +182,7 @@ impl FloatModel {
 
 /// Refuses material under a protocol that has none.
 fn without_material(protocol: &str, options: &RunOptions) -> Result<()> {
-    if options.material.is_some() && is_float(protocol) {
+    if options.material.is_some() && !find(protocol)?.offline {
         let what = format!("`{protocol}` has no offline phase: leave out --material");
         return Err(Error::of(ErrorKind::Unsupported, what));
     }

@@ -232,7 +232,7 @@ impl<'a> View<'a> {
         // Of the shares of an output one follows from the others and from the output itself.
         let mut given: BTreeSet<(&str, u32, usize)> = BTreeSet::new();
         let mut order: Vec<usize> = (0..state.messages.len()).collect();
-        order.sort_by_key(|&message| state.step(message));
+        order.sort_by_cached_key(|&message| state.step(message));
         for number in order {
             let message = &state.messages[number];
             let seen = match &message.client {

@@ -109,3 +109,12 @@ fn damaged_material_ends_the_session_everywhere() {
         }
     }
 }
+
+#[test]
+fn nothing_is_prepared_for_a_protocol_that_makes_nothing_ahead() {
+    let parties = Parties::start(3);
+    parties.upload("m", &weights(2)).unwrap();
+    let error = parties.connect("alice").prepare("aby3", source("m")).unwrap_err().to_string();
+    assert!(error.contains("`aby3` has no offline phase"), "{error}");
+    assert!((0..3).all(|p| parties.files(p, "material").is_empty()));
+}

@@ -10,7 +10,7 @@
 
 use super::family::Aby3;
 use crate::rss::bit_shares::{additive, buffers};
-use crate::rss::{self, Data, Masks, Rss, after, before, reshare_cost};
+use crate::rss::{self, Data, Rss, after, before, reshare_cost};
 use crate::steps::select;
 use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported, local};
 use megrez_kernels::{Bits, Device};
@@ -19,18 +19,11 @@ use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
 /// A rearrangement, a negation or an exclusive or.
-pub struct BitLinear<'a> {
-    map: local::BitLinear<'a>,
-    shape: &'a Shape,
-}
+pub struct BitLinear<'a>(local::BitLinear<'a>);
 
 impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for BitLinear<'a> {
     fn of(_: &Aby3<W, D>, call: Call<'a>) -> Option<Self> {
-        Some(BitLinear { map: local::BitLinear::of(call)?, shape: call.shape() })
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
+        local::BitLinear::of(call).map(BitLinear)
     }
 
     fn online(
@@ -40,7 +33,7 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for BitLinear<'a> {
     ) -> Result<Made<Aby3<W, D>>, Error> {
         let x: Vec<_> = (0..operands.inputs.len()).map(|i| operands.bit(i)).collect();
         // The negation enters component 0.
-        let z = Rss::zip(party.me(), &x, |c, x| self.map.apply(party.device(), x, c == 0))?;
+        let z = Rss::zip(party.me(), &x, |c, x| self.0.apply(party.device(), x, c == 0))?;
         Ok((Data::Bit(z), None))
     }
 }
@@ -64,10 +57,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for And<'a> {
             (left, round) = (left.div_ceil(2), round + 1);
         }
         Ok(cost)
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(
@@ -119,10 +108,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for Select<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         Ok(select::cost(W::BITS, self.shape.elements(), self.with_value))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

@@ -3,7 +3,7 @@
 
 use super::adder;
 use super::family::Aby3;
-use crate::rss::{Data, Masks, Rss};
+use crate::rss::{Data, Rss};
 use crate::steps::compare::{Comparison, Dealt};
 use crate::steps::truncate;
 use crate::{Call, Cost, Made, OnlineStep, Operands, Unsupported};
@@ -64,10 +64,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for Compare<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         Ok(cost(&self.comparison, self.n))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

@@ -10,7 +10,7 @@
 
 use super::compare;
 use super::family::Aby3;
-use crate::rss::{Data, Masks};
+use crate::rss::Data;
 use crate::steps::compare::Comparison;
 use crate::steps::relu::Parts;
 use crate::steps::{select, truncate};
@@ -42,10 +42,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for Relu<'a> {
             f => truncate::cost(W::BITS, f, n, self.of_sum),
         };
         Ok(truncated.beside(compare::cost(&self.comparison, n)).then(select::cost(W::BITS, n, true)))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

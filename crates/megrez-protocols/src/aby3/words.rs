@@ -3,7 +3,7 @@
 
 use super::adder;
 use super::family::Aby3;
-use crate::rss::{Data, Masks, Rss};
+use crate::rss::{Data, Rss};
 use crate::steps::sum;
 use crate::steps::tree::Tree;
 use crate::steps::words::{b2a_cost, extent, join, random, receive_c, shared_planes, unmask};
@@ -40,10 +40,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for ToBits<'a> {
         Ok(adder::cost(&tree(W::BITS as usize), extent(self.shape).1))
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
-    }
-
     fn online(
         &self,
         party: &mut Party<D>,
@@ -71,10 +67,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for AddBits<'a> {
         Ok(adder::sum_cost(&tree(width), n))
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
-    }
-
     fn online(
         &self,
         party: &mut Party<D>,
@@ -97,10 +89,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for FromBits<'a> {
     fn cost(&self) -> Result<Cost, Unsupported> {
         let n = self.shape.elements();
         Ok(b2a_cost(Phase::Online, W::BITS, n, adder::sum_cost(&tree(W::BITS as usize), n)))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

@@ -22,7 +22,7 @@ use crate::rss::{self, Data, Masks, Rss, after, before};
 use crate::steps::{product, select};
 use crate::{Call, Cost, Made, OnlineStep, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
-use megrez_plan::Op;
+use megrez_plan::{Op, Value};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party, Phase};
 
@@ -41,6 +41,7 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Alkaid<W, D>> for BitLinear<'a> {
     fn masks(
         &self,
         party: &mut Party<D>,
+        _: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
         let Some(inputs) = inputs.iter().copied().collect::<Option<Vec<_>>>() else { return Ok(None) };
@@ -83,10 +84,6 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for Select<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         Ok(select_cost(W::BITS, self.shape.elements(), self.with_value))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn offline(
@@ -139,8 +136,13 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for And<'a> {
         }))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_bits(party, self.shape)
+    fn masks(
+        &self,
+        party: &mut Party<D>,
+        output: &Value,
+        _: &[Option<&Masks<W, D>>],
+    ) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_bits(party, &output.shape)
     }
 
     fn offline(

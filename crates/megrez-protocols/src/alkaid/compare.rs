@@ -8,7 +8,7 @@ use crate::steps::compare::Comparison;
 use crate::steps::truncate;
 use crate::{Call, Cost, Made, Operands, Step, Store, StoreError, Unsupported};
 use megrez_kernels::{Bits, Device};
-use megrez_plan::Op;
+use megrez_plan::{Op, Value};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party, Phase};
 
@@ -106,8 +106,13 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for Compare<'a> {
         Ok(cost(&self.comparison, Phase::Online, self.n))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_bits(party, self.shape)
+    fn masks(
+        &self,
+        party: &mut Party<D>,
+        output: &Value,
+        _: &[Option<&Masks<W, D>>],
+    ) -> Result<Option<Masks<W, D>>, Error> {
+        Masks::fresh_bits(party, &output.shape)
     }
 
     fn offline(

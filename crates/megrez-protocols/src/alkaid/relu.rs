@@ -59,10 +59,6 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for Relu<'a> {
         Ok(truncated.beside(compared).then(select_cost(W::BITS, n, true)))
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

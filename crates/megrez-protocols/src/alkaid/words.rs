@@ -73,10 +73,6 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for ToBits<'a> {
         true
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Ok(None)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,
@@ -121,10 +117,6 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for AddBits<'a> {
         true
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Ok(None)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,
@@ -162,10 +154,6 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for FromBits<'a> {
         let n = self.shape.elements();
         let add = adder::cost(&tree(W::BITS as usize), Entry::Bits, n);
         Ok(b2a_cost(Phase::Offline, W::BITS, n, add))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn offline(

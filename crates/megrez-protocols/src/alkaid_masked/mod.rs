@@ -60,5 +60,5 @@ suite_of_steps! { AlkaidMasked, refuse =>
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {
-    local::refuse("meteor", call)
+    local::refuse(PROTOCOL.name, call)
 }

@@ -56,10 +56,6 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Product<'a> {
         Ok(dealt.online_swap(1, 0, 1, x, word).online_swap(1, 0, 1, y, word))
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

@@ -158,10 +158,6 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Truncate<'a> {
         Ok(truncate_cost(W::BITS, self.f, self.shape.elements()))
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,
@@ -206,10 +202,6 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Relu<'a> {
         cost.transfers.extend(sign::list_cost(&sign, W::BITS, n, first).transfers);
         let dealt = cost.online_swap(first, 0, 1, n, word).online(first + 1, DEALER, 0, n, word);
         Ok(dealt.online(first + 1, DEALER, 0, n, word))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn offline(

@@ -43,7 +43,6 @@
 use super::family::Bicoptor;
 use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
-use crate::sharing::additive::Masks;
 use crate::sharing::reveal;
 use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported};
 use megrez_kernels::{Device, HostList, ListStreams, Tensor};
@@ -236,10 +235,6 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Bicoptor<W, D>> for Sign<'a> {
         check(self.sign, W::BITS)?;
         let n = self.shape.elements();
         Ok(list_cost(self.sign, W::BITS, n, 1).online(2, DEALER, 0, n, Unit::Bits(W::BITS)))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

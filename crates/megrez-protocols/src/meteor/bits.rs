@@ -56,10 +56,6 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
         Ok(cost(self.factors, self.shape.elements()))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_bits(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

@@ -97,10 +97,6 @@ impl<'a, W: Word, D: Device, P: Variant, C: Comparison> Step<'a, MaskedReplicate
         Ok(self.comparison.cost(self.n))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_bits(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

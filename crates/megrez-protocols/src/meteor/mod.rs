@@ -85,5 +85,5 @@ suite_of_steps! { Meteor, refuse =>
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {
-    local::refuse("meteor", call)
+    local::refuse(PROTOCOL.name, call)
 }

@@ -96,10 +96,6 @@ impl<'a, W: Word, D: Device, P: Variant, C: Comparison> Step<'a, MaskedReplicate
         Ok(opened.then(before).then(select::cost(ring, n)))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

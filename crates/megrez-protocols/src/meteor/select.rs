@@ -118,10 +118,6 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
         Ok(cost(W::BITS, self.shape.elements()))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,
@@ -157,10 +153,6 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         Ok(to_ring_cost(W::BITS, self.shape.elements()))
-    }
-
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
     }
 
     fn offline(

@@ -185,10 +185,6 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
         Ok(product_cost(W::BITS, self.shape.elements()))
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Ok(Some(Masks::Sum(self.shape.clone())))
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

@@ -201,10 +201,6 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
         Ok(opened.then(cost(W::BITS, self.f, n)))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

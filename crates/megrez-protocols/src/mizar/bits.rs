@@ -42,10 +42,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for And<'a> {
         Ok(Cost::LOCAL.offline(DEALER, 0, n, bit).online_swap(1, 0, 1, n, bit))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_bits(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,
@@ -110,10 +106,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for BitToRing<'a> {
     fn cost(&self) -> Result<Cost, Unsupported> {
         let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
         Ok(Cost::LOCAL.offline(DEALER, 0, n, word).online_swap(1, 0, 1, n, word))
-    }
-
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
     }
 
     fn offline(

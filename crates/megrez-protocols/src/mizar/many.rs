@@ -65,10 +65,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for CompareMany<'a> {
         Ok(sign::answer_cost(cost, self.shape.elements()))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_bits(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

@@ -106,10 +106,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Maximum<'a> {
         Ok(sign::answer_cost(cost, self.compared()).online_swap(3, 0, 1, self.shape.elements(), word))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

@@ -40,10 +40,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
         Ok(Cost::LOCAL.offline(DEALER, 0, n, word).online_swap(1, 0, 1, n, word))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

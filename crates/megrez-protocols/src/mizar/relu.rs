@@ -135,10 +135,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
         self.is_late()
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        if self.is_late() { Ok(None) } else { Masks::fresh_ring(party, self.shape) }
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

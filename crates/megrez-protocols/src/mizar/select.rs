@@ -39,10 +39,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
         Ok(dealt.online_swap(1, 0, 1, n, word))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

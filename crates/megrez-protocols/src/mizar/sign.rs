@@ -255,10 +255,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Sign<'a> {
         Ok(answer_cost(self.list(W::BITS).cost(), self.shape.elements()))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_bits(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

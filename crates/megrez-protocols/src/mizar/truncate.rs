@@ -82,10 +82,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
         Ok(deal_cost(W::BITS, self.f, n).online_swap(1, 0, 1, n, Unit::Bits(W::BITS)))
     }
 
-    fn masks(&self, party: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::fresh_ring(party, self.shape)
-    }
-
     fn offline(
         &self,
         party: &mut Party<D>,

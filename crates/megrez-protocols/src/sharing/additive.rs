@@ -4,7 +4,7 @@
 //! Linear operations are local; a public summand enters worker 0's share.
 
 use crate::mss::Role;
-use crate::sharing::{Publics, Variant, input, reveal};
+use crate::sharing::{Publics, Variant, input, linear_of_publics, reveal};
 use crate::{Call, Made, OnlineStep, Operands, Sharing, Verified, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_net::Payload;
@@ -39,13 +39,6 @@ pub enum Masks<W: Word, D: Device> {
 }
 store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret);
 
-impl<W: Word, D: Device> Masks<W, D> {
-    /// Of a secret result.
-    pub(crate) fn none(shape: &Shape) -> Result<Option<Self>, Error> {
-        Ok(Some(Masks::Secret(shape.clone())))
-    }
-}
-
 /// A worker's share; nothing at the helper and for public values.
 pub type Data<W, D> = Option<Tensor<W, D>>;
 
@@ -76,6 +69,10 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
         let zero: Vec<W> = input::drawn(&key, input.len());
         let one: Vec<W> = input.iter().zip(&zero).map(|(x, share)| x.sub(*share)).collect();
         Ok(vec![Payload::from_pod(&zero), Payload::from_pod(&one), Payload::zeroed(0)])
+    }
+
+    fn fresh(_: &mut Party<D>, value: &Value) -> Result<Masks<W, D>, Error> {
+        Ok(Masks::Secret(value.shape.clone()))
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Self::Data, Error> {
@@ -111,6 +108,12 @@ impl<W: Word, D: Device, P: Variant> Publics for Additive<W, D, P> {
     fn public(words: Tensor<W, D>) -> Masks<W, D> {
         Masks::Public(words)
     }
+    fn words(masks: &Masks<W, D>) -> Option<&Tensor<W, D>> {
+        match masks {
+            Masks::Public(words) => Some(words),
+            Masks::Secret(_) => None,
+        }
+    }
     fn nothing() -> Data<W, D> {
         None
     }
@@ -131,18 +134,11 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Additive<W, D, P>> for L
     fn masks(
         &self,
         party: &mut Party<D>,
+        output: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
-        if !matches!(inputs, [Some(Masks::Public(_)), ..]) {
-            return Masks::none(&self.output.shape);
-        }
-        let public = |m: &Option<&Masks<W, D>>| match m {
-            Some(Masks::Public(x)) => Ok(x.clone()),
-            _ => party.refuse("joins public and secret values"),
-        };
-        let inputs = inputs.iter().map(public).collect::<Result<Vec<_>, _>>()?;
-        let inputs: Vec<_> = inputs.iter().collect();
-        Ok(Some(Masks::Public(local::linear(party.device(), self.op, &inputs, self.output, true)?)))
+        let public = linear_of_publics::<Additive<W, D, P>>(party, self.op, output, inputs)?;
+        Ok(Some(public.unwrap_or_else(|| Masks::Secret(output.shape.clone()))))
     }
 
     fn online(
@@ -180,10 +176,6 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Additive<W, D, P>> for P
     fn of(_: &Additive<W, D, P>, call: Call<'a>) -> Option<Self> {
         let product = local::Product::with_public(call)?;
         Some(PublicProduct { product, shape: call.shape() })
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

@@ -10,6 +10,7 @@ pub mod mss;
 pub(crate) mod reveal;
 pub mod rss;
 
+pub(crate) use constant::linear_of_publics;
 pub use constant::{Constant, Publics};
 
 /// The choices that protocols on one sharing make differently.

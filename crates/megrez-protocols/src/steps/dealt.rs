@@ -69,14 +69,6 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
         Ok(Mizar::<W, D>::default().cost(self.0)?.made_online())
     }
 
-    fn masks(
-        &self,
-        _: &mut Party<D>,
-        _: &[Option<&rss::Masks<W, D>>],
-    ) -> Result<Option<rss::Masks<W, D>>, Error> {
-        rss::Masks::none(self.0.shape())
-    }
-
     fn online(
         &self,
         party: &mut Party<D>,

@@ -12,7 +12,7 @@
 //! P0 sees a uniform element and P1 two; P2 sees nothing. Security: docs/security/replicated.md.
 
 use crate::local;
-use crate::rss::{Data, Masks, Replicated, Rss, Summand, draw};
+use crate::rss::{Data, Replicated, Rss, Summand, draw};
 use crate::sharing::Variant;
 use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor};
@@ -125,10 +125,6 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
         Ok(cost(W::BITS, self.shape.elements()))
     }
 
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
-    }
-
     fn online(
         &self,
         party: &mut Party<D>,
@@ -149,10 +145,6 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
     fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
         let Op::Unshared(product) = call.op else { return None };
         Some(Unshared { product: local::Product::of(product)?, shape: call.shape() })
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

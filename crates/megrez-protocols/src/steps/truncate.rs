@@ -20,7 +20,7 @@
 //! P0 and P1 see uniform elements beside what they hold; P2 sees nothing. Security:
 //! docs/security/replicated.md.
 
-use crate::rss::{Data, Masks, Replicated, Rss, deferred};
+use crate::rss::{Data, Replicated, Rss, deferred};
 use crate::sharing::Variant;
 use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor};
@@ -148,10 +148,6 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         Ok(cost(W::BITS, self.f, self.shape.elements(), self.of_sum))
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

@@ -3,7 +3,7 @@
 
 use super::{Data, MaskedReplicated, Masks, sum};
 use crate::rss::Rss;
-use crate::sharing::{Publics, Variant};
+use crate::sharing::{Publics, Variant, linear_of_publics};
 use crate::{Call, Made, OnlineStep, Operands, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_plan::{Kind, Op, Value};
@@ -13,6 +13,12 @@ use megrez_session::{Error, Party};
 impl<W: Word, D: Device, P: Variant> Publics for MaskedReplicated<W, D, P> {
     fn public(words: Tensor<W, D>) -> Masks<W, D> {
         Masks::Public(words)
+    }
+    fn words(masks: &Masks<W, D>) -> Option<&Tensor<W, D>> {
+        match masks {
+            Masks::Public(words) => Some(words),
+            _ => None,
+        }
     }
     fn nothing() -> Data<W, D> {
         Data::Public(())
@@ -34,22 +40,19 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P
     fn masks(
         &self,
         party: &mut Party<D>,
+        output: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
-        let (device, op, output) = (party.device(), self.op, self.output);
         if matches!(output.kind, Kind::Sum { .. }) {
             return Ok(Some(Masks::Sum(output.shape.clone())));
         }
-        let inputs: Vec<&Masks<W, D>> = inputs.iter().flatten().copied().collect();
-        Ok(Some(match inputs[..] {
-            [Masks::Public(x)] => Masks::Public(local::linear(device, op, &[x], output, true)?),
-            _ => {
-                let psi: Vec<_> = inputs.iter().map(|m| m.ring()).collect();
-                Masks::Ring(Rss::zip(party.me(), &psi, |_, psi| {
-                    local::linear(device, op, psi, output, false)
-                })?)
-            }
-        }))
+        if let Some(public) = linear_of_publics::<MaskedReplicated<W, D, P>>(party, self.op, output, inputs)?
+        {
+            return Ok(Some(public));
+        }
+        let psi: Vec<_> = inputs.iter().flatten().map(|m| m.ring()).collect();
+        let linear = |_, psi: &[&Tensor<W, D>]| local::linear(party.device(), self.op, psi, output, false);
+        Ok(Some(Masks::Ring(Rss::zip(party.me(), &psi, linear)?)))
     }
 
     fn online(
@@ -92,6 +95,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P
     fn masks(
         &self,
         party: &mut Party<D>,
+        _: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
         let psi: Vec<_> = inputs.iter().flatten().map(|m| m.bit()).collect();
@@ -125,6 +129,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P
     fn masks(
         &self,
         party: &mut Party<D>,
+        _: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
         let (device, me) = (party.device(), party.me());

@@ -7,7 +7,7 @@ use crate::sharing::{Variant, input, reveal};
 use crate::{Operands, Sharing, Verified};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
-use megrez_plan::Value;
+use megrez_plan::{Kind, Value};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
@@ -67,14 +67,6 @@ impl<W: Word, D: Device> Masks<W, D> {
             Masks::Bit(mask) => mask,
             _ => panic!("the plan's types say that this is a secret bit"),
         }
-    }
-    /// The mask of a ring value that is opened under a fresh one.
-    pub(crate) fn fresh_ring(party: &mut Party<D>, shape: &Shape) -> Result<Option<Self>, Error> {
-        Ok(Some(Masks::Ring(rss::random(party, "mask", shape)?)))
-    }
-    /// The same for bits.
-    pub(crate) fn fresh_bits(party: &mut Party<D>, shape: &Shape) -> Result<Option<Self>, Error> {
-        Ok(Some(Masks::Bit(rss::random_bits(party, "mask", shape)?)))
     }
 }
 
@@ -152,6 +144,14 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
     fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
         // All hold m.
         (0..3).filter(|&peer| peer != me).map(|peer| (peer, message)).collect()
+    }
+
+    fn fresh(party: &mut Party<D>, value: &Value) -> Result<Masks<W, D>, Error> {
+        Ok(match value.kind {
+            Kind::Bit => Masks::Bit(rss::random_bits(party, "mask", &value.shape)?),
+            Kind::Sum { .. } => Masks::Sum(value.shape.clone()),
+            _ => Masks::Ring(rss::random(party, "mask", &value.shape)?),
+        })
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {

@@ -2,7 +2,7 @@
 //! shares of r. Public summands enter m alone. Nothing is sent, so nothing is seen.
 
 use super::{BitMask, Data, Mask, Masked, Masks, RingMask, Role};
-use crate::sharing::{Publics, Variant};
+use crate::sharing::{Publics, Variant, linear_of_publics};
 use crate::{Call, Made, OnlineStep, Operands, local};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::{Kind, Op, Value};
@@ -12,6 +12,12 @@ use megrez_session::{Error, Party};
 impl<W: Word, D: Device, P: Variant> Publics for Masked<W, D, P> {
     fn public(words: Tensor<W, D>) -> Masks<W, D> {
         Masks::Public(words)
+    }
+    fn words(masks: &Masks<W, D>) -> Option<&Tensor<W, D>> {
+        match masks {
+            Masks::Public(words) => Some(words),
+            _ => None,
+        }
     }
     fn nothing() -> Data<W, D> {
         Data::None
@@ -37,17 +43,16 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Lin
     fn masks(
         &self,
         party: &mut Party<D>,
+        output: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
+        if let Some(public) = linear_of_publics::<Masked<W, D, P>>(party, self.op, output, inputs)? {
+            return Ok(Some(public));
+        }
         let Some(inputs) = inputs.iter().copied().collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let (device, op, output) = (party.device(), self.op, self.output);
-        Ok(Some(match inputs[..] {
-            [Masks::Public(x)] => Masks::Public(local::linear(device, op, &[x], output, true)?),
-            _ => {
-                let masks: Vec<&RingMask<W, D>> = inputs.iter().map(|m| m.ring()).collect();
-                Masks::Ring(Mask::zip(&masks, |r| local::linear(device, op, r, output, false))?)
-            }
-        }))
+        let masks: Vec<&RingMask<W, D>> = inputs.iter().map(|m| m.ring()).collect();
+        let linear = |r: &[&Tensor<W, D>]| local::linear(party.device(), self.op, r, output, false);
+        Ok(Some(Masks::Ring(Mask::zip(&masks, linear)?)))
     }
 
     fn online(
@@ -78,6 +83,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Bit
     fn masks(
         &self,
         party: &mut Party<D>,
+        _: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
         let Some(inputs) = inputs.iter().copied().collect::<Option<Vec<_>>>() else { return Ok(None) };
@@ -118,6 +124,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Pub
     fn masks(
         &self,
         party: &mut Party<D>,
+        _: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
         let apply = |x: &Tensor<W, D>, y: &Tensor<W, D>| self.product.apply(party.device(), x, y, self.shape);

@@ -98,14 +98,6 @@ impl<W: Word, D: Device> Masks<W, D> {
             _ => panic!("the plan's types say that this is a secret bit"),
         }
     }
-    /// The mask of a ring value that is opened under a fresh one.
-    pub(crate) fn fresh_ring(party: &mut Party<D>, shape: &Shape) -> Result<Option<Self>, Error> {
-        Ok(Some(Masks::Ring(RingMask::fresh(party, shape)?)))
-    }
-    /// The same for bits.
-    pub(crate) fn fresh_bits(party: &mut Party<D>, shape: &Shape) -> Result<Option<Self>, Error> {
-        Ok(Some(Masks::Bit(BitMask::fresh_bits(party, shape)?)))
-    }
 }
 
 impl<W: Word, D: Device> Data<W, D> {
@@ -190,6 +182,13 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
             DEALER => vec![],
             j => vec![(1 - j, message)],
         }
+    }
+
+    fn fresh(party: &mut Party<D>, value: &Value) -> Result<Masks<W, D>, Error> {
+        Ok(match value.kind {
+            Kind::Bit => Masks::Bit(BitMask::fresh_bits(party, &value.shape)?),
+            _ => Masks::Ring(RingMask::fresh(party, &value.shape)?),
+        })
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {

@@ -2,7 +2,7 @@
 //! is sent, so nothing is seen.
 
 use super::{Data, Masks, Replicated, Rss, Summand};
-use crate::sharing::{Publics, Variant};
+use crate::sharing::{Publics, Variant, linear_of_publics};
 use crate::{Call, Made, OnlineStep, Operands, Unsupported, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_plan::{Kind, Op, Value};
@@ -22,6 +22,12 @@ pub(crate) fn refuse(call: Call<'_>) -> Unsupported {
 impl<W: Word, D: Device, P: Variant> Publics for Replicated<W, D, P> {
     fn public(words: Tensor<W, D>) -> Masks<W, D> {
         Masks::Public(words)
+    }
+    fn words(masks: &Masks<W, D>) -> Option<&Tensor<W, D>> {
+        match masks {
+            Masks::Public(words) => Some(words),
+            _ => None,
+        }
     }
     fn nothing() -> Data<W, D> {
         Data::Public(())
@@ -43,18 +49,11 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
     fn masks(
         &self,
         party: &mut Party<D>,
+        output: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
-        if !matches!(inputs, [Some(Masks::Public(_)), ..]) {
-            return Masks::none(&self.output.shape);
-        }
-        let public = |m: &Option<&Masks<W, D>>| match m {
-            Some(Masks::Public(x)) => Ok(x.clone()),
-            _ => party.refuse("joins public and secret values"),
-        };
-        let inputs = inputs.iter().map(public).collect::<Result<Vec<_>, _>>()?;
-        let inputs: Vec<_> = inputs.iter().collect();
-        Ok(Some(Masks::Public(local::linear(party.device(), self.op, &inputs, self.output, true)?)))
+        let public = linear_of_publics::<Replicated<W, D, P>>(party, self.op, output, inputs)?;
+        Ok(Some(public.unwrap_or_else(|| Masks::Secret(output.shape.clone()))))
     }
 
     fn online(
@@ -88,10 +87,6 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
     fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
         let product = local::Product::with_public(call)?;
         Some(PublicProduct { product, shape: call.shape() })
-    }
-
-    fn masks(&self, _: &mut Party<D>, _: &[Option<&Masks<W, D>>]) -> Result<Option<Masks<W, D>>, Error> {
-        Masks::none(self.shape)
     }
 
     fn online(

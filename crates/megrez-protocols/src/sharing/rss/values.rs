@@ -49,10 +49,6 @@ impl<W: Word, D: Device> Masks<W, D> {
             _ => panic!("the plan's types say that this is a masked bit"),
         }
     }
-    /// Of a result that has no mask.
-    pub(crate) fn none(shape: &Shape) -> Result<Option<Self>, Error> {
-        Ok(Some(Masks::Secret(shape.clone())))
-    }
     /// A uniform mask of bits.
     pub(crate) fn fresh_bits(party: &mut Party<D>, shape: &Shape) -> Result<Option<Self>, Error> {
         Ok(Some(Masks::Bit(super::random_bits(party, "mask", shape)?)))
@@ -164,6 +160,10 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
             1 => vec![(2, key), (0, rest)],
             _ => vec![(1, key), (0, rest)],
         }
+    }
+
+    fn fresh(_: &mut Party<D>, value: &Value) -> Result<Masks<W, D>, Error> {
+        Ok(Masks::Secret(value.shape.clone()))
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
