@@ -4,6 +4,7 @@
 
 mod activations;
 mod comparisons;
+mod estimators;
 mod grids;
 mod linear;
 mod losses;
@@ -16,6 +17,7 @@ mod reductions;
 mod resize;
 mod scatter;
 mod shapes;
+mod trees;
 mod windows;
 
 pub(crate) use comparisons::NOT_ZERO;
@@ -33,6 +35,7 @@ pub(crate) type Decompose = fn(&mut Parts) -> Result<Vec<Id>, Refusal>;
 const TABLE: &[&[(&str, Decompose)]] = &[
     activations::TABLE,
     comparisons::TABLE,
+    estimators::TABLE,
     grids::TABLE,
     linear::TABLE,
     losses::TABLE,
@@ -44,6 +47,7 @@ const TABLE: &[&[(&str, Decompose)]] = &[
     resize::TABLE,
     scatter::TABLE,
     shapes::TABLE,
+    trees::TABLE,
     windows::TABLE,
 ];
 

@@ -206,7 +206,7 @@ impl<'a> Importer<'a> {
         if let Some(function) = self.functions.get(&(node.domain, node.op)).cloned() {
             return self.function(node, &function);
         }
-        if !matches!(node.domain, "" | "ai.onnx") {
+        if !matches!(node.domain, "" | "ai.onnx" | "ai.onnx.ml") {
             let what = format!("the operator is of the domain `{}`", node.domain);
             return Err(at(Refusal::new(what, "export with standard operators only")));
         }

@@ -40,6 +40,7 @@ impl Kind {
         match op {
             "TopK" | "MaxPool" => Kind::Whole,
             "Dropout" => Kind::Bool,
+            "LinearClassifier" | "SVMClassifier" | "TreeEnsembleClassifier" => Kind::Real,
             _ => first,
         }
     }
@@ -78,7 +79,14 @@ pub(super) fn output_kind(
         }
         "Gather" | "GatherElements" | "GatherND" => Ok(of(0)),
         "Where" => Ok(of(1)),
-        "DequantizeLinear" => Ok(Kind::Real),
+        "LinearClassifier" | "SVMClassifier" | "TreeEnsembleClassifier" => Ok(Kind::Whole),
+        "DequantizeLinear"
+        | "Imputer"
+        | "LinearRegressor"
+        | "Normalizer"
+        | "SVMRegressor"
+        | "Scaler"
+        | "TreeEnsembleRegressor" => Ok(Kind::Real),
         "QuantizeLinear" => Ok(Kind::Whole),
         "Div" | "Pow" | "ReduceMean" | "AveragePool" | "Reciprocal" | "Sqrt" if whole => refuse(
             "computes with secret integers, which it would have to round",

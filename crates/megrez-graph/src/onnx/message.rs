@@ -10,7 +10,7 @@ const MAX_NODES: usize = 1 << 14;
 const MAX_TENSORS: usize = 1 << 15;
 const MAX_INPUTS: usize = 1 << 10;
 const MAX_ATTRIBUTES: usize = 1 << 8;
-const MAX_ATTRIBUTE_LIST: usize = 1 << 16;
+const MAX_ATTRIBUTE_LIST: usize = 1 << 20;
 const MAX_RANK: usize = 8;
 const MAX_FUNCTIONS: usize = 1 << 10;
 const MAX_NAME: usize = 1 << 12;
@@ -42,6 +42,8 @@ fn name<'a>(field: Field<'a>) -> Decoded<&'a str> {
 pub struct Model<'a> {
     /// The version of the operators of the default domain.
     pub opset: Option<i64>,
+    /// Whether the model has operators of classical models.
+    pub classical: bool,
     /// GraphProto.
     pub graph: Option<Graph<'a>>,
     /// FunctionProto: operators that the model defines itself.
@@ -134,6 +136,7 @@ pub fn model(bytes: &[u8]) -> Decoded<Model<'_>> {
                 if domain.is_empty() || domain == "ai.onnx" {
                     model.opset = Some(version);
                 }
+                model.classical |= domain == "ai.onnx.ml";
             }
             _ => {}
         }
@@ -306,7 +309,9 @@ impl<'a> RawAttribute<'a> {
                     push(&mut floats, v, MAX_ATTRIBUTE_LIST, "numbers in an attribute")
                 })?,
                 8 => each_int(field, |v| push(&mut ints, v, MAX_ATTRIBUTE_LIST, "numbers in an attribute"))?,
-                9 => push(&mut strings, name(field)?.to_string(), MAX_ATTRIBUTES, "texts in an attribute")?,
+                9 => {
+                    push(&mut strings, name(field)?.to_string(), MAX_ATTRIBUTE_LIST, "texts in an attribute")?
+                }
                 20 => kind = field.int()?,
                 _ => {}
             }

@@ -69,7 +69,8 @@ pub fn read(bytes: &[u8], options: &ImportOptions) -> Result<Graph, Problems> {
     let Some(graph) = model.graph else {
         return Err(whole("there is no graph in the file".into(), "is it an ONNX model?"));
     };
-    let opset = model.opset.unwrap_or(0);
+    // A classical model may have no operator of the default domain.
+    let opset = model.opset.unwrap_or(if model.classical { *OPSETS.end() } else { 0 });
     if !OPSETS.contains(&opset) {
         let (first, last) = OPSETS.into_inner();
         return Err(whole(
