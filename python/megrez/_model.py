@@ -15,6 +15,8 @@ from megrez._results import only
 if TYPE_CHECKING:
     import torch
 
+    from megrez._estimators import Estimator
+
 Interval = tuple[float, float]
 
 
@@ -130,7 +132,7 @@ def _layer(entry: Mapping[str, Any]) -> Layer:
 
 
 def compile(
-    model: str | os.PathLike[str] | bytes | torch.nn.Module,
+    model: str | os.PathLike[str] | bytes | torch.nn.Module | Estimator,
     *,
     example_input: torch.Tensor | tuple[torch.Tensor, ...] | None = None,
     batch: int | None = None,
@@ -159,7 +161,8 @@ def compile(
     """Compile a model for shares.
 
     Args:
-        model: the path of an ONNX file, the bytes of one, or a `torch.nn.Module`.
+        model: the path of an ONNX file, the bytes of one, a `torch.nn.Module`, or a trained estimator of
+            scikit-learn, LightGBM or XGBoost, pipelines included.
         example_input: for a module: a tensor, or a tuple of them, of the shape that it takes, batch included.
         batch: inputs per run; data of any length is cut into runs of so many. By default that of
             `example_input`, or 1.
@@ -209,11 +212,16 @@ def compile(
             )
         onnx: str | os.PathLike[str] | bytes = model
     else:
-        from megrez import _torch
+        from megrez import _estimators, _torch
 
-        examples = _torch.examples(model, example_input)
-        onnx = _torch.export(model, examples)
-        batch = batch or examples[0].shape[0]
+        if _estimators.is_estimator(model):
+            if example_input is not None:
+                raise _native.InvalidError("an estimator knows its features: leave out example_input")
+            onnx = _estimators.export(model)
+        else:
+            examples = _torch.examples(model, example_input)
+            onnx = _torch.export(model, examples)
+            batch = batch or examples[0].shape[0]
     if batch is not None and batch < 1:
         raise _native.InvalidError(f"a batch has one input at least, not {batch}")
     request = compile_request(

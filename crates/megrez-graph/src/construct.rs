@@ -1,6 +1,8 @@
-//! A graph grows by a node: the table of layers understands it, and a node on constants is folded
-//! at once, because other layers read weights and shapes when they are understood.
+//! A graph grows by a node. An operator that is made of others becomes those ([`crate::decompose`]);
+//! any other is understood by the table of layers. A node on constants is folded at once, because
+//! other layers read weights and shapes when they are understood.
 
+use crate::decompose::{Parts, decomposition};
 use crate::graph::{Attributes, Graph, Id, Node};
 use crate::layer::Layer;
 use crate::layers::call::Call;
@@ -13,6 +15,8 @@ use crate::tensor::{Constant, Tensor, sane};
 const BUDGET: u64 = 1 << 30;
 /// What an element costs: its memory, not just its multiplication.
 const PER_ELEMENT: u64 = 8;
+/// The most nodes of a graph: a few operators become many.
+const MAX_NODES: usize = 1 << 17;
 
 impl Graph {
     /// Appends a node and gives the value that it defines, which is named like the node. An empty
@@ -37,21 +41,111 @@ impl Graph {
         inputs: &[Option<Id>],
         attributes: Attributes,
     ) -> Result<Id, Problem> {
+        Ok(self.add_nodes(name, op, inputs, attributes, &[true])?[0])
+    }
+
+    /// Like [`Graph::add_node`], for operators with several outputs: `read` says for each whether
+    /// anything reads it. Gives at least the first output, and those further ones that megrez computes;
+    /// what is not read may be the value of another output.
+    pub fn add_nodes(
+        &mut self,
+        name: &str,
+        op: &str,
+        inputs: &[Option<Id>],
+        attributes: Attributes,
+        read: &[bool],
+    ) -> Result<Vec<Id>, Problem> {
+        let inputs = self.numbers(op, inputs);
+        let Some(decompose) = decomposition(op) else {
+            return Ok(vec![self.add_layer(name, op, &inputs, attributes)?]);
+        };
         let name = self.node_name(name, op);
+        let mut parts =
+            Parts { graph: self, name: &name, op, attributes: &attributes, inputs: &inputs, read };
+        let outputs = decompose(&mut parts).map_err(|r| r.at(&name, op))?;
+        debug_assert!(!outputs.is_empty(), "a decomposition gives the first output");
+        Ok(outputs)
+    }
+
+    /// Appends a node that the table of layers understands.
+    pub(crate) fn add_layer(
+        &mut self,
+        name: &str,
+        op: &str,
+        inputs: &[Option<Id>],
+        attributes: Attributes,
+    ) -> Result<Id, Problem> {
+        let name = self.node_name(name, op);
+        self.add_named(&name, op, inputs, attributes)
+    }
+
+    /// As [`Graph::add_layer`], for a name that [`Graph::node_name`] has made.
+    pub(crate) fn add_named(
+        &mut self,
+        name: &str,
+        op: &str,
+        inputs: &[Option<Id>],
+        attributes: Attributes,
+    ) -> Result<Id, Problem> {
+        if self.nodes.len() >= MAX_NODES {
+            let what = format!("the graph has more than {MAX_NODES} nodes once operators are taken apart");
+            return Err(Refusal::new(what, "split the model").at(name, op));
+        }
         let call = Call { graph: self, attributes: &attributes, inputs };
         let layer = understand(op, &call)
-            .and_then(|layer| sane(layer.shape().clone()).map(|_| layer))
-            .map_err(|r| r.at(&name, op))?;
-        if let Some(constant) = fold(self, op, inputs, &*layer).map_err(|r| r.at(&name, op))? {
+            .and_then(|layer| match layer.known() {
+                // Lists of integers may be empty: shapes of what has no dimensions.
+                Some(Constant::Ints(_)) => Ok(layer),
+                _ => sane(layer.shape().clone()).map(|_| layer),
+            })
+            .map_err(|r| r.at(name, op))?;
+        if let Some(constant) = fold(self, op, inputs, &*layer).map_err(|r| r.at(name, op))? {
             self.pay_for_folding(fold_cost(&*layer));
-            return Ok(self.constant(&name, constant));
+            return Ok(self.constant(name, constant));
         }
-        let output = self.define(&name, layer.shape().clone(), None);
-        self.nodes.push(Node { name, op: op.into(), attributes, inputs: inputs.to_vec(), output, layer });
+        let output = self.define(name, layer.shape().clone(), None);
+        self.nodes.push(Node {
+            name: name.into(),
+            op: op.into(),
+            attributes,
+            inputs: inputs.to_vec(),
+            output,
+            layer,
+        });
         Ok(output)
     }
-}
 
+    /// The inputs of a node that computes with integers of the model and with other numbers: the
+    /// integers are numbers then, too.
+    fn numbers(&mut self, op: &str, inputs: &[Option<Id>]) -> Vec<Option<Id>> {
+        let of_numbers = match op {
+            "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Mod" | "Pow" | "Sum" | "Mean" | "Concat"
+            | "PRelu" | "MatMul" | "Gemm" | "Clip" | "Equal" | "Greater" | "GreaterOrEqual" | "Less"
+            | "LessOrEqual" | "And" | "Or" | "Xor" => 0..usize::MAX,
+            "Where" => 1..3,
+            // The number to pad with is of the kind of the data.
+            "Pad" => 2..3,
+            _ => return inputs.to_vec(),
+        };
+        let ints = |id: &Id| matches!(self.value(*id).constant, Some(Constant::Ints(_)));
+        let compared = if op == "Pad" { 0..1 } else { of_numbers.clone() };
+        let all = (inputs.iter().enumerate())
+            .filter(|(i, _)| compared.contains(i))
+            .all(|(_, id)| id.as_ref().is_none_or(ints));
+        if all {
+            return inputs.to_vec();
+        }
+        let mut convert = |id: Option<Id>| {
+            let value = self.value(id?);
+            let Some(Constant::Ints(t)) = value.constant.clone() else { return id };
+            let name = value.name.clone();
+            let data = t.data.iter().map(|&v| v as f32).collect();
+            Some(self.constant(&name, Tensor::new(t.shape.clone(), data)))
+        };
+        let each = inputs.iter().enumerate();
+        each.map(|(i, &id)| if of_numbers.contains(&i) { convert(id) } else { id }).collect()
+    }
+}
 /// What folding a layer costs.
 fn fold_cost(layer: &dyn Layer) -> u64 {
     layer.work() + PER_ELEMENT * layer.shape().elements() as u64

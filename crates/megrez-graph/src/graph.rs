@@ -36,6 +36,8 @@ pub enum Attribute {
     Ints(Vec<i64>),
     /// A list of real numbers.
     Floats(Vec<f32>),
+    /// A list of strings.
+    Strings(Vec<String>),
     /// A tensor.
     Tensor(Constant),
 }

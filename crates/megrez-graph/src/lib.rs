@@ -28,6 +28,7 @@ mod clients;
 mod compile;
 mod construct;
 mod data;
+mod decompose;
 #[doc(hidden)]
 pub mod faults;
 mod float;

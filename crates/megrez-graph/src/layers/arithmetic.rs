@@ -70,6 +70,9 @@ pub(super) fn min(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 
 pub(super) fn neg(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(1, &[])?;
+    if known::is_ints(call, 0) {
+        return known::negative(call);
+    }
     Ok(Arc::new(Arithmetic { kind: Kind::Neg, shape: call.shape(0)?.clone(), secret: false, input: 0 }))
 }
 

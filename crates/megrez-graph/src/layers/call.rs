@@ -126,6 +126,22 @@ impl Call<'_> {
         }
     }
 
+    pub(crate) fn strings(&self, name: &str) -> Result<Option<Vec<String>>, Refusal> {
+        match self.attributes.0.get(name) {
+            Some(Attribute::Strings(v)) => Ok(Some(v.clone())),
+            Some(_) => refuse(format!("`{name}` is not a list of strings"), ""),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn reals(&self, name: &str) -> Result<Option<Vec<f32>>, Refusal> {
+        match self.attributes.0.get(name) {
+            Some(Attribute::Floats(v)) => Ok(Some(v.clone())),
+            Some(_) => refuse(format!("`{name}` is not a list of numbers"), ""),
+            None => Ok(None),
+        }
+    }
+
     pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, Refusal> {
         match self.attributes.0.get(name) {
             Some(Attribute::Ints(v)) => Ok(Some(v.clone())),

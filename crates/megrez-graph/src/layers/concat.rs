@@ -5,7 +5,7 @@ use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use crate::tensor::{Constant, Tensor};
+use crate::tensor::Tensor;
 use megrez_plan::ValueId;
 use megrez_ring::Shape;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ pub(super) fn concat(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     let axis = axis(call.int("axis", i64::MAX)?, first.rank())?;
     let mut dims = first.dims().to_vec();
     dims[axis] = 0;
-    let mut constants = 0;
     for i in 0..call.inputs.len() {
         let shape = call.any_shape(i)?;
         let off_axis = |s: &Shape| -> Vec<usize> {
@@ -34,17 +33,6 @@ pub(super) fn concat(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
             Some(sum) => sum,
             None => return refuse("the axis is too long", ""),
         };
-        constants += usize::from(call.is_constant(i));
-    }
-    let ints = |i: usize| {
-        matches!(
-            call.graph.value(call.inputs[i].unwrap_or(crate::graph::Id(0))).constant,
-            Some(Constant::Ints(_))
-        )
-    };
-    let integers = (0..call.inputs.len()).filter(|&i| ints(i)).count();
-    if (constants > 0 && constants < call.inputs.len()) || (integers > 0 && integers < call.inputs.len()) {
-        return refuse("joins constants with secret values", "add the constant part in the layer before");
     }
     Ok(Arc::new(Concat { shape: dims.into(), axis }))
 }
@@ -77,8 +65,15 @@ impl Layer for Concat {
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
-        let parts = inputs.iter().map(Operand::secret).collect::<Result<Vec<_>, _>>()?;
-        let parts = cx.aligned(&parts)?;
+        let Some(beside) = inputs.iter().find_map(|x| x.secret().ok()) else {
+            return refuse("joins constants only", "compute it before you export the model");
+        };
+        let part = |x: &Operand| match x {
+            Operand::Secret(x) => Ok(x.clone()),
+            Operand::Constant(t) => cx.hidden(beside, t),
+        };
+        let parts = inputs.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        let parts = cx.aligned(&parts.iter().collect::<Vec<_>>())?;
         cx.concat("concat", &parts.iter().collect::<Vec<_>>(), self.axis)
     }
 

@@ -99,6 +99,11 @@ pub(super) fn arithmetic(call: &Call, op: &str) -> Result<Arc<dyn Layer>, Refusa
     known(zip(ints(call, 0)?, ints(call, 1)?, |a, b| f(a, b).ok_or_else(overflow))?)
 }
 
+pub(super) fn negative(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    let x = ints(call, 0)?;
+    known(Tensor::new(x.shape.clone(), x.data.iter().map(|v| v.wrapping_neg()).collect::<Vec<i64>>()))
+}
+
 /// Mod, Min and Max, which are there for integers only.
 pub(super) fn modulo(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(2, &["fmod"])?;
@@ -166,6 +171,12 @@ pub(super) fn not(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 /// Nothing on shares is "not a number".
 pub(super) fn is_nan(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(1, &[])?;
+    known(Tensor::filled(bounded(call.any_shape(0)?.clone())?, 0i64))
+}
+
+/// Nothing on shares is infinite.
+pub(super) fn is_infinite(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &["detect_negative", "detect_positive"])?;
     known(Tensor::filled(bounded(call.any_shape(0)?.clone())?, 0i64))
 }
 

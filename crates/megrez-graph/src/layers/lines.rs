@@ -10,14 +10,14 @@ use megrez_ring::Shape;
 
 /// The dimensions of a shape in two groups: those that stay, and those that make a row.
 #[derive(Clone, Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     from: Shape,
     /// The dimensions that stay, then those of a row.
     order: Vec<usize>,
     /// How many rows there are.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
     /// Elements of a row.
-    pub(super) size: usize,
+    pub(crate) size: usize,
 }
 
 impl Lines {
@@ -30,7 +30,7 @@ impl Lines {
     }
 
     /// The axes of a reduction: an attribute of older operator sets, or input 1; all if there are none.
-    pub(super) fn of_call(call: &Call) -> Result<(Self, Vec<usize>), Refusal> {
+    pub(crate) fn of_call(call: &Call) -> Result<(Self, Vec<usize>), Refusal> {
         let shape = call.shape(0)?;
         let given = call.integers(1, "axes")?.unwrap_or_default();
         let mut axes = given.iter().map(|&a| axis(a, shape.rank())).collect::<Result<Vec<_>, _>>()?;
@@ -43,6 +43,11 @@ impl Lines {
             axes = (0..shape.rank()).collect();
         }
         Ok((Lines::new(shape, &axes), axes))
+    }
+
+    /// The dimensions that stay, then those of a row.
+    pub(crate) fn order(&self) -> &[usize] {
+        &self.order
     }
 
     fn view(&self) -> View {

@@ -1,5 +1,6 @@
 //! The layers: one file per operator or tight family, one line in the registry.
 
+mod affine;
 mod appendix_b;
 mod arithmetic;
 mod average_pool;
@@ -7,6 +8,7 @@ mod batch_norm;
 pub(crate) mod call;
 mod choose;
 mod clip;
+mod compare;
 mod concat;
 mod conv;
 mod embedding;
@@ -23,6 +25,8 @@ mod max_pool;
 mod octaves;
 mod pad;
 mod polynomial;
+mod published;
+mod rank;
 mod rearrange;
 mod reduce;
 mod relu;
@@ -30,6 +34,7 @@ mod revealed;
 mod roots;
 mod shape;
 mod sigmoid;
+mod sine;
 mod softmax;
 mod spline;
 mod swish;
@@ -42,10 +47,20 @@ pub use crate::scale::Scale;
 pub use call::Call;
 pub use spline::spline_error;
 
+pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO};
+pub(crate) use affine::AFFINE;
 pub(crate) use batch_norm::channel_affine;
+pub(crate) use call::{axis, image};
+pub(crate) use compare::{NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
+pub(crate) use lines::Lines;
+pub(crate) use polynomial::POLYNOMIAL;
+pub(crate) use published::PUBLISHED;
+pub(crate) use rank::RANK;
 pub(crate) use softmax::MASKED;
 
+use crate::decompose::{decomposed, decomposition};
 use crate::problem::{Refusal, refuse};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Understands a node or says why not.
@@ -53,17 +68,21 @@ type Understand = fn(&Call) -> Result<Arc<dyn Layer>, Refusal>;
 
 /// Every operator.
 const REGISTRY: &[(&str, Understand)] = &[
+    ("Abs", relu::abs),
     ("Add", arithmetic::add),
+    (AFFINE, affine::affine),
     ("And", known::and),
     ("ArgMax", revealed::arg_max),
     ("AveragePool", average_pool::average_pool),
     ("BatchNormalization", batch_norm::batch_norm),
     ("Cast", rearrange::cast),
+    ("Ceil", compare::ceil),
     ("Clip", clip::clip),
     ("Concat", concat::concat),
     ("Constant", rearrange::constant),
     ("ConstantOfShape", known::constant_of_shape),
     ("Conv", conv::conv),
+    ("Cos", sine::cosine),
     ("CumSum", known::cumulative_sum),
     ("Div", arithmetic::div),
     ("Dropout", rearrange::dropout),
@@ -72,6 +91,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Exp", exp::exp),
     ("Expand", rearrange::expand),
     ("Flatten", rearrange::flatten),
+    ("Floor", compare::floor),
     ("Gather", shape::gather),
     ("GatherElements", known::gather_elements),
     ("Gelu", gelu::gelu),
@@ -80,7 +100,11 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Greater", known::greater),
     ("GreaterOrEqual", known::greater_or_equal),
     ("Identity", rearrange::identity),
+    ("IsInf", known::is_infinite),
     ("IsNaN", known::is_nan),
+    (NOT_NEGATIVE, compare::not_negative),
+    (POSITIVE, compare::positive),
+    (ZERO, compare::zero),
     ("LayerNormalization", layer_norm::layer_norm),
     ("LeakyRelu", leaky_relu::leaky_relu),
     ("Less", known::less),
@@ -98,8 +122,11 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Not", known::not),
     ("Or", known::or),
     ("Pad", pad::pad),
+    (POLYNOMIAL, polynomial::layer),
     ("Pow", roots::pow),
     ("Range", known::range),
+    (PUBLISHED, published::published),
+    (RANK, rank::rank),
     ("Reciprocal", roots::reciprocal),
     ("ReduceMax", reduce::max),
     ("ReduceMean", reduce::mean),
@@ -108,8 +135,11 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("ReduceSum", reduce::sum),
     ("Relu", relu::relu),
     ("Reshape", rearrange::reshape),
+    ("Round", compare::round),
     ("Shape", shape::shape),
     ("Sigmoid", sigmoid::sigmoid),
+    ("Sign", compare::sign),
+    ("Sin", sine::sine),
     ("Size", known::size),
     ("Slice", rearrange::slice),
     ("Softmax", softmax::softmax),
@@ -118,6 +148,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Sub", arithmetic::sub),
     ("Swish", swish::swish),
     ("Tanh", tanh::tanh),
+    (TOWARDS_ZERO, compare::towards_zero),
     ("Transpose", rearrange::transpose),
     ("Trilu", known::trilu),
     ("Unsqueeze", rearrange::unsqueeze),
@@ -125,14 +156,14 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Xor", known::xor),
 ];
 
-/// Every operator that megrez understands, sorted.
-pub fn supported() -> impl Iterator<Item = &'static str> {
-    REGISTRY.iter().map(|(op, _)| *op)
+/// Every operator that megrez has: as a layer of its own, or made of others.
+pub fn supported() -> BTreeSet<&'static str> {
+    REGISTRY.iter().map(|(op, _)| *op).chain(decomposed()).collect()
 }
 
-/// Whether megrez understands an operator.
+/// Whether megrez has an operator.
 pub fn is_supported(op: &str) -> bool {
-    REGISTRY.iter().any(|(known, _)| *known == op)
+    REGISTRY.iter().any(|(known, _)| *known == op) || decomposition(op).is_some()
 }
 
 /// The layer of a call.
@@ -146,20 +177,11 @@ pub(crate) fn understand(op: &str, call: &Call) -> Result<Arc<dyn Layer>, Refusa
 /// What to do instead of an operator that megrez lacks.
 pub(crate) fn hint(op: &str) -> &'static str {
     match op {
-        "Elu" | "Selu" | "Softplus" | "HardSigmoid" | "HardSwish" | "Mish" => {
-            "train with Relu, Sigmoid, Tanh, Gelu, LeakyRelu or Clip (relu6), or move it behind the output where the recipient applies it"
+        "Unique" | "NonZero" | "NonMaxSuppression" => {
+            "end the model before it: the size of its result depends on the data, which is secret"
         }
-        "InstanceNormalization" | "GroupNormalization" | "LpNormalization" | "LRN" => {
-            "use BatchNormalization, which costs nothing once folded into the layer before it, or LayerNormalization"
-        }
-        "LSTM" | "GRU" | "RNN" | "Loop" | "If" | "Scan" => "unroll it when you export the model",
-        "ConvTranspose" | "Upsample" | "Resize" => {
-            "use strided views of a Conv: upsampling is not supported yet"
-        }
-        "GlobalMaxPool" => "use MaxPool with the size of the image as its kernel",
-        "QuantizeLinear" | "DequantizeLinear" | "QLinearConv" | "QLinearMatMul" | "ConvInteger" => {
-            "export the model in float32: megrez quantises to fixed point itself"
-        }
+        "Bernoulli" | "RandomUniform" | "RandomUniformLike" | "RandomNormal" | "RandomNormalLike"
+        | "Multinomial" => "call `model.eval()` before you export the model: nothing here is drawn at random",
         _ => "remove it, replace it by a supported operator, or ask for it",
     }
 }

@@ -5,10 +5,20 @@
 //! two levels are truncated, the last result carries ℓ − 6 fraction bits, so that |p| < 8.
 //! Rounding: each power is off by at most a few units of 2^−g, the result by about 2^(2−g) times the derivative's size.
 
-use crate::lowering::{Lowering, Secret};
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
-use crate::range::Range;
+use crate::range::{Interval, Range};
+use crate::scale::Scale;
+use crate::tensor::Tensor;
+use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
+use std::sync::Arc;
+
+/// The operator's name in a graph; ONNX has none for it.
+pub(crate) const POLYNOMIAL: &str = "Polynomial";
 
 /// c0 to c7.
 pub(super) type Coefficients = [f32; 8];
@@ -51,4 +61,61 @@ pub(super) fn polynomial(cx: &mut Lowering, w: &Secret, c: &Coefficients) -> Res
     let low = cubic(cx, "low", &c[..4], outer)?;
     let high = cx.mul("w4-product", &fourth, &high)?;
     cx.combine("polynomial", &[(1, &high), (1, &low)], 0)
+}
+
+/// p(x) of numbers between −1 and 1, as a layer of its own.
+struct Polynomial {
+    shape: Shape,
+    coefficients: Coefficients,
+}
+
+pub(super) fn layer(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    let names: Vec<String> = (0..8).map(|i| format!("c{i}")).collect();
+    call.only(1, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let mut coefficients = [0.0; 8];
+    for (c, name) in coefficients.iter_mut().zip(&names) {
+        *c = call.float(name, 0.0)?;
+    }
+    Ok(Arc::new(Polynomial { shape: call.shape(0)?.clone(), coefficients }))
+}
+
+impl Layer for Polynomial {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let f = |&x: &f32| {
+            let p = self.coefficients.iter().rev().fold(0.0, |y, &c| y * f64::from(x) + f64::from(c));
+            p as f32
+        };
+        Tensor::new(self.shape.clone(), inputs[0].data.iter().map(f).collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = inputs[0].secret()?;
+        // Roundings may lead a little beyond.
+        cx.holds_within(x, Interval::abs(1.0 + 1.0 / 64.0), "the polynomial holds between −1 and 1")?;
+        let g = argument_bits(cx.ring());
+        let unit = (1i128 << g) + (1 << (g - 6));
+        let w = cx.rounded("w", x, g)?.within(Range::uniform(-unit, unit));
+        let p = polynomial(cx, &w, &self.coefficients)?;
+        cx.rounded("result", &p, cx.frac())
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        let mut y = cx.with_number("product", Operation::Mul, x, self.coefficients[7])?;
+        for i in (0..7).rev() {
+            y = cx.with_number("sum", Operation::Add, y, self.coefficients[i])?;
+            if i > 0 {
+                y = cx.pair("product", Operation::Mul, y, x, &self.shape)?;
+            }
+        }
+        Ok(y)
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::ShrinksThenProduct
+    }
 }

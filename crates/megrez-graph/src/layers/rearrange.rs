@@ -8,7 +8,7 @@ use crate::graph::Attribute;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
-use crate::tensor::Tensor;
+use crate::tensor::{Constant, Tensor};
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(super) fn cast(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 pub(super) fn constant(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(0, &["value"])?;
     match call.attributes.0.get("value") {
-        Some(Attribute::Tensor(crate::tensor::Constant::Floats(t))) => Ok(Arc::new(Fixed(t.clone()))),
+        Some(Attribute::Tensor(Constant::Floats(t))) => Ok(Arc::new(Fixed(t.clone()))),
         _ => refuse("has no `value` of float32", "use Graph::constant"),
     }
 }
@@ -221,6 +221,10 @@ pub(super) fn slice(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
             let (start, end) = (place(starts[i]).clamp(-1, size - 1), place(ends[i]).clamp(-1, size - 1));
             (start, (start - end).max(0).unsigned_abs().div_ceil(step.unsigned_abs()))
         };
+        let ints = matches!(call.graph.value(call.id(0)?).constant, Some(Constant::Ints(_)));
+        if count == 0 && ints && shape.rank() == 1 {
+            return known::known(Tensor::<i64>::new([0], vec![]));
+        }
         if count == 0 {
             return refuse(format!("takes nothing from axis {axis}"), "");
         }

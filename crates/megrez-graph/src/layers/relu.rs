@@ -1,12 +1,13 @@
-//! Relu: max(x, 0). One step; the comparison does not care about the scale.
+//! Relu, max(x, 0), and Abs, 2·max(x, 0) − x. One step; the comparison does not care about the scale.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
+use crate::range::Range;
 use crate::tensor::Tensor;
-use megrez_plan::{Function, ValueId};
+use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -37,5 +38,36 @@ impl Layer for Relu {
 
     fn non_decreasing(&self) -> bool {
         true
+    }
+}
+
+struct Abs(Shape);
+
+pub(super) fn abs(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &[])?;
+    Ok(Arc::new(Abs(call.shape(0)?.clone())))
+}
+
+impl Layer for Abs {
+    fn shape(&self) -> &Shape {
+        &self.0
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        Tensor::new(self.0.clone(), inputs[0].data.iter().map(|x| x.abs()).collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = inputs[0].secret()?;
+        let positive = cx.relu("relu", x)?;
+        let wrong = cx.last_cut();
+        let y = cx.combine("size", &[(2, &positive), (-1, x)], 0)?;
+        Ok(y.within(Range::uniform(-wrong, x.range.magnitude())))
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        let negative = cx.map("negative", Function::Neg, x)?;
+        cx.pair("larger", Operation::Max, x, negative, &self.0)
     }
 }

@@ -1,12 +1,16 @@
 //! Softmax, LogSoftmax and ArgMax at an output: computed by the recipient on what is revealed. The recipient learns the input
-//! of the first of them, not just its result. ArgMax runs nowhere else; for the others within a model see [`super::softmax`].
+//! of the first of them, not just its result. Within a model ArgMax compares all pairs ([`super::rank`]); for the others see
+//! [`super::softmax`].
 
 use super::call::{Call, axis};
+use super::lines::Lines;
+use super::rank;
 use crate::after::After;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::Tensor;
+use megrez_plan::View;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -35,11 +39,18 @@ impl Layer for OnRevealed {
         self.after.apply(inputs[0])
     }
 
-    fn lower(&self, _cx: &mut Lowering, _inputs: &[Operand]) -> Result<Secret, Refusal> {
-        refuse(
-            "runs only on what is revealed, so it must be the last operator before an output",
-            "end the model here, or move it to the end",
-        )
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let After::ArgMax { axis, last, .. } = self.after else {
+            return refuse(
+                "runs only on what is revealed, so it must be the last operator before an output",
+                "end the model here, or move it to the end",
+            );
+        };
+        let x = inputs[0].secret()?;
+        let lines = Lines::new(cx.shape(x), &[axis]);
+        let rows = lines.split(cx, x)?;
+        let place = rank::first(cx, &rows, last)?;
+        cx.view("shape", &place, View::whole(self.shape.clone()))
     }
 
     fn after(&self) -> Option<After> {

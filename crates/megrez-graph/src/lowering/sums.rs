@@ -88,6 +88,23 @@ impl Lowering<'_> {
         self.combine("biased", &[(1, x), (1, &addend)], 0)
     }
 
+    /// Whole numbers that everybody sees as a value of the plan, beside one that is there. Local.
+    pub(crate) fn published(&mut self, beside: &Secret, numbers: &Tensor) -> Result<Secret, Refusal> {
+        let words = self.constant("numbers", numbers, 0)?;
+        let y = self.public_as_ring(beside, &words)?;
+        self.scaled_up(&y, self.frac())
+    }
+
+    /// Weights as a secret value beside one that is there, at the plan's scale.
+    pub(crate) fn hidden(&mut self, beside: &Secret, tensor: &Tensor) -> Result<Secret, Refusal> {
+        let weight = self.weight("constant", tensor, self.frac())?;
+        if !self.options.private_weights {
+            return self.public_as_ring(beside, &weight);
+        }
+        let range = Range::of_words(&weight.words, &weight.shape, &weight.shape).merged();
+        Ok(Secret { id: weight.id, range })
+    }
+
     /// Public words as a ring value: the public words times a ring value 1, which is 0 · x + 1.
     /// Local.
     pub(super) fn public_as_ring(&mut self, x: &Secret, weight: &Weight) -> Result<Secret, Refusal> {

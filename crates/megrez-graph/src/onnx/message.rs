@@ -10,8 +10,9 @@ const MAX_NODES: usize = 1 << 14;
 const MAX_TENSORS: usize = 1 << 15;
 const MAX_INPUTS: usize = 1 << 10;
 const MAX_ATTRIBUTES: usize = 1 << 8;
-const MAX_ATTRIBUTE_LIST: usize = 1 << 16;
+const MAX_ATTRIBUTE_LIST: usize = 1 << 20;
 const MAX_RANK: usize = 8;
+const MAX_FUNCTIONS: usize = 1 << 10;
 const MAX_NAME: usize = 1 << 12;
 
 /// What a part of the file fails with: a short description, or nothing more than that the bytes are malformed.
@@ -41,8 +42,24 @@ fn name<'a>(field: Field<'a>) -> Decoded<&'a str> {
 pub struct Model<'a> {
     /// The version of the operators of the default domain.
     pub opset: Option<i64>,
+    /// Whether the model has operators of classical models.
+    pub classical: bool,
     /// GraphProto.
     pub graph: Option<Graph<'a>>,
+    /// FunctionProto: operators that the model defines itself.
+    pub functions: Vec<Function<'a>>,
+}
+
+/// FunctionProto.
+#[derive(Clone, Default)]
+pub struct Function<'a> {
+    pub name: &'a str,
+    pub domain: &'a str,
+    pub inputs: Vec<&'a str>,
+    pub outputs: Vec<&'a str>,
+    pub nodes: Vec<Node<'a>>,
+    /// Attributes with their defaults.
+    pub defaults: Vec<(&'a str, RawAttribute<'a>)>,
 }
 
 /// GraphProto.
@@ -57,7 +74,7 @@ pub struct Graph<'a> {
 }
 
 /// NodeProto.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Node<'a> {
     pub name: &'a str,
     pub op: &'a str,
@@ -95,7 +112,7 @@ pub struct NamedTensor<'a> {
 }
 
 /// AttributeProto.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct RawAttribute<'a>(&'a [u8]);
 
 /// Reads a model.
@@ -105,6 +122,7 @@ pub fn model(bytes: &[u8]) -> Decoded<Model<'_>> {
     while let Some((number, field)) = reader.next()? {
         match number {
             7 => model.graph = Some(graph(field.bytes()?)?),
+            25 => push(&mut model.functions, function(field.bytes()?)?, MAX_FUNCTIONS, "functions")?,
             8 => {
                 let (mut domain, mut version) = ("", 0);
                 let mut reader = Reader::new(field.bytes()?);
@@ -118,6 +136,7 @@ pub fn model(bytes: &[u8]) -> Decoded<Model<'_>> {
                 if domain.is_empty() || domain == "ai.onnx" {
                     model.opset = Some(version);
                 }
+                model.classical |= domain == "ai.onnx.ml";
             }
             _ => {}
         }
@@ -142,6 +161,38 @@ fn graph(bytes: &[u8]) -> Decoded<Graph<'_>> {
     Ok(graph)
 }
 
+fn function(bytes: &[u8]) -> Decoded<Function<'_>> {
+    let mut function = Function::default();
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match number {
+            1 => function.name = name(field)?,
+            4 => push(&mut function.inputs, name(field)?, MAX_INPUTS, "inputs of a function")?,
+            5 => push(&mut function.outputs, name(field)?, MAX_INPUTS, "outputs of a function")?,
+            7 => push(&mut function.nodes, node(field.bytes()?)?, MAX_NODES, "nodes")?,
+            10 => function.domain = name(field)?,
+            11 => {
+                let default = attribute(field.bytes()?)?;
+                push(&mut function.defaults, default, MAX_ATTRIBUTES, "attributes of a function")?;
+            }
+            _ => {}
+        }
+    }
+    Ok(function)
+}
+
+/// An attribute and its name.
+fn attribute(bytes: &[u8]) -> Decoded<(&str, RawAttribute<'_>)> {
+    let mut found = "";
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        if number == 1 {
+            found = name(field)?;
+        }
+    }
+    Ok((found, RawAttribute(bytes)))
+}
+
 fn node(bytes: &[u8]) -> Decoded<Node<'_>> {
     let mut node = Node::default();
     let mut reader = Reader::new(bytes);
@@ -152,15 +203,7 @@ fn node(bytes: &[u8]) -> Decoded<Node<'_>> {
             3 => node.name = name(field)?,
             4 => node.op = name(field)?,
             5 => {
-                let bytes = field.bytes()?;
-                let mut attribute = "";
-                let mut reader = Reader::new(bytes);
-                while let Some((number, field)) = reader.next()? {
-                    if number == 1 {
-                        attribute = name(field)?;
-                    }
-                }
-                let attribute = (attribute, RawAttribute(bytes));
+                let attribute = attribute(field.bytes()?)?;
                 push(&mut node.attributes, attribute, MAX_ATTRIBUTES, "attributes at one node")?;
             }
             7 => node.domain = name(field)?,
@@ -220,11 +263,40 @@ fn tensor_type<'a>(bytes: &'a [u8], info: &mut ValueInfo<'a>) -> Decoded<()> {
     Ok(())
 }
 
-impl RawAttribute<'_> {
+impl<'a> RawAttribute<'a> {
+    /// Its bytes in the file.
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The graph of an attribute that is one.
+    pub fn graph(&self) -> Decoded<Option<Graph<'a>>> {
+        let mut reader = Reader::new(self.0);
+        let mut found = None;
+        while let Some((number, field)) = reader.next()? {
+            if number == 6 {
+                found = Some(graph(field.bytes()?)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The name of the function's attribute that it stands for.
+    pub fn reference(&self) -> Decoded<Option<&'a str>> {
+        let mut reader = Reader::new(self.0);
+        let mut found = None;
+        while let Some((number, field)) = reader.next()? {
+            if number == 21 {
+                found = Some(name(field)?).filter(|name| !name.is_empty());
+            }
+        }
+        Ok(found)
+    }
+
     /// The attribute's value; `Err` names what is not supported about it.
     pub fn decode(&self) -> Decoded<Attribute> {
         let (mut float, mut int, mut string, mut tensor) = (None, None, None, None);
-        let (mut floats, mut ints) = (vec![], vec![]);
+        let (mut floats, mut ints, mut strings) = (vec![], vec![], vec![]);
         let mut kind = 0;
         let mut reader = Reader::new(self.0);
         while let Some((number, field)) = reader.next()? {
@@ -237,6 +309,9 @@ impl RawAttribute<'_> {
                     push(&mut floats, v, MAX_ATTRIBUTE_LIST, "numbers in an attribute")
                 })?,
                 8 => each_int(field, |v| push(&mut ints, v, MAX_ATTRIBUTE_LIST, "numbers in an attribute"))?,
+                9 => {
+                    push(&mut strings, name(field)?.to_string(), MAX_ATTRIBUTE_LIST, "texts in an attribute")?
+                }
                 20 => kind = field.int()?,
                 _ => {}
             }
@@ -249,12 +324,18 @@ impl RawAttribute<'_> {
             (4, _, _, _, Some(t)) => Ok(Attribute::Tensor(t)),
             (6, ..) => Ok(Attribute::Floats(floats)),
             (7, ..) => Ok(Attribute::Ints(ints)),
+            (8, ..) => Ok(Attribute::Strings(strings)),
             _ => Err("has a type that is not supported".into()),
         }
     }
 }
 
 impl<'a> NamedTensor<'a> {
+    /// Its bytes in the file.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn read(bytes: &'a [u8]) -> Decoded<Self> {
         let mut tensor = NamedTensor { name: "", bytes };
         let mut reader = Reader::new(bytes);
@@ -318,7 +399,19 @@ impl<'a> NamedTensor<'a> {
             (1, Some(raw)) => filled(dims, words(raw, f32::from_le_bytes)?)?.into(),
             (11, None) => filled(dims, floats(10)?)?.into(),
             (11, Some(raw)) => filled(dims, words(raw, |b| f64::from_le_bytes(b) as f32)?)?.into(),
-            (6 | 9, None) => filled(dims, ints(5)?)?.into(),
+            // Numbers of 16 bits stand in the list of integers.
+            (10, None) => filled(dims, ints(5)?.iter().map(|&v| half(v as u16)).collect())?.into(),
+            (10, Some(raw)) => filled(dims, words(raw, |b| half(u16::from_le_bytes(b)))?)?.into(),
+            (16, None) => filled(dims, ints(5)?.iter().map(|&v| bfloat(v as u16)).collect())?.into(),
+            (16, Some(raw)) => filled(dims, words(raw, |b| bfloat(u16::from_le_bytes(b)))?)?.into(),
+            (2..=6 | 9, None) => filled(dims, ints(5)?)?.into(),
+            (12 | 13, None) => filled(dims, small(ints(11)?)?)?.into(),
+            (2, Some(raw)) => filled(dims, words(raw, |[b]: [u8; 1]| i64::from(b))?)?.into(),
+            (3, Some(raw)) => filled(dims, words(raw, |b| i64::from(i8::from_le_bytes(b)))?)?.into(),
+            (4, Some(raw)) => filled(dims, words(raw, |b| i64::from(u16::from_le_bytes(b)))?)?.into(),
+            (5, Some(raw)) => filled(dims, words(raw, |b| i64::from(i16::from_le_bytes(b)))?)?.into(),
+            (12, Some(raw)) => filled(dims, words(raw, |b| i64::from(u32::from_le_bytes(b)))?)?.into(),
+            (13, Some(raw)) => filled(dims, small(words(raw, i64::from_le_bytes)?)?)?.into(),
             (7, None) => filled(dims, ints(7)?)?.into(),
             (7, Some(raw)) => filled(dims, words(raw, i64::from_le_bytes)?)?.into(),
             (6, Some(raw)) => filled(dims, words(raw, |b| i64::from(i32::from_le_bytes(b)))?)?.into(),
@@ -333,6 +426,28 @@ impl<'a> NamedTensor<'a> {
             _ => Ok(constant),
         }
     }
+}
+
+/// A number of 16 bits: a sign, 5 bits of exponent, 10 of fraction.
+fn half(bits: u16) -> f32 {
+    let fraction = f32::from(bits & 0x3ff) / 1024.0;
+    let size = match bits >> 10 & 0x1f {
+        0 => fraction * 2f32.powi(-14),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        exponent => (1.0 + fraction) * 2f32.powi(i32::from(exponent) - 15),
+    };
+    if bits >> 15 == 1 { -size } else { size }
+}
+
+/// The upper half of a float32.
+fn bfloat(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// Unsigned numbers of 64 bits that fit signed ones.
+fn small(list: Vec<i64>) -> Decoded<Vec<i64>> {
+    if list.iter().any(|&v| v < 0) { Err("holds integers above 2^63".into()) } else { Ok(list) }
 }
 
 fn filled<T: Copy>(dims: Vec<usize>, data: Vec<T>) -> Decoded<Tensor<T>> {

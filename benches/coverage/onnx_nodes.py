@@ -1,0 +1,183 @@
+"""Run the node tests of ONNX through megrez, and count what passes, is refused, is wrong and crashes.
+
+    pip install "onnx==1.17.0" numpy
+    cargo build -p megrez-graph --example onnx_cases
+    python benches/coverage/onnx_nodes.py --write docs/coverage.md
+
+Every test is a model of one operator, or of its decomposition into others, with data for its inputs and
+outputs. Tests on floating-point numbers count: all inputs and outputs are arrays of real numbers, integers
+or booleans, at least one input is of real numbers, and the operator's domain is no preview.
+
+A test is tried with all inputs secret, and where that is refused again with only the first input secret and
+the others constants of the model, as exporters write them. `passed` needs every number of every output
+within 2^-8 absolute plus 2^-8 relative of the expected one. This ends with 1 if any result is wrong or any
+test crashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+FLOATS = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16}
+WHOLE = {getattr(onnx.TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64)}
+KINDS = FLOATS | WHOLE | {onnx.TensorProto.BOOL}
+MARKER = "<!-- table -->"
+
+Array = np.ndarray[Any, Any]
+Case = tuple[str, onnx.ModelProto, list[Array], list[Array]]
+
+
+def load_array(path: Path) -> Array:
+    """The array in a file of the tests."""
+    return numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
+
+
+def element_types(values: Any) -> list[int]:
+    """The element types of a graph's inputs or outputs; 0 for what is no tensor."""
+    return [v.type.tensor_type.elem_type if v.type.HasField("tensor_type") else 0 for v in values]
+
+
+def counts(model: onnx.ModelProto) -> bool:
+    """Whether a test is one on floating-point numbers."""
+    inputs, outputs = element_types(model.graph.input), element_types(model.graph.output)
+    preview = any("preview" in node.domain for node in model.graph.node)
+    return set(inputs + outputs) <= KINDS and bool(FLOATS & set(inputs)) and not preview
+
+
+def cases(only: str) -> list[Case]:
+    """All tests on floating-point numbers, by name."""
+    found = []
+    for test in load_model_tests(kind="node"):
+        folder = Path(test.model_dir) if test.model_dir else None
+        model = onnx.load(folder / "model.onnx") if folder else test.model
+        if model is None or only not in test.name or not counts(model):
+            continue
+        if folder:
+            data = folder / "test_data_set_0"
+            inputs = [load_array(data / f"input_{i}.pb") for i in range(len(model.graph.input))]
+            outputs = [load_array(data / f"output_{i}.pb") for i in range(len(model.graph.output))]
+        else:
+            given, expected = (test.data_sets or [([], [])])[0]
+            inputs, outputs = list(given), list(expected)
+        found.append((test.name, model, inputs, outputs))
+    return sorted(found, key=lambda case: case[0])
+
+
+def write(folder: Path, case: Case, *, frozen: bool) -> None:
+    """One attempt at a test as a folder; `frozen` makes constants of all inputs but the first."""
+    _, original, inputs, outputs = case
+    model = onnx.ModelProto()
+    model.CopyFrom(original)
+    folder.mkdir(parents=True)
+    secret = list(inputs)
+    if frozen:
+        for value, array in list(zip(original.graph.input, inputs, strict=True))[1:]:
+            model.graph.initializer.append(numpy_helper.from_array(array, value.name))
+            model.graph.input.remove(next(v for v in model.graph.input if v.name == value.name))
+        secret = secret[:1]
+    onnx.save(model, folder / "model.onnx")
+    for what, arrays in (("input", secret), ("output", outputs)):
+        for i, array in enumerate(arrays):
+            kind = np.float32 if np.asarray(array).dtype.kind == "f" else np.asarray(array).dtype
+            np.save(folder / f"{what}_{i}.npy", np.asarray(array).astype(kind))
+
+
+def attempt(arguments: argparse.Namespace, folders: list[Path]) -> dict[str, tuple[str, str]]:
+    """What happened in each folder, and why."""
+    results = {}
+    left = [str(folder) for folder in folders]
+    while left:
+        command = [arguments.runner, arguments.protocol, *left]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+            output = done.stdout
+        except subprocess.TimeoutExpired as late:
+            output = (late.stdout or b"").decode()
+        for line in output.splitlines():
+            folder, what, why = line.split("\t")
+            results[folder] = (what, why)
+        # What ended the process itself is a crash of the folder that it worked on.
+        left = [folder for folder in left if folder not in results]
+        if left:
+            results[left.pop(0)] = ("crash", "the process ended")
+    return results
+
+
+def table(count: collections.Counter[str], operators: dict[str, collections.Counter[str]]) -> str:
+    """The figures in Markdown."""
+    total = sum(count.values())
+    lines = [
+        f"onnx {onnx.__version__}: {total} tests on floating-point numbers.",
+        "",
+        "| outcome | tests |",
+        "| --- | --- |",
+        f"| passed, all inputs secret | {count['passed']} |",
+        f"| passed, the first input secret and the others constants | {count['passed with constants']} |",
+        f"| refused | {count['unsupported']} |",
+        f"| wrong | {count['wrong']} |",
+        f"| crashed | {count['crash']} |",
+        "",
+        "| operator | passed | refused |",
+        "| --- | --- | --- |",
+    ]
+    for operator, outcomes in sorted(operators.items()):
+        passed = outcomes["passed"] + outcomes["passed with constants"]
+        lines.append(f"| {operator} | {passed} | {sum(outcomes.values()) - passed} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run all tests and print how many went how."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runner", default="target/debug/examples/onnx_cases", help="the built example")
+    parser.add_argument("--protocol", default="clear")
+    parser.add_argument("--only", default="", help="tests whose name contains this")
+    parser.add_argument("--verbose", action="store_true", help="print why tests are refused, too")
+    parser.add_argument("--write", metavar="FILE", help="put the table behind the marker of this page")
+    arguments = parser.parse_args()
+    tests = cases(arguments.only)
+    count: collections.Counter[str] = collections.Counter()
+    operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    with tempfile.TemporaryDirectory() as place:
+        secret, frozen = Path(place) / "secret", Path(place) / "frozen"
+        for case in tests:
+            write(secret / case[0], case, frozen=False)
+        results = {Path(f).name: r for f, r in attempt(arguments, sorted(secret.iterdir())).items()}
+        refused = [case for case in tests if results[case[0]][0] == "unsupported" and len(case[2]) > 1]
+        for case in refused:
+            write(frozen / case[0], case, frozen=True)
+        again = attempt(arguments, sorted(frozen.iterdir())) if refused else {}
+        for folder, (what, why) in again.items():
+            results[Path(folder).name] = ("passed with constants" if what == "passed" else what, why)
+    for name, model, _, _ in tests:
+        what, why = results[name]
+        nodes = {node.op_type for node in model.graph.node}
+        operator = nodes.pop() if len(nodes) == 1 else "(several)"
+        count[what] += 1
+        operators[operator][what] += 1
+        if what in ("wrong", "crash") or (arguments.verbose and what == "unsupported"):
+            print(f"{what}: {name}: {why}", flush=True)
+    text = table(count, operators)
+    print(text)
+    if arguments.write:
+        page = Path(arguments.write)
+        head = page.read_text(encoding="utf-8").split(MARKER)[0]
+        page.write_text(f"{head}{MARKER}\n\n{text}\n", encoding="utf-8")
+    return 1 if count["wrong"] or count["crash"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+//! Runs models on data and says how far the results are from the expected ones: what
+//! `benches/coverage/onnx_nodes.py` counts.
+//!
+//! Every argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
+//! model's inputs, and `output_0.npy`, …. For each of them a line says what happened, in three columns:
+//! the folder, `passed`, `unsupported`, `wrong` or `crash`, and why.
+
+use megrez_engine::local::{LocalOptions, run};
+use megrez_graph::onnx::{ImportOptions, bytes, inputs, read};
+use megrez_graph::plain::trace;
+use megrez_graph::{Activations, CompileOptions, Compiled, Interval, RangePolicy, Tensor, compile, npy};
+use megrez_kernels::Cpu;
+use megrez_ring::{Word, encode};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::read_dir;
+use std::panic::catch_unwind;
+use std::path::Path;
+
+/// An error of at most this, and of this times the expected number, is one of the fixed point: 16
+/// fraction bits, and splines that are off by at most 0.0015.
+const TOLERANCE: f64 = 1.0 / 256.0;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let protocol = arguments.next().expect("give a protocol, then folders");
+    std::panic::set_hook(Box::new(|_| {}));
+    for folder in arguments {
+        let outcome = catch_unwind(|| case(&protocol, Path::new(&folder))).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            ("crash", text.or(panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default())
+        });
+        println!("{folder}\t{}\t{}", outcome.0, outcome.1.replace(['\n', '\t'], " | "));
+    }
+}
+
+/// The arrays of a folder whose files begin with `what`.
+fn arrays(folder: &Path, what: &str) -> Result<Vec<Tensor>, String> {
+    let count = read_dir(folder).map_err(|e| e.to_string())?.flatten();
+    let count = count.filter(|file| file.file_name().to_string_lossy().starts_with(what)).count();
+    (0..count)
+        .map(|i| npy::load(&folder.join(format!("{what}_{i}.npy"))).map_err(|e| e.to_string()))
+        .collect()
+}
+
+/// What happened to a case, and why.
+fn case(protocol: &str, folder: &Path) -> (&'static str, String) {
+    let expected = match arrays(folder, "output") {
+        Ok(expected) => expected,
+        Err(why) => return ("unsupported", why),
+    };
+    match results(protocol, folder) {
+        Err(why) => ("unsupported", why),
+        Ok(got) => match got
+            .iter()
+            .zip(&expected)
+            .enumerate()
+            .find_map(|(i, (got, want))| difference(got, want).map(|what| format!("output {i} {what}")))
+        {
+            Some(what) => ("wrong", what),
+            None if got.len() != expected.len() => ("wrong", "has another number of outputs".into()),
+            None => ("passed", String::new()),
+        },
+    }
+}
+
+/// The outputs of a run under the protocol.
+fn results(protocol: &str, folder: &Path) -> Result<Vec<Tensor>, String> {
+    let data = arrays(folder, "input")?;
+    let model = bytes(&folder.join("model.onnx")).map_err(|e| e.to_string())?;
+    let names: Vec<String> =
+        inputs(&model).map_err(|e| e.to_string())?.into_iter().map(|input| input.name).collect();
+    let shapes = names.iter().cloned().zip(data.iter().map(|x| x.shape.dims().to_vec())).collect();
+    let graph = read(&model, &ImportOptions { batch: 1, shapes }).map_err(|e| e.to_string())?;
+    // What a user measures on her data and declares.
+    let range = |x: &Tensor| {
+        let f = |f: fn(f64, f64) -> f64, from| x.data.iter().fold(from, |m, &v| f(m, v.into()));
+        Interval { low: f(f64::min, f64::INFINITY), high: f(f64::max, f64::NEG_INFINITY) }
+    };
+    let options = CompileOptions {
+        input_ranges: names.iter().cloned().zip(data.iter().map(range)).collect::<BTreeMap<_, _>>(),
+        activations: Activations::Fine,
+        policy: RangePolicy::Prove,
+        ..CompileOptions::default()
+    };
+    let assumed = CompileOptions { policy: RangePolicy::Assume, ..options.clone() };
+    let compiled = match compile(&graph, &options) {
+        Ok(compiled) => compiled,
+        Err(_) => {
+            let compiled = compile(&graph, &assumed).map_err(|e| e.to_string())?;
+            holds(&compiled, &data)?;
+            compiled
+        }
+    };
+    let by_name: HashMap<&String, &Tensor> = names.iter().zip(&data).collect();
+    let words = |values: &[f32], frac: u32| -> Result<Vec<u64>, String> {
+        let words = encode::<u64>(values, frac).map_err(|e| e.to_string())?;
+        Ok(words.into_iter().map(Word::to_u64).collect())
+    };
+    let mut given = HashMap::new();
+    for input in &compiled.data_inputs {
+        let x = by_name.get(&input.name).ok_or("an input has another name than in the file")?;
+        input.check(x).map_err(|e| e.to_string())?;
+        let values = match input.tokens {
+            Some(rows) => {
+                x.data.iter().flat_map(|&v| (0..rows).map(move |r| f32::from(r == v as usize))).collect()
+            }
+            None => x.data.clone(),
+        };
+        given.insert(input.name.clone(), words(&values, input.frac)?);
+    }
+    for input in &compiled.model_inputs {
+        given.insert(input.name.clone(), words(&input.values, input.frac)?);
+    }
+    let outputs = run::<Cpu>(protocol, &compiled.plan, &given, &LocalOptions::default())
+        .map_err(|e| e.to_string())?
+        .outputs
+        .remove(0);
+    let decode = |words: &[u64], frac: u32| {
+        words.iter().map(|&w| (w as i64 as f64 * 2f64.powi(-(frac as i32))) as f32).collect()
+    };
+    Ok(compiled.outputs.iter().zip(outputs).map(|(o, w)| o.finish(decode(&w, o.frac))).collect())
+}
+
+/// What `megrez check` says of ranges that are assumed: refuses data that leaves one.
+fn holds(compiled: &Compiled, data: &[Tensor]) -> Result<(), String> {
+    let run = trace(&compiled.graph, data).map_err(|e| e.to_string())?;
+    for ((layer, range), node) in compiled.layers.iter().zip(&compiled.ranges).zip(&compiled.graph.nodes) {
+        let outside = |x: Option<&Tensor>, low: f64, high: f64| {
+            x.is_some_and(|x| x.data.iter().any(|&v| !(low..=high).contains(&f64::from(v))))
+        };
+        let limit = 2f64.powi(range.limit as i32 - layer.frac as i32);
+        let input = |i: usize| node.inputs.get(i).copied().flatten().and_then(|id| run.value(id));
+        let domain = layer.domain.is_some_and(|(i, domain)| outside(input(i), domain.low, domain.high));
+        if !range.proven && (domain || outside(run.value(layer.graph_value), -limit, limit)) {
+            return Err(format!("({}): its range is assumed, and the data leaves it", layer.op));
+        }
+    }
+    Ok(())
+}
+
+/// How a result differs from what it should be.
+fn difference(got: &Tensor, want: &Tensor) -> Option<String> {
+    if got.shape != want.shape {
+        return Some(format!("has the shape {}, not {}", got.shape, want.shape));
+    }
+    let far = |(got, want): (&f32, &f32)| {
+        let (got, want) = (f64::from(*got), f64::from(*want));
+        let near = (got - want).abs() <= TOLERANCE + TOLERANCE * want.abs();
+        // A difference that is no number is not near.
+        !near
+    };
+    let i = got.data.iter().zip(&want.data).position(far)?;
+    Some(format!("is {} at {i}, not {}", got.data[i], want.data[i]))
+}

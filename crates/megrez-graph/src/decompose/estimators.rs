@@ -1,0 +1,390 @@
+//! Classical models, as exporters of scikit-learn write them (the domain `ai.onnx.ml`): linear models,
+//! support vectors, and what prepares numbers for them. Coefficients are weights of the model's owner,
+//! secret like any other. Ensembles of trees are in [`super::trees`].
+
+use super::{Decompose, Parts};
+use crate::graph::{Attributes, Id};
+use crate::layers::POSITIVE;
+use crate::problem::{Refusal, refuse};
+use crate::tensor::{Constant, Tensor};
+
+pub(super) const TABLE: &[(&str, Decompose)] = &[
+    ("ArrayFeatureExtractor", extract),
+    ("Binarizer", binarize),
+    ("FeatureVectorizer", join),
+    ("Imputer", impute),
+    ("LinearClassifier", linear_classifier),
+    ("LinearRegressor", linear_regressor),
+    ("Normalizer", normalize),
+    ("SVMClassifier", support_vector_classifier),
+    ("SVMRegressor", support_vector_regressor),
+    ("Scaler", scale),
+    ("ZipMap", zip),
+];
+
+/// The rows [n, features] that a model computes on; a single row may come without its first dimension.
+pub(super) fn rows(p: &mut Parts) -> Result<(Id, [usize; 2]), Refusal> {
+    let x = p.input(0)?;
+    match p.dims(x)[..] {
+        [n, features] => Ok((x, [n, features])),
+        [features] => Ok((p.reshape(x, &[1, features])?, [1, features])),
+        _ => refuse("its input is not a matrix of rows by features", "reshape it before"),
+    }
+}
+
+/// A list of the node's attributes that must be there.
+pub(super) fn reals(p: &Parts, name: &str) -> Result<Vec<f32>, Refusal> {
+    match p.call().reals(name)? {
+        Some(list) => Ok(list),
+        None => refuse(format!("`{name}` is missing"), "export the model again"),
+    }
+}
+
+/// A matrix of weights from an attribute.
+fn matrix(p: &mut Parts, name: &str, columns: usize) -> Result<(Id, usize), Refusal> {
+    let data = reals(p, name)?;
+    if data.is_empty() || data.len() % columns != 0 {
+        let what = format!("`{name}` has {} numbers, which are no rows of {columns}", data.len());
+        return refuse(what, "export the model again");
+    }
+    let count = data.len() / columns;
+    Ok((p.constant(Tensor::new([count, columns], data)), count))
+}
+
+/// A row of weights that is added to every row of the data.
+pub(super) fn row(p: &mut Parts, data: Vec<f32>, columns: usize) -> Result<Id, Refusal> {
+    match data.len() {
+        n if n == columns || n == 1 => Ok(p.constant(Tensor::new([1, n], data))),
+        n => refuse(format!("has {n} numbers for {columns} columns"), "export the model again"),
+    }
+}
+
+/// x·Wᵀ + b for rows x: one row of W and a number of b for each target.
+fn linear(p: &mut Parts) -> Result<(Id, usize), Refusal> {
+    let (x, [_, features]) = rows(p)?;
+    let (weights, targets) = matrix(p, "coefficients", features)?;
+    let mut inputs = vec![x, weights];
+    if let Some(intercepts) = p.call().reals("intercepts")?.filter(|list| !list.is_empty()) {
+        inputs.push(row(p, intercepts, targets)?);
+    }
+    Ok((p.node("Gemm", &inputs, Attributes::none().with("transB", 1))?, targets))
+}
+
+fn linear_regressor(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(1, &["coefficients", "intercepts", "post_transform", "targets"])?;
+    let (y, _) = linear(p)?;
+    Ok(vec![transformed(p, y)?])
+}
+
+fn linear_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    let known = [
+        "classlabels_ints",
+        "classlabels_strings",
+        "coefficients",
+        "intercepts",
+        "multi_class",
+        "post_transform",
+    ];
+    p.call().only(1, &known)?;
+    let (scores, targets) = linear(p)?;
+    let classes = Classes::of(p, "classlabels_ints")?;
+    let scores = match (targets, classes.0.len()) {
+        (a, b) if a == b => scores,
+        (1, 2) if p.call().string("post_transform", "NONE")? == "LOGISTIC" => both(p, scores)?,
+        (a, b) => {
+            return refuse(format!("gives {a} scores for {b} classes"), "export the model again");
+        }
+    };
+    classified(p, &classes, scores)
+}
+
+/// [−s, s]: the scores of two classes, of which the model has just one.
+pub(super) fn both(p: &mut Parts, score: Id) -> Result<Id, Refusal> {
+    let other = p.of("Neg", &[score])?;
+    p.concat(&[other, score], 1)
+}
+
+/// What a model does with its scores.
+pub(super) fn transformed(p: &mut Parts, scores: Id) -> Result<Id, Refusal> {
+    match p.call().string("post_transform", "NONE")?.as_str() {
+        "NONE" => Ok(scores),
+        "LOGISTIC" => p.of("Sigmoid", &[scores]),
+        "SOFTMAX" => p.node("Softmax", &[scores], Attributes::none().with("axis", 1)),
+        other => refuse(format!("`post_transform` {other} is not supported"), "export it with raw scores"),
+    }
+}
+
+/// The labels of a classifier's classes. Shares hold numbers: where labels are strings, the label is the
+/// number of the class, in their order.
+pub(super) struct Classes(pub Vec<i64>);
+
+impl Classes {
+    pub fn of(p: &Parts, integers: &str) -> Result<Self, Refusal> {
+        if let Some(labels) = p.call().ints(integers)?.filter(|labels| !labels.is_empty()) {
+            return Ok(Classes(labels));
+        }
+        match p.call().strings("classlabels_strings")? {
+            Some(labels) if !labels.is_empty() => Ok(Classes((0..labels.len() as i64).collect())),
+            _ => refuse("has no labels of classes", "export the model again"),
+        }
+    }
+
+    /// Whether the labels are the numbers of the classes.
+    fn count_up(&self) -> bool {
+        self.0.iter().enumerate().all(|(i, &label)| label == i as i64)
+    }
+}
+
+/// Label and scores of a classifier. The largest score decides, before anything that keeps the order.
+pub(super) fn classified(p: &mut Parts, classes: &Classes, scores: Id) -> Result<Vec<Id>, Refusal> {
+    let label = if !p.reads(0) {
+        scores
+    } else if classes.count_up() {
+        p.node("ArgMax", &[scores], Attributes::none().with("axis", 1).with("keepdims", 0))?
+    } else {
+        let largest = p.node("Hardmax", &[scores], Attributes::none().with("axis", 1))?;
+        let labels = classes.0.iter().map(|&label| label as f32).collect::<Vec<_>>();
+        let labels = p.constant(Tensor::new([labels.len(), 1], labels));
+        let label = p.of("MatMul", &[largest, labels])?;
+        let n = p.dims(label)[0];
+        p.reshape(label, &[n])?
+    };
+    let scores = if p.reads(1) { transformed(p, scores)? } else { scores };
+    Ok(vec![label, scores])
+}
+
+fn scale(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(1, &["offset", "scale"])?;
+    let (mut x, [_, features]) = rows(p)?;
+    if let Some(offset) = p.call().reals("offset")? {
+        let offset = row(p, offset, features)?;
+        x = p.minus(x, offset)?;
+    }
+    if let Some(factor) = p.call().reals("scale")? {
+        let factor = row(p, factor, features)?;
+        x = p.times(x, factor)?;
+    }
+    Ok(vec![x])
+}
+
+/// Rows divided by their largest number, the sum of their sizes, or their length.
+fn normalize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(1, &["norm"])?;
+    let (x, _) = rows(p)?;
+    let op = match p.call().string("norm", "MAX")?.as_str() {
+        "MAX" => "ReduceMax",
+        "L1" => "ReduceL1",
+        "L2" => "ReduceL2",
+        other => return refuse(format!("`norm` {other} is not known"), "export the model again"),
+    };
+    let axes = p.ints(&[1]);
+    let norm = p.node(op, &[x, axes], Attributes::none().with("keepdims", 1))?;
+    Ok(vec![p.of("Div", &[x, norm])?])
+}
+
+/// Replaces a number that stands for a missing one. NaN, which no share can hold, is refused where data
+/// is encoded; without it there is nothing to replace.
+fn impute(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    let known =
+        ["imputed_value_floats", "imputed_value_int64s", "replaced_value_float", "replaced_value_int64"];
+    p.call().only(1, &known)?;
+    let (x, [_, features]) = rows(p)?;
+    let (values, missing) = match p.call().ints("imputed_value_int64s")?.filter(|v| !v.is_empty()) {
+        Some(values) => {
+            let missing = p.call().int("replaced_value_int64", 0)? as f32;
+            (values.into_iter().map(|v| v as f32).collect(), missing)
+        }
+        None => {
+            let missing = p.call().number(usize::MAX, "replaced_value_float")?.unwrap_or(0.0);
+            (reals(p, "imputed_value_floats")?, missing)
+        }
+    };
+    if missing.is_nan() {
+        return Ok(vec![x]);
+    }
+    let missing = p.number(missing);
+    let replaced = p.of("Equal", &[x, missing])?;
+    let values = row(p, values, features)?;
+    let change = p.minus(values, x)?;
+    let change = p.times(replaced, change)?;
+    Ok(vec![p.plus(x, change)?])
+}
+
+fn binarize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(1, &["threshold"])?;
+    let (x, threshold) = (p.input(0)?, p.call().float("threshold", 0.0)?);
+    let above = p.affine(x, 1.0, -threshold)?;
+    Ok(vec![p.of(POSITIVE, &[above])?])
+}
+
+fn join(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(usize::MAX, &["inputdimensions"])?;
+    let inputs = p.given();
+    Ok(vec![p.concat(&inputs, 1)?])
+}
+
+/// Columns by public index; or the labels of classes by a secret one.
+fn extract(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(2, &[])?;
+    let (x, at) = (p.input(0)?, p.input(1)?);
+    if p.is_constant(at) {
+        let indices = p.known_ints(1)?;
+        let last = p.dims(x).len().saturating_sub(1);
+        let size = p.dims(x).get(last).copied().unwrap_or(0);
+        let indices = indices.data.iter().map(|&i| usize::try_from(i).ok().filter(|&i| i < size));
+        return match indices.collect::<Option<Vec<_>>>() {
+            Some(indices) => Ok(vec![p.gather(x, last, &indices)?]),
+            None => refuse("extracts a column that there is not", "export the model again"),
+        };
+    }
+    let labels = p.known_floats(0)?;
+    let (count, n) = (labels.data.len(), p.graph.shape(at).elements());
+    if labels.data.iter().enumerate().all(|(i, &label)| label == i as f32) {
+        return Ok(vec![p.reshape(at, &[1, n])?]);
+    }
+    let wanted = p.reshape(at, &[n, 1])?;
+    let numbers = p.constant(Tensor::new([count], (0..count).map(|i| i as f32).collect()));
+    let chosen = p.of("Equal", &[wanted, numbers])?;
+    let labels = p.constant(Constant::from(Tensor::new([count, 1], labels.data.clone())));
+    let label = p.of("MatMul", &[chosen, labels])?;
+    Ok(vec![p.reshape(label, &[1, n])?])
+}
+
+/// The columns of the table that a map has one entry for: the recipient, who has the labels, makes it.
+fn zip(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(1, &["classlabels_int64s", "classlabels_strings"])?;
+    Ok(vec![p.input(0)?])
+}
+
+/// Σ coefficient·K(x, vector) + ρ.
+fn support_vector_regressor(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    let known = [
+        "coefficients",
+        "kernel_params",
+        "kernel_type",
+        "n_supports",
+        "one_class",
+        "post_transform",
+        "rho",
+        "support_vectors",
+    ];
+    p.call().only(1, &known)?;
+    if p.call().int("one_class", 0)? != 0 {
+        return refuse("looks for outliers", "use a regressor or a classifier");
+    }
+    let kernel = kernel(p)?;
+    let count = p.dims(kernel)[1];
+    let (coefficients, targets) = matrix(p, "coefficients", count)?;
+    let rho = reals(p, "rho")?;
+    let rho = row(p, rho, targets)?;
+    let y = p.node("Gemm", &[kernel, coefficients, rho], Attributes::none().with("transB", 1))?;
+    Ok(vec![transformed(p, y)?])
+}
+
+/// For every pair of classes a decision between them; a class gets a vote for each that it wins. The
+/// scores are the decisions, and of two classes the one decision with both signs.
+fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    let known = [
+        "classlabels_ints",
+        "classlabels_strings",
+        "coefficients",
+        "kernel_params",
+        "kernel_type",
+        "post_transform",
+        "rho",
+        "support_vectors",
+        "vectors_per_class",
+    ];
+    let remedy = "export decisions in place of probabilities: SVC(probability=False)";
+    if p.call().reals("prob_a")?.is_some_and(|list| !list.is_empty()) {
+        return refuse("makes probabilities of decisions", remedy);
+    }
+    p.call().only(1, &known)?;
+    if p.call().string("post_transform", "NONE")? != "NONE" {
+        return refuse("transforms its decisions", remedy);
+    }
+    let kernel = kernel(p)?;
+    let (classes, count) = (Classes::of(p, "classlabels_ints")?, p.dims(kernel)[1]);
+    let sizes = p.call().ints("vectors_per_class")?.unwrap_or_default();
+    let sizes = sizes.iter().map(|&n| usize::try_from(n).ok()).collect::<Option<Vec<_>>>();
+    let (coefficients, rho) = (reals(p, "coefficients")?, reals(p, "rho")?);
+    let n = classes.0.len();
+    let fits = |sizes: &Vec<usize>| {
+        sizes.len() == n && sizes.iter().try_fold(0usize, |sum, &s| sum.checked_add(s)) == Some(count)
+    };
+    let Some(sizes) = sizes.filter(fits).filter(|_| n >= 2 && coefficients.len() == (n - 1) * count) else {
+        return refuse("has support vectors that are not those of its classes", "export the model again");
+    };
+    let ends: Vec<usize> = (0..=n).map(|class| sizes[..class].iter().sum()).collect();
+    let pairs: Vec<(usize, usize)> = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))).collect();
+    let mut weights = vec![0.0; pairs.len() * count];
+    for (row, &(i, j)) in weights.chunks_mut(count).zip(&pairs) {
+        for (class, other) in [(i, j - 1), (j, i)] {
+            let vectors = ends[class]..ends[class + 1];
+            row[vectors.clone()].copy_from_slice(&coefficients[other * count..][vectors]);
+        }
+    }
+    let weights = p.constant(Tensor::new([pairs.len(), count], weights));
+    let rho = row(p, rho, pairs.len())?;
+    let decisions = p.node("Gemm", &[kernel, weights, rho], Attributes::none().with("transB", 1))?;
+    if n == 2 {
+        let scores = both(p, decisions)?;
+        let label = p.of("Neg", &[scores])?;
+        return Ok(vec![classified(p, &classes, label)?[0], scores]);
+    }
+    let won = p.of(POSITIVE, &[decisions])?;
+    // The first of a pair has what is won, the second what is not.
+    let (mut votes, mut lost) = (vec![0.0; pairs.len() * n], vec![0.0; n]);
+    for (k, &(i, j)) in pairs.iter().enumerate() {
+        (votes[k * n + i], votes[k * n + j]) = (1.0, -1.0);
+        lost[j] += 1.0;
+    }
+    let votes = p.constant(Tensor::new([pairs.len(), n], votes));
+    let lost = row(p, lost, n)?;
+    let votes = p.node("Gemm", &[won, votes, lost], Attributes::none())?;
+    Ok(vec![classified(p, &classes, votes)?[0], decisions])
+}
+
+/// K(x, v) of every row with every support vector, with the kernels of LIBSVM.
+fn kernel(p: &mut Parts) -> Result<Id, Refusal> {
+    let (x, [_, features]) = rows(p)?;
+    if p.call().reals("support_vectors")?.is_none_or(|list| list.is_empty()) {
+        // A linear model that LIBLINEAR made: its coefficients are those of the features.
+        return Ok(x);
+    }
+    let (vectors, count) = matrix(p, "support_vectors", features)?;
+    let kind = p.call().string("kernel_type", "LINEAR")?;
+    let parameters = p.call().reals("kernel_params")?.unwrap_or_default();
+    let (gamma, offset, degree) = match parameters[..] {
+        [gamma, offset, degree] => (gamma, offset, degree),
+        [] => (1.0, 0.0, 3.0),
+        _ => return refuse("`kernel_params` are not three", "export the model again"),
+    };
+    let products = p.node("Gemm", &[x, vectors], Attributes::none().with("transB", 1))?;
+    match kind.as_str() {
+        "LINEAR" => Ok(products),
+        "POLY" => {
+            let inner = p.affine(products, gamma, offset)?;
+            p.power(inner, degree)
+        }
+        "SIGMOID" => {
+            let inner = p.affine(products, gamma, offset)?;
+            p.of("Tanh", &[inner])
+        }
+        "RBF" => {
+            // −γ·|x − v|² = 2γ·x·v − γ·|x|² − γ·|v|², which is not above 0.
+            let axes = p.ints(&[1]);
+            let length = p.node("ReduceSumSquare", &[x, axes], Attributes::none().with("keepdims", 1))?;
+            let vectors = reals(p, "support_vectors")?;
+            let lengths = vectors.chunks(features).map(|v| v.iter().map(|a| a * a).sum()).collect();
+            let lengths = row(p, lengths, count)?;
+            let doubled = p.affine(products, 2.0, 0.0)?;
+            let distance = p.minus(doubled, length)?;
+            let distance = p.minus(distance, lengths)?;
+            let inner = p.affine(distance, gamma, 0.0)?;
+            let inner = p.node("Clip", &[inner], Attributes::none().with("max", 0.0))?;
+            p.of("Exp", &[inner])
+        }
+        other => refuse(format!("`kernel_type` {other} is not known"), "export the model again"),
+    }
+}

@@ -1,0 +1,197 @@
+//! Comparisons of secret numbers, whose results stay secret: the tests of a number against zero, as 0
+//! and 1, and the staircases that are sums of such tests (Floor, Ceil, Round).
+//!
+//! They are exact on the fixed-point grid: numbers that the grid cannot tell apart are equal. A
+//! staircase compares with every step in the range of its operand, all at once, so that its cost grows
+//! with the range; one with too many steps is refused.
+
+use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::layer::Layer;
+use crate::lowering::{Lowering, Operand, Secret};
+use crate::problem::{Refusal, out_of_range, refuse};
+use crate::range::Range;
+use crate::tensor::Tensor;
+use megrez_plan::{MAX_THRESHOLDS, ValueId};
+use megrez_ring::Shape;
+use std::sync::Arc;
+
+/// [x > 0], [x ≥ 0] and [x = 0]; ONNX has no operators for them.
+pub(crate) const POSITIVE: &str = "IsPositive";
+pub(crate) const NOT_NEGATIVE: &str = "IsNotNegative";
+pub(crate) const ZERO: &str = "IsZero";
+/// To the nearest whole number towards zero, as a cast to integers.
+pub(crate) const TOWARDS_ZERO: &str = "TowardsZero";
+
+/// The most steps of a staircase.
+const MAX_STEPS: i128 = 1 << 10;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Positive,
+    NotNegative,
+    Zero,
+    /// −1, 0 or 1.
+    Sign,
+    Floor,
+    Ceil,
+    /// To the nearest whole number, halves to the even one.
+    Round,
+    TowardsZero,
+}
+
+struct Compare {
+    kind: Kind,
+    shape: Shape,
+}
+
+fn compare(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &[])?;
+    Ok(Arc::new(Compare { kind, shape: call.shape(0)?.clone() }))
+}
+
+pub(super) fn positive(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::Positive)
+}
+
+pub(super) fn not_negative(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::NotNegative)
+}
+
+pub(super) fn zero(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::Zero)
+}
+
+pub(super) fn sign(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::Sign)
+}
+
+pub(super) fn floor(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::Floor)
+}
+
+pub(super) fn ceil(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::Ceil)
+}
+
+pub(super) fn round(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::Round)
+}
+
+pub(super) fn towards_zero(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    compare(call, Kind::TowardsZero)
+}
+
+impl Kind {
+    fn of(self, x: f32) -> f32 {
+        match self {
+            Kind::Positive => f32::from(x > 0.0),
+            Kind::NotNegative => f32::from(x >= 0.0),
+            Kind::Zero => f32::from(x == 0.0),
+            Kind::Sign if x == 0.0 => 0.0,
+            Kind::Sign => x.signum(),
+            Kind::Floor => x.floor(),
+            Kind::Ceil => x.ceil(),
+            Kind::Round => x.round_ties_even(),
+            Kind::TowardsZero => x.trunc(),
+        }
+    }
+
+    /// The least word of the grid with `frac` fraction bits at which the staircase is `step` or more.
+    fn border(self, step: i128, frac: u32) -> i128 {
+        let word = step << frac;
+        match self {
+            Kind::Ceil => word - (1 << frac) + 1,
+            // Halves round to the even number: at an even step the half belongs to it.
+            Kind::Round if frac > 0 => word - (1 << (frac - 1)) + (step & 1),
+            Kind::TowardsZero if step <= 0 => word - (1 << frac) + 1,
+            _ => word,
+        }
+    }
+
+    /// The whole number of a word.
+    fn step(self, word: i128, frac: u32) -> i128 {
+        // The border of the floor is at the floor; those of the others are less than one apart from it.
+        let floor = word >> frac;
+        (floor..=floor + 1).rev().find(|&step| self.border(step, frac) <= word).unwrap_or(floor)
+    }
+}
+
+/// How many of these ascending thresholds x reaches, as a whole number without fraction bits.
+fn reached(cx: &mut Lowering, x: &Secret, thresholds: &[i64]) -> Result<Secret, Refusal> {
+    let shape = cx.shape(x).clone();
+    let mut sums = vec![];
+    for part in thresholds.chunks(MAX_THRESHOLDS) {
+        let bits = cx.thermometer("compare", x, part)?;
+        let ones = cx.bit_to_ring("number", &bits)?;
+        let sum = cx.sum("reached", &ones, 0)?;
+        sums.push(cx.reshape("shape", &sum, shape.clone())?);
+    }
+    let terms: Vec<(i64, &Secret)> = sums.iter().map(|sum| (1, sum)).collect();
+    let all = Range::uniform(0, thresholds.len() as i128);
+    Ok(if sums.len() == 1 { sums.remove(0) } else { cx.combine("all", &terms, 0)? }.within(all))
+}
+
+impl Layer for Compare {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        Tensor::new(self.shape.clone(), inputs[0].data.iter().map(|&x| self.kind.of(x)).collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let x = inputs[0].secret()?;
+        let shape = cx.shape(x).clone();
+        let whole = match self.kind {
+            Kind::Positive => reached(cx, x, &[1])?,
+            Kind::NotNegative => reached(cx, x, &[0])?,
+            Kind::Zero => {
+                let bits = cx.thermometer("compare", x, &[0, 1])?;
+                let ones = cx.bit_to_ring("number", &bits)?;
+                let ones = cx.unstack("part", &ones, &shape)?;
+                cx.combine("equal", &[(1, &ones[0]), (-1, &ones[1])], 0)?.within(Range::uniform(0, 1))
+            }
+            Kind::Sign => {
+                let steps = reached(cx, x, &[0, 1])?;
+                cx.combine("sign", &[(1, &steps)], -1)?
+            }
+            kind => {
+                let frac = cx.frac_of(x);
+                let (low, high) = x.range.hull();
+                let (first, last) = (kind.step(low, frac), kind.step(high, frac));
+                if last - first > MAX_STEPS {
+                    return out_of_range(
+                        format!(
+                            "its numbers may take {} whole values, and {MAX_STEPS} are the most",
+                            last - first
+                        ),
+                        "declare a smaller input range, or scale the numbers down",
+                    );
+                }
+                let border = |step| i64::try_from(kind.border(step, frac));
+                // One border at least, so that there is something to compare with.
+                let borders = (first + 1..=last.max(first + 1)).map(border);
+                let Ok(borders) = borders.collect::<Result<Vec<i64>, _>>() else {
+                    return refuse("its numbers do not fit the ring", "declare a smaller input range");
+                };
+                let steps = reached(cx, x, &borders)?;
+                cx.combine("whole", &[(1, &steps)], first as i64)?.within(Range::uniform(first, last))
+            }
+        };
+        let frac = cx.frac();
+        cx.scaled_up(&whole, frac)
+    }
+
+    fn float(&self, _cx: &mut FloatLowering, _inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        refuse(
+            "compares secret numbers, which floating point cannot yet",
+            "run it in fixed point: --numbers fixed",
+        )
+    }
+
+    fn non_decreasing(&self) -> bool {
+        self.kind != Kind::Zero
+    }
+}

@@ -1,0 +1,365 @@
+//! A file's graph becomes a graph of megrez, node by node. Everything that stands in the way is listed.
+
+use super::kinds::{Kind, output_kind};
+use super::{ImportOptions, fixed, message};
+use crate::graph::{Attribute, Attributes, Graph, Id};
+use crate::layers::{self, FLATTENED, PUBLISHED};
+use crate::problem::{Problem, Problems, Refusal, refuse};
+use crate::tensor::{Constant, Tensor};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What to do about an input that the file leaves open.
+const SHAPE: &str = "give the input's shape: --shape NAME=1,3,224,224, in Python shapes={…}";
+
+/// What is known of a name of the model.
+#[derive(Clone, Copy)]
+pub(super) enum Known {
+    Value(Id),
+    /// A value without elements, such as a language model's past before its first token.
+    Empty(usize),
+    /// A node that has a problem should define it.
+    Failed,
+}
+
+pub(super) struct Importer<'a> {
+    pub(super) graph: Graph,
+    pub(super) functions: HashMap<(&'a str, &'a str), message::Function<'a>>,
+    opset: i64,
+    options: &'a ImportOptions,
+    pub(super) names: HashMap<&'a str, Known>,
+    /// The dimensions of values without elements.
+    empty: Vec<Vec<usize>>,
+    /// Names that a node reads or the graph gives.
+    pub(super) read: HashSet<&'a str>,
+    /// What secret values stand for; real numbers where nothing is said.
+    pub(super) kinds: HashMap<Id, Kind>,
+    pub(super) problems: Vec<Problem>,
+    /// How many graphs within graphs are being read.
+    pub(super) depth: usize,
+    /// What reading them has cost so far.
+    pub(super) repeated: usize,
+}
+
+impl<'a> Importer<'a> {
+    pub(super) fn new(
+        functions: &[message::Function<'a>],
+        model: &message::Graph<'a>,
+        opset: i64,
+        options: &'a ImportOptions,
+    ) -> Self {
+        let read = model.nodes.iter().flat_map(|n| n.inputs.iter().copied());
+        let read = read.chain(model.outputs.iter().map(|o| o.name)).collect();
+        Importer {
+            graph: Graph::new(model.name),
+            functions: functions.iter().map(|f| ((f.domain, f.name), f.clone())).collect(),
+            opset,
+            options,
+            names: HashMap::new(),
+            empty: vec![],
+            read,
+            kinds: HashMap::new(),
+            problems: vec![],
+            depth: 0,
+            repeated: 0,
+        }
+    }
+
+    pub(super) fn import(mut self, model: &message::Graph<'a>) -> Result<Graph, Problems> {
+        self.initializers(model);
+        let data = || model.inputs.iter().filter(|i| !self.names.contains_key(i.name));
+        let given = |i: &&message::ValueInfo| self.options.shapes.contains_key(i.name);
+        let first = |i: &message::ValueInfo| i.dims.as_ref().and_then(|dims| dims.first().map(fixed));
+        // A batch that no input leaves open is the file's.
+        if self.options.batch != 1
+            && !data().any(|i| given(&i) || matches!(first(i), Some(None)))
+            && let Some((input, size)) = data().find_map(|i| Some((i, first(i)??)))
+            && size != self.options.batch
+        {
+            let what = format!("the model is made for batches of {size}, not of {}", self.options.batch);
+            let remedy = "export it with a dynamic batch dimension, or give the input's shape";
+            self.problems.push(Refusal::new(what, remedy).at(input.name, ""));
+        }
+        for input in &model.inputs {
+            // Old files list initializers among the inputs.
+            if !self.names.contains_key(input.name) {
+                let known = match self.options.shapes.get(input.name) {
+                    Some(shape) if shape.contains(&0) => Ok(self.nothing(shape.clone())),
+                    _ => self.input(input).map(|id| {
+                        self.kinds.insert(id, Kind::of(input.element));
+                        Known::Value(id)
+                    }),
+                };
+                self.learn(input.name, known);
+            }
+        }
+        self.nodes(&model.nodes);
+        for output in &model.outputs {
+            match self.names.get(output.name) {
+                Some(&Known::Value(id)) => match self.published(id) {
+                    Ok(id) => self.graph.output(output.name, id),
+                    Err(problem) => self.problems.push(problem),
+                },
+                Some(Known::Failed) => {}
+                Some(Known::Empty(_)) => {
+                    self.problems.push(Refusal::new("the output has no elements", "").at(output.name, ""));
+                }
+                None => {
+                    self.problems.push(Refusal::new("no node defines this output", "").at(output.name, ""));
+                }
+            }
+        }
+        if self.problems.is_empty() && self.graph.outputs.is_empty() {
+            self.problems.push(Refusal::new("the model has no output", "").at("(model)", ""));
+        }
+        if self.problems.is_empty() { Ok(self.graph) } else { Err(Problems(self.problems)) }
+    }
+
+    /// An output, which the plan must hold: integers that are known come into it.
+    fn published(&mut self, id: Id) -> Result<Id, Problem> {
+        match (&self.graph.value(id).constant, self.graph.inputs.first()) {
+            (Some(Constant::Ints(_)), Some(&input)) => {
+                let name = self.graph.value(id).name.clone();
+                self.graph.add(&name, PUBLISHED, &[input, id], Attributes::none())
+            }
+            _ => Ok(id),
+        }
+    }
+
+    pub(super) fn initializers(&mut self, model: &message::Graph<'a>) {
+        for tensor in &model.tensors {
+            self.once(tensor.name, tensor.name, "initializer");
+            let known =
+                tensor.decode().map(|constant| Known::Value(self.graph.constant(tensor.name, constant)));
+            let known = known.map_err(|what| Refusal::new(what, "").at(tensor.name, "initializer"));
+            self.learn(tensor.name, known);
+        }
+    }
+
+    /// Reads nodes in their order and learns what their outputs are.
+    pub(super) fn nodes(&mut self, nodes: &[message::Node<'a>]) {
+        for node in nodes {
+            for output in node.outputs.iter().filter(|output| !output.is_empty()) {
+                self.once(output, label(node), node.op);
+            }
+            match self.node(node) {
+                Ok(known) => self.names.extend(node.outputs.iter().copied().zip(known)),
+                Err(problem) => {
+                    self.problems.extend(problem);
+                    // What only this node could define is not complained about again.
+                    self.names.extend(node.outputs.iter().map(|&name| (name, Known::Failed)));
+                }
+            }
+        }
+    }
+
+    /// Every name has one meaning: a file that gives it two would be read in one way here and in another elsewhere.
+    fn once(&mut self, name: &str, node: &str, op: &str) {
+        if self.names.contains_key(name) {
+            let what = format!("defines `{name}`, which is defined already");
+            self.problems.push(Refusal::new(what, "export the model again").at(node, op));
+        }
+    }
+
+    fn learn(&mut self, name: &'a str, known: Result<Known, Problem>) {
+        let known = known.unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            Known::Failed
+        });
+        self.names.insert(name, known);
+    }
+
+    /// A value without elements.
+    fn nothing(&mut self, dims: Vec<usize>) -> Known {
+        self.empty.push(dims);
+        Known::Empty(self.empty.len() - 1)
+    }
+
+    fn input(&mut self, info: &message::ValueInfo) -> Result<Id, Problem> {
+        let problem = |what: &str, remedy: &str| Refusal::new(what, remedy).at(info.name, "");
+        // Integers are tokens, if a table is gathered by them, or just numbers.
+        if !matches!(info.element, 1..=7 | 9..=13 | 16) {
+            return Err(problem("the input does not hold numbers", "export the model in float32"));
+        }
+        if let Some(shape) = self.options.shapes.get(info.name) {
+            return self.graph.input(info.name, shape.clone());
+        }
+        let Some(dims) = &info.dims else {
+            return Err(problem("the input has no shape", SHAPE));
+        };
+        let mut shape = vec![];
+        for (d, dim) in dims.iter().enumerate() {
+            shape.push(match fixed(dim) {
+                Some(size) => size,
+                None if d == 0 => self.options.batch,
+                None => {
+                    let what = format!("dimension {d} of the input is open");
+                    return Err(problem(&what, SHAPE));
+                }
+            });
+        }
+        self.graph.input(info.name, shape)
+    }
+
+    /// What a node's outputs are. `Err(None)` where one of its inputs has failed, which is known already.
+    fn node(&mut self, node: &message::Node<'a>) -> Result<Vec<Known>, Option<Problem>> {
+        let at = |refusal: Refusal| Some(refusal.at(label(node), node.op));
+        if let Some(function) = self.functions.get(&(node.domain, node.op)).cloned() {
+            return self.function(node, &function);
+        }
+        if !matches!(node.domain, "" | "ai.onnx" | "ai.onnx.ml") {
+            let what = format!("the operator is of the domain `{}`", node.domain);
+            return Err(at(Refusal::new(what, "export with standard operators only")));
+        }
+        if matches!(node.op, "If" | "Loop" | "Scan") {
+            return self.control(node);
+        }
+        if !layers::is_supported(node.op) && node.op != "CastLike" {
+            return Err(at(Refusal::new("the operator is not supported", layers::hint(node.op))));
+        }
+        let inputs = match self.inputs(node) {
+            Ok(inputs) => inputs,
+            Err(Some(Known::Empty(i))) => return self.on_nothing(node, i).map_err(at),
+            Err(Some(_)) => return Err(None),
+            Err(None) => {
+                let missing = node.inputs.iter().find(|n| !n.is_empty() && !self.names.contains_key(*n));
+                let what = format!("reads `{}`, which nothing before it defines", missing.unwrap_or(&""));
+                return Err(at(Refusal::new(what, "export the model again")));
+            }
+        };
+        let mut attributes = Attributes::none();
+        for (name, raw) in &node.attributes {
+            let value = raw.decode().map_err(|what| at(Refusal::new(format!("`{name}` {what}"), "")))?;
+            attributes.0.insert(name.to_string(), value);
+        }
+        let output = node.outputs.first().copied().unwrap_or("");
+        if node.op == "Constant" {
+            let constant = constant(&attributes).map_err(at)?;
+            return Ok(vec![Known::Value(self.graph.constant(output, constant))]);
+        }
+        self.untrained(node, &inputs).map_err(at)?;
+        let kind = output_kind(self, node.op, &inputs, &attributes).map_err(at)?;
+        let op = self.modernise(node.op, &inputs, &mut attributes, kind);
+        let inputs = if op == node.op { inputs } else { inputs[..1].to_vec() };
+        let before = self.graph.values.len();
+        let reads = |name: &&str| !name.is_empty() && self.read.contains(name);
+        let read: Vec<bool> = node.outputs.iter().map(reads).collect();
+        let ids = self
+            .graph
+            .add_nodes(node.name, op, &inputs, attributes, &read)
+            .map_err(|p| Some(Problem { node: label(node).into(), op: node.op.into(), ..p }))?;
+        if let Some(extra) = node.outputs.iter().zip(&read).skip(ids.len()).find(|(_, read)| **read) {
+            let what = format!("its extra output `{}` is used, which is not supported", extra.0);
+            return Err(at(Refusal::new(what, "use its first output only")));
+        }
+        for (i, (&id, &name)) in ids.iter().zip(&node.outputs).enumerate() {
+            // A value that was there before keeps its name.
+            if id.0 >= before {
+                self.graph.values[id.0].name = name.into();
+            }
+            let kind = if i > 0 { Kind::of_extra(node.op, kind) } else { kind };
+            if kind != Kind::Real {
+                self.kinds.insert(id, kind);
+            }
+        }
+        Ok(ids.into_iter().map(Known::Value).collect())
+    }
+
+    /// A node's inputs; `Err` with the first that is no value, or with nothing where a name means nothing.
+    fn inputs(&self, node: &message::Node<'a>) -> Result<Vec<Option<Id>>, Option<Known>> {
+        let mut inputs = vec![];
+        for &name in &node.inputs {
+            match self.names.get(name) {
+                _ if name.is_empty() => inputs.push(None),
+                Some(Known::Value(id)) => inputs.push(Some(*id)),
+                // Joining nothing to something leaves it as it is.
+                Some(Known::Empty(_)) if node.op == "Concat" => {}
+                other => return Err(other.copied()),
+            }
+        }
+        while inputs.last() == Some(&None) {
+            inputs.pop();
+        }
+        Ok(inputs)
+    }
+
+    /// What a node gives that reads a value without elements.
+    fn on_nothing(&mut self, node: &message::Node<'a>, i: usize) -> Result<Vec<Known>, Refusal> {
+        if node.op == "Shape" && node.attributes.is_empty() {
+            let dims: Vec<i64> = self.empty[i].iter().map(|&d| d as i64).collect();
+            let output = node.outputs.first().copied().unwrap_or("");
+            return Ok(vec![Known::Value(self.graph.constant(output, Tensor::new([dims.len()], dims)))]);
+        }
+        let nothing = |name: &&&str| matches!(self.names.get(**name), Some(Known::Empty(_)));
+        let name = node.inputs.iter().find(nothing).copied().unwrap_or_default();
+        refuse(format!("reads `{name}`, which has no elements"), "give the input at least one element")
+    }
+
+    /// Refuses nodes that train: what they compute depends on chance or on the other inputs of the batch.
+    fn untrained(&self, node: &message::Node<'a>, inputs: &[Option<Id>]) -> Result<(), Refusal> {
+        let eval = "call `model.eval()` before you export the model";
+        match node.op {
+            "Dropout" => match inputs.get(2).copied().flatten().map(|id| &self.graph.value(id).constant) {
+                None => Ok(()),
+                Some(Some(Constant::Ints(t))) if t.data[..] == [0] => Ok(()),
+                Some(Some(_)) => refuse("is in training mode: it drops numbers at random", eval),
+                Some(None) => refuse("whether it is in training mode depends on an input", eval),
+            },
+            // Before set 14 there was no attribute: the means and variances of the batch as outputs said it.
+            "BatchNormalization" if self.opset < 14 && node.outputs.iter().skip(1).any(|o| !o.is_empty()) => {
+                refuse("is in training mode: it has outputs for the batch's mean and variance", eval)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says what older operator sets left to defaults that have changed since, and what a cast of secret
+    /// numbers is: gives the operator to use.
+    fn modernise<'o>(
+        &self,
+        op: &'o str,
+        inputs: &[Option<Id>],
+        attributes: &mut Attributes,
+        to: Kind,
+    ) -> &'o str {
+        // Up to set 12, all dimensions from the axis on were one.
+        if self.opset < 13 && matches!(op, "Softmax" | "LogSoftmax" | "Hardmax") {
+            attributes.0.entry("axis".into()).or_insert(Attribute::Int(1));
+            attributes.0.insert(FLATTENED.into(), Attribute::Int(1));
+        }
+        let Some(id) = inputs.first().copied().flatten().filter(|_| matches!(op, "Cast" | "CastLike")) else {
+            return op;
+        };
+        if self.graph.value(id).constant.is_some() {
+            let to = attributes.0.get("to").cloned().unwrap_or(Attribute::Int(to.number()));
+            *attributes = Attributes(BTreeMap::from([("to".into(), to)]));
+            return "Cast";
+        }
+        *attributes = Attributes::none();
+        match (self.kinds.get(&id).copied().unwrap_or(Kind::Real), to) {
+            (Kind::Real, Kind::Whole) => layers::TOWARDS_ZERO,
+            (Kind::Real | Kind::Whole, Kind::Bool) => layers::NOT_ZERO,
+            _ => "Identity",
+        }
+    }
+}
+
+/// The name that the file uses for a node; the graph makes an empty one up.
+pub(super) fn label<'a>(node: &message::Node<'a>) -> &'a str {
+    if node.name.is_empty() { node.outputs.first().copied().unwrap_or("?") } else { node.name }
+}
+
+/// The value of a Constant node.
+fn constant(attributes: &Attributes) -> Result<Constant, Refusal> {
+    let mut values = attributes.0.iter();
+    match (values.next(), values.next()) {
+        (Some((_, value)), None) => Ok(match value.clone() {
+            Attribute::Tensor(t) => t,
+            Attribute::Float(v) => Tensor::new([], vec![v]).into(),
+            Attribute::Floats(v) => Tensor::new([v.len()], v).into(),
+            Attribute::Int(v) => Tensor::new([], vec![v]).into(),
+            Attribute::Ints(v) => Tensor::new([v.len()], v).into(),
+            Attribute::String(_) | Attribute::Strings(_) => return refuse("holds a string", "remove it"),
+        }),
+        _ => refuse("does not have one value", "export the model again"),
+    }
+}
