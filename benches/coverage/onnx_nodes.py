@@ -1,6 +1,6 @@
 """Run the node tests of ONNX through megrez, and count what passes, is refused, is wrong and crashes.
 
-    pip install "onnx==1.17.0" numpy
+    pip install "onnx==1.23.2" numpy
     cargo build -p megrez-graph --example onnx_cases
     python benches/coverage/onnx_nodes.py --write docs/coverage.md
 
@@ -69,8 +69,10 @@ def cases(only: str) -> list[Case]:
             outputs = [load_array(data / f"output_{i}.pb") for i in range(len(model.graph.output))]
         else:
             given, expected = (test.data_sets or [([], [])])[0]
-            inputs, outputs = list(given), list(expected)
-        found.append((test.name, model, inputs, outputs))
+            inputs, outputs = [np.asarray(x) for x in given], [np.asarray(x) for x in expected]
+        # Newer releases hold some data in messages of their own.
+        if all(array.dtype.kind in "fiub" for array in inputs + outputs):
+            found.append((test.name, model, inputs, outputs))
     return sorted(found, key=lambda case: case[0])
 
 

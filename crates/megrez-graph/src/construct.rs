@@ -60,8 +60,15 @@ impl Graph {
             return Ok(vec![self.add_layer(name, op, &inputs, attributes)?]);
         };
         let name = self.node_name(name, op);
-        let mut parts =
-            Parts { graph: self, name: &name, op, attributes: &attributes, inputs: &inputs, read };
+        let mut parts = Parts {
+            graph: self,
+            name: &name,
+            op,
+            attributes: &attributes,
+            inputs: &inputs,
+            read,
+            named: false,
+        };
         let outputs = decompose(&mut parts).map_err(|r| r.at(&name, op))?;
         debug_assert!(!outputs.is_empty(), "a decomposition gives the first output");
         Ok(outputs)
@@ -113,6 +120,20 @@ impl Graph {
             layer,
         });
         Ok(output)
+    }
+
+    /// Pays for a list of so many places that a node is steered by, or refuses it: a small file may ask
+    /// for long ones.
+    pub(crate) fn afford(&mut self, places: usize) -> Result<(), Refusal> {
+        let cost = PER_ELEMENT.saturating_mul(places as u64);
+        if self.folding().saturating_add(cost) > BUDGET {
+            return refuse(
+                "rearranges too many elements one by one",
+                "use a smaller batch, or split the model",
+            );
+        }
+        self.pay_for_folding(cost);
+        Ok(())
     }
 
     /// The inputs of a node that computes with integers of the model and with other numbers: the

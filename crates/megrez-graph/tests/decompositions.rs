@@ -239,6 +239,8 @@ fn reductions_are_as_defined() {
     expect(&sums(1, 0), x, &want(&[0.0, 1.0, -1.0, 0.0, 0.5, 4.5]), 1e-9);
     expect(&sums(0, 1), x, &want(&[2.0, 1.0, 3.0, 6.0, 5.5, 1.5]), 1e-9);
     expect(&sums(1, 1), x, &want(&[1.0, 3.0, 0.0, 5.5, 1.5, 0.0]), 1e-9);
+    let products = node("CumProd", x, &[ints(&[], &[1])], none().with("reverse", 1), 1);
+    expect(&products, x, &want(&[-6.0, -6.0, 3.0, 3.0, 6.0, 1.5]), 1e-3);
 }
 
 #[test]
@@ -526,4 +528,90 @@ fn mistakes_and_absurd_sizes_are_refused() {
     refused("LSTM", &[Some(x), Some(x), Some(x)], none(), "takes sequences");
     refused("GridSample", &[Some(x), Some(x)], none(), "constant of the model");
     refused("Mod", &[Some(x), Some(x)], none(), "constant of the model");
+}
+
+#[test]
+fn parts_keep_the_name_of_their_node_through_all_passes() {
+    let mut g = Graph::new("test");
+    let x = g.input("x", [2, 3]).unwrap();
+    let two = g.constant("two", tensor(&[], &[2.0]));
+    let power = g.add("power", "Pow", &[x, two], none()).unwrap();
+    let pad = g.add("pad", "Pad", &[power], none().with("pads", [0, 1, 0, 0])).unwrap();
+    let sum = g.add("sum", "ReduceSum", &[pad], none().with("axes", [1])).unwrap();
+    let y = g.add("soft", "Softplus", &[sum], none()).unwrap();
+    g.output("y", y);
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    let names: Vec<&str> = compiled.layers.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(names[..3], ["power", "pad", "sum"]);
+    assert!(names[3..].iter().all(|name| name.starts_with("soft.")), "{names:?}");
+}
+
+#[test]
+fn attention_is_a_softmax_of_what_is_in_sight() {
+    // Two heads of queries share one of keys; a key of the past comes first.
+    let [q, k, v] = [noise([1, 2, 3, 4], 1), noise([1, 1, 3, 4], 2), noise([1, 1, 3, 2], 3)];
+    let [past_k, past_v] = [noise([1, 1, 1, 4], 4), noise([1, 1, 1, 2], 5)];
+    let mut g = Graph::new("test");
+    let inputs = [&q, &k, &v, &past_k, &past_v];
+    let ids: Vec<Option<Id>> = inputs
+        .iter()
+        .enumerate()
+        .map(|(i, x)| Some(g.input(&format!("x{i}"), x.shape.clone()).unwrap()))
+        .collect();
+    let given = [ids[0], ids[1], ids[2], None, ids[3], ids[4]];
+    let y = g.add_nodes("attention", "Attention", &given, none().with("is_causal", 1), &[true]).unwrap();
+    g.output("y", y[0]);
+    let key = |j: usize, d: usize| if j == 0 { past_k.data[d] } else { k.data[(j - 1) * 4 + d] };
+    let value = |j: usize, d: usize| if j == 0 { past_v.data[d] } else { v.data[(j - 1) * 2 + d] };
+    let mut want = vec![];
+    for (h, i) in (0..6).map(|n| (n / 3, n % 3)) {
+        let score = |j: usize| (0..4).map(|d| q.data[(h * 3 + i) * 4 + d] * key(j, d)).sum::<f32>() / 2.0;
+        let weights: Vec<f32> = (0..4).map(|j| if j <= i + 1 { score(j).exp() } else { 0.0 }).collect();
+        let sum: f32 = weights.iter().sum();
+        want.extend((0..2).map(|d| (0..4).map(|j| weights[j] / sum * value(j, d)).sum::<f32>()));
+    }
+    let inputs = inputs.map(Clone::clone);
+    expect(&g, &inputs, &[tensor(&[1, 2, 3, 2], &want)], 4e-3);
+}
+
+#[test]
+fn places_are_turned_by_their_angles() {
+    let x = tensor(&[1, 1, 2, 4], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let x = std::slice::from_ref(&x);
+    // The first place stays, the second is turned by a right angle.
+    let caches = || {
+        [tensor(&[1, 2, 2], &[1.0, 1.0, 0.0, 0.0]).into(), tensor(&[1, 2, 2], &[0.0, 0.0, 1.0, 1.0]).into()]
+    };
+    for (interleaved, row) in [(0, [-7.0, -8.0, 5.0, 6.0]), (1, [-6.0, 5.0, -8.0, 7.0])] {
+        let g = node("RotaryEmbedding", x, &caches(), none().with("interleaved", interleaved), 1);
+        let y = [vec![1.0, 2.0, 3.0, 4.0], row.to_vec()].concat();
+        expect(&g, x, &[tensor(&[1, 1, 2, 4], &y)], 1e-3);
+    }
+}
+
+#[test]
+fn quantised_numbers_are_rounded_and_held_in_their_type() {
+    let x = tensor(&[6], &[-300.0, -1.3, 0.0, 0.7, 2.6, 300.0]);
+    let scale = || Constant::from(tensor(&[], &[0.5]));
+    for (to, zero, want) in
+        [(2, 3, [0.0, 0.0, 3.0, 4.0, 8.0, 255.0]), (3, -2, [-128.0, -5.0, -2.0, -1.0, 3.0, 127.0])]
+    {
+        let constants = [scale(), ints(&[], &[zero])];
+        let g = node("QuantizeLinear", std::slice::from_ref(&x), &constants, none().with("to_type", to), 1);
+        expect(&g, std::slice::from_ref(&x), &[tensor(&[6], &want)], 1e-3);
+    }
+    let x = tensor(&[2, 2], &[10.0, 20.0, 128.0, 255.0]);
+    let constants = [tensor(&[2], &[0.1, 2.0]).into(), ints(&[2], &[128, 0])];
+    let g = node("DequantizeLinear", std::slice::from_ref(&x), &constants, none(), 1);
+    expect(&g, std::slice::from_ref(&x), &[tensor(&[2, 2], &[-11.8, 40.0, 0.0, 510.0])], 1e-3);
+}
+
+#[test]
+fn a_batch_of_weight_matrices_is_multiplied() {
+    let (x, w) = (noise([2, 3, 4], 1), noise([2, 4, 2], 2));
+    let g = node("MatMul", std::slice::from_ref(&x), &[w.clone().into()], none(), 1);
+    let got = plain::run(&g, std::slice::from_ref(&x)).unwrap();
+    let want: f32 = (0..4).map(|k| x.data[(3 + 2) * 4 + k] * w.data[(4 + k) * 2 + 1]).sum();
+    assert!((got[0].data[(3 + 2) * 2 + 1] - want).abs() < 1e-6);
+    expect(&g, std::slice::from_ref(&x), &got, 1e-3);
 }

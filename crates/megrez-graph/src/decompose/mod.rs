@@ -3,6 +3,7 @@
 //! because its parts have them. What costs less as a step of its own is a layer ([`crate::layers`]).
 
 mod activations;
+mod attention;
 mod comparisons;
 mod estimators;
 mod grids;
@@ -12,6 +13,7 @@ mod norms;
 mod order;
 mod parts;
 mod powers;
+mod quantized;
 mod recurrent;
 mod reductions;
 mod resize;
@@ -22,6 +24,7 @@ mod windows;
 
 pub(crate) use comparisons::NOT_ZERO;
 pub(crate) use parts::Parts;
+pub(crate) use quantized::TO_TYPE;
 pub(crate) use reductions::FLATTENED;
 
 use crate::graph::Id;
@@ -34,6 +37,7 @@ pub(crate) type Decompose = fn(&mut Parts) -> Result<Vec<Id>, Refusal>;
 /// decomposition leaves it ([`Parts::itself`]).
 const TABLE: &[&[(&str, Decompose)]] = &[
     activations::TABLE,
+    attention::TABLE,
     comparisons::TABLE,
     estimators::TABLE,
     grids::TABLE,
@@ -42,6 +46,7 @@ const TABLE: &[&[(&str, Decompose)]] = &[
     norms::TABLE,
     order::TABLE,
     powers::TABLE,
+    quantized::TABLE,
     recurrent::TABLE,
     reductions::TABLE,
     resize::TABLE,

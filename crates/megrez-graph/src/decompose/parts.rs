@@ -17,6 +17,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) inputs: &'a [Option<Id>],
     /// For each output, whether anything reads it.
     pub(crate) read: &'a [bool],
+    /// Whether a part has the node's own name.
+    pub(crate) named: bool,
 }
 
 /// Where an element of a rearrangement comes from: the number of a source and the place in it.
@@ -87,17 +89,22 @@ impl Parts<'_> {
 
     /// The node as the table of layers understands it.
     pub(crate) fn itself(&mut self) -> Result<Vec<Id>, Refusal> {
-        let attributes = self.attributes.clone();
-        Ok(vec![self.graph.add_named(self.name, self.op, self.inputs, attributes).map_err(into_refusal)?])
+        let (op, inputs, attributes) = (self.op, self.inputs, self.attributes.clone());
+        Ok(vec![self.layer(op, inputs, attributes)?])
     }
 
-    /// The node under another operator that a layer has.
+    /// A node of an operator that a layer has. The first of the node's own operator keeps its name: a
+    /// copy of it is taken apart into itself.
     pub(crate) fn layer(
         &mut self,
         op: &str,
         inputs: &[Option<Id>],
         attributes: Attributes,
     ) -> Result<Id, Refusal> {
+        if op == self.op && !self.named {
+            self.named = true;
+            return self.graph.add_named(self.name, op, inputs, attributes).map_err(into_refusal);
+        }
         let name = format!("{}.{}", self.name, op.to_lowercase());
         self.graph.add_layer(&name, op, inputs, attributes).map_err(into_refusal)
     }
@@ -198,6 +205,7 @@ impl Parts<'_> {
 
     /// Slices of an axis by public index.
     pub(crate) fn gather(&mut self, x: Id, axis: usize, indices: &[usize]) -> Result<Id, Refusal> {
+        self.graph.afford(indices.len())?;
         let indices = self.ints(indices);
         self.node("Gather", &[x, indices], Attributes::none().with("axis", axis as i64))
     }

@@ -9,6 +9,7 @@ use crate::problem::{Refusal, refuse};
 pub(crate) const FLATTENED: &str = "flattened";
 
 pub(super) const TABLE: &[(&str, Decompose)] = &[
+    ("CumProd", cumulative_product),
     ("CumSum", cumulative_sum),
     ("LogSoftmax", soft),
     ("ReduceL1", l1),
@@ -118,36 +119,47 @@ fn product(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.reshape(x, &shape)?])
 }
 
-/// Sums of 1, 2, 4, … numbers before each, so that log n additions do, all local.
-fn cumulative_sum(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+/// One operator on 1, 2, 4, … numbers before each, so that log n of it do. `neutral` stands where there
+/// is no number before.
+fn cumulative(p: &mut Parts, op: &str, neutral: f32) -> Result<Vec<Id>, Refusal> {
     p.call().only(2, &["exclusive", "reverse"])?;
     let x = p.input(0)?;
-    if p.is_constant(x) && p.call().shape(0).is_err() {
-        return p.itself();
-    }
     let dims = p.dims(x);
     let [at] = p.known_ints(1)?.data[..] else { return refuse("its axis is not one number", "") };
     let axis = axis(at, dims.len())?;
     let (exclusive, reverse) = (p.call().int("exclusive", 0)? != 0, p.call().int("reverse", 0)? != 0);
     let n = dims[axis];
-    // What stands `by` places before, and zeros where nothing does.
+    // What stands `by` places before.
     let moved = |p: &mut Parts, x: Id, by: usize| {
         if by >= n {
-            return p.affine(x, 0.0, 0.0);
+            return p.affine(x, 0.0, neutral);
         }
         let kept = p.slice(x, axis, if reverse { by..n } else { 0..n - by })?;
         let mut pads = vec![0i64; 2 * dims.len()];
         pads[if reverse { dims.len() + axis } else { axis }] = by as i64;
-        p.node("Pad", &[kept], Attributes::none().with("pads", pads))
+        p.node("Pad", &[kept], Attributes::none().with("pads", pads).with("value", neutral))
     };
-    let mut sums = if exclusive { moved(p, x, 1)? } else { x };
+    let mut results = if exclusive { moved(p, x, 1)? } else { x };
     let mut by = 1;
     while by < n {
-        let before = moved(p, sums, by)?;
-        sums = p.plus(sums, before)?;
+        let before = moved(p, results, by)?;
+        results = p.of(op, &[results, before])?;
         by *= 2;
     }
-    Ok(vec![sums])
+    Ok(vec![results])
+}
+
+/// All local.
+fn cumulative_sum(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    let x = p.input(0)?;
+    if p.is_constant(x) && p.call().shape(0).is_err() {
+        return p.itself();
+    }
+    cumulative(p, "Add", 0.0)
+}
+
+fn cumulative_product(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    cumulative(p, "Mul", 1.0)
 }
 
 /// Softmax or LogSoftmax as up to operator set 12.

@@ -322,6 +322,7 @@ fn upsample(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
         attributes: p.attributes,
         inputs: &inputs,
         read: p.read,
+        named: p.named,
     };
     let sizes = scaled(&given, x, &axes, 1, 9)?;
     finish(p, x, &modes, &sizes, &vec![[0.0, 1.0]; rank])

@@ -241,26 +241,24 @@ pub(super) fn trilu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     }
 }
 
-/// Cast between kinds of constants; 1 float, 11 double; 6 int32, 7 int64, 9 bool.
+/// Cast between kinds of constants: the ONNX data types 1, 10, 11 and 16 are real numbers, 9 truth
+/// values, 2 to 7, 12 and 13 integers.
 pub(super) fn cast(constant: &Constant, to: i64) -> Result<Arc<dyn Layer>, Refusal> {
+    let shape = constant.shape().clone();
     match (constant, to) {
-        (Constant::Ints(t), 6 | 7) => known(Constant::Ints(t.clone())),
+        (Constant::Ints(t), 2..=7 | 12 | 13) => known(Constant::Ints(t.clone())),
         (Constant::Ints(t), 9) => {
-            let data: Vec<i64> = t.data.iter().map(|&v| i64::from(v != 0)).collect();
-            known(Tensor::new(t.shape.clone(), data))
+            known(Tensor::new(shape, t.data.iter().map(|&v| i64::from(v != 0)).collect::<Vec<i64>>()))
         }
-        (Constant::Ints(t), 1 | 11) => {
-            let data: Vec<f32> = t.data.iter().map(|&v| v as f32).collect();
-            known(Tensor::new(t.shape.clone(), data))
+        (Constant::Ints(t), 1 | 10 | 11 | 16) => {
+            known(Tensor::new(shape, t.data.iter().map(|&v| v as f32).collect::<Vec<f32>>()))
         }
-        (Constant::Floats(t), 1 | 11) => known(Constant::Floats(t.clone())),
-        (Constant::Floats(t), 6 | 7) => {
-            let data: Vec<i64> = t.data.iter().map(|&v| v as i64).collect();
-            known(Tensor::new(t.shape.clone(), data))
+        (Constant::Floats(t), 1 | 10 | 11 | 16) => known(Constant::Floats(t.clone())),
+        (Constant::Floats(t), 2..=7 | 12 | 13) => {
+            known(Tensor::new(shape, t.data.iter().map(|&v| v as i64).collect::<Vec<i64>>()))
         }
         (Constant::Floats(t), 9) => {
-            let data: Vec<i64> = t.data.iter().map(|&v| i64::from(v != 0.0)).collect();
-            known(Tensor::new(t.shape.clone(), data))
+            known(Tensor::new(shape, t.data.iter().map(|&v| i64::from(v != 0.0)).collect::<Vec<i64>>()))
         }
         _ => {
             refuse(format!("casts to the ONNX data type {to}"), "keep values in float32 and shapes in int64")

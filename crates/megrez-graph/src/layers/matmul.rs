@@ -101,18 +101,21 @@ impl Layer for MatMul {
                 let x = cx.reshape("columns", x, self.factors[1].clone())?;
                 cx.weight_matmul("product", &w.reshape(self.factors[0].clone()), &x)?
             }
-            (Operand::Secret(a), Operand::Secret(b)) => {
-                let a = cx.reshape("left-matrix", a, self.factors[0].clone())?;
-                let b = cx.reshape("right-matrix", b, self.factors[1].clone())?;
+            (a, b) => {
+                let Ok(beside) = a.secret().or(b.secret()) else {
+                    return refuse("multiplies constants only", "compute it before you export the model");
+                };
+                // A batch of weight matrices is one more secret.
+                let factor = |cx: &mut Lowering, x: &Operand| match x {
+                    Operand::Secret(x) => Ok(x.clone()),
+                    Operand::Constant(w) => cx.hidden(beside, w),
+                };
+                let (a, b) = (factor(cx, a)?, factor(cx, b)?);
+                let a = cx.reshape("left-matrix", &a, self.factors[0].clone())?;
+                let b = cx.reshape("right-matrix", &b, self.factors[1].clone())?;
                 let a = cx.broadcast("left", &a, &self.full(0))?;
                 let b = cx.broadcast("right", &b, &self.full(1))?;
                 cx.matmul("product", &a, &b)?
-            }
-            _ => {
-                return refuse(
-                    "products with a batch of weight matrices are not supported",
-                    "use one 2-D weight matrix",
-                );
             }
         };
         cx.reshape("shape", &y, self.shape.clone())

@@ -1,4 +1,5 @@
-//! The layers: one file per operator or tight family, one line in the registry.
+//! The layers: one file per operator or tight family, one line in the registry. Operators that are made
+//! of others are in [`crate::decompose`].
 
 mod affine;
 mod appendix_b;
@@ -47,7 +48,7 @@ pub use crate::scale::Scale;
 pub use call::Call;
 pub use spline::spline_error;
 
-pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO};
+pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO, TO_TYPE};
 pub(crate) use affine::AFFINE;
 pub(crate) use batch_norm::channel_affine;
 pub(crate) use call::{axis, image};

@@ -3,7 +3,7 @@
 use super::kinds::{Kind, output_kind};
 use super::{ImportOptions, fixed, message};
 use crate::graph::{Attribute, Attributes, Graph, Id};
-use crate::layers::{self, FLATTENED, PUBLISHED};
+use crate::layers::{self, FLATTENED, PUBLISHED, TO_TYPE};
 use crate::problem::{Problem, Problems, Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,6 +31,8 @@ pub(super) struct Importer<'a> {
     empty: Vec<Vec<usize>>,
     /// Names that a node reads or the graph gives.
     pub(super) read: HashSet<&'a str>,
+    /// The ONNX data types of initializers and inputs.
+    types: HashMap<Id, i64>,
     /// What secret values stand for; real numbers where nothing is said.
     pub(super) kinds: HashMap<Id, Kind>,
     pub(super) problems: Vec<Problem>,
@@ -57,6 +59,7 @@ impl<'a> Importer<'a> {
             names: HashMap::new(),
             empty: vec![],
             read,
+            types: HashMap::new(),
             kinds: HashMap::new(),
             problems: vec![],
             depth: 0,
@@ -86,6 +89,7 @@ impl<'a> Importer<'a> {
                     Some(shape) if shape.contains(&0) => Ok(self.nothing(shape.clone())),
                     _ => self.input(input).map(|id| {
                         self.kinds.insert(id, Kind::of(input.element));
+                        self.types.insert(id, input.element);
                         Known::Value(id)
                     }),
                 };
@@ -131,6 +135,9 @@ impl<'a> Importer<'a> {
             let known =
                 tensor.decode().map(|constant| Known::Value(self.graph.constant(tensor.name, constant)));
             let known = known.map_err(|what| Refusal::new(what, "").at(tensor.name, "initializer"));
+            if let (Ok(Known::Value(id)), Ok(element)) = (&known, tensor.element()) {
+                self.types.insert(*id, element);
+            }
             self.learn(tensor.name, known);
         }
     }
@@ -203,10 +210,10 @@ impl<'a> Importer<'a> {
     /// What a node's outputs are. `Err(None)` where one of its inputs has failed, which is known already.
     fn node(&mut self, node: &message::Node<'a>) -> Result<Vec<Known>, Option<Problem>> {
         let at = |refusal: Refusal| Some(refusal.at(label(node), node.op));
-        if let Some(function) = self.functions.get(&(node.domain, node.op)).cloned() {
-            return self.function(node, &function);
-        }
         if !matches!(node.domain, "" | "ai.onnx" | "ai.onnx.ml") {
+            if let Some(function) = self.functions.get(&(node.domain, node.op)).cloned() {
+                return self.function(node, &function);
+            }
             let what = format!("the operator is of the domain `{}`", node.domain);
             return Err(at(Refusal::new(what, "export with standard operators only")));
         }
@@ -325,6 +332,16 @@ impl<'a> Importer<'a> {
         if self.opset < 13 && matches!(op, "Softmax" | "LogSoftmax" | "Hardmax") {
             attributes.0.entry("axis".into()).or_insert(Attribute::Int(1));
             attributes.0.insert(FLATTENED.into(), Attribute::Int(1));
+        }
+        // Integers of the result have the type of its zero point.
+        let zero = match op {
+            "QuantizeLinear" => inputs.get(2),
+            "QLinearMatMul" => inputs.get(7),
+            _ => None,
+        };
+        if let Some(zero) = zero.copied().flatten() {
+            let element = self.types.get(&zero).copied().unwrap_or(-1);
+            attributes.0.insert(TO_TYPE.into(), Attribute::Int(element));
         }
         let Some(id) = inputs.first().copied().flatten().filter(|_| matches!(op, "Cast" | "CastLike")) else {
             return op;

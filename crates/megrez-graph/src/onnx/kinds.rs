@@ -87,7 +87,12 @@ pub(super) fn output_kind(
         | "SVMRegressor"
         | "Scaler"
         | "TreeEnsembleRegressor" => Ok(Kind::Real),
-        "QuantizeLinear" => Ok(Kind::Whole),
+        "QuantizeLinear" | "QLinearMatMul" => Ok(Kind::Whole),
+        "Attention" if of(3) == Kind::Bool && inputs[3].is_some_and(|id| !constant(id)) => refuse(
+            "has a secret mask of truth values",
+            "make the mask a constant, or add numbers to the scores",
+        ),
+        "Attention" | "RotaryEmbedding" => Ok(Kind::Real),
         "Div" | "Pow" | "ReduceMean" | "AveragePool" | "Reciprocal" | "Sqrt" if whole => refuse(
             "computes with secret integers, which it would have to round",
             "cast them to float32 before",

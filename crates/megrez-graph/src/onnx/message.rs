@@ -336,6 +336,18 @@ impl<'a> NamedTensor<'a> {
         self.bytes.len()
     }
 
+    /// Number of the element type.
+    pub fn element(&self) -> Decoded<i64> {
+        let mut element = 0;
+        let mut reader = Reader::new(self.bytes);
+        while let Some((number, field)) = reader.next()? {
+            if number == 2 {
+                element = field.int()?;
+            }
+        }
+        Ok(element)
+    }
+
     fn read(bytes: &'a [u8]) -> Decoded<Self> {
         let mut tensor = NamedTensor { name: "", bytes };
         let mut reader = Reader::new(bytes);

@@ -1,4 +1,4 @@
-//! Reading ONNX models: operator sets 7 to 26, weights inside the file.
+//! Reading ONNX models: operator sets 7 to 28, weights inside the file.
 //!
 //! Everything that stands in the way is listed at once, with the node's name and what to do. Files are not trusted:
 //! sizes and counts are bounded, and no bytes lead to a panic.
@@ -20,7 +20,7 @@ use std::path::Path;
 /// Protobuf files cannot be larger.
 const MAX_FILE: u64 = 1 << 31;
 /// The operator sets whose semantics the layers follow.
-const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// What the file leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
