@@ -11,18 +11,18 @@
     reason = "lists of operands are tuples of coefficients and buffers, and mean that"
 )]
 
-mod baseline;
 mod circuit;
 mod cpu;
 mod device;
-mod list;
+mod fused;
 mod reference;
 mod tensor;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-pub use baseline::Baseline;
 pub use circuit::{Circuit, GateKind, Operand, Program, Wire};
 pub use cpu::Cpu;
-pub use device::{Device, DeviceError, Elem, FieldShare, HostList, Placement, Selected, Truncation, Usage};
-pub use list::{Entries, ListSpec, ListStreams};
+pub use device::{Device, DeviceError, Elem, Memory, Placement, Usage};
+pub use fused::*;
 pub use reference::Reference;
 pub use tensor::{Bits, Tensor};

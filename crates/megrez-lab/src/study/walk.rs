@@ -7,7 +7,7 @@ use megrez::fixed::decode_words;
 use megrez::{Error, ErrorKind, FixedModel, Result};
 use megrez_graph::Tensor as Floats;
 use megrez_graph::lower::DataInput;
-use megrez_kernels::{Bits, Cpu, Device, Tensor};
+use megrez_kernels::{Bits, Cpu, Memory, Tensor};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Kind, Op, SignBit, Step, ValueId};
 use megrez_protocols::clear::{Clear, Data};

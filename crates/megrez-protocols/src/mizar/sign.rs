@@ -15,9 +15,7 @@
 //! with dealt = λ−1 and length = λ for the bit list, Σ(2^w − 1) and the number of digits for
 //! digits; log p as packed on the wire, 64 / ⌊64 / log2 p⌋.
 //!
-//! The baselines (aegis, concurrent) differ in the lists online: theirs are stated in [`Baseline`],
-//! ignore digits, and cost 4·λ·log p (aegis) and 2·λ·log p online. The dealer's view of the
-//! concurrent list is that of the bit list; aegis leaks.
+//! [`crate::aegis`] and [`crate::concurrent`] differ in the lists online, which stand there.
 //!
 //! Worker sees: its share of ρ, one uniform bit (b ⊕ r_y). Dealer sees: `length` elements whose
 //! sums are uniform non-zero, one of them replaced by zero at a uniform place with probability ½,
@@ -27,8 +25,10 @@
 
 use super::family::{Lists, Mizar};
 use crate::mss::{BitMask, DEALER, Data, Masks, RingMask, Role};
-use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Baseline, Bits, Device, FieldShare, ListSpec, ListStreams, Tensor};
+use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported, aegis, concurrent};
+use megrez_kernels::{
+    Bits, Device, Entries, Field, FieldShare, ListAlgebra, ListInput, ListSpec, ListStreams, Tensor,
+};
 use megrez_plan::{Op, SignBit};
 use megrez_prg::Key;
 use megrez_ring::{Shape, Word};
@@ -71,27 +71,153 @@ impl<D: Device> crate::Store<D> for Dealt<D> {
     }
 }
 
-/// The names of a baseline's messages.
-const BASELINE_LISTS: [&str; 2] = ["list", "second-list"];
+/// The list of a comparison: the algebra of the figure. Randomness, zero-shares and the rotation are
+/// those of every list ([`megrez_kernels::MaskedLists`]).
+#[derive(Clone, Debug)]
+pub struct SignList(pub ListSpec);
+
+impl SignList {
+    /// m mod 2^(λ−1) or ρ by its digits, the most significant first, with their widths.
+    fn digits<'a>(low: u64, widths: &'a [u32]) -> impl Iterator<Item = (u64, u32)> + 'a {
+        let mut left: u32 = widths.iter().sum();
+        widths.iter().map(move |&width| {
+            left -= width;
+            ((low >> left) & ((1 << width) - 1), width)
+        })
+    }
+
+    /// Offline: the dealer deals ρ = (r̂ − 1) mod 2^(λ−1), the complement of −r̂'s low bits, for the
+    /// cut mask r̂: its bits, or of each digit the indicators [ρ_d = q] for all q but the largest. It
+    /// keeps s = msb(−r̂ mod 2^λ).
+    pub(crate) fn deal_complement(spec: &ListSpec, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
+        let (cut, top) = (r >> spec.cut, spec.width - 1);
+        let rho = cut.wrapping_sub(1) & !(u64::MAX << top);
+        match &spec.entries {
+            Entries::Bits => (0..top).rev().for_each(|i| secret((rho >> i) & 1)),
+            Entries::Digits(widths) => {
+                for (digit, width) in Self::digits(rho, widths) {
+                    (0..(1 << width) - 1).for_each(|q| secret(u64::from(digit == q)));
+                }
+            }
+        }
+        (cut.wrapping_neg() >> top) & 1
+    }
+
+    /// Steps 1 and 2 of the figure: worker j's shares of t_i = Σ_(k<i) s_k − s_i + 1 with s_i = [m_i ≠
+    /// ρ_i], which is 0 at the first difference only, and the public β_i = sgn(m) ⊕ Δ ⊕ m_i, which is 0
+    /// where that difference decides for the sign that the dealer is to see. The last place compares 0
+    /// with 1, for m = ρ.
+    pub(crate) fn first_differences(
+        spec: &ListSpec,
+        worker: &ListInput<'_>,
+        mut place: impl FnMut(usize, i64, i64),
+    ) {
+        let (length, one) = (spec.length(), i64::from(worker.j == 0));
+        let m = |i: u32| ((worker.value >> (spec.cut + i)) & 1) as i64;
+        let sign = m(spec.width - 1);
+        let mut sum = 0;
+        for i in 0..length {
+            let last = i + 1 == length;
+            let (m_i, rho_i) = if last { (0, one) } else { (m(spec.width - 2 - i as u32), worker.dealt[i]) };
+            let s_i = one * m_i + rho_i - 2 * m_i * rho_i;
+            place(i, sum - s_i + one, sign ^ worker.flip as i64 ^ m_i);
+            sum += s_i;
+        }
+    }
+
+    /// As the figure with digits for bits. Worker j's share of entry d is Σ_(k<d) (1 − eq_k) + 1 −
+    /// dir_d with eq_d = [μ_d = ρ_d] and dir_d = [μ_d > ρ_d] if sgn(m) ⊕ Δ = 1, else [μ_d < ρ_d], or
+    /// [μ_d ≤ ρ_d] in the last place, for m's digits μ. Both are sums of the dealt indicators [ρ_d = q].
+    fn digit_entries(&self, widths: &[u32], worker: &ListInput<'_>, mut place: impl FnMut(usize, i64)) {
+        let one = i64::from(worker.j == 0);
+        let m = worker.value >> self.0.cut;
+        let want_greater = (m >> (self.0.width - 1)) & 1 ^ worker.flip == 1;
+        let (mut indicators, mut unequal) = (worker.dealt, 0);
+        for (d, (digit, width)) in Self::digits(m, widths).enumerate() {
+            let (of_digit, rest) = indicators.split_at((1 << width) - 1);
+            indicators = rest;
+            // The indicator of the largest digit is one minus the others.
+            let others: i64 = of_digit.iter().sum();
+            let equal = of_digit.get(digit as usize).copied().unwrap_or(one - others);
+            let greater: i64 = of_digit[..digit as usize].iter().sum();
+            let less_or_equal = one - greater;
+            let direction = match (want_greater, d + 1 == widths.len()) {
+                (true, _) => greater,
+                (false, true) => less_or_equal,
+                (false, false) => less_or_equal - equal,
+            };
+            place(d, unequal + one - direction);
+            unequal += one - equal;
+        }
+    }
+}
+
+impl ListAlgebra for SignList {
+    fn field(&self) -> Field {
+        Field::small(self.0.prime)
+    }
+    fn length(&self) -> usize {
+        self.0.length()
+    }
+    fn dealt(&self) -> usize {
+        self.0.dealt()
+    }
+    fn deal(&self, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
+        Self::deal_complement(&self.0, r, secret)
+    }
+    /// u_i = w_i·(t_i + β_i).
+    fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64)) {
+        let (one, w) = (i64::from(worker.j == 0), worker.multipliers);
+        match &self.0.entries {
+            Entries::Bits => {
+                Self::first_differences(&self.0, worker, |i, t, beta| entry(w[i] * (t + one * beta)));
+            }
+            Entries::Digits(widths) => self.digit_entries(widths, worker, |d, t| entry(w[d] * t)),
+        }
+    }
+    fn kernel(&self) -> Option<&ListSpec> {
+        Some(&self.0)
+    }
+}
+
+/// The names of the lists' messages.
+const NAMES: [&str; 2] = ["list", "second-list"];
 
 /// The lists of `n` values, which every comparison of this protocol is made of.
 pub(super) struct List {
-    lists: Lists,
-    spec: ListSpec,
+    own: SignList,
+    online: Box<dyn ListAlgebra>,
     n: usize,
 }
 
 impl List {
     pub fn new(lists: Lists, sign: &SignBit, ring: u32, n: usize) -> Self {
-        let own = || ListSpec::new(sign, ring);
-        List { lists, spec: lists.map_or_else(own, |baseline| baseline.spec(sign, ring)), n }
+        let (own, online): (_, Box<dyn ListAlgebra>) = match lists {
+            Lists::Own => {
+                let own = ListSpec::new(sign, ring);
+                (own.clone(), Box::new(SignList(own)))
+            }
+            Lists::Aegis => {
+                let spec = aegis::spec(sign, ring);
+                (spec.clone(), Box::new(aegis::TwoLists(spec)))
+            }
+            Lists::Concurrent => {
+                let spec = concurrent::spec(sign, ring);
+                (spec.clone(), Box::new(concurrent::SingleList(spec)))
+            }
+        };
+        List { own: SignList(own), online, n }
+    }
+
+    fn spec(&self) -> &ListSpec {
+        &self.own.0
     }
 
     /// Without the dealer's answer.
     pub fn cost(&self) -> Cost {
-        let (n, unit) = (self.n * self.spec.length(), Unit::Field(self.spec.prime));
-        let dealt = Cost::LOCAL.offline(DEALER, 0, self.n * self.spec.dealt(), unit);
-        (0..self.lists.map_or(1, Baseline::lists))
+        let (n, unit) = (self.n * self.spec().length(), Unit::Field(self.spec().prime));
+        let dealt = Cost::LOCAL.offline(DEALER, 0, self.n * self.spec().dealt(), unit);
+        (0..self.online.lists())
             .fold(dealt, |cost, _| cost.online(1, 0, DEALER, n, unit).online(1, 1, DEALER, n, unit))
     }
 
@@ -110,12 +236,12 @@ impl List {
         party: &mut Party<D>,
         masks: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
     ) -> Result<Dealt<D>, Error> {
-        let words = self.spec.prime.words(self.n * self.spec.dealt());
+        let words = self.spec().prime.words(self.n * self.spec().dealt());
         Ok(match Role::of(party) {
             Role::Dealer => {
                 let r = masks(party.device())?;
                 let other = party.stream(1, "rho")?;
-                let (shares, signs) = party.device().deal_list(&self.spec, &r, &other)?;
+                let (shares, signs) = party.device().deal_list(&self.own, &r, &other)?;
                 party.send_words(0, "rho", shares)?;
                 Dealt::Signs(Bits::new([self.n], signs))
             }
@@ -171,33 +297,22 @@ impl List {
             Dealt::Signs(_) => return party.refuse("a worker was given the dealer's material"),
         };
         let device = party.device();
-        if let Some(baseline) = self.lists {
-            let made =
-                device.baseline_lists((baseline, &self.spec), j, &masked.buf, share, &flips, &streams)?;
-            for (list, name) in made.into_iter().zip(BASELINE_LISTS) {
-                party.send_words(DEALER, name, list)?;
-            }
-        } else {
-            let list = device.masked_list(&self.spec, j, &masked.buf, share, &flips, &streams)?;
-            party.send_words(DEALER, "list", list)?;
+        let lists = device.masked_lists(&*self.online, j, &masked.buf, Some(share), &flips, &streams)?;
+        for (list, name) in lists.into_iter().zip(NAMES) {
+            party.send_words(DEALER, name, list)?;
         }
         Ok(flips)
     }
 
     /// At the dealer: whether the lists of a value have no zero.
     fn scan<D: Device>(&self, party: &mut Party<D>) -> Result<D::Buf<u64>, Error> {
-        let words = self.spec.prime.words(self.n * self.spec.length());
-        Ok(if let Some(baseline) = self.lists {
-            let mut of = |j: usize| {
-                let names = BASELINE_LISTS[..baseline.lists()].iter();
-                names.map(|name| party.recv_words(j, name, words)).collect::<Result<Vec<_>, _>>()
-            };
-            let lists = [of(0)?, of(1)?];
-            party.device().scan_baseline((baseline, &self.spec), [&lists[0], &lists[1]], self.n)?
-        } else {
-            let lists = [party.recv_words(0, "list", words)?, party.recv_words(1, "list", words)?];
-            party.device().scan_lists(&self.spec, [&lists[0], &lists[1]], self.n)?
-        })
+        let words = self.spec().prime.words(self.n * self.spec().length());
+        let mut of = |j: usize| {
+            let names = NAMES[..self.online.lists()].iter();
+            names.map(|name| party.recv_words(j, name, words)).collect::<Result<Vec<_>, _>>()
+        };
+        let lists = [of(0)?, of(1)?];
+        Ok(party.device().scan_lists(&*self.online, [&lists[0], &lists[1]], self.n)?)
     }
 }
 
