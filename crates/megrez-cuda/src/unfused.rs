@@ -10,7 +10,7 @@ use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::Word;
 
 impl Cuda {
-    /// The same words as [`megrez_kernels::Device::masked_list`].
+    /// The same words as [`megrez_kernels::MaskedLists::masked_lists`].
     ///
     /// # Errors
     /// If the device fails, or the list is not one of bits.

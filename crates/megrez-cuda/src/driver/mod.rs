@@ -1,13 +1,18 @@
 //! A GPU through the CUDA driver.
 
+mod available;
+mod compile;
+
+pub(crate) use available::available;
+
 use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::cache::Cache;
 use crate::gpu::Gpu;
 use crate::source::Unit;
+use compile::compile;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
-use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 use megrez_kernels::DeviceError;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -21,60 +26,6 @@ const TIMED: usize = 4096;
 fn plain(error: DriverError) -> String {
     let text = error.error_string().ok().map(|s| s.to_string_lossy().into_owned());
     format!("{} ({:?})", text.unwrap_or_else(|| "unknown error".into()), error.0)
-}
-
-pub(crate) fn available() -> std::result::Result<Vec<Gpu>, String> {
-    // SAFETY: the question only opens a library by name; opening NVIDIA's libraries has no other effect.
-    if !unsafe { sys::is_culib_present() } {
-        return Err("no CUDA driver: libcuda is not installed on this machine".into());
-    }
-    // SAFETY: as above.
-    if !unsafe { nvrtc_sys::is_culib_present() } {
-        return Err("the CUDA driver is there but NVRTC is not: install libnvrtc 12 or 13 (part of the CUDA toolkit, or \
-                    the package nvidia-cuda-nvrtc) and put it on the library path"
-            .into());
-    }
-    let mut version = 0;
-    // SAFETY: writes one integer; it needs no initialised driver.
-    unsafe { sys::cuDriverGetVersion(&mut version) }
-        .result()
-        .map_err(|e| format!("the CUDA driver does not work: {}", plain(e)))?;
-    if version < 12080 {
-        return Err(format!(
-            "the CUDA driver is for CUDA {}.{}: version 12.8 or newer is needed",
-            version / 1000,
-            version % 1000 / 10
-        ));
-    }
-    result::init().map_err(|e| format!("the CUDA driver does not start: {}", plain(e)))?;
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: writes two integers.
-    unsafe { nvrtc_sys::nvrtcVersion(&mut major, &mut minor) }
-        .result()
-        .map_err(|e| format!("NVRTC does not work: {e}"))?;
-    let count = result::device::get_count().map_err(|e| format!("cannot count GPUs: {}", plain(e)))?;
-    let gpu = |ordinal: i32| {
-        let device = result::device::get(ordinal)?;
-        // SAFETY: `device` comes from the driver.
-        let (attribute, memory) = unsafe {
-            (
-                |a| result::device::get_attribute(device, a).map(|x| x as u32),
-                result::device::total_mem(device)?,
-            )
-        };
-        Ok(Gpu {
-            ordinal: ordinal as usize,
-            name: result::device::get_name(device)?,
-            capability: (
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            memory,
-            driver: (version as u32 / 1000, version as u32 % 1000 / 10),
-            nvrtc: (major as u32, minor as u32),
-        })
-    };
-    (0..count).map(|o| gpu(o).map_err(|e: DriverError| format!("GPU {o}: {}", plain(e)))).collect()
 }
 
 /// A handle of the driver, which may be used from any thread.
@@ -325,34 +276,6 @@ impl Driver {
     }
 }
 
-/// Compiles to a cubin, or to PTX for the driver to compile.
-fn compile(source: &str, arch: &str, portable: bool) -> std::result::Result<Vec<u8>, String> {
-    let text = CString::new(source).map_err(|e| e.to_string())?;
-    let program = nvrtc::create_program(&text, Some(c"megrez.cu")).map_err(|e| e.to_string())?;
-    let options = [arch, "--std=c++17"];
-    // SAFETY: `program` is alive until it is destroyed at the end; the buffer has the size that NVRTC asks for.
-    unsafe {
-        let made = nvrtc::compile_program(program, &options);
-        let image = made.and_then(|()| {
-            if portable {
-                return nvrtc::get_ptx(program).map(bytemuck::cast_vec);
-            }
-            let mut size = 0;
-            nvrtc_sys::nvrtcGetCUBINSize(program, &mut size).result()?;
-            let mut cubin = vec![0u8; size];
-            nvrtc_sys::nvrtcGetCUBIN(program, cubin.as_mut_ptr().cast()).result()?;
-            Ok(cubin)
-        });
-        let image = image.map_err(|e| {
-            let log = nvrtc::get_program_log(program).unwrap_or_default();
-            let log: Vec<u8> = bytemuck::cast_vec(log);
-            format!("{e}\n{}", String::from_utf8_lossy(&log).trim_end_matches('\0'))
-        });
-        let _ = nvrtc::destroy_program(program);
-        image
-    }
-}
-
 impl Backend for Driver {
     fn describe(&self) -> String {
         let Gpu { ordinal, name, driver, nvrtc, .. } = &self.gpu;
@@ -516,21 +439,6 @@ impl Drop for Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nvrtc_compiles_every_unit() {
-        // SAFETY: see `available`.
-        if !unsafe { nvrtc_sys::is_culib_present() } {
-            println!("skipped: NVRTC is not on the library path");
-            return;
-        }
-        for (name, source) in crate::every_unit() {
-            for arch in ["sm_80", "sm_90"] {
-                let image = compile(&source, &format!("--gpu-architecture={arch}"), false);
-                assert!(image.is_ok_and(|i| !i.is_empty()), "{name} for {arch}");
-            }
-        }
-    }
 
     #[test]
     fn a_missing_gpu_is_a_clear_error() {
