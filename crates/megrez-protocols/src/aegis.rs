@@ -33,11 +33,11 @@ pub(crate) fn spec(sign: &SignBit, ring: u32) -> ListSpec {
 }
 
 /// The lists u and u'.
-pub(crate) struct TwoLists(pub ListSpec);
+pub(crate) struct TwoLists(pub SignList);
 
 impl ListAlgebra for TwoLists {
     fn field(&self) -> Field {
-        Field::small(self.0.prime)
+        self.0.field()
     }
     fn length(&self) -> usize {
         self.0.length()
@@ -48,12 +48,15 @@ impl ListAlgebra for TwoLists {
     fn dealt(&self) -> usize {
         self.0.dealt()
     }
+    fn deal(&self, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
+        self.0.deal(r, secret)
+    }
     fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64)) {
-        let one = i64::from(worker.j == 0);
+        let first = i64::from(worker.j == 0);
         let (w, w_second) = worker.multipliers.split_at(self.length());
-        SignList::first_differences(&self.0, worker, |i, t, beta| {
-            entry(w[i] * t + one * beta);
-            entry(w_second[i] * (w[i] * t + one));
+        self.0.first_differences(worker, |i, t, beta| {
+            entry(w[i] * t + first * beta);
+            entry(w_second[i] * (w[i] * t + first));
         });
     }
     fn is_wanted(&self, entries: &[u64]) -> bool {

@@ -32,11 +32,11 @@ pub fn spec(sign: &SignBit, ring: u32) -> ListSpec {
 }
 
 /// The list v.
-pub(crate) struct SingleList(pub ListSpec);
+pub(crate) struct SingleList(pub SignList);
 
 impl ListAlgebra for SingleList {
     fn field(&self) -> Field {
-        Field::small(self.0.prime)
+        self.0.field()
     }
     fn length(&self) -> usize {
         self.0.length()
@@ -44,10 +44,13 @@ impl ListAlgebra for SingleList {
     fn dealt(&self) -> usize {
         self.0.dealt()
     }
+    fn deal(&self, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
+        self.0.deal(r, secret)
+    }
     fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64)) {
-        let (one, w) = (i64::from(worker.j == 0), worker.multipliers);
-        SignList::first_differences(&self.0, worker, |i, t, beta| {
-            entry(w[i] * (t * (1 - beta) + one * beta));
+        let (first, w) = (i64::from(worker.j == 0), worker.multipliers);
+        self.0.first_differences(worker, |i, t, beta| {
+            entry(w[i] * (t * (1 - beta) + first * beta));
         });
     }
 }

@@ -2,11 +2,19 @@
 //! of protocols on few bits (compare λ bits above the k lowest) is part of the list's
 //! specification.
 //!
+//! Offline, the dealer deals shares [ρ_i] in F_p of the bits of ρ = (r − 1) mod 2^(λ−1), and keeps s
+//! = msb(−r mod 2^λ). Online, with the workers' common Δ, w_i ≠ 0, z_i and rotation π, bits the most
+//! significant first:
+//!
+//! 1. Worker j sends π(w_i·([t_i]_j + [j=0]·β_i) + (−1)^j·z_i), where t_i = Σ_(k<i) s_k − s_i + 1 with
+//!    s_i = [m_i ≠ ρ_i], and β_i = msb(m) ⊕ Δ ⊕ m_i. [`SignList`] is this step.
+//! 2. The dealer has b = s ⊕ [no sum of both lists is 0], and sgn(x) = b ⊕ Δ.
+//!
 //! Deviates from the figure: zero-shares z on both lists (the dealer made the shares of ρ, so
-//! without them the ratio of the lists cancels w and gives the dealer m); ρ = (r−1) mod 2^(λ−1) is
-//! the complement of r's low bits (r̂ = 0 then fits); Δ enters worker 0's share only; a uniform
-//! rotation instead of a permutation (a list has at most one zero and its other entries are
-//! uniform, so only the zero's place needs hiding).
+//! without them the ratio of the lists cancels w and gives the dealer m); ρ is the complement of
+//! (−r)'s low bits (r̂ = 0 then fits); Δ enters worker 0's share only; a uniform rotation instead of a
+//! permutation (a list has at most one zero and its other entries are uniform, so only the zero's
+//! place needs hiding).
 //!
 //! phase     rounds  bits per element            from → to
 //! offline   1       dealt·log p                 dealer → worker 0
@@ -33,6 +41,109 @@ use megrez_plan::{Op, SignBit};
 use megrez_prg::Key;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
+
+/// The list of the figure, and that of digits: what the dealer deals and what workers make of it.
+/// Randomness, zero-shares and the rotation are those of all lists ([`megrez_kernels::MaskedLists`]).
+/// Devices have kernels for these lists, which equal this algebra bit for bit.
+#[derive(Clone, Debug)]
+pub struct SignList(pub ListSpec);
+
+impl ListAlgebra for SignList {
+    fn field(&self) -> Field {
+        Field::small(self.0.prime)
+    }
+    fn length(&self) -> usize {
+        self.0.length()
+    }
+    fn dealt(&self) -> usize {
+        self.0.dealt()
+    }
+
+    /// Offline: the bits of ρ = (r − 1) mod 2^(λ−1), or of its digits the indicators [ρ_d = q] for all
+    /// q but the largest, of the cut mask r. The dealer keeps s = msb(−r mod 2^λ).
+    fn deal(&self, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
+        let (r, top) = (r >> self.0.cut, self.0.width - 1);
+        let rho = r.wrapping_sub(1) & !(u64::MAX << top);
+        match &self.0.entries {
+            Entries::Bits => (0..top).rev().for_each(|i| secret((rho >> i) & 1)),
+            Entries::Digits(widths) => {
+                for (rho_d, width) in digits(rho, widths) {
+                    (0..(1 << width) - 1).for_each(|q| secret(u64::from(rho_d == q)));
+                }
+            }
+        }
+        (r.wrapping_neg() >> top) & 1
+    }
+
+    /// Online, step 1: [u_i]_j = w_i·([t_i]_j + [j=0]·β_i).
+    fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64)) {
+        let (first, w) = (i64::from(worker.j == 0), worker.multipliers);
+        match &self.0.entries {
+            Entries::Bits => {
+                self.first_differences(worker, |i, t_i, beta_i| entry(w[i] * (t_i + first * beta_i)));
+            }
+            Entries::Digits(widths) => self.digit_entries(widths, worker, |d, u_d| entry(w[d] * u_d)),
+        }
+    }
+
+    fn kernel(&self) -> Option<&ListSpec> {
+        Some(&self.0)
+    }
+}
+
+impl SignList {
+    /// Worker j's [t_i]_j = Σ_(k<i) [s_k]_j − [s_i]_j + [j=0] with [s_i]_j = [j=0]·m_i + (1 − 2m_i)·[ρ_i]_j,
+    /// a share of [m_i ≠ ρ_i]: t_i is 0 at the first difference only. And β_i = msb(m) ⊕ Δ ⊕ m_i, 0
+    /// where that difference decides for the sign that the dealer is to see. The last place compares 0
+    /// with 1, for m = ρ.
+    pub(crate) fn first_differences(&self, worker: &ListInput<'_>, mut place: impl FnMut(usize, i64, i64)) {
+        let (top, first) = (self.0.width - 1, i64::from(worker.j == 0));
+        let m = |position: u32| ((worker.value >> (self.0.cut + position)) & 1) as i64;
+        let wanted = m(top) ^ worker.flip as i64;
+        let mut sum = 0;
+        for i in 0..top as usize {
+            let (m_i, rho_i) = (m(top - 1 - i as u32), worker.dealt[i]);
+            let s_i = first * m_i + (1 - 2 * m_i) * rho_i;
+            place(i, sum - s_i + first, wanted ^ m_i);
+            sum += s_i;
+        }
+        place(top as usize, sum, wanted);
+    }
+
+    /// As the figure with digits for bits: worker j's share of u_d = Σ_(k<d) (1 − eq_k) + 1 − dir_d with
+    /// eq_d = [m_d = ρ_d] and dir_d = [m_d > ρ_d] if msb(m) ⊕ Δ = 1, else [m_d < ρ_d], or [m_d ≤ ρ_d] in
+    /// the last place. Both are sums of the dealt indicators [ρ_d = q].
+    fn digit_entries(&self, widths: &[u32], worker: &ListInput<'_>, mut place: impl FnMut(usize, i64)) {
+        let first = i64::from(worker.j == 0);
+        let m = worker.value >> self.0.cut;
+        let wanted = (m >> (self.0.width - 1)) & 1 ^ worker.flip;
+        let (mut indicators, mut unequal) = (worker.dealt, 0);
+        for (d, (m_d, width)) in digits(m, widths).enumerate() {
+            let (of_digit, rest) = indicators.split_at((1 << width) - 1);
+            indicators = rest;
+            // The indicator of the largest digit is one minus the others.
+            let all_others: i64 = of_digit.iter().sum();
+            let equal = of_digit.get(m_d as usize).copied().unwrap_or(first - all_others);
+            let greater: i64 = of_digit[..m_d as usize].iter().sum();
+            let direction = match (wanted, d + 1 == widths.len()) {
+                (1, _) => greater,
+                (_, true) => first - greater,
+                (_, false) => first - greater - equal,
+            };
+            place(d, unequal + first - direction);
+            unequal += first - equal;
+        }
+    }
+}
+
+/// The digits of a number's low bits, the most significant first, with their widths.
+fn digits(low: u64, widths: &[u32]) -> impl Iterator<Item = (u64, u32)> + '_ {
+    let mut left: u32 = widths.iter().sum();
+    widths.iter().map(move |&width| {
+        left -= width;
+        ((low >> left) & ((1 << width) - 1), width)
+    })
+}
 
 /// What a party keeps of the dealt digits or bits of ρ.
 pub enum Dealt<D: Device> {
@@ -71,142 +182,35 @@ impl<D: Device> crate::Store<D> for Dealt<D> {
     }
 }
 
-/// The list of a comparison: the algebra of the figure. Randomness, zero-shares and the rotation are
-/// those of every list ([`megrez_kernels::MaskedLists`]).
-#[derive(Clone, Debug)]
-pub struct SignList(pub ListSpec);
-
-impl SignList {
-    /// m mod 2^(λ−1) or ρ by its digits, the most significant first, with their widths.
-    fn digits<'a>(low: u64, widths: &'a [u32]) -> impl Iterator<Item = (u64, u32)> + 'a {
-        let mut left: u32 = widths.iter().sum();
-        widths.iter().map(move |&width| {
-            left -= width;
-            ((low >> left) & ((1 << width) - 1), width)
-        })
-    }
-
-    /// Offline: the dealer deals ρ = (r̂ − 1) mod 2^(λ−1), the complement of −r̂'s low bits, for the
-    /// cut mask r̂: its bits, or of each digit the indicators [ρ_d = q] for all q but the largest. It
-    /// keeps s = msb(−r̂ mod 2^λ).
-    pub(crate) fn deal_complement(spec: &ListSpec, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
-        let (cut, top) = (r >> spec.cut, spec.width - 1);
-        let rho = cut.wrapping_sub(1) & !(u64::MAX << top);
-        match &spec.entries {
-            Entries::Bits => (0..top).rev().for_each(|i| secret((rho >> i) & 1)),
-            Entries::Digits(widths) => {
-                for (digit, width) in Self::digits(rho, widths) {
-                    (0..(1 << width) - 1).for_each(|q| secret(u64::from(digit == q)));
-                }
-            }
-        }
-        (cut.wrapping_neg() >> top) & 1
-    }
-
-    /// Steps 1 and 2 of the figure: worker j's shares of t_i = Σ_(k<i) s_k − s_i + 1 with s_i = [m_i ≠
-    /// ρ_i], which is 0 at the first difference only, and the public β_i = sgn(m) ⊕ Δ ⊕ m_i, which is 0
-    /// where that difference decides for the sign that the dealer is to see. The last place compares 0
-    /// with 1, for m = ρ.
-    pub(crate) fn first_differences(
-        spec: &ListSpec,
-        worker: &ListInput<'_>,
-        mut place: impl FnMut(usize, i64, i64),
-    ) {
-        let (length, one) = (spec.length(), i64::from(worker.j == 0));
-        let m = |i: u32| ((worker.value >> (spec.cut + i)) & 1) as i64;
-        let sign = m(spec.width - 1);
-        let mut sum = 0;
-        for i in 0..length {
-            let last = i + 1 == length;
-            let (m_i, rho_i) = if last { (0, one) } else { (m(spec.width - 2 - i as u32), worker.dealt[i]) };
-            let s_i = one * m_i + rho_i - 2 * m_i * rho_i;
-            place(i, sum - s_i + one, sign ^ worker.flip as i64 ^ m_i);
-            sum += s_i;
-        }
-    }
-
-    /// As the figure with digits for bits. Worker j's share of entry d is Σ_(k<d) (1 − eq_k) + 1 −
-    /// dir_d with eq_d = [μ_d = ρ_d] and dir_d = [μ_d > ρ_d] if sgn(m) ⊕ Δ = 1, else [μ_d < ρ_d], or
-    /// [μ_d ≤ ρ_d] in the last place, for m's digits μ. Both are sums of the dealt indicators [ρ_d = q].
-    fn digit_entries(&self, widths: &[u32], worker: &ListInput<'_>, mut place: impl FnMut(usize, i64)) {
-        let one = i64::from(worker.j == 0);
-        let m = worker.value >> self.0.cut;
-        let want_greater = (m >> (self.0.width - 1)) & 1 ^ worker.flip == 1;
-        let (mut indicators, mut unequal) = (worker.dealt, 0);
-        for (d, (digit, width)) in Self::digits(m, widths).enumerate() {
-            let (of_digit, rest) = indicators.split_at((1 << width) - 1);
-            indicators = rest;
-            // The indicator of the largest digit is one minus the others.
-            let others: i64 = of_digit.iter().sum();
-            let equal = of_digit.get(digit as usize).copied().unwrap_or(one - others);
-            let greater: i64 = of_digit[..digit as usize].iter().sum();
-            let less_or_equal = one - greater;
-            let direction = match (want_greater, d + 1 == widths.len()) {
-                (true, _) => greater,
-                (false, true) => less_or_equal,
-                (false, false) => less_or_equal - equal,
-            };
-            place(d, unequal + one - direction);
-            unequal += one - equal;
-        }
-    }
-}
-
-impl ListAlgebra for SignList {
-    fn field(&self) -> Field {
-        Field::small(self.0.prime)
-    }
-    fn length(&self) -> usize {
-        self.0.length()
-    }
-    fn dealt(&self) -> usize {
-        self.0.dealt()
-    }
-    fn deal(&self, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
-        Self::deal_complement(&self.0, r, secret)
-    }
-    /// u_i = w_i·(t_i + β_i).
-    fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64)) {
-        let (one, w) = (i64::from(worker.j == 0), worker.multipliers);
-        match &self.0.entries {
-            Entries::Bits => {
-                Self::first_differences(&self.0, worker, |i, t, beta| entry(w[i] * (t + one * beta)));
-            }
-            Entries::Digits(widths) => self.digit_entries(widths, worker, |d, t| entry(w[d] * t)),
-        }
-    }
-    fn kernel(&self) -> Option<&ListSpec> {
-        Some(&self.0)
-    }
-}
-
 /// The names of the lists' messages.
 const NAMES: [&str; 2] = ["list", "second-list"];
 
 /// The lists of `n` values, which every comparison of this protocol is made of.
 pub(super) struct List {
+    /// What is dealt.
     own: SignList,
+    /// What workers send.
     online: Box<dyn ListAlgebra>,
     n: usize,
 }
 
 impl List {
     pub fn new(lists: Lists, sign: &SignBit, ring: u32, n: usize) -> Self {
-        let (own, online): (_, Box<dyn ListAlgebra>) = match lists {
+        let (own, online): (SignList, Box<dyn ListAlgebra>) = match lists {
             Lists::Own => {
-                let own = ListSpec::new(sign, ring);
-                (own.clone(), Box::new(SignList(own)))
+                let own = SignList(ListSpec::new(sign, ring));
+                (own.clone(), Box::new(own))
             }
             Lists::Aegis => {
-                let spec = aegis::spec(sign, ring);
-                (spec.clone(), Box::new(aegis::TwoLists(spec)))
+                let own = SignList(aegis::spec(sign, ring));
+                (own.clone(), Box::new(aegis::TwoLists(own)))
             }
             Lists::Concurrent => {
-                let spec = concurrent::spec(sign, ring);
-                (spec.clone(), Box::new(concurrent::SingleList(spec)))
+                let own = SignList(concurrent::spec(sign, ring));
+                (own.clone(), Box::new(concurrent::SingleList(own)))
             }
         };
-        List { own: SignList(own), online, n }
+        List { own, online, n }
     }
 
     fn spec(&self) -> &ListSpec {
