@@ -1,7 +1,8 @@
 //! Every kernel in the plainest code: the statement of what a device computes, and the oracle of the differential suite.
 //!
-//! For tests only: it is slow, and it is not constant-time: branches, memory indices and divisions depend on shares,
-//! multipliers, rotations and Δ here, and on none of them in [`crate::Cpu`].
+//! For tests only: it is slow. Fused steps run as their traits state them in plain code (`fused`), which is not
+//! constant-time: branches and memory indices depend on shares, rotations and Δ there, and on none of them in
+//! [`crate::Cpu`]'s forms.
 
 use crate::device::*;
 use megrez_plan::{ConvGeometry, View};
