@@ -59,7 +59,7 @@ impl ListAlgebra for TwoLists {
             entry(w_second[i] * (w[i] * t + first));
         });
     }
-    fn is_wanted(&self, entries: &[u64]) -> bool {
+    fn is_wanted(&self, entries: &[u32]) -> bool {
         (entries[0] == 0) & (entries[1] != 0)
     }
 }

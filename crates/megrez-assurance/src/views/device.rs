@@ -43,7 +43,7 @@ impl Enumerating {
     }
 
     /// Elements of a field in the form of the wire, `run` for each value.
-    fn packed_field(&self, field: Field, elements: &[u64], run: usize) -> Result<Buf<u64>> {
+    fn packed_field(&self, field: Field, elements: &[u32], run: usize) -> Result<Buf<u64>> {
         let p = field.p() as u8;
         let format = match field.prime() {
             Some(_) => Format::Field { p, run },
@@ -190,7 +190,7 @@ impl MaskedLists for Enumerating {
         let dealt: Vec<i64> = match share {
             None => vec![],
             Some(FieldShare::Packed(words)) => {
-                field.unpack(words, n * list.dealt()).into_iter().map(|e| e as i64).collect()
+                field.unpack(words, n * list.dealt()).into_iter().map(i64::from).collect()
             }
             Some(FieldShare::Stream(stream)) => {
                 let values = self.read(stream, field.p(), n, list.dealt())?;

@@ -1,7 +1,7 @@
 //! Fields of lists: their arithmetic on the host, how elements are sampled and how they travel. No division and no branch
 //! on an element.
 
-use megrez_prg::Stream;
+use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Prime, bits};
 
 /// The field of p elements.
@@ -9,20 +9,26 @@ use megrez_ring::{Prime, bits};
 pub struct Field {
     p: u64,
     reciprocal: u64,
+    /// A multiple of p that is not below 2^62.
+    offset: u64,
     prime: Option<Prime>,
 }
 
 impl Field {
     /// A small field, whose elements travel as the digits of words.
     pub fn small(prime: Prime) -> Self {
-        Field { p: prime.p(), reciprocal: u64::MAX / prime.p(), prime: Some(prime) }
+        Field::new(prime.p(), Some(prime))
     }
 
     /// The smallest prime above 2^bits, 1 ≤ bits ≤ 30; elements travel in bits + 1 bits each.
     pub fn above_power(bits: u32) -> Self {
         let is_prime = |n: &u64| (3..).step_by(2).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
         let p = ((1u64 << bits) + 1..).step_by(2).find(is_prime).expect("there is one below 2^(bits + 1)");
-        Field { p, reciprocal: u64::MAX / p, prime: None }
+        Field::new(p, None)
+    }
+
+    fn new(p: u64, prime: Option<Prime>) -> Self {
+        Field { p, reciprocal: u64::MAX / p, offset: (1u64 << 62).div_ceil(p) * p, prime }
     }
 
     /// p.
@@ -48,32 +54,40 @@ impl Field {
     }
 
     /// x mod p for |x| < 2^62.
-    pub fn residue(self, x: i64) -> u64 {
-        let multiple_of_p = (1u64 << 62).div_ceil(self.p) * self.p;
-        self.reduce(multiple_of_p.wrapping_add_signed(x))
+    pub fn residue(self, x: i64) -> u32 {
+        self.reduce(self.offset.wrapping_add_signed(x)) as u32
     }
 
     /// Elements in the form of the wire.
-    pub fn pack(self, elements: &[u64]) -> Vec<u64> {
+    pub fn pack(self, elements: &[u32]) -> Vec<u64> {
         match self.prime {
             Some(prime) => prime.pack(elements.iter().map(|&e| e as u8)),
-            None => bits::pack_low(elements.iter().copied(), self.bits()),
+            None => bits::pack_low(elements.iter().map(|&e| e.into()), self.bits()),
         }
     }
 
     /// Undoes [`Field::pack`] for `n` elements, which are below p if the words came from there.
-    pub fn unpack(self, words: &[u64], n: usize) -> Vec<u64> {
+    pub fn unpack(self, words: &[u64], n: usize) -> Vec<u32> {
         match self.prime {
-            Some(prime) => prime.unpack(words, n).into_iter().map(u64::from).collect(),
-            None => (0..n).map(|i| bits::get_low(words, i, self.bits())).collect(),
+            Some(prime) => prime.unpack(words, n).into_iter().map(u32::from).collect(),
+            None => (0..n).map(|i| bits::get_low(words, i, self.bits()) as u32).collect(),
         }
     }
 }
 
-/// `n` values uniform in [0, bound): each 128-bit draw is read as a fraction of 1 and multiplied by the bound as often as
-/// bound^k ≤ 2^56 allows, so that 2^32 draws are within 2^-40 of uniform. What [`megrez_prg::FieldSampler`] gives for
-/// small bounds.
-pub fn sample(stream: &Stream, bound: u64, n: usize) -> Vec<u64> {
+/// `n` values uniform in [0, bound), within 2^-40 for 2^32 draws. The values of [`FieldSampler`], which bounds of large
+/// fields are too large for: each 128-bit draw is read as a fraction of 1 and multiplied by the bound as often as
+/// bound^k ≤ 2^56 allows.
+pub fn sample(stream: &Stream, bound: u64, n: usize) -> Vec<u32> {
+    if bound <= 128 {
+        let mut out = vec![0; n];
+        FieldSampler::new(bound).fill(stream, 0, &mut out);
+        return out.into_iter().map(u32::from).collect();
+    }
+    fractions(stream, bound, n)
+}
+
+fn fractions(stream: &Stream, bound: u64, n: usize) -> Vec<u32> {
     let per_draw = (56.0 / (bound.max(2) as f64).log2()) as usize;
     let words = stream.words(2 * n.div_ceil(per_draw));
     let mut out = Vec::with_capacity(n + per_draw);
@@ -83,7 +97,7 @@ pub fn sample(stream: &Stream, bound: u64, n: usize) -> Vec<u64> {
             let l = u128::from(low) * u128::from(bound);
             let h = u128::from(high) * u128::from(bound) + (l >> 64);
             (low, high) = (l as u64, h as u64);
-            out.push((h >> 64) as u64);
+            out.push((h >> 64) as u32);
         }
     }
     out.truncate(n);
@@ -110,18 +124,18 @@ mod tests {
     fn sums_of_either_sign_have_residues() {
         for field in [Field::above_power(30), Field::small(Prime::above(2)), Field::small(Prime::above(64))] {
             for x in [0, 1, -1, 77, -78, (1 << 62) - 1, 1 - (1 << 62)] {
-                assert_eq!(field.residue(x), x.rem_euclid(field.p() as i64) as u64);
+                assert_eq!(field.residue(x), x.rem_euclid(field.p() as i64) as u32);
             }
         }
     }
 
     #[test]
-    fn small_samples_are_those_of_the_sampler() {
+    fn small_fractions_are_those_of_the_sampler() {
         let stream = megrez_prg::Key::from_bytes([4; 32]).stream();
         for bound in 1..=128 {
             let mut expected = vec![0; 300];
-            megrez_prg::FieldSampler::new(bound).fill(&stream, 0, &mut expected);
-            assert!(sample(&stream, bound, 300).into_iter().eq(expected.into_iter().map(u64::from)));
+            FieldSampler::new(bound).fill(&stream, 0, &mut expected);
+            assert!(fractions(&stream, bound, 300).into_iter().eq(expected.into_iter().map(u32::from)));
         }
     }
 

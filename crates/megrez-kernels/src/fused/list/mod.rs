@@ -41,7 +41,7 @@ pub trait ListAlgebra {
     /// the next. Any integers below 2^62 that stand for residues modulo p.
     fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64));
     /// Whether the entries of one place, one per list, are what the dealer looks for.
-    fn is_wanted(&self, entries: &[u64]) -> bool {
+    fn is_wanted(&self, entries: &[u32]) -> bool {
         entries[0] == 0
     }
     /// The shape by which devices know a list that they may have kernels for.

@@ -9,7 +9,7 @@ use megrez_ring::{Word, bits};
 
 /// Shares of what was dealt, from a stream.
 fn from_stream(list: &dyn ListAlgebra, stream: &Stream, n: usize) -> Vec<i64> {
-    sample(stream, list.field().p(), n * list.dealt()).into_iter().map(|e| e as i64).collect()
+    sample(stream, list.field().p(), n * list.dealt()).into_iter().map(i64::from).collect()
 }
 
 /// See [`super::MaskedLists::deal_list`].
@@ -54,7 +54,7 @@ pub fn masked_lists<D: Memory, W: Word>(
         Some(FieldShare::Stream(stream)) => from_stream(list, stream, n),
         Some(FieldShare::Packed(words)) => {
             let words = device.download(words.clone())?;
-            field.unpack(&words, n * dealt).into_iter().map(|e| e as i64).collect()
+            field.unpack(&words, n * dealt).into_iter().map(i64::from).collect()
         }
     };
     let multipliers = sample(streams.multiplier, p - 1, lists * n * length);
@@ -64,8 +64,9 @@ pub fn masked_lists<D: Memory, W: Word>(
     let mut of_value = vec![0; lists * length];
     for e in 0..n {
         let sample_of = |c: usize, q: usize| (c * n + e) * length + q;
-        for (i, multiplier) in of_value.iter_mut().enumerate() {
-            *multiplier = multipliers[sample_of(i / length, i % length)] as i64 + 1;
+        for (c, of_list) in of_value.chunks_exact_mut(length).enumerate() {
+            let samples = &multipliers[sample_of(c, 0)..];
+            of_list.iter_mut().zip(samples).for_each(|(m, &sample)| *m = i64::from(sample) + 1);
         }
         let input = ListInput {
             j,
@@ -74,14 +75,17 @@ pub fn masked_lists<D: Memory, W: Word>(
             dealt: &share[e * dealt..][..dealt],
             multipliers: &of_value,
         };
-        let mut i = 0;
+        let (mut c, mut q) = (0, 0);
         list.entries(&input, &mut |entry| {
-            let (c, q) = (i % lists, i / lists);
-            let zero_share = zero_shares[sample_of(c, q)] as i64;
-            let place = (q + rotations[e] as usize) % length;
-            out[c][e * length + place] =
-                field.residue(if j == 0 { entry + zero_share } else { entry - zero_share });
-            i += 1;
+            let zero_share = i64::from(zero_shares[sample_of(c, q)]);
+            let place = q + rotations[e] as usize;
+            let place = place - if place < length { 0 } else { length };
+            let masked = if j == 0 { entry + zero_share } else { entry - zero_share };
+            out[c][e * length + place] = field.residue(masked);
+            c += 1;
+            if c == lists {
+                (c, q) = (0, q + 1);
+            }
         });
     }
     out.iter().map(|entries| device.upload(field.pack(entries))).collect()
@@ -102,7 +106,7 @@ pub fn scan_lists<D: Memory>(
     for (c, (a, b)) in lists[0].iter().zip(lists[1]).enumerate() {
         let [a, b] = [a, b].map(|words| Ok(field.unpack(&device.download(words.clone())?, n * length)));
         for (i, (a, b)) in a?.into_iter().zip(b?).enumerate() {
-            sums[i * count + c] = field.reduce(a + b);
+            sums[i * count + c] = field.residue(i64::from(a) + i64::from(b));
         }
     }
     let mut answers = sums.chunks_exact(count * length).map(|value| {
