@@ -1,9 +1,9 @@
 //! Aegis's comparison on MIZAR's sharing (MIZAR, Fig. 3), to compare its costs: two lists for a
-//! sign bit in place of one, u_i = w_i·t_i + β_i and u'_i = w'_i·(w_i·t_i + 1), under one rotation. The
-//! wanted place has u_i = 0 and u'_i ≠ 0.
+//! sign bit in place of one, u_i = w_i·t_i + β_i and u'_i = w'_i·(w_i·t_i + 1), under one rotation.
+//! The wanted place has u_i = 0 and u'_i ≠ 0.
 //!
-//! The rows are `mizar`'s ([`crate::mizar`]), and so are t_i and β_i, always of bits. The lists cost
-//! 4·λ·log p online; they are made on the host, whatever the device.
+//! The rows are `mizar`'s ([`crate::mizar`]), and so are t_i and β_i, always of bits. The lists
+//! cost 4·λ·log p online; they are made on the host, whatever the device.
 //!
 //! It is *not secure*: both lists together tell the dealer how many entries of the value's bit list
 //! are ones. It runs only where the caller says `insecure`.

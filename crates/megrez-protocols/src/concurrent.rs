@@ -1,9 +1,9 @@
 //! The concurrent single list on MIZAR's sharing (MIZAR, Remark 1), to compare its costs: the bit
 //! list's predecessor, whose entries are v_i = w_i·(t_i·(1 − β_i) + β_i), 0 iff t_i = β_i = 0.
 //!
-//! The rows are `mizar`'s ([`crate::mizar`]), and so are t_i and β_i, always of bits. The list costs
-//! 2·λ·log p online, with p above λ − 1, which no entry before w_i exceeds; it is made on the host,
-//! whatever the device. The dealer's view of it is that of `mizar`'s bit list, and so is the
+//! The rows are `mizar`'s ([`crate::mizar`]), and so are t_i and β_i, always of bits. The list
+//! costs 2·λ·log p online, with p above λ − 1, which no entry before w_i exceeds; it is made on the
+//! host, whatever the device. The dealer's view of it is that of `mizar`'s bit list, and so is the
 //! security: semi-honest, one corruption.
 
 use crate::mizar::{Lists, Mizar, SignList};

@@ -1,4 +1,5 @@
-//! The CPU's kernels for masked lists equal the algebra of `mizar::SignList` bit for bit, for every set of instructions.
+//! The CPU's kernels for masked lists equal the algebra of `mizar::SignList` bit for bit, for every
+//! set of instructions.
 
 use megrez_kernels::testing::Suite;
 use megrez_kernels::{Cpu, ListSpec};

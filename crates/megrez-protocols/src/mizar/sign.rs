@@ -2,19 +2,19 @@
 //! of protocols on few bits (compare λ bits above the k lowest) is part of the list's
 //! specification.
 //!
-//! Offline, the dealer deals shares [ρ_i] in F_p of the bits of ρ = (r − 1) mod 2^(λ−1), and keeps s
-//! = msb(−r mod 2^λ). Online, with the workers' common Δ, w_i ≠ 0, z_i and rotation π, bits the most
-//! significant first:
+//! Offline, the dealer deals shares [ρ_i] in F_p of the bits of ρ = (r − 1) mod 2^(λ−1), and keeps
+//! s = msb(−r mod 2^λ). Online, with the workers' common Δ, w_i ≠ 0, z_i and rotation π, bits the
+//! most significant first:
 //!
-//! 1. Worker j sends π(w_i·([t_i]_j + [j=0]·β_i) + (−1)^j·z_i), where t_i = Σ_(k<i) s_k − s_i + 1 with
-//!    s_i = [m_i ≠ ρ_i], and β_i = msb(m) ⊕ Δ ⊕ m_i. [`SignList`] is this step.
+//! 1. Worker j sends π(w_i·([t_i]_j + [j=0]·β_i) + (−1)^j·z_i), with s_i = [m_i ≠ ρ_i], t_i =
+//!    Σ_(k<i) s_k − s_i + 1 and β_i = msb(m) ⊕ Δ ⊕ m_i. [`SignList`] is this step.
 //! 2. The dealer has b = s ⊕ [no sum of both lists is 0], and sgn(x) = b ⊕ Δ.
 //!
 //! Deviates from the figure: zero-shares z on both lists (the dealer made the shares of ρ, so
 //! without them the ratio of the lists cancels w and gives the dealer m); ρ is the complement of
-//! (−r)'s low bits (r̂ = 0 then fits); Δ enters worker 0's share only; a uniform rotation instead of a
-//! permutation (a list has at most one zero and its other entries are uniform, so only the zero's
-//! place needs hiding).
+//! (−r)'s low bits (r̂ = 0 then fits); Δ enters worker 0's share only; a uniform rotation instead
+//! of a permutation (a list has at most one zero and its other entries are uniform, so only the
+//! zero's place needs hiding).
 //!
 //! phase     rounds  bits per element            from → to
 //! offline   1       dealt·log p                 dealer → worker 0
@@ -43,8 +43,9 @@ use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 /// The list of the figure, and that of digits: what the dealer deals and what workers make of it.
-/// Randomness, zero-shares and the rotation are those of all lists ([`megrez_kernels::MaskedLists`]).
-/// Devices have kernels for these lists, which equal this algebra bit for bit.
+/// Randomness, zero-shares and the rotation are those of all lists
+/// ([`megrez_kernels::MaskedLists`]). Devices have kernels for these lists, which equal this
+/// algebra bit for bit.
 #[derive(Clone, Debug)]
 pub struct SignList(pub ListSpec);
 
@@ -59,8 +60,8 @@ impl ListAlgebra for SignList {
         self.0.dealt()
     }
 
-    /// Offline: the bits of ρ = (r − 1) mod 2^(λ−1), or of its digits the indicators [ρ_d = q] for all
-    /// q but the largest, of the cut mask r. The dealer keeps s = msb(−r mod 2^λ).
+    /// Offline: the bits of ρ = (r − 1) mod 2^(λ−1), or of its digits the indicators [ρ_d = q] for
+    /// all q but the largest, of the cut mask r. The dealer keeps s = msb(−r mod 2^λ).
     fn deal(&self, r: u64, secret: &mut dyn FnMut(u64)) -> u64 {
         let (r, top) = (r >> self.0.cut, self.0.width - 1);
         let rho = r.wrapping_sub(1) & !(u64::MAX << top);
@@ -92,10 +93,10 @@ impl ListAlgebra for SignList {
 }
 
 impl SignList {
-    /// Worker j's [t_i]_j = Σ_(k<i) [s_k]_j − [s_i]_j + [j=0] with [s_i]_j = [j=0]·m_i + (1 − 2m_i)·[ρ_i]_j,
-    /// a share of [m_i ≠ ρ_i]: t_i is 0 at the first difference only. And β_i = msb(m) ⊕ Δ ⊕ m_i, 0
-    /// where that difference decides for the sign that the dealer is to see. The last place compares 0
-    /// with 1, for m = ρ.
+    /// Worker j's [t_i]_j = Σ_(k<i) [s_k]_j − [s_i]_j + [j=0] with [s_i]_j = [j=0]·m_i + (1 −
+    /// 2m_i)·[ρ_i]_j, a share of [m_i ≠ ρ_i]: t_i is 0 at the first difference only. And β_i =
+    /// msb(m) ⊕ Δ ⊕ m_i, 0 where that difference decides for the sign that the dealer is to see.
+    /// The last place compares 0 with 1, for m = ρ.
     pub(crate) fn first_differences(&self, worker: &ListInput<'_>, mut place: impl FnMut(usize, i64, i64)) {
         let (top, first) = (self.0.width - 1, i64::from(worker.j == 0));
         let m = |position: u32| ((worker.value >> (self.0.cut + position)) & 1) as i64;
@@ -110,9 +111,9 @@ impl SignList {
         place(top as usize, sum, wanted);
     }
 
-    /// As the figure with digits for bits: worker j's share of u_d = Σ_(k<d) (1 − eq_k) + 1 − dir_d with
-    /// eq_d = [m_d = ρ_d] and dir_d = [m_d > ρ_d] if msb(m) ⊕ Δ = 1, else [m_d < ρ_d], or [m_d ≤ ρ_d] in
-    /// the last place. Both are sums of the dealt indicators [ρ_d = q].
+    /// As the figure with digits for bits: worker j's share of u_d = Σ_(k<d) (1 − eq_k) + 1 − dir_d
+    /// with eq_d = [m_d = ρ_d] and dir_d = [m_d > ρ_d] if msb(m) ⊕ Δ = 1, else [m_d < ρ_d], or [m_d
+    /// ≤ ρ_d] in the last place. Both are sums of the dealt indicators [ρ_d = q].
     fn digit_entries(&self, widths: &[u32], worker: &ListInput<'_>, mut place: impl FnMut(usize, i64)) {
         let first = i64::from(worker.j == 0);
         let m = worker.value >> self.0.cut;
@@ -401,10 +402,40 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Sign<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::mizar::Mizar;
+    use super::*;
     use crate::testing::World;
     use megrez_kernels::Reference;
-    use megrez_plan::{List, Op, SignBit};
+    use megrez_plan::List;
+
+    /// The figure without parties: entries of both workers for every mask and flip, summed.
+    #[test]
+    fn the_entries_have_a_zero_where_the_figure_says() {
+        for digits in [List::Bits, List::Digits(vec![3, 2]), List::Digits(vec![1, 3, 1])] {
+            // 6 bits above a cut of 2.
+            let sign = SignBit { list: digits, cut: 2, bits: Some(6) };
+            let list = SignList(ListSpec::new(&sign, 8));
+            let p = list.field().p() as i64;
+            for (x, r, flip) in (0..1u64 << 13).map(|i| (i & 0x3f, i >> 6 & 0x3f, i >> 12)) {
+                let (m, mut other) = ((x + r) << 2, vec![]);
+                let mut dealt = vec![];
+                let s = list.deal(r << 2, &mut |secret| {
+                    other.push((secret * 5 + r + dealt.len() as u64) as i64 % p);
+                    dealt.push(secret as i64 - other[dealt.len()]);
+                });
+                let multipliers: Vec<i64> = (0..list.length() as i64).map(|i| 1 + i % (p - 1)).collect();
+                let entries = |j, dealt: &[i64]| {
+                    let mut entries = vec![];
+                    let input = ListInput { j, value: m, flip, dealt, multipliers: &multipliers };
+                    list.entries(&input, &mut |entry| entries.push(entry));
+                    entries
+                };
+                let (a, b) = (entries(0, &dealt), entries(1, &other));
+                let zeros = a.iter().zip(&b).filter(|(a, b)| (*a + *b) % p == 0).count() as u64;
+                assert!(zeros <= 1);
+                assert_eq!(s ^ (1 - zeros) ^ flip, x >> 5, "{list:?}: x = {x}, r = {r}");
+            }
+        }
+    }
 
     #[test]
     fn the_sign_of_every_value_is_read_from_bits_and_from_digits() {
