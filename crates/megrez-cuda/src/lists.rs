@@ -1,4 +1,5 @@
-//! Masked lists by kernels, and the sizes of the tiles on which these work; `kernels/list.cu` asserts that it counts alike.
+//! Masked lists by kernels, and the sizes of the tiles on which these work; `kernels/list.cu`
+//! asserts that it counts alike.
 
 use crate::backend::{Launch, Result};
 use crate::memory::Buf;
@@ -34,7 +35,8 @@ impl Shape {
             if row < longest { row } else { 4 * (words + usize::from(words.is_multiple_of(2))) }
         };
         let bytes = |row: usize, values: usize| (2 * SLACK + values * stride(row)).next_multiple_of(16);
-        // A tile fills whole words of the wire; it is near a multiple of the threads if it is not small.
+        // A tile fills whole words of the wire; it is near a multiple of the threads if it is not
+        // small.
         let tile = |bytes_per_value: usize, row: usize| {
             let unit = per_word / common_divisor(per_word, row);
             let fit = (30_000 / bytes_per_value).min(1024);
@@ -60,7 +62,8 @@ fn common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// The keys of the streams of a masked list, in the kernel's order; a key that is not used may be any.
+/// The keys of the streams of a masked list, in the kernel's order; a key that is not used may be
+/// any.
 type Keys = [[u32; 8]; 4];
 
 impl MaskedLists for Cuda {

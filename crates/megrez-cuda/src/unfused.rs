@@ -1,5 +1,5 @@
-//! A worker's masked bit list step by step, each with its result in device memory: what the fused kernel is compared with.
-//! No protocol runs this.
+//! A worker's masked bit list step by step, each with its result in device memory: what the fused
+//! kernel is compared with. No protocol runs this.
 
 use crate::backend::Result;
 use crate::memory::Buf;

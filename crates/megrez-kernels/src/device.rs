@@ -54,13 +54,15 @@ pub trait Memory: Clone + Send + Sync + 'static {
 
     /// Takes elements from the host.
     fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Self::Buf<T>, DeviceError>;
-    /// Gives elements to the host; free of copies where the device is the host and the buffer has no other user.
+    /// Gives elements to the host; free of copies where the device is the host and the buffer has
+    /// no other user.
     fn download<T: Elem>(&self, buf: Self::Buf<T>) -> Result<Vec<T>, DeviceError>;
 }
 
-/// Where local work on tensors runs. Kernels are pure: they allocate their output. Lengths must agree as stated; they are
-/// checked by debug assertions since callers derive them from a validated plan. What protocols fuse into one kernel are
-/// traits of their own, beside the step's plain statement.
+/// Where local work on tensors runs. Kernels are pure: they allocate their output. Lengths must
+/// agree as stated; they are checked by debug assertions since callers derive them from a validated
+/// plan. What protocols fuse into one kernel are traits of their own, beside the step's plain
+/// statement.
 pub trait Device: Memory + MaskedLists + OpenTruncated + OpenSelected + SignTables {
     // ---- ring arithmetic, element by element ----
 
@@ -127,7 +129,8 @@ pub trait Device: Memory + MaskedLists + OpenTruncated + OpenSelected + SignTabl
     fn random_bits(&self, stream: &Stream, n: usize) -> Result<Self::Buf<u64>, DeviceError>;
     /// The exclusive or of all inputs, negated if `negate`; `n` bits.
     fn xor(&self, inputs: &[&Self::Buf<u64>], negate: bool, n: usize) -> Result<Self::Buf<u64>, DeviceError>;
-    /// Packed bits one after the other: every buffer with its number of bits. On the host unless a device knows better.
+    /// Packed bits one after the other: every buffer with its number of bits. On the host unless a
+    /// device knows better.
     fn join_bits(&self, parts: &[(&Self::Buf<u64>, usize)]) -> Result<Self::Buf<u64>, DeviceError> {
         let (mut joined, mut filled) = (vec![], 0);
         for (part, n) in parts {
@@ -171,14 +174,16 @@ pub trait Device: Memory + MaskedLists + OpenTruncated + OpenSelected + SignTabl
         let plane = |k| bits::pack(x.len(), |i| x[i].to_u64() >> (from + k));
         self.upload((0..count).flat_map(plane).collect())
     }
-    /// Undoes [`Device::bit_planes`]: `n` elements whose bits from 0 on are the planes of `x`, the others zero.
+    /// Undoes [`Device::bit_planes`]: `n` elements whose bits from 0 on are the planes of `x`, the
+    /// others zero.
     fn join_planes<W: Word>(&self, x: &Self::Buf<u64>, n: usize) -> Result<Self::Buf<W>, DeviceError> {
         let (x, words) = (self.download(x.clone())?, bits::words(n));
         let planes = x.len() / words.max(1);
         let element = |i| (0..planes).fold(0, |v, k| v | bits::get(&x[k * words..], i) << k);
         self.upload((0..n).map(|i| W::from_u64(element(i))).collect())
     }
-    /// Planes of `n` values as dense bits, plane after plane: the form of the wire. Lanes past the end are dropped.
+    /// Planes of `n` values as dense bits, plane after plane: the form of the wire. Lanes past the
+    /// end are dropped.
     fn pack_planes(
         &self,
         x: &Self::Buf<u64>,

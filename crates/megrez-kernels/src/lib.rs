@@ -1,6 +1,7 @@
-//! Local work on tensors. A [`Device`] says where tensors live and runs every kernel that protocols need; it never
-//! talks to the network. [`Reference`] states each kernel in the plainest code; [`Cpu`] is fast and must equal it bit
-//! for bit, which one differential suite checks (`testing`). What protocols fuse into one kernel are traits of their own.
+//! Local work on tensors. A [`Device`] says where tensors live and runs every kernel that protocols
+//! need; it never talks to the network. [`Reference`] states each kernel in the plainest code;
+//! [`Cpu`] is fast and must equal it bit for bit, which one differential suite checks (`testing`).
+//! What protocols fuse into one kernel are traits of their own.
 
 #![allow(
     rustdoc::broken_intra_doc_links,

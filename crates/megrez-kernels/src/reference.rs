@@ -1,8 +1,9 @@
-//! Every kernel in the plainest code: the statement of what a device computes, and the oracle of the differential suite.
+//! Every kernel in the plainest code: the statement of what a device computes, and the oracle of
+//! the differential suite.
 //!
-//! For tests only: it is slow. Fused steps run as their traits state them in plain code (`fused`), which is not
-//! constant-time: branches and memory indices depend on shares, rotations and Δ there, and on none of them in
-//! [`crate::Cpu`]'s forms.
+//! For tests only: it is slow. Fused steps run as their traits state them in plain code (`fused`),
+//! which is not constant-time: branches and memory indices depend on shares, rotations and Δ there,
+//! and on none of them in [`crate::Cpu`]'s forms.
 
 use crate::device::*;
 use megrez_plan::{ConvGeometry, View};

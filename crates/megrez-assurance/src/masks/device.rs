@@ -1,4 +1,5 @@
-//! A device that computes with symbols: what every kernel makes of linear forms. What is not linear in labels becomes a rest.
+//! A device that computes with symbols: what every kernel makes of linear forms. What is not linear
+//! in labels becomes a rest.
 
 use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
 use super::world::World;
@@ -88,7 +89,8 @@ impl Symbolic {
         }
     }
 
-    /// Worker `j`'s share of one masked list of n·length elements: the zero-share, and at worker 1 what the sum of both shares is.
+    /// Worker `j`'s share of one masked list of n·length elements: the zero-share, and at worker 1
+    /// what the sum of both shares is.
     fn list(
         &self,
         (unit, length): (Unit, usize),
@@ -415,7 +417,8 @@ impl MaskedLists for Symbolic {
         if count == 1 {
             return Ok(vec![made(self.list((unit, list.length()), j, &inputs, &flips.rows, streams, n))?]);
         }
-        // Several lists under one rotation: there is no lemma for them, and all are rests under the zero-shares.
+        // Several lists under one rotation: there is no lemma for them, and all are rests under the
+        // zero-shares.
         inputs.push(&flips.rows);
         let zero = self.world.random(self.me, streams.zero_share, unit, count * entries);
         let rest = self.rest(unit, &inputs, entries);

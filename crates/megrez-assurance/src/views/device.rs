@@ -1,5 +1,5 @@
-//! A device whose randomness is enumerated. Arithmetic is the reference device's; what draws is stated here again, so
-//! that both statements check each other; a list's algebra is the protocol's.
+//! A device whose randomness is enumerated. Arithmetic is the reference device's; what draws is
+//! stated here again, so that both statements check each other; a list's algebra is the protocol's.
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{

@@ -7,7 +7,8 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use cudarc::nvrtc::sys as nvrtc_sys;
 
 pub(crate) fn available() -> std::result::Result<Vec<Gpu>, String> {
-    // SAFETY: the question only opens a library by name; opening NVIDIA's libraries has no other effect.
+    // SAFETY: the question only opens a library by name; opening NVIDIA's libraries has no other
+    // effect.
     if !unsafe { sys::is_culib_present() } {
         return Err("no CUDA driver: libcuda is not installed on this machine".into());
     }

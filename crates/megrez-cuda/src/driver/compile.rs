@@ -8,7 +8,8 @@ pub(super) fn compile(source: &str, arch: &str, portable: bool) -> std::result::
     let text = CString::new(source).map_err(|e| e.to_string())?;
     let program = nvrtc::create_program(&text, Some(c"megrez.cu")).map_err(|e| e.to_string())?;
     let options = [arch, "--std=c++17"];
-    // SAFETY: `program` is alive until it is destroyed at the end; the buffer has the size that NVRTC asks for.
+    // SAFETY: `program` is alive until it is destroyed at the end; the buffer has the size that
+    // NVRTC asks for.
     unsafe {
         let made = nvrtc::compile_program(program, &options);
         let image = made.and_then(|()| {

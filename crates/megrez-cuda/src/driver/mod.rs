@@ -49,7 +49,8 @@ struct Staging {
 
 impl Staging {
     fn new() -> std::result::Result<Self, DriverError> {
-        // SAFETY: pinned memory is written before it is read: by the caller, or by a copy that is waited for.
+        // SAFETY: pinned memory is written before it is read: by the caller, or by a copy that is
+        // waited for.
         let buffer = || unsafe { result::malloc_host(STAGING, 0) }.map(|p| Handle(p.cast::<u8>()));
         let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map(Handle);
         Ok(Staging { buffers: [buffer()?, buffer()?], done: [event()?, event()?] })
@@ -59,8 +60,8 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         for b in 0..2 {
-            // SAFETY: both were made by `new` and nobody holds them; the device's work is done or the device is lost.
-            // Neither call can be helped if it fails.
+            // SAFETY: both were made by `new` and nobody holds them; the device's work is done or
+            // the device is lost. Neither call can be helped if it fails.
             unsafe {
                 let _ = result::free_host(self.buffers[b].0.cast());
                 let _ = result::event::destroy(self.done[b].0);
@@ -115,8 +116,9 @@ impl Driver {
 
     fn open(gpu: Gpu) -> std::result::Result<Self, DriverError> {
         let device = result::device::get(gpu.ordinal as i32)?;
-        // SAFETY: `device` comes from the driver; the context is retained for the life of the process and is current while streams
-        // and pinned memory are made in it; the attribute's value is a 64-bit number.
+        // SAFETY: `device` comes from the driver; the context is retained for the life of the
+        // process and is current while streams and pinned memory are made in it; the attribute's
+        // value is a 64-bit number.
         let (context, processors, shared_memory) = unsafe {
             let context = result::primary_ctx::retain(device)?;
             result::ctx::set_current(context)?;
@@ -194,7 +196,8 @@ impl Driver {
             return Ok(image);
         }
         statistics.compiled += 1;
-        // An NVRTC older than the GPU knows no such architecture: the driver compiles its portable form.
+        // An NVRTC older than the GPU knows no such architecture: the driver compiles its portable
+        // form.
         let image = compile(&source, &arch, false)
             .or_else(|first| compile(&source, "--gpu-architecture=compute_80", true).map_err(|_| first))
             .map_err(|log| DeviceError {
@@ -229,7 +232,8 @@ impl Driver {
             }
         };
         let name = CString::new(kernel).expect("kernel names have no zeros");
-        // SAFETY: the module is loaded and never unloaded before the context goes; the attribute only raises a limit.
+        // SAFETY: the module is loaded and never unloaded before the context goes; the attribute
+        // only raises a limit.
         let function = self.call(kernel, || unsafe {
             let function = result::module::get_function(module, name)?;
             if shared > 48 << 10 {
@@ -267,7 +271,8 @@ impl Driver {
         later: Handle<sys::CUstream>,
     ) -> std::result::Result<(), DriverError> {
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
-        // SAFETY: the event and the streams live; destroying a recorded event leaves what waits for it waiting.
+        // SAFETY: the event and the streams live; destroying a recorded event leaves what waits for
+        // it waiting.
         unsafe {
             result::event::record(event, sooner.0)?;
             result::stream::wait_event(later.0, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)?;
@@ -302,8 +307,9 @@ impl Backend for Driver {
     fn upload(&self, data: &[u8], padded: usize) -> Result<u64> {
         let staging = lock(&self.uploads);
         let at = self.call(&format!("uploading {} MiB", padded >> 20), || {
-            // SAFETY: the memory is this copy's until `work` is ordered after it. A pinned buffer is written only after
-            // the copy out of it that was recorded last; an event never recorded counts as done.
+            // SAFETY: the memory is this copy's until `work` is ordered after it. A pinned buffer
+            // is written only after the copy out of it that was recorded last; an event never
+            // recorded counts as done.
             unsafe {
                 let at = result::malloc_async(self.up.0, padded)?;
                 for (c, chunk) in data.chunks(STAGING).enumerate() {
@@ -325,8 +331,8 @@ impl Backend for Driver {
     }
 
     fn release(&self, at: u64, bytes: usize) {
-        // SAFETY: the owner is gone, and every use was given to this stream or one that it waits for. On a lost device
-        // there is nothing to free.
+        // SAFETY: the owner is gone, and every use was given to this stream or one that it waits
+        // for. On a lost device there is nothing to free.
         let _ = self.call("freeing memory", || unsafe { result::free_async(at, self.work.0) });
         lock(&self.state).statistics.memory -= bytes;
     }
@@ -340,8 +346,8 @@ impl Backend for Driver {
             let mut pending: Option<(usize, &mut [u8])> = None;
             loop {
                 let next = chunks.next();
-                // SAFETY: chunk c + 1 is copied into the other buffer while chunk c is taken out of its own, after the
-                // event that was recorded behind its copy.
+                // SAFETY: chunk c + 1 is copied into the other buffer while chunk c is taken out of
+                // its own, after the event that was recorded behind its copy.
                 unsafe {
                     if let Some((c, chunk)) = &next {
                         let pinned = std::slice::from_raw_parts_mut(staging.buffers[c % 2].0, chunk.len());
@@ -387,8 +393,9 @@ impl Backend for Driver {
                 None => result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Handle),
             };
             let (start, stop) = (event()?, event()?);
-            // SAFETY: the arguments are those of the kernel's parameters, and point to memory that lives until work
-            // given later frees it; the differential suite runs every kernel through this same call.
+            // SAFETY: the arguments are those of the kernel's parameters, and point to memory that
+            // lives until work given later frees it; the differential suite runs every kernel
+            // through this same call.
             unsafe {
                 result::event::record(start.0, self.work.0)?;
                 let (grid, block) = ((x, y, z), (launch.threads, 1, 1));
@@ -420,7 +427,8 @@ impl Drop for Driver {
         let _ = self.synchronize();
         let state = lock(&self.state);
         let events = state.events.iter().chain(state.timed.iter().flat_map(|t| [&t.start, &t.stop]));
-        // SAFETY: nobody else holds this device, and its work is done or lost; errors cannot be helped here.
+        // SAFETY: nobody else holds this device, and its work is done or lost; errors cannot be
+        // helped here.
         unsafe {
             for event in events {
                 let _ = result::event::destroy(event.0);
@@ -432,7 +440,8 @@ impl Drop for Driver {
                 let _ = result::stream::destroy(stream.0);
             }
         }
-        // The pinned buffers go with the fields after this; they need the context, which the process keeps.
+        // The pinned buffers go with the fields after this; they need the context, which the
+        // process keeps.
     }
 }
 

@@ -17,7 +17,8 @@ fn digit_list(cut: u32, widths: &[u32]) -> SignList {
     SignList(ListSpec { cut, width, entries: Entries::Digits(widths.to_vec()), prime })
 }
 
-/// Lists with packings, paddings and tiles of every kind. A GPU takes more of them; each has to be compiled.
+/// Lists with packings, paddings and tiles of every kind. A GPU takes more of them; each has to be
+/// compiled.
 fn lists(ring: u32, thorough: bool) -> Vec<SignList> {
     let mut lists = vec![];
     let widths: Vec<u32> = if thorough { (2..=ring).collect() } else { vec![2, 3, 8, 12, 17, 31, 32, 64] };

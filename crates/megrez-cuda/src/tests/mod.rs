@@ -1,5 +1,5 @@
-//! Every kernel equals the reference bit for bit, on the host by emulation and on a GPU where there is one; and what this
-//! device alone has.
+//! Every kernel equals the reference bit for bit, on the host by emulation and on a GPU where there
+//! is one; and what this device alone has.
 
 mod lists;
 

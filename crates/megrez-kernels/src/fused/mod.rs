@@ -1,6 +1,7 @@
-//! Fused steps: what a protocol does with a tensor between two messages, in one kernel. Each has its file, with one trait
-//! whose default states the step in plain code and runs that on the host, and the CPU's fast form beside it. So a new step
-//! is one file before any device is fast at it, and `Device` has the trait among its supertraits.
+//! Fused steps: what a protocol does with a tensor between two messages, in one kernel. Each has
+//! its file, with one trait whose default states the step in plain code and runs that on the host,
+//! and the CPU's fast form beside it. So a new step is one file before any device is fast at it,
+//! and `Device` has the trait among its supertraits.
 
 mod list;
 mod select;

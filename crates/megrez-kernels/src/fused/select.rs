@@ -1,4 +1,5 @@
-//! The opening of a value times a bit, perhaps truncated in the same step (the selection of MIZAR's ReLU, deviating).
+//! The opening of a value times a bit, perhaps truncated in the same step (the selection of MIZAR's
+//! ReLU, deviating).
 
 use super::truncate::{Truncation, first, public, public_and_carries, truncated};
 use crate::cpu::element::{and, mask};
@@ -113,8 +114,8 @@ struct Operands<'a, W> {
     value: Value<'a, W>,
 }
 
-/// What is selected: x = m − r, or its truncation by some bits with shares of the mask's high part, its top bit, and that
-/// times the dealer's bit.
+/// What is selected: x = m − r, or its truncation by some bits with shares of the mask's high part,
+/// its top bit, and that times the dealer's bit.
 #[derive(Clone, Copy)]
 enum Value<'a, W> {
     Plain { mask: &'a [W] },

@@ -5,8 +5,8 @@ use megrez_ring::{Word, bits};
 
 /// Comparison by a table that the dealer deals, of `width` bits above the `cut` lowest.
 pub trait SignTables: Memory {
-    /// The dealer's tables: entry i < 2^(width−1) of value e is msb((i − r') mod 2^width) ⊕ a with r' = (r >> cut) mod
-    /// 2^width, at bit e·2^(width−1) + i.
+    /// The dealer's tables: entry i < 2^(width−1) of value e is msb((i − r') mod 2^width) ⊕ a with
+    /// r' = (r >> cut) mod 2^width, at bit e·2^(width−1) + i.
     fn sign_table<W: Word>(
         &self,
         cut: u32,
@@ -25,8 +25,9 @@ pub trait SignTables: Memory {
         self.upload(table)
     }
 
-    /// Worker `j`'s share of msb(m' − r') ⊕ a from its share of the tables, m' = (m >> cut) mod 2^width. The upper half of
-    /// a table is the complement of the lower; worker 0 adds it. Every entry is read, whatever m' is.
+    /// Worker `j`'s share of msb(m' − r') ⊕ a from its share of the tables, m' = (m >> cut) mod
+    /// 2^width. The upper half of a table is the complement of the lower; worker 0 adds it. Every
+    /// entry is read, whatever m' is.
     fn look_up_sign<W: Word>(
         &self,
         cut: u32,

@@ -34,7 +34,8 @@ pub trait OpenTruncated: Memory {
     }
 }
 
-/// What is public of the truncation of m: (m'>>f) − 2^(ℓ−2−f), and the factor of [b], (1−msb m')·2^(ℓ−f).
+/// What is public of the truncation of m: (m'>>f) − 2^(ℓ−2−f), and the factor of [b], (1−msb
+/// m')·2^(ℓ−f).
 pub(super) fn public<W: Word>(m: W, f: u32) -> (W, W) {
     let shifted = m.add(W::ONE.shl(W::BITS - 2));
     let public = shifted.shr(f).sub(W::ONE.shl(W::BITS - 2 - f));

@@ -119,8 +119,8 @@ impl<D: Device> Suite<D> {
         }
     }
 
-    /// Circuits of every gate, with registers reused and constants folded; the last one needs more registers than a
-    /// block of 128 threads has.
+    /// Circuits of every gate, with registers reused and constants folded; the last one needs more
+    /// registers than a block of 128 threads has.
     pub fn circuits(&self) {
         let cases = [(0, 3), (200, 10), (900, 300)];
         for (gates, kept) in if cfg!(miri) { &cases[1..2] } else { &cases[..] } {

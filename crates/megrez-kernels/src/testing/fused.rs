@@ -82,7 +82,8 @@ impl<D: Device> Suite<D> {
         }
     }
 
-    /// The lists of an algebra for `n` values, from both workers and with what hostile parties may send.
+    /// The lists of an algebra for `n` values, from both workers and with what hostile parties may
+    /// send.
     pub fn list<W: Word>(&self, list: &dyn ListAlgebra, n: usize) {
         let what = format!("ring {} n {n} {:?}", W::BITS, list.kernel());
         let mut masks = self.words::<W>(n);
@@ -102,7 +103,8 @@ impl<D: Device> Suite<D> {
         same(&format!("deal_list {what}"), self.down(dealt), &expected_dealt);
         same(&format!("deal_list sign {what}"), self.down(kept), &expected_kept);
 
-        // A worker's dealt words come from the dealer, and the dealer's lists from workers: they may be anything.
+        // A worker's dealt words come from the dealer, and the dealer's lists from workers: they
+        // may be anything.
         let hostile: Vec<u64> = self.words(expected_dealt.len());
         let mut sent = vec![];
         for (j, packed) in [(0, Some(&expected_dealt[..])), (1, None), (1, Some(&hostile))] {

@@ -1,4 +1,5 @@
-//! The differential suite: every device equals [`Reference`] bit for bit. A device instantiates it in its own tests.
+//! The differential suite: every device equals [`Reference`] bit for bit. A device instantiates it
+//! in its own tests.
 
 // Cases in the order of [`Device`] and of the fused steps.
 macro_rules! compare {
@@ -135,7 +136,8 @@ impl<D: Device> Suite<D> {
     }
 }
 
-/// The suite as tests, one for each of its parts; `$suites` makes the suites of the devices that this machine has.
+/// The suite as tests, one for each of its parts; `$suites` makes the suites of the devices that
+/// this machine has.
 #[macro_export]
 macro_rules! differential_tests {
     ($suites:expr) => {

@@ -24,7 +24,8 @@ fn load(row: &[u8; ROW]) -> Row {
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_some(rest: Row, lanes: u64, bytes: &[u8]) -> Row {
     assert!(64 - lanes.leading_zeros() as usize <= bytes.len());
-    // SAFETY: there are as many bytes as lanes, as just checked; lanes outside the mask are not read.
+    // SAFETY: there are as many bytes as lanes, as just checked; lanes outside the mask are not
+    // read.
     unsafe { _mm512_mask_loadu_epi8(rest, lanes, bytes.as_ptr().cast()) }
 }
 
@@ -122,7 +123,8 @@ impl Ends {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn mask(&self, x: Row, w: Row, z: Row) -> Row {
-        // Products of even and of odd bytes in 16-bit lanes, below p² < 2^13: the quotient is right or one less.
+        // Products of even and of odd bytes in 16-bit lanes, below p² < 2^13: the quotient is right
+        // or one less.
         let rest = |x: Row, w: Row| {
             let product = _mm512_mullo_epi16(x, w);
             let quotient = _mm512_mulhi_epu16(product, self.reciprocal);
@@ -176,7 +178,8 @@ pub struct Parts {
     pub vectors: usize,
     /// How many elements each vector holds.
     counts: [usize; 4],
-    /// Where each digit's element 0 stands: 0 … 63 in the first, 64 … 127 in the second vector, and so on.
+    /// Where each digit's element 0 stands: 0 … 63 in the first, 64 … 127 in the second vector, and
+    /// so on.
     places: [u8; ROW],
     /// How far each element stands from its digit's first.
     ranks: [[u8; ROW]; 4],
@@ -203,7 +206,8 @@ impl Parts {
     }
 }
 
-/// Rows of digit lists: the digits of a value in the bytes of one vector, its dealt elements in those of `VECTORS`.
+/// Rows of digit lists: the digits of a value in the bytes of one vector, its dealt elements in
+/// those of `VECTORS`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub fn digit_rows<const VECTORS: usize>(rows: &Rows<'_>, parts: &Parts, list: &mut [u8]) {
     let ends = Ends::new(rows);
@@ -224,7 +228,8 @@ pub fn digit_rows<const VECTORS: usize>(rows: &Rows<'_>, parts: &Parts, list: &m
     let last = 1u64 << (rows.digits.len() - 1);
     let elements: [u64; VECTORS] = std::array::from_fn(|v| low_lanes(parts.counts[v]));
     let starts: [usize; VECTORS] = std::array::from_fn(|v| parts.counts[..v].iter().sum());
-    // Steps of the sums within digits: the lanes that have an element so far to the left in their digit.
+    // Steps of the sums within digits: the lanes that have an element so far to the left in their
+    // digit.
     let widest = rows.digits.iter().map(|d| d.largest).max().unwrap_or(0);
     let step_count = (widest + 1).trailing_zeros() as usize;
     let mut steps = [[0u64; VECTORS]; 6];
@@ -274,13 +279,15 @@ pub fn digit_rows<const VECTORS: usize>(rows: &Rows<'_>, parts: &Parts, list: &m
     }
 }
 
-/// Whether [`short_digit_rows`] can make these lists: at most 8 digits and 32 dealt elements a value.
+/// Whether [`short_digit_rows`] can make these lists: at most 8 digits and 32 dealt elements a
+/// value.
 pub fn fits_eight(rows: &Rows<'_>) -> bool {
     rows.digits.len() <= 8 && rows.spec.dealt() <= 32
 }
 
-/// Rows of short digit lists, eight values at a time: the digits of value v are the bytes of 64-bit lane v, its dealt
-/// elements half v mod 2 of vector v / 2. Returns how many values it did: all but less than eight.
+/// Rows of short digit lists, eight values at a time: the digits of value v are the bytes of 64-bit
+/// lane v, its dealt elements half v mod 2 of vector v / 2. Returns how many values it did: all but
+/// less than eight.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 pub fn short_digit_rows(rows: &Rows<'_>, list: &mut [u8]) -> usize {
     let ends = Ends::new(rows);
@@ -328,7 +335,8 @@ pub fn short_digit_rows(rows: &Rows<'_>, list: &mut [u8]) -> usize {
         let share = &rows.share[e * dealt..(e + 8) * dealt];
         let mut elements = [zero; 4];
         for (elements, share) in elements.iter_mut().zip(share.chunks_exact(2 * dealt)) {
-            // SAFETY: each of the two halves has `dealt` bytes; lanes outside the mask are not read.
+            // SAFETY: each of the two halves has `dealt` bytes; lanes outside the mask are not
+            // read.
             let [low, high] = [0, dealt]
                 .map(|at| unsafe { _mm256_maskz_loadu_epi8(half, share[at..at + dealt].as_ptr().cast()) });
             *elements = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);

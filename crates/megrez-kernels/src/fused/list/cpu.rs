@@ -1,9 +1,11 @@
-//! Masked lists in chunks of values that stay in cache: shares, multipliers, zero-shares and rotations of a chunk are made
-//! from their streams or unpacked, combined, and packed for the wire; nothing else of a list's size is ever in memory.
+//! Masked lists in chunks of values that stay in cache: shares, multipliers, zero-shares and
+//! rotations of a chunk are made from their streams or unpacked, combined, and packed for the wire;
+//! nothing else of a list's size is ever in memory.
 //!
-//! What the protocol states plainly, and [`super::MaskedLists`] of the masks, is done here without branches or memory indices that depend on masked values,
-//! shares, Δ, multipliers or rotations: conditions are masks, sums over a digit's dealt elements run over all of them, and
-//! rotations are permutations of a register or a row of conditional shifts.
+//! What the protocol states plainly, and [`super::MaskedLists`] of the masks, is done here without
+//! branches or memory indices that depend on masked values, shares, Δ, multipliers or rotations:
+//! conditions are masks, sums over a digit's dealt elements run over all of them, and rotations are
+//! permutations of a register or a row of conditional shifts.
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512 as x86;
@@ -14,14 +16,16 @@ use crate::cpu::work::{at_every_level, chunks};
 use megrez_prg::{FieldSampler, Level, Stream};
 use megrez_ring::{Word, bits};
 
-/// About so many entries are in work at a time: a few arrays of them fill half of the nearest cache.
+/// About so many entries are in work at a time: a few arrays of them fill half of the nearest
+/// cache.
 const CHUNK: usize = 4096;
 /// Lists of fewer entries than this are made on one thread (about half a millisecond).
 const WORTH_A_THREAD: usize = 1 << 19;
 /// Lists have at most this many entries; rows of vectors are this long.
 pub(super) const ROW: usize = 64;
 
-/// How a message is cut: `unit` values of `per_value` elements are whole words, and chunks are whole units.
+/// How a message is cut: `unit` values of `per_value` elements are whole words, and chunks are
+/// whole units.
 fn chunk_values(digits: usize, per_value: usize) -> usize {
     let gcd = |mut a: usize, mut b: usize| {
         while b > 0 {
@@ -33,7 +37,8 @@ fn chunk_values(digits: usize, per_value: usize) -> usize {
     unit * (CHUNK / (unit * per_value)).max(1)
 }
 
-/// Runs `chunk(first value, words of the message)` over a message of `n` values, many chunks a task.
+/// Runs `chunk(first value, words of the message)` over a message of `n` values, many chunks a
+/// task.
 fn for_chunks<S>(
     spec: &ListSpec,
     threads: usize,
@@ -87,7 +92,8 @@ fn digits_of(widths: &[u32]) -> Vec<Digit> {
         .collect()
 }
 
-/// What a chunk's rows are made from: `dealt` share elements, `length` multipliers and zero-shares and one rotation each.
+/// What a chunk's rows are made from: `dealt` share elements, `length` multipliers and zero-shares
+/// and one rotation each.
 pub(super) struct Rows<'a> {
     pub(super) spec: &'a ListSpec,
     pub(super) digits: &'a [Digit],
@@ -394,8 +400,8 @@ at_every_level! {
     }
 }
 
-/// For rows of dealt elements: element x is the indicator that `(ρ >> shift) & largest` equals `q`. Padded to whole rows
-/// of vectors.
+/// For rows of dealt elements: element x is the indicator that `(ρ >> shift) & largest` equals `q`.
+/// Padded to whole rows of vectors.
 pub(super) struct Elements {
     pub(super) shift: Vec<u8>,
     pub(super) largest: Vec<u8>,

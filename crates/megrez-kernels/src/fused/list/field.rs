@@ -1,5 +1,5 @@
-//! Fields of lists: their arithmetic on the host, how elements are sampled and how they travel. No division and no branch
-//! on an element.
+//! Fields of lists: their arithmetic on the host, how elements are sampled and how they travel. No
+//! division and no branch on an element.
 
 use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::{Prime, bits};
@@ -75,9 +75,9 @@ impl Field {
     }
 }
 
-/// `n` values uniform in [0, bound), within 2^-40 for 2^32 draws. The values of [`FieldSampler`], which bounds of large
-/// fields are too large for: each 128-bit draw is read as a fraction of 1 and multiplied by the bound as often as
-/// bound^k ≤ 2^56 allows.
+/// `n` values uniform in [0, bound), within 2^-40 for 2^32 draws. The values of [`FieldSampler`],
+/// which bounds of large fields are too large for: each 128-bit draw is read as a fraction of 1 and
+/// multiplied by the bound as often as bound^k ≤ 2^56 allows.
 pub fn sample(stream: &Stream, bound: u64, n: usize) -> Vec<u32> {
     if bound <= 128 {
         let mut out = vec![0; n];

@@ -1,8 +1,10 @@
-//! Masked lists: two workers let a dealer compare values that it does not see (MIZAR, Fig. 4 and its relatives).
+//! Masked lists: two workers let a dealer compare values that it does not see (MIZAR, Fig. 4 and
+//! its relatives).
 //!
-//! A list's *algebra* ([`ListAlgebra`]) stands with the protocol whose figure it is. What all lists have in common stands
-//! here: randomness, sharings of zero, rotation, the form of the wire. A device with a kernel for a list runs it; every
-//! other runs the algebra on the host, so that a new list is one file before it is fast.
+//! A list's *algebra* ([`ListAlgebra`]) stands with the protocol whose figure it is. What all lists
+//! have in common stands here: randomness, sharings of zero, rotation, the form of the wire. A
+//! device with a kernel for a list runs it; every other runs the algebra on the host, so that a new
+//! list is one file before it is fast.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -33,12 +35,13 @@ pub trait ListAlgebra {
     fn dealt(&self) -> usize {
         0
     }
-    /// The dealer's part for the mask r of a value: gives each secret that it deals; returns the bit that it keeps.
+    /// The dealer's part for the mask r of a value: gives each secret that it deals; returns the
+    /// bit that it keeps.
     fn deal(&self, _r: u64, _secret: &mut dyn FnMut(u64)) -> u64 {
         0
     }
-    /// A worker's share of the entries, each with its multiplier: those of the first place, one per list, then those of
-    /// the next. Any integers below 2^62 that stand for residues modulo p.
+    /// A worker's share of the entries, each with its multiplier: those of the first place, one per
+    /// list, then those of the next. Any integers below 2^62 that stand for residues modulo p.
     fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64));
     /// Whether the entries of one place, one per list, are what the dealer looks for.
     fn is_wanted(&self, entries: &[u32]) -> bool {
@@ -64,7 +67,8 @@ pub struct ListInput<'a> {
     pub multipliers: &'a [i64],
 }
 
-/// The workers' common streams for their lists. Entry q of list c of value e has sample (c·n + e)·length + q.
+/// The workers' common streams for their lists. Entry q of list c of value e has sample (c·n +
+/// e)·length + q.
 pub struct ListStreams<'a> {
     /// Multipliers in [1, p − 1]: samples of bound p − 1, plus one.
     pub multiplier: &'a Stream,
@@ -78,14 +82,15 @@ pub struct ListStreams<'a> {
 pub enum FieldShare<'a, D: Memory> {
     /// Received, in the dense form of the wire.
     Packed(&'a D::Buf<u64>),
-    /// From the stream shared with the dealer: element i is value i of [`megrez_prg::FieldSampler`] with bound p.
+    /// From the stream shared with the dealer: element i is value i of [`megrez_prg::FieldSampler`]
+    /// with bound p.
     Stream(&'a Stream),
 }
 
 /// The steps of a comparison by lists; [`on_host`], unless a device has kernels.
 pub trait MaskedLists: Memory {
-    /// The dealer's side: from the full masks r, worker 0's packed shares of the dealt elements (worker 1's come from
-    /// `other`), and the bits that the dealer keeps.
+    /// The dealer's side: from the full masks r, worker 0's packed shares of the dealt elements
+    /// (worker 1's come from `other`), and the bits that the dealer keeps.
     fn deal_list<W: Word>(
         &self,
         list: &dyn ListAlgebra,
@@ -95,8 +100,9 @@ pub trait MaskedLists: Memory {
         on_host::deal_list(self, list, masks, other)
     }
 
-    /// Worker `j`'s lists, each packed for the wire, for its values and the workers' common bits: entries times
-    /// multipliers, with a zero-share that worker 0 adds and worker 1 subtracts, rotated.
+    /// Worker `j`'s lists, each packed for the wire, for its values and the workers' common bits:
+    /// entries times multipliers, with a zero-share that worker 0 adds and worker 1 subtracts,
+    /// rotated.
     fn masked_lists<W: Word>(
         &self,
         list: &dyn ListAlgebra,
@@ -109,8 +115,8 @@ pub trait MaskedLists: Memory {
         on_host::masked_lists(self, list, j, values, share, flips, streams)
     }
 
-    /// The dealer's answer for `n` values from each worker's lists: bit e is 1 if no place of value e is what the dealer
-    /// looks for. All entries are read, wherever that place is.
+    /// The dealer's answer for `n` values from each worker's lists: bit e is 1 if no place of value
+    /// e is what the dealer looks for. All entries are read, wherever that place is.
     fn scan_lists(
         &self,
         list: &dyn ListAlgebra,

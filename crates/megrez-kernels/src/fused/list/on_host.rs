@@ -1,5 +1,5 @@
-//! The steps of masked lists for any algebra: in plain code on one thread of the host, whatever the device. Rotations are
-//! memory indices, and whatever branches the algebra has are taken.
+//! The steps of masked lists for any algebra: in plain code on one thread of the host, whatever the
+//! device. Rotations are memory indices, and whatever branches the algebra has are taken.
 
 use super::field::sample;
 use super::{FieldShare, ListAlgebra, ListInput, ListStreams};

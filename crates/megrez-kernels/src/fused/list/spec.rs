@@ -1,5 +1,6 @@
-//! The shape of the list by which two workers let the dealer compare: one entry per bit (MIZAR, Fig. 4) or one entry per
-//! digit. Its algebra stands with the protocol; devices have kernels for lists of this shape.
+//! The shape of the list by which two workers let the dealer compare: one entry per bit (MIZAR,
+//! Fig. 4) or one entry per digit. Its algebra stands with the protocol; devices have kernels for
+//! lists of this shape.
 
 use megrez_plan::{List, SignBit};
 use megrez_ring::Prime;
@@ -27,7 +28,8 @@ pub enum Entries {
 }
 
 impl ListSpec {
-    /// The list of a comparison on a ring of `ring` bits. The plan's rules have checked that the numbers fit.
+    /// The list of a comparison on a ring of `ring` bits. The plan's rules have checked that the
+    /// numbers fit.
     pub fn new(sign: &SignBit, ring: u32) -> Self {
         let width = sign.width(ring);
         let (entries, length) = match &sign.list {
