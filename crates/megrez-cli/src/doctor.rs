@@ -4,7 +4,7 @@ use crate::cluster::identity;
 use clap::Args;
 use megrez::{Cluster, ClusterConfig, DeviceChoice, Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
-use megrez_kernels::Device;
+use megrez_kernels::{Device, Memory};
 use megrez_net::{Identity, PeerName, certs};
 use megrez_service::wire::Info;
 use serde_json::json;

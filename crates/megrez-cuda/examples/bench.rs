@@ -2,9 +2,13 @@
 //! must move, and the fraction of the measured copy bandwidth that this makes.
 
 use megrez_cuda::Cuda;
-use megrez_kernels::{Device, DeviceError, Entries, FieldShare, ListSpec, ListStreams, Selected, Truncation};
+use megrez_kernels::{
+    Device, DeviceError, Entries, FieldShare, ListSpec, ListStreams, MaskedLists, Memory, OpenSelected,
+    OpenTruncated, Selected, Truncation,
+};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{Key, Stream};
+use megrez_protocols::mizar::SignList;
 use megrez_ring::{Prime, Shape, Word};
 use serde_json::json;
 
@@ -54,7 +58,7 @@ impl Bench {
         Ok(())
     }
 
-    fn random<W: Word>(&self, seed: u8, n: usize) -> Outcome<<Cuda as Device>::Buf<W>> {
+    fn random<W: Word>(&self, seed: u8, n: usize) -> Outcome<<Cuda as Memory>::Buf<W>> {
         self.device.random(&stream(seed), n)
     }
 
@@ -109,15 +113,16 @@ impl Bench {
         let flips = d.random_bits(&stream(7), n)?;
         let keys: [Stream; 4] = std::array::from_fn(|i| stream(8 + i as u8));
         let streams = ListStreams { multiplier: &keys[0], zero_share: &keys[1], rotation: &keys[2] };
-        let (dealt, _) = d.deal_list(spec, &masks, &keys[3])?;
+        let list = &SignList(spec.clone());
+        let (dealt, _) = d.deal_list(list, &masks, &keys[3])?;
         let (share, wire) = (spec.prime.words(n * spec.dealt()) * 8, spec.prime.words(n * spec.length()) * 8);
         let what = |kernel: &str| format!("{kernel}, {name}, n = 2^20");
-        self.line(&what("deal_list"), n * 8 + share + n / 8, values, || d.deal_list(spec, &masks, &keys[3]))?;
+        self.line(&what("deal_list"), n * 8 + share + n / 8, values, || d.deal_list(list, &masks, &keys[3]))?;
         let mut lists = vec![];
         for j in [0, 1] {
             let made = || {
                 let share = if j == 0 { FieldShare::Packed(&dealt) } else { FieldShare::Stream(&keys[3]) };
-                d.masked_list(spec, j, &masked, share, &flips, &streams)
+                d.masked_lists(list, j, &masked, Some(share), &flips, &streams)
             };
             let read = if j == 0 { share } else { 0 };
             self.line(
@@ -129,7 +134,7 @@ impl Bench {
             lists.push(made()?);
         }
         self.line(&what("scan_lists"), 2 * wire + n / 8, values, || {
-            d.scan_lists(spec, [&lists[0], &lists[1]], n)
+            d.scan_lists(list, [&lists[0], &lists[1]], n)
         })
     }
 

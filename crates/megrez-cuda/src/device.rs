@@ -1,16 +1,12 @@
 //! The seam: each call of [`Device`] in terms of kernels.
 
-use crate::backend::Launch;
 use crate::backend::Result;
-use crate::lists::{SCAN_THREADS, Shape as ListShape, THREADS};
 use crate::memory::Buf;
 use crate::source::Unit;
 use crate::structure::{Units, units};
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{
-    Device, Elem, FieldShare, ListSpec, ListStreams, Placement, Program, Selected, Truncation, Usage,
-};
+use megrez_kernels::{Device, Elem, Memory as _, Placement, Program, Usage};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
@@ -55,26 +51,8 @@ struct Inputs {
     unused: u32,
 }
 
-/// The kernels' `Selected`.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct Selection {
-    masked: u64,
-    mask: u64,
-    choice: u64,
-    flip: u64,
-    bit: u64,
-    mask_bit: u64,
-    top: u64,
-    top_bit: u64,
-    output_mask: u64,
-}
-
-/// The keys of the streams of a masked list, in the kernel's order; a key that is not used may be any.
-type Keys = [[u32; 8]; 4];
-
 /// Vectors of 16 bytes that hold n elements.
-fn vectors<W: Word>(n: usize) -> usize {
+pub(crate) fn vectors<W: Word>(n: usize) -> usize {
     (n * size_of::<W>()).div_ceil(16)
 }
 
@@ -103,7 +81,7 @@ impl Cuda {
     }
 }
 
-impl Device for Cuda {
+impl megrez_kernels::Memory for Cuda {
     type Buf<T: Elem> = Buf<T>;
 
     fn describe(&self) -> String {
@@ -130,7 +108,9 @@ impl Device for Cuda {
         }
         Ok(out)
     }
+}
 
+impl Device for Cuda {
     fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
         debug_assert!(terms.iter().all(|(_, x)| x.len() == n));
         let (now, later) = terms.split_at(terms.len().min(8));
@@ -361,127 +341,5 @@ impl Device for Cuda {
 
     fn run_circuit(&self, program: &Program, inputs: &[&Buf<u64>], words: usize) -> Result<Vec<Buf<u64>>> {
         self.gates(program, inputs, words)
-    }
-
-    fn sign_table<W: Word>(&self, cut: u32, width: u32, masks: &Buf<W>, bits: &Buf<u64>) -> Result<Buf<u64>> {
-        self.table_of_signs(cut, width, masks, bits)
-    }
-
-    fn look_up_sign<W: Word>(
-        &self,
-        cut: u32,
-        width: u32,
-        j: usize,
-        masked: &Buf<W>,
-        table: &Buf<u64>,
-    ) -> Result<Buf<u64>> {
-        self.sign_in_table((cut, width), j, masked, table)
-    }
-
-    fn deal_list<W: Word>(
-        &self,
-        spec: &ListSpec,
-        masks: &Buf<W>,
-        other: &Stream,
-    ) -> Result<(Buf<u64>, Buf<u64>)> {
-        let (n, shape) = (masks.len(), ListShape::of(spec));
-        let shares = spec.prime.words(n * spec.dealt());
-        let out = self.allocate(shares * 8)?;
-        let signs = self.allocate(bits::words(n) * 8)?;
-        let tiles = n.div_ceil(shape.deal_tile);
-        let packing = (bits::words(n) * 64).div_ceil(THREADS as usize);
-        let launch = Launch { grid: [tiles + packing, 1, 1], threads: THREADS, shared: shape.deal_shared };
-        let args =
-            args![masks.at(), spec.cut, *other.key_words(), out.at(), signs.at(), n as u64, tiles as u32];
-        self.launch(&Unit::list(spec, W::BITS), "deal_list", launch, args)?;
-        Ok((Buf::new(out, shares), Buf::new(signs, bits::words(n))))
-    }
-
-    fn masked_list<W: Word>(
-        &self,
-        spec: &ListSpec,
-        j: usize,
-        masked: &Buf<W>,
-        share: FieldShare<'_, Self>,
-        flips: &Buf<u64>,
-        streams: &ListStreams<'_>,
-    ) -> Result<Buf<u64>> {
-        let (n, shape) = (masked.len(), ListShape::of(spec));
-        debug_assert_eq!(flips.len(), bits::words(n));
-        let (packed, dealt) = match share {
-            FieldShare::Packed(words) => {
-                debug_assert_eq!(words.len(), spec.prime.words(n * spec.dealt()));
-                (words.at(), streams.multiplier)
-            }
-            FieldShare::Stream(stream) => (0, stream),
-        };
-        let keys: Keys =
-            [streams.multiplier, streams.zero_share, dealt, streams.rotation].map(|s| *s.key_words());
-        self.made(spec.prime.words(n * spec.length()), |out| {
-            let tiles = n.div_ceil(shape.list_tile);
-            let launch = Launch { grid: [tiles, 1, 1], threads: THREADS, shared: shape.list_shared };
-            let args = args![j as u32, masked.at(), spec.cut, packed, flips.at(), keys, out, n as u64];
-            self.launch(&Unit::list(spec, W::BITS), "masked_list", launch, args)
-        })
-    }
-
-    fn scan_lists(&self, spec: &ListSpec, lists: [&Buf<u64>; 2], n: usize) -> Result<Buf<u64>> {
-        debug_assert!(lists.iter().all(|l| l.len() == spec.prime.words(n * spec.length())));
-        let tiles = n.div_ceil(ListShape::of(spec).scan_tile);
-        self.made(bits::words(n), |out| {
-            let launch = Launch { grid: [tiles, 1, 1], threads: SCAN_THREADS, shared: 0 };
-            // Lists say nothing of the ring; any width gives the same kernel.
-            let args = args![lists[0].at(), lists[1].at(), out, n as u64];
-            self.launch(&Unit::list(spec, 64), "scan_lists", launch, args)
-        })
-    }
-
-    fn open_truncated<W: Word>(
-        &self,
-        j: usize,
-        masked: &Buf<W>,
-        t: &Truncation<'_, W, Self>,
-        output_mask: &Buf<W>,
-    ) -> Result<Buf<W>> {
-        let vectors = vectors::<W>(masked.len());
-        self.made(masked.len(), |out| {
-            let args = args![
-                j as u32,
-                t.bits,
-                masked.at(),
-                t.high.at(),
-                t.top.at(),
-                output_mask.at(),
-                out,
-                vectors as u64
-            ];
-            self.run(&Unit::ring(W::BITS), "open_truncated", vectors, args)
-        })
-    }
-
-    fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
-        let (n, vectors) = (s.masked.len(), vectors::<W>(s.masked.len()));
-        let mut selection = Selection {
-            masked: s.masked.at(),
-            mask: s.mask.at(),
-            choice: s.choice.at(),
-            flip: s.flip.map_or(0, Buf::at),
-            bit: s.bit.at(),
-            mask_bit: s.mask_bit.at(),
-            top: 0,
-            top_bit: 0,
-            output_mask: s.output_mask.at(),
-        };
-        let unit = Unit::ring(W::BITS);
-        self.made(n, |out| match &s.truncation {
-            None => {
-                self.run(&unit, "open_selected", vectors, args![j as u32, selection, out, vectors as u64])
-            }
-            Some((t, top_bit)) => {
-                (selection.mask, selection.top, selection.top_bit) = (t.high.at(), t.top.at(), top_bit.at());
-                let args = args![j as u32, t.bits, selection, out, vectors as u64];
-                self.run(&unit, "open_selected_truncated", vectors, args)
-            }
-        })
     }
 }

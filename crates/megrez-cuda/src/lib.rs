@@ -21,6 +21,7 @@ mod gemm;
 mod gpu;
 mod lists;
 mod memory;
+mod openings;
 mod planes;
 mod present;
 mod rehearsal;

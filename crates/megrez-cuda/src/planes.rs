@@ -1,4 +1,4 @@
-//! Bit planes, dense bits and circuits: which kernel, and a circuit in the form that the kernel reads.
+//! Bit planes, dense bits, sign tables and circuits: which kernel, and a circuit in the form that the kernel reads.
 
 use crate::backend::Launch;
 use crate::backend::Result;
@@ -6,7 +6,7 @@ use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{GateKind, Operand, Program};
+use megrez_kernels::{GateKind, Operand, Program, SignTables};
 use megrez_ring::{Word, bits};
 
 /// Values per thread of the kernels between elements and planes.
@@ -134,7 +134,7 @@ impl Cuda {
             );
         };
         let count = steps.len() as u32;
-        let steps = megrez_kernels::Device::upload(self, steps)?;
+        let steps = megrez_kernels::Memory::upload(self, steps)?;
         let launch = Launch {
             grid: [words.div_ceil(threads), 1, 1],
             threads: threads as u32,
@@ -143,14 +143,10 @@ impl Cuda {
         self.launch(&Unit::circuit(), "run_circuit", launch, args![steps.at(), count, words as u64])?;
         Ok(outputs)
     }
+}
 
-    pub(crate) fn table_of_signs<W: Word>(
-        &self,
-        cut: u32,
-        width: u32,
-        masks: &Buf<W>,
-        bit: &Buf<u64>,
-    ) -> Result<Buf<u64>> {
+impl SignTables for Cuda {
+    fn sign_table<W: Word>(&self, cut: u32, width: u32, masks: &Buf<W>, bit: &Buf<u64>) -> Result<Buf<u64>> {
         let words = bits::words(masks.len() << (width - 1));
         self.made(words, |out| {
             let args = args![masks.at(), bit.at(), cut, width, out, masks.len() as u64];
@@ -158,9 +154,10 @@ impl Cuda {
         })
     }
 
-    pub(crate) fn sign_in_table<W: Word>(
+    fn look_up_sign<W: Word>(
         &self,
-        (cut, width): (u32, u32),
+        cut: u32,
+        width: u32,
         j: usize,
         masked: &Buf<W>,
         table: &Buf<u64>,

@@ -1,5 +1,5 @@
-//! A worker's masked bit list step by step, each with its result in device memory: what the fused kernel is compared with.
-//! No protocol runs this.
+//! A worker's masked bit list step by step, each with its result in device memory: what the fused
+//! kernel is compared with. No protocol runs this.
 
 use crate::backend::Result;
 use crate::memory::Buf;
@@ -10,7 +10,7 @@ use megrez_prg::{FieldSampler, Stream};
 use megrez_ring::Word;
 
 impl Cuda {
-    /// The same words as [`megrez_kernels::Device::masked_list`].
+    /// The same words as [`megrez_kernels::MaskedLists::masked_lists`].
     ///
     /// # Errors
     /// If the device fails, or the list is not one of bits.

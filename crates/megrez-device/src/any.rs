@@ -3,8 +3,8 @@
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{
-    Baseline, Cpu, Device, DeviceError, Elem, FieldShare, ListSpec, ListStreams, Placement, Program,
-    Selected, Truncation, Usage,
+    Cpu, Device, DeviceError, Elem, FieldShare, ListAlgebra, ListStreams, MaskedLists, Memory, OpenSelected,
+    OpenTruncated, Placement, Program, Selected, SignTables, Truncation, Usage,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
@@ -25,9 +25,9 @@ pub enum AnyDevice {
 #[derive(Clone)]
 pub enum AnyBuf<T: Elem> {
     /// In the host's memory.
-    Cpu(<Cpu as Device>::Buf<T>),
+    Cpu(<Cpu as Memory>::Buf<T>),
     /// In a GPU's.
-    Cuda(<Cuda as Device>::Buf<T>),
+    Cuda(<Cuda as Memory>::Buf<T>),
 }
 
 impl Default for AnyDevice {
@@ -106,7 +106,7 @@ macro_rules! on {
     };
 }
 
-impl Device for AnyDevice {
+impl Memory for AnyDevice {
     type Buf<T: Elem> = AnyBuf<T>;
 
     fn describe(&self) -> String {
@@ -127,7 +127,9 @@ impl Device for AnyDevice {
         }
         on!(self, d => taken(d, buf))
     }
+}
 
+impl Device for AnyDevice {
     fn combine<W: Word>(&self, x: &[(W, &AnyBuf<W>)], constant: W, n: usize) -> Result<AnyBuf<W>> {
         on!(self, d => Ok(wrap(d, d.combine(&terms(d, x)?, constant, n)?)))
     }
@@ -274,74 +276,59 @@ impl Device for AnyDevice {
             Ok(outputs.into_iter().map(|out| wrap(d, out)).collect())
         })
     }
+}
 
+impl MaskedLists for AnyDevice {
     fn deal_list<W: Word>(
         &self,
-        spec: &ListSpec,
+        list: &dyn ListAlgebra,
         masks: &AnyBuf<W>,
         other: &Stream,
     ) -> Result<(AnyBuf<u64>, AnyBuf<u64>)> {
         on!(self, d => {
-            let (dealt, signs) = d.deal_list(spec, own(d, masks)?, other)?;
-            Ok((wrap(d, dealt), wrap(d, signs)))
+            let (dealt, kept) = d.deal_list(list, own(d, masks)?, other)?;
+            Ok((wrap(d, dealt), wrap(d, kept)))
         })
     }
 
-    fn masked_list<W: Word>(
+    fn masked_lists<W: Word>(
         &self,
-        spec: &ListSpec,
+        list: &dyn ListAlgebra,
         j: usize,
-        masked: &AnyBuf<W>,
-        dealt: FieldShare<'_, Self>,
-        flips: &AnyBuf<u64>,
-        streams: &ListStreams<'_>,
-    ) -> Result<AnyBuf<u64>> {
-        on!(self, d => {
-            let list =
-                d.masked_list(spec, j, own(d, masked)?, share(d, dealt)?, own(d, flips)?, streams)?;
-            Ok(wrap(d, list))
-        })
-    }
-
-    fn scan_lists(&self, spec: &ListSpec, lists: [&AnyBuf<u64>; 2], n: usize) -> Result<AnyBuf<u64>> {
-        on!(self, d => Ok(wrap(d, d.scan_lists(spec, [own(d, lists[0])?, own(d, lists[1])?], n)?)))
-    }
-
-    fn baseline_lists<W: Word>(
-        &self,
-        baseline: (Baseline, &ListSpec),
-        j: usize,
-        masked: &AnyBuf<W>,
-        dealt: FieldShare<'_, Self>,
+        values: &AnyBuf<W>,
+        dealt: Option<FieldShare<'_, Self>>,
         flips: &AnyBuf<u64>,
         streams: &ListStreams<'_>,
     ) -> Result<Vec<AnyBuf<u64>>> {
         on!(self, d => {
-            let (masked, flips) = (own(d, masked)?, own(d, flips)?);
-            let lists = d.baseline_lists(baseline, j, masked, share(d, dealt)?, flips, streams)?;
+            let (values, flips) = (own(d, values)?, own(d, flips)?);
+            let dealt = dealt.map(|dealt| share(d, dealt)).transpose()?;
+            let lists = d.masked_lists(list, j, values, dealt, flips, streams)?;
             Ok(lists.into_iter().map(|list| wrap(d, list)).collect())
         })
     }
 
-    fn scan_baseline(
+    fn scan_lists(
         &self,
-        baseline: (Baseline, &ListSpec),
+        list: &dyn ListAlgebra,
         lists: [&[AnyBuf<u64>]; 2],
         n: usize,
     ) -> Result<AnyBuf<u64>> {
         fn owned<D: Kind>(
             d: &D,
-            baseline: (Baseline, &ListSpec),
-            lists: [&[AnyBuf<u64>]; 2],
+            list: &dyn ListAlgebra,
+            [a, b]: [&[AnyBuf<u64>]; 2],
             n: usize,
         ) -> Result<AnyBuf<u64>> {
-            let lists = lists.map(|lists| lists.iter().map(|l| own(d, l).cloned()).collect());
-            let [a, b]: [Result<Vec<_>>; 2] = lists;
-            Ok(D::wrap(d.scan_baseline(baseline, [&a?, &b?], n)?))
+            let own = |lists: &[AnyBuf<u64>]| lists.iter().map(|l| own(d, l).cloned()).collect();
+            let (a, b): (Result<Vec<_>>, Result<Vec<_>>) = (own(a), own(b));
+            Ok(D::wrap(d.scan_lists(list, [&a?, &b?], n)?))
         }
-        on!(self, d => owned(d, baseline, lists, n))
+        on!(self, d => owned(d, list, lists, n))
     }
+}
 
+impl OpenTruncated for AnyDevice {
     fn open_truncated<W: Word>(
         &self,
         j: usize,
@@ -354,7 +341,9 @@ impl Device for AnyDevice {
             Ok(wrap(d, d.open_truncated(j, own(d, masked)?, &t, own(d, output_mask)?)?))
         })
     }
+}
 
+impl OpenSelected for AnyDevice {
     fn open_selected<W: Word>(&self, j: usize, args: &Selected<'_, W, Self>) -> Result<AnyBuf<W>> {
         fn owned<D: Kind, W: Word>(d: &D, j: usize, args: &Selected<'_, W, AnyDevice>) -> Result<AnyBuf<W>> {
             let truncation = match &args.truncation {
@@ -375,7 +364,9 @@ impl Device for AnyDevice {
         }
         on!(self, d => owned(d, j, args))
     }
+}
 
+impl SignTables for AnyDevice {
     fn sign_table<W: Word>(
         &self,
         cut: u32,

@@ -119,7 +119,7 @@ pub fn open_each(choices: &[DeviceChoice], parties: usize) -> Result<Vec<AnyDevi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_kernels::Device;
+    use megrez_kernels::{Device, Memory};
 
     #[test]
     fn choices_are_read_as_they_are_printed() {

@@ -4,7 +4,7 @@ use crate::clients::Clients;
 use crate::inputs::Arrivals;
 use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
 use crate::walk::{Prepared, offline, online};
-use megrez_kernels::{Device, Usage};
+use megrez_kernels::{Device, Memory, Usage};
 use megrez_net::Payload;
 use megrez_plan::{KEPT, Plan};
 use megrez_protocols::{Sharing, Suite};

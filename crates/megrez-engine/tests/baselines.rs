@@ -2,9 +2,10 @@
 
 use crate::common::session::{Transcript, transcript_under, unpack_field};
 use crate::common::stats::{self, SIGMAS};
-use megrez_kernels::{Baseline, Cpu};
+use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, SignBit};
 use megrez_protocols::aegis;
+use megrez_protocols::mizar::Lists;
 use megrez_ring::Prime;
 use megrez_session::Phase::Online;
 use std::collections::{BTreeMap, HashMap};
@@ -110,7 +111,7 @@ fn variation<K: Ord + Clone>(a: &BTreeMap<K, f64>, b: &BTreeMap<K, f64>) -> f64 
 // ---- Aegis ----
 
 /// What the dealer sees of a value of three bits, for its mask r: the sums of the entries, in no order, with probabilities.
-fn three_bit_view(baseline: Baseline, x: u64, r: u64) -> BTreeMap<Vec<(u64, u64)>, f64> {
+fn three_bit_view(lists: Lists, x: u64, r: u64) -> BTreeMap<Vec<(u64, u64)>, f64> {
     let p = 5;
     let m = (x + r) & 7;
     let rho = r.wrapping_sub(1) & 3;
@@ -128,9 +129,10 @@ fn three_bit_view(baseline: Baseline, x: u64, r: u64) -> BTreeMap<Vec<(u64, u64)
             let mut next = BTreeMap::new();
             for (entries, probability) in partial {
                 for (w, second) in (1..p).flat_map(|w| (1..p).map(move |second| (w, second))) {
-                    let entry = match baseline {
-                        Baseline::Aegis => ((w * t + beta) % p, second * (w * t + 1) % p),
-                        Baseline::Concurrent => (w * (t * (1 - beta) + beta) % p, 0),
+                    let entry = match lists {
+                        Lists::Aegis => ((w * t + beta) % p, second * (w * t + 1) % p),
+                        Lists::Concurrent => (w * (t * (1 - beta) + beta) % p, 0),
+                        Lists::Own => (w * (t + beta) % p, 0),
                     };
                     let mut entries: Vec<_> = entries.clone();
                     entries.push(entry);
@@ -150,15 +152,15 @@ fn three_bit_view(baseline: Baseline, x: u64, r: u64) -> BTreeMap<Vec<(u64, u64)
 #[test]
 fn aegis_tells_the_dealer_about_the_value_and_the_concurrent_list_does_not() {
     // On average over the dealer's mask, for the two values that are told apart best.
-    let worst = |baseline| {
+    let worst = |lists| {
         let pairs = (0..8).flat_map(|x| (0..x).map(move |y| (x, y)));
         let distance = |(x, y)| {
-            let views = |r| variation(&three_bit_view(baseline, x, r), &three_bit_view(baseline, y, r));
+            let views = |r| variation(&three_bit_view(lists, x, r), &three_bit_view(lists, y, r));
             (0..8).map(views).sum::<f64>() / 8.0
         };
         pairs.map(distance).fold(0.0, f64::max)
     };
-    let (aegis, concurrent) = (worst(Baseline::Aegis), worst(Baseline::Concurrent));
+    let (aegis, concurrent) = (worst(Lists::Aegis), worst(Lists::Concurrent));
     assert!((aegis - 0.5).abs() < 1e-9, "total variation {aegis}");
     assert!(concurrent < 1e-9, "total variation {concurrent}");
 }

@@ -6,6 +6,7 @@ use megrez_engine::local::{LocalOptions, run};
 use megrez_kernels::{Cpu, Device, FieldShare, ListSpec, ListStreams, Reference, Selected, Truncation};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_prg::{Key, Stream};
+use megrez_protocols::mizar::SignList;
 use megrez_ring::Word;
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ fn all() -> (Vec<u8>, Vec<u8>) {
 /// The workers' bits Δ and the dealer's bit b = sgn(x) ⊕ Δ.
 fn compare<D: Device, W: Word>(
     device: &D,
-    spec: &ListSpec,
+    spec: &SignList,
     m: &D::Buf<W>,
     r: &D::Buf<W>,
     n: usize,
@@ -35,14 +36,14 @@ fn compare<D: Device, W: Word>(
     let mut lists = shares
         .into_iter()
         .enumerate()
-        .map(|(j, share)| device.masked_list(spec, j, m, share, &flips, &streams).unwrap());
+        .map(|(j, share)| device.masked_lists(spec, j, m, Some(share), &flips, &streams).unwrap());
     let lists = [lists.next().unwrap(), lists.next().unwrap()];
     let none = device.scan_lists(spec, [&lists[0], &lists[1]], n).unwrap();
     (flips, device.xor(&[&signs, &none], false, n).unwrap())
 }
 
 /// sgn of the cut value, element by element.
-fn signs<D: Device>(device: &D, spec: &ListSpec) -> Vec<u64> {
+fn signs<D: Device>(device: &D, spec: &SignList) -> Vec<u64> {
     let (m, r) = all();
     let n = m.len();
     let [m, r] = [m, r].map(|x| device.upload(x).unwrap());
@@ -77,7 +78,7 @@ fn the_sign_and_its_cut_are_as_stated_for_every_value_and_mask() {
     for k in 0..7 {
         for lambda in 2..=8 - k {
             for list in lists(lambda - 1) {
-                let spec = ListSpec::new(&SignBit { list, cut: k, bits: Some(lambda) }, 8);
+                let spec = SignList(ListSpec::new(&SignBit { list, cut: k, bits: Some(lambda) }, 8));
                 let got = signs(&Cpu::default(), &spec);
                 assert_eq!(got, signs(&Reference, &spec), "{spec:?}: devices differ");
                 for x in (-128i64..128).filter(|&x| promised(x, k, lambda)) {
@@ -100,7 +101,7 @@ fn the_sign_and_its_cut_are_as_stated_for_every_value_and_mask() {
 fn outside_its_range_the_cut_errs() {
     // So that the range above is not stricter than need be, and a missing range check would be seen.
     let (k, lambda) = (2, 4);
-    let spec = ListSpec::new(&SignBit { list: List::Bits, cut: k, bits: Some(lambda) }, 8);
+    let spec = SignList(ListSpec::new(&SignBit { list: List::Bits, cut: k, bits: Some(lambda) }, 8));
     let got = signs(&Reference, &spec);
     for x in [29i64, 32, 40, -33, -40] {
         assert!(!promised(x, k, lambda));
@@ -158,7 +159,7 @@ fn truncation_is_exact_and_unbiased_for_every_value_and_mask() {
 }
 
 /// ReLU with `f` bits dropped, for every value and mask.
-fn relus<D: Device>(device: &D, spec: &ListSpec, f: u32) -> Vec<u8> {
+fn relus<D: Device>(device: &D, spec: &SignList, f: u32) -> Vec<u8> {
     let (m, r) = all();
     let n = m.len();
     let device_bits = |x: &D::Buf<u64>| device.bit_times::<u8>(x, None, n).unwrap();
@@ -194,7 +195,7 @@ fn relus<D: Device>(device: &D, spec: &ListSpec, f: u32) -> Vec<u8> {
 
 #[test]
 fn relu_is_exact_for_every_value_and_mask() {
-    let spec = ListSpec::new(&SignBit { list: List::Digits(vec![4, 3]), cut: 0, bits: None }, 8);
+    let spec = SignList(ListSpec::new(&SignBit { list: List::Digits(vec![4, 3]), cut: 0, bits: None }, 8));
     let got = relus(&Cpu::default(), &spec, 0);
     for x in -128i64..128 {
         let row = &got[(x as u8 as usize) << 8..][..256];
@@ -208,7 +209,7 @@ fn relu_with_truncation_has_no_sign_error_where_the_cut_sees_no_less_than_is_kep
         for k in 0..=f {
             for lambda in 2..=8 - k {
                 for list in [List::Bits, lists(lambda - 1).remove(3)] {
-                    let spec = ListSpec::new(&SignBit { list, cut: k, bits: Some(lambda) }, 8);
+                    let spec = SignList(ListSpec::new(&SignBit { list, cut: k, bits: Some(lambda) }, 8));
                     let got = relus(&Cpu::default(), &spec, f);
                     for x in (-64i64..64).filter(|&x| promised(x, k, lambda)) {
                         let row = &got[(x as u8 as usize) << 8..][..256];

@@ -6,7 +6,7 @@ use crate::common::list::{Order, Protocol};
 use crate::common::session::{Opened, Transcript, transcript, transcript_under, unpack, unpack_field, zip};
 use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
 use crate::common::{Rng, list};
-use megrez_kernels::{Baseline, Cpu, ListSpec};
+use megrez_kernels::{Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::bicoptor::Bicoptor;
 use megrez_protocols::mizar::Mizar;
@@ -685,7 +685,7 @@ fn no_party_sees_the_secret_in_any_form_of_relu() {
 fn the_dealer_sees_the_same_concurrent_lists_whatever_the_secret() {
     let cut_bits = SignBit { cut: 2, bits: Some(5), ..SignBit::FULL };
     for sign in [SignBit::FULL, cut_bits] {
-        let spec = Baseline::Concurrent.spec(&sign, 8);
+        let spec = concurrent::spec(&sign, 8);
         for secret in SECRETS {
             let suite = concurrent::suite();
             let run = execute_under(&suite, Op::NonNegative(sign.clone()), 2, &[secret]);

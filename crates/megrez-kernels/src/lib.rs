@@ -1,6 +1,7 @@
-//! Local work on tensors. A [`Device`] says where tensors live and runs every kernel that protocols need; it never
-//! talks to the network. [`Reference`] states each kernel in the plainest code; [`Cpu`] is fast and must equal it bit
-//! for bit, which one differential suite checks.
+//! Local work on tensors. A [`Device`] says where tensors live and runs every kernel that protocols
+//! need; it never talks to the network. [`Reference`] states each kernel in the plainest code;
+//! [`Cpu`] is fast and must equal it bit for bit, which one differential suite checks (`testing`).
+//! What protocols fuse into one kernel are traits of their own.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -11,18 +12,18 @@
     reason = "lists of operands are tuples of coefficients and buffers, and mean that"
 )]
 
-mod baseline;
 mod circuit;
 mod cpu;
 mod device;
-mod list;
+mod fused;
 mod reference;
 mod tensor;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-pub use baseline::Baseline;
 pub use circuit::{Circuit, GateKind, Operand, Program, Wire};
 pub use cpu::Cpu;
-pub use device::{Device, DeviceError, Elem, FieldShare, HostList, Placement, Selected, Truncation, Usage};
-pub use list::{Entries, ListSpec, ListStreams};
+pub use device::{Device, DeviceError, Elem, Memory, Placement, Usage};
+pub use fused::*;
 pub use reference::Reference;
 pub use tensor::{Bits, Tensor};

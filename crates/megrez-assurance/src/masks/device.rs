@@ -1,14 +1,15 @@
-//! A device that computes with symbols: what every kernel makes of linear forms. What is not linear in labels becomes a rest.
+//! A device that computes with symbols: what every kernel makes of linear forms. What is not linear
+//! in labels becomes a rest.
 
 use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
 use super::world::World;
 use megrez_kernels::{
-    Baseline, Device, DeviceError, Elem, FieldShare, GateKind, HostList, ListSpec, ListStreams, Operand,
-    Placement, Program, Selected, Truncation,
+    Device, DeviceError, Elem, Field, FieldShare, GateKind, ListAlgebra, ListStreams, MaskedLists, Memory,
+    OpenSelected, OpenTruncated, Operand, Placement, Program, Selected, SignTables, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
-use megrez_ring::{Prime, Shape, Word, bits};
+use megrez_ring::{Shape, Word, bits};
 use megrez_session::Name;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,8 +33,8 @@ fn mask_of(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-fn list_of(spec: &ListSpec) -> (Unit, usize) {
-    (Unit::Field(spec.prime), spec.length())
+fn unit_of(field: Field) -> Unit {
+    field.prime().map_or(Unit::Low(field.bits()), Unit::Field)
 }
 
 fn made<T>(rows: Rows) -> Result<Symbols<T>> {
@@ -88,12 +89,8 @@ impl Symbolic {
         }
     }
 
-    /// `n` samples below the prime, or of another bound, of a stream.
-    fn samples(&self, stream: &Stream, prime: Prime, n: usize) -> Rows {
-        self.world.random(self.me, stream, Unit::Field(prime), n)
-    }
-
-    /// Worker `j`'s share of one masked list of n·length elements: the zero-share, and at worker 1 what the sum of both shares is.
+    /// Worker `j`'s share of one masked list of n·length elements: the zero-share, and at worker 1
+    /// what the sum of both shares is.
     fn list(
         &self,
         (unit, length): (Unit, usize),
@@ -132,17 +129,9 @@ impl Symbolic {
         }
         Rows::sum(unit, &[(1, &rows), (u64::MAX, &zero)], entries, u64::MAX)
     }
-
-    /// A worker's dealt share.
-    fn dealt(&self, spec: &ListSpec, share: &FieldShare<'_, Self>, n: usize) -> Rows {
-        match share {
-            FieldShare::Packed(words) => (*words.rows).clone(),
-            FieldShare::Stream(stream) => self.samples(stream, spec.prime, n * spec.dealt()),
-        }
-    }
 }
 
-impl Device for Symbolic {
+impl Memory for Symbolic {
     type Buf<T: Elem> = Symbols<T>;
 
     fn describe(&self) -> String {
@@ -165,7 +154,9 @@ impl Device for Symbolic {
         *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(buf.rows);
         Ok(vec![T::default(); n])
     }
+}
 
+impl Device for Symbolic {
     fn combine<W: Word>(&self, terms: &[(W, &Symbols<W>)], _: W, n: usize) -> Result<Symbols<W>> {
         let inputs: Vec<(u64, Rows)> = terms.iter().map(|(c, x)| (c.to_u64(), self.words(x, n))).collect();
         let inputs: Vec<(u64, &Rows)> = inputs.iter().map(|(c, x)| (*c, x)).collect();
@@ -389,98 +380,63 @@ impl Device for Symbolic {
         };
         program.outputs().iter().map(output).collect()
     }
+}
 
+impl MaskedLists for Symbolic {
     fn deal_list<W: Word>(
         &self,
-        spec: &ListSpec,
+        list: &dyn ListAlgebra,
         masks: &Symbols<W>,
         other: &Stream,
     ) -> Result<(Symbols<u64>, Symbols<u64>)> {
         let n = masks.rows.len();
-        let (unit, dealt) = (Unit::Field(spec.prime), n * spec.dealt());
-        let (rest, other) = (self.rest(unit, &[&masks.rows], dealt), self.samples(other, spec.prime, dealt));
+        let (unit, dealt) = (unit_of(list.field()), n * list.dealt());
+        let rest = self.rest(unit, &[&masks.rows], dealt);
+        let other = self.world.random(self.me, other, unit, dealt);
         let share = Rows::sum(unit, &[(1, &rest), (u64::MAX, &other)], dealt, u64::MAX);
         Ok((made(share)?, made(self.rest(Unit::Bit, &[&masks.rows], n))?))
     }
 
-    fn masked_list<W: Word>(
+    fn masked_lists<W: Word>(
         &self,
-        spec: &ListSpec,
+        list: &dyn ListAlgebra,
         j: usize,
-        masked: &Symbols<W>,
-        share: FieldShare<'_, Self>,
-        flips: &Symbols<u64>,
-        streams: &ListStreams<'_>,
-    ) -> Result<Symbols<u64>> {
-        let n = masked.rows.len();
-        let share = self.dealt(spec, &share, n);
-        made(self.list(list_of(spec), j, &[&masked.rows, &share], &flips.rows, streams, n))
-    }
-
-    fn scan_lists(&self, _: &ListSpec, lists: [&Symbols<u64>; 2], n: usize) -> Result<Symbols<u64>> {
-        made(self.rest(Unit::Bit, &[&lists[0].rows, &lists[1].rows], n))
-    }
-
-    fn baseline_lists<W: Word>(
-        &self,
-        (kind, spec): (Baseline, &ListSpec),
-        j: usize,
-        masked: &Symbols<W>,
-        share: FieldShare<'_, Self>,
+        values: &Symbols<W>,
+        share: Option<FieldShare<'_, Self>>,
         flips: &Symbols<u64>,
         streams: &ListStreams<'_>,
     ) -> Result<Vec<Symbols<u64>>> {
-        let n = masked.rows.len();
-        let share = self.dealt(spec, &share, n);
-        match kind {
-            Baseline::Concurrent => {
-                let list = self.list(list_of(spec), j, &[&masked.rows, &share], &flips.rows, streams, n);
-                Ok(vec![made(list)?])
-            }
-            // Two lists under one rotation: there is no lemma for them, and both are rests under the zero-shares.
-            Baseline::Aegis => {
-                let (unit, entries) = (Unit::Field(spec.prime), n * spec.length());
-                let zero = self.samples(streams.zero_share, spec.prime, 2 * entries);
-                let rest = self.rest(unit, &[&masked.rows, &share, &flips.rows], entries);
-                let sign = if j == 0 { 1 } else { u64::MAX };
-                let list = |c: usize| {
-                    let zero = Rows::new(unit, zero.cut(c * entries, entries));
-                    made(Rows::sum(unit, &[(1, &rest), (sign, &zero)], entries, u64::MAX))
-                };
-                (0..2).map(list).collect()
-            }
+        let n = values.rows.len();
+        let (unit, entries, count) = (unit_of(list.field()), n * list.length(), list.lists());
+        let share = share.map(|share| match share {
+            FieldShare::Packed(words) => (*words.rows).clone(),
+            FieldShare::Stream(stream) => self.world.random(self.me, stream, unit, n * list.dealt()),
+        });
+        let mut inputs = vec![&*values.rows];
+        inputs.extend(&share);
+        if count == 1 {
+            return Ok(vec![made(self.list((unit, list.length()), j, &inputs, &flips.rows, streams, n))?]);
         }
+        // Several lists under one rotation: there is no lemma for them, and all are rests under the
+        // zero-shares.
+        inputs.push(&flips.rows);
+        let zero = self.world.random(self.me, streams.zero_share, unit, count * entries);
+        let rest = self.rest(unit, &inputs, entries);
+        let sign = if j == 0 { 1 } else { u64::MAX };
+        let list = |c: usize| {
+            let zero = Rows::new(unit, zero.cut(c * entries, entries));
+            made(Rows::sum(unit, &[(1, &rest), (sign, &zero)], entries, u64::MAX))
+        };
+        (0..count).map(list).collect()
     }
 
-    fn scan_baseline(
-        &self,
-        _: (Baseline, &ListSpec),
-        lists: [&[Symbols<u64>]; 2],
-        n: usize,
-    ) -> Result<Symbols<u64>> {
+    fn scan_lists(&self, _: &dyn ListAlgebra, lists: [&[Symbols<u64>]; 2], n: usize) -> Result<Symbols<u64>> {
         let lists: Vec<&Rows> = lists.into_iter().flatten().map(|list| &*list.rows).collect();
         made(self.rest(Unit::Bit, &lists, n))
     }
+}
 
-    fn host_list<W: Word>(
-        &self,
-        list: &HostList<'_, Self>,
-        shares: &Symbols<W>,
-        _: impl FnOnce(&[W], &[u64], &ListStreams<'_>) -> Vec<u64>,
-    ) -> Result<Symbols<u64>> {
-        let (n, of) = (shares.rows.len(), (Unit::Low(list.width), list.length));
-        made(self.list(of, list.worker, &[&shares.rows], &list.flips.rows, &list.streams, n))
-    }
-
-    fn host_scan(
-        &self,
-        lists: [&Symbols<u64>; 2],
-        n: usize,
-        _: impl FnOnce([&[u64]; 2]) -> Vec<u64>,
-    ) -> Result<Symbols<u64>> {
-        made(self.rest(Unit::Bit, &[&lists[0].rows, &lists[1].rows], n))
-    }
-
+impl OpenTruncated for Symbolic {
     fn open_truncated<W: Word>(
         &self,
         _: usize,
@@ -494,7 +450,9 @@ impl Device for Symbolic {
         let terms = [(1, &rest), (u64::MAX, &high), (1, &mask)];
         made(Rows::sum(Unit::Word, &terms, n, mask_of(W::BITS)))
     }
+}
 
+impl OpenSelected for Symbolic {
     fn open_selected<W: Word>(&self, _: usize, args: &Selected<'_, W, Self>) -> Result<Symbols<W>> {
         let n = args.masked.rows.len();
         let mut inputs: Vec<&Rows> =
@@ -506,7 +464,9 @@ impl Device for Symbolic {
         let (rest, mask) = (self.rest(Unit::Word, &inputs, n), self.words(args.output_mask, n));
         made(Rows::sum(Unit::Word, &[(1, &rest), (1, &mask)], n, mask_of(W::BITS)))
     }
+}
 
+impl SignTables for Symbolic {
     fn sign_table<W: Word>(
         &self,
         _: u32,

@@ -1,10 +1,10 @@
-//! A device whose randomness is enumerated. Arithmetic is the reference device's; what draws is stated here again, from the
-//! description of the protocol, so that both statements check each other.
+//! A device whose randomness is enumerated. Arithmetic is the reference device's; what draws is
+//! stated here again, so that both statements check each other; a list's algebra is the protocol's.
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{
-    Baseline, Device, DeviceError, Elem, Entries, FieldShare, HostList, ListSpec, ListStreams, Placement,
-    Reference, Selected, Truncation,
+    Device, DeviceError, Elem, Field, FieldShare, ListAlgebra, ListInput, ListStreams, MaskedLists, Memory,
+    OpenSelected, OpenTruncated, Placement, Reference, Selected, SignTables, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
@@ -42,129 +42,18 @@ impl Enumerating {
         Ok(Arc::new(words))
     }
 
-    /// A worker's share of what was dealt: sample q of element e.
-    fn share(
-        &self,
-        spec: &ListSpec,
-        share: FieldShare<'_, Self>,
-        n: usize,
-    ) -> Result<Box<dyn Fn(usize, usize) -> i64>> {
-        let dealt = spec.dealt();
-        Ok(match share {
-            FieldShare::Packed(words) => {
-                let all = spec.prime.unpack(words, n * dealt);
-                Box::new(move |e, q| i64::from(all[e * dealt + q]))
-            }
-            FieldShare::Stream(stream) => {
-                let values = self.read(stream, spec.prime.p(), n, dealt)?;
-                Box::new(move |e, q| i64::from(values.at(e, q)))
-            }
-        })
+    /// Elements of a field in the form of the wire, `run` for each value.
+    fn packed_field(&self, field: Field, elements: &[u32], run: usize) -> Result<Buf<u64>> {
+        let p = field.p() as u8;
+        let format = match field.prime() {
+            Some(_) => Format::Field { p, run },
+            None => Format::Residue { p, run },
+        };
+        self.packed(field.pack(elements), format)
     }
 }
 
-/// Bit i of the λ − 1 low bits of a number, most significant first.
-fn bit(x: u64, i: usize, count: usize) -> i64 {
-    (x >> (count - 1 - i) & 1) as i64
-}
-
-/// Digits of the low bits of a number, most significant first.
-fn digits(x: u64, widths: &[u32]) -> Vec<u64> {
-    let mut left: u32 = widths.iter().sum();
-    widths
-        .iter()
-        .map(|w| {
-            left -= w;
-            x >> left & ((1 << w) - 1)
-        })
-        .collect()
-}
-
-/// The cut value's λ bits.
-fn cut(spec: &ListSpec, m: u64) -> u64 {
-    m >> spec.cut & (u64::MAX >> (64 - spec.width))
-}
-
-/// t_i of worker j: Σ_{k<i} s_k − s_i + 1, where s_i is a share of [m_i ≠ ρ_i].
-fn first_differences(spec: &ListSpec, j: usize, m: u64, share: &dyn Fn(usize) -> i64) -> Vec<i64> {
-    let (length, first) = (spec.width as usize, i64::from(j == 0));
-    let s = |i: usize| {
-        let (m_i, rho_i) = if i == length - 1 { (0, first) } else { (bit(m, i, length - 1), share(i)) };
-        first * m_i + (1 - 2 * m_i) * rho_i
-    };
-    (0..length).map(|i| (0..i).map(s).sum::<i64>() - s(i) + first).collect()
-}
-
-/// m_i of the padded list.
-fn padded(spec: &ListSpec, m: u64, i: usize) -> i64 {
-    let length = spec.width as usize;
-    if i == length - 1 { 0 } else { bit(m, i, length - 1) }
-}
-
-/// Worker j's entries before multiplier, sharing of zero and rotation.
-fn entries(spec: &ListSpec, j: usize, m: u64, flip: u64, share: &dyn Fn(usize) -> i64) -> Vec<i64> {
-    let first = i64::from(j == 0);
-    let sign = (m >> (spec.width - 1)) as i64;
-    let direction = sign ^ flip as i64;
-    match &spec.entries {
-        Entries::Bits => {
-            let t = first_differences(spec, j, m, share);
-            t.iter().enumerate().map(|(i, t)| t + first * (direction ^ padded(spec, m, i))).collect()
-        }
-        Entries::Digits(widths) => {
-            let mut out = vec![];
-            let (mut from, mut unequal) = (0, 0);
-            for (d, (mu, w)) in digits(m, widths).into_iter().zip(widths).enumerate() {
-                let count = (1usize << w) - 1;
-                let dealt: Vec<i64> = (from..from + count).map(share).collect();
-                from += count;
-                let mu = mu as usize;
-                let equal = dealt.get(mu).copied().unwrap_or(first - dealt.iter().sum::<i64>());
-                let greater: i64 = dealt[..mu].iter().sum();
-                let at_most = first - greater;
-                let wanted = match (direction, d + 1 == widths.len()) {
-                    (1, _) => greater,
-                    (_, true) => at_most,
-                    (_, false) => at_most - equal,
-                };
-                out.push(unequal + first - wanted);
-                unequal += first - equal;
-            }
-            out
-        }
-    }
-}
-
-/// The smallest prime above n.
-fn above(n: u64) -> u64 {
-    (n + 1..).find(|p| (2..*p).all(|d| !p.is_multiple_of(d))).expect("there is always one")
-}
-
-fn inverse(x: u64, p: u64) -> u64 {
-    (1..p).find(|y| x * y % p == 1).expect("p is prime and x no multiple of it")
-}
-
-/// What protocols sample on the host: draws of 128 bits are read as fractions, and multiplied by the bound again and again.
-fn on_host(stream: &Stream, bound: u64, n: usize) -> Vec<u64> {
-    let per_draw = (56.0 / (bound.max(2) as f64).log2()) as usize;
-    let words = stream.words(2 * n.div_ceil(per_draw));
-    let samples = words.chunks_exact(2).flat_map(|draw| {
-        let mut fraction = u128::from(draw[1]) << 64 | u128::from(draw[0]);
-        (0..per_draw).map(move |_| {
-            let low = (fraction & u128::from(u64::MAX)) * u128::from(bound);
-            let high = (fraction >> 64) * u128::from(bound) + (low >> 64);
-            fraction = high << 64 | low & u128::from(u64::MAX);
-            (high >> 64) as u64
-        })
-    });
-    samples.take(n).collect()
-}
-
-fn modulo(x: i64, p: u64) -> u8 {
-    x.rem_euclid(p as i64) as u8
-}
-
-impl Device for Enumerating {
+impl Memory for Enumerating {
     type Buf<T: Elem> = Buf<T>;
 
     fn describe(&self) -> String {
@@ -178,6 +67,9 @@ impl Device for Enumerating {
         self.world.note(bytemuck::cast_slice(&buf), format);
         Reference.download(buf)
     }
+}
+
+impl Device for Enumerating {
     fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
         Reference.combine(terms, constant, n)
     }
@@ -263,142 +155,76 @@ impl Device for Enumerating {
     fn unpack_low<W: Word>(&self, x: &Buf<u64>, width: u32, n: usize) -> Result<Buf<W>> {
         Reference.unpack_low(x, width, n)
     }
+}
 
+impl MaskedLists for Enumerating {
     fn deal_list<W: Word>(
         &self,
-        spec: &ListSpec,
+        list: &dyn ListAlgebra,
         masks: &Buf<W>,
         other: &Stream,
     ) -> Result<(Buf<u64>, Buf<u64>)> {
-        let (p, n, dealt) = (spec.prime.p(), masks.len(), spec.dealt());
-        let other = self.read(other, p, n, dealt)?;
-        let mut shares = Vec::with_capacity(n * dealt);
+        let (field, n, dealt) = (list.field(), masks.len(), list.dealt());
+        let other = self.read(other, field.p(), n, dealt)?;
+        let (mut shares, mut kept) = (vec![], vec![]);
         for (e, r) in masks.iter().enumerate() {
-            // ρ is the complement of the low bits of the cut mask, less one.
-            let low = (1u64 << (spec.width - 1)) - 1;
-            let rho = cut(spec, r.to_u64()).wrapping_sub(1) & low;
-            let secret: Vec<u64> = match &spec.entries {
-                Entries::Bits => (0..dealt).map(|i| bit(rho, i, dealt) as u64).collect(),
-                Entries::Digits(widths) => {
-                    let of =
-                        |(digit, w): (u64, &u32)| (0..(1u64 << w) - 1).map(move |q| u64::from(digit == q));
-                    digits(rho, widths).into_iter().zip(widths).flat_map(of).collect()
-                }
-            };
-            shares.extend(
-                secret.iter().enumerate().map(|(q, &s)| modulo(s as i64 - i64::from(other.at(e, q)), p)),
-            );
+            kept.push(list.deal(r.to_u64(), &mut |secret| {
+                let other = other.at(e, shares.len() % dealt);
+                shares.push(field.residue(secret as i64 - i64::from(other)));
+            }));
         }
-        let negative =
-            |e: usize| cut(spec, cut(spec, masks[e].to_u64()).wrapping_neg() << spec.cut) >> (spec.width - 1);
-        let packed =
-            self.packed(spec.prime.pack(shares.into_iter()), Format::Field { p: p as u8, run: dealt })?;
-        Ok((packed, Arc::new(bits::pack(n, negative))))
+        Ok((self.packed_field(field, &shares, dealt)?, Arc::new(bits::pack(n, |e| kept[e]))))
     }
 
-    fn masked_list<W: Word>(
+    /// As every device, with what is enumerated for the streams' samples.
+    fn masked_lists<W: Word>(
         &self,
-        spec: &ListSpec,
+        list: &dyn ListAlgebra,
         j: usize,
-        masked: &Buf<W>,
-        share: FieldShare<'_, Self>,
-        flips: &Buf<u64>,
-        streams: &ListStreams<'_>,
-    ) -> Result<Buf<u64>> {
-        let (p, n, length) = (spec.prime.p(), masked.len(), spec.length());
-        let share = self.share(spec, share, n)?;
-        let w = self.read(streams.multiplier, p - 1, n, length)?;
-        let z = self.read(streams.zero_share, p, n, length)?;
-        let rotation = self.read(streams.rotation, length as u64, n, 1)?;
-        let sign = if j == 0 { 1 } else { -1 };
-        let mut list = vec![0; n * length];
-        for e in 0..n {
-            let m = cut(spec, masked[e].to_u64());
-            let entries = entries(spec, j, m, bits::get(flips, e), &|q| share(e, q));
-            for (q, entry) in entries.into_iter().enumerate() {
-                let value = (i64::from(w.at(e, q)) + 1) * entry + sign * i64::from(z.at(e, q));
-                list[e * length + (q + usize::from(rotation.at(e, 0))) % length] = modulo(value, p);
-            }
-        }
-        self.packed(spec.prime.pack(list.into_iter()), Format::Field { p: p as u8, run: length })
-    }
-
-    fn scan_lists(&self, spec: &ListSpec, lists: [&Buf<u64>; 2], n: usize) -> Result<Buf<u64>> {
-        Reference.scan_lists(spec, lists, n)
-    }
-
-    fn baseline_lists<W: Word>(
-        &self,
-        (kind, spec): (Baseline, &ListSpec),
-        j: usize,
-        masked: &Buf<W>,
-        share: FieldShare<'_, Self>,
+        values: &Buf<W>,
+        share: Option<FieldShare<'_, Self>>,
         flips: &Buf<u64>,
         streams: &ListStreams<'_>,
     ) -> Result<Vec<Buf<u64>>> {
-        let (p, n, length, count) = (spec.prime.p(), masked.len(), spec.length(), kind.lists());
-        let share = self.share(spec, share, n)?;
+        let (field, n, length, count) = (list.field(), values.len(), list.length(), list.lists());
+        let dealt: Vec<i64> = match share {
+            None => vec![],
+            Some(FieldShare::Packed(words)) => {
+                field.unpack(words, n * list.dealt()).into_iter().map(i64::from).collect()
+            }
+            Some(FieldShare::Stream(stream)) => {
+                let values = self.read(stream, field.p(), n, list.dealt())?;
+                (0..n * list.dealt()).map(|i| values.at(i / list.dealt(), i % list.dealt()).into()).collect()
+            }
+        };
         // Samples of list c lie behind those of all elements of the lists before.
-        let w = self.read(streams.multiplier, p - 1, count * n, length)?;
-        let z = self.read(streams.zero_share, p, count * n, length)?;
+        let w = self.read(streams.multiplier, field.p() - 1, count * n, length)?;
+        let z = self.read(streams.zero_share, field.p(), count * n, length)?;
         let rotation = self.read(streams.rotation, length as u64, n, 1)?;
-        let first = i64::from(j == 0);
         let mut lists = vec![vec![0; n * length]; count];
         for e in 0..n {
-            let m = cut(spec, masked[e].to_u64());
-            let t = first_differences(spec, j, m, &|q| share(e, q));
-            let direction = (m >> (spec.width - 1)) as i64 ^ bits::get(flips, e) as i64;
-            for (i, t) in t.into_iter().enumerate() {
-                let beta = direction ^ padded(spec, m, i);
-                let place = e * length + (i + usize::from(rotation.at(e, 0))) % length;
-                let w = |c: usize| i64::from(w.at(c * n + e, i)) + 1;
-                let z = |c: usize| (2 * first - 1) * i64::from(z.at(c * n + e, i));
-                match kind {
-                    Baseline::Concurrent => {
-                        lists[0][place] = modulo(w(0) * (t * (1 - beta) + first * beta) + z(0), p);
-                    }
-                    Baseline::Aegis => {
-                        lists[0][place] = modulo(w(0) * t + first * beta + z(0), p);
-                        lists[1][place] = modulo(w(1) * (w(0) * t + first) + z(1), p);
-                    }
-                }
-            }
+            let w = |i: usize| i64::from(w.at(i / length * n + e, i % length)) + 1;
+            let multipliers: Vec<i64> = (0..count * length).map(w).collect();
+            let dealt = &dealt[e * list.dealt()..][..list.dealt()];
+            let (value, flip) = (values[e].to_u64(), bits::get(flips, e));
+            let mut i = 0;
+            list.entries(&ListInput { j, value, flip, dealt, multipliers: &multipliers }, &mut |entry| {
+                let (c, q) = (i % count, i / count);
+                let z = if j == 0 { 1 } else { -1 } * i64::from(z.at(c * n + e, q));
+                let place = (q + usize::from(rotation.at(e, 0))) % length;
+                lists[c][e * length + place] = field.residue(entry + z);
+                i += 1;
+            });
         }
-        let format = Format::Field { p: p as u8, run: length };
-        lists.into_iter().map(|list| self.packed(spec.prime.pack(list.into_iter()), format)).collect()
+        lists.iter().map(|list| self.packed_field(field, list, length)).collect()
     }
 
-    /// The protocol makes the list under its streams; the entries are found again, and masked by what is enumerated.
-    fn host_list<W: Word>(
-        &self,
-        list: &HostList<'_, Self>,
-        shares: &Buf<W>,
-        make: impl FnOnce(&[W], &[u64], &ListStreams<'_>) -> Vec<u64>,
-    ) -> Result<Buf<u64>> {
-        let (n, length, streams) = (shares.len(), list.length, &list.streams);
-        let p = above(1 << (list.width - 1));
-        let made = make(shares, list.flips, streams);
-        let w_made = on_host(streams.multiplier, p - 1, n * length);
-        let z_made = on_host(streams.zero_share, p, n * length);
-        let rotation_made = on_host(streams.rotation, length as u64, n);
-        let w = self.read(streams.multiplier, p - 1, n, length)?;
-        let z = self.read(streams.zero_share, p, n, length)?;
-        let rotation = self.read(streams.rotation, length as u64, n, 1)?;
-        let sign = if list.worker == 0 { 1 } else { -1 };
-        let mut out = vec![0; n * length];
-        for e in 0..n {
-            for q in 0..length {
-                let from = (q + rotation_made[e] as usize) % length;
-                let value = sign * bits::get_low(&made, e * length + from, list.width) as i64;
-                let (w_q, z_q) = (w_made[e * length + q] + 1, z_made[e * length + q]);
-                let entry = (value - z_q as i64).rem_euclid(p as i64) * inverse(w_q, p) as i64 % p as i64;
-                let value = sign * ((i64::from(w.at(e, q)) + 1) * entry + i64::from(z.at(e, q)));
-                out[e * length + (q + usize::from(rotation.at(e, 0))) % length] = u64::from(modulo(value, p));
-            }
-        }
-        self.packed(bits::pack_low(out.into_iter(), list.width), Format::Residue { p: p as u8, run: length })
+    fn scan_lists(&self, list: &dyn ListAlgebra, lists: [&[Buf<u64>]; 2], n: usize) -> Result<Buf<u64>> {
+        Reference.scan_lists(list, lists, n)
     }
+}
 
+impl OpenTruncated for Enumerating {
     fn open_truncated<W: Word>(
         &self,
         j: usize,
@@ -409,7 +235,9 @@ impl Device for Enumerating {
         let t = Truncation { bits: t.bits, high: t.high, top: t.top };
         Reference.open_truncated(j, masked, &t, output_mask)
     }
+}
 
+impl OpenSelected for Enumerating {
     fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
         let truncation = s
             .truncation
@@ -428,3 +256,5 @@ impl Device for Enumerating {
         Reference.open_selected(j, &selected)
     }
 }
+
+impl SignTables for Enumerating {}

@@ -105,13 +105,13 @@ at_every_level! {
 
 /// Bit i < 64 of `word` as an element that is all zeros or all ones.
 #[inline(always)]
-fn mask<W: Word>(word: u64, i: usize) -> W {
+pub fn mask<W: Word>(word: u64, i: usize) -> W {
     W::from_u64(0u64.wrapping_sub((word >> (i % 64)) & 1))
 }
 
 /// x & mask.
 #[inline(always)]
-fn and<W: Word>(x: W, mask: W) -> W {
+pub fn and<W: Word>(x: W, mask: W) -> W {
     W::from_u64(x.to_u64() & mask.to_u64())
 }
 
@@ -186,93 +186,6 @@ at_every_level! {
         }
         for (i, out) in out.iter_mut().enumerate() {
             *out = W::from_u64(bits::get_low(x, start + i, width));
-        }
-    }
-}
-
-/// What is public about a truncation of m: (m'>>f) − 2^(ℓ−2−f), and all ones where [b]·2^(ℓ−f) is to be added.
-#[inline(always)]
-fn truncated<W: Word>(m: W, f: u32) -> (W, W) {
-    let shifted = m.add(W::ONE.shl(W::BITS - 2));
-    (shifted.shr(f).sub(W::ONE.shl(W::BITS - 2 - f)), W::from_u64(shifted.msb().wrapping_sub(1)))
-}
-
-at_every_level! {
-    /// See [`crate::Device::open_truncated`]; operands are masked, high, top and output mask, all as long as `out`.
-    pub fn open_truncated<W: Word>(j: usize, f: u32, operands: [&[W]; 4], out: &mut [W]) {
-        let n = out.len();
-        let [masked, high, top, output_mask] = operands.map(|x| &x[..n]);
-        let first = if j == 0 { W::ZERO.sub(W::ONE) } else { W::ZERO };
-        for i in 0..n {
-            let (public, carries) = truncated(masked[i], f);
-            out[i] = and(public, first).sub(high[i]).add(and(top[i].shl(W::BITS - f), carries)).add(output_mask[i]);
-        }
-    }
-}
-
-/// The operands of a selected opening, as long as its result.
-#[derive(Clone, Copy)]
-pub struct Selected<'a, W> {
-    pub masked: &'a [W],
-    pub bit: &'a [W],
-    pub mask_bit: &'a [W],
-    pub output_mask: &'a [W],
-    pub choice: &'a [u64],
-    pub flip: Option<&'a [u64]>,
-    pub value: Value<'a, W>,
-}
-
-/// What is selected: x = m − r, or its truncation by some bits with shares of the mask's high part, its top bit, and that
-/// times the dealer's bit.
-#[derive(Clone, Copy)]
-pub enum Value<'a, W> {
-    Plain { mask: &'a [W] },
-    Truncated { bits: u32, high: &'a [W], top: &'a [W], top_bit: &'a [W] },
-}
-
-at_every_level! {
-    /// See [`crate::Device::open_selected`].
-    pub fn open_selected<W: Word>(j: usize, s: Selected<'_, W>, out: &mut [W]) {
-        let first = if j == 0 { W::ZERO.sub(W::ONE) } else { W::ZERO };
-        for (w, out) in out.chunks_mut(64).enumerate() {
-            let n = out.len();
-            let range = w * 64..w * 64 + n;
-            let [masked, bit, mask_bit, output_mask] =
-                [s.masked, s.bit, s.mask_bit, s.output_mask].map(|x| &x[range.clone()]);
-            let choice = s.choice[w];
-            let flip = s.flip.map_or(0, |flip| flip[w]);
-            // δ·a + (1 − 2δ)·b: a − b if the bit is set, b if not.
-            let either = |delta: W, a: W, b: W| {
-                let b_signed = W::from_u64(b.to_u64() ^ delta.to_u64()).sub(delta);
-                and(a, delta).add(b_signed)
-            };
-            match s.value {
-                Value::Plain { mask: r } => {
-                    let r = &r[range];
-                    for i in 0..n {
-                        let (f, delta) = (mask(choice, i), mask::<W>(flip, i));
-                        let m = masked[i];
-                        let sigma = either(delta, and(W::ONE, first), bit[i]);
-                        let value = and(m, first).sub(r[i]);
-                        let value_sigma = m.mul(sigma).sub(either(delta, r[i], mask_bit[i]));
-                        out[i] = either(f, value, value_sigma).add(output_mask[i]);
-                    }
-                }
-                Value::Truncated { bits, high, top, top_bit } => {
-                    let [high, top, top_bit] = [high, top, top_bit].map(|x| &x[range.clone()]);
-                    for i in 0..n {
-                        let (f, delta) = (mask(choice, i), mask::<W>(flip, i));
-                        let (public, carries) = truncated(masked[i], bits);
-                        let carry = |x: W| and(x.shl(W::BITS - bits), carries);
-                        let sigma = either(delta, and(W::ONE, first), bit[i]);
-                        let value = and(public, first).sub(high[i]).add(carry(top[i]));
-                        let high_sigma = either(delta, high[i], mask_bit[i]);
-                        let top_sigma = either(delta, top[i], top_bit[i]);
-                        let value_sigma = public.mul(sigma).sub(high_sigma).add(carry(top_sigma));
-                        out[i] = either(f, value, value_sigma).add(output_mask[i]);
-                    }
-                }
-            }
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The CPU device: the fastest instructions that the machine has, chosen when it runs, on some threads.
 
 mod conv;
-mod element;
-mod field;
+pub(crate) mod element;
+pub(crate) mod field;
 mod gemm;
-mod list;
 mod planes;
 mod structure;
-mod work;
+#[cfg(test)]
+mod tests;
+pub(crate) mod work;
 
 use crate::circuit::Program;
 use crate::device::*;
-use crate::list::{ListSpec, ListStreams};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{Level, Stream};
 use megrez_ring::{Shape, Word, bits};
@@ -23,8 +23,8 @@ type Result<T> = std::result::Result<T, DeviceError>;
 /// Host memory and the machine's vector units.
 #[derive(Clone)]
 pub struct Cpu {
-    threads: usize,
-    level: Level,
+    pub(crate) threads: usize,
+    pub(crate) level: Level,
 }
 
 impl Default for Cpu {
@@ -48,12 +48,16 @@ impl Cpu {
         element::build(self.threads, n, block)
     }
 
-    fn build<T: bytemuck::Pod + Send>(&self, n: usize, block: impl Fn(usize, &mut [T]) + Sync) -> Buf<T> {
+    pub(crate) fn build<T: bytemuck::Pod + Send>(
+        &self,
+        n: usize,
+        block: impl Fn(usize, &mut [T]) + Sync,
+    ) -> Buf<T> {
         Arc::new(self.build_vec(n, block))
     }
 }
 
-impl Device for Cpu {
+impl Memory for Cpu {
     type Buf<T: Elem> = Buf<T>;
 
     fn describe(&self) -> String {
@@ -68,7 +72,9 @@ impl Device for Cpu {
     fn download<T: Elem>(&self, buf: Buf<T>) -> Result<Vec<T>> {
         Ok(Arc::try_unwrap(buf).unwrap_or_else(|shared| shared.to_vec()))
     }
+}
 
+impl Device for Cpu {
     fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
         let terms: Vec<(W, &[W])> = terms.iter().map(|(c, x)| (*c, &x[..n])).collect();
         Ok(self.build(n, |start, out| element::combine(self.level, &terms, constant, start, out)))
@@ -198,73 +204,5 @@ impl Device for Cpu {
         let inputs: Vec<&[u64]> = inputs.iter().map(|x| x.as_slice()).collect();
         let outputs = planes::run_circuit((self.level, self.threads), program, &inputs, words);
         Ok(outputs.into_iter().map(Arc::new).collect())
-    }
-
-    fn deal_list<W: Word>(
-        &self,
-        spec: &ListSpec,
-        masks: &Buf<W>,
-        other: &Stream,
-    ) -> Result<(Buf<u64>, Buf<u64>)> {
-        let (dealt, sign) = list::deal_list((self.level, self.threads), spec, masks, other);
-        Ok((Arc::new(dealt), Arc::new(sign)))
-    }
-
-    fn masked_list<W: Word>(
-        &self,
-        spec: &ListSpec,
-        j: usize,
-        masked: &Buf<W>,
-        share: FieldShare<'_, Self>,
-        flips: &Buf<u64>,
-        streams: &ListStreams<'_>,
-    ) -> Result<Buf<u64>> {
-        let share = match share {
-            FieldShare::Packed(words) => list::Share::Packed(words),
-            FieldShare::Stream(stream) => list::Share::Stream(stream),
-        };
-        let streams = [streams.multiplier, streams.zero_share, streams.rotation];
-        Ok(Arc::new(list::masked_list((self.level, self.threads), spec, j, masked, share, flips, streams)))
-    }
-
-    fn scan_lists(&self, spec: &ListSpec, lists: [&Buf<u64>; 2], n: usize) -> Result<Buf<u64>> {
-        Ok(Arc::new(list::scan_lists((self.level, self.threads), spec, lists.map(|l| &l[..]), n)))
-    }
-
-    fn open_truncated<W: Word>(
-        &self,
-        j: usize,
-        masked: &Buf<W>,
-        t: &Truncation<'_, W, Self>,
-        output_mask: &Buf<W>,
-    ) -> Result<Buf<W>> {
-        Ok(self.build(masked.len(), |start, out| {
-            let operands = [masked, t.high, t.top, output_mask].map(|x| &x[start..]);
-            element::open_truncated(self.level, j, t.bits, operands, out);
-        }))
-    }
-
-    fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
-        Ok(self.build(s.masked.len(), |start, out| {
-            let value = match &s.truncation {
-                None => element::Value::Plain { mask: &s.mask[start..] },
-                Some((t, top_bit)) => element::Value::Truncated {
-                    bits: t.bits,
-                    high: &t.high[start..],
-                    top: &t.top[start..],
-                    top_bit: &top_bit[start..],
-                },
-            };
-            let operands = element::Selected {
-                masked: &s.masked[start..],
-                bit: &s.bit[start..],
-                mask_bit: &s.mask_bit[start..],
-                output_mask: &s.output_mask[start..],
-                choice: &s.choice[start / 64..],
-                flip: s.flip.map(|flip| &flip[start / 64..]),
-                value,
-            };
-            element::open_selected(self.level, j, operands, out);
-        }))
     }
 }

@@ -6,8 +6,9 @@ use megrez::report::Seconds;
 use megrez::{Error, ErrorKind, Result};
 use megrez_cuda::Cuda;
 use megrez_device::{AnyBuf, AnyDevice, DeviceChoice};
-use megrez_kernels::{Device, DeviceError, Entries, FieldShare, ListSpec, ListStreams, Reference};
+use megrez_kernels::{Device, DeviceError, Entries, FieldShare, ListSpec, ListStreams, Memory, Reference};
 use megrez_prg::{RootKey, Stream};
+use megrez_protocols::mizar::SignList;
 use megrez_ring::{Prime, Word};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
@@ -165,7 +166,7 @@ fn random<W: Word>(device: &AnyDevice, o: &KernelBench) -> Outcome {
 
 /// What worker 0 has before it makes the masked list of every value.
 struct Lists<W: Word, D: Device> {
-    spec: ListSpec,
+    list: SignList,
     masked: D::Buf<W>,
     dealt: D::Buf<u64>,
     flips: D::Buf<u64>,
@@ -176,10 +177,11 @@ impl<W: Word, D: Device> Lists<W, D> {
     fn new(device: &D, o: &KernelBench) -> std::result::Result<Self, DeviceError> {
         let spec = ListSpec { cut: 0, width: W::BITS, entries: Entries::Bits, prime: Prime::above(W::BITS) };
         let masks: D::Buf<W> = device.random(&stream(o.seed, 5), o.batch)?;
-        let (dealt, _) = device.deal_list(&spec, &masks, &stream(o.seed, 6))?;
+        let list = SignList(spec);
+        let (dealt, _) = device.deal_list(&list, &masks, &stream(o.seed, 6))?;
         let masked = device.random(&stream(o.seed, 7), o.batch)?;
         let flips = device.random_bits(&stream(o.seed, 8), o.batch)?;
-        Ok(Lists { spec, masked, dealt, flips, streams: [9, 10, 11].map(|purpose| stream(o.seed, purpose)) })
+        Ok(Lists { list, masked, dealt, flips, streams: [9, 10, 11].map(|purpose| stream(o.seed, purpose)) })
     }
 
     fn streams(&self) -> ListStreams<'_> {
@@ -189,14 +191,16 @@ impl<W: Word, D: Device> Lists<W, D> {
 
     fn fused(&self, device: &D) -> std::result::Result<D::Buf<u64>, DeviceError> {
         let share = FieldShare::Packed(&self.dealt);
-        device.masked_list(&self.spec, 0, &self.masked, share, &self.flips, &self.streams())
+        let lists =
+            device.masked_lists(&self.list, 0, &self.masked, Some(share), &self.flips, &self.streams())?;
+        Ok(lists.into_iter().next().expect("one list"))
     }
 }
 
 impl<W: Word> Lists<W, Cuda> {
-    fn unfused(&self, device: &Cuda) -> std::result::Result<<Cuda as Device>::Buf<u64>, DeviceError> {
+    fn unfused(&self, device: &Cuda) -> std::result::Result<<Cuda as Memory>::Buf<u64>, DeviceError> {
         let share = FieldShare::Packed(&self.dealt);
-        device.unfused_list(&self.spec, 0, &self.masked, share, &self.flips, &self.streams())
+        device.unfused_list(&self.list.0, 0, &self.masked, share, &self.flips, &self.streams())
     }
 }
 

@@ -6,7 +6,7 @@ use megrez::protocols::find;
 use megrez::{Backend, Error, ErrorKind, Result, RunOptions};
 use megrez_cuda::Cuda;
 use megrez_device::AnyDevice;
-use megrez_kernels::Device;
+use megrez_kernels::Memory;
 use megrez_plan::{Input, Plan};
 
 /// Each party's peak memory on its device in bytes, for one run with its offline phase. The

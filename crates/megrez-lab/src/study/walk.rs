@@ -6,7 +6,7 @@ use super::forms::{Form, cut_sign, exact, is_big_error};
 use megrez::{Error, ErrorKind, FixedModel, Result};
 use megrez_graph::Tensor as Floats;
 use megrez_graph::lower::DataInput;
-use megrez_kernels::{Bits, Cpu, Device, Tensor};
+use megrez_kernels::{Bits, Cpu, Memory, Tensor};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Kind, Op, SignBit, Step, ValueId};
 use megrez_protocols::clear::{Clear, Data};

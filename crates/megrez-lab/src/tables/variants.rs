@@ -6,7 +6,7 @@ use megrez::report::Seconds;
 use megrez::{Error, Result};
 use megrez_cuda::Reduction;
 use megrez_device::{AnyBuf, AnyDevice, DeviceChoice};
-use megrez_kernels::{Device, DeviceError};
+use megrez_kernels::{Device, DeviceError, Memory};
 use megrez_prg::{RootKey, Stream};
 use megrez_ring::Word;
 use serde_json::{Value as Json, json};

@@ -9,7 +9,6 @@
 //! Security: `docs/security/bicoptor.md`.
 
 mod family;
-mod field;
 mod product;
 mod relu;
 mod sign;

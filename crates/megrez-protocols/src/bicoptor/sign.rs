@@ -41,13 +41,12 @@
 //! Security: `docs/security/bicoptor.md`.
 
 use super::family::Bicoptor;
-use super::field::{Field, sample};
 use crate::mss::{DEALER, Role, deal};
 use crate::sharing::reveal;
 use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported};
-use megrez_kernels::{Device, HostList, ListStreams, Tensor};
+use megrez_kernels::{Device, Field, ListAlgebra, ListInput, ListStreams, Tensor};
 use megrez_plan::{Op, SignBit};
-use megrez_ring::{Shape, Word, bits};
+use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
 /// The most bits that are compared: products in F_p fit a word.
@@ -84,17 +83,13 @@ impl List {
         List { cut: sign.cut, magnitude: width - 1, share: ring - sign.cut, field: Field::above_power(width) }
     }
 
-    fn length(&self) -> usize {
-        self.magnitude as usize + 2
-    }
-
     fn unit(&self) -> Unit {
         Unit::Residue(self.field.p() as u32)
     }
 
-    /// Worker `j`'s entries for its share and the coin, read in 1 … M; the sum's entry is 0 iff
-    /// both workers' are equal.
-    fn entries(&self, j: usize, share: u64, coin: u64, mut each: impl FnMut(u64)) {
+    /// Worker `j`'s entries for x_0 or −x_1 and the coin, read in 1 … M; the sum's entry is 0 iff both
+    /// workers' are equal.
+    fn readings(&self, j: usize, share: u64, coin: u64, mut each: impl FnMut(u64)) {
         let low = u64::MAX >> (64 - self.share);
         let flip = coin.wrapping_neg();
         let one = u64::from(j == 0);
@@ -108,6 +103,24 @@ impl List {
             entry(sum.wrapping_sub(one), (self.magnitude + 1).min(self.share - i - 1));
         }
         entry((q >> self.magnitude).wrapping_sub(one), (self.magnitude + 1).min(self.share - self.magnitude));
+    }
+}
+
+impl ListAlgebra for List {
+    fn field(&self) -> Field {
+        self.field
+    }
+    fn length(&self) -> usize {
+        self.magnitude as usize + 2
+    }
+    fn entries(&self, worker: &ListInput<'_>, entry: &mut dyn FnMut(i64)) {
+        let first = worker.j == 0;
+        let share = if first { worker.value } else { worker.value.wrapping_neg() };
+        let mut multipliers = worker.multipliers.iter();
+        self.readings(worker.j, share, worker.flip, |reading| {
+            let product = multipliers.next().expect("one for each entry") * reading as i64;
+            entry(if first { product } else { -product });
+        });
     }
 }
 
@@ -126,8 +139,7 @@ pub(super) fn compare<W: Word, D: Device>(
     n: usize,
 ) -> Result<D::Buf<u64>, Error> {
     let list = List::new(sign, W::BITS);
-    let (field, length) = (list.field, list.length());
-    let packed = n * length * field.bits() as usize;
+    let packed = n * list.length() * list.field.bits() as usize;
     match Role::of(party) {
         Role::Worker(j) => {
             let share = &share.expect("workers hold shares").buf;
@@ -145,60 +157,18 @@ pub(super) fn compare<W: Word, D: Device>(
                 party.stream(1 - j, "zero-share")?,
                 party.stream(1 - j, "rotation")?,
             ];
-            let of = HostList {
-                worker: j,
-                length,
-                width: field.bits(),
-                flips: &coins,
-                streams: ListStreams {
-                    multiplier: &streams[0],
-                    zero_share: &streams[1],
-                    rotation: &streams[2],
-                },
-            };
-            let words = party.device().host_list(&of, &share, |shares, coins, streams| {
-                bits::pack_low(masked(&list, j, shares, coins, streams).into_iter(), field.bits())
-            })?;
+            let [multiplier, zero_share, rotation] = &streams;
+            let streams = ListStreams { multiplier, zero_share, rotation };
+            let words = party.device().masked_lists(&list, j, &share, None, &coins, &streams)?.remove(0);
             party.send_bits(DEALER, "list", words, packed)?;
             Ok(coins)
         }
         Role::Dealer => {
-            let lists = [party.recv_bits(0, "list", packed)?, party.recv_bits(1, "list", packed)?];
-            Ok(party.device().host_scan([&lists[0], &lists[1]], n, |[a, b]| {
-                let at = |i: usize| {
-                    let [a, b] = [a, b].map(|list| bits::get_low(list, i, field.bits()));
-                    u64::from(field.reduce(a + b) == 0)
-                };
-                bits::pack(n, |e| (e * length..(e + 1) * length).fold(0, |found, i| found | at(i)))
-            })?)
+            let [a, b] = [party.recv_bits(0, "list", packed)?, party.recv_bits(1, "list", packed)?];
+            let none = party.device().scan_lists(&list, [&[a], &[b]], n)?;
+            Ok(party.device().xor(&[&none], true, n)?)
         }
     }
-}
-
-/// Worker `j`'s list: masked, turned, and with its zero-share.
-fn masked<W: Word>(
-    list: &List,
-    j: usize,
-    shares: &[W],
-    coins: &[u64],
-    streams: &ListStreams<'_>,
-) -> Vec<u64> {
-    let (field, length, n) = (list.field, list.length(), shares.len());
-    let multiplier = sample(streams.multiplier, field.p() - 1, n * length);
-    let zero_share = sample(streams.zero_share, field.p(), n * length);
-    let rotation = sample(streams.rotation, length as u64, n);
-    let mut out = vec![0; n * length];
-    for (e, &share) in shares.iter().enumerate() {
-        let share = if j == 0 { share } else { share.neg() };
-        let mut at = e * length;
-        list.entries(j, share.to_u64(), bits::get(coins, e), |entry| {
-            let value = field.reduce(field.reduce((multiplier[at] + 1) * entry) + zero_share[at]);
-            let value = if j == 0 { value } else { field.reduce(field.p() - value) };
-            out[e * length + (at - e * length + rotation[e] as usize) % length] = value;
-            at += 1;
-        });
-    }
-    out
 }
 
 /// Shares of [x ≥ 0] in the ring, at the workers.
@@ -255,7 +225,7 @@ mod tests {
     fn zeros(list: &List, shares: [u64; 2], coin: u64) -> usize {
         let entries = |j: usize| {
             let mut entries = vec![];
-            list.entries(j, shares[j], coin, |entry| entries.push(entry));
+            list.readings(j, shares[j], coin, |entry| entries.push(entry));
             entries
         };
         let (a, b) = (entries(0), entries(1));

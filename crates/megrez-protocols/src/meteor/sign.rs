@@ -306,6 +306,7 @@ impl compare::Comparison for Comparison {
 mod tests {
     use super::compare::Comparison as _;
     use super::*;
+    use megrez_kernels::Memory;
     use megrez_kernels::Reference;
     use megrez_session::Phase::{Offline, Online};
 

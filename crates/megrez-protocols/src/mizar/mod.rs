@@ -20,6 +20,7 @@ pub(crate) mod truncate;
 
 pub use crate::mss::{Data, Masks};
 pub use family::{Lists, Mizar};
+pub use sign::SignList;
 
 use crate::mss::{BitLinear, Linear, PublicProduct};
 use crate::protocol::{self, Security};

@@ -43,7 +43,7 @@ use super::sign::{Dealt, List, answer_cost};
 use super::truncate::MaskParts;
 use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Bits, Device, Tensor};
+use megrez_kernels::{Bits, Device, Memory, Tensor};
 use megrez_plan::{Op, Relu as Spec, ReluForm};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
@@ -239,7 +239,7 @@ fn deal_table<W: Word, D: Device>(
 }
 
 /// The output's data, and its masks if they are late.
-type Opened<W, D> = (Option<<D as Device>::Buf<W>>, Option<RingMask<W, D>>);
+type Opened<W, D> = (Option<<D as Memory>::Buf<W>>, Option<RingMask<W, D>>);
 
 impl Relu<'_> {
     /// *3R*.

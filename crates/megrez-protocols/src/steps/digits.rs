@@ -220,6 +220,7 @@ fn choose(circuit: &mut Circuit, choices: Vec<Wire>, x: &[Wire]) -> Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use megrez_kernels::Memory;
 
     #[test]
     fn digits_fill_the_positions_below_the_top() {

@@ -120,7 +120,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_kernels::{Cpu, Device as _, Tensor};
+    use megrez_kernels::{Cpu, Memory as _, Tensor};
     use megrez_net::{ClockKind, NetProfile, Network};
     use megrez_protocols::clear::{Clear, Data};
     use std::time::Duration;

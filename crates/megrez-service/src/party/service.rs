@@ -13,7 +13,7 @@ use crate::wire::{self, Failure, Info, Prepare, Reply, Request, Run, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::{PartyReport, files};
-use megrez_kernels::Device;
+use megrez_kernels::Memory;
 use megrez_net::{Channel, Endpoint, NetError, NetProfile, PeerName};
 use megrez_protocols::registry;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,19 +1,9 @@
-//! The shape of the masked list by which two workers let the dealer compare: one entry per bit (MIZAR, Fig. 4) or one
-//! entry per digit. The arithmetic of the entries is stated in [`crate::Reference`]; the protocol in `megrez-protocols`.
+//! The shape of the list by which two workers let the dealer compare: one entry per bit (MIZAR,
+//! Fig. 4) or one entry per digit. Its algebra stands with the protocol; devices have kernels for
+//! lists of this shape.
 
 use megrez_plan::{List, SignBit};
-use megrez_prg::Stream;
 use megrez_ring::Prime;
-
-/// The workers' common streams for one masked list.
-pub struct ListStreams<'a> {
-    /// Multipliers in [1, p − 1]: entry q of value e is sample e·length + q (bound p − 1) plus one.
-    pub multiplier: &'a Stream,
-    /// Zero-shares in [0, p − 1]: entry q of value e is sample e·length + q.
-    pub zero_share: &'a Stream,
-    /// Rotations: value e is sample e of bound `length`.
-    pub rotation: &'a Stream,
-}
 
 /// How a value is cut and split, and the field of its list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,7 +28,8 @@ pub enum Entries {
 }
 
 impl ListSpec {
-    /// The list of a comparison on a ring of `ring` bits. The plan's rules have checked that the numbers fit.
+    /// The list of a comparison on a ring of `ring` bits. The plan's rules have checked that the
+    /// numbers fit.
     pub fn new(sign: &SignBit, ring: u32) -> Self {
         let width = sign.width(ring);
         let (entries, length) = match &sign.list {

@@ -1,13 +1,18 @@
 //! A GPU through the CUDA driver.
 
+mod available;
+mod compile;
+
+pub(crate) use available::available;
+
 use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::cache::Cache;
 use crate::gpu::Gpu;
 use crate::source::Unit;
+use compile::compile;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
-use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 use megrez_kernels::DeviceError;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -21,60 +26,6 @@ const TIMED: usize = 4096;
 fn plain(error: DriverError) -> String {
     let text = error.error_string().ok().map(|s| s.to_string_lossy().into_owned());
     format!("{} ({:?})", text.unwrap_or_else(|| "unknown error".into()), error.0)
-}
-
-pub(crate) fn available() -> std::result::Result<Vec<Gpu>, String> {
-    // SAFETY: the question only opens a library by name; opening NVIDIA's libraries has no other effect.
-    if !unsafe { sys::is_culib_present() } {
-        return Err("no CUDA driver: libcuda is not installed on this machine".into());
-    }
-    // SAFETY: as above.
-    if !unsafe { nvrtc_sys::is_culib_present() } {
-        return Err("the CUDA driver is there but NVRTC is not: install libnvrtc 12 or 13 (part of the CUDA toolkit, or \
-                    the package nvidia-cuda-nvrtc) and put it on the library path"
-            .into());
-    }
-    let mut version = 0;
-    // SAFETY: writes one integer; it needs no initialised driver.
-    unsafe { sys::cuDriverGetVersion(&mut version) }
-        .result()
-        .map_err(|e| format!("the CUDA driver does not work: {}", plain(e)))?;
-    if version < 12080 {
-        return Err(format!(
-            "the CUDA driver is for CUDA {}.{}: version 12.8 or newer is needed",
-            version / 1000,
-            version % 1000 / 10
-        ));
-    }
-    result::init().map_err(|e| format!("the CUDA driver does not start: {}", plain(e)))?;
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: writes two integers.
-    unsafe { nvrtc_sys::nvrtcVersion(&mut major, &mut minor) }
-        .result()
-        .map_err(|e| format!("NVRTC does not work: {e}"))?;
-    let count = result::device::get_count().map_err(|e| format!("cannot count GPUs: {}", plain(e)))?;
-    let gpu = |ordinal: i32| {
-        let device = result::device::get(ordinal)?;
-        // SAFETY: `device` comes from the driver.
-        let (attribute, memory) = unsafe {
-            (
-                |a| result::device::get_attribute(device, a).map(|x| x as u32),
-                result::device::total_mem(device)?,
-            )
-        };
-        Ok(Gpu {
-            ordinal: ordinal as usize,
-            name: result::device::get_name(device)?,
-            capability: (
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            memory,
-            driver: (version as u32 / 1000, version as u32 % 1000 / 10),
-            nvrtc: (major as u32, minor as u32),
-        })
-    };
-    (0..count).map(|o| gpu(o).map_err(|e: DriverError| format!("GPU {o}: {}", plain(e)))).collect()
 }
 
 /// A handle of the driver, which may be used from any thread.
@@ -98,7 +49,8 @@ struct Staging {
 
 impl Staging {
     fn new() -> std::result::Result<Self, DriverError> {
-        // SAFETY: pinned memory is written before it is read: by the caller, or by a copy that is waited for.
+        // SAFETY: pinned memory is written before it is read: by the caller, or by a copy that is
+        // waited for.
         let buffer = || unsafe { result::malloc_host(STAGING, 0) }.map(|p| Handle(p.cast::<u8>()));
         let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map(Handle);
         Ok(Staging { buffers: [buffer()?, buffer()?], done: [event()?, event()?] })
@@ -108,8 +60,8 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         for b in 0..2 {
-            // SAFETY: both were made by `new` and nobody holds them; the device's work is done or the device is lost.
-            // Neither call can be helped if it fails.
+            // SAFETY: both were made by `new` and nobody holds them; the device's work is done or
+            // the device is lost. Neither call can be helped if it fails.
             unsafe {
                 let _ = result::free_host(self.buffers[b].0.cast());
                 let _ = result::event::destroy(self.done[b].0);
@@ -164,8 +116,9 @@ impl Driver {
 
     fn open(gpu: Gpu) -> std::result::Result<Self, DriverError> {
         let device = result::device::get(gpu.ordinal as i32)?;
-        // SAFETY: `device` comes from the driver; the context is retained for the life of the process and is current while streams
-        // and pinned memory are made in it; the attribute's value is a 64-bit number.
+        // SAFETY: `device` comes from the driver; the context is retained for the life of the
+        // process and is current while streams and pinned memory are made in it; the attribute's
+        // value is a 64-bit number.
         let (context, processors, shared_memory) = unsafe {
             let context = result::primary_ctx::retain(device)?;
             result::ctx::set_current(context)?;
@@ -243,7 +196,8 @@ impl Driver {
             return Ok(image);
         }
         statistics.compiled += 1;
-        // An NVRTC older than the GPU knows no such architecture: the driver compiles its portable form.
+        // An NVRTC older than the GPU knows no such architecture: the driver compiles its portable
+        // form.
         let image = compile(&source, &arch, false)
             .or_else(|first| compile(&source, "--gpu-architecture=compute_80", true).map_err(|_| first))
             .map_err(|log| DeviceError {
@@ -278,7 +232,8 @@ impl Driver {
             }
         };
         let name = CString::new(kernel).expect("kernel names have no zeros");
-        // SAFETY: the module is loaded and never unloaded before the context goes; the attribute only raises a limit.
+        // SAFETY: the module is loaded and never unloaded before the context goes; the attribute
+        // only raises a limit.
         let function = self.call(kernel, || unsafe {
             let function = result::module::get_function(module, name)?;
             if shared > 48 << 10 {
@@ -316,40 +271,13 @@ impl Driver {
         later: Handle<sys::CUstream>,
     ) -> std::result::Result<(), DriverError> {
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
-        // SAFETY: the event and the streams live; destroying a recorded event leaves what waits for it waiting.
+        // SAFETY: the event and the streams live; destroying a recorded event leaves what waits for
+        // it waiting.
         unsafe {
             result::event::record(event, sooner.0)?;
             result::stream::wait_event(later.0, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)?;
             result::event::destroy(event)
         }
-    }
-}
-
-/// Compiles to a cubin, or to PTX for the driver to compile.
-fn compile(source: &str, arch: &str, portable: bool) -> std::result::Result<Vec<u8>, String> {
-    let text = CString::new(source).map_err(|e| e.to_string())?;
-    let program = nvrtc::create_program(&text, Some(c"megrez.cu")).map_err(|e| e.to_string())?;
-    let options = [arch, "--std=c++17"];
-    // SAFETY: `program` is alive until it is destroyed at the end; the buffer has the size that NVRTC asks for.
-    unsafe {
-        let made = nvrtc::compile_program(program, &options);
-        let image = made.and_then(|()| {
-            if portable {
-                return nvrtc::get_ptx(program).map(bytemuck::cast_vec);
-            }
-            let mut size = 0;
-            nvrtc_sys::nvrtcGetCUBINSize(program, &mut size).result()?;
-            let mut cubin = vec![0u8; size];
-            nvrtc_sys::nvrtcGetCUBIN(program, cubin.as_mut_ptr().cast()).result()?;
-            Ok(cubin)
-        });
-        let image = image.map_err(|e| {
-            let log = nvrtc::get_program_log(program).unwrap_or_default();
-            let log: Vec<u8> = bytemuck::cast_vec(log);
-            format!("{e}\n{}", String::from_utf8_lossy(&log).trim_end_matches('\0'))
-        });
-        let _ = nvrtc::destroy_program(program);
-        image
     }
 }
 
@@ -379,8 +307,9 @@ impl Backend for Driver {
     fn upload(&self, data: &[u8], padded: usize) -> Result<u64> {
         let staging = lock(&self.uploads);
         let at = self.call(&format!("uploading {} MiB", padded >> 20), || {
-            // SAFETY: the memory is this copy's until `work` is ordered after it. A pinned buffer is written only after
-            // the copy out of it that was recorded last; an event never recorded counts as done.
+            // SAFETY: the memory is this copy's until `work` is ordered after it. A pinned buffer
+            // is written only after the copy out of it that was recorded last; an event never
+            // recorded counts as done.
             unsafe {
                 let at = result::malloc_async(self.up.0, padded)?;
                 for (c, chunk) in data.chunks(STAGING).enumerate() {
@@ -402,8 +331,8 @@ impl Backend for Driver {
     }
 
     fn release(&self, at: u64, bytes: usize) {
-        // SAFETY: the owner is gone, and every use was given to this stream or one that it waits for. On a lost device
-        // there is nothing to free.
+        // SAFETY: the owner is gone, and every use was given to this stream or one that it waits
+        // for. On a lost device there is nothing to free.
         let _ = self.call("freeing memory", || unsafe { result::free_async(at, self.work.0) });
         lock(&self.state).statistics.memory -= bytes;
     }
@@ -417,8 +346,8 @@ impl Backend for Driver {
             let mut pending: Option<(usize, &mut [u8])> = None;
             loop {
                 let next = chunks.next();
-                // SAFETY: chunk c + 1 is copied into the other buffer while chunk c is taken out of its own, after the
-                // event that was recorded behind its copy.
+                // SAFETY: chunk c + 1 is copied into the other buffer while chunk c is taken out of
+                // its own, after the event that was recorded behind its copy.
                 unsafe {
                     if let Some((c, chunk)) = &next {
                         let pinned = std::slice::from_raw_parts_mut(staging.buffers[c % 2].0, chunk.len());
@@ -464,8 +393,9 @@ impl Backend for Driver {
                 None => result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Handle),
             };
             let (start, stop) = (event()?, event()?);
-            // SAFETY: the arguments are those of the kernel's parameters, and point to memory that lives until work
-            // given later frees it; the differential suite runs every kernel through this same call.
+            // SAFETY: the arguments are those of the kernel's parameters, and point to memory that
+            // lives until work given later frees it; the differential suite runs every kernel
+            // through this same call.
             unsafe {
                 result::event::record(start.0, self.work.0)?;
                 let (grid, block) = ((x, y, z), (launch.threads, 1, 1));
@@ -497,7 +427,8 @@ impl Drop for Driver {
         let _ = self.synchronize();
         let state = lock(&self.state);
         let events = state.events.iter().chain(state.timed.iter().flat_map(|t| [&t.start, &t.stop]));
-        // SAFETY: nobody else holds this device, and its work is done or lost; errors cannot be helped here.
+        // SAFETY: nobody else holds this device, and its work is done or lost; errors cannot be
+        // helped here.
         unsafe {
             for event in events {
                 let _ = result::event::destroy(event.0);
@@ -509,28 +440,14 @@ impl Drop for Driver {
                 let _ = result::stream::destroy(stream.0);
             }
         }
-        // The pinned buffers go with the fields after this; they need the context, which the process keeps.
+        // The pinned buffers go with the fields after this; they need the context, which the
+        // process keeps.
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nvrtc_compiles_every_unit() {
-        // SAFETY: see `available`.
-        if !unsafe { nvrtc_sys::is_culib_present() } {
-            println!("skipped: NVRTC is not on the library path");
-            return;
-        }
-        for (name, source) in crate::every_unit() {
-            for arch in ["sm_80", "sm_90"] {
-                let image = compile(&source, &format!("--gpu-architecture={arch}"), false);
-                assert!(image.is_ok_and(|i| !i.is_empty()), "{name} for {arch}");
-            }
-        }
-    }
 
     #[test]
     fn a_missing_gpu_is_a_clear_error() {

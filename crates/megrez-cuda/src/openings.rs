@@ -1,0 +1,78 @@
+//! The fused openings: each is one kernel.
+
+use crate::backend::Result;
+use crate::device::vectors;
+use crate::memory::Buf;
+use crate::source::Unit;
+use crate::{Cuda, args};
+use bytemuck::{Pod, Zeroable};
+use megrez_kernels::{OpenSelected, OpenTruncated, Selected, Truncation};
+use megrez_ring::Word;
+
+/// The kernels' `Selected`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Selection {
+    masked: u64,
+    mask: u64,
+    choice: u64,
+    flip: u64,
+    bit: u64,
+    mask_bit: u64,
+    top: u64,
+    top_bit: u64,
+    output_mask: u64,
+}
+
+impl OpenTruncated for Cuda {
+    fn open_truncated<W: Word>(
+        &self,
+        j: usize,
+        masked: &Buf<W>,
+        t: &Truncation<'_, W, Self>,
+        output_mask: &Buf<W>,
+    ) -> Result<Buf<W>> {
+        let vectors = vectors::<W>(masked.len());
+        self.made(masked.len(), |out| {
+            let args = args![
+                j as u32,
+                t.bits,
+                masked.at(),
+                t.high.at(),
+                t.top.at(),
+                output_mask.at(),
+                out,
+                vectors as u64
+            ];
+            self.run(&Unit::ring(W::BITS), "open_truncated", vectors, args)
+        })
+    }
+}
+
+impl OpenSelected for Cuda {
+    fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
+        let (n, vectors) = (s.masked.len(), vectors::<W>(s.masked.len()));
+        let mut selection = Selection {
+            masked: s.masked.at(),
+            mask: s.mask.at(),
+            choice: s.choice.at(),
+            flip: s.flip.map_or(0, Buf::at),
+            bit: s.bit.at(),
+            mask_bit: s.mask_bit.at(),
+            top: 0,
+            top_bit: 0,
+            output_mask: s.output_mask.at(),
+        };
+        let unit = Unit::ring(W::BITS);
+        self.made(n, |out| match &s.truncation {
+            None => {
+                self.run(&unit, "open_selected", vectors, args![j as u32, selection, out, vectors as u64])
+            }
+            Some((t, top_bit)) => {
+                (selection.mask, selection.top, selection.top_bit) = (t.high.at(), t.top.at(), top_bit.at());
+                let args = args![j as u32, t.bits, selection, out, vectors as u64];
+                self.run(&unit, "open_selected_truncated", vectors, args)
+            }
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! Fused steps: what a protocol does with a tensor between two messages, in one kernel. Each has
+//! its file, with one trait whose default states the step in plain code and runs that on the host,
+//! and the CPU's fast form beside it. So a new step is one file before any device is fast at it,
+//! and `Device` has the trait among its supertraits.
+
+mod list;
+mod select;
+mod sign_table;
+mod truncate;
+
+pub use list::{
+    Entries, Field, FieldShare, ListAlgebra, ListInput, ListSpec, ListStreams, MaskedLists, on_host,
+};
+pub use select::{OpenSelected, Selected};
+pub use sign_table::SignTables;
+pub use truncate::{OpenTruncated, Truncation};
