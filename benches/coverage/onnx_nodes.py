@@ -106,7 +106,7 @@ def attempt(arguments: argparse.Namespace, folders: list[Path]) -> dict[str, tup
             output = done.stdout
         except subprocess.TimeoutExpired as late:
             output = (late.stdout or b"").decode()
-        for line in output.splitlines():
+        for line in output.rstrip("\n").split("\n") if output else []:
             folder, what, why = line.split("\t")
             results[folder] = (what, why)
         # What ended the process itself is a crash of the folder that it worked on.

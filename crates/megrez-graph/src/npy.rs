@@ -3,7 +3,7 @@
 //! The header is a Python dictionary with three known keys; that grammar is read here, because general readers of
 //! Python literals are larger than this whole file.
 
-use crate::tensor::{MAX_ELEMENTS, Tensor};
+use crate::tensor::{MAX_ELEMENTS, Tensor, half};
 use megrez_ring::Shape;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -35,7 +35,8 @@ pub enum NpyError {
 }
 
 /// The numbers' types and how to read one.
-const TYPES: [(&str, usize, fn(&[u8]) -> f32); 12] = [
+const TYPES: [(&str, usize, fn(&[u8]) -> f32); 13] = [
+    ("<f2", 2, |b| half(u16::from_le_bytes(word(b)))),
     ("<f4", 4, |b| f32::from_le_bytes(word(b))),
     ("<f8", 8, |b| f64::from_le_bytes(word(b)) as f32),
     ("<i8", 8, |b| i64::from_le_bytes(word(b)) as f32),
@@ -223,6 +224,8 @@ mod tests {
         let huge = "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999)}";
         assert!(error(&file(huge, &[])).contains("too large"));
         assert!(error(&file("{'descr': '<f4'}", &[])).contains("not understood"));
+        let halves = file("{'descr': '<f2', 'fortran_order': False, 'shape': (2,)}", &[0, 0x3e, 0, 0xb4]);
+        assert_eq!(parse(&halves).unwrap().data, [1.5, -0.25]);
         let double =
             |v: f64| file("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", &v.to_le_bytes());
         assert!(error(&double(1e300)).contains("element 0 is 1e300"));

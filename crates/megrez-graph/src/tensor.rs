@@ -105,3 +105,15 @@ pub(crate) fn sane(shape: Shape) -> Result<Shape, Refusal> {
         ),
     }
 }
+
+/// A number of 16 bits: a sign, 5 bits of exponent, 10 of fraction.
+pub(crate) fn half(bits: u16) -> f32 {
+    let fraction = f32::from(bits & 0x3ff) / 1024.0;
+    let size = match bits >> 10 & 0x1f {
+        0 => fraction * 2f32.powi(-14),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        exponent => (1.0 + fraction) * 2f32.powi(i32::from(exponent) - 15),
+    };
+    if bits >> 15 == 1 { -size } else { size }
+}

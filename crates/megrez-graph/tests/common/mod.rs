@@ -262,5 +262,7 @@ pub fn run(graph: &Graph, x: &Tensor) -> Tensor {
     megrez_graph::plain::run(graph, std::slice::from_ref(x)).unwrap().remove(0)
 }
 
+/// One node as a graph.
+pub mod nodes;
 /// Writes ONNX files field by field.
 pub mod onnx;
