@@ -47,4 +47,4 @@ def test_mistakes() -> None:
         megrez.compile(LogisticRegression())
     estimator = LogisticRegression().fit(*flowers())
     with pytest.raises(megrez.Error, match="leave out example_input"):
-        megrez.compile(estimator, example_input=np.zeros((1, 4), np.float32))  # type: ignore[arg-type]
+        megrez.compile(estimator, example_input=np.zeros((1, 4), np.float32))

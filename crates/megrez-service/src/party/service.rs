@@ -15,7 +15,7 @@ use megrez_device::AnyDevice;
 use megrez_engine::{PartyReport, files};
 use megrez_kernels::Memory;
 use megrez_net::{Channel, Endpoint, NetError, NetProfile, PeerName};
-use megrez_protocols::registry;
+use megrez_protocols::registry::{self, Numbers};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -182,7 +182,7 @@ impl Service {
         if run.runs == 0 {
             return Err(Error::Refused("a run has at least one repetition".into()));
         }
-        if !protocol.offline {
+        if protocol.numbers == Numbers::Float32 {
             return float::run(&self.host, asked, run, channel);
         }
         let ready = self.host.plan(asked.client, &run.source);
@@ -212,7 +212,7 @@ impl Service {
             Ok(())
         };
         self.host.told(upload.session, &profile, true, free)?;
-        if !protocol.offline {
+        if protocol.numbers == Numbers::Float32 {
             return float::upload(&self.host, asked, upload, header, &path, channel);
         }
         let plan =
