@@ -154,12 +154,13 @@ def main() -> int:
     bad = passed = 0
     with tempfile.TemporaryDirectory() as place:
         folders = []
-        for i, (estimator, (rows, target)) in enumerate(estimators()):
+        tried = estimators()
+        for i, (estimator, (rows, target)) in enumerate(tried):
             estimator.fit(rows, target)
             folders.append(Path(place) / f"{i:02}")
             write(folders[-1], export(estimator, rows[:ROWS]), rows[:ROWS])
         results = attempt(arguments, folders)
-    for folder, (estimator, (_, target)) in zip(folders, estimators(), strict=True):
+    for folder, (estimator, (_, target)) in zip(folders, tried, strict=True):
         what, why = results[str(folder)]
         name = type(estimator).__name__
         kinds = len(set(np.asarray(target).tolist()))

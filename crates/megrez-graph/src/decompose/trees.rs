@@ -35,6 +35,8 @@ const OF_NODES: [&str; 11] = [
 ];
 /// A tree is not deeper.
 const MAX_DEPTH: usize = 64;
+/// What a step of a way costs, in places.
+const PER_STEP: usize = 4;
 /// What to do about a file that does not hold together.
 const AGAIN: &str = "export the model again";
 
@@ -67,7 +69,7 @@ struct Ensemble {
     trees: usize,
 }
 
-/// A node as the file lists it, by its place in the lists.
+/// The nodes as the file lists them: everything about one stands at one place of all lists.
 struct Lists {
     ids: Vec<(i64, i64)>,
     features: Vec<i64>,
@@ -118,7 +120,7 @@ impl Lists {
 
 impl Ensemble {
     /// The trees of a node's attributes; `adds` has tree, node, target and number of every addend.
-    fn of(p: &Parts, features: usize, adds: [&str; 4]) -> Result<Self, Refusal> {
+    fn of(p: &mut Parts, features: usize, adds: [&str; 4]) -> Result<Self, Refusal> {
         let lists = Lists::of(p)?;
         let mut places = HashMap::new();
         for (place, id) in lists.ids.iter().enumerate() {
@@ -157,6 +159,8 @@ impl Ensemble {
             if std::mem::replace(&mut seen[place], true) || way.len() > MAX_DEPTH {
                 return refuse(format!("has trees that are none, or deeper than {MAX_DEPTH}"), AGAIN);
             }
+            // Its way here, and a column for each step of it.
+            p.graph.afford(PER_STEP * (way.len() + 1))?;
             let Some(mode) = lists.mode(place)? else {
                 let adds = added.remove(&place).unwrap_or_default();
                 ensemble.leaves.push(Leaf { way, adds });
@@ -180,7 +184,7 @@ impl Ensemble {
         Ok(ensemble)
     }
 
-    /// The largest target.
+    /// The targets that leaves add to.
     fn targets(&self) -> BTreeSet<usize> {
         self.leaves.iter().flat_map(|leaf| leaf.adds.iter().map(|(target, _)| *target)).collect()
     }
