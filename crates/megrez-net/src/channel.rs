@@ -17,6 +17,8 @@ use crate::transport::Stamp;
 pub struct Channel {
     stream: TlsStream,
     peer: PeerName,
+    /// When the other side last showed that it is alive.
+    heard: Instant,
 }
 
 /// Connects to the party `expect` at `address` (`host:port`). `timeout` bounds the connecting, and then each silence.
@@ -39,7 +41,7 @@ impl Channel {
     pub(crate) fn new(mut stream: TlsStream, peer: PeerName, silence: Duration) -> Result<Self, NetError> {
         stream.established(Some(silence))?;
         stream.set_write_timeout(Some(silence))?;
-        Ok(Self { stream, peer })
+        Ok(Self { stream, peer, heard: Instant::now() })
     }
 
     /// Who is on the other side, as proved by its certificate.
@@ -76,6 +78,14 @@ impl Channel {
     /// # Errors
     /// [`NetError::Timeout`] or [`NetError::Closed`] when the other side does not take it.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
+        self.send_and(bytes, &mut || {})
+    }
+
+    /// As [`send`](Self::send), and calls `meanwhile` between the pieces of a long message.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_and(&mut self, bytes: &[u8], meanwhile: &mut dyn FnMut()) -> Result<(), NetError> {
         let (tag, stamp) = (0, Stamp::default());
         let mut header = Header { kind: FrameKind::Data, tag, stamp, length: bytes.len() as u64 };
         let mut rest = bytes;
@@ -86,6 +96,7 @@ impl Channel {
             if rest.is_empty() {
                 return Ok(());
             }
+            meanwhile();
             header = Header::plain(FrameKind::More, rest.len().min(CHUNK) as u64);
         }
     }
@@ -99,37 +110,105 @@ impl Channel {
         self.stream.write(&header, &[]).map_err(|error| self.explain(error, "sending to"))
     }
 
+    /// For how long nothing has come from the other side, not even a sign of life, as far as this
+    /// side has looked.
+    #[must_use]
+    pub fn silent(&self) -> Duration {
+        self.heard.elapsed()
+    }
+
     /// Waits for the next message, which may have at most `max` bytes. Memory is taken as bytes come in.
     ///
     /// # Errors
     /// [`NetError::Closed`] when the other side has finished, [`NetError::Timeout`] when it is silent,
     /// [`NetError::Limit`] when the message is larger, [`NetError::Garbage`] when the bytes make no sense.
     pub fn recv(&mut self, max: u64) -> Result<Payload, NetError> {
-        let header = loop {
-            let header = self.header()?;
-            match header.kind {
-                FrameKind::KeepAlive => {}
-                FrameKind::Data => break header,
-                FrameKind::Bye => return Err(NetError::Closed(format!("{} has finished", self.peer))),
-                _ => return Err(self.garbage("a frame out of place")),
-            }
-        };
-        if header.tag != 0 || header.stamp != Stamp::default() {
-            return Err(self.garbage("a session's message on a client's channel"));
+        let length = self.announced()?;
+        self.message(length, max)
+    }
+
+    /// As [`recv`](Self::recv), but returns none if no message begins within `time`. Signs of life
+    /// do not end the waiting.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_within(&mut self, max: u64, time: Duration) -> Result<Option<Payload>, NetError> {
+        match self.begins_within(time)? {
+            Some(length) => self.message(length, max).map(Some),
+            None => Ok(None),
         }
-        let length = header.length;
-        let total = usize::try_from(length).ok().filter(|_| length <= max).ok_or_else(|| {
+    }
+
+    /// As [`recv`](Self::recv); before anything of the message is taken in, `admit` hears how many
+    /// bytes it has. What it returns comes back with the message.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv), and those of `admit`.
+    pub fn recv_admitted<T, E: From<NetError>>(
+        &mut self,
+        max: u64,
+        admit: impl FnOnce(u64) -> Result<T, E>,
+    ) -> Result<(Payload, T), E> {
+        let length = self.announced()?;
+        self.fits(length, max)?;
+        let admitted = admit(length)?;
+        Ok((self.message(length, max)?, admitted))
+    }
+
+    /// Waits for the head of a message: how many bytes it announces.
+    fn announced(&mut self) -> Result<u64, NetError> {
+        loop {
+            if let Some(length) = self.head()? {
+                return Ok(length);
+            }
+        }
+    }
+
+    fn begins_within(&mut self, time: Duration) -> Result<Option<u64>, NetError> {
+        let until = Instant::now() + time;
+        loop {
+            if !self.stream.readable(until.saturating_duration_since(Instant::now()))? {
+                return Ok(None);
+            }
+            if let Some(length) = self.head()? {
+                return Ok(Some(length));
+            }
+        }
+    }
+
+    /// The next head: the length of a message, or none for a sign of life.
+    fn head(&mut self) -> Result<Option<u64>, NetError> {
+        let header = self.header()?;
+        match header.kind {
+            FrameKind::KeepAlive => Ok(None),
+            FrameKind::Data if header.tag != 0 || header.stamp != Stamp::default() => {
+                Err(self.garbage("a session's message on a client's channel"))
+            }
+            FrameKind::Data => Ok(Some(header.length)),
+            FrameKind::Bye => Err(NetError::Closed(format!("{} has finished", self.peer))),
+            _ => Err(self.garbage("a frame out of place")),
+        }
+    }
+
+    fn fits(&self, length: u64, max: u64) -> Result<usize, NetError> {
+        usize::try_from(length).ok().filter(|_| length <= max).ok_or_else(|| {
             NetError::Limit(format!(
                 "{} sent a message of {length} bytes; at most {max} are taken here",
                 self.peer
             ))
-        })?;
+        })
+    }
+
+    /// The body of a message whose head has come.
+    fn message(&mut self, length: u64, max: u64) -> Result<Payload, NetError> {
+        let total = self.fits(length, max)?;
         let mut payload = Payload::with_capacity(total.min(4 << 20));
         let mut left = total;
         loop {
             let frame = left.min(CHUNK);
             let result = self.stream.read_exact(payload.grow(frame, total));
             result.map_err(|error| self.explain(error, "receiving from"))?;
+            self.heard = Instant::now();
             left -= frame;
             if left == 0 {
                 return Ok(payload);
@@ -156,6 +235,7 @@ impl Channel {
     fn header(&mut self) -> Result<Header, NetError> {
         let mut bytes = [0; HEADER_LEN];
         self.stream.read_exact(&mut bytes).map_err(|error| self.explain(error, "receiving from"))?;
+        self.heard = Instant::now();
         frame::parse_header(&bytes)
     }
 

@@ -11,7 +11,8 @@ use crate::channel::Channel;
 use crate::connect::{ATTEMPT, connect};
 use crate::error::NetError;
 use crate::failure::{lock, wait};
-use crate::frame::{self, HELLO_LEN, Hello, MAX_PARTIES, Verdict, Welcome};
+use crate::frame::{Hello, MAX_PARTIES};
+use crate::handshakes::Handshakes;
 use crate::identity::{Identity, PeerName};
 use crate::limits::Limits;
 use crate::link::{self, Pair};
@@ -20,10 +21,6 @@ use crate::profile::NetProfile;
 use crate::tls::TlsStream;
 use crate::transport::SessionId;
 
-/// Links of sessions that this party has not opened yet, at most.
-const MAX_WAITING: usize = 64;
-/// Clients whose connection nobody has accepted yet, at most.
-const MAX_CLIENTS: usize = 64;
 /// Refused connections that are remembered, at most.
 const MAX_REFUSALS: usize = 32;
 
@@ -52,39 +49,29 @@ pub struct Endpoint {
     acceptor: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    me: usize,
-    parties: usize,
-    identity: Identity,
-    limits: Limits,
+pub(crate) struct Shared {
+    pub(crate) me: usize,
+    pub(crate) parties: usize,
+    /// Handshakes take it as it is when they begin.
+    identity: Mutex<Arc<Identity>>,
+    pub(crate) limits: Limits,
     peers: Mutex<Vec<String>>,
-    state: Mutex<State>,
-    changed: Condvar,
+    pub(crate) state: Mutex<State>,
+    pub(crate) changed: Condvar,
     stopping: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// Links that peers have dialled for sessions that this party has not opened yet; with a serial number.
-    links: HashMap<(SessionId, usize), (u64, Waiting)>,
-    serial: u64,
+    pub(crate) links: HashMap<(SessionId, usize), (u64, TlsStream)>,
+    pub(crate) serial: u64,
     /// Sessions of this party that are being opened or run.
     sessions: HashSet<SessionId>,
-    clients: VecDeque<(PeerName, TlsStream)>,
+    pub(crate) clients: VecDeque<(PeerName, TlsStream)>,
     /// Connections whose handshake is not done.
-    handshakes: usize,
+    pub(crate) handshakes: Handshakes,
     refusals: VecDeque<String>,
-}
-
-struct Waiting(TlsStream);
-
-/// Counts as a handshake until it is dropped.
-struct Slot<'a>(&'a Shared);
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        lock(&self.0.state).handshakes -= 1;
-    }
 }
 
 /// Keeps a session's name reserved.
@@ -119,7 +106,7 @@ impl Endpoint {
         let shared = Arc::new(Shared {
             me,
             parties: peers.len(),
-            identity,
+            identity: Mutex::new(Arc::new(identity)),
             limits,
             peers: Mutex::new(peers),
             state: Mutex::default(),
@@ -168,6 +155,36 @@ impl Endpoint {
         Ok(())
     }
 
+    /// From now on, connections are made and taken with this identity; those that stand go on.
+    ///
+    /// # Errors
+    /// [`NetError::Config`] when it is not this party's.
+    pub fn set_identity(&self, identity: Identity) -> Result<(), NetError> {
+        check_name(self.shared.me, &identity)?;
+        *lock(&self.shared.identity) = Arc::new(identity);
+        Ok(())
+    }
+
+    /// Waits for at most `time` until `peer` has dialled its link of session `id`, which shows that
+    /// it opens the session, and says whether it has.
+    ///
+    /// # Errors
+    /// [`NetError::Closed`] when the endpoint stops.
+    pub fn announced(&self, id: SessionId, peer: usize, time: Duration) -> Result<bool, NetError> {
+        let until = Instant::now() + time;
+        let mut state = lock(&self.shared.state);
+        loop {
+            if self.shared.stopping() {
+                return Err(NetError::Closed("the endpoint has stopped".into()));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if state.links.contains_key(&(id, peer)) || left.is_zero() {
+                return Ok(!left.is_zero());
+            }
+            state = wait(&self.shared.changed, state, left);
+        }
+    }
+
     /// Opens a session with all other parties, who have to do the same with the same `id` and number of parties
     /// within [`Limits::connect`]. What this party sends is slowed down to `profile`.
     ///
@@ -191,19 +208,27 @@ impl Endpoint {
                 .iter()
                 .map(|peer| {
                     let cancel = &cancel;
-                    scope.spawn(move || {
+                    let dial = move || {
                         let result = shared.dial_link(id, *peer, deadline, cancel);
                         if result.is_err() {
                             cancel.store(true, Ordering::Release);
                         }
                         result
-                    })
+                    };
+                    // A thread that cannot be had is an error of this session only.
+                    thread::Builder::new().name("megrez-dial".into()).spawn_scoped(scope, dial)
                 })
                 .collect();
             dials
                 .into_iter()
-                .map(|dial| {
-                    dial.join().unwrap_or_else(|_| Err(NetError::Io("a dialling thread panicked".into())))
+                .map(|dial| match dial {
+                    Ok(dial) => {
+                        dial.join().unwrap_or_else(|_| Err(NetError::Io("a dialling thread panicked".into())))
+                    }
+                    Err(error) => {
+                        cancel.store(true, Ordering::Release);
+                        Err(NetError::Io(format!("cannot start a thread: {error}")))
+                    }
                 })
                 .collect::<Vec<_>>()
         });
@@ -312,9 +337,7 @@ fn check(me: usize, parties: usize, identity: &Identity, limits: &Limits) -> Res
             "party {me} of {parties}: a deployment lists the addresses of 2 to {MAX_PARTIES} parties, in order"
         ));
     }
-    if *identity.name() != PeerName::Party(me) {
-        return bad(format!("party {me} was given the certificate of {}", identity.name()));
-    }
+    check_name(me, identity)?;
     let times = [limits.connect, limits.handshake, limits.silence, limits.step, limits.grace];
     let range = Duration::from_millis(1)..=Duration::from_secs(30 * 86_400);
     if let Some(time) = times.iter().find(|time| !range.contains(*time)) {
@@ -331,133 +354,28 @@ fn check(me: usize, parties: usize, identity: &Identity, limits: &Limits) -> Res
     Ok(())
 }
 
+fn check_name(me: usize, identity: &Identity) -> Result<(), NetError> {
+    if *identity.name() == PeerName::Party(me) {
+        return Ok(());
+    }
+    Err(NetError::Config(format!("party {me} was given the certificate of {}", identity.name())))
+}
+
 impl Shared {
-    fn stopping(&self) -> bool {
+    pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    fn accept(self: &Arc<Self>, listener: &TcpListener) {
-        while !self.stopping() {
-            let Ok((socket, address)) = listener.accept() else {
-                // Out of descriptors, or the other side was too fast; trying again at once would spin.
-                thread::sleep(Duration::from_millis(20));
-                continue;
-            };
-            if self.stopping() {
-                return;
-            }
-            let mut state = lock(&self.state);
-            if state.handshakes >= self.limits.pending {
-                state.refuse(format!("{address}: too many handshakes at once"));
-                continue;
-            }
-            state.handshakes += 1;
-            drop(state);
-            let serving = Arc::clone(self);
-            let spawned = thread::Builder::new()
-                .name("megrez-hello".into())
-                .spawn(move || serving.serve(socket, address));
-            if spawned.is_err() {
-                let mut state = lock(&self.state);
-                state.handshakes -= 1;
-                state.refuse(format!("{address}: no thread to serve it"));
-            }
-        }
-    }
-
-    /// One accepted connection, up to the point where it is somebody's.
-    fn serve(&self, socket: TcpStream, address: SocketAddr) {
-        let slot = Slot(self);
-        let result = self.greet(socket, address);
-        drop(slot);
-        let mut state = lock(&self.state);
-        match result {
-            Err(error) => state.refuse(format!("{address}: {error}")),
-            Ok((Hello::Client, name, stream)) => {
-                state.clients.push_back((name, stream));
-                drop(state);
-                self.changed.notify_all();
-            }
-            Ok((Hello::Link { session, from, .. }, _, stream)) => {
-                let key = (session, from);
-                state.serial += 1;
-                let serial = state.serial;
-                state.links.insert(key, (serial, Waiting(stream)));
-                self.changed.notify_all();
-                // This thread sees to it that the link does not wait for ever.
-                let until = Instant::now() + self.limits.connect;
-                while state.links.get(&key).is_some_and(|(other, _)| *other == serial) {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() || self.stopping() {
-                        state.links.remove(&key);
-                        state.refuse(format!(
-                            "{address}: session {session} of party {from} is not opened here"
-                        ));
-                        return;
-                    }
-                    state = wait(&self.changed, state, left);
-                }
-            }
-        }
-    }
-
-    /// Handshake, hello and welcome.
-    fn greet(
-        &self,
-        socket: TcpStream,
-        address: SocketAddr,
-    ) -> Result<(Hello, PeerName, TlsStream), NetError> {
-        let deadline = Instant::now() + self.limits.handshake;
-        let (mut stream, name) = TlsStream::accept(socket, &self.identity, address.to_string(), deadline)?;
-        let mut bytes = [0; HELLO_LEN];
-        stream.read_exact(&mut bytes)?;
-        let result = frame::parse_hello(&bytes).and_then(|hello| self.admit(&hello, &name).map(|()| hello));
-        let verdict = match &result {
-            Ok(_) => Verdict::Welcome,
-            Err(NetError::Version(_)) => Verdict::Version,
-            Err(NetError::Identity(_)) => Verdict::Identity,
-            Err(NetError::Limit(_)) => Verdict::Busy,
-            Err(_) => Verdict::Garbage,
-        };
-        let silence_ms = u32::try_from(self.limits.silence.as_millis()).unwrap_or(u32::MAX);
-        stream.write(&Welcome { verdict, silence_ms }.encode(), &[])?;
-        if result.is_err() {
-            let _ = stream.close();
-        }
-        Ok((result?, name, stream))
-    }
-
-    /// Whether what a hello wants is something that `name` may have.
-    fn admit(&self, hello: &Hello, name: &PeerName) -> Result<(), NetError> {
-        let state = lock(&self.state);
-        match *hello {
-            Hello::Client if state.clients.len() >= MAX_CLIENTS => {
-                Err(NetError::Limit("too many clients are waiting".into()))
-            }
-            Hello::Client => Ok(()),
-            Hello::Link { session, from, to } => {
-                if *name != PeerName::Party(from) {
-                    return Err(NetError::Identity(format!("{name} claims to be party {from}")));
-                }
-                if to != self.me || from >= self.parties {
-                    return Err(NetError::Identity(format!(
-                        "a link from party {from} to party {to} came to party {} of {}; check the addresses there",
-                        self.me, self.parties
-                    )));
-                }
-                if state.links.len() >= MAX_WAITING || state.links.contains_key(&(session, from)) {
-                    return Err(NetError::Limit(format!("too many links of party {from} are waiting")));
-                }
-                Ok(())
-            }
-        }
+    /// Who this party is at present.
+    pub(crate) fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&lock(&self.identity))
     }
 
     /// Takes the link that `peer` has dialled for session `id`.
     fn await_link(&self, id: SessionId, peer: usize, deadline: Instant) -> Result<TlsStream, NetError> {
         let mut state = lock(&self.state);
         loop {
-            if let Some((_, Waiting(stream))) = state.links.remove(&(id, peer)) {
+            if let Some((_, stream)) = state.links.remove(&(id, peer)) {
                 drop(state);
                 self.changed.notify_all();
                 return Ok(stream);
@@ -495,7 +413,7 @@ impl Shared {
         let mut pause = Duration::from_millis(20);
         loop {
             let attempt = deadline.min(Instant::now() + ATTEMPT.max(self.limits.handshake));
-            let error = match connect(&address, &self.identity, &name, &hello, attempt) {
+            let error = match connect(&address, &self.identity(), &name, &hello, attempt) {
                 Err(
                     error @ (NetError::Io(_)
                     | NetError::Closed(_)
@@ -521,7 +439,7 @@ impl Shared {
 }
 
 impl State {
-    fn refuse(&mut self, text: String) {
+    pub(crate) fn refuse(&mut self, text: String) {
         if self.refusals.len() == MAX_REFUSALS {
             self.refusals.pop_front();
         }

@@ -457,16 +457,61 @@ fn slow_handshakes_are_cut_off_and_bounded() {
         socket.write_all(&[22, 3, 1, 2, 0]).unwrap();
     }
     thread::sleep(Duration::from_millis(50));
+    // A third takes the place of the oldest.
     let mut third = connect();
-    third.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    assert!(matches!(third.read(&mut [0; 1]), Ok(0) | Err(_)), "closed at once");
+    third.write_all(&[22, 3, 1, 2, 0]).unwrap();
+    slow[0].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert!(matches!(slow[0].read(&mut [0; 1]), Ok(0) | Err(_)), "closed at once");
     assert!(refusals(&endpoint)[0].contains("too many handshakes"));
+    slow[0] = third;
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(20) && slow[0].write_all(&[0]).is_ok() {
         thread::sleep(Duration::from_millis(20));
     }
     assert!(start.elapsed() < Duration::from_secs(10), "cut off although bytes kept coming");
-    assert!(refusals(&endpoint)[0].contains("time-out"));
+    assert!(refusals(&endpoint).iter().any(|r| r.contains("time-out")));
+}
+
+#[test]
+fn idle_connections_keep_nobody_out() {
+    let deployment = deployment();
+    let endpoint = endpoint(&deployment, 0, limits());
+    let address = endpoint.local_addr();
+    // Far more than there is room for, from the address that the honest one has as well.
+    let idle: Vec<TcpStream> = (0..1000).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let eve = deployment.identity(&PeerName::client("eve").unwrap()).unwrap();
+    let start = Instant::now();
+    let mut channel =
+        crate::dial(&address.to_string(), &eve, &PeerName::Party(0), Duration::from_secs(20)).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5), "an honest client waits for nobody");
+    channel.send(b"hello").unwrap();
+    let (name, mut served) = endpoint.accept_client().unwrap();
+    assert_eq!((name, served.recv(5).unwrap().as_bytes()), (PeerName::client("eve").unwrap(), &b"hello"[..]));
+    drop(idle);
+}
+
+#[test]
+fn a_message_is_refused_by_its_length_before_it_is_taken_in() {
+    let deployment = deployment();
+    let endpoint = endpoint(&deployment, 0, limits());
+    let eve = deployment.identity(&PeerName::client("eve").unwrap()).unwrap();
+    let address = endpoint.local_addr().to_string();
+    let mut channel = crate::dial(&address, &eve, &PeerName::Party(0), Duration::from_secs(20)).unwrap();
+    let (_, mut served) = endpoint.accept_client().unwrap();
+    assert!(served.recv_within(9, Duration::from_millis(20)).unwrap().is_none(), "nothing has come");
+    let silent = served.silent();
+    channel.keep_alive().unwrap();
+    assert!(
+        served.recv_within(9, Duration::from_millis(5)).unwrap().is_none(),
+        "a sign of life is no message"
+    );
+    assert!(served.silent() < silent, "but it was heard");
+    channel.send(b"123").unwrap();
+    let (payload, length) = served.recv_admitted(9, Ok::<_, NetError>).unwrap();
+    assert_eq!((payload.as_bytes(), length), (&b"123"[..], 3));
+    channel.send(b"4567").unwrap();
+    let refuse = |length| Err::<(), _>(NetError::Limit(format!("not {length}")));
+    assert_eq!(served.recv_admitted(9, refuse).err(), Some(NetError::Limit("not 4".into())));
 }
 
 #[test]

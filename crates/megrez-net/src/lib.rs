@@ -46,10 +46,12 @@ compile_error!(
 pub mod certs;
 mod channel;
 mod connect;
+mod door;
 mod endpoint;
 mod error;
 mod failure;
 pub mod frame;
+mod handshakes;
 #[cfg(test)]
 mod hostile;
 mod identity;

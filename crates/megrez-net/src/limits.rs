@@ -28,7 +28,8 @@ pub struct Limits {
     pub inbox_soft: u64,
     /// Bytes from one peer that may lie undelivered at all. Default 4 GiB.
     pub inbox_hard: u64,
-    /// Connections whose handshake is not done, at most; further ones are dropped. Default 64.
+    /// Connections whose handshake is not done, at most; beyond that the address with the most of them
+    /// loses its oldest. Default 256.
     pub pending: usize,
 }
 
@@ -44,7 +45,7 @@ impl Default for Limits {
             queue: 256 << 20,
             inbox_soft: 1 << 30,
             inbox_hard: 4 << 30,
-            pending: 64,
+            pending: 256,
         }
     }
 }
