@@ -16,6 +16,7 @@ from megrez import _native
 from megrez._cluster import Cluster, connect, local
 from megrez._model import Layer, Model, compile
 from megrez._native import (
+    BusyError,
     DamagedFileError,
     Error,
     InternalError,
@@ -32,6 +33,7 @@ from megrez._results import Check, FloatLayerCheck, Generated, LayerCheck, Repor
 __version__ = _native.RELEASE
 
 __all__ = [
+    "BusyError",
     "Check",
     "Cluster",
     "DamagedFileError",

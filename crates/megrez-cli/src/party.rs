@@ -53,7 +53,7 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         data: config.data,
         allow_shaping: config.allow_shaping,
         allow_insecure: config.allow_insecure,
-        max_sessions: config.max_sessions,
+        capacity: config.capacity,
         max_elements: config.max_elements,
     };
     Service::new(endpoint, policy, device).run(Log::stderr(config.party, log))?;

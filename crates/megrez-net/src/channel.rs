@@ -1,5 +1,6 @@
 //! Requests and responses between a client and a party.
 
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::connect::connect;
@@ -35,6 +36,25 @@ pub fn dial(
 ) -> Result<Channel, NetError> {
     let (stream, _) = connect(address, identity, expect, &Hello::Client, Instant::now() + timeout)?;
     Channel::new(stream, expect.clone(), timeout)
+}
+
+/// Ends a channel from outside, whoever waits on it.
+pub struct HangUp(Option<TcpStream>);
+
+impl HangUp {
+    /// Of no channel.
+    #[must_use]
+    pub fn none() -> Self {
+        HangUp(None)
+    }
+
+    /// Closes the connection.
+    pub fn hang_up(&self) {
+        if let Some(socket) = &self.0 {
+            // Fails when the connection is closed already, which is what is wanted.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 impl Channel {
@@ -108,6 +128,14 @@ impl Channel {
     pub fn keep_alive(&mut self) -> Result<(), NetError> {
         let header = Header::plain(FrameKind::KeepAlive, 0).encode();
         self.stream.write(&header, &[]).map_err(|error| self.explain(error, "sending to"))
+    }
+
+    /// A way to end this channel while somebody waits on it.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] when the operating system refuses.
+    pub fn hang_up_handle(&self) -> Result<HangUp, NetError> {
+        Ok(HangUp(Some(self.stream.socket()?)))
     }
 
     /// For how long nothing has come from the other side, not even a sign of life, as far as this

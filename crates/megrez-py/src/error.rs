@@ -43,6 +43,12 @@ pyo3::create_exception!(
     Error,
     "Parties that disagree, a device that failed: nothing that the caller did."
 );
+pyo3::create_exception!(
+    megrez,
+    BusyError,
+    Error,
+    "The parties have too much to do, or are about to end: try again later."
+);
 
 /// An error of the library as Python's, of the class of its kind.
 pub(crate) fn error(e: megrez::Error) -> PyErr {
@@ -56,6 +62,7 @@ pub(crate) fn error(e: megrez::Error) -> PyErr {
         ErrorKind::TimedOut => TimedOutError::new_err(text),
         ErrorKind::PeerLost => PeerLostError::new_err(text),
         ErrorKind::Internal => InternalError::new_err(text),
+        ErrorKind::Busy => BusyError::new_err(text),
         _ => Error::new_err(text),
     }
 }

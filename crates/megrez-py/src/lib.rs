@@ -23,7 +23,7 @@ mod _native {
     use super::cluster::Cluster;
     #[pymodule_export]
     use super::error::{
-        DamagedFileError, Error, InternalError, InvalidError, NotPermittedError, OutOfRangeError,
+        BusyError, DamagedFileError, Error, InternalError, InvalidError, NotPermittedError, OutOfRangeError,
         PeerLostError, TimedOutError, UnsupportedError,
     };
     #[pymodule_export]

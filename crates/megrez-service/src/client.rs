@@ -13,18 +13,49 @@ use megrez_plan::{FloatPlan, Input, KEPT, Plan};
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
 use megrez_session::Error as SessionError;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 /// Channels to all parties of a cluster. After an error they are closed, and every further call
 /// fails.
 pub struct Cluster {
-    channels: Vec<Channel>,
+    lines: RefCell<Vec<Line>>,
     name: String,
-    patience: Duration,
+    /// Where the parties are, and who asks: to connect anew.
+    addresses: Vec<(usize, String)>,
+    identity: Identity,
+    patience: Patience,
     /// Of what kind a party's failure was, if one has told it in the middle of an exchange.
     told: Cell<Option<ErrorKind>>,
 }
+
+/// The channel to a party.
+struct Line {
+    party: usize,
+    channel: Channel,
+    /// What the party has said before it was asked.
+    ahead: Option<Reply>,
+}
+
+/// How long a client waits, and for what.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// For a connection.
+    connect: Duration,
+    /// For a sign of life.
+    silence: Duration,
+    /// While the parties are busy.
+    busy: Duration,
+    /// For the end of a request.
+    request: Option<Duration>,
+    /// When the request that is under way must have ended.
+    until: Option<Instant>,
+}
+
+/// How long a client that waits for one party waits before it looks what the others have to say.
+const LOOK: Duration = Duration::from_millis(100);
+/// Pauses between attempts while the parties are busy: the first, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
 
 /// After a failure, how long a client listens for what else the parties have to say about it.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -73,24 +104,50 @@ impl Cluster {
     /// Connects to all parties as the client that `identity` proves.
     pub fn connect(addresses: &[String], identity: &Identity, timeout: Duration) -> Result<Self> {
         let numbered = addresses.iter().enumerate();
-        let channels = numbered.map(|(i, a)| channel(i, a, identity, timeout)).collect::<Result<Vec<_>>>()?;
-        Self::of(channels, identity)
+        let lines = numbered.map(|(i, a)| line(i, a, identity, timeout)).collect::<Result<Vec<_>>>()?;
+        Self::of(lines, addresses.iter().cloned().enumerate().collect(), identity, timeout)
     }
 
     /// Connects to one party only, to ask it who it is.
     pub fn connect_one(party: usize, address: &str, identity: &Identity, timeout: Duration) -> Result<Self> {
-        Self::of(vec![channel(party, address, identity, timeout)?], identity)
+        let line = line(party, address, identity, timeout)?;
+        Self::of(vec![line], vec![(party, address.to_owned())], identity, timeout)
     }
 
-    fn of(channels: Vec<Channel>, identity: &Identity) -> Result<Self> {
+    fn of(
+        lines: Vec<Line>,
+        addresses: Vec<(usize, String)>,
+        identity: &Identity,
+        connect: Duration,
+    ) -> Result<Self> {
         let name = client_name(identity)?;
-        Ok(Cluster { channels, name, patience: wire::PATIENCE, told: Cell::new(None) })
+        let patience = Patience {
+            connect,
+            silence: wire::PATIENCE,
+            busy: wire::PATIENCE_WITH_BUSY,
+            request: None,
+            until: None,
+        };
+        let (lines, told) = (RefCell::new(lines), Cell::new(None));
+        Ok(Cluster { lines, name, addresses, identity: identity.clone(), patience, told })
     }
 
     /// A party from which nothing comes for `time` is given up; parties that work say every few
     /// seconds that they are alive.
     pub fn set_patience(&mut self, time: Duration) {
-        self.patience = time;
+        self.patience.silence = time;
+    }
+
+    /// A request that has not ended after `time` is given up, whatever the parties say; by default
+    /// it may take as long as it likes.
+    pub fn set_timeout(&mut self, time: Option<Duration>) {
+        self.patience.request = time;
+    }
+
+    /// While the parties are busy, a request is repeated for `time`, with growing pauses. Default:
+    /// a minute.
+    pub fn set_busy_patience(&mut self, time: Duration) {
+        self.patience.busy = time;
     }
 
     /// This client's name.
@@ -100,14 +157,14 @@ impl Cluster {
 
     /// How many parties there are.
     pub fn parties(&self) -> usize {
-        self.channels.len()
+        self.lines.borrow().len()
     }
 
     /// Asks every party who it is.
     pub fn info(&mut self) -> Result<Vec<Info>> {
         self.attempt(|cluster| {
             cluster.ask(&Request::Info { version: wire::VERSION })?;
-            cluster.each(|party, channel| match reply(party, channel)? {
+            cluster.each(|party, reply| match reply {
                 Reply::Info(info) => Ok(info),
                 other => Err(unexpected(party, &other)),
             })
@@ -118,7 +175,7 @@ impl Cluster {
     pub fn describe(&mut self, model: &str, batch: usize) -> Result<(String, ModelPlan)> {
         let mut answers = self.attempt(|cluster| {
             cluster.ask(&Request::Describe { model: model.into(), batch })?;
-            cluster.each(|party, channel| match reply(party, channel)? {
+            cluster.each(|party, reply| match reply {
                 Reply::Model { protocol, plan } => Ok((protocol, plan)),
                 other => Err(unexpected(party, &other)),
             })
@@ -144,7 +201,9 @@ impl Cluster {
         inputs: &Inputs<'_>,
         progress: &dyn Fn(u32),
     ) -> Result<Outcome> {
-        let (outputs, reports) = self.session(source, options, |cluster| {
+        // What an earlier run has left with the parties goes with the connection.
+        let again = plan.inputs.iter().all(|input| input.owner != KEPT);
+        let (outputs, reports) = self.session(source, options, again, |cluster| {
             let visitor = Exchange { cluster, plan, runs: options.runs, mine, inputs, progress };
             dispatch(&options.protocol, plan, visitor)
         })?;
@@ -164,7 +223,7 @@ impl Cluster {
         inputs: &FloatInputs<'_>,
         progress: &dyn Fn(u32),
     ) -> Result<FloatRun> {
-        let (outputs, reports) = self.session(source, options, |cluster| {
+        let (outputs, reports) = self.session(source, options, true, |cluster| {
             let mut outputs = vec![];
             for run in 0..options.runs {
                 let mut ports = cluster.ports();
@@ -185,9 +244,10 @@ impl Cluster {
         &mut self,
         source: Source,
         options: &RunOptions,
-        exchange: impl FnOnce(&mut Self) -> Result<T>,
+        again: bool,
+        mut exchange: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<(T, Vec<Vec<PartyReport>>)> {
-        let request = Request::Run(Run {
+        let mut run = Run {
             session: wire::fresh_name()?,
             protocol: options.protocol.clone(),
             source,
@@ -195,9 +255,10 @@ impl Cluster {
             net: (&options.net).into(),
             material: options.material,
             insecure: options.insecure,
-        });
-        let (outputs, reports) = self.attempt(|cluster| {
-            cluster.ask(&request)?;
+        };
+        let (outputs, reports) = self.repeated(again, |cluster| {
+            run.session = wire::fresh_name()?;
+            cluster.ask(&Request::Run(run.clone()))?;
             Ok((exchange(cluster)?, cluster.reports(options.runs)?))
         })?;
         let by_run = |run: usize| reports.iter().map(|party| party[run].clone()).collect();
@@ -217,8 +278,10 @@ impl Cluster {
         let plan = plan.ok_or_else(|| Error::Refused("an upload has at least one valid plan".into()))?;
         let name = self.name.clone();
         let weights = |input: &Input| Ok(weights(input)?);
-        self.attempt(|cluster| {
-            cluster.ask(&Request::Upload(upload))?;
+        let mut upload = upload;
+        self.repeated(true, |cluster| {
+            upload.session = wire::fresh_name()?;
+            cluster.ask(&Request::Upload(upload.clone()))?;
             let mut ports = cluster.ports();
             let mut ports: Vec<&mut dyn PartyPort> =
                 ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
@@ -236,8 +299,10 @@ impl Cluster {
         let name = self.name.clone();
         let mine = |i: &Input| i.owner == name;
         let inputs = |_: u32, input: &Input| Ok(weights(input)?);
-        self.attempt(|cluster| {
-            cluster.ask(&Request::Upload(upload))?;
+        let mut upload = upload;
+        self.repeated(true, |cluster| {
+            upload.session = wire::fresh_name()?;
+            cluster.ask(&Request::Upload(upload.clone()))?;
             dispatch(&protocol, &plan, Share { cluster, plan: &plan, mine: &mine, inputs: &inputs })?;
             cluster.done()
         })
@@ -246,24 +311,54 @@ impl Cluster {
     /// Makes material for a plan ahead; returns the name of the batch.
     pub fn prepare(&mut self, protocol: &str, source: Source) -> Result<[u8; 16]> {
         let material = wire::fresh_name()?;
-        let session = wire::fresh_name()?;
-        self.attempt(|cluster| {
-            cluster.ask(&Request::Prepare(Prepare {
-                session,
-                protocol: protocol.into(),
-                source,
-                material,
-            }))?;
+        self.repeated(true, |cluster| {
+            let (session, protocol, source) = (wire::fresh_name()?, protocol.into(), source.clone());
+            cluster.ask(&Request::Prepare(Prepare { session, protocol, source, material }))?;
             cluster.done()
         })?;
         Ok(material)
+    }
+
+    /// Does a request, again and again while the parties are too busy for it, each time on new
+    /// connections. `again` says whether it can be done on others than the present ones.
+    fn repeated<T>(&mut self, again: bool, mut request: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
+        let give_up = Instant::now() + self.patience.busy;
+        self.patience.until = self.patience.request.map(|time| Instant::now() + time);
+        let mut pause = PAUSES[0];
+        let result = loop {
+            match self.attempt(&mut request) {
+                Err(e) if e.kind() == ErrorKind::Busy && again && Instant::now() + pause < give_up => {
+                    std::thread::sleep(pause);
+                    // Clients that were sent away together do not come back together.
+                    let mut random = [0];
+                    let _ = getrandom::fill(&mut random);
+                    pause = (pause.mul_f64(1.5 + f64::from(random[0]) / 256.0)).min(PAUSES[1]);
+                    self.reconnect()?;
+                }
+                result => break result,
+            }
+        };
+        self.patience.until = None;
+        result
+    }
+
+    /// New channels to all parties.
+    fn reconnect(&mut self) -> Result<()> {
+        let addresses = std::mem::take(&mut self.addresses);
+        let lines = addresses
+            .iter()
+            .map(|(party, address)| line(*party, address, &self.identity, self.patience.connect))
+            .collect::<Result<Vec<_>>>();
+        self.addresses = addresses;
+        *self.lines.get_mut() = lines?;
+        Ok(())
     }
 
     /// Does one request. If it fails, the parties' own reasons are added and the channels are
     /// closed: what is still under way on them must not be taken for the answer to something else,
     /// and parties that wait for this client hear that it has gone.
     fn attempt<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.channels.is_empty() {
+        if self.lines.get_mut().is_empty() {
             let what = "the connection was given up after an error: connect anew";
             return Err(Error::of(ErrorKind::PeerLost, what));
         }
@@ -275,13 +370,17 @@ impl Cluster {
         let mut kind = self.told.take().unwrap_or(error.kind());
         let mut told = vec![error.to_string()];
         let until = Instant::now() + LAST_WORDS;
-        for (party, mut channel) in self.channels.drain(..).enumerate() {
-            let Some(failure) = last_words(&mut channel, until) else { continue };
+        for mut line in self.lines.get_mut().drain(..) {
+            // Who was sent away has no more to hear from those who wait for the one that sent it.
+            if kind == ErrorKind::Busy {
+                continue;
+            }
+            let Some(failure) = last_words(&mut line.channel, until) else { continue };
             if failure.kind.explains(kind) {
                 kind = failure.kind;
             }
             if !told.iter().any(|t| t.contains(&failure.reason)) {
-                told.push(format!("party {party}: {}", failure.reason));
+                told.push(format!("party {}: {}", line.party, failure.reason));
             }
         }
         Err(Error::of(kind, told.join("; ")))
@@ -289,14 +388,14 @@ impl Cluster {
 
     /// What every party measured in each of `runs` runs.
     fn reports(&mut self, runs: u32) -> Result<Vec<Vec<PartyReport>>> {
-        self.each(|party, channel| match reply(party, channel)? {
+        self.each(|party, reply| match reply {
             Reply::Reports(reports) if reports.len() == runs as usize => Ok(reports),
             other => Err(unexpected(party, &other)),
         })
     }
 
     fn done(&mut self) -> Result<()> {
-        self.each(|party, channel| match reply(party, channel)? {
+        self.each(|party, reply| match reply {
             Reply::Done => Ok(()),
             other => Err(unexpected(party, &other)),
         })
@@ -304,36 +403,91 @@ impl Cluster {
     }
 
     fn ask(&mut self, request: &Request) -> Result<()> {
-        let patience = self.patience;
+        let silence = self.patience.silence;
+        let lines = self.lines.get_mut();
         // The others would wait for one that is gone.
-        if let Some(party) = self.channels.iter().position(Channel::hung_up) {
-            let reason = "has closed its connection; look at its log".into();
-            return Err(Error::Party { party, kind: ErrorKind::PeerLost, reason });
+        if let Some(line) = lines.iter().find(|line| line.channel.hung_up()) {
+            // It may have said why.
+            let until = Instant::now() + LAST_WORDS;
+            let party = line.party;
+            let line = lines.iter_mut().find(|line| line.party == party).expect("found above");
+            return Err(match last_words(&mut line.channel, until) {
+                Some(Failure { kind, reason }) => Error::Party { party, kind, reason },
+                None => {
+                    let reason = "has closed its connection; look at its log".into();
+                    Error::Party { party, kind: ErrorKind::PeerLost, reason }
+                }
+            });
         }
-        self.channels.iter_mut().try_for_each(|channel| {
+        lines.iter_mut().try_for_each(|line| {
             // Parties may compute for long before they answer; they say meanwhile that they are
             // alive.
-            channel.set_timeout(patience)?;
-            wire::send(channel, request)
+            line.channel.set_timeout(silence)?;
+            wire::send(&mut line.channel, request)
         })
     }
 
     /// One answer from every party; if several fail, the reason of the first.
-    fn each<T>(&mut self, mut f: impl FnMut(usize, &mut Channel) -> Result<T>) -> Result<Vec<T>> {
-        self.channels.iter_mut().enumerate().map(|(i, c)| f(i, c)).collect()
+    fn each<T>(&mut self, mut f: impl FnMut(usize, Reply) -> Result<T>) -> Result<Vec<T>> {
+        let count = self.parties();
+        let mut answer = |i: usize| {
+            let (party, reply) = next(&self.lines, i, &self.patience)?;
+            f(party, reply)
+        };
+        (0..count).map(&mut answer).collect()
     }
 
-    fn ports(&mut self) -> Vec<Port<'_>> {
-        let told = &self.told;
-        self.channels.iter_mut().enumerate().map(|(party, channel)| Port { party, channel, told }).collect()
+    fn ports(&self) -> Vec<Port<'_>> {
+        let Cluster { lines, told, patience, .. } = self;
+        (0..self.parties()).map(|index| Port { index, lines, told, patience }).collect()
     }
 }
 
-fn channel(party: usize, address: &str, identity: &Identity, timeout: Duration) -> Result<Channel> {
-    dial(address, identity, &PeerName::party(party)?, timeout).map_err(|e| {
+fn line(party: usize, address: &str, identity: &Identity, timeout: Duration) -> Result<Line> {
+    let channel = dial(address, identity, &PeerName::party(party)?, timeout).map_err(|e| {
         let reason = format!("cannot reach {address}: {e}");
         Error::Party { party, kind: Error::from(e).kind(), reason }
-    })
+    })?;
+    Ok(Line { party, channel, ahead: None })
+}
+
+/// The next answer of the party at `index`. Meanwhile the others may fail, and whoever they wait
+/// for may wait for them: their failures count at once.
+fn next(lines: &RefCell<Vec<Line>>, index: usize, patience: &Patience) -> Result<(usize, Reply)> {
+    let lines = &mut *lines.borrow_mut();
+    let party = lines[index].party;
+    loop {
+        let line = &mut lines[index];
+        if let Some(reply) = line.ahead.take() {
+            return Ok((party, reply));
+        }
+        if let Some(payload) = line.channel.recv_within(wire::MAX_REPLY, LOOK)? {
+            return Ok((party, line.answer(&payload)?));
+        }
+        if line.channel.silent() > patience.silence {
+            let what = format!("receiving from party{party} made no progress; is it overloaded?");
+            return Err(NetError::Timeout(what).into());
+        }
+        if patience.until.is_some_and(|until| Instant::now() > until) {
+            let what = "the request took longer than its time-out allows";
+            return Err(Error::of(ErrorKind::TimedOut, what));
+        }
+        for line in lines.iter_mut().filter(|line| line.ahead.is_none()) {
+            if let Some(payload) = line.channel.recv_within(wire::MAX_REPLY, Duration::ZERO)? {
+                line.ahead = Some(line.answer(&payload)?);
+            }
+        }
+    }
+}
+
+impl Line {
+    /// What the party says; that it fails is an error.
+    fn answer(&self, payload: &Payload) -> Result<Reply> {
+        match wire::parse(&self.channel, payload)? {
+            Reply::Failed(Failure { kind, reason }) => Err(Error::Party { party: self.party, kind, reason }),
+            reply => Ok(reply),
+        }
+    }
 }
 
 fn client_name(identity: &Identity) -> Result<String> {
@@ -342,13 +496,6 @@ fn client_name(identity: &Identity) -> Result<String> {
         PeerName::Party(_) => {
             Err(Error::of(ErrorKind::NotPermitted, "a party's certificate cannot act as a client"))
         }
-    }
-}
-
-fn reply(party: usize, channel: &mut Channel) -> Result<Reply> {
-    match wire::recv(channel, wire::MAX_REPLY)? {
-        Reply::Failed(Failure { kind, reason }) => Err(Error::Party { party, kind, reason }),
-        reply => Ok(reply),
     }
 }
 
@@ -386,15 +533,16 @@ fn unexpected(party: usize, _: &Reply) -> Error {
 
 /// One party during a run.
 struct Port<'a> {
-    party: usize,
-    channel: &'a mut Channel,
+    index: usize,
+    lines: &'a RefCell<Vec<Line>>,
     told: &'a Cell<Option<ErrorKind>>,
+    patience: &'a Patience,
 }
 
 impl Port<'_> {
     /// The party's answer; a failure is an error of the session, and its kind is kept beside it.
-    fn reply(&mut self) -> std::result::Result<Reply, SessionError> {
-        reply(self.party, self.channel).map_err(|e| self.refused(&e))
+    fn reply(&mut self) -> std::result::Result<(usize, Reply), SessionError> {
+        next(self.lines, self.index, self.patience).map_err(|e| self.refused(&e))
     }
 
     fn refused(&self, e: &Error) -> SessionError {
@@ -406,22 +554,35 @@ impl Port<'_> {
 impl PartyPort for Port<'_> {
     fn ticket(&mut self) -> std::result::Result<Vec<u8>, SessionError> {
         match self.reply()? {
-            Reply::Ticket(ticket) => Ok(ticket),
-            other => Err(self.refused(&unexpected(self.party, &other))),
+            (_, Reply::Ticket(ticket)) => Ok(ticket),
+            (party, other) => Err(self.refused(&unexpected(party, &other))),
         }
     }
     fn send(&mut self, share: Payload) -> std::result::Result<(), SessionError> {
+        let mut lines = self.lines.borrow_mut();
+        let (before, rest) = lines.split_at_mut(self.index);
+        let (line, after) = rest.split_first_mut().expect("a line for every port");
+        // The others wait for their shares, and take a silent client for lost.
+        let mut last = Instant::now();
+        let mut meanwhile = || {
+            if last.elapsed() > wire::SIGN_OF_LIFE {
+                let others = before.iter_mut().chain(after.iter_mut());
+                others.for_each(|line| drop(line.channel.keep_alive()));
+                last = Instant::now();
+            }
+        };
+        let Err(broken) = line.channel.send_and(share.as_bytes(), &mut meanwhile) else { return Ok(()) };
         // A party that failed has said why: that is worth more than the broken pipe.
-        let Err(broken) = self.channel.send(share.as_bytes()) else { return Ok(()) };
-        match reply(self.party, self.channel) {
-            Err(told @ Error::Party { .. }) => Err(self.refused(&told)),
-            _ => Err(SessionError::Net(broken)),
+        let party = line.party;
+        match last_words(&mut line.channel, Instant::now() + LAST_WORDS) {
+            Some(Failure { kind, reason }) => Err(self.refused(&Error::Party { party, kind, reason })),
+            None => Err(SessionError::Net(broken)),
         }
     }
     fn output(&mut self, limit: usize) -> std::result::Result<Payload, SessionError> {
         match self.reply()? {
-            Reply::Share => Ok(self.channel.recv(limit as u64)?),
-            other => Err(self.refused(&unexpected(self.party, &other))),
+            (_, Reply::Share) => Ok(self.lines.borrow_mut()[self.index].channel.recv(limit as u64)?),
+            (party, other) => Err(self.refused(&unexpected(party, &other))),
         }
     }
 }

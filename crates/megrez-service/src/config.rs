@@ -2,6 +2,7 @@
 //! `party.toml`.
 
 use crate::log::LogConfig;
+use crate::party::Capacity;
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
 use serde::{Deserialize, Serialize};
@@ -59,13 +60,16 @@ pub struct PartyConfig {
     /// Seconds without a sign of life after which a peer is taken for dead. Default: 30.
     #[serde(default = "default_silence")]
     pub silence_seconds: u64,
-    /// Most sessions at a time; further requests are refused. Default: 16.
-    #[serde(default = "default_sessions")]
+    /// Most sessions at a time; further requests wait. What party 0 says counts. Default: 16.
+    #[serde(default = "crate::party::capacity::sixteen")]
     pub max_sessions: usize,
     /// Most elements that the values of one plan may have together; larger plans are refused.
     /// Default: 2^28, which is 2 GiB on the 64-bit ring before masks and material.
     #[serde(default = "default_elements")]
     pub max_elements: usize,
+    /// How much this party does at a time, altogether and for one client.
+    #[serde(default)]
+    pub capacity: Capacity,
     /// What is logged, and how. Default: text, from level `info`.
     #[serde(default)]
     pub log: LogConfig,
@@ -73,10 +77,6 @@ pub struct PartyConfig {
 
 fn default_silence() -> u64 {
     30
-}
-
-fn default_sessions() -> usize {
-    16
 }
 
 fn default_elements() -> usize {
@@ -117,6 +117,8 @@ impl PartyConfig {
         if config.silence_seconds == 0 || config.max_sessions == 0 {
             return Err(Error::file(path, "`silence_seconds` and `max_sessions` are at least 1"));
         }
+        config.capacity.max_sessions = config.max_sessions;
+        config.capacity.check().map_err(|what| Error::file(path, format!("[capacity]: {what}")))?;
         if config.silence_seconds > MAX_SILENCE {
             return Err(Error::file(path, format!("`silence_seconds` is at most {MAX_SILENCE}, a day")));
         }

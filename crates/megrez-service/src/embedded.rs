@@ -4,7 +4,7 @@
 use crate::client::Cluster;
 use crate::launch::{Children, Program, Start, listen, read_line};
 use crate::log::Log;
-use crate::party::{Policy, Service, limits};
+use crate::party::{Capacity, Policy, Service, limits};
 use crate::wire::fresh_name;
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
@@ -112,7 +112,7 @@ pub fn serve_embedded() -> Result<()> {
         data: start.task.data,
         allow_shaping: true,
         allow_insecure: true,
-        max_sessions: 16,
+        capacity: Capacity::of_one_client(),
         max_elements: usize::MAX,
     };
     let log = Log::of_child(endpoint.me());

@@ -74,11 +74,13 @@ pub enum ErrorKind {
     PeerLost,
     /// Parties that disagree, a device that failed: nothing that the caller did.
     Internal,
+    /// The parties have too much to do, or are about to end: the same request may be done later.
+    Busy,
 }
 
 impl ErrorKind {
     /// All kinds.
-    pub const ALL: [ErrorKind; 8] = [
+    pub const ALL: [ErrorKind; 9] = [
         ErrorKind::Invalid,
         ErrorKind::NotPermitted,
         ErrorKind::Unsupported,
@@ -87,6 +89,7 @@ impl ErrorKind {
         ErrorKind::TimedOut,
         ErrorKind::PeerLost,
         ErrorKind::Internal,
+        ErrorKind::Busy,
     ];
 
     /// The kind as reports for programs name it, such as `peer-lost`.
@@ -100,6 +103,7 @@ impl ErrorKind {
             ErrorKind::TimedOut => "timed-out",
             ErrorKind::PeerLost => "peer-lost",
             ErrorKind::Internal => "internal",
+            ErrorKind::Busy => "busy",
         }
     }
 
@@ -174,6 +178,7 @@ fn net_kind(error: &NetError) -> ErrorKind {
         NetError::Identity(_) => ErrorKind::NotPermitted,
         NetError::Version(_) => ErrorKind::Unsupported,
         NetError::Config(_) => ErrorKind::Invalid,
+        NetError::Limit(_) => ErrorKind::Busy,
         _ => ErrorKind::Internal,
     }
 }

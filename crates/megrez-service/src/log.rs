@@ -49,7 +49,9 @@ impl Level {
     pub fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::OutOfRange => Level::Info,
-            ErrorKind::NotPermitted | ErrorKind::TimedOut | ErrorKind::PeerLost => Level::Warn,
+            ErrorKind::NotPermitted | ErrorKind::TimedOut | ErrorKind::PeerLost | ErrorKind::Busy => {
+                Level::Warn
+            }
             ErrorKind::DamagedFile | ErrorKind::Internal => Level::Error,
         }
     }

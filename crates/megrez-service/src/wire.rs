@@ -7,19 +7,17 @@
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::PartyReport;
 use megrez_graph::lower::{DataInput, Revealed};
-use megrez_net::{Channel, NetProfile};
+use megrez_net::{Channel, NetProfile, Payload};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
 pub const USER: &str = "user";
 
-/// Largest request in bytes: a plan with public weights can be big.
-pub const MAX_REQUEST: u64 = 1 << 30;
 /// Largest answer in bytes, shares of outputs included.
 pub const MAX_REPLY: u64 = 4 << 30;
 
@@ -27,6 +25,9 @@ pub const MAX_REPLY: u64 = 4 << 30;
 pub const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 /// How long a client waits for a party from which nothing comes, not even a sign of life.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a client repeats a request while the parties are too busy for it.
+pub const PATIENCE_WITH_BUSY: Duration = Duration::from_secs(60);
 
 /// A network profile on the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -225,6 +226,11 @@ pub fn send<T: Serialize>(channel: &mut Channel, message: &T) -> Result<()> {
 /// Receives a message of at most `limit` bytes.
 pub fn recv<T: for<'a> Deserialize<'a>>(channel: &mut Channel, limit: u64) -> Result<T> {
     let payload = channel.recv(limit)?;
+    parse(channel, &payload)
+}
+
+/// A message that has been received.
+pub fn parse<T: for<'a> Deserialize<'a>>(channel: &Channel, payload: &Payload) -> Result<T> {
     postcard::from_bytes(payload.as_bytes()).map_err(|_| {
         let peer = channel.peer();
         Error::of(

@@ -5,7 +5,7 @@ use megrez_net::{Config, Endpoint, PeerName, certs};
 use megrez_plan::{Input, Op, Plan};
 use megrez_service::client::{Cluster, RunOptions};
 use megrez_service::log::{Format, Level, Log, LogConfig};
-use megrez_service::party::{Policy, Service, limits};
+use megrez_service::party::{Capacity, Policy, Service, limits};
 use megrez_service::wire::{Source, fresh_name};
 use serde_json::Value;
 use std::io::Write;
@@ -78,7 +78,7 @@ fn parties_log_who_asked_and_how_it_ended_and_no_number_of_theirs() {
             data: folder.join(format!("data{me}")),
             allow_shaping: false,
             allow_insecure: false,
-            max_sessions: 4,
+            capacity: Capacity { max_sessions: 4, ..Capacity::default() },
             max_elements: 1000,
         };
         let service = Service::new(Arc::clone(endpoint), policy, AnyDevice::default());

@@ -7,7 +7,7 @@ use megrez_net::certs::{self, Deployment};
 use megrez_net::{Channel, Config, Endpoint, Identity, Limits, NetProfile, PeerName, dial};
 use megrez_plan::{Input, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_service::log::{Log, LogConfig};
-use megrez_service::party::{Policy, Service, limits};
+use megrez_service::party::{Capacity, Policy, Service, limits};
 use megrez_service::wire::{self, ModelPlan, Reply, Request, Run, Source, Upload};
 use std::io::Write;
 use std::path::PathBuf;
@@ -105,7 +105,7 @@ impl Parties {
                 data: self.folder.path(&format!("data{me}")),
                 allow_shaping: false,
                 allow_insecure: false,
-                max_sessions: 64,
+                capacity: Capacity { max_sessions: 64, sessions_per_client: 64, ..Capacity::default() },
                 max_elements: 1 << 20,
             };
             let service = Service::new(Arc::clone(&endpoint), policy, AnyDevice::default());

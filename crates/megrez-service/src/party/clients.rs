@@ -1,40 +1,62 @@
 //! A party's way to its clients during a request.
 
-use crate::Error;
 use crate::wire::{self, Reply};
+use crate::{Error, ErrorKind, Result};
 use megrez_engine::Clients;
 use megrez_net::{Channel, Network, Payload};
 use megrez_plan::{Input, Output};
 use megrez_session::Error as SessionError;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a client may take within a request before it is given up, and its session with it.
-pub(super) const WITHIN_REQUEST: Duration = Duration::from_secs(3600);
 /// How often a party that waits for its client looks whether the session still lives.
 const SESSION_CHECK: Duration = Duration::from_millis(200);
 
-/// A client's channel during a long request: whoever talks to the client holds it.
-pub(super) type Shared = Mutex<Channel>;
+/// A client's channel, for whoever talks to the client during a request.
+pub(super) struct Shared {
+    channel: Mutex<Channel>,
+    /// A client that a session waits for and from which nothing comes for so long is given up.
+    silence: Duration,
+}
 
-pub(super) fn hold(channel: &Shared) -> MutexGuard<'_, Channel> {
-    channel.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    pub(super) fn new(channel: Channel, silence: Duration) -> Self {
+        Shared { channel: Mutex::new(channel), silence }
+    }
+
+    pub(super) fn into_channel(self) -> Channel {
+        self.channel.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails once the client has gone.
+    pub(super) fn present(&self) -> Result<()> {
+        match hold(self).hung_up() {
+            true => Err(Error::of(ErrorKind::PeerLost, "the client has gone")),
+            false => Ok(()),
+        }
+    }
+}
+
+pub(super) fn hold(shared: &Shared) -> MutexGuard<'_, Channel> {
+    shared.channel.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Does long work for a client, and tells the client meanwhile that this party is alive.
-pub(super) fn alive<T>(channel: &Shared, work: impl FnOnce() -> T) -> T {
+pub(super) fn alive<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
     let (done, finished) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let beat = move || {
             while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(wire::SIGN_OF_LIFE) {
                 // If somebody holds the channel, the client hears from this party or is expected to
                 // speak itself.
-                if let Ok(mut channel) = channel.try_lock() {
+                if let Ok(mut channel) = shared.channel.try_lock() {
                     let _ = channel.keep_alive();
                 }
             }
-        });
+        };
+        // Without a thread for it the client may lose its patience; nothing else is wrong.
+        let _ = std::thread::Builder::new().name("megrez-alive".into()).spawn_scoped(scope, beat);
         let result = work();
         drop(done);
         result
@@ -59,11 +81,18 @@ impl Clients for ChannelClients<'_> {
     }
     fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
         // A session that fails meanwhile must not wait for its client.
-        let until = Instant::now() + WITHIN_REQUEST;
-        while !hold(self.channel).readable(SESSION_CHECK)? && Instant::now() < until {
+        loop {
+            let mut channel = hold(self.channel);
+            match channel.recv_within(limit as u64, SESSION_CHECK).map_err(|e| client_lost(e.into()))? {
+                Some(data) => return Ok(data),
+                None if channel.silent() > self.channel.silence => {
+                    let what = format!("the client was silent for {} s", self.channel.silence.as_secs());
+                    return Err(SessionError::Refused(what));
+                }
+                None => drop(channel),
+            }
             self.network.flush()?;
         }
-        hold(self.channel).recv(limit as u64).map_err(|e| client_lost(e.into()))
     }
     fn output(&mut self, _: &Output, share: Payload) -> std::result::Result<(), SessionError> {
         let mut channel = hold(self.channel);

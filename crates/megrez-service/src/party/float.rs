@@ -11,7 +11,7 @@ use megrez_engine::float::{StoredFloats, serve_floats};
 use megrez_engine::{Clients, PartyReport, agree, common_name};
 use megrez_float::Float;
 use megrez_kernels::Cpu;
-use megrez_net::Payload;
+use megrez_net::{NetProfile, Payload};
 use megrez_plan::{FloatPlan, Input, KEPT};
 use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
@@ -21,35 +21,46 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// Runs a plan.
-pub(super) fn run(host: &Host, asked: &Asked, run: &Run, channel: &Shared) -> Result<Vec<PartyReport>> {
-    let profile = host.profile(&run.net)?;
+pub(super) fn run(
+    host: &Host,
+    asked: &Asked,
+    run: &Run,
+    plan: &FloatPlan,
+    stored: Option<&StoredModel>,
+    channel: &Shared,
+) -> Result<Vec<PartyReport>> {
+    let network = host.join(asked, run.session, &host.profile(&run.net)?)?;
+    let serve = || {
+        let mut party = Party::start(network.clone(), Cpu::new(1))?;
+        agree(&mut party, "request", &hash(run))?;
+        let mut clients = ChannelClients { channel, network: network.clone() };
+        let weights = match stored {
+            Some(stored) => {
+                stored.agree(&mut party)?;
+                load(stored, &run.protocol, plan)?
+            }
+            None => HashMap::new(),
+        };
+        Ok(serve_floats(plan, party, &weights, &mut clients, run.runs)?)
+    };
+    ended(&network, serve())
+}
+
+/// What a session of such a plan holds at most, in bytes: all values at once, each with what a step
+/// of two parties needs for it.
+pub(super) fn memory(plan: &FloatPlan) -> u64 {
+    let elements = plan.values.iter().map(|shape| shape.elements() as u64);
+    elements.fold(0u64, u64::saturating_add).saturating_mul(64)
+}
+
+/// The plan of a request, and the stored model that it may use.
+pub(super) fn plan_of(host: &Host, client: &str, run: &Run) -> Result<(FloatPlan, Option<StoredModel>)> {
     if run.material.is_some() {
         return Err(Error::Refused(
             "floating point has no offline phase: leave out the name of the material".into(),
         ));
     }
-    let ready = plan_of(host, asked.client, &run.source);
-    let (plan, stored) = host.told(run.session, &profile, run.source.is_stored(), ready)?;
-    let network = host.join(asked, run.session, &profile)?;
-    let serve = || {
-        let mut party = Party::start(network.clone(), Cpu::new(1))?;
-        agree(&mut party, "request", &hash(run))?;
-        let mut clients = ChannelClients { channel, network: network.clone() };
-        let weights = match &stored {
-            Some(stored) => {
-                stored.agree(&mut party)?;
-                load(stored, &run.protocol, &plan)?
-            }
-            None => HashMap::new(),
-        };
-        Ok(serve_floats(&plan, party, &weights, &mut clients, run.runs)?)
-    };
-    ended(&network, serve())
-}
-
-/// The plan of a request, and the stored model that it may use.
-fn plan_of(host: &Host, client: &str, source: &Source) -> Result<(FloatPlan, Option<StoredModel>)> {
-    match source {
+    match &run.source {
         Source::Plan(bytes) => {
             let plan = affordable(host, bytes)?;
             own(&plan.inputs, &plan.outputs, client)?;
@@ -68,12 +79,11 @@ pub(super) fn upload(
     asked: &Asked,
     upload: &Upload,
     header: ModelHeader,
+    plan: &FloatPlan,
     path: &Path,
     channel: &Shared,
 ) -> Result<()> {
-    let profile = megrez_net::NetProfile::loopback();
-    let plan = host.told(upload.session, &profile, true, affordable(host, &upload.plans[0].plan))?;
-    let network = host.join(asked, upload.session, &profile)?;
+    let network = host.join(asked, upload.session, &NetProfile::loopback())?;
     let keep = || {
         let mut party = Party::start(network.clone(), Cpu::new(1))?;
         agree(&mut party, "request", &hash(upload))?;
@@ -82,7 +92,7 @@ pub(super) fn upload(
         let mut clients = ChannelClients { channel, network: network.clone() };
         let mut file = ModelFile::new(&header)?;
         for name in &header.inputs {
-            let input = named(&plan, name)?;
+            let input = named(plan, name)?;
             let size = share_bytes(plan.shape(input.value).elements());
             let share = clients.data(input, size)?;
             if share.len() != size {
@@ -97,7 +107,7 @@ pub(super) fn upload(
 }
 
 /// A valid plan whose values this party has room for.
-fn affordable(host: &Host, bytes: &[u8]) -> Result<FloatPlan> {
+pub(super) fn affordable(host: &Host, bytes: &[u8]) -> Result<FloatPlan> {
     let plan = FloatPlan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
     if plan.inputs.iter().any(|i| i.owner == KEPT) || plan.outputs.iter().any(|o| o.recipient == KEPT) {
         return Err(Error::Refused("values of floating point are not kept between runs yet".into()));

@@ -1,6 +1,7 @@
 //! A party as its sessions see it: its endpoint, its device, and what it allows.
 
 use super::asked::Asked;
+use super::capacity::Capacity;
 use super::stored::{StoredModel, forbidden};
 use crate::protocols;
 use crate::wire::{self, Source};
@@ -33,8 +34,8 @@ pub struct Policy {
     pub allow_shaping: bool,
     /// Whether clients may ask for protocols that do not protect.
     pub allow_insecure: bool,
-    /// Most sessions at a time.
-    pub max_sessions: usize,
+    /// How much is done at a time.
+    pub capacity: Capacity,
     /// Most elements that the values of one plan may have together.
     pub max_elements: usize,
 }
@@ -95,6 +96,14 @@ impl Host {
         let plan = Plan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         self.room_for(plan.values.iter().map(|v| v.shape.elements()))?;
         Ok(plan)
+    }
+
+    /// What a session of such a plan holds at most, in bytes: all values at once, each with masks,
+    /// correlated randomness and what a step needs.
+    pub(super) fn memory(plan: &Plan) -> u64 {
+        let elements = plan.values.iter().map(|v| v.shape.elements() as u64);
+        let elements = elements.fold(0u64, u64::saturating_add);
+        elements.saturating_mul(4 * u64::from(plan.ring / 8))
     }
 
     /// Refuses a plan whose values have too many elements together.

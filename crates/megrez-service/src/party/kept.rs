@@ -40,6 +40,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Whether something is kept.
+    pub(crate) fn any(&self) -> bool {
+        !self.values.is_empty()
+    }
+
     /// Adds what the plan reads to `stored`; refuses what was not kept, or kept as something else,
     /// or by somebody else.
     pub(crate) fn load<S: Suite>(

@@ -1,8 +1,11 @@
 //! The party service: serves clients and takes part in sessions, several at a time; each may fail
 //! without the others.
 
+mod admission;
 mod asked;
+pub(crate) mod capacity;
 mod clients;
+mod connections;
 mod float;
 mod host;
 mod jobs;
@@ -10,5 +13,6 @@ mod kept;
 mod service;
 mod stored;
 
+pub use capacity::Capacity;
 pub use host::{Policy, limits};
 pub use service::Service;

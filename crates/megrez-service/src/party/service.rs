@@ -1,12 +1,14 @@
 //! The service: accepts clients, takes their requests, and has each done in a session of its own.
 
+use super::admission::{Admission, Place};
 use super::asked::Asked;
-use super::clients::{Shared, WITHIN_REQUEST, alive, hold};
+use super::clients::{Shared, alive, hold};
+use super::connections::{Connection, Connections};
 use super::float;
 use super::host::{Host, Policy, ended, hash};
 use super::jobs::{PrepareJob, RunJob, UploadJob};
 use super::kept::Kept;
-use super::stored::{ModelHeader, forbidden, model_path};
+use super::stored::{ModelHeader, model_path};
 use crate::log::{Event, Level, Log};
 use crate::protocols::no_ring;
 use crate::wire::{self, Failure, Info, Prepare, Reply, Request, Run, Upload};
@@ -14,38 +16,55 @@ use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::{PartyReport, files};
 use megrez_kernels::Memory;
-use megrez_net::{Channel, Endpoint, NetError, NetProfile, PeerName};
+use megrez_net::{Channel, Endpoint, Identity, NetError, NetProfile, PeerName, SessionId};
+use megrez_plan::{FloatPlan, Plan};
 use megrez_protocols::registry::{self, Numbers};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a client may think between two requests.
-const BETWEEN_REQUESTS: Duration = Duration::from_secs(24 * 3600);
+/// How often a session that waits for party 0 looks whether its client is still there.
+const LOOK: Duration = Duration::from_millis(200);
+/// How much longer than silence a client may take to make room for what it is sent: it may be
+/// hearing another party.
+const PATIENCE_TO_WRITE: u32 = 5;
 
 /// A party: its endpoint, its policy and its device.
 pub struct Service {
     host: Host,
-    sessions: AtomicUsize,
-}
-
-/// Counts as a session until dropped.
-struct Slot<'a>(&'a AtomicUsize);
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    admission: Admission,
+    connections: Connections,
+    draining: AtomicBool,
 }
 
 impl Service {
     /// A service on a bound endpoint; its sessions share the device.
     pub fn new(endpoint: Arc<Endpoint>, policy: Policy, device: AnyDevice) -> Arc<Self> {
-        Arc::new(Service { host: Host { endpoint, policy, device }, sessions: AtomicUsize::new(0) })
+        Arc::new(Service {
+            admission: Admission::new(policy.capacity.clone()),
+            connections: Connections::new(policy.capacity.clone()),
+            host: Host { endpoint, policy, device },
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends gently: from now on nothing is admitted, and [`run`](Self::run) returns once what runs
+    /// has finished, or its time is up.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.admission.drain();
+    }
+
+    /// Who this party is to those who connect from now on.
+    ///
+    /// # Errors
+    /// If it is another party.
+    pub fn set_identity(&self, identity: Identity) -> Result<()> {
+        Ok(self.host.endpoint.set_identity(identity)?)
     }
 
     /// Sweeps away what a crash has left in its folders, then accepts clients until the endpoint
-    /// stops; each is served in a thread of its own.
+    /// stops or the party has been [drained](Self::drain); each is served in a thread of its own.
     pub fn run(self: &Arc<Self>, log: Log) -> Result<()> {
         let listening = format!(
             "party {} listens on {} and computes on {}",
@@ -61,8 +80,26 @@ impl Service {
             }
         }
         let log = Arc::new(log);
+        let mut ends = None;
         loop {
-            let accepted = self.host.endpoint.accept_client_within(Duration::from_secs(1));
+            if self.draining.load(Ordering::Acquire) {
+                let running = self.admission.sessions();
+                let end = *ends.get_or_insert_with(|| {
+                    let message = format!("draining: {running} sessions run");
+                    log.write(Level::Info, Event::new("draining", message));
+                    Instant::now() + self.host.policy.capacity.drain()
+                });
+                if running == 0 || Instant::now() >= end {
+                    let (level, message) = match running {
+                        0 => (Level::Info, "drained: no session runs".to_owned()),
+                        _ => (Level::Warn, format!("{running} sessions did not finish in time")),
+                    };
+                    log.write(level, Event::new("ending", message));
+                    self.host.endpoint.stop();
+                    return Ok(());
+                }
+            }
+            let accepted = self.host.endpoint.accept_client_within(Duration::from_millis(200));
             for refusal in self.host.endpoint.take_refusals() {
                 let message = format!("refused a connection: {refusal}");
                 log.write(Level::Warn, Event::new("connection-refused", message));
@@ -70,8 +107,13 @@ impl Service {
             match accepted {
                 Ok(None) => {}
                 Ok(Some((name, channel))) => {
-                    let (service, log) = (Arc::clone(self), Arc::clone(&log));
-                    std::thread::spawn(move || service.client(&name, channel, &log));
+                    let (service, telling) = (Arc::clone(self), Arc::clone(&log));
+                    let serve = move || service.client(&name, channel, &telling);
+                    let thread = std::thread::Builder::new().name("megrez-client".into());
+                    if let Err(e) = thread.spawn(serve) {
+                        let message = format!("refused a client: no thread to serve it: {e}");
+                        log.write(Level::Error, Event::new("connection-refused", message));
+                    }
                 }
                 Err(NetError::Closed(_)) => return Ok(()),
                 Err(e) => return Err(e.into()),
@@ -86,16 +128,28 @@ impl Service {
             PeerName::Party(_) => "",
         };
         let about = |event, message| Event { client: Some(client), ..Event::new(event, message) };
+        let handle = channel.hang_up_handle().map_err(Error::from);
+        let mut channel = channel;
+        let connection = match handle.and_then(|handle| self.connections.enter(client, handle)) {
+            Ok(connection) => connection,
+            Err(e) => {
+                log.write(Level::of(e.kind()), about("connection-refused", e.to_string()));
+                let _ = wire::send(&mut channel, &Reply::Failed(Failure::from(&e)));
+                let _ = channel.close();
+                return;
+            }
+        };
         log.write(Level::Info, about("connection", "connected".to_owned()));
-        let channel = Mutex::new(channel);
+        let capacity = &self.host.policy.capacity;
+        let shared = Shared::new(channel, capacity.client_silence());
         // What this client's runs leave in shares lives as long as its connection.
         let mut kept = Kept::default();
         let e = loop {
-            if hold(&channel).set_timeout(BETWEEN_REQUESTS).is_err() {
+            if hold(&shared).set_timeout(capacity.idle()).is_err() {
                 return;
             }
-            let received = wire::recv::<Request>(&mut hold(&channel), wire::MAX_REQUEST);
-            let request = match received {
+            connection.idle(true);
+            let request = match self.request(&shared, &connection) {
                 Ok(request) => request,
                 Err(Error::Net(NetError::Closed(_))) => return,
                 Err(e) => {
@@ -105,8 +159,9 @@ impl Service {
                 }
             };
             let asked = Asked::new(client, &request, log);
-            let timeout = hold(&channel).set_timeout(WITHIN_REQUEST).map_err(Error::from);
-            match timeout.and_then(|()| self.answer(&asked, request, &channel, &mut kept)) {
+            let within = capacity.client_silence() * PATIENCE_TO_WRITE;
+            let timeout = hold(&shared).set_timeout(within).map_err(Error::from);
+            match timeout.and_then(|()| self.answer(&asked, request, &shared, &mut kept)) {
                 Ok(()) => asked.done(),
                 Err(e) => {
                     asked.failed(&e);
@@ -115,9 +170,20 @@ impl Service {
             }
         };
         // What the client still sends for the failed request must not be taken for the next one.
-        let mut channel = channel.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut channel = shared.into_channel();
         let _ = wire::send(&mut channel, &Reply::Failed(Failure::from(&e)));
         let _ = channel.close();
+    }
+
+    /// The next request. A large one is taken in only if there is room.
+    fn request(&self, shared: &Shared, connection: &Connection<'_>) -> Result<Request> {
+        let capacity = &self.host.policy.capacity;
+        let mut channel = hold(shared);
+        let (payload, _room) = channel.recv_admitted(capacity.request(), |bytes| {
+            connection.idle(false);
+            self.connections.receive(bytes)
+        })?;
+        wire::parse(&channel, &payload)
     }
 
     fn answer(&self, asked: &Asked, request: Request, channel: &Shared, kept: &mut Kept) -> Result<()> {
@@ -133,29 +199,46 @@ impl Service {
                 wire::send(&mut hold(channel), &Reply::Model { protocol, plan })
             }
             Request::Run(run) => {
-                let _slot = self.slot()?;
                 let reports = alive(channel, || self.run_plan(asked, &run, channel, kept))?;
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
             }
             Request::Upload(upload) => {
-                let _slot = self.slot()?;
                 alive(channel, || self.upload(asked, &upload, channel))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
             Request::Prepare(prepare) => {
-                let _slot = self.slot()?;
-                alive(channel, || self.prepare(asked, &prepare))?;
+                alive(channel, || self.prepare(asked, &prepare, channel))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
         }
     }
 
-    fn slot(&self) -> Result<Slot<'_>> {
-        let slot = Slot(&self.sessions);
-        if self.sessions.fetch_add(1, Ordering::AcqRel) >= self.host.policy.max_sessions {
-            return Err(forbidden("this party runs as many sessions as it may: try again later"));
-        }
-        Ok(slot)
+    /// Waits until a session may run here: at party 0 until it is its turn, at the others until
+    /// party 0 has begun it. `ready` is what this party has made of the request; a refusal that may
+    /// be its own `alone` is told to those who come.
+    fn admitted<T>(&self, wish: Wish<'_, T>) -> Result<(T, Place<'_>)> {
+        let Wish { asked, session, profile, shared, depend, alone, ready, memory } = wish;
+        let endpoint = &self.host.endpoint;
+        let admitted = match ready {
+            Ok(ready) if endpoint.me() == 0 => {
+                let present = || shared.present();
+                let place = self.admission.turn(asked.client, memory(&ready), depend, present)?;
+                return Ok((ready, place));
+            }
+            Err(e) if endpoint.me() == 0 || !alone => Err(e),
+            ready => {
+                while !endpoint.announced(SessionId(session), 0, LOOK)? {
+                    shared.present()?;
+                }
+                ready.and_then(|ready| {
+                    self.admission.is_open()?;
+                    let place = self.admission.follow(asked.client, memory(&ready))?;
+                    Ok((ready, place))
+                })
+            }
+        };
+        let alone = alone || matches!(&admitted, Err(e) if e.kind() == ErrorKind::Busy);
+        self.host.told(session, profile, alone, admitted)
     }
 
     fn info(&self) -> Info {
@@ -166,7 +249,7 @@ impl Service {
             party: self.host.endpoint.me(),
             device: self.host.device.describe(),
             clock_ms: now.as_millis() as u64,
-            sessions: self.sessions.load(Ordering::Relaxed),
+            sessions: self.admission.sessions(),
         }
     }
 
@@ -174,20 +257,27 @@ impl Service {
         &self,
         asked: &Asked,
         run: &Run,
-        channel: &Shared,
+        shared: &Shared,
         kept: &mut Kept,
     ) -> Result<Vec<PartyReport>> {
         let protocol = self.host.protocol(&run.protocol, run.insecure)?;
-        let profile = self.host.profile(&run.net)?;
+        let profile = &self.host.profile(&run.net)?;
         if run.runs == 0 {
             return Err(Error::Refused("a run has at least one repetition".into()));
         }
+        let (session, alone, depend) = (run.session, run.source.is_stored(), kept.any());
         if protocol.numbers == Numbers::Float32 {
-            return float::run(&self.host, asked, run, channel);
+            let ready = float::plan_of(&self.host, asked.client, run);
+            let memory = |(plan, _): &(FloatPlan, _)| float::memory(plan);
+            let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+            let ((plan, stored), _place) = self.admitted(wish)?;
+            return float::run(&self.host, asked, run, &plan, stored.as_ref(), shared);
         }
         let ready = self.host.plan(asked.client, &run.source);
-        let (plan, stored) = self.host.told(run.session, &profile, run.source.is_stored(), ready)?;
-        let network = self.host.join(asked, run.session, &profile)?;
+        let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
+        let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+        let ((plan, stored), _place) = self.admitted(wish)?;
+        let network = self.host.join(asked, session, profile)?;
         let job = RunJob {
             host: &self.host,
             client: asked.client,
@@ -195,29 +285,34 @@ impl Service {
             plan: &plan,
             run,
             stored,
-            channel,
+            channel: shared,
             kept,
         };
         ended(&network, dispatch(&run.protocol, plan.ring, job)?)
     }
 
-    fn upload(&self, asked: &Asked, upload: &Upload, channel: &Shared) -> Result<()> {
+    fn upload(&self, asked: &Asked, upload: &Upload, shared: &Shared) -> Result<()> {
         let protocol = self.host.protocol(&upload.protocol, false)?;
         let header = ModelHeader::new(asked.client, self.host.endpoint.me(), upload)?;
         let path = model_path(&self.host.policy.data, &upload.model)?;
-        let profile = NetProfile::loopback();
+        let profile = &NetProfile::loopback();
         let free = if path.exists() {
             Err(Error::Refused(format!("a model `{}` is stored already; choose another name", upload.model)))
         } else {
             Ok(())
         };
-        self.host.told(upload.session, &profile, true, free)?;
+        let (session, alone, depend) = (upload.session, true, false);
+        let bytes = &upload.plans[0].plan;
         if protocol.numbers == Numbers::Float32 {
-            return float::upload(&self.host, asked, upload, header, &path, channel);
+            let ready = free.and_then(|()| float::affordable(&self.host, bytes));
+            let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &float::memory };
+            let (plan, _place) = self.admitted(wish)?;
+            return float::upload(&self.host, asked, upload, header, &plan, &path, shared);
         }
-        let plan =
-            self.host.told(upload.session, &profile, true, self.host.affordable(&upload.plans[0].plan))?;
-        let network = self.host.join(asked, upload.session, &profile)?;
+        let ready = free.and_then(|()| self.host.affordable(bytes));
+        let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &Host::memory };
+        let (plan, _place) = self.admitted(wish)?;
+        let network = self.host.join(asked, session, profile)?;
         let job = UploadJob {
             device: self.host.device.clone(),
             network: network.clone(),
@@ -225,21 +320,24 @@ impl Service {
             header,
             path: &path,
             request: hash(upload),
-            channel,
+            channel: shared,
         };
         ended(&network, dispatch(&upload.protocol, plan.ring, job)?)
     }
 
-    fn prepare(&self, asked: &Asked, prepare: &Prepare) -> Result<()> {
+    fn prepare(&self, asked: &Asked, prepare: &Prepare, shared: &Shared) -> Result<()> {
         let protocol = self.host.protocol(&prepare.protocol, false)?;
         if !protocol.offline {
             let what = format!("`{}` has no offline phase: nothing is made ahead", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
-        let profile = NetProfile::loopback();
+        let profile = &NetProfile::loopback();
+        let (session, alone, depend) = (prepare.session, prepare.source.is_stored(), false);
         let ready = self.host.plan(asked.client, &prepare.source);
-        let (plan, stored) = self.host.told(prepare.session, &profile, prepare.source.is_stored(), ready)?;
-        let network = self.host.join(asked, prepare.session, &profile)?;
+        let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
+        let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+        let ((plan, stored), _place) = self.admitted(wish)?;
+        let network = self.host.join(asked, session, profile)?;
         let job = PrepareJob {
             host: &self.host,
             client: asked.client,
@@ -250,6 +348,21 @@ impl Service {
         };
         ended(&network, dispatch(&prepare.protocol, plan.ring, job)?)
     }
+}
+
+/// A session that a client asks for, as this party sees it before it runs.
+struct Wish<'a, T> {
+    asked: &'a Asked<'a>,
+    session: [u8; 16],
+    profile: &'a NetProfile,
+    shared: &'a Shared,
+    /// It reads what earlier requests of its connection have left.
+    depend: bool,
+    /// A refusal may be this party's alone.
+    alone: bool,
+    ready: Result<T>,
+    /// What the session will hold, in bytes.
+    memory: &'a dyn Fn(&T) -> u64,
 }
 
 fn same_version(version: u32) -> Result<()> {
