@@ -9,9 +9,9 @@ use megrez_float::Float;
 use megrez_kernels::Device;
 use megrez_plan::FloatPlan;
 use megrez_session::{Error, Party, Phase};
-use megrez_sirnn::Sirnn;
-use megrez_sirnn::client::share_bytes;
-use megrez_sirnn::ot::Transfers;
+use megrez_twoparty::Sirnn;
+use megrez_twoparty::client::share_bytes;
+use megrez_twoparty::ot::Transfers;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 

@@ -15,8 +15,8 @@ use megrez_net::Payload;
 use megrez_plan::{FloatPlan, Input, KEPT};
 use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
-use megrez_sirnn::Sirnn;
-use megrez_sirnn::client::share_bytes;
+use megrez_twoparty::Sirnn;
+use megrez_twoparty::client::share_bytes;
 use std::collections::HashMap;
 use std::path::Path;
 
