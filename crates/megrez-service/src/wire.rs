@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
@@ -104,6 +104,8 @@ pub struct Run {
     pub source: Source,
     /// How many times, with new inputs each time.
     pub runs: u32,
+    /// The names of the inputs that last: shared in the first run, and held by the parties until the last.
+    pub lasting: Vec<String>,
     /// Shape the links to this profile; parties accept anything but `loopback` only if they are
     /// configured to.
     pub net: Net,
