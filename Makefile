@@ -6,14 +6,20 @@ VENV ?= .venv
 # Seconds for each fuzz target in `make fuzz-smoke`.
 FUZZ_SECONDS ?= 20
 
+# The toolchain of Miri, of fuzzing and of coverage.
+NIGHTLY ?= nightly
+# Reads licences, sources and advisories of what is depended on; built once, without optimisation.
+DENY_VERSION := 0.20.2
+DENY := target/tools/bin/cargo-deny
+
 BIN := $(VENV)/bin
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
-CHECKS := fmt-check test-rust assurance lint-rust doc check-cuda lint-python test-python demo
+CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-python test-python demo
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches
 
 .PHONY: help demo build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python \
-	fuzz-smoke clean
+	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +43,25 @@ assurance: ## Have machines check that no plan leaks: a part, within minutes.
 
 assurance-all: ## The same, whole: 10,000 random plans, all networks, all mutants, exact views.
 	cargo run --release --locked -p megrez-assurance -- --plans 1500 --mutants all --zoo all --views 16
+
+deny: $(DENY) ## Check licences and sources of all dependencies, and advisories where their database can be had.
+	$(DENY) --locked check bans licenses sources
+	@if $(DENY) fetch db 2>/dev/null; then $(DENY) --locked check advisories; \
+	else echo "the database of advisories cannot be had from here: they are not checked"; fi
+
+$(DENY):
+	CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 \
+		cargo install --debug --locked --quiet --root target/tools --version $(DENY_VERSION) cargo-deny
+
+# Slow, so sizes are sampled (`cfg(miri)`), and crates above these run natively only.
+miri: ## Run the tests of rings, streams and sessions under Miri, which finds undefined behaviour; needs nightly's miri.
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 \
+		cargo +$(NIGHTLY) miri test --locked --lib -p megrez-ring -p megrez-prg -p megrez-session
+
+# By hand: it builds everything a second time. COVERAGE says of which crates.
+COVERAGE ?= --workspace
+coverage: ## Measure which lines the tests of Rust run; needs cargo-llvm-cov and nightly's llvm-tools.
+	cargo +$(NIGHTLY) llvm-cov --locked $(COVERAGE) --summary-only
 
 test-python: python ## Run the tests of the Python package.
 	$(BIN)/python -m pytest -q python/tests
@@ -72,8 +97,8 @@ python: $(VENV)/tools ## Build the Python package and install it into the virtua
 	$(BIN)/python -m pip install -q ".[test]"
 
 fuzz-smoke: ## Run every fuzz target for a moment; needs the nightly toolchain and cargo-fuzz.
-	for target in $$(cargo +nightly fuzz list); do \
-		cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
+	for target in $$(cargo +$(NIGHTLY) fuzz list); do \
+		cargo +$(NIGHTLY) fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
 
 clean: ## Remove everything that was built.

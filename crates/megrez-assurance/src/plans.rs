@@ -284,11 +284,12 @@ pub fn random(protocol: &str, number: u64) -> Plan {
         // Steps are dealt before products are left as sums.
         let left = plan.steps.iter().any(|step| matches!(step.op, Op::Unshared(_)));
         if !left && choices.coin() {
-            plan.deal_below(choices.below(60));
+            megrez_passes::offload_to_dealer(&mut plan, choices.below(60));
         }
-        plan.spread_maxima().expect("a plan that was built by the rules keeps to them");
+        megrez_passes::spread_maxima(&mut plan).expect("a plan that was built by the rules keeps to them");
         if choices.coin() {
-            plan.leave_sums().expect("a plan that was built by the rules keeps to them");
+            megrez_passes::defer_resharing(&mut plan)
+                .expect("a plan that was built by the rules keeps to them");
         }
     }
     plan.validate().expect("the builder keeps to the rules");

@@ -174,6 +174,7 @@ fn request(plan: &Plan, session: [u8; 16], runs: u32) -> Run {
         protocol: "mizar".into(),
         source: Source::Plan(plan.to_bytes()),
         runs,
+        lasting: vec![],
         net: Net::from(&NetProfile::loopback()),
         material: None,
         insecure: false,

@@ -27,6 +27,8 @@ pub struct LocalOptions {
     pub clock: ClockKind,
     /// How often to run the plan.
     pub runs: u32,
+    /// The names of the inputs that last: shared in the first run, and held by the parties until the last.
+    pub lasting: Vec<String>,
     /// How long a party waits for another.
     pub timeout: Duration,
     /// Collects every message, for tests.
@@ -39,9 +41,17 @@ impl Default for LocalOptions {
             net: NetProfile::loopback(),
             clock: ClockKind::Virtual,
             runs: 1,
+            lasting: vec![],
             timeout: Duration::from_secs(60),
             tap: None,
         }
+    }
+}
+
+impl LocalOptions {
+    /// What parties and clients are told of it.
+    pub(crate) fn of_runs(&self) -> Options<'_> {
+        Options { runs: self.runs, lasting: &self.lasting }
     }
 }
 
@@ -121,15 +131,14 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
         check(&suite, self.plan)?;
         let Run { devices, plan, inputs, progress, options } = self;
         let part = |party: &mut Party<D>, clients: &mut dyn Clients| {
-            let runs = Options { runs: options.runs };
-            serve(&suite, plan, party, &mut HashMap::new(), None, clients, runs)
+            serve(&suite, plan, party, &mut HashMap::new(), None, clients, options.of_runs())
         };
         let client = |ports: &mut [&mut dyn PartyPort]| {
             let mut outputs = Vec::new();
             for run in 0..options.runs {
                 let words =
                     |input: &Input| Ok(inputs(run, input)?.into_iter().map(S::Word::from_u64).collect());
-                provide(&suite, plan, &|_| true, &words, ports)?;
+                provide(&suite, plan, &|input| options.of_runs().shares(run, input), &words, ports)?;
                 let mine = collect_where(&suite, plan, &|o| o.recipient != KEPT, ports)?;
                 outputs.push(mine.into_iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
                 progress(run);

@@ -6,7 +6,7 @@ use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
 use crate::walk::{Prepared, offline, online};
 use megrez_kernels::{Device, Memory, Usage};
 use megrez_net::Payload;
-use megrez_plan::{KEPT, Plan};
+use megrez_plan::{Input, KEPT, Plan};
 use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeMap, HashMap};
@@ -15,16 +15,30 @@ use std::time::Instant;
 /// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs have kept.
 pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;
 
-/// How to run a plan.
+/// How to run a plan; all parties and their clients say the same.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Options<'a> {
     /// How many times, one after the other; each run has fresh randomness.
     pub runs: u32,
+    /// The names of the inputs that last: their owners share them in the first run, and the parties hold them until the last.
+    pub lasting: &'a [String],
 }
 
-impl Default for Options {
+impl Default for Options<'_> {
     fn default() -> Self {
-        Options { runs: 1 }
+        Options { runs: 1, lasting: &[] }
+    }
+}
+
+impl Options<'_> {
+    /// Whether the owner of an input shares it in run `run`.
+    pub fn shares(&self, run: u32, input: &Input) -> bool {
+        run == 0 || !self.lasting.contains(&input.name)
+    }
+
+    /// Whether an input that arrives in run `run` is held for later ones.
+    pub(crate) fn holds(&self, run: u32, input: &Input) -> bool {
+        run == 0 && self.runs > 1 && self.lasting.contains(&input.name)
     }
 }
 
@@ -80,7 +94,8 @@ pub fn common_name<D: Device>(party: &mut Party<D>, what: &str) -> Result<[u8; 1
 
 /// Runs a plan at this party; one report per run. On an error the caller ends the session with it.
 ///
-/// Outputs for [`KEPT`] are added to `stored`, where the next run finds them.
+/// Outputs for [`KEPT`] are added to `stored`, where the next run finds them. Inputs that last are there from the first run to the
+/// last, and are gone when this returns, whether or not a run has failed.
 ///
 /// `prepared` is stored material for the first run; further runs make their own.
 pub fn serve<S: Suite>(
@@ -90,24 +105,31 @@ pub fn serve<S: Suite>(
     stored: &mut Stored<S>,
     mut prepared: Option<Prepared<S>>,
     clients: &mut dyn Clients,
-    options: Options,
+    options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
     agree(party, "plan", &plan.hash())?;
-    (0..options.runs)
+    let mut held = vec![];
+    let reports = (0..options.runs)
         .map(|run| {
             party.meter().reset();
-            one_run(suite, plan, party, stored, prepared.take(), clients, run)
+            one_run(suite, plan, party, stored, &mut held, prepared.take(), clients, options, run)
         })
-        .collect()
+        .collect();
+    held.iter().for_each(|name| drop(stored.remove(name)));
+    reports
 }
 
+/// One run; `held` are the names of what it adds to `stored` for the later runs.
+#[expect(clippy::too_many_arguments, reason = "what a run needs, each once")]
 fn one_run<S: Suite>(
     suite: &S,
     plan: &Plan,
     party: &mut Party<S::Device>,
     stored: &mut Stored<S>,
+    held: &mut Vec<String>,
     prepared: Option<Prepared<S>>,
     clients: &mut dyn Clients,
+    options: Options<'_>,
     run: u32,
 ) -> Result<PartyReport, Error> {
     let mut phases = BTreeMap::new();
@@ -137,14 +159,25 @@ fn one_run<S: Suite>(
 
     let start = Instant::now();
     party.enter(Phase::Input, run);
-    let fresh =
-        || plan.inputs.iter().zip(prepared.tickets.iter()).filter(|(i, _)| !stored.contains_key(&i.name));
-    for (input, ticket) in fresh() {
-        clients.ticket(input, ticket.clone())?;
+    let fresh: Vec<(&Input, &Vec<u8>)> = plan
+        .inputs
+        .iter()
+        .zip(prepared.tickets.iter())
+        .filter(|(input, _)| !stored.contains_key(&input.name))
+        .collect();
+    for (input, ticket) in &fresh {
+        clients.ticket(input, ticket.to_vec())?;
     }
     let (mut arrived, mut arrivals) = (HashMap::new(), Arrivals::default());
-    for (input, _) in fresh() {
-        arrived.insert(input.value, arrivals.receive(suite, plan, party, input, clients)?);
+    for (input, _) in fresh {
+        let data = arrivals.receive(suite, plan, party, input, clients)?;
+        if options.holds(run, input) {
+            let masks = prepared.masks[input.value.0 as usize].clone().expect("an input has masks");
+            stored.insert(input.name.clone(), (masks, data));
+            held.push(input.name.clone());
+        } else {
+            arrived.insert(input.value, data);
+        }
     }
     let inputs = plan
         .inputs

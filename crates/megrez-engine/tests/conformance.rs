@@ -199,7 +199,7 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         case(&format!("spread/{count}"), false, &four[..count], &|p, v| {
             let z = p.step("op", Op::Maximum(SignBit::FULL), v).unwrap();
             p.output("w", "owner", z);
-            p.spread_maxima().unwrap();
+            megrez_passes::spread_maxima(p).unwrap();
             p.outputs.clear();
             z
         });
@@ -209,7 +209,7 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
             let sign = SignBit { cut: 1, bits: Some(ring - 1), ..SignBit::FULL };
             let z = p.step("max", Op::Maximum(sign), v).unwrap();
             let z = p.step("op", relu(SignBit::FULL, truncate), &[z]).unwrap();
-            p.spread_maxima().unwrap();
+            megrez_passes::spread_maxima(p).unwrap();
             z
         });
     }

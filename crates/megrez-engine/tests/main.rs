@@ -6,6 +6,7 @@ mod common;
 mod conformance;
 mod exhaustive;
 mod floats;
+mod lasting;
 mod material;
 mod maximum;
 mod meteor;

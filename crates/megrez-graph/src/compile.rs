@@ -234,9 +234,8 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     let graph = graph.clone();
     let mut plan = cx.plan;
     if options.sums {
-        plan.deal_below(options.deal_below);
-        plan.spread_maxima().expect("a plan that was built by the rules keeps to them");
-        plan.leave_sums().expect("a plan that was built by the rules keeps to them");
+        megrez_passes::legalise(&mut plan, options.deal_below)
+            .expect("a plan that was built by the rules keeps to them");
     }
     Ok(Compiled { plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, kept, layers, ranges })
 }

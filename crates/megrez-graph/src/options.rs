@@ -37,11 +37,11 @@ pub struct CompileOptions {
     /// How pools find the largest value of a window.
     pub pool: PoolForm,
     /// Whether products wait for their truncation before they are shared
-    /// ([`megrez_plan::Plan::leave_sums`]), and maxima of all pairs are made of other steps
-    /// ([`megrez_plan::Plan::spread_maxima`]): for protocols of equal parties.
+    /// ([`megrez_passes::defer_resharing`]), and maxima of all pairs are made of other steps
+    /// ([`megrez_passes::spread_maxima`]): for protocols of equal parties.
     pub sums: bool,
     /// The largest ReLUs and maxima, in elements, that are computed by two workers and a dealer
-    /// ([`megrez_plan::Plan::deal_below`]): for plans of replicated values, that is, with `sums`.
+    /// ([`megrez_passes::offload_to_dealer`]): for plans of replicated values, that is, with `sums`.
     pub deal_below: usize,
     /// What stands for smooth activations.
     pub activations: Activations,

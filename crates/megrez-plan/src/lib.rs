@@ -6,11 +6,8 @@
 //! makes the same choice.
 
 mod check;
-mod dealt;
 mod float;
-mod maxima;
 mod op;
-mod sums;
 mod view;
 
 pub use check::PlanError;
@@ -142,6 +139,35 @@ impl Plan {
         let output = self.define(output);
         self.steps.push(Step { name: name.into(), op, inputs: inputs.to_vec(), output });
         Ok(output)
+    }
+
+    /// Appends a step that defines a value that is declared already, for passes that make a step of others: whoever read the
+    /// value reads this step's. The value gets the type that the step gives it.
+    pub fn step_into(
+        &mut self,
+        name: &str,
+        op: Op,
+        inputs: &[ValueId],
+        output: ValueId,
+    ) -> Result<(), PlanError> {
+        self.step(name, op, inputs)?;
+        let value = self.values.pop().expect("the step has defined it");
+        self.values[output.0 as usize] = value;
+        self.steps.last_mut().expect("just made").output = output;
+        Ok(())
+    }
+
+    /// Derives the types of all outputs of steps again, for passes that replace the operations of steps; the error names the
+    /// first step whose operation does not fit its inputs any more.
+    pub fn retype(&mut self) -> Result<(), PlanError> {
+        for at in 0..self.steps.len() {
+            let step = &self.steps[at];
+            let types: Vec<&Value> = step.inputs.iter().map(|&i| self.value(i)).collect();
+            let value = step.op.output(&types, self.ring).map_err(|e| e.at(&step.name))?;
+            let to = step.output.0 as usize;
+            self.values[to] = value;
+        }
+        Ok(())
     }
 
     /// Declares who learns a value.

@@ -87,7 +87,7 @@ pub enum Op {
     /// on one order, and the result is one of the values, at most 2^(cut+1) below the largest.
     Maximum(SignBit),
     /// A ReLU or a maximum on shares of two workers and a dealer, in a plan of replicated values: these are such shares without a message,
-    /// so a plan may mix both families step by step ([`crate::Plan::deal_below`]).
+    /// so a plan may mix both families step by step (`megrez_passes::offload_to_dealer`).
     Dealt(Box<Op>),
     /// The ℓ bits of a ring value, lowest first, along a new first dimension.
     ToBits,

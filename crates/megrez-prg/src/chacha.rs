@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn the_generator_is_chacha12() {
         use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-        for (seed, first) in [(0u8, 0u64), (7, 0), (200, 12345), (1, (1 << 32) - 41)] {
+        let cases = [(1u8, (1u64 << 32) - 41), (0, 0), (7, 0), (200, 12345)];
+        for &(seed, first) in if cfg!(miri) { &cases[..1] } else { &cases } {
             let bytes: [u8; 32] = std::array::from_fn(|i| (i as u8).wrapping_mul(seed));
             let mut expected = vec![0u8; 40 * 64];
             let mut cipher = chacha20::ChaCha12::new(&bytes.into(), &[0; 12].into());
@@ -265,7 +266,8 @@ mod tests {
             cipher.apply_keystream(&mut expected);
             let key = std::array::from_fn(|i| u32::from_le_bytes(bytes[4 * i..][..4].try_into().unwrap()));
             for level in Level::all() {
-                for n in [0, 1, 7, 8, 9, 16, 17, 31, 32, 63, 64, 65, 127, 128, 129, 143, 144, 145, 300] {
+                let lengths = [9, 65, 145, 0, 1, 7, 8, 16, 17, 31, 32, 63, 64, 127, 128, 129, 143, 144, 300];
+                for &n in if cfg!(miri) { &lengths[..3] } else { &lengths[..] } {
                     let mut out = vec![0u64; n];
                     fill(level, &key, first, &mut out);
                     let found: Vec<u8> = out.iter().flat_map(|w| w.to_le_bytes()).collect();

@@ -6,7 +6,7 @@ pub use crate::protocol::{Numbers, Protocol, Security};
 use crate::Suite;
 use megrez_kernels::Device;
 use megrez_ring::Word;
-/// Floating point between two parties: `megrez-sirnn`, which computes float plans and no others.
+/// Floating point between two parties: `megrez-twoparty`, which computes float plans and no others.
 pub const SECFLOAT: Protocol = Protocol {
     numbers: Numbers::Float32,
     rings: &[],

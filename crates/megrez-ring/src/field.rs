@@ -141,9 +141,10 @@ mod tests {
 
     #[test]
     fn reduction_is_exact_on_its_whole_range() {
-        for p in (3..=127u8).filter(|p| (2..*p).all(|d| p % d != 0)) {
+        let primes = (3..=127u8).filter(|p| (2..*p).all(|d| p % d != 0));
+        for p in primes.filter(|p| !cfg!(miri) || [3, 127].contains(p)) {
             let field = Prime::new(p);
-            for x in 0..1 << 16 {
+            for x in (0..1 << 16).step_by(if cfg!(miri) { 255 } else { 1 }) {
                 assert_eq!(field.reduce(x), x % u32::from(p), "{x} mod {p}");
             }
         }

@@ -11,6 +11,6 @@ mod shape;
 mod word;
 
 pub use field::Prime;
-pub use fixed::{FixedError, decode, decode_words, encode, encode_words};
+pub use fixed::{FixedError, decode, decode_words, encode, encode_words, integers};
 pub use shape::{Shape, ShapeError};
 pub use word::Word;

@@ -105,6 +105,7 @@ fn local(options: &RunOptions) -> LocalOptions {
         net: options.net.clone(),
         clock: ClockKind::Real,
         runs: options.runs,
+        lasting: options.lasting.clone(),
         timeout: Duration::from_secs(3600),
         tap: None,
     }

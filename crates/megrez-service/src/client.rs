@@ -5,9 +5,9 @@ use crate::protocols::no_ring;
 use crate::wire::{self, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
-use megrez_engine::PartyReport;
 use megrez_engine::client::{PartyPort, collect_where, provide};
 use megrez_engine::float::{FloatInputs, FloatRun, collect_floats, provide_floats};
+use megrez_engine::{Options, PartyReport};
 use megrez_net::{Channel, Identity, NetError, NetProfile, Payload, PeerName, dial};
 use megrez_plan::{FloatPlan, Input, KEPT, Plan};
 use megrez_protocols::{Suite, registry};
@@ -67,6 +67,9 @@ pub struct RunOptions {
     pub protocol: String,
     /// How many times, with inputs of their own.
     pub runs: u32,
+    /// The names of the inputs that last, which a model's weights are: they are shared in the first
+    /// run, and the parties hold them until the last.
+    pub lasting: Vec<String>,
     /// Shape the links.
     pub net: NetProfile,
     /// Material made ahead, for the first run.
@@ -82,10 +85,17 @@ impl RunOptions {
         RunOptions {
             protocol: protocol.into(),
             runs: 1,
+            lasting: vec![],
             net: NetProfile::loopback(),
             material: None,
             insecure: false,
         }
+    }
+}
+
+impl RunOptions {
+    fn of_runs(&self) -> Options<'_> {
+        Options { runs: self.runs, lasting: &self.lasting }
     }
 }
 
@@ -204,7 +214,7 @@ impl Cluster {
         // What an earlier run has left with the parties goes with the connection.
         let again = plan.inputs.iter().all(|input| input.owner != KEPT);
         let (outputs, reports) = self.session(source, options, again, |cluster| {
-            let visitor = Exchange { cluster, plan, runs: options.runs, mine, inputs, progress };
+            let visitor = Exchange { cluster, plan, options: options.of_runs(), mine, inputs, progress };
             dispatch(&options.protocol, plan, visitor)
         })?;
         Ok(Outcome { outputs, reports })
@@ -229,7 +239,8 @@ impl Cluster {
                 let mut ports = cluster.ports();
                 let mut ports: Vec<&mut dyn PartyPort> =
                     ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-                provide_floats(plan, mine, &|input| inputs(run, input), &mut ports)?;
+                let shared = |input: &Input| mine(input) && options.of_runs().shares(run, input);
+                provide_floats(plan, &shared, &|input| inputs(run, input), &mut ports)?;
                 outputs.push(collect_floats(plan, &mut ports)?);
                 progress(run);
             }
@@ -252,6 +263,7 @@ impl Cluster {
             protocol: options.protocol.clone(),
             source,
             runs: options.runs,
+            lasting: options.lasting.clone(),
             net: (&options.net).into(),
             material: options.material,
             insecure: options.insecure,
@@ -591,7 +603,7 @@ impl PartyPort for Port<'_> {
 struct Exchange<'a> {
     cluster: &'a mut Cluster,
     plan: &'a Plan,
-    runs: u32,
+    options: Options<'a>,
     mine: &'a dyn Fn(&Input) -> bool,
     inputs: &'a Inputs<'a>,
     progress: &'a dyn Fn(u32),
@@ -604,9 +616,10 @@ impl registry::Visitor<AnyDevice> for Exchange<'_> {
         let mut ports = self.cluster.ports();
         let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
         let mut outputs = Vec::new();
-        for run in 0..self.runs {
+        for run in 0..self.options.runs {
+            let shared = |input: &Input| (self.mine)(input) && self.options.shares(run, input);
             let words = |input: &Input| ring_words::<S::Word>((self.inputs)(run, input)?);
-            provide(&suite, self.plan, self.mine, &words, &mut ports)?;
+            provide(&suite, self.plan, &shared, &words, &mut ports)?;
             // Parties run a plan only for a client who receives all of its outputs.
             let mine = collect_where(&suite, self.plan, &|o| o.recipient != KEPT, &mut ports)?;
             outputs.push(mine.iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());

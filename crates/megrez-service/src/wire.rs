@@ -105,6 +105,8 @@ pub struct Run {
     pub source: Source,
     /// How many times, with new inputs each time.
     pub runs: u32,
+    /// The names of the inputs that last: shared in the first run, and held by the parties until the last.
+    pub lasting: Vec<String>,
     /// Shape the links to this profile; parties accept anything but `loopback` only if they are
     /// configured to.
     pub net: Net,

@@ -22,6 +22,7 @@ static REQUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
         protocol: "mizar".into(),
         source: Source::Model { model: "digits".into(), batch: 4 },
         runs: 2,
+        lasting: vec!["weight".into()],
         net: Net::from(&NetProfile::lan()),
         material: Some([9; 16]),
         insecure: false,

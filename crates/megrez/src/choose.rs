@@ -1,37 +1,55 @@
-//! Choosing between forms of a plan by what they cost a network: each is compiled and priced
-//! exactly.
+//! Which form of a plan is cheapest on a network: the variants of a model's options, each compiled
+//! and priced exactly, and searched by [`megrez_passes::choose`].
 
 use crate::fixed::compile_for;
-use megrez_engine::PlanCost;
 use megrez_graph::{CompileOptions, Graph, PoolForm};
 use megrez_net::NetProfile;
-use megrez_plan::ReluForm;
-use megrez_service::protocols::{find, price};
-use megrez_service::{Error, ErrorKind, Result};
+use megrez_passes::{Price, choose, legalise, offload_sizes};
+use megrez_plan::{Plan, ReluForm};
+use megrez_service::Result;
+use megrez_service::protocols::{self, find};
 use megrez_session::Phase;
 
-/// The forms of pools to choose from: the one that is given, or both where there are pools.
-fn pools(graph: &Graph, given: Option<PoolForm>, options: &CompileOptions) -> Vec<PoolForm> {
-    match given {
-        Some(pool) => vec![pool],
-        None if graph.nodes.iter().any(|node| node.op == "MaxPool") => {
-            vec![PoolForm::Tournament, PoolForm::AllPairs]
-        }
-        None => vec![options.pool],
-    }
+const BOTH: &[Phase] = &[Phase::Offline, Phase::Online];
+
+/// Seconds that a plan takes the network in these phases, and bits of both.
+fn price(protocol: &str, plan: &Plan, net: &NetProfile, phases: &[Phase]) -> Result<Price> {
+    let cost = protocols::price(protocol, plan)?;
+    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
+    Ok(Price {
+        seconds: phases.iter().map(|&phase| cost.critical_path(phase, delay, transmit).seconds).sum(),
+        bits: BOTH.iter().map(|&phase| cost.bits(phase)).sum(),
+    })
 }
 
-/// Seconds of the network and bits, over both phases.
-fn both_phases(cost: &PlanCost, net: &NetProfile) -> (f64, f64) {
-    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
-    let phases = [Phase::Offline, Phase::Online];
-    let seconds = phases.iter().map(|&p| cost.critical_path(p, delay, transmit).seconds).sum();
-    (seconds, phases.iter().map(|&p| cost.bits(p)).sum())
+/// Whether there is a pool whose form could be chosen.
+fn has_pools(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| node.op == "MaxPool")
+}
+
+/// The options with every form of pools to choose from (the one that is given, or both where there
+/// are pools) and with each of these forms of ReLU.
+fn variants<'a>(
+    graph: &Graph,
+    options: &'a CompileOptions,
+    pool: Option<PoolForm>,
+    forms: &'a [ReluForm],
+) -> impl Iterator<Item = CompileOptions> + use<'a> {
+    let pools = match pool {
+        Some(pool) => vec![pool],
+        None if has_pools(graph) => vec![PoolForm::Tournament, PoolForm::AllPairs],
+        None => vec![options.pool],
+    };
+    let of = move |pool| forms.iter().map(move |&relu| CompileOptions { pool, relu, ..options.clone() });
+    pools.into_iter().flat_map(of)
 }
 
 /// The form of pools that takes the network least time over both phases, and among equals the
-/// fewest bytes, under a protocol that has no forms of ReLU to choose from; others keep that of the
+/// fewest bits, under a protocol that has no forms of ReLU to choose from; others keep that of the
 /// options.
+///
+/// # Errors
+/// If there is no such protocol, or the model compiles in neither form.
 pub fn pool(
     graph: &Graph,
     client: &str,
@@ -39,25 +57,21 @@ pub fn pool(
     protocol: &str,
     net: &NetProfile,
 ) -> Result<PoolForm> {
-    if !find(protocol)?.sums || !graph.nodes.iter().any(|node| node.op == "MaxPool") {
+    if !find(protocol)?.sums || !has_pools(graph) {
         return Ok(options.pool);
     }
-    let mut best = None;
-    for pool in [PoolForm::Tournament, PoolForm::AllPairs] {
-        let cost =
-            price(protocol, &compile_for(graph, client, &CompileOptions { pool, ..options.clone() })?.plan)?;
-        let found = both_phases(&cost, net);
-        if best.is_none_or(|(least, _)| found < least) {
-            best = Some((found, pool));
-        }
-    }
-    Ok(best.map_or(options.pool, |(_, pool)| pool))
+    let forms = [options.relu];
+    let chosen = choose(variants(graph, options, None, &forms), |options| {
+        price(protocol, &compile_for(graph, client, options)?.plan, net, BOTH)
+    });
+    chosen.map(|options| options.pool).map_err(|e| e.expect("there are two forms"))
 }
 
 /// The options whose plan takes the network least time over both phases, and among equals the
-/// fewest bytes, when small ReLUs and maxima may be dealt ([`megrez_plan::Plan::deal_below`]): up
-/// to which size, in which form, and with which pools, unless these are given. Protocols without
-/// such steps get plans without them.
+/// fewest bits, when small ReLUs and maxima may go to the dealer
+/// ([`megrez_passes::offload_to_dealer`]): up to which size, in which form, and with which pools,
+/// unless these are given. Protocols without such steps get plans without them; the options stay as
+/// they are where nothing can be run, and compiling them says why.
 pub fn mix(
     graph: &Graph,
     client: &str,
@@ -65,38 +79,32 @@ pub fn mix(
     (pool, form): (Option<PoolForm>, Option<ReluForm>),
     protocol: &str,
     net: &NetProfile,
-) -> Result<CompileOptions> {
-    let pools = pools(graph, pool, options);
+) -> CompileOptions {
     let forms = match form {
         Some(form) => vec![form],
         None => vec![ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh],
     };
-    let mut best: Option<((f64, f64), CompileOptions)> = None;
-    for (pool, relu) in pools.iter().flat_map(|&pool| forms.iter().map(move |&relu| (pool, relu))) {
-        let options = CompileOptions { pool, relu, ..options.clone() };
-        // The steps as they are before any of them is made of others.
-        let plain = compile_for(graph, client, &CompileOptions { sums: false, ..options.clone() })?.plan;
-        for deal_below in std::iter::once(0).chain(plain.dealt_sizes()) {
-            let mut plan = plain.clone();
-            plan.deal_below(deal_below);
+    // Compiled once for all sizes: the steps as they are before any of them is made of others.
+    let compiled = variants(graph, options, pool, &forms).filter_map(|options| {
+        let shared = CompileOptions { sums: false, ..options.clone() };
+        Some((compile_for(graph, client, &shared).ok()?.plan, options))
+    });
+    let offers = compiled.flat_map(|(plan, options)| {
+        let sizes = if options.sums { offload_sizes(&plan) } else { vec![] };
+        std::iter::once(0).chain(sizes).map(move |deal_below| {
+            let mut plan = plan.clone();
             if options.sums {
-                plan.spread_maxima()
-                    .and_then(|()| plan.leave_sums())
-                    .map_err(|e| Error::of(ErrorKind::Internal, e))?;
+                legalise(&mut plan, deal_below).expect("a plan that was built by the rules keeps to them");
             }
-            let Ok(cost) = price(protocol, &plan) else { continue };
-            let found = both_phases(&cost, net);
-            if best.as_ref().is_none_or(|(least, _)| found < *least) {
-                best = Some((found, CompileOptions { deal_below, ..options.clone() }));
-            }
-        }
-    }
-    // Without a plan that the protocol can run, compiling says why.
-    Ok(best.map_or_else(|| options.clone(), |(_, options)| options))
+            (CompileOptions { deal_below, ..options.clone() }, plan)
+        })
+    });
+    let chosen = choose(offers, |(_, plan)| price(protocol, plan, net, BOTH));
+    chosen.map_or_else(|_| options.clone(), |(options, _)| options)
 }
 
 /// The options with the form of ReLU, and the form of pools unless that is given, whose online
-/// phase takes the network least time, and among equals the fewest bytes of both phases. Forms that
+/// phase takes the network least time, and among equals the fewest bits of both phases. Forms that
 /// the protocol lacks are left out.
 ///
 /// # Errors
@@ -109,30 +117,11 @@ pub fn form(
     protocol: &str,
     net: &NetProfile,
 ) -> Result<CompileOptions> {
-    let delay = net.delay_ns() as f64 * 1e-9;
-    let transmit = |bytes| net.transmit_ns(bytes) as f64 * 1e-9;
-    let pools = pools(graph, pool, options);
     let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
-    let mut best: Option<(f64, f64, CompileOptions)> = None;
-    let mut last = None;
-    for (pool, relu) in pools.into_iter().flat_map(|pool| forms.map(|relu| (pool, relu))) {
-        let options = CompileOptions { relu, pool, ..options.clone() };
-        match price(protocol, &compile_for(graph, client, &options)?.plan) {
-            Err(e) => last = Some(e),
-            Ok(cost) => {
-                let seconds = cost.critical_path(Phase::Online, delay, transmit).seconds;
-                let bits = cost.bits(Phase::Online) + cost.bits(Phase::Offline);
-                if best.as_ref().is_none_or(|(s, b, _)| (seconds, bits) < (*s, *b)) {
-                    best = Some((seconds, bits, options));
-                }
-            }
-        }
-    }
-    match (best, last) {
-        (Some((_, _, options)), _) => Ok(options),
-        (None, Some(e)) => Err(e),
-        (None, None) => unreachable!("every form is priced or refused"),
-    }
+    let chosen = choose(variants(graph, options, pool, &forms), |options| {
+        price(protocol, &compile_for(graph, client, options)?.plan, net, &[Phase::Online])
+    });
+    chosen.map_err(|e| e.expect("there are four forms"))
 }
 
 #[cfg(test)]
@@ -156,7 +145,7 @@ mod tests {
         };
         let few = form(&graph, "client", &few, None, "bicoptor", &NetProfile::wan()).unwrap();
         assert_eq!(few.pool, PoolForm::Tournament);
-        assert!(price("bicoptor", &compile_for(&graph, "client", &few).unwrap().plan).is_ok());
+        assert!(protocols::price("bicoptor", &compile_for(&graph, "client", &few).unwrap().plan).is_ok());
     }
 
     #[test]
@@ -164,10 +153,10 @@ mod tests {
         let graph = models::build("lenet", 1, 1).unwrap();
         let options = CompileOptions { policy: RangePolicy::Assume, sums: true, ..CompileOptions::default() };
         let wan = NetProfile::wan();
-        let mixed = |protocol| mix(&graph, "client", &options, (None, None), protocol, &wan).unwrap();
+        let mixed = |protocol| mix(&graph, "client", &options, (None, None), protocol, &wan);
         let seconds = |options: &CompileOptions| {
             let plan = compile_for(&graph, "client", options).unwrap().plan;
-            both_phases(&price("aby3", &plan).unwrap(), &wan).0
+            price("aby3", &plan, &wan, BOTH).unwrap().seconds
         };
         let chosen = mixed("aby3");
         assert!(chosen.deal_below > 0);

@@ -6,7 +6,7 @@ use crate::rows;
 use megrez_graph::lower::{Compiled, DataInput, Revealed};
 use megrez_graph::{CompileOptions, Graph, Tensor, compile};
 use megrez_plan::{Input, Plan, Value};
-use megrez_ring::{decode_words, encode_words};
+use megrez_ring::{decode_words, encode_words, integers};
 use megrez_service::{Error, ErrorKind, Result};
 
 /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns the
@@ -35,41 +35,38 @@ pub fn decode_output(ring: u32, revealed: &Revealed, words: &[u64]) -> Tensor {
     revealed.finish(decode_words(ring, words, revealed.frac))
 }
 
-/// A compiled model with its weights encoded, ready to run on data in batches.
+/// A compiled model whose weights fit the ring, ready to run on data in batches.
 pub struct FixedModel {
     /// The plan and its description.
     pub compiled: Compiled,
-    weights: Vec<(String, Vec<u64>)>,
 }
 
 impl FixedModel {
     /// Compiles a graph for one client who owns everything.
     pub fn new(graph: &Graph, client: &str, options: &CompileOptions) -> Result<Self> {
         let compiled = compile_for(graph, client, options)?;
-        let weights = compiled
-            .model_inputs
-            .iter()
-            .map(|w| {
-                let words = encode_words(compiled.plan.ring, &w.values, w.frac).map_err(|e| {
-                    let what = format!("weights `{}`: {e}", w.name);
-                    Error::of(ErrorKind::OutOfRange, what)
-                })?;
-                Ok((w.name.clone(), words))
-            })
-            .collect::<Result<_>>()?;
-        Ok(FixedModel { compiled, weights })
+        for weights in &compiled.model_inputs {
+            let mut words = integers(compiled.plan.ring, &weights.values, weights.frac);
+            words.try_for_each(|word| word.map(drop)).map_err(|e| {
+                let what = format!("weights `{}`: {e}", weights.name);
+                Error::of(ErrorKind::OutOfRange, what)
+            })?;
+        }
+        Ok(FixedModel { compiled })
     }
 
-    /// The words of an input: weights by name, or data of run `run` from `data`.
+    /// The words of an input, encoded as they are asked for: weights by name, or data of run `run`
+    /// from `data`.
     ///
     /// # Errors
     /// Those of `data`, or if the model has no such input.
     pub fn words(&self, run: u32, input: &Input, data: &Rows<'_>) -> Result<Vec<u64>> {
-        if let Some((_, words)) = self.weights.iter().find(|(name, _)| *name == input.name) {
-            return Ok(words.clone());
+        let ring = self.compiled.plan.ring;
+        if let Some(weights) = self.compiled.model_inputs.iter().find(|w| w.name == input.name) {
+            return Ok(encode_words(ring, &weights.values, weights.frac)?);
         }
         let wanted = named(&self.compiled.data_inputs, input)?;
-        encode_data(self.compiled.plan.ring, wanted, &data(run, wanted)?)
+        encode_data(ring, wanted, &data(run, wanted)?)
     }
 
     /// The plan with all inputs and outputs given to another client than the one that it was

@@ -158,9 +158,15 @@ fn finished<T>(
     outputs.into_iter().map(of_run).collect()
 }
 
+/// The options, and that weights last: they are the same in all runs.
+fn lasting(options: &RunOptions, weights: &[ModelInput]) -> RunOptions {
+    RunOptions { lasting: weights.iter().map(|w| w.name.clone()).collect(), ..options.clone() }
+}
+
 impl FixedModel {
     fn run(&self, backend: &mut Backend, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {
         let (plan, end) = (self.plan_for(backend.client()), End::default());
+        let options = &lasting(options, &self.compiled.model_inputs);
         let words = |run: u32, input: &Input| end.keep(self.words(run, input, rows));
         let outcome = end.of(backend.run(&plan, options, &words, &|_| {}))?;
         let finish = |revealed: &Revealed, words: Vec<u64>| decode_output(plan.ring, revealed, &words);
@@ -171,6 +177,7 @@ impl FixedModel {
 impl FloatModel {
     fn run(&self, backend: &mut Backend, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {
         let (plan, end) = (self.plan_for(backend.client()), End::default());
+        let options = &lasting(options, &self.compiled.model_inputs);
         let numbers = |run: u32, input: &Input| end.keep(self.numbers(run, input, rows));
         let outcome = end.of(backend.run_floats(&plan, options, &numbers, &|_| {}))?;
         Ok(Ran {

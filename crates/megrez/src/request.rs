@@ -193,9 +193,7 @@ impl CompileRequest {
         let options = self.options_with(self.form.fixed().unwrap_or(ReluForm::ThreeRounds))?;
         let pool = self.pool.map(PoolForm::from);
         let chosen = match self.form.fixed() {
-            form if self.mix => {
-                choose::mix(graph, client, &options, (pool, form), &self.protocol, &self.net)?
-            }
+            form if self.mix => choose::mix(graph, client, &options, (pool, form), &self.protocol, &self.net),
             Some(_) if pool.is_some() => options,
             Some(_) => {
                 let pool = choose::pool(graph, client, &options, &self.protocol, &self.net)?;

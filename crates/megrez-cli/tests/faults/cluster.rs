@@ -230,6 +230,7 @@ pub fn request(model: &str, material: Option<[u8; 16]>) -> Run {
         protocol: "mizar".into(),
         source: Source::Model { model: model.into(), batch: 1 },
         runs: 1,
+        lasting: vec![],
         net: (&NetProfile::loopback()).into(),
         material,
         insecure: false,

@@ -4,7 +4,7 @@ use crate::client::PartyPort;
 use megrez_plan::{FloatPlan, Input, Output};
 use megrez_prg::Key;
 use megrez_session::Error;
-use megrez_sirnn::client::{join, share_bytes, split};
+use megrez_twoparty::client::{join, share_bytes, split};
 
 /// The numbers of an input for a run.
 pub type FloatInputs<'a> = dyn Fn(u32, &Input) -> Result<Vec<f32>, Error> + 'a;

@@ -6,7 +6,7 @@ use crate::client::PartyPort;
 use crate::local::{GONE, LocalOptions, pair};
 use megrez_kernels::Cpu;
 use megrez_net::Network;
-use megrez_plan::FloatPlan;
+use megrez_plan::{FloatPlan, Input};
 use megrez_session::{Error, Party};
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ pub fn run_floats(
                     if let Some(tap) = options.tap.clone() {
                         party.tap(tap);
                     }
-                    serve_floats(plan, party, &HashMap::new(), &mut ends, options.runs)
+                    serve_floats(plan, party, &mut HashMap::new(), &mut ends, options.of_runs())
                 };
                 // A party that fails tells the other one why.
                 run().map_err(|e| match e {
@@ -53,7 +53,8 @@ pub fn run_floats(
             let mut ports: Vec<&mut dyn PartyPort> =
                 ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
             let one = |run: u32| {
-                provide_floats(plan, &|_| true, &|input| inputs(run, input), &mut ports)?;
+                let shared = |input: &Input| options.of_runs().shares(run, input);
+                provide_floats(plan, &shared, &|input| inputs(run, input), &mut ports)?;
                 let outputs = collect_floats(plan, &mut ports)?;
                 progress(run);
                 Ok(outputs)

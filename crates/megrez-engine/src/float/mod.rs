@@ -12,7 +12,7 @@ pub use walk::Walk;
 
 use megrez_float::{Clear, Float, Plain};
 use megrez_plan::FloatPlan;
-use megrez_sirnn::price::{Bill, Price};
+use megrez_twoparty::price::{Bill, Price};
 
 /// Every value of a plan in the clear, by its number: what the parties get, bit for bit. `inputs` are in the plan's order and of
 /// its shapes.

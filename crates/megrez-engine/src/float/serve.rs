@@ -4,30 +4,31 @@
 use super::Walk;
 use crate::clients::Clients;
 use crate::report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
-use crate::serve::agree;
+use crate::serve::{Options, agree};
 use megrez_float::Float;
 use megrez_kernels::Device;
 use megrez_plan::FloatPlan;
 use megrez_session::{Error, Party, Phase};
-use megrez_sirnn::Sirnn;
-use megrez_sirnn::client::share_bytes;
-use megrez_sirnn::ot::Transfers;
+use megrez_twoparty::Sirnn;
+use megrez_twoparty::client::share_bytes;
+use megrez_twoparty::ot::Transfers;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-/// Inputs that this party already holds, by input name: an uploaded model's.
+/// Inputs that this party already holds, by input name: an uploaded model's, and those that last.
 pub type StoredFloats<D> = HashMap<String, Float<Sirnn<D>>>;
 
-/// Runs a plan at this party, `runs` times; one report per run. On an error the caller ends the session with it.
+/// Runs a plan at this party; one report per run. On an error the caller ends the session with it. Inputs that last are in `stored`
+/// from the first run to the last, and are gone when this returns.
 ///
 /// # Errors
 /// If the parties disagree, a client is lost, or the session breaks.
 pub fn serve_floats<D: Device>(
     plan: &FloatPlan,
     mut party: Party<D>,
-    stored: &StoredFloats<D>,
+    stored: &mut StoredFloats<D>,
     clients: &mut dyn Clients,
-    runs: u32,
+    options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
     agree(&mut party, "plan", &plan.hash())?;
     party.enter(Phase::Setup, 1);
@@ -40,24 +41,29 @@ pub fn serve_floats<D: Device>(
     };
     let sent = party.meter().readings();
     let mut b = Sirnn::new(party, transfers).with_threads(plan.threads as usize)?;
-    let mut reports = vec![];
-    for run in 0..runs {
+    let mut held = vec![];
+    let one = |run: u32| {
         b.party().meter().reset();
-        let mut report = one_run(plan, &mut b, stored, clients, run)?;
+        let mut report = one_run(plan, &mut b, stored, &mut held, clients, options, run)?;
         if run == 0 {
             report.phases.insert(Phase::Setup, set_up.clone());
             report.sent.extend(sent.iter().cloned());
         }
-        reports.push(report);
-    }
-    Ok(reports)
+        Ok(report)
+    };
+    let reports = (0..options.runs).map(one).collect();
+    held.iter().for_each(|name| drop(stored.remove(name)));
+    reports
 }
 
+/// One run; `held` are the names of what it adds to `stored` for the later runs.
 fn one_run<D: Device>(
     plan: &FloatPlan,
     b: &mut Sirnn<D>,
-    stored: &StoredFloats<D>,
+    stored: &mut StoredFloats<D>,
+    held: &mut Vec<String>,
     clients: &mut dyn Clients,
+    options: Options<'_>,
     run: u32,
 ) -> Result<PartyReport, Error> {
     let (mut phases, mut steps) = (BTreeMap::new(), vec![]);
@@ -76,10 +82,15 @@ fn one_run<D: Device>(
     let mut inputs = vec![];
     for input in &plan.inputs {
         let n = plan.shape(input.value).elements();
-        inputs.push(match stored.get(&input.name) {
+        let numbers = match stored.get(&input.name) {
             Some(numbers) => numbers.clone(),
             None => Sirnn::accept(&clients.data(input, share_bytes(n))?, n)?,
-        });
+        };
+        if options.holds(run, input) {
+            stored.insert(input.name.clone(), numbers.clone());
+            held.push(input.name.clone());
+        }
+        inputs.push(numbers);
     }
     close(Phase::Input, start, b);
 

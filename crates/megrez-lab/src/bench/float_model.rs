@@ -11,8 +11,8 @@ use megrez_graph::models::relevance_features;
 use megrez_graph::{DataInput, Tensor, plain};
 use megrez_plan::Input;
 use megrez_session::Phase;
-use megrez_sirnn::ops::{OPS, run};
-use megrez_sirnn::price::Price;
+use megrez_twoparty::ops::{OPS, run};
+use megrez_twoparty::price::Price;
 use serde_json::{Value as Json, json};
 
 /// How to measure.

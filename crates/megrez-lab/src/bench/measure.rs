@@ -22,8 +22,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     let mut plan = op_plan(op, backend.client(), o)?;
     if find(&o.run.protocol)?.sums {
         let refuse = |e: PlanError| Error::Refused(e.to_string());
-        plan.spread_maxima().map_err(refuse)?;
-        plan.leave_sums().map_err(refuse)?;
+        megrez_passes::legalise(&mut plan, 0).map_err(refuse)?;
     }
     let price = price(&o.run.protocol, &plan)?;
     // Magnitude bits of the data: what the comparison or the product may hold.

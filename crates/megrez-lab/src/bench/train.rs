@@ -15,9 +15,9 @@ use megrez_net::{NetProfile, Network};
 use megrez_plan::View;
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
-use megrez_sirnn::Sirnn;
-use megrez_sirnn::ot::Transfers;
-use megrez_sirnn::price::Price;
+use megrez_twoparty::Sirnn;
+use megrez_twoparty::ot::Transfers;
+use megrez_twoparty::price::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
@@ -129,7 +129,7 @@ impl TrainBench {
         Ok((Mlp { layers: all }, x, Matrix::new(b, self.batch, classes, labels)))
     }
 
-    fn price(&self, layers: &Weights) -> megrez_sirnn::price::Bill {
+    fn price(&self, layers: &Weights) -> megrez_twoparty::price::Bill {
         let mut price = Price::new(self.work.group).with_threads(self.work.threads as usize);
         let public = |b: &mut Price, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
         let Ok((mlp, x, labels)) = self.step(&mut price, layers, public);

@@ -186,8 +186,7 @@ pub fn layer(
             revealed.frac = frac;
         }
         if find(protocol)?.sums {
-            plan.spread_maxima().map_err(refuse)?;
-            plan.leave_sums().map_err(refuse)?;
+            megrez_passes::legalise(plan, 0).map_err(refuse)?;
         }
         bench_model(&mut backend, "layer", &model, &o)
     }

@@ -8,15 +8,15 @@ use super::stored::{ModelFile, ModelHeader, StoredModel};
 use crate::wire::{Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::float::{StoredFloats, serve_floats};
-use megrez_engine::{Clients, PartyReport, agree, common_name};
+use megrez_engine::{Clients, Options, PartyReport, agree, common_name};
 use megrez_float::Float;
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Payload};
 use megrez_plan::{FloatPlan, Input, KEPT};
 use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
-use megrez_sirnn::Sirnn;
-use megrez_sirnn::client::share_bytes;
+use megrez_twoparty::Sirnn;
+use megrez_twoparty::client::share_bytes;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -34,14 +34,15 @@ pub(super) fn run(
         let mut party = Party::start(network.clone(), Cpu::new(1))?;
         agree(&mut party, "request", &hash(run))?;
         let mut clients = ChannelClients { channel, network: network.clone() };
-        let weights = match stored {
+        let mut weights = match stored {
             Some(stored) => {
                 stored.agree(&mut party)?;
                 load(stored, &run.protocol, plan)?
             }
             None => HashMap::new(),
         };
-        Ok(serve_floats(plan, party, &weights, &mut clients, run.runs)?)
+        let options = Options { runs: run.runs, lasting: &run.lasting };
+        Ok(serve_floats(plan, party, &mut weights, &mut clients, options)?)
     };
     ended(&network, serve())
 }

@@ -86,7 +86,7 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
         self.kept.load::<S>(&origin, self.plan, &mut party, &mut stored)?;
         let prepared = self.run.material.map(|batch| self.claim::<S>(batch, &mut party)).transpose()?;
         let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
-        let options = Options { runs: self.run.runs };
+        let options = Options { runs: self.run.runs, lasting: &self.run.lasting };
         let reports = serve(&suite, self.plan, &mut party, &mut stored, prepared, &mut clients, options)?;
         let most = self.host.policy.max_elements;
         self.kept.store::<S>(&origin, self.plan, &party, &stored, request, most)?;

@@ -1,5 +1,5 @@
 //! The relevance network between two parties: what it costs and, with `run`, whether it gives bit for bit what it gives in the
-//! clear: `cargo run --release -p megrez-sirnn --example programs -- NAME [LANES] [run]`, where NAME is `forward` or `step`.
+//! clear: `cargo run --release -p megrez-twoparty --example programs -- NAME [LANES] [run]`, where NAME is `forward` or `step`.
 
 use megrez_float::programs::{Layer, Matrix, Mlp};
 use megrez_float::{Blocks, Clear, Float, Format, Plain};
@@ -7,8 +7,8 @@ use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile, Network};
 use megrez_prg::Key;
 use megrez_session::{Party, Phase};
-use megrez_sirnn::price::Price;
-use megrez_sirnn::{Sirnn, ot::Transfers};
+use megrez_twoparty::price::Price;
+use megrez_twoparty::{Sirnn, ot::Transfers};
 use std::time::{Duration, Instant};
 
 /// Sizes of the relevance network.

@@ -1,10 +1,10 @@
 //! What the blocks and the floating-point operations cost, without running them:
-//! `cargo run -p megrez-sirnn --example bill -- [k]`.
+//! `cargo run -p megrez-twoparty --example bill -- [k]`.
 
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
 use megrez_float::{Float, Format, Plain};
-use megrez_sirnn::ops::{OPS, run};
-use megrez_sirnn::price::{Lanes, Price, Size};
+use megrez_twoparty::ops::{OPS, run};
+use megrez_twoparty::price::{Lanes, Price, Size};
 
 const LANES: usize = 1 << 14;
 

@@ -1,0 +1,30 @@
+//! From plan to plan: what a protocol needs a plan to look like, and the cheapest of several plans
+//! that compute the same.
+//!
+//! A pass knows the steps of a plan and no layer, no protocol and no share. Which protocol is given
+//! which pass follows from what the registry says of it; what a plan costs, whoever asks says.
+
+mod choose;
+mod maxima;
+mod offload;
+mod resharing;
+
+pub use choose::{Price, choose};
+pub use maxima::spread_maxima;
+pub use offload::{offload_sizes, offload_to_dealer};
+pub use resharing::defer_resharing;
+
+use megrez_plan::{Plan, PlanError};
+
+/// Makes a plan of shared primitives one for equal parties, who truncate and share again in one go
+/// and have no maximum of their own: ReLUs and maxima of at most `offload` elements go to the dealer
+/// (0: none do), the other maxima are made of steps that the parties have, and products wait for
+/// their truncation. The plan computes the same values.
+///
+/// # Errors
+/// None for a plan that is valid.
+pub fn legalise(plan: &mut Plan, offload: usize) -> Result<(), PlanError> {
+    offload_to_dealer(plan, offload);
+    spread_maxima(plan)?;
+    defer_resharing(plan)
+}
