@@ -22,12 +22,18 @@ pub(crate) struct Place {
     /// This client's name (cluster only).
     #[arg(long, default_value = "alice")]
     client: String,
+    /// Give a request up after so many seconds, waiting for its turn included (cluster only).
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
 }
 
 impl Place {
     /// Connects, if a cluster is named.
     pub(crate) fn connect(&self) -> Result<Option<Cluster>> {
-        self.cluster.as_ref().map(|cluster| connect(cluster, &self.certs, &self.client)).transpose()
+        let Some(cluster) = &self.cluster else { return Ok(None) };
+        let mut cluster = connect(cluster, &self.certs, &self.client)?;
+        cluster.set_timeout(self.timeout.map(Duration::from_secs));
+        Ok(Some(cluster))
     }
 }
 

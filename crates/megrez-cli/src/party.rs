@@ -1,21 +1,33 @@
 //! `megrez party`: a party as a service.
 
 use clap::Args;
-use megrez::{ClusterConfig, DeviceChoice, PartyConfig, Result};
+use megrez::{ClusterConfig, DeviceChoice, Error, ErrorKind, PartyConfig, Result};
+use megrez_net::certs::{self, Report};
 use megrez_net::{Config, Endpoint, Identity, PeerName};
 use megrez_service::embedded::serve_embedded;
-use megrez_service::log::{Format, Level, Log, LogConfig};
-use megrez_service::party::{Policy, Service, limits};
+use megrez_service::log::{Event, Format, Level, Log, LogConfig};
+use megrez_service::party::{Policy, Service, admin, limits, writable};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Days before a certificate ends from which on its party warns.
+const WARN_DAYS: i64 = 30;
 
 #[derive(Args)]
 pub(crate) struct PartyArgs {
     /// The party's configuration file.
     #[arg(long, required_unless_present = "embedded")]
     config: Option<PathBuf>,
+    /// Only look whether the party could start: files, certificates, addresses, the data folder and
+    /// the device.
+    #[arg(long)]
+    check: bool,
     /// Where to compute, whatever the file says: auto, cpu or cuda:N.
     #[arg(long)]
     device: Option<DeviceChoice>,
@@ -37,18 +49,22 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let config = PartyConfig::load(path)?;
+    if args.check {
+        return check(&config, args.device, json);
+    }
     let device = args.device.unwrap_or(config.device).open()?;
     let cluster = ClusterConfig::load(&config.cluster)?;
-    let identity = Identity::load(&config.certs, &PeerName::party_of(config.party, cluster.parties.len())?)?;
+    let name = PeerName::party_of(config.party, cluster.parties.len())?;
+    let identity = Identity::load(&config.certs, &name)?;
     let endpoint = Arc::new(Endpoint::bind(Config {
         me: config.party,
         listen: config.listen.clone(),
         peers: cluster.parties,
-        identity,
+        identity: identity.clone(),
         limits: limits(Duration::from_secs(config.silence_seconds)),
     })?);
     let format = json.then_some(Format::Json).or(args.log_format).unwrap_or(config.log.format);
-    let log = LogConfig { level: args.log.unwrap_or(config.log.level), format };
+    let log_config = LogConfig { level: args.log.unwrap_or(config.log.level), format };
     let policy = Policy {
         data: config.data,
         allow_shaping: config.allow_shaping,
@@ -56,6 +72,114 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         capacity: config.capacity,
         max_elements: config.max_elements,
     };
-    Service::new(endpoint, policy, device).run(Log::stderr(config.party, log))?;
+    let service = Service::new(endpoint, policy, device);
+    let log = Log::stderr(config.party, log_config);
+    let certificate = certs::inspect(&config.certs, &name)?;
+    service.set_identity(identity, certificate.not_after)?;
+    warn_of_expiry(&log, &certificate);
+    if let Some(address) = &config.admin {
+        let bound = admin::serve(&service, address)?;
+        log.write(Level::Info, Event::new("admin", format!("/livez, /readyz and /metrics are on {bound}")));
+    }
+    listen_to_signals(&service, config.certs, name, Log::stderr(config.party, log_config))?;
+    service.run(log)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// SIGTERM and SIGINT drain, and end at once if they come again; SIGHUP reads certificates anew.
+fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log: Log) -> Result<()> {
+    let cannot = |e| Error::of(ErrorKind::Internal, format!("cannot listen to signals: {e}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot)?;
+    let service = Arc::clone(service);
+    let listen = move || {
+        let mut draining = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                reload(&service, &certs, &name, &log);
+            } else if draining {
+                // As a shell says that a signal has ended a program.
+                std::process::exit(128 + signal);
+            } else {
+                draining = true;
+                service.drain();
+            }
+        }
+    };
+    std::thread::Builder::new().name("megrez-signals".into()).spawn(listen).map_err(cannot)?;
+    Ok(())
+}
+
+/// New certificates, or the old ones if the new ones are of no use.
+fn reload(service: &Service, folder: &std::path::Path, name: &PeerName, log: &Log) {
+    let renewed = || -> Result<Report> {
+        let identity = Identity::load(folder, name)?;
+        let certificate = certs::inspect(folder, name)?;
+        service.set_identity(identity, certificate.not_after)?;
+        Ok(certificate)
+    };
+    match renewed() {
+        Ok(certificate) => {
+            let days = certificate.days_left;
+            let message = format!("certificates are read anew; this party's has {days} days left");
+            log.write(Level::Info, Event::new("reloaded", message));
+            warn_of_expiry(log, &certificate);
+        }
+        Err(e) => {
+            let message = format!("certificates stay as they were: {e}");
+            let event = Event { kind: Some(e.kind()), ..Event::new("reload-failed", message) };
+            log.write(Level::Error, event);
+        }
+    }
+}
+
+fn warn_of_expiry(log: &Log, certificate: &Report) {
+    if certificate.days_left < WARN_DAYS {
+        let message =
+            format!("the certificate of {} has {} days left", certificate.name, certificate.days_left);
+        log.write(Level::Warn, Event::new("certificate", message));
+    }
+}
+
+/// All that could keep the party from starting, at once.
+fn check(config: &PartyConfig, device: Option<DeviceChoice>, json: bool) -> Result<ExitCode> {
+    let mut problems: Vec<String> = vec![];
+    let mut found = serde_json::Map::new();
+    match ClusterConfig::load(&config.cluster) {
+        Err(e) => problems.push(e.to_string()),
+        Ok(cluster) => match PeerName::party_of(config.party, cluster.parties.len()) {
+            Err(e) => problems.push(e.to_string()),
+            Ok(name) => match certs::inspect(&config.certs, &name) {
+                Err(e) => problems.push(e.to_string()),
+                Ok(report) => {
+                    found.insert("certificate_days_left".into(), report.days_left.into());
+                    problems.extend(report.problems);
+                }
+            },
+        },
+    }
+    for (key, address) in [("listen", Some(&config.listen)), ("admin", config.admin.as_ref())] {
+        if let Some(Err(e)) = address.map(TcpListener::bind) {
+            problems.push(format!("`{key}`: cannot listen on {}: {e}", address.map_or("", String::as_str)));
+        }
+    }
+    if let Err(e) = writable(&config.data) {
+        problems.push(e.to_string());
+    }
+    match device.unwrap_or(config.device).open() {
+        Err(e) => problems.push(e.to_string()),
+        Ok(device) => {
+            found.insert("device".into(), megrez_kernels::Memory::describe(&device).into());
+        }
+    }
+    if json {
+        println!("{}", json!({ "schema": "megrez.party-check/1", "found": found, "problems": problems }));
+    } else {
+        found.iter().for_each(|(name, value)| println!("{name}: {value}"));
+        problems.iter().for_each(|problem| println!("problem: {problem}"));
+        if problems.is_empty() {
+            println!("party {} can start", config.party);
+        }
+    }
+    // Two, as for every mistake in a configuration.
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }

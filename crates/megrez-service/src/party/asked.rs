@@ -11,10 +11,11 @@ use std::time::Instant;
 pub(super) struct Asked<'a> {
     /// Who asked.
     pub(super) client: &'a str,
-    request: &'static str,
+    /// What for.
+    pub(super) request: &'static str,
     session: Option<SessionName>,
     protocol: Option<&'static str>,
-    since: Instant,
+    pub(super) since: Instant,
     /// Whether this party takes part in the session.
     accepted: Cell<bool>,
     log: &'a Log,

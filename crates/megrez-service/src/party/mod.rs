@@ -1,6 +1,7 @@
 //! The party service: serves clients and takes part in sessions, several at a time; each may fail
 //! without the others.
 
+pub mod admin;
 mod admission;
 mod asked;
 pub(crate) mod capacity;
@@ -10,9 +11,10 @@ mod float;
 mod host;
 mod jobs;
 mod kept;
+mod metrics;
 mod service;
 mod stored;
 
 pub use capacity::Capacity;
 pub use host::{Policy, limits};
-pub use service::Service;
+pub use service::{Service, writable};

@@ -8,6 +8,7 @@ use super::float;
 use super::host::{Host, Policy, ended, hash};
 use super::jobs::{PrepareJob, RunJob, UploadJob};
 use super::kept::Kept;
+use super::metrics::{Metrics, Now};
 use super::stored::{ModelHeader, model_path};
 use crate::log::{Event, Level, Log};
 use crate::protocols::no_ring;
@@ -19,8 +20,9 @@ use megrez_kernels::Memory;
 use megrez_net::{Channel, Endpoint, Identity, NetError, NetProfile, PeerName, SessionId};
 use megrez_plan::{FloatPlan, Plan};
 use megrez_protocols::registry::{self, Numbers};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a session that waits for party 0 looks whether its client is still there.
@@ -34,6 +36,7 @@ pub struct Service {
     host: Host,
     admission: Admission,
     connections: Connections,
+    metrics: Metrics,
     draining: AtomicBool,
 }
 
@@ -43,6 +46,7 @@ impl Service {
         Arc::new(Service {
             admission: Admission::new(policy.capacity.clone()),
             connections: Connections::new(policy.capacity.clone()),
+            metrics: Metrics::new(endpoint.me()),
             host: Host { endpoint, policy, device },
             draining: AtomicBool::new(false),
         })
@@ -55,12 +59,32 @@ impl Service {
         self.admission.drain();
     }
 
-    /// Who this party is to those who connect from now on.
+    /// Who this party is to those who connect from now on, by a certificate that `expires` at that
+    /// second since 1970.
     ///
     /// # Errors
     /// If it is another party.
-    pub fn set_identity(&self, identity: Identity) -> Result<()> {
-        Ok(self.host.endpoint.set_identity(identity)?)
+    pub fn set_identity(&self, identity: Identity, expires: i64) -> Result<()> {
+        self.host.endpoint.set_identity(identity)?;
+        self.metrics.expires(expires);
+        Ok(())
+    }
+
+    /// Whether this party can take requests, by what that takes: names, and what is wrong.
+    pub fn checks(&self) -> Vec<(&'static str, Option<String>)> {
+        let open = self.admission.is_open().err().map(|e| e.to_string());
+        let data = writable(&self.host.policy.data).err().map(|e| e.to_string());
+        vec![("admits requests", open), ("data folder can be written", data)]
+    }
+
+    /// What this party counts, as OpenMetrics.
+    pub fn metrics(&self) -> String {
+        self.metrics.text(&Now {
+            sessions: self.admission.sessions(),
+            waiting: self.admission.waiting(),
+            connections: self.connections.count(),
+            ready: self.checks().iter().all(|(_, problem)| problem.is_none()),
+        })
     }
 
     /// Sweeps away what a crash has left in its folders, then accepts clients until the endpoint
@@ -72,6 +96,7 @@ impl Service {
             self.host.endpoint.local_addr(),
             self.host.device.describe()
         );
+        writable(&self.host.policy.data)?;
         log.write(Level::Info, Event::new("listening", listening));
         for folder in ["models", "material"].map(|name| self.host.policy.data.join(name)) {
             for swept in files::sweep(&folder).map_err(|e| Error::file(&folder, e))? {
@@ -100,7 +125,9 @@ impl Service {
                 }
             }
             let accepted = self.host.endpoint.accept_client_within(Duration::from_millis(200));
-            for refusal in self.host.endpoint.take_refusals() {
+            let refusals = self.host.endpoint.take_refusals();
+            self.metrics.refused(refusals.len());
+            for refusal in refusals {
                 let message = format!("refused a connection: {refusal}");
                 log.write(Level::Warn, Event::new("connection-refused", message));
             }
@@ -162,9 +189,13 @@ impl Service {
             let within = capacity.client_silence() * PATIENCE_TO_WRITE;
             let timeout = hold(&shared).set_timeout(within).map_err(Error::from);
             match timeout.and_then(|()| self.answer(&asked, request, &shared, &mut kept)) {
-                Ok(()) => asked.done(),
+                Ok(()) => {
+                    asked.done();
+                    self.metrics.request(asked.request, None, asked.since.elapsed());
+                }
                 Err(e) => {
                     asked.failed(&e);
+                    self.metrics.request(asked.request, Some(e.kind()), asked.since.elapsed());
                     break e;
                 }
             }
@@ -200,6 +231,8 @@ impl Service {
             }
             Request::Run(run) => {
                 let reports = alive(channel, || self.run_plan(asked, &run, channel, kept))?;
+                // Bytes are counted from the beginning of the session.
+                reports.last().iter().for_each(|last| self.metrics.sent(&last.wire_bytes));
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
             }
             Request::Upload(upload) => {
@@ -363,6 +396,20 @@ struct Wish<'a, T> {
     ready: Result<T>,
     /// What the session will hold, in bytes.
     memory: &'a dyn Fn(&T) -> u64,
+}
+
+/// Makes sure that the folder is there and files can be written in it.
+///
+/// # Errors
+/// Which folder it is, and why not.
+pub fn writable(folder: &Path) -> Result<()> {
+    static PROBES: AtomicU64 = AtomicU64::new(0);
+    let number = PROBES.fetch_add(1, Ordering::Relaxed);
+    let probe = folder.join(format!(".writable-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&probe, b"megrez"))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|e| Error::file(folder, format!("nothing can be kept there: {e}")))
 }
 
 fn same_version(version: u32) -> Result<()> {

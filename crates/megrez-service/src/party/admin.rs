@@ -1,0 +1,69 @@
+//! What an operator's tools ask a party over HTTP, on an address of its own: whether it lives,
+//! whether it is ready, and what it counts. It takes no commands.
+
+use super::Service;
+use crate::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+/// Requests that are answered at the same time.
+const THREADS: usize = 2;
+
+/// What an answer holds.
+type Answer = (u16, &'static str, String);
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Serves `/livez`, `/readyz`, `/metrics` and `/version` on `address` until the process ends.
+///
+/// # Errors
+/// If the address cannot be listened on.
+pub fn serve(service: &Arc<Service>, address: &str) -> Result<std::net::SocketAddr> {
+    let cannot = |e: &dyn std::fmt::Display| {
+        Error::of(ErrorKind::Invalid, format!("`admin`: cannot listen on {address}: {e}"))
+    };
+    let server = Arc::new(Server::http(address).map_err(|e| cannot(&e))?);
+    let bound = server.server_addr().to_ip().ok_or_else(|| cannot(&"not an address of TCP"))?;
+    for _ in 0..THREADS {
+        let (service, server) = (Arc::clone(service), Arc::clone(&server));
+        std::thread::Builder::new()
+            .name("megrez-admin".into())
+            .spawn(move || {
+                while let Ok(request) = server.recv() {
+                    respond(&service, request);
+                }
+            })
+            .map_err(|e| cannot(&e))?;
+    }
+    Ok(bound)
+}
+
+fn respond(service: &Service, request: Request) {
+    let (status, kind, text) = match request.method() {
+        Method::Get | Method::Head => answer(service, request.url()),
+        _ => (405, PLAIN, "this address is read only\n".into()),
+    };
+    let header = Header::from_bytes("Content-Type", kind).expect("a valid header");
+    // Whoever asked may have gone.
+    let _ = request.respond(Response::from_string(text).with_status_code(status).with_header(header));
+}
+
+fn answer(service: &Service, url: &str) -> Answer {
+    match url.split('?').next().unwrap_or_default() {
+        // Whether this process works; never whether others do.
+        "/livez" | "/healthz" => (200, PLAIN, "ok\n".into()),
+        "/readyz" => {
+            let checks = service.checks();
+            let ready = checks.iter().all(|(_, problem)| problem.is_none());
+            let lines = checks.iter().map(|(name, problem)| match problem {
+                None => format!("[+] {name}: ok\n"),
+                Some(problem) => format!("[-] {name}: {problem}\n"),
+            });
+            (if ready { 200 } else { 503 }, PLAIN, lines.collect())
+        }
+        "/metrics" => (200, METRICS, service.metrics()),
+        "/version" => (200, PLAIN, format!("{}\n", env!("CARGO_PKG_VERSION"))),
+        _ => (404, PLAIN, "there are /livez, /readyz, /metrics and /version\n".into()),
+    }
+}

@@ -1,0 +1,169 @@
+//! What a party counts, in the words of Prometheus. Counts and times only: no session, no value,
+//! and no name of a client, since numbers that firms see of each other are a side channel.
+
+use crate::ErrorKind;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// All that a party counts.
+pub(super) struct Metrics {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+    seconds: Family<Kind, Histogram>,
+    sent: Family<Peer, Counter>,
+    refused: Counter,
+    now: [Gauge; 4],
+    expiry: Gauge,
+}
+
+/// What a party has at present.
+pub(super) struct Now {
+    pub(super) sessions: usize,
+    pub(super) waiting: usize,
+    pub(super) connections: usize,
+    pub(super) ready: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    kind: &'static str,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Peer {
+    peer: u32,
+}
+
+/// `done`, or what kind of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Outcome(Option<ErrorKind>);
+
+impl EncodeLabelValue for Outcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+        encoder.write_str(self.0.map_or("done", ErrorKind::name))
+    }
+}
+
+impl Metrics {
+    /// Nothing has happened yet at this party.
+    pub(super) fn new(party: usize) -> Self {
+        let mut registry = Registry::with_prefix("megrez");
+        let build =
+            Info::new([("release", env!("CARGO_PKG_VERSION").to_owned()), ("party", party.to_string())]);
+        registry.register("build", "The release of megrez, and which party this is", build);
+        let requests = Family::default();
+        registry.register(
+            "requests",
+            "Requests of clients, by what they asked for and how they ended",
+            requests.clone(),
+        );
+        // From a millisecond to about two and a half hours.
+        let seconds: Family<Kind, Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 3.0, 15)));
+        registry.register("request_seconds", "From a request to its end", seconds.clone());
+        let sent = Family::default();
+        registry.register(
+            "peer_sent_bytes",
+            "Bytes on the wire to another party, of runs that ended",
+            sent.clone(),
+        );
+        let refused = Counter::default();
+        registry.register("connections_refused", "Connections that were not let in", refused.clone());
+        let now = [(); 4].map(|()| Gauge::default());
+        let names = [
+            ("sessions", "Sessions that run"),
+            ("waiting", "Requests that wait for their turn"),
+            ("connections", "Connections of clients"),
+            ("ready", "Whether requests are admitted"),
+        ];
+        for ((name, help), gauge) in names.into_iter().zip(&now) {
+            registry.register(name, help, gauge.clone());
+        }
+        let expiry = Gauge::default();
+        let help = "When this party's certificate expires, in seconds since 1970; 0 if that is not known";
+        registry.register("certificate_expiry_timestamp_seconds", help, expiry.clone());
+        Metrics { registry, requests, seconds, sent, refused, now, expiry }
+    }
+
+    /// A request has ended.
+    pub(super) fn request(&self, kind: &'static str, failure: Option<ErrorKind>, time: Duration) {
+        self.requests.get_or_create(&Request { kind, outcome: Outcome(failure) }).inc();
+        self.seconds.get_or_create(&Kind { kind }).observe(time.as_secs_f64());
+    }
+
+    /// A session has sent so many bytes to each party.
+    pub(super) fn sent(&self, bytes: &[u64]) {
+        for (peer, &bytes) in (0..).zip(bytes).filter(|(_, bytes)| **bytes > 0) {
+            self.sent.get_or_create(&Peer { peer }).inc_by(bytes);
+        }
+    }
+
+    /// Connections were not let in.
+    pub(super) fn refused(&self, count: usize) {
+        self.refused.inc_by(count as u64);
+    }
+
+    /// When the certificate that is in use expires.
+    pub(super) fn expires(&self, seconds_since_1970: i64) {
+        self.expiry.set(seconds_since_1970);
+    }
+
+    /// All of it as text, in the format OpenMetrics.
+    pub(super) fn text(&self, now: &Now) -> String {
+        let values = [now.sessions, now.waiting, now.connections, usize::from(now.ready)];
+        for (gauge, value) in self.now.iter().zip(values) {
+            gauge.set(value as i64);
+        }
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_is_in_the_text() {
+        let metrics = Metrics::new(1);
+        metrics.request("run", None, Duration::from_millis(20));
+        metrics.request("run", None, Duration::from_millis(30));
+        metrics.request("run", Some(ErrorKind::PeerLost), Duration::from_secs(9));
+        metrics.sent(&[0, 0, 12]);
+        metrics.refused(3);
+        metrics.expires(1_900_000_000);
+        let text = metrics.text(&Now { sessions: 2, waiting: 5, connections: 7, ready: true });
+        for line in [
+            "megrez_requests_total{kind=\"run\",outcome=\"done\"} 2",
+            "megrez_requests_total{kind=\"run\",outcome=\"peer-lost\"} 1",
+            "megrez_request_seconds_count{kind=\"run\"} 3",
+            "megrez_peer_sent_bytes_total{peer=\"2\"} 12",
+            "megrez_connections_refused_total 3",
+            "megrez_sessions 2",
+            "megrez_waiting 5",
+            "megrez_connections 7",
+            "megrez_ready 1",
+            "megrez_certificate_expiry_timestamp_seconds 1900000000",
+            "party=\"1\"",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}
