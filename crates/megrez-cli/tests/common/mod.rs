@@ -277,6 +277,22 @@ impl Deployment {
         cli(&line, &[paths, &[&cluster, &certs]].concat())
     }
 
+    pub fn process_id(&self, party: usize) -> u32 {
+        self.services[party].process.id()
+    }
+
+    /// Waits until a party's process has ended by itself.
+    pub fn exit_code(&mut self, party: usize) -> Option<i32> {
+        let deadline = Instant::now() + HANG;
+        loop {
+            if let Some(status) = self.services[party].process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "party {party} never ended: {}", self.log(party));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub fn kill(&mut self, party: usize) {
         self.services[party].process.kill().unwrap();
         self.services[party].process.wait().unwrap();

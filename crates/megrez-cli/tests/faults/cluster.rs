@@ -168,9 +168,20 @@ impl Parties {
         allow: &[&str],
         weights: &[u64],
     ) -> Result<(), megrez::Error> {
+        self.upload_under("mizar", model, plans, allow, weights)
+    }
+
+    pub fn upload_under(
+        &self,
+        protocol: &str,
+        model: &str,
+        plans: Vec<ModelPlan>,
+        allow: &[&str],
+        weights: &[u64],
+    ) -> Result<(), megrez::Error> {
         let upload = Upload {
             session: wire::fresh_name().unwrap(),
-            protocol: "mizar".into(),
+            protocol: protocol.into(),
             model: model.into(),
             plans,
             allow: allow.iter().map(|c| (*c).to_owned()).collect(),

@@ -4,6 +4,7 @@ use crate::cluster::{AT_ONCE, Parties, approved, data, reason, request, small_mo
 use megrez::{ErrorKind, RunOptions};
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Op, Plan};
+use megrez_protocols::registry::{self, Protocol};
 use megrez_service::wire::{self, Request, Source};
 use std::time::Instant;
 
@@ -93,24 +94,54 @@ fn a_name_that_is_taken_at_one_party_is_refused_at_once_everywhere() {
     assert!([0, 2].iter().all(|&p| !parties.model_file(p, "m").exists()));
 }
 
+/// The protocols of three parties that keep models and protect them.
+fn protocols() -> impl Iterator<Item = &'static Protocol> {
+    let fits = |p: &&Protocol| p.parties == 3 && !p.insecure && p.rings.contains(&64) && p.name != "bicoptor";
+    registry::all().filter(fits)
+}
+
 #[test]
-fn models_are_stored_under_every_protocol() {
+fn models_and_material_are_whole_or_refused_under_every_protocol() {
     let parties = Parties::start(3);
-    for (i, protocol) in ["aby3", "alkaid", "meteor"].iter().enumerate() {
-        let upload = wire::Upload {
-            session: wire::fresh_name().unwrap(),
-            protocol: (*protocol).into(),
-            model: format!("m{i}"),
-            plans: vec![approved(1, &small_model())],
-            allow: vec!["alice".into()],
+    for protocol in protocols() {
+        let model = format!("of-{}", protocol.name);
+        let plans = vec![approved(1, &small_model())];
+        parties.upload_under(protocol.name, &model, plans, &["alice"], &weights(2)).unwrap();
+        let infer = |material| {
+            let source = Source::Model { model: model.clone(), batch: 1 };
+            let protocol = protocol.name.into();
+            let options = RunOptions { protocol, material, ..crate::common::options(1) };
+            let mine = |i: &Input| i.owner == "user";
+            let mut alice = parties.connect("alice");
+            alice.run(&small_model(), source, &options, &mine, &|_, _| Ok(data()), &|_| {}).map(|run| run.outputs)
         };
-        parties.connect("bob").upload(upload, &|_| Ok(weights(2))).unwrap();
-        let source = Source::Model { model: format!("m{i}"), batch: 1 };
-        let options = RunOptions { protocol: (*protocol).into(), ..crate::common::options(1) };
-        let mut alice = parties.connect("alice");
-        let mine = |i: &Input| i.owner == "user";
-        let run = alice.run(&small_model(), source, &options, &mine, &|_, _| Ok(data()), &|_| {});
-        assert_eq!(run.unwrap().outputs, [[truth(&weights(2))]], "{protocol}");
+        let right = [[truth(&weights(2))]];
+        assert_eq!(infer(None).unwrap(), right, "{}", protocol.name);
+        let material = protocol.offline.then(|| {
+            let source = Source::Model { model: model.clone(), batch: 1 };
+            parties.connect("alice").prepare(protocol.name, source).unwrap()
+        });
+        for party in 0..3 {
+            let kept = parties.files(party, "material").pop().filter(|_| material.is_some());
+            for path in [Some(parties.model_file(party, &model)), kept].into_iter().flatten() {
+                let whole = std::fs::read(&path).unwrap();
+                for at in [0, 40, whole.len() / 2, whole.len() - 40, whole.len() - 1] {
+                    let mut flipped = whole.clone();
+                    flipped[at] ^= 8;
+                    // What has been claimed for the last time is there again.
+                    let others = (0..3).flat_map(|p| parties.files(p, "material"));
+                    let others: Vec<_> = others.map(|p| (p.clone(), std::fs::read(&p).unwrap())).collect();
+                    std::fs::write(&path, flipped).unwrap();
+                    let error = infer(material).expect_err("a damaged file gives a number").to_string();
+                    let file = path.file_name().unwrap().to_string_lossy().into_owned();
+                    assert!(error.contains(&file), "{}: {file} is not in: {error}", protocol.name);
+                    others.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+                    std::fs::write(&path, &whole).unwrap();
+                }
+            }
+        }
+        assert_eq!(infer(material).unwrap(), right, "{}: whole again", protocol.name);
+        assert!((0..3).all(|p| parties.files(p, "material").is_empty()), "used once");
     }
 }
 

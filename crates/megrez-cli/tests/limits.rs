@@ -1,0 +1,253 @@
+//! A deployment under attack and under load: nothing of one client, or of nobody, keeps the others out; and how a service
+//! ends, renews itself and is watched.
+#![cfg(unix)]
+
+mod common;
+
+use common::{Deployment, HANG, cli, run_small, signal, small_plan, small_words};
+use megrez::ErrorKind;
+use megrez_net::{Channel, NetError, PeerName, dial};
+use megrez_plan::Input;
+use megrez_service::wire::{self, Net, Reply, Request, Run, Source};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+fn channel(deployment: &Deployment, client: &str, party: usize) -> Channel {
+    let (address, identity) = (&deployment.addresses()[party], deployment.identity(client));
+    dial(address, &identity, &PeerName::party(party).unwrap(), Duration::from_secs(20)).unwrap()
+}
+
+/// Asks all parties for a run and sends none of its data.
+fn stall(deployment: &Deployment, client: &str) -> Vec<Channel> {
+    let run = Run {
+        session: wire::fresh_name().unwrap(),
+        protocol: "mizar".into(),
+        source: Source::Plan(small_plan(client, 10).to_bytes()),
+        runs: 1,
+        lasting: vec![],
+        net: Net::from(&megrez_net::NetProfile::loopback()),
+        material: None,
+        insecure: false,
+    };
+    let mut channels: Vec<Channel> = (0..3).map(|party| channel(deployment, client, party)).collect();
+    channels.iter_mut().for_each(|c| wire::send(c, &Request::Run(run.clone())).unwrap());
+    channels
+}
+
+/// What a party says last before it hangs up.
+fn last_reason(channel: &mut Channel) -> String {
+    let end = Instant::now() + HANG;
+    while Instant::now() < end {
+        if let Reply::Failed(failure) = wire::recv(channel, wire::MAX_REPLY).unwrap() {
+            return failure.reason;
+        }
+    }
+    panic!("the party does not hang up");
+}
+
+#[test]
+fn idle_connections_of_strangers_keep_nobody_out() {
+    let deployment = Deployment::start("");
+    let idle: Vec<TcpStream> = (0..900)
+        .map(|i| TcpStream::connect(&deployment.addresses()[i % 3]).unwrap())
+        .collect();
+    let start = Instant::now();
+    run_small(&mut deployment.connect("alice"), 10, 2, &|_| {}).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    deployment.wait_for_log(0, "too many handshakes");
+    drop(idle);
+}
+
+#[test]
+fn stalled_sessions_of_one_client_leave_room_and_end() {
+    let deployment =
+        Deployment::start("max_sessions = 4\n[capacity]\nsessions_per_client = 2\nclient_seconds = 4");
+    let mut stalled: Vec<_> = (0..8).map(|_| stall(&deployment, "mallory")).collect();
+    deployment.wait_for_log(0, "the session begins");
+    let start = Instant::now();
+    run_small(&mut deployment.connect("alice"), 10, 2, &|_| {}).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(3), "alice waits for none of them: {:?}", start.elapsed());
+    // The first two had their turn and were given up; then it is the next ones'.
+    let silent = (0..3).map(|party| last_reason(&mut stalled[0][party])).collect::<Vec<_>>();
+    assert!(silent.iter().all(|reason| reason.contains("silent for 4 s")), "{silent:?}");
+    // Clients who go do not wait any longer.
+    drop(stalled);
+    run_small(&mut deployment.connect("mallory"), 10, 1, &|_| {}).unwrap();
+}
+
+#[test]
+fn requests_beyond_the_places_wait_and_all_succeed() {
+    let deployment = Deployment::start("max_sessions = 2\n[capacity]\nsessions_per_client = 1");
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for i in 0..24 {
+            let (deployment, done) = (&deployment, &done);
+            scope.spawn(move || {
+                run_small(&mut deployment.connect(["alice", "bob"][i % 2]), 50, 2, &|_| {}).unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(done.into_inner(), 24);
+}
+
+#[test]
+fn a_full_queue_is_told_at_once_and_repeated_requests_get_through() {
+    let deployment =
+        Deployment::start("max_sessions = 1\n[capacity]\nmax_waiting = 0\nsessions_per_client = 1");
+    let mut hasty = Some(deployment.connect("bob"));
+    hasty.as_mut().unwrap().set_busy_patience(Duration::ZERO);
+    let hasty = std::sync::Mutex::new(hasty);
+    std::thread::scope(|scope| {
+        run_small(&mut deployment.connect("alice"), 10, 3, &|run| {
+            if let (0, Some(mut hasty)) = (run, hasty.lock().unwrap().take()) {
+                let start = Instant::now();
+                let error = run_small(&mut hasty, 10, 1, &|_| {}).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+                assert!(error.to_string().contains("try again in"), "{error}");
+                assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+                // One with more patience comes again until it is done.
+                let deployment = &deployment;
+                scope.spawn(move || run_small(&mut deployment.connect("bob"), 10, 1, &|_| {}).unwrap());
+            }
+        })
+        .unwrap();
+    });
+}
+
+#[test]
+fn large_requests_are_refused_by_their_length() {
+    let deployment = Deployment::start("");
+    let before = resident_mib(deployment.process_id(0));
+    let huge = vec![0; 200 << 20];
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let mut channel = channel(&deployment, "mallory", 0);
+                let sent = channel.send(&huge);
+                assert!(sent.is_err() || matches!(wire::recv::<Reply>(&mut channel, 1 << 20), Ok(Reply::Failed(_))));
+            });
+        }
+    });
+    deployment.wait_for_log(0, "at most 67108864 are taken");
+    let after = resident_mib(deployment.process_id(0));
+    assert!(after < before + 100.0, "{before} MiB before, {after} MiB after");
+    run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
+}
+
+fn resident_mib(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+#[test]
+fn connections_of_one_client_are_bounded() {
+    let deployment = Deployment::start("[capacity]\nmax_connections = 20\nconnections_per_client = 8");
+    let mut channels: Vec<Channel> = (0..40).map(|_| channel(&deployment, "mallory", 1)).collect();
+    // The idle ones that were first had to go.
+    let gone = channels[0].recv(1 << 20).unwrap_err();
+    assert!(matches!(gone, NetError::Closed(_)), "{gone}");
+    let newest = channels.last_mut().unwrap();
+    wire::send(newest, &Request::Info { version: wire::VERSION }).unwrap();
+    assert!(matches!(wire::recv(newest, 1 << 20).unwrap(), Reply::Info(_)));
+    run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
+}
+
+#[test]
+fn a_party_that_is_asked_to_end_finishes_what_runs() {
+    let mut deployment = Deployment::start("");
+    let mut late = Some(deployment.connect("bob"));
+    late.as_mut().unwrap().set_busy_patience(Duration::ZERO);
+    let (process, late) = (deployment.process_id(1), std::sync::Mutex::new(late));
+    let mut cluster = deployment.connect("alice");
+    run_small(&mut cluster, 100, 30, &|run| {
+        if let (3, Some(mut late)) = (run, late.lock().unwrap().take()) {
+            signal("-TERM", process);
+            deployment.wait_for_log(1, "draining");
+            let error = run_small(&mut late, 10, 1, &|_| {}).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+            assert!(error.to_string().contains("about to end"), "{error}");
+        }
+    })
+    .expect("what runs may finish");
+    assert_eq!(deployment.exit_code(1), Some(0));
+    assert!(deployment.log(1).contains("drained: no session runs"));
+    deployment.restart(1);
+    run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
+}
+
+#[test]
+fn certificates_are_exchanged_while_a_party_runs() {
+    let deployment = Deployment::start("");
+    let key = deployment.certs().join("party2.key");
+    let good = std::fs::read(&key).unwrap();
+    std::fs::write(&key, "nonsense").unwrap();
+    signal("-HUP", deployment.process_id(2));
+    deployment.wait_for_log(2, "certificates stay as they were");
+    run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
+    std::fs::write(&key, good).unwrap();
+    signal("-HUP", deployment.process_id(2));
+    deployment.wait_for_log(2, "certificates are read anew; this party's has 36");
+    run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
+}
+
+/// What an operator's address answers: the status line and everything behind it.
+fn get(address: &str, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    write!(socket, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn an_operator_sees_health_and_counts() {
+    let deployment = Deployment::start("admin = \"127.0.0.1:0\"");
+    deployment.wait_for_log(0, "/metrics are on");
+    let log = deployment.log(0);
+    let address = log.split("/metrics are on ").nth(1).unwrap().split_whitespace().next().unwrap();
+    run_small(&mut deployment.connect("alice"), 10, 2, &|_| {}).unwrap();
+    let words = |_: u32, input: &Input| Ok(small_words(0, &input.name, 10));
+    let clear = megrez::RunOptions::new("clear");
+    let plan = small_plan("alice", 10);
+    let source = Source::Plan(plan.to_bytes());
+    let refused =
+        deployment.connect("alice").run(&plan, source, &clear, &|_| true, &words, &|_| {}).map(|_| ());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotPermitted);
+    assert!(get(address, "/livez").starts_with("HTTP/1.0 200"));
+    assert!(get(address, "/readyz").contains("[+] admits requests: ok"));
+    let metrics = get(address, "/metrics");
+    for line in [
+        "megrez_requests_total{kind=\"run\",outcome=\"done\"} 1",
+        "megrez_requests_total{kind=\"run\",outcome=\"not-permitted\"} 1",
+        "megrez_request_seconds_count{kind=\"run\"} 2",
+        "megrez_sessions 0",
+        "megrez_ready 1",
+        "megrez_peer_sent_bytes_total{peer=\"1\"}",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    assert!(!metrics.contains("alice"), "no names");
+    assert!(get(address, "/nothing").starts_with("HTTP/1.0 404"));
+}
+
+#[test]
+fn a_configuration_is_checked_without_a_start() {
+    let deployment = Deployment::start("");
+    let folder = &deployment.folder;
+    let good = std::fs::read_to_string(folder.path("party0.toml")).unwrap();
+    let free = good.replace(&deployment.addresses()[0], "127.0.0.1:0");
+    let path = folder.file("free.toml", &free);
+    assert!(cli("party --check --config {}", &[&path]).ok().contains("party 0 can start"));
+    folder.file("file", "not a folder");
+    let path = folder.file("bad.toml", good.replace("\"data0\"", "\"file/data\"").replace("\"certs\"", "\"none\""));
+    let checked = cli("party --check --config {}", &[&path]);
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    for problem in ["cannot listen on", "nothing can be kept there", "none"] {
+        assert!(checked.out.contains(problem), "{problem} is not in {}", checked.out);
+    }
+}
