@@ -204,24 +204,24 @@ pub(crate) fn parties<S: Suite, T: Send, R>(
 
 /// The client's end.
 pub(crate) struct Port {
-    tickets: Receiver<Vec<u8>>,
+    mask_keys: Receiver<Vec<u8>>,
     data: Sender<Payload>,
     outputs: Receiver<Payload>,
 }
 
 /// The party's end.
 pub(crate) struct Ends {
-    tickets: Sender<Vec<u8>>,
+    mask_keys: Sender<Vec<u8>>,
     data: Receiver<Payload>,
     outputs: Sender<Payload>,
 }
 
 pub(crate) fn pair() -> (Port, Ends) {
-    let (ticket_in, ticket_out) = channel();
+    let (key_in, key_out) = channel();
     let (data_in, data_out) = channel();
     let (output_in, output_out) = channel();
-    let port = Port { tickets: ticket_out, data: data_in, outputs: output_out };
-    (port, Ends { tickets: ticket_in, data: data_out, outputs: output_in })
+    let port = Port { mask_keys: key_out, data: data_in, outputs: output_out };
+    (port, Ends { mask_keys: key_in, data: data_out, outputs: output_in })
 }
 
 pub(crate) const GONE: &str = "the other side of the run went away";
@@ -231,8 +231,8 @@ fn gone<E>(_: E) -> Error {
 }
 
 impl PartyPort for Port {
-    fn ticket(&mut self) -> Result<Vec<u8>, Error> {
-        self.tickets.recv().map_err(gone)
+    fn mask_key(&mut self) -> Result<Vec<u8>, Error> {
+        self.mask_keys.recv().map_err(gone)
     }
     fn send(&mut self, share: Payload) -> Result<(), Error> {
         self.data.send(share).map_err(gone)
@@ -243,8 +243,8 @@ impl PartyPort for Port {
 }
 
 impl Clients for Ends {
-    fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> Result<(), Error> {
-        self.tickets.send(ticket).map_err(gone)
+    fn mask_key(&mut self, _: &Input, mask_key: Vec<u8>) -> Result<(), Error> {
+        self.mask_keys.send(mask_key).map_err(gone)
     }
     fn data(&mut self, _: &Input, _: usize) -> Result<Payload, Error> {
         self.data.recv().map_err(gone)

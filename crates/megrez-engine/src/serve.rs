@@ -162,11 +162,11 @@ fn one_run<S: Suite>(
     let fresh: Vec<(&Input, &Vec<u8>)> = plan
         .inputs
         .iter()
-        .zip(prepared.tickets.iter())
+        .zip(prepared.mask_keys.iter())
         .filter(|(input, _)| !stored.contains_key(&input.name))
         .collect();
-    for (input, ticket) in &fresh {
-        clients.ticket(input, ticket.to_vec())?;
+    for (input, mask_key) in &fresh {
+        clients.mask_key(input, mask_key.to_vec())?;
     }
     let (mut arrived, mut arrivals) = (HashMap::new(), Arrivals::default());
     for (input, _) in fresh {

@@ -416,9 +416,9 @@ impl Port<'_> {
 }
 
 impl PartyPort for Port<'_> {
-    fn ticket(&mut self) -> std::result::Result<Vec<u8>, SessionError> {
+    fn mask_key(&mut self) -> std::result::Result<Vec<u8>, SessionError> {
         match self.reply()? {
-            Reply::Ticket(ticket) => Ok(ticket),
+            Reply::MaskKey(mask_key) => Ok(mask_key),
             other => Err(self.refused(&unexpected(self.party, &other))),
         }
     }

@@ -99,7 +99,7 @@ pub struct CompileRequest {
     /// steps.
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub mix: bool,
-    /// Bits of a group of secfloat's transfer extension, 1, 2, 4 or 8: more is fewer bytes and more
+    /// Bits of a group of secfloat's OT extension (SoftSpoken's k), 1, 2, 4 or 8: more is fewer bytes and more
     /// work.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, help_heading = FLOAT))]
     pub group: u32,
@@ -210,11 +210,15 @@ impl CompileRequest {
     /// # Errors
     /// The same.
     pub fn recipe_by_layer(&self, graph: &Graph, client: &str) -> Result<Recipe> {
-        if self.is_float()? || !protocols::find(&self.protocol)?.sums {
+        if self.is_float()? || !protocols::find(&self.protocol)?.deferred_resharing {
             return self.recipe(graph, client);
         }
         let options = self.options_with(ReluForm::ThreeRounds)?;
-        Ok(Recipe::Fixed(Box::new(CompileOptions { sums: false, pool: PoolForm::Tournament, ..options })))
+        Ok(Recipe::Fixed(Box::new(CompileOptions {
+            defer_resharing: false,
+            pool: PoolForm::Tournament,
+            ..options
+        })))
     }
 
     /// The options of fixed point as they stand, with nothing left to the network.
@@ -241,7 +245,7 @@ impl CompileRequest {
             comparison: self.comparison()?,
             relu,
             pool: self.pool.map_or(PoolForm::Tournament, PoolForm::from),
-            sums: protocols::find(&self.protocol)?.sums,
+            defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations.into(),
             ..CompileOptions::default()
         })

@@ -116,13 +116,13 @@ pub fn name(op: &Op) -> &'static str {
         Op::Mul => "Mul",
         Op::MatMul => "MatMul",
         Op::Conv(_) => "Conv",
-        Op::Unshared(_) => "Unshared",
+        Op::Additive(_) => "Additive",
         Op::Truncate { .. } => "Truncate",
         Op::NonNegative(_) => "NonNegative",
         Op::CompareMany { .. } => "CompareMany",
         Op::Relu(_) => "Relu",
         Op::Maximum(_) => "Maximum",
-        Op::Dealt(_) => "Dealt",
+        Op::Offloaded(_) => "Offloaded",
         Op::ToBits => "ToBits",
         Op::FromBits => "FromBits",
         Op::AddBits => "AddBits",
@@ -147,13 +147,13 @@ pub const NAMES: [&str; 26] = [
     "Mul",
     "MatMul",
     "Conv",
-    "Unshared",
+    "Additive",
     "Truncate",
     "NonNegative",
     "CompareMany",
     "Relu",
     "Maximum",
-    "Dealt",
+    "Offloaded",
     "ToBits",
     "FromBits",
     "AddBits",
@@ -410,7 +410,7 @@ impl Table {
         );
         twice.frac = 1;
         // Products that are left as sums.
-        let sum = |op: Op| Op::Unshared(Box::new(op));
+        let sum = |op: Op| Op::Additive(Box::new(op));
         let one = |s: &[i64]| s[0] * s[1];
         let left = move |p: &mut Plan, v: &[ValueId]| {
             let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
@@ -420,7 +420,7 @@ impl Table {
             let fits = |e: &Expected| !matches!(e, Expected::Rounded { x, .. } if !(-4..4).contains(x));
             let secrets = all(&range(3), 2).into_iter().filter(|s| expect(s).iter().all(fits));
             let most = if form.starts_with("ReLU") { 6 } else { 16 };
-            self.add("Unshared", form, 4, &[1, 1], some(secrets.collect(), most), expect, build).frac = 1;
+            self.add("Additive", form, 4, &[1, 1], some(secrets.collect(), most), expect, build).frac = 1;
         };
         add(
             "truncated",
@@ -534,15 +534,15 @@ impl Table {
                 let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
                 let z = if conv {
                     let (x, y, geometry) = images(p, &[v[0], y], n, 1)?;
-                    p.step("product", Op::Unshared(Box::new(Op::Conv(geometry))), &[x, y])?
+                    p.step("product", Op::Additive(Box::new(Op::Conv(geometry))), &[x, y])?
                 } else {
                     let (x, y) = matrices(p, &[v[0], y], n, 1)?;
-                    p.step("product", Op::Unshared(Box::new(Op::MatMul)), &[x, y])?
+                    p.step("product", Op::Additive(Box::new(Op::MatMul)), &[x, y])?
                 };
                 Ok(vec![p.step("op", Op::Truncate { bits: 1 }, &[z])?])
             };
             let form = if conv { "of a convolution" } else { "of matrices" };
-            self.add("Unshared", form, 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], build)
+            self.add("Additive", form, 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], build)
                 .frac = 1;
         }
         // A shared product, truncated.
@@ -687,9 +687,9 @@ impl Table {
                     values.into_iter().filter(|x| sign.cut == 0 || (-4..=2).contains(x)).collect();
                 for dealt in [false, true] {
                     let relu = Op::Relu(Relu { sign: sign.clone(), form, truncate });
-                    let op = if dealt { Op::Dealt(Box::new(relu)) } else { relu };
+                    let op = if dealt { Op::Offloaded(Box::new(relu)) } else { relu };
                     let expect = move |s: &[i64]| s.iter().map(|&x| relu_of(x, truncate)).collect();
-                    let label = if dealt { "Dealt" } else { "Relu" };
+                    let label = if dealt { "Offloaded" } else { "Relu" };
                     let case = self.add(
                         label,
                         format!("{form:?}, {name}"),
@@ -716,8 +716,8 @@ impl Table {
         for (ring, values, n) in [(2, vec![-1, 0], 2), (3, vec![-2, -1, 0, 1], 2), (2, vec![-1, 0], 3)] {
             for dealt in [false, true] {
                 let maximum = Op::Maximum(SignBit::FULL);
-                let op = if dealt { Op::Dealt(Box::new(maximum)) } else { maximum };
-                let label = if dealt { "Dealt" } else { "Maximum" };
+                let op = if dealt { Op::Offloaded(Box::new(maximum)) } else { maximum };
+                let label = if dealt { "Offloaded" } else { "Maximum" };
                 let form = format!("the largest of {n} of {ring} bits");
                 self.add(label, form, ring, &[1; 4][..n], all(&values, n), largest, move |p, v, _| {
                     Ok(vec![p.step("op", op.clone(), v)?])

@@ -1,5 +1,5 @@
-//! One party's whole run of a floating-point plan with its clients: set-up of transfers, inputs, online, outputs. There is no
-//! offline phase: transfers are made as they are needed.
+//! One party's whole run of a floating-point plan with its clients: set-up of OTs, inputs, online, outputs. There is no
+//! offline phase: OTs are made as they are needed.
 
 use super::Walk;
 use crate::clients::Clients;
@@ -11,7 +11,7 @@ use megrez_plan::FloatPlan;
 use megrez_session::{Error, Party, Phase};
 use megrez_twoparty::Sirnn;
 use megrez_twoparty::client::share_bytes;
-use megrez_twoparty::ot::Transfers;
+use megrez_twoparty::ot::Ots;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
@@ -33,14 +33,14 @@ pub fn serve_floats<D: Device>(
     agree(&mut party, "plan", &plan.hash())?;
     party.enter(Phase::Setup, 1);
     let start = Instant::now();
-    let transfers = Transfers::set_up(&mut party, plan.group)?;
+    let ots = Ots::set_up(&mut party, plan.group)?;
     let set_up = PhaseReport {
         seconds: start.elapsed().as_secs_f64(),
         rounds: party.rounds(),
         ..PhaseReport::default()
     };
     let sent = party.meter().readings();
-    let mut b = Sirnn::new(party, transfers).with_threads(plan.threads as usize)?;
+    let mut b = Sirnn::new(party, ots).with_threads(plan.threads as usize)?;
     let mut held = vec![];
     let one = |run: u32| {
         b.party().meter().reset();
