@@ -145,7 +145,7 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
             }
             Ok(outputs)
         };
-        let (reports, outputs) = parties::<S, _, _>(devices, options, part, client)?;
+        let (reports, outputs) = parties(S::PARTIES, devices, options, part, client)?;
         let by_run = (0..options.runs as usize)
             .map(|run| reports.iter().map(|party| party[run].clone()).collect())
             .collect();
@@ -155,17 +155,18 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
 
 /// All parties of a session, each in a thread that does `part`, and the client who talks to all of them, here: what the parties
 /// return, in order, and what the client does. Party i works on device i of `devices`; a single device is everybody's.
-pub(crate) fn parties<S: Suite, T: Send, R>(
-    devices: &[S::Device],
+pub(crate) fn parties<D: Device, T: Send, R>(
+    count: usize,
+    devices: &[D],
     options: &LocalOptions,
-    part: impl Fn(&mut Party<S::Device>, &mut dyn Clients) -> Result<T, Error> + Sync,
+    part: impl Fn(&mut Party<D>, &mut dyn Clients) -> Result<T, Error> + Sync,
     client: impl FnOnce(&mut [&mut dyn PartyPort]) -> Result<R, Error>,
 ) -> Result<(Vec<T>, R), LocalError> {
-    if devices.len() != 1 && devices.len() != S::PARTIES {
-        let what = format!("{} devices for {} parties: give one, or one for each", devices.len(), S::PARTIES);
+    if devices.len() != 1 && devices.len() != count {
+        let what = format!("{} devices for {} parties: give one, or one for each", devices.len(), count);
         return Err(Error::Refused(what).into());
     }
-    let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);
+    let networks = Network::in_memory(count, &options.net, options.clock, options.timeout);
     std::thread::scope(|scope| {
         let mut ports = Vec::new();
         let mut running = Vec::new();
