@@ -5,10 +5,10 @@
 //! The caller writes tapes; nothing comes back but what it asks to be opened. Values stay with the
 //! parties until forgotten, so a program can go on after some of it was opened.
 
-use crate::float::Work;
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
 use megrez_float::{Clear, Float, Format, Plain};
 use megrez_kernels::Cpu;
+use megrez_model::float::Work;
 use megrez_net::NetProfile;
 use megrez_service::pair::{Child, Known, Processes};
 use megrez_service::{Error, ErrorKind, Result};

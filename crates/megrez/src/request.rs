@@ -1,14 +1,13 @@
 //! How a model is compiled: one description for the library, the command and Python.
 
 use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth};
-use crate::choose;
 use crate::file::FileOr;
-use crate::fixed::FixedModel;
-use crate::float::{FloatModel, Work};
-use crate::model::Model;
 use megrez_graph::{
     Calibration, Comparison, CompileOptions, Declared, Graph, Interval, PoolForm, RangePolicy,
 };
+use megrez_model::choose;
+use megrez_model::float::Work;
+use megrez_model::model::{Model, Recipe};
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, MAX_THREADS, ReluForm, SignBit};
 use megrez_service::protocols::{self, SECFLOAT};
@@ -143,30 +142,6 @@ impl Default for CompileRequest {
             mix: false,
             group: 4,
             threads: None,
-        }
-    }
-}
-
-/// How to compile, with everything chosen that a request leaves to the network: it holds for every
-/// batch size.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Recipe {
-    /// To fixed point.
-    Fixed(Box<CompileOptions>),
-    /// To single precision.
-    Float(Work),
-}
-
-impl Recipe {
-    /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns
-    /// the outputs.
-    ///
-    /// # Errors
-    /// Everything about the model that is not supported, and every range that does not fit.
-    pub fn compile(&self, graph: &Graph, client: &str) -> Result<Model> {
-        match self {
-            Recipe::Fixed(options) => FixedModel::new(graph, client, options).map(Model::Fixed),
-            Recipe::Float(work) => FloatModel::new(graph, client, *work).map(Model::Float),
         }
     }
 }
