@@ -63,7 +63,7 @@ fn bits(name: &'static str, build: impl Fn(&mut Plan, &[ValueId]) -> Option<Valu
 fn deferred() -> Option<Case> {
     let mut plan = Plan::new(64);
     let [x, y, w] = ["x", "y", "w"].map(|name| plan.input(name, "alice", [N].into(), 16));
-    let sum = plan.step("product", Op::Unshared(Box::new(Op::Mul)), &[x, y]).ok()?;
+    let sum = plan.step("product", Op::Additive(Box::new(Op::Mul)), &[x, y]).ok()?;
     let one = plan.step("one", Op::Truncate { bits: 16 }, &[sum]).ok()?;
     let w = plan.step("scaled", Op::Rescale { frac: 32 }, &[w]).ok()?;
     let more = plan.step("more", Op::Combine { coefficients: vec![2, 1], constant: 0 }, &[sum, w]).ok()?;
@@ -117,13 +117,13 @@ pub fn of(protocol: &str) -> Vec<Case> {
             ("relu by table", ReluForm::Table),
         ] {
             cases.push(step(name, relu(form, truncate), 1));
-            if registered.sums && truncate > 0 {
-                cases.push(step("dealt relu", Op::Dealt(Box::new(relu(form, truncate))), 1));
+            if registered.deferred_resharing && truncate > 0 {
+                cases.push(step("offloaded relu", Op::Offloaded(Box::new(relu(form, truncate))), 1));
             }
         }
     }
-    if registered.sums {
-        cases.push(step("dealt maximum", Op::Dealt(Box::new(Op::Maximum(digits(9, 0)))), 4));
+    if registered.deferred_resharing {
+        cases.push(step("offloaded maximum", Op::Offloaded(Box::new(Op::Maximum(digits(9, 0)))), 4));
     }
     cases.into_iter().flatten().collect()
 }

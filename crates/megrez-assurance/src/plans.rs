@@ -103,17 +103,18 @@ impl Builder {
 
     /// One step, or none if nothing fits.
     fn grow(&mut self) -> Option<ValueId> {
-        let x = self.pick(|plan, v| matches!(plan.value(v).kind, Kind::Ring { .. } | Kind::Sum { .. }))?;
+        let x =
+            self.pick(|plan, v| matches!(plan.value(v).kind, Kind::Ring { .. } | Kind::Additive { .. }))?;
         let (dims, kind) = (self.shape(x), self.plan.value(x).kind);
         let (shape, rank) = (Shape::new(dims.clone()), dims.len());
-        let (Kind::Ring { frac } | Kind::Sum { frac }) = kind else { return None };
+        let (Kind::Ring { frac } | Kind::Additive { frac }) = kind else { return None };
         let axis = self.choices.below(rank);
         match self.choices.below(20) {
             0 => {
                 let y = self.pick(|plan, v| {
                     let v = plan.value(v);
                     v.shape == shape
-                        && matches!(v.kind, Kind::Ring { frac: f } | Kind::Sum { frac: f } if f == frac)
+                        && matches!(v.kind, Kind::Ring { frac: f } | Kind::Additive { frac: f } if f == frac)
                 })?;
                 let coefficients =
                     vec![[1, 2, -1, 4][self.choices.below(4)], [1, -2, 3][self.choices.below(3)]];
@@ -177,7 +178,7 @@ impl Builder {
             }
             14 | 15 => {
                 // A sum is opened by a truncation.
-                let least = usize::from(matches!(kind, Kind::Sum { .. }));
+                let least = usize::from(matches!(kind, Kind::Additive { .. }));
                 if frac == 0 && least > 0 {
                     return None;
                 }
@@ -217,7 +218,7 @@ impl Builder {
                     _ => self.push(Op::And, &bits),
                 }
             }
-            _ => match (self.protocol.sums, self.choices.coin()) {
+            _ => match (self.protocol.deferred_resharing, self.choices.coin()) {
                 (true, true) => {
                     let small = |plan: &Plan, v: ValueId| plan.value(v).shape.elements() < 8;
                     let x = self
@@ -239,8 +240,8 @@ impl Builder {
     /// A product, left as a sum now and then where the protocol has such.
     fn product(&mut self, op: Op, x: ValueId, y: ValueId) -> Option<ValueId> {
         let ring = [x, y].iter().all(|&v| matches!(self.plan.value(v).kind, Kind::Ring { .. }));
-        match self.protocol.sums && ring && self.choices.coin() {
-            true => self.push(Op::Unshared(Box::new(op)), &[x, y]),
+        match self.protocol.deferred_resharing && ring && self.choices.coin() {
+            true => self.push(Op::Additive(Box::new(op)), &[x, y]),
             false => self.push(op, &[x, y]),
         }
     }
@@ -273,16 +274,16 @@ pub fn random(protocol: &str, number: u64) -> Plan {
     }
     let Builder { mut plan, values, mut choices, .. } = builder;
     let recipients = ["alice", "carol", KEPT];
-    let open = |plan: &Plan, id: ValueId| !matches!(plan.value(id).kind, Kind::Sum { .. });
+    let open = |plan: &Plan, id: ValueId| !matches!(plan.value(id).kind, Kind::Additive { .. });
     for (i, &value) in values.iter().rev().filter(|&&v| open(&plan, v)).collect::<Vec<_>>().iter().enumerate()
     {
         if i == 0 || choices.below(4) == 0 {
             plan.output(&format!("z{i}"), recipients[choices.below(3)], *value);
         }
     }
-    if protocol.sums {
+    if protocol.deferred_resharing {
         // Steps are dealt before products are left as sums.
-        let left = plan.steps.iter().any(|step| matches!(step.op, Op::Unshared(_)));
+        let left = plan.steps.iter().any(|step| matches!(step.op, Op::Additive(_)));
         if !left && choices.coin() {
             megrez_passes::offload_to_dealer(&mut plan, choices.below(60));
         }

@@ -21,7 +21,7 @@ pub fn plan(protocol: &str, model: &str) -> Result<Plan, String> {
         data_owner: "user".into(),
         recipient: "recipient".into(),
         policy: RangePolicy::Assume,
-        sums: registered.sums,
+        defer_resharing: registered.deferred_resharing,
         relu: ReluForm::ThreeRounds,
         ..CompileOptions::default()
     };

@@ -101,7 +101,7 @@ fn sums_that_wait_are_masked_for_every_opening() {
             "twice, plus a shared value",
         ] {
             let limits = Limits { block: 1 << 17, ..QUICK };
-            let found = verdict(case(&cases, "Unshared", form), protocol, 1, Role::Party, limits);
+            let found = verdict(case(&cases, "Additive", form), protocol, 1, Role::Party, limits);
             assert_eq!(found, Verdict::Same, "{protocol}, {form}");
         }
     }
@@ -113,10 +113,12 @@ fn no_operation_is_without_a_case() {
     // What a protocol does not have. Whoever adds an operation to a protocol takes it from here and adds a case.
     let lacks = |protocol: &str| -> BTreeSet<&str> {
         let names: &[&str] = match protocol {
-            "mizar" | "concurrent" | "aegis" => &["Unshared", "Dealt", "ToBits", "FromBits", "AddBits"],
-            "bicoptor" => &["Unshared", "Dealt", "ToBits", "FromBits", "AddBits", "CompareMany", "Maximum"],
+            "mizar" | "concurrent" | "aegis" => &["Additive", "Offloaded", "ToBits", "FromBits", "AddBits"],
+            "bicoptor" => {
+                &["Additive", "Offloaded", "ToBits", "FromBits", "AddBits", "CompareMany", "Maximum"]
+            }
             "aby3" | "alkaid" => &["Maximum"],
-            "meteor" | "alkaid-masked" => &["Maximum", "Dealt"],
+            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded"],
             other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
         };
         names.iter().copied().collect()

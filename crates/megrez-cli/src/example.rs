@@ -27,7 +27,7 @@ pub(crate) struct Proximity {
     /// The distance in metres below which two points are near.
     #[arg(long, default_value_t = 500.0)]
     metres: f64,
-    /// Bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
+    /// Bits of a group of the OT extension, 1, 2, 4 or 8: more is fewer bytes and more work.
     #[arg(long, default_value_t = 4)]
     group: u32,
     /// The network between the parties: loopback, lan, wan, or RTT,RATE such as 20ms,500mbps.
@@ -46,7 +46,7 @@ pub(crate) struct Relevance {
     /// Seed of weights and features, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Bits of a group of the transfer extension, 1, 2, 4 or 8.
+    /// Bits of a group of the OT extension, 1, 2, 4 or 8.
     #[arg(long, default_value_t = 4)]
     group: u32,
 }

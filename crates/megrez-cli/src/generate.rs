@@ -18,8 +18,8 @@ pub(crate) struct Generate {
     #[arg(long)]
     model: PathBuf,
     /// The letter of every token, in order.
-    #[arg(long)]
-    letters: PathBuf,
+    #[arg(long = "letters", value_name = "LETTERS")]
+    vocabulary: PathBuf,
     /// The text to continue.
     #[arg(long)]
     prompt: String,
@@ -33,10 +33,12 @@ pub(crate) struct Generate {
 }
 
 pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
-    let letters: Vec<char> =
-        std::fs::read_to_string(&args.letters).map_err(|e| Error::file(&args.letters, e))?.chars().collect();
+    let vocabulary: Vec<char> = std::fs::read_to_string(&args.vocabulary)
+        .map_err(|e| Error::file(&args.vocabulary, e))?
+        .chars()
+        .collect();
     let token = |c: char| {
-        let place = letters.iter().position(|&l| l == c).map(|p| p as u32);
+        let place = vocabulary.iter().position(|&l| l == c).map(|p| p as u32);
         place.ok_or_else(|| Error::Refused(format!("the model does not know the letter `{c}`")))
     };
     let prompt = args.prompt.chars().map(token).collect::<Result<Vec<u32>>>()?;
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
         return Err(Error::Refused("a prompt has at least one letter, and so has its continuation".into()));
     }
     let written = |tokens: &[u32]| -> String {
-        tokens.iter().map(|&t| letters.get(t as usize).copied().unwrap_or('?')).collect()
+        tokens.iter().map(|&t| vocabulary.get(t as usize).copied().unwrap_or('?')).collect()
     };
     let request = &args.common.request;
     request.only_fixed()?;

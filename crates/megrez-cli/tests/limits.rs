@@ -50,9 +50,8 @@ fn last_reason(channel: &mut Channel) -> String {
 #[test]
 fn idle_connections_of_strangers_keep_nobody_out() {
     let deployment = Deployment::start("");
-    let idle: Vec<TcpStream> = (0..900)
-        .map(|i| TcpStream::connect(&deployment.addresses()[i % 3]).unwrap())
-        .collect();
+    let idle: Vec<TcpStream> =
+        (0..900).map(|i| TcpStream::connect(&deployment.addresses()[i % 3]).unwrap()).collect();
     let start = Instant::now();
     run_small(&mut deployment.connect("alice"), 10, 2, &|_| {}).unwrap();
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
@@ -127,7 +126,10 @@ fn large_requests_are_refused_by_their_length() {
             scope.spawn(|| {
                 let mut channel = channel(&deployment, "mallory", 0);
                 let sent = channel.send(&huge);
-                assert!(sent.is_err() || matches!(wire::recv::<Reply>(&mut channel, 1 << 20), Ok(Reply::Failed(_))));
+                assert!(
+                    sent.is_err()
+                        || matches!(wire::recv::<Reply>(&mut channel, 1 << 20), Ok(Reply::Failed(_)))
+                );
             });
         }
     });
@@ -244,7 +246,8 @@ fn a_configuration_is_checked_without_a_start() {
     let path = folder.file("free.toml", &free);
     assert!(cli("party --check --config {}", &[&path]).ok().contains("party 0 can start"));
     folder.file("file", "not a folder");
-    let path = folder.file("bad.toml", good.replace("\"data0\"", "\"file/data\"").replace("\"certs\"", "\"none\""));
+    let path =
+        folder.file("bad.toml", good.replace("\"data0\"", "\"file/data\"").replace("\"certs\"", "\"none\""));
     let checked = cli("party --check --config {}", &[&path]);
     assert_eq!(checked.code, Some(2), "{checked:?}");
     for problem in ["cannot listen on", "nothing can be kept there", "none"] {

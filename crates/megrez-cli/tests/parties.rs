@@ -187,7 +187,7 @@ fn reason(channel: &mut Channel) -> String {
     loop {
         match wire::recv(channel, wire::MAX_REPLY).unwrap() {
             Reply::Failed(failure) => return failure.reason,
-            Reply::Ticket(_) => {}
+            Reply::MaskKey(_) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -235,7 +235,7 @@ fn a_name_of_a_session_is_used_by_one_session_at_a_time() {
     first.iter_mut().for_each(|c| wire::send(c, &run).unwrap());
     // The first session waits for its inputs now.
     for channel in &mut first {
-        assert!(matches!(wire::recv(channel, wire::MAX_REPLY).unwrap(), Reply::Ticket(_)));
+        assert!(matches!(wire::recv(channel, wire::MAX_REPLY).unwrap(), Reply::MaskKey(_)));
     }
     let mut second = channels(&parties);
     second.iter_mut().for_each(|c| wire::send(c, &run).unwrap());

@@ -15,6 +15,7 @@ mod cache;
 mod device;
 #[cfg(feature = "driver")]
 mod driver;
+mod dry_run;
 #[cfg(any(test, feature = "emulator"))]
 mod emulator;
 mod gemm;
@@ -24,7 +25,6 @@ mod memory;
 mod openings;
 mod planes;
 mod present;
-mod rehearsal;
 mod source;
 mod structure;
 #[cfg(test)]
@@ -61,8 +61,8 @@ impl Cuda {
 
     /// A device that holds no data and runs no kernel: it counts memory and launches, as on an H100. Whatever comes from
     /// it is zero.
-    pub fn rehearsal() -> Cuda {
-        Cuda { backend: Arc::new(rehearsal::Rehearsal::default()) }
+    pub fn dry_run() -> Cuda {
+        Cuda { backend: Arc::new(dry_run::DryRun::default()) }
     }
 
     /// The kernels on the host, slow and careful, for tests without a GPU.

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_buffer_of_another_device_is_refused() {
-        let (cpu, gpu) = (AnyDevice::default(), AnyDevice::Cuda(Cuda::rehearsal()));
+        let (cpu, gpu) = (AnyDevice::default(), AnyDevice::Cuda(Cuda::dry_run()));
         let buf = cpu.upload(vec![1u64, 2]).unwrap();
         assert!(gpu.combine(&[(1, &buf)], 0, 2).is_err());
         assert_eq!(cpu.download(buf).unwrap(), [1, 2]);

@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 /// A client's way to one party during a run.
 pub trait PartyPort {
-    /// The party's ticket for the next input of this client, in the plan's order.
-    fn ticket(&mut self) -> Result<Vec<u8>, Error>;
+    /// The party's input-mask key for the next input of this client, in the plan's order.
+    fn mask_key(&mut self) -> Result<Vec<u8>, Error>;
     /// Sends the party its share of the next input.
     fn send(&mut self, share: Payload) -> Result<(), Error>;
     /// The party's share of the next output for this client; at most `limit` bytes.
@@ -26,13 +26,13 @@ pub fn provide<S: Suite>(
     parties: &mut [&mut dyn PartyPort],
 ) -> Result<(), Error> {
     let inputs: Vec<&Input> = plan.inputs.iter().filter(|i| i.owner != KEPT && wanted(i)).collect();
-    let mut tickets = Vec::new();
+    let mut mask_keys = Vec::new();
     for _ in &inputs {
-        let of_input = parties.iter_mut().map(|p| p.ticket()).collect::<Result<Vec<_>, _>>()?;
+        let of_input = parties.iter_mut().map(|p| p.mask_key()).collect::<Result<Vec<_>, _>>()?;
         // They are the keys of this input's mask.
-        tickets.push(Zeroizing::new(of_input));
+        mask_keys.push(Zeroizing::new(of_input));
     }
-    for (input, tickets) in inputs.iter().zip(&tickets) {
+    for (input, mask_keys) in inputs.iter().zip(&mask_keys) {
         let words = words(input)?;
         let expected = plan.value(input.value).shape.elements();
         if words.len() != expected {
@@ -42,7 +42,7 @@ pub fn provide<S: Suite>(
                 words.len()
             )));
         }
-        for (party, share) in parties.iter_mut().zip(suite.share(tickets, &words)?) {
+        for (party, share) in parties.iter_mut().zip(suite.share(mask_keys, &words)?) {
             party.send(share)?;
         }
     }

@@ -6,8 +6,8 @@ use megrez_session::Error;
 
 /// How a party reaches the owners of inputs and the recipients of outputs.
 pub trait Clients {
-    /// Gives an input's owner this party's ticket.
-    fn ticket(&mut self, input: &Input, ticket: Vec<u8>) -> Result<(), Error>;
+    /// Gives an input's owner this party's input-mask key.
+    fn mask_key(&mut self, input: &Input, mask_key: Vec<u8>) -> Result<(), Error>;
     /// Receives an input's share from its owner; at most `limit` bytes.
     fn data(&mut self, input: &Input, limit: usize) -> Result<Payload, Error>;
     /// Gives an output's share to its recipient.

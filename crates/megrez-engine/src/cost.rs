@@ -64,15 +64,15 @@ impl PlanCost {
 pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> {
     let mut steps = Vec::new();
     let mut missing = Vec::new();
-    let mut late = vec![false; plan.values.len()];
+    let mut deferred = vec![false; plan.values.len()];
     for step in &plan.steps {
-        let late_inputs = step.inputs.iter().any(|i| late[i.0 as usize]);
+        let deferred_inputs = step.inputs.iter().any(|i| deferred[i.0 as usize]);
         let types = types(plan, step);
         let call = call(plan, step, &types);
-        late[step.output.0 as usize] = suite.late(call, late_inputs);
+        deferred[step.output.0 as usize] = suite.deferred(call, deferred_inputs);
         match suite.cost(call) {
             Ok(cost) => {
-                let cost = if late_inputs { cost.made_online() } else { cost };
+                let cost = if deferred_inputs { cost.made_online() } else { cost };
                 steps.push(StepCost { name: step.name.clone(), cost, offline_wave: 0, online_wave: 0 });
             }
             Err(why) => missing.push((step.name.clone(), why.to_string())),

@@ -74,11 +74,11 @@ impl<D: Device> registry::Visitor<D> for Examine<'_, D> {
             };
             let bits = |input: &Input| bits::<S::Word>(plan.value(input.value).shape.elements());
             let client = |ports: &mut [&mut dyn PartyPort]| provide(&suite, plan, &|_| true, &bits, ports);
-            let (tried, ()) = parties::<S, _, _>(&devices, &LocalOptions::default(), part, client)?;
+            let (tried, ()) = parties(S::PARTIES, &devices, &LocalOptions::default(), part, client)?;
             Ok(tried.into_iter().sum())
         };
         let made = |party: &mut Party<D>, _: &mut dyn Clients| material(&suite, protocol, plan, party, most);
-        let (made, ()) = parties::<S, _, _>(&devices, &LocalOptions::default(), made, |_| Ok(()))?;
+        let (made, ()) = parties(S::PARTIES, &devices, &LocalOptions::default(), made, |_| Ok(()))?;
         let (inputs, outputs) = (kept(&inputs_of(plan))?, kept(&outputs_of(plan))?);
         Ok(Faults { material: made.into_iter().sum(), inputs, outputs })
     }

@@ -145,7 +145,7 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
             }
             Ok(outputs)
         };
-        let (reports, outputs) = parties::<S, _, _>(devices, options, part, client)?;
+        let (reports, outputs) = parties(S::PARTIES, devices, options, part, client)?;
         let by_run = (0..options.runs as usize)
             .map(|run| reports.iter().map(|party| party[run].clone()).collect())
             .collect();
@@ -155,17 +155,18 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
 
 /// All parties of a session, each in a thread that does `part`, and the client who talks to all of them, here: what the parties
 /// return, in order, and what the client does. Party i works on device i of `devices`; a single device is everybody's.
-pub(crate) fn parties<S: Suite, T: Send, R>(
-    devices: &[S::Device],
+pub(crate) fn parties<D: Device, T: Send, R>(
+    count: usize,
+    devices: &[D],
     options: &LocalOptions,
-    part: impl Fn(&mut Party<S::Device>, &mut dyn Clients) -> Result<T, Error> + Sync,
+    part: impl Fn(&mut Party<D>, &mut dyn Clients) -> Result<T, Error> + Sync,
     client: impl FnOnce(&mut [&mut dyn PartyPort]) -> Result<R, Error>,
 ) -> Result<(Vec<T>, R), LocalError> {
-    if devices.len() != 1 && devices.len() != S::PARTIES {
-        let what = format!("{} devices for {} parties: give one, or one for each", devices.len(), S::PARTIES);
+    if devices.len() != 1 && devices.len() != count {
+        let what = format!("{} devices for {} parties: give one, or one for each", devices.len(), count);
         return Err(Error::Refused(what).into());
     }
-    let networks = Network::in_memory(S::PARTIES, &options.net, options.clock, options.timeout);
+    let networks = Network::in_memory(count, &options.net, options.clock, options.timeout);
     std::thread::scope(|scope| {
         let mut ports = Vec::new();
         let mut running = Vec::new();
@@ -204,24 +205,24 @@ pub(crate) fn parties<S: Suite, T: Send, R>(
 
 /// The client's end.
 pub(crate) struct Port {
-    tickets: Receiver<Vec<u8>>,
+    mask_keys: Receiver<Vec<u8>>,
     data: Sender<Payload>,
     outputs: Receiver<Payload>,
 }
 
 /// The party's end.
 pub(crate) struct Ends {
-    tickets: Sender<Vec<u8>>,
+    mask_keys: Sender<Vec<u8>>,
     data: Receiver<Payload>,
     outputs: Sender<Payload>,
 }
 
 pub(crate) fn pair() -> (Port, Ends) {
-    let (ticket_in, ticket_out) = channel();
+    let (key_in, key_out) = channel();
     let (data_in, data_out) = channel();
     let (output_in, output_out) = channel();
-    let port = Port { tickets: ticket_out, data: data_in, outputs: output_out };
-    (port, Ends { tickets: ticket_in, data: data_out, outputs: output_in })
+    let port = Port { mask_keys: key_out, data: data_in, outputs: output_out };
+    (port, Ends { mask_keys: key_in, data: data_out, outputs: output_in })
 }
 
 pub(crate) const GONE: &str = "the other side of the run went away";
@@ -231,8 +232,8 @@ fn gone<E>(_: E) -> Error {
 }
 
 impl PartyPort for Port {
-    fn ticket(&mut self) -> Result<Vec<u8>, Error> {
-        self.tickets.recv().map_err(gone)
+    fn mask_key(&mut self) -> Result<Vec<u8>, Error> {
+        self.mask_keys.recv().map_err(gone)
     }
     fn send(&mut self, share: Payload) -> Result<(), Error> {
         self.data.send(share).map_err(gone)
@@ -243,8 +244,8 @@ impl PartyPort for Port {
 }
 
 impl Clients for Ends {
-    fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> Result<(), Error> {
-        self.tickets.send(ticket).map_err(gone)
+    fn mask_key(&mut self, _: &Input, mask_key: Vec<u8>) -> Result<(), Error> {
+        self.mask_keys.send(mask_key).map_err(gone)
     }
     fn data(&mut self, _: &Input, _: usize) -> Result<Payload, Error> {
         self.data.recv().map_err(gone)

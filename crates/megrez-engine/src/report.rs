@@ -1,10 +1,10 @@
 //! What one party measured.
 
-use megrez_kernels::Device;
-use megrez_session::{Party, Phase, Reading};
+use megrez_kernels::{Device, Usage};
+use megrez_session::{Error, Party, Phase, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One phase at one party.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,6 +60,51 @@ pub struct PartyReport {
     pub kernel_seconds: Option<f64>,
     /// Peak memory in MiB on the device so far; `None` where the device is the host.
     pub peak_device_mib: Option<f64>,
+}
+
+/// What a party measures of a run as it goes on.
+#[derive(Default)]
+pub(crate) struct Measured {
+    phases: BTreeMap<Phase, PhaseReport>,
+    /// The steps so far.
+    pub steps: Vec<StepReport>,
+}
+
+impl Measured {
+    /// A phase that began at `start` has ended.
+    pub(crate) fn close<D: Device>(&mut self, phase: Phase, start: Instant, party: &Party<D>) {
+        let report = PhaseReport {
+            seconds: start.elapsed().as_secs_f64(),
+            busy_seconds: start.elapsed().saturating_sub(party.waited()).as_secs_f64(),
+            rounds: party.rounds(),
+            virtual_seconds: party.time_ns() as f64 * 1e-9,
+        };
+        self.phases.insert(phase, report);
+    }
+
+    /// The report of the whole run; `before` is what the device had done before it.
+    ///
+    /// # Errors
+    /// If the device cannot say what it has done.
+    pub(crate) fn report<D: Device>(
+        self,
+        party: &Party<D>,
+        before: Option<Usage>,
+    ) -> Result<PartyReport, Error> {
+        let after = party.device().usage()?;
+        let of_run = |(before, after): (Usage, Usage)| after.kernel_seconds - before.kernel_seconds;
+        Ok(PartyReport {
+            party: party.me(),
+            device: party.device().describe(),
+            phases: self.phases,
+            sent: party.meter().readings(),
+            steps: self.steps,
+            wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
+            peak_rss_mib: peak_rss_mib(),
+            kernel_seconds: before.zip(after).map(of_run),
+            peak_device_mib: after.map(|usage| usage.peak_memory as f64 / f64::from(1 << 20)),
+        })
+    }
 }
 
 /// Peak resident memory of this process in MiB, from the Linux process table.

@@ -2,14 +2,14 @@
 
 use crate::clients::Clients;
 use crate::inputs::Arrivals;
-use crate::report::{PartyReport, PhaseReport, peak_rss_mib};
+use crate::report::{Measured, PartyReport};
 use crate::walk::{Prepared, offline, online};
-use megrez_kernels::{Device, Memory, Usage};
+use megrez_kernels::{Device, Memory};
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Plan};
 use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs have kept.
@@ -132,18 +132,8 @@ fn one_run<S: Suite>(
     options: Options<'_>,
     run: u32,
 ) -> Result<PartyReport, Error> {
-    let mut phases = BTreeMap::new();
-    let mut steps = Vec::new();
+    let mut measured = Measured::default();
     let before = party.device().usage()?;
-    let mut close = |phase: Phase, start: Instant, party: &Party<S::Device>| {
-        let report = PhaseReport {
-            seconds: start.elapsed().as_secs_f64(),
-            busy_seconds: start.elapsed().saturating_sub(party.waited()).as_secs_f64(),
-            rounds: party.rounds(),
-            virtual_seconds: party.time_ns() as f64 * 1e-9,
-        };
-        phases.insert(phase, report);
-    };
 
     let prepared = match prepared {
         Some(prepared) => prepared,
@@ -151,8 +141,8 @@ fn one_run<S: Suite>(
             party.barrier(&format!("offline-{run}"))?;
             let start = Instant::now();
             let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
-            let prepared = offline(suite, plan, party, run, &given, &mut steps)?;
-            close(Phase::Offline, start, party);
+            let prepared = offline(suite, plan, party, run, &given, &mut measured.steps)?;
+            measured.close(Phase::Offline, start, party);
             prepared
         }
     };
@@ -162,11 +152,11 @@ fn one_run<S: Suite>(
     let fresh: Vec<(&Input, &Vec<u8>)> = plan
         .inputs
         .iter()
-        .zip(prepared.tickets.iter())
+        .zip(prepared.mask_keys.iter())
         .filter(|(input, _)| !stored.contains_key(&input.name))
         .collect();
-    for (input, ticket) in &fresh {
-        clients.ticket(input, ticket.to_vec())?;
+    for (input, mask_key) in &fresh {
+        clients.mask_key(input, mask_key.to_vec())?;
     }
     let (mut arrived, mut arrivals) = (HashMap::new(), Arrivals::default());
     for (input, _) in fresh {
@@ -187,13 +177,13 @@ fn one_run<S: Suite>(
             None => arrived.remove(&input.value).expect("every fresh input arrived"),
         })
         .collect();
-    close(Phase::Input, start, party);
+    measured.close(Phase::Input, start, party);
 
     arrivals.compare(party, &format!("online-{run}"))?;
     let start = Instant::now();
-    let values = online(suite, plan, party, run, prepared, inputs, &mut steps)?;
+    let values = online(suite, plan, party, run, prepared, inputs, &mut measured.steps)?;
     let verified = suite.verify(party)?;
-    close(Phase::Online, start, party);
+    measured.close(Phase::Online, start, party);
 
     let start = Instant::now();
     party.enter(Phase::Output, run);
@@ -207,19 +197,7 @@ fn one_run<S: Suite>(
             .step(&format!("output/{}", output.name), |party| suite.reveal(party, masks, data, &verified))?;
         clients.output(output, share)?;
     }
-    close(Phase::Output, start, party);
+    measured.close(Phase::Output, start, party);
 
-    let after = party.device().usage()?;
-    let of_run = |(before, after): (Usage, Usage)| after.kernel_seconds - before.kernel_seconds;
-    Ok(PartyReport {
-        party: party.me(),
-        device: party.device().describe(),
-        phases,
-        sent: party.meter().readings(),
-        steps,
-        wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
-        peak_rss_mib: peak_rss_mib(),
-        kernel_seconds: before.zip(after).map(of_run),
-        peak_device_mib: after.map(|usage| usage.peak_memory as f64 / f64::from(1 << 20)),
-    })
+    measured.report(party, before)
 }

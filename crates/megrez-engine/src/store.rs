@@ -8,7 +8,7 @@
 use crate::files;
 use crate::walk::Prepared;
 use megrez_plan::Plan;
-use megrez_protocols::{Store, StoreError, Suite};
+use megrez_protocols::{Encode, EncodeError, Suite};
 use megrez_session::Error;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -111,11 +111,11 @@ pub fn encode<S: Suite>(
     binding: &Binding<'_>,
     preparation: &Id,
     prepared: &Prepared<S>,
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<Vec<u8>, EncodeError> {
     let mut out = binding.header(preparation);
     prepared.masks.iter().try_for_each(|m| m.write(device, &mut out))?;
     prepared.materials.iter().try_for_each(|m| m.write(device, &mut out))?;
-    prepared.tickets.iter().try_for_each(|t| Store::<S::Device>::write(t, device, &mut out))?;
+    prepared.mask_keys.iter().try_for_each(|t| Encode::<S::Device>::write(t, device, &mut out))?;
     files::seal(MATERIAL, &mut out);
     Ok(out)
 }
@@ -134,15 +134,15 @@ pub fn decode<S: Suite>(
         return Err("it is of another preparation: make material again".into());
     }
     let plan = binding.plan;
-    let mut read = || -> Result<Prepared<S>, StoreError> {
+    let mut read = || -> Result<Prepared<S>, EncodeError> {
         let body = &mut body;
         Ok(Prepared {
-            masks: plan.values.iter().map(|_| Store::read(device, body)).collect::<Result<_, _>>()?,
-            materials: plan.steps.iter().map(|_| Store::read(device, body)).collect::<Result<_, _>>()?,
-            tickets: plan
+            masks: plan.values.iter().map(|_| Encode::read(device, body)).collect::<Result<_, _>>()?,
+            materials: plan.steps.iter().map(|_| Encode::read(device, body)).collect::<Result<_, _>>()?,
+            mask_keys: plan
                 .inputs
                 .iter()
-                .map(|_| Store::<S::Device>::read(device, body))
+                .map(|_| Encode::<S::Device>::read(device, body))
                 .collect::<Result<Vec<Vec<u8>>, _>>()?
                 .into(),
         })
@@ -155,7 +155,7 @@ pub fn decode<S: Suite>(
 pub fn encode_value<S: Suite>(
     device: &S::Device,
     (masks, data): &(S::Masks, S::Data),
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<Vec<u8>, EncodeError> {
     let mut out = vec![];
     masks.write(device, &mut out)?;
     data.write(device, &mut out)?;

@@ -14,8 +14,8 @@ pub struct Prepared<S: Suite> {
     pub(crate) masks: Vec<Option<S::Masks>>,
     /// Per step of the plan; `None` where it can be made online only.
     pub(crate) materials: Vec<Option<S::Material>>,
-    /// Per input of the plan: the ticket for its owner; empty for a stored input.
-    pub(crate) tickets: Zeroizing<Vec<Vec<u8>>>,
+    /// Per input of the plan: the input-mask key for its owner; empty for a stored input.
+    pub(crate) mask_keys: Zeroizing<Vec<Vec<u8>>>,
 }
 
 /// The values that a party holds after the online phase: those that the plan outputs.
@@ -44,9 +44,9 @@ pub fn offline<S: Suite>(
 ) -> Result<Prepared<S>, Error> {
     party.enter(Phase::Offline, run);
     let mut masks: Vec<Option<S::Masks>> = plan.values.iter().map(|_| None).collect();
-    let mut tickets = Vec::new();
+    let mut mask_keys = Vec::new();
     for input in &plan.inputs {
-        let (mask, ticket) = match given(&input.name) {
+        let (mask, mask_key) = match given(&input.name) {
             Some(mask) => (mask, vec![]),
             None if input.owner == KEPT => {
                 return party.refuse(format!(
@@ -60,7 +60,7 @@ pub fn offline<S: Suite>(
             }
         };
         masks[input.value.0 as usize] = Some(mask);
-        tickets.push(ticket);
+        mask_keys.push(mask_key);
     }
     for step in &plan.steps {
         let inputs: Vec<Option<&S::Masks>> =
@@ -93,7 +93,7 @@ pub fn offline<S: Suite>(
         materials.push(material);
         report.push(step);
     }
-    Ok(Prepared { masks, materials, tickets: tickets.into() })
+    Ok(Prepared { masks, materials, mask_keys: mask_keys.into() })
 }
 
 /// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the steps of a wave do not
@@ -139,11 +139,11 @@ pub fn online<S: Suite>(
 }
 
 /// The order of the online phase, the same at all parties: every local step as soon as its inputs are there, by itself; when
-/// only steps that talk are left, all that can run make one wave.
+/// only interactive steps are left, all that can run make one wave.
 pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
     let mut there = vec![false; plan.values.len()];
     plan.inputs.iter().for_each(|input| there[input.value.0 as usize] = true);
-    let talks: Vec<bool> = plan.steps.iter().map(|step| talks(suite, plan, step)).collect();
+    let interactive: Vec<bool> = plan.steps.iter().map(|step| interactive(suite, plan, step)).collect();
     let mut waiting: Vec<usize> = (0..plan.steps.len()).collect();
     let mut waves = Vec::new();
     while !waiting.is_empty() {
@@ -153,7 +153,7 @@ pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
         for index in waiting {
             let step = &plan.steps[index];
             let ready = step.inputs.iter().all(|i| there[i.0 as usize]);
-            match (ready, talks[index]) {
+            match (ready, interactive[index]) {
                 (true, false) => {
                     there[step.output.0 as usize] = true;
                     waves.push(vec![index]);
@@ -176,8 +176,8 @@ pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
 const OFFLINE_STEPS: usize = 64;
 const OFFLINE_ELEMENTS: usize = 1 << 21;
 
-/// The order of the offline phase, the same at all parties: masks are there, so no step waits for another, and steps that talk
-/// run beside each other in waves, in the plan's order. Steps that don't are waves of their own.
+/// The order of the offline phase, the same at all parties: masks are there, so no step waits for another, and interactive steps
+/// run beside each other in waves, in the plan's order. Steps that are not are waves of their own.
 pub(crate) fn offline_waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
     let (mut waves, mut wave, mut elements) = (vec![], vec![], 0);
     for (index, step) in plan.steps.iter().enumerate() {
@@ -278,8 +278,8 @@ fn one_step<S: Suite>(
         }
     };
     let operands = Operands { inputs: &inputs, masks: masks.as_ref() };
-    let (data, late) = suite.online(party, call, operands, material)?;
-    Ok((data, late.or(masks)))
+    let (data, deferred) = suite.online(party, call, operands, material)?;
+    Ok((data, deferred.or(masks)))
 }
 
 /// The types of a step's inputs.
@@ -297,8 +297,8 @@ fn step_cost<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> Option<Cost> {
     suite.cost(call(plan, step, &types(plan, step))).ok()
 }
 
-/// Whether a step sends anything, offline included: what an input's late masks put off is sent online.
-fn talks<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> bool {
+/// Whether a step sends anything, offline included: what an input's deferred masks put off is sent online.
+fn interactive<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> bool {
     step_cost(suite, plan, step).is_none_or(|cost| !cost.transfers.is_empty())
 }
 

@@ -68,7 +68,7 @@ fn fails(
         let mut plan = Plan::new(8);
         let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", shape.to_vec().into(), 2));
         let w = plan.input("w", "owner", w.to_vec().into(), 4);
-        let product = plan.step("product", Op::Unshared(Box::new(Op::Mul)), &[x, y]).unwrap();
+        let product = plan.step("product", Op::Additive(Box::new(Op::Mul)), &[x, y]).unwrap();
         for (i, opened) in build(&mut plan, product, w).into_iter().enumerate() {
             plan.output(&format!("z{i}"), "owner", opened);
         }
@@ -174,7 +174,7 @@ fn a_pooled_residual_does_not_tell_the_clients_pixels() {
         &[1, 1, 8, 8],
         |plan, _, w| {
             let kernel = plan.input("kernel", "owner", [1, 1, 1, 1].into(), 0);
-            let conv = Op::Unshared(Box::new(Op::Conv(ConvGeometry::default())));
+            let conv = Op::Additive(Box::new(Op::Conv(ConvGeometry::default())));
             let conv = plan.step("conv", conv, &[w, kernel]).unwrap();
             let rows = plan.step("rows", Op::Sum { axis: 2 }, &[conv]).unwrap();
             let mean = plan.step("mean", Op::Sum { axis: 3 }, &[rows]).unwrap();

@@ -170,7 +170,7 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
         p.step("op", Op::CompareMany { sign: digits(ring), thresholds: vec![1, edge] }, &[z]).unwrap()
     });
-    // The largest of two, three and four values; a cut is exact on its multiples; one input's mask late, one value twice.
+    // The largest of two, three and four values; a cut is exact on its multiples; one input's mask deferred, one value twice.
     let z = |bits| ("z", vec![n], bits);
     case("maximum/two", false, &[x(quarter), y(quarter)], &|p, v| {
         p.step("op", Op::Maximum(SignBit::FULL), v).unwrap()
@@ -190,8 +190,8 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         p.step("op", Op::Maximum(sign), &v).unwrap()
     });
     case("maximum/late", false, &[x(quarter), y(quarter)], &|p, v| {
-        let late = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), &v[..1]).unwrap();
-        p.step("op", Op::Maximum(digits(ring)), &[v[1], late, v[0], v[1]]).unwrap()
+        let deferred = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), &v[..1]).unwrap();
+        p.step("op", Op::Maximum(digits(ring)), &[v[1], deferred, v[0], v[1]]).unwrap()
     });
     // The same by steps that every protocol has, alone and as a part of a ReLU.
     let four = [x(quarter - 1), y(quarter - 1), z(quarter - 1), ("w", vec![n], quarter - 1)];
@@ -220,17 +220,17 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         for truncate in [0, f] {
             case(&format!("dealt/relu/{name}/{truncate}"), truncate > 0, &[x(quarter)], &|p, v| {
                 let relu = relu_as(form, digits(ring), truncate);
-                p.step("op", Op::Dealt(Box::new(relu)), v).unwrap()
+                p.step("op", Op::Offloaded(Box::new(relu)), v).unwrap()
             });
         }
     }
     case("dealt/maximum", false, &[x(quarter), y(quarter), z(quarter)], &|p, v| {
-        p.step("op", Op::Dealt(Box::new(Op::Maximum(digits(ring)))), v).unwrap()
+        p.step("op", Op::Offloaded(Box::new(Op::Maximum(digits(ring)))), v).unwrap()
     });
     case("dealt/chain", false, &[x(quarter / 2), y(quarter / 2)], &|p, v| {
         let z = p.step("product", Op::Mul, v).unwrap();
         let relu = relu_as(ReluForm::ThreeRounds, digits(ring), 0);
-        let z = p.step("relu", Op::Dealt(Box::new(relu)), &[z]).unwrap();
+        let z = p.step("relu", Op::Offloaded(Box::new(relu)), &[z]).unwrap();
         p.step("op", Op::Mul, &[z, z]).unwrap()
     });
     // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
@@ -238,7 +238,7 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
         p.step("op", relu(few.clone(), f), v).unwrap()
     });
-    // The early forms, and what follows them: a late mask goes through local steps and products to fresh masks.
+    // The early forms, and what follows them: a deferred mask goes through local steps and products to fresh masks.
     for (name, form) in
         [("2r", ReluForm::TwoRounds), ("2r-fresh", ReluForm::TwoRoundsFresh), ("table", ReluForm::Table)]
     {
@@ -323,7 +323,7 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
     let pair = [("x", vec![n, 2], small), ("y", vec![2, 1], small), ("b", vec![n, 1], small)];
     for (name, end) in [("truncate", Op::Truncate { bits: f }), ("relu", relu(SignBit::FULL, f))] {
         case(&format!("sum/{name}"), true, &pair, &|p, v| {
-            let product = p.step("product", Op::Unshared(Box::new(Op::MatMul)), &v[..2]).unwrap();
+            let product = p.step("product", Op::Additive(Box::new(Op::MatMul)), &v[..2]).unwrap();
             let bias = p.step("scale", Op::Rescale { frac: ring / 2 / 2 * 2 }, &[v[2]]).unwrap();
             let both = Op::Combine { coefficients: vec![1, -1], constant: 3 };
             let both = p.step("bias", both, &[product, bias]).unwrap();

@@ -1,7 +1,7 @@
 //! Floating-point plans between two parties: bit for bit what they are in the clear, and at the price that is listed.
 
 use megrez_engine::float::{float_price, in_the_clear, run_floats};
-use megrez_engine::local::LocalOptions;
+use megrez_engine::local::{LocalError, LocalOptions};
 use megrez_plan::{FloatOp, FloatPlan, Function, Input, Operation, ValueId, View};
 use megrez_session::{Error, Phase};
 
@@ -134,7 +134,7 @@ fn inputs_of_another_size_are_refused() {
     let short = |_: u32, _: &Input| Ok(vec![1.0; 5]);
     let refused = run_floats(&functions(), &short, &|_| {}, &LocalOptions::default());
     match refused.map(|_| ()) {
-        Err(Error::Refused(what)) => {
+        Err(LocalError::Session(Error::Refused(what))) => {
             assert!(what.contains("input `x` takes 9 elements, 5 were given"), "{what}")
         }
         other => panic!("{other:?}"),

@@ -73,7 +73,7 @@ fn transcript<S: Suite<Word = u32, Device = Cpu>>(
             assert_eq!(outputs, [expected(run)]);
             seen.push([0, 1, 2].map(|j: usize| {
                 let seen = std::mem::take(&mut ports[j].seen);
-                (seen.data.iter().map(|share| share.as_bytes().len()).collect(), seen.tickets.len())
+                (seen.data.iter().map(|share| share.as_bytes().len()).collect(), seen.mask_keys.len())
             }));
         }
         seen

@@ -125,7 +125,7 @@ fn products_with_one_large_operand_are_left_as_the_same_sums() {
     for (a, b) in [([2, 16], [16, 9]), ([9, 16], [16, 2]), ([9, 2], [2, 9])] {
         let mut plan = Plan::new(32);
         let [x, y] = [("x", a), ("y", b)].map(|(name, dims)| plan.input(name, "owner", dims.into(), 8));
-        let sum = plan.step("product", Op::Unshared(Box::new(Op::MatMul)), &[x, y]).unwrap();
+        let sum = plan.step("product", Op::Additive(Box::new(Op::MatMul)), &[x, y]).unwrap();
         let z = plan.step("truncate", Op::Truncate { bits: 8 }, &[sum]).unwrap();
         plan.output("z", "owner", z);
         let mut draw = |n: usize| (0..n).map(|_| rng.below(1 << 10)).collect::<Vec<u64>>();
@@ -150,7 +150,7 @@ fn stored_material_computes_what_fresh_material_computes() {
     let relu = |truncate| Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate });
     let mut step = |name: &str, op, inputs: &[_]| plan.step(name, op, inputs).unwrap();
     let product = step("product", Op::Mul, &[x, y]);
-    let sum = step("sum", Op::Unshared(Box::new(Op::Mul)), &[x, y]);
+    let sum = step("sum", Op::Additive(Box::new(Op::Mul)), &[x, y]);
     let truncate = Op::Truncate { bits: 8 };
     let cuts = [("cut", truncate.clone(), product), ("cut sum", truncate, sum), ("relu sum", relu(8), sum)];
     let mut outputs: Vec<_> = cuts.map(|(name, op, of)| step(name, op, &[of])).into();

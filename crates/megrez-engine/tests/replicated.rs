@@ -181,7 +181,7 @@ fn no_party_sees_factors_or_what_is_truncated() {
 
     let runs = [0x3fu8, 0xc1].map(|x| execute("aby3", &[Op::Truncate { bits: 2 }], &[x]));
     indistinguishable("truncation", &runs, 1);
-    let ops = [Op::Unshared(Box::new(Op::Mul)), Op::Truncate { bits: 2 }];
+    let ops = [Op::Additive(Box::new(Op::Mul)), Op::Truncate { bits: 2 }];
     let runs = [[0u8, 0x05], [0xfb, 0x07]].map(|secrets| execute("aby3", &ops, &secrets));
     indistinguishable("truncated product", &runs, 2);
 }
@@ -194,11 +194,11 @@ fn no_party_sees_the_value_of_a_relu() {
         let runs = [0x0cu8, 0xf2].map(|x| execute(name, std::slice::from_ref(&op), &[x]));
         indistinguishable(&format!("{name} relu"), &runs, 1);
         // By two workers and a dealer.
-        let dealt = [Op::Dealt(Box::new(op.clone()))];
+        let dealt = [Op::Offloaded(Box::new(op.clone()))];
         let runs = [0x0cu8, 0xf2].map(|x| execute(name, &dealt, &[x]));
         indistinguishable(&format!("{name} dealt relu"), &runs, 1);
         // Of a sum, whose parts two parties open to each other while the third deals its own.
-        let ops = [Op::Unshared(Box::new(Op::Mul)), op];
+        let ops = [Op::Additive(Box::new(Op::Mul)), op];
         let runs = [[0x03u8, 0x05], [0xfb, 0x04]].map(|secrets| execute(name, &ops, &secrets));
         indistinguishable(&format!("{name} relu of a product"), &runs, 2);
     }

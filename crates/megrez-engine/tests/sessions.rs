@@ -76,9 +76,9 @@ impl Failing<'_> {
 }
 
 impl Clients for Failing<'_> {
-    fn ticket(&mut self, input: &Input, ticket: Vec<u8>) -> Result<(), Error> {
-        self.check("ticket")?;
-        self.inner.ticket(input, ticket)
+    fn mask_key(&mut self, input: &Input, mask_key: Vec<u8>) -> Result<(), Error> {
+        self.check("mask_key")?;
+        self.inner.mask_key(input, mask_key)
     }
     fn data(&mut self, input: &Input, limit: usize) -> Result<Payload, Error> {
         self.check("data")?;
@@ -93,7 +93,7 @@ impl Clients for Failing<'_> {
 #[test]
 fn a_party_that_fails_tells_the_others_why() {
     let plan = plan(4);
-    for at in ["ticket", "data"] {
+    for at in ["mask_key", "data"] {
         for failing in 0..3 {
             let plan = &plan;
             let parts = [0, 1, 2].map(|i| {
@@ -116,7 +116,7 @@ fn an_owner_who_sends_too_little_ends_the_session_everywhere() {
     let plan = plan(4);
     let (results, ()) = session(PATIENCE, each(|party, ends| serves(party, &plan, ends)), |ports| {
         for port in ports.iter_mut() {
-            port.ticket().unwrap();
+            port.mask_key().unwrap();
         }
         // Party 1 is given three elements of four.
         for (port, bytes) in ports.iter_mut().zip([16, 12, 0]) {
@@ -140,8 +140,8 @@ fn deviates<S: megrez_protocols::Suite<Device = Cpu, Word = u32>>(
         serve(suite, &plan, party, &mut HashMap::new(), None, ends, Options::default()).map(drop)
     };
     let (results, ()) = session(PATIENCE, each(serves), |ports| {
-        let tickets: Vec<_> = ports.iter_mut().map(|p| p.ticket().unwrap()).collect();
-        let mut messages = suite.share(&tickets, &[1, 2, 3, 4]).unwrap();
+        let mask_keys: Vec<_> = ports.iter_mut().map(|p| p.mask_key().unwrap()).collect();
+        let mut messages = suite.share(&mask_keys, &[1, 2, 3, 4]).unwrap();
         if let Some(byte) = messages[party].as_mut_bytes().get_mut(at) {
             *byte ^= 1;
         }
@@ -212,8 +212,8 @@ fn stalls(party: &mut Party<Cpu>, plan: &Plan, ends: &mut Ends) -> Result<(), Er
     party.barrier("offline-0")?;
     let _prepared = prepare(&Suite::default(), plan, party)?;
     party.enter(Phase::Input, 0);
-    // The owner needs a ticket; what it says does not matter any more.
-    ends.ticket(&plan.inputs[0], vec![0; 32])?;
+    // The owner needs an input-mask key; what it says does not matter any more.
+    ends.mask_key(&plan.inputs[0], vec![0; 32])?;
     let (suite, mut arrivals) = (Suite::default(), Arrivals::default());
     arrivals.receive(&suite, plan, party, &plan.inputs[0], ends)?;
     arrivals.compare(party, "online-0")?;

@@ -233,8 +233,8 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     }
     let graph = graph.clone();
     let mut plan = cx.plan;
-    if options.sums {
-        megrez_passes::legalise(&mut plan, options.deal_below)
+    if options.defer_resharing {
+        megrez_passes::legalise(&mut plan, options.offload)
             .expect("a plan that was built by the rules keeps to them");
     }
     Ok(Compiled { plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, kept, layers, ranges })

@@ -39,10 +39,10 @@ pub struct CompileOptions {
     /// Whether products wait for their truncation before they are shared
     /// ([`megrez_passes::defer_resharing`]), and maxima of all pairs are made of other steps
     /// ([`megrez_passes::spread_maxima`]): for protocols of equal parties.
-    pub sums: bool,
+    pub defer_resharing: bool,
     /// The largest ReLUs and maxima, in elements, that are computed by two workers and a dealer
-    /// ([`megrez_passes::offload_to_dealer`]): for plans of replicated values, that is, with `sums`.
-    pub deal_below: usize,
+    /// ([`megrez_passes::offload_to_dealer`]): for plans of replicated values, that is, with `defer_resharing`.
+    pub offload: usize,
     /// What stands for smooth activations.
     pub activations: Activations,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
@@ -132,8 +132,8 @@ impl Default for CompileOptions {
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,
-            sums: false,
-            deal_below: 0,
+            defer_resharing: false,
+            offload: 0,
             activations: Activations::Minimax,
             private_weights: true,
         }

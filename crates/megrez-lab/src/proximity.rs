@@ -16,7 +16,7 @@ use megrez_prg::Key;
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::Sirnn;
-use megrez_twoparty::ot::Transfers;
+use megrez_twoparty::ot::Ots;
 use megrez_twoparty::price::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -65,7 +65,7 @@ pub struct Proximity {
     pub tests: usize,
     /// The distance in metres below which two points are near.
     pub metres: f64,
-    /// Bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
+    /// Bits of a group of the OT extension, 1, 2, 4 or 8: more is fewer bytes and more work.
     pub group: u32,
     /// The network between the parties: loopback, lan, wan, or RTT,RATE such as 20ms,500mbps.
     #[serde(skip, default = "NetProfile::loopback")]
@@ -195,8 +195,8 @@ impl Job for Proximity {
         let mut party = Party::start(network, Cpu::new(1))?;
         let me = party.me();
         party.enter(Phase::Setup, 1);
-        let transfers = Transfers::set_up(&mut party, self.group)?;
-        let mut b = Sirnn::new(party, transfers);
+        let ots = Ots::set_up(&mut party, self.group)?;
+        let mut b = Sirnn::new(party, ots);
         let setup_seconds = start.elapsed().as_secs_f64();
         let mut report =
             Report { setup_seconds, seconds: 0.0, rounds: 0, bytes: 0, near: vec![], delta: vec![] };

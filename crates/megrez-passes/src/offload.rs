@@ -3,7 +3,7 @@
 
 use megrez_plan::{Op, Plan};
 
-/// Has the ReLUs and maxima of at most so many elements dealt ([`Op::Dealt`]): they take fewer rounds and more bits, which
+/// Has the ReLUs and maxima of at most so many elements dealt ([`Op::Offloaded`]): they take fewer rounds and more bits, which
 /// pays for small ones on slow networks. The plan computes the same values; names and numbers of steps stay. To be done
 /// before [`spread_maxima`](crate::spread_maxima) and [`defer_resharing`](crate::defer_resharing), which leave dealt steps alone.
 pub fn offload_to_dealer(plan: &mut Plan, elements: usize) {
@@ -11,14 +11,14 @@ pub fn offload_to_dealer(plan: &mut Plan, elements: usize) {
         let small = plan.value(plan.steps[at].output).shape.elements() <= elements;
         let step = &mut plan.steps[at];
         if small && matches!(step.op, Op::Relu(_) | Op::Maximum(_)) {
-            step.op = Op::Dealt(Box::new(step.op.clone()));
+            step.op = Op::Offloaded(Box::new(step.op.clone()));
         }
     }
 }
 
 /// The sizes of the steps that [`offload_to_dealer`] may have dealt, smallest first, each once.
 pub fn offload_sizes(plan: &Plan) -> Vec<usize> {
-    let may = |op: &Op| matches!(op, Op::Relu(_) | Op::Maximum(_) | Op::Dealt(_));
+    let may = |op: &Op| matches!(op, Op::Relu(_) | Op::Maximum(_) | Op::Offloaded(_));
     let steps = plan.steps.iter().filter(|step| may(&step.op));
     let mut sizes: Vec<usize> = steps.map(|step| plan.value(step.output).shape.elements()).collect();
     sizes.sort_unstable();
@@ -46,11 +46,11 @@ mod tests {
         assert_eq!(offload_sizes(&plan), [4, 5]);
         offload_to_dealer(&mut plan, 4);
         plan.validate().unwrap();
-        let dealt: Vec<bool> = plan.steps.iter().map(|s| matches!(s.op, Op::Dealt(_))).collect();
+        let dealt: Vec<bool> = plan.steps.iter().map(|s| matches!(s.op, Op::Offloaded(_))).collect();
         assert_eq!(dealt, [true, false, true]);
         spread_maxima(&mut plan).unwrap();
         defer_resharing(&mut plan).unwrap();
         assert_eq!(plan.steps.len(), 3);
-        assert!(plan.step("bad", Op::Dealt(Box::new(Op::Not)), &[x]).is_err());
+        assert!(plan.step("bad", Op::Offloaded(Box::new(Op::Not)), &[x]).is_err());
     }
 }

@@ -9,7 +9,7 @@ pub fn defer_resharing(plan: &mut Plan) -> Result<(), PlanError> {
     let products: Vec<usize> = (0..plan.steps.len()).filter(|&at| may_wait(plan, at)).collect();
     for at in products {
         let step = &mut plan.steps[at];
-        step.op = Op::Unshared(Box::new(step.op.clone()));
+        step.op = Op::Additive(Box::new(step.op.clone()));
     }
     plan.retype()
 }
@@ -79,11 +79,11 @@ mod tests {
         let left: Vec<&str> = plan
             .steps
             .iter()
-            .filter(|step| matches!(step.op, Op::Unshared(_)))
+            .filter(|step| matches!(step.op, Op::Additive(_)))
             .map(|step| step.name.as_str())
             .collect();
         assert_eq!(left, ["p"]);
-        assert_eq!(plan.value(sum).kind, Kind::Sum { frac: 32 });
+        assert_eq!(plan.value(sum).kind, Kind::Additive { frac: 32 });
         assert_eq!(plan.value(y).kind, Kind::Ring { frac: 16 });
     }
 }

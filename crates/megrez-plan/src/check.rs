@@ -43,7 +43,7 @@ fn ring_input(v: &Value) -> Result<(&Shape, u32), Mistake> {
 /// A ring value, or one that is left as a sum.
 fn sum_input(v: &Value) -> Result<(&Shape, u32), Mistake> {
     match v.kind {
-        Kind::Ring { frac } | Kind::Sum { frac } => Ok((&v.shape, frac)),
+        Kind::Ring { frac } | Kind::Additive { frac } => Ok((&v.shape, frac)),
         _ => refuse("takes a secret ring value"),
     }
 }
@@ -117,7 +117,7 @@ impl Op {
                         return refuse("takes one coefficient per input, all inputs of one shape and scale");
                     }
                 }
-                let sum = inputs.iter().find(|v| matches!(v.kind, Kind::Sum { .. }));
+                let sum = inputs.iter().find(|v| matches!(v.kind, Kind::Additive { .. }));
                 (*sum.unwrap_or(first)).clone()
             }
             Op::View(view) => {
@@ -178,18 +178,18 @@ impl Op {
             Op::Rescale { frac } => {
                 let [x] = arity(inputs)?;
                 let kind = match x.kind {
-                    Kind::Sum { .. } => Kind::Sum { frac: *frac },
+                    Kind::Additive { .. } => Kind::Additive { frac: *frac },
                     _ => Kind::Ring { frac: *frac },
                 };
                 Value { shape: sum_input(&x)?.0.clone(), kind }
             }
-            Op::Unshared(product) => {
+            Op::Additive(product) => {
                 if !matches!(**product, Op::Mul | Op::MatMul | Op::Conv(_)) || inputs.len() != 2 {
                     return refuse("leaves only products of two values unshared");
                 }
                 inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
                 let shared = product.output(inputs, ring)?;
-                Value { kind: Kind::Sum { frac: ring_input(&shared)?.1 }, shape: shared.shape }
+                Value { kind: Kind::Additive { frac: ring_input(&shared)?.1 }, shape: shared.shape }
             }
             Op::Mul => {
                 few_factors(inputs)?;
@@ -278,7 +278,7 @@ impl Op {
                 }
                 inputs[0].clone()
             }
-            Op::Dealt(step) => {
+            Op::Offloaded(step) => {
                 if !matches!(**step, Op::Relu(_) | Op::Maximum(_)) {
                     return refuse("deals only ReLUs and maxima");
                 }
@@ -384,8 +384,8 @@ impl Plan {
             }
         }
         for output in &self.outputs {
-            let shared =
-                defined.contains(&output.value) && !matches!(self.value(output.value).kind, Kind::Sum { .. });
+            let shared = defined.contains(&output.value)
+                && !matches!(self.value(output.value).kind, Kind::Additive { .. });
             if !shared || output.recipient.is_empty() {
                 return fail(&output.name, "an output is a defined and shared value and has a recipient");
             }
@@ -479,7 +479,7 @@ mod tests {
         for inputs in [&[x][..], &[x; MAX_FACTORS + 1], &[x, y, wide], &[x, y, public], &[public; 2]] {
             assert!(plan.step("bad", Op::Mul, inputs).is_err(), "{inputs:?}");
         }
-        assert!(plan.step("left", Op::Unshared(Box::new(Op::Mul)), &[x, y, x]).is_err());
+        assert!(plan.step("left", Op::Additive(Box::new(Op::Mul)), &[x, y, x]).is_err());
     }
 
     #[test]

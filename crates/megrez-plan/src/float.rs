@@ -99,7 +99,7 @@ pub const MAX_THREADS: u32 = 64;
 /// The list of steps and everything that the parties must agree on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FloatPlan {
-    /// Bits of a group of the transfer extension: 1, 2, 4 or 8. More is fewer bytes and more work.
+    /// Bits of a group of the OT extension: 1, 2, 4 or 8. More is fewer bytes and more work.
     pub group: u32,
     /// Threads of each party, 1 to [`MAX_THREADS`]: bytes and rounds depend on it a little, results do not.
     pub threads: u32,
@@ -175,7 +175,7 @@ impl FloatPlan {
     pub fn validate(&self) -> Result<(), PlanError> {
         let wrong = |step: &str, what: &str| Err(PlanError::Step { step: step.into(), what: what.into() });
         if ![1, 2, 4, 8].contains(&self.group) {
-            return wrong("(plan)", "groups of transfers have 1, 2, 4 or 8 bits");
+            return wrong("(plan)", "groups of OTs have 1, 2, 4 or 8 bits");
         }
         if !(1..=MAX_THREADS).contains(&self.threads) {
             return wrong("(plan)", "a party has 1 to 64 threads");

@@ -34,7 +34,7 @@ pub enum Kind {
     },
     /// A secret ring element with `frac` fraction bits that is left as a sum of one summand per party: it is added, rearranged
     /// and truncated, and nothing else.
-    Sum {
+    Additive {
         /// Fraction bits.
         frac: u32,
     },

@@ -64,7 +64,7 @@ pub enum Op {
     Conv(ConvGeometry),
     /// A product of two secrets that is left as a sum of one summand per party ([`crate::Kind::Sum`]): the truncation that follows
     /// shares it.
-    Unshared(Box<Op>),
+    Additive(Box<Op>),
     /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| < 2^(ℓ−2).
     Truncate {
         /// How many fraction bits to drop.
@@ -88,7 +88,7 @@ pub enum Op {
     Maximum(SignBit),
     /// A ReLU or a maximum on shares of two workers and a dealer, in a plan of replicated values: these are such shares without a message,
     /// so a plan may mix both families step by step (`megrez_passes::offload_to_dealer`).
-    Dealt(Box<Op>),
+    Offloaded(Box<Op>),
     /// The ℓ bits of a ring value, lowest first, along a new first dimension.
     ToBits,
     /// The ring value, without fraction bits, whose ℓ bits lie along the first dimension, lowest first.

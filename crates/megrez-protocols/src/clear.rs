@@ -46,7 +46,7 @@ pub enum Data<W: Word, D: Device> {
     /// Bits.
     Bit(PackedBits<D>),
 }
-store_enum!(Data[W: Word, D: Device] on D => 0 = Ring, 1 = Bit);
+encode_enum!(Data[W: Word, D: Device] on D => 0 = Ring, 1 = Bit);
 
 impl<W: Word, D: Device> Data<W, D> {
     fn ring(&self) -> &Tensor<W, D> {
@@ -140,7 +140,7 @@ fn refuse(call: Call<'_>) -> Unsupported {
 }
 
 /// A primitive on plain words. Where and how its result is shared is nothing to it:
-/// [`Op::Unshared`] and [`Op::Dealt`] are what they hold.
+/// [`Op::Additive`] and [`Op::Offloaded`] are what they hold.
 trait Plain<'a, W: Word, D: Device>: Sized {
     /// The call, if it is one of this primitive.
     fn of(call: Call<'a>) -> Option<Self>;
@@ -151,7 +151,7 @@ trait Plain<'a, W: Word, D: Device>: Sized {
 impl<'a, W: Word, D: Device, T: Plain<'a, W, D>> OnlineStep<'a, Clear<W, D>> for T {
     fn of(_: &Clear<W, D>, call: Call<'a>) -> Option<Self> {
         let op = match call.op {
-            Op::Unshared(step) | Op::Dealt(step) => step,
+            Op::Additive(step) | Op::Offloaded(step) => step,
             op => op,
         };
         <T as Plain<'a, W, D>>::of(Call { op, ..call })

@@ -14,7 +14,7 @@
 )]
 
 #[macro_use]
-mod store;
+mod encode;
 #[macro_use]
 mod suite;
 pub mod aby3;
@@ -38,6 +38,6 @@ mod steps;
 pub mod testing;
 
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
+pub use encode::{Encode, EncodeError};
 pub use sharing::{mrss, mss, rss};
-pub use store::{Store, StoreError};
 pub use suite::{Call, Made, OnlineStep, Operands, Sharing, Step, Suite, Unsupported, Verified};

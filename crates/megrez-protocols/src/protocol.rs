@@ -49,8 +49,8 @@ pub struct Protocol {
     /// Whether it has a maximum of all pairs; plans for others spread maxima or run tournaments.
     pub native_maximum: bool,
     /// Whether it truncates a product and shares it in one go, so that plans do well to leave
-    /// products as sums (deferred resharing).
-    pub sums: bool,
+    /// products in additive sharing (deferred resharing).
+    pub deferred_resharing: bool,
     /// How many bits a conjunction takes at most.
     pub factors: usize,
 }
@@ -78,7 +78,7 @@ impl Protocol {
             rings: RINGS,
             offline: true,
             native_maximum: false,
-            sums: false,
+            deferred_resharing: false,
             factors: 2,
         }
     }
@@ -96,7 +96,7 @@ impl Protocol {
     }
 
     pub(crate) const fn with_deferred_resharing(self) -> Self {
-        Protocol { sums: true, ..self }
+        Protocol { deferred_resharing: true, ..self }
     }
 
     pub(crate) const fn with_factors(self, factors: usize) -> Self {

@@ -114,13 +114,13 @@ mod tests {
         fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
             let value = |kind| Value { shape: [1].into(), kind };
             let (ring, sum, bit) =
-                (value(Kind::Ring { frac: 0 }), value(Kind::Sum { frac: 0 }), value(Kind::Bit));
+                (value(Kind::Ring { frac: 0 }), value(Kind::Additive { frac: 0 }), value(Kind::Bit));
             let has = |op: Op, inputs: &[&Value], output: &Value| {
                 suite.cost(Call { op: &op, inputs, output }).is_ok()
             };
             let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
             let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
-            let sums = has(Op::Unshared(Box::new(Op::Mul)), &[&ring; 2], &sum);
+            let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
             let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
             let truncate = Op::Truncate { bits: 1 };
             let own: [(Op, &[&Value], &Value); 3] = [
@@ -147,7 +147,7 @@ mod tests {
                 // The plaintext oracle has everything; what it is asked for is what its plans are
                 // to look like.
                 if !p.insecure {
-                    assert_eq!((maximum, sums), (p.native_maximum, p.sums), "{}", p.name);
+                    assert_eq!((maximum, sums), (p.native_maximum, p.deferred_resharing), "{}", p.name);
                 }
                 assert_eq!(factors, p.factors, "{}", p.name);
             }

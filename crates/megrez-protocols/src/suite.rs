@@ -7,7 +7,7 @@
 //!
 //! Security: `docs/security/composition.md`.
 
-use crate::{Cost, Store};
+use crate::{Cost, Encode};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
@@ -49,7 +49,7 @@ impl<'a> Call<'a> {
 
     /// Whether the first input is a sum whose resharing is deferred.
     pub fn of_sum(&self) -> bool {
-        self.inputs.first().is_some_and(|v| matches!(v.kind, Kind::Sum { .. }))
+        self.inputs.first().is_some_and(|v| matches!(v.kind, Kind::Additive { .. }))
     }
 
     /// Elements of the first input.
@@ -69,19 +69,19 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// Where local work runs.
     type Device: Device;
     /// What one party knows of a value before the inputs exist.
-    type Masks: Clone + Send + Sync + Store<Self::Device>;
+    type Masks: Clone + Send + Sync + Encode<Self::Device>;
     /// What one party learns of a value online.
-    type Data: Clone + Send + Sync + Store<Self::Device>;
+    type Data: Clone + Send + Sync + Encode<Self::Device>;
 
     /// How many parties take part.
     const PARTIES: usize;
 
-    /// The masks of a fresh secret input, and this party's ticket for its owner. The tickets of all
+    /// The masks of a fresh secret input, and this party's input-mask key for its owner. The input-mask keys of all
     /// parties together let the owner share the input, and tell nothing about anything else.
     fn input(&self, party: &mut Party<Self::Device>, value: &Value) -> Result<(Self::Masks, Vec<u8>), Error>;
 
-    /// The owner's side: from the tickets of all parties, what to send to each of them.
-    fn share(&self, tickets: &[Vec<u8>], input: &[Self::Word]) -> Result<Vec<Payload>, Error>;
+    /// The owner's side: from the input-mask keys of all parties, what to send to each of them.
+    fn share(&self, mask_keys: &[Vec<u8>], input: &[Self::Word]) -> Result<Vec<Payload>, Error>;
 
     /// The most bytes that the owner sends to any party for a value: more is refused before it is
     /// read.
@@ -152,17 +152,17 @@ pub struct Verified(());
 /// A protocol: a sharing, and the primitives on it.
 pub trait Suite: Sharing {
     /// The correlated randomness of one step at one party; used once.
-    type Material: Send + Store<Self::Device>;
+    type Material: Send + Encode<Self::Device>;
 
     /// The exact cost of a primitive, or why the suite does not have it.
     fn cost(&self, call: Call<'_>) -> Result<Cost, Unsupported>;
 
-    /// Whether the output's masks are known only once the step has run. `late_inputs` says that the
+    /// Whether the output's masks are known only once the step has run. `deferred_inputs` says that the
     /// masks of some input are.
-    fn late(&self, call: Call<'_>, late_inputs: bool) -> bool;
+    fn deferred(&self, call: Call<'_>, deferred_inputs: bool) -> bool;
 
-    /// The output's masks, before the inputs exist. Masks of inputs that are late are `None`; the
-    /// result is `None` where [`Suite::late`] says so.
+    /// The output's masks, before the inputs exist. Masks of inputs that are deferred are `None`; the
+    /// result is `None` where [`Suite::deferred`] says so.
     fn masks(
         &self,
         party: &mut Party<Self::Device>,
@@ -171,7 +171,7 @@ pub trait Suite: Sharing {
     ) -> Result<Option<Self::Masks>, Error>;
 
     /// The offline step: the material, from the masks of the inputs; `masks` are the output's, if
-    /// they are known. Where an input is late, the engine runs this step online, as soon as the
+    /// they are known. Where an input is deferred, the engine runs this step online, as soon as the
     /// masks are known; its messages then count as online.
     fn offline(
         &self,
@@ -203,7 +203,7 @@ pub trait Suite: Sharing {
 /// type is a call that has been understood; its methods are as those of [`Suite`].
 pub trait Step<'a, S: Sharing>: Sized {
     /// The correlated randomness of the step at one party.
-    type Material: Send + Store<S::Device>;
+    type Material: Send + Encode<S::Device>;
 
     /// The call, if this step answers it. Operation and types alone decide, so that all parties
     /// agree.
@@ -212,9 +212,9 @@ pub trait Step<'a, S: Sharing>: Sized {
     /// The exact cost, or why this call cannot be computed.
     fn cost(&self) -> Result<Cost, Unsupported>;
 
-    /// Whether the result's masks are late.
-    fn late(&self, late_inputs: bool) -> bool {
-        let _ = late_inputs;
+    /// Whether the result's masks are deferred.
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        let _ = deferred_inputs;
         false
     }
 
@@ -225,8 +225,8 @@ pub trait Step<'a, S: Sharing>: Sized {
         output: &Value,
         inputs: &[Option<&S::Masks>],
     ) -> Result<Option<S::Masks>, Error> {
-        let late = self.late(inputs.iter().any(Option::is_none));
-        if late { Ok(None) } else { S::fresh(party, output).map(Some) }
+        let deferred = self.deferred(inputs.iter().any(Option::is_none));
+        if deferred { Ok(None) } else { S::fresh(party, output).map(Some) }
     }
 
     /// The offline phase.
@@ -256,9 +256,9 @@ pub trait OnlineStep<'a, S: Sharing>: Sized {
         Ok(Cost::LOCAL)
     }
 
-    /// See [`Step::late`].
-    fn late(&self, late_inputs: bool) -> bool {
-        let _ = late_inputs;
+    /// See [`Step::deferred`].
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        let _ = deferred_inputs;
         false
     }
 
@@ -269,8 +269,8 @@ pub trait OnlineStep<'a, S: Sharing>: Sized {
         output: &Value,
         inputs: &[Option<&S::Masks>],
     ) -> Result<Option<S::Masks>, Error> {
-        let late = self.late(inputs.iter().any(Option::is_none));
-        if late { Ok(None) } else { S::fresh(party, output).map(Some) }
+        let deferred = self.deferred(inputs.iter().any(Option::is_none));
+        if deferred { Ok(None) } else { S::fresh(party, output).map(Some) }
     }
 
     /// See [`Step::online`].
@@ -288,8 +288,8 @@ impl<'a, S: Sharing, T: OnlineStep<'a, S>> Step<'a, S> for T {
         <T as OnlineStep<'a, S>>::cost(self)
     }
 
-    fn late(&self, late_inputs: bool) -> bool {
-        <T as OnlineStep<'a, S>>::late(self, late_inputs)
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        <T as OnlineStep<'a, S>>::deferred(self, deferred_inputs)
     }
 
     fn masks(
@@ -332,7 +332,7 @@ macro_rules! suite_of_steps {
                 $step(Box<<$step<'static> as $crate::Step<'static, $suite<W, D>>>::Material>),
             )+
         }
-        store_enum!(Material[W: megrez_ring::Word, D: megrez_kernels::Device] on D => $($tag = $step),+);
+        encode_enum!(Material[W: megrez_ring::Word, D: megrez_kernels::Device] on D => $($tag = $step),+);
 
         impl<W: megrez_ring::Word, D: megrez_kernels::Device> $crate::Suite for $suite<W, D> {
             type Material = Material<W, D>;
@@ -344,11 +344,11 @@ macro_rules! suite_of_steps {
                 Err($refuse(call))
             }
 
-            fn late(&self, call: $crate::Call<'_>, late_inputs: bool) -> bool {
+            fn deferred(&self, call: $crate::Call<'_>, deferred_inputs: bool) -> bool {
                 $(if let Some(step) = <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
-                    return <$step<'_> as $crate::Step<'_, Self>>::late(&step, late_inputs);
+                    return <$step<'_> as $crate::Step<'_, Self>>::deferred(&step, deferred_inputs);
                 })+
-                late_inputs
+                deferred_inputs
             }
 
             fn masks(

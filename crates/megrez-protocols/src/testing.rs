@@ -19,12 +19,12 @@ pub struct World<S>(S);
 type Slot<S> = (Option<<S as crate::Sharing>::Masks>, Option<<S as crate::Sharing>::Data>);
 
 /// What a party has after the offline phase: itself, what it knows of every value, the material of
-/// every step, and its tickets.
+/// every step, and its input-mask keys.
 struct Prepared<S: Suite> {
     party: Party<S::Device>,
     values: Vec<Slot<S>>,
     materials: Vec<Option<S::Material>>,
-    tickets: Vec<Vec<u8>>,
+    mask_keys: Vec<Vec<u8>>,
 }
 
 /// Runs a closure for every item, each in a thread.
@@ -68,11 +68,12 @@ impl<S: Suite<Device: Default>> World<S> {
     /// If a party fails, or sends something else.
     pub fn run(&self, plan: &Plan, inputs: &[&[u64]]) -> Vec<Vec<u64>> {
         let prepared = each(parties(S::PARTIES), |network| self.prepare(plan, network).unwrap());
-        let tickets = |input: usize| prepared.iter().map(|p| p.tickets[input].clone()).collect::<Vec<_>>();
+        let mask_keys =
+            |input: usize| prepared.iter().map(|p| p.mask_keys[input].clone()).collect::<Vec<_>>();
         let shares: Vec<Vec<_>> = (inputs.iter().enumerate())
             .map(|(i, words)| {
                 let words: Vec<S::Word> = words.iter().map(|&w| S::Word::from_u64(w)).collect();
-                self.0.share(&tickets(i), &words).unwrap()
+                self.0.share(&mask_keys(i), &words).unwrap()
             })
             .collect();
         let ended = each(prepared, |prepared| {
@@ -94,12 +95,13 @@ impl<S: Suite<Device: Default>> World<S> {
         let mut party = Party::start(network, S::Device::default())?;
         party.enter(Phase::Offline, 0);
         let mut values: Vec<Slot<S>> = plan.values.iter().map(|_| (None, None)).collect();
-        let (mut tickets, mut materials) = (vec![], vec![]);
+        let (mut mask_keys, mut materials) = (vec![], vec![]);
         for input in &plan.inputs {
             let name = format!("input/{}", input.name);
-            let (masks, ticket) = party.step(&name, |party| self.0.input(party, plan.value(input.value)))?;
+            let (masks, mask_key) =
+                party.step(&name, |party| self.0.input(party, plan.value(input.value)))?;
             values[input.value.0 as usize].0 = Some(masks);
-            tickets.push(ticket);
+            mask_keys.push(mask_key);
         }
         for step in &plan.steps {
             let types = types(plan, &step.inputs);
@@ -116,7 +118,7 @@ impl<S: Suite<Device: Default>> World<S> {
             });
             values[step.output.0 as usize].0 = drawn;
         }
-        Ok(Prepared { party, values, materials, tickets })
+        Ok(Prepared { party, values, materials, mask_keys })
     }
 
     /// The online phase at one party, and its messages to the recipient of the outputs.
@@ -155,8 +157,8 @@ impl<S: Suite<Device: Default>> World<S> {
                     }
                 };
                 let operands = Operands { inputs: &inputs, masks: masks.as_ref() };
-                let (data, late) = self.0.online(party, call, operands, material)?;
-                Ok((data, late.or(masks)))
+                let (data, deferred) = self.0.online(party, call, operands, material)?;
+                Ok((data, deferred.or(masks)))
             })?;
             values[step.output.0 as usize] = (masks, Some(data));
         }
@@ -175,14 +177,14 @@ impl<S: Suite<Device: Default>> World<S> {
 
     /// Compares what was sent with the formulas, per step, phase and pair of parties.
     fn check_meters(&self, plan: &Plan, parties: &[&Party<S::Device>]) {
-        let mut late = vec![false; plan.values.len()];
+        let mut deferred = vec![false; plan.values.len()];
         for step in &plan.steps {
             let types = types(plan, &step.inputs);
             let call = Call { op: &step.op, inputs: &types, output: plan.value(step.output) };
-            let late_inputs = step.inputs.iter().any(|i| late[i.0 as usize]);
-            late[step.output.0 as usize] = self.0.late(call, late_inputs);
+            let deferred_inputs = step.inputs.iter().any(|i| deferred[i.0 as usize]);
+            deferred[step.output.0 as usize] = self.0.deferred(call, deferred_inputs);
             let cost = self.0.cost(call).unwrap();
-            let cost: Cost = if late_inputs { cost.made_online() } else { cost };
+            let cost: Cost = if deferred_inputs { cost.made_online() } else { cost };
             for (phase, from) in PHASES.into_iter().flat_map(|phase| (0..S::PARTIES).map(move |p| (phase, p)))
             {
                 let readings = parties[from].meter().readings();

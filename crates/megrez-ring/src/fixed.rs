@@ -29,7 +29,7 @@ pub enum FixedError {
 }
 
 /// Real numbers as integers with `frac` fraction bits, rounded to nearest, for a ring of `bits` bits. Values must lie in
-/// (−2^(ℓ−2), 2^(ℓ−2))·2^−frac: one bit is left free because exact truncation needs |x| < 2^(ℓ−2).
+/// (−2^(ℓ−2), 2^(ℓ−2))·2^−frac: one bit is left free because stochastic truncation without large errors needs |x| < 2^(ℓ−2).
 pub fn integers(bits: u32, values: &[f32], frac: u32) -> impl Iterator<Item = Result<i64, FixedError>> {
     let scale = 2f64.powi(frac as i32);
     let limit_log2 = bits as i32 - 2;

@@ -564,9 +564,9 @@ impl Port<'_> {
 }
 
 impl PartyPort for Port<'_> {
-    fn ticket(&mut self) -> std::result::Result<Vec<u8>, SessionError> {
+    fn mask_key(&mut self) -> std::result::Result<Vec<u8>, SessionError> {
         match self.reply()? {
-            (_, Reply::Ticket(ticket)) => Ok(ticket),
+            (_, Reply::MaskKey(mask_key)) => Ok(mask_key),
             (party, other) => Err(self.refused(&unexpected(party, &other))),
         }
     }
@@ -577,7 +577,7 @@ impl PartyPort for Port<'_> {
         // The others wait for their shares, and take a silent client for lost.
         let mut last = Instant::now();
         let mut meanwhile = || {
-            if last.elapsed() > wire::SIGN_OF_LIFE {
+            if last.elapsed() > wire::HEARTBEAT {
                 let others = before.iter_mut().chain(after.iter_mut());
                 others.for_each(|line| drop(line.channel.keep_alive()));
                 last = Instant::now();

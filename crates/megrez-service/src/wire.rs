@@ -1,7 +1,7 @@
 //! What clients and parties say to each other over a client's channel.
 //!
 //! A client opens one channel to each party and sends one [`Request`] at a time. During a run the
-//! party answers with tickets, shares and reports; between them the client sends raw input shares.
+//! party answers with input-mask keys, shares and reports; between them the client sends raw input shares.
 //! Both sides decode strictly and bound what they allocate.
 
 use crate::{Error, ErrorKind, Result};
@@ -22,8 +22,8 @@ pub const USER: &str = "user";
 pub const MAX_REPLY: u64 = 4 << 30;
 
 /// How often a party that works for a client says that it is alive.
-pub const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
-/// How long a client waits for a party from which nothing comes, not even a sign of life.
+pub const HEARTBEAT: Duration = Duration::from_secs(3);
+/// How long a client waits for a party from which nothing comes, not even a heartbeat.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client repeats a request while the parties are too busy for it.
@@ -162,8 +162,8 @@ pub struct Prepare {
 pub enum Reply {
     /// Who I am.
     Info(Info),
-    /// My ticket for the next input.
-    Ticket(Vec<u8>),
+    /// My input-mask key for the next input.
+    MaskKey(Vec<u8>),
     /// My share of the next output follows as raw bytes.
     Share,
     /// What I measured, one per run.

@@ -8,7 +8,7 @@ use megrez_net::{ClockKind, NetProfile, Network};
 use megrez_prg::Key;
 use megrez_session::{Party, Phase};
 use megrez_twoparty::price::Price;
-use megrez_twoparty::{Sirnn, ot::Transfers};
+use megrez_twoparty::{Sirnn, ot::Ots};
 use std::time::{Duration, Instant};
 
 /// Sizes of the relevance network.
@@ -72,7 +72,7 @@ fn run(name: &str, lanes: usize) {
     let networks = Network::in_memory(2, &NetProfile::loopback(), ClockKind::Real, Duration::from_secs(3600));
     let one = move |network: Network| {
         let mut party = Party::start(network, Cpu::new(1)).expect("a session");
-        let ot = Transfers::set_up(&mut party, 4).expect("transfers");
+        let ot = Ots::set_up(&mut party, 4).expect("transfers");
         let me = party.me();
         let mut b = Sirnn::new(party, ot);
         b.party_mut().enter(Phase::Online, 0);

@@ -4,12 +4,12 @@
 //!
 //! For each lane one party, the sender, holds v, the other u. u + v ≥ 2^c exactly if u > ¬v on c bits. Digit by digit (up to
 //! four bits) the sender offers, for each value that u's digit may have, whether it is greater than and whether it is equal
-//! to its own, under a 1-of-2^b transfer; then digits are joined in pairs, higher above lower: gt = gt_hi ⊕ eq_hi∧gt_lo, eq = eq_hi∧eq_lo,
+//! to its own, under a 1-of-2^b OT; then digits are joined in pairs, higher above lower: gt = gt_hi ⊕ eq_hi∧gt_lo, eq = eq_hi∧eq_lo,
 //! two ANDs under a common factor ([`triple`](crate::triple)). Several cuts of one integer share digits and joins.
 //!
 //! Deviates from SECFLOAT: zero and wrap come from one comparison with −v, without its two further ANDs or its further bit:
 //! u = −v says zero; gt ⊕ eq says u ≥ −v, which is the wrap unless v = 0, where it is 1 and the sender, who knows v, flips its share.
-//! The first entry of a transfer's table is not sent: the sender takes its pad for its mask. The first half of the lanes has
+//! The first entry of an OT's table is not sent: the sender takes its pad for its mask. The first half of the lanes has
 //! party 0 as sender, the rest party 1, so that both work alike.
 //!
 //! rounds      bits per lane, both directions together
@@ -173,7 +173,7 @@ fn all_shapes(layouts: &[(Layout, usize)], ands: &[usize]) -> Vec<Vec<Shape>> {
         .collect()
 }
 
-/// Transfers of b bits that party `sender` sends, and the bits of their tables.
+/// OTs of b bits that party `sender` sends, and the bits of their tables.
 fn tables(layouts: &[(Layout, usize)], b: u32, sender: usize) -> (usize, usize) {
     let mut totals = (0, 0);
     for (layout, lanes) in layouts {

@@ -1,8 +1,8 @@
-//! Products of one party's bit with the other party's integers, by correlated transfers (CrypTFlow2 §2, SIRNN §3): the core of
+//! Products of one party's bit with the other party's integers, by correlated OTs (CrypTFlow2 §2, SIRNN §3): the core of
 //! selection, conversion of bits, and multiplication.
 //!
 //! For each lane the giver has words f_i and the chooser a bit c; they end with additive shares of c·f_i mod 2^w_i. With the
-//! transfer's pads m and m' the giver keeps −m and sends f + m − m', and the chooser has m, or m' plus what was sent.
+//! OT's pads m and m' the giver keeps −m and sends f + m − m', and the chooser has m, or m' plus what was sent.
 //!
 //! rounds  bits per lane
 //! 1       128/k     chooser → giver
@@ -33,7 +33,7 @@ pub(crate) struct Word<'a> {
     pub shift: u32,
 }
 
-/// Transfers of `lanes` lanes.
+/// OTs of `lanes` lanes.
 pub(crate) struct Cot<'a> {
     pub lanes: usize,
     /// Who gives; both, each with its own bits and words, if none.
@@ -74,7 +74,7 @@ impl Cot<'_> {
     }
 }
 
-/// Lanes and words' bits of all transfers in which `party` gives.
+/// Lanes and words' bits of all OTs in which `party` gives.
 fn totals(jobs: &[Cot<'_>], party: usize) -> (usize, usize) {
     jobs.iter().filter(|j| j.gives(party)).fold((0, 0), |t, j| (t.0 + j.lanes, t.1 + j.bits()))
 }

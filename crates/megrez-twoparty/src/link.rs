@@ -1,16 +1,16 @@
-//! The handle of one party: its links and its transfers.
+//! The handle of one party: its links and its OTs.
 
-use crate::ot::{MAX_THREADS, Transfers};
+use crate::ot::{MAX_THREADS, Ots};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_session::{Error, Party};
 use std::time::{Duration, Instant};
 
-/// One of two parties, with transfers set up: what the blocks run on. Both parties call the same blocks with the same
+/// One of two parties, with OTs set up: what the blocks run on. Both parties call the same blocks with the same
 /// widths and lanes in the same order; the first message that does not fit ends the session.
 pub struct Sirnn<D: Device> {
     party: Party<D>,
-    pub(crate) ot: Transfers,
+    pub(crate) ot: Ots,
     /// The other threads' handles; their parties are of the call that they last worked in.
     others: Vec<Self>,
 }
@@ -19,8 +19,8 @@ pub struct Sirnn<D: Device> {
 type Worked<T> = (Result<Vec<T>, Error>, Duration);
 
 impl<D: Device> Sirnn<D> {
-    /// Joins a party with its transfers. One thread works.
-    pub fn new(party: Party<D>, ot: Transfers) -> Self {
+    /// Joins a party with its OTs. One thread works.
+    pub fn new(party: Party<D>, ot: Ots) -> Self {
         Self { party, ot, others: vec![] }
     }
 
@@ -84,7 +84,7 @@ impl<D: Device> Sirnn<D> {
         1 + self.others.len()
     }
 
-    /// Runs `n` parts, part i in thread i modulo their number. Every thread has transfers, messages and clocks of its own, so that
+    /// Runs `n` parts, part i in thread i modulo their number. Every thread has OTs, messages and clocks of its own, so that
     /// nothing depends on which is faster.
     pub(crate) fn in_threads<T: Send>(
         &mut self,

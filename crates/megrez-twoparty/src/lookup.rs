@@ -1,4 +1,4 @@
-//! A public table at a secret index: one 1-of-2^m transfer of whole rows (Dessouky et al., NDSS 2017).
+//! A public table at a secret index: one 1-of-2^m OT of whole rows (Dessouky et al., NDSS 2017).
 //!
 //! The sender holds v, the receiver u, the index is v + u mod 2^m: the sender offers its table rotated by v, masked by one row r
 //! of its own, and the receiver takes row u. An index of more than four bits is chosen in two parts of at most four;

@@ -6,8 +6,8 @@
 //!   x·y = (X_0 + X_1)(Y_0 + Y_1) − 2^m·wrap(x')·(Y_0 + Y_1) − 2^n·wrap(y')·(X_0 + X_1)  (mod 2^l).
 //!
 //! Bit i of x'_p selects the peer's Y in l − i bits. The wraps select in l − m and l − n bits. Where the top bit of x' is known to
-//! be 1 the wrap is t_0·t_1, so that the transfer of bit m − 1 carries ±Y, the sign the giver's own top bit, and the wrap of x costs
-//! nothing; a known 0 alike. The wrap of y takes one transfer each way. A square needs X_0·X_1 once. Wider products extend y first.
+//! be 1 the wrap is t_0·t_1, so that the OT of bit m − 1 carries ±Y, the sign the giver's own top bit, and the wrap of x costs
+//! nothing; a known 0 alike. The wrap of y takes one OT each way. A square needs X_0·X_1 once. Wider products extend y first.
 //!
 //! rounds              bits per lane, both directions
 //! 2                   2·Σ_{i<m} (128/k + l − i) + 2·(128/k + l − n) if l > n + 2·(128/k + l − m) if l > m and x's top bit is not known
@@ -39,7 +39,7 @@ struct Product {
     square: bool,
 }
 
-/// What a party gives and chooses in the transfers of one product beyond the bits of x.
+/// What a party gives and chooses in the OTs of one product beyond the bits of x.
 struct Extra {
     choice: Bits,
     give: Vec<u64>,
@@ -161,7 +161,7 @@ impl<D: Device> Sirnn<D> {
 }
 
 impl Product {
-    /// Adds what the wraps cost locally, and returns the transfers that they take beyond the bits of x, and what the transfer
+    /// Adds what the wraps cost locally, and returns the OTs that they take beyond the bits of x, and what the OT
     /// of x's highest bit gives instead of Y, if anything.
     fn corrections(&self, sum: &mut [u64]) -> (Vec<Extra>, Vec<u64>) {
         let mut extras = vec![];

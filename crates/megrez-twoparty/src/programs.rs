@@ -2,7 +2,7 @@
 
 use crate::Sirnn;
 use crate::ops::{self, OPS, Opened};
-use crate::ot::Transfers;
+use crate::ot::Ots;
 use crate::price::Price;
 use crate::testing::two_parties;
 use megrez_float::programs::tape::{Entry, Machine, Name, Value};
@@ -23,7 +23,7 @@ fn on_shares(
 ) -> (Opened, [u64; 2], u32) {
     let results = two_parties(|party| {
         let me = party.me();
-        let mut b = Sirnn::new(party.clone(), Transfers::set_up(party, 4)?).with_threads(threads)?;
+        let mut b = Sirnn::new(party.clone(), Ots::set_up(party, 4)?).with_threads(threads)?;
         let x = b.share(0, "x", Format::FLOAT32, LANES, (me == 0).then_some(x))?;
         let y = b.share(1, "y", Format::FLOAT32, LANES, (me == 1).then_some(y))?;
         b.party_mut().enter(Phase::Online, 0);

@@ -1,6 +1,6 @@
 //! Every block against the clear, exhaustively where that is short, with the meter held to the price.
 
-use crate::ot::Transfers;
+use crate::ot::Ots;
 use crate::price::{Lanes, Price, Size};
 use crate::testing::two_parties;
 use crate::{Bits, Ints, Sirnn};
@@ -75,7 +75,7 @@ fn check_with(k: u32, program: &impl Program, ints: &[Input], bits: &[Input]) {
 
     let results = two_parties(|party| {
         let me = party.me();
-        let ot = Transfers::set_up(party, k)?;
+        let ot = Ots::set_up(party, k)?;
         party.enter(Phase::Online, 0);
         let share = |(v, r): &(u64, u64)| if me == 0 { *r } else { v.wrapping_sub(*r) };
         let x: Vec<Ints> = ints.iter().map(|(w, v)| Ints::new(*w, v.iter().map(share).collect())).collect();
@@ -400,9 +400,9 @@ fn few_and_no_lanes() {
 fn threads_never_begin_where_others_were() {
     let results = two_parties(|party| {
         party.enter(Phase::Setup, 1);
-        let transfers = Transfers::set_up(party, 4)?;
-        let mut b = Sirnn::new(party.clone(), transfers).with_threads(3)?;
-        // What every thread's first transfers are made of: none is ever made again.
+        let ots = Ots::set_up(party, 4)?;
+        let mut b = Sirnn::new(party.clone(), ots).with_threads(3)?;
+        // What every thread's first OTs are made of: none is ever made again.
         let first = |b: &mut Sirnn<_>| {
             b.in_threads(3, |b, _| {
                 Ok((b.ot.receiver.extend_random(128).2, b.ot.next_sent(1), b.ot.next_message()))
@@ -430,8 +430,8 @@ fn threads_never_begin_where_others_were() {
 fn a_bundle_has_as_many_companions_as_pads() {
     let results = two_parties(|party| {
         party.enter(Phase::Setup, 1);
-        let transfers = Transfers::set_up(party, 4)?;
-        let mut b = Sirnn::new(party.clone(), transfers);
+        let ots = Ots::set_up(party, 4)?;
+        let mut b = Sirnn::new(party.clone(), ots);
         let me = u64::from(b.me() == 0);
         let (lanes, x) = (100, Bits::pack(100, |i| ((i as u64 + 1) / 3) & me));
         let y: Vec<Bits> = (0..129).map(|k| Bits::pack(lanes, |i| ((i * k) as u64 / 5) & me)).collect();
@@ -458,8 +458,8 @@ fn a_bundle_has_as_many_companions_as_pads() {
 fn a_row_has_as_many_pads_as_numbers() {
     let refused = two_parties(|party| {
         party.enter(Phase::Setup, 1);
-        let transfers = Transfers::set_up(party, 4)?;
-        let mut b = Sirnn::new(party.clone(), transfers);
+        let ots = Ots::set_up(party, 4)?;
+        let mut b = Sirnn::new(party.clone(), ots);
         let index = b.public(1, &[0, 1]);
         let mut look = |columns: usize| {
             let table = Table::new(1, &vec![64; columns], 0, |i| vec![i; columns]);

@@ -1,7 +1,7 @@
 //! What the parties see: messages and shares are uniform whatever the secrets are. And what a hostile peer can do: nothing but
 //! end the session.
 
-use crate::ot::Transfers;
+use crate::ot::Ots;
 use crate::testing::{chi_square_is_plausible, two_parties};
 use crate::{Bits, Ints, Sirnn};
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate, mask};
@@ -81,7 +81,7 @@ fn observed(
     secrets: [u64; 3],
     fresh: bool,
 ) -> Result<(Vec<Vec<u8>>, Vec<Ints>), Error> {
-    let ot = Transfers::set_up(party, 4)?;
+    let ot = Ots::set_up(party, 4)?;
     party.enter(Phase::Online, 0);
     let tap = Tap::default();
     party.tap(tap.clone());
@@ -134,7 +134,7 @@ fn garbage_of_the_right_size_gives_wrong_results_and_nothing_else() {
             if party.me() == 0 {
                 return observed(party, name, [1, 2, 1], true).map(|r| r.1.len());
             }
-            Transfers::set_up(party, 4)?;
+            Ots::set_up(party, 4)?;
             party.enter(Phase::Online, 0);
             for (i, &size) in sizes.iter().enumerate() {
                 let words = Key::from_bytes([i as u8; 32]).stream().words(size.div_ceil(8));
@@ -155,7 +155,7 @@ fn short_messages_and_silence_end_the_session() {
             if party.me() == 0 {
                 return observed(party, "negative", [1, 2, 1], true).map(|_| ());
             }
-            Transfers::set_up(party, 4)?;
+            Ots::set_up(party, 4)?;
             party.enter(Phase::Online, 0);
             if short {
                 party.send(0, "0", Payload::from_bytes(&[1, 2, 3]))?;

@@ -5,16 +5,16 @@
 //! The caller writes tapes; nothing comes back but what it asks to be opened. Values stay with the
 //! parties until forgotten, so a program can go on after some of it was opened.
 
-use crate::float::Work;
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
 use megrez_float::{Clear, Float, Format, Plain};
 use megrez_kernels::Cpu;
+use megrez_model::float::Work;
 use megrez_net::NetProfile;
 use megrez_service::pair::{Child, Known, Processes};
 use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::Sirnn;
-use megrez_twoparty::ot::Transfers;
+use megrez_twoparty::ot::Ots;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -170,8 +170,8 @@ fn serve(child: &mut Child, work: &serde_json::Value) -> Result<()> {
     let work = Work::deserialize(work).map_err(|e| Error::of(ErrorKind::Internal, e))?;
     let mut party = Party::start(child.network()?, Cpu::new(1))?;
     party.enter(Phase::Setup, 1);
-    let transfers = Transfers::set_up(&mut party, work.group)?;
-    let mut b = Sirnn::new(party, transfers).with_threads(work.threads as usize)?;
+    let ots = Ots::set_up(&mut party, work.group)?;
+    let mut b = Sirnn::new(party, ots).with_threads(work.threads as usize)?;
     let mut machine = Machine::default();
     for run in 0.. {
         let Some(request) = child.hear::<Request>()? else { break };

@@ -2,8 +2,9 @@
 //! parties compute on shares, and only the client who owns the data learns the result.
 //!
 //! This crate is the library's face, and the only one whose names are kept from release to release.
-//! What it says of parties and clients comes from `megrez-service`; the `megrez` command and the
-//! Python package are thin shells over both.
+//! What it says of models and runs comes from `megrez-model`, of parties and clients from
+//! `megrez-service`; its own are the description of a compilation and pairs that compute in single
+//! precision. The `megrez` command and the Python package are thin shells over it.
 //!
 //! | to | see |
 //! | --- | --- |
@@ -87,37 +88,24 @@
 //! assert_eq!(error.kind(), ErrorKind::OutOfRange);
 //! ```
 
-mod batches;
-pub mod calibrate;
-pub mod check;
 pub mod choices;
-mod choose;
-pub mod faults;
 mod file;
-pub mod fixed;
-pub mod float;
 pub mod float32;
-pub mod generate;
-pub mod inference;
-pub mod inputs;
-pub mod masks;
-mod material;
-mod model;
-pub mod report;
 pub mod request;
-mod rows;
 
-pub use batches::{Described, Rows, batch, check_apart};
-pub use check::check;
-pub use choose::pool as fastest_pool;
 pub use file::FileOr;
-pub use fixed::FixedModel;
-pub use float::{FloatModel, Work};
-pub use inference::{Inference, StoredModel, first_batch, infer, infer_plain, upload};
-pub use inputs::{ModelFile, Names};
-pub use material::Material;
-pub use model::Model;
-pub use request::{CompileRequest, Recipe};
+pub use request::CompileRequest;
+
+pub use megrez_model::batches::{Described, Rows, batch, check_apart};
+pub use megrez_model::choose::pool as fastest_pool;
+pub use megrez_model::fixed::FixedModel;
+pub use megrez_model::float::{FloatModel, Work};
+pub use megrez_model::inference::{Inference, first_batch, infer, infer_plain};
+pub use megrez_model::inputs::{ModelFile, Names};
+pub use megrez_model::material::Material;
+pub use megrez_model::model::{Model, Recipe};
+pub use megrez_model::stored::{StoredModel, upload};
+pub use megrez_model::{calibrate, check, faults, fixed, float, generate, inference, inputs, masks, report};
 
 pub use megrez_service::backend::Backend;
 pub use megrez_service::client::{Cluster, RunOptions};

@@ -1,14 +1,13 @@
 //! How a model is compiled: one description for the library, the command and Python.
 
 use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth};
-use crate::choose;
 use crate::file::FileOr;
-use crate::fixed::FixedModel;
-use crate::float::{FloatModel, Work};
-use crate::model::Model;
 use megrez_graph::{
     Calibration, Comparison, CompileOptions, Declared, Graph, Interval, PoolForm, RangePolicy,
 };
+use megrez_model::choose;
+use megrez_model::float::Work;
+use megrez_model::model::{Model, Recipe};
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, MAX_THREADS, ReluForm, SignBit};
 use megrez_service::protocols::{self, SECFLOAT};
@@ -99,7 +98,7 @@ pub struct CompileRequest {
     /// steps.
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub mix: bool,
-    /// Bits of a group of secfloat's transfer extension, 1, 2, 4 or 8: more is fewer bytes and more
+    /// Bits of a group of secfloat's OT extension (SoftSpoken's k), 1, 2, 4 or 8: more is fewer bytes and more
     /// work.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, help_heading = FLOAT))]
     pub group: u32,
@@ -147,30 +146,6 @@ impl Default for CompileRequest {
     }
 }
 
-/// How to compile, with everything chosen that a request leaves to the network: it holds for every
-/// batch size.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Recipe {
-    /// To fixed point.
-    Fixed(Box<CompileOptions>),
-    /// To single precision.
-    Float(Work),
-}
-
-impl Recipe {
-    /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns
-    /// the outputs.
-    ///
-    /// # Errors
-    /// Everything about the model that is not supported, and every range that does not fit.
-    pub fn compile(&self, graph: &Graph, client: &str) -> Result<Model> {
-        match self {
-            Recipe::Fixed(options) => FixedModel::new(graph, client, options).map(Model::Fixed),
-            Recipe::Float(work) => FloatModel::new(graph, client, *work).map(Model::Float),
-        }
-    }
-}
-
 impl CompileRequest {
     /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns
     /// the outputs.
@@ -210,11 +185,15 @@ impl CompileRequest {
     /// # Errors
     /// The same.
     pub fn recipe_by_layer(&self, graph: &Graph, client: &str) -> Result<Recipe> {
-        if self.is_float()? || !protocols::find(&self.protocol)?.sums {
+        if self.is_float()? || !protocols::find(&self.protocol)?.deferred_resharing {
             return self.recipe(graph, client);
         }
         let options = self.options_with(ReluForm::ThreeRounds)?;
-        Ok(Recipe::Fixed(Box::new(CompileOptions { sums: false, pool: PoolForm::Tournament, ..options })))
+        Ok(Recipe::Fixed(Box::new(CompileOptions {
+            defer_resharing: false,
+            pool: PoolForm::Tournament,
+            ..options
+        })))
     }
 
     /// The options of fixed point as they stand, with nothing left to the network.
@@ -241,7 +220,7 @@ impl CompileRequest {
             comparison: self.comparison()?,
             relu,
             pool: self.pool.map_or(PoolForm::Tournament, PoolForm::from),
-            sums: protocols::find(&self.protocol)?.sums,
+            defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations.into(),
             ..CompileOptions::default()
         })

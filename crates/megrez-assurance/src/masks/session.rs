@@ -112,7 +112,7 @@ fn kept_before(plan: &Plan) -> Option<Plan> {
     (!kept.is_empty()).then_some(before)
 }
 
-/// The tickets that owners have got, and what they send.
+/// The input-mask keys that owners have got, and what they send.
 #[derive(Default)]
 struct Owners {
     state: Mutex<OwnersState>,
@@ -121,7 +121,7 @@ struct Owners {
 
 #[derive(Default)]
 struct OwnersState {
-    tickets: HashMap<(usize, String), [Option<Vec<u8>>; 3]>,
+    mask_keys: HashMap<(usize, String), [Option<Vec<u8>>; 3]>,
     shares: HashMap<(usize, String), (Vec<Payload>, Vec<Rows>)>,
     failed: bool,
 }
@@ -143,11 +143,11 @@ struct Both<'a, S: Suite<Device = Symbolic>> {
 }
 
 impl<S: Suite<Device = Symbolic>> Both<'_, S> {
-    /// What the owner of an input sends, once it has all tickets.
-    fn shares(&self, input: &Input, tickets: &[Vec<u8>]) -> Result<(Vec<Payload>, Vec<Rows>), Error> {
+    /// What the owner of an input sends, once it has all input-mask keys.
+    fn shares(&self, input: &Input, mask_keys: &[Vec<u8>]) -> Result<(Vec<Payload>, Vec<Rows>), Error> {
         let n = self.plan.value(input.value).shape.elements();
-        let payloads = self.suite.share(tickets, &vec![S::Word::ZERO; n])?;
-        // The keys that mask it: the tickets', or those that the owner draws and sends ahead of the words.
+        let payloads = self.suite.share(mask_keys, &vec![S::Word::ZERO; n])?;
+        // The keys that mask it: the input-mask keys', or those that the owner draws and sends ahead of the words.
         let words = n * size_of::<S::Word>();
         let mut keys: Vec<Key> = vec![];
         let mut add = |bytes: &[u8]| {
@@ -158,8 +158,8 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
                 }
             }
         };
-        match tickets.iter().any(|ticket| !ticket.is_empty()) {
-            true => tickets.iter().for_each(|ticket| add(ticket)),
+        match mask_keys.iter().any(|mask_key| !mask_key.is_empty()) {
+            true => mask_keys.iter().for_each(|mask_key| add(mask_key)),
             false => {
                 let ahead =
                     payloads.iter().filter(|p| p.len() > words && (p.len() - words).is_multiple_of(32));
@@ -183,9 +183,10 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
 }
 
 impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
-    fn ticket(&mut self, input: &Input, ticket: Vec<u8>) -> Result<(), Error> {
+    fn mask_key(&mut self, input: &Input, mask_key: Vec<u8>) -> Result<(), Error> {
         let mut state = self.owners.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.tickets.entry((self.number, input.name.clone())).or_default()[self.device.me] = Some(ticket);
+        state.mask_keys.entry((self.number, input.name.clone())).or_default()[self.device.me] =
+            Some(mask_key);
         self.owners.more.notify_all();
         Ok(())
     }
@@ -194,17 +195,17 @@ impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
         let key = (self.number, input.name.clone());
         let state = self.owners.state.lock().unwrap_or_else(PoisonError::into_inner);
         let complete = |state: &mut OwnersState| {
-            !state.failed && !state.tickets.get(&key).is_some_and(|t| t.iter().all(Option::is_some))
+            !state.failed && !state.mask_keys.get(&key).is_some_and(|t| t.iter().all(Option::is_some))
         };
         let (mut state, _) = (self.owners.more.wait_timeout_while(state, TIMEOUT, complete))
             .unwrap_or_else(PoisonError::into_inner);
-        let tickets: Option<Vec<Vec<u8>>> =
-            state.tickets.get(&key).and_then(|tickets| tickets.iter().cloned().collect());
-        let Some(tickets) = tickets else {
-            return Err(Error::Refused("another party failed before it gave its ticket".into()));
+        let mask_keys: Option<Vec<Vec<u8>>> =
+            state.mask_keys.get(&key).and_then(|mask_keys| mask_keys.iter().cloned().collect());
+        let Some(mask_keys) = mask_keys else {
+            return Err(Error::Refused("another party failed before it gave its input-mask key".into()));
         };
         if !state.shares.contains_key(&key) {
-            let shares = self.shares(input, &tickets)?;
+            let shares = self.shares(input, &mask_keys)?;
             state.shares.insert(key.clone(), shares);
         }
         let (payloads, rows) = &state.shares[&key];

@@ -3,15 +3,15 @@
 //! For one party: its own draws are fixed, block by block; what it does not know is enumerated but for pads ([`super::cosets`]);
 //! the multiset of what it sees must be the same for all secrets that it may not tell apart.
 
+use super::bench::{Bench, shift, view};
 use super::cases::{Case, Expected, some};
-use super::cosets::{Bases, Space};
-use super::draws::{Assignment, Draw, Kind, Mutation, Source, Variable, World};
-use super::session::{Broken, Element, Sharing, Transcript, Visitor, dispatch, run};
+use super::compare::{compare, one_group};
+use super::cosets::Space;
+use super::draws::{Assignment, Draw, Mutation, Source, Variable};
+use super::session::{Broken, Element, Sharing, Visitor, dispatch};
 use crate::views::device::Enumerating;
-use megrez_plan::Plan;
 use megrez_protocols::Suite;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 /// What a party is beside a party.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -117,99 +117,6 @@ struct Examine<'a> {
     roles: &'a [Role],
     mutation: Option<&'a Mutation>,
     limits: Limits,
-}
-
-/// A suite that runs a case.
-struct Bench<'a, S> {
-    case: &'a Case,
-    suite: S,
-    sharing: Sharing,
-    mutation: Option<&'a Mutation>,
-    known: BTreeMap<String, Draw>,
-}
-
-impl<'a, S: Suite<Device = Enumerating>> Bench<'a, S> {
-    fn new(
-        case: &'a Case,
-        protocol: &str,
-        suite: S,
-        sharing: Sharing,
-        mutation: Option<&'a Mutation>,
-    ) -> Option<Self> {
-        let plan = case.plan(64, protocol)?;
-        megrez_engine::check(&suite, &plan).ok()?;
-        Some(Bench { case, suite, sharing, mutation, known: BTreeMap::new() })
-    }
-
-    /// On all secrets.
-    fn run(&self, assignment: Assignment) -> Result<(Arc<World>, Transcript), Broken> {
-        self.run_on(&self.case.secrets, assignment)
-    }
-
-    fn run_on(
-        &self,
-        secrets: &[Vec<i64>],
-        assignment: Assignment,
-    ) -> Result<(Arc<World>, Transcript), Broken> {
-        let world = World::new(assignment, self.mutation.cloned(), self.known.clone(), self.case.table());
-        let world = Arc::new(world);
-        let plan: Plan = self.case.plan(world.lanes, "").expect("it was planned before");
-        let transcript = run(&self.suite, self.sharing, &plan, secrets, &world)?;
-        Ok((world, transcript))
-    }
-
-    /// The first output that is not what it should be.
-    fn wrong(&self, secrets: &[Vec<i64>], world: &World, seen: &Transcript) -> Option<String> {
-        for lane in 0..world.lanes {
-            let secret = &secrets[world.assignment.secret(lane)];
-            let expected = (self.case.expect)(secret);
-            if expected.len() != seen.results.len() {
-                return Some(format!("{} outputs, expected {}", seen.results.len(), expected.len()));
-            }
-            for (q, (expected, result)) in expected.iter().zip(&seen.results).enumerate() {
-                let got = result[lane];
-                if !expected.allows(got, self.case.ring) {
-                    return Some(format!("inputs {secret:?}: output {q} is {got}, expected {expected:?}"));
-                }
-            }
-        }
-        None
-    }
-}
-
-/// A party's numbers, by number and then by lane.
-fn view(world: &World, seen: &Transcript, party: usize, recipient: bool) -> Vec<Element> {
-    let mut view = seen.views[party].clone();
-    if recipient {
-        view.extend(seen.outputs.iter().map(|(_, element)| element.clone()));
-    }
-    if let Some(Mutation { draw, kind: Kind::SameAs(_) }) = &world.mutation {
-        // The party holds what it should not.
-        if let Some(of) = world.draws().get(draw)
-            && of.holders >> party & 1 == 1
-        {
-            let values = world.read(draw, of.domain, world.lanes * of.count, 1);
-            for q in 0..of.count {
-                let values = (0..world.lanes).map(|lane| values.at(q * world.lanes + lane, 0)).collect();
-                view.push(Element { name: format!("draw {draw}[{q}]"), modulus: 0, values });
-            }
-        }
-    }
-    view
-}
-
-fn lane(view: &[Element], lane: usize) -> Vec<u8> {
-    view.iter().map(|element| element.values[lane]).collect()
-}
-
-/// What a variable adds, lane by lane; `None` if it changes what no pad may change.
-type Shift = Option<Vec<Vec<u8>>>;
-
-fn shift(space: &Space, moduli: &[u64], base: &[Element], bumped: &[Element], lanes: usize) -> Shift {
-    if base.len() != bumped.len() {
-        return None;
-    }
-    (0..lanes).map(|l| space.difference(moduli, &lane(bumped, l), &lane(base, l))).collect()
 }
 
 impl Visitor for Examine<'_> {
@@ -538,60 +445,4 @@ impl Examine<'_> {
         let what = format!("{a:?} and {b:?} differ in {}", names.join("; "));
         (columns, what)
     }
-}
-
-/// The rows of one lane on these columns, in an order of their own.
-fn rows_of(rows: &[Vec<Vec<u8>>], columns: &[usize], lane: usize) -> Vec<Vec<u8>> {
-    let pick = |row: &Vec<Vec<u8>>| -> Vec<u8> { columns.iter().map(|&c| row[lane][c]).collect() };
-    let mut added: Vec<Vec<u8>> = rows.iter().map(pick).filter(|row| row.iter().any(|&x| x != 0)).collect();
-    added.sort_unstable();
-    added.dedup();
-    added
-}
-
-/// Whether the pads add the same group in every lane.
-fn one_group(moduli: &[u64], rows: &[Vec<Vec<u8>>], columns: &[usize], lanes: usize) -> bool {
-    let space = Space::new(&pick_moduli(moduli, columns));
-    let mut bases = Bases::default();
-    let groups: HashSet<u64> =
-        (0..lanes).map(|l| bases.of(&space, rows_of(rows, columns, l)).hash()).collect();
-    groups.len() <= 1
-}
-
-/// Two secrets of one group whose views differ on these columns.
-fn compare(
-    base: &[Element],
-    moduli: &[u64],
-    rows: &[Vec<Vec<u8>>],
-    columns: &[usize],
-    assignment: &Assignment,
-    groups: &[Vec<usize>],
-) -> Option<(usize, usize)> {
-    let space = Space::new(&pick_moduli(moduli, columns));
-    let mut bases = Bases::default();
-    let hashes: Vec<u64> = (0..assignment.total)
-        .map(|l| {
-            let basis = bases.of(&space, rows_of(rows, columns, l));
-            space.coset(&basis, &columns.iter().map(|&c| base[c].values[l]).collect::<Vec<_>>())
-        })
-        .collect();
-    let per_block = assignment.unknowns * assignment.secrets;
-    for block in hashes.chunks_exact(per_block) {
-        for group in groups {
-            let sorted = |secret: usize| {
-                let mut part = block[secret * assignment.unknowns..][..assignment.unknowns].to_vec();
-                part.sort_unstable();
-                part
-            };
-            let first = sorted(group[0]);
-            if let Some(&other) = group[1..].iter().find(|&&other| sorted(other) != first) {
-                return Some((group[0], other));
-            }
-        }
-    }
-    None
-}
-
-fn pick_moduli(moduli: &[u64], columns: &[usize]) -> Vec<u64> {
-    columns.iter().map(|&c| moduli[c]).collect()
 }

@@ -14,7 +14,9 @@
 //! so it is with the helper's lists of `bicoptor`, which the unit tests of its sign enumerate by the places of their zeros.
 //! A verdict of [`Verdict::Unclear`] is neither: more room (`Limits::block`) decides it.
 
+mod bench;
 pub mod cases;
+mod compare;
 pub mod cosets;
 pub mod device;
 pub mod draws;

@@ -166,7 +166,7 @@ impl Owner<'_> {
 }
 
 impl Clients for Owner<'_> {
-    fn ticket(&mut self, _: &Input, _: Vec<u8>) -> Result<(), Error> {
+    fn mask_key(&mut self, _: &Input, _: Vec<u8>) -> Result<(), Error> {
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Clients for Owner<'_> {
         }
         let x = |e: usize| self.secrets[world.assignment.secret(e % lanes)][before + e / lanes] as u64;
         let read = |name: &str| world.read(name, 1 << self.ring, n, 1);
-        let ticket = |pair: &str| read(&format!("Offline input/{}: input of {pair}", input.name));
+        let mask_key = |pair: &str| read(&format!("Offline input/{}: input of {pair}", input.name));
         let combined = |sign: i64, masks: &[super::draws::Values]| -> Vec<u8> {
             let at = |e: usize| {
                 let sum = masks.iter().map(|mask| i64::from(mask.at(e, 0))).sum::<i64>() * sign;
@@ -192,11 +192,11 @@ impl Clients for Owner<'_> {
                 if self.me == 2 {
                     return Ok(Payload::zeroed(0));
                 }
-                let m = combined(1, &["P0 and P2", "P1 and P2"].map(ticket));
+                let m = combined(1, &["P0 and P2", "P1 and P2"].map(mask_key));
                 (m.clone(), Payload::from_bytes(&m))
             }
             Sharing::MaskedReplicated => {
-                let m = combined(-1, &["P0 and P2", "P0 and P1", "P1 and P2"].map(ticket));
+                let m = combined(-1, &["P0 and P2", "P0 and P1", "P1 and P2"].map(mask_key));
                 (m.clone(), Payload::from_bytes(&m))
             }
             Sharing::Replicated => {

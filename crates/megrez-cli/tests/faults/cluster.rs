@@ -228,7 +228,7 @@ pub fn reason(channel: &mut Channel) -> String {
     loop {
         match wire::recv(channel, wire::MAX_REPLY).unwrap() {
             Reply::Failed(failure) => return failure.reason,
-            Reply::Ticket(_) => {}
+            Reply::MaskKey(_) => {}
             other => panic!("a party gives an answer where it must refuse: {other:?}"),
         }
     }

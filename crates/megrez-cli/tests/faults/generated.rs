@@ -206,10 +206,10 @@ impl Port<'_> {
 }
 
 impl PartyPort for Port<'_> {
-    fn ticket(&mut self) -> Result<Vec<u8>, SessionError> {
+    fn mask_key(&mut self) -> Result<Vec<u8>, SessionError> {
         match self.reply()? {
-            Reply::Ticket(ticket) => Ok(ticket),
-            _ => Err(stopped("no ticket")),
+            Reply::MaskKey(mask_key) => Ok(mask_key),
+            _ => Err(stopped("no input-mask key")),
         }
     }
     fn send(&mut self, share: Payload) -> Result<(), SessionError> {

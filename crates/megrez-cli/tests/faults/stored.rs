@@ -113,7 +113,9 @@ fn models_and_material_are_whole_or_refused_under_every_protocol() {
             let options = RunOptions { protocol, material, ..crate::common::options(1) };
             let mine = |i: &Input| i.owner == "user";
             let mut alice = parties.connect("alice");
-            alice.run(&small_model(), source, &options, &mine, &|_, _| Ok(data()), &|_| {}).map(|run| run.outputs)
+            alice
+                .run(&small_model(), source, &options, &mine, &|_, _| Ok(data()), &|_| {})
+                .map(|run| run.outputs)
         };
         let right = [[truth(&weights(2))]];
         assert_eq!(infer(None).unwrap(), right, "{}", protocol.name);

@@ -88,9 +88,9 @@ fn weights_are_cut_once() {
     }
 }
 
-/// What a rehearsal counts is what the kernels take.
+/// What a dry run counts is what the kernels take.
 #[test]
-fn rehearsals_count_the_same_memory() {
+fn dry_runs_count_the_same_memory() {
     fn work(device: &Cuda) -> (usize, u64) {
         let stream = Key::from_bytes([5; 32]).stream();
         let x = device.random::<u64>(&stream, 100 * 64).unwrap();
@@ -104,7 +104,7 @@ fn rehearsals_count_the_same_memory() {
         (s.peak_memory, s.kernels.values().map(|k| k.launches).sum())
     }
     for suite in emulated() {
-        assert_eq!(work(&suite.device), work(&Cuda::rehearsal()));
+        assert_eq!(work(&suite.device), work(&Cuda::dry_run()));
     }
 }
 

@@ -1,9 +1,9 @@
-//! One party's whole run of a floating-point plan with its clients: set-up of transfers, inputs, online, outputs. There is no
-//! offline phase: transfers are made as they are needed.
+//! One party's whole run of a floating-point plan with its clients: set-up of OTs, inputs, online, outputs. There is no
+//! offline phase: OTs are made as they are needed.
 
 use super::Walk;
 use crate::clients::Clients;
-use crate::report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
+use crate::report::{Measured, PartyReport, PhaseReport, StepReport};
 use crate::serve::{Options, agree};
 use megrez_float::Float;
 use megrez_kernels::Device;
@@ -11,8 +11,8 @@ use megrez_plan::FloatPlan;
 use megrez_session::{Error, Party, Phase};
 use megrez_twoparty::Sirnn;
 use megrez_twoparty::client::share_bytes;
-use megrez_twoparty::ot::Transfers;
-use std::collections::{BTreeMap, HashMap};
+use megrez_twoparty::ot::Ots;
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// Inputs that this party already holds, by input name: an uploaded model's, and those that last.
@@ -33,14 +33,14 @@ pub fn serve_floats<D: Device>(
     agree(&mut party, "plan", &plan.hash())?;
     party.enter(Phase::Setup, 1);
     let start = Instant::now();
-    let transfers = Transfers::set_up(&mut party, plan.group)?;
+    let ots = Ots::set_up(&mut party, plan.group)?;
     let set_up = PhaseReport {
         seconds: start.elapsed().as_secs_f64(),
         rounds: party.rounds(),
         ..PhaseReport::default()
     };
     let sent = party.meter().readings();
-    let mut b = Sirnn::new(party, transfers).with_threads(plan.threads as usize)?;
+    let mut b = Sirnn::new(party, ots).with_threads(plan.threads as usize)?;
     let mut held = vec![];
     let one = |run: u32| {
         b.party().meter().reset();
@@ -66,16 +66,8 @@ fn one_run<D: Device>(
     options: Options<'_>,
     run: u32,
 ) -> Result<PartyReport, Error> {
-    let (mut phases, mut steps) = (BTreeMap::new(), vec![]);
-    let mut close = |phase: Phase, start: Instant, b: &Sirnn<D>| {
-        let report = PhaseReport {
-            seconds: start.elapsed().as_secs_f64(),
-            busy_seconds: start.elapsed().saturating_sub(b.party().waited()).as_secs_f64(),
-            rounds: b.party().rounds(),
-            virtual_seconds: b.party().time_ns() as f64 * 1e-9,
-        };
-        phases.insert(phase, report);
-    };
+    let mut measured = Measured::default();
+    let before = b.party().device().usage()?;
 
     let start = Instant::now();
     b.party_mut().enter(Phase::Input, run);
@@ -92,7 +84,7 @@ fn one_run<D: Device>(
         }
         inputs.push(numbers);
     }
-    close(Phase::Input, start, b);
+    measured.close(Phase::Input, start, b.party());
 
     b.party_mut().barrier(&format!("online-{run}"))?;
     let start = Instant::now();
@@ -101,27 +93,16 @@ fn one_run<D: Device>(
     for (i, step) in plan.steps.iter().enumerate() {
         let start = Instant::now();
         b.step(&step.name, |b| walk.step(b, i))?;
-        steps.push(StepReport::new(Phase::Online, &step.name, start.elapsed(), b.party()));
+        measured.steps.push(StepReport::new(Phase::Online, &step.name, start.elapsed(), b.party()));
     }
-    close(Phase::Online, start, b);
+    measured.close(Phase::Online, start, b.party());
 
     let start = Instant::now();
     b.party_mut().enter(Phase::Output, run);
     for output in &plan.outputs {
         clients.output(output, Sirnn::reveal(walk.value(output.value)))?;
     }
-    close(Phase::Output, start, b);
+    measured.close(Phase::Output, start, b.party());
 
-    let party = b.party();
-    Ok(PartyReport {
-        party: party.me(),
-        device: party.device().describe(),
-        phases,
-        sent: party.meter().readings(),
-        steps,
-        wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
-        peak_rss_mib: peak_rss_mib(),
-        kernel_seconds: None,
-        peak_device_mib: None,
-    })
+    measured.report(b.party(), before)
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The client's end of its link to one party, with what went over it.
 pub struct Port {
-    tickets: Receiver<Vec<u8>>,
+    mask_keys: Receiver<Vec<u8>>,
     data: Sender<Payload>,
     outputs: Receiver<Payload>,
     pub seen: Seen,
@@ -29,22 +29,22 @@ pub struct Port {
 /// What went over a client's link.
 #[derive(Default)]
 pub struct Seen {
-    pub tickets: Vec<Vec<u8>>,
+    pub mask_keys: Vec<Vec<u8>>,
     pub data: Vec<Payload>,
     pub outputs: Vec<Payload>,
 }
 
 /// The party's end.
 pub struct Ends {
-    tickets: Sender<Vec<u8>>,
+    mask_keys: Sender<Vec<u8>>,
     data: Receiver<Payload>,
     outputs: Sender<Payload>,
 }
 
 pub fn link() -> (Port, Ends) {
-    let ((tickets_in, tickets), (data, data_out), (outputs_in, outputs)) = (channel(), channel(), channel());
-    let port = Port { tickets, data, outputs, seen: Seen::default() };
-    (port, Ends { tickets: tickets_in, data: data_out, outputs: outputs_in })
+    let ((keys_in, mask_keys), (data, data_out), (outputs_in, outputs)) = (channel(), channel(), channel());
+    let port = Port { mask_keys, data, outputs, seen: Seen::default() };
+    (port, Ends { mask_keys: keys_in, data: data_out, outputs: outputs_in })
 }
 
 fn gone<E>(_: E) -> Error {
@@ -52,10 +52,10 @@ fn gone<E>(_: E) -> Error {
 }
 
 impl PartyPort for Port {
-    fn ticket(&mut self) -> Result<Vec<u8>, Error> {
-        let ticket = self.tickets.recv().map_err(gone)?;
-        self.seen.tickets.push(ticket.clone());
-        Ok(ticket)
+    fn mask_key(&mut self) -> Result<Vec<u8>, Error> {
+        let mask_key = self.mask_keys.recv().map_err(gone)?;
+        self.seen.mask_keys.push(mask_key.clone());
+        Ok(mask_key)
     }
     fn send(&mut self, share: Payload) -> Result<(), Error> {
         self.seen.data.push(share.clone());
@@ -69,8 +69,8 @@ impl PartyPort for Port {
 }
 
 impl Clients for Ends {
-    fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> Result<(), Error> {
-        self.tickets.send(ticket).map_err(gone)
+    fn mask_key(&mut self, _: &Input, mask_key: Vec<u8>) -> Result<(), Error> {
+        self.mask_keys.send(mask_key).map_err(gone)
     }
     fn data(&mut self, _: &Input, _: usize) -> Result<Payload, Error> {
         self.data.recv().map_err(gone)
@@ -244,9 +244,9 @@ impl Transcript {
         unpack(self.message(phase, from, to, name), 1, n)
     }
 
-    /// r_j of an input, as the ticket gives it.
+    /// r_j of an input, as the input-mask key gives it.
     pub fn input_mask(&self, j: usize, input: usize, n: usize) -> Vec<u8> {
-        let key: [u8; 32] = self.seen[j].tickets[input].as_slice().try_into().expect("a key");
+        let key: [u8; 32] = self.seen[j].mask_keys[input].as_slice().try_into().expect("a key");
         let words = Key::from_bytes(key).stream().words(n.div_ceil(8));
         words.iter().flat_map(|w| w.to_le_bytes()).take(n).collect()
     }

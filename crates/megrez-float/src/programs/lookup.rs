@@ -19,7 +19,7 @@ type Columns<B> = (Vec<<B as Blocks>::Int>, Vec<<B as Blocks>::Bit>);
 /// integers and flags, so that their sum is local.
 ///
 /// rounds  bits for each row and place, both directions
-/// 2       2·(⌈w/128⌉·128/k + 38·w)      k: the group of the transfer extension; rounds are those of a part
+/// 2       2·(⌈w/128⌉·128/k + 38·w)      k: k of the OT extension; rounds are those of a part
 ///
 /// # Errors
 /// If the blocks fail.

@@ -22,7 +22,7 @@ pub struct FloatOptions {
     pub data_owner: String,
     /// The client who learns the outputs.
     pub recipient: String,
-    /// Bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and more work.
+    /// Bits of a group of the OT extension, 1, 2, 4 or 8: more is fewer bytes and more work.
     pub group: u32,
     /// Threads of each party.
     pub threads: u32,

@@ -143,7 +143,7 @@ impl<'a> Lowering<'a> {
     pub fn frac_of(&self, x: &Secret) -> u32 {
         match self.plan.value(x.id).kind {
             megrez_plan::Kind::Ring { frac }
-            | megrez_plan::Kind::Sum { frac }
+            | megrez_plan::Kind::Additive { frac }
             | megrez_plan::Kind::Public { frac } => frac,
             megrez_plan::Kind::Bit => 0,
         }

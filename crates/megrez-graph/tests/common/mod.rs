@@ -40,7 +40,7 @@ pub fn interpret(compiled: &Compiled, inputs: &[Tensor]) -> Vec<Option<Words>> {
 
 pub fn frac(plan: &Plan, id: u32) -> u32 {
     match plan.values[id as usize].kind {
-        Kind::Ring { frac } | Kind::Sum { frac } | Kind::Public { frac } => frac,
+        Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
         Kind::Bit => 0,
     }
 }

@@ -15,7 +15,7 @@ use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::Sirnn;
 use megrez_twoparty::ops::{OPS, Opened, in_the_clear, run_in_parts, sample};
-use megrez_twoparty::ot::Transfers;
+use megrez_twoparty::ot::Ots;
 use megrez_twoparty::price::{Bill, Price};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -156,10 +156,10 @@ fn party(network: Network, o: &FloatBench) -> Result<Report> {
     let me = party.me();
     party.enter(Phase::Setup, 1);
     let before = party.meter().total(Phase::Setup, 2)[1 - me];
-    let transfers = Transfers::set_up(&mut party, o.work.group)?;
+    let ots = Ots::set_up(&mut party, o.work.group)?;
     let setup_bytes = party.meter().total(Phase::Setup, 2)[1 - me] - before;
     let setup_seconds = start.elapsed().as_secs_f64();
-    let mut b = Sirnn::new(party, transfers).with_threads(o.work.threads as usize)?;
+    let mut b = Sirnn::new(party, ots).with_threads(o.work.threads as usize)?;
     let mut runs = vec![];
     let mut number = 0;
     for _ in 0..o.repeat {

@@ -209,14 +209,14 @@ impl<W: Word> Lists<W, Cuda> {
 /// without one.
 fn lists<W: Word>(device: &AnyDevice, o: &KernelBench) -> std::result::Result<Json, DeviceError> {
     let planned = |fused: bool| -> std::result::Result<Option<f64>, DeviceError> {
-        let rehearsal = Cuda::rehearsal();
-        let lists = Lists::<W, Cuda>::new(&rehearsal, o)?;
+        let dry_run = Cuda::dry_run();
+        let lists = Lists::<W, Cuda>::new(&dry_run, o)?;
         if fused {
-            lists.fused(&rehearsal)?
+            lists.fused(&dry_run)?
         } else {
-            lists.unfused(&rehearsal)?
+            lists.unfused(&dry_run)?
         };
-        peak_mib(&rehearsal)
+        peak_mib(&dry_run)
     };
     let expected = Lists::<W, Reference>::new(&Reference, o)?.fused(&Reference)?;
     let right = |words: Vec<u64>| words[..] == expected[..];
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_wrong_product_is_found() {
         // A device without data gives zeros, which are not the product.
-        let device = AnyDevice::Cuda(megrez_cuda::Cuda::rehearsal());
+        let device = AnyDevice::Cuda(megrez_cuda::Cuda::dry_run());
         let (x, y) = (vec![1u64; 6], vec![2u64; 6]);
         let z = device.matmul(&device.upload(x).unwrap(), &device.upload(y).unwrap(), 1, [2, 3, 2]).unwrap();
         assert_ne!(device.download(z).unwrap(), [6; 4]);

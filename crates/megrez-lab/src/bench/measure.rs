@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// Measures one operation.
 pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Json> {
     let mut plan = op_plan(op, backend.client(), o)?;
-    if find(&o.run.protocol)?.sums {
+    if find(&o.run.protocol)?.deferred_resharing {
         let refuse = |e: PlanError| Error::Refused(e.to_string());
         megrez_passes::legalise(&mut plan, 0).map_err(refuse)?;
     }
@@ -60,7 +60,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     let clear = RunOptions { runs: o.run.runs, insecure: true, ..RunOptions::new("clear") };
     let oracle = Backend::threads().run(&plan, &clear, &inputs, &|_| {})?;
     let frac = match plan.value(plan.outputs[0].value).kind {
-        Kind::Ring { frac } | Kind::Sum { frac } | Kind::Public { frac } => frac,
+        Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
         Kind::Bit => 0,
     };
     // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it

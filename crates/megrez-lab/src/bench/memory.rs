@@ -16,7 +16,7 @@ use megrez_plan::{Input, Plan};
 /// If the protocol lacks steps of the plan.
 pub fn planned_peaks(protocol: &str, plan: &Plan) -> Result<Vec<usize>> {
     let parties = find(protocol)?.parties;
-    let devices: Vec<AnyDevice> = (0..parties).map(|_| AnyDevice::Cuda(Cuda::rehearsal())).collect();
+    let devices: Vec<AnyDevice> = (0..parties).map(|_| AnyDevice::Cuda(Cuda::dry_run())).collect();
     let zeros = |_: u32, input: &Input| Ok(vec![0; plan.value(input.value).shape.elements()]);
     let options = RunOptions { insecure: true, ..RunOptions::new(protocol) };
     Backend::Threads(devices.clone()).run(plan, &options, &zeros, &|_| {})?;

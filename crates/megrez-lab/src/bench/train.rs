@@ -16,7 +16,7 @@ use megrez_plan::View;
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::Sirnn;
-use megrez_twoparty::ot::Transfers;
+use megrez_twoparty::ot::Ots;
 use megrez_twoparty::price::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -152,8 +152,8 @@ impl Job for TrainBench {
         let layers = self.weights()?;
         let mut party = Party::start(network, Cpu::new(1))?;
         party.enter(Phase::Setup, 1);
-        let transfers = Transfers::set_up(&mut party, self.work.group)?;
-        let mut b = Sirnn::new(party, transfers).with_threads(self.work.threads as usize)?;
+        let ots = Ots::set_up(&mut party, self.work.group)?;
+        let mut b = Sirnn::new(party, ots).with_threads(self.work.threads as usize)?;
         let me = b.party().me();
         let mut measured = vec![];
         for run in 0..self.repeat {

@@ -6,6 +6,7 @@
 //! wants an inexact truncation has to write `megrez study truncation`.
 //!
 //! - [`forms`]: the truncations, as functions of a word and its masks.
+//! - [`rules`]: how a walk truncates and compares, and what it counts.
 //! - [`walk`]: a model's plan on plain words, with truncations and comparisons as a study wants
 //!   them.
 //! - [`truncation`]: how often each form errs, and what is left of a model's accuracy.
@@ -15,6 +16,7 @@
 pub mod forms;
 pub mod meteor_msb;
 pub mod relu_bits;
+pub mod rules;
 mod subject;
 pub mod truncation;
 pub mod walk;

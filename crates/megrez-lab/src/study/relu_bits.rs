@@ -2,8 +2,8 @@
 //! comparisons look at.
 
 use super::forms::Form;
+use super::rules::Rules;
 use super::subject::{Score, Subject, score};
-use super::walk::Rules;
 use crate::bench::{BenchOptions, op_plan};
 use megrez::choices::List as Lists;
 use megrez::protocols::price;

@@ -1,6 +1,7 @@
 //! A model with labelled inputs, and what is left of its accuracy.
 
-use super::walk::{Counts, Rules, Walker};
+use super::rules::{Counts, Rules};
+use super::walk::Walker;
 use megrez::{Error, FixedModel, Result, batch};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{Graph, Tensor, npy, plain};

@@ -2,8 +2,9 @@
 //! of a model's accuracy.
 
 use super::forms::{Form, is_big_error};
+use super::rules::Rules;
 use super::subject::{Score, Subject, score};
-use super::walk::{Rules, lone_party};
+use super::walk::lone_party;
 use megrez::{Error, FixedModel, Result};
 use megrez_graph::{Comparison, CompileOptions, RangePolicy};
 use megrez_plan::SignBit;

@@ -3,6 +3,7 @@
 //! masks for every element.
 
 use super::forms::{Form, cut_sign, exact, is_big_error};
+use super::rules::{Counts, Rules};
 use megrez::{Error, ErrorKind, FixedModel, Result};
 use megrez_graph::Tensor as Floats;
 use megrez_graph::lower::DataInput;
@@ -13,45 +14,7 @@ use megrez_protocols::clear::{Clear, Data};
 use megrez_protocols::{Call, Operands, Sharing, Suite};
 use megrez_ring::{Word, bits, decode_words};
 use megrez_session::{Party, Phase};
-use serde::Serialize;
 use std::time::Duration;
-
-/// How a walk truncates and compares.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rules {
-    /// The truncation, also of those inside ReLUs, which then compare the truncated value.
-    pub truncation: Form,
-    /// Whether comparisons look only at the bits that the plan says, under the mask of the
-    /// truncation, as the dealer protocol does. Without it they look at all bits. Needs
-    /// [`Form::Exact`].
-    pub cut: bool,
-}
-
-/// What happened to the elements of a walk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Counts {
-    /// Truncated elements.
-    pub truncations: f64,
-    /// Of them, those off by more than the last bit.
-    pub big_errors: f64,
-    /// Compared elements.
-    pub comparisons: f64,
-    /// Of them, those whose sign was read wrongly and whose value was not below the last of f
-    /// fraction bits.
-    pub sign_errors: f64,
-}
-
-impl Counts {
-    /// Divided by a number of inputs.
-    pub fn per(self, n: f64) -> Counts {
-        Counts {
-            truncations: self.truncations / n,
-            big_errors: self.big_errors / n,
-            comparisons: self.comparisons / n,
-            sign_errors: self.sign_errors / n,
-        }
-    }
-}
 
 /// Data inputs as real numbers.
 pub type Rows<'a> = dyn Fn(u32, &DataInput) -> Result<Floats> + 'a;
@@ -187,7 +150,7 @@ impl<'a, W: Word> Walk<'a, W> {
 
     fn frac(&self, id: ValueId) -> u32 {
         match self.model.compiled.plan.value(id).kind {
-            Kind::Ring { frac } | Kind::Sum { frac } | Kind::Public { frac } => frac,
+            Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
             Kind::Bit => 0,
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 /// The paper's network, its machines have 4 cores at 3.7 GHz.
 const NETS: &[(&str, &str)] = &[("lan", "0.8ms,3gbps")];
 
-/// k of the transfer extension.
+/// k of the OT extension.
 const GROUP: u32 = 4;
 
 /// Not printed.

@@ -160,7 +160,8 @@ pub fn model(
         let mut backend = backend(protocol, setting)?;
         let graph = models::build(name, batch, setting.seed)?;
         let o = BenchOptions { batch, ..options(protocol, frac, setting) };
-        let mut options = CompileOptions { sums: find(protocol)?.sums, ..compile(&o)? };
+        let mut options =
+            CompileOptions { defer_resharing: find(protocol)?.deferred_resharing, ..compile(&o)? };
         options.pool = fastest_pool(&graph, backend.client(), &options, protocol, &setting.net)?;
         let model = FixedModel::new(&graph, backend.client(), &options)?;
         bench_model(&mut backend, name, &model, &o)
@@ -185,7 +186,7 @@ pub fn layer(
                 plan.step("truncate", truncate, &[plan.outputs[0].value]).map_err(refuse)?;
             revealed.frac = frac;
         }
-        if find(protocol)?.sums {
+        if find(protocol)?.deferred_resharing {
             megrez_passes::legalise(plan, 0).map_err(refuse)?;
         }
         bench_model(&mut backend, "layer", &model, &o)

@@ -22,8 +22,8 @@ pub use family::{Aby3, Protocol};
 use crate::protocol::{self, Security};
 use crate::rss::{Linear, PublicProduct, refuse};
 use crate::sharing::Constant;
-use crate::steps::dealt::Dealt;
-use crate::steps::product::{Product, Unshared};
+use crate::steps::offloaded::Offloaded;
+use crate::steps::product::{Additive, Product};
 use crate::steps::truncate::Truncate;
 use bits::{And, BitLinear, Select};
 use compare::Compare;
@@ -47,11 +47,11 @@ suite_of_steps! { Aby3, refuse =>
     2 = BitLinear,
     3 = PublicProduct,
     4 = Product,
-    5 = Unshared,
+    5 = Additive,
     6 = Truncate,
     7 = Compare,
     8 = Relu,
-    9 = Dealt,
+    9 = Offloaded,
     10 = Select,
     11 = And,
     12 = ToBits,

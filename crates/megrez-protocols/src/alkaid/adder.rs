@@ -37,7 +37,7 @@ use crate::rss::{Rss, after, before, draw};
 use crate::steps::planes::{Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
 use crate::steps::sum::{Known, output_planes};
 use crate::steps::tree::{Span, Tree};
-use crate::{Cost, Store, StoreError, Unit};
+use crate::{Cost, Encode, EncodeError, Unit};
 use megrez_kernels::{Bits, Circuit, Device};
 use megrez_ring::{Shape, bits};
 use megrez_session::{Error, Party};
@@ -100,8 +100,8 @@ pub struct Material<D: Device> {
     deep: Rss<Bits<D>>,
 }
 
-impl<D: Device> Store<D> for Material<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<D: Device> Encode<D> for Material<D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.u.write(device, out)?;
         self.v.write(device, out)?;
         for part in [&self.opened, &self.leaves, &self.pairs, &self.deep] {
@@ -109,14 +109,14 @@ impl<D: Device> Store<D> for Material<D> {
         }
         Ok(())
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         Ok(Material {
-            u: Store::<D>::read(device, input)?,
-            v: Store::<D>::read(device, input)?,
-            opened: Store::<D>::read(device, input)?,
-            leaves: Store::<D>::read(device, input)?,
-            pairs: Store::<D>::read(device, input)?,
-            deep: Store::<D>::read(device, input)?,
+            u: Encode::<D>::read(device, input)?,
+            v: Encode::<D>::read(device, input)?,
+            opened: Encode::<D>::read(device, input)?,
+            leaves: Encode::<D>::read(device, input)?,
+            pairs: Encode::<D>::read(device, input)?,
+            deep: Encode::<D>::read(device, input)?,
         })
     }
 }

@@ -34,8 +34,8 @@ impl<'a, W: Word, D: Device> OnlineStep<'a, Alkaid<W, D>> for BitLinear<'a> {
         local::BitLinear::of(call).map(BitLinear)
     }
 
-    fn late(&self, late_inputs: bool) -> bool {
-        late_inputs
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        deferred_inputs
     }
 
     fn masks(

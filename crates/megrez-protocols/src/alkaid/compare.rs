@@ -6,7 +6,7 @@ use super::top;
 use crate::rss::{Data, Masks, Rss};
 use crate::steps::compare::Comparison;
 use crate::steps::truncate;
-use crate::{Call, Cost, Made, Operands, Step, Store, StoreError, Unsupported};
+use crate::{Call, Cost, Encode, EncodeError, Made, Operands, Step, Unsupported};
 use megrez_kernels::{Bits, Device};
 use megrez_plan::{Op, Value};
 use megrez_ring::{Shape, Word};
@@ -38,13 +38,13 @@ pub struct Material<D: Device> {
     pub(crate) dealt: Option<Bits<D>>,
 }
 
-impl<D: Device> Store<D> for Material<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<D: Device> Encode<D> for Material<D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.top.write(device, out)?;
         self.dealt.write(device, out)
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
-        Ok(Material { top: Store::<D>::read(device, input)?, dealt: Store::<D>::read(device, input)? })
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
+        Ok(Material { top: Encode::<D>::read(device, input)?, dealt: Encode::<D>::read(device, input)? })
     }
 }
 

@@ -6,7 +6,7 @@
 //! [`crate::aby3`]. The bits of a value are found by an addition on masked bits with nodes of four,
 //! in half of `aby3`'s rounds, and stay masked, so that what they multiply takes one round.
 //! Correlated randomness is made before the inputs exist; ring values have no masks, so only bits
-//! are ever late.
+//! are ever deferred.
 //!
 //! Security: `docs/security/replicated.md`.
 
@@ -26,8 +26,8 @@ pub use family::{Alkaid, Protocol};
 use crate::protocol::{self, Security};
 use crate::rss::{Linear, PublicProduct, refuse};
 use crate::sharing::Constant;
-use crate::steps::dealt::Dealt;
-use crate::steps::product::{Product, Unshared};
+use crate::steps::offloaded::Offloaded;
+use crate::steps::product::{Additive, Product};
 use crate::steps::truncate::Truncate;
 use bits::{And, BitLinear, Select};
 use compare::Compare;
@@ -50,11 +50,11 @@ suite_of_steps! { Alkaid, refuse =>
     2 = BitLinear,
     3 = PublicProduct,
     4 = Product,
-    5 = Unshared,
+    5 = Additive,
     6 = Truncate,
     7 = Compare,
     8 = Relu,
-    9 = Dealt,
+    9 = Offloaded,
     10 = Select,
     11 = And,
     12 = ToBits,

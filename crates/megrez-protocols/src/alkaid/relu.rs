@@ -30,7 +30,7 @@ pub struct Material<W: Word, D: Device> {
     mask: Rss<Bits<D>>,
     ring: Rss<Tensor<W, D>>,
 }
-store_struct!(Material[W, D] => top, mask, ring);
+encode_struct!(Material[W, D] => top, mask, ring);
 
 /// max(x, 0), with `f` fraction bits dropped; x is a replicated value or, for f > 0, a sum.
 pub struct Relu<'a> {

@@ -19,7 +19,7 @@ use crate::rss::{Rss, draw};
 use crate::steps::digits::Digits;
 use crate::steps::planes::{Lanes, Plane, Sheet, Signal, add_zero, masked, recv, reshare};
 use crate::steps::tree::Tree;
-use crate::{Cost, Store, StoreError};
+use crate::{Cost, Encode, EncodeError};
 use megrez_kernels::{Bits, Circuit, Device};
 use megrez_session::{Error, Party};
 
@@ -60,13 +60,13 @@ pub struct Material<D: Device> {
     pairs: Rss<Bits<D>>,
 }
 
-impl<D: Device> Store<D> for Material<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<D: Device> Encode<D> for Material<D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.opened.write(device, out)?;
         self.pairs.write(device, out)
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
-        Ok(Material { opened: Store::<D>::read(device, input)?, pairs: Store::<D>::read(device, input)? })
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
+        Ok(Material { opened: Encode::<D>::read(device, input)?, pairs: Encode::<D>::read(device, input)? })
     }
 }
 

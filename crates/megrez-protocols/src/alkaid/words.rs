@@ -69,7 +69,7 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for ToBits<'a> {
         Ok(adder::cost(&tree(W::BITS as usize), Entry::Replicated, extent(self.shape).1))
     }
 
-    fn late(&self, _: bool) -> bool {
+    fn deferred(&self, _: bool) -> bool {
         true
     }
 
@@ -113,7 +113,7 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for AddBits<'a> {
         Ok(adder::cost(&tree(width), Entry::Bits, n))
     }
 
-    fn late(&self, _: bool) -> bool {
+    fn deferred(&self, _: bool) -> bool {
         true
     }
 

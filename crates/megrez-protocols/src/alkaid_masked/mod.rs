@@ -13,7 +13,7 @@ mod compare;
 pub use crate::mrss::{Data, Masks};
 
 use crate::meteor::steps::{
-    AddBits, And, BitToRing, Comparing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared, WithRelu,
+    AddBits, Additive, And, BitToRing, Comparing, FromBits, Many, Product, Select, ToBits, Truncate, WithRelu,
 };
 use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
 use crate::protocol::{self, Security};
@@ -47,7 +47,7 @@ suite_of_steps! { AlkaidMasked, refuse =>
     3 = PublicProduct,
     4 = Product,
     5 = Many,
-    6 = Unshared,
+    6 = Additive,
     7 = Truncate,
     8 = Compare,
     9 = Relu,

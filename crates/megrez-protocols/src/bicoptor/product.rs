@@ -27,7 +27,7 @@ pub struct Material<W: Word, D: Device> {
     right: RingMask<W, D>,
     gamma: Option<Tensor<W, D>>,
 }
-store_struct!(Material[W, D] => left, right, gamma);
+encode_struct!(Material[W, D] => left, right, gamma);
 
 /// A product of two secrets: of ring values or of bits, or a ⊕ b = a + b − 2ab.
 pub struct Product<'a> {

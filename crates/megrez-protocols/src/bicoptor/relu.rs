@@ -58,7 +58,7 @@ pub struct Material<W: Word, D: Device> {
     mask: RingMask<W, D>,
     parts: Option<MaskParts<W, D>>,
 }
-store_struct!(Material[W, D] => mask, parts);
+encode_struct!(Material[W, D] => mask, parts);
 
 fn truncate_offline<W: Word, D: Device>(
     party: &mut Party<D>,

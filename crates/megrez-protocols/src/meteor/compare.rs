@@ -12,7 +12,7 @@ use super::truncate;
 use crate::mrss::{Data, MaskedReplicated, Masks};
 use crate::rss::Rss;
 use crate::sharing::Variant;
-use crate::{Call, Cost, Made, Operands, Step, Store, Unsupported};
+use crate::{Call, Cost, Encode, Made, Operands, Step, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::{Op, Relu, SignBit};
 use megrez_ring::{Shape, Word};
@@ -21,7 +21,7 @@ use megrez_session::{Error, Party};
 /// What a step compares, and one way to do it.
 pub trait Comparison: Sized {
     /// What it takes from the offline phase.
-    type Material<D: Device>: Send + Store<D>;
+    type Material<D: Device>: Send + Encode<D>;
     /// A comparison whose first messages are on their way.
     type Sent<D: Device>;
     /// Whether all parties take part with m of x; else P0 and P1 do with a, where x = a − r.

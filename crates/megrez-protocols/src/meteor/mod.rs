@@ -3,7 +3,7 @@
 //!
 //! Source: METEOR (the paper), §4 and the appendices; deviations stand in each file. Linear
 //! operations are local, on m and on both components of ψ. All masks are fresh or follow from masks
-//! known offline, so nothing is ever late.
+//! known offline, so nothing is ever deferred.
 //!
 //! Security: `docs/security/meteor.md`.
 
@@ -29,7 +29,7 @@ use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
 use crate::protocol::{self, Security};
 use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
-use steps::{AddBits, And, BitToRing, FromBits, Many, Product, Select, ToBits, Truncate, Unshared};
+use steps::{AddBits, Additive, And, BitToRing, FromBits, Many, Product, Select, ToBits, Truncate};
 
 /// The steps of this protocol that others on the same sharing take; those that compare do it in any
 /// way.
@@ -40,7 +40,7 @@ pub(crate) mod steps {
     pub use super::product::Product;
     pub use super::relu::Relu as WithRelu;
     pub use super::select::{BitToRing, Select};
-    pub use super::sum::Unshared;
+    pub use super::sum::Additive;
     pub use super::truncate::Truncate;
     pub use super::words::{AddBits, FromBits, ToBits};
 }
@@ -72,7 +72,7 @@ suite_of_steps! { Meteor, refuse =>
     3 = PublicProduct,
     4 = Product,
     5 = Many,
-    6 = Unshared,
+    6 = Additive,
     7 = Truncate,
     8 = Compare,
     9 = Relu,

@@ -18,7 +18,7 @@ use super::{select, sum, truncate};
 use crate::mrss::{Data, MaskedReplicated, Masks};
 use crate::rss::{self, Rss};
 use crate::sharing::Variant;
-use crate::{Call, Cost, Made, Operands, Step, Store, StoreError, Unsupported};
+use crate::{Call, Cost, Encode, EncodeError, Made, Operands, Step, Unsupported};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
@@ -35,21 +35,21 @@ pub struct Material<W: Word, D: Device, C: Comparison> {
     opened: Option<Rss<Tensor<W, D>>>,
 }
 
-impl<W: Word, D: Device, C: Comparison> Store<D> for Material<W, D, C> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<W: Word, D: Device, C: Comparison> Encode<D> for Material<W, D, C> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.bit.write(device, out)?;
         self.sign.write(device, out)?;
-        Store::<D>::write(&self.select, device, out)?;
-        Store::<D>::write(&self.truncated, device, out)?;
-        Store::<D>::write(&self.opened, device, out)
+        Encode::<D>::write(&self.select, device, out)?;
+        Encode::<D>::write(&self.truncated, device, out)?;
+        Encode::<D>::write(&self.opened, device, out)
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         Ok(Material {
             bit: Rss::read(device, input)?,
-            sign: Store::<D>::read(device, input)?,
-            select: Store::<D>::read(device, input)?,
-            truncated: Store::<D>::read(device, input)?,
-            opened: Store::<D>::read(device, input)?,
+            sign: Encode::<D>::read(device, input)?,
+            select: Encode::<D>::read(device, input)?,
+            truncated: Encode::<D>::read(device, input)?,
+            opened: Encode::<D>::read(device, input)?,
         })
     }
 }
@@ -197,7 +197,7 @@ mod tests {
 
     fn of(suite: &impl Suite, truncate: u32, of_sum: bool) -> [(f64, u32); 2] {
         let op = Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate });
-        let kind = if of_sum { Kind::Sum { frac: 0 } } else { Kind::Ring { frac: 0 } };
+        let kind = if of_sum { Kind::Additive { frac: 0 } } else { Kind::Ring { frac: 0 } };
         let value = |kind| Value { shape: [1].into(), kind };
         let (input, output) = (value(kind), value(Kind::Ring { frac: 0 }));
         let cost = suite.cost(Call { op: &op, inputs: &[&input], output: &output }).unwrap();

@@ -33,7 +33,7 @@ pub struct Material<W: Word, D: Device> {
     bit: Rss<Tensor<W, D>>,
     gamma: Rss<Tensor<W, D>>,
 }
-store_struct!(Material[W, D] => bit, gamma);
+encode_struct!(Material[W, D] => bit, gamma);
 
 fn to_ring_cost(ring: u32, n: usize) -> Cost {
     open_cost(select::cost(ring, n, false).made_offline(), 1, n, Unit::Bits(ring))

@@ -44,7 +44,7 @@ use super::compare;
 use super::gates::{Factor, Products, Sum, opening};
 use crate::mrss::{open_bits, open_planes};
 use crate::rss::{Rss, draw};
-use crate::{Cost, Store, StoreError};
+use crate::{Cost, Encode, EncodeError};
 use megrez_kernels::{Bits, Circuit, Device, Tensor, Wire};
 use megrez_plan::{Op, SignBit};
 use megrez_ring::{Shape, Word, bits};
@@ -58,11 +58,11 @@ pub struct Material<D: Device> {
     planes: Rss<Tensor<u64, D>>,
 }
 
-impl<D: Device> Store<D> for Material<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<D: Device> Encode<D> for Material<D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.planes.write(device, out)
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         Ok(Material { planes: Rss::read(device, input)? })
     }
 }

@@ -167,18 +167,18 @@ pub(super) fn open<W: Word, D: Device>(
 }
 
 /// A product that is left as a sum.
-pub struct Unshared<'a> {
+pub struct Additive<'a> {
     product: Product<'a>,
     shape: &'a Shape,
 }
 
-impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for Unshared<'a> {
+impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for Additive<'a> {
     /// Γ.
     type Material = Summand<W, D>;
 
     fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let Op::Unshared(product) = call.op else { return None };
-        Some(Unshared { product: Product::of(product)?, shape: call.shape() })
+        let Op::Additive(product) = call.op else { return None };
+        Some(Additive { product: Product::of(product)?, shape: call.shape() })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {

@@ -41,7 +41,7 @@ pub struct Dealt<W: Word, D: Device> {
     sign: Tensor<W, D>,
     mask: Tensor<W, D>,
 }
-store_struct!(Dealt[W, D] => rest, sign, mask);
+encode_struct!(Dealt[W, D] => rest, sign, mask);
 
 /// What the step needs online; P2 needs nothing.
 pub type Material<W, D> = Option<Dealt<W, D>>;

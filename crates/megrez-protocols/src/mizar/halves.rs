@@ -16,7 +16,7 @@ pub struct Shares<W: Word, D: Device> {
     /// Fused: the mask's parts and [b·a].
     pub truncation: Option<(MaskParts<W, D>, Tensor<W, D>)>,
 }
-store_struct!(Shares[W, D] => bit, mask_bit, truncation);
+encode_struct!(Shares[W, D] => bit, mask_bit, truncation);
 
 impl<W: Word, D: Device> Shares<W, D> {
     /// This worker's share of the half that `choice` selects, under `output`.

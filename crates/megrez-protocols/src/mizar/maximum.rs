@@ -25,7 +25,7 @@
 //!
 //! with pairs = k(k−1)/2, and dealt, length and log p those of the sign bit. Opening every
 //! e_iv·(x_i − x_0) beside the lists would save the third round for 2((k−1)(2^(k−1) − 1) − 1)·ℓ
-//! more bits online, 2560 for k = 4 at ℓ = 64, and a late mask: more time than the round takes,
+//! more bits online, 2560 for k = 4 at ℓ = 64, and a deferred mask: more time than the round takes,
 //! even on a wide-area link, as soon as a pool has a few thousand outputs.
 //!
 //! Workers see f_pq, uniform and independent because the a_pq are, uniform shares, and an opening
@@ -51,7 +51,7 @@ pub struct Material<W: Word, D: Device> {
     /// Worker: [e_iv] and [e_iv·(r_i − r_0)], row by row for each value but the first.
     worker: Option<(Tensor<W, D>, Tensor<W, D>)>,
 }
-store_struct!(Material[W, D] => list, bits, worker);
+encode_struct!(Material[W, D] => list, bits, worker);
 
 /// The pairs of `k` values in order.
 fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {

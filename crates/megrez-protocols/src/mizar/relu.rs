@@ -14,11 +14,11 @@
 //! - *3R*: the selected half is opened, masked by a fresh r_z, after f is known.
 //! - *2R*: both halves are opened beside the lists, masked by κ (for f = 1 an unfused x − xσ needs
 //!   no opening: it is m − e with mask r − κ); f chooses. The dealer learns the output's mask with
-//!   f: it is *late*.
+//!   f: it is *deferred*.
 //! - *2R-fresh*: the dealer sends what turns that mask into a fresh r_z along with f.
 //! - *table*: no list. The dealer deals T[i] = msb(i − r') ⊕ a for the 2^(λ−1) smaller values i of
 //!   m', in XOR shares; the workers look up their share of f = T[m'] (the other half of the table
-//!   is its complement), and open f and the halves together; worker 0 tells the dealer f. Late. A
+//!   is its complement), and open f and the halves together; worker 0 tells the dealer f. Deferred. A
 //!   table serves one m'.
 //!
 //! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ,
@@ -59,7 +59,7 @@ pub struct Material<W: Word, D: Device> {
     /// κ of the half for f = 1, where that is opened too.
     one: Option<RingMask<W, D>>,
 }
-store_struct!(Material[W, D] => comparison, bits, worker, zero, one);
+encode_struct!(Material[W, D] => comparison, bits, worker, zero, one);
 
 /// How the sign is found.
 enum Comparison<D: Device> {
@@ -68,7 +68,7 @@ enum Comparison<D: Device> {
     /// By this worker's shares of the tables; nothing at the dealer.
     Table(Option<Bits<D>>),
 }
-store_enum!(Comparison[D: Device] on D => 0 = List, 1 = Table);
+encode_enum!(Comparison[D: Device] on D => 0 = List, 1 = Table);
 
 /// λ up to which tables are dealt: 2^(λ−1) bits per element.
 const WIDEST_TABLE: u32 = 12;
@@ -131,7 +131,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
         })
     }
 
-    fn late(&self, _: bool) -> bool {
+    fn deferred(&self, _: bool) -> bool {
         self.is_late()
     }
 
@@ -196,7 +196,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let (input, masked) = (operands.inputs[0].0.ring(), operands.masked(0));
         let output = operands.masks.map(Masks::ring);
-        let (m, late) = match self.relu.form {
+        let (m, deferred) = match self.relu.form {
             ReluForm::ThreeRounds => {
                 (self.three_rounds(party, input, operands.fresh(), masked, material)?, None)
             }
@@ -205,7 +205,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
             }
             ReluForm::Table => self.by_table(party, input, masked, material)?,
         };
-        Ok((Data::of_ring(self.shape, m), late.map(Masks::Ring)))
+        Ok((Data::of_ring(self.shape, m), deferred.map(Masks::Ring)))
     }
 }
 
@@ -238,7 +238,7 @@ fn deal_table<W: Word, D: Device>(
     })
 }
 
-/// The output's data, and its masks if they are late.
+/// The output's data, and its masks if they are deferred.
 type Opened<W, D> = (Option<<D as Memory>::Buf<W>>, Option<RingMask<W, D>>);
 
 impl Relu<'_> {

@@ -156,8 +156,8 @@ pub enum Dealt<D: Device> {
     Signs(Bits<D>),
 }
 
-impl<D: Device> crate::Store<D> for Dealt<D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), crate::StoreError> {
+impl<D: Device> crate::Encode<D> for Dealt<D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), crate::EncodeError> {
         match self {
             Dealt::Shares(words) => {
                 out.push(0);
@@ -165,7 +165,7 @@ impl<D: Device> crate::Store<D> for Dealt<D> {
             }
             Dealt::Stream(key) => {
                 out.push(1);
-                crate::Store::<D>::write(key, device, out)
+                crate::Encode::<D>::write(key, device, out)
             }
             Dealt::Signs(signs) => {
                 out.push(2);
@@ -173,12 +173,12 @@ impl<D: Device> crate::Store<D> for Dealt<D> {
             }
         }
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, crate::StoreError> {
-        Ok(match crate::store::take(input, 1)?[0] {
-            0 => Dealt::Shares(crate::Store::<D>::read(device, input)?),
-            1 => Dealt::Stream(crate::Store::<D>::read(device, input)?),
-            2 => Dealt::Signs(crate::Store::<D>::read(device, input)?),
-            _ => return Err(crate::StoreError::Damaged),
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, crate::EncodeError> {
+        Ok(match crate::encode::take(input, 1)?[0] {
+            0 => Dealt::Shares(crate::Encode::<D>::read(device, input)?),
+            1 => Dealt::Stream(crate::Encode::<D>::read(device, input)?),
+            2 => Dealt::Signs(crate::Encode::<D>::read(device, input)?),
+            _ => return Err(crate::EncodeError::Damaged),
         })
     }
 }

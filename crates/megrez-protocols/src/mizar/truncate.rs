@@ -33,7 +33,7 @@ pub struct MaskParts<W: Word, D: Device> {
     /// [msb(r)]; its low f bits count.
     pub top: Tensor<W, D>,
 }
-store_struct!(MaskParts[W, D] => high, top);
+encode_struct!(MaskParts[W, D] => high, top);
 
 impl<W: Word, D: Device> MaskParts<W, D> {
     /// The dealer deals both parts of its mask: ℓ + f bits per element.

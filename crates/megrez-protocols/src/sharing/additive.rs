@@ -37,7 +37,7 @@ pub enum Masks<W: Word, D: Device> {
     /// A secret value: its shape.
     Secret(Shape),
 }
-store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret);
+encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret);
 
 /// A worker's share; nothing at the helper and for public values.
 pub type Data<W, D> = Option<Tensor<W, D>>;

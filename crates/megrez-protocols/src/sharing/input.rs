@@ -13,11 +13,11 @@ pub(super) fn drawn<W: Word>(key: &Key, n: usize) -> Vec<W> {
     bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec()
 }
 
-/// The key in party `party`'s ticket.
-pub(super) fn key_of(tickets: &[Vec<u8>], party: usize) -> Result<Key, Error> {
-    let key = tickets.get(party).and_then(|t| t.as_slice().try_into().ok());
+/// The key in party `party`'s input-mask key.
+pub(super) fn key_of(mask_keys: &[Vec<u8>], party: usize) -> Result<Key, Error> {
+    let key = mask_keys.get(party).and_then(|t| t.as_slice().try_into().ok());
     key.map(Key::from_bytes)
-        .ok_or_else(|| Error::Refused(format!("party {party} sent a ticket that is no key")))
+        .ok_or_else(|| Error::Refused(format!("party {party} sent an input-mask key that is none")))
 }
 
 /// Refuses an owner's message that has not the size `expected`.

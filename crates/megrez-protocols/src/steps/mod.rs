@@ -3,8 +3,8 @@
 //! its masks.
 
 pub(crate) mod compare;
-pub(crate) mod dealt;
 pub(crate) mod digits;
+pub(crate) mod offloaded;
 pub(crate) mod planes;
 pub(crate) mod product;
 pub(crate) mod relu;

@@ -136,15 +136,15 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
 }
 
 /// A product that is left as a sum ([`crate::rss::Summand`]): no message.
-pub struct Unshared<'a> {
+pub struct Additive<'a> {
     product: local::Product<'a>,
     shape: &'a Shape,
 }
 
-impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for Unshared<'a> {
+impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for Additive<'a> {
     fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let Op::Unshared(product) = call.op else { return None };
-        Some(Unshared { product: local::Product::of(product)?, shape: call.shape() })
+        let Op::Additive(product) = call.op else { return None };
+        Some(Additive { product: local::Product::of(product)?, shape: call.shape() })
     }
 
     fn online(
@@ -177,7 +177,7 @@ mod tests {
     fn a_product_that_is_left_as_a_sum_is_shared_by_its_truncation() {
         let mut plan = Plan::new(64);
         let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [4].into(), 8));
-        let product = plan.step("product", Op::Unshared(Box::new(Op::Mul)), &[x, y]).unwrap();
+        let product = plan.step("product", Op::Additive(Box::new(Op::Mul)), &[x, y]).unwrap();
         let z = plan.step("z", Op::Truncate { bits: 8 }, &[product]).unwrap();
         plan.output("z", "owner", z);
         let z = World::new(Aby3::<u64, Reference>::default())

@@ -16,7 +16,7 @@
 //! Everybody sees uniform bits; P0 and P2 see w, which y makes uniform to them.
 
 use crate::rss::{Rss, draw};
-use crate::{Cost, Store, StoreError, Unit};
+use crate::{Cost, Encode, EncodeError, Unit};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party, Phase};
@@ -73,17 +73,17 @@ pub struct Random<W: Word, D: Device> {
     c: Option<Tensor<W, D>>,
 }
 
-impl<W: Word, D: Device> Store<D> for Random<W, D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<W: Word, D: Device> Encode<D> for Random<W, D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.bits.write(device, out)?;
         self.b.write(device, out)?;
         self.c.write(device, out)
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         Ok(Random {
-            bits: Store::<D>::read(device, input)?,
-            b: Store::<D>::read(device, input)?,
-            c: Store::<D>::read(device, input)?,
+            bits: Encode::<D>::read(device, input)?,
+            b: Encode::<D>::read(device, input)?,
+            c: Encode::<D>::read(device, input)?,
         })
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn alive<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
     let (done, finished) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let beat = move || {
-            while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(wire::SIGN_OF_LIFE) {
+            while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(wire::HEARTBEAT) {
                 // If somebody holds the channel, the client hears from this party or is expected to
                 // speak itself.
                 if let Ok(mut channel) = shared.channel.try_lock() {
@@ -76,8 +76,8 @@ fn client_lost(e: Error) -> SessionError {
 }
 
 impl Clients for ChannelClients<'_> {
-    fn ticket(&mut self, _: &Input, ticket: Vec<u8>) -> std::result::Result<(), SessionError> {
-        wire::send(&mut hold(self.channel), &Reply::Ticket(ticket)).map_err(client_lost)
+    fn mask_key(&mut self, _: &Input, mask_key: Vec<u8>) -> std::result::Result<(), SessionError> {
+        wire::send(&mut hold(self.channel), &Reply::MaskKey(mask_key)).map_err(client_lost)
     }
     fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
         // A session that fails meanwhile must not wait for its client.

@@ -14,7 +14,7 @@ use megrez_engine::{
 };
 use megrez_net::Network;
 use megrez_plan::{Input, Plan};
-use megrez_protocols::{Store as _, Suite, registry};
+use megrez_protocols::{Encode as _, Suite, registry};
 use megrez_session::{Party, Phase};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -158,13 +158,14 @@ impl registry::Visitor<AnyDevice> for UploadJob<'_> {
         let mut masks = Vec::new();
         for input in &weights {
             let value = self.plan.value(input.value);
-            let (mask, ticket) = party.step(&format!("upload/{}", input.name), |p| suite.input(p, value))?;
-            clients.ticket(input, ticket)?;
+            let (mask, mask_key) =
+                party.step(&format!("upload/{}", input.name), |p| suite.input(p, value))?;
+            clients.mask_key(input, mask_key)?;
             masks.push(mask);
         }
         let mut file = ModelFile::new(&header)?;
         let mut arrivals = Arrivals::default();
-        let refuse = |e: megrez_protocols::StoreError| Error::of(ErrorKind::Internal, e);
+        let refuse = |e: megrez_protocols::EncodeError| Error::of(ErrorKind::Internal, e);
         for (input, mask) in weights.iter().zip(masks) {
             let data = arrivals.receive(&suite, self.plan, &party, input, &mut clients)?;
             mask.write(party.device(), file.body()).map_err(refuse)?;

@@ -14,7 +14,7 @@ use megrez_engine::store::Id;
 use megrez_engine::{Stored, agree_or, files, hash};
 use megrez_kernels::Device;
 use megrez_plan::{FloatPlan, Input, KEPT, Kind, Output, Plan, ValueId};
-use megrez_protocols::{Store as _, Suite};
+use megrez_protocols::{Encode as _, Suite};
 use megrez_ring::Shape;
 use megrez_session::{Error as SessionError, Party};
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
-//! Random transfers from a group: the endemic OT of Masny and Rindal (CCS 2019) over Ristretto, many at a time.
+//! Random OTs from a group: the endemic OT of Masny and Rindal (CCS 2019) over Ristretto, many at a time.
 //!
 //! The receiver with choice c draws a and a uniform point r_(1−c), and sends (r_0, r_1) with r_c = a·G − H(r_(1−c)). The
 //! sender publishes s·G; the keys are those of s·(r_0 + H(r_1)) and s·(r_1 + H(r_0)). The receiver knows a·(s·G), one of the
 //! two; the other would solve a Diffie–Hellman problem at a point that the hash H chose. Both messages travel at once.
 //! r_0 and r_1 are uniform whatever c is.
 //!
-//! receiver → sender 64 bytes per transfer, sender → receiver 32 bytes in all; one round.
+//! receiver → sender 64 bytes per OT, sender → receiver 32 bytes in all; one round.
 
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE as G;
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// Bytes of a point.
 const POINT: usize = 32;
 
-/// Bytes of the receiver's message for `n` transfers.
+/// Bytes of the receiver's message for `n` OTs.
 pub const fn receiver_bytes(n: usize) -> usize {
     2 * POINT * n
 }
@@ -51,7 +51,7 @@ fn scalar() -> Result<Zeroizing<Scalar>, RandomError> {
     Ok(Zeroizing::new(Scalar::from_bytes_mod_order_wide(&*random::<64>()?)))
 }
 
-/// A point whose logarithm nobody knows, for transfer `i` of a session.
+/// A point whose logarithm nobody knows, for OT `i` of a session.
 fn to_group(session: &[u8; 32], i: usize, point: &[u8]) -> RistrettoPoint {
     let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 base OT point");
     hasher.update(session).update(&(i as u64).to_le_bytes()).update(point);
@@ -60,7 +60,7 @@ fn to_group(session: &[u8; 32], i: usize, point: &[u8]) -> RistrettoPoint {
     RistrettoPoint::from_uniform_bytes(&wide)
 }
 
-/// The key of message `which` of transfer `i`, bound to everything that was said.
+/// The key of message `which` of OT `i`, bound to everything that was said.
 fn to_key(session: &[u8; 32], i: usize, which: usize, said: [&[u8]; 2], shared: &RistrettoPoint) -> Key {
     let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 base OT key");
     hasher.update(session).update(&(i as u64).to_le_bytes()).update(&[which as u8]);
@@ -73,7 +73,7 @@ fn parse(bytes: &[u8]) -> Result<RistrettoPoint, NotAPoint> {
 }
 
 impl Receiver {
-    /// Prepares one transfer per choice. `session` is what both sides call this run of the protocol.
+    /// Prepares one OT per choice. `session` is what both sides call this run of the protocol.
     pub fn new(session: &[u8; 32], choices: Vec<bool>) -> Result<Self, RandomError> {
         let mut secrets = vec![];
         let mut message = Vec::with_capacity(receiver_bytes(choices.len()));
@@ -124,7 +124,7 @@ impl Sender {
         &self.message
     }
 
-    /// Both keys of every transfer.
+    /// Both keys of every OT.
     pub fn finish(self, session: &[u8; 32], receiver: &[u8]) -> Result<Vec<[Key; 2]>, NotAPoint> {
         let one = |(i, pair): (usize, &[u8])| {
             let (r0, r1) = pair.split_at(POINT);

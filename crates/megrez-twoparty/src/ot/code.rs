@@ -1,4 +1,4 @@
-//! The codes that make 1-of-2^b transfers out of one extension, and the map that folds a codeword's worth of rows into
+//! The codes that make 1-of-2^b OTs out of one extension, and the map that folds a codeword's worth of rows into
 //! 128 bits.
 //!
 //! A choice x of b bits is encoded by the simplex code: position i holds ⟨x, αⁱ⟩, where α generates F_(2^b)*. Two different
@@ -9,7 +9,7 @@
 //! of degree 2^(b−1). For these g the columns where any codeword is 1 are independent (the tests try them all), so what
 //! stands between two choices is still uniform in all 128 bits: the fold loses nothing.
 
-/// Most choice bits of one transfer.
+/// Most choice bits of one OT.
 pub const MAX_CHOICE: u32 = 4;
 
 /// The simplex code of dimension b.
@@ -19,7 +19,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// For 1-of-2^b transfers, b = 1 … [`MAX_CHOICE`].
+    /// For 1-of-2^b OTs, b = 1 … [`MAX_CHOICE`].
     #[must_use]
     pub const fn new(b: u32) -> Self {
         assert!(b >= 1 && b <= MAX_CHOICE);
@@ -32,7 +32,7 @@ impl Code {
         self.b
     }
 
-    /// 2^b: how many messages a transfer chooses from.
+    /// 2^b: how many messages an OT chooses from.
     #[must_use]
     pub const fn messages(self) -> usize {
         1 << self.b

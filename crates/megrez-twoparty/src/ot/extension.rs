@@ -5,11 +5,11 @@ use super::code::Code;
 /// The receiving half of an extension. Blocks are never made twice: a value is neither cloned nor
 /// rewound, and [`at`](Self::at) is called once for each place.
 pub trait OtReceiver: Send {
-    /// The same transfers from a place on that this value never comes to, in blocks of 512.
+    /// The same OTs from a place on that this value never comes to, in blocks of 512.
     fn at(&self, place: u64) -> Box<dyn OtReceiver>;
-    /// Bytes that `n` transfers with given choices take, receiver to sender.
+    /// Bytes that `n` OTs with given choices take, receiver to sender.
     fn correction_bytes(&self, code: Code, n: usize) -> usize;
-    /// Bytes that `n` 1-of-2 transfers with random choices take, receiver to sender.
+    /// Bytes that `n` 1-of-2 OTs with random choices take, receiver to sender.
     fn random_bytes(&self, n: usize) -> usize;
     /// What to send, and a block for each of `n` choices; plane i packs bit i of all choices.
     fn extend(&mut self, code: Code, choices: &[Vec<u64>], n: usize) -> (Vec<u8>, Vec<u128>);
@@ -30,7 +30,7 @@ pub trait OtSender: Send {
     /// Blocks in order, some at a time, from the receiver's bytes, of which there are exactly as
     /// many as it must send: large batches need not lie in memory.
     fn stream(&mut self, code: Code, n: usize, corrections: &[u8], sink: &mut dyn FnMut(&[u128]));
-    /// A block for each transfer, as [`stream`](Self::stream) gives them.
+    /// A block for each OT, as [`stream`](Self::stream) gives them.
     fn extend(&mut self, code: Code, n: usize, corrections: &[u8]) -> Vec<u128> {
         let mut blocks = Vec::with_capacity(n);
         self.stream(code, n, corrections, &mut |some| blocks.extend_from_slice(some));

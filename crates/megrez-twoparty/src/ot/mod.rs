@@ -1,8 +1,8 @@
 //! Oblivious transfer between two parties, in both directions, over a session's links.
 //!
-//! Two sides agree on blocks: the sender holds q_j for transfer j, the receiver q_j ⊕ Δ_c for its choice c of b bits, and
+//! Two sides agree on blocks: the sender holds q_j for OT j, the receiver q_j ⊕ Δ_c for its choice c of b bits, and
 //! the sender knows Δ_x for all x. [`struct@Hash`] turns them into pads. [`OtSender`] and [`OtReceiver`] are the seam behind which
-//! the blocks are made; [`softspoken`] is what stands there now. [`Transfers`] is both, set up once for a session.
+//! the blocks are made; [`softspoken`] is what stands there now. [`Ots`] is both, set up once for a session.
 //!
 //! Security: `docs/security/secfloat.md`.
 
@@ -23,8 +23,8 @@ use megrez_net::Payload;
 use megrez_prg::{Key, RootKey, Stream};
 use megrez_session::{Error, Party};
 
-/// Both halves at one party, the hash, and a number for every transfer that was ever made in each direction.
-pub struct Transfers {
+/// Both halves at one party, the hash, and a number for every OT that was ever made in each direction.
+pub struct Ots {
     /// This party chooses.
     pub receiver: Box<dyn OtReceiver>,
     /// This party has the messages.
@@ -34,26 +34,26 @@ pub struct Transfers {
     received: u64,
     sent: u64,
     messages: u64,
-    /// Threads that transfers were handed to; this one's own is 0.
+    /// Threads that OTs were handed to; this one's own is 0.
     threads: u64,
 }
 
 /// The most threads of a session, over its whole life: each has 2^56 places of every stream for itself.
 pub const MAX_THREADS: usize = 1 << 8;
 
-/// Rounds of [`Transfers::set_up`].
+/// Rounds of [`Ots::set_up`].
 pub const SETUP_ROUNDS: u32 = 2;
 
-/// Bytes that each party sends in [`Transfers::set_up`].
+/// Bytes that each party sends in [`Ots::set_up`].
 #[must_use]
 pub const fn setup_bytes(k: u32) -> usize {
     let base = softspoken::groups(k) * k as usize;
     base::receiver_bytes(base) + base::SENDER_BYTES + base * 64
 }
 
-impl Transfers {
+impl Ots {
     /// Sets up SoftSpoken with groups of `k` bits in both directions between party 0 and party 1. Larger k means
-    /// fewer bytes and more work: a 1-of-2 transfer takes 128/k bits and 2^k·128/k bits of expansion.
+    /// fewer bytes and more work: a 1-of-2 OT takes 128/k bits and 2^k·128/k bits of expansion.
     ///
     /// Each party sends [`setup_bytes`] in [`SETUP_ROUNDS`] rounds, under the phase and step that run.
     ///
@@ -77,7 +77,7 @@ impl Transfers {
         let (groups, levels) = (softspoken::groups(k), k as usize);
         let n = groups * levels;
 
-        // The extension's receiver is the sender of the base transfers, and the other way round.
+        // The extension's receiver is the sender of the base OTs, and the other way round.
         let choices: Vec<bool> = {
             let words = Key::random().map_err(randomness)?.stream().words(n.div_ceil(64));
             (0..n).map(|i| megrez_ring::bits::get(&words, i) == 1).collect()
@@ -158,7 +158,7 @@ impl Transfers {
         })
     }
 
-    /// The number of the first of `n` transfers in which this party chooses; each number is given out once.
+    /// The number of the first of `n` OTs in which this party chooses; each number is given out once.
     pub fn next_received(&mut self, n: usize) -> u64 {
         self.received += n as u64;
         self.received - n as u64
@@ -170,7 +170,7 @@ impl Transfers {
         self.messages - 1
     }
 
-    /// The number of the first of `n` transfers in which this party has the messages.
+    /// The number of the first of `n` OTs in which this party has the messages.
     pub fn next_sent(&mut self, n: usize) -> u64 {
         self.sent += n as u64;
         self.sent - n as u64

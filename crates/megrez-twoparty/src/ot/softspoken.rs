@@ -2,7 +2,7 @@
 //!
 //! Group g stands for k secret bits Δ_g of the sender. The receiver has 2^k seeds of the group, the sender all but number
 //! Δ_g. With r_x the bits of seed x, the receiver sums u = Σ r_x and v = Σ x·r_x, the sender w = Σ (x ⊕ Δ_g)·r_x, in which
-//! the missing seed does not occur: w = v ⊕ Δ_g·u, one such equation for each transfer. The receiver sends d = u ⊕ c, with
+//! the missing seed does not occur: w = v ⊕ Δ_g·u, one such equation for each OT. The receiver sends d = u ⊕ c, with
 //! c the position's bits of its choices' codewords ([`Code`]), and the sender adds Δ_g·d, so q = v ⊕ Δ_g·c. Folded to 128 bits, the sender has a
 //! block q and the receiver t = q ⊕ Δ_c, and the sender knows Δ_x for every x: hashing q ⊕ Δ_x gives it 2^b pads,
 //! and the receiver the one that it chose.
@@ -10,7 +10,7 @@
 //! Deviates from the paper: no consistency check (the parties are semi-honest); the code is a repeated simplex code, so that
 //! 1-of-16 costs (16/k)·15 bits and not four times 128/k; one set of groups and Δ serves all codes.
 //!
-//! receiver → sender (128/k)·(2 − 2^(1−b)) bits for each transfer, one less for the first row where choices are random; both
+//! receiver → sender (128/k)·(2 − 2^(1−b)) bits for each OT, one less for the first row where choices are random; both
 //! sides expand 2^k times as many bits. The sender sees u under one-time pads r_(Δ), uniform whatever the choices are.
 
 use super::code::{Code, MAX_CHOICE};
@@ -21,7 +21,7 @@ use megrez_ring::bits;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Transfers that are expanded together.
+/// OTs that are expanded together.
 const CHUNK: usize = 64 * MAX_WORDS;
 
 /// How many groups of k bits the longest code needs.
@@ -76,7 +76,7 @@ impl Expansion {
         }
     }
 
-    /// The streams' parts used by `n` transfers of a chunk are used up.
+    /// The streams' parts used by `n` OTs of a chunk are used up.
     fn advance(&mut self, words: usize) {
         self.next += (words / BLOCK_WORDS) as u64;
     }
@@ -86,12 +86,12 @@ fn add(to: &mut [u64], from: &[u64]) {
     to.iter_mut().zip(from).for_each(|(t, f)| *t ^= f);
 }
 
-/// Words of a chunk of `n` transfers: whole blocks of the streams.
+/// Words of a chunk of `n` OTs: whole blocks of the streams.
 fn words(n: usize) -> usize {
     bits::words(n).next_multiple_of(BLOCK_WORDS)
 }
 
-/// (first, how many) of every chunk of `n` transfers.
+/// (first, how many) of every chunk of `n` OTs.
 fn chunks(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).step_by(CHUNK).map(move |first| (first, CHUNK.min(n - first)))
 }
@@ -108,13 +108,13 @@ fn targets(code: Code, k: u32, group: usize) -> impl Iterator<Item = usize> {
     (0..rows).filter(move |r| fold >> r & 1 == 1).map(move |r| (copy * rows + r) * k as usize)
 }
 
-/// Bytes that the receiver sends for `n` transfers with given choices.
+/// Bytes that the receiver sends for `n` OTs with given choices.
 #[must_use]
 pub fn correction_bytes(k: u32, code: Code, n: usize) -> usize {
     code.copies(k) * code.positions() * bits::bytes(n)
 }
 
-/// Bytes that the receiver sends for `n` 1-of-2 transfers with random choices.
+/// Bytes that the receiver sends for `n` 1-of-2 OTs with random choices.
 #[must_use]
 pub fn random_bytes(k: u32, n: usize) -> usize {
     correction_bytes(k, Code::new(1), n) - bits::bytes(n)
@@ -130,7 +130,7 @@ impl Receiver {
         Self(Expansion::new(k, seeds))
     }
 
-    /// Transfers for given choices, or for random ones, which it returns.
+    /// OTs for given choices, or for random ones, which it returns.
     fn expand(
         &mut self,
         code: Code,

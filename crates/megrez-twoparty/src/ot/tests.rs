@@ -20,7 +20,7 @@ fn the_receiver_holds_the_senders_block_for_its_choice() {
             // The second batch goes on where the first has ended; 9000 is more than a chunk.
             let sizes = if k == 4 { [9000, 77] } else { [700, 3] };
             let mut results = two_parties(move |party| {
-                let mut ot = Transfers::set_up(party, k)?;
+                let mut ot = Ots::set_up(party, k)?;
                 let mut out = vec![];
                 for (i, n) in sizes.into_iter().enumerate() {
                     let label = format!("{i}");
@@ -55,7 +55,7 @@ fn the_receiver_holds_the_senders_block_for_its_choice() {
 fn random_choices_are_uniform_and_agree() {
     let n = 9001;
     let mut results = two_parties(move |party| {
-        let mut ot = Transfers::set_up(party, 4)?;
+        let mut ot = Ots::set_up(party, 4)?;
         if party.me() == 0 {
             let (message, choices, t) = ot.receiver.extend_random(n);
             assert_eq!(message.len(), ot.receiver.random_bytes(n));
@@ -84,7 +84,7 @@ fn random_choices_are_uniform_and_agree() {
 fn corrections_are_uniform_whatever_the_choices_are() {
     for constant in [0u64, 15] {
         let bytes = two_parties(move |party| {
-            let mut ot = Transfers::set_up(party, 4)?;
+            let mut ot = Ots::set_up(party, 4)?;
             let code = Code::new(4);
             Ok(ot.receiver.extend(code, &planes(code, &[constant; 4096]), 4096).0)
         });
@@ -99,7 +99,7 @@ fn setting_up_costs_what_it_says() {
     for k in [1, 4, 8] {
         let costs = two_parties(move |party| {
             party.enter(Phase::Offline, 0);
-            Transfers::set_up(party, k)?;
+            Ots::set_up(party, k)?;
             Ok((party.meter().total(Phase::Offline, 2)[1 - party.me()], party.rounds()))
         });
         for cost in costs {
@@ -120,7 +120,7 @@ fn bytes_that_are_no_points_end_the_set_up() {
             )?;
             party.recv(1, "base", base::receiver_bytes(n) + base::SENDER_BYTES).map(|_| ())
         } else {
-            Transfers::set_up(party, 4).map(|_| ())
+            Ots::set_up(party, 4).map(|_| ())
         }
     });
     let error = results.pop().unwrap().unwrap_err();
@@ -133,7 +133,7 @@ fn messages_of_another_size_end_the_set_up() {
         if party.me() == 0 {
             party.send(1, "base", Payload::from_bytes(&[1; 100]))
         } else {
-            Transfers::set_up(party, 4).map(|_| ())
+            Ots::set_up(party, 4).map(|_| ())
         }
     });
     assert!(matches!(results.pop().unwrap(), Err(Error::Size { from: 0, got: 100, .. })));
@@ -141,7 +141,7 @@ fn messages_of_another_size_end_the_set_up() {
 
 #[test]
 fn unfit_parameters_are_refused() {
-    for result in two_parties(|party| Transfers::set_up(party, 3).map(|_| ())) {
+    for result in two_parties(|party| Ots::set_up(party, 3).map(|_| ())) {
         assert!(result.unwrap_err().to_string().contains("k is 1, 2, 4 or 8"));
     }
 }

@@ -1,4 +1,4 @@
-//! All but one of 2^k seeds, from k transfers of one of two: a tree of keys (Goldreich, Goldwasser and Micali) whose sums
+//! All but one of 2^k seeds, from k OTs of one of two: a tree of keys (Goldreich, Goldwasser and Micali) whose sums
 //! by side are sent level by level.
 
 use megrez_prg::{Key, RootKey};

@@ -43,7 +43,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P
         output: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
-        if matches!(output.kind, Kind::Sum { .. }) {
+        if matches!(output.kind, Kind::Additive { .. }) {
             return Ok(Some(Masks::Sum(output.shape.clone())));
         }
         if let Some(public) = linear_of_publics::<MaskedReplicated<W, D, P>>(party, self.op, output, inputs)?
@@ -63,7 +63,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P
         let (device, op, output) = (party.device(), self.op, self.output);
         let data = match output.kind {
             Kind::Public { .. } => Data::Public(()),
-            Kind::Sum { .. } => {
+            Kind::Additive { .. } => {
                 let summand = |(psi, m): &(&Masks<W, D>, &Data<W, D>)| match m {
                     Data::Sum(z) => Ok(z.clone()),
                     m => sum::of(party, m.ring(), psi.ring()),

@@ -39,7 +39,7 @@ pub enum Masks<W: Word, D: Device> {
     /// A sum has no mask: its shape.
     Sum(Shape),
 }
-store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
+encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
 
 /// What a party learns of a value online: the masked value.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ pub enum Data<W: Word, D: Device> {
     /// This party's summand of a sum.
     Sum(Summand<W, D>),
 }
-store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
+encode_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
 
 impl<W: Word, D: Device> Masks<W, D> {
     pub(crate) fn ring(&self) -> &Rss<Tensor<W, D>> {
@@ -120,21 +120,21 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
     const PARTIES: usize = 3;
 
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
-        // The ticket is the key of the party's own component: with all three the owner computes ψ,
+        // The input-mask key is the key of the party's own component: with all three the owner computes ψ,
         // and nothing else.
         let keys = keys(party, "input")?;
-        let ticket = keys.own.expose().to_vec();
+        let mask_key = keys.own.expose().to_vec();
         let mask = keys.map(party.me(), |_, key| {
             let drawn = party.device().random::<W>(&key.stream(), value.shape.elements())?;
             Ok::<_, Error>(Tensor::new(value.shape.clone(), drawn))
         })?;
-        Ok((Masks::Ring(mask), ticket))
+        Ok((Masks::Ring(mask), mask_key))
     }
 
-    fn share(&self, tickets: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
+    fn share(&self, mask_keys: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
         let mut m = input.to_vec();
         for i in 0..3 {
-            let component = input::drawn::<W>(&input::key_of(tickets, i)?, input.len());
+            let component = input::drawn::<W>(&input::key_of(mask_keys, i)?, input.len());
             m.iter_mut().zip(component).for_each(|(m, psi)| *m = m.sub(psi));
         }
         let payload = Payload::from_pod(&m);
@@ -149,7 +149,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
     fn fresh(party: &mut Party<D>, value: &Value) -> Result<Masks<W, D>, Error> {
         Ok(match value.kind {
             Kind::Bit => Masks::Bit(rss::random_bits(party, "mask", &value.shape)?),
-            Kind::Sum { .. } => Masks::Sum(value.shape.clone()),
+            Kind::Additive { .. } => Masks::Sum(value.shape.clone()),
             _ => Masks::Ring(rss::random(party, "mask", &value.shape)?),
         })
     }

@@ -36,8 +36,8 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Lin
         answers.then_some(Linear { op: call.op, output: call.output })
     }
 
-    fn late(&self, late_inputs: bool) -> bool {
-        late_inputs
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        deferred_inputs
     }
 
     fn masks(
@@ -76,8 +76,8 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Bit
         local::BitLinear::of(call).map(BitLinear)
     }
 
-    fn late(&self, late_inputs: bool) -> bool {
-        late_inputs
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        deferred_inputs
     }
 
     fn masks(
@@ -117,8 +117,8 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Pub
         Some(PublicProduct { product, shape: call.shape() })
     }
 
-    fn late(&self, late_inputs: bool) -> bool {
-        late_inputs
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        deferred_inputs
     }
 
     fn masks(
@@ -131,7 +131,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Pub
         Ok(match inputs {
             [Some(Masks::Ring(x)), Some(Masks::Public(y))] => Some(Masks::Ring(x.map(|x| apply(x, y))?)),
             [Some(Masks::Public(x)), Some(Masks::Ring(y))] => Some(Masks::Ring(y.map(|y| apply(x, y))?)),
-            // Public values are never late: the other one is.
+            // Public values are never deferred: the other one is.
             _ => None,
         })
     }

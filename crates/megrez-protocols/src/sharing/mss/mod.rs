@@ -12,8 +12,8 @@ mod values;
 pub use linear::{BitLinear, Linear, PublicProduct};
 pub use values::{Data, Masked, Masks};
 
-use crate::store::take;
-use crate::{Store, StoreError};
+use crate::encode::take;
+use crate::{Encode, EncodeError};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
@@ -252,8 +252,8 @@ pub(crate) fn open_bits<D: Device>(
     Ok(party.device().xor(&[&share, &other], false, n)?)
 }
 
-impl<D: Device, T: Store<D>> Store<D> for Mask<T> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<D: Device, T: Encode<D>> Encode<D> for Mask<T> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
             Mask::Worker(share) => {
                 out.push(0);
@@ -266,11 +266,11 @@ impl<D: Device, T: Store<D>> Store<D> for Mask<T> {
             }
         }
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         match take(input, 1)?[0] {
             0 => Ok(Mask::Worker(T::read(device, input)?)),
             1 => Ok(Mask::Dealer([T::read(device, input)?, T::read(device, input)?])),
-            _ => Err(StoreError::Damaged),
+            _ => Err(EncodeError::Damaged),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Values on MSS: what each party holds of them, and how they come and go.
 
 use super::{BitMask, DEALER, Mask, RingMask, Role, draw};
+use crate::encode::take;
 use crate::sharing::{Variant, input, reveal};
-use crate::store::take;
-use crate::{Operands, Sharing, Store, StoreError, Verified};
+use crate::{Encode, EncodeError, Operands, Sharing, Verified};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
@@ -47,7 +47,7 @@ pub enum Masks<W: Word, D: Device> {
     /// A secret bit.
     Bit(BitMask<D>),
 }
-store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
+encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
 
 /// What a party learns of a value online. The dealer learns nothing.
 #[derive(Clone)]
@@ -60,8 +60,8 @@ pub enum Data<W: Word, D: Device> {
     Bit(Bits<D>),
 }
 
-impl<W: Word, D: Device> Store<D> for Data<W, D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<W: Word, D: Device> Encode<D> for Data<W, D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
             Data::None => out.push(0),
             Data::Ring(m) => {
@@ -75,12 +75,12 @@ impl<W: Word, D: Device> Store<D> for Data<W, D> {
         }
         Ok(())
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         Ok(match take(input, 1)?[0] {
             0 => Data::None,
-            1 => Data::Ring(Store::<D>::read(device, input)?),
-            2 => Data::Bit(Store::<D>::read(device, input)?),
-            _ => return Err(StoreError::Damaged),
+            1 => Data::Ring(Encode::<D>::read(device, input)?),
+            2 => Data::Bit(Encode::<D>::read(device, input)?),
+            _ => return Err(EncodeError::Damaged),
         })
     }
 }
@@ -153,23 +153,23 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
     const PARTIES: usize = 3;
 
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
-        // A worker's ticket is the key of its share of the mask: the owner computes r, and nothing
+        // A worker's input-mask key is the key of its share of the mask: the owner computes r, and nothing
         // else.
-        let mut ticket = Vec::new();
+        let mut mask_key = Vec::new();
         let mask = draw(party, "input", |party, key: Key| {
             if Role::of(party) != Role::Dealer {
-                ticket = key.expose().to_vec();
+                mask_key = key.expose().to_vec();
             }
             let n = value.shape.elements();
             Ok(Tensor::new(value.shape.clone(), party.device().random::<W>(&key.stream(), n)?))
         })?;
-        Ok((Masks::Ring(mask), ticket))
+        Ok((Masks::Ring(mask), mask_key))
     }
 
-    fn share(&self, tickets: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
+    fn share(&self, mask_keys: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
         let mut masked = input.to_vec();
         for j in 0..2 {
-            let mask = input::drawn::<W>(&input::key_of(tickets, j)?, input.len());
+            let mask = input::drawn::<W>(&input::key_of(mask_keys, j)?, input.len());
             masked.iter_mut().zip(mask).for_each(|(m, r)| *m = m.add(r));
         }
         let payload = Payload::from_pod(&masked);

@@ -17,7 +17,7 @@
 //! docs/security/replicated.md.
 
 use super::{Rss, draw};
-use crate::{Cost, Store, StoreError, Unit, local};
+use crate::{Cost, Encode, EncodeError, Unit, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_plan::{Op, Value};
 use megrez_ring::Word;
@@ -27,11 +27,11 @@ use megrez_session::{Error, Party};
 #[derive(Clone)]
 pub struct Summand<W: Word, D: Device>(Tensor<W, D>);
 
-impl<W: Word, D: Device> Store<D> for Summand<W, D> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<W: Word, D: Device> Encode<D> for Summand<W, D> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.0.write(device, out)
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         Ok(Summand(Tensor::read(device, input)?))
     }
 }

@@ -64,7 +64,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
         let (device, me, count) = (party.device(), party.me(), operands.inputs.len());
         let data = match self.output.kind {
             Kind::Public { .. } => Data::Public(()),
-            Kind::Sum { .. } => {
+            Kind::Additive { .. } => {
                 let x: Vec<_> = operands.inputs.iter().map(|(_, x)| x.summand()).collect();
                 Data::Sum(Summand::linear(device, me, self.op, &x, self.output)?)
             }

@@ -15,7 +15,7 @@ pub(crate) use linear::refuse;
 pub use linear::{Linear, PublicProduct};
 pub use values::{Data, Masks, Replicated};
 
-use crate::{Cost, Store, StoreError, Unit};
+use crate::{Cost, Encode, EncodeError, Unit};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
@@ -78,12 +78,12 @@ impl<T> Rss<T> {
     }
 }
 
-impl<D: Device, T: Store<D>> Store<D> for Rss<T> {
-    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), StoreError> {
+impl<D: Device, T: Encode<D>> Encode<D> for Rss<T> {
+    fn write(&self, device: &D, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.own.write(device, out)?;
         self.next.write(device, out)
     }
-    fn read(device: &D, input: &mut &[u8]) -> Result<Self, StoreError> {
+    fn read(device: &D, input: &mut &[u8]) -> Result<Self, EncodeError> {
         Ok(Rss { own: T::read(device, input)?, next: T::read(device, input)? })
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn reconstruct<W: Word>(value: &Value, messages: &[Payload]) -> Resul
     };
     Ok(match value.kind {
         Kind::Public { .. } => words(0)?.to_vec(),
-        Kind::Ring { .. } | Kind::Sum { .. } => {
+        Kind::Ring { .. } | Kind::Additive { .. } => {
             let [a, b, c] = [words(0)?, words(1)?, words(2)?];
             (0..n).map(|i| a[i].add(b[i]).add(c[i])).collect()
         }

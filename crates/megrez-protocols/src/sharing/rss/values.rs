@@ -40,7 +40,7 @@ pub enum Masks<W: Word, D: Device> {
     /// A masked bit.
     Bit(Rss<Bits<D>>),
 }
-store_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret, 2 = Bit);
+encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Secret, 2 = Bit);
 
 impl<W: Word, D: Device> Masks<W, D> {
     pub(crate) fn bit(&self) -> &Rss<Bits<D>> {
@@ -69,7 +69,7 @@ pub enum Data<W: Word, D: Device> {
     /// m of masked bits.
     Masked(Bits<D>),
 }
-store_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Sum, 3 = Bit, 4 = Masked);
+encode_enum!(Data[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Sum, 3 = Bit, 4 = Masked);
 
 impl<W: Word, D: Device> Data<W, D> {
     pub(crate) fn ring(&self) -> &Rss<Tensor<W, D>> {

@@ -57,12 +57,12 @@ fn replicated<W: Word, D: Device>(
 }
 
 /// A step of `mizar`.
-pub struct Dealt<'a>(Call<'a>);
+pub struct Offloaded<'a>(Call<'a>);
 
-impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for Dealt<'a> {
+impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for Offloaded<'a> {
     fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let Op::Dealt(step) = call.op else { return None };
-        Some(Dealt(Call { op: step, ..call }))
+        let Op::Offloaded(step) = call.op else { return None };
+        Some(Offloaded(Call { op: step, ..call }))
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {
@@ -83,8 +83,8 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
         let material = suite.offline(party, call, &known, masks.as_ref())?;
         let inputs: Vec<_> = inputs.iter().map(|(masks, data)| (masks, data)).collect();
         let operands = Operands { inputs: &inputs, masks: masks.as_ref() };
-        let (data, late) = suite.online(party, call, operands, material)?;
-        match late.or(masks) {
+        let (data, deferred) = suite.online(party, call, operands, material)?;
+        match deferred.or(masks) {
             Some(masks) => Ok((rss::Data::Ring(replicated(party, &masks, data)?), None)),
             None => party.refuse("a step ends with masks that are known"),
         }

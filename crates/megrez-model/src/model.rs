@@ -1,12 +1,36 @@
-//! A compiled model, of either kind of numbers.
+//! A compiled model, of either kind of numbers, and how to come by one.
 
 use crate::batches::Described;
 use crate::fixed::FixedModel;
-use crate::float::FloatModel;
+use crate::float::{FloatModel, Work};
 use megrez_graph::lower::DataInput;
-use megrez_graph::{Graph, Revealed};
+use megrez_graph::{CompileOptions, Graph, Revealed};
 use megrez_service::protocols::{SECFLOAT, is_float};
 use megrez_service::{Error, Result};
+
+/// How to compile, with everything chosen that a request leaves to the network: it holds for every
+/// batch size.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// To fixed point.
+    Fixed(Box<CompileOptions>),
+    /// To single precision.
+    Float(Work),
+}
+
+impl Recipe {
+    /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns
+    /// the outputs.
+    ///
+    /// # Errors
+    /// Everything about the model that is not supported, and every range that does not fit.
+    pub fn compile(&self, graph: &Graph, client: &str) -> Result<Model> {
+        match self {
+            Recipe::Fixed(options) => FixedModel::new(graph, client, options).map(Model::Fixed),
+            Recipe::Float(work) => FloatModel::new(graph, client, *work).map(Model::Float),
+        }
+    }
+}
 
 /// A compiled model, ready to run on data in batches.
 pub enum Model {

@@ -2,23 +2,18 @@
 //! the data is checked before any party hears of it, cut into batches where that changes nothing,
 //! and the outputs are put together again, all of them, whole.
 
-use crate::batches::{Batches, Described, Rows, named};
-use crate::fixed::{FixedModel, decode_output, encode_data};
-use crate::float::{FloatModel, Work, spread};
-use crate::material::Material;
+use crate::batches::{Batches, Described, Rows};
+use crate::fixed::{FixedModel, decode_output};
+use crate::float::FloatModel;
 use crate::model::Model;
 use crate::report::Cost;
-use crate::request::Recipe;
-use crate::rows;
 use megrez_engine::PartyReport;
 use megrez_graph::lower::{DataInput, ModelInput};
-use megrez_graph::{CompileOptions, FloatOptions, Graph, Revealed, Tensor, compile, compile_floats, plain};
-use megrez_plan::{FloatPlan, Input, Plan};
-use megrez_ring::{Shape, encode_words};
+use megrez_graph::{Revealed, Tensor, plain};
+use megrez_plan::Input;
 use megrez_service::backend::Backend;
-use megrez_service::client::{Cluster, RunOptions};
-use megrez_service::protocols::{SECFLOAT, find, is_float};
-use megrez_service::wire::{ModelPlan, Source, USER, Upload, fresh_name};
+use megrez_service::client::RunOptions;
+use megrez_service::protocols::find;
 use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::Error as SessionError;
 use serde_json::{Value as Json, json};
@@ -89,22 +84,22 @@ impl Inference {
 
 /// What one or more runs of a plan gave: per run the outputs, and per run and party what was
 /// measured.
-struct Ran {
-    outputs: Vec<Vec<Tensor>>,
-    reports: Vec<Vec<PartyReport>>,
+pub(crate) struct Ran {
+    pub outputs: Vec<Vec<Tensor>>,
+    pub reports: Vec<Vec<PartyReport>>,
 }
 
 /// Runs one kind of model somewhere, as often as the options say, on these rows.
-type Run<'a> = dyn FnMut(&RunOptions, &Rows<'_>) -> Result<Ran> + 'a;
+pub(crate) type Run<'a> = dyn FnMut(&RunOptions, &Rows<'_>) -> Result<Ran> + 'a;
 
 /// Why the caller, or its data, ended the runs: what follows from that at the parties is no news to
 /// the caller.
 #[derive(Default)]
-struct End(RefCell<Option<Error>>);
+pub(crate) struct End(RefCell<Option<Error>>);
 
 impl End {
     /// Keeps an error, and gives it to the session in words.
-    fn keep<T>(&self, result: Result<T>) -> std::result::Result<T, SessionError> {
+    pub fn keep<T>(&self, result: Result<T>) -> std::result::Result<T, SessionError> {
         result.map_err(|e| {
             let told = SessionError::Refused(e.to_string());
             self.0.borrow_mut().get_or_insert(e);
@@ -113,14 +108,14 @@ impl End {
     }
 
     /// The kept error rather than its consequences.
-    fn of<T>(&self, result: Result<T>) -> Result<T> {
+    pub fn of<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| self.0.take().unwrap_or(e))
     }
 }
 
 /// Cuts the data, runs, and joins the outputs. `before` hears of every run before it begins, and
 /// ends all by an error.
-fn in_batches(
+pub(crate) fn in_batches(
     model: &dyn Described,
     data: &[Tensor],
     options: &RunOptions,
@@ -149,7 +144,7 @@ fn in_batches(
 }
 
 /// The outputs of all runs as tensors; `finish` makes one of its description and what was revealed.
-fn finished<T>(
+pub(crate) fn finished<T>(
     outputs: Vec<Vec<T>>,
     revealed: &[Revealed],
     finish: impl Fn(&Revealed, T) -> Tensor,
@@ -188,7 +183,7 @@ impl FloatModel {
 }
 
 /// Refuses material under a protocol that has none.
-fn without_material(protocol: &str, options: &RunOptions) -> Result<()> {
+pub(crate) fn without_material(protocol: &str, options: &RunOptions) -> Result<()> {
     if options.material.is_some() && !find(protocol)?.offline {
         let what = format!("`{protocol}` has no offline phase: leave out --material");
         return Err(Error::of(ErrorKind::Unsupported, what));
@@ -217,143 +212,6 @@ pub fn infer(
     Ok(Inference { proven: model.proven(), ..inference })
 }
 
-/// A model that is stored at a cluster, as the parties describe it.
-pub struct StoredModel {
-    name: String,
-    /// The protocol in whose sharing it is kept.
-    pub protocol: String,
-    /// What its owner approved: one batch size, with what its user needs to know.
-    pub approved: ModelPlan,
-    plan: StoredPlan,
-}
-
-enum StoredPlan {
-    Fixed(Plan),
-    Float(FloatPlan),
-}
-
-impl Described for StoredModel {
-    fn inputs(&self) -> &[DataInput] {
-        &self.approved.data_inputs
-    }
-
-    fn outputs(&self) -> &[Revealed] {
-        &self.approved.outputs
-    }
-
-    fn mixed(&self, rows: usize) -> Option<&Revealed> {
-        match &self.plan {
-            StoredPlan::Fixed(plan) => rows::mixed(plan, self.inputs(), self.outputs(), rows),
-            StoredPlan::Float(plan) => rows::mixed_floats(plan, self.inputs(), self.outputs(), rows),
-        }
-    }
-}
-
-impl StoredModel {
-    /// Asks the parties for a model in a batch size that its owner approved.
-    ///
-    /// # Errors
-    /// If there is no such model for this client, or the parties describe it in different ways.
-    pub fn describe(cluster: &mut Cluster, name: &str, batch: usize) -> Result<Self> {
-        let (protocol, approved) = cluster.describe(name, batch)?;
-        let refuse = |e: megrez_plan::PlanError| Error::of(ErrorKind::Unsupported, e);
-        let plan = if is_float(&protocol) {
-            let plan = FloatPlan::from_bytes(&approved.plan).map_err(refuse)?;
-            check_description(name, &approved, plan.outputs.iter().map(|o| plan.shape(o.value)))?;
-            StoredPlan::Float(plan)
-        } else {
-            let plan = Plan::from_bytes(&approved.plan).map_err(refuse)?;
-            check_description(name, &approved, plan.outputs.iter().map(|o| &plan.value(o.value).shape))?;
-            StoredPlan::Fixed(plan)
-        };
-        Ok(StoredModel { name: name.into(), protocol, approved, plan })
-    }
-
-    /// As [`infer`], at the cluster that keeps the model.
-    ///
-    /// # Errors
-    /// If the data does not fit, or a party refuses or fails.
-    pub fn infer(
-        &self,
-        cluster: &mut Cluster,
-        data: &[Tensor],
-        options: &RunOptions,
-        before: &dyn Fn(u32) -> Result<()>,
-    ) -> Result<Inference> {
-        without_material(&self.protocol, options)?;
-        let options = RunOptions { protocol: self.protocol.clone(), ..options.clone() };
-        in_batches(self, data, &options, before, &mut |options, rows| self.run(cluster, options, rows))
-    }
-
-    /// Has the parties make the correlated randomness of one run ahead.
-    ///
-    /// # Errors
-    /// If the protocol has no offline phase, or a party fails.
-    pub fn prepare(&self, cluster: &mut Cluster) -> Result<Material> {
-        let source = Source::Model { model: self.name.clone(), batch: self.approved.batch };
-        cluster.prepare(&self.protocol, source).map(Material)
-    }
-
-    fn run(&self, cluster: &mut Cluster, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {
-        let (inputs, end) = (self.inputs(), End::default());
-        let mine = |input: &Input| inputs.iter().any(|d| d.name == input.name);
-        let source = Source::Model { model: self.name.clone(), batch: self.approved.batch };
-        let given = |run: u32, input: &Input| {
-            let wanted = named(inputs, input)?;
-            Ok((wanted, rows(run, wanted)?))
-        };
-        match &self.plan {
-            StoredPlan::Fixed(plan) => {
-                let encode = |(wanted, rows): (&DataInput, Tensor)| encode_data(plan.ring, wanted, &rows);
-                let words = |run: u32, input: &Input| end.keep(given(run, input).and_then(encode));
-                let outcome = end.of(cluster.run(plan, source, options, &mine, &words, &|_| {}))?;
-                let finish =
-                    |revealed: &Revealed, words: Vec<u64>| decode_output(plan.ring, revealed, &words);
-                Ok(Ran {
-                    outputs: finished(outcome.outputs, self.outputs(), finish),
-                    reports: outcome.reports,
-                })
-            }
-            StoredPlan::Float(plan) => {
-                let encode = |(wanted, rows): (&DataInput, Tensor)| spread(wanted, rows);
-                let numbers = |run: u32, input: &Input| end.keep(given(run, input).and_then(encode));
-                let outcome = end.of(cluster.run_floats(plan, source, options, &mine, &numbers, &|_| {}))?;
-                let outputs = finished(outcome.outputs, self.outputs(), Revealed::finish);
-                Ok(Ran { outputs, reports: outcome.reports })
-            }
-        }
-    }
-}
-
-/// Refuses a description that does not go with its plan: it comes from the parties. `shapes` are
-/// those of the plan's outputs.
-pub(crate) fn check_description<'a>(
-    model: &str,
-    approved: &ModelPlan,
-    shapes: impl ExactSizeIterator<Item = &'a Shape>,
-) -> Result<()> {
-    let after = |output: &Revealed| {
-        let mut shape = output.shape.clone();
-        output.after.iter().all(|after| {
-            let inside = after.axis() < shape.rank();
-            if inside {
-                shape = after.shape(&shape);
-            }
-            inside
-        })
-    };
-    let fits = shapes.len() == approved.outputs.len()
-        && approved.outputs.iter().zip(shapes).all(|(o, shape)| o.shape == *shape && after(o))
-        && approved.data_inputs.iter().all(|i| i.shape.clone().checked().is_ok());
-    if fits {
-        return Ok(());
-    }
-    Err(Error::Refused(format!(
-        "the parties describe the stored model `{model}` and its plan differently: do not use it, and ask its owner to store it \
-         again"
-    )))
-}
-
 /// A compiled model on data in the clear, in floating point: the outputs by name.
 ///
 /// # Errors
@@ -370,7 +228,7 @@ pub fn infer_plain(model: &Model, data: &[Tensor]) -> Result<Vec<(String, Tensor
     Ok(batches.outputs(model.outputs(), &|run, i| values[run][i].clone()))
 }
 
-/// The first batch of the data, for [`check`](crate::check::check).
+/// The first batch of the data, for [`check`](crate::check::check()).
 ///
 /// # Errors
 /// If the data does not fit.
@@ -379,76 +237,11 @@ pub fn first_batch(model: &dyn Described, data: &[Tensor]) -> Result<Vec<Tensor>
     Ok(batches.inputs.iter().filter_map(|i| Some(batches.rows(0, &i.name)?.1)).collect())
 }
 
-/// Keeps a model's weights at a cluster, in shares. `graphs` are the same model at the batch sizes
-/// that may be run, and `allow` names the clients who may.
-///
-/// # Errors
-/// Everything about the model that is not supported, or if a party refuses.
-pub fn upload(
-    cluster: &mut Cluster,
-    name: &str,
-    protocol: &str,
-    graphs: &[Graph],
-    recipe: &Recipe,
-    allow: &[String],
-) -> Result<()> {
-    // Whoever uses the model takes the place of the user.
-    let (owner, user) = (|| cluster.name().to_owned(), || USER.to_owned());
-    let (mut plans, mut weights): (_, Vec<ModelInput>) = (vec![], vec![]);
-    for graph in graphs {
-        let (plan, data_inputs, outputs, model_inputs) = match recipe {
-            Recipe::Fixed(options) => {
-                let options = CompileOptions {
-                    model_owner: owner(),
-                    data_owner: user(),
-                    recipient: user(),
-                    ..(**options).clone()
-                };
-                let c = compile(graph, &options)?;
-                (c.plan.to_bytes(), c.data_inputs, c.outputs, c.model_inputs)
-            }
-            Recipe::Float(Work { group, threads }) => {
-                let options = FloatOptions {
-                    model_owner: owner(),
-                    data_owner: user(),
-                    recipient: user(),
-                    group: *group,
-                    threads: *threads,
-                };
-                let c = compile_floats(graph, &options)?;
-                (c.plan.to_bytes(), c.data_inputs, c.outputs, c.model_inputs)
-            }
-        };
-        let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied());
-        let batch =
-            size.ok_or_else(|| Error::Refused("the model has no input with a first dimension".into()))?;
-        plans.push(ModelPlan { batch, plan, data_inputs, outputs });
-        weights = model_inputs;
-    }
-    let weight = |input: &Input| {
-        let weight = weights.iter().find(|w| w.name == input.name);
-        weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))
-    };
-    let (session, model, allow) = (fresh_name()?, name.into(), allow.to_vec());
-    match recipe {
-        Recipe::Fixed(options) => {
-            let upload = Upload { session, protocol: protocol.into(), model, plans, allow };
-            cluster.upload(upload, &|input| {
-                let weight = weight(input)?;
-                Ok(encode_words(options.ring, &weight.values, weight.frac)?)
-            })
-        }
-        Recipe::Float(_) => {
-            let upload = Upload { session, protocol: SECFLOAT.name.into(), model, plans, allow };
-            cluster.upload_floats(upload, &|input| Ok(weight(input)?.values.clone()))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_graph::models;
+    use crate::model::Recipe;
+    use megrez_graph::{Graph, models};
     use megrez_service::embedded::CLIENT;
 
     fn compiled(graph: &Graph) -> Model {

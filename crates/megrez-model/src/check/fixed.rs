@@ -67,7 +67,7 @@ pub fn check(
     {
         let Some(expected) = trace.value(layer.graph_value) else { continue };
         let frac = match plan.value(layer.value).kind {
-            Kind::Ring { frac } | Kind::Sum { frac } | Kind::Public { frac } => frac,
+            Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
             Kind::Bit => 0,
         };
         let got = decode_words(plan.ring, words, frac);

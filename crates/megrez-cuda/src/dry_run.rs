@@ -11,19 +11,19 @@ const ADDRESS: u64 = 1 << 32;
 
 /// An H100 as far as sizes depend on the device.
 #[derive(Default)]
-pub(crate) struct Rehearsal {
+pub(crate) struct DryRun {
     statistics: Mutex<Statistics>,
 }
 
-impl Rehearsal {
+impl DryRun {
     fn statistics(&self) -> MutexGuard<'_, Statistics> {
         self.statistics.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-impl Backend for Rehearsal {
+impl Backend for DryRun {
     fn describe(&self) -> String {
-        "rehearsal (no data)".into()
+        "dry run (no data)".into()
     }
 
     fn processors(&self) -> usize {
@@ -70,6 +70,6 @@ impl Backend for Rehearsal {
     }
 
     fn statistics(&self) -> Result<Statistics> {
-        Ok(Rehearsal::statistics(self).clone())
+        Ok(DryRun::statistics(self).clone())
     }
 }

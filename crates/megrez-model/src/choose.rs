@@ -57,7 +57,7 @@ pub fn pool(
     protocol: &str,
     net: &NetProfile,
 ) -> Result<PoolForm> {
-    if !find(protocol)?.sums || !has_pools(graph) {
+    if !find(protocol)?.deferred_resharing || !has_pools(graph) {
         return Ok(options.pool);
     }
     let forms = [options.relu];
@@ -86,17 +86,17 @@ pub fn mix(
     };
     // Compiled once for all sizes: the steps as they are before any of them is made of others.
     let compiled = variants(graph, options, pool, &forms).filter_map(|options| {
-        let shared = CompileOptions { sums: false, ..options.clone() };
+        let shared = CompileOptions { defer_resharing: false, ..options.clone() };
         Some((compile_for(graph, client, &shared).ok()?.plan, options))
     });
     let offers = compiled.flat_map(|(plan, options)| {
-        let sizes = if options.sums { offload_sizes(&plan) } else { vec![] };
-        std::iter::once(0).chain(sizes).map(move |deal_below| {
+        let sizes = if options.defer_resharing { offload_sizes(&plan) } else { vec![] };
+        std::iter::once(0).chain(sizes).map(move |offload| {
             let mut plan = plan.clone();
-            if options.sums {
-                legalise(&mut plan, deal_below).expect("a plan that was built by the rules keeps to them");
+            if options.defer_resharing {
+                legalise(&mut plan, offload).expect("a plan that was built by the rules keeps to them");
             }
-            (CompileOptions { deal_below, ..options.clone() }, plan)
+            (CompileOptions { offload, ..options.clone() }, plan)
         })
     });
     let chosen = choose(offers, |(_, plan)| price(protocol, plan, net, BOTH));
@@ -151,7 +151,11 @@ mod tests {
     #[test]
     fn plans_are_mixed_where_that_is_faster_and_the_protocol_has_the_steps() {
         let graph = models::build("lenet", 1, 1).unwrap();
-        let options = CompileOptions { policy: RangePolicy::Assume, sums: true, ..CompileOptions::default() };
+        let options = CompileOptions {
+            policy: RangePolicy::Assume,
+            defer_resharing: true,
+            ..CompileOptions::default()
+        };
         let wan = NetProfile::wan();
         let mixed = |protocol| mix(&graph, "client", &options, (None, None), protocol, &wan);
         let seconds = |options: &CompileOptions| {
@@ -159,8 +163,8 @@ mod tests {
             price("aby3", &plan, &wan, BOTH).unwrap().seconds
         };
         let chosen = mixed("aby3");
-        assert!(chosen.deal_below > 0);
-        assert!(seconds(&chosen) < 0.9 * seconds(&CompileOptions { deal_below: 0, ..chosen.clone() }));
-        assert_eq!(mixed("meteor").deal_below, 0, "it has no such steps");
+        assert!(chosen.offload > 0);
+        assert!(seconds(&chosen) < 0.9 * seconds(&CompileOptions { offload: 0, ..chosen.clone() }));
+        assert_eq!(mixed("meteor").offload, 0, "it has no such steps");
     }
 }

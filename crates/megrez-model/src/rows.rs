@@ -86,7 +86,7 @@ fn effect(op: &Op) -> Effect<'_> {
         Op::Gather { axis, indices } => Effect::Pick(*axis, indices),
         Op::MatMul => Effect::Product,
         Op::Conv(_) => Effect::Images,
-        Op::Unshared(op) | Op::Dealt(op) => effect(op),
+        Op::Additive(op) | Op::Offloaded(op) => effect(op),
         Op::CompareMany { .. } | Op::ToBits => Effect::Spread,
         Op::FromBits => Effect::Reduce(0),
         Op::AddBits => Effect::Mix,
@@ -316,7 +316,7 @@ mod tests {
         let options = CompileOptions { policy: RangePolicy::Assume, ..CompileOptions::default() };
         let fixed =
             compile(graph, &options).ok().map(|c| mixed(&c.plan, &c.data_inputs, &c.outputs, size).is_none());
-        let sums = CompileOptions { sums: true, ..options };
+        let sums = CompileOptions { defer_resharing: true, ..options };
         let sums =
             compile(graph, &sums).ok().map(|c| mixed(&c.plan, &c.data_inputs, &c.outputs, size).is_none());
         let float = compile_floats(graph, &FloatOptions::default()).ok();

@@ -1,0 +1,222 @@
+//! Bits, and what goes between bits and ring elements.
+
+use super::{BICOPTOR, Table, all, bit, name, range, some, words};
+use megrez_plan::{Op, Plan, SignBit, ValueId};
+
+impl Table {
+    pub(super) fn bits(&mut self) {
+        let of = |x: i64, ring: u32| (0..ring).map(move |k| x >> k & 1);
+        for (ring, elements) in [(2, 1), (3, 1), (4, 1), (2, 2)] {
+            let secrets = all(&range(ring), elements);
+            let expect =
+                move |s: &[i64]| words((0..ring).flat_map(|k| s.iter().map(move |x| x >> k & 1)).collect());
+            let form = if elements == 1 { format!("{ring} bits") } else { "neighbours".into() };
+            self.add("ToBits", form.clone(), ring, &[elements], secrets.clone(), expect, |p, v, _| {
+                Ok(vec![p.step("op", Op::ToBits, v)?])
+            });
+            self.add(
+                "FromBits",
+                format!("of ToBits, {form}"),
+                ring,
+                &[elements],
+                secrets,
+                |s| words(s.to_vec()),
+                |p, v, _| {
+                    let b = p.step("bits", Op::ToBits, v)?;
+                    Ok(vec![p.step("op", Op::FromBits, &[b])?])
+                },
+            );
+        }
+        for ring in [2, 3] {
+            let secrets = some(all(&range(ring), 2), 32);
+            self.add(
+                "AddBits",
+                format!("{ring} bits"),
+                ring,
+                &[1, 1],
+                secrets,
+                move |s| words(of(s[0] + s[1], ring).collect()),
+                |p, v, _| {
+                    let a = p.step("a", Op::ToBits, &v[..1])?;
+                    let b = p.step("b", Op::ToBits, &v[1..])?;
+                    Ok(vec![p.step("op", Op::AddBits, &[a, b])?])
+                },
+            );
+        }
+        let sign = |p: &mut Plan, name: &str, v: ValueId| p.step(name, Op::NonNegative(SignBit::FULL), &[v]);
+        let two = || all(&range(2), 2);
+        self.add(
+            "Select",
+            "after a comparison",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(vec![if s[0] >= 0 { s[1] } else { 0 }]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+            },
+        );
+        self.add(
+            "Select",
+            "of the compared value, and the bit again",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![s[0].max(0), bit(s[0] >= 0)]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[0]])?, b])
+            },
+        );
+        self.add(
+            "Select",
+            "neighbours",
+            2,
+            &[2, 2],
+            some(all(&range(2), 4), 40),
+            |s| words((0..2).map(|i| if s[i] >= 0 { s[2 + i] } else { 0 }).collect()),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+            },
+        );
+        self.add(
+            "BitToRing",
+            "after a comparison",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![bit(s[0] >= 0)]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::BitToRing, &[b])?])
+            },
+        );
+        self.add(
+            "BitToRing",
+            "neighbours",
+            2,
+            &[2],
+            two(),
+            |s| words(s.iter().map(|&x| bit(x >= 0)).collect()),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::BitToRing, &[b])?])
+            },
+        );
+        self.add(
+            "Xor",
+            "of two comparisons",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(vec![bit((s[0] >= 0) != (s[1] >= 0))]),
+            move |p, v, _| {
+                let (a, b) = (sign(p, "a", v[0])?, sign(p, "b", v[1])?);
+                Ok(vec![p.step("op", Op::Xor, &[a, b])?])
+            },
+        );
+        self.add(
+            "Not",
+            "of a comparison",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![bit(s[0] < 0)]),
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Not, &[b])?])
+            },
+        );
+        for n in [2, 3, 4] {
+            let secrets = some(all(&range(2), n), 32);
+            self.add(
+                "And",
+                format!("{n} factors"),
+                2,
+                &[1; 4][..n],
+                secrets,
+                |s| words(vec![bit(s.iter().all(|&x| x >= 0))]),
+                move |p, v, _| {
+                    let names = ["a", "b", "c", "d"].iter().zip(v);
+                    let bits = names.map(|(name, &v)| sign(p, name, v)).collect::<Result<Vec<_>, _>>()?;
+                    Ok(vec![p.step("op", Op::And, &bits)?])
+                },
+            );
+        }
+        self.add(
+            "And",
+            "neighbours",
+            2,
+            &[2, 2],
+            some(all(&range(2), 4), 32),
+            |s| words((0..2).map(|i| bit(s[i] >= 0 && s[2 + i] >= 0)).collect()),
+            move |p, v, _| {
+                let (a, b) = (sign(p, "a", v[0])?, sign(p, "b", v[1])?);
+                Ok(vec![p.step("op", Op::And, &[a, b])?])
+            },
+        );
+        // Bicoptor compares three bits and more, on a ring that has two more.
+        let narrow = |p: &mut Plan, name: &str, v: ValueId| {
+            p.step(name, Op::NonNegative(SignBit { bits: Some(3), ..SignBit::FULL }), &[v])
+        };
+        let four = || all(&[-4, -1, 0, 3], 2);
+        let case = self.add(
+            "Select",
+            "3 bits of 5",
+            5,
+            &[1, 1],
+            four(),
+            |s| words(vec![if s[0] >= 0 { s[1] } else { 0 }]),
+            move |p, v, _| {
+                let b = narrow(p, "bit", v[0])?;
+                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+            },
+        );
+        case.only = Some(BICOPTOR);
+        for op in [Op::Xor, Op::And] {
+            let both = op == Op::And;
+            let expect = move |s: &[i64]| {
+                let (a, b) = (s[0] >= 0, s[1] >= 0);
+                words(vec![bit(if both { a && b } else { a != b })])
+            };
+            let case = self.add(name(&op), "3 bits of 5", 5, &[1, 1], four(), expect, move |p, v, _| {
+                let (a, b) = (narrow(p, "a", v[0])?, narrow(p, "b", v[1])?);
+                Ok(vec![p.step("op", op.clone(), &[a, b])?])
+            });
+            case.only = Some(BICOPTOR);
+        }
+        for op in [Op::Not, Op::BitToRing] {
+            let not = op == Op::Not;
+            let values = all(&[-4, -1, 0, 3], 1);
+            let case = self.add(
+                name(&op),
+                "3 bits of 5",
+                5,
+                &[1],
+                values,
+                move |s| words(vec![bit((s[0] >= 0) != not)]),
+                move |p, v, _| {
+                    let b = narrow(p, "bit", v[0])?;
+                    Ok(vec![p.step("op", op.clone(), &[b])?])
+                },
+            );
+            case.only = Some(BICOPTOR);
+        }
+        // On bits of ToBits, which a product of bits masks alone.
+        self.add(
+            "And",
+            "of a value's bits",
+            2,
+            &[1, 1],
+            two(),
+            |s| words((0..2).map(|k| (s[0] & s[1]) >> k & 1).collect()),
+            |p, v, _| {
+                let a = p.step("a", Op::ToBits, &v[..1])?;
+                let b = p.step("b", Op::ToBits, &v[1..])?;
+                Ok(vec![p.step("op", Op::And, &[a, b])?])
+            },
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! Comparisons, ReLUs and maxima.
+
+use super::{BICOPTOR, Expected, Table, all, bit, range, relu_of, words, wrap};
+use megrez_plan::{List, Op, Relu, ReluForm, SignBit};
+
+impl Table {
+    pub(super) fn comparisons(&mut self) {
+        let sign = |s: &[i64]| words(s.iter().map(|&x| bit(x >= 0)).collect());
+        let mut add = |form: &str, ring: u32, elements: usize, list: SignBit, secrets: Vec<Vec<i64>>| {
+            let (cut, op) = (list.cut, Op::NonNegative(list.clone()));
+            let expect = move |s: &[i64]| -> Vec<Expected> {
+                let read = |&x: &i64| match x {
+                    x if -(1 << cut) < x && x < 0 => Expected::OneOf { x, words: vec![0, 1] },
+                    x => Expected::Word(bit(x >= 0)),
+                };
+                s.iter().map(read).collect()
+            };
+            let case = self.add("NonNegative", form, ring, &[elements], secrets, expect, move |p, v, _| {
+                Ok(vec![p.step("op", op.clone(), v)?])
+            });
+            case.sign = list;
+        };
+        let digits = |widths: &[u32]| SignBit { list: List::Digits(widths.to_vec()), ..SignBit::FULL };
+        add("2 bits", 2, 1, SignBit::FULL, all(&range(2), 1));
+        add("3 bits", 3, 1, SignBit::FULL, all(&range(3), 1));
+        add("4 bits", 4, 1, SignBit::FULL, all(&range(4), 1));
+        add("digits 1, 1", 3, 1, digits(&[1, 1]), all(&range(3), 1));
+        add("a digit of 2", 3, 1, digits(&[2]), all(&range(3), 1));
+        add("digits 2, 1", 4, 1, digits(&[2, 1]), all(&range(4), 1));
+        // x ≤ 2^(k+λ−1) − 2^k.
+        add("cut by 1", 3, 1, SignBit { cut: 1, ..SignBit::FULL }, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
+        let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
+        add("a digit, cut by 1, of 4 bits", 4, 1, cut, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
+        add("neighbours", 2, 2, SignBit::FULL, all(&range(2), 2));
+        add("neighbours by digits", 2, 2, digits(&[1]), all(&range(2), 2));
+        self.add(
+            "NonNegative",
+            "of one value twice",
+            2,
+            &[1],
+            all(&range(2), 1),
+            move |s| sign(&[s[0], s[0]]),
+            |p, v, _| {
+                let op = || Op::NonNegative(SignBit::FULL);
+                Ok(vec![p.step("op", op(), v)?, p.step("again", op(), v)?])
+            },
+        );
+        for (ring, thresholds) in [(2, vec![0, 1]), (2, vec![-2, 0, 1]), (3, vec![-1, 2])] {
+            let (t, u) = (thresholds.clone(), thresholds.clone());
+            let expect = move |s: &[i64]| words(t.iter().map(|t| bit(wrap(s[0] - t, ring) >= 0)).collect());
+            let form = format!("{ring} bits, {} thresholds", thresholds.len());
+            self.add("CompareMany", form, ring, &[1], all(&range(ring), 1), expect, move |p, v, _| {
+                let op = Op::CompareMany { sign: SignBit::FULL, thresholds: u.clone() };
+                Ok(vec![p.step("op", op, v)?])
+            });
+        }
+        let expect = |s: &[i64]| {
+            words([0, 1].iter().flat_map(|t| s.iter().map(move |x| bit(wrap(x - t, 2) >= 0))).collect())
+        };
+        let sign_of = || SignBit { list: List::Digits(vec![1]), ..SignBit::FULL };
+        self.add(
+            "CompareMany",
+            "neighbours, 2 thresholds",
+            2,
+            &[2],
+            all(&range(2), 2),
+            expect,
+            move |p, v, _| {
+                Ok(vec![p.step("op", Op::CompareMany { sign: sign_of(), thresholds: vec![0, 1] }, v)?])
+            },
+        );
+        let expect = |s: &[i64]| words([-3, 1].iter().map(|t| bit(wrap(s[0] - t, 3) >= 0)).collect());
+        self.add(
+            "CompareMany",
+            "a digit of 2, 2 thresholds",
+            3,
+            &[1],
+            all(&range(3), 1),
+            expect,
+            |p, v, _| {
+                let sign = SignBit { list: List::Digits(vec![2]), ..SignBit::FULL };
+                Ok(vec![p.step("op", Op::CompareMany { sign, thresholds: vec![-3, 1] }, v)?])
+            },
+        );
+        let narrow = || SignBit { bits: Some(3), ..SignBit::FULL };
+        let case = self.add(
+            "NonNegative",
+            "3 bits of 5",
+            5,
+            &[1],
+            all(&(-4..4).collect::<Vec<_>>(), 1),
+            sign,
+            move |p, v, _| Ok(vec![p.step("op", Op::NonNegative(narrow()), v)?]),
+        );
+        (case.only, case.sign) = (Some(BICOPTOR), narrow());
+        let relu = |s: &[i64]| words(vec![s[0].max(0)]);
+        let case = self.add(
+            "Relu",
+            "3 bits of 5",
+            5,
+            &[1],
+            all(&(-4..4).collect::<Vec<_>>(), 1),
+            relu,
+            move |p, v, _| {
+                let relu = Relu { sign: narrow(), form: ReluForm::ThreeRounds, truncate: 0 };
+                Ok(vec![p.step("op", Op::Relu(relu), v)?])
+            },
+        );
+        (case.only, case.sign) = (Some(BICOPTOR), narrow());
+    }
+
+    pub(super) fn relus(&mut self) {
+        use ReluForm::*;
+        let digit = |widths: &[u32]| SignBit { list: List::Digits(widths.to_vec()), ..SignBit::FULL };
+        for form in [ThreeRounds, TwoRounds, TwoRoundsFresh, Table] {
+            let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
+            let forms = [
+                ("3 bits", 3, 1, 0, SignBit::FULL),
+                ("digits 1, 1", 3, 1, 0, digit(&[1, 1])),
+                ("a digit of 2", 3, 1, 0, digit(&[2])),
+                ("neighbours", 3, 2, 0, digit(&[2])),
+                ("truncated by 1", 4, 1, 1, digit(&[2, 1])),
+                ("truncated by 1, cut by 1", 4, 1, 1, cut),
+            ];
+            for (name, ring, elements, truncate, sign) in forms {
+                let values = if truncate > 0 { (-4..4).collect() } else { range(ring) };
+                // After a cut, comparisons are of few bits.
+                let values: Vec<i64> =
+                    values.into_iter().filter(|x| sign.cut == 0 || (-4..=2).contains(x)).collect();
+                for dealt in [false, true] {
+                    let relu = Op::Relu(Relu { sign: sign.clone(), form, truncate });
+                    let op = if dealt { Op::Offloaded(Box::new(relu)) } else { relu };
+                    let expect = move |s: &[i64]| s.iter().map(|&x| relu_of(x, truncate)).collect();
+                    let label = if dealt { "Offloaded" } else { "Relu" };
+                    let case = self.add(
+                        label,
+                        format!("{form:?}, {name}"),
+                        ring,
+                        &[elements],
+                        all(&values, elements),
+                        expect,
+                        move |p, v, _| Ok(vec![p.step("op", op.clone(), v)?]),
+                    );
+                    case.frac = truncate;
+                    case.sign = sign.clone();
+                    // Forms are of lists of the dealer's.
+                    let dealers: &[&str] = &["mizar", "concurrent", "aegis"];
+                    if !dealt && form != ThreeRounds {
+                        case.only = Some(dealers);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn maxima(&mut self) {
+        let largest = |s: &[i64]| words(vec![*s.iter().max().expect("some")]);
+        for (ring, values, n) in [(2, vec![-1, 0], 2), (3, vec![-2, -1, 0, 1], 2), (2, vec![-1, 0], 3)] {
+            for dealt in [false, true] {
+                let maximum = Op::Maximum(SignBit::FULL);
+                let op = if dealt { Op::Offloaded(Box::new(maximum)) } else { maximum };
+                let label = if dealt { "Offloaded" } else { "Maximum" };
+                let form = format!("the largest of {n} of {ring} bits");
+                self.add(label, form, ring, &[1; 4][..n], all(&values, n), largest, move |p, v, _| {
+                    Ok(vec![p.step("op", op.clone(), v)?])
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Linear steps and products.
+
+use super::{BUT_BICOPTOR, Table, all, images, matrices, range, some, words};
+use megrez_plan::{Op, View};
+
+impl Table {
+    pub(super) fn linear(&mut self) {
+        let two = || all(&range(2), 2);
+        let combine = |c: [i64; 2], k| Op::Combine { coefficients: c.to_vec(), constant: k };
+        self.add(
+            "Combine",
+            "3x − 2y + 1",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(vec![3 * s[0] - 2 * s[1] + 1]),
+            move |p, v, _| Ok(vec![p.step("op", combine([3, -2], 1), v)?]),
+        );
+        self.add(
+            "View",
+            "reversed",
+            2,
+            &[2],
+            two(),
+            |s| words(vec![s[1], s[0]]),
+            |p, v, n| {
+                let strides = vec![-(n as isize), 1];
+                Ok(vec![p.step("op", Op::View(View { shape: [2, n].into(), strides, offset: n }), v)?])
+            },
+        );
+        self.add(
+            "Concat",
+            "x, y",
+            2,
+            &[1, 1],
+            two(),
+            |s| words(s.to_vec()),
+            |p, v, _| Ok(vec![p.step("op", Op::Concat { axis: 0 }, v)?]),
+        );
+        self.add(
+            "Pad",
+            "one before, one after",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![0, s[0], 0]),
+            |p, v, _| Ok(vec![p.step("op", Op::Pad { before: vec![1, 0], after: vec![1, 0] }, v)?]),
+        );
+        self.add(
+            "Sum",
+            "of two",
+            2,
+            &[2],
+            two(),
+            |s| words(vec![s[0] + s[1]]),
+            |p, v, _| Ok(vec![p.step("op", Op::Sum { axis: 0 }, v)?]),
+        );
+        self.add(
+            "Gather",
+            "one twice",
+            2,
+            &[2],
+            two(),
+            |s| words(vec![s[1], s[0], s[1]]),
+            |p, v, _| Ok(vec![p.step("op", Op::Gather { axis: 0, indices: vec![1, 0, 1] }, v)?]),
+        );
+        self.add(
+            "Rescale",
+            "1 to 0",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(s.to_vec()),
+            |p, v, _| Ok(vec![p.step("op", Op::Rescale { frac: 0 }, v)?]),
+        )
+        .frac = 1;
+        self.add(
+            "Constant",
+            "times x",
+            3,
+            &[1],
+            all(&range(3), 1),
+            |s| words(vec![3 * s[0]]),
+            |p, v, n| {
+                let constant = Op::Constant { shape: [1, n].into(), frac: 0, words: vec![3; n] };
+                let c = p.step("constant", constant, &[])?;
+                Ok(vec![p.step("op", Op::Mul, &[v[0], c])?])
+            },
+        );
+    }
+
+    pub(super) fn products(&mut self) {
+        let product = |s: &[i64]| words(vec![s.iter().product()]);
+        for (ring, most) in [(2, 16), (3, 64)] {
+            self.add("Mul", "x·y", ring, &[1, 1], some(all(&range(ring), 2), most), product, |p, v, _| {
+                Ok(vec![p.step("op", Op::Mul, v)?])
+            });
+        }
+        let pairs = some(all(&range(2), 4), 40);
+        self.add(
+            "Mul",
+            "neighbours",
+            2,
+            &[2, 2],
+            pairs.clone(),
+            |s| words(vec![s[0] * s[2], s[1] * s[3]]),
+            |p, v, _| Ok(vec![p.step("op", Op::Mul, v)?]),
+        );
+        self.add(
+            "Mul",
+            "x·x and x·y",
+            2,
+            &[1, 1],
+            all(&range(2), 2),
+            |s| words(vec![s[0] * s[0], s[0] * s[1]]),
+            |p, v, _| Ok(vec![p.step("square", Op::Mul, &[v[0], v[0]])?, p.step("op", Op::Mul, v)?]),
+        );
+        for n in [3, 4] {
+            let secrets = some(all(&range(2), n), 64);
+            self.add("Mul", format!("{n} factors"), 2, &[1; 4][..n], secrets, product, |p, v, _| {
+                Ok(vec![p.step("op", Op::Mul, v)?])
+            });
+        }
+        let inner = |s: &[i64]| words(vec![s[0] * s[2] + s[1] * s[3]]);
+        for conv in [false, true] {
+            let (op, form) = if conv { ("Conv", "one tap") } else { ("MatMul", "one by one") };
+            self.add(op, form, 2, &[1, 1], all(&range(2), 2), product, move |p, v, n| {
+                Ok(vec![if conv {
+                    let (x, y, geometry) = images(p, v, n, 1)?;
+                    p.step("op", Op::Conv(geometry), &[x, y])?
+                } else {
+                    let (x, y) = matrices(p, v, n, 1)?;
+                    p.step("op", Op::MatMul, &[x, y])?
+                }])
+            });
+        }
+        let case = self.add("MatMul", "a row by a column", 2, &[2, 2], pairs.clone(), inner, |p, v, n| {
+            let (x, y) = matrices(p, v, n, 2)?;
+            Ok(vec![p.step("op", Op::MatMul, &[x, y])?])
+        });
+        case.only = Some(BUT_BICOPTOR);
+        let case = self.add("Conv", "two taps", 2, &[2, 2], pairs, inner, |p, v, n| {
+            let (x, y, geometry) = images(p, v, n, 2)?;
+            Ok(vec![p.step("op", Op::Conv(geometry), &[x, y])?])
+        });
+        case.only = Some(BUT_BICOPTOR);
+    }
+
+    /// Secrets x, y with |x·y| < 4.
+    pub(super) fn factors() -> Vec<Vec<i64>> {
+        let rows = all(&range(3), 2).into_iter().filter(|s| (-4..4).contains(&(s[0] * s[1])));
+        some(rows.collect(), 24)
+    }
+}

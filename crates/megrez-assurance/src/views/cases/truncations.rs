@@ -1,0 +1,193 @@
+//! Truncations: of shared values, of products in additive sharing, and beside other steps.
+
+use super::{Build, Expect, Expected, Table, all, images, matrices, range, relu_of, some};
+use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
+
+impl Table {
+    pub(super) fn truncations(&mut self) {
+        let rounded = |x: i64| Expected::Rounded { x, bits: 1 };
+        let small: Vec<i64> = (-4..4).collect();
+        let truncate = || Op::Truncate { bits: 1 };
+        let case = self.add(
+            "Truncate",
+            "one bit",
+            4,
+            &[1],
+            all(&small, 1),
+            move |s| vec![rounded(s[0])],
+            move |p, v, _| Ok(vec![p.step("op", truncate(), v)?]),
+        );
+        case.frac = 1;
+        let case = self.add(
+            "Truncate",
+            "neighbours",
+            4,
+            &[2],
+            all(&small, 2),
+            move |s| s.iter().map(|&x| rounded(x)).collect(),
+            move |p, v, _| Ok(vec![p.step("op", truncate(), v)?]),
+        );
+        case.frac = 1;
+        let twice = self.add(
+            "Truncate",
+            "of one value twice",
+            4,
+            &[1],
+            all(&small, 1),
+            move |s| vec![rounded(s[0]); 2],
+            move |p, v, _| Ok(vec![p.step("op", truncate(), v)?, p.step("again", truncate(), v)?]),
+        );
+        twice.frac = 1;
+        // Products that are left as sums.
+        let sum = |op: Op| Op::Additive(Box::new(op));
+        let one = |s: &[i64]| s[0] * s[1];
+        let left = move |p: &mut Plan, v: &[ValueId]| {
+            let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
+            p.step("product", sum(Op::Mul), &[v[0], y])
+        };
+        let mut add = |form: &str, expect: Box<Expect>, build: Box<Build>| {
+            let fits = |e: &Expected| !matches!(e, Expected::Rounded { x, .. } if !(-4..4).contains(x));
+            let secrets = all(&range(3), 2).into_iter().filter(|s| expect(s).iter().all(fits));
+            let most = if form.starts_with("ReLU") { 6 } else { 16 };
+            self.add("Additive", form, 4, &[1, 1], some(secrets.collect(), most), expect, build).frac = 1;
+        };
+        add(
+            "truncated",
+            Box::new(move |s| vec![rounded(one(s))]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "truncated twice",
+            Box::new(move |s| vec![rounded(one(s)); 2]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                Ok(vec![p.step("op", truncate(), &[z])?, p.step("again", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "padded",
+            Box::new(move |s| vec![rounded(0), rounded(one(s))]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "gathered twice",
+            Box::new(move |s| vec![rounded(one(s)); 2]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("gather", Op::Gather { axis: 0, indices: vec![0, 0] }, &[z])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "broadcast",
+            Box::new(move |s| vec![rounded(one(s)); 2]),
+            Box::new(move |p, v, n| {
+                let z = left(p, v)?;
+                let view = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
+                let z = p.step("broadcast", Op::View(view), &[z])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        // With shared values beside them: what a summand's mask hides, and hides again.
+        let add_to = |p: &mut Plan, name: &str, c: i64, z: ValueId, x: ValueId| {
+            p.step(name, Op::Combine { coefficients: vec![c, 1], constant: 0 }, &[z, x])
+        };
+        add(
+            "plus a shared value",
+            Box::new(move |s| vec![rounded(one(s) + s[0])]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = add_to(p, "sum", 1, z, v[0])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "plus one and plus another shared value",
+            Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let (a, b) = (add_to(p, "a", 1, z, v[0])?, add_to(p, "b", 1, z, v[1])?);
+                Ok(vec![p.step("op", truncate(), &[a])?, p.step("again", truncate(), &[b])?])
+            }),
+        );
+        add(
+            "padded, plus shared values",
+            Box::new(move |s| vec![rounded(s[0]), rounded(one(s) + s[1])]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
+                let both = p.step("both", Op::Concat { axis: 0 }, v)?;
+                let z = add_to(p, "sum", 1, z, both)?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "broadcast, plus shared values",
+            Box::new(move |s| s.iter().map(|x| rounded(one(s) + x)).collect()),
+            Box::new(move |p, v, n| {
+                let z = left(p, v)?;
+                let view = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
+                let z = p.step("broadcast", Op::View(view), &[z])?;
+                let both = p.step("both", Op::Concat { axis: 0 }, v)?;
+                let z = add_to(p, "sum", 1, z, both)?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        add(
+            "twice, plus a shared value",
+            Box::new(move |s| vec![rounded(2 * one(s) + s[0])]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                let z = add_to(p, "sum", 2, z, v[0])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            }),
+        );
+        let relu = || Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate: 1 });
+        add(
+            "ReLU with truncation",
+            Box::new(move |s| vec![relu_of(one(s), 1)]),
+            Box::new(move |p, v, _| {
+                let z = left(p, v)?;
+                Ok(vec![p.step("op", relu(), &[z])?])
+            }),
+        );
+        for conv in [false, true] {
+            let build = move |p: &mut Plan, v: &[ValueId], n: usize| {
+                let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
+                let z = if conv {
+                    let (x, y, geometry) = images(p, &[v[0], y], n, 1)?;
+                    p.step("product", Op::Additive(Box::new(Op::Conv(geometry))), &[x, y])?
+                } else {
+                    let (x, y) = matrices(p, &[v[0], y], n, 1)?;
+                    p.step("product", Op::Additive(Box::new(Op::MatMul)), &[x, y])?
+                };
+                Ok(vec![p.step("op", Op::Truncate { bits: 1 }, &[z])?])
+            };
+            let form = if conv { "of a convolution" } else { "of matrices" };
+            self.add("Additive", form, 4, &[1, 1], Self::factors(), move |s| vec![rounded(one(s))], build)
+                .frac = 1;
+        }
+        // A shared product, truncated.
+        self.add(
+            "Truncate",
+            "of a product",
+            4,
+            &[1, 1],
+            Self::factors(),
+            move |s| vec![rounded(one(s))],
+            move |p, v, _| {
+                let y = p.step("y", Op::Rescale { frac: 0 }, &[v[1]])?;
+                let z = p.step("product", Op::Mul, &[v[0], y])?;
+                Ok(vec![p.step("op", truncate(), &[z])?])
+            },
+        )
+        .frac = 1;
+    }
+}

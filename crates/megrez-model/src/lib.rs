@@ -1,0 +1,29 @@
+//! Models, made ready and run: what stands between a user's files and the parties.
+//!
+//! A model is read ([`inputs`]), compiled to fixed point or to single precision ([`model`], with
+//! forms that [`choose`] finds for a network), its data is cut into batches ([`batches`]) where no
+//! row depends on another, and it runs on whatever backend there is ([`inference`]), or where its
+//! weights are kept ([`stored`]). What it cost is reported alike everywhere ([`report`]). The
+//! examinations of a model stand beside: layer by layer against the clear ([`check()`]), whether
+//! every message is masked ([`masks`]), whether parties notice damage ([`faults`]).
+//!
+//! Programs use this through the facade, `megrez`, which alone promises its names.
+
+pub mod batches;
+pub mod calibrate;
+pub mod check;
+pub mod choose;
+pub mod faults;
+pub mod fixed;
+pub mod float;
+pub mod generate;
+pub mod inference;
+pub mod inputs;
+pub mod masks;
+pub mod material;
+pub mod model;
+pub mod report;
+mod rows;
+pub mod stored;
+
+pub use check::check;
