@@ -203,6 +203,7 @@ def connect(
     protocol: str = "mizar",
     net: str = "loopback",
     insecure: bool = False,
+    timeout: float | None = None,
 ) -> Cluster:
     """Connect to parties that run elsewhere.
 
@@ -213,6 +214,8 @@ def connect(
         protocol: the protocol of `run`; a stored model has its own.
         net: ask the parties to shape their links, for measurements.
         insecure: allow a protocol that does not protect the data.
+        timeout: give a call up after so many seconds, waiting for its turn included; by default it
+            may take as long as it likes.
 
     """
-    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure))
+    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, timeout))

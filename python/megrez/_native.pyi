@@ -46,7 +46,13 @@ class Cluster:
     def threads(protocol: str, net: str, insecure: bool, device: str) -> Cluster: ...
     @staticmethod
     def connect(
-        config: _Path, certs: _Path, client: str, protocol: str, net: str, insecure: bool
+        config: _Path,
+        certs: _Path,
+        client: str,
+        protocol: str,
+        net: str,
+        insecure: bool,
+        timeout: float | None,
     ) -> Cluster: ...
     @property
     def protocol(self) -> str: ...

@@ -35,6 +35,8 @@ pub struct Cluster {
     idle: Arc<Mutex<Option<client::Cluster>>>,
     options: RunOptions,
     client: String,
+    /// How long a call may take.
+    timeout: Option<Duration>,
 }
 
 /// Where the parties are.
@@ -116,6 +118,7 @@ impl Cluster {
             idle: Arc::default(),
             options,
             client: CLIENT.into(),
+            timeout: None,
         })
     }
 
@@ -130,11 +133,13 @@ impl Cluster {
             idle: Arc::default(),
             options,
             client: CLIENT.into(),
+            timeout: None,
         })
     }
 
-    /// Connects to parties that run elsewhere.
+    /// Connects to parties that run elsewhere; a call may take `timeout` seconds.
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn connect(
         py: Python<'_>,
         config: PathBuf,
@@ -143,8 +148,10 @@ impl Cluster {
         protocol: &str,
         net: &str,
         insecure: bool,
+        timeout: Option<f64>,
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
+        let timeout = timeout.map(Duration::try_from_secs_f64).transpose().map_err(refused)?;
         let name = client.clone();
         let (addresses, identity, connection) = wait(py, None, move |_| {
             let addresses = ClusterConfig::load(&config)?.parties;
@@ -158,6 +165,7 @@ impl Cluster {
             idle: Arc::new(Mutex::new(Some(connection))),
             options,
             client,
+            timeout,
         })
     }
 
@@ -329,11 +337,14 @@ impl Cluster {
             Some(Place::Processes(parties)) => (parties.addresses().to_vec(), parties.identity().clone()),
             Some(Place::Remote(addresses, identity)) => (addresses.clone(), (**identity).clone()),
         };
-        let idle = Arc::clone(&self.idle);
+        let (idle, timeout) = (Arc::clone(&self.idle), self.timeout);
         let backend = move || {
-            let connection = lock(&idle).take();
+            // Parties close a connection that nobody has used for long.
+            let connection = lock(&idle).take().filter(client::Cluster::is_connected);
             let connect = || client::Cluster::connect(&addresses, &identity, PATIENCE);
-            Ok(Backend::Remote(connection.map_or_else(connect, Ok)?))
+            let mut connection = connection.map_or_else(connect, Ok)?;
+            connection.set_timeout(timeout);
+            Ok(Backend::Remote(connection))
         };
         Ok(Job { backend: Box::new(backend), idle: Arc::clone(&self.idle) })
     }

@@ -165,6 +165,12 @@ impl Cluster {
         &self.name
     }
 
+    /// Whether all connections stand, as far as that is known without asking.
+    pub fn is_connected(&self) -> bool {
+        let lines = self.lines.borrow();
+        !lines.is_empty() && lines.iter().all(|line| !line.channel.hung_up())
+    }
+
     /// How many parties there are.
     pub fn parties(&self) -> usize {
         self.lines.borrow().len()
