@@ -165,5 +165,17 @@ mod tests {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        // Whoever copies the alerts and the dashboard asks for nothing that there is not.
+        let deployed = [
+            include_str!("../../../../deploy/observability/alerts.yaml"),
+            include_str!("../../../../deploy/observability/dashboard.json"),
+            include_str!("../../../../docs/user-guide.md"),
+        ];
+        let letters = |c: char| !(c.is_ascii_lowercase() || c == '_');
+        for word in deployed.iter().flat_map(|file| file.split(letters)) {
+            if word.starts_with("megrez_") {
+                assert!(text.contains(word), "there is no metric {word}");
+            }
+        }
     }
 }
