@@ -21,5 +21,9 @@ fn a_plan_becomes_one_for_equal_parties_and_stays_valid() {
     assert!(matches!(of("product"), Op::Additive(_)));
     assert!(matches!(of("small"), Op::Offloaded(_)));
     assert!(plan.steps.iter().all(|step| !matches!(step.op, Op::Maximum(_))));
-    assert_eq!((plan.value(spread).kind, &plan.value(spread).shape), (kind, &shape), "readers see what they saw");
+    assert_eq!(
+        (plan.value(spread).kind, &plan.value(spread).shape),
+        (kind, &shape),
+        "readers see what they saw"
+    );
 }
