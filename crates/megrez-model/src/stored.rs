@@ -68,7 +68,7 @@ impl StoredModel {
         Ok(StoredModel { name: name.into(), protocol, approved, plan })
     }
 
-    /// As [`infer`], at the cluster that keeps the model.
+    /// As [`infer`](crate::inference::infer), at the cluster that keeps the model.
     ///
     /// # Errors
     /// If the data does not fit, or a party refuses or fails.

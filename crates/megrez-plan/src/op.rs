@@ -62,7 +62,7 @@ pub enum Op {
     MatMul,
     /// A convolution of NCHW with OIHW. Scales add.
     Conv(ConvGeometry),
-    /// A product of two secrets that is left as a sum of one summand per party ([`crate::Kind::Sum`]): the truncation that follows
+    /// A product of two secrets that is left as a sum of one summand per party ([`crate::Kind::Additive`]): the truncation that follows
     /// shares it.
     Additive(Box<Op>),
     /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| < 2^(ℓ−2).
