@@ -40,6 +40,7 @@ mod softmax;
 mod spline;
 mod swish;
 mod tanh;
+mod thresholds;
 mod window;
 
 pub use crate::after::After;
@@ -58,6 +59,7 @@ pub(crate) use polynomial::POLYNOMIAL;
 pub(crate) use published::PUBLISHED;
 pub(crate) use rank::RANK;
 pub(crate) use softmax::MASKED;
+pub(crate) use thresholds::{NONE, THRESHOLDS};
 
 use crate::decompose::{decomposed, decomposition};
 use crate::problem::{Refusal, refuse};
@@ -106,6 +108,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     (NOT_NEGATIVE, compare::not_negative),
     (POSITIVE, compare::positive),
     (ZERO, compare::zero),
+    (NONE, thresholds::none),
     ("LayerNormalization", layer_norm::layer_norm),
     ("LeakyRelu", leaky_relu::leaky_relu),
     ("Less", known::less),
@@ -149,6 +152,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Sub", arithmetic::sub),
     ("Swish", swish::swish),
     ("Tanh", tanh::tanh),
+    (THRESHOLDS, thresholds::thresholds),
     (TOWARDS_ZERO, compare::towards_zero),
     ("Transpose", rearrange::transpose),
     ("Trilu", known::trilu),
@@ -183,6 +187,10 @@ pub(crate) fn hint(op: &str) -> &'static str {
         }
         "Bernoulli" | "RandomUniform" | "RandomUniformLike" | "RandomNormal" | "RandomNormalLike"
         | "Multinomial" => "call `model.eval()` before you export the model: nothing here is drawn at random",
+        "DynamicQuantizeLinear" => {
+            "its scale depends on the data, which is secret: quantise with fixed scales (quantize_static), or use \
+             the model in float32, which is more exact and costs less"
+        }
         _ => "remove it, replace it by a supported operator, or ask for it",
     }
 }

@@ -29,6 +29,10 @@ pub struct Lowering<'a> {
     pub(crate) operands: Vec<Option<ValueId>>,
     /// The inputs' bounds of values that ReLUs made.
     pub(super) relu_inputs: HashMap<ValueId, Range>,
+    /// The inputs of the data owner.
+    pub(super) data: HashSet<ValueId>,
+    /// Of values whose elements are not negative, what each row of the last dimension adds up to at most.
+    pub(super) row_sums: HashMap<ValueId, i128>,
     /// Below which magnitude, as a real number, the current layer's comparisons are right.
     pub(super) compared: Option<f64>,
     /// An operand of the current layer, and what it must lie in although that is not proven.
@@ -58,6 +62,8 @@ impl<'a> Lowering<'a> {
             vocabularies: HashMap::new(),
             operands: vec![],
             relu_inputs: HashMap::new(),
+            data: HashSet::new(),
+            row_sums: HashMap::new(),
             compared: None,
             domain: None,
             layer: String::new(),
@@ -132,6 +138,11 @@ impl<'a> Lowering<'a> {
     pub(crate) fn declared_in_vain(&self) -> Option<&'a str> {
         let names = self.options.declared.iter().flat_map(|declared| declared.layers.keys());
         names.map(String::as_str).find(|&name| !self.declared.contains(name))
+    }
+
+    /// The elements of x are not negative, and each row of its last dimension adds up to `total` words at most.
+    pub(crate) fn rows_add_up_to(&mut self, x: &Secret, total: i128) {
+        self.row_sums.insert(x.id, total);
     }
 
     /// f, the fraction bits of weights and of truncated values.
