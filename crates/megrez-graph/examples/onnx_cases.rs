@@ -3,12 +3,16 @@
 //!
 //! Every argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
 //! model's inputs, and `output_0.npy`, …. For each of them a line says what happened, in three columns:
-//! the folder, `passed`, `unsupported`, `wrong` or `crash`, and why.
+//! the folder, `passed`, `unsupported`, `wrong` or `crash`, and why; of what passed, whether its ranges were proven,
+//! calibrated (on `sample0_0.npy`, …, `sample1_0.npy`, … if there are any, else on the inputs) or assumed.
 
 use megrez_engine::local::{LocalOptions, run};
+use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{ImportOptions, bytes, inputs, read_file};
 use megrez_graph::plain::trace;
-use megrez_graph::{Activations, CompileOptions, Compiled, Interval, RangePolicy, Tensor, compile, npy};
+use megrez_graph::{
+    Activations, CompileOptions, Compiled, Interval, LayerRange, RangePolicy, Tensor, compile, npy,
+};
 use megrez_kernels::Cpu;
 use megrez_ring::{Word, encode};
 use std::collections::{BTreeMap, HashMap};
@@ -50,7 +54,7 @@ fn case(protocol: &str, folder: &Path) -> (&'static str, String) {
     };
     match results(protocol, folder) {
         Err(why) => ("unsupported", why),
-        Ok(got) => match got
+        Ok((got, basis)) => match got
             .iter()
             .zip(&expected)
             .enumerate()
@@ -58,13 +62,13 @@ fn case(protocol: &str, folder: &Path) -> (&'static str, String) {
         {
             Some(what) => ("wrong", what),
             None if got.len() != expected.len() => ("wrong", "has another number of outputs".into()),
-            None => ("passed", String::new()),
+            None => ("passed", basis.into()),
         },
     }
 }
 
-/// The outputs of a run under the protocol.
-fn results(protocol: &str, folder: &Path) -> Result<Vec<Tensor>, String> {
+/// The outputs of a run under the protocol, and what its ranges rest on.
+fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str), String> {
     let data = arrays(folder, "input")?;
     let path = folder.join("model.onnx");
     let model = bytes(&path).map_err(|e| e.to_string())?;
@@ -89,10 +93,23 @@ fn results(protocol: &str, folder: &Path) -> Result<Vec<Tensor>, String> {
         let compiled = compile(&graph, &options).map_err(|e| e.to_string())?;
         holds(&compiled, &data).map(|()| compiled)
     };
+    let calibrated = || {
+        let samples: Vec<Vec<Tensor>> = (0..)
+            .map_while(|i| arrays(folder, &format!("sample{i}")).ok().filter(|sample| !sample.is_empty()))
+            .collect();
+        let samples = if samples.is_empty() { vec![data.clone()] } else { samples };
+        let measured = calibrate(&graph, samples, 2.0).ok();
+        let policy = RangePolicy::Calibrated;
+        let compiled = compile(&graph, &CompileOptions { policy, measured, ..proven.clone() }).ok()?;
+        holds(&compiled, &data).ok().map(|()| compiled)
+    };
     // Numbers that outgrow the ring need fewer fraction bits, as the refusal says.
     let compiled = match compile(&graph, &proven) {
         Ok(compiled) => compiled,
-        Err(_) => assumed(16).or_else(|why| assumed(12).or_else(|_| assumed(8)).map_err(|_| why))?,
+        Err(_) => match calibrated() {
+            Some(compiled) => compiled,
+            None => assumed(16).or_else(|why| assumed(12).or_else(|_| assumed(8)).map_err(|_| why))?,
+        },
     };
     let by_name: HashMap<&String, &Tensor> = names.iter().zip(&data).collect();
     let words = |values: &[f32], frac: u32| -> Result<Vec<u64>, String> {
@@ -121,7 +138,8 @@ fn results(protocol: &str, folder: &Path) -> Result<Vec<Tensor>, String> {
     let decode = |words: &[u64], frac: u32| {
         words.iter().map(|&w| (w as i64 as f64 * 2f64.powi(-(frac as i32))) as f32).collect()
     };
-    Ok(compiled.outputs.iter().zip(outputs).map(|(o, w)| o.finish(decode(&w, o.frac))).collect())
+    let outputs = compiled.outputs.iter().zip(outputs).map(|(o, w)| o.finish(decode(&w, o.frac))).collect();
+    Ok((outputs, LayerRange::basis(&compiled.ranges)))
 }
 
 /// What `megrez check` says of ranges that are assumed: refuses data that leaves one.
@@ -134,6 +152,10 @@ fn holds(compiled: &Compiled, data: &[Tensor]) -> Result<(), String> {
         let limit = 2f64.powi(range.limit as i32 - layer.frac as i32);
         let input = |i: usize| node.inputs.get(i).copied().flatten().and_then(|id| run.value(id));
         let domain = layer.domain.is_some_and(|(i, domain)| outside(input(i), domain.low, domain.high));
+        let measured = range.calibrated.then_some(range.output);
+        if measured.is_some_and(|r| outside(run.value(layer.graph_value), r.low, r.high)) {
+            return Err(format!("({}): the data leaves what was measured", layer.op));
+        }
         if !range.proven && (domain || outside(run.value(layer.graph_value), -limit, limit)) {
             return Err(format!("({}): its range is assumed, and the data leaves it", layer.op));
         }

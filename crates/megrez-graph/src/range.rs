@@ -25,6 +25,10 @@ impl Interval {
 pub enum RangePolicy {
     /// Refuse to compile, naming the layer.
     Prove,
+    /// Where proofs end, take what was measured on data, with its margin
+    /// ([`CompileOptions::measured`](crate::CompileOptions::measured)), and mark the layer. Numbers beyond it may
+    /// give wrong results; `megrez check` counts them.
+    Calibrated,
     /// Compile, and list the layers whose ranges are assumed.
     Assume,
 }
@@ -54,6 +58,11 @@ impl Range {
     pub fn hull(&self) -> (i128, i128) {
         let low = self.0.iter().map(|b| b.0).min().unwrap_or(0);
         (low, self.0.iter().map(|b| b.1).max().unwrap_or(0))
+    }
+
+    /// Whether there are numbers between all these bounds.
+    pub fn holds_any(&self) -> bool {
+        self.0.iter().all(|(low, high)| low <= high)
     }
 
     /// The same bounds, forgetting the channels.

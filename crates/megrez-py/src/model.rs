@@ -117,7 +117,7 @@ impl Model {
                 let layer = |(layer, range): (&LayerInfo, &LayerRange)| {
                     json!({ "layer": layer.name, "op": layer.op, "shape": layer.shape.dims(),
                         "range": [range.output.low, range.output.high], "bits": range.bits, "limit": range.limit,
-                        "proven": range.proven })
+                        "proven": range.proven, "calibrated": range.calibrated })
                 };
                 about["numbers"] = json!("fixed");
                 about["layers"] = compiled.layers.iter().zip(&compiled.ranges).map(layer).collect();

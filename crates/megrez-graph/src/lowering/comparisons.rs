@@ -177,14 +177,14 @@ impl Lowering<'_> {
         if low as f64 * unit >= domain.low && high as f64 * unit <= domain.high {
             return Ok(());
         }
-        if self.options.policy == RangePolicy::Prove {
+        if self.options.policy != RangePolicy::Assume {
             let (low, high) = (low as f64 * unit, high as f64 * unit);
             return out_of_range(
                 format!("{why}: its numbers may lie between {low:.3e} and {high:.3e}"),
                 "declare a smaller input range, or assume the ranges and let `megrez check` look at your data",
             );
         }
-        self.proven = false;
+        (self.proven, self.assumed) = (false, true);
         let operand = self.operands.iter().position(|&id| id == Some(x.id));
         self.domain = operand.map(|operand| (operand, domain));
         Ok(())
@@ -212,7 +212,7 @@ impl Lowering<'_> {
         let step = format!("{}/{name}", self.layer);
         let range = if measured {
             // The data says that it fits; the ring must hold it all the same.
-            self.proven = false;
+            (self.proven, self.calibrated) = (false, true);
             self.admit(&step, x.range.clone(), ring - 1)?.clamped(1 << limit)
         } else {
             self.admit(&step, x.range.clone(), limit)?
