@@ -123,11 +123,22 @@ NETWORKS: dict[str, Make] = {
 }
 
 
+def settled(module: nn.Module, data: Callable[[], Tensor]) -> nn.Module:
+    """A network whose normalisations know their data: without, numbers vanish or explode on the way."""
+    norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
+    if norms:
+        for layer in norms:
+            layer.momentum = None
+        with torch.no_grad():
+            module.train()(torch.cat([data() for _ in range(16)]))
+    return module.eval()
+
+
 def write(folder: Path, make: Make) -> None:
     """The model as megrez exports it, an input with what onnxruntime makes of it, and a sample."""
     module, data = make()
     given = data()
-    model = _torch.export(module.eval(), (given,))
+    model = _torch.export(settled(module, data), (given,))
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(model)
     options = onnxruntime.SessionOptions()

@@ -1,11 +1,13 @@
 //! Runs models on data and says how far the results are from the expected ones: what
 //! `benches/coverage/onnx_nodes.py` counts.
 //!
-//! Every argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
+//! After the protocol may stand a network, `mizar@lan`: then parties wait for it, and standard error says what the
+//! run cost. Every argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
 //! model's inputs, and `output_0.npy`, …. For each of them a line says what happened, in three columns:
 //! the folder, `passed`, `unsupported`, `wrong` or `crash`, and why; of what passed, whether its ranges were proven,
 //! calibrated (on `sample0_0.npy`, …, `sample1_0.npy`, … if there are any, else on the inputs) or assumed.
 
+use megrez_engine::PartyReport;
 use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{ImportOptions, bytes, inputs, read_file};
@@ -14,6 +16,7 @@ use megrez_graph::{
     Activations, CompileOptions, Compiled, Interval, LayerRange, RangePolicy, Tensor, compile, npy,
 };
 use megrez_kernels::Cpu;
+use megrez_net::ClockKind;
 use megrez_ring::{Word, encode};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::read_dir;
@@ -100,8 +103,11 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         let samples = if samples.is_empty() { vec![data.clone()] } else { samples };
         let measured = calibrate(&graph, samples, 2.0).ok();
         let policy = RangePolicy::Calibrated;
-        let compiled = compile(&graph, &CompileOptions { policy, measured, ..proven.clone() }).ok()?;
-        holds(&compiled, &data).ok().map(|()| compiled)
+        let options = CompileOptions { policy, measured, ..proven.clone() };
+        let compiled = compile(&graph, &options).map_err(|e| e.to_string());
+        // Standard error is for who looks why data does not vouch for a model.
+        let held = compiled.and_then(|compiled| holds(&compiled, &data).map(|()| compiled));
+        held.map_err(|why| eprintln!("not calibrated: {why}")).ok()
     };
     // Numbers that outgrow the ring need fewer fraction bits, as the refusal says.
     let compiled = match compile(&graph, &proven) {
@@ -131,15 +137,32 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
     for input in &compiled.model_inputs {
         given.insert(input.name.clone(), words(&input.values, input.frac)?);
     }
-    let outputs = run::<Cpu>(protocol, &compiled.plan, &given, &LocalOptions::default())
-        .map_err(|e| e.to_string())?
-        .outputs
-        .remove(0);
+    let (protocol, net) = protocol.split_once('@').unwrap_or((protocol, ""));
+    let options = match net.parse() {
+        Ok(net) => LocalOptions { net, clock: ClockKind::Real, ..LocalOptions::default() },
+        Err(_) => LocalOptions::default(),
+    };
+    let mut ran = run::<Cpu>(protocol, &compiled.plan, &given, &options).map_err(|e| e.to_string())?;
+    if !net.is_empty() {
+        ran.reports.remove(0).iter().for_each(tell);
+    }
+    let outputs = ran.outputs.remove(0);
     let decode = |words: &[u64], frac: u32| {
         words.iter().map(|&w| (w as i64 as f64 * 2f64.powi(-(frac as i32))) as f32).collect()
     };
     let outputs = compiled.outputs.iter().zip(outputs).map(|(o, w)| o.finish(decode(&w, o.frac))).collect();
     Ok((outputs, LayerRange::basis(&compiled.ranges)))
+}
+
+/// What a run cost a party.
+fn tell(report: &PartyReport) {
+    for (phase, cost) in &report.phases {
+        eprintln!("party {} {phase:?}: {:.3} s, {} rounds", report.party, cost.seconds, cost.rounds);
+    }
+    let mut steps: Vec<_> = report.steps.iter().map(|s| (s.seconds, format!("{s:?}"))).collect();
+    steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+    steps.iter().take(4).for_each(|(_, step)| eprintln!("    {step}"));
+    eprintln!("    {} bytes sent", report.sent.iter().flat_map(|r| &r.sent).sum::<u64>());
 }
 
 /// What `megrez check` says of ranges that are assumed: refuses data that leaves one.

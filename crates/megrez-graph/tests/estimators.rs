@@ -245,3 +245,63 @@ fn probabilities_of_two_classes_are_fitted_to_the_decision() {
     }
     assert!(graph("SVMClassifier", &x, attributes(3), 2).is_err());
 }
+
+#[test]
+fn every_tie_in_a_tree_goes_its_way() {
+    // A full tree of depth three on two features; its leaves are numbered.
+    let grid = [-1.0f32, -0.5, 0.0, 0.25];
+    let thresholds = [0.0f32, -0.5, 0.25, -1.0, 0.0, 0.25, -0.5];
+    let features = [0i64, 1, 0, 1, 1, 0, 0];
+    let unit = 1.0 / 65536.0;
+    let around: Vec<f32> = grid.iter().flat_map(|t| [t - unit, *t, t + unit]).collect();
+    let rows: Vec<[f32; 2]> = around.iter().flat_map(|&a| around.iter().map(move |&b| [a, b])).collect();
+    let x = Tensor::new([rows.len(), 2], rows.concat());
+    type Compares = fn(f32, f32) -> bool;
+    let modes: [(&str, Compares); 4] = [
+        ("BRANCH_LEQ", |x, t| x <= t),
+        ("BRANCH_LT", |x, t| x < t),
+        ("BRANCH_GTE", |x, t| x >= t),
+        ("BRANCH_GT", |x, t| x > t),
+    ];
+    for (mode, passes) in modes {
+        let inner = |i: usize| i < 7;
+        let all: Vec<i64> = (0..15).collect();
+        let attributes = Attributes::none()
+            .with("nodes_treeids", vec![0i64; 15])
+            .with("nodes_nodeids", all)
+            .with(
+                "nodes_featureids",
+                (0..15).map(|i| if inner(i) { features[i] } else { 0 }).collect::<Vec<_>>(),
+            )
+            .with(
+                "nodes_modes",
+                strings(&(0..15).map(|i| if inner(i) { mode } else { "LEAF" }).collect::<Vec<_>>()),
+            )
+            .with(
+                "nodes_values",
+                floats(&(0..15).map(|i| if inner(i) { thresholds[i] } else { 0.0 }).collect::<Vec<_>>()),
+            )
+            .with(
+                "nodes_truenodeids",
+                (0..15).map(|i| if inner(i) { 2 * i as i64 + 1 } else { 0 }).collect::<Vec<_>>(),
+            )
+            .with(
+                "nodes_falsenodeids",
+                (0..15).map(|i| if inner(i) { 2 * i as i64 + 2 } else { 0 }).collect::<Vec<_>>(),
+            )
+            .with("target_treeids", vec![0i64; 8])
+            .with("target_nodeids", (7..15).collect::<Vec<i64>>())
+            .with("target_ids", vec![0i64; 8])
+            .with("target_weights", floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]))
+            .with("n_targets", 1);
+        let leaf = |row: &[f32; 2]| {
+            let mut at = 0;
+            while inner(at) {
+                at = 2 * at + if passes(row[features[at] as usize], thresholds[at]) { 1 } else { 2 };
+            }
+            (at - 7) as f32
+        };
+        let want: Vec<f32> = rows.iter().map(leaf).collect();
+        expect("TreeEnsembleRegressor", &x, attributes, 1, &want);
+    }
+}

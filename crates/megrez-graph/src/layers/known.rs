@@ -104,6 +104,11 @@ pub(super) fn negative(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     known(Tensor::new(x.shape.clone(), x.data.iter().map(|v| v.wrapping_neg()).collect::<Vec<i64>>()))
 }
 
+pub(super) fn magnitude(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    let x = ints(call, 0)?;
+    known(Tensor::new(x.shape.clone(), x.data.iter().map(|v| v.saturating_abs()).collect::<Vec<i64>>()))
+}
+
 /// Mod, Min and Max, which are there for integers only.
 pub(super) fn modulo(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(2, &["fmod"])?;

@@ -238,7 +238,7 @@ impl<'a> Importer<'a> {
         if sequences::handles(node.op) {
             return self.sequence(node);
         }
-        if !layers::is_supported(node.op) && node.op != "CastLike" {
+        if !layers::is_supported(node.op) {
             return Err(at(Refusal::new("the operator is not supported", layers::hint(node.op))));
         }
         let mut inputs = match self.inputs(node) {
