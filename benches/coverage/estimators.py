@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import xgboost
-from onnx_nodes import attempt
+from onnx_nodes import attempt, put
 from onnxmltools import convert_lightgbm, convert_xgboost
 from onnxmltools.convert.common.data_types import FloatTensorType
 from skl2onnx import to_onnx
@@ -171,10 +171,7 @@ def main() -> int:
     text = "\n".join([f"{passed} of {len(folders)} estimators.", "", *lines])
     print(text)
     if arguments.write:
-        page = Path(arguments.write)
-        head, _, rest = page.read_text(encoding="utf-8").partition(MARKER)
-        _, end, tail = rest.partition("<!-- table -->")
-        page.write_text(f"{head}{MARKER}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+        put(Path(arguments.write), MARKER, text)
     return 1 if bad else 0
 
 

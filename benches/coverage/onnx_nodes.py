@@ -48,11 +48,12 @@ def element_types(values: Any) -> list[int]:
     return [v.type.tensor_type.elem_type if v.type.HasField("tensor_type") else 0 for v in values]
 
 
-def counts(model: onnx.ModelProto) -> bool:
-    """Whether a test is one on floating-point numbers."""
+def counts(model: onnx.ModelProto, real: str = "input") -> bool:
+    """Whether a test is one on floating-point numbers: an `input` or an `output` is real."""
     inputs, outputs = element_types(model.graph.input), element_types(model.graph.output)
+    sides = {"input": inputs, "output": outputs}
     preview = any("preview" in node.domain for node in model.graph.node)
-    return set(inputs + outputs) <= KINDS and bool(FLOATS & set(inputs)) and not preview
+    return set(inputs + outputs) <= KINDS and bool(FLOATS & set(sides[real])) and not preview
 
 
 def cases(only: str) -> list[Case]:
@@ -97,23 +98,47 @@ def write(folder: Path, case: Case, *, frozen: bool) -> None:
 
 def attempt(arguments: argparse.Namespace, folders: list[Path]) -> dict[str, tuple[str, str]]:
     """What happened in each folder, and why."""
-    results = {}
+    done: dict[str, tuple[str, str]] = {}
     left = [str(folder) for folder in folders]
     while left:
         command = [arguments.runner, arguments.protocol, *left]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
-            output = done.stdout
+            ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+            output = ended.stdout
         except subprocess.TimeoutExpired as late:
             output = (late.stdout or b"").decode()
         for line in output.rstrip("\n").split("\n") if output else []:
             folder, what, why = line.split("\t")
-            results[folder] = (what, why)
+            done[folder] = (what, why)
         # What ended the process itself is a crash of the folder that it worked on.
-        left = [folder for folder in left if folder not in results]
+        left = [folder for folder in left if folder not in done]
         if left:
-            results[left.pop(0)] = ("crash", "the process ended")
-    return results
+            done[left.pop(0)] = ("crash", "the process ended")
+    return done
+
+
+def results(arguments: argparse.Namespace, tests: list[Case]) -> dict[str, tuple[str, str]]:
+    """What happened to each test by name, and why: with all inputs secret, or else with the first one."""
+    with tempfile.TemporaryDirectory() as place:
+        secret, frozen = Path(place) / "secret", Path(place) / "frozen"
+        for case in tests:
+            write(secret / case[0], case, frozen=False)
+        found = {Path(f).name: r for f, r in attempt(arguments, sorted(secret.iterdir())).items()}
+        refused = [case for case in tests if found[case[0]][0] == "unsupported" and len(case[2]) > 1]
+        for case in refused:
+            write(frozen / case[0], case, frozen=True)
+        again = attempt(arguments, sorted(frozen.iterdir())) if refused else {}
+        for folder, (what, why) in again.items():
+            found[Path(folder).name] = ("passed with constants" if what == "passed" else what, why)
+    return found
+
+
+def put(page: Path, marker: str, text: str) -> None:
+    """Puts a text behind a marker of a page, in place of what stands there up to the next section."""
+    head, _, rest = page.read_text(encoding="utf-8").partition(marker)
+    ends = [end for end in (rest.find("\n## "), rest.find("\n<!-- ")) if end >= 0]
+    tail = rest[min(ends) :] if ends else ""
+    page.write_text(f"{head}{marker}\n\n{text}\n{tail}", encoding="utf-8")
 
 
 def table(count: collections.Counter[str], operators: dict[str, collections.Counter[str]]) -> str:
@@ -153,19 +178,9 @@ def main() -> int:
     tests = cases(arguments.only)
     count: collections.Counter[str] = collections.Counter()
     operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    with tempfile.TemporaryDirectory() as place:
-        secret, frozen = Path(place) / "secret", Path(place) / "frozen"
-        for case in tests:
-            write(secret / case[0], case, frozen=False)
-        results = {Path(f).name: r for f, r in attempt(arguments, sorted(secret.iterdir())).items()}
-        refused = [case for case in tests if results[case[0]][0] == "unsupported" and len(case[2]) > 1]
-        for case in refused:
-            write(frozen / case[0], case, frozen=True)
-        again = attempt(arguments, sorted(frozen.iterdir())) if refused else {}
-        for folder, (what, why) in again.items():
-            results[Path(folder).name] = ("passed with constants" if what == "passed" else what, why)
+    found = results(arguments, tests)
     for name, model, _, _ in tests:
-        what, why = results[name]
+        what, why = found[name]
         nodes = {node.op_type for node in model.graph.node}
         operator = nodes.pop() if len(nodes) == 1 else "(several)"
         count[what] += 1
@@ -175,9 +190,7 @@ def main() -> int:
     text = table(count, operators)
     print(text)
     if arguments.write:
-        page = Path(arguments.write)
-        head = page.read_text(encoding="utf-8").split(MARKER)[0]
-        page.write_text(f"{head}{MARKER}\n\n{text}\n", encoding="utf-8")
+        put(Path(arguments.write), MARKER, text)
     return 1 if count["wrong"] or count["crash"] else 0
 
 

@@ -37,7 +37,9 @@ class Layer:
     limit: int | None = None
     """... and must be below 2^limit."""
     proven: bool | None = None
-    """Whether this was proven, or assumed because it could not be."""
+    """Whether this was proven, or taken from data or assumed because it could not be."""
+    calibrated: bool | None = None
+    """Whether it was taken from what `calibrate` measured on data."""
 
 
 class Model:
@@ -118,7 +120,8 @@ class Model:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name} {list(shape)}" for name, shape in self.inputs.items())
-        ranges = "proven" if self.proven else "assumed"
+        rest = [layer for layer in self.layers if not layer.proven]
+        ranges = "proven" if not rest else "calibrated" if all(x.calibrated for x in rest) else "assumed"
         fixed = f"ring of {self.ring} bits with {self.frac} fraction bits, ranges {ranges}"
         numbers = self.numbers if self.ring is None else fixed
         return f"<megrez.Model {inputs} -> {', '.join(self.outputs)}: {len(self.layers)} layers, {numbers}>"
@@ -140,7 +143,7 @@ def compile(
     ring: int = 64,
     frac: int | None = None,
     input_range: float | Interval | Mapping[str, float | Interval] = 1.0,
-    ranges: Literal["prove", "assume"] = "prove",
+    ranges: Literal["prove", "calibrated", "assume"] = "prove",
     list: Literal["bits", "digits"] = "digits",
     widths: Sequence[int] | None = None,
     bits: int | None = None,
@@ -171,7 +174,8 @@ def compile(
         frac: fraction bits of fixed point; by default 16 on the 64-bit ring and 10 on the 32-bit ring.
         input_range: what every element of the data lies in: a bound of the magnitude, a pair of bounds, or
             one of these for each input by name. Data outside is refused before it is shared.
-        ranges: refuse a model whose ranges cannot be proven to fit the ring, or assume that they do.
+        ranges: refuse a model whose ranges cannot be proven to fit the ring, take what `calibration` has
+            measured where proofs end, or assume that they do.
         list: what the workers send to compare with zero: a list of bits or of digits.
         widths: the digits' widths, most significant first; by default the best known.
         bits: how many bits a comparison looks at, sign included; by default all.
@@ -179,7 +183,8 @@ def compile(
         fit: compare only as many bits as each layer's proven range needs. The plan then shows the parties how
             large each layer's values may get, to a factor of two.
         calibration: as `fit`, with magnitudes measured by `Model.calibrate`: what it gave, or a file of
-            `megrez calibrate`.
+            `megrez calibrate`. With `ranges="calibrated"` its ranges take the place of proofs, and nothing is
+            fitted unless `fit` says so.
         declared: ranges of the layers that read secret weights, so that the plan tells nothing about them:
             bounds by the layer's name, with "*" for all others, or a JSON or TOML file of these. The weights
             must prove them.

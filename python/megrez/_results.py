@@ -143,6 +143,8 @@ class LayerCheck:
     """Bits between the largest magnitude and the ring's limit; negative if it was exceeded."""
     proven: bool
     """Whether the range was proven before the run."""
+    calibrated: bool
+    """Whether it rests on what was measured on data, where it was not proven."""
     outside: int
     """Elements that the layer cannot hold: wrong numbers on shares."""
 

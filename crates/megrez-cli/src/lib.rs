@@ -68,6 +68,8 @@ enum Command {
     Float(float::Float),
     /// List the protocols, their operations and cost formulas.
     Protocols,
+    /// List the operators that models may have.
+    Operators,
     /// One of two parties with one job; takes everything from standard input.
     #[command(hide = true)]
     PairParty,
@@ -101,6 +103,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+fn operators(json: bool) -> ExitCode {
+    let known = megrez_graph::layers::supported();
+    match json {
+        true => println!("{}", json!({ "schema": "megrez.operators/1", "operators": known })),
+        false => known.iter().for_each(|op| println!("{op}")),
+    }
+    ExitCode::SUCCESS
+}
+
 fn run(command: &Command, json: bool) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(args, json),
@@ -113,6 +124,7 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Example(args) => example::run(args, json),
         Command::Float(args) => float::run(args, json),
         Command::Protocols => protocols::run(json),
+        Command::Operators => Ok(operators(json)),
         Command::PairParty => pair_party().map(|()| ExitCode::SUCCESS),
         Command::Certs(args) => certs::run(args, json),
         Command::Party(args) => party::run(args, json),

@@ -215,6 +215,8 @@ fn reports_for_programs_keep_their_schemas() {
 
     let protocols = cli("--json protocols", &[]).json("megrez.protocols/1");
     assert!(protocols["protocols"].as_array().unwrap().len() >= 2);
+    let operators = cli("--json operators", &[]).json("megrez.operators/1");
+    assert!(operators["operators"].as_array().unwrap().iter().any(|op| op == "Conv"));
     cli("--json doctor", &[]).json("megrez.doctor/1");
 }
 

@@ -1,15 +1,22 @@
 //! Runs models on data and says how far the results are from the expected ones: what
 //! `benches/coverage/onnx_nodes.py` counts.
 //!
-//! Every argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
+//! After the protocol may stand a network, `mizar@lan`: then parties wait for it, and standard error says what the
+//! run cost. Every argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
 //! model's inputs, and `output_0.npy`, …. For each of them a line says what happened, in three columns:
-//! the folder, `passed`, `unsupported`, `wrong` or `crash`, and why.
+//! the folder, `passed`, `unsupported`, `wrong` or `crash`, and why; of what passed, whether its ranges were proven,
+//! calibrated (on `sample0_0.npy`, …, `sample1_0.npy`, … if there are any, else on the inputs) or assumed.
 
+use megrez_engine::PartyReport;
 use megrez_engine::local::{LocalOptions, run};
-use megrez_graph::onnx::{ImportOptions, bytes, inputs, read};
+use megrez_graph::calibrate::calibrate;
+use megrez_graph::onnx::{ImportOptions, bytes, inputs, read_file};
 use megrez_graph::plain::trace;
-use megrez_graph::{Activations, CompileOptions, Compiled, Interval, RangePolicy, Tensor, compile, npy};
+use megrez_graph::{
+    Activations, CompileOptions, Compiled, Interval, LayerRange, RangePolicy, Tensor, compile, npy,
+};
 use megrez_kernels::Cpu;
+use megrez_net::ClockKind;
 use megrez_ring::{Word, encode};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::read_dir;
@@ -50,7 +57,7 @@ fn case(protocol: &str, folder: &Path) -> (&'static str, String) {
     };
     match results(protocol, folder) {
         Err(why) => ("unsupported", why),
-        Ok(got) => match got
+        Ok((got, basis)) => match got
             .iter()
             .zip(&expected)
             .enumerate()
@@ -58,38 +65,57 @@ fn case(protocol: &str, folder: &Path) -> (&'static str, String) {
         {
             Some(what) => ("wrong", what),
             None if got.len() != expected.len() => ("wrong", "has another number of outputs".into()),
-            None => ("passed", String::new()),
+            None => ("passed", basis.into()),
         },
     }
 }
 
-/// The outputs of a run under the protocol.
-fn results(protocol: &str, folder: &Path) -> Result<Vec<Tensor>, String> {
+/// The outputs of a run under the protocol, and what its ranges rest on.
+fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str), String> {
     let data = arrays(folder, "input")?;
-    let model = bytes(&folder.join("model.onnx")).map_err(|e| e.to_string())?;
+    let path = folder.join("model.onnx");
+    let model = bytes(&path).map_err(|e| e.to_string())?;
     let names: Vec<String> =
         inputs(&model).map_err(|e| e.to_string())?.into_iter().map(|input| input.name).collect();
     let shapes = names.iter().cloned().zip(data.iter().map(|x| x.shape.dims().to_vec())).collect();
-    let graph = read(&model, &ImportOptions { batch: 1, shapes }).map_err(|e| e.to_string())?;
+    let options = ImportOptions { batch: 1, shapes, folder: None };
+    let graph = read_file(&path, &options).map_err(|e| e.to_string())?;
     // What a user measures on her data and declares.
     let range = |x: &Tensor| {
         let f = |f: fn(f64, f64) -> f64, from| x.data.iter().fold(from, |m, &v| f(m, v.into()));
         Interval { low: f(f64::min, f64::INFINITY), high: f(f64::max, f64::NEG_INFINITY) }
     };
-    let options = CompileOptions {
+    let proven = CompileOptions {
         input_ranges: names.iter().cloned().zip(data.iter().map(range)).collect::<BTreeMap<_, _>>(),
         activations: Activations::Fine,
         policy: RangePolicy::Prove,
         ..CompileOptions::default()
     };
-    let assumed = CompileOptions { policy: RangePolicy::Assume, ..options.clone() };
-    let compiled = match compile(&graph, &options) {
+    let assumed = |frac| {
+        let options = CompileOptions { policy: RangePolicy::Assume, frac, ..proven.clone() };
+        let compiled = compile(&graph, &options).map_err(|e| e.to_string())?;
+        holds(&compiled, &data).map(|()| compiled)
+    };
+    let calibrated = || {
+        let samples: Vec<Vec<Tensor>> = (0..)
+            .map_while(|i| arrays(folder, &format!("sample{i}")).ok().filter(|sample| !sample.is_empty()))
+            .collect();
+        let samples = if samples.is_empty() { vec![data.clone()] } else { samples };
+        let measured = calibrate(&graph, samples, 2.0).ok();
+        let policy = RangePolicy::Calibrated;
+        let options = CompileOptions { policy, measured, ..proven.clone() };
+        let compiled = compile(&graph, &options).map_err(|e| e.to_string());
+        // Standard error is for who looks why data does not vouch for a model.
+        let held = compiled.and_then(|compiled| holds(&compiled, &data).map(|()| compiled));
+        held.map_err(|why| eprintln!("not calibrated: {why}")).ok()
+    };
+    // Numbers that outgrow the ring need fewer fraction bits, as the refusal says.
+    let compiled = match compile(&graph, &proven) {
         Ok(compiled) => compiled,
-        Err(_) => {
-            let compiled = compile(&graph, &assumed).map_err(|e| e.to_string())?;
-            holds(&compiled, &data)?;
-            compiled
-        }
+        Err(_) => match calibrated() {
+            Some(compiled) => compiled,
+            None => assumed(16).or_else(|why| assumed(12).or_else(|_| assumed(8)).map_err(|_| why))?,
+        },
     };
     let by_name: HashMap<&String, &Tensor> = names.iter().zip(&data).collect();
     let words = |values: &[f32], frac: u32| -> Result<Vec<u64>, String> {
@@ -111,14 +137,32 @@ fn results(protocol: &str, folder: &Path) -> Result<Vec<Tensor>, String> {
     for input in &compiled.model_inputs {
         given.insert(input.name.clone(), words(&input.values, input.frac)?);
     }
-    let outputs = run::<Cpu>(protocol, &compiled.plan, &given, &LocalOptions::default())
-        .map_err(|e| e.to_string())?
-        .outputs
-        .remove(0);
+    let (protocol, net) = protocol.split_once('@').unwrap_or((protocol, ""));
+    let options = match net.parse() {
+        Ok(net) => LocalOptions { net, clock: ClockKind::Real, ..LocalOptions::default() },
+        Err(_) => LocalOptions::default(),
+    };
+    let mut ran = run::<Cpu>(protocol, &compiled.plan, &given, &options).map_err(|e| e.to_string())?;
+    if !net.is_empty() {
+        ran.reports.remove(0).iter().for_each(tell);
+    }
+    let outputs = ran.outputs.remove(0);
     let decode = |words: &[u64], frac: u32| {
         words.iter().map(|&w| (w as i64 as f64 * 2f64.powi(-(frac as i32))) as f32).collect()
     };
-    Ok(compiled.outputs.iter().zip(outputs).map(|(o, w)| o.finish(decode(&w, o.frac))).collect())
+    let outputs = compiled.outputs.iter().zip(outputs).map(|(o, w)| o.finish(decode(&w, o.frac))).collect();
+    Ok((outputs, LayerRange::basis(&compiled.ranges)))
+}
+
+/// What a run cost a party.
+fn tell(report: &PartyReport) {
+    for (phase, cost) in &report.phases {
+        eprintln!("party {} {phase:?}: {:.3} s, {} rounds", report.party, cost.seconds, cost.rounds);
+    }
+    let mut steps: Vec<_> = report.steps.iter().map(|s| (s.seconds, format!("{s:?}"))).collect();
+    steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+    steps.iter().take(4).for_each(|(_, step)| eprintln!("    {step}"));
+    eprintln!("    {} bytes sent", report.sent.iter().flat_map(|r| &r.sent).sum::<u64>());
 }
 
 /// What `megrez check` says of ranges that are assumed: refuses data that leaves one.
@@ -131,6 +175,10 @@ fn holds(compiled: &Compiled, data: &[Tensor]) -> Result<(), String> {
         let limit = 2f64.powi(range.limit as i32 - layer.frac as i32);
         let input = |i: usize| node.inputs.get(i).copied().flatten().and_then(|id| run.value(id));
         let domain = layer.domain.is_some_and(|(i, domain)| outside(input(i), domain.low, domain.high));
+        let measured = range.calibrated.then_some(range.output);
+        if measured.is_some_and(|r| outside(run.value(layer.graph_value), r.low, r.high)) {
+            return Err(format!("({}): the data leaves what was measured", layer.op));
+        }
         if !range.proven && (domain || outside(run.value(layer.graph_value), -limit, limit)) {
             return Err(format!("({}): its range is assumed, and the data leaves it", layer.op));
         }

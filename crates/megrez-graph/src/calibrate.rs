@@ -1,4 +1,5 @@
-//! Calibration: how large the values of each comparison get on data, so that fewer bits can be compared.
+//! Calibration: how large the values of each comparison get on data, so that fewer bits can be compared; and what
+//! each layer's numbers lie in, for models whose ranges cannot be proven ([`crate::RangePolicy::Calibrated`]).
 //!
 //! A bound is the largest magnitude seen times a safety margin. Data beyond it makes comparisons wrong, not merely
 //! imprecise: `megrez check` counts such elements.
@@ -8,8 +9,9 @@ use crate::graph::Graph;
 use crate::passes;
 use crate::plain;
 use crate::problem::Problems;
+use crate::range::Interval;
 use crate::tensor::Tensor;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The magnitude of what a layer compares: an activation its input, a pool the differences within its windows, which
 /// the spread of its whole input bounds. `None` for layers that do not compare.
@@ -36,8 +38,14 @@ pub fn calibrate(
     margin: f64,
 ) -> Result<Calibration, Problems> {
     let (graph, _) = passes::optimise(graph)?;
-    let mut calibration =
-        Calibration { schema: Calibration::SCHEMA.into(), margin, inputs: 0, layers: BTreeMap::new() };
+    let mut calibration = Calibration {
+        schema: Calibration::SCHEMA.into(),
+        margin,
+        inputs: 0,
+        layers: BTreeMap::new(),
+        ranges: BTreeMap::new(),
+    };
+    let mut infinite = BTreeSet::new();
     for batch in batches {
         let trace = plain::trace(&graph, &batch).map_err(|p| Problems(vec![p]))?;
         calibration.inputs += batch.first().and_then(|x| x.shape.dims().first().copied()).unwrap_or(1);
@@ -47,9 +55,27 @@ pub fn calibrate(
                 let seen = calibration.layers.entry(node.name.clone()).or_insert(0.0);
                 *seen = seen.max(magnitude);
             }
+            let Some(output) = trace.value(node.output) else { continue };
+            let (low, high) = ends(output);
+            // What is infinite has no range: the layer must prove its own.
+            if low.is_finite() && high.is_finite() {
+                let seen = calibration.ranges.entry(node.name.clone()).or_insert(Interval { low, high });
+                *seen = Interval { low: seen.low.min(low), high: seen.high.max(high) };
+            } else {
+                infinite.insert(node.name.clone());
+            }
         }
     }
+    calibration.ranges.retain(|layer, _| !infinite.contains(layer));
     Ok(calibration)
+}
+
+/// The least and the largest element.
+fn ends(x: &Tensor) -> (f64, f64) {
+    (x.data.iter()).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &v| match v.is_nan() {
+        true => (f64::NEG_INFINITY, f64::INFINITY),
+        false => (low.min(f64::from(v)), high.max(f64::from(v))),
+    })
 }
 
 #[cfg(test)]

@@ -78,4 +78,18 @@ pub struct LayerRange {
     pub limit: u32,
     /// Whether this was proven, or assumed because it could not be.
     pub proven: bool,
+    /// Whether it rests on what was measured on data, where it is not proven.
+    #[serde(default)]
+    pub calibrated: bool,
+}
+
+impl LayerRange {
+    /// What all these layers' ranges rest on, weakest first: `assumed`, `calibrated` or `proven`.
+    pub fn basis(ranges: &[LayerRange]) -> &'static str {
+        match ranges.iter().map(|r| (r.proven, r.calibrated)).min() {
+            Some((false, false)) => "assumed",
+            Some((false, true)) => "calibrated",
+            _ => "proven",
+        }
+    }
 }

@@ -65,10 +65,19 @@ pub struct LayerInfo {
 pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Problems> {
     check(options)?;
     let (graph, after) = passes::optimise(graph)?;
-    let (mut problems, out_of_range) = match lower(&graph, &after, options) {
-        Ok(compiled) => return Ok(compiled),
-        Err(failure) => failure,
+    // What can be proven whole is; and what data is to vouch for, as little as will do.
+    let attempts: &[Option<i128>] = match options.policy {
+        RangePolicy::Calibrated => &[None, Some(1 << 4), Some(1)],
+        _ => &[None],
     };
+    let mut failure: Failure = (Problems(vec![]), vec![]);
+    for slack in attempts {
+        failure = match lower_with(&graph, &after, options, *slack) {
+            Ok(compiled) => return Ok(compiled),
+            Err(failure) => failure,
+        };
+    }
+    let (mut problems, out_of_range) = failure;
     for i in out_of_range {
         problems.0[i].remedy = remedy(&graph, &after, options);
     }
@@ -79,6 +88,15 @@ fn check(options: &CompileOptions) -> Result<(), Problem> {
     let wrong = |what: &str| Err(Refusal::new(what, "").because(Cause::Invalid).at("(options)", ""));
     if ![32, 64].contains(&options.ring) {
         return wrong("the ring is 32 or 64 bits");
+    }
+    if options.policy == RangePolicy::Calibrated {
+        match &options.measured {
+            None => return wrong("calibrated ranges need what was measured: `megrez calibrate`"),
+            Some(measured) if measured.ranges.is_empty() => {
+                return wrong("the calibration has no ranges of layers: measure again with this release");
+            }
+            Some(measured) => measured.check().or_else(|what| wrong(&format!("the calibration {what}")))?,
+        }
     }
     if options.frac == 0 || options.frac > options.ring / 2 - 2 {
         return wrong(&format!("the fraction has 1 to {} bits on this ring", options.ring / 2 - 2));
@@ -111,6 +129,9 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
         ways.push("use the 64-bit ring".into());
     }
     ways.push("declare a smaller input range".into());
+    if options.policy == RangePolicy::Prove {
+        ways.push("measure them on data: `megrez calibrate`, then --range calibrated".into());
+    }
     ways.push("assume the ranges and let `megrez check` compare every layer on your data".into());
     ways.join(", or ")
 }
@@ -119,8 +140,18 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
 type Failure = (Problems, Vec<usize>);
 
 fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Result<Compiled, Failure> {
+    lower_with(graph, after, options, None)
+}
+
+fn lower_with(
+    graph: &Graph,
+    after: &[Vec<After>],
+    options: &CompileOptions,
+    slack: Option<i128>,
+) -> Result<Compiled, Failure> {
     let truncate = passes::truncation::place(graph, options);
     let mut cx = Lowering::new(options);
+    cx.slack = slack;
     let mut secrets: HashMap<Id, Secret> = HashMap::new();
     let (mut problems, mut out_of_range) = (vec![], vec![]);
     let mut data_inputs = vec![];
@@ -166,7 +197,8 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
         let lowered = cx.operands(operands, node.layer.scale()).and_then(|operands| {
             let y = node.layer.lower(&mut cx, &operands)?;
             let y = if truncate[n] { cx.settle_last(&y)? } else { y };
-            cx.declared(y)
+            let y = cx.declared(y)?;
+            cx.measured(y)
         });
         match lowered {
             Ok(secret) => {

@@ -12,7 +12,7 @@ use crate::tensor::{Constant, Tensor, sane};
 
 /// What folding may cost in a whole graph, in elements made and in multiplications: models come
 /// from untrusted files.
-const BUDGET: u64 = 1 << 30;
+const BUDGET: u64 = 1 << 31;
 /// What an element costs: its memory, not just its multiplication.
 const PER_ELEMENT: u64 = 8;
 /// The most nodes of a graph: a few operators become many.
@@ -180,7 +180,10 @@ fn fold(
     layer: &dyn Layer,
 ) -> Result<Option<Constant>, Refusal> {
     if let Some(known) = layer.known() {
-        return Ok(Some(known));
+        return match graph.folding() + fold_cost(layer) > BUDGET {
+            true => refuse("makes constants that are too large", "compute them before you export the model"),
+            false => Ok(Some(known)),
+        };
     }
     let mut floats: Vec<&Tensor> = vec![];
     let mut ints: Vec<&Tensor<i64>> = vec![];

@@ -30,6 +30,8 @@ pub struct CompileOptions {
     pub kept: BTreeMap<String, String>,
     /// What to do where a range cannot be proven.
     pub policy: RangePolicy,
+    /// What was measured on data, for [`RangePolicy::Calibrated`].
+    pub measured: Option<Calibration>,
     /// How ReLUs compare.
     pub comparison: Comparison,
     /// The form of every ReLU.
@@ -129,6 +131,7 @@ impl Default for CompileOptions {
             declared: None,
             kept: BTreeMap::new(),
             policy: RangePolicy::Prove,
+            measured: None,
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,

@@ -25,6 +25,10 @@ impl Interval {
 pub enum RangePolicy {
     /// Refuse to compile, naming the layer.
     Prove,
+    /// Where proofs end, take what was measured on data, with its margin
+    /// ([`CompileOptions::measured`](crate::CompileOptions::measured)), and mark the layer. Numbers beyond it may
+    /// give wrong results; `megrez check` counts them.
+    Calibrated,
     /// Compile, and list the layers whose ranges are assumed.
     Assume,
 }
@@ -54,6 +58,11 @@ impl Range {
     pub fn hull(&self) -> (i128, i128) {
         let low = self.0.iter().map(|b| b.0).min().unwrap_or(0);
         (low, self.0.iter().map(|b| b.1).max().unwrap_or(0))
+    }
+
+    /// Whether there are numbers between all these bounds.
+    pub fn holds_any(&self) -> bool {
+        self.0.iter().all(|(low, high)| low <= high)
     }
 
     /// The same bounds, forgetting the channels.
@@ -97,6 +106,20 @@ impl Range {
     /// The product of two values of one shape.
     pub fn product(&self, other: &Range) -> Self {
         self.zip(other, times)
+    }
+
+    /// The square of a value.
+    pub fn square(&self) -> Self {
+        let square = |(low, high): (i128, i128)| {
+            let (low, high) = (low.saturating_abs(), high.saturating_abs());
+            let (small, large) = (low.min(high), low.max(high));
+            (small.saturating_mul(small), large.saturating_mul(large))
+        };
+        let each = self.0.iter().map(|&(low, high)| {
+            let (small, large) = square((low, high));
+            (if low <= 0 && high >= 0 { 0 } else { small }, large)
+        });
+        Range(each.collect())
     }
 
     /// `count` values of these bounds added up.
@@ -206,6 +229,8 @@ mod tests {
         let y = Range::uniform(-1, 1);
         assert_eq!(Range::combine(&[(2, &x), (-3, &y)], 1), Range::per_channel(vec![(-6, 10), (-2, 14)]));
         assert_eq!(x.product(&y), Range::per_channel(vec![(-3, 3), (-5, 5)]));
+        let z = Range::per_channel(vec![(-2, 3), (-4, -1), (2, 5)]);
+        assert_eq!(z.square(), Range::per_channel(vec![(0, 9), (1, 16), (4, 25)]));
         assert_eq!(x.truncated(1), Range::per_channel(vec![(-1, 2), (0, 3)]));
         assert_eq!((x.hull(), x.magnitude()), ((-2, 5), 5));
         assert_eq!(x.repeat_each(2), Range::per_channel(vec![(-2, 3), (-2, 3), (0, 5), (0, 5)]));

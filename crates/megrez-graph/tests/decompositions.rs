@@ -288,3 +288,74 @@ fn parts_keep_the_name_of_their_node_through_all_passes() {
     assert_eq!(names[..3], ["power", "pad", "sum"]);
     assert!(names[3..].iter().all(|name| name.starts_with("soft.")), "{names:?}");
 }
+
+#[test]
+fn quantised_convolutions_are_those_of_whole_numbers() {
+    let x = tensor(&[1, 1, 2, 2], &[10.0, 20.0, 30.0, 255.0]);
+    let number = |v: f32| Constant::from(Tensor::new([], vec![v]));
+    let (x_zero, weights) = (ints(&[], &[10]), ints(&[2, 1, 1, 1], &[3, 130]));
+    // (x − 10) · (w − zero of w), one zero point for each channel.
+    let products = |zeros: [f32; 2]| {
+        let of = |(c, w): (usize, f32)| x.data.iter().map(move |v| (v - 10.0) * (w - zeros[c]));
+        [(0, 3.0), (1, 130.0)].into_iter().flat_map(of).collect::<Vec<f32>>()
+    };
+    let constants = [weights.clone(), x_zero.clone(), ints(&[2], &[1, 128])];
+    let want = [Tensor::new([1, 2, 2, 2], products([1.0, 128.0]))];
+    let graph = node("ConvInteger", std::slice::from_ref(&x), &constants, none(), 1);
+    expect(&graph, std::slice::from_ref(&x), &want, 1e-9);
+    let constants = [
+        number(0.5),
+        x_zero,
+        weights,
+        Tensor::new([2], vec![0.25f32, 0.5]).into(),
+        ints(&[], &[128]),
+        number(2.0),
+        ints(&[], &[7]),
+        ints(&[2], &[16, -8]),
+    ];
+    let bias = [16.0, -8.0];
+    let scaled = |(i, v): (usize, &f32)| {
+        let c = i / 4;
+        ((v + bias[c]) * 0.5 * [0.25, 0.5][c] / 2.0).round_ties_even() + 7.0
+    };
+    let want = products([128.0, 128.0]).iter().enumerate().map(scaled).map(|v| v.clamp(0.0, 255.0)).collect();
+    let attributes = none().with("to_type", 2);
+    let graph = node("QLinearConv", std::slice::from_ref(&x), &constants, attributes, 1);
+    expect(&graph, std::slice::from_ref(&x), &[Tensor::new([1, 2, 2, 2], want)], 1e-9);
+}
+
+#[test]
+fn categories_and_labels_are_found_among_numbers() {
+    let x = tensor(&[2, 4], &[-2.0, -1.0, 0.0, 1.0, 0.5, -0.5, 2.5, 7.0]);
+    let categories = [-2i64, -1, 0, 2];
+    let hot = |v: &f32| categories.iter().map(|&c| f32::from(v.trunc() as i64 == c)).collect::<Vec<_>>();
+    let want = [Tensor::new([2, 4, 4], x.data.iter().flat_map(hot).collect())];
+    for zeros in [0, 1] {
+        let attributes = none().with("cats_int64s", categories).with("zeros", zeros);
+        let graph = node("OneHotEncoder", std::slice::from_ref(&x), &[], attributes, 1);
+        expect(&graph, std::slice::from_ref(&x), &want, 1e-9);
+    }
+    let attributes = none()
+        .with("keys_int64s", [1i64, -1, 7])
+        .with("values_floats", megrez_graph::Attribute::Floats(vec![0.5, 2.0, -3.0]))
+        .with("default_float", 9.0);
+    let graph = node("LabelEncoder", std::slice::from_ref(&x), &[], attributes, 1);
+    let want = [tensor(&[2, 4], &[9.0, 2.0, 9.0, 0.5, 9.0, 9.0, 9.0, -3.0])];
+    expect(&graph, std::slice::from_ref(&x), &want, 1e-9);
+}
+
+#[test]
+fn squares_and_weighted_means_have_the_ranges_that_they_have() {
+    // Σ softmax(x)·v lies among the numbers of v, and x·x is not negative: what follows is proven.
+    let mut g = Graph::new("test");
+    let x = g.input("x", [1, 64]).unwrap();
+    let v = g.input("v", [64, 2]).unwrap();
+    let weights = g.add("weights", "Softmax", &[x], Attributes::none()).unwrap();
+    let mean = g.add("mean", "MatMul", &[weights, v], Attributes::none()).unwrap();
+    let square = g.add("square", "Mul", &[mean, mean], Attributes::none()).unwrap();
+    g.output("y", square);
+    let compiled = compile(&g, &CompileOptions::default()).unwrap();
+    let range = |name: &str| compiled.ranges.iter().find(|r| r.layer == name).unwrap().output;
+    assert!(range("mean").high < 1.05 && range("mean").low > -1.05, "{:?}", range("mean"));
+    assert!(range("square").low >= 0.0 && range("square").high < 1.1, "{:?}", range("square"));
+}

@@ -197,3 +197,111 @@ fn kernels_are_those_of_support_vector_machines() {
         expect("SVMRegressor", &x, attributes, 1, &want);
     }
 }
+
+#[test]
+fn thresholds_outside_of_the_data_lead_one_way() {
+    // Both thresholds are far beyond what numbers there are, on either side.
+    let far =
+        regression("BRANCH_LEQ").with("nodes_values", floats(&[1e30, -1e30, 0.0, 0.0, 0.0, 8.5, 0.0, 0.0]));
+    let x = Tensor::new([3, 2], vec![8.0, -8.0, -8.0, 8.0, 0.0, 0.0]);
+    expect("TreeEnsembleRegressor", &x, far, 1, &[12.0, 12.0, 12.0]);
+    // All comparisons are narrow: of declared data, and of the few steps to a leaf.
+    let options = CompileOptions::default();
+    let g = graph("TreeEnsembleRegressor", &x, regression("BRANCH_LT"), 1).unwrap();
+    let widths: Vec<u32> = compile(&g, &options)
+        .unwrap()
+        .plan
+        .steps
+        .iter()
+        .filter_map(|step| match &step.op {
+            megrez_plan::Op::CompareMany { sign, .. } => sign.bits,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(widths.len(), 2);
+    assert!(widths[0] <= 20 && widths[1] <= 3, "{widths:?}");
+}
+
+#[test]
+fn probabilities_of_two_classes_are_fitted_to_the_decision() {
+    let attributes = |classes: i64| {
+        Attributes::none()
+            .with("classlabels_ints", (0..classes).collect::<Vec<i64>>())
+            .with("coefficients", floats(&vec![0.5; 2 * (classes as usize - 1)]))
+            .with("kernel_type", "LINEAR")
+            .with("support_vectors", floats(&[1.0, 0.0, 0.0, 1.0]))
+            .with("vectors_per_class", vec![1i64; 2])
+            .with("rho", floats(&[0.25]))
+            .with("prob_a", floats(&[-1.5]))
+            .with("prob_b", floats(&[0.5]))
+    };
+    let x = Tensor::new([2, 2], vec![1.0, 2.0, -3.0, 0.5]);
+    let g = graph("SVMClassifier", &x, attributes(2), 2).unwrap();
+    let got = plain::run(&g, std::slice::from_ref(&x)).unwrap();
+    for (row, x) in got[1].data.chunks(2).zip(x.data.chunks(2)) {
+        let decision = 0.5 * x[0] + 0.5 * x[1] + 0.25;
+        let first = 1.0 / (1.0 + (-1.5 * decision + 0.5).exp());
+        assert!((row[0] - first).abs() < 1e-5 && (row[0] + row[1] - 1.0).abs() < 1e-5, "{row:?}");
+    }
+    assert!(graph("SVMClassifier", &x, attributes(3), 2).is_err());
+}
+
+#[test]
+fn every_tie_in_a_tree_goes_its_way() {
+    // A full tree of depth three on two features; its leaves are numbered.
+    let grid = [-1.0f32, -0.5, 0.0, 0.25];
+    let thresholds = [0.0f32, -0.5, 0.25, -1.0, 0.0, 0.25, -0.5];
+    let features = [0i64, 1, 0, 1, 1, 0, 0];
+    let unit = 1.0 / 65536.0;
+    let around: Vec<f32> = grid.iter().flat_map(|t| [t - unit, *t, t + unit]).collect();
+    let rows: Vec<[f32; 2]> = around.iter().flat_map(|&a| around.iter().map(move |&b| [a, b])).collect();
+    let x = Tensor::new([rows.len(), 2], rows.concat());
+    type Compares = fn(f32, f32) -> bool;
+    let modes: [(&str, Compares); 4] = [
+        ("BRANCH_LEQ", |x, t| x <= t),
+        ("BRANCH_LT", |x, t| x < t),
+        ("BRANCH_GTE", |x, t| x >= t),
+        ("BRANCH_GT", |x, t| x > t),
+    ];
+    for (mode, passes) in modes {
+        let inner = |i: usize| i < 7;
+        let all: Vec<i64> = (0..15).collect();
+        let attributes = Attributes::none()
+            .with("nodes_treeids", vec![0i64; 15])
+            .with("nodes_nodeids", all)
+            .with(
+                "nodes_featureids",
+                (0..15).map(|i| if inner(i) { features[i] } else { 0 }).collect::<Vec<_>>(),
+            )
+            .with(
+                "nodes_modes",
+                strings(&(0..15).map(|i| if inner(i) { mode } else { "LEAF" }).collect::<Vec<_>>()),
+            )
+            .with(
+                "nodes_values",
+                floats(&(0..15).map(|i| if inner(i) { thresholds[i] } else { 0.0 }).collect::<Vec<_>>()),
+            )
+            .with(
+                "nodes_truenodeids",
+                (0..15).map(|i| if inner(i) { 2 * i as i64 + 1 } else { 0 }).collect::<Vec<_>>(),
+            )
+            .with(
+                "nodes_falsenodeids",
+                (0..15).map(|i| if inner(i) { 2 * i as i64 + 2 } else { 0 }).collect::<Vec<_>>(),
+            )
+            .with("target_treeids", vec![0i64; 8])
+            .with("target_nodeids", (7..15).collect::<Vec<i64>>())
+            .with("target_ids", vec![0i64; 8])
+            .with("target_weights", floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]))
+            .with("n_targets", 1);
+        let leaf = |row: &[f32; 2]| {
+            let mut at = 0;
+            while inner(at) {
+                at = 2 * at + if passes(row[features[at] as usize], thresholds[at]) { 1 } else { 2 };
+            }
+            (at - 7) as f32
+        };
+        let want: Vec<f32> = rows.iter().map(leaf).collect();
+        expect("TreeEnsembleRegressor", &x, attributes, 1, &want);
+    }
+}

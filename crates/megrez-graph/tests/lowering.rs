@@ -122,6 +122,44 @@ fn all_networks_lower() {
     check(&compile(&net, &options).unwrap(), &[noise([1, 3, 32, 32], 2)], 1e-2);
 }
 
+/// x^16, of numbers that may reach 8 and are measured up to 1.25.
+fn sixteenth_power() -> (megrez_graph::Graph, CompileOptions) {
+    let mut g = megrez_graph::Graph::new("power");
+    let mut x = g.input("x", [1, 3]).unwrap();
+    for i in 0..4 {
+        x = g.add(&format!("square{i}"), "Mul", &[x, x], megrez_graph::Attributes::none()).unwrap();
+    }
+    g.output("y", x);
+    (g, CompileOptions { input_range: megrez_graph::Interval::abs(8.0), ..CompileOptions::default() })
+}
+
+#[test]
+fn data_vouches_for_ranges_that_cannot_be_proven() {
+    let (g, options) = sixteenth_power();
+    let refused = compile(&g, &options).unwrap_err().to_string();
+    assert!(refused.contains("--range calibrated"), "{refused}");
+    let policy = RangePolicy::Calibrated;
+    let without = CompileOptions { policy, ..options.clone() };
+    assert!(compile(&g, &without).unwrap_err().to_string().contains("megrez calibrate"));
+    let data = Tensor::new([1, 3], vec![1.25, -1.0, 0.5]);
+    let measured = megrez_graph::calibrate::calibrate(&g, [vec![data.clone()]], 2.0).unwrap();
+    let options = CompileOptions { measured: Some(measured.clone()), ..without };
+    let compiled = compile(&g, &options).unwrap();
+    let basis: Vec<_> = compiled.ranges.iter().map(|r| (r.proven, r.calibrated)).collect();
+    assert_eq!(basis[0], (false, true), "{:?}", compiled.ranges);
+    assert_eq!(megrez_graph::lower::LayerRange::basis(&compiled.ranges), "calibrated");
+    common::check(&compiled, &[data], 1e-2);
+    // What can be proven is proven.
+    let near = CompileOptions { input_range: megrez_graph::Interval::abs(1.25), ..options.clone() };
+    assert!(compile(&g, &near).unwrap().ranges.iter().all(|r| r.proven && !r.calibrated));
+    // Numbers that contradict the proof were measured elsewhere.
+    let elsewhere =
+        measured.ranges.keys().map(|l| (l.clone(), megrez_graph::Interval { low: -9.0, high: -8.0 }));
+    let measured = megrez_graph::Calibration { ranges: elsewhere.collect(), ..measured };
+    let wrong = CompileOptions { measured: Some(measured), ..options };
+    assert!(compile(&g, &wrong).unwrap_err().to_string().contains("cannot lie where they were measured"));
+}
+
 fn digits(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits").join(name)
 }

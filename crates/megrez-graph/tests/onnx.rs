@@ -79,7 +79,8 @@ fn unsuitable_files_are_refused_with_a_remedy() {
         model(opset, nodes, tensors, &[value("x", dims)], &[value("y", &[1])])
     };
     let error = |bytes: &[u8], options: &ImportOptions| read(bytes, options).unwrap_err().to_string();
-    assert!(error(&with(6, &relu(), &[], &[1]), &batch(1)).contains("operator set 6"));
+    assert!(error(&with(0, &relu(), &[], &[1]), &batch(1)).contains("operator set 0"));
+    assert!(error(&with(29, &relu(), &[], &[1]), &batch(1)).contains("operator set 29"));
     assert!(error(&with(17, &relu(), &[], &[1, 0]), &batch(1)).contains("dimension 1 of the input is open"));
     assert!(error(&with(17, &relu(), &[], &[2, 3]), &batch(4)).contains("made for batches of 2, not of 4"));
     assert!(read(&with(17, &relu(), &[], &[0, 3]), &batch(4)).is_ok());
@@ -106,7 +107,7 @@ fn unsuitable_files_are_refused_with_a_remedy() {
 fn shapes_can_be_given() {
     let bytes =
         model(17, &[node("r", "Relu", &["x"], &["y"], &[])], &[], &[value("x", &[0, 0])], &[value("y", &[])]);
-    let options = ImportOptions { batch: 1, shapes: [("x".to_string(), vec![2, 5])].into() };
+    let options = ImportOptions { batch: 1, shapes: [("x".to_string(), vec![2, 5])].into(), ..batch(1) };
     assert_eq!(read(&bytes, &options).unwrap().shape(megrez_graph::Id(0)).dims(), [2, 5]);
 }
 

@@ -18,7 +18,7 @@ use megrez_ring::decode_words;
 use megrez_service::client::RunOptions;
 use megrez_service::{Backend, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Inputs and outputs of the past.
 const PAST: &str = "past.";
@@ -27,6 +27,8 @@ const PRESENT: &str = "present.";
 /// A language model in a file.
 pub struct LanguageModel {
     bytes: Vec<u8>,
+    /// The file's folder, where weights may lie in files of their own.
+    folder: PathBuf,
     /// The name of the input of tokens.
     tokens: String,
     /// Per input of the past: its name and its dimensions, the open one `None`.
@@ -55,7 +57,9 @@ impl LanguageModel {
             }
         }
         match <[String; 1]>::try_from(tokens) {
-            Ok([tokens]) if !past.is_empty() => Ok(LanguageModel { bytes, tokens, past }),
+            Ok([tokens]) if !past.is_empty() => {
+                Ok(LanguageModel { bytes, folder: onnx::folder(path), tokens, past })
+            }
             _ => Err(Error::file(path, "does not take one input of tokens and inputs named `past.…`")),
         }
     }
@@ -67,7 +71,7 @@ impl LanguageModel {
             let dim = |(d, size): (usize, &Option<usize>)| size.unwrap_or(if d == 0 { 1 } else { seen });
             shapes.insert(name.clone(), dims.iter().enumerate().map(dim).collect());
         }
-        Ok(onnx::read(&self.bytes, &ImportOptions { batch: 1, shapes })?)
+        Ok(onnx::read(&self.bytes, &ImportOptions { batch: 1, shapes, folder: Some(self.folder.clone()) })?)
     }
 
     /// The logits after these tokens, in the clear.

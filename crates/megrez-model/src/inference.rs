@@ -28,8 +28,9 @@ pub struct Inference {
     pub protocol: String,
     /// Whether the caller insisted on a protocol that does not protect.
     pub insecure: bool,
-    /// Whether all ranges were proven; `None` for a stored model, whose ranges its owner knows.
-    pub proven: Option<bool>,
+    /// What the ranges rest on: `proven`, `calibrated` or `assumed`; `None` for a stored model, whose ranges its
+    /// owner knows.
+    pub range: Option<&'static str>,
     /// Inputs per run.
     pub batch: usize,
     /// How many runs it took.
@@ -51,7 +52,7 @@ impl Inference {
             "outputs": outputs,
             "protocol": self.protocol,
             "insecure": self.insecure,
-            "range": self.range(),
+            "range": self.range,
             "batch": self.batch,
             "runs": self.runs,
             "cost": self.cost,
@@ -71,14 +72,10 @@ impl Inference {
             self.protocol,
             self.cost.device.join(" | ")
         );
-        if let Some(range) = self.range() {
+        if let Some(range) = self.range {
             out += &format!("ranges: {range}\n");
         }
         out + &self.cost.table()
-    }
-
-    fn range(&self) -> Option<&'static str> {
-        self.proven.map(|proven| if proven { "proven" } else { "assumed" })
     }
 }
 
@@ -136,7 +133,7 @@ pub(crate) fn in_batches(
         outputs: batches.outputs(model.outputs(), &|run, i| ran.outputs[run][i].clone()),
         protocol: options.protocol,
         insecure: options.insecure,
-        proven: None,
+        range: None,
         batch: batches.size,
         runs: batches.runs,
         cost: Cost::of(&ran.reports),
@@ -209,7 +206,7 @@ pub fn infer(
         Model::Fixed(model) => model.run(backend, options, rows),
         Model::Float(model) => model.run(backend, options, rows),
     })?;
-    Ok(Inference { proven: model.proven(), ..inference })
+    Ok(Inference { range: model.basis(), ..inference })
 }
 
 /// A compiled model on data in the clear, in floating point: the outputs by name.

@@ -180,7 +180,8 @@ impl ModelFile {
                 shapes.insert(input.name.clone(), shape);
             }
         }
-        let options = ImportOptions { batch: batch.unwrap_or(1), shapes };
+        let folder = Some(onnx::folder(&self.path));
+        let options = ImportOptions { batch: batch.unwrap_or(1), shapes, folder };
         onnx::read(&self.bytes, &options).map_err(|e| Error::file(&self.path, e))
     }
 }

@@ -4,7 +4,7 @@ use crate::batches::Described;
 use crate::fixed::FixedModel;
 use crate::float::{FloatModel, Work};
 use megrez_graph::lower::DataInput;
-use megrez_graph::{CompileOptions, Graph, Revealed};
+use megrez_graph::{CompileOptions, Graph, LayerRange, Revealed};
 use megrez_service::protocols::{SECFLOAT, is_float};
 use megrez_service::{Error, Result};
 
@@ -54,6 +54,15 @@ impl Model {
     pub fn proven(&self) -> Option<bool> {
         match self {
             Model::Fixed(model) => Some(model.compiled.ranges.iter().all(|r| r.proven)),
+            Model::Float(_) => None,
+        }
+    }
+
+    /// What the ranges of the layers rest on, the weakest of them: `proven`, `calibrated` or `assumed`; `None` in single
+    /// precision.
+    pub fn basis(&self) -> Option<&'static str> {
+        match self {
+            Model::Fixed(model) => Some(LayerRange::basis(&model.compiled.ranges)),
             Model::Float(_) => None,
         }
     }

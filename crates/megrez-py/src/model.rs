@@ -26,7 +26,7 @@ pub struct Model {
 /// What can be compiled again for another batch size.
 pub struct Source {
     bytes: Vec<u8>,
-    shapes: BTreeMap<String, Vec<usize>>,
+    options: ImportOptions,
     recipe: Recipe,
     /// Whether one input at a time gives what several give, or why not, once somebody has asked.
     apart: OnceLock<std::result::Result<(), String>>,
@@ -47,12 +47,8 @@ impl Source {
 
     /// The model at a batch size.
     fn graph(&self, batch: usize) -> Result<Graph> {
-        read(&self.bytes, &self.shapes, batch)
+        Ok(onnx::read(&self.bytes, &ImportOptions { batch, ..self.options.clone() })?)
     }
-}
-
-fn read(bytes: &[u8], shapes: &BTreeMap<String, Vec<usize>>, batch: usize) -> Result<Graph> {
-    Ok(onnx::read(bytes, &ImportOptions { batch, shapes: shapes.clone() })?)
 }
 
 /// An ONNX model: a file, or what would be in it.
@@ -70,24 +66,27 @@ impl Model {
     #[staticmethod]
     fn compile(
         py: Python<'_>,
-        onnx: Onnx,
+        model: Onnx,
         batch: usize,
         shapes: BTreeMap<String, Vec<usize>>,
         request: &str,
     ) -> PyResult<Self> {
         let request: CompileRequest = serde_json::from_str(request).map_err(refused)?;
         wait(py, None, move |_| {
-            let bytes = match onnx {
-                Onnx::Bytes(bytes) => bytes.to_vec(),
-                Onnx::Path(path) => std::fs::read(&path).map_err(|e| Error::file(&path, e))?,
+            let (bytes, folder) = match model {
+                Onnx::Bytes(bytes) => (bytes.to_vec(), None),
+                Onnx::Path(path) => {
+                    (std::fs::read(&path).map_err(|e| Error::file(&path, e))?, Some(onnx::folder(&path)))
+                }
             };
-            let graph = read(&bytes, &shapes, batch)?;
+            let options = ImportOptions { batch, shapes, folder };
+            let graph = onnx::read(&bytes, &options)?;
             // What is chosen holds for other batch sizes as well.
             let recipe = request.recipe(&graph, CLIENT)?;
             let compiled = recipe.compile(&graph, CLIENT)?;
             // Shapes that the caller gave count for more than the batch.
             let size = compiled.inputs().first().and_then(|i| i.shape.dims().first().copied());
-            let source = Source { bytes, shapes, recipe, apart: OnceLock::new() };
+            let source = Source { bytes, options, recipe, apart: OnceLock::new() };
             Ok(Model { source: Arc::new(source), compiled: Arc::new(compiled), batch: size.unwrap_or(batch) })
         })
     }
@@ -118,7 +117,7 @@ impl Model {
                 let layer = |(layer, range): (&LayerInfo, &LayerRange)| {
                     json!({ "layer": layer.name, "op": layer.op, "shape": layer.shape.dims(),
                         "range": [range.output.low, range.output.high], "bits": range.bits, "limit": range.limit,
-                        "proven": range.proven })
+                        "proven": range.proven, "calibrated": range.calibrated })
                 };
                 about["numbers"] = json!("fixed");
                 about["layers"] = compiled.layers.iter().zip(&compiled.ranges).map(layer).collect();

@@ -86,6 +86,8 @@ choice! {
     /// Refuse the model, naming the layer.
     #[default]
     Prove = "prove",
+    /// Take what was measured on data, with its margin; reports say so.
+    Calibrated = "calibrated",
     /// Run it anyway; reports say so.
     Assume = "assume",
 }
@@ -143,6 +145,7 @@ impl From<Ranges> for RangePolicy {
     fn from(ranges: Ranges) -> Self {
         match ranges {
             Ranges::Prove => RangePolicy::Prove,
+            Ranges::Calibrated => RangePolicy::Calibrated,
             Ranges::Assume => RangePolicy::Assume,
         }
     }

@@ -57,8 +57,8 @@ pub struct CompileRequest {
     /// Other ranges, for inputs by name.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub input_ranges: BTreeMap<String, Bounds>,
-    /// What to do about a layer whose range cannot be proven to fit the ring: prove (refuse it) or
-    /// assume.
+    /// What to do about a layer whose range cannot be proven to fit the ring: prove (refuse it),
+    /// calibrated (take what --calibration has measured) or assume.
     #[cfg_attr(feature = "clap", arg(long = "range", value_name = "POLICY", default_value_t, help_heading = RANGES))]
     pub ranges: Ranges,
     /// Ranges of layers, so that the plan tells nothing about secret weights: a JSON or TOML file
@@ -69,7 +69,8 @@ pub struct CompileRequest {
     /// parties how large each layer's values may get, to a factor of two.
     #[cfg_attr(feature = "clap", arg(long, help_heading = RANGES))]
     pub fit: bool,
-    /// As --fit, with magnitudes measured by `megrez calibrate`.
+    /// As --fit, with magnitudes measured by `megrez calibrate`; with --range calibrated, what takes
+    /// the place of proofs.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = RANGES))]
     pub calibration: Option<FileOr>,
     /// The list of a comparison: bits or digits [default: digits for models, bits for single
@@ -216,6 +217,7 @@ impl CompileRequest {
             input_range: self.input_range.0,
             input_ranges: by_name.collect(),
             policy: RangePolicy::from(self.ranges),
+            measured: self.measured()?,
             declared: self.declared.as_ref().map(declared).transpose()?,
             comparison: self.comparison()?,
             relu,
@@ -334,8 +336,20 @@ impl CompileRequest {
         sign_bit(self.ring, self.list.unwrap_or(list), self.widths.as_deref(), self.bits, self.cut)
     }
 
+    /// What takes the place of proofs, if anything may.
+    fn measured(&self) -> Result<Option<Calibration>> {
+        match (&self.calibration, self.ranges) {
+            (Some(measured), Ranges::Calibrated) => calibration(measured).map(Some),
+            (None, Ranges::Calibrated) => Err(Error::Refused(
+                "calibrated ranges need --calibration, which `megrez calibrate` writes; in Python calibration=".into(),
+            )),
+            _ => Ok(None),
+        }
+    }
+
     fn comparison(&self) -> Result<Comparison> {
-        if !self.fit && self.calibration.is_none() {
+        let fitted_to_data = self.calibration.is_some() && self.ranges != Ranges::Calibrated;
+        if !self.fit && !fitted_to_data {
             return Ok(Comparison::Fixed(self.sign(List::Digits)?));
         }
         if self.cut > 0 || self.widths.is_some() {

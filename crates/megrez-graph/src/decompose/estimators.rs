@@ -4,7 +4,7 @@
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::POSITIVE;
+use crate::layers::{NOT_NEGATIVE, POSITIVE};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
 
@@ -13,9 +13,11 @@ pub(super) const TABLE: &[(&str, Decompose)] = &[
     ("Binarizer", binarize),
     ("FeatureVectorizer", join),
     ("Imputer", impute),
+    ("LabelEncoder", relabel),
     ("LinearClassifier", linear_classifier),
     ("LinearRegressor", linear_regressor),
     ("Normalizer", normalize),
+    ("OneHotEncoder", one_hot),
     ("SVMClassifier", support_vector_classifier),
     ("SVMRegressor", support_vector_regressor),
     ("Scaler", scale),
@@ -167,6 +169,93 @@ fn scale(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![x])
 }
 
+/// For each number and each category 1 where it is that category: a number is cut off to a whole one first, as
+/// the original does. What is none of the categories becomes zeros.
+fn one_hot(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(1, &["cats_int64s", "cats_strings", "zeros"])?;
+    let Some(categories) = p.call().ints("cats_int64s")?.filter(|list| !list.is_empty()) else {
+        return refuse(
+            "its categories are strings, which no share can hold",
+            "encode them as numbers before",
+        );
+    };
+    let x = p.input(0)?;
+    let mut dims = p.dims(x);
+    dims.push(1);
+    let x = p.reshape(x, &dims)?;
+    let n = categories.len();
+    let (mut from, mut strictly, mut until, mut above) = (vec![], vec![], vec![], vec![]);
+    for &c in &categories {
+        // From c to below c + 1, for c above 0; about 0, from above −1 to below 1; and so on downwards.
+        from.push(if c > 0 { c } else { c - 1 } as f32);
+        strictly.push(f32::from(c <= 0));
+        until.push(if c >= 0 { c + 1 } else { c } as f32);
+        above.push(f32::from(c < 0));
+    }
+    let reached = |p: &mut Parts, borders: Vec<f32>, strict: Vec<f32>| {
+        let borders = p.constant(Tensor::new([n], borders));
+        let room = p.minus(x, borders)?;
+        match (strict.contains(&1.0), strict.contains(&0.0)) {
+            (true, false) => p.of(POSITIVE, &[room]),
+            (false, _) => p.of(NOT_NEGATIVE, &[room]),
+            (true, true) => {
+                let places = |p: &mut Parts, op, keep: f32| {
+                    let list: Vec<usize> = (0..n).filter(|&i| strict[i] == keep).collect();
+                    let part = p.gather(room, dims.len() - 1, &list)?;
+                    Ok::<_, Refusal>((p.of(op, &[part])?, list))
+                };
+                let ((first, a), (second, b)) = (places(p, POSITIVE, 1.0)?, places(p, NOT_NEGATIVE, 0.0)?);
+                let both = p.concat(&[first, second], dims.len() - 1)?;
+                let order: Vec<usize> = [a, b].concat();
+                let back: Vec<usize> = (0..n).filter_map(|i| order.iter().position(|&o| o == i)).collect();
+                p.gather(both, dims.len() - 1, &back)
+            }
+        }
+    };
+    let (low, high) = (reached(p, from, strictly)?, reached(p, until, above)?);
+    Ok(vec![p.minus(low, high)?])
+}
+
+/// Numbers for numbers: the value of the key that a number is, or a default.
+fn relabel(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    let strings = "strings have no shares: use numbers on both sides, and keep the names beside the model";
+    let known = ["default_float", "default_int64", "default_string", "default_tensor"];
+    let lists = ["keys_floats", "keys_int64s", "values_floats", "values_int64s"];
+    for name in p.attributes.0.keys().filter(|name| name.contains("strings") || name.contains("tensor")) {
+        if name != "default_tensor" {
+            return refuse(format!("`{name}` maps what are not numbers"), strings);
+        }
+    }
+    p.call().only(1, &[&known[..], &lists].concat())?;
+    let list = |ints: &str, floats: &str| -> Result<Vec<f32>, Refusal> {
+        Ok(match p.call().ints(ints)? {
+            Some(list) => list.into_iter().map(|v| v as f32).collect(),
+            None => p.call().reals(floats)?.unwrap_or_default(),
+        })
+    };
+    let (keys, values) = (list("keys_int64s", "keys_floats")?, list("values_int64s", "values_floats")?);
+    if keys.is_empty() || keys.len() != values.len() || keys.iter().any(|key| !key.is_finite()) {
+        return refuse("has no value for each key, or keys that are no numbers", strings);
+    }
+    if (1..keys.len()).any(|i| keys[..i].contains(&keys[i])) {
+        return refuse("has a key twice", "export the model again");
+    }
+    let default = match p.call().ints("values_int64s")?.is_some() {
+        true => p.call().int("default_int64", -1)? as f32,
+        false => p.call().number(usize::MAX, "default_float")?.unwrap_or(0.0),
+    };
+    let x = p.input(0)?;
+    let (dims, n) = (p.dims(x), keys.len());
+    let count = p.graph.shape(x).elements();
+    let x = p.reshape(x, &[count, 1])?;
+    let keys = p.constant(Tensor::new([n], keys));
+    let hits = p.of("Equal", &[x, keys])?;
+    let values = p.constant(Tensor::new([n, 1], values.iter().map(|v| v - default).collect()));
+    let y = p.of("MatMul", &[hits, values])?;
+    let y = p.affine(y, 1.0, default)?;
+    Ok(vec![p.reshape(y, &dims)?])
+}
+
 /// Rows divided by their largest number, the sum of their sizes, or their length.
 fn normalize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &["norm"])?;
@@ -291,14 +380,15 @@ fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
         "kernel_params",
         "kernel_type",
         "post_transform",
+        "prob_a",
+        "prob_b",
         "rho",
         "support_vectors",
         "vectors_per_class",
     ];
     let remedy = "export decisions in place of probabilities: SVC(probability=False)";
-    if p.call().reals("prob_a")?.is_some_and(|list| !list.is_empty()) {
-        return refuse("makes probabilities of decisions", remedy);
-    }
+    let fitted =
+        [p.call().reals("prob_a")?.unwrap_or_default(), p.call().reals("prob_b")?.unwrap_or_default()];
     p.call().only(1, &known)?;
     if p.call().string("post_transform", "NONE")? != "NONE" {
         return refuse("transforms its decisions", remedy);
@@ -327,6 +417,21 @@ fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let weights = p.constant(Tensor::new([pairs.len(), count], weights));
     let rho = row(p, rho, pairs.len())?;
     let decisions = p.node("Gemm", &[kernel, weights, rho], Attributes::none().with("transB", 1))?;
+    match (&fitted[0][..], &fitted[1][..], n) {
+        ([], [], _) => {}
+        // Platt's: 1/(1 + e^(a·d + b)) of two classes, and the larger one is the label.
+        (&[a], &[b], 2) => {
+            let slope = p.constant(Tensor::new([1, 1], vec![-a]));
+            let offset = p.constant(Tensor::new([1, 1], vec![-b]));
+            let inner = p.times(decisions, slope)?;
+            let inner = p.plus(inner, offset)?;
+            let first = p.of("Sigmoid", &[inner])?;
+            let second = p.affine(first, -1.0, 1.0)?;
+            let scores = p.concat(&[first, second], 1)?;
+            return Ok(vec![classified(p, &classes, scores)?[0], scores]);
+        }
+        _ => return refuse("couples the probabilities of more than two classes", remedy),
+    }
     if n == 2 {
         let scores = both(p, decisions)?;
         let label = p.of("Neg", &[scores])?;

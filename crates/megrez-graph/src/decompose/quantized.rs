@@ -12,8 +12,10 @@ use crate::tensor::Tensor;
 pub(crate) const TO_TYPE: &str = "to_type";
 
 pub(super) const TABLE: &[(&str, Decompose)] = &[
+    ("ConvInteger", integer_convolution),
     ("DequantizeLinear", dequantize),
     ("MatMulInteger", integer_product),
+    ("QLinearConv", convolution),
     ("QLinearMatMul", product),
     ("QuantizeLinear", quantize),
 ];
@@ -152,6 +154,70 @@ fn integer_product(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(4, &[TO_TYPE])?;
     let [a, b] = [centred(p, 0, 2, 2)?, centred(p, 1, 3, 1)?];
     Ok(vec![p.of("MatMul", &[a, b])?])
+}
+
+/// The attributes of a convolution.
+const WINDOWS: [&str; 6] = ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
+
+/// A convolution of whole numbers, of data and weights less their zero points. Zeros around the data are
+/// zero points, so they count for nothing. The bias is added as it is.
+fn convolved(p: &mut Parts, at: [usize; 4], bias: Option<usize>) -> Result<Id, Refusal> {
+    let [x, zero, weights, zero_of_weights] = at;
+    let (x, weights) = (less(p, x, zero, 1)?, less(p, weights, zero_of_weights, 0)?);
+    let mut inputs = vec![x, weights];
+    if let Some(bias) = bias.filter(|&i| p.has(i)) {
+        let numbers = (*p.known_floats(bias)?).clone();
+        inputs.push(p.constant(numbers));
+    }
+    let mut attributes = p.attributes.clone();
+    attributes.0.remove(TO_TYPE);
+    p.node("Conv", &inputs, attributes)
+}
+
+/// A value less its zero point, which may be one for each place of a dimension.
+fn less(p: &mut Parts, i: usize, zero: usize, at: usize) -> Result<Id, Refusal> {
+    let x = p.input(i)?;
+    let x = if p.is_constant(x) {
+        let numbers = (*p.known_floats(i)?).clone();
+        p.constant(numbers)
+    } else {
+        x
+    };
+    if !p.has(zero) {
+        return Ok(x);
+    }
+    let dims = p.dims(x);
+    if at >= dims.len() {
+        return refuse("convolves values without channels", "");
+    }
+    let zero = spread(p, zero, &dims, at)?;
+    let zero = p.constant(zero);
+    p.minus(x, zero)
+}
+
+fn integer_convolution(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(4, &[&WINDOWS[..], &[TO_TYPE]].concat())?;
+    Ok(vec![convolved(p, [0, 2, 1, 3], None)?])
+}
+
+/// Scales of the weights may be one for each channel of the result.
+fn convolution(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(9, &[&WINDOWS[..], &[TO_TYPE]].concat())?;
+    let y = convolved(p, [0, 2, 3, 5], Some(8))?;
+    let dims = p.dims(y);
+    let [of_x, of_weights, of_y] = [p.known_floats(1)?, spread(p, 4, &dims, 1)?.into(), p.known_floats(6)?];
+    let positive = |t: &Tensor| t.data.iter().all(|&v| v > 0.0 && v.is_finite());
+    let zero = (*p.known_floats(7)?).clone();
+    if [of_x.data.len(), of_y.data.len(), zero.data.len()] != [1; 3]
+        || ![&of_x, &of_weights, &of_y].into_iter().all(|t| positive(t))
+    {
+        return refuse("has a scale that is not positive, or several for its data", "quantise whole tensors");
+    }
+    let factor = of_weights.data.iter().map(|w| of_x.data[0] * w / of_y.data[0]).collect();
+    let factor = Tensor::new(of_weights.shape.clone(), factor);
+    let element = result(p)?;
+    let y = precisely(p, y, &factor)?;
+    Ok(vec![rounded(p, y, Some(&zero.reshape([])), element)?])
 }
 
 fn product(p: &mut Parts) -> Result<Vec<Id>, Refusal> {

@@ -11,7 +11,7 @@
 use super::estimators::{Classes, both, classified, reals, row, rows, transformed};
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::{NOT_NEGATIVE, POSITIVE};
+use crate::layers::{NONE, THRESHOLDS};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::Tensor;
 use std::collections::{BTreeSet, HashMap};
@@ -202,13 +202,13 @@ impl Ensemble {
             let thresholds: Vec<f32> = tests.iter().map(|&t| self.tests[t].threshold).collect();
             let x = p.gather(x, 1, &features)?;
             let thresholds = row(p, thresholds, tests.len())?;
-            let (room, test) = match mode {
-                Mode::AtMost => (p.minus(thresholds, x)?, NOT_NEGATIVE),
-                Mode::Below => (p.minus(thresholds, x)?, POSITIVE),
-                Mode::AtLeast => (p.minus(x, thresholds)?, NOT_NEGATIVE),
-                Mode::Above => (p.minus(x, thresholds)?, POSITIVE),
-            };
-            parts.push(p.of(test, &[room])?);
+            let strict = i64::from(matches!(mode, Mode::AtMost | Mode::Above));
+            let above = p.node(THRESHOLDS, &[x, thresholds], Attributes::none().with("strict", strict))?;
+            // At most a threshold is what is not above it.
+            parts.push(match mode {
+                Mode::AtMost | Mode::Below => p.affine(above, -1.0, 1.0)?,
+                Mode::AtLeast | Mode::Above => above,
+            });
             for test in tests {
                 order[test] = column;
                 column += 1;
@@ -252,8 +252,7 @@ impl Ensemble {
             misses.push(p.gather(all, 1, &columns)?);
         }
         let misses = if depth == 1 { misses[0] } else { p.of("Sum", &misses)? };
-        let none = p.of("Neg", &[misses])?;
-        let reached = p.of(NOT_NEGATIVE, &[none])?;
+        let reached = p.node(NONE, &[misses], Attributes::none().with("most", depth as i64))?;
         debug_assert_eq!(p.dims(reached), [n, self.leaves.len()]);
         p.of("MatMul", &[reached, values])
     }

@@ -11,8 +11,8 @@ use megrez_plan::View;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
-/// The most elements of such a result: a mask of 4096 by 4096.
-const MOST: usize = 1 << 24;
+/// The most elements of such a result: weights of the light models of ONNX, which are made so.
+const MOST: usize = 1 << 27;
 
 /// A node whose result is known.
 pub(super) struct Known(Constant);
@@ -102,6 +102,11 @@ pub(super) fn arithmetic(call: &Call, op: &str) -> Result<Arc<dyn Layer>, Refusa
 pub(super) fn negative(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     let x = ints(call, 0)?;
     known(Tensor::new(x.shape.clone(), x.data.iter().map(|v| v.wrapping_neg()).collect::<Vec<i64>>()))
+}
+
+pub(super) fn magnitude(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    let x = ints(call, 0)?;
+    known(Tensor::new(x.shape.clone(), x.data.iter().map(|v| v.saturating_abs()).collect::<Vec<i64>>()))
 }
 
 /// Mod, Min and Max, which are there for integers only.

@@ -95,7 +95,8 @@ impl Layer for LayerNorm {
         let squares = cx.mul("squares", &centred, &centred)?;
         let range = squares.range.map(|b| b.max(0));
         let sum = cx.sum("sum-of-squares", &squares.within(range), 1)?;
-        let epsilon = (f64::from(self.epsilon) * n as f64 * 2f64.powi(2 * f as i32)).round() as i64;
+        // An epsilon below the grid counts as one unit of it: the sum is known no better, and no row may have none.
+        let epsilon = (f64::from(self.epsilon) * n as f64 * 2f64.powi(2 * f as i32)).round().max(1.0) as i64;
         let sum = cx.combine("with-epsilon", &[(1, &sum)], epsilon)?;
         // As many fraction bits as leave room for the products: |c/√S| ≤ 1.
         let root = (n as f64).sqrt();

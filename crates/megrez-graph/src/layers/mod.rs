@@ -40,6 +40,7 @@ mod softmax;
 mod spline;
 mod swish;
 mod tanh;
+mod thresholds;
 mod window;
 
 pub use crate::after::After;
@@ -58,6 +59,7 @@ pub(crate) use polynomial::POLYNOMIAL;
 pub(crate) use published::PUBLISHED;
 pub(crate) use rank::RANK;
 pub(crate) use softmax::MASKED;
+pub(crate) use thresholds::{NONE, THRESHOLDS};
 
 use crate::decompose::{decomposed, decomposition};
 use crate::problem::{Refusal, refuse};
@@ -106,6 +108,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     (NOT_NEGATIVE, compare::not_negative),
     (POSITIVE, compare::positive),
     (ZERO, compare::zero),
+    (NONE, thresholds::none),
     ("LayerNormalization", layer_norm::layer_norm),
     ("LeakyRelu", leaky_relu::leaky_relu),
     ("Less", known::less),
@@ -149,6 +152,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Sub", arithmetic::sub),
     ("Swish", swish::swish),
     ("Tanh", tanh::tanh),
+    (THRESHOLDS, thresholds::thresholds),
     (TOWARDS_ZERO, compare::towards_zero),
     ("Transpose", rearrange::transpose),
     ("Trilu", known::trilu),
@@ -157,14 +161,49 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Xor", known::xor),
 ];
 
-/// Every operator that megrez has: as a layer of its own, or made of others.
+/// What decompositions and passes write; no file may.
+const INTERNAL: [&str; 13] = [
+    AFFINE,
+    MASKED,
+    NONE,
+    NOT_NEGATIVE,
+    NOT_ZERO,
+    POLYNOMIAL,
+    POSITIVE,
+    PUBLISHED,
+    RANK,
+    THRESHOLDS,
+    TOWARDS_ZERO,
+    ZERO,
+    "Constant",
+];
+/// What the importer takes apart before there is a graph.
+const OF_FILES: [&str; 13] = [
+    "CastLike",
+    "ConcatFromSequence",
+    "Constant",
+    "If",
+    "Loop",
+    "Scan",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    "SplitToSequence",
+];
+
+/// Every operator of ONNX that a model may have, of its default domain and of `ai.onnx.ml`.
 pub fn supported() -> BTreeSet<&'static str> {
-    REGISTRY.iter().map(|(op, _)| *op).chain(decomposed()).collect()
+    let known = REGISTRY.iter().map(|(op, _)| *op).chain(decomposed());
+    known.filter(|op| !INTERNAL.contains(op)).chain(OF_FILES).collect()
 }
 
-/// Whether megrez has an operator.
+/// Whether a model may have an operator.
 pub fn is_supported(op: &str) -> bool {
-    REGISTRY.iter().any(|(known, _)| *known == op) || decomposition(op).is_some()
+    let known = REGISTRY.iter().any(|(known, _)| *known == op) || decomposition(op).is_some();
+    OF_FILES.contains(&op) || (known && !INTERNAL.contains(&op))
 }
 
 /// The layer of a call.
@@ -176,13 +215,60 @@ pub(crate) fn understand(op: &str, call: &Call) -> Result<Arc<dyn Layer>, Refusa
 }
 
 /// What to do instead of an operator that megrez lacks.
-pub(crate) fn hint(op: &str) -> &'static str {
-    match op {
+pub(crate) fn hint(op: &str) -> String {
+    let known = match op {
         "Unique" | "NonZero" | "NonMaxSuppression" => {
             "end the model before it: the size of its result depends on the data, which is secret"
         }
         "Bernoulli" | "RandomUniform" | "RandomUniformLike" | "RandomNormal" | "RandomNormalLike"
         | "Multinomial" => "call `model.eval()` before you export the model: nothing here is drawn at random",
-        _ => "remove it, replace it by a supported operator, or ask for it",
+        "DynamicQuantizeLinear" => {
+            "its scale depends on the data, which is secret: quantise with fixed scales (quantize_static), or use \
+             the model in float32, which is more exact and costs less"
+        }
+        _ => "",
+    };
+    let names = supported();
+    let nearest = names.iter().map(|name| distance(op, name)).min().filter(|&distance| distance <= 2);
+    let near = names.into_iter().filter(|name| Some(distance(op, name)) == nearest).collect::<Vec<_>>();
+    match (known, &near[..]) {
+        ("", []) => {
+            "remove it, or replace it by a supported operator: `megrez operators` lists them, and docs/operators.md".into()
+        }
+        ("", near) => format!("did you mean {}?", near.join(" or ")),
+        (known, _) => known.into(),
+    }
+}
+
+/// How many letters one name must change, lose or gain to become another; 3 stands for more.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len().abs_diff(b.len()) > 2 || a.len() > 64 {
+        return 3;
+    }
+    let (a, b) = (a.to_lowercase().into_bytes(), b.to_lowercase().into_bytes());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()].min(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_nearly_right_are_guessed() {
+        assert_eq!(hint("Sofmax"), "did you mean Softmax?");
+        assert_eq!(hint("relu"), "did you mean Relu?");
+        assert!(hint("StringNormalizer").contains("megrez operators"));
+        assert!(hint("Unique").contains("depends on the data"));
+        assert_eq!((distance("Add", "Add"), distance("Add", "And"), distance("Add", "Softmax")), (0, 1, 3));
     }
 }

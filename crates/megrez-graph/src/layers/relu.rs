@@ -1,6 +1,7 @@
 //! Relu, max(x, 0), and Abs, 2·max(x, 0) − x. One step; the comparison does not care about the scale.
 
 use super::call::Call;
+use super::known;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -45,6 +46,9 @@ struct Abs(Shape);
 
 pub(super) fn abs(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(1, &[])?;
+    if known::is_ints(call, 0) {
+        return known::magnitude(call);
+    }
     Ok(Arc::new(Abs(call.shape(0)?.clone())))
 }
 

@@ -74,6 +74,14 @@ fn layer(call: &Call, after: After, axis: usize, mask: Option<Vec<bool>>) -> Res
 }
 
 impl Softmax {
+    /// The size of the last dimension, if rows lie along it.
+    fn last(&self) -> usize {
+        match self.after.axis() + 1 == self.shape.rank() {
+            true => self.lines.size,
+            false => usize::MAX,
+        }
+    }
+
     /// The elements that count, of a matrix [rows, n], in one row; or the matrix itself.
     fn kept(&self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         let Some(mask) = &self.mask else { return Ok(x.clone()) };
@@ -174,7 +182,12 @@ impl Layer for Softmax {
             let y = cx.rounded("softmax", &y, f)?;
             self.spread(cx, &y)?
         };
-        self.lines.join(cx, &y)
+        let y = self.lines.join(cx, &y)?;
+        if matches!(self.after, After::Softmax { .. }) && self.lines.size == self.last() {
+            // What a product may be off by, and a unit of rounding for each element.
+            cx.rows_add_up_to(&y, (1 << f) + (1 << f) / 64 + n as i128);
+        }
+        Ok(y)
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {

@@ -6,6 +6,7 @@ use crate::options::{Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
 use megrez_plan::{Fewest, List, Op, Relu, SignBit, ValueId};
+use std::collections::HashSet;
 
 impl Lowering<'_> {
     /// The largest of a few values of one shape and scale, element by element, by comparing all
@@ -67,6 +68,59 @@ impl Lowering<'_> {
         self.emit(name, op, &[x.id], Range::uniform(0, 1))
     }
 
+    /// The bits [x ≥ border] as numbers without fraction bits; exact. `most` is a bound of |x − border| that
+    /// everybody may know: then no more bits are compared than it needs.
+    pub(crate) fn exactly(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        border: i64,
+        most: Option<i128>,
+    ) -> Result<Secret, Refusal> {
+        let bits = match most {
+            None => self.thermometer(name, x, &[border])?,
+            Some(most) => {
+                let range = Range::uniform(-most, most);
+                self.admit(&format!("{}/{name}", self.layer), range, self.options.ring - 1)?;
+                let sign = self.known_sign(most);
+                let op = Op::CompareMany { sign, thresholds: vec![border] };
+                self.emit(name, op, &[x.id], Range::uniform(0, 1))?
+            }
+        };
+        let ones = self.bit_to_ring("number", &bits)?;
+        let shape = self.shape(x).clone();
+        self.reshape("shape", &ones, shape)
+    }
+
+    /// The comparison of values whose magnitude everybody knows: of no more bits than that has.
+    fn known_sign(&self, magnitude: i128) -> SignBit {
+        let width = (i128::BITS - magnitude.leading_zeros() + 1).clamp(2, self.options.ring);
+        let bits = match &self.options.comparison {
+            Comparison::Fixed(sign) => matches!(sign.list, List::Bits),
+            Comparison::Fitted { list, .. } => matches!(list, ListStyle::Bits),
+        };
+        let list = if bits { List::Bits } else { List::digits(width, Fewest::Total) };
+        SignBit { list, cut: 0, bits: Some(width) }
+    }
+
+    /// Whether a value is data as its owner gives it, or elements of it: its range is declared, and follows
+    /// from no weights.
+    pub(crate) fn is_data(&self, x: &Secret) -> bool {
+        let (mut open, mut seen) = (vec![x.id], HashSet::new());
+        while let Some(id) = open.pop() {
+            if self.data.contains(&id) || !seen.insert(id) {
+                continue;
+            }
+            match self.plan.steps.iter().rev().find(|step| step.output == id) {
+                Some(step) if matches!(step.op, Op::View(_) | Op::Gather { .. } | Op::Concat { .. }) => {
+                    open.extend(&step.inputs);
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// The comparison of values of this magnitude that cuts no bits.
     pub(super) fn exact_sign(&self, magnitude: i128) -> SignBit {
         let ring = self.options.ring;
@@ -123,14 +177,14 @@ impl Lowering<'_> {
         if low as f64 * unit >= domain.low && high as f64 * unit <= domain.high {
             return Ok(());
         }
-        if self.options.policy == RangePolicy::Prove {
+        if self.options.policy != RangePolicy::Assume {
             let (low, high) = (low as f64 * unit, high as f64 * unit);
             return out_of_range(
                 format!("{why}: its numbers may lie between {low:.3e} and {high:.3e}"),
                 "declare a smaller input range, or assume the ranges and let `megrez check` look at your data",
             );
         }
-        self.proven = false;
+        (self.proven, self.assumed) = (false, true);
         let operand = self.operands.iter().position(|&id| id == Some(x.id));
         self.domain = operand.map(|operand| (operand, domain));
         Ok(())
@@ -158,7 +212,7 @@ impl Lowering<'_> {
         let step = format!("{}/{name}", self.layer);
         let range = if measured {
             // The data says that it fits; the ring must hold it all the same.
-            self.proven = false;
+            (self.proven, self.calibrated) = (false, true);
             self.admit(&step, x.range.clone(), ring - 1)?.clamped(1 << limit)
         } else {
             self.admit(&step, x.range.clone(), limit)?

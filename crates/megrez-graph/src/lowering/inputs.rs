@@ -31,6 +31,7 @@ impl Lowering<'_> {
             );
         }
         let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
+        self.data.insert(id);
         let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None };
         Ok((Secret { id, range: words }, input))
     }
@@ -38,6 +39,7 @@ impl Lowering<'_> {
     /// Declares an input that an earlier run has kept.
     pub(crate) fn kept_input(&mut self, name: &str, shape: &Shape) -> Result<Secret, Refusal> {
         let (secret, _) = self.data_input(name, shape)?;
+        self.data.remove(&secret.id);
         let input = self.plan.inputs.iter_mut().find(|input| input.value == secret.id);
         input.expect("it was just declared").owner = KEPT.into();
         Ok(secret)

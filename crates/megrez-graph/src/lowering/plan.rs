@@ -29,6 +29,10 @@ pub struct Lowering<'a> {
     pub(crate) operands: Vec<Option<ValueId>>,
     /// The inputs' bounds of values that ReLUs made.
     pub(super) relu_inputs: HashMap<ValueId, Range>,
+    /// The inputs of the data owner.
+    pub(super) data: HashSet<ValueId>,
+    /// Of values whose elements are not negative, what each row of the last dimension adds up to at most.
+    pub(super) row_sums: HashMap<ValueId, i128>,
     /// Below which magnitude, as a real number, the current layer's comparisons are right.
     pub(super) compared: Option<f64>,
     /// An operand of the current layer, and what it must lie in although that is not proven.
@@ -38,6 +42,13 @@ pub struct Lowering<'a> {
     /// Of the current layer's steps, the bits and the limit of the one with the least room.
     pub(super) tightest: (u32, u32),
     pub(super) proven: bool,
+    /// Whether the current layer's range is what data has shown, …
+    pub(super) calibrated: bool,
+    /// … and whether some range of it was assumed without any.
+    pub(super) assumed: bool,
+    /// How many times wider than what data has shown a proven range may be before it is given up; `None` if it never
+    /// is.
+    pub(crate) slack: Option<i128>,
     /// Whether the current layer has read secret weights.
     pub(super) reads_weights: bool,
     /// The layers whose ranges were declared.
@@ -58,11 +69,16 @@ impl<'a> Lowering<'a> {
             vocabularies: HashMap::new(),
             operands: vec![],
             relu_inputs: HashMap::new(),
+            data: HashSet::new(),
+            row_sums: HashMap::new(),
             compared: None,
             domain: None,
             layer: String::new(),
             tightest: (0, options.ring - 1),
             proven: true,
+            calibrated: false,
+            assumed: false,
+            slack: None,
             reads_weights: false,
             declared: HashSet::new(),
             out_of_range: false,
@@ -74,6 +90,8 @@ impl<'a> Lowering<'a> {
         self.layer = layer.into();
         self.tightest = (0, self.options.ring - 1);
         self.proven = true;
+        self.calibrated = false;
+        self.assumed = false;
         self.reads_weights = false;
         self.out_of_range = false;
         self.compared = None;
@@ -90,6 +108,7 @@ impl<'a> Lowering<'a> {
             bits: self.tightest.0,
             limit: self.tightest.1,
             proven: self.proven,
+            calibrated: self.calibrated && !self.proven && !self.assumed,
         }
     }
 
@@ -109,7 +128,7 @@ impl<'a> Lowering<'a> {
         let range = Range::uniform((to.low * unit).floor() as i128, (to.high * unit).ceil() as i128);
         let ((low, high), (least, most)) = (y.range.hull(), range.hull());
         if low < least || high > most {
-            if self.options.policy == RangePolicy::Prove {
+            if self.options.policy != RangePolicy::Assume {
                 return out_of_range(
                     format!(
                         "its numbers may lie between {:.3e} and {:.3e}, which the declared range from {} to {} does not hold",
@@ -121,10 +140,31 @@ impl<'a> Lowering<'a> {
                     "declare a wider range, or assume the ranges and let `megrez check` look at your data",
                 );
             }
-            self.proven = false;
+            (self.proven, self.assumed) = (false, true);
         }
         let range = self.admit(&format!("{}/declared", self.layer), range, self.options.ring - 2)?;
         self.declared.insert(self.layer.clone());
+        Ok(Secret { range, ..y })
+    }
+
+    /// The output of the current layer with the range that data has shown, where what is proven is wider by more than
+    /// is worth keeping a proof for.
+    pub(crate) fn measured(&mut self, y: Secret) -> Result<Secret, Refusal> {
+        let seen = self.options.measured.as_ref().and_then(|measured| measured.interval(&self.layer));
+        let (Some(slack), Some(seen)) = (self.slack, seen) else { return Ok(y) };
+        let unit = 2f64.powi(self.frac_of(&y) as i32);
+        let seen = Range::uniform((seen.low * unit).floor() as i128, (seen.high * unit).ceil() as i128);
+        if y.range.magnitude() <= seen.magnitude().saturating_mul(slack) {
+            return Ok(y);
+        }
+        let range = y.range.tighten(&seen);
+        if !range.holds_any() {
+            return out_of_range(
+                "its numbers cannot lie where they were measured",
+                "measure this model: `megrez calibrate`",
+            );
+        }
+        (self.proven, self.calibrated) = (false, true);
         Ok(Secret { range, ..y })
     }
 
@@ -132,6 +172,11 @@ impl<'a> Lowering<'a> {
     pub(crate) fn declared_in_vain(&self) -> Option<&'a str> {
         let names = self.options.declared.iter().flat_map(|declared| declared.layers.keys());
         names.map(String::as_str).find(|&name| !self.declared.contains(name))
+    }
+
+    /// The elements of x are not negative, and each row of its last dimension adds up to `total` words at most.
+    pub(crate) fn rows_add_up_to(&mut self, x: &Secret, total: i128) {
+        self.row_sums.insert(x.id, total);
     }
 
     /// f, the fraction bits of weights and of truncated values.
@@ -201,10 +246,10 @@ impl<'a> Lowering<'a> {
     pub(super) fn admit(&mut self, step: &str, range: Range, limit: u32) -> Result<Range, Refusal> {
         let magnitude = range.magnitude();
         if magnitude >= 1 << limit {
-            if self.options.policy == RangePolicy::Prove {
+            if self.options.policy != RangePolicy::Assume {
                 return self.no_room(step, magnitude, limit);
             }
-            self.proven = false;
+            (self.proven, self.assumed) = (false, true);
             self.tightest = (limit, limit);
             return Ok(range.clamped((1 << limit) - 1));
         }

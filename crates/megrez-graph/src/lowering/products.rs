@@ -11,7 +11,9 @@ use std::sync::Arc;
 impl Lowering<'_> {
     /// x · y of secret values of one shape.
     pub fn mul(&mut self, name: &str, x: &Secret, y: &Secret) -> Result<Secret, Refusal> {
-        self.emit(name, Op::Mul, &[x.id, y.id], x.range.product(&y.range))
+        // A square is not negative, whatever the signs of its factors may be.
+        let range = if x.id == y.id { x.range.square() } else { x.range.product(&y.range) };
+        self.emit(name, Op::Mul, &[x.id, y.id], range)
     }
 
     /// As [`Lowering::mul`], for a product that is known to lie in `range`, tighter than what
@@ -68,7 +70,11 @@ impl Lowering<'_> {
     /// A batched matrix product of secret values.
     pub fn matmul(&mut self, name: &str, x: &Secret, y: &Secret) -> Result<Secret, Refusal> {
         let terms = self.shape(x).dims().last().copied().unwrap_or(1);
-        let range = x.range.merged().product(&y.range.merged()).sum(terms);
+        let range = match self.row_sums.get(&x.id) {
+            // Weights that are not negative: a row of them makes no more than so many times the numbers.
+            Some(&total) => y.range.merged().with_zero().product(&Range::uniform(0, total)),
+            None => x.range.merged().product(&y.range.merged()).sum(terms),
+        };
         self.emit(name, Op::MatMul, &[x.id, y.id], range)
     }
 

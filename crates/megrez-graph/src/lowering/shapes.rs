@@ -21,6 +21,12 @@ impl Lowering<'_> {
         let from = self.shape(x).clone();
         let y = self.view(name, x, View::whole(to.clone()))?;
         let (a, b) = (from.dims(), to.dims());
+        // Rows stay rows.
+        if a.last() == b.last()
+            && let Some(&total) = self.row_sums.get(&x.id)
+        {
+            self.row_sums.insert(y.id, total);
+        }
         if a.len() < 2 || b.len() < 2 || a[0] != b[0] {
             return Ok(y);
         }
@@ -34,8 +40,18 @@ impl Lowering<'_> {
 
     /// Repeats elements up to a larger shape, as NumPy does.
     pub fn broadcast(&mut self, name: &str, x: &Secret, to: &Shape) -> Result<Secret, Refusal> {
+        // Two views of one value would be two values: a square would not be known for one.
+        if self.shape(x) == to {
+            return Ok(x.clone());
+        }
         match View::broadcast(self.shape(x), to) {
-            Some(view) => self.view(name, x, view),
+            Some(view) => {
+                let same = self.shape(x).dims().last() == to.dims().last();
+                let total = self.row_sums.get(&x.id).copied().filter(|_| same);
+                let y = self.view(name, x, view)?;
+                self.row_sums.extend(total.map(|total| (y.id, total)));
+                Ok(y)
+            }
             None => refuse(format!("cannot broadcast {} to {to}", self.shape(x)), ""),
         }
     }

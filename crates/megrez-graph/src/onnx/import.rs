@@ -1,7 +1,8 @@
 //! A file's graph becomes a graph of megrez, node by node. Everything that stands in the way is listed.
 
+use super::external::Beside;
 use super::kinds::{Kind, output_kind};
-use super::{ImportOptions, fixed, message};
+use super::{ImportOptions, fixed, message, old, sequences};
 use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::layers::{self, FLATTENED, PUBLISHED, TO_TYPE};
 use crate::problem::{Problem, Problems, Refusal, refuse};
@@ -17,6 +18,8 @@ pub(super) enum Known {
     Value(Id),
     /// A value without elements, such as a language model's past before its first token.
     Empty(usize),
+    /// A list of values.
+    Sequence(usize),
     /// A node that has a problem should define it.
     Failed,
 }
@@ -26,9 +29,13 @@ pub(super) struct Importer<'a> {
     pub(super) functions: HashMap<(&'a str, &'a str), message::Function<'a>>,
     opset: i64,
     options: &'a ImportOptions,
+    beside: Beside,
     pub(super) names: HashMap<&'a str, Known>,
     /// The dimensions of values without elements.
     empty: Vec<Vec<usize>>,
+    pub(super) sequences: Vec<Vec<Id>>,
+    /// How many values all sequences have together.
+    pub(super) listed: usize,
     /// Names that a node reads or the graph gives.
     pub(super) read: HashSet<&'a str>,
     /// The ONNX data types of initializers and inputs.
@@ -56,8 +63,11 @@ impl<'a> Importer<'a> {
             functions: functions.iter().map(|f| ((f.domain, f.name), f.clone())).collect(),
             opset,
             options,
+            beside: Beside::new(options.folder.as_deref()),
             names: HashMap::new(),
             empty: vec![],
+            sequences: vec![],
+            listed: 0,
             read,
             types: HashMap::new(),
             kinds: HashMap::new(),
@@ -107,6 +117,10 @@ impl<'a> Importer<'a> {
                 Some(Known::Empty(_)) => {
                     self.problems.push(Refusal::new("the output has no elements", "").at(output.name, ""));
                 }
+                Some(Known::Sequence(_)) => {
+                    let refusal = Refusal::new("the output is a sequence", "give its values one by one");
+                    self.problems.push(refusal.at(output.name, ""));
+                }
                 None => {
                     self.problems.push(Refusal::new("no node defines this output", "").at(output.name, ""));
                 }
@@ -132,8 +146,9 @@ impl<'a> Importer<'a> {
     pub(super) fn initializers(&mut self, model: &message::Graph<'a>) {
         for tensor in &model.tensors {
             self.once(tensor.name, tensor.name, "initializer");
-            let known =
-                tensor.decode().map(|constant| Known::Value(self.graph.constant(tensor.name, constant)));
+            let known = tensor
+                .decode(|place, bytes| self.beside.bytes(place, bytes))
+                .map(|constant| Known::Value(self.graph.constant(tensor.name, constant)));
             let known = known.map_err(|what| Refusal::new(what, "").at(tensor.name, "initializer"));
             if let (Ok(Known::Value(id)), Ok(element)) = (&known, tensor.element()) {
                 self.types.insert(*id, element);
@@ -220,12 +235,18 @@ impl<'a> Importer<'a> {
         if matches!(node.op, "If" | "Loop" | "Scan") {
             return self.control(node);
         }
-        if !layers::is_supported(node.op) && node.op != "CastLike" {
+        if sequences::handles(node.op) {
+            return self.sequence(node);
+        }
+        if !layers::is_supported(node.op) {
             return Err(at(Refusal::new("the operator is not supported", layers::hint(node.op))));
         }
-        let inputs = match self.inputs(node) {
+        let mut inputs = match self.inputs(node) {
             Ok(inputs) => inputs,
             Err(Some(Known::Empty(i))) => return self.on_nothing(node, i).map_err(at),
+            Err(Some(Known::Sequence(_))) => {
+                return Err(at(Refusal::new("reads a sequence", "take its values one by one")));
+            }
             Err(Some(_)) => return Err(None),
             Err(None) => {
                 let missing = node.inputs.iter().find(|n| !n.is_empty() && !self.names.contains_key(*n));
@@ -242,6 +263,9 @@ impl<'a> Importer<'a> {
         if node.op == "Constant" {
             let constant = constant(&attributes).map_err(at)?;
             return Ok(vec![Known::Value(self.graph.constant(output, constant))]);
+        }
+        if self.opset < 7 {
+            old::update(self, self.opset, node.op, &mut inputs, &mut attributes).map_err(at)?;
         }
         self.untrained(node, &inputs).map_err(at)?;
         let kind = output_kind(self, node.op, &inputs, &attributes).map_err(at)?;
@@ -336,7 +360,7 @@ impl<'a> Importer<'a> {
         // Integers of the result have the type of its zero point.
         let zero = match op {
             "QuantizeLinear" => inputs.get(2),
-            "QLinearMatMul" => inputs.get(7),
+            "QLinearConv" | "QLinearMatMul" => inputs.get(7),
             _ => None,
         };
         if let Some(zero) = zero.copied().flatten() {

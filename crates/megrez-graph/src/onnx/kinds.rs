@@ -87,7 +87,10 @@ pub(super) fn output_kind(
         | "SVMRegressor"
         | "Scaler"
         | "TreeEnsembleRegressor" => Ok(Kind::Real),
-        "QuantizeLinear" | "QLinearMatMul" => Ok(Kind::Whole),
+        "LabelEncoder" if attributes.0.keys().any(|name| name == "values_floats") => Ok(Kind::Real),
+        "ConvInteger" | "LabelEncoder" | "MatMulInteger" | "QLinearConv" | "QLinearMatMul"
+        | "QuantizeLinear" => Ok(Kind::Whole),
+        "OneHotEncoder" => Ok(Kind::Real),
         "Attention" if of(3) == Kind::Bool && inputs[3].is_some_and(|id| !constant(id)) => refuse(
             "has a secret mask of truth values",
             "make the mask a constant, or add numbers to the scores",

@@ -110,6 +110,41 @@ pub struct NamedTensor<'a> {
     bytes: &'a [u8],
 }
 
+/// Where the elements of a tensor stand in another file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place<'a> {
+    /// The file, relative to the model's folder.
+    pub location: &'a str,
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes; all that the elements need, where the file does not say.
+    pub length: Option<u64>,
+}
+
+impl<'a> Place<'a> {
+    /// Reads a StringStringEntryProto of `external_data`.
+    fn entry(&mut self, bytes: &'a [u8]) -> Decoded<()> {
+        let (mut key, mut value) = ("", "");
+        let mut reader = Reader::new(bytes);
+        while let Some((number, field)) = reader.next()? {
+            match number {
+                1 => key = name(field)?,
+                2 => value = name(field)?,
+                _ => {}
+            }
+        }
+        let number = || value.parse().map_err(|_| format!("has the {key} `{value}` in another file"));
+        match key {
+            "location" => self.location = value,
+            "offset" => self.offset = number()?,
+            "length" => self.length = Some(number()?),
+            // A checksum, which nobody writes.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 /// AttributeProto.
 #[derive(Clone, Copy, Debug)]
 pub struct RawAttribute<'a>(&'a [u8]);
@@ -303,7 +338,7 @@ impl<'a> RawAttribute<'a> {
                 2 => float = Some(field.float()?),
                 3 => int = Some(field.int()?),
                 4 => string = Some(name(field)?.to_string()),
-                5 => tensor = Some(NamedTensor::read(field.bytes()?)?.decode()?),
+                5 => tensor = Some(NamedTensor::read(field.bytes()?)?.decode(inside)?),
                 7 => each_float(field, |v| {
                     push(&mut floats, v, MAX_ATTRIBUTE_LIST, "numbers in an attribute")
                 })?,
@@ -358,30 +393,35 @@ impl<'a> NamedTensor<'a> {
         Ok(tensor)
     }
 
-    /// The elements; as many as the dimensions say.
-    pub fn decode(&self) -> Decoded<Constant> {
+    /// The elements; as many as the dimensions say. `beside` gives the bytes of what is in another file,
+    /// by their place and number.
+    pub fn decode(&self, beside: impl FnOnce(&Place<'a>, u64) -> Decoded<Vec<u8>>) -> Decoded<Constant> {
         let (mut dims, mut kind, mut raw, mut external) = (vec![], 0, None, false);
+        let mut place = Place::default();
         let mut reader = Reader::new(self.bytes);
         while let Some((number, field)) = reader.next()? {
             match number {
                 1 => each_int(field, |v| push(&mut dims, v, MAX_RANK, "dimensions"))?,
                 2 => kind = field.int()?,
                 9 => raw = Some(field.bytes()?),
-                13 => external = true,
+                13 => {
+                    external = true;
+                    place.entry(field.bytes()?)?;
+                }
                 14 => external |= field.int()? != 0,
                 _ => {}
             }
-        }
-        if external {
-            return Err("is in another file: save the model with its weights inside \
-                        (onnx.save(…, save_as_external_data=False))"
-                .into());
         }
         let dims = dims.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<Vec<usize>>>();
         let count = dims.as_ref().and_then(|d| d.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
         let (Some(dims), Some(count)) = (dims, count.filter(|&n| n <= MAX_ELEMENTS)) else {
             return Err("has absurd dimensions".into());
         };
+        let file;
+        if external {
+            file = beside(&place, count as u64 * bytes_of(kind)?)?;
+            raw = Some(&file);
+        }
         // Numbers stand in raw bytes or in a list whose field depends on the type.
         let floats = |field: u32| -> Decoded<Vec<f32>> {
             let mut list = vec![];
@@ -436,6 +476,22 @@ impl<'a> NamedTensor<'a> {
             }
             _ => Ok(constant),
         }
+    }
+}
+
+/// Tensors of attributes are in the model's own file.
+fn inside(_: &Place, _: u64) -> Decoded<Vec<u8>> {
+    Err("is in another file, which only weights of the graph can be".into())
+}
+
+/// The bytes of one element.
+fn bytes_of(kind: i64) -> Decoded<u64> {
+    match kind {
+        2 | 3 | 9 => Ok(1),
+        4 | 5 | 10 | 16 => Ok(2),
+        1 | 6 | 12 => Ok(4),
+        7 | 11 | 13 => Ok(8),
+        _ => Err(format!("has the ONNX data type {kind}: export the model in float32")),
     }
 }
 

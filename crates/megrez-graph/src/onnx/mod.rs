@@ -1,13 +1,16 @@
-//! Reading ONNX models: operator sets 7 to 28, weights inside the file.
+//! Reading ONNX models: operator sets 1 to 28, weights inside the file or in files of its folder.
 //!
 //! Everything that stands in the way is listed at once, with the node's name and what to do. Files are not trusted:
 //! sizes and counts are bounded, and no bytes lead to a panic.
 
 mod control;
+mod external;
 mod import;
 mod kinds;
 mod message;
+mod old;
 mod protobuf;
+mod sequences;
 
 use crate::graph::Graph;
 use crate::problem::{Cause, Problems, Refusal};
@@ -15,12 +18,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Protobuf files cannot be larger.
 const MAX_FILE: u64 = 1 << 31;
 /// The operator sets whose semantics the layers follow.
-const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
+const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
 /// What the file leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +33,29 @@ pub struct ImportOptions {
     /// Whole shapes for inputs by name; they replace what the model says. An input without elements may be joined to
     /// others only.
     pub shapes: BTreeMap<String, Vec<usize>>,
+    /// The folder in which weights may lie in files of their own, as `external_data` names them. Without it,
+    /// models must have their weights inside. [`read_file`] takes the folder of the file.
+    pub folder: Option<PathBuf>,
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        ImportOptions { batch: 1, shapes: BTreeMap::new() }
+        ImportOptions { batch: 1, shapes: BTreeMap::new(), folder: None }
     }
 }
 
-/// Reads a model from a file of at most 2 GiB.
+/// Reads a model from a file of at most 2 GiB, and weights from files beside it.
 pub fn read_file(path: &Path, options: &ImportOptions) -> Result<Graph, Problems> {
-    read(&bytes(path)?, options)
+    let folder = options.folder.clone().or_else(|| Some(folder(path)));
+    read(&bytes(path)?, &ImportOptions { folder, ..options.clone() })
+}
+
+/// The folder of a file.
+pub fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.into(),
+        _ => PathBuf::from("."),
+    }
 }
 
 /// The bytes of a file of at most 2 GiB.
