@@ -1,17 +1,18 @@
 //! A client of a cluster: shares its inputs with the parties, learns its outputs, and is no compute
 //! party.
 
-use crate::protocols::no_ring;
+mod exchange;
+mod lines;
+
 use crate::wire::{self, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
-use megrez_device::AnyDevice;
-use megrez_engine::client::{PartyPort, collect_where, provide};
+use exchange::{Exchange, Share, dispatch};
+use lines::{LAST_WORDS, Line, Patience, Port, last_words, line, next, unexpected};
+use megrez_engine::client::PartyPort;
 use megrez_engine::float::{FloatInputs, FloatRun, collect_floats, provide_floats};
 use megrez_engine::{Options, PartyReport};
-use megrez_net::{Channel, Identity, NetError, NetProfile, Payload, PeerName, dial};
+use megrez_net::{Identity, NetProfile, PeerName};
 use megrez_plan::{FloatPlan, Input, KEPT, Plan};
-use megrez_protocols::{Suite, registry};
-use megrez_ring::Word;
 use megrez_session::Error as SessionError;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -29,36 +30,8 @@ pub struct Cluster {
     told: Cell<Option<ErrorKind>>,
 }
 
-/// The channel to a party.
-struct Line {
-    party: usize,
-    channel: Channel,
-    /// What the party has said before it was asked.
-    ahead: Option<Reply>,
-}
-
-/// How long a client waits, and for what.
-#[derive(Clone, Copy, Debug)]
-struct Patience {
-    /// For a connection.
-    connect: Duration,
-    /// For a sign of life.
-    silence: Duration,
-    /// While the parties are busy.
-    busy: Duration,
-    /// For the end of a request.
-    request: Option<Duration>,
-    /// When the request that is under way must have ended.
-    until: Option<Instant>,
-}
-
-/// How long a client that waits for one party waits before it looks what the others have to say.
-const LOOK: Duration = Duration::from_millis(100);
 /// Pauses between attempts while the parties are busy: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
-
-/// After a failure, how long a client listens for what else the parties have to say about it.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What to run, besides the plan.
 #[derive(Clone, Debug)]
@@ -461,53 +434,6 @@ impl Cluster {
     }
 }
 
-fn line(party: usize, address: &str, identity: &Identity, timeout: Duration) -> Result<Line> {
-    let channel = dial(address, identity, &PeerName::party(party)?, timeout).map_err(|e| {
-        let reason = format!("cannot reach {address}: {e}");
-        Error::Party { party, kind: Error::from(e).kind(), reason }
-    })?;
-    Ok(Line { party, channel, ahead: None })
-}
-
-/// The next answer of the party at `index`. Meanwhile the others may fail, and whoever they wait
-/// for may wait for them: their failures count at once.
-fn next(lines: &RefCell<Vec<Line>>, index: usize, patience: &Patience) -> Result<(usize, Reply)> {
-    let lines = &mut *lines.borrow_mut();
-    let party = lines[index].party;
-    loop {
-        let line = &mut lines[index];
-        if let Some(reply) = line.ahead.take() {
-            return Ok((party, reply));
-        }
-        if let Some(payload) = line.channel.recv_within(wire::MAX_REPLY, LOOK)? {
-            return Ok((party, line.answer(&payload)?));
-        }
-        if line.channel.silent() > patience.silence {
-            let what = format!("receiving from party{party} made no progress; is it overloaded?");
-            return Err(NetError::Timeout(what).into());
-        }
-        if patience.until.is_some_and(|until| Instant::now() > until) {
-            let what = "the request took longer than its time-out allows";
-            return Err(Error::of(ErrorKind::TimedOut, what));
-        }
-        for line in lines.iter_mut().filter(|line| line.ahead.is_none()) {
-            if let Some(payload) = line.channel.recv_within(wire::MAX_REPLY, Duration::ZERO)? {
-                line.ahead = Some(line.answer(&payload)?);
-            }
-        }
-    }
-}
-
-impl Line {
-    /// What the party says; that it fails is an error.
-    fn answer(&self, payload: &Payload) -> Result<Reply> {
-        match wire::parse(&self.channel, payload)? {
-            Reply::Failed(Failure { kind, reason }) => Err(Error::Party { party: self.party, kind, reason }),
-            reply => Ok(reply),
-        }
-    }
-}
-
 fn client_name(identity: &Identity) -> Result<String> {
     match identity.name() {
         PeerName::Client(name) => Ok(name.clone()),
@@ -515,145 +441,4 @@ fn client_name(identity: &Identity) -> Result<String> {
             Err(Error::of(ErrorKind::NotPermitted, "a party's certificate cannot act as a client"))
         }
     }
-}
-
-/// The reason that a party gives for a failure, if it gives one soon: the last thing that it says
-/// before it hangs up. What comes before may be anything that was under way, shares included.
-fn last_words(channel: &mut Channel, until: Instant) -> Option<Failure> {
-    let mut last = None;
-    for _ in 0..64 {
-        let left = until.saturating_duration_since(Instant::now());
-        channel.set_timeout(left.max(Duration::from_millis(50))).ok()?;
-        match channel.recv(wire::MAX_REPLY) {
-            Ok(payload) => last = Some(payload),
-            Err(NetError::Closed(_)) => break,
-            Err(_) => return None,
-        }
-    }
-    match postcard::from_bytes(last?.as_bytes()) {
-        Ok(Reply::Failed(failure)) => Some(failure),
-        _ => None,
-    }
-}
-
-fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
-    protocol: &str,
-    plan: &Plan,
-    job: J,
-) -> Result<T> {
-    registry::dispatch(protocol, plan.ring, job).ok_or_else(|| no_ring(protocol, plan.ring))?
-}
-
-fn unexpected(party: usize, _: &Reply) -> Error {
-    let reason = "answered out of turn: use one release of megrez everywhere".into();
-    Error::Party { party, kind: ErrorKind::Unsupported, reason }
-}
-
-/// One party during a run.
-struct Port<'a> {
-    index: usize,
-    lines: &'a RefCell<Vec<Line>>,
-    told: &'a Cell<Option<ErrorKind>>,
-    patience: &'a Patience,
-}
-
-impl Port<'_> {
-    /// The party's answer; a failure is an error of the session, and its kind is kept beside it.
-    fn reply(&mut self) -> std::result::Result<(usize, Reply), SessionError> {
-        next(self.lines, self.index, self.patience).map_err(|e| self.refused(&e))
-    }
-
-    fn refused(&self, e: &Error) -> SessionError {
-        self.told.set(Some(e.kind()));
-        SessionError::Refused(e.to_string())
-    }
-}
-
-impl PartyPort for Port<'_> {
-    fn mask_key(&mut self) -> std::result::Result<Vec<u8>, SessionError> {
-        match self.reply()? {
-            (_, Reply::MaskKey(mask_key)) => Ok(mask_key),
-            (party, other) => Err(self.refused(&unexpected(party, &other))),
-        }
-    }
-    fn send(&mut self, share: Payload) -> std::result::Result<(), SessionError> {
-        let mut lines = self.lines.borrow_mut();
-        let (before, rest) = lines.split_at_mut(self.index);
-        let (line, after) = rest.split_first_mut().expect("a line for every port");
-        // The others wait for their shares, and take a silent client for lost.
-        let mut last = Instant::now();
-        let mut meanwhile = || {
-            if last.elapsed() > wire::HEARTBEAT {
-                let others = before.iter_mut().chain(after.iter_mut());
-                others.for_each(|line| drop(line.channel.keep_alive()));
-                last = Instant::now();
-            }
-        };
-        let Err(broken) = line.channel.send_and(share.as_bytes(), &mut meanwhile) else { return Ok(()) };
-        // A party that failed has said why: that is worth more than the broken pipe.
-        let party = line.party;
-        match last_words(&mut line.channel, Instant::now() + LAST_WORDS) {
-            Some(Failure { kind, reason }) => Err(self.refused(&Error::Party { party, kind, reason })),
-            None => Err(SessionError::Net(broken)),
-        }
-    }
-    fn output(&mut self, limit: usize) -> std::result::Result<Payload, SessionError> {
-        match self.reply()? {
-            (_, Reply::Share) => Ok(self.lines.borrow_mut()[self.index].channel.recv(limit as u64)?),
-            (party, other) => Err(self.refused(&unexpected(party, &other))),
-        }
-    }
-}
-
-/// The client's part of a run, for a suite chosen at run time.
-struct Exchange<'a> {
-    cluster: &'a mut Cluster,
-    plan: &'a Plan,
-    options: Options<'a>,
-    mine: &'a dyn Fn(&Input) -> bool,
-    inputs: &'a Inputs<'a>,
-    progress: &'a dyn Fn(u32),
-}
-
-impl registry::Visitor<AnyDevice> for Exchange<'_> {
-    type Output = Result<Vec<Vec<Vec<u64>>>>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
-        let mut ports = self.cluster.ports();
-        let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-        let mut outputs = Vec::new();
-        for run in 0..self.options.runs {
-            let shared = |input: &Input| (self.mine)(input) && self.options.shares(run, input);
-            let words = |input: &Input| ring_words::<S::Word>((self.inputs)(run, input)?);
-            provide(&suite, self.plan, &shared, &words, &mut ports)?;
-            // Parties run a plan only for a client who receives all of its outputs.
-            let mine = collect_where(&suite, self.plan, &|o| o.recipient != KEPT, &mut ports)?;
-            outputs.push(mine.iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
-            (self.progress)(run);
-        }
-        Ok(outputs)
-    }
-}
-
-/// Sharing inputs without a run, for an upload.
-struct Share<'a> {
-    cluster: &'a mut Cluster,
-    plan: &'a Plan,
-    mine: &'a dyn Fn(&Input) -> bool,
-    inputs: &'a dyn Fn(u32, &Input) -> std::result::Result<Vec<u64>, SessionError>,
-}
-
-impl registry::Visitor<AnyDevice> for Share<'_> {
-    type Output = Result<()>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
-        let mut ports = self.cluster.ports();
-        let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-        let words = |input: &Input| ring_words::<S::Word>((self.inputs)(0, input)?);
-        Ok(provide(&suite, self.plan, self.mine, &words, &mut ports)?)
-    }
-}
-
-fn ring_words<W: Word>(words: Vec<u64>) -> std::result::Result<Vec<W>, SessionError> {
-    Ok(words.into_iter().map(W::from_u64).collect())
 }
