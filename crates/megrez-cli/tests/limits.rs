@@ -166,7 +166,9 @@ fn a_party_that_is_asked_to_end_finishes_what_runs() {
     let (process, late) = (deployment.process_id(1), std::sync::Mutex::new(late));
     let mut cluster = deployment.connect("alice");
     run_small(&mut cluster, 100, 30, &|run| {
-        if let (3, Some(mut late)) = (run, late.lock().unwrap().take()) {
+        if run == 3
+            && let Some(mut late) = late.lock().unwrap().take()
+        {
             signal("-TERM", process);
             deployment.wait_for_log(1, "draining");
             let error = run_small(&mut late, 10, 1, &|_| {}).unwrap_err();

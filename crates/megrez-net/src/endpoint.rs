@@ -133,6 +133,12 @@ impl Endpoint {
         self.shared.me
     }
 
+    /// How long parties wait for each other to join a session.
+    #[must_use]
+    pub fn connect_limit(&self) -> Duration {
+        self.shared.limits.connect
+    }
+
     /// Number of parties in the deployment.
     #[must_use]
     pub fn parties(&self) -> usize {

@@ -105,7 +105,13 @@ impl Parties {
                 data: self.folder.path(&format!("data{me}")),
                 allow_shaping: false,
                 allow_insecure: false,
-                capacity: Capacity { max_sessions: 64, sessions_per_client: 64, ..Capacity::default() },
+                capacity: Capacity {
+                    max_sessions: 64,
+                    sessions_per_client: 64,
+                    // Nothing waits here for long: requests that go to some parties only end soon.
+                    turn_seconds: 1,
+                    ..Capacity::default()
+                },
                 max_elements: 1 << 20,
             };
             let service = Service::new(Arc::clone(&endpoint), policy, AnyDevice::default());

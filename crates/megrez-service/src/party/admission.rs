@@ -65,7 +65,8 @@ impl Admission {
     /// away because too many wait: their client could not come back with them.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if too many wait already or the party drains, and those of `present`.
+    /// [`ErrorKind::Busy`] if too many wait already, its turn does not come or the party drains, and
+    /// those of `present`.
     pub(super) fn turn(
         &self,
         client: &str,
@@ -75,15 +76,14 @@ impl Admission {
     ) -> Result<Place<'_>> {
         let mut state = self.lock();
         self.open(&state)?;
-        let mine = state.waiting.iter().filter(|w| w.client == client).count();
+        let (all, mine) = (state.waiting.len(), state.waiting.iter().filter(|w| w.client == client).count());
         let most = self.capacity.max_waiting;
         // Nobody takes more than half of the queue.
-        if !depend && (state.waiting.len() >= most || mine >= most.div_ceil(2)) {
-            return Err(self.busy(&state));
-        }
+        let full = !depend && (all >= most || mine >= most.div_ceil(2));
         state.serial += 1;
         let serial = state.serial;
         state.waiting.push(Waiting { serial, client: client.into(), memory });
+        let until = Instant::now() + self.capacity.turn();
         loop {
             if let Some(next) = self.next(&state)
                 && state.waiting[next].serial == serial
@@ -91,6 +91,11 @@ impl Admission {
                 state.waiting.remove(next);
                 self.changed.notify_all();
                 return Ok(self.place(&mut state, client, memory));
+            }
+            if full || Instant::now() >= until {
+                state.waiting.retain(|w| w.serial != serial);
+                self.changed.notify_all();
+                return Err(self.busy(&state));
             }
             state = self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
             let leave = match state.draining {

@@ -16,6 +16,8 @@ pub struct Capacity {
     pub sessions_per_client: usize,
     /// Most requests that wait for their turn; one client has at most half of them. Default: 256.
     pub max_waiting: usize,
+    /// Seconds that a request waits for its turn at most. Default: 600.
+    pub turn_seconds: u64,
     /// Most connections of clients. Default: 512.
     pub max_connections: usize,
     /// Most connections of one client; one more closes the client's oldest idle one. Default: 128.
@@ -40,6 +42,7 @@ impl Default for Capacity {
             max_sessions: sixteen(),
             sessions_per_client: 8,
             max_waiting: 256,
+            turn_seconds: 600,
             max_connections: 512,
             connections_per_client: 128,
             max_request_mib: 64,
@@ -76,6 +79,7 @@ impl Capacity {
             ("connections_per_client", self.connections_per_client as u64),
             ("max_request_mib", self.max_request_mib),
             ("memory_mib", self.memory_mib),
+            ("turn_seconds", self.turn_seconds),
             ("client_seconds", self.client_seconds),
             ("idle_seconds", self.idle_seconds),
         ];
@@ -84,6 +88,7 @@ impl Capacity {
         }
         const WEEK: u64 = 7 * 24 * 3600;
         let times = [
+            ("turn_seconds", self.turn_seconds),
             ("client_seconds", self.client_seconds),
             ("idle_seconds", self.idle_seconds),
             ("drain_seconds", self.drain_seconds),
@@ -105,6 +110,10 @@ impl Capacity {
     /// Bytes of the largest request.
     pub(super) fn request(&self) -> u64 {
         self.max_request_mib << 20
+    }
+
+    pub(super) fn turn(&self) -> Duration {
+        Duration::from_secs(self.turn_seconds)
     }
 
     pub(super) fn client_silence(&self) -> Duration {

@@ -260,9 +260,7 @@ impl Service {
             }
             Err(e) if endpoint.me() == 0 || !alone => Err(e),
             ready => {
-                while !endpoint.announced(SessionId(session), 0, LOOK)? {
-                    shared.present()?;
-                }
+                self.await_party_0(session, shared)?;
                 ready.and_then(|ready| {
                     self.admission.is_open()?;
                     let place = self.admission.follow(asked.client, memory(&ready))?;
@@ -272,6 +270,21 @@ impl Service {
         };
         let alone = alone || matches!(&admitted, Err(e) if e.kind() == ErrorKind::Busy);
         self.host.told(session, profile, alone, admitted)
+    }
+
+    /// Waits until party 0 has dialled its link of a session.
+    fn await_party_0(&self, session: [u8; 16], shared: &Shared) -> Result<()> {
+        // As long as a turn may take there, and then as long as parties wait for each other.
+        let wait = self.host.policy.capacity.turn() + self.host.endpoint.connect_limit();
+        let until = Instant::now() + wait;
+        while !self.host.endpoint.announced(SessionId(session), 0, LOOK)? {
+            shared.present()?;
+            if Instant::now() >= until {
+                let what = format!("party 0 has not begun the session within {} s", wait.as_secs());
+                return Err(Error::of(ErrorKind::TimedOut, what));
+            }
+        }
+        Ok(())
     }
 
     fn info(&self) -> Info {
