@@ -1,8 +1,8 @@
 //! What a client does in a session, under the protocol that the session names.
 
 use super::{Cluster, Inputs};
+use crate::Result;
 use crate::protocols::no_ring;
-use crate::{Error, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::Options;
 use megrez_engine::client::{PartyPort, collect_where, provide};

@@ -13,7 +13,6 @@ use megrez_engine::float::{FloatInputs, FloatRun, collect_floats, provide_floats
 use megrez_engine::{Options, PartyReport};
 use megrez_net::{Identity, NetProfile, PeerName};
 use megrez_plan::{FloatPlan, Input, KEPT, Plan};
-use megrez_session::Error as SessionError;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
