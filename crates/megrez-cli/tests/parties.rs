@@ -220,8 +220,8 @@ fn a_session_that_the_others_never_hear_of_times_out() {
     let parties = parties();
     let mut channels = channels(&parties);
     let session = wire::fresh_name().unwrap();
-    wire::send(&mut channels[1], &Request::Run(request(&small_plan("local", 4), session, 1))).unwrap();
-    let reason = reason(&mut channels[1]);
+    wire::send(&mut channels[0], &Request::Run(request(&small_plan("local", 4), session, 1))).unwrap();
+    let reason = reason(&mut channels[0]);
     assert!(reason.contains("time-out") && reason.contains("party"), "{reason}");
     run_small(&mut parties.connect().unwrap(), 4, 1, &|_| {}).unwrap();
 }

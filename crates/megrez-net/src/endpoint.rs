@@ -191,6 +191,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether a session of this name is being opened or runs here.
+    #[must_use]
+    pub fn is_open(&self, id: SessionId) -> bool {
+        lock(&self.shared.state).sessions.contains(&id)
+    }
+
     /// Opens a session with all other parties, who have to do the same with the same `id` and number of parties
     /// within [`Limits::connect`]. What this party sends is slowed down to `profile`.
     ///

@@ -272,12 +272,14 @@ impl Service {
         self.host.told(session, profile, alone, admitted)
     }
 
-    /// Waits until party 0 has dialled its link of a session.
+    /// Waits until party 0 has dialled its link of a session. One that is open here already is
+    /// waited for no more: it is refused where it is opened.
     fn await_party_0(&self, session: [u8; 16], shared: &Shared) -> Result<()> {
+        let session = SessionId(session);
         // As long as a turn may take there, and then as long as parties wait for each other.
         let wait = self.host.policy.capacity.turn() + self.host.endpoint.connect_limit();
         let until = Instant::now() + wait;
-        while !self.host.endpoint.announced(SessionId(session), 0, LOOK)? {
+        while !self.host.endpoint.is_open(session) && !self.host.endpoint.announced(session, 0, LOOK)? {
             shared.present()?;
             if Instant::now() >= until {
                 let what = format!("party 0 has not begun the session within {} s", wait.as_secs());
