@@ -5,14 +5,16 @@
 
 Each figure is a ratio to the quiet deployment in the same run, since machines differ:
 
-- latency of an inference (LeNet, one image, a process for each) while strangers open connections and say nothing;
-- throughput of 16 and of 64 clients at once (a batch of 32 each), how many succeed, and how far their times lie apart;
+- latency of an inference (LeNet, one image, a process for each) while strangers open connections and say
+  nothing;
+- throughput of 16 and of 64 clients at once (a batch of 32 each), and how many succeed;
 - peak memory of the parties, and their exit codes when they are asked to end.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -28,6 +30,7 @@ DIGITS = ROOT / "examples" / "digits"
 
 
 def free_port() -> int:
+    """Find a port that nobody uses at present."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -45,10 +48,11 @@ class Deployment:
         self.parties = [self.start(i) for i in range(3)]
 
     def start(self, party: int) -> subprocess.Popen[str]:
+        """Start a party and wait until it listens."""
         path = self.folder / f"party{party}.toml"
         path.write_text(
-            f'party = {party}\nlisten = "{self.addresses[party]}"\ncluster = "cluster.toml"\ncerts = "certs"\n'
-            f'data = "data{party}"\n'
+            f'party = {party}\nlisten = "{self.addresses[party]}"\ncluster = "cluster.toml"\n'
+            f'certs = "certs"\ndata = "data{party}"\n'
         )
         process = subprocess.Popen(
             [self.megrez, "party", "--config", path], stderr=subprocess.PIPE, text=True
@@ -61,25 +65,31 @@ class Deployment:
         return process
 
     def command(self, *words: object) -> None:
+        """Run the command to its end."""
         subprocess.run([self.megrez, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
 
     def infer(self, client: int, images: Path) -> subprocess.Popen[str]:
+        """Start an inference of a client."""
         words = ["infer", "--cluster", self.folder / "cluster.toml", "--certs", self.folder / "certs"]
-        words += ["--client", f"client{client}", "--model", DIGITS / "lenet.onnx", "--input", images, "--json"]
+        words += ["--client", f"client{client}", "--model", DIGITS / "lenet.onnx"]
+        words += ["--input", images, "--json"]
         return subprocess.Popen(
             [str(self.megrez), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
 
     def latency(self, images: Path) -> float | None:
+        """Seconds of one inference; none if it failed."""
         start = time.monotonic()
         return time.monotonic() - start if self.infer(0, images).wait() == 0 else None
 
     def peak_mib(self, party: int) -> float:
+        """Peak memory of a party in MiB."""
         status = Path(f"/proc/{self.parties[party].pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
 
     def stop(self) -> list[int]:
+        """Ask all parties to end; their exit codes."""
         for party in self.parties:
             party.terminate()
         return [party.wait(60) for party in self.parties]
@@ -101,14 +111,13 @@ def flood(address: str, count: int, each_second: int, stop: threading.Event) -> 
     for _ in range(count):
         if stop.wait(1 / each_second):
             break
-        try:
+        with contextlib.suppress(OSError):
             kept.append(socket.create_connection((host, int(port)), timeout=5))
-        except OSError:
-            pass
     stop.wait()
 
 
 def under_flood(deployment: Deployment, one: Path, connections: int, tries: int) -> dict[str, object]:
+    """Latency on the quiet deployment, and while connections flood it."""
     quiet = [t for t in (deployment.latency(one) for _ in range(tries)) if t is not None]
     stop = threading.Event()
     floods = [
@@ -132,6 +141,7 @@ def under_flood(deployment: Deployment, one: Path, connections: int, tries: int)
 
 
 def together(deployment: Deployment, clients: int, batch: Path, count: int) -> dict[str, object]:
+    """Runs of clients who all begin at once."""
     start = time.monotonic()
     running = {i: deployment.infer(i, batch) for i in range(clients)}
     times: dict[int, float] = {}
@@ -157,7 +167,9 @@ def together(deployment: Deployment, clients: int, batch: Path, count: int) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure, print and write."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--megrez", type=Path, default=ROOT / "target" / "release" / "megrez")
     parser.add_argument("--connections", type=int, default=10_000, help="idle connections of the flood")
     parser.add_argument("--tries", type=int, default=20, help="inferences on the quiet deployment")
