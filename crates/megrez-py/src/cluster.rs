@@ -139,7 +139,6 @@ impl Cluster {
 
     /// Connects to parties that run elsewhere; a call may take `timeout` seconds.
     #[staticmethod]
-    #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn connect(
         py: Python<'_>,
         config: PathBuf,
