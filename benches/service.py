@@ -104,34 +104,31 @@ def images(folder: Path, count: int) -> Path:
     return path
 
 
-def flood(address: str, count: int, each_second: int, stop: threading.Event) -> None:
-    """Opens idle connections, and keeps those that stay open."""
+def flood(address: str, count: int, each_second: int, kept: list[socket.socket]) -> None:
+    """Open connections and say nothing on them."""
     host, port = address.split(":")
-    kept: list[socket.socket] = []
     for _ in range(count):
-        if stop.wait(1 / each_second):
-            break
+        time.sleep(1 / each_second)
         with contextlib.suppress(OSError):
             kept.append(socket.create_connection((host, int(port)), timeout=5))
-    stop.wait()
 
 
 def under_flood(deployment: Deployment, one: Path, connections: int, tries: int) -> dict[str, object]:
     """Latency on the quiet deployment, and while connections flood it."""
     quiet = [t for t in (deployment.latency(one) for _ in range(tries)) if t is not None]
-    stop = threading.Event()
+    opened: list[socket.socket] = []
     floods = [
-        threading.Thread(target=flood, args=(address, connections // 3, 67, stop), daemon=True)
+        threading.Thread(target=flood, args=(address, connections // 3, 67, opened), daemon=True)
         for address in deployment.addresses
     ]
     for thread in floods:
         thread.start()
-    time.sleep(3)
-    times = [deployment.latency(one) for _ in range(2 * tries)]
-    stop.set()
+    times = []
+    while any(thread.is_alive() for thread in floods):
+        times.append(deployment.latency(one))
     done = [t for t in times if t is not None]
     return {
-        "connections": connections,
+        "connections": len(opened),
         "succeeded": len(done),
         "of": len(times),
         "quiet_seconds": statistics.median(quiet),
