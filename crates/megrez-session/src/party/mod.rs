@@ -1,81 +1,17 @@
 //! The handle that a protocol step is given.
 
+mod hooks;
+mod messages;
+
 use crate::{Error, Meter, Phase};
-use megrez_kernels::{Device, Elem};
-use megrez_net::{ClockKind, Network, Payload, Stamp};
-use megrez_prg::{Key, RootKey, Stream};
-use megrez_ring::{Word, bits};
+pub use hooks::{Name, Probe, Sent, Statement, Tap, Transcript};
+use megrez_kernels::Device;
+use megrez_net::{Network, Payload, Stamp};
+use megrez_prg::RootKey;
 use std::any::Any;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// A message as its sender sees it, for tests that examine what a protocol reveals.
-pub struct Sent {
-    /// The sender.
-    pub from: usize,
-    /// The receiver.
-    pub to: usize,
-    /// The phase.
-    pub phase: Phase,
-    /// Step and label.
-    pub name: String,
-    /// The bytes.
-    pub bytes: Vec<u8>,
-}
-
-/// A collector of everything that is sent; see [`Party::tap`].
-pub type Tap = Arc<Mutex<Vec<Sent>>>;
-
-/// A stream's or a message's name: who shares it or sends it to whom, when, and in which step.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Name {
-    /// The party that draws or sends, and the other one (itself for a private stream).
-    pub parties: [usize; 2],
-    /// The phase.
-    pub phase: Phase,
-    /// The run.
-    pub run: u32,
-    /// The step with its scopes.
-    pub place: String,
-    /// What the stream is for, or the message's label.
-    pub label: String,
-}
-
-/// What machines that check protocols see of a party, and change: see [`Party::probe`]. Outside
-/// tests and checks there is none.
-pub trait Probe: Send + Sync {
-    /// A stream is about to be used; its key is replaced by what comes back.
-    fn stream(&self, _name: &Name, key: Key) -> Key {
-        key
-    }
-    /// A buffer of the device is about to be sent.
-    fn sent(&self, _name: &Name, _buffer: &dyn Any) {}
-    /// A message has come: the buffer of the device that stands for it, in place of its bytes.
-    fn received(&self, _name: &Name) -> Option<Box<dyn Any>> {
-        None
-    }
-}
-
-/// What a message of a step ought to be, so that its sender can prove to the others that it was.
-pub struct Statement<'a> {
-    /// The message: its sender, who proves it, and its receiver; phase, run, step and label.
-    pub message: Name,
-    /// Bits of the ring in which it holds.
-    pub modulus: u32,
-    /// What it says, in buffers of the device as far as this party holds them.
-    pub body: &'a dyn Any,
-}
-
-/// Proves and checks messages after they were sent: see [`Party::transcribe`]. Semi-honest sessions
-/// have none.
-pub trait Transcript: Send + Sync {
-    /// A message of a step; its sender, its receiver and the third party record it alike.
-    fn record(&self, statement: Statement<'_>);
-    /// Whether everything that was recorded is proven. The reason of a refusal names no term of a
-    /// statement.
-    fn verify(&self) -> Result<(), String>;
-}
+use std::time::Duration;
 
 /// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter,
 /// and have a step and a clock of their own.
@@ -318,148 +254,13 @@ impl<D: Device> Party<D> {
     pub fn refuse<R>(&self, what: impl Into<String>) -> Result<R, Error> {
         Err(Error::Step { step: self.place(), what: what.into() })
     }
-
-    /// A hash of where we are and of `label`: the name of a message or of a stream.
-    fn address(&self, label: &str) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 address");
-        hasher.update(&[self.phase as u8]);
-        hasher.update(&self.run.to_le_bytes());
-        for part in [&self.step, &self.scope, label] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
-        *hasher.finalize().as_bytes()
-    }
-
-    fn tag(&self, label: &str) -> u64 {
-        u64::from_le_bytes(self.address(label)[..8].try_into().expect("eight bytes"))
-    }
-
-    // ---- randomness ----
-
-    /// The stream for `purpose` in this step that this party and `peer` share, and nobody else.
-    /// With `peer` = this party it is private. Each address is given out once.
-    pub fn stream(&mut self, peer: usize, purpose: &str) -> Result<Stream, Error> {
-        Ok(self.stream_key(peer, purpose)?.stream())
-    }
-
-    /// The key of [`Party::stream`], for a holder that needs it later or elsewhere.
-    pub fn stream_key(&mut self, peer: usize, purpose: &str) -> Result<Key, Error> {
-        let address = self.address(purpose);
-        let mut used = self.used.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if !used.insert((peer, address)) {
-            return Err(Error::StreamReused { step: self.place(), purpose: purpose.into() });
-        }
-        let key = self.keys[peer].derive(&address);
-        Ok(match &self.probe {
-            Some(probe) => probe.stream(&self.name([self.me(), peer], purpose), key),
-            None => key,
-        })
-    }
-
-    // ---- messages ----
-
-    /// Sends bytes; `label` is unique in the step for this receiver.
-    pub fn send(&mut self, to: usize, label: &str, payload: Payload) -> Result<(), Error> {
-        self.meter.count(self.phase, &self.step, to, self.parties(), payload.len());
-        if let Some(tap) = &self.tap {
-            let name = format!("{}/{label}", self.place());
-            let sent =
-                Sent { from: self.me(), to, phase: self.phase, name, bytes: payload.as_bytes().to_vec() };
-            tap.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(sent);
-        }
-        let stamp = Stamp { round: self.stamp.round + 1, ..self.stamp };
-        Ok(self.network.send(to, self.tag(label), stamp, payload)?)
-    }
-
-    /// Receives what `from` sends under this label in this step: exactly `bytes` bytes.
-    pub fn recv(&mut self, from: usize, label: &str, bytes: usize) -> Result<Payload, Error> {
-        let step = format!("{}/{label}", self.place());
-        let start = Instant::now();
-        let message = self.network.recv(from, self.tag(label), &step)?;
-        self.waited += start.elapsed();
-        let got = message.payload.len();
-        if got != bytes {
-            return Err(Error::Size { step, from, got, expected: bytes });
-        }
-        self.stamp.round = self.stamp.round.max(message.stamp.round);
-        if self.network.clock() == ClockKind::Virtual {
-            self.stamp.time_ns = self.stamp.time_ns.max(message.stamp.time_ns);
-        }
-        Ok(message.payload)
-    }
-
-    fn show<T: Elem>(&self, to: usize, label: &str, buf: &D::Buf<T>) {
-        if let Some(probe) = &self.probe {
-            probe.sent(&self.name([self.me(), to], label), buf);
-        }
-    }
-
-    /// What stands for a message that has come, if a probe says so.
-    fn shown<T: Elem>(&self, from: usize, label: &str) -> Option<D::Buf<T>> {
-        let shown = self.probe.as_ref()?.received(&self.name([from, self.me()], label))?;
-        shown.downcast().ok().map(|buf| *buf)
-    }
-
-    /// Sends ring elements, ℓ bits each.
-    pub fn send_ring<W: Word>(&mut self, to: usize, label: &str, buf: D::Buf<W>) -> Result<(), Error> {
-        self.show(to, label, &buf);
-        let words = self.device.download(buf)?;
-        let payload = match bytemuck::allocation::try_cast_vec::<W, u64>(words) {
-            Ok(words) => Payload::from_words(words),
-            Err((_, words)) => Payload::from_pod(&words),
-        };
-        self.send(to, label, payload)
-    }
-
-    /// Receives `n` ring elements.
-    pub fn recv_ring<W: Word>(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<W>, Error> {
-        let payload = self.recv(from, label, n * size_of::<W>())?;
-        if let Some(buf) = self.shown(from, label) {
-            return Ok(buf);
-        }
-        let words = match bytemuck::allocation::try_cast_vec::<u64, W>(payload.into_words()) {
-            Ok(words) => words,
-            Err((_, words)) => bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec(),
-        };
-        Ok(self.device.upload(words)?)
-    }
-
-    /// Sends whole 64-bit words: packed field elements.
-    pub fn send_words(&mut self, to: usize, label: &str, buf: D::Buf<u64>) -> Result<(), Error> {
-        self.send_ring(to, label, buf)
-    }
-
-    /// Receives `n` whole 64-bit words.
-    pub fn recv_words(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<u64>, Error> {
-        self.recv_ring(from, label, n)
-    }
-
-    /// Sends `n` packed bits in ⌈n/8⌉ bytes.
-    pub fn send_bits(&mut self, to: usize, label: &str, buf: D::Buf<u64>, n: usize) -> Result<(), Error> {
-        self.show(to, label, &buf);
-        let words = self.device.download(buf)?;
-        let payload = Payload::from_bytes(&bytemuck::cast_slice(&words)[..bits::bytes(n)]);
-        self.send(to, label, payload)
-    }
-
-    /// Receives `n` packed bits; bits past the end are cleared, whatever the peer put there.
-    pub fn recv_bits(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<u64>, Error> {
-        let payload = self.recv(from, label, bits::bytes(n))?;
-        if let Some(buf) = self.shown(from, label) {
-            return Ok(buf);
-        }
-        let mut words = payload.into_words();
-        bits::clear_tail(&mut words, n);
-        Ok(self.device.upload(words)?)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use megrez_kernels::Reference;
-    use megrez_net::NetProfile;
+    use megrez_net::{ClockKind, NetProfile};
 
     fn parties() -> Vec<Party<Reference>> {
         let profile = NetProfile::wan();
