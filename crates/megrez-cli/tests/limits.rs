@@ -139,6 +139,30 @@ fn large_requests_are_refused_by_their_length() {
     run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
 }
 
+#[test]
+fn a_request_that_is_never_finished_ends_and_holds_up_nobody_else() {
+    let deployment = Deployment::start("[capacity]\nmax_request_mib = 1\nclient_seconds = 3");
+    let large = vec![0; 1 << 20];
+    let answer = |client: &str| {
+        let mut channel = channel(&deployment, client, 0);
+        let _ = channel.send(&large);
+        last_reason(&mut channel)
+    };
+    let mut mallory = channel(&deployment, "mallory", 0);
+    let (mut pieces, mut seen) = (0, vec![]);
+    let _ = mallory.send_and(&large, &mut || {
+        pieces += 1;
+        // The party has the head of the request and half of its bytes, and waits for the rest.
+        if pieces == 2 {
+            seen = ["mallory", "mallory", "bob"].map(answer).to_vec();
+            deployment.wait_for_log(0, "made no progress");
+        }
+    });
+    assert!(seen[1].contains("as many large requests as it can"), "{seen:?}");
+    assert!(seen[2].contains("does not know"), "bob's was taken in whole: {seen:?}");
+    assert!(answer("mallory").contains("does not know"), "and there is room again");
+}
+
 fn resident_mib(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();

@@ -18,8 +18,35 @@ use crate::transport::Stamp;
 pub struct Channel {
     stream: TlsStream,
     peer: PeerName,
+    patience: Patience,
     /// When the other side last showed that it is alive.
     heard: Instant,
+}
+
+/// How long one side of a channel bears with the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A read without a byte takes so long at most.
+    pub silence: Duration,
+    /// A write that makes no progress takes so long at most.
+    pub writing: Duration,
+    /// Bytes a second: a message takes no longer than `silence` and what its bytes take at this rate. Without one, a
+    /// message may trickle for as long as it is never silent.
+    pub slowest: Option<u64>,
+}
+
+impl Patience {
+    /// The same for reads and writes, and no rate.
+    #[must_use]
+    pub fn of(time: Duration) -> Self {
+        Patience { silence: time, writing: time, slowest: None }
+    }
+
+    /// When a message of so many bytes that begins now must be there.
+    fn deadline(&self, bytes: u64) -> Option<Instant> {
+        let seconds = bytes as f64 / self.slowest? as f64;
+        Instant::now().checked_add(self.silence + Duration::try_from_secs_f64(seconds).ok()?)
+    }
 }
 
 /// Connects to the party `expect` at `address` (`host:port`). `timeout` bounds the connecting, and then each silence.
@@ -59,9 +86,10 @@ impl HangUp {
 
 impl Channel {
     pub(crate) fn new(mut stream: TlsStream, peer: PeerName, silence: Duration) -> Result<Self, NetError> {
-        stream.established(Some(silence))?;
-        stream.set_write_timeout(Some(silence))?;
-        Ok(Self { stream, peer, heard: Instant::now() })
+        let patience = Patience::of(silence);
+        stream.established(Some(patience.silence))?;
+        stream.set_write_timeout(Some(patience.writing))?;
+        Ok(Self { stream, peer, patience, heard: Instant::now() })
     }
 
     /// Who is on the other side, as proved by its certificate.
@@ -89,8 +117,17 @@ impl Channel {
     /// # Errors
     /// [`NetError::Io`] when the operating system refuses.
     pub fn set_timeout(&mut self, time: Duration) -> Result<(), NetError> {
-        self.stream.established(Some(time))?;
-        self.stream.set_write_timeout(Some(time))
+        self.set_patience(Patience::of(time))
+    }
+
+    /// From now on, whoever tries this patience fails.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] when the operating system refuses.
+    pub fn set_patience(&mut self, patience: Patience) -> Result<(), NetError> {
+        self.patience = patience;
+        self.stream.established(Some(patience.silence))?;
+        self.stream.set_write_timeout(Some(patience.writing))
     }
 
     /// Sends one message; it has been handed to the operating system when this returns.
@@ -167,17 +204,21 @@ impl Channel {
         }
     }
 
-    /// As [`recv`](Self::recv); before anything of the message is taken in, `admit` hears how many
-    /// bytes it has. What it returns comes back with the message.
+    /// As [`recv`](Self::recv) of a message that begins within `time`; before anything of it is taken in, `admit`
+    /// hears how many bytes it has. What it returns comes back with the message.
     ///
     /// # Errors
     /// As [`recv`](Self::recv), and those of `admit`.
     pub fn recv_admitted<T, E: From<NetError>>(
         &mut self,
         max: u64,
+        time: Duration,
         admit: impl FnOnce(u64) -> Result<T, E>,
     ) -> Result<(Payload, T), E> {
-        let length = self.announced()?;
+        let Some(length) = self.begins_within(time)? else {
+            let what = format!("{} asked for nothing for {} s", self.peer, time.as_secs());
+            return Err(NetError::Timeout(what).into());
+        };
         self.fits(length, max)?;
         let admitted = admit(length)?;
         Ok((self.message(length, max)?, admitted))
@@ -230,6 +271,13 @@ impl Channel {
     /// The body of a message whose head has come.
     fn message(&mut self, length: u64, max: u64) -> Result<Payload, NetError> {
         let total = self.fits(length, max)?;
+        self.stream.set_deadline(self.patience.deadline(length))?;
+        let result = self.pieces(total);
+        self.stream.set_deadline(None)?;
+        result
+    }
+
+    fn pieces(&mut self, total: usize) -> Result<Payload, NetError> {
         let mut payload = Payload::with_capacity(total.min(4 << 20));
         let mut left = total;
         loop {
@@ -241,7 +289,7 @@ impl Channel {
             if left == 0 {
                 return Ok(payload);
             }
-            let header = self.header()?;
+            let header = self.frame_header()?;
             if header.kind != FrameKind::More || header.length != left.min(CHUNK) as u64 {
                 return Err(self.garbage("a message in the wrong pieces"));
             }
@@ -260,7 +308,15 @@ impl Channel {
         Ok(())
     }
 
+    /// The header of a message or a sign of life, which is no message.
     fn header(&mut self) -> Result<Header, NetError> {
+        self.stream.set_deadline(self.patience.deadline(0))?;
+        let header = self.frame_header();
+        self.stream.set_deadline(None)?;
+        header
+    }
+
+    fn frame_header(&mut self) -> Result<Header, NetError> {
         let mut bytes = [0; HEADER_LEN];
         self.stream.read_exact(&mut bytes).map_err(|error| self.explain(error, "receiving from"))?;
         self.heard = Instant::now();

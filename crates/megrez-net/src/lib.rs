@@ -66,7 +66,7 @@ mod shaper;
 mod tls;
 mod transport;
 
-pub use channel::{Channel, HangUp, dial};
+pub use channel::{Channel, HangUp, Patience, dial};
 pub use endpoint::{Config, Endpoint};
 pub use error::{Abort, AbortKind, MAX_REASON, NetError};
 pub use identity::{Identity, PeerName};

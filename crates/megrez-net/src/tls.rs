@@ -46,6 +46,8 @@ pub(crate) struct TlsStream {
     staging: Vec<u8>,
     /// Every read must be over by then.
     deadline: Option<Instant>,
+    /// A read without a byte takes so long at most.
+    silence: Option<Duration>,
     /// The first error of the TLS library, which must not be called again after one.
     failed: Option<NetError>,
     /// Bytes read from and written to the socket.
@@ -207,6 +209,7 @@ impl TlsStream {
             outgoing: Outgoing::default(),
             staging: Vec::new(),
             deadline: Some(deadline),
+            silence: None,
             failed: None,
             bytes_in: 0,
             bytes_out: 0,
@@ -231,10 +234,23 @@ impl TlsStream {
     /// After this, reads have no deadline; each may take `silence` at most without a byte. Buffers get the size
     /// that carrying messages wants.
     pub fn established(&mut self, silence: Option<Duration>) -> Result<(), NetError> {
-        self.deadline = None;
         self.incoming.resize(self.incoming.len().max(BUFFER), 0);
-        let io = |error| NetError::io("socket option", &error);
-        self.socket.set_read_timeout(silence.map(|time| time.max(Duration::from_millis(1)))).map_err(io)
+        self.silence = silence.map(|time| time.max(Duration::from_millis(1)));
+        self.set_deadline(None)
+    }
+
+    /// Every read must be over by then, however steadily bytes come in.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<(), NetError> {
+        self.deadline = deadline;
+        match deadline {
+            // Each read sets the time that it has.
+            Some(_) => Ok(()),
+            None => self.set_read_timeout(self.silence),
+        }
+    }
+
+    fn set_read_timeout(&self, time: Option<Duration>) -> Result<(), NetError> {
+        self.socket.set_read_timeout(time).map_err(|error| NetError::io("socket option", &error))
     }
 
     pub fn set_write_timeout(&mut self, time: Option<Duration>) -> Result<(), NetError> {
@@ -268,11 +284,9 @@ impl TlsStream {
         if self.plain_start < self.plain.len() || self.start < self.end {
             return Ok(true);
         }
-        let io = |error| NetError::io("socket option", &error);
-        let usual = self.socket.read_timeout().map_err(io)?;
-        self.socket.set_read_timeout(Some(time.max(Duration::from_millis(1)))).map_err(io)?;
+        self.set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
         let peeked = self.socket.peek(&mut [0]);
-        self.socket.set_read_timeout(usual).map_err(io)?;
+        self.set_read_timeout(self.silence)?;
         // A broken connection is readable: reading says what is wrong with it.
         let waits =
             |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
@@ -444,7 +458,7 @@ impl TlsStream {
                 if left.is_zero() {
                     return Err(NetError::Timeout(self.peer.clone()));
                 }
-                self.socket.set_read_timeout(Some(left)).map_err(|error| NetError::io(&self.peer, &error))?;
+                self.set_read_timeout(Some(self.silence.map_or(left, |silence| silence.min(left))))?;
             }
             match self.socket.read(&mut self.incoming[self.end..]) {
                 Ok(0) => return Err(self.closed()),

@@ -1,7 +1,14 @@
 //! How much a party does at a time, altogether and for one client.
 
+use megrez_net::Patience;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// How much longer than silence a client may take to make room for what it is sent: it may be
+/// hearing another party.
+const TIMES_TO_WRITE: u32 = 5;
+/// Bytes a second at which a client speaks at least: a line of 1 Mbit/s.
+const SLOWEST: u64 = 128 << 10;
 
 /// `[capacity]` in `party.toml`. What is beyond it waits or is sent away; nothing of one client
 /// keeps the others out.
@@ -22,7 +29,8 @@ pub struct Capacity {
     pub max_connections: usize,
     /// Most connections of one client; one more closes the client's oldest idle one. Default: 128.
     pub connections_per_client: usize,
-    /// Largest request in MiB; all that are being received have twice that together. Default: 64.
+    /// Largest request in MiB. All that are being received have twice that together, those of one
+    /// client half of it. Default: 64.
     pub max_request_mib: u64,
     /// Memory in MiB that the plans of running sessions may have together; what does not fit waits,
     /// and what never fits runs alone. Default: half of what this machine has.
@@ -118,6 +126,12 @@ impl Capacity {
 
     pub(super) fn client_silence(&self) -> Duration {
         Duration::from_secs(self.client_seconds)
+    }
+
+    /// What a client's connection is borne with while it speaks or listens.
+    pub(super) fn patience(&self) -> Patience {
+        let silence = self.client_silence();
+        Patience { silence, writing: silence * TIMES_TO_WRITE, slowest: Some(SLOWEST) }
     }
 
     pub(super) fn idle(&self) -> Duration {

@@ -19,8 +19,8 @@ pub(super) struct Connections {
 struct State {
     serial: u64,
     open: BTreeMap<u64, Open>,
-    /// Bytes of large requests that are being received.
-    receiving: u64,
+    /// Bytes of large requests that are being received, by client.
+    receiving: BTreeMap<String, u64>,
 }
 
 struct Open {
@@ -39,6 +39,7 @@ pub(super) struct Connection<'a> {
 /// Room for a large request, until it is dropped.
 pub(super) struct Receiving<'a> {
     connections: &'a Connections,
+    client: String,
     bytes: u64,
 }
 
@@ -74,28 +75,14 @@ impl Connections {
         Ok(Connection { connections: self, serial })
     }
 
-    /// Room for a request of so many bytes.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Busy`] if others are receiving too much.
-    pub(super) fn receive(&self, bytes: u64) -> Result<Option<Receiving<'_>>> {
-        if bytes <= SMALL {
-            return Ok(None);
-        }
-        let mut state = self.lock();
-        if state.receiving + bytes > 2 * self.capacity.request() {
-            return Err(Error::of(
-                ErrorKind::Busy,
-                "this party is receiving as many large requests as it can: try again later",
-            ));
-        }
-        state.receiving += bytes;
-        Ok(Some(Receiving { connections: self, bytes }))
-    }
-
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.lock().open.len()
+    }
+
+    /// How many there are on which something has been asked and not yet answered to the end.
+    pub(super) fn busy(&self) -> usize {
+        self.lock().open.values().filter(|o| o.idle.is_none()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -114,7 +101,33 @@ impl State {
     }
 }
 
-impl Connection<'_> {
+impl<'a> Connection<'a> {
+    /// Room for a request of so many bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if others are receiving too much.
+    pub(super) fn receive(&self, bytes: u64) -> Result<Option<Receiving<'a>>> {
+        if bytes <= SMALL {
+            return Ok(None);
+        }
+        let connections = self.connections;
+        let mut state = connections.lock();
+        let Some(client) = state.open.get(&self.serial).map(|open| open.client.clone()) else {
+            return Err(Error::of(ErrorKind::Busy, "the connection was closed for another"));
+        };
+        let all: u64 = state.receiving.values().sum();
+        let mine = state.receiving.get(&client).copied().unwrap_or_default();
+        let most = connections.capacity.request();
+        if all + bytes > 2 * most || mine + bytes > most {
+            return Err(Error::of(
+                ErrorKind::Busy,
+                "this party is receiving as many large requests as it can: try again later",
+            ));
+        }
+        state.receiving.insert(client.clone(), mine + bytes);
+        Ok(Some(Receiving { connections, client, bytes }))
+    }
+
     /// Something has been asked on it, or no longer is.
     pub(super) fn idle(&self, idle: bool) {
         let mut state = self.connections.lock();
@@ -134,7 +147,12 @@ impl Drop for Connection<'_> {
 
 impl Drop for Receiving<'_> {
     fn drop(&mut self) {
-        self.connections.lock().receiving -= self.bytes;
+        let mut state = self.connections.lock();
+        let Some(mine) = state.receiving.get_mut(&self.client) else { return };
+        *mine -= self.bytes;
+        if *mine == 0 {
+            state.receiving.remove(&self.client);
+        }
     }
 }
 
@@ -185,10 +203,25 @@ mod tests {
     #[test]
     fn large_requests_share_their_room() {
         let all = connections(9, 9);
-        assert!(all.receive(1000).unwrap().is_none());
-        let two = [0; 2].map(|_| all.receive(1 << 20).unwrap());
-        assert_eq!(all.receive(1 << 20).map(|_| ()).unwrap_err().kind(), ErrorKind::Busy);
-        drop(two);
-        assert!(all.receive(1 << 20).is_ok());
+        let [a, b, c] = ["a", "b", "c"].map(|client| all.enter(client, HangUp::none()).unwrap());
+        let busy = |of: &Connection| of.receive(1 << 20).map(|_| ()).unwrap_err().kind() == ErrorKind::Busy;
+        assert!(a.receive(1000).unwrap().is_none());
+        let mine = a.receive(1 << 20).unwrap();
+        assert!(busy(&a), "one client leaves half of it to others");
+        let yours = b.receive(1 << 20).unwrap();
+        assert!(busy(&c), "there is no more");
+        drop((mine, yours));
+        assert!(a.receive(1 << 20).is_ok() && all.lock().receiving.is_empty());
+    }
+
+    #[test]
+    fn whoever_waits_for_an_answer_is_busy() {
+        let all = connections(9, 9);
+        let connection = all.enter("a", HangUp::none()).unwrap();
+        assert_eq!(all.busy(), 0);
+        connection.idle(false);
+        assert_eq!(all.busy(), 1);
+        drop(connection);
+        assert_eq!(all.busy(), 0);
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn run(
         let mut party = Party::start(network.clone(), Cpu::new(1))?;
         agree(&mut party, "request", &hash(run))?;
         let mut clients = ChannelClients { channel, network: network.clone() };
-        let mut weights = match stored {
+        let weights = match stored {
             Some(stored) => {
                 stored.agree(&mut party)?;
                 load(stored, &run.protocol, plan)?
@@ -42,7 +42,7 @@ pub(super) fn run(
             None => HashMap::new(),
         };
         let options = Options { runs: run.runs, lasting: &run.lasting };
-        Ok(serve_floats(plan, party, &mut weights, &mut clients, options)?)
+        Ok(serve_floats(plan, party, &weights, &mut clients, options)?)
     };
     ended(&network, serve())
 }

@@ -106,7 +106,9 @@ impl Kept {
             *self = Kept { origin: origin.clone(), ..Kept::default() };
         }
         for output in outputs {
-            let bytes = store::encode_value::<S>(party.device(), &stored[&output.name])
+            let missing = || Error::of(ErrorKind::Internal, format!("no run has kept `{}`", output.name));
+            let value = stored.get(&output.name).ok_or_else(missing)?;
+            let bytes = store::encode_value::<S>(party.device(), value)
                 .map_err(|e| Error::of(ErrorKind::Internal, e))?;
             let held = Held { value: plan.value(output.value).clone(), bytes };
             self.values.insert(output.name.clone(), held);

@@ -27,10 +27,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a session that waits for party 0 looks whether its client is still there.
 const LOOK: Duration = Duration::from_millis(200);
-/// How much longer than silence a client may take to make room for what it is sent: it may be
-/// hearing another party.
-const PATIENCE_TO_WRITE: u32 = 5;
-
 /// A party: its endpoint, its policy and its device.
 pub struct Service {
     host: Host,
@@ -38,6 +34,8 @@ pub struct Service {
     connections: Connections,
     metrics: Metrics,
     draining: AtomicBool,
+    /// Whether the data folder could be written when somebody last looked.
+    writable: AtomicBool,
 }
 
 impl Service {
@@ -49,6 +47,7 @@ impl Service {
             metrics: Metrics::new(endpoint.me()),
             host: Host { endpoint, policy, device },
             draining: AtomicBool::new(false),
+            writable: AtomicBool::new(true),
         })
     }
 
@@ -74,6 +73,7 @@ impl Service {
     pub fn checks(&self) -> Vec<(&'static str, Option<String>)> {
         let open = self.admission.is_open().err().map(|e| e.to_string());
         let data = writable(&self.host.policy.data).err().map(|e| e.to_string());
+        self.writable.store(data.is_none(), Ordering::Relaxed);
         vec![("admits requests", open), ("data folder can be written", data)]
     }
 
@@ -83,7 +83,7 @@ impl Service {
             sessions: self.admission.sessions(),
             waiting: self.admission.waiting(),
             connections: self.connections.count(),
-            ready: self.checks().iter().all(|(_, problem)| problem.is_none()),
+            ready: self.admission.is_open().is_ok() && self.writable.load(Ordering::Relaxed),
         })
     }
 
@@ -108,7 +108,8 @@ impl Service {
         let mut ends = None;
         loop {
             if self.draining.load(Ordering::Acquire) {
-                let running = self.admission.sessions();
+                // A session has ended only when its client has heard of it.
+                let running = self.admission.sessions().max(self.connections.busy());
                 let end = *ends.get_or_insert_with(|| {
                     let message = format!("draining: {running} sessions run");
                     log.write(Level::Info, Event::new("draining", message));
@@ -168,13 +169,13 @@ impl Service {
         };
         log.write(Level::Info, about("connection", "connected".to_owned()));
         let capacity = &self.host.policy.capacity;
+        if channel.set_patience(capacity.patience()).is_err() {
+            return;
+        }
         let shared = Shared::new(channel, capacity.client_silence());
         // What this client's runs leave in shares lives as long as its connection.
         let mut kept = Kept::default();
         let e = loop {
-            if hold(&shared).set_timeout(capacity.idle()).is_err() {
-                return;
-            }
             connection.idle(true);
             let request = match self.request(&shared, &connection) {
                 Ok(request) => request,
@@ -186,9 +187,7 @@ impl Service {
                 }
             };
             let asked = Asked::new(client, &request, log);
-            let within = capacity.client_silence() * PATIENCE_TO_WRITE;
-            let timeout = hold(&shared).set_timeout(within).map_err(Error::from);
-            match timeout.and_then(|()| self.answer(&asked, request, &shared, &mut kept)) {
+            match self.answer(&asked, request, &shared, &mut kept) {
                 Ok(()) => {
                     asked.done();
                     self.metrics.request(asked.request, None, asked.since.elapsed());
@@ -210,9 +209,9 @@ impl Service {
     fn request(&self, shared: &Shared, connection: &Connection<'_>) -> Result<Request> {
         let capacity = &self.host.policy.capacity;
         let mut channel = hold(shared);
-        let (payload, _room) = channel.recv_admitted(capacity.request(), |bytes| {
+        let (payload, _room) = channel.recv_admitted(capacity.request(), capacity.idle(), |bytes| {
             connection.idle(false);
-            self.connections.receive(bytes)
+            connection.receive(bytes)
         })?;
         wire::parse(&channel, &payload)
     }
