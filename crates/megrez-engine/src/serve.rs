@@ -36,10 +36,35 @@ impl Options<'_> {
         run == 0 || !self.lasting.contains(&input.name)
     }
 
+    /// Whether a plan can run so: what a run keeps is what a later run of the same plan reads under its name, so nobody else
+    /// gives an input of that name, and it is a value of the same kind.
+    fn fit(&self, plan: &Plan) -> Result<(), String> {
+        let another = |input: &&Input| {
+            let same = |value| input.owner == KEPT && plan.value(input.value) == plan.value(value);
+            plan.outputs.iter().any(|o| o.recipient == KEPT && o.name == input.name && !same(o.value))
+        };
+        match plan.inputs.iter().find(another) {
+            Some(input) if self.runs > 1 => Err(format!(
+                "several runs of a plan that keeps `{0}` and reads another `{0}`: run it once at a time, or rename one",
+                input.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether an input that arrives in run `run` is held for later ones.
     pub(crate) fn holds(&self, run: u32, input: &Input) -> bool {
         run == 0 && self.runs > 1 && self.lasting.contains(&input.name)
     }
+}
+
+/// What this party holds of an input: since the first run, or since before it.
+fn find<'a, S: Suite>(
+    held: &'a Stored<S>,
+    stored: &'a Stored<S>,
+    name: &str,
+) -> Option<&'a (S::Masks, S::Data)> {
+    held.get(name).or_else(|| stored.get(name))
 }
 
 /// The parties make sure that they run the same thing: all must hold the same hash.
@@ -94,8 +119,7 @@ pub fn common_name<D: Device>(party: &mut Party<D>, what: &str) -> Result<[u8; 1
 
 /// Runs a plan at this party; one report per run. On an error the caller ends the session with it.
 ///
-/// Outputs for [`KEPT`] are added to `stored`, where the next run finds them. Inputs that last are there from the first run to the
-/// last, and are gone when this returns, whether or not a run has failed.
+/// Outputs for [`KEPT`] are added to `stored`, where the next run finds them.
 ///
 /// `prepared` is stored material for the first run; further runs make their own.
 pub fn serve<S: Suite>(
@@ -108,25 +132,26 @@ pub fn serve<S: Suite>(
     options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
     agree(party, "plan", &plan.hash())?;
-    let mut held = vec![];
-    let reports = (0..options.runs)
+    if let Err(what) = options.fit(plan) {
+        return party.refuse(what);
+    }
+    let mut held = HashMap::new();
+    (0..options.runs)
         .map(|run| {
             party.meter().reset();
             one_run(suite, plan, party, stored, &mut held, prepared.take(), clients, options, run)
         })
-        .collect();
-    held.iter().for_each(|name| drop(stored.remove(name)));
-    reports
+        .collect()
 }
 
-/// One run; `held` are the names of what it adds to `stored` for the later runs.
+/// One run; `held` are the inputs that last, from the first run on.
 #[expect(clippy::too_many_arguments, reason = "what a run needs, each once")]
 fn one_run<S: Suite>(
     suite: &S,
     plan: &Plan,
     party: &mut Party<S::Device>,
     stored: &mut Stored<S>,
-    held: &mut Vec<String>,
+    held: &mut Stored<S>,
     prepared: Option<Prepared<S>>,
     clients: &mut dyn Clients,
     options: Options<'_>,
@@ -140,7 +165,7 @@ fn one_run<S: Suite>(
         None => {
             party.barrier(&format!("offline-{run}"))?;
             let start = Instant::now();
-            let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
+            let given = |name: &str| find::<S>(held, stored, name).map(|(masks, _)| masks.clone());
             let prepared = offline(suite, plan, party, run, &given, &mut measured.steps)?;
             measured.close(Phase::Offline, start, party);
             prepared
@@ -153,7 +178,7 @@ fn one_run<S: Suite>(
         .inputs
         .iter()
         .zip(prepared.mask_keys.iter())
-        .filter(|(input, _)| !stored.contains_key(&input.name))
+        .filter(|(input, _)| find::<S>(held, stored, &input.name).is_none())
         .collect();
     for (input, mask_key) in &fresh {
         clients.mask_key(input, mask_key.to_vec())?;
@@ -163,8 +188,7 @@ fn one_run<S: Suite>(
         let data = arrivals.receive(suite, plan, party, input, clients)?;
         if options.holds(run, input) {
             let masks = prepared.masks[input.value.0 as usize].clone().expect("an input has masks");
-            stored.insert(input.name.clone(), (masks, data));
-            held.push(input.name.clone());
+            held.insert(input.name.clone(), (masks, data));
         } else {
             arrived.insert(input.value, data);
         }
@@ -172,7 +196,7 @@ fn one_run<S: Suite>(
     let inputs = plan
         .inputs
         .iter()
-        .map(|input| match stored.get(&input.name) {
+        .map(|input| match find::<S>(held, stored, &input.name) {
             Some((_, data)) => data.clone(),
             None => arrived.remove(&input.value).expect("every fresh input arrived"),
         })

@@ -6,7 +6,7 @@ use megrez_engine::float::run_floats;
 use megrez_engine::local::LocalOptions;
 use megrez_engine::{Options, serve};
 use megrez_kernels::Cpu;
-use megrez_plan::{FloatOp, FloatPlan, Input, Op, Plan};
+use megrez_plan::{FloatOp, FloatPlan, Input, KEPT, Op, Plan};
 use megrez_protocols::Suite;
 use megrez_protocols::{aby3::Aby3, alkaid::Alkaid, bicoptor::Bicoptor, meteor::Meteor, mizar::Mizar};
 use megrez_session::{Error, Party};
@@ -105,6 +105,25 @@ fn weights_are_shared_in_the_first_run_and_gone_after_the_last() {
     holds(&Meteor::<u32, Cpu>::default());
     holds(&Alkaid::<u32, Cpu>::default());
     holds(&Bicoptor::<u32, Cpu>::default());
+}
+
+#[test]
+fn what_a_run_keeps_is_not_taken_for_another_input_of_the_next() {
+    for (owner, lasting) in [("owner", vec![]), ("owner", vec!["x".to_owned()]), (KEPT, vec![])] {
+        let mut plan = Plan::new(32);
+        let x = plan.input("x", owner, [3].into(), 0);
+        let w = plan.input("w", "owner", [3].into(), 4);
+        plan.output("y", "owner", x);
+        plan.output("x", KEPT, w);
+        let (suite, options) = (Mizar::<u32, Cpu>::default(), Options { runs: 2, lasting: &lasting });
+        let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+            serve(&suite, &plan, party, &mut HashMap::new(), None, ends, options).map(drop)
+        };
+        for result in session(PATIENCE, each(part), |_| ()).0 {
+            let reason = result.unwrap_err().to_string();
+            assert!(reason.contains("keeps `x` and reads another `x`"), "{owner}: {reason}");
+        }
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub fn run_floats(
     options: &LocalOptions,
 ) -> Result<FloatRun, LocalError> {
     let part = |party: &mut Party<Cpu>, clients: &mut dyn Clients| {
-        serve_floats(plan, party.clone(), &mut HashMap::new(), clients, options.of_runs())
+        serve_floats(plan, party.clone(), &HashMap::new(), clients, options.of_runs())
     };
     let client = |ports: &mut [&mut dyn PartyPort]| {
         let one = |run: u32| {

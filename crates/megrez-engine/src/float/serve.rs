@@ -15,18 +15,17 @@ use megrez_twoparty::ot::Ots;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Inputs that this party already holds, by input name: an uploaded model's, and those that last.
+/// Inputs that this party already holds, by input name: an uploaded model's.
 pub type StoredFloats<D> = HashMap<String, Float<Sirnn<D>>>;
 
-/// Runs a plan at this party; one report per run. On an error the caller ends the session with it. Inputs that last are in `stored`
-/// from the first run to the last, and are gone when this returns.
+/// Runs a plan at this party; one report per run. On an error the caller ends the session with it.
 ///
 /// # Errors
 /// If the parties disagree, a client is lost, or the session breaks.
 pub fn serve_floats<D: Device>(
     plan: &FloatPlan,
     mut party: Party<D>,
-    stored: &mut StoredFloats<D>,
+    stored: &StoredFloats<D>,
     clients: &mut dyn Clients,
     options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
@@ -41,7 +40,7 @@ pub fn serve_floats<D: Device>(
     };
     let sent = party.meter().readings();
     let mut b = Sirnn::new(party, ots).with_threads(plan.threads as usize)?;
-    let mut held = vec![];
+    let mut held = HashMap::new();
     let one = |run: u32| {
         b.party().meter().reset();
         let mut report = one_run(plan, &mut b, stored, &mut held, clients, options, run)?;
@@ -51,17 +50,15 @@ pub fn serve_floats<D: Device>(
         }
         Ok(report)
     };
-    let reports = (0..options.runs).map(one).collect();
-    held.iter().for_each(|name| drop(stored.remove(name)));
-    reports
+    (0..options.runs).map(one).collect()
 }
 
-/// One run; `held` are the names of what it adds to `stored` for the later runs.
+/// One run; `held` are the inputs that last, from the first run on.
 fn one_run<D: Device>(
     plan: &FloatPlan,
     b: &mut Sirnn<D>,
-    stored: &mut StoredFloats<D>,
-    held: &mut Vec<String>,
+    stored: &StoredFloats<D>,
+    held: &mut StoredFloats<D>,
     clients: &mut dyn Clients,
     options: Options<'_>,
     run: u32,
@@ -74,13 +71,12 @@ fn one_run<D: Device>(
     let mut inputs = vec![];
     for input in &plan.inputs {
         let n = plan.shape(input.value).elements();
-        let numbers = match stored.get(&input.name) {
+        let numbers = match held.get(&input.name).or_else(|| stored.get(&input.name)) {
             Some(numbers) => numbers.clone(),
             None => Sirnn::accept(&clients.data(input, share_bytes(n))?, n)?,
         };
         if options.holds(run, input) {
-            stored.insert(input.name.clone(), numbers.clone());
-            held.push(input.name.clone());
+            held.insert(input.name.clone(), numbers.clone());
         }
         inputs.push(numbers);
     }
