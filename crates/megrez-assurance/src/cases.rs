@@ -1,6 +1,7 @@
 //! What mutants are made of: small plans that together take every kind of step in every form that a protocol has, with what comes
 //! before and after it that a mask may be used by.
 
+use megrez_engine::Options;
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit, ValueId};
 use megrez_protocols::registry;
 
@@ -10,6 +11,21 @@ pub struct Case {
     pub name: &'static str,
     /// The plan.
     pub plan: Plan,
+    /// How often it runs in one session.
+    pub runs: u32,
+    /// The inputs that last from the first run to the last.
+    pub lasting: Vec<String>,
+}
+
+impl Case {
+    fn once(name: &'static str, plan: Plan) -> Self {
+        Case { name, plan, runs: 1, lasting: vec![] }
+    }
+
+    /// How the plan runs.
+    pub fn options(&self) -> Options<'_> {
+        Options { runs: self.runs, lasting: &self.lasting }
+    }
 }
 
 /// Elements of every value. It has many divisors, so that parts of draws can be made equal.
@@ -43,7 +59,7 @@ fn step(name: &'static str, op: Op, inputs: usize) -> Option<Case> {
     if let Ok(next) = plan.step("next", Op::Mul, &[z, x[0]]) {
         plan.output("next", "carol", next);
     }
-    Some(Case { name, plan })
+    Some(Case::once(name, plan))
 }
 
 /// Steps on bits: two comparisons, then `build`.
@@ -56,7 +72,7 @@ fn bits(name: &'static str, build: impl Fn(&mut Plan, &[ValueId]) -> Option<Valu
     let signs: Option<Vec<ValueId>> = (0..4).map(|i| sign(&mut plan, i)).collect();
     let z = build(&mut plan, &[signs?, x].concat())?;
     plan.output("z", "carol", z);
-    Some(Case { name, plan })
+    Some(Case::once(name, plan))
 }
 
 /// A product that is left as a sum and opened twice, with a value added between.
@@ -70,7 +86,19 @@ fn deferred() -> Option<Case> {
     let two = plan.step("two", relu(ReluForm::ThreeRounds, 16), &[more]).ok()?;
     plan.output("one", "carol", one);
     plan.output("two", "bob", two);
-    Some(Case { name: "deferred sum", plan })
+    Some(Case::once("deferred sum", plan))
+}
+
+/// Weights that are shared once and read twice in each of three runs, beside data that comes anew: by a product and by `op`.
+fn lasting(name: &'static str, op: Op) -> Option<Case> {
+    let mut plan = Plan::new(64);
+    let x = plan.input("x", "alice", [N].into(), 16);
+    let w = plan.input("w", "bob", [N].into(), 16);
+    let product = plan.step("product", Op::Mul, &[x, w]).ok()?;
+    let z = plan.step("step", op, &[w]).ok()?;
+    plan.output("product", "alice", product);
+    plan.output("z", "carol", z);
+    Some(Case { runs: 3, lasting: vec!["w".into()], ..Case::once(name, plan) })
 }
 
 /// The cases that a protocol can run.
@@ -104,10 +132,12 @@ pub fn of(protocol: &str) -> Vec<Case> {
             let ring = sum.and_then(|s| plan.step("ring", Op::FromBits, &[s]).ok());
             ring.map(|ring| {
                 plan.output("z", "carol", ring);
-                Case { name: "words by their bits", plan }
+                Case::once("words by their bits", plan)
             })
         },
         deferred(),
+        lasting("weights that last", Op::Truncate { bits: 8 }),
+        lasting("weights that last, compared", Op::NonNegative(digits(9, 3))),
     ];
     for truncate in [0, 8] {
         for (name, form) in [

@@ -3,7 +3,7 @@
 //! `--plans N` random plans for each protocol, `--mutants all` or one in so many, `--zoo all` or `none`, `--views B` exact views in blocks
 //! of 2^B executions, `--protocol P` of one protocol only. Without arguments, the part that runs with every change. Ends with 1 if anything leaks or a mutant survives.
 
-use megrez_assurance::masks::{Report, WalkError, examine};
+use megrez_assurance::masks::{Report, WalkError, examine, examine_runs};
 use megrez_assurance::mutants::{Fate, fate, mutations};
 use megrez_assurance::views::{self, Limits, Verdict};
 use megrez_assurance::{cases, plans, zoo};
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         let start = Instant::now();
         let mut score = Score { plans: 0, messages: 0, views: 0, lemmas: BTreeMap::new(), leaks: vec![] };
         for case in cases::of(protocol) {
-            match examine(protocol, &case.plan) {
+            match examine_runs(protocol, &case.plan, case.options(), None) {
                 Ok(report) => score.add(case.name, report),
                 Err(WalkError::Unsupported(_)) => {}
                 Err(e) => score.leaks.push(format!("{}: {e}", case.name)),
@@ -119,10 +119,10 @@ fn main() -> ExitCode {
         let mut counts = [0usize; 4];
         let mut survivors = vec![];
         for case in cases::of(protocol) {
-            let Ok(mutations) = mutations(protocol, &case.plan) else { continue };
+            let Ok(mutations) = mutations(protocol, &case) else { continue };
             for mutation in mutations.iter().enumerate().filter(|(i, _)| i % one_in == 0).map(|(_, m)| m) {
                 counts[0] += 1;
-                match fate(protocol, &case.plan, mutation) {
+                match fate(protocol, &case, mutation) {
                     Ok(Fate::Killed) => counts[1] += 1,
                     Ok(Fate::Harmless(reason)) => {
                         counts[2] += 1;

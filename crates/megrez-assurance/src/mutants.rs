@@ -2,26 +2,30 @@
 //!
 //! The probe on every stream knows its phase, step, scope and purpose. For each stream of a walk: it gives zeros; it is the stream of
 //! another address of the same size; it gives one value for all elements; it gives the same values for both halves, for all thirds, …
-//! of its elements (thresholds, pairs, branches). A mutant is *killed* if the checker names an unmasked message, and *harmless* if a
+//! of its elements (thresholds, pairs, branches); it gives the same values in every run of a session. A mutant is *killed* if the checker names an unmasked message, and *harmless* if a
 //! reason on the list below says why no view depends on what was weakened. Any other survivor is a hole: in the protocol's proof, or in
 //! the checker.
 
-use crate::masks::{WalkError, examine_changed, streams_of};
+use crate::cases::Case;
+use crate::masks::{WalkError, examine_runs, streams_of};
 pub use crate::mutation::{Address, Mutation, Stream};
-use megrez_plan::Plan;
 
-/// All mutations of a plan's walk.
+/// All mutations of a case's walk.
 ///
 /// # Errors
 /// If the protocol cannot walk the plan.
-pub fn mutations(protocol: &str, plan: &Plan) -> Result<Vec<Mutation>, WalkError> {
-    let streams = streams_of(protocol, plan)?;
+pub fn mutations(protocol: &str, case: &Case) -> Result<Vec<Mutation>, WalkError> {
+    let streams = streams_of(protocol, &case.plan, case.options())?;
     let mut mutations = vec![];
     // What nobody draws from weakens nothing.
     let streams: Vec<Stream> = streams.into_iter().filter(|stream| stream.elements > 0).collect();
     for (at, stream) in streams.iter().enumerate() {
         let address = || stream.address.clone();
         mutations.push(Mutation::Zeros(address()));
+        // What an input that lasts is shared with is drawn in the first run only.
+        if case.runs > 1 && !case.lasting.iter().any(|name| stream.address.place == format!("input/{name}")) {
+            mutations.push(Mutation::Again(address()));
+        }
         if stream.elements > 1 {
             mutations.push(Mutation::One(address()));
         }
@@ -54,8 +58,8 @@ pub enum Fate {
 ///
 /// # Errors
 /// If the protocol cannot walk the plan.
-pub fn fate(protocol: &str, plan: &Plan, mutation: &Mutation) -> Result<Fate, WalkError> {
-    if !examine_changed(protocol, plan, Some(mutation.clone()))?.is_masked() {
+pub fn fate(protocol: &str, case: &Case, mutation: &Mutation) -> Result<Fate, WalkError> {
+    if !examine_runs(protocol, &case.plan, case.options(), Some(mutation.clone()))?.is_masked() {
         return Ok(Fate::Killed);
     }
     Ok(harmless(protocol, mutation).map_or(Fate::Survived, Fate::Harmless))
@@ -64,7 +68,9 @@ pub fn fate(protocol: &str, plan: &Plan, mutation: &Mutation) -> Result<Fate, Wa
 /// Why a mutation that no view shows is harmless, where it is: one of the streams that it weakens hides nothing that is not known.
 fn harmless(protocol: &str, mutation: &Mutation) -> Option<&'static str> {
     match mutation {
-        Mutation::Zeros(a) | Mutation::One(a) | Mutation::Fold(a, _) => redundant(protocol, a),
+        Mutation::Zeros(a) | Mutation::One(a) | Mutation::Fold(a, _) | Mutation::Again(a) => {
+            redundant(protocol, a)
+        }
         Mutation::Same(a, b) => redundant(protocol, a).or_else(|| redundant(protocol, b)),
     }
 }

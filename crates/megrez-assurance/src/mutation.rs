@@ -13,6 +13,8 @@ pub enum Mutation {
     One(Address),
     /// So many parts of the elements are the same.
     Fold(Address, usize),
+    /// The stream of every run is that of the first.
+    Again(Address),
 }
 
 /// A stream's address: which parties, when, where, what for.
@@ -41,6 +43,7 @@ impl fmt::Display for Mutation {
             Mutation::Zeros(a) => write!(f, "{a} gives zeros"),
             Mutation::Same(a, b) => write!(f, "{a} is {b}"),
             Mutation::One(a) => write!(f, "{a} gives one value to all elements"),
+            Mutation::Again(a) => write!(f, "{a} is the same in every run"),
             Mutation::Fold(a, parts) => write!(f, "{a} gives the same to {parts} parts of its elements"),
         }
     }

@@ -1,15 +1,16 @@
 //! The symbolic checker: protocols that protect pass, one that leaks and weakened ones are caught.
 
-use megrez_assurance::masks::{WalkError, examine};
+use megrez_assurance::masks::{WalkError, examine, examine_runs};
 use megrez_assurance::mutants::{Fate, Mutation, fate, mutations};
 use megrez_assurance::{cases, plans};
+use megrez_engine::Options;
 use megrez_plan::{Op, Plan, SignBit};
 use std::collections::BTreeSet;
 
 const PROTOCOLS: [&str; 7] = ["mizar", "concurrent", "aby3", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
 
-fn passes(protocol: &str, name: &str, plan: &Plan) -> bool {
-    match examine(protocol, plan) {
+fn passes(protocol: &str, name: &str, plan: &Plan, options: Options<'_>) -> bool {
+    match examine_runs(protocol, plan, options, None) {
         Ok(report) => {
             let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
             assert!(report.is_masked(), "{protocol}, {name}: {found:?} {:?}", report.trouble);
@@ -25,7 +26,7 @@ fn passes(protocol: &str, name: &str, plan: &Plan) -> bool {
 fn every_step_in_every_form_is_masked() {
     for protocol in PROTOCOLS {
         let cases = cases::of(protocol);
-        let passed = cases.iter().filter(|case| passes(protocol, case.name, &case.plan)).count();
+        let passed = cases.iter().filter(|c| passes(protocol, c.name, &c.plan, c.options())).count();
         assert!(passed >= 6, "{protocol} runs {passed} of {} cases", cases.len());
     }
 }
@@ -33,8 +34,10 @@ fn every_step_in_every_form_is_masked() {
 #[test]
 fn random_plans_are_masked() {
     for protocol in PROTOCOLS {
-        let run =
-            |number: &u64| passes(protocol, &format!("plan {number}"), &plans::random(protocol, *number));
+        let run = |number: &u64| {
+            let plan = plans::random(protocol, *number);
+            passes(protocol, &format!("plan {number}"), &plan, Options::default())
+        };
         let passed = (0..120).filter(run).take(30).count();
         assert!(passed >= 20, "{protocol} runs only {passed} random plans");
     }
@@ -91,10 +94,10 @@ fn a_protocol_that_leaks_is_caught() {
 fn of(protocol: &str, fits: impl Fn(&str, &Mutation) -> bool) -> Vec<(String, Fate)> {
     let mut fates = vec![];
     for case in cases::of(protocol) {
-        let Ok(mutations) = mutations(protocol, &case.plan) else { continue };
+        let Ok(mutations) = mutations(protocol, &case) else { continue };
         for mutation in mutations.iter().filter(|m| fits(case.name, m)) {
             let name = format!("{protocol}, {}: {mutation}", case.name);
-            fates.push((name, fate(protocol, &case.plan, mutation).unwrap()));
+            fates.push((name, fate(protocol, &case, mutation).unwrap()));
         }
     }
     fates
@@ -111,7 +114,9 @@ fn all_killed(protocol: &str, what: &str, fits: impl Fn(&str, &Mutation) -> bool
 fn purposes(mutation: &Mutation) -> [&str; 2] {
     match mutation {
         Mutation::Same(a, b) => [&a.purpose, &b.purpose],
-        Mutation::Zeros(a) | Mutation::One(a) | Mutation::Fold(a, _) => [&a.purpose, &a.purpose],
+        Mutation::Zeros(a) | Mutation::One(a) | Mutation::Fold(a, _) | Mutation::Again(a) => {
+            [&a.purpose, &a.purpose]
+        }
     }
 }
 
@@ -145,6 +150,24 @@ fn mutants_that_once_survived_are_killed() {
     all_killed("meteor", "signal masks shared by thresholds", |case, m| {
         case == "many thresholds" && matches!(m, Mutation::Fold(_, 3)) && purposes(m)[0] == "masks"
     });
+}
+
+/// Weights that are held from run to run stay under the masks of the first; what reads them draws anew in each run.
+#[test]
+fn what_reads_lasting_weights_draws_anew_in_every_run() {
+    for protocol in PROTOCOLS {
+        let cases = cases::of(protocol);
+        let case = cases.iter().find(|case| case.name == "weights that last").expect(protocol);
+        let once = examine(protocol, &case.plan).unwrap().messages;
+        let report = examine_runs(protocol, &case.plan, case.options(), None).unwrap();
+        assert!(report.is_masked() && report.messages > 2 * once, "{protocol}: {report:?}");
+        let mutations = mutations(protocol, case).unwrap();
+        let again: Vec<_> = mutations.iter().filter(|m| matches!(m, Mutation::Again(_))).collect();
+        let fates: Vec<_> = again.iter().map(|m| (m, fate(protocol, case, m).unwrap())).collect();
+        assert!(fates.iter().all(|(_, fate)| *fate != Fate::Survived), "{protocol}: {fates:?}");
+        let killed = fates.iter().filter(|(_, fate)| *fate == Fate::Killed).count();
+        assert!(killed >= 3, "{protocol}: {fates:?}");
+    }
 }
 
 /// What leaked once: openings of a deferred sum without masks of their own.

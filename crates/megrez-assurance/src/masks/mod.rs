@@ -15,6 +15,7 @@ pub use check::{Observer, Unmasked};
 pub use session::WalkError;
 
 use crate::mutation::{Mutation, Stream};
+use megrez_engine::Options;
 use megrez_plan::{KEPT, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,16 +48,20 @@ impl Report {
 /// # Errors
 /// If the protocol lacks a step of the plan, or does not exist.
 pub fn examine(protocol: &str, plan: &Plan) -> Result<Report, WalkError> {
-    examine_changed(protocol, plan, None)
+    examine_runs(protocol, plan, Options::default(), None)
 }
 
-/// As [`examine`], of a protocol whose randomness is weakened.
-pub(crate) fn examine_changed(
+/// As [`examine`], of a session of several runs, and of a protocol whose randomness is weakened, if a mutation says so.
+///
+/// # Errors
+/// As those of [`examine`].
+pub fn examine_runs(
     protocol: &str,
     plan: &Plan,
+    options: Options<'_>,
     mutation: Option<Mutation>,
 ) -> Result<Report, WalkError> {
-    let world = session::walk(protocol, plan, mutation)?;
+    let world = session::walk(protocol, plan, options, mutation)?;
     let state = &*world.state();
     let mut report =
         Report { messages: state.messages.len(), trouble: state.trouble.clone(), ..Report::default() };
@@ -79,15 +84,21 @@ pub(crate) fn examine_changed(
 }
 
 /// The streams of a plan's walk, in a fixed order.
-pub(crate) fn streams_of(protocol: &str, plan: &Plan) -> Result<Vec<Stream>, WalkError> {
-    let world = session::walk(protocol, plan, None)?;
+pub(crate) fn streams_of(
+    protocol: &str,
+    plan: &Plan,
+    options: Options<'_>,
+) -> Result<Vec<Stream>, WalkError> {
+    let world = session::walk(protocol, plan, options, None)?;
     let state = world.state();
     let streams = state
         .draws
         .iter()
         .filter_map(|draw| Some(Stream { address: draw.address.clone()?, elements: draw.elements }));
     let mut streams: Vec<Stream> = streams.collect();
+    // Every run draws anew at the same address.
     streams.sort_by(|a, b| a.address.cmp(&b.address));
+    streams.dedup_by(|a, b| a.address == b.address);
     Ok(streams)
 }
 

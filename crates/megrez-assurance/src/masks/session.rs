@@ -33,9 +33,14 @@ pub enum WalkError {
 }
 
 /// Walks a plan; every message is in the world afterwards.
-pub(super) fn walk(protocol: &str, plan: &Plan, mutation: Option<Mutation>) -> Result<Arc<World>, WalkError> {
+pub(super) fn walk(
+    protocol: &str,
+    plan: &Plan,
+    options: Options<'_>,
+    mutation: Option<Mutation>,
+) -> Result<Arc<World>, WalkError> {
     let world = Arc::new(World::new(plan, mutation));
-    let visitor = Walk { plan, world: &world };
+    let visitor = Walk { plan, options, world: &world };
     registry::dispatch(protocol, plan.ring, visitor)
         .ok_or_else(|| WalkError::Unknown(protocol.into(), plan.ring))??;
     Ok(world)
@@ -43,6 +48,7 @@ pub(super) fn walk(protocol: &str, plan: &Plan, mutation: Option<Mutation>) -> R
 
 struct Walk<'a> {
     plan: &'a Plan,
+    options: Options<'a>,
     world: &'a Arc<World>,
 }
 
@@ -52,7 +58,8 @@ impl registry::Visitor<Symbolic> for Walk<'_> {
     fn visit<S: Suite<Device = Symbolic>>(self, suite: S) -> Self::Output {
         check(&suite, self.plan)?;
         // What the plan reads from an earlier one is kept by one that takes it from the same owner.
-        let plans: Vec<Plan> = kept_before(self.plan).into_iter().chain([self.plan.clone()]).collect();
+        let before = kept_before(self.plan).into_iter().map(|plan| (plan, Options::default()));
+        let plans: Vec<_> = before.chain([(self.plan.clone(), self.options)]).collect();
         let owners = Owners::default();
         // Every plan is a session of its own, with its own keys, as it is to the service.
         let mut networks: Vec<Vec<Network>> = (0..S::PARTIES).map(|_| vec![]).collect();
@@ -83,18 +90,18 @@ impl registry::Visitor<Symbolic> for Walk<'_> {
 
 fn one_party<S: Suite<Device = Symbolic>>(
     suite: &S,
-    plans: &[Plan],
+    plans: &[(Plan, Options<'_>)],
     owners: &Owners,
     world: &Arc<World>,
     networks: &[Network],
 ) -> Result<(), Error> {
     let mut stored = Stored::<S>::new();
-    for (number, (plan, network)) in plans.iter().zip(networks).enumerate() {
+    for (number, ((plan, options), network)) in plans.iter().zip(networks).enumerate() {
         let device = Symbolic::new(network.me(), world.clone());
         let mut party = Party::start(network.clone(), device.clone())?;
         party.probe(world.clone());
-        let mut clients = Both { suite, plan, number, device: &device, owners };
-        serve(suite, plan, &mut party, &mut stored, None, &mut clients, Options::default())?;
+        let mut clients = Both { suite, plan, number, device: &device, owners, counts: HashMap::new() };
+        serve(suite, plan, &mut party, &mut stored, None, &mut clients, *options)?;
     }
     Ok(())
 }
@@ -121,8 +128,8 @@ struct Owners {
 
 #[derive(Default)]
 struct OwnersState {
-    mask_keys: HashMap<(usize, String), [Option<Vec<u8>>; 3]>,
-    shares: HashMap<(usize, String), (Vec<Payload>, Vec<Rows>)>,
+    mask_keys: HashMap<Occasion, [Option<Vec<u8>>; 3]>,
+    shares: HashMap<Occasion, (Vec<Payload>, Vec<Rows>)>,
     failed: bool,
 }
 
@@ -133,6 +140,9 @@ impl Owners {
     }
 }
 
+/// One time that an owner shares an input: in which session, which input, for the how-manieth time.
+type Occasion = (usize, String, u32);
+
 /// A party's way to the clients, who stand on both sides.
 struct Both<'a, S: Suite<Device = Symbolic>> {
     suite: &'a S,
@@ -140,9 +150,18 @@ struct Both<'a, S: Suite<Device = Symbolic>> {
     number: usize,
     device: &'a Symbolic,
     owners: &'a Owners,
+    /// How often something has been said about an input or an output.
+    counts: HashMap<(&'static str, String), u32>,
 }
 
 impl<S: Suite<Device = Symbolic>> Both<'_, S> {
+    /// How often this was called before for the same.
+    fn count(&mut self, what: &'static str, name: &str) -> u32 {
+        let count = self.counts.entry((what, name.to_owned())).or_default();
+        *count += 1;
+        *count - 1
+    }
+
     /// What the owner of an input sends, once it has all input-mask keys.
     fn shares(&self, input: &Input, mask_keys: &[Vec<u8>]) -> Result<(Vec<Payload>, Vec<Rows>), Error> {
         let n = self.plan.value(input.value).shape.elements();
@@ -184,15 +203,16 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
 
 impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
     fn mask_key(&mut self, input: &Input, mask_key: Vec<u8>) -> Result<(), Error> {
+        let occasion = (self.number, input.name.clone(), self.count("mask key", &input.name));
         let mut state = self.owners.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.mask_keys.entry((self.number, input.name.clone())).or_default()[self.device.me] =
-            Some(mask_key);
+        state.mask_keys.entry(occasion).or_default()[self.device.me] = Some(mask_key);
         self.owners.more.notify_all();
         Ok(())
     }
 
     fn data(&mut self, input: &Input, _: usize) -> Result<Payload, Error> {
-        let key = (self.number, input.name.clone());
+        let time = self.count("data", &input.name);
+        let key = (self.number, input.name.clone(), time);
         let state = self.owners.state.lock().unwrap_or_else(PoisonError::into_inner);
         let complete = |state: &mut OwnersState| {
             !state.failed && !state.mask_keys.get(&key).is_some_and(|t| t.iter().all(Option::is_some))
@@ -213,7 +233,7 @@ impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
         let name = Name {
             parties: [usize::MAX, self.device.me],
             phase: Phase::Input,
-            run: self.number as u32,
+            run: self.number as u32 + time,
             place: format!("input/{}", input.name),
             label: "share".into(),
         };
@@ -222,13 +242,13 @@ impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
     }
 
     fn output(&mut self, output: &Output, share: Payload) -> Result<(), Error> {
-        let me = self.device.me;
+        let (me, time) = (self.device.me, self.count("output", &output.name));
         match self.device.take_given() {
             Some(rows) if !share.is_empty() => {
                 let name = Name {
                     parties: [me, usize::MAX],
                     phase: Phase::Output,
-                    run: self.number as u32,
+                    run: self.number as u32 + time,
                     place: format!("output/{}", output.name),
                     label: "share".into(),
                 };

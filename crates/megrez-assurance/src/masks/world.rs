@@ -70,8 +70,8 @@ pub(super) struct State {
     pub trouble: Vec<String>,
 }
 
-/// When a message is sent, as far as that follows from the plan: in which phase, for which step.
-pub(super) type Step = (Phase, usize);
+/// When a message is sent, as far as that follows from the plan: in which run, in which phase, for which step.
+pub(super) type Step = (u32, Phase, usize);
 
 /// How a stream repeats itself.
 #[derive(Clone, Copy)]
@@ -87,9 +87,9 @@ impl State {
         let mut place = name.place.as_str();
         loop {
             match (self.steps.get(place), place.rfind('/')) {
-                (Some(&step), _) => return (name.phase, step),
+                (Some(&step), _) => return (name.run, name.phase, step),
                 (None, Some(end)) => place = &place[..end],
-                (None, None) => return (name.phase, 0),
+                (None, None) => return (name.run, name.phase, 0),
             }
         }
     }
@@ -269,6 +269,9 @@ impl Probe for World {
         let (key, weak) = match &self.mutation {
             Some(Mutation::Zeros(of)) if *of == address => (Key::from_bytes(ZEROS), None),
             Some(Mutation::Same(one, other)) if [one, other].contains(&&address) => {
+                (Key::from_bytes(*state.common.get_or_insert(*key.expose())), None)
+            }
+            Some(Mutation::Again(of)) if *of == address => {
                 (Key::from_bytes(*state.common.get_or_insert(*key.expose())), None)
             }
             Some(Mutation::One(of)) if *of == address => (key, Some(Weak::One)),
