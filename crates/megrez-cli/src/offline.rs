@@ -1,10 +1,9 @@
 //! `megrez offline`: correlated randomness, made ahead at a cluster.
 
-use crate::cluster::connect;
+use crate::cluster::There;
 use clap::Args;
 use megrez::{Result, StoredModel};
 use serde_json::json;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -15,19 +14,12 @@ pub(crate) struct Offline {
     /// The batch size.
     #[arg(long, default_value_t = 1)]
     batch: usize,
-    /// The cluster's file.
-    #[arg(long)]
-    cluster: PathBuf,
-    /// The folder with this client's certificate.
-    #[arg(long, default_value = "certs")]
-    certs: PathBuf,
-    /// This client's name.
-    #[arg(long, default_value = "alice")]
-    client: String,
+    #[command(flatten)]
+    there: There,
 }
 
 pub(crate) fn run(args: &Offline, json: bool) -> Result<ExitCode> {
-    let mut cluster = connect(&args.cluster, &args.certs, &args.client)?;
+    let mut cluster = args.there.connect()?;
     let model = StoredModel::describe(&mut cluster, &args.model_name, args.batch)?;
     let name = model.prepare(&mut cluster)?.to_string();
     if json {

@@ -1,5 +1,6 @@
 //! `megrez party`: a party as a service.
 
+use crate::certs::RENEW_DAYS;
 use clap::Args;
 use megrez::{ClusterConfig, DeviceChoice, Error, ErrorKind, PartyConfig, Result};
 use megrez_net::certs::{self, Report};
@@ -15,9 +16,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Days before a certificate ends from which on its party warns.
-const WARN_DAYS: i64 = 30;
 
 #[derive(Args)]
 pub(crate) struct PartyArgs {
@@ -111,16 +109,20 @@ fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log
 
 /// New certificates, or the old ones if the new ones are of no use.
 fn reload(service: &Service, folder: &std::path::Path, name: &PeerName, log: &Log) {
-    let renewed = || -> Result<Report> {
+    let renewed = || -> Result<(Report, usize)> {
         let identity = Identity::load(folder, name)?;
         let certificate = certs::inspect(folder, name)?;
-        service.set_identity(identity, certificate.not_after)?;
-        Ok(certificate)
+        let closed = service.set_identity(identity, certificate.not_after)?;
+        Ok((certificate, closed))
     };
     match renewed() {
-        Ok(certificate) => {
+        Ok((certificate, closed)) => {
             let days = certificate.days_left;
-            let message = format!("certificates are read anew; this party's has {days} days left");
+            let revoked = match closed {
+                0 => String::new(),
+                n => format!("; closed {n} connections of revoked ones"),
+            };
+            let message = format!("certificates are read anew; this party's has {days} days left{revoked}");
             log.write(Level::Info, Event::new("reloaded", message));
             warn_of_expiry(log, &certificate);
         }
@@ -133,7 +135,7 @@ fn reload(service: &Service, folder: &std::path::Path, name: &PeerName, log: &Lo
 }
 
 fn warn_of_expiry(log: &Log, certificate: &Report) {
-    if certificate.days_left < WARN_DAYS {
+    if certificate.days_left < RENEW_DAYS {
         let message =
             format!("the certificate of {} has {} days left", certificate.name, certificate.days_left);
         log.write(Level::Warn, Event::new("certificate", message));

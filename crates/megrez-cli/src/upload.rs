@@ -1,6 +1,6 @@
 //! `megrez upload-model`: a model's weights, kept at a cluster in shares.
 
-use crate::cluster::connect;
+use crate::cluster::There;
 use crate::options::Common;
 use clap::Args;
 use megrez::{Error, ModelFile, Result};
@@ -26,21 +26,14 @@ pub(crate) struct UploadModel {
     /// The clients who may run it.
     #[arg(long, value_delimiter = ',')]
     allow: Vec<String>,
-    /// The cluster's file.
-    #[arg(long)]
-    cluster: PathBuf,
-    /// The folder with this client's certificate.
-    #[arg(long, default_value = "certs")]
-    certs: PathBuf,
-    /// This client's name.
-    #[arg(long, default_value = "bob")]
-    client: String,
+    #[command(flatten)]
+    there: There,
     #[command(flatten)]
     common: Common,
 }
 
 pub(crate) fn run(args: &UploadModel, json: bool) -> Result<ExitCode> {
-    let mut cluster = connect(&args.cluster, &args.certs, &args.client)?;
+    let mut cluster = args.there.connect()?;
     let file = ModelFile::open(&args.model)?;
     let graph = |&size: &usize| file.graph(None, &args.shape, Some(size));
     let graphs = args.batch.iter().map(graph).collect::<Result<Vec<_>>>()?;

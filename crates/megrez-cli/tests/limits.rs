@@ -6,7 +6,7 @@ mod common;
 
 use common::{Deployment, HANG, cli, run_small, signal, small_plan, small_words};
 use megrez::ErrorKind;
-use megrez_net::{Channel, NetError, PeerName, dial};
+use megrez_net::{Channel, Identity, NetError, PeerName, dial};
 use megrez_plan::Input;
 use megrez_service::wire::{self, Net, Reply, Request, Run, Source};
 use std::io::{Read, Write};
@@ -142,7 +142,7 @@ fn large_requests_are_refused_by_their_length() {
 #[test]
 fn a_request_that_is_never_finished_ends_and_holds_up_nobody_else() {
     let deployment = Deployment::start("[capacity]\nmax_request_mib = 1\nclient_seconds = 3");
-    let large = vec![0; 1 << 20];
+    let large = vec![0xff; 1 << 20];
     let answer = |client: &str| {
         let mut channel = channel(&deployment, client, 0);
         let _ = channel.send(&large);
@@ -223,6 +223,39 @@ fn certificates_are_exchanged_while_a_party_runs() {
 }
 
 /// What an operator's address answers: the status line and everything behind it.
+#[test]
+fn a_revoked_client_is_out_at_once_and_a_renewed_one_in_again() {
+    let deployment = Deployment::start("");
+    let certs = deployment.certs();
+    let mut mallory = channel(&deployment, "mallory", 1);
+    wire::send(&mut mallory, &Request::Info { version: wire::VERSION }).unwrap();
+    assert!(matches!(wire::recv(&mut mallory, 1 << 20).unwrap(), Reply::Info(_)));
+    let old = deployment.identity("mallory");
+    cli("certs --folder {} --revoke mallory", &[&certs]).ok();
+    let shown = cli("certs --folder {} --show", &[&certs]);
+    assert_eq!(shown.code, Some(1), "somebody needs a new one");
+    assert!(shown.out.contains("revoked"), "{}", shown.out);
+    (0..3).for_each(|party| signal("-HUP", deployment.process_id(party)));
+    deployment.wait_for_log(1, "closed 1 connections of revoked ones");
+    assert!(matches!(mallory.recv(1 << 20), Err(NetError::Closed(_))), "what was open is closed");
+    deployment.wait_for_log(0, "certificates are read anew");
+    let again = |identity: &Identity| -> Result<Reply, String> {
+        let (address, party) = (&deployment.addresses()[0], PeerName::party(0).unwrap());
+        let mut channel =
+            dial(address, identity, &party, Duration::from_secs(20)).map_err(|e| e.to_string())?;
+        wire::send(&mut channel, &Request::Info { version: wire::VERSION }).map_err(|e| e.to_string())?;
+        wire::recv(&mut channel, 1 << 20).map_err(|e| e.to_string())
+    };
+    assert!(again(&old).is_err());
+    run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
+    cli("certs --folder {} --renew mallory,party2", &[&certs]).ok();
+    let shown = cli("--json certs --folder {} --show", &[&certs]).json("megrez.certs-show/1");
+    assert!(shown["certificates"].as_array().unwrap().iter().all(|c| c["needs_renewal"] == false), "{shown}");
+    again(&deployment.identity("mallory")).unwrap();
+    signal("-HUP", deployment.process_id(2));
+    run_small(&mut deployment.connect("mallory"), 10, 1, &|_| {}).unwrap();
+}
+
 fn get(address: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -143,7 +143,13 @@ fn somebody_elses_inputs_and_outputs_are_refused() {
 #[test]
 fn strangers_and_impostors_are_refused() {
     let parties = parties();
-    let request = certs::Request { parties: 3, clients: vec!["local".into()], hosts: vec![], days: 1 };
+    let request = certs::Request {
+        parties: 3,
+        clients: vec!["local".into()],
+        hosts: vec![],
+        days: 1,
+        authority_days: 1,
+    };
     let other = certs::issue(&request).unwrap();
     let stranger = other.identity(&PeerName::client("local").unwrap()).unwrap();
     let connect = |identity: &Identity| {

@@ -5,6 +5,7 @@ use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
 use megrez_protocols::{Call, Cost, Operands, Suite};
 use megrez_session::{Error, Party, Phase};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -225,18 +226,22 @@ fn together<D: Device, I: Send, R: Send>(
         Lane { wall: start.elapsed(), party, result }
     };
     let start = Instant::now();
-    let mut items = items;
-    let lanes = match items.len() {
-        1 => vec![run(party.lane(), items.remove(0))],
+    let waiting: Vec<_> = items.into_iter().map(|item| Mutex::new(Some((party.lane(), item)))).collect();
+    let take = |waiting: &Mutex<Option<(Party<D>, I)>>| {
+        let (lane, item) =
+            waiting.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a lane runs once");
+        run(lane, item)
+    };
+    let lanes = match waiting.as_slice() {
+        [one] => vec![take(one)],
         _ => std::thread::scope(|scope| {
-            let spawn = |item| {
-                let (lane, run) = (party.lane(), &run);
-                scope.spawn(move || run(lane, item))
-            };
-            let running: Vec<_> = items.into_iter().map(spawn).collect();
-            let ended = running.into_iter().map(|lane| match lane.join() {
-                Ok(lane) => lane,
-                Err(panic) => std::panic::resume_unwind(panic),
+            let take = &take;
+            let spawn = |waiting| std::thread::Builder::new().spawn_scoped(scope, move || take(waiting));
+            let running: Vec<_> = waiting.iter().map(spawn).collect();
+            let ended = running.into_iter().zip(&waiting).map(|(lane, waiting)| match lane {
+                Ok(lane) => lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // Without a thread it runs when those before it have ended.
+                Err(_) => take(waiting),
             });
             ended.collect()
         }),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::connect::connect;
 use crate::error::NetError;
 use crate::frame::{self, CHUNK, FrameKind, HEADER_LEN, Header, Hello};
-use crate::identity::{Identity, PeerName};
+use crate::identity::{CertificateId, Identity, PeerName};
 use crate::payload::Payload;
 use crate::tls::TlsStream;
 use crate::transport::Stamp;
@@ -96,6 +96,12 @@ impl Channel {
     #[must_use]
     pub fn peer(&self) -> &PeerName {
         &self.peer
+    }
+
+    /// The certificate that has proved it, to the side that was called.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&CertificateId> {
+        self.stream.certificate()
     }
 
     /// Whether the other side is known to have gone. A connection that is not may be broken all the same.

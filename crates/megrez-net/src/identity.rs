@@ -1,17 +1,18 @@
 //! Who is who: names, certificates and what TLS is told to accept.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::Resumption;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, GeneralName, X509Certificate};
 
 use crate::error::NetError;
 use crate::frame::MAX_PARTIES;
@@ -20,6 +21,8 @@ use crate::frame::MAX_PARTIES;
 const MAX_FILE: u64 = 1 << 20;
 /// Longest client name in bytes.
 const MAX_NAME: usize = 40;
+/// The list of revoked certificates, beside `ca.pem`.
+const CRL: &str = "crl.pem";
 /// What the names in certificates end with.
 pub(crate) const SUFFIX: &str = ".megrez";
 const CLIENT_SUFFIX: &str = ".client.megrez";
@@ -74,13 +77,13 @@ impl PeerName {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let bytes = name.as_bytes();
         let ends = bytes.first().is_some_and(|c| plain(*c)) && bytes.last().is_some_and(|c| plain(*c));
-        let reserved = name == "ca" || name.starts_with("party");
+        let reserved = ["ca", "crl"].contains(&name) || name.starts_with("party");
         if ends && bytes.len() <= MAX_NAME && bytes.iter().all(|c| plain(*c) || *c == b'-') && !reserved {
             return Ok(Self::Client(name.to_owned()));
         }
         Err(NetError::Config(format!(
             "'{}' cannot be a client's name; use at most {MAX_NAME} lower-case letters, digits and inner hyphens, \
-             not 'ca' and not beginning with 'party'",
+             not 'ca', not 'crl' and not beginning with 'party'",
             crate::error::sanitise(name, 60)
         )))
     }
@@ -147,6 +150,22 @@ pub struct Identity {
     name: PeerName,
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
+    revoked: Arc<HashSet<CertificateId>>,
+}
+
+/// Which certificate, of all that ever were: its issuer and its serial number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateId {
+    pub(crate) issuer: Vec<u8>,
+    pub(crate) serial: Vec<u8>,
+}
+
+impl CertificateId {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, NetError> {
+        let (_, parsed) = X509Certificate::from_der(certificate)
+            .map_err(|_| NetError::Identity("a certificate that cannot be parsed".into()))?;
+        Ok(CertificateId { issuer: parsed.issuer().as_raw().to_vec(), serial: parsed.raw_serial().to_vec() })
+    }
 }
 
 impl Identity {
@@ -157,21 +176,30 @@ impl Identity {
     /// [`NetError::Config`] when something cannot be read, the certificate was not issued by the authority, the
     /// key does not belong to it, or it carries no name of a deployment.
     pub fn from_pem(ca: &str, certificate: &str, key: &str) -> Result<Self, NetError> {
-        Self::with_provider(ca, certificate, key, provider())
+        Self::with_revoked(ca, certificate, key, "")
+    }
+
+    /// As [`from_pem`](Self::from_pem), with the lists of certificates that authorities have revoked.
+    ///
+    /// # Errors
+    /// As [`from_pem`](Self::from_pem).
+    pub fn with_revoked(ca: &str, certificate: &str, key: &str, revoked: &str) -> Result<Self, NetError> {
+        Self::with_provider(ca, certificate, key, revoked, provider())
     }
 
     /// From `ca.pem`, `<name>.pem` and `<name>.key` in a folder, as [`certs::generate`](crate::certs::generate)
-    /// writes them.
+    /// writes them, and `crl.pem` if it is there.
     ///
     /// # Errors
     /// [`NetError::Io`] when a file cannot be read, and as [`from_pem`](Self::from_pem).
     pub fn load(folder: &Path, name: &PeerName) -> Result<Self, NetError> {
         let stem = name.file_stem();
         let read = |file: String| read(&folder.join(file)).map(zeroize::Zeroizing::new);
-        let identity = Self::from_pem(
+        let identity = Self::with_revoked(
             &read("ca.pem".into())?,
             &read(format!("{stem}.pem"))?,
             &read(format!("{stem}.key"))?,
+            &read_revoked(folder)?,
         )?;
         if identity.name == *name {
             return Ok(identity);
@@ -187,6 +215,7 @@ impl Identity {
         ca: &str,
         certificate: &str,
         key: &str,
+        revoked: &str,
         provider: CryptoProvider,
     ) -> Result<Self, NetError> {
         let bad = |what: &str, error: &dyn std::fmt::Display| {
@@ -206,12 +235,36 @@ impl Identity {
         }
         let roots = Arc::new(roots);
         let provider = Arc::new(provider);
+        let lists: Vec<CertificateRevocationListDer<'static>> =
+            CertificateRevocationListDer::pem_slice_iter(revoked.as_bytes())
+                .collect::<Result<_, _>>()
+                .map_err(|error| bad("list of revoked certificates", &error))?;
+        if lists.is_empty() && !revoked.trim().is_empty() {
+            return Err(bad("list of revoked certificates", &"there is none in the file"));
+        }
+        let revoked = Arc::new(revoked_by(&lists)?);
+        // An authority without a list has revoked nothing.
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .with_crls(lists.clone())
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status()
             .build()
             .map_err(|error| bad("authority's certificate", &error))?;
+        let server_verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .with_crls(lists.clone())
+                .only_check_end_entity_revocation()
+                .allow_unknown_revocation_status()
+                .build()
+                .map_err(|error| bad("authority's certificate", &error))?;
         verifier
             .verify_client_cert(leaf, chain.get(1..).unwrap_or_default(), rustls_pki_types::UnixTime::now())
-            .map_err(|error| bad("certificate", &error))?;
+            .map_err(|error| match error {
+                rustls::Error::InvalidCertificate(rustls::CertificateError::Revoked) => NetError::Config(format!(
+                    "the certificate of {name} is revoked by {CRL}; make a new one with `megrez certs --renew`"
+                )),
+                error => bad("certificate", &error),
+            })?;
         let key =
             PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| bad("private key", &error))?;
         let versions = &[&rustls::version::TLS13];
@@ -227,11 +280,17 @@ impl Identity {
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .map_err(|error| bad("TLS library", &error))?
-            .with_root_certificates(roots)
+            .with_webpki_verifier(server_verifier)
             .with_client_auth_cert(chain, key)
             .map_err(|error| bad("private key", &error))?;
         client.resumption = Resumption::disabled();
-        Ok(Self { name, client: Arc::new(client), server: Arc::new(server) })
+        Ok(Self { name, client: Arc::new(client), server: Arc::new(server), revoked })
+    }
+
+    /// Whether an authority has revoked a certificate, as far as is known here.
+    #[must_use]
+    pub fn revokes(&self, certificate: &CertificateId) -> bool {
+        self.revoked.contains(certificate)
     }
 
     /// Whose identity this is.
@@ -283,6 +342,30 @@ pub(crate) fn certified_name(certificate: &CertificateDer<'_>) -> Result<PeerNam
         [] => Err(bad("without a megrez name")),
         _ => Err(bad("with more than one megrez name")),
     }
+}
+
+fn revoked_by(lists: &[CertificateRevocationListDer<'_>]) -> Result<HashSet<CertificateId>, NetError> {
+    let mut revoked = HashSet::new();
+    for list in lists {
+        let (_, list) = CertificateRevocationList::from_der(list)
+            .map_err(|_| NetError::Config(format!("a list in {CRL} cannot be parsed")))?;
+        let issuer = list.issuer().as_raw();
+        revoked.extend(list.iter_revoked_certificates().map(|certificate| CertificateId {
+            issuer: issuer.to_vec(),
+            serial: certificate.raw_serial().to_vec(),
+        }));
+    }
+    Ok(revoked)
+}
+
+pub(crate) fn crl_file() -> String {
+    CRL.into()
+}
+
+/// The lists of revoked certificates in a folder; nothing if there are none.
+pub(crate) fn read_revoked(folder: &Path) -> Result<String, NetError> {
+    let path = folder.join(CRL);
+    if path.exists() { read(&path) } else { Ok(String::new()) }
 }
 
 /// Reads a small text file.

@@ -69,7 +69,7 @@ mod transport;
 pub use channel::{Channel, HangUp, Patience, dial};
 pub use endpoint::{Config, Endpoint};
 pub use error::{Abort, AbortKind, MAX_REASON, NetError};
-pub use identity::{Identity, PeerName};
+pub use identity::{CertificateId, Identity, PeerName};
 pub use limits::Limits;
 pub use network::Network;
 pub use payload::Payload;

@@ -11,7 +11,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use rustls::{AlertDescription, Error as TlsError};
 
 use crate::error::NetError;
-use crate::identity::{self, Identity, PeerName};
+use crate::identity::{self, CertificateId, Identity, PeerName};
 
 /// Size of the buffers of a connection that carries messages: some records for each system call.
 const BUFFER: usize = 256 << 10;
@@ -44,6 +44,8 @@ pub(crate) struct TlsStream {
     outgoing: Outgoing,
     /// The first record of a write, put together from header and body.
     staging: Vec<u8>,
+    /// The other side's certificate, as far as known.
+    certificate: Option<CertificateId>,
     /// Every read must be over by then.
     deadline: Option<Instant>,
     /// A read without a byte takes so long at most.
@@ -191,6 +193,7 @@ impl TlsStream {
         let leaf = side.peer_certificates().and_then(<[_]>::first);
         let leaf = leaf.ok_or_else(|| NetError::Identity(format!("{} sent no certificate", stream.peer)))?;
         let name = identity::certified_name(leaf)?;
+        stream.certificate = Some(CertificateId::of(leaf)?);
         stream.peer = format!("{name} ({})", stream.peer);
         Ok((stream, name))
     }
@@ -208,6 +211,7 @@ impl TlsStream {
             plain_start: 0,
             outgoing: Outgoing::default(),
             staging: Vec::new(),
+            certificate: None,
             deadline: Some(deadline),
             silence: None,
             failed: None,
@@ -256,6 +260,11 @@ impl TlsStream {
     pub fn set_write_timeout(&mut self, time: Option<Duration>) -> Result<(), NetError> {
         let time = time.map(|time| time.max(Duration::from_millis(1)));
         self.socket.set_write_timeout(time).map_err(|error| NetError::io("socket option", &error))
+    }
+
+    /// The certificate of who has connected.
+    pub fn certificate(&self) -> Option<&CertificateId> {
+        self.certificate.as_ref()
     }
 
     pub fn peer(&self) -> &str {

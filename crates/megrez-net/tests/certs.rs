@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use megrez_net::{Identity, NetError, PeerName, certs};
+use megrez_net::{Config, Endpoint, Identity, Limits, NetError, PeerName, certs, dial};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 
 /// A fresh folder, removed on drop.
 struct Folder(PathBuf);
@@ -28,6 +31,7 @@ fn request() -> certs::Request {
         clients: vec!["alice".into(), "bob".into()],
         hosts: vec![vec!["a.example.org".into(), "192.0.2.7".into()]],
         days: 30,
+        authority_days: 60,
     }
 }
 
@@ -150,4 +154,113 @@ fn requests_are_checked() {
     for request in bad {
         assert!(matches!(certs::issue(&request), Err(NetError::Config(_))), "{request:?}");
     }
+}
+
+/// Whether two identities accept each other, each of its own files.
+fn accept(party: &Identity, client: &Identity) -> Result<(), NetError> {
+    let config = Config {
+        me: 0,
+        listen: "127.0.0.1:0".into(),
+        peers: vec![String::new(); 3],
+        identity: party.clone(),
+        limits: Limits::default(),
+    };
+    let endpoint = Endpoint::bind(config).unwrap();
+    let address = endpoint.local_addr().to_string();
+    let mut channel = dial(&address, client, &PeerName::Party(0), Duration::from_secs(20))?;
+    // Who is refused may hear of it only when it reads.
+    channel.send(b"hello")?;
+    let (_, mut served) = endpoint
+        .accept_client_within(Duration::from_secs(5))?
+        .ok_or_else(|| NetError::Identity("refused".into()))?;
+    served.send(b"welcome")?;
+    channel.recv(100).map(drop)
+}
+
+#[test]
+fn certificates_are_renewed_with_their_hosts() {
+    let folder = Folder::new("renewed");
+    certs::generate(&folder.0, &request()).unwrap();
+    let zero = PeerName::Party(0);
+    let (old, key) =
+        (Identity::load(&folder.0, &zero).unwrap(), fs::read(folder.0.join("party0.key")).unwrap());
+    let files = certs::renew(&folder.0, &zero, 50).unwrap();
+    assert_eq!(files, ["party0.key", "party0.pem"].map(|name| folder.0.join(name)));
+    assert_ne!(fs::read(folder.0.join("party0.key")).unwrap(), key);
+    let report = certs::inspect(&folder.0, &zero).unwrap();
+    assert!(report.problems.is_empty() && report.days_left >= 49, "{report:?}");
+    let pem = fs::read_to_string(folder.0.join("party0.pem")).unwrap();
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    for host in [&b"a.example.org"[..], &[192, 0, 2, 7]] {
+        assert!(der.windows(host.len()).any(|bytes| bytes == host), "{host:?} is gone");
+    }
+    // Both are good: nobody needs to change at the same time as anybody else.
+    let alice = Identity::load(&folder.0, &client("alice")).unwrap();
+    accept(&old, &alice).unwrap();
+    accept(&Identity::load(&folder.0, &zero).unwrap(), &alice).unwrap();
+    assert!(certs::renew(&folder.0, &client("nobody"), 50).is_err());
+    let leftovers = fs::read_dir(&folder.0)
+        .unwrap()
+        .filter(|f| f.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(leftovers.count(), 0);
+}
+
+#[test]
+fn revoked_certificates_are_refused_on_both_sides() {
+    let folder = Folder::new("revoked");
+    certs::generate(&folder.0, &request()).unwrap();
+    let load = |name: &PeerName| Identity::load(&folder.0, name);
+    let (zero, alice, bob) = (PeerName::Party(0), client("alice"), client("bob"));
+    let before = [load(&zero).unwrap(), load(&alice).unwrap(), load(&bob).unwrap()];
+    certs::revoke(&folder.0, &alice).unwrap();
+    let party = load(&zero).unwrap();
+    accept(&before[0], &before[1]).expect("a party without the list knows of nothing");
+    let refused = accept(&party, &before[1]).unwrap_err();
+    assert!(matches!(refused, NetError::Identity(_) | NetError::Closed(_)), "{refused}");
+    accept(&party, &before[2]).expect("others are as before");
+    assert!(certs::inspect(&folder.0, &alice).unwrap().problems[0].contains("is revoked by crl.pem"));
+    // Alice with a new certificate, and another name on the same list.
+    certs::renew(&folder.0, &alice, 9).unwrap();
+    certs::revoke(&folder.0, &bob).unwrap();
+    let party = load(&zero).unwrap();
+    accept(&party, &load(&alice).unwrap()).unwrap();
+    assert!(accept(&party, &before[1]).is_err() && accept(&party, &before[2]).is_err());
+    // A client with the list refuses a party of a revoked certificate.
+    certs::revoke(&folder.0, &zero).unwrap();
+    assert!(accept(&before[0], &load(&alice).unwrap()).is_err());
+    let list = fs::read_to_string(folder.0.join("crl.pem")).unwrap();
+    for damaged in
+        ["-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "nothing", &list[..list.len() / 2]]
+    {
+        fs::write(folder.0.join("crl.pem"), damaged).unwrap();
+        assert!(matches!(load(&zero), Err(NetError::Config(text)) if text.contains("list")), "{damaged}");
+    }
+}
+
+#[test]
+fn an_authority_follows_another_without_a_gap() {
+    let folder = Folder::new("authority");
+    certs::generate(&folder.0, &request()).unwrap();
+    assert!(certs::retire_authority(&folder.0).is_err(), "there is one only");
+    let load = |name: &PeerName| Identity::load(&folder.0, name).unwrap();
+    let (zero, alice, bob) = (PeerName::Party(0), client("alice"), client("bob"));
+    certs::revoke(&folder.0, &bob).unwrap();
+    certs::renew_authority(&folder.0, 90).unwrap();
+    // Both sides hold old certificates and trust two authorities; then one is new; then both.
+    let old = load(&alice);
+    accept(&load(&zero), &old).unwrap();
+    certs::renew(&folder.0, &zero, 30).unwrap();
+    accept(&load(&zero), &old).unwrap();
+    certs::renew(&folder.0, &alice, 30).unwrap();
+    accept(&load(&zero), &load(&alice)).unwrap();
+    // What the first authority has revoked stays revoked, and it alone could revoke its own.
+    assert!(certs::inspect(&folder.0, &bob).unwrap().problems[0].contains("is revoked by crl.pem"));
+    assert!(matches!(certs::revoke(&folder.0, &PeerName::Party(1)), Err(NetError::Config(_))));
+    certs::revoke(&folder.0, &alice).unwrap();
+    assert!(certs::inspect(&folder.0, &bob).unwrap().problems[0].contains("is revoked by crl.pem"));
+    certs::renew(&folder.0, &alice, 30).unwrap();
+    certs::retire_authority(&folder.0).unwrap();
+    accept(&load(&zero), &load(&alice)).unwrap();
+    assert!(accept(&load(&zero), &old).is_err(), "of an authority that nobody trusts any more");
+    assert!(Identity::load(&folder.0, &PeerName::Party(1)).is_err());
 }

@@ -112,6 +112,7 @@ impl Children {
             clients: clients.iter().map(ToString::to_string).collect(),
             hosts: vec![],
             days: 2,
+            authority_days: 2,
         })?;
         let parties = tasks.len();
         let mut children = Children { children: vec![], addresses: vec![] };

@@ -55,7 +55,9 @@ fn product(ring: u32) -> Plan {
 #[test]
 fn parties_log_who_asked_and_how_it_ended_and_no_number_of_theirs() {
     let clients = vec!["alice".to_owned()];
-    let deployment = certs::issue(&certs::Request { parties: 3, clients, hosts: vec![], days: 1 }).unwrap();
+    let deployment =
+        certs::issue(&certs::Request { parties: 3, clients, hosts: vec![], days: 1, authority_days: 1 })
+            .unwrap();
     let endpoints: Vec<_> = (0..3)
         .map(|me| {
             let config = Config {

@@ -4,6 +4,7 @@ use crate::ot::{MAX_THREADS, Ots};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_session::{Error, Party};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One of two parties, with OTs set up: what the blocks run on. Both parties call the same blocks with the same
@@ -106,14 +107,22 @@ impl<D: Device> Sirnn<D> {
         let lane = self.party.lane();
         let outer = std::mem::replace(&mut self.party, lane);
         let start = Instant::now();
+        let waiting: Vec<_> = others[..threads - 1].iter_mut().map(|b| Mutex::new(Some(b))).collect();
+        let take = |thread: usize| {
+            let mut waiting = waiting[thread - 1].lock().unwrap_or_else(PoisonError::into_inner);
+            work(waiting.take().expect("a thread works once"), thread)
+        };
         let worked: Vec<Worked<T>> = std::thread::scope(|scope| {
-            let work = &work;
-            let spawn = |(b, thread)| scope.spawn(move || work(b, thread));
-            let running: Vec<_> = others[..threads - 1].iter_mut().zip(1..).map(spawn).collect();
+            let take = &take;
+            let spawn = |thread| {
+                std::thread::Builder::new().spawn_scoped(scope, move || take(thread)).map_err(|_| thread)
+            };
+            let running: Vec<_> = (1..threads).map(spawn).collect();
             let mine = work(self, 0);
-            let ended = running.into_iter().map(|thread| match thread.join() {
-                Ok(worked) => worked,
-                Err(panic) => std::panic::resume_unwind(panic),
+            let ended = running.into_iter().map(|thread| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // What no thread could be had for is done when those before it have ended.
+                Err(thread) => take(thread),
             });
             std::iter::once(mine).chain(ended).collect()
         });

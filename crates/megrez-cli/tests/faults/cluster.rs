@@ -65,7 +65,7 @@ impl Parties {
     /// Parties that wait no longer than `patience` for each other.
     pub fn start_with(count: usize, patience: Duration) -> Self {
         let clients = ["alice", "bob", "mallory"].map(String::from).to_vec();
-        let request = certs::Request { parties: count, clients, hosts: vec![], days: 1 };
+        let request = certs::Request { parties: count, clients, hosts: vec![], days: 1, authority_days: 1 };
         let mut started = Parties {
             parties: vec![],
             folder: Folder::new(),

@@ -22,7 +22,8 @@ pub fn parallel(threads: usize, tasks: usize, task: impl Fn(usize) + Sync) {
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(tasks) {
-            scope.spawn(run);
+            // A thread that cannot be had leaves its tasks to the others.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }
         run();
     });

@@ -18,7 +18,13 @@ use crate::{
 const ID: SessionId = SessionId([9; 16]);
 
 fn deployment() -> certs::Deployment {
-    let request = certs::Request { parties: 3, clients: vec!["eve".into()], hosts: Vec::new(), days: 1 };
+    let request = certs::Request {
+        parties: 3,
+        clients: vec!["eve".into()],
+        hosts: Vec::new(),
+        days: 1,
+        authority_days: 1,
+    };
     certs::issue(&request).unwrap()
 }
 
@@ -369,7 +375,7 @@ fn keys_are_renewed_on_long_connections() {
     let deployment = deployment();
     let identity = |party: usize| {
         let certs::Pair { certificate, key, .. } = &deployment.pairs[party];
-        Identity::with_provider(&deployment.ca, certificate, key, provider.clone()).unwrap()
+        Identity::with_provider(&deployment.ca, certificate, key, "", provider.clone()).unwrap()
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

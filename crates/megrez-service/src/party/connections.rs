@@ -3,7 +3,7 @@
 
 use super::capacity::Capacity;
 use crate::{Error, ErrorKind, Result};
-use megrez_net::HangUp;
+use megrez_net::{CertificateId, HangUp};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,7 @@ struct Open {
     /// Since when nothing is asked on it, in order.
     idle: Option<u64>,
     handle: HangUp,
+    certificate: Option<CertificateId>,
 }
 
 /// A client's connection, until it is dropped.
@@ -53,7 +54,12 @@ impl Connections {
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if none is idle.
-    pub(super) fn enter(&self, client: &str, handle: HangUp) -> Result<Connection<'_>> {
+    pub(super) fn enter(
+        &self,
+        client: &str,
+        handle: HangUp,
+        certificate: Option<CertificateId>,
+    ) -> Result<Connection<'_>> {
         let mut state = self.lock();
         let of = |state: &State, client: &str| state.open.values().filter(|o| o.client == client).count();
         let mine = of(&state, client);
@@ -71,8 +77,15 @@ impl Connections {
         }
         state.serial += 1;
         let serial = state.serial;
-        state.open.insert(serial, Open { client: client.into(), idle: Some(serial), handle });
+        state.open.insert(serial, Open { client: client.into(), idle: Some(serial), handle, certificate });
         Ok(Connection { connections: self, serial })
+    }
+
+    /// Closes those of revoked certificates, whatever they do; says how many.
+    pub(super) fn close_revoked(&self, revoked: impl Fn(&CertificateId) -> bool) -> usize {
+        let state = self.lock();
+        let theirs = state.open.values().filter(|o| o.certificate.as_ref().is_some_and(&revoked));
+        theirs.map(|open| open.handle.hang_up()).count()
     }
 
     /// How many there are.
@@ -173,7 +186,7 @@ mod tests {
     #[test]
     fn the_oldest_idle_connection_of_the_busiest_goes() {
         let all = connections(4, 3);
-        let enter = |client: &str| all.enter(client, HangUp::none());
+        let enter = |client: &str| all.enter(client, HangUp::none(), None);
         let modest = enter("modest").unwrap();
         let greedy: Vec<_> = (0..3).map(|_| enter("greedy").unwrap()).collect();
         greedy[0].idle(false);
@@ -192,18 +205,18 @@ mod tests {
     #[test]
     fn whoever_works_is_not_closed() {
         let all = connections(9, 1);
-        let only = all.enter("a", HangUp::none()).unwrap();
+        let only = all.enter("a", HangUp::none(), None).unwrap();
         only.idle(false);
-        let error = all.enter("a", HangUp::none()).map(|_| ()).unwrap_err();
+        let error = all.enter("a", HangUp::none(), None).map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy);
         drop(only);
-        assert!(all.enter("a", HangUp::none()).is_ok());
+        assert!(all.enter("a", HangUp::none(), None).is_ok());
     }
 
     #[test]
     fn large_requests_share_their_room() {
         let all = connections(9, 9);
-        let [a, b, c] = ["a", "b", "c"].map(|client| all.enter(client, HangUp::none()).unwrap());
+        let [a, b, c] = ["a", "b", "c"].map(|client| all.enter(client, HangUp::none(), None).unwrap());
         let busy = |of: &Connection| of.receive(1 << 20).map(|_| ()).unwrap_err().kind() == ErrorKind::Busy;
         assert!(a.receive(1000).unwrap().is_none());
         let mine = a.receive(1 << 20).unwrap();
@@ -217,7 +230,7 @@ mod tests {
     #[test]
     fn whoever_waits_for_an_answer_is_busy() {
         let all = connections(9, 9);
-        let connection = all.enter("a", HangUp::none()).unwrap();
+        let connection = all.enter("a", HangUp::none(), None).unwrap();
         assert_eq!(all.busy(), 0);
         connection.idle(false);
         assert_eq!(all.busy(), 1);

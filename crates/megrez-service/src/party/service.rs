@@ -59,14 +59,15 @@ impl Service {
     }
 
     /// Who this party is to those who connect from now on, by a certificate that `expires` at that
-    /// second since 1970.
+    /// second since 1970, and whose certificates are revoked: their connections are closed. Says how
+    /// many were.
     ///
     /// # Errors
     /// If it is another party.
-    pub fn set_identity(&self, identity: Identity, expires: i64) -> Result<()> {
-        self.host.endpoint.set_identity(identity)?;
+    pub fn set_identity(&self, identity: Identity, expires: i64) -> Result<usize> {
+        self.host.endpoint.set_identity(identity.clone())?;
         self.metrics.expires(expires);
-        Ok(())
+        Ok(self.connections.close_revoked(|certificate| identity.revokes(certificate)))
     }
 
     /// Whether this party can take requests, by what that takes: names, and what is wrong.
@@ -158,7 +159,9 @@ impl Service {
         let about = |event, message| Event { client: Some(client), ..Event::new(event, message) };
         let handle = channel.hang_up_handle().map_err(Error::from);
         let mut channel = channel;
-        let connection = match handle.and_then(|handle| self.connections.enter(client, handle)) {
+        let connection = match handle
+            .and_then(|handle| self.connections.enter(client, handle, channel.certificate().cloned()))
+        {
             Ok(connection) => connection,
             Err(e) => {
                 log.write(Level::of(e.kind()), about("connection-refused", e.to_string()));

@@ -1,5 +1,9 @@
 //! Certificates of a deployment: one authority, and one certificate and key for each party and client.
 
+mod renew;
+
+pub use renew::{renew, renew_authority, retire_authority, revoke};
+
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,7 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::error::NetError;
 use crate::frame::MAX_PARTIES;
-use crate::identity::{Identity, PeerName, SUFFIX, certified_name, read};
+use crate::identity::{CertificateId, Identity, PeerName, SUFFIX, certified_name, read, read_revoked};
 
 /// What to make certificates for.
 #[derive(Clone, Debug)]
@@ -28,8 +32,10 @@ pub struct Request {
     /// For each party, further host names or addresses to put into its certificate. Megrez itself checks the
     /// party's name only; this is for other tools. May be shorter than the list of parties.
     pub hosts: Vec<Vec<String>>,
-    /// Days until all of these certificates, the authority's included, expire; 1 to 3650.
+    /// Days until these certificates expire; 1 to 3650.
     pub days: u32,
+    /// Days until the authority's certificate expires, and with it all that it has issued; 1 to 3650.
+    pub authority_days: u32,
 }
 
 /// A certificate and its private key, both as PEM.
@@ -73,13 +79,7 @@ impl Deployment {
 /// [`NetError::Config`] when a name, a host or the number of days is not usable.
 pub fn issue(request: &Request) -> Result<Deployment, NetError> {
     let names = names(request)?;
-    let key = KeyPair::generate().map_err(|error| failed(&error))?;
-    let mut params = params("megrez deployment authority", request.days)?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    let ca = params.self_signed(&key).map_err(|error| failed(&error))?.pem();
-    let ca_key = Zeroizing::new(key.serialize_pem());
-    let issuer = Issuer::new(params, key);
+    let (ca, ca_key, issuer) = authority(request.authority_days)?;
     let no_hosts = Vec::new();
     let pairs = names
         .into_iter()
@@ -92,6 +92,29 @@ pub fn issue(request: &Request) -> Result<Deployment, NetError> {
         })
         .collect::<Result<_, _>>()?;
     Ok(Deployment { ca, ca_key, pairs })
+}
+
+/// A new authority: its certificate, its key, and what issues with them.
+fn authority(days: u32) -> Result<(String, Zeroizing<String>, Issuer<'static, KeyPair>), NetError> {
+    let key = KeyPair::generate().map_err(|error| failed(&error))?;
+    // Authorities that follow each other have names of their own, or one's list of revoked certificates would be
+    // taken for the other's.
+    let serial: String =
+        key.public_key_raw().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let mut params = params(&format!("megrez deployment authority {serial}"), days)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    let ca = params.self_signed(&key).map_err(|error| failed(&error))?.pem();
+    let ca_key = Zeroizing::new(key.serialize_pem());
+    Ok((ca, ca_key, Issuer::new(params, key)))
+}
+
+/// The authority whose certificate comes first in `ca.pem` of a folder, with its key.
+fn issuer(folder: &Path) -> Result<Issuer<'static, KeyPair>, NetError> {
+    let key =
+        KeyPair::from_pem(&Zeroizing::new(read(&folder.join("ca.key"))?)).map_err(|error| failed(&error))?;
+    Issuer::from_ca_cert_pem(&read(&folder.join("ca.pem"))?, key).map_err(|error| failed(&error))
 }
 
 /// Makes the certificates of a deployment and writes them into `folder`, which is created when missing: `ca.pem`
@@ -118,11 +141,7 @@ pub fn generate(folder: &Path, request: &Request) -> Result<Vec<PathBuf>, NetErr
 /// As [`generate`].
 pub fn add_client(folder: &Path, client: &str, days: u32) -> Result<Vec<PathBuf>, NetError> {
     let name = PeerName::client(client)?;
-    let key =
-        KeyPair::from_pem(&Zeroizing::new(read(&folder.join("ca.key"))?)).map_err(|error| failed(&error))?;
-    let issuer =
-        Issuer::from_ca_cert_pem(&read(&folder.join("ca.pem"))?, key).map_err(|error| failed(&error))?;
-    let Pair { name, certificate, key } = leaf(&issuer, name, &[], days)?;
+    let Pair { name, certificate, key } = leaf(&issuer(folder)?, name, &[], days)?;
     let stem = name.file_stem();
     write_new(folder, &[(format!("{stem}.pem"), Zeroizing::new(certificate)), (format!("{stem}.key"), key)])
 }
@@ -164,8 +183,14 @@ pub fn inspect(folder: &Path, name: &PeerName) -> Result<Report, NetError> {
     let left = not_after - OffsetDateTime::now_utc().unix_timestamp();
     let mut problems = Vec::new();
     // Chain, validity and key in one go, with exactly the checks that connections make.
-    if let Err(error) = Identity::from_pem(&ca, &certificate, &key) {
-        problems.push(error.to_string());
+    match Identity::with_revoked(&ca, &certificate, &key, &read_revoked(folder)?) {
+        Err(error) => problems.push(error.to_string()),
+        Ok(identity) if identity.revokes(&CertificateId::of(&der)?) => {
+            problems.push(format!(
+                "{stem}.pem is revoked by crl.pem; make a new one with `megrez certs --renew`"
+            ));
+        }
+        Ok(_) => {}
     }
     match certified_name(&der) {
         Ok(found) if found != *name => problems.push(format!("{stem}.pem belongs to {found}, not to {name}")),
@@ -258,17 +283,22 @@ fn write_new(folder: &Path, files: &[(String, Zeroizing<String>)]) -> Result<Vec
         )));
     }
     for (path, (_, text)) in paths.iter().zip(files) {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            options.mode(if path.extension().is_some_and(|end| end == "key") { 0o600 } else { 0o644 });
-        }
-        let mut file = options.open(path).map_err(|error| io(path, error))?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| io(path, error))?;
+        write_file(path, text).map_err(|error| io(path, error))?;
     }
     Ok(paths)
+}
+
+/// Writes a file that is not there; keys can be read by their owner only.
+fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(if path.extension().is_some_and(|end| end == "key") { 0o600 } else { 0o644 });
+    }
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all())
 }
 
 #[cfg(unix)]
