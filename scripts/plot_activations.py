@@ -115,7 +115,7 @@ def functions(path):
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "docs/img")
     folder.mkdir(parents=True, exist_ok=True)
-    finer = splines.table(fine=True)
+    finer = splines.table(fine=7)
     for name, (_, end, k, c) in splines.table().items():
         plot(name, end, k, c, finer[name][1:], folder / f"{name.lower()}.svg")
     functions(folder / "functions.svg")

@@ -10,8 +10,9 @@ the error of the round before (Lawson's algorithm) on Chebyshev points of [0, T]
 limit at infinity, which the clamp turns into the value at T. The best T is kept. The fit is in powers of t; u
 keeps the coefficients small, so that little of the precision is lost.
 
-The finer splines have degree 7 in u (for a sigmoid: and a factor v) on a fixed T, a power of two where that
-is nearly as good. Those of octaves.rs and exp.rs have degree 7 in w in [-1, 1] and are fitted alike.
+The finer splines have degree 7 in u, and for more than 16 fraction bits 15 (for a sigmoid: and a factor v),
+on a fixed T, a power of two where that is nearly as good. Those of octaves.rs and exp.rs have degree 7 in w
+in [-1, 1] and are fitted alike.
 
 Needs numpy. Prints all tables, with the errors on a dense grid.
 """
@@ -41,8 +42,10 @@ def silu(x):
 FUNCTIONS = {"SIGMOID": sigmoid, "TANH": np.tanh, "ERF": erf, "GELU": gelu, "SILU": silu}
 ODD = {"SIGMOID": 0.5, "TANH": 0.0, "ERF": 0.0}
 DEGREE = 4
-FINE_DEGREE = 7
-FINE_ENDS = {"SIGMOID": 8, "TANH": 4, "ERF": 2.75, "GELU": 3.75, "SILU": 8}
+FINE_ENDS = {
+    7: {"SIGMOID": 8, "TANH": 4, "ERF": 2.75, "GELU": 3.75, "SILU": 8},
+    15: {"SIGMOID": 16, "TANH": 8, "ERF": 4, "GELU": 4, "SILU": 16},
+}
 GRID = np.linspace(-32, 32, 640_001)
 
 
@@ -87,16 +90,17 @@ def fit(name):
     return error, end, k - 1, (0.0,) * (name in ODD) + tuple(outer(inner).coef.round(6))
 
 
-def fit_fine(name):
+def fit_fine(name, degree=7):
     """Error, T, k and coefficients of a finer spline."""
-    end = FINE_ENDS[name]
+    end = FINE_ENDS[degree][name]
     k = math.ceil(math.log2(end)) - 1
-    t = end * (1 - np.cos(np.linspace(0, math.pi, 400))) / 2
+    t = end * (1 - np.cos(np.linspace(0, math.pi, 800 if degree > 7 else 400))) / 2
     target, limit = remainder(name, t)
-    basis = np.polynomial.chebyshev.chebvander(2 * t / end - 1, FINE_DEGREE)
+    basis = np.polynomial.chebyshev.chebvander(2 * t / end - 1, degree)
     if name in ODD:
         basis = basis * t[:, None] / 2**k
-    error, c = minimax(np.vstack([basis, basis[-1:]]), np.append(target, limit))
+    rounds = 1000 if degree > 7 else 2000
+    error, c = minimax(np.vstack([basis, basis[-1:]]), np.append(target, limit), rounds)
     return error, end, k, (0.0,) * (name in ODD) + powers(c, 2 ** (k + 1) / end)
 
 
@@ -151,18 +155,18 @@ def mizar_gelu(x):
     return np.select([x < -4, x < -1.95, x <= 3], [0 * x, f0, f1], x)
 
 
-def table(fine=False):
-    """Per activation: the error, end, k and the coefficients."""
-    return {name: fit_fine(name) if fine else fit(name) for name in FUNCTIONS}
+def table(fine=0):
+    """Per activation: the error, end, k and the coefficients; of finer splines if a degree is given."""
+    return {name: fit_fine(name, fine) if fine else fit(name) for name in FUNCTIONS}
 
 
 if __name__ == "__main__":
-    for kind in (False, True):
+    for kind in (0, 7, 15):
         for name, (_, end, k, c) in table(kind).items():
             error = np.abs(spline(name, end, k, c, GRID) - FUNCTIONS[name](GRID)).max()
             numbers = ", ".join(f"{a:.7f}" for a in c)
-            label = "FINE_" * kind + name
-            print(f"{label}: end {end}, k {k}, coefficients [{numbers}], error {error:.6f}")
+            label = f"FINE_{kind}_{name}" if kind else name
+            print(f"{label}: end {end}, k {k}, coefficients [{numbers}], error {error:.7f}")
     for name in POLYNOMIALS:
         error, c = fit_polynomial(name)
         print(f"{name}: coefficients [{', '.join(f'{a:.7f}' for a in c)}], weighted error {error:.2e}")

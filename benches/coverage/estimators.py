@@ -11,7 +11,6 @@ what onnxruntime computes. This ends with 1 if any result is wrong or any run cr
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import warnings
@@ -23,9 +22,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import xgboost
-from onnx_nodes import attempt, put
 from onnxmltools import convert_lightgbm, convert_xgboost
 from onnxmltools.convert.common.data_types import FloatTensorType
+from runs import attempt, finish, options, save, told
 from skl2onnx import to_onnx
 from sklearn import (
     cluster,
@@ -131,48 +130,35 @@ def export(estimator: Any, rows: Any) -> onnx.ModelProto:
 
 def write(folder: Path, model: onnx.ModelProto, rows: Any) -> None:
     """The model, its data and what onnxruntime makes of it, as a folder."""
-    folder.mkdir(parents=True)
-    onnx.save(model, folder / "model.onnx")
     session = onnxruntime.InferenceSession(model.SerializeToString())
     outputs = session.run(None, {session.get_inputs()[0].name: rows})
-    np.save(folder / "input_0.npy", rows)
-    for i, output in enumerate(outputs):
-        np.save(folder / f"output_{i}.npy", np.asarray(output).astype(np.float32))
+    save(folder, model.SerializeToString(), [rows], [np.asarray(x).astype(np.float32) for x in outputs])
 
 
 def main() -> int:
     """Run all estimators and print how each went."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runner", default="target/debug/examples/onnx_cases", help="the built example")
-    parser.add_argument("--protocol", default="clear")
-    parser.add_argument("--write", metavar="FILE", help="put the table behind the marker of this page")
-    arguments = parser.parse_args()
+    arguments = options(__doc__).parse_args()
     warnings.filterwarnings("ignore")
     lines = ["| estimator | data | outcome |", "| --- | --- | --- |"]
     bad = passed = 0
     with tempfile.TemporaryDirectory() as place:
         folders = []
-        tried = estimators()
+        tried = [entry for entry in estimators() if arguments.only in type(entry[0]).__name__]
         for i, (estimator, (rows, target)) in enumerate(tried):
             estimator.fit(rows, target)
             folders.append(Path(place) / f"{i:02}")
             write(folders[-1], export(estimator, rows[:ROWS]), rows[:ROWS])
         results = attempt(arguments, folders)
     for folder, (estimator, (_, target)) in zip(folders, tried, strict=True):
-        what, why = results[str(folder)]
+        outcome = results[str(folder)]
         name = type(estimator).__name__
         kinds = len(set(np.asarray(target).tolist()))
         kind = f"{kinds} classes" if kinds <= 3 else "numbers"
-        lines.append(f"| {name} | {kind} | {what if what == 'passed' else f'{what}: {why}'} |")
-        bad += what in ("wrong", "crash")
-        passed += what == "passed"
+        lines.append(f"| {name} | {kind} | {told(outcome)} |")
+        bad += outcome[0] in ("wrong", "crash")
+        passed += outcome[0] == "passed"
     text = "\n".join([f"{passed} of {len(folders)} estimators.", "", *lines])
-    print(text)
-    if arguments.write:
-        put(Path(arguments.write), MARKER, text)
-    return 1 if bad else 0
+    return finish(arguments, MARKER, text, bad=bool(bad))
 
 
 if __name__ == "__main__":

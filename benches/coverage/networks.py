@@ -12,7 +12,6 @@ This ends with 1 if any result is wrong or any run crashes.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import sys
 import tempfile
@@ -28,7 +27,7 @@ import torchvision.models as vision
 import transformers as hugging
 from megrez import _torch
 from megrez._native import Error
-from onnx_nodes import attempt, put
+from runs import Outcome, attempt, finish, options, save, told
 from torch import Tensor, nn
 
 MARKER = "<!-- networks -->"
@@ -139,30 +138,18 @@ def write(folder: Path, make: Make) -> None:
     module, data = make()
     given = data()
     model = _torch.export(settled(module, data), (given,))
-    folder.mkdir(parents=True)
-    (folder / "model.onnx").write_bytes(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model, options)
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model, quiet)
     name = session.get_inputs()[0].name
     expected = session.run(None, {name: given.numpy()})
-    np.save(folder / "input_0.npy", given.numpy().astype(np.float32))
-    for i in range(4):
-        np.save(folder / f"sample{i}_0.npy", data().numpy().astype(np.float32))
-    for i, output in enumerate(expected):
-        np.save(folder / f"output_{i}.npy", output.astype(np.float32))
+    whole = [x.numpy().astype(np.float32) for x in (given, *(data() for _ in range(4)))]
+    save(folder, model, whole[:1], expected, [[sample] for sample in whole[1:]])
 
 
 def main() -> int:
     """Run all networks and print how each went."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runner", default="target/debug/examples/onnx_cases", help="the built example")
-    parser.add_argument("--protocol", default="clear")
-    parser.add_argument("--only", default="", help="networks whose name contains this")
-    parser.add_argument("--write", metavar="FILE", help="put the table behind the marker of this page")
-    arguments = parser.parse_args()
+    arguments = options(__doc__).parse_args()
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
     lines = ["| network | outcome | ranges |", "| --- | --- | --- |"]
@@ -171,23 +158,21 @@ def main() -> int:
         if arguments.only not in name:
             continue
         with tempfile.TemporaryDirectory() as place:
+            outcome: Outcome
             try:
                 write(Path(place) / "it", make)
-                what, why = attempt(arguments, [Path(place) / "it"])[str(Path(place) / "it")]
+                outcome = attempt(arguments, [Path(place) / "it"])[str(Path(place) / "it")]
             except Error as error:
-                what, why = "unsupported", str(error).split("\n")[0]
+                outcome = ("unsupported", str(error).split("\n")[0])
+        what, why = outcome
         counted[what] += 1
         counted[why] += what == "passed"
-        passed = what == "passed"
-        lines.append(f"| {name} | {what if passed else f'{what}: {why[:300]}'} | {why if passed else ''} |")
+        lines.append(f"| {name} | {told(outcome)} | {why if what == 'passed' else ''} |")
         print(lines[-1], flush=True)
     of = sum(counted[what] for what in ("passed", "unsupported", "wrong", "crash"))
     bases = ", ".join(f"{counted[basis]} {basis}" for basis in ("proven", "calibrated", "assumed"))
     text = "\n".join([f"{counted['passed']} of {of}; ranges of those: {bases}.", "", *lines])
-    print(text.split("\n")[0])
-    if arguments.write:
-        put(Path(arguments.write), MARKER, text)
-    return 1 if counted["wrong"] or counted["crash"] else 0
+    return finish(arguments, MARKER, text, bad=bool(counted["wrong"] or counted["crash"]))
 
 
 if __name__ == "__main__":

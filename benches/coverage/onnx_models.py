@@ -12,7 +12,6 @@ are small models, of which those on floating-point numbers count. What passes is
 
 from __future__ import annotations
 
-import argparse
 import collections
 import sys
 from pathlib import Path
@@ -20,7 +19,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx.backend.test.loader import load_model_tests
-from onnx_nodes import Array, Case, counts, load_array, put, results
+from onnx_nodes import Case, counts, load_array, results
+from runs import Array, finish, options
 
 KINDS = ("pytorch-converted", "pytorch-operator", "simple", "light")
 MARKER = "<!-- onnx models -->"
@@ -60,20 +60,17 @@ def cases(kind: str) -> list[Case]:
 
 def main() -> int:
     """Run all models and print how many went how."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runner", default="target/debug/examples/onnx_cases", help="the built example")
-    parser.add_argument("--protocol", default="clear")
+    parser = options(__doc__)
     parser.add_argument("--kind", action="append", choices=KINDS, help="these only")
-    parser.add_argument("--write", metavar="FILE", help="put the table behind the marker of this page")
     arguments = parser.parse_args()
     lines = ["| models | passed | refused | wrong or crashed |", "| --- | --- | --- | --- |"]
     refused = []
     bad = 0
     for kind in arguments.kind or KINDS:
         count: collections.Counter[str] = collections.Counter()
-        for name, (what, why) in results(arguments, cases(kind)).items():
+        for name, (what, why) in results(
+            arguments, [c for c in cases(kind) if arguments.only in c[0]]
+        ).items():
             count[what.split()[0]] += 1
             if what == "unsupported":
                 refused.append(f"| {name} | {why.replace('|', ';')} |")
@@ -85,10 +82,7 @@ def main() -> int:
     if refused:
         lines += ["", "| refused | why |", "| --- | --- |", *refused]
     text = "\n".join([f"onnx {onnx.__version__}.", "", *lines])
-    print(text)
-    if arguments.write:
-        put(Path(arguments.write), MARKER, text)
-    return 1 if bad else 0
+    return finish(arguments, MARKER, text, bad=bool(bad))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -28,13 +27,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
+from runs import Array, Outcome, attempt, finish, options, save
 
 FLOATS = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16}
 WHOLE = {getattr(onnx.TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64)}
 KINDS = FLOATS | WHOLE | {onnx.TensorProto.BOOL}
 MARKER = "<!-- table -->"
 
-Array = np.ndarray[Any, Any]
 Case = tuple[str, onnx.ModelProto, list[Array], list[Array]]
 
 
@@ -82,42 +81,16 @@ def write(folder: Path, case: Case, *, frozen: bool) -> None:
     _, original, inputs, outputs = case
     model = onnx.ModelProto()
     model.CopyFrom(original)
-    folder.mkdir(parents=True)
     secret = list(inputs)
     if frozen:
         for value, array in list(zip(original.graph.input, inputs, strict=True))[1:]:
             model.graph.initializer.append(numpy_helper.from_array(array, value.name))
             model.graph.input.remove(next(v for v in model.graph.input if v.name == value.name))
         secret = secret[:1]
-    onnx.save(model, folder / "model.onnx")
-    for what, arrays in (("input", secret), ("output", outputs)):
-        for i, array in enumerate(arrays):
-            kind = np.float32 if np.asarray(array).dtype.kind == "f" else np.asarray(array).dtype
-            np.save(folder / f"{what}_{i}.npy", np.asarray(array).astype(kind))
+    save(folder, model.SerializeToString(), secret, outputs)
 
 
-def attempt(arguments: argparse.Namespace, folders: list[Path]) -> dict[str, tuple[str, str]]:
-    """What happened in each folder, and why."""
-    done: dict[str, tuple[str, str]] = {}
-    left = [str(folder) for folder in folders]
-    while left:
-        command = [arguments.runner, arguments.protocol, *left]
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
-            output = ended.stdout
-        except subprocess.TimeoutExpired as late:
-            output = (late.stdout or b"").decode()
-        for line in output.rstrip("\n").split("\n") if output else []:
-            folder, what, why = line.split("\t")
-            done[folder] = (what, why)
-        # What ended the process itself is a crash of the folder that it worked on.
-        left = [folder for folder in left if folder not in done]
-        if left:
-            done[left.pop(0)] = ("crash", "the process ended")
-    return done
-
-
-def results(arguments: argparse.Namespace, tests: list[Case]) -> dict[str, tuple[str, str]]:
+def results(arguments: argparse.Namespace, tests: list[Case]) -> dict[str, Outcome]:
     """What happened to each test by name, and why: with all inputs secret, or else with the first one."""
     with tempfile.TemporaryDirectory() as place:
         secret, frozen = Path(place) / "secret", Path(place) / "frozen"
@@ -131,14 +104,6 @@ def results(arguments: argparse.Namespace, tests: list[Case]) -> dict[str, tuple
         for folder, (what, why) in again.items():
             found[Path(folder).name] = ("passed with constants" if what == "passed" else what, why)
     return found
-
-
-def put(page: Path, marker: str, text: str) -> None:
-    """Puts a text behind a marker of a page, in place of what stands there up to the next section."""
-    head, _, rest = page.read_text(encoding="utf-8").partition(marker)
-    ends = [end for end in (rest.find("\n## "), rest.find("\n<!-- ")) if end >= 0]
-    tail = rest[min(ends) :] if ends else ""
-    page.write_text(f"{head}{marker}\n\n{text}\n{tail}", encoding="utf-8")
 
 
 def table(count: collections.Counter[str], operators: dict[str, collections.Counter[str]]) -> str:
@@ -166,14 +131,8 @@ def table(count: collections.Counter[str], operators: dict[str, collections.Coun
 
 def main() -> int:
     """Run all tests and print how many went how."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runner", default="target/debug/examples/onnx_cases", help="the built example")
-    parser.add_argument("--protocol", default="clear")
-    parser.add_argument("--only", default="", help="tests whose name contains this")
+    parser = options(__doc__)
     parser.add_argument("--verbose", action="store_true", help="print why tests are refused, too")
-    parser.add_argument("--write", metavar="FILE", help="put the table behind the marker of this page")
     arguments = parser.parse_args()
     tests = cases(arguments.only)
     count: collections.Counter[str] = collections.Counter()
@@ -188,10 +147,7 @@ def main() -> int:
         if what in ("wrong", "crash") or (arguments.verbose and what == "unsupported"):
             print(f"{what}: {name}: {why}", flush=True)
     text = table(count, operators)
-    print(text)
-    if arguments.write:
-        put(Path(arguments.write), MARKER, text)
-    return 1 if count["wrong"] or count["crash"] else 0
+    return finish(arguments, MARKER, text, bad=bool(count["wrong"] or count["crash"]))
 
 
 if __name__ == "__main__":

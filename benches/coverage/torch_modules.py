@@ -10,7 +10,6 @@ relative of what PyTorch computes. This ends with 1 if any result is wrong or an
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import warnings
@@ -19,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
 from megrez import _torch
 from megrez._native import Error
-from onnx_nodes import attempt, put
+from runs import Outcome, attempt, finish, options, save, told
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -194,31 +192,20 @@ def functions() -> list[Entry]:
 def write(folder: Path, entry: Entry) -> None:
     """The model as megrez exports it, its data and what PyTorch makes of it, as a folder."""
     _, module, given = entry
-    model = onnx.load_model_from_string(_torch.export(module, given))
-    folder.mkdir(parents=True)
-    onnx.save(model, folder / "model.onnx")
+    model = _torch.export(module, given)
     with torch.no_grad():
         expected = module.eval()(*given)
-    for i, x in enumerate(given):
-        np.save(folder / f"input_{i}.npy", x.numpy().astype(np.float32))
-    np.save(folder / "output_0.npy", expected.numpy().astype(np.float32))
+    save(folder, model, [x.numpy().astype(np.float32) for x in given], [expected.numpy()])
 
 
 def main() -> int:
     """Run all modules and print how each went."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runner", default="target/debug/examples/onnx_cases", help="the built example")
-    parser.add_argument("--protocol", default="clear")
-    parser.add_argument("--only", default="", help="what has this in its name")
-    parser.add_argument("--write", metavar="FILE", help="put the table behind the marker of this page")
-    arguments = parser.parse_args()
+    arguments = options(__doc__).parse_args()
     warnings.filterwarnings("ignore")
     torch.manual_seed(0)
     lines = ["| module | outcome |", "| --- | --- |"]
     tried = [entry for entry in activations() + layers() + functions() if arguments.only in entry[0]]
-    outcomes: dict[int, tuple[str, str]] = {}
+    outcomes: dict[int, Outcome] = {}
     with tempfile.TemporaryDirectory() as place:
         folders = {}
         for i, entry in enumerate(tried):
@@ -231,15 +218,11 @@ def main() -> int:
         for where, outcome in attempt(arguments, [Path(folder) for folder in folders]).items():
             outcomes[folders[where]] = outcome
     for i, (name, _, _) in enumerate(tried):
-        what, why = outcomes[i]
-        lines.append(f"| `{name}` | {what if what == 'passed' else f'{what}: {why}'} |")
+        lines.append(f"| `{name}` | {told(outcomes[i])} |")
     kinds = [what for what, _ in outcomes.values()]
     head = f"PyTorch {torch.__version__.split('+')[0]}: {kinds.count('passed')} of {len(tried)}."
     text = "\n".join([head, "", *lines])
-    print(text)
-    if arguments.write:
-        put(Path(arguments.write), MARKER, text)
-    return 1 if "wrong" in kinds or "crash" in kinds else 0
+    return finish(arguments, MARKER, text, bad=bool("wrong" in kinds or "crash" in kinds))
 
 
 if __name__ == "__main__":

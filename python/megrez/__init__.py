@@ -14,6 +14,7 @@ A model is compiled once, and a cluster of two or three parties runs it on share
 
 from megrez import _native
 from megrez._cluster import Cluster, connect, local
+from megrez._disclosure import Disclosure
 from megrez._model import Layer, Model, compile
 from megrez._native import (
     BusyError,
@@ -37,6 +38,7 @@ __all__ = [
     "Check",
     "Cluster",
     "DamagedFileError",
+    "Disclosure",
     "Error",
     "FloatLayerCheck",
     "Generated",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from megrez import _native
 from megrez._data import Array, Given, GivenTensor, arrays, outputs
+from megrez._disclosure import Disclosure
 from megrez._results import only
 
 if TYPE_CHECKING:
@@ -117,6 +118,22 @@ class Model:
         given, _ = arrays(data, list(self.inputs))
         calibration: dict[str, Any] = json.loads(self._native.calibrate(given, margin))
         return calibration
+
+    def disclosure(
+        self,
+        protocol: str | None = None,
+        *,
+        model_owner: str = "owner of the model",
+        data_owner: str = "owner of the data",
+        recipient: str = "recipient",
+    ) -> Disclosure:
+        """Say what a run tells whom: who gives what, who learns what, what everybody sees.
+
+        Nothing runs. `protocol` defaults to `mizar`, and to `secfloat` for a model in float32. The names are
+        those that the table uses.
+        """
+        known = protocol or ("mizar" if self.numbers == "fixed" else "secfloat")
+        return Disclosure(*self._native.disclosure(known, (model_owner, data_owner, recipient)))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name} {list(shape)}" for name, shape in self.inputs.items())

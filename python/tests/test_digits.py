@@ -2,6 +2,7 @@
 
 import megrez
 import numpy as np
+import pytest
 from conftest import DIGITS, Array
 from models import reference
 
@@ -32,6 +33,21 @@ def test_cnn_agrees(threads: megrez.Cluster, images: Array) -> None:
 def test_plain_is_the_model_in_the_clear(lenet: megrez.Model, images: Array) -> None:
     expected = reference(str(DIGITS / "lenet.onnx"), input=images[:70])
     np.testing.assert_allclose(lenet.plain(images[:70]), expected, atol=1e-4)
+
+
+def test_a_model_says_what_it_tells_whom(lenet: megrez.Model) -> None:
+    found = lenet.disclosure(recipient="carol")
+    assert [given["kind"] for given in found["gives"]] == ["data", "weights"]
+    assert found["learns"][0]["recipient"] == "carol"
+    assert found["ranges"] == "proven"
+    assert not found.insecure
+    assert "carol" in repr(found)
+    assert "<pre>" in found._repr_html_()
+    clear = lenet.disclosure("clear")
+    assert clear.insecure
+    assert any("insecure" in warning for warning in clear.warnings)
+    with pytest.raises(megrez.Error, match="no protocol"):
+        lenet.disclosure("nothing")
 
 
 def test_the_32_bit_ring(threads: megrez.Cluster, images: Array) -> None:

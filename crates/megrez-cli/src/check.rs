@@ -56,6 +56,10 @@ pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
     let float = request.is_float()?;
     let mut backend = args.common.backend()?;
     let model = request.recipe_by_layer(&graph, backend.client())?.compile(&graph, backend.client())?;
+    let frac = match &model {
+        Model::Fixed(model) => Some(model.compiled.frac),
+        Model::Float(_) => None,
+    };
     let data = first_batch(&model, &data)?;
     let check = megrez::check(&mut backend, &model, &data, &args.common.run(1))?;
     if json {
@@ -63,7 +67,7 @@ pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
             "batch": rows(&data), "layers": check.layers() });
         match float {
             true => report["numbers"] = json!("float32"),
-            false => (report["ring"], report["frac"]) = (json!(request.ring), json!(request.frac())),
+            false => (report["ring"], report["frac"]) = (json!(request.ring), json!(frac)),
         }
         println!("{report}");
     } else {

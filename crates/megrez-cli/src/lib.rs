@@ -19,12 +19,14 @@ mod offline;
 mod options;
 mod outcome;
 mod party;
+mod plan;
 mod progress;
 mod protocols;
+mod shell;
 mod study;
 mod upload;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use megrez::Result;
 use megrez_service::pair::Known;
 use serde_json::json;
@@ -52,6 +54,9 @@ enum Command {
     Generate(generate::Generate),
     /// Run a model on shares and in the clear, and compare every layer.
     Check(check::Check),
+    /// What a run of a model would tell whom.
+    #[command(subcommand)]
+    Plan(plan::Plan),
     /// Measure how large a model's values get on data, for --calibration.
     Calibrate(calibrate::Calibrate),
     /// Measure an operation or a model.
@@ -70,6 +75,10 @@ enum Command {
     Protocols,
     /// List the operators that models may have.
     Operators,
+    /// Print the script that completes this command in a shell.
+    Completions(shell::Completions),
+    /// Write a man page for every command into a folder.
+    Man(shell::Man),
     /// One of two parties with one job; takes everything from standard input.
     #[command(hide = true)]
     PairParty,
@@ -118,6 +127,7 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Infer(args) => infer::run(args, json),
         Command::Generate(args) => generate::run(args, json),
         Command::Check(args) => check::run(args, json),
+        Command::Plan(args) => plan::run(args, json),
         Command::Calibrate(args) => calibrate::run(args, json),
         Command::Bench(args) => bench::run(args, json),
         Command::Study(args) => study::run(args, json),
@@ -125,6 +135,8 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Float(args) => float::run(args, json),
         Command::Protocols => protocols::run(json),
         Command::Operators => Ok(operators(json)),
+        Command::Completions(args) => shell::completions(args, Cli::command()),
+        Command::Man(args) => shell::man(args, Cli::command()),
         Command::PairParty => pair_party().map(|()| ExitCode::SUCCESS),
         Command::Certs(args) => certs::run(args, json),
         Command::Party(args) => party::run(args, json),
@@ -147,7 +159,6 @@ pub fn pair_party() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
     use megrez::CompileRequest;
 
     #[test]

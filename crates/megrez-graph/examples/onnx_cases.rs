@@ -88,6 +88,7 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
     let proven = CompileOptions {
         input_ranges: names.iter().cloned().zip(data.iter().map(range)).collect::<BTreeMap<_, _>>(),
         activations: Activations::Fine,
+        deep_frac: Some(20),
         policy: RangePolicy::Prove,
         ..CompileOptions::default()
     };

@@ -36,8 +36,13 @@ impl Calibration {
     /// for a layer that was not seen.
     pub fn interval(&self, layer: &str) -> Option<Interval> {
         let Interval { low, high } = *self.ranges.get(layer)?;
-        // An end on the other side of zero stays there: what was never negative is not taken to be.
-        let away = |end: f64, outwards: bool| if outwards { end * self.margin } else { end / self.margin };
+        // An end on the other side of zero stays there: what was never negative is not taken to be. It comes nearer to zero by as
+        // much as the numbers spread: of those between 0.05 and 1.5 one of 0.02 is no surprise.
+        let (near, far) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
+        let spread = if near > 0.0 { (far / near).powf((self.margin - 1.0) / 2.0) } else { 1.0 };
+        let away = |end: f64, outwards: bool| {
+            if outwards { end * self.margin } else { end / (self.margin * spread) }
+        };
         Some(Interval { low: away(low, low < 0.0) - SLACK, high: away(high, high > 0.0) + SLACK })
     }
 
@@ -92,7 +97,10 @@ mod tests {
             (low + SLACK, high - SLACK)
         };
         assert_eq!(of(-1.0, 3.0), (-2.0, 6.0));
-        assert_eq!(of(0.5, 3.0), (0.25, 6.0));
-        assert_eq!(of(-3.0, -0.5), (-6.0, -0.25));
+        assert_eq!(of(0.5, 0.5), (0.25, 1.0));
+        assert_eq!(of(0.5, 8.0), (0.0625, 16.0));
+        assert_eq!(of(-8.0, -0.5), (-16.0, -0.0625));
+        assert_eq!(of(0.0, 1.0), (0.0, 2.0));
+        assert_eq!(of(0.0, 0.0), (0.0, 0.0));
     }
 }

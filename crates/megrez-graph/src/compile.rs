@@ -18,6 +18,8 @@ use std::collections::{HashMap, HashSet};
 pub struct Compiled {
     /// What the parties execute.
     pub plan: Plan,
+    /// The fraction bits of inputs, weights and truncated values.
+    pub frac: u32,
     /// The graph that the plan computes: the model's after all passes.
     pub graph: Graph,
     /// The weights that the model owner shares: the plan's inputs of that owner, in order (by name, should the owners
@@ -70,12 +72,20 @@ pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Prob
         RangePolicy::Calibrated => &[None, Some(1 << 4), Some(1)],
         _ => &[None],
     };
+    let fractions = passes::precision::fractions(&graph, options);
     let mut failure: Failure = (Problems(vec![]), vec![]);
     for slack in attempts {
-        failure = match lower_with(&graph, &after, options, *slack) {
-            Ok(compiled) => return Ok(compiled),
-            Err(failure) => failure,
-        };
+        for &frac in &fractions {
+            let mut options = CompileOptions { frac, ..options.clone() };
+            if frac != fractions[fractions.len() - 1] && options.policy == RangePolicy::Assume {
+                // More bits leave less room: only where it is sure to be enough.
+                options.policy = RangePolicy::Prove;
+            }
+            failure = match lower_with(&graph, &after, &options, *slack) {
+                Ok(compiled) => return Ok(compiled),
+                Err(failure) => failure,
+            };
+        }
     }
     let (mut problems, out_of_range) = failure;
     for i in out_of_range {
@@ -100,6 +110,12 @@ fn check(options: &CompileOptions) -> Result<(), Problem> {
     }
     if options.frac == 0 || options.frac > options.ring / 2 - 2 {
         return wrong(&format!("the fraction has 1 to {} bits on this ring", options.ring / 2 - 2));
+    }
+    if options.deep_frac.is_some_and(|most| most > options.ring / 2 - 2) {
+        return wrong(&format!(
+            "a deep model has at most {} fraction bits on this ring",
+            options.ring / 2 - 2
+        ));
     }
     if [&options.model_owner, &options.data_owner, &options.recipient].iter().any(|name| name.is_empty()) {
         return wrong("owners and recipient need names");
@@ -269,5 +285,15 @@ fn lower_with(
         megrez_passes::legalise(&mut plan, options.offload)
             .expect("a plan that was built by the rules keeps to them");
     }
-    Ok(Compiled { plan, graph, model_inputs: cx.model_inputs, data_inputs, outputs, kept, layers, ranges })
+    Ok(Compiled {
+        plan,
+        frac: options.frac,
+        graph,
+        model_inputs: cx.model_inputs,
+        data_inputs,
+        outputs,
+        kept,
+        layers,
+        ranges,
+    })
 }

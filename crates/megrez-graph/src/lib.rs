@@ -61,6 +61,7 @@ pub use tensor::{Constant, MAX_ELEMENTS, Tensor};
 
 /// The plan under construction, and what a compilation gives.
 pub mod lower {
+    pub use crate::after::After;
     pub use crate::clients::{DataInput, LayerRange, ModelInput, Revealed};
     pub use crate::compile::{Compiled, LayerInfo};
     pub use crate::lowering::{Above, Lowering, Operand, Secret, Weight};

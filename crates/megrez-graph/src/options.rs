@@ -12,6 +12,9 @@ pub struct CompileOptions {
     pub ring: u32,
     /// f: the fraction bits of inputs, weights and truncated values. 1 ≤ f ≤ ℓ/2 − 2.
     pub frac: u32,
+    /// The most fraction bits that a deep model gets in place of `frac`, as many as its ranges leave room for
+    /// ([`crate::passes::precision`]). `None` gives every model `frac`.
+    pub deep_frac: Option<u32>,
     /// The client who provides the weights.
     pub model_owner: String,
     /// The client who provides the inputs.
@@ -81,7 +84,8 @@ pub enum Activations {
     /// Splines of four segments, fitted for the least error.
     Minimax,
     /// Splines of higher degree, a fifth to a sixtieth of the error for two rounds and some bits
-    /// more; on the 64-bit ring.
+    /// more; on the 64-bit ring. With more than 16 fraction bits, of a degree as high again: a hundredth
+    /// of the error for two rounds more.
     Fine,
     /// Sigmoid and GELU as MIZAR's Appendix B prints them, the others as ever: to compare with.
     Mizar,
@@ -123,6 +127,7 @@ impl Default for CompileOptions {
         CompileOptions {
             ring: 64,
             frac: 16,
+            deep_frac: None,
             model_owner: "model-owner".into(),
             data_owner: "data-owner".into(),
             recipient: "data-owner".into(),

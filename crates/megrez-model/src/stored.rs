@@ -169,16 +169,22 @@ pub fn upload(
     // Whoever uses the model takes the place of the user.
     let (owner, user) = (|| cluster.name().to_owned(), || USER.to_owned());
     let (mut plans, mut weights): (_, Vec<ModelInput>) = (vec![], vec![]);
+    // All plans read the same weights, with as many fraction bits.
+    let mut frac = None;
     for graph in graphs {
         let (plan, data_inputs, outputs, model_inputs) = match recipe {
             Recipe::Fixed(options) => {
-                let options = CompileOptions {
+                let mut options = CompileOptions {
                     model_owner: owner(),
                     data_owner: user(),
                     recipient: user(),
                     ..(**options).clone()
                 };
+                if let Some(frac) = frac {
+                    (options.frac, options.deep_frac) = (frac, None);
+                }
                 let c = compile(graph, &options)?;
+                frac = Some(c.frac);
                 (c.plan.to_bytes(), c.data_inputs, c.outputs, c.model_inputs)
             }
             Recipe::Float(Work { group, threads }) => {

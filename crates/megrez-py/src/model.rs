@@ -4,7 +4,9 @@ use crate::arrays::{Given, Named, arrays, tensors};
 use crate::error::{error, refused};
 use crate::wait::wait;
 use megrez::calibrate::measure;
-use megrez::{CompileRequest, Described, Error, ErrorKind, Recipe, Result, check_apart, infer_plain};
+use megrez::{
+    CompileRequest, Described, Disclosure, Error, ErrorKind, Recipe, Result, Roles, check_apart, infer_plain,
+};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{DataInput, FloatLayer, Graph, LayerInfo, LayerRange, Tensor};
 use megrez_service::embedded::CLIENT;
@@ -120,6 +122,7 @@ impl Model {
                         "proven": range.proven, "calibrated": range.calibrated })
                 };
                 about["numbers"] = json!("fixed");
+                about["frac"] = json!(compiled.frac);
                 about["layers"] = compiled.layers.iter().zip(&compiled.ranges).map(layer).collect();
                 about["proven"] = json!(compiled.ranges.iter().all(|r| r.proven));
             }
@@ -131,9 +134,21 @@ impl Model {
             }
         }
         if let Recipe::Fixed(options) = &self.source.recipe {
-            (about["ring"], about["frac"]) = (json!(options.ring), json!(options.frac));
+            about["ring"] = json!(options.ring);
         }
         about.to_string()
+    }
+
+    /// What a run under a protocol tells whom: as JSON, and as text. `roles` are the owner of the model, the owner
+    /// of the data and the recipient.
+    fn disclosure(&self, protocol: &str, roles: Option<[String; 3]>) -> PyResult<(String, String)> {
+        let roles = roles.map_or_else(Roles::default, |[model_owner, data_owner, recipient]| Roles {
+            model_owner,
+            data_owner,
+            recipient,
+        });
+        let found = Disclosure::of(&self.compiled, protocol, &roles).map_err(error)?;
+        Ok((serde_json::to_string(&found).map_err(refused)?, found.text()))
     }
 
     /// The outputs in the clear.

@@ -98,6 +98,7 @@ pub use request::CompileRequest;
 
 pub use megrez_model::batches::{Described, Rows, batch, check_apart};
 pub use megrez_model::choose::pool as fastest_pool;
+pub use megrez_model::disclosure::{Disclosure, Roles};
 pub use megrez_model::fixed::FixedModel;
 pub use megrez_model::float::{FloatModel, Work};
 pub use megrez_model::inference::{Inference, first_batch, infer, infer_plain};

@@ -44,7 +44,8 @@ pub struct CompileRequest {
     /// Bits of the ring: 32 or 64.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 64, help_heading = NUMBERS))]
     pub ring: u32,
-    /// Fraction bits [default: 16 on the 64-bit ring, 10 on the 32-bit ring].
+    /// Fraction bits [default: 16 on the 64-bit ring, 18 or 20 for deep models whose ranges leave the
+    /// room; 10 on the 32-bit ring].
     #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
     pub frac: Option<u32>,
     /// What stands for smooth activations: minimax or fine splines, or mizar, its Appendix B to
@@ -214,6 +215,7 @@ impl CompileRequest {
         Ok(CompileOptions {
             ring: self.ring,
             frac: self.frac(),
+            deep_frac: self.deep_frac(),
             input_range: self.input_range.0,
             input_ranges: by_name.collect(),
             policy: RangePolicy::from(self.ranges),
@@ -323,9 +325,21 @@ impl CompileRequest {
         Ok(Work { group: self.group, threads: self.threads.unwrap_or(threads) })
     }
 
-    /// Fraction bits: those that are given, or those that suit the ring.
+    /// Fraction bits: those that are given, or those that suit the ring; a deep model may get more
+    /// ([`CompileOptions::deep_frac`]).
     pub fn frac(&self) -> u32 {
         self.frac.unwrap_or(default_frac(self.ring))
+    }
+
+    /// The most fraction bits of a deep model, where they are left open. A comparison of chosen bits is laid out for
+    /// the usual number.
+    fn deep_frac(&self) -> Option<u32> {
+        let open = self.frac.is_none()
+            && self.ring == 64
+            && self.bits.is_none()
+            && self.cut == 0
+            && self.widths.is_none();
+        open.then_some(DEEP_FRAC)
     }
 
     /// The comparison of a single operation, with `list` unless another is asked for.
@@ -359,6 +373,9 @@ impl CompileRequest {
         fitted(self.list.unwrap_or_default(), self.bits, calibration, !self.net.is_unshaped())
     }
 }
+
+/// The most fraction bits that a deep model gets by itself.
+const DEEP_FRAC: u32 = 20;
 
 /// Fraction bits that suit a ring.
 pub fn default_frac(ring: u32) -> u32 {

@@ -33,8 +33,12 @@ pub(crate) struct BenchModel {
 pub(crate) fn run(args: &BenchModel) -> Result<ExitCode> {
     // Random weights prove nothing about ranges; the result is compared with the clear all the
     // same.
-    let request = args.common.with(Ranges::Assume);
+    let mut request = args.common.with(Ranges::Assume);
     let float = request.is_float()?;
+    if !float {
+        // Figures of models are compared with each other: all have as many fraction bits.
+        request.frac = Some(request.frac());
+    }
     if args.train && !float {
         let what = "models are trained in floating point only: --protocol secfloat";
         return Err(Error::of(ErrorKind::Unsupported, what));

@@ -10,7 +10,7 @@
 //! place.
 
 use super::call::Call;
-use super::polynomial::{Coefficients, argument_bits, polynomial};
+use super::polynomial::{Coefficients, argument_bits, degree_7};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -59,7 +59,7 @@ pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret,
     let w = cx.rescale("w-scale", &above, f + 3)?;
     let w = cx.combine("w", &[(1, &w)], -(1i64 << (f + 3)))?;
     let w = cx.rounded("w-rounded", &w, argument_bits(cx.ring()))?;
-    let p = polynomial(cx, &w, &QUARTER)?;
+    let p = degree_7(cx, &w, &QUARTER)?;
     let h = cx.ring() / 2 - 4;
     let slack = 1i128 << (h - 4);
     let unit = Range::uniform(-slack, (1 << h) + slack);
@@ -80,7 +80,7 @@ fn near(cx: &mut Lowering, x: &Secret, k: u32) -> Result<Secret, Refusal> {
     let f = cx.frac();
     let w = cx.rescale("w-scale", x, f + k)?;
     let w = cx.rounded("w", &w, argument_bits(cx.ring()))?;
-    let mut power = polynomial(cx, &w, &WHOLE)?;
+    let mut power = degree_7(cx, &w, &WHOLE)?;
     for i in 0..k {
         // e^(2^i) is below 2^whole; its square leaves the truncation its bits.
         let whole = [2, 3, 6][i as usize];
@@ -131,7 +131,7 @@ fn rise(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     let rest = cx.rescale("rest-scale", &rest, f - 1)?;
     let w = cx.combine("w", &[(1, &rest)], -(1i64 << (f - 1)))?;
     let w = cx.rounded("w-rounded", &w, argument_bits(ring))?;
-    let p = polynomial(cx, &w, &REST)?;
+    let p = degree_7(cx, &w, &REST)?;
     let power: Vec<(i64, &Secret)> = steps(&powers).into_iter().zip(&ones).collect();
     let range = Range::uniform(powers[0].into(), powers[powers.len() - 1].into());
     let power = cx.combine_within("power-of-two", &power, powers[0], range)?;

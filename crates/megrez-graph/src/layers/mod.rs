@@ -15,6 +15,7 @@ mod conv;
 mod embedding;
 mod erf;
 mod exp;
+mod fine;
 mod gelu;
 mod gemm;
 mod known;

@@ -16,7 +16,7 @@
 //! √x 2e-7, ln x 3e-7. Rounding adds about 2^−18 relative (2^−7 on the 32-bit ring), and one unit of the result's last
 //! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
-use super::polynomial::{Coefficients, argument_bits, polynomial};
+use super::polynomial::{Coefficients, argument_bits, degree_7};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
@@ -139,7 +139,7 @@ impl Octaves {
         let g = argument_bits(ring);
         let u = cx.rounded("four-u-rounded", &u, g)?;
         let w = cx.combine("w", &[(1, &u)], -(3i64 << g))?;
-        let p = polynomial(cx, &w, &self.coefficients)?;
+        let p = degree_7(cx, &w, &self.coefficients)?;
 
         let undone: Vec<f64> =
             octaves.iter().map(|&j| (self.undo)(f64::from(j + 1) - f64::from(fx))).collect();

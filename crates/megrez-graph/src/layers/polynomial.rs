@@ -1,4 +1,4 @@
-//! Polynomials of degree 7 in three products deep: p(w) = a(w) + w⁴·b(w) with a and b of degree 3.
+//! Polynomials of degree 7, three products deep: p(w) = a(w) + w⁴·b(w) with a and b of degree 3; and of degree 15, one deeper.
 //!
 //! w lies in [−1, 1] (a little more does no harm), where the coefficients of the functions here fall off quickly, so powers
 //! need few bits: g = 20 on the 64-bit ring, 9 on the 32-bit ring. Products: w², then w³ and w⁴, then w⁴·b; the first
@@ -28,11 +28,9 @@ pub(super) fn argument_bits(ring: u32) -> u32 {
     if ring == 64 { 20 } else { 9 }
 }
 
-/// p(w); the result has ℓ − 6 fraction bits.
-pub(super) fn polynomial(cx: &mut Lowering, w: &Secret, c: &Coefficients) -> Result<Secret, Refusal> {
+/// w, w², w³ and w⁴ with as many fraction bits as w.
+fn powers(cx: &mut Lowering, w: &Secret) -> Result<[Secret; 4], Refusal> {
     let g = cx.frac_of(w);
-    let scale = cx.ring() - 6;
-    let (inner, outer) = (scale - 2 * g, scale - g);
     let non_negative = |range: &Range| range.map(|b| b.max(0));
     let square = cx.mul("w2-product", w, w)?;
     let range = non_negative(&square.range);
@@ -46,21 +44,59 @@ pub(super) fn polynomial(cx: &mut Lowering, w: &Secret, c: &Coefficients) -> Res
     let powers = cx.unstack("power", &higher, &shape)?;
     let [cube, fourth] = &powers[..] else { unreachable!("two powers were stacked") };
     let range = non_negative(&fourth.range);
-    let fourth = fourth.clone().within(range);
+    Ok([w.clone(), square, cube.clone(), fourth.clone().within(range)])
+}
 
-    let cubic = |cx: &mut Lowering, name: &str, c: &[f32], bits: u32| {
-        let mut terms = vec![];
-        for (&c, power) in c[1..].iter().zip([w, &square, cube]) {
-            terms.push((cx.encode(c, bits)?, power));
-        }
-        let constant = cx.encode(c[0], g + bits)?;
-        let sum = cx.combine(name, &terms, constant)?;
-        cx.rescale(&format!("{name}-scale"), &sum, g + bits)
-    };
-    let high = cubic(cx, "high", &c[4..], inner)?;
-    let low = cubic(cx, "low", &c[..4], outer)?;
-    let high = cx.mul("w4-product", &fourth, &high)?;
+/// c0 + c1·w + c2·w² + c3·w³ with `bits` fraction bits more than w.
+fn cubic(
+    cx: &mut Lowering,
+    name: &str,
+    powers: &[Secret; 4],
+    c: &[f32],
+    bits: u32,
+) -> Result<Secret, Refusal> {
+    let mut terms = vec![];
+    for (&c, power) in c[1..].iter().zip(powers) {
+        terms.push((cx.encode(c, bits)?, power));
+    }
+    let scale = cx.frac_of(&powers[0]) + bits;
+    let constant = cx.encode(c[0], scale)?;
+    let sum = cx.combine(name, &terms, constant)?;
+    cx.rescale(&format!("{name}-scale"), &sum, scale)
+}
+
+/// p(w), c0 to c7; the result has ℓ − 6 fraction bits.
+pub(super) fn degree_7(cx: &mut Lowering, w: &Secret, c: &[f32]) -> Result<Secret, Refusal> {
+    let g = cx.frac_of(w);
+    let scale = cx.ring() - 6;
+    let powers = powers(cx, w)?;
+    let high = cubic(cx, "high", &powers, &c[4..8], scale - 2 * g)?;
+    let low = cubic(cx, "low", &powers, &c[..4], scale - g)?;
+    let high = cx.mul("w4-product", &powers[3], &high)?;
     cx.combine("polynomial", &[(1, &high), (1, &low)], 0)
+}
+
+/// p(w), c0 to c15, whose magnitudes may add up to 63: a(w) + w⁴·b(w) + w⁸·(c(w) + w⁴·d(w)), four products deep. The
+/// result has ℓ − 8 fraction bits.
+pub(super) fn degree_15(cx: &mut Lowering, w: &Secret, c: &[f32]) -> Result<Secret, Refusal> {
+    let g = cx.frac_of(w);
+    let scale = cx.ring() - 8;
+    let powers = powers(cx, w)?;
+    let fourth = &powers[3];
+    let eighth = cx.mul("w8-product", fourth, fourth)?;
+    let range = eighth.range.map(|b| b.max(0));
+    let eighth = cx.rounded("w8", &eighth.within(range), g)?;
+    let [a, b, c, d] = [0, 4, 8, 12].map(|i| &c[i..i + 4]);
+    let d = cubic(cx, "d", &powers, d, scale - 2 * g)?;
+    let c = cubic(cx, "c", &powers, c, scale - g)?;
+    let d = cx.mul("d-product", fourth, &d)?;
+    let high = cx.combine("high", &[(1, &c), (1, &d)], 0)?;
+    let high = cx.rounded("high-rounded", &high, scale - g)?;
+    let high = cx.mul("w8-high-product", &eighth, &high)?;
+    let b = cubic(cx, "b", &powers, b, scale - 2 * g)?;
+    let b = cx.mul("b-product", fourth, &b)?;
+    let a = cubic(cx, "a", &powers, a, scale - g)?;
+    cx.combine("polynomial", &[(1, &a), (1, &b), (1, &high)], 0)
 }
 
 /// p(x) of numbers between −1 and 1, as a layer of its own.
@@ -99,7 +135,7 @@ impl Layer for Polynomial {
         let g = argument_bits(cx.ring());
         let unit = (1i128 << g) + (1 << (g - 6));
         let w = cx.rounded("w", x, g)?.within(Range::uniform(-unit, unit));
-        let p = polynomial(cx, &w, &self.coefficients)?;
+        let p = degree_7(cx, &w, &self.coefficients)?;
         cx.rounded("result", &p, cx.frac())
     }
 

@@ -6,7 +6,7 @@
 //! than 64 half waves are refused.
 
 use super::call::Call;
-use super::polynomial::{Coefficients, argument_bits, polynomial};
+use super::polynomial::{Coefficients, argument_bits, degree_7};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -85,7 +85,7 @@ impl Layer for Sine {
         let sign = cx.combine_within("sign", &terms, sign(first), Range::uniform(-1, 1))?;
         let w = cx.rescale("w-scale", &rest, f + 1)?;
         let w = cx.rounded("w", &w, argument_bits(cx.ring()))?;
-        let p = polynomial(cx, &w, &DOUBLE)?;
+        let p = degree_7(cx, &w, &DOUBLE)?;
         let unit = 1 << f;
         let p = cx.rounded("p", &p, f)?.within(Range::uniform(-unit - 16, unit + 16));
         cx.mul("signed", &p, &sign)

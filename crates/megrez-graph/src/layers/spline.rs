@@ -30,25 +30,16 @@
 //!
 //! Rounding adds at most about 2^(4−f), and 1 unit of the input in the last place.
 //!
-//! The finer ones ([`Activations::Fine`]) have q or p of degree 7 ([`super::polynomial`]), three products deep instead of two:
-//! two rounds, two products (a sigmoid: three) and as many truncations more. They need the 64-bit ring.
-//!
-//! | function | T | error |
-//! | --- | --- | --- |
-//! | Sigmoid | 8 | 0.00017 |
-//! | Tanh | 4 | 0.00034 |
-//! | Erf | 2.75 | 0.00006 |
-//! | Gelu | 3.75 | 0.00017 |
-//! | Swish (SiLU) | 8 | 0.0015 |
+//! The finer ones ([`Activations::Fine`]) stand in [`super::fine`].
 
 use super::appendix_b::{self, Printed};
 use super::call::Call;
-use super::polynomial::{Coefficients, argument_bits, polynomial};
+use super::fine::{self, Fine};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Above, Lowering, Operand, Secret};
 use crate::options::Activations;
-use crate::problem::{Refusal, refuse};
+use crate::problem::Refusal;
 use crate::range::Range;
 use crate::scale::Scale;
 use crate::tensor::Tensor;
@@ -59,7 +50,7 @@ use std::sync::Arc;
 
 /// What the polynomial in u is for.
 #[derive(Clone, Copy, PartialEq)]
-enum Form {
+pub(super) enum Form {
     /// centre + v·q(u), between centre − ½·height and centre + ½·height.
     Sigmoid { centre: f32, height: f32 },
     /// max(x, 0) + p(u), never below −depth.
@@ -78,8 +69,8 @@ pub(super) struct Spline {
     coefficients: [f32; 5],
     /// The largest error in exact arithmetic.
     error: f32,
-    /// The finer one.
-    fine: Fine,
+    /// The finer ones, of degree 7 and 15.
+    fine: &'static [Fine; 2],
     /// What MIZAR prints in its place.
     printed: Option<Printed>,
     /// What it stands for, in floating point.
@@ -106,22 +97,13 @@ impl Spline {
     }
 }
 
-/// The numbers of a finer spline: as those of [`Spline`], with c0 to c7 (of q for a sigmoid).
-#[derive(Clone, Copy)]
-struct Fine {
-    end: f32,
-    shift: u32,
-    coefficients: Coefficients,
-    error: f32,
-}
-
 pub(super) const SIGMOID: Spline = Spline {
     form: Form::Sigmoid { centre: 0.5, height: 1.0 },
     end: 5.25,
     shift: 2,
     coefficients: [0.0, 0.661_794, -0.595_553, 0.157_983, 0.142_725],
     error: 0.0032,
-    fine: FINE_SIGMOID,
+    fine: &fine::SIGMOID,
     printed: Some(appendix_b::SIGMOID),
     exact: Exact::Function(Function::Sigmoid),
 };
@@ -132,7 +114,7 @@ pub(super) const TANH: Spline = Spline {
     shift: 1,
     coefficients: [0.0, 1.364_158, -1.221_873, 0.220_877, 0.441_871],
     error: 0.0067,
-    fine: FINE_TANH,
+    fine: &fine::TANH,
     printed: None,
     exact: Exact::Function(Function::Tanh),
 };
@@ -143,7 +125,7 @@ pub(super) const ERF: Spline = Spline {
     shift: 0,
     coefficients: [0.0, 0.842_939, -0.411_159, -0.006_999, 0.074_511],
     error: 0.0033,
-    fine: FINE_ERF,
+    fine: &fine::ERF,
     printed: None,
     exact: Exact::Function(Function::Erf),
 };
@@ -154,7 +136,7 @@ pub(super) const GELU: Spline = Spline {
     shift: 1,
     coefficients: [-0.086_516, 0.248_501, -0.084_857, -0.378_13, 0.324_964],
     error: 0.0021,
-    fine: FINE_GELU,
+    fine: &fine::GELU,
     printed: Some(appendix_b::GELU),
     exact: Exact::Gelu,
 };
@@ -165,89 +147,9 @@ pub(super) const SWISH: Spline = Spline {
     shift: 2,
     coefficients: [-0.142_622, 0.408_786, -0.253_942, -0.735_087, 0.891_068],
     error: 0.0078,
-    fine: FINE_SWISH,
+    fine: &fine::SWISH,
     printed: None,
     exact: Exact::TimesSigmoid,
-};
-
-const FINE_SIGMOID: Fine = Fine {
-    end: 8.0,
-    shift: 2,
-    coefficients: [
-        0.481_876_3,
-        -0.412_027_6,
-        0.280_725_6,
-        -0.104_401_7,
-        -0.068_847_7,
-        0.132_710_1,
-        -0.073_858_6,
-        0.013_739_8,
-    ],
-    error: 0.00017,
-};
-
-const FINE_TANH: Fine = Fine {
-    end: 4.0,
-    shift: 1,
-    coefficients: [
-        0.963_752_7,
-        -0.824_055_2,
-        0.561_451_2,
-        -0.208_803_5,
-        -0.137_695_4,
-        0.265_420_2,
-        -0.147_717_3,
-        0.027_479_6,
-    ],
-    error: 0.00034,
-};
-
-const FINE_ERF: Fine = Fine {
-    end: 2.75,
-    shift: 1,
-    coefficients: [
-        1.379_207,
-        -1.511_245_2,
-        0.830_669_6,
-        0.651_514_8,
-        -1.590_164_7,
-        0.698_631_4,
-        0.704_103_2,
-        -0.602_297,
-    ],
-    error: 0.00006,
-};
-
-const FINE_GELU: Fine = Fine {
-    end: 3.75,
-    shift: 1,
-    coefficients: [
-        -0.056_835_3,
-        0.196_837_2,
-        -0.211_886_5,
-        -0.086_814,
-        0.398_347_6,
-        -0.251_708_4,
-        -0.095_467_3,
-        0.108_851_1,
-    ],
-    error: 0.00017,
-};
-
-const FINE_SWISH: Fine = Fine {
-    end: 8.0,
-    shift: 2,
-    coefficients: [
-        -0.070_843_5,
-        0.202_677_7,
-        -0.297_189_6,
-        0.218_158,
-        0.259_934_7,
-        -0.546_240_7,
-        0.108_240_6,
-        0.124_063_6,
-    ],
-    error: 0.0015,
 };
 
 /// An activation: the function itself in the clear, its spline on secret values.
@@ -269,12 +171,12 @@ fn spline_of(op: &str) -> Option<Spline> {
     }
 }
 
-/// The largest error of what stands for an operator, over all inputs and without roundings; `None` for operators that are
-/// computed as they are.
-pub fn spline_error(op: &str, activations: Activations) -> Option<f64> {
+/// The largest error of what stands for an operator with `frac` fraction bits, over all inputs and without roundings;
+/// `None` for operators that are computed as they are.
+pub fn spline_error(op: &str, activations: Activations, frac: u32) -> Option<f64> {
     let spline = spline_of(op)?;
     let error = match (activations, spline.printed) {
-        (Activations::Fine, _) => spline.fine.error,
+        (Activations::Fine, _) => fine::of(spline.fine, frac).error,
         (Activations::Mizar, Some(printed)) => printed.error,
         _ => spline.error,
     };
@@ -305,7 +207,7 @@ impl Layer for Activation {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = cx.settle(inputs[0].secret()?)?;
         match (cx.activations(), self.spline.printed) {
-            (Activations::Fine, _) => self.spline.fine.lower(cx, &x, self.spline.form),
+            (Activations::Fine, _) => fine::of(self.spline.fine, cx.frac()).lower(cx, &x, self.spline.form),
             (Activations::Mizar, Some(printed)) => (printed.lower)(cx, &x),
             _ => self.spline.lower(cx, &x),
         }
@@ -357,20 +259,20 @@ impl Exact {
 }
 
 /// What a spline computes with.
-struct Pieces {
+pub(super) struct Pieces {
     /// t − T/2.
-    centred: Secret,
+    pub(super) centred: Secret,
     /// v, of a sigmoid.
-    clamped: Option<Secret>,
+    pub(super) clamped: Option<Secret>,
     /// max(x, 0).
-    positive: Secret,
+    pub(super) positive: Secret,
     /// By how many words a wrong comparison moves one of them.
-    wrong: i128,
+    pub(super) wrong: i128,
 }
 
 impl Form {
     /// One comparison with −T, 0 and T, one selection.
-    fn pieces(self, cx: &mut Lowering, x: &Secret, end: f32) -> Result<Pieces, Refusal> {
+    pub(super) fn pieces(self, cx: &mut Lowering, x: &Secret, end: f32) -> Result<Pieces, Refusal> {
         let end = cx.encode(end, cx.frac())?;
         let Above { parts, wrong, .. } = cx.above("compare", x, &[-end, 0, end])?;
         let Ok([a, b, c]) = <[Secret; 3]>::try_from(parts) else { unreachable!("one part per border") };
@@ -391,7 +293,7 @@ impl Form {
 
     /// The bounds of the result with `frac` fraction bits, given those of max(x, 0) with f: what the function promises and
     /// `slack`.
-    fn range(self, frac: u32, slack: f64, f: u32, positive: &Range) -> Range {
+    pub(super) fn range(self, frac: u32, slack: f64, f: u32, positive: &Range) -> Range {
         let word = |v: f64| (v * 2f64.powi(frac as i32)).ceil() as i128;
         let slack = word(slack);
         match self {
@@ -405,38 +307,6 @@ impl Form {
                 Range::uniform(lowest, (highest << (frac - f)) + slack)
             }
         }
-    }
-}
-
-impl Fine {
-    /// On a value with f fraction bits; the result has f.
-    fn lower(&self, cx: &mut Lowering, x: &Secret, form: Form) -> Result<Secret, Refusal> {
-        if cx.ring() < 64 {
-            return refuse("the finer activations need the 64-bit ring", "leave out `--activations fine`");
-        }
-        let f = cx.frac();
-        let Pieces { centred, clamped, positive, wrong } = form.pieces(cx, x, self.end)?;
-        let argument = argument_bits(cx.ring());
-        let u = cx.rescale("u", &centred, f + self.shift)?;
-        let u = cx.rounded("u-rounded", &u, argument)?;
-        let p = polynomial(cx, &u, &self.coefficients)?;
-        let y = match (form, clamped) {
-            (Form::Sigmoid { centre, .. }, Some(clamped)) => {
-                let q =
-                    cx.rounded("factor", &p, argument)?.within(Range::uniform(-8 << argument, 8 << argument));
-                let v = cx.rescale("v", &clamped, f + self.shift)?;
-                let y = cx.mul("last-product", &v, &q)?;
-                let y = cx.rounded("scaled-back", &y, f)?;
-                cx.combine("from-centre", &[(1, &y)], cx.encode(centre, f)?)?
-            }
-            _ => {
-                let p = cx.rounded("correction", &p, f)?.within(Range::uniform(-8 << f, 8 << f));
-                cx.combine("corrected", &[(1, &p), (1, &positive)], 0)?
-            }
-        };
-        // Roundings: a few units, and what those of the argument make of the polynomial's slope.
-        let slack = f64::from(self.error) + 16.0 * 2f64.powi(-(f.min(argument - 2) as i32));
-        Ok(if wrong == 0 { y.within(form.range(f, slack, f, &positive.range)) } else { y })
     }
 }
 

@@ -5,6 +5,7 @@ mod gelu;
 mod layer_norm;
 mod mask;
 mod pattern;
+pub mod precision;
 mod reveal;
 mod rewrite;
 mod swish;

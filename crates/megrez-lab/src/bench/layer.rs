@@ -114,7 +114,7 @@ impl LayerOp {
         let graph = self.graph(o)?;
         // A few units from truncations; a cut comparison adds the cut, as much for each border.
         let rounding = (32.0 + 4.0 * 2f64.powi(o.sign.cut as i32)) * 2f64.powi(-(o.frac as i32));
-        let error = spline_error(self.layer, o.activations);
+        let error = spline_error(self.layer, o.activations, o.frac);
         let bound = error.unwrap_or(0.0) + rounding;
         // What the octaves' polynomials and their roundings promise, doubled.
         let relative = if o.ring == 64 { 2f64.powi(-15) } else { 2f64.powi(-5) };
@@ -156,7 +156,8 @@ mod tests {
             let mut outputs = vec![vec![encode_words(64, &exact.data, 16).unwrap()]];
             let (errors, verified) = op.errors(&o, &outputs).unwrap();
             assert!(verified && errors.max < 1e-4, "{}", op.name);
-            let off = (spline_error(op.layer, Activations::Minimax).unwrap_or(0.0) * 65536.0) as u64 + 300;
+            let off =
+                (spline_error(op.layer, Activations::Minimax, 16).unwrap_or(0.0) * 65536.0) as u64 + 300;
             outputs[0][0][3] = outputs[0][0][3].wrapping_add(off);
             assert!(!op.errors(&o, &outputs).unwrap().1, "{}", op.name);
         }
