@@ -83,6 +83,9 @@ pub enum Activations {
     /// Splines of higher degree, a fifth to a sixtieth of the error for two rounds and some bits
     /// more; on the 64-bit ring.
     Fine,
+    /// Pieces in dealt tables: one round, an error of 2^−12 at most on the 64-bit ring, and some thousand bits a value
+    /// offline. For protocols that look up ([`megrez_plan::Op::Lookup`]).
+    Lookup,
     /// Sigmoid and GELU as MIZAR's Appendix B prints them, the others as ever: to compare with.
     Mizar,
 }

@@ -420,6 +420,38 @@ fn finer_splines_are_as_near_as_they_say() {
 }
 
 #[test]
+fn tables_are_as_near_as_they_say() {
+    let lookups = |plan: &megrez_plan::Plan| {
+        let tables = plan.steps.iter().filter_map(|s| match &s.op {
+            megrez_plan::Op::Lookup(lookup) => Some(lookup.pieces.len()),
+            _ => None,
+        });
+        tables.collect::<Vec<_>>()
+    };
+    for op in ["Sigmoid", "Tanh", "Erf", "Gelu", "Swish"] {
+        assert_eq!(spline_error(op, Activations::Lookup), Some(1.0 / 4096.0));
+        // Narrow: a table and a truncation. Wide: clamped first.
+        for (bound, steps) in [(8.0f32, 0), (40.0, 1)] {
+            let x = dense(bound, 40_001);
+            let g = one(&[1, 40_001], op, &[], none());
+            for (ring, frac, error) in [(64, 16, 1.0 / 4096.0), (64, 20, 1.0 / 4096.0), (32, 10, 0.006)] {
+                let input_range = megrez_graph::Interval::abs(bound.into());
+                let activations = Activations::Lookup;
+                let options =
+                    CompileOptions { ring, frac, input_range, activations, ..CompileOptions::default() };
+                let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
+                assert!(compiled.ranges[0].proven);
+                check(&compiled, std::slice::from_ref(&x), error);
+                let compared = |op: &megrez_plan::Op| matches!(op, megrez_plan::Op::CompareMany { .. });
+                let count = compiled.plan.steps.iter().filter(|s| compared(&s.op)).count();
+                let tables = lookups(&compiled.plan);
+                assert_eq!((tables.len(), count), (1, steps), "{op} ±{bound} {ring} {tables:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_printed_approximations_are_as_printed() {
     let gelu = |x: f64| match x {
         x if x < -4.0 => 0.0,

@@ -11,9 +11,11 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, polynomial};
+use super::table::{Wanted, look_up};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
+use crate::options::Activations;
 use crate::problem::Refusal;
 use crate::range::{Interval, Range};
 use crate::scale::Scale;
@@ -55,6 +57,15 @@ pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret,
     let (low, high) = above.range.hull();
     let above = above.within(Range::uniform(low, high.min(i128::from(end) + over)));
     let above = if low >= 0 { above } else { cx.relu("cut", &above)? };
+    if cx.activations() == Activations::Lookup {
+        // The value at the words that are read, all of them: roundings of what is small stay small, relative to it.
+        let wanted = Wanted { target: 2f64.powi(-15), argument: 18, most: Some(512), frac: f };
+        let power = |above: f64| (above - f64::from(CUT)).exp();
+        if let Some(y) = look_up(cx, "power", &above, power, wanted)? {
+            let range = y.range.map(|b| b.max(0));
+            return Ok(y.within(range));
+        }
+    }
     // w = above/8 − 1.
     let w = cx.rescale("w-scale", &above, f + 3)?;
     let w = cx.combine("w", &[(1, &w)], -(1i64 << (f + 3)))?;
