@@ -11,12 +11,10 @@ use super::exp::decay;
 use super::lines::Lines;
 use super::octaves::{LOGARITHM, RECIPROCAL};
 use super::reduce::row_maxima;
-use super::table::{Wanted, look_up};
 use crate::after::After;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use crate::scale::Scale;
@@ -138,18 +136,6 @@ impl Softmax {
     }
 }
 
-/// 1/x of a row's sum: by a table where rows are short.
-fn inverse(cx: &mut Lowering, sum: &Secret, frac: u32) -> Result<Secret, Refusal> {
-    if cx.activations() == Activations::Lookup {
-        let wanted = Wanted { target: 2f64.powi(-16), argument: 18, most: Some(1024), frac };
-        if let Some(y) = look_up(cx, "inverse", sum, |x| 1.0 / x, wanted)? {
-            let range = y.range.map(|b| b.max(0));
-            return Ok(y.within(range));
-        }
-    }
-    RECIPROCAL.lower(cx, sum, 1.0, frac)
-}
-
 impl Layer for Softmax {
     fn shape(&self) -> &Shape {
         &self.shape
@@ -188,7 +174,7 @@ impl Layer for Softmax {
             cx.combine("log-softmax", &[(1, &shifted), (-1, &log)], 0)?
         } else {
             let fine = (cx.ring() / 2 - 8).max(f);
-            let inverse = inverse(cx, &sum, fine)?;
+            let inverse = RECIPROCAL.lower(cx, &sum, 1.0, fine)?;
             let inverse = cx.broadcast("inverses", &inverse, &[rows, n].into())?;
             let inverse = self.kept(cx, "kept-inverses", &inverse)?;
             let bound = 1i128 << (f + fine);
