@@ -171,7 +171,7 @@ def compile(
     form: Literal["3r", "2r", "2r-fresh", "table", "auto"] = "3r",
     pool: Literal["tournament", "all-pairs"] | None = None,
     mix: bool = False,
-    activations: Literal["minimax", "fine", "mizar"] = "minimax",
+    activations: Literal["minimax", "fine", "lookup", "mizar"] = "minimax",
     protocol: str | None = None,
     net: str = "loopback",
     numbers: Literal["fixed", "float32"] | None = None,
@@ -211,8 +211,8 @@ def compile(
             where `form` is `auto` or the protocol has one form of ReLU only.
         mix: under aby3 and alkaid, have ReLUs and maxima computed by MIZAR's steps, with party 2 as dealer,
             up to the size where that is faster on the network.
-        activations: what stands for smooth activations: splines fitted for the least error, finer ones, or
-            MIZAR's Appendix B to compare with.
+        activations: what stands for smooth activations: splines fitted for the least error, finer ones,
+            tables that a dealer deals (one round), or MIZAR's Appendix B to compare with.
         protocol: what the model is compiled for; by default mizar, or secfloat for float32. Other protocols
             can run it if they have its steps.
         net: the network that choices are made for.

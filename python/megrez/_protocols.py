@@ -30,6 +30,8 @@ class Protocol:
     """Whether it has an offline phase, whose material can be made ahead and stored."""
     native_maximum: bool
     """Whether it has a maximum of all pairs of its own."""
+    lookup: bool
+    """Whether it looks up functions of one value in dealt tables."""
     sums: bool
     """Whether it truncates a product and shares it in one go."""
     factors: int

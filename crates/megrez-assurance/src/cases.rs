@@ -2,7 +2,7 @@
 //! before and after it that a mask may be used by.
 
 use megrez_engine::Options;
-use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit, ValueId};
+use megrez_plan::{List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId};
 use megrez_protocols::registry;
 
 /// A plan with a name.
@@ -46,6 +46,11 @@ fn relu(form: ReluForm, truncate: u32) -> Op {
         digits(9, 2)
     };
     Op::Relu(Relu { sign, form, truncate })
+}
+
+/// Four segments of degree 2, with a cut.
+fn lookup() -> Op {
+    Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces: (0..12).map(|i| i * i - 40).collect(), frac: 16 })
 }
 
 /// One step on fresh inputs; the result is multiplied by an input and both are received.
@@ -118,6 +123,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
         step("sign, digits", Op::NonNegative(digits(9, 3)), 1),
         step("many thresholds", many, 1),
         step("maximum", Op::Maximum(digits(9, 0)), 4),
+        step("lookup", lookup(), 1),
         step("bits", Op::ToBits, 1),
         bits("select", |plan, b| plan.step("step", Op::Select, &[b[0], b[4]]).ok()),
         bits("bit to ring", |plan, b| plan.step("step", Op::BitToRing, &[b[0]]).ok()),
@@ -153,6 +159,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
         }
     }
     if registered.deferred_resharing {
+        cases.push(step("offloaded lookup", Op::Offloaded(Box::new(lookup())), 1));
         cases.push(step("offloaded maximum", Op::Offloaded(Box::new(Op::Maximum(digits(9, 0)))), 4));
     }
     cases.into_iter().flatten().collect()

@@ -2,7 +2,7 @@
 //! Values are read twice, padded, repeated, scaled by even numbers, kept, left as sums and opened by several readers, and received by
 //! whoever owns an input. Numbers may overflow: symbols have no range.
 
-use megrez_plan::{ConvGeometry, KEPT, Kind, List, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
+use megrez_plan::{ConvGeometry, KEPT, Kind, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
 use megrez_protocols::registry;
 use megrez_ring::Shape;
 
@@ -109,7 +109,7 @@ impl Builder {
         let (shape, rank) = (Shape::new(dims.clone()), dims.len());
         let (Kind::Ring { frac } | Kind::Additive { frac }) = kind else { return None };
         let axis = self.choices.below(rank);
-        match self.choices.below(20) {
+        match self.choices.below(21) {
             0 => {
                 let y = self.pick(|plan, v| {
                     let v = plan.value(v);
@@ -195,6 +195,14 @@ impl Builder {
                         self.push(Op::CompareMany { sign, thresholds }, &[x])
                     }
                 }
+            }
+            20 if self.protocol.lookup && matches!(kind, Kind::Ring { .. }) => {
+                let (cut, degree) =
+                    (self.choices.below(1 + frac.min(3) as usize) as u32, self.choices.below(4) as u32);
+                let count = (i64::from(degree) + 1) << (1 + self.choices.below(3));
+                let pieces = (0..count).map(|i| i * 7 - 20).collect();
+                let lookup = Op::Lookup(Lookup { cut, low: 6, degree, pieces, frac });
+                self.push(lookup, &[x])
             }
             17 => {
                 let bit = self.kind(|kind| kind == Kind::Bit)?;

@@ -65,10 +65,11 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::Select => "selection",
         Op::BitToRing => "bit to ring",
         Op::And => "conjunction",
+        Op::Lookup(_) => "lookup",
     })
 }
 
-const KINDS: usize = 14;
+const KINDS: usize = 15;
 
 #[test]
 fn every_kind_of_step_has_a_case() {

@@ -3,7 +3,7 @@
 use megrez_assurance::views::{
     self, Case, Kind, Limits, Mutation, Role, Row, Verdict, all_cases, cases, judge,
 };
-use megrez_plan::Op;
+use megrez_plan::{Lookup, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Small enough for a test: what takes more is looked at by `make assurance`.
@@ -114,11 +114,18 @@ fn no_operation_is_without_a_case() {
     let lacks = |protocol: &str| -> BTreeSet<&str> {
         let names: &[&str] = match protocol {
             "mizar" | "concurrent" | "aegis" => &["Additive", "Offloaded", "ToBits", "FromBits", "AddBits"],
-            "bicoptor" => {
-                &["Additive", "Offloaded", "ToBits", "FromBits", "AddBits", "CompareMany", "Maximum"]
-            }
-            "aby3" | "alkaid" => &["Maximum"],
-            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded"],
+            "bicoptor" => &[
+                "Additive",
+                "Offloaded",
+                "ToBits",
+                "FromBits",
+                "AddBits",
+                "CompareMany",
+                "Maximum",
+                "Lookup",
+            ],
+            "aby3" | "alkaid" => &["Maximum", "Lookup"],
+            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded", "Lookup"],
             other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
         };
         names.iter().copied().collect()
@@ -138,7 +145,8 @@ fn no_operation_is_without_a_case() {
             cases::NAMES.iter().copied().filter(|name| !covered.contains_key(name)).collect();
         assert_eq!(missing, lacks(protocol), "{protocol}");
     }
-    assert_eq!(cases::name(&Op::Not), *cases::NAMES.last().expect("names"));
+    let last = Lookup { cut: 0, low: 0, degree: 0, pieces: vec![], frac: 0 };
+    assert_eq!(cases::name(&Op::Lookup(last)), *cases::NAMES.last().expect("names"));
 }
 
 /// Protections taken away one by one: each is noticed.
@@ -147,7 +155,7 @@ fn missing_protections_are_noticed() {
     let cases = all_cases();
     let limits = Limits { block: 1 << 16, ..QUICK };
     let same = |draw: &str| Kind::SameAs(draw.into());
-    let table: [(&str, &str, &str, &str, Kind); 9] = [
+    let table: [(&str, &str, &str, &str, Kind); 12] = [
         ("mizar", "NonNegative", "3 bits", "op: zero-share of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: multiplier of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: flip of P0 and P1", Kind::Zero),
@@ -161,6 +169,9 @@ fn missing_protections_are_noticed() {
             same("Offline input/x: input of P1 and P2"),
         ),
         ("mizar", "Mul", "x·y", "op: mask of P0 and P2", Kind::Zero),
+        ("mizar", "Lookup", "2 segments of degree 1", "op: mask of P0 and P2", Kind::Zero),
+        ("mizar", "Lookup", "2 segments of degree 1", "op: table of P1 and P2", Kind::Zero),
+        ("mizar", "Lookup", "2 segments of degree 1", "op: table of P1 and P2", Kind::Repeat { period: 2 }),
         ("aby3", "Mul", "x·y", "Online op: zero of P0 and P2", Kind::Zero),
         ("meteor", "NonNegative", "2 bits", "op: mask of P0 and P1", Kind::Zero),
     ];

@@ -6,7 +6,7 @@ use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{GateKind, Operand, Program, SignTables};
+use megrez_kernels::{GateKind, LookupTables, Operand, Program, SignTables};
 use megrez_ring::{Word, bits};
 
 /// Values per thread of the kernels between elements and planes.
@@ -144,6 +144,9 @@ impl Cuda {
         Ok(outputs)
     }
 }
+
+/// On the host: no kernel of its own yet.
+impl LookupTables for Cuda {}
 
 impl SignTables for Cuda {
     fn sign_table<W: Word>(&self, cut: u32, width: u32, masks: &Buf<W>, bit: &Buf<u64>) -> Result<Buf<u64>> {

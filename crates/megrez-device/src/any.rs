@@ -3,10 +3,10 @@
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{
-    Cpu, Device, DeviceError, Elem, FieldShare, ListAlgebra, ListStreams, MaskedLists, Memory, OpenSelected,
-    OpenTruncated, Placement, Program, Selected, SignTables, Truncation, Usage,
+    Cpu, Device, DeviceError, Elem, FieldShare, ListAlgebra, ListStreams, LookupTables, MaskedLists, Memory,
+    OpenSelected, OpenTruncated, Placement, Program, Selected, SignTables, Truncation, Usage,
 };
-use megrez_plan::{ConvGeometry, View};
+use megrez_plan::{ConvGeometry, Lookup, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word};
 
@@ -363,6 +363,25 @@ impl OpenSelected for AnyDevice {
             Ok(D::wrap(d.open_selected(j, &args)?))
         }
         on!(self, d => owned(d, j, args))
+    }
+}
+
+impl LookupTables for AnyDevice {
+    fn lookup_tables<W: Word>(&self, f: &Lookup, masks: &AnyBuf<W>) -> Result<AnyBuf<W>> {
+        on!(self, d => Ok(wrap(d, d.lookup_tables(f, own(d, masks)?)?)))
+    }
+
+    fn open_looked_up<W: Word>(
+        &self,
+        f: &Lookup,
+        masked: &AnyBuf<W>,
+        tables: &AnyBuf<W>,
+        output_mask: &AnyBuf<W>,
+    ) -> Result<AnyBuf<W>> {
+        on!(self, d => {
+            let [masked, tables, mask] = [own(d, masked)?, own(d, tables)?, own(d, output_mask)?];
+            Ok(wrap(d, d.open_looked_up(f, masked, tables, mask)?))
+        })
     }
 }
 

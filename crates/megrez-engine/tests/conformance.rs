@@ -4,7 +4,7 @@
 use megrez_engine::local::{LocalOptions, LocalRun, run};
 use megrez_engine::{PlanCost, faults};
 use megrez_kernels::Cpu;
-use megrez_plan::{ConvGeometry, List, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
+use megrez_plan::{ConvGeometry, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
 use megrez_protocols::{Cost, Suite, Unit, registry};
 use megrez_session::{Phase, Sent, Tap};
 use std::collections::HashMap;
@@ -59,6 +59,26 @@ fn relu(sign: SignBit, truncate: u32) -> Op {
 
 fn relu_as(form: ReluForm, sign: SignBit, truncate: u32) -> Op {
     Op::Relu(Relu { sign, form, truncate })
+}
+
+/// Pieces of one function: 3 − 5·x + 7·x² of all words, 3 + y of all y = x / 2^cut, or 3.
+fn pieces(ring: u32, cut: u32, degree: u32) -> Lookup {
+    let low = ring - cut - if degree == 0 { 1 } else { 3 };
+    let piece = |h: i64| {
+        let start = (if h < 4 { h } else { h - 8 }) << low;
+        match degree {
+            0 => vec![3],
+            1 => vec![start + 3, 1],
+            _ => {
+                let square = start.wrapping_mul(start).wrapping_mul(7);
+                let first = square.wrapping_sub(start.wrapping_mul(5)).wrapping_add(3);
+                vec![first, start.wrapping_mul(14).wrapping_sub(5), 7]
+            }
+        }
+    };
+    let pieces = (0..if degree == 0 { 2 } else { 8 }).flat_map(piece);
+    let pieces = pieces.map(|c: i64| c << (64 - ring) >> (64 - ring)).collect();
+    Lookup { cut, low, degree, pieces, frac: ring / 4 }
 }
 
 /// Digit widths that sum to λ − 1, threes first.
@@ -332,6 +352,25 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
             p.step("op", end.clone(), &[turned]).unwrap()
         });
     }
+    // Tables whose pieces are one function, so that it makes no difference which of them is taken: alone, cut, dealt, and of
+    // a value whose mask is late, twice.
+    for (degree, cut, bits) in [(0, 0, full), (1, f.min(3), quarter), (2, 0, full)] {
+        let lookup = Op::Lookup(pieces(ring, cut, degree));
+        case(&format!("lookup/{degree}"), cut > 0, &[x(bits)], &|p, v| {
+            p.step("op", lookup.clone(), v).unwrap()
+        });
+        case(&format!("dealt/lookup/{degree}"), cut > 0, &[x(bits)], &|p, v| {
+            p.step("op", Op::Offloaded(Box::new(lookup.clone())), v).unwrap()
+        });
+    }
+    case("lookup/late", false, &[x(full), y(full)], &|p, v| {
+        let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), &v[..1]).unwrap();
+        let [z, w] = ["op", "again"].map(|name| p.step(name, Op::Lookup(pieces(ring, 0, 2)), &[z]).unwrap());
+        let sum = Op::Combine { coefficients: vec![1, 2], constant: 0 };
+        let sum = p.step("sum", sum, &[z, w]).unwrap();
+        let y = p.step("scale", Op::Rescale { frac: 0 }, &v[1..]).unwrap();
+        p.step("product", Op::Mul, &[sum, y]).unwrap()
+    });
     // Few bits, for protocols that compare no more.
     let few = SignBit { bits: Some(6), ..SignBit::FULL };
     let few_bit =
@@ -426,6 +465,7 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                         || case.name.starts_with("sum/")
                         || case.name.starts_with("words/")
                         || case.name.starts_with("dealt/")
+                        || case.name.starts_with("lookup/") && why.contains("--activations")
                         || case.name.starts_with("many/")
                             && why.contains("use meteor")
                             && protocol != "meteor"

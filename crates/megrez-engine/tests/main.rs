@@ -14,4 +14,5 @@ mod printed_failures;
 mod random_plans;
 mod replicated;
 mod sessions;
+mod tables;
 mod views;

@@ -87,6 +87,9 @@ pub enum Activations {
     /// more; on the 64-bit ring. With more than 16 fraction bits, of a degree as high again: a hundredth
     /// of the error for two rounds more.
     Fine,
+    /// Pieces in dealt tables: one round, an error of 2^−12 at most on the 64-bit ring, and some thousand bits a value
+    /// offline. For protocols that look up ([`megrez_plan::Op::Lookup`]).
+    Lookup,
     /// Sigmoid and GELU as MIZAR's Appendix B prints them, the others as ever: to compare with.
     Mizar,
 }

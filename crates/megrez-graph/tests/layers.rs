@@ -2,35 +2,12 @@
 
 mod common;
 
+use common::small::{graph, none, one, tensor};
 use common::{check, check_floats, noise, run};
-use megrez_graph::layers::spline_error;
 use megrez_graph::{
-    Activations, Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor,
-    compile,
+    Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor, compile,
 };
 use megrez_plan::{Op, SignBit};
-
-fn tensor<const R: usize>(shape: [usize; R], data: &[f32]) -> Tensor {
-    Tensor::new(shape, data.to_vec())
-}
-
-/// A graph of one input and what `layers` adds.
-fn graph(shape: &[usize], layers: impl FnOnce(&mut Graph, Id) -> Id) -> Graph {
-    let mut graph = Graph::new("test");
-    let x = graph.input("x", shape.to_vec()).unwrap();
-    let y = layers(&mut graph, x);
-    graph.output("y", y);
-    graph
-}
-
-fn one(shape: &[usize], op: &str, constants: &[Tensor], attributes: Attributes) -> Graph {
-    graph(shape, |g, x| {
-        let mut inputs = vec![x];
-        inputs.extend(constants.iter().enumerate().map(|(i, c)| g.constant(&format!("c{i}"), c.clone())));
-        g.add("layer", op, &inputs, attributes).unwrap()
-    })
-}
-
 /// The clear result by hand; then lowered with secret and with public weights.
 fn expect(graph: &Graph, x: &Tensor, want: &Tensor) {
     let got = run(graph, x);
@@ -51,10 +28,6 @@ fn lowers(graph: &Graph, inputs: &[Tensor]) {
         check(&compiled, inputs, 2e-3);
     }
     check_floats(graph, inputs);
-}
-
-fn none() -> Attributes {
-    Attributes::none()
 }
 
 #[test]
@@ -362,177 +335,6 @@ fn mistakes_are_refused_with_the_node() {
     refused("Swish", &[x], none().with("alpha", 1.5), "is not 1");
     refused("Gelu", &[x], none().with("approximate", "fast"), "`fast` is not known");
     assert!(g.input("y", [1 << 20, 1 << 20]).is_err() && g.input("y", [0]).is_err());
-}
-
-/// The activations that are splines, with the errors that their files state.
-const SPLINES: [(&str, f64); 4] =
-    [("Sigmoid", 0.0032), ("Tanh", 0.0067), ("Gelu", 0.0021), ("Swish", 0.0078)];
-
-/// Numbers from −`end` to `end`, dense around 0.
-fn dense(end: f32, n: usize) -> Tensor {
-    let at = |i: usize| (2 * i) as f32 / (n - 1) as f32 - 1.0;
-    tensor([1, n], &(0..n).map(|i| end * at(i).powi(3)).collect::<Vec<_>>())
-}
-
-#[test]
-fn splines_are_as_near_as_they_say() {
-    let x = dense(40.0, 40_001);
-    for (op, error) in SPLINES {
-        let g = one(&[1, 40_001], op, &[], none());
-        for (ring, frac, rounding) in [(64, 16, 3e-4), (64, 24, 3e-6), (32, 10, 0.02), (32, 12, 0.005)] {
-            let input_range = megrez_graph::Interval::abs(40.0);
-            let options = CompileOptions { ring, frac, input_range, ..CompileOptions::default() };
-            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
-            assert!(compiled.ranges[0].proven);
-            check(&compiled, std::slice::from_ref(&x), error + rounding);
-            assert_eq!(
-                common::elements(&compiled.plan, |op| matches!(op, megrez_plan::Op::Select)),
-                3 * 40_001
-            );
-        }
-    }
-}
-
-#[test]
-fn finer_splines_are_as_near_as_they_say() {
-    let x = dense(40.0, 40_001);
-    let functions = [
-        ("Sigmoid", [0.00017, 0.000008]),
-        ("Tanh", [0.00034, 0.000016]),
-        ("Erf", [0.00006, 0.0000002]),
-        ("Gelu", [0.00017, 0.00007]),
-        ("Swish", [0.0015, 0.00008]),
-    ];
-    for (op, errors) in functions {
-        let g = one(&[1, 40_001], op, &[], none());
-        for (frac, rounding) in [(12, 2e-3), (16, 1.5e-4), (18, 5e-5), (20, 3e-5), (24, 3e-5)] {
-            let error = errors[usize::from(frac > 16)];
-            assert_eq!(spline_error(op, Activations::Fine, frac), Some(f64::from(error as f32)));
-            let input_range = megrez_graph::Interval::abs(40.0);
-            let activations = Activations::Fine;
-            let options = CompileOptions { frac, input_range, activations, ..CompileOptions::default() };
-            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
-            assert!(compiled.ranges[0].proven);
-            check(&compiled, std::slice::from_ref(&x), error + rounding);
-        }
-        let options = CompileOptions {
-            ring: 32,
-            frac: 10,
-            activations: Activations::Fine,
-            ..CompileOptions::default()
-        };
-        assert!(compile(&g, &options).unwrap_err().to_string().contains("64-bit ring"));
-    }
-}
-
-#[test]
-fn the_printed_approximations_are_as_printed() {
-    let gelu = |x: f64| match x {
-        x if x < -4.0 => 0.0,
-        x if x < -1.95 => {
-            -0.011034134030615728 * x.powi(3)
-                - 0.11807612951181953 * x.powi(2)
-                - 0.42226581151983866 * x
-                - 0.5054031199708174
-        }
-        x if x <= 3.0 => {
-            0.0018067462606141187 * x.powi(6) - 0.037688200365904236 * x.powi(4)
-                + 0.3603292692789629 * x.powi(2)
-                + 0.5 * x
-                + 0.008526321541038084
-        }
-        x => x,
-    };
-    let sigmoid = |x: f64| (0.5 + 0.125 * x).clamp(0.0, 1.0);
-    let approximations: [(&str, &dyn Fn(f64) -> f64, f64); 2] =
-        [("Sigmoid", &sigmoid, 0.1333), ("Gelu", &gelu, 0.0199)];
-    let x = dense(40.0, 4001);
-    for (op, printed, error) in approximations {
-        let g = one(&[1, 4001], op, &[], none());
-        for (ring, frac, rounding) in [(64, 16, 1e-3), (64, 24, 1e-5), (32, 10, 0.05)] {
-            let options = CompileOptions {
-                ring,
-                frac,
-                input_range: megrez_graph::Interval::abs(40.0),
-                activations: Activations::Mizar,
-                ..CompileOptions::default()
-            };
-            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
-            assert!(compiled.ranges[0].proven);
-            assert_eq!(spline_error(op, Activations::Mizar, 16), Some(f64::from(error as f32)));
-            check(&compiled, std::slice::from_ref(&x), error + rounding);
-            let values = common::interpret(&compiled, std::slice::from_ref(&x));
-            let layer = &compiled.layers[0];
-            let got = common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
-            for (&x, got) in x.data.iter().zip(got) {
-                // Borders and data are rounded to f bits: beside a jump either side is right.
-                let x = f64::from(x);
-                let unit = 2f64.powi(-(frac as i32));
-                let near = [printed(x - unit), printed(x), printed(x + unit)];
-                let off = near.iter().map(|y| (y - got).abs()).fold(f64::INFINITY, f64::min);
-                assert!(off <= rounding, "{op}({x}) is {got} instead of {}", printed(x));
-            }
-        }
-    }
-    let tanh = |activations| spline_error("Tanh", activations, 16);
-    assert_eq!(tanh(Activations::Mizar), tanh(Activations::Minimax), "what is not printed stays as it is");
-}
-
-#[test]
-fn splines_bear_large_numbers_a_cut_and_any_shape() {
-    use megrez_graph::{Comparison, ListStyle};
-    let large = tensor([1, 1, 1, 4], &[2e6, -2e6, 1e4, -1e4]);
-    let input_range = megrez_graph::Interval::abs(2e6);
-    for (op, error) in SPLINES {
-        let g = one(&[1, 1, 1, 4], op, &[], none());
-        let options = CompileOptions { input_range, ..CompileOptions::default() };
-        check(&compile(&g, &options).unwrap(), std::slice::from_ref(&large), error + 1e-3);
-        let scalar = one(&[], op, &[], none());
-        check(&compile(&scalar, &CompileOptions::default()).unwrap(), &[tensor([], &[0.7])], error + 1e-3);
-        // Few bits: what the cut reads wrongly is off by the cut, and no more.
-        let list = ListStyle::Digits(megrez_plan::Fewest::Total);
-        let comparison = Comparison::Fitted { list, bits: Some(12), calibration: None };
-        let x = dense(20.0, 2001);
-        let input_range = megrez_graph::Interval::abs(20.0);
-        let options = CompileOptions { comparison, input_range, ..CompileOptions::default() };
-        let g = one(&[1, 2001], op, &[], none());
-        let compiled = compile(&g, &options).unwrap();
-        check(&compiled, std::slice::from_ref(&x), error + 0.03);
-        assert!(compiled.layers[0].compared.is_some_and(|limit| limit >= 20.0));
-    }
-}
-
-#[test]
-fn products_with_their_sigmoid_are_one_swish() {
-    let g = graph(&[2, 3], |g, x| {
-        let s = g.add("sigmoid", "Sigmoid", &[x], none()).unwrap();
-        let y = g.add("silu", "Mul", &[s, x], none()).unwrap();
-        // A sigmoid with another reader stays one.
-        let t = g.add("gate", "Sigmoid", &[y], none()).unwrap();
-        let z = g.add("gated", "Mul", &[y, t], none()).unwrap();
-        g.add("sum", "Add", &[z, t], none()).unwrap()
-    });
-    let compiled = compile(&g, &CompileOptions::default()).unwrap();
-    let ops: Vec<&str> = compiled.graph.nodes.iter().map(|n| n.op.as_str()).collect();
-    assert_eq!(ops, ["Swish", "Sigmoid", "Mul", "Add"]);
-    check(&compiled, &[noise([2, 3], 1)], 0.02);
-    assert_eq!(run(&compiled.graph, &noise([2, 3], 1)).data, run(&g, &noise([2, 3], 1)).data);
-}
-
-#[test]
-fn splines_follow_a_linear_layer() {
-    let g = graph(&[2, 3, 6, 6], |g, x| {
-        let w = g.constant("w", noise([4, 3, 3, 3], 1));
-        let y = g.add("conv", "Conv", &[x, w], none()).unwrap();
-        let y = g.add("tanh", "Tanh", &[y], none()).unwrap();
-        let y = g.add("pool", "MaxPool", &[y], none().with("kernel_shape", [2, 2])).unwrap();
-        g.add("gelu", "Gelu", &[y], none().with("approximate", "tanh")).unwrap()
-    });
-    let compiled = compile(&g, &CompileOptions::default()).unwrap();
-    // A maximum goes before the activation that keeps the order.
-    let ops: Vec<&str> = compiled.graph.nodes.iter().map(|n| n.op.as_str()).collect();
-    assert_eq!(ops, ["Conv", "MaxPool", "Tanh", "Gelu"]);
-    check(&compiled, &[noise([2, 3, 6, 6], 3)], 0.02);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The seam between protocols and hardware.
 
 use crate::circuit::Program;
-use crate::fused::{MaskedLists, OpenSelected, OpenTruncated, SignTables};
+use crate::fused::{LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
@@ -63,7 +63,7 @@ pub trait Memory: Clone + Send + Sync + 'static {
 /// agree as stated; they are checked by debug assertions since callers derive them from a validated
 /// plan. What protocols fuse into one kernel are traits of their own, beside the step's plain
 /// statement.
-pub trait Device: Memory + MaskedLists + OpenTruncated + OpenSelected + SignTables {
+pub trait Device: Memory + MaskedLists + OpenTruncated + OpenSelected + SignTables + LookupTables {
     // ---- ring arithmetic, element by element ----
 
     /// Σ c_i · x_i + constant over buffers of `n` elements (`terms` may be empty).

@@ -97,6 +97,7 @@ fn effect(op: &Op) -> Effect<'_> {
         | Op::NonNegative(_)
         | Op::Relu(_)
         | Op::Maximum(_)
+        | Op::Lookup(_)
         | Op::Select
         | Op::BitToRing
         | Op::Xor

@@ -11,20 +11,21 @@ mod resharing;
 
 pub use choose::{Price, choose};
 pub use maxima::spread_maxima;
-pub use offload::{offload_sizes, offload_to_dealer};
+pub use offload::{offload_sizes, offload_tables, offload_to_dealer};
 pub use resharing::defer_resharing;
 
 use megrez_plan::{Plan, PlanError};
 
 /// Makes a plan of shared primitives one for equal parties, who truncate and share again in one go
 /// and have no maximum of their own: ReLUs and maxima of at most `offload` elements go to the dealer
-/// (0: none do), the other maxima are made of steps that the parties have, and products wait for
+/// (0: none do) and all tables too, the other maxima are made of steps that the parties have, and products wait for
 /// their truncation. The plan computes the same values.
 ///
 /// # Errors
 /// None for a plan that is valid.
 pub fn legalise(plan: &mut Plan, offload: usize) -> Result<(), PlanError> {
     offload_to_dealer(plan, offload);
+    offload_tables(plan);
     spread_maxima(plan)?;
     defer_resharing(plan)
 }

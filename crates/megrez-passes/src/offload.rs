@@ -16,9 +16,19 @@ pub fn offload_to_dealer(plan: &mut Plan, elements: usize) {
     }
 }
 
+/// Has all tables dealt: parties who are equal have no other way to look up.
+pub fn offload_tables(plan: &mut Plan) {
+    for step in plan.steps.iter_mut().filter(|step| matches!(step.op, Op::Lookup(_))) {
+        step.op = Op::Offloaded(Box::new(step.op.clone()));
+    }
+}
+
 /// The sizes of the steps that [`offload_to_dealer`] may have dealt, smallest first, each once.
 pub fn offload_sizes(plan: &Plan) -> Vec<usize> {
-    let may = |op: &Op| matches!(op, Op::Relu(_) | Op::Maximum(_) | Op::Offloaded(_));
+    let may = |op: &Op| match op {
+        Op::Offloaded(step) => matches!(**step, Op::Relu(_) | Op::Maximum(_)),
+        op => matches!(op, Op::Relu(_) | Op::Maximum(_)),
+    };
     let steps = plan.steps.iter().filter(|step| may(&step.op));
     let mut sizes: Vec<usize> = steps.map(|step| plan.value(step.output).shape.elements()).collect();
     sizes.sort_unstable();

@@ -11,6 +11,10 @@ fn a_plan_becomes_one_for_equal_parties_and_stays_valid() {
     let y = plan.step("y", Op::Truncate { bits: 16 }, &[product]).unwrap();
     let kept = plan.step("small", Op::Maximum(SignBit::FULL), &[small, small]).unwrap();
     let spread = plan.step("large", Op::Maximum(SignBit::FULL), &[large, y]).unwrap();
+    let pieces = vec![0, 1, 2, 3];
+    let table = megrez_plan::Lookup { cut: 0, low: 3, degree: 1, pieces, frac: 16 };
+    let looked_up = plan.step("table", Op::Lookup(table), &[large]).unwrap();
+    plan.output("looked up", "alice", looked_up);
     plan.output("small", "alice", kept);
     plan.output("large", "alice", spread);
     let (kind, shape) = (plan.value(spread).kind, plan.value(spread).shape.clone());
@@ -20,6 +24,7 @@ fn a_plan_becomes_one_for_equal_parties_and_stays_valid() {
     let of = |name: &str| &plan.steps.iter().find(|step| step.name == name).unwrap().op;
     assert!(matches!(of("product"), Op::Additive(_)));
     assert!(matches!(of("small"), Op::Offloaded(_)));
+    assert!(matches!(of("table"), Op::Offloaded(_)), "of any size");
     assert!(plan.steps.iter().all(|step| !matches!(step.op, Op::Maximum(_))));
     assert_eq!(
         (plan.value(spread).kind, &plan.value(spread).shape),

@@ -279,8 +279,8 @@ impl Op {
                 inputs[0].clone()
             }
             Op::Offloaded(step) => {
-                if !matches!(**step, Op::Relu(_) | Op::Maximum(_)) {
-                    return refuse("deals only ReLUs and maxima");
+                if !matches!(**step, Op::Relu(_) | Op::Maximum(_) | Op::Lookup(_)) {
+                    return refuse("deals only ReLUs, maxima and tables");
                 }
                 inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
                 step.output(inputs, ring)?
@@ -339,6 +339,12 @@ impl Op {
                 let [a] = arity(inputs)?;
                 bit_input(&a)?;
                 a
+            }
+            Op::Lookup(lookup) => {
+                let [x] = arity(inputs)?;
+                let (shape, frac) = ring_input(&x)?;
+                lookup.check(ring, frac, shape.elements())?;
+                Value { shape: shape.clone(), kind: Kind::Ring { frac: lookup.frac } }
             }
         };
         match value.shape.clone().checked() {

@@ -7,11 +7,13 @@
 
 mod check;
 mod float;
+mod lookup;
 mod op;
 mod view;
 
 pub use check::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
+pub use lookup::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
 pub use op::{
     ConvGeometry, Fewest, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit,
 };

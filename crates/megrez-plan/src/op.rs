@@ -1,6 +1,6 @@
 //! The primitives.
 
-use crate::View;
+use crate::{Lookup, View};
 use megrez_ring::{Prime, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,7 @@ pub enum Op {
     /// |x − y| < 2^(ℓ−1) for every pair. A cut is made in each value before they are subtracted: all comparisons then agree
     /// on one order, and the result is one of the values, at most 2^(cut+1) below the largest.
     Maximum(SignBit),
-    /// A ReLU or a maximum on shares of two workers and a dealer, in a plan of replicated values: these are such shares without a message,
+    /// A ReLU, a maximum or a table on shares of two workers and a dealer, in a plan of replicated values: these are such shares without a message,
     /// so a plan may mix both families step by step (`megrez_passes::offload_to_dealer`).
     Offloaded(Box<Op>),
     /// The ℓ bits of a ring value, lowest first, along a new first dimension.
@@ -105,6 +105,8 @@ pub enum Op {
     And,
     /// ¬a.
     Not,
+    /// A function of one value by pieces, each a polynomial on one of 2^n segments. [`Lookup`] says where it holds.
+    Lookup(Lookup),
 }
 
 /// The most thresholds of one [`Op::CompareMany`].

@@ -20,7 +20,8 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "none against party 2: its two lists tell the dealer about the values compared",
     "mizar with Aegis's two lists (MIZAR, Fig. 3), for comparison of costs",
 )
-.with_native_maximum();
+.with_native_maximum()
+.with_lookup();
 
 /// The suite.
 pub fn suite<W, D>() -> Mizar<W, D> {

@@ -21,6 +21,7 @@ pub const PROTOCOL: protocol::Protocol =
         .of_parties(1)
         .without_offline_phase()
         .with_native_maximum()
+        .with_lookup()
         .with_factors(4);
 
 /// The suite on the ring of `W` and device `D`.
@@ -133,6 +134,7 @@ suite_of_steps! { Clear, refuse =>
     9 = ToBits,
     10 = FromBits,
     11 = AddBits,
+    12 = Lookup,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {
@@ -254,6 +256,20 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Truncate<'a> {
 
     fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
         each(device, self.1, x[0], |x| floor_shift(x, self.0))
+    }
+}
+
+/// A function by pieces, without carries.
+pub struct Lookup<'a>(&'a megrez_plan::Lookup, &'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Lookup<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        let Op::Lookup(lookup) = call.op else { return None };
+        Some(Lookup(lookup, call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        each(device, self.1, x[0], |x| W::from_u64(self.0.at(x.to_u64(), [false; 2])))
     }
 }
 

@@ -19,7 +19,8 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "semi-honest, one of three parties corrupted; party 2 deals",
     "mizar with the concurrent single list (MIZAR, Remark 1), for comparison",
 )
-.with_native_maximum();
+.with_native_maximum()
+.with_lookup();
 
 /// The suite.
 pub fn suite<W, D>() -> Mizar<W, D> {

@@ -122,8 +122,24 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         op if is_linear(op) && call.of_bits() => format!("{suite} rearranges bits by views only"),
         Op::Mul | Op::And if call.inputs.len() > 2 => two_at_a_time(suite),
         Op::Maximum(_) => format!("{suite} has no maximum of all pairs: use --pool tournament"),
+        op if is_table(op) => no_tables(suite),
         other => format!("{suite} has no {other:?}"),
     })
+}
+
+/// A table, by whomever it is dealt.
+pub(crate) fn is_table(op: &Op) -> bool {
+    match op {
+        Op::Offloaded(step) => is_table(step),
+        op => matches!(op, Op::Lookup(_)),
+    }
+}
+
+/// Why a suite has no step for a table: without the table, which may be long.
+pub(crate) fn no_tables(suite: &str) -> String {
+    format!(
+        "{suite} looks up no tables dealt so: use --activations minimax, or a protocol that does, such as mizar"
+    )
 }
 
 /// Why a suite that multiplies two values at a time refuses more.

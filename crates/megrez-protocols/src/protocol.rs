@@ -52,6 +52,8 @@ pub struct Protocol {
     /// products in additive sharing (deferred resharing). Reports call it `sums`, as they always have.
     #[serde(rename = "sums")]
     pub deferred_resharing: bool,
+    /// Whether it looks up functions of one value in tables; plans for others compare and multiply.
+    pub lookup: bool,
     /// How many bits a conjunction takes at most.
     pub factors: usize,
 }
@@ -79,6 +81,7 @@ impl Protocol {
             rings: RINGS,
             offline: true,
             native_maximum: false,
+            lookup: false,
             deferred_resharing: false,
             factors: 2,
         }
@@ -94,6 +97,10 @@ impl Protocol {
 
     pub(crate) const fn with_native_maximum(self) -> Self {
         Protocol { native_maximum: true, ..self }
+    }
+
+    pub(crate) const fn with_lookup(self) -> Self {
+        Protocol { lookup: true, ..self }
     }
 
     pub(crate) const fn with_deferred_resharing(self) -> Self {

@@ -109,7 +109,7 @@ mod tests {
     struct Capabilities;
 
     impl Visitor<Reference> for Capabilities {
-        type Output = (usize, bool, bool, usize, bool);
+        type Output = (usize, bool, bool, bool, usize, bool);
 
         fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
             let value = |kind| Value { shape: [1].into(), kind };
@@ -121,6 +121,8 @@ mod tests {
             let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
             let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
             let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
+            let table = megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0 };
+            let lookup = has(Op::Lookup(table), &[&ring], &ring);
             let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
             let truncate = Op::Truncate { bits: 1 };
             let own: [(Op, &[&Value], &Value); 3] = [
@@ -132,7 +134,7 @@ mod tests {
                 let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
                 cost.transfers.iter().any(|t| t.phase == Phase::Offline)
             });
-            (S::PARTIES, maximum, sums, factors, offline)
+            (S::PARTIES, maximum, sums, lookup, factors, offline)
         }
     }
 
@@ -141,7 +143,7 @@ mod tests {
         for p in PROTOCOLS {
             assert_eq!(p.insecure, p.level == Security::None, "{}", p.name);
             for &ring in p.rings {
-                let (parties, maximum, sums, factors, offline) =
+                let (parties, maximum, sums, lookup, factors, offline) =
                     dispatch::<Reference, _>(p.name, ring, Capabilities).expect("registered on this ring");
                 assert_eq!((parties, offline), (p.parties, p.offline), "{}", p.name);
                 // The plaintext oracle has everything; what it is asked for is what its plans are
@@ -149,7 +151,7 @@ mod tests {
                 if !p.insecure {
                     assert_eq!((maximum, sums), (p.native_maximum, p.deferred_resharing), "{}", p.name);
                 }
-                assert_eq!(factors, p.factors, "{}", p.name);
+                assert_eq!((lookup, factors), (p.lookup, p.factors), "{}", p.name);
             }
         }
     }

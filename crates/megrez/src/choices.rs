@@ -137,6 +137,8 @@ choice! {
     Minimax = "minimax",
     /// Splines of higher degree: a tenth of the error, two more rounds; on the 64-bit ring.
     Fine = "fine",
+    /// Dealt tables: one round, an error below 2^−12, more bits offline; where a dealer deals them.
+    Lookup = "lookup",
     /// MIZAR's Appendix B for Sigmoid and GELU; minimax splines for the rest.
     Mizar = "mizar",
 }
@@ -188,6 +190,7 @@ impl From<Smooth> for Activations {
         match smooth {
             Smooth::Minimax => Activations::Minimax,
             Smooth::Fine => Activations::Fine,
+            Smooth::Lookup => Activations::Lookup,
             Smooth::Mizar => Activations::Mizar,
         }
     }

@@ -136,11 +136,12 @@ pub fn name(op: &Op) -> &'static str {
         Op::Xor => "Xor",
         Op::And => "And",
         Op::Not => "Not",
+        Op::Lookup(_) => "Lookup",
     }
 }
 
 /// All names, in the order of [`name`].
-pub const NAMES: [&str; 26] = [
+pub const NAMES: [&str; 27] = [
     "Constant",
     "Combine",
     "View",
@@ -167,6 +168,7 @@ pub const NAMES: [&str; 26] = [
     "Xor",
     "And",
     "Not",
+    "Lookup",
 ];
 
 /// x as an element of the ring, signed.
@@ -273,6 +275,7 @@ pub fn all_cases() -> Vec<Case> {
     table.comparisons();
     table.relus();
     table.maxima();
+    table.lookups();
     table.bits();
     table.0
 }

@@ -3,8 +3,8 @@
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{
-    Device, DeviceError, Elem, Field, FieldShare, ListAlgebra, ListInput, ListStreams, MaskedLists, Memory,
-    OpenSelected, OpenTruncated, Placement, Reference, Selected, SignTables, Truncation,
+    Device, DeviceError, Elem, Field, FieldShare, ListAlgebra, ListInput, ListStreams, LookupTables,
+    MaskedLists, Memory, OpenSelected, OpenTruncated, Placement, Reference, Selected, SignTables, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
@@ -258,3 +258,5 @@ impl OpenSelected for Enumerating {
 }
 
 impl SignTables for Enumerating {}
+
+impl LookupTables for Enumerating {}

@@ -11,10 +11,12 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
+use super::table::{Wanted, look_up};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::problem::Refusal;
+use crate::options::Activations;
+use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
 use crate::scale::Scale;
 use crate::tensor::Tensor;
@@ -25,6 +27,9 @@ use std::sync::Arc;
 
 /// Where the decay is cut off.
 pub(super) const CUT: u32 = 16;
+
+/// The same for a table, one segment of 64 less; e^−15 is 3e-7.
+const TABLE_CUT: u32 = 15;
 
 /// e^(2w − 2).
 const QUARTER: Coefficients =
@@ -50,11 +55,25 @@ pub(super) fn exp(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 /// e^x for x ≤ 0 with f fraction bits; the result has f as well. `over`: by how many words x may exceed 0 after all.
 pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
     let f = cx.frac();
-    let end = i64::from(CUT) << f;
+    let by_table = cx.activations() == Activations::Lookup;
+    let end = i64::from(if by_table { TABLE_CUT } else { CUT }) << f;
     let above = cx.combine("above-cut", &[(1, x)], end)?;
     let (low, high) = above.range.hull();
     let above = above.within(Range::uniform(low, high.min(i128::from(end) + over)));
     let above = if low >= 0 { above } else { cx.relu("cut", &above)? };
+    if by_table {
+        // The value at the words that are read, all of them: roundings of what is small stay small, relative to it.
+        let wanted = Wanted { target: 2f64.powi(-15), argument: 18, most: None, frac: f };
+        let power = |above: f64| (above - f64::from(TABLE_CUT)).exp();
+        let Some(y) = look_up(cx, "power", &above, power, wanted)? else {
+            return refuse(
+                "has no room for a table on this ring",
+                "choose other activations or fewer fraction bits",
+            );
+        };
+        let range = y.range.map(|b| b.max(0));
+        return Ok(y.within(range));
+    }
     // w = above/8 − 1.
     let w = cx.rescale("w-scale", &above, f + 3)?;
     let w = cx.combine("w", &[(1, &w)], -(1i64 << (f + 3)))?;

@@ -34,7 +34,9 @@
 
 use super::appendix_b::{self, Printed};
 use super::call::Call;
+use super::exact::Exact;
 use super::fine::{self, Fine};
+use super::table::{ERROR, Smooth};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Above, Lowering, Operand, Secret};
@@ -43,9 +45,8 @@ use crate::problem::Refusal;
 use crate::range::Range;
 use crate::scale::Scale;
 use crate::tensor::Tensor;
-use megrez_plan::{Function, Operation, ValueId};
+use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
-use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::sync::Arc;
 
 /// What the polynomial in u is for.
@@ -75,19 +76,8 @@ pub(super) struct Spline {
     printed: Option<Printed>,
     /// What it stands for, in floating point.
     exact: Exact,
-}
-
-/// An activation in floating point.
-#[derive(Clone, Copy)]
-enum Exact {
-    /// A function of its own.
-    Function(Function),
-    /// x/(1 + e^−x).
-    TimesSigmoid,
-    /// x/2·(1 + erf(x/√2)).
-    Gelu,
-    /// x/2·(1 + tanh y) = x/(1 + e^−2y), y = √(2/π)·(x + 0.044715·x³).
-    GeluTanh,
+    /// Beyond ±reach less than 2^−15 is left of the bend: for tables.
+    reach: f32,
 }
 
 impl Spline {
@@ -106,6 +96,7 @@ pub(super) const SIGMOID: Spline = Spline {
     fine: &fine::SIGMOID,
     printed: Some(appendix_b::SIGMOID),
     exact: Exact::Function(Function::Sigmoid),
+    reach: 10.5,
 };
 
 pub(super) const TANH: Spline = Spline {
@@ -117,6 +108,7 @@ pub(super) const TANH: Spline = Spline {
     fine: &fine::TANH,
     printed: None,
     exact: Exact::Function(Function::Tanh),
+    reach: 5.75,
 };
 
 pub(super) const ERF: Spline = Spline {
@@ -128,6 +120,7 @@ pub(super) const ERF: Spline = Spline {
     fine: &fine::ERF,
     printed: None,
     exact: Exact::Function(Function::Erf),
+    reach: 3.0,
 };
 
 pub(super) const GELU: Spline = Spline {
@@ -139,6 +132,7 @@ pub(super) const GELU: Spline = Spline {
     fine: &fine::GELU,
     printed: Some(appendix_b::GELU),
     exact: Exact::Gelu,
+    reach: 4.5,
 };
 
 pub(super) const SWISH: Spline = Spline {
@@ -150,6 +144,7 @@ pub(super) const SWISH: Spline = Spline {
     fine: &fine::SWISH,
     printed: None,
     exact: Exact::TimesSigmoid,
+    reach: 13.0,
 };
 
 /// An activation: the function itself in the clear, its spline on secret values.
@@ -176,6 +171,7 @@ fn spline_of(op: &str) -> Option<Spline> {
 pub fn spline_error(op: &str, activations: Activations, frac: u32) -> Option<f64> {
     let spline = spline_of(op)?;
     let error = match (activations, spline.printed) {
+        (Activations::Lookup, _) => return Some(ERROR),
         (Activations::Fine, _) => fine::of(spline.fine, frac).error,
         (Activations::Mizar, Some(printed)) => printed.error,
         _ => spline.error,
@@ -207,6 +203,10 @@ impl Layer for Activation {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = cx.settle(inputs[0].secret()?)?;
         match (cx.activations(), self.spline.printed) {
+            (Activations::Lookup, _) => {
+                let rises = matches!(self.spline.form, Form::SmoothRelu { .. });
+                Smooth { function: self.function, reach: self.spline.reach, rises }.lower(cx, &x)
+            }
             (Activations::Fine, _) => fine::of(self.spline.fine, cx.frac()).lower(cx, &x, self.spline.form),
             (Activations::Mizar, Some(printed)) => (printed.lower)(cx, &x),
             _ => self.spline.lower(cx, &x),
@@ -225,36 +225,6 @@ impl Layer for Activation {
     fn non_decreasing(&self) -> bool {
         // The functions of this form are; their splines are too, up to their error.
         matches!(self.spline.form, Form::Sigmoid { .. })
-    }
-}
-
-impl Exact {
-    /// On a value of this shape.
-    fn lower(self, cx: &mut FloatLowering, x: ValueId, shape: &Shape) -> Result<ValueId, Refusal> {
-        match self {
-            Exact::Function(f) => cx.map("function", f, x),
-            Exact::TimesSigmoid => {
-                let sigmoid = cx.map("sigmoid", Function::Sigmoid, x)?;
-                cx.pair("product", Operation::Mul, x, sigmoid, shape)
-            }
-            Exact::Gelu => {
-                let y = cx.with_number("scaled", Operation::Mul, x, FRAC_1_SQRT_2)?;
-                let y = cx.map("erf", Function::Erf, y)?;
-                let y = cx.with_number("step", Operation::Add, y, 1.0)?;
-                let half = cx.with_number("half", Operation::Mul, x, 0.5)?;
-                cx.pair("product", Operation::Mul, half, y, shape)
-            }
-            Exact::GeluTanh => {
-                let square = cx.pair("square", Operation::Mul, x, x, shape)?;
-                let cubic = cx.with_number("cubic", Operation::Mul, square, 0.044_715)?;
-                let slope = cx.with_number("slope", Operation::Add, cubic, 1.0)?;
-                let y = cx.pair("argument", Operation::Mul, x, slope, shape)?;
-                let twice = 2.0 * FRAC_2_PI.sqrt();
-                let y = cx.with_number("scaled", Operation::Mul, y, twice)?;
-                let y = cx.map("sigmoid", Function::Sigmoid, y)?;
-                cx.pair("product", Operation::Mul, x, y, shape)
-            }
-        }
     }
 }
 

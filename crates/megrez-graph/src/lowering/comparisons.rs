@@ -5,7 +5,7 @@ use super::plan::Lowering;
 use crate::options::{Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
-use megrez_plan::{Fewest, List, Op, Relu, SignBit, ValueId};
+use megrez_plan::{Fewest, List, Lookup, Op, Relu, SignBit, ValueId};
 use std::collections::HashSet;
 
 impl Lowering<'_> {
@@ -27,6 +27,17 @@ impl Lowering<'_> {
         let y = self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))?;
         self.relu_inputs.insert(y.id, range);
         Ok(y)
+    }
+
+    /// A function of x by a dealt table, whose values lie in `range`.
+    pub(crate) fn look_up(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        table: Lookup,
+        range: Range,
+    ) -> Result<Secret, Refusal> {
+        self.emit(name, Op::Lookup(table), &[x.id], range)
     }
 
     /// max(x − border, 0) for public borders, words at the scale of x: one comparison with them
@@ -159,7 +170,7 @@ impl Lowering<'_> {
     }
 
     /// Refuses to choose a comparison by a range that secret weights of the same layer have made.
-    pub(super) fn not_by_weights(&self) -> Result<(), Refusal> {
+    pub(crate) fn not_by_weights(&self) -> Result<(), Refusal> {
         if self.reads_weights && self.options.declared.is_some() {
             return refuse(
                 "compares what its own weights have made, so that the comparison would follow from them",

@@ -142,6 +142,14 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(bit, w)| bit * w).collect())
         }
+        Op::Lookup(lookup) => {
+            let end = 1i128 << lookup.bits();
+            map(&|w| {
+                // Moved to begin at 0; the last segment is for carries.
+                assert!((0..end - (1 << (lookup.low + lookup.cut))).contains(&w), "{name} looks up too much");
+                i128::from((lookup.at(w as u64, [false; 2]) as i64) << (64 - ring) >> (64 - ring))
+            })
+        }
         other => panic!("{name}: layers do not use {other:?}"),
     }
 }
@@ -266,3 +274,4 @@ pub fn run(graph: &Graph, x: &Tensor) -> Tensor {
 pub mod nodes;
 /// Writes ONNX files field by field.
 pub mod onnx;
+pub mod small;

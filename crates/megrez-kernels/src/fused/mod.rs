@@ -4,6 +4,7 @@
 //! and `Device` has the trait among its supertraits.
 
 mod list;
+mod lookup;
 mod select;
 mod sign_table;
 mod truncate;
@@ -11,6 +12,7 @@ mod truncate;
 pub use list::{
     Entries, Field, FieldShare, ListAlgebra, ListInput, ListSpec, ListStreams, MaskedLists, on_host,
 };
+pub use lookup::LookupTables;
 pub use select::{OpenSelected, Selected};
 pub use sign_table::SignTables;
 pub use truncate::{OpenTruncated, Truncation};

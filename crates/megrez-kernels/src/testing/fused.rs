@@ -2,9 +2,10 @@
 
 use super::{Suite, host, same};
 use crate::{
-    Device, FieldShare, ListAlgebra, ListStreams, MaskedLists, OpenSelected, OpenTruncated, Reference,
-    Selected, SignTables, Truncation,
+    Device, FieldShare, ListAlgebra, ListStreams, LookupTables, MaskedLists, OpenSelected, OpenTruncated,
+    Reference, Selected, SignTables, Truncation,
 };
+use megrez_plan::Lookup;
 use megrez_ring::Word;
 
 impl<D: Device> Suite<D> {
@@ -78,6 +79,34 @@ impl<D: Device> Suite<D> {
                         up!(&table)
                     ));
                 }
+            }
+        }
+    }
+
+    /// Tables of functions by pieces.
+    pub fn lookup_tables(&self) {
+        rings!(self.lookup_tables_of());
+    }
+
+    fn lookup_tables_of<W: Word>(&self) {
+        let ring = W::BITS;
+        for &n in self.lengths() {
+            let masks = self.words::<W>(n);
+            let forms = [(0, 0, 0, 1), (0, 3, 1, 2), (1, 2, 2, 3), (2, 1, 3, 5), (0, ring - 4, 2, 4)];
+            for (cut, low, degree, index) in forms {
+                let pieces: Vec<i64> =
+                    self.words::<W>((degree as usize + 1) << index).into_iter().map(W::to_i64).collect();
+                let f = &Lookup { cut, low, degree, pieces, frac: 0 };
+                let what = format!("ring {ring} n {n} {cut} {low} {degree} {index}");
+                compare!(self, format!("lookup_tables {what}"), |d, up| d.lookup_tables(f, up!(&masks)));
+                let (masked, out) = (self.words::<W>(n), self.words::<W>(n));
+                let tables = self.words::<W>(n * f.pieces.len());
+                compare!(self, format!("open_looked_up {what}"), |d, up| d.open_looked_up(
+                    f,
+                    up!(&masked),
+                    up!(&tables),
+                    up!(&out)
+                ));
             }
         }
     }

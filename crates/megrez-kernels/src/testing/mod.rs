@@ -86,6 +86,7 @@ impl<D: Device> Suite<D> {
         self.structure();
         self.openings();
         self.sign_tables();
+        self.lookup_tables();
     }
 
     /// Lengths around words, vectors, packing groups, blocks and chunks.
@@ -142,7 +143,7 @@ impl<D: Device> Suite<D> {
 macro_rules! differential_tests {
     ($suites:expr) => {
         $crate::differential_tests! { $suites =>
-            elements packed_bits planes circuits matrices images structure openings sign_tables
+            elements packed_bits planes circuits matrices images structure openings sign_tables lookup_tables
         }
     };
     ($suites:expr => $($part:ident)*) => {$(

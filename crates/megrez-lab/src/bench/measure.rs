@@ -149,6 +149,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
         "activations": match o.activations {
             Activations::Minimax => "minimax",
             Activations::Fine => "fine",
+            Activations::Lookup => "lookup",
             Activations::Mizar => "mizar",
         },
         "pool": if pairs { "all-pairs" } else { "tournament" },

@@ -10,6 +10,7 @@
 mod bits;
 mod family;
 mod halves;
+mod lookup;
 mod many;
 mod maximum;
 mod product;
@@ -27,6 +28,7 @@ use crate::protocol::{self, Security};
 use crate::sharing::Constant;
 use crate::{Call, Unsupported, local};
 use bits::{And, BitToRing};
+use lookup::Lookup;
 use many::CompareMany;
 use maximum::Maximum;
 use product::Product;
@@ -42,7 +44,8 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "semi-honest, one of three parties corrupted; party 2 deals",
     "MIZAR, corrected",
 )
-.with_native_maximum();
+.with_native_maximum()
+.with_lookup();
 
 suite_of_steps! { Mizar, refuse =>
     0 = Constant,
@@ -58,6 +61,7 @@ suite_of_steps! { Mizar, refuse =>
     10 = Select,
     11 = BitToRing,
     12 = And,
+    13 = Lookup,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

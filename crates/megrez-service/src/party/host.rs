@@ -8,7 +8,7 @@ use crate::wire::{self, Source};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
-use megrez_plan::{Input, KEPT, Output, Plan};
+use megrez_plan::{Input, KEPT, Op, Output, Plan, Step};
 use megrez_protocols::registry::Protocol;
 use megrez_session::Error as SessionError;
 use serde::Serialize;
@@ -94,15 +94,14 @@ impl Host {
     /// A valid plan whose values this party has room for.
     pub(super) fn affordable(&self, bytes: &[u8]) -> Result<Plan> {
         let plan = Plan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
-        self.room_for(plan.values.iter().map(|v| v.shape.elements()))?;
+        self.room_for(sizes(&plan))?;
         Ok(plan)
     }
 
     /// What a session of such a plan holds at most, in bytes: all values at once, each with masks,
     /// correlated randomness and what a step needs.
     pub(super) fn memory(plan: &Plan) -> u64 {
-        let elements = plan.values.iter().map(|v| v.shape.elements() as u64);
-        let elements = elements.fold(0u64, u64::saturating_add);
+        let elements = sizes(plan).fold(0u64, |all, size| all.saturating_add(size as u64));
         elements.saturating_mul(4 * u64::from(plan.ring / 8))
     }
 
@@ -111,7 +110,7 @@ impl Host {
         let elements = values.try_fold(0usize, usize::checked_add).unwrap_or(usize::MAX);
         if elements > self.policy.max_elements {
             return Err(forbidden(format!(
-                "the plan's values have {elements} elements together, this party takes at most {}: use a smaller \
+                "the plan's values and tables have {elements} elements together, this party takes at most {}: use a smaller \
                  batch, or raise max_elements in party.toml",
                 self.policy.max_elements
             )));
@@ -148,6 +147,19 @@ impl Host {
         }
         Ok(protocol)
     }
+}
+
+/// What a plan makes a party hold, in elements: its values, and the tables that are dealt for its look-ups.
+fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
+    let table = |step: &Step| {
+        let op = match &step.op {
+            Op::Offloaded(op) => op,
+            op => op,
+        };
+        let Op::Lookup(f) = op else { return None };
+        Some(plan.value(step.output).shape.elements().saturating_mul(f.pieces.len()))
+    };
+    plan.values.iter().map(|v| v.shape.elements()).chain(plan.steps.iter().filter_map(table))
 }
 
 /// The parties compare this: they must have been asked for the same thing.

@@ -3,9 +3,10 @@
 use super::super::form::{Map, Rows, Run, Symbols, Term, Unit};
 use super::{Result, Symbolic, made, mask_of, unit_of};
 use megrez_kernels::{
-    FieldShare, ListAlgebra, ListStreams, MaskedLists, OpenSelected, OpenTruncated, Selected, SignTables,
-    Truncation,
+    FieldShare, ListAlgebra, ListStreams, LookupTables, MaskedLists, OpenSelected, OpenTruncated, Selected,
+    SignTables, Truncation,
 };
+use megrez_plan::Lookup;
 use megrez_prg::Stream;
 use megrez_ring::Word;
 
@@ -183,5 +184,25 @@ impl SignTables for Symbolic {
             _ => deps = deps.union(&self.world.rest(&[&table])),
         }
         made(Rows::new(Unit::Bit, vec![Run { len: n, terms, deps }]))
+    }
+}
+
+impl LookupTables for Symbolic {
+    fn lookup_tables<W: Word>(&self, f: &Lookup, masks: &Symbols<W>) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&masks.rows], masks.rows.len() * f.pieces.len()))
+    }
+
+    /// What is read of a table may be any of its entries: a use of its labels, and no mask.
+    fn open_looked_up<W: Word>(
+        &self,
+        _: &Lookup,
+        masked: &Symbols<W>,
+        tables: &Symbols<W>,
+        output_mask: &Symbols<W>,
+    ) -> Result<Symbols<W>> {
+        let n = masked.rows.len();
+        let rest = self.rest(Unit::Word, &[&masked.rows, &tables.rows], n);
+        let mask = self.words(output_mask, n);
+        made(Rows::sum(Unit::Word, &[(1, &rest), (1, &mask)], n, mask_of(W::BITS)))
     }
 }

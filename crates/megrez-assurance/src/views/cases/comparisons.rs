@@ -1,7 +1,7 @@
 //! Comparisons, ReLUs and maxima.
 
 use super::{BICOPTOR, Expected, Table, all, bit, range, relu_of, words, wrap};
-use megrez_plan::{List, Op, Relu, ReluForm, SignBit};
+use megrez_plan::{List, Lookup, Op, Relu, ReluForm, SignBit};
 
 impl Table {
     pub(super) fn comparisons(&mut self) {
@@ -166,5 +166,45 @@ impl Table {
                 });
             }
         }
+    }
+
+    pub(super) fn lookups(&mut self) {
+        // Ring, cut, low, degree, coefficients, elements.
+        let forms: [(&str, u32, [u32; 3], &[i64], usize); 6] = [
+            ("2 segments of degree 1", 3, [0, 2, 1], &[1, 2, -3, 3], 1),
+            ("4 segments of degree 0", 3, [0, 1, 0], &[3, -1, 2, -4], 1),
+            ("2 segments of degree 2", 3, [0, 1, 2], &[1, 2, 3, -2, 1, -3], 1),
+            ("2 segments, cut by 1", 3, [1, 1, 1], &[1, 2, -3, 3], 1),
+            ("2 segments of 4 bits", 4, [1, 2, 1], &[5, -3, -7, 2], 1),
+            ("neighbours", 2, [0, 1, 0], &[1, -2], 2),
+        ];
+        for (form, ring, [cut, low, degree], pieces, elements) in forms {
+            let f = Lookup { cut, low, degree, pieces: pieces.to_vec(), frac: 0 };
+            for dealt in [false, true] {
+                let (lookup, of) = (Op::Lookup(f.clone()), f.clone());
+                let op = if dealt { Op::Offloaded(Box::new(lookup)) } else { lookup };
+                let label = if dealt { "Offloaded" } else { "Lookup" };
+                let expect = move |s: &[i64]| -> Vec<Expected> {
+                    let may = |&x: &i64| of.results(x as u64).into_iter().map(|z| z as i64).collect();
+                    s.iter().map(|x| Expected::OneOf { x: *x, words: may(x) }).collect()
+                };
+                let form = if dealt { format!("a table, {form}") } else { form.into() };
+                let secrets = all(&range(ring), elements);
+                let case = self.add(label, form, ring, &[elements], secrets, expect, move |p, v, _| {
+                    Ok(vec![p.step("op", op.clone(), v)?])
+                });
+                case.frac = cut;
+            }
+        }
+        let f = Lookup { cut: 0, low: 1, degree: 1, pieces: vec![1, -2, -1, 1], frac: 0 };
+        let of = f.clone();
+        let expect = move |s: &[i64]| {
+            let may = of.results(s[0] as u64).into_iter().map(|z| z as i64).collect();
+            vec![Expected::OneOf { x: s[0], words: may }; 2]
+        };
+        self.add("Lookup", "of one value twice", 2, &[1], all(&range(2), 1), expect, move |p, v, _| {
+            let op = || Op::Lookup(f.clone());
+            Ok(vec![p.step("op", op(), v)?, p.step("again", op(), v)?])
+        });
     }
 }

@@ -1,0 +1,278 @@
+//! Smooth functions by dealt tables ([`Op::Lookup`]): one round, and one for the truncation of the result.
+//!
+//! A table has 2^n segments of one width, each a polynomial of degree 1 to 3 through Chebyshev's nodes. Carries of masks may
+//! put a value one segment further ([`Lookup`]), so each piece is fitted to its segment *and the one before*. Of all shapes
+//! that keep the error below [`TARGET`] the one of fewest words is taken. The value is moved to begin at 0, so that the
+//! last segment is never its own, and is read with [`ARGUMENT`] fraction bits at most.
+//!
+//! Where x is proven to lie in so few segments that [`WIDEST`] words hold them, that is all. Where its range is wider, it is
+//! clamped first to where the function bends: one comparison with both ends and one selection, three rounds under `mizar`.
+//! Beyond the right end the function is constant or rises as x does, and what the clamp took off is added again.
+//!
+//! Errors: the fit's, [`TARGET`]; 2^−15 for what is left of the bend at an end; a unit of the argument times the slope; one
+//! unit of the result. On the 64-bit ring with f = 16 they stay below [`ERROR`] together.
+
+use crate::lowering::{Above, Lowering, Secret};
+use crate::problem::{Refusal, refuse};
+use crate::range::Range;
+use megrez_plan::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
+
+/// What the whole of an activation is held to on the 64-bit ring, 2^−12.
+pub(super) const ERROR: f64 = 1.0 / 4096.0;
+
+/// What pieces are held to, where the ring has the bits, 2^−13.
+const TARGET: f64 = ERROR / 2.0;
+
+/// Fraction bits that a table of an activation reads of its argument.
+const ARGUMENT: u32 = 15;
+
+/// The most words of a table for which a clamp is spared.
+const WIDEST: usize = 512;
+
+/// What is asked of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// The largest error of its pieces.
+    pub target: f64,
+    /// Fraction bits that it reads of its argument, at most.
+    pub argument: u32,
+    /// The most words for one value; `None` where the best that there is will do.
+    pub most: Option<usize>,
+    /// Fraction bits of the result.
+    pub frac: u32,
+}
+
+/// A function that is as good as constant to the left of where it bends, and constant or x to the right.
+#[derive(Clone, Copy)]
+pub(super) struct Smooth {
+    /// The function.
+    pub function: fn(f64) -> f64,
+    /// It bends within ±reach: beyond, less than 2^−15 is left.
+    pub reach: f32,
+    /// Whether it rises as x does to the right.
+    pub rises: bool,
+}
+
+/// A function on an interval, as pieces.
+struct Fit {
+    lookup: Lookup,
+    /// The largest distance from the function, coefficients as they are rounded.
+    error: f64,
+    /// The smallest and the largest value, with that distance.
+    values: (f64, f64),
+}
+
+/// How words stand for numbers: those of the argument and of the result.
+#[derive(Clone, Copy)]
+struct Words {
+    /// The number that the word 0 stands for.
+    start: f64,
+    /// Fraction bits of the argument, all and those that are cut.
+    frac: u32,
+    cut: u32,
+    /// Fraction bits of the result.
+    scale: u32,
+}
+
+/// The polynomial through `function` at Chebyshev's nodes of [from, to], c_0 first.
+fn interpolated(function: impl Fn(f64) -> f64, [from, to]: [f64; 2], degree: usize) -> Vec<f64> {
+    let count = degree as f64 + 1.0;
+    let node = |k: usize| {
+        let angle = std::f64::consts::PI * (k as f64 + 0.5) / count;
+        f64::midpoint(from, to) + (to - from) / 2.0 * angle.cos()
+    };
+    let nodes: Vec<f64> = (0..=degree).map(node).collect();
+    // Newton's divided differences, then powers.
+    let mut differences: Vec<f64> = nodes.iter().map(|&t| function(t)).collect();
+    for k in 1..=degree {
+        for i in (k..=degree).rev() {
+            differences[i] = (differences[i] - differences[i - 1]) / (nodes[i] - nodes[i - k]);
+        }
+    }
+    let mut powers = vec![0.0; degree + 1];
+    for i in (0..=degree).rev() {
+        // powers = powers·(t − node) + difference.
+        for p in (1..=degree).rev() {
+            powers[p] = powers[p - 1] - nodes[i] * powers[p];
+        }
+        powers[0] = differences[i] - nodes[i] * powers[0];
+    }
+    powers
+}
+
+/// Coefficients in words, of a polynomial in t = l / 2^low. What the rounding of a power takes off goes to the powers below
+/// that are most like it.
+fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
+    let mut words = vec![0; powers.len()];
+    for i in (0..powers.len()).rev() {
+        let unit = 2f64.powi((low * i as u32) as i32 - scale as i32);
+        let word = (powers[i] / unit).round();
+        let rest = powers[i] - word * unit;
+        words[i] = word as i64;
+        // t² is about ½, t³ about ¾·t on [−1, 1].
+        match i {
+            2 => powers[0] += rest / 2.0,
+            3 => powers[1] += rest * 0.75,
+            _ => {}
+        }
+    }
+    words
+}
+
+impl Fit {
+    /// Pieces of `function` from `words.start` on, on segments of 2^low units.
+    fn new(function: fn(f64) -> f64, words: Words, low: u32, degree: u32, segments: usize) -> Fit {
+        let Words { start, frac, cut, scale } = words;
+        let width = 2f64.powi((low + cut) as i32 - frac as i32);
+        let mut pieces = vec![];
+        let (mut error, mut values) = (0f64, (f64::INFINITY, f64::NEG_INFINITY));
+        for h in 0..segments {
+            let at = |t: f64| function(start + (h as f64 + t) * width);
+            // There is nothing before the first segment.
+            let from = if h == 0 { 0.0 } else { -1.0 };
+            let piece = rounded(interpolated(at, [from, 1.0], degree as usize), low, scale);
+            let value = |t: f64| {
+                let l = t * 2f64.powi(low as i32);
+                piece.iter().rev().fold(0.0, |sum, &c| sum * l + c as f64) * 2f64.powi(-(scale as i32))
+            };
+            for i in 0..=24 {
+                let t = from + (1.0 - from) * f64::from(i) / 24.0;
+                let y = value(t);
+                error = error.max((y - at(t)).abs());
+                values = (values.0.min(y), values.1.max(y));
+            }
+            pieces.extend(piece);
+        }
+        // Between the samples.
+        let values = (values.0 - error - TARGET, values.1 + error + TARGET);
+        Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale }, error, values }
+    }
+
+    /// The pieces of fewest words that are as good as wanted for words from 0 to `span`.
+    fn best(function: fn(f64) -> f64, words: Words, span: i128, wanted: Wanted) -> Option<Fit> {
+        let most = wanted.most.unwrap_or(usize::MAX);
+        let mut shapes: Vec<(usize, u32, usize)> = vec![];
+        for degree in 1..=MAX_DEGREE {
+            let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS);
+            shapes.extend(sizes.map(|segments| (segments * (degree as usize + 1), degree, segments)));
+        }
+        shapes.sort_unstable();
+        let mut best: Option<Fit> = None;
+        for (_, degree, segments) in shapes.into_iter().filter(|&(words, ..)| words <= most) {
+            // With the carry of the cut, and the last segment free.
+            let units = (span >> words.cut) + 1;
+            let low = (1..40).find(|low| (segments as i128 - 1) << low > units)?;
+            let fit = Fit::new(function, words, low, degree, segments);
+            if fit.error <= wanted.target {
+                return Some(fit);
+            }
+            if best.as_ref().is_none_or(|best| fit.error < best.error) {
+                best = Some(fit);
+            }
+        }
+        best.filter(|_| wanted.most.is_none())
+    }
+}
+
+/// `function` of a value whose range is proven, by one table; `None` if there is no such table as is wanted.
+pub(super) fn look_up(
+    cx: &mut Lowering,
+    name: &str,
+    x: &Secret,
+    function: fn(f64) -> f64,
+    wanted: Wanted,
+) -> Result<Option<Secret>, Refusal> {
+    let (f, frac, ring) = (wanted.frac, cx.frac_of(x), cx.ring());
+    let cut = frac.saturating_sub(wanted.argument);
+    let (low, high) = x.range.hull();
+    // Nothing that a table could hold.
+    if high.saturating_sub(low) >= 1i128 << (frac + 10) {
+        return Ok(None);
+    }
+    let unit = 2f64.powi(-(frac as i32));
+    let start = low >> cut << cut;
+    let span = high - start;
+    // How large values are, by the function at some points; a bit more is left.
+    let samples =
+        (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
+    let largest = samples.fold(1.0, f64::max);
+    let scale = (ring - 4).saturating_sub(largest.log2().ceil() as u32);
+    if scale < f {
+        return Ok(None);
+    }
+    let words = Words { start: start as f64 * unit, frac, cut, scale };
+    let Some(fit) = Fit::best(function, words, span, wanted) else { return Ok(None) };
+    cx.not_by_weights()?;
+    let Ok(moved) = i64::try_from(-start) else { return Ok(None) };
+    let x = cx.combine(&format!("{name}-argument"), &[(1, x)], moved)?;
+    let word = |v: f64, up: bool| {
+        let v = v * 2f64.powi(scale as i32);
+        (if up { v.ceil() } else { v.floor() }) as i128
+    };
+    let range = Range::uniform(word(fit.values.0, false), word(fit.values.1, true));
+    let y = cx.look_up(name, &x, fit.lookup, range)?;
+    cx.rounded(&format!("{name}-rounded"), &y, f).map(Some)
+}
+
+impl Smooth {
+    /// On a value with f fraction bits; the result has f.
+    pub(super) fn lower(self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        // Half a unit of the result, where that is more.
+        let target = TARGET.max(2f64.powi(-(cx.frac() as i32) - 1));
+        let wanted = Wanted { target, argument: ARGUMENT, most: Some(WIDEST), frac: cx.frac() };
+        if let Some(y) = look_up(cx, "table", x, self.function, wanted)? {
+            return Ok(y);
+        }
+        let end = cx.encode(self.reach, cx.frac_of(x))?;
+        let Above { parts, wrong, .. } = cx.above("compare", x, &[-end, end])?;
+        let Ok([above, beyond]) = <[Secret; 2]>::try_from(parts) else { unreachable!("one part per border") };
+        // A wrong comparison moves a part by `wrong` words.
+        let bound = i128::from(end) + 4 * wrong;
+        let clamped =
+            cx.combine("clamped", &[(1, &above), (-1, &beyond)], -end)?.within(Range::uniform(-bound, bound));
+        let Some(y) = look_up(cx, "table", &clamped, self.function, Wanted { most: None, ..wanted })? else {
+            return refuse(
+                "has no room for a table on this ring",
+                "choose other activations or fewer fraction bits",
+            );
+        };
+        if self.rises { cx.combine("risen", &[(1, &y), (1, &beyond)], 0) } else { Ok(y) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polynomials_are_their_own_interpolation() {
+        let p = |t: f64| 0.5 - 2.0 * t + 3.0 * t * t - 0.25 * t * t * t;
+        for (found, expected) in interpolated(p, [-1.0, 1.0], 3).iter().zip([0.5, -2.0, 3.0, -0.25]) {
+            assert!((found - expected).abs() < 1e-12);
+        }
+        assert_eq!(rounded(vec![0.5, -2.0, 3.0, -0.25], 4, 20), [1 << 19, -(1 << 17), 3 << 12, -(1 << 6)]);
+    }
+
+    /// Every word of the argument, every carry: exact arithmetic, as in the step.
+    #[test]
+    fn pieces_are_good_with_every_carry() {
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let wanted = Wanted { target: TARGET, argument: 0, most: Some(WIDEST), frac: 0 };
+        for (frac, cut, span) in [(16, 2, 6i128 << 16), (10, 0, 8 << 10), (20, 6, 3 << 20)] {
+            let words = Words { start: -3.0, frac, cut, scale: if frac == 10 { 27 } else { 58 } };
+            let fit = Fit::best(sigmoid, words, span, wanted).expect("a table");
+            assert!(fit.error <= TARGET);
+            let scale = words.scale;
+            for x in (0..span as u64).step_by(7) {
+                let real = words.start + x as f64 * 2f64.powi(-(frac as i32));
+                // A unit of what is read, times the largest slope.
+                let off = TARGET + 0.25 * 2f64.powi(cut as i32 - frac as i32) + 1e-9;
+                for y in fit.lookup.results(x) {
+                    let y = y as i64 as f64 * 2f64.powi(-(scale as i32));
+                    assert!((y - sigmoid(real)).abs() <= off, "{real}: {y}");
+                    assert!(y >= fit.values.0 && y <= fit.values.1);
+                }
+            }
+        }
+    }
+}
