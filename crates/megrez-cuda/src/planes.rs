@@ -6,7 +6,8 @@ use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{GateKind, LookupTables, Operand, Program, SignTables};
+use megrez_kernels::{Cpu, GateKind, LookupTables, Memory as _, Operand, Program, SignTables};
+use megrez_plan::Lookup;
 use megrez_ring::{Word, bits};
 
 /// Values per thread of the kernels between elements and planes.
@@ -146,7 +147,15 @@ impl Cuda {
 }
 
 /// On the host: no kernel of its own yet.
-impl LookupTables for Cuda {}
+impl LookupTables for Cuda {
+    /// By the kernel of the CPU, no index of which depends on a mask.
+    fn lookup_tables<W: Word>(&self, f: &Lookup, masks: &Buf<W>) -> Result<Buf<W>> {
+        let cpu = Cpu::default();
+        let masks = cpu.upload(self.download(masks.clone())?)?;
+        let tables = cpu.lookup_tables(f, &masks)?;
+        self.upload(cpu.download(tables)?)
+    }
+}
 
 impl SignTables for Cuda {
     fn sign_table<W: Word>(&self, cut: u32, width: u32, masks: &Buf<W>, bit: &Buf<u64>) -> Result<Buf<u64>> {

@@ -203,3 +203,26 @@ fn given_up(network: &Network, e: &Error) -> Error {
         _ => Error::Net(told),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_plan::Lookup;
+
+    #[test]
+    fn tables_count_as_what_a_plan_holds() {
+        let f = Lookup { cut: 0, low: 4, degree: 1, pieces: vec![0; 512], frac: 0 };
+        let plan = |op| {
+            let mut plan = Plan::new(64);
+            let x = plan.input("x", "alice", [100].into(), 0);
+            let y = plan.step("y", op, &[x]).unwrap();
+            plan.output("y", "alice", y);
+            plan
+        };
+        for op in [Op::Lookup(f.clone()), Op::Offloaded(Box::new(Op::Lookup(f)))] {
+            let plan = plan(op);
+            assert_eq!(sizes(&plan).sum::<usize>(), 100 + 100 + 51_200);
+            assert_eq!(Host::memory(&plan), 51_400 * 32);
+        }
+    }
+}
