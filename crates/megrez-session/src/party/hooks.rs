@@ -19,7 +19,7 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
-/// A collector of everything that is sent; see [`Party::tap`].
+/// A collector of everything that is sent; see [`Party::tap`](super::Party::tap).
 pub type Tap = Arc<Mutex<Vec<Sent>>>;
 
 /// A stream's or a message's name: who shares it or sends it to whom, when, and in which step.
@@ -37,7 +37,7 @@ pub struct Name {
     pub label: String,
 }
 
-/// What machines that check protocols see of a party, and change: see [`Party::probe`]. Outside
+/// What machines that check protocols see of a party, and change: see [`Party::probe`](super::Party::probe). Outside
 /// tests and checks there is none.
 pub trait Probe: Send + Sync {
     /// A stream is about to be used; its key is replaced by what comes back.
@@ -62,7 +62,7 @@ pub struct Statement<'a> {
     pub body: &'a dyn Any,
 }
 
-/// Proves and checks messages after they were sent: see [`Party::transcribe`]. Semi-honest sessions
+/// Proves and checks messages after they were sent: see [`Party::transcribe`](super::Party::transcribe). Semi-honest sessions
 /// have none.
 pub trait Transcript: Send + Sync {
     /// A message of a step; its sender, its receiver and the third party record it alike.
