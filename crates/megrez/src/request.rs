@@ -48,8 +48,8 @@ pub struct CompileRequest {
     /// room; 10 on the 32-bit ring].
     #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
     pub frac: Option<u32>,
-    /// What stands for smooth activations: minimax or fine splines, or mizar, its Appendix B to
-    /// compare with.
+    /// What stands for smooth activations: minimax or fine splines, lookup (dealt tables), or mizar,
+    /// its Appendix B to compare with.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = NUMBERS))]
     pub activations: Smooth,
     /// What every element of the data lies in: B for −B to B, or LOW,HIGH.
