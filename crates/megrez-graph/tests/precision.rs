@@ -3,7 +3,9 @@
 mod common;
 
 use common::{check, noise};
-use megrez_graph::{Attributes, CompileOptions, Compiled, Graph, Interval, RangePolicy, Tensor, compile};
+use megrez_graph::{
+    Attributes, CompileOptions, Compiled, Declared, Graph, Interval, RangePolicy, Tensor, compile,
+};
 
 const WIDTH: usize = 4;
 
@@ -48,6 +50,9 @@ fn shallow_models_keep_theirs_and_so_does_what_is_kept_for_another_plan() {
     assert_eq!(compiled(32, |_| {}).frac, 16);
     assert_eq!(compiled(33, |_| {}).frac, 20);
     assert_eq!(compiled(40, |o| drop(o.kept.insert("y".into(), "state".into()))).frac, 16);
+    // Under declared ranges nothing in a plan follows from the weights.
+    let declared = Declared { all: Some(Interval::abs(8.0)), ..Declared::default() };
+    assert_eq!(compiled(40, |o| o.declared = Some(declared)).frac, 16);
 }
 
 #[test]

@@ -27,8 +27,10 @@ pub fn depth(graph: &Graph) -> usize {
 
 /// The fraction bits to try, the most first, `frac` last.
 pub fn fractions(graph: &Graph, options: &CompileOptions) -> Vec<u32> {
-    // What is kept for another plan has the fraction bits of that one.
-    let most = options.deep_frac.filter(|_| options.kept.is_empty() && depth(graph) > DEEP);
+    // What is kept for another plan has the fraction bits of that one; and with declared ranges a plan tells nothing about
+    // weights, not even whether their bounds leave room.
+    let free = options.kept.is_empty() && options.declared.is_none();
+    let most = options.deep_frac.filter(|_| free && depth(graph) > DEEP);
     let more = most.into_iter().flat_map(|most| (options.frac + 1..=most).rev().step_by(2));
     more.chain([options.frac]).collect()
 }
