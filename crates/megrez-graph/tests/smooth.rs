@@ -5,7 +5,7 @@ mod common;
 use common::small::{graph, none, one, tensor};
 use common::{check, noise, run};
 use megrez_graph::layers::spline_error;
-use megrez_graph::{Activations, CompileOptions, Tensor, compile};
+use megrez_graph::{Activations, CompileOptions, RangePolicy, Tensor, compile};
 /// The activations that are splines, with the errors that their files state.
 const SPLINES: [(&str, f64); 4] =
     [("Sigmoid", 0.0032), ("Tanh", 0.0067), ("Gelu", 0.0021), ("Swish", 0.0078)];
@@ -97,6 +97,25 @@ fn tables_are_as_near_as_they_say() {
                 let clamped = if ring == 32 { count } else { steps };
                 assert_eq!((tables.len(), count), (1, clamped), "{op} ±{bound} {ring} {tables:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn without_a_proof_a_table_is_clamped_first() {
+    // A range that is declared too narrow: what lies beyond must not come out as the function's value at the other end.
+    let x = dense(5.0, 4001);
+    let g = one(&[1, 4001], "Sigmoid", &[], none());
+    let narrow = megrez_graph::Interval::abs(2.0);
+    for (policy, clamps) in [(RangePolicy::Prove, 0), (RangePolicy::Assume, 1)] {
+        let activations = Activations::Lookup;
+        let options =
+            CompileOptions { input_range: narrow, policy, activations, ..CompileOptions::default() };
+        let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
+        let compares = |s: &&megrez_plan::Step| matches!(s.op, megrez_plan::Op::CompareMany { .. });
+        assert_eq!(compiled.plan.steps.iter().filter(compares).count(), clamps);
+        if clamps > 0 {
+            check(&compiled, std::slice::from_ref(&x), 1.0 / 4096.0);
         }
     }
 }

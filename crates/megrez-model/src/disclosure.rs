@@ -275,10 +275,14 @@ fn seen(model: &Model) -> Vec<String> {
              or from calibration data"
         ));
     }
-    let many = plan.steps.iter().filter(|step| matches!(step.op, Op::CompareMany { .. })).count();
+    let laid_out = |op: &Op| match op {
+        Op::Offloaded(inner) => matches!(**inner, Op::Lookup(_)),
+        op => matches!(op, Op::CompareMany { .. } | Op::Lookup(_)),
+    };
+    let many = plan.steps.iter().filter(|step| laid_out(&step.op)).count();
     if many > 0 {
         seen.push(format!(
-            "the thresholds of splines, exponentials, roots, roundings and the like ({many} steps): where they depend on ranges, \
+            "the thresholds and tables of activations, exponentials, roots, roundings and the like ({many} steps): where they depend on ranges, \
              these follow from the weights unless they are declared (--declared)"
         ));
     }
@@ -376,7 +380,7 @@ mod tests {
     fn what_comparisons_tell_is_said() {
         let tells = |found: &Disclosure, part: &str| found.everybody_sees.iter().any(|s| s.contains(part));
         let full = of(&model("Relu", &CompileOptions::default()), "mizar");
-        assert!(!tells(&full, "how wide") && !tells(&full, "thresholds of"));
+        assert!(!tells(&full, "how wide") && !tells(&full, "thresholds and"));
         let comparison = megrez_graph::Comparison::Fitted {
             list: megrez_graph::ListStyle::Bits,
             bits: None,

@@ -240,16 +240,16 @@ impl TlsStream {
     pub fn established(&mut self, silence: Option<Duration>) -> Result<(), NetError> {
         self.incoming.resize(self.incoming.len().max(BUFFER), 0);
         self.silence = silence.map(|time| time.max(Duration::from_millis(1)));
-        self.set_deadline(None)
+        self.deadline = None;
+        self.set_read_timeout(self.silence)
     }
 
     /// Every read must be over by then, however steadily bytes come in.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<(), NetError> {
-        self.deadline = deadline;
-        match deadline {
-            // Each read sets the time that it has.
-            Some(_) => Ok(()),
-            None => self.set_read_timeout(self.silence),
+        // Under a deadline each read sets the time that it has; what it has set is taken back after the last.
+        match (std::mem::replace(&mut self.deadline, deadline), deadline) {
+            (Some(_), None) => self.set_read_timeout(self.silence),
+            _ => Ok(()),
         }
     }
 

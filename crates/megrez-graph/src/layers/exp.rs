@@ -60,7 +60,8 @@ pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret,
     let above = cx.combine("above-cut", &[(1, x)], end)?;
     let (low, high) = above.range.hull();
     let above = above.within(Range::uniform(low, high.min(i128::from(end) + over)));
-    let above = if low >= 0 { above } else { cx.relu("cut", &above)? };
+    let inside = low >= 0 && (!by_table || cx.proves());
+    let above = if inside { above } else { cx.relu("cut", &above)? };
     if by_table {
         // The value at the words that are read, all of them: roundings of what is small stay small, relative to it.
         let wanted = Wanted { target: 2f64.powi(-15), argument: 18, most: None, frac: f };
@@ -71,8 +72,7 @@ pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret,
                 "choose other activations or fewer fraction bits",
             );
         };
-        let range = y.range.map(|b| b.max(0));
-        return Ok(y.within(range));
+        return Ok(y);
     }
     // w = above/8 − 1.
     let w = cx.rescale("w-scale", &above, f + 3)?;

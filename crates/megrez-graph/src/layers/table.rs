@@ -5,8 +5,8 @@
 //! that keep the error below [`TARGET`] the one of fewest words is taken. The value is moved to begin at 0, so that the
 //! last segment is never its own, and is read with [`ARGUMENT`] fraction bits at most.
 //!
-//! Where x is proven to lie in so few segments that [`WIDEST`] words hold them, that is all. Where its range is wider, it is
-//! clamped first to where the function bends: one comparison with both ends and one selection, three rounds under `mizar`.
+//! Where x is proven to lie in so few segments that [`WIDEST`] words hold them, that is all. Where its range is wider, or
+//! ranges may be measured or assumed, it is clamped first to where the function bends: one comparison with both ends and one selection, three rounds under `mizar`.
 //! Beyond the right end the function is constant or rises as x does, and what the clamp took off is added again.
 //!
 //! Errors: the fit's, [`TARGET`]; 2^−15 for what is left of the bend at an end; a unit of the argument times the slope; one
@@ -220,7 +220,11 @@ impl Smooth {
         // Half a unit of the result, where that is more.
         let target = TARGET.max(2f64.powi(-(cx.frac() as i32) - 1));
         let wanted = Wanted { target, argument: ARGUMENT, most: Some(WIDEST), frac: cx.frac() };
-        if let Some(y) = look_up(cx, "table", x, self.function, wanted)? {
+        // What leaves a table's segments comes out as another value of the function, and not as one nearby: without a proof it is
+        // clamped.
+        if cx.proves()
+            && let Some(y) = look_up(cx, "table", x, self.function, wanted)?
+        {
             return Ok(y);
         }
         let end = cx.encode(self.reach, cx.frac_of(x))?;
@@ -228,8 +232,12 @@ impl Smooth {
         let Ok([above, beyond]) = <[Secret; 2]>::try_from(parts) else { unreachable!("one part per border") };
         // A wrong comparison moves a part by `wrong` words.
         let bound = i128::from(end) + 4 * wrong;
-        let clamped =
-            cx.combine("clamped", &[(1, &above), (-1, &beyond)], -end)?.within(Range::uniform(-bound, bound));
+        let all = Range::uniform(-bound, bound);
+        let mut clamped = cx.combine("clamped", &[(1, &above), (-1, &beyond)], -end)?.within(all.clone());
+        if !cx.proves() {
+            // The table holds all that the clamp lets through.
+            clamped.range = all;
+        }
         let Some(y) = look_up(cx, "table", &clamped, self.function, Wanted { most: None, ..wanted })? else {
             return refuse(
                 "has no room for a table on this ring",

@@ -169,6 +169,11 @@ impl Lowering<'_> {
         }
     }
 
+    /// Whether all ranges are proven, or the plan is refused.
+    pub(crate) fn proves(&self) -> bool {
+        self.options.policy == RangePolicy::Prove
+    }
+
     /// Refuses to choose a comparison by a range that secret weights of the same layer have made.
     pub(crate) fn not_by_weights(&self) -> Result<(), Refusal> {
         if self.reads_weights && self.options.declared.is_some() {

@@ -134,8 +134,7 @@ fn replace(folder: &Path, files: &[(String, Zeroizing<String>)]) -> Result<Vec<P
     let mut paths = vec![];
     for (name, text) in files {
         let path = folder.join(name);
-        let extension = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
-        let fresh = folder.join(format!(".new-{}-{name}", std::process::id())).with_extension(extension);
+        let fresh = folder.join(format!(".new-{}-{name}", std::process::id()));
         let written = write_file(&fresh, text).and_then(|()| std::fs::rename(&fresh, &path));
         if let Err(error) = written {
             let _ = std::fs::remove_file(&fresh);
