@@ -82,7 +82,8 @@ fn product(a: Kind, b: Kind) -> Result<Kind, Mistake> {
 impl SignBit {
     fn check(&self, ring: u32) -> Result<(), Mistake> {
         let width = self.bits.unwrap_or(ring.saturating_sub(self.cut));
-        if self.cut >= ring || width < 2 || self.cut + width > ring {
+        // One after the other: numbers from elsewhere may be as large as they like.
+        if self.cut >= ring || width < 2 || width > ring - self.cut {
             return refuse(format!("cannot compare {width} bits after cutting {} of {ring}", self.cut));
         }
         match &self.list {
@@ -347,11 +348,22 @@ impl Op {
                 Value { shape: shape.clone(), kind: Kind::Ring { frac: lookup.frac } }
             }
         };
-        match value.shape.clone().checked() {
-            Ok(_) => Ok(value),
-            Err(e) => refuse(e.to_string()),
-        }
+        sane(&value)?;
+        Ok(value)
     }
+}
+
+/// More fraction bits than this no plan has: sums of them stay far below what a number holds.
+const MAX_FRAC: u32 = 1 << 12;
+
+/// Bounds what a value says of itself, before anything is computed with it.
+fn sane(value: &Value) -> Result<(), Mistake> {
+    if let Kind::Ring { frac } | Kind::Public { frac } | Kind::Additive { frac } = value.kind
+        && frac > MAX_FRAC
+    {
+        return refuse(format!("{frac} fraction bits are more than {MAX_FRAC}"));
+    }
+    value.shape.clone().checked().map(drop).or_else(|e| refuse(e.to_string()))
 }
 
 impl Plan {
@@ -362,15 +374,16 @@ impl Plan {
         if ![8, 16, 32, 64].contains(&self.ring) {
             return fail("(plan)", "the ring is not one of 8, 16, 32, 64 bits");
         }
+        self.values.iter().try_for_each(sane).map_err(|e| e.at("(plan)"))?;
         let mut defined = HashSet::new();
         let mut names = HashSet::new();
         for input in &self.inputs {
             let known = self.values.get(input.value.0 as usize);
-            let Some(Value { shape, kind: Kind::Ring { .. } }) = known else {
+            let Some(Value { kind: Kind::Ring { .. }, .. }) = known else {
                 return fail(&input.name, "an input is a secret ring value");
             };
-            if shape.clone().checked().is_err() || input.owner.is_empty() {
-                return fail(&input.name, "an input has a sane shape and an owner");
+            if input.owner.is_empty() {
+                return fail(&input.name, "an input has an owner");
             }
             if !defined.insert(input.value) || !names.insert(format!("input/{}", input.name)) {
                 return fail(&input.name, "an input is defined twice");
@@ -440,6 +453,54 @@ mod tests {
         break_it(|p| p.values[2].shape = [1].into());
         break_it(|p| p.outputs[0].recipient.clear());
         assert_eq!(Plan::from_bytes(&[7; 9]), Err(PlanError::Malformed));
+    }
+
+    /// How deep a reader calls itself is not for bytes from elsewhere to say.
+    #[test]
+    fn operations_are_nested_once() {
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "alice", [3].into(), 0);
+        let relu = Op::Maximum(SignBit::FULL);
+        let y = plan.step("y", Op::Offloaded(Box::new(relu.clone())), &[x, x]).unwrap();
+        plan.output("y", "alice", y);
+        let bytes = plan.to_bytes();
+        assert_eq!(Plan::from_bytes(&bytes).unwrap(), plan);
+        // The tag of an operation that holds another.
+        let [once, twice] = [1, 2].map(|times| {
+            let op = (0..times).fold(relu.clone(), |op, _| Op::Offloaded(Box::new(op)));
+            postcard::to_allocvec(&op).unwrap()
+        });
+        let tag = &twice[..twice.len() - once.len()];
+        let at = bytes.windows(once.len()).position(|w| w == once).unwrap();
+        for depth in [1, 2, 100_000] {
+            let deep = [&bytes[..at], &tag.repeat(depth), &bytes[at..]].concat();
+            assert_eq!(Plan::from_bytes(&deep), Err(PlanError::Malformed), "{depth}");
+        }
+        assert_eq!(Plan::from_bytes(&bytes).unwrap(), plan, "one that was refused leaves no trace");
+    }
+
+    #[test]
+    fn widths_and_fraction_bits_are_bounded_whatever_they_are() {
+        let compare = |cut, bits, frac| {
+            let mut plan = Plan::new(64);
+            let x = plan.input("x", "alice", [3].into(), frac);
+            plan.step("bit", Op::NonNegative(SignBit { cut, bits, ..SignBit::FULL }), &[x]).map(|_| plan)
+        };
+        assert!(compare(1, Some(63), 0).is_ok() && compare(62, None, 0).is_ok());
+        let wide = [(1, u32::MAX), (2, u32::MAX - 1), (63, u32::MAX - 62), (1, 64), (u32::MAX, 2)];
+        for (cut, bits) in wide {
+            assert!(compare(cut, Some(bits), 0).is_err(), "{cut} {bits}");
+        }
+        assert!(compare(63, None, 0).is_err() && compare(u32::MAX, None, 0).is_err());
+        // Inputs are what their plan says, so their scales are looked at when it is read.
+        let plan = compare(0, None, MAX_FRAC + 1).unwrap();
+        assert!(plan.validate().is_err());
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "alice", [3].into(), MAX_FRAC);
+        assert!(plan.step("product", Op::Mul, &[x, x]).is_err());
+        // Values that no step makes, too.
+        plan.define(Value { shape: [usize::MAX, 2].into(), kind: Kind::Bit });
+        assert!(plan.validate().is_err());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use crate::{Lookup, View};
 use megrez_ring::{Prime, Shape};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::cell::Cell;
 
 /// A primitive operation. Everything up to `Gather` is local under every protocol of linear shares.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -64,7 +66,7 @@ pub enum Op {
     Conv(ConvGeometry),
     /// A product of two secrets that is left as a sum of one summand per party ([`crate::Kind::Additive`]): the truncation that follows
     /// shares it.
-    Additive(Box<Op>),
+    Additive(#[serde(deserialize_with = "inner")] Box<Op>),
     /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| < 2^(ℓ−2).
     Truncate {
         /// How many fraction bits to drop.
@@ -88,7 +90,7 @@ pub enum Op {
     Maximum(SignBit),
     /// A ReLU, a maximum or a table on shares of two workers and a dealer, in a plan of replicated values: these are such shares without a message,
     /// so a plan may mix both families step by step (`megrez_passes::offload_to_dealer`).
-    Offloaded(Box<Op>),
+    Offloaded(#[serde(deserialize_with = "inner")] Box<Op>),
     /// The ℓ bits of a ring value, lowest first, along a new first dimension.
     ToBits,
     /// The ring value, without fraction bits, whose ℓ bits lie along the first dimension, lowest first.
@@ -107,6 +109,18 @@ pub enum Op {
     Not,
     /// A function of one value by pieces, each a polynomial on one of 2^n segments. [`Lookup`] says where it holds.
     Lookup(Lookup),
+}
+
+/// Reads the operation inside of another, which has none inside of itself: bytes from anywhere must not decide how deep a reader calls
+/// itself.
+fn inner<'de, D: Deserializer<'de>>(from: D) -> Result<Box<Op>, D::Error> {
+    thread_local!(static INSIDE: Cell<bool> = const { Cell::new(false) });
+    if INSIDE.replace(true) {
+        return Err(D::Error::custom("an operation in an operation in an operation"));
+    }
+    let op = Op::deserialize(from);
+    INSIDE.set(false);
+    op.map(Box::new)
 }
 
 /// The most thresholds of one [`Op::CompareMany`].
@@ -136,6 +150,14 @@ impl SignBit {
     /// λ on a ring of ℓ = `ring` bits.
     pub fn width(&self, ring: u32) -> u32 {
         self.bits.unwrap_or(ring - self.cut)
+    }
+
+    /// How many field elements may be dealt for one comparison on a ring of ℓ = `ring` bits, where a list is.
+    pub fn dealt(&self, ring: u32) -> usize {
+        match &self.list {
+            List::Bits => self.width(ring) as usize - 1,
+            List::Digits(widths) => widths.iter().map(|w| (1 << w) - 1).sum(),
+        }
     }
 }
 
