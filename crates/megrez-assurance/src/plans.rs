@@ -196,13 +196,18 @@ impl Builder {
                     }
                 }
             }
-            20 if self.protocol.lookup && matches!(kind, Kind::Ring { .. }) => {
+            20 if (self.protocol.lookup || self.protocol.deferred_resharing)
+                && matches!(kind, Kind::Ring { .. }) =>
+            {
                 let (cut, degree) =
                     (self.choices.below(1 + frac.min(3) as usize) as u32, self.choices.below(4) as u32);
                 let count = (i64::from(degree) + 1) << (1 + self.choices.below(3));
                 let pieces = (0..count).map(|i| i * 7 - 20).collect();
                 let lookup = Op::Lookup(Lookup { cut, low: 6, degree, pieces, frac });
-                self.push(lookup, &[x])
+                match self.protocol.lookup {
+                    true => self.push(lookup, &[x]),
+                    false => self.push(Op::Offloaded(Box::new(lookup)), &[x]),
+                }
             }
             17 => {
                 let bit = self.kind(|kind| kind == Kind::Bit)?;

@@ -6,7 +6,8 @@
 //! uniform whatever all others are, so the view is as well distributed without it. A view from which every row has gone is uniform and
 //! independent of all secrets: the rows that go last to first are drawn one after the other.
 
-use super::form::{Deps, Map, Run, Term};
+use super::deps::Deps;
+use super::form::{Map, Run, Term};
 use super::world::{Source, State, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -88,8 +89,12 @@ struct View<'a> {
     steps: Vec<Step>,
     /// Rows by draw and labels, for their terms.
     linear: HashMap<u32, Ranges>,
-    /// What the rests of all rows depend on that come no later than the one that is looked at, and of those that have stayed.
-    rests: [Deps; 2],
+    /// For each part, the first row whose rest depends on it.
+    first: Vec<usize>,
+    /// Rests of rows from this one on have been looked at.
+    reached: usize,
+    /// What the rests of rows depend on that have stayed.
+    stayed: Deps,
     /// The parts of each draw.
     parts: HashMap<u32, Ranges>,
 }
@@ -97,8 +102,8 @@ struct View<'a> {
 /// Numbers by ranges of labels.
 #[derive(Default)]
 struct Ranges {
-    by_start: BTreeMap<u64, Vec<(u64, usize)>>,
-    longest: u64,
+    /// By the logarithm of their lengths and by their starts: so no search walks over what is too short to reach it.
+    by_length: BTreeMap<u32, BTreeMap<u64, Vec<(u64, usize)>>>,
     /// Those that stand for whole draws: few, and they overlap with everything.
     whole: Vec<usize>,
 }
@@ -109,29 +114,39 @@ impl Ranges {
             self.whole.push(number);
             return;
         }
-        self.by_start.entry(from).or_default().push((to, number));
-        self.longest = self.longest.max(to - from);
+        let starts = self.by_length.entry(log_length((from, to))).or_default();
+        starts.entry(from).or_default().push((to, number));
     }
 
     fn remove(&mut self, (from, to): (u64, u64), number: usize) {
         if to == u64::MAX {
             self.whole.retain(|n| *n != number);
-        } else if let Some(found) = self.by_start.get_mut(&from) {
+        } else if let Some(found) =
+            self.by_length.get_mut(&log_length((from, to))).and_then(|starts| starts.get_mut(&from))
+        {
             found.retain(|(_, n)| *n != number);
         }
     }
 
     /// The numbers of ranges that overlap with one.
     fn overlapping(&self, (from, to): (u64, u64)) -> impl Iterator<Item = usize> + '_ {
-        let starts = self.by_start.range(from.saturating_sub(self.longest)..to);
-        let found = starts
+        let near = self
+            .by_length
+            .iter()
+            .flat_map(move |(log, starts)| starts.range(from.saturating_sub((2 << log) - 1)..to));
+        let found = near
             .flat_map(move |(_, found)| found.iter().filter(move |(end, _)| *end > from).map(|(_, n)| *n));
         self.whole.iter().copied().chain(found)
     }
 
     fn all(&self) -> impl Iterator<Item = usize> + '_ {
-        self.whole.iter().copied().chain(self.by_start.values().flatten().map(|(_, n)| *n))
+        let ranged = self.by_length.values().flat_map(|starts| starts.values().flatten());
+        self.whole.iter().copied().chain(ranged.map(|(_, n)| *n))
     }
+}
+
+fn log_length((from, to): (u64, u64)) -> u32 {
+    (to - from).max(1).ilog2()
 }
 
 /// Examines what an observer sees.
@@ -140,25 +155,24 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
     let mut counted = Counted { rows: view.rows.iter().flatten().count(), ..Counted::default() };
     // From the last step to the first: rests depend on what came before them. Messages of one step may come in any order, so a row that
     // stays because of another of its step is tried again at the end of the step.
-    let mut before = vec![Deps::default()];
-    for row in view.rows.iter().flatten() {
-        let union = before.last().expect("one to begin with").union(&row.run.deps);
-        before.push(union);
+    let mut before = Deps::default();
+    for (at, row) in view.rows.iter().flatten().enumerate() {
+        row.run.deps.beyond(&before).into_iter().for_each(|id| view.first[id] = at);
+        before = before.union(&row.run.deps);
     }
     let (mut stayed, mut of_step): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
     for at in (0..view.rows.len()).rev() {
-        view.rests[0] = before.pop().expect("one for every row");
+        view.reached = at + 1;
         if !view.peel(at, &mut counted) {
-            view.rests[1] = view.rests[1].union(&view.deps(at));
+            view.stayed = view.stayed.union(&view.deps(at));
             of_step.push(at);
         }
         if at == 0 || view.steps[at - 1] != view.steps[at] {
-            view.rests[0] = before.last().cloned().unwrap_or_default();
+            view.reached = at;
             view.again(&mut of_step, &stayed, &mut counted);
             stayed.append(&mut of_step);
         }
     }
-    view.rests[0] = Deps::default();
     view.again(&mut stayed, &[], &mut counted);
     for at in 0..view.rows.len() {
         let Some(row) = &view.rows[at] else { continue };
@@ -204,8 +218,8 @@ impl<'a> View<'a> {
         // A client knows the keys that mask its own inputs.
         for message in &state.messages {
             for run in message.rows.runs.iter().filter(|_| message.name.parties[0] == usize::MAX) {
-                let own = run.deps.ids().any(|id| {
-                    let draw = &state.draws[state.parts[id as usize].draw as usize];
+                let own = run.deps.beyond(&Deps::default()).into_iter().any(|id| {
+                    let draw = &state.draws[state.parts[id].draw as usize];
                     matches!(&draw.source, Source::Input(owner) if observer.client.as_ref() == Some(owner))
                 });
                 if own {
@@ -224,7 +238,9 @@ impl<'a> View<'a> {
             steps: vec![],
             linear: HashMap::new(),
             hidden: Deps::default(),
-            rests: [Deps::default(), Deps::default()],
+            first: vec![usize::MAX; state.parts.len()],
+            reached: 0,
+            stayed: Deps::default(),
             parts,
         };
         let parts = state.parts.iter().enumerate();
@@ -310,7 +326,7 @@ impl<'a> View<'a> {
                 return;
             }
             let left = stayed.iter().chain(others);
-            self.rests[1] = left.fold(Deps::default(), |deps, &at| deps.union(&self.deps(at)));
+            self.stayed = left.fold(Deps::default(), |deps, &at| deps.union(&self.deps(at)));
         }
     }
 
@@ -330,7 +346,7 @@ impl<'a> View<'a> {
     fn used(&self, draw: u32, range: (u64, u64), except: &[usize]) -> bool {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
         let mut rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
-        rests.into_iter().any(|id| self.rests.iter().any(|deps| deps.has(id)))
+        rests.into_iter().any(|id| self.first[id] < self.reached || self.stayed.has(id))
             || rows.any(|row| !except.contains(&row))
     }
 

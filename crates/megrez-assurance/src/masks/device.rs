@@ -3,7 +3,8 @@
 
 mod fused;
 
-use super::form::{Deps, Rows, Run, Symbols, Unit};
+use super::deps::Deps;
+use super::form::{Rows, Run, Symbols, Unit};
 use super::world::World;
 use megrez_kernels::{Device, DeviceError, Elem, Field, GateKind, Memory, Operand, Placement, Program};
 use megrez_plan::{ConvGeometry, View};
@@ -103,7 +104,17 @@ impl Memory for Symbolic {
                 self.world.received_input(name, rows.clone());
                 made(rows)
             }
-            None => made(Rows::new(Unit::Raw, vec![Run::zero(data.len())])),
+            None => {
+                // What the host makes of a value cannot be followed: nobody would know on what it depends.
+                let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if given
+                    .is_some_and(|rows| rows.runs.iter().any(|r| !r.terms.is_empty() || !r.deps.is_empty()))
+                {
+                    self.world
+                        .trouble(format!("a value of party {} goes to the host and comes back", self.me));
+                }
+                made(Rows::new(Unit::Raw, vec![Run::zero(data.len())]))
+            }
         }
     }
 
@@ -357,4 +368,32 @@ pub(super) fn shared_input(value: Deps, masks: &[Rows], n: usize) -> Rows {
     let value = Rows::new(Unit::Word, vec![Run { len: n, terms: vec![], deps: value }]);
     let terms: Vec<(u64, &Rows)> = masks.iter().chain([&value]).map(|rows| (1, rows)).collect();
     Rows::sum(Unit::Word, &terms, n, u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_plan::Plan;
+    use megrez_prg::Key;
+
+    /// Otherwise a step could open a secret as what the checker takes for a public number.
+    #[test]
+    fn a_value_that_goes_through_the_host_is_noticed() {
+        let world = Arc::new(World::new(&Plan::new(64), None));
+        let device = Symbolic::new(0, world.clone());
+        let secret = || device.random::<u64>(&Key::from_bytes([1; 32]).stream(), 3).unwrap();
+        // Public words, and the share of an output that its recipient has got.
+        let public = device.upload(vec![1u64; 3]).unwrap();
+        device.upload(device.download(public).unwrap()).unwrap();
+        device.download(secret()).unwrap();
+        assert!(device.take_given().is_some());
+        device.upload(vec![0u64; 3]).unwrap();
+        assert_eq!(world.state().trouble, [""; 0]);
+        device.upload(device.download(secret()).unwrap()).unwrap();
+        assert_eq!(world.state().trouble.len(), 1);
+        // What depends on a secret as well.
+        let rest = device.shift_right(&secret(), 1).unwrap();
+        device.upload(device.download(rest).unwrap()).unwrap();
+        assert_eq!(world.state().trouble.len(), 2);
+    }
 }

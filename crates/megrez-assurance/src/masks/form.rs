@@ -4,6 +4,7 @@
 //! An element of a run is `Σ coeff · label + rest`, over Z_2^ℓ, GF(2) or F_p as the buffer's unit says. Labels are addressed by draw
 //! and bit: bits of a draw are one apart, words and field elements 64.
 
+use super::deps::Deps;
 use megrez_ring::{Prime, bits};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -73,108 +74,6 @@ impl Term {
 
     fn same_label(&self, other: &Term) -> bool {
         (self.draw, self.start, self.stride, self.map) == (other.draw, other.start, other.stride, other.map)
-    }
-}
-
-/// Words of a chunk of [`Deps`].
-const CHUNK: usize = 32;
-/// Numbers that a chunk holds.
-const NUMBERS: usize = 64 * CHUNK;
-
-type Chunk = Option<Arc<[u64; CHUNK]>>;
-
-/// A set of what a rest depends on, by the numbers that the world gives. A rest depends on nearly all that came before it, so sets
-/// share the chunks in which they agree: a union looks only into those where they do not.
-#[derive(Clone, Default)]
-pub(super) struct Deps(Option<Arc<Vec<Chunk>>>);
-
-impl Deps {
-    pub fn one(id: u32) -> Deps {
-        Deps::of([id as usize])
-    }
-
-    pub fn of(ids: impl IntoIterator<Item = usize>) -> Deps {
-        let mut chunks: Vec<Option<[u64; CHUNK]>> = vec![];
-        for id in ids {
-            chunks.resize(chunks.len().max(id / NUMBERS + 1), None);
-            chunks[id / NUMBERS].get_or_insert([0; CHUNK])[id % NUMBERS / 64] |= 1 << (id % 64);
-        }
-        Deps::from_chunks(chunks.into_iter().map(|chunk| chunk.map(Arc::new)).collect())
-    }
-
-    fn from_chunks(chunks: Vec<Chunk>) -> Deps {
-        Deps((!chunks.is_empty()).then(|| Arc::new(chunks)))
-    }
-
-    fn chunks(&self) -> &[Chunk] {
-        self.0.as_deref().map_or(&[], Vec::as_slice)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    pub fn has(&self, id: usize) -> bool {
-        let chunk = self.chunks().get(id / NUMBERS).and_then(Option::as_ref);
-        chunk.is_some_and(|chunk| chunk[id % NUMBERS / 64] >> (id % 64) & 1 == 1)
-    }
-
-    pub fn meets(&self, other: &Deps) -> bool {
-        let mut pairs =
-            self.chunks().iter().zip(other.chunks()).filter_map(|(a, b)| a.as_ref().zip(b.as_ref()));
-        pairs.any(|(a, b)| a.iter().zip(b.iter()).any(|(a, b)| a & b != 0))
-    }
-
-    pub fn same(&self, other: &Deps) -> bool {
-        let (a, b) = (self.chunks(), other.chunks());
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| within(a, b) && within(b, a))
-    }
-
-    pub fn union(&self, other: &Deps) -> Deps {
-        let (Some(a), Some(b)) = (&self.0, &other.0) else {
-            return if self.0.is_some() { self.clone() } else { other.clone() };
-        };
-        if Arc::ptr_eq(a, b) {
-            return self.clone();
-        }
-        let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
-        let Some(first) = short.iter().zip(long.iter()).position(|(s, l)| !within(s, l)) else {
-            return Deps(Some(Arc::clone(long)));
-        };
-        let mut chunks = long.to_vec();
-        for (chunk, more) in chunks.iter_mut().zip(short.iter()).skip(first) {
-            if within(chunk, more) {
-                chunk.clone_from(more);
-            } else if let (Some(chunk), Some(more)) = (chunk, more)
-                && !Arc::ptr_eq(chunk, more)
-            {
-                let words = Arc::make_mut(chunk);
-                words.iter_mut().zip(more.iter()).for_each(|(w, m)| *w |= m);
-            }
-        }
-        Deps::from_chunks(chunks)
-    }
-
-    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        let words = self.chunks().iter().enumerate().flat_map(|(at, chunk)| {
-            chunk
-                .iter()
-                .flat_map(|words| words.iter())
-                .enumerate()
-                .map(move |(word, w)| (at * CHUNK + word, *w))
-        });
-        words.flat_map(|(at, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| (at * 64 + bit) as u32)
-        })
-    }
-}
-
-/// Whether all numbers of a chunk are in another.
-fn within(a: &Chunk, b: &Chunk) -> bool {
-    match (a, b) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a.iter().zip(b.iter()).all(|(a, b)| a & !b == 0),
     }
 }
 

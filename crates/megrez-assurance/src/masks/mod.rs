@@ -6,6 +6,7 @@
 //! in the report and proved in `docs/security/`; that a rest depends on no label but those it is registered with (the device's rules).
 
 mod check;
+mod deps;
 mod device;
 mod form;
 mod session;

@@ -1,7 +1,8 @@
 //! A plan walked on symbols by all parties, in threads of this process.
 
+use super::deps::Deps;
 use super::device::{Symbolic, shared_input};
-use super::form::{Deps, Rows};
+use super::form::Rows;
 use super::world::World;
 use crate::mutation::Mutation;
 use megrez_engine::{Clients, Options, Stored, check, serve};

@@ -1,7 +1,8 @@
 //! What the three parties' devices share: the labels that were drawn, who holds them, what was sent, and what each party's rest
 //! depends on.
 
-use super::form::{Deps, Map, Rows, Run, Symbols, Term, Unit};
+use super::deps::Deps;
+use super::form::{Map, Rows, Run, Symbols, Term, Unit};
 use crate::mutation::{Address, Mutation};
 use megrez_plan::Plan;
 use megrez_prg::{Key, Stream};
@@ -221,7 +222,7 @@ impl World {
         if !run.terms.is_empty() {
             let mut state = self.state();
             for term in &run.terms {
-                deps = deps.union(&Deps::one(state.part(term.draw, term.range(run.len))));
+                deps.insert(state.part(term.draw, term.range(run.len)) as usize);
             }
         }
         deps

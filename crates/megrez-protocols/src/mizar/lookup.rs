@@ -1,4 +1,5 @@
-//! A function of one value by a dealt table, on MSS: any piecewise polynomial in one round, with nothing sent by the dealer online.
+//! A function of one value by a dealt table, on MSS: any piecewise polynomial in one round, with nothing sent by the dealer online
+//! (but of a value whose mask is only known then, such as a two-round ReLU's: its table is dealt online).
 //!
 //! The idea is that of one-time truth tables (Ishai, Kushilevitz, Meldgaard, Orlandi and Paskin-Cherniavsky, TCC 2013): who
 //! holds the mask r deals the function of m − r for every m. Deviations: the table is of the n bits m_h that choose a
@@ -12,7 +13,7 @@
 //!
 //! x' is ⌊x/2^cut⌋ or one more, h is ⌊x'/2^k⌋ or one more: carries of the masks' low bits, functions of m and r as in the
 //! truncation. All words are modulo 2^ℓ and exact; only cut + k + n low bits of x are looked at ([`megrez_plan::Lookup`]
-//! says what comes out elsewhere). A table serves one value once: m_h of a second would show two of its entries' shares.
+//! says what comes out elsewhere). A table is made for one mask, and serves the one value that has it.
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       (d+1)·2^n·ℓ        dealer → worker 0

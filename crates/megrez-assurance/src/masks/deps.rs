@@ -1,0 +1,232 @@
+//! Sets of numbers that share what they agree in. What a rest depends on is nearly all that came before it, so there are many large
+//! sets that differ in little: they are trees whose nodes are never changed once two sets have them, and a union looks only into
+//! nodes that are not the same.
+
+use std::sync::Arc;
+
+/// Words of a leaf, and children of an inner node.
+const WIDTH: usize = 32;
+/// Numbers that a leaf holds, as a power of two.
+const LEAF_BITS: u32 = 11;
+/// Levels of inner nodes: numbers reach to 2^31.
+const LEVELS: u32 = 4;
+
+type Link = Option<Arc<Node>>;
+
+#[derive(Clone)]
+enum Node {
+    Leaf([u64; WIDTH]),
+    Inner([Link; WIDTH]),
+}
+
+/// A set of what a rest depends on, by the numbers that the world gives.
+#[derive(Clone, Default)]
+pub(super) struct Deps(Link);
+
+impl Deps {
+    pub fn one(id: u32) -> Deps {
+        Deps::of([id as usize])
+    }
+
+    pub fn of(ids: impl IntoIterator<Item = usize>) -> Deps {
+        let mut deps = Deps::default();
+        ids.into_iter().for_each(|id| deps.insert(id));
+        deps
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub fn insert(&mut self, id: usize) {
+        if !self.has(id) {
+            insert(&mut self.0, LEVELS, id);
+        }
+    }
+
+    pub fn has(&self, id: usize) -> bool {
+        let (mut link, mut level) = (&self.0, LEVELS);
+        loop {
+            match link.as_deref() {
+                None => return false,
+                Some(Node::Leaf(words)) => return words[word(id)] >> (id % 64) & 1 == 1,
+                Some(Node::Inner(links)) => (link, level) = (&links[child(level, id)], level - 1),
+            }
+        }
+    }
+
+    pub fn meets(&self, other: &Deps) -> bool {
+        meets(&self.0, &other.0)
+    }
+
+    pub fn same(&self, other: &Deps) -> bool {
+        same(&self.0, &other.0)
+    }
+
+    pub fn union(&self, other: &Deps) -> Deps {
+        Deps(union(&self.0, &other.0))
+    }
+
+    /// The numbers that another set has not.
+    pub fn beyond(&self, other: &Deps) -> Vec<usize> {
+        let mut found = vec![];
+        beyond(&self.0, &other.0, 0, &mut found);
+        found
+    }
+}
+
+fn word(id: usize) -> usize {
+    id % (1 << LEAF_BITS) / 64
+}
+
+/// Which child of an inner node of a level holds a number.
+fn child(level: u32, id: usize) -> usize {
+    id >> (LEAF_BITS + (level - 1) * WIDTH.ilog2()) & (WIDTH - 1)
+}
+
+fn insert(link: &mut Link, level: u32, id: usize) {
+    let empty = || {
+        Arc::new(match level {
+            0 => Node::Leaf([0; WIDTH]),
+            _ => Node::Inner(Default::default()),
+        })
+    };
+    match Arc::make_mut(link.get_or_insert_with(empty)) {
+        Node::Leaf(words) => words[word(id)] |= 1 << (id % 64),
+        Node::Inner(links) => insert(&mut links[child(level, id)], level - 1, id),
+    }
+}
+
+/// The same node in both; else which of the two, if any, is not empty alone; else both.
+enum Pair<'a> {
+    Same,
+    Left(&'a Arc<Node>),
+    Right,
+    Leaves(&'a [u64; WIDTH], &'a [u64; WIDTH]),
+    Inner(&'a [Link; WIDTH], &'a [Link; WIDTH]),
+}
+
+fn pair<'a>(a: &'a Link, b: &'a Link) -> Pair<'a> {
+    match (a, b) {
+        (None, None) => Pair::Same,
+        (Some(a), None) => Pair::Left(a),
+        (None, Some(_)) => Pair::Right,
+        (Some(a), Some(b)) if Arc::ptr_eq(a, b) => Pair::Same,
+        (Some(a), Some(b)) => match (&**a, &**b) {
+            (Node::Leaf(a), Node::Leaf(b)) => Pair::Leaves(a, b),
+            (Node::Inner(a), Node::Inner(b)) => Pair::Inner(a, b),
+            _ => unreachable!("all trees are of one height"),
+        },
+    }
+}
+
+fn meets(a: &Link, b: &Link) -> bool {
+    match pair(a, b) {
+        // No node is empty.
+        Pair::Same => a.is_some(),
+        Pair::Left(_) | Pair::Right => false,
+        Pair::Leaves(a, b) => a.iter().zip(b).any(|(a, b)| a & b != 0),
+        Pair::Inner(a, b) => a.iter().zip(b).any(|(a, b)| meets(a, b)),
+    }
+}
+
+fn same(a: &Link, b: &Link) -> bool {
+    match pair(a, b) {
+        Pair::Same => true,
+        Pair::Left(_) | Pair::Right => false,
+        Pair::Leaves(a, b) => a == b,
+        Pair::Inner(a, b) => a.iter().zip(b).all(|(a, b)| same(a, b)),
+    }
+}
+
+/// Gives one of the two where it has all of the other.
+fn union(a: &Link, b: &Link) -> Link {
+    let identical = |x: &Link, y: &Link| match (x, y) {
+        (Some(x), Some(y)) => Arc::ptr_eq(x, y),
+        (x, y) => x.is_none() && y.is_none(),
+    };
+    match pair(a, b) {
+        Pair::Same | Pair::Left(_) => a.clone(),
+        Pair::Right => b.clone(),
+        Pair::Leaves(x, y) => {
+            let both: [u64; WIDTH] = std::array::from_fn(|i| x[i] | y[i]);
+            match both {
+                all if all == *x => a.clone(),
+                all if all == *y => b.clone(),
+                all => Some(Arc::new(Node::Leaf(all))),
+            }
+        }
+        Pair::Inner(x, y) => {
+            let both: [Link; WIDTH] = std::array::from_fn(|i| union(&x[i], &y[i]));
+            let is = |of: &[Link; WIDTH]| both.iter().zip(of).all(|(x, y)| identical(x, y));
+            match (is(x), is(y)) {
+                (true, _) => a.clone(),
+                (_, true) => b.clone(),
+                _ => Some(Arc::new(Node::Inner(both))),
+            }
+        }
+    }
+}
+
+/// `start`: the number of leaves before these.
+fn beyond(a: &Link, b: &Link, start: usize, found: &mut Vec<usize>) {
+    let none = None;
+    let inner = |a: &[Link; WIDTH], b: Option<&[Link; WIDTH]>, found: &mut Vec<usize>| {
+        for (i, link) in a.iter().enumerate() {
+            beyond(link, b.map_or(&none, |b| &b[i]), start * WIDTH + i, found);
+        }
+    };
+    let leaf = |a: &[u64; WIDTH], b: &[u64; WIDTH], found: &mut Vec<usize>| {
+        for (i, (a, b)) in a.iter().zip(b).enumerate() {
+            let numbers = (0..64).filter(|bit| (a & !b) >> bit & 1 == 1);
+            found.extend(numbers.map(|bit| (start << LEAF_BITS) + i * 64 + bit));
+        }
+    };
+    match pair(a, b) {
+        Pair::Same | Pair::Right => {}
+        Pair::Left(a) => match &**a {
+            Node::Leaf(a) => leaf(a, &[0; WIDTH], found),
+            Node::Inner(a) => inner(a, None, found),
+        },
+        Pair::Leaves(a, b) => leaf(a, b, found),
+        Pair::Inner(a, b) => inner(a, Some(b), found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Deps;
+    use std::collections::BTreeSet;
+
+    /// Against sets of numbers, in all leaves and levels.
+    #[test]
+    fn are_sets() {
+        let mut seed = 1u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % below
+        };
+        for reach in [40, 2_000, 70_000, 3_000_000, 1 << 31] {
+            let sets: Vec<BTreeSet<usize>> =
+                (0..6).map(|number| (0..number * 40).map(|_| next(reach) as usize).collect()).collect();
+            for a in &sets {
+                for b in &sets {
+                    let (x, y) = (Deps::of(a.iter().copied()), Deps::of(b.iter().copied()));
+                    let both = x.union(&y);
+                    assert_eq!(both.beyond(&Deps::default()), a.union(b).copied().collect::<Vec<_>>());
+                    assert_eq!(x.beyond(&y), a.difference(b).copied().collect::<Vec<_>>());
+                    assert_eq!(x.meets(&y), a.intersection(b).next().is_some());
+                    assert_eq!(x.same(&y), a == b);
+                    assert!(both.same(&y.union(&x)) && both.union(&x).same(&both));
+                    assert_eq!(x.is_empty(), a.is_empty());
+                    for id in a.iter().copied().chain([1 << 20 | 3]) {
+                        assert_eq!(
+                            [both.has(id), y.has(id)],
+                            [a.contains(&id) || b.contains(&id), b.contains(&id)]
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
