@@ -82,6 +82,11 @@ class Model:
         """The names of the outputs."""
         return list(self._about["outputs"])
 
+    def to_dict(self) -> dict[str, Any]:
+        """The model's description as plain data."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._about))
+        return copy
+
     @property
     def layers(self) -> list[Layer]:
         """The layers in the order in which they run."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from html import escape
-from typing import Any, Generic, TypeVar
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from megrez import _native
 from megrez._native import InvalidError
+
+if TYPE_CHECKING:
+    from megrez._model import Model
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -47,36 +53,51 @@ class Report:
     def __repr__(self) -> str:
         return self._text
 
+    def to_html(
+        self,
+        *,
+        model: Model | None = None,
+        check: Check | None = None,
+        before: Report | None = None,
+    ) -> str:
+        """Make a page of the report: cost by phase and layer, as tables and plots.
+
+        The page stands alone, runs no script, and holds no inputs, weights or outputs. A `model` adds whom a run
+        tells what and the ranges of its layers, a `check` their errors, a report from `before` a comparison.
+        """
+        return page(run=self._data, before=before and before._data, model=model, check=check)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        model: Model | None = None,
+        check: Check | None = None,
+        before: Report | None = None,
+    ) -> None:
+        """Write `to_html` to a file."""
+        Path(path).write_text(self.to_html(model=model, check=check, before=before), encoding="utf-8")
+
     def _repr_html_(self) -> str:
-        data, cost = self._data, self._data["cost"]
-        title = f"one run of {data['batch']} under {data['protocol']}, {data['runs']} runs"
-        parties = range(len(cost["device"]))
-        phases = [
-            [
-                name,
-                str(phase["rounds"]),
-                f"{phase['seconds']['median']:.4f}",
-                *(_size(_sent(phase["sent_bytes"], party)) for party in parties),
-            ]
-            for name, phase in cost["phases"].items()
-            if name != "setup"
-        ]
-        layers = [
-            [
-                layer["layer"],
-                str(layer["online_rounds"]),
-                f"{layer['online_seconds']:.4f}",
-                _size(layer["offline_bytes"]),
-                _size(layer["online_bytes"]),
-            ]
-            for layer in cost["layers"]
-        ]
-        return (
-            _table(title, ["phase", "rounds", "seconds", *(f"party {p} sent" for p in parties)], phases)
-            + "<details><summary>layers</summary>"
-            + _table("", ["layer", "rounds", "seconds", "offline, all links", "online, all links"], layers)
-            + "</details>"
-        )
+        return _native.fragment(json.dumps(self._data))
+
+
+def page(
+    *, run: object = None, before: object = None, model: Model | None = None, check: Check | None = None
+) -> str:
+    """A page of the parts that are there."""
+    parts = {
+        "run": run,
+        "before": before,
+        "check": check and check.to_dict(),
+        "disclosure": model and dict(model.disclosure(_protocol(run))),
+        "layers": model and model.to_dict()["layers"],
+    }
+    return _native.page({name: json.dumps(part) for name, part in parts.items() if part is not None})
+
+
+def _protocol(run: object) -> str | None:
+    return str(run["protocol"]) if isinstance(run, dict) else None
 
 
 def only(outputs: Mapping[str, A]) -> A:
@@ -176,6 +197,18 @@ class Check:
         self.layers = [_layer(layer) for layer in json.loads(data)]
         self._text = text
 
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The layers as plain data: those that `megrez check --json` prints."""
+        return [asdict(layer) for layer in self.layers]
+
+    def to_html(self, *, model: Model | None = None) -> str:
+        """Make a page of the errors of all layers; a `model` adds whom a run tells what, and ranges."""
+        return page(check=self, model=model)
+
+    def save(self, path: str | PathLike[str], *, model: Model | None = None) -> None:
+        """Write `to_html` to a file."""
+        Path(path).write_text(self.to_html(model=model), encoding="utf-8")
+
     @property
     def ok(self) -> bool:
         """Whether every number was one that its layer can hold; in float32, whether every bit was right."""
@@ -216,18 +249,6 @@ def _layer(entry: dict[str, Any]) -> LayerCheck | FloatLayerCheck:
 
 def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _sent(links: dict[str, int], party: int) -> int:
-    return sum(count for link, count in links.items() if link.startswith(f"{party}>"))
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.2f} {unit}"
-        count /= 1024
-    return f"{count:.2f} GiB"
 
 
 def _table(title: str, head: list[str], rows: list[list[str]]) -> str:

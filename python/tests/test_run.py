@@ -126,8 +126,24 @@ def test_reports_print(threads: megrez.Cluster, small: megrez.Model, images: Arr
     html = result._repr_html_()
     assert html.count("<table>") == html.count("</table>") == 2
     assert "conv1" in html
+    assert "<svg" in html
     assert "logits" in repr(small)
     assert "mizar" in repr(threads)
+
+
+def test_a_report_is_a_page_without_numbers_of_the_run(
+    threads: megrez.Cluster, small: megrez.Model, images: Array, tmp_path: Path
+) -> None:
+    report = threads.run(small, images[:2]).report
+    page = tmp_path / "report.html"
+    report.save(page, model=small, before=report)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    for part in ("conv1", "Who learns what", "Compared", "1.00 ×", "Ranges", "proven"):
+        assert part in text
+    assert "<script" not in text
+    assert "src=" not in text
+    assert "Who learns what" not in report.to_html()
 
 
 def test_check_compares_every_layer(processes: megrez.Cluster, small: megrez.Model, images: Array) -> None:
@@ -142,6 +158,7 @@ def test_check_compares_every_layer(processes: megrez.Cluster, small: megrez.Mod
     assert conv.mean_error <= conv.max_error
     assert "conv1" in repr(check)
     assert check._repr_html_().count("<tr>") == len(check) + 1
+    assert "Accuracy by layer" in check.to_html(model=small)
     with pytest.raises(KeyError):
         check["conv9"]
 

@@ -3,9 +3,11 @@
 
 use crate::options::{Common, batch_or, rows};
 use crate::outcome::verdict;
+use crate::report::Page;
 use clap::Args;
 use megrez::{Error, ErrorKind, FixedModel, Model, ModelFile, Result, faults, first_batch, masks};
 use megrez_lab::bench::any_model;
+use megrez_report::Parts;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,6 +40,8 @@ pub(crate) struct Check {
     #[arg(long)]
     batch: Option<usize>,
     #[command(flatten)]
+    page: Page,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -62,6 +66,9 @@ pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
     };
     let data = first_batch(&model, &data)?;
     let check = megrez::check(&mut backend, &model, &data, &args.common.run(1))?;
+    let client = backend.client();
+    let parts = Parts { check: Some(&check.layers()), ..Parts::default() };
+    args.page.write(Some((&model, args.common.protocol(), client)), &parts)?;
     if json {
         let mut report = json!({ "schema": "megrez.check/1", "protocol": request.protocol,
             "batch": rows(&data), "layers": check.layers() });

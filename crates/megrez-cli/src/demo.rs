@@ -3,12 +3,14 @@
 use crate::options::Common;
 use crate::outcome::verdict;
 use crate::progress;
+use crate::report::Page;
 use clap::Args;
 use megrez::choices::Ranges;
 use megrez::{Error, Result, infer_plain};
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{Tensor, npy};
-use serde_json::json;
+use megrez_report::Parts;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,6 +28,8 @@ pub(crate) struct Demo {
     /// Print the cost of every layer.
     #[arg(long)]
     layers: bool,
+    #[command(flatten)]
+    page: Page,
     #[command(flatten)]
     common: Common,
 }
@@ -79,6 +83,9 @@ pub(crate) fn run(args: &Demo, json: bool) -> Result<ExitCode> {
     let agree = count(&|row| row.private == row.plain);
     let (right_private, right_plain) = (share(&|r| r.private == r.label), share(&|r| r.plain == r.label));
     let cost = &private.cost;
+    let report = private.json(&|_, _| Value::Null);
+    let parts = Parts { run: Some(&report), ..Parts::default() };
+    args.page.write(Some((&model, args.common.protocol(), backend.client())), &parts)?;
     if json {
         println!(
             "{}",

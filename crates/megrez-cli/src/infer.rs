@@ -3,13 +3,16 @@
 use crate::cluster::Place;
 use crate::options::{Common, rows};
 use crate::progress;
+use crate::report::Page;
 use clap::Args;
 use megrez::protocols::is_float;
 use megrez::{
-    Backend, Described, Inference, Material, ModelFile, Names, Result, RunOptions, StoredModel, check_apart,
+    Backend, Described, Inference, Material, Model, ModelFile, Names, Result, RunOptions, StoredModel,
+    check_apart,
 };
 use megrez_graph::npy;
-use serde_json::json;
+use megrez_report::Parts;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,6 +43,8 @@ pub(crate) struct Infer {
     /// Print the cost of every layer.
     #[arg(long)]
     layers: bool,
+    #[command(flatten)]
+    page: Page,
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(flatten)]
@@ -96,6 +101,7 @@ fn stored(args: &Infer, name: &str) -> Result<Inferred> {
     let bar = progress::bar(rows(&data).div_ceil(size.max(1)) as u32, "private inference");
     let inference = model.infer(&mut cluster, &data, &options, &|run| progress::tick(&bar, run))?;
     bar.finish_and_clear();
+    written(&args.page, &inference, None)?;
     Ok((inference, files))
 }
 
@@ -123,7 +129,14 @@ fn file(args: &Infer, model: &Path) -> Result<Inferred> {
     let bar = progress::bar(rows(&data).div_ceil(size) as u32, "private inference");
     let inference = megrez::infer(&mut backend, &model, &data, &options, &|run| progress::tick(&bar, run))?;
     bar.finish_and_clear();
+    written(&args.page, &inference, Some((&model, args.common.protocol(), backend.client())))?;
     Ok((inference, files))
+}
+
+/// The page of a run, without its numbers.
+fn written(page: &Page, inference: &Inference, model: Option<(&Model, &str, &str)>) -> Result<()> {
+    let run = inference.json(&|_, _| Value::Null);
+    page.write(model, &Parts { run: Some(&run), ..Parts::default() })
 }
 
 /// How to run, with the material that is named.

@@ -323,3 +323,28 @@ fn damaged_models_and_data_are_refused_or_run() {
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     assert!(ran > 0 && refused > ran / 10, "{ran} ran, {refused} were refused");
 }
+
+#[test]
+fn a_page_shows_a_run_without_its_numbers() {
+    let folder = Folder::new();
+    let nodes =
+        [node("twice", "Add", &["x", "x"], &["y"], &[]), node("positive", "Relu", &["y"], &["z"], &[])];
+    let m = onnx(&folder, &nodes, &[], &[("x", &[0, 3])], &["z"]);
+    let x = save(&folder, "x.npy", &Tensor::filled([2, 3], 0.328_125));
+    let (page, saved) = (folder.path("page.html"), folder.path("run.json"));
+    let run = cli("--json infer --parties thread --model {} --input {} --report {}", &[&m, &x, &page]);
+    let text = std::fs::read_to_string(&page).unwrap();
+    for part in ["<!doctype html>", "mizar", "positive", "Who learns what", "Ranges"] {
+        assert!(text.contains(part), "{part} is missing");
+    }
+    assert!(!text.contains("0.65625"), "an output is in the page");
+    // The same of what was printed, beside itself and with the accuracy.
+    std::fs::write(&saved, run.json("megrez.infer/1").to_string()).unwrap();
+    let check = cli("--json check --parties thread --model {} --input {}", &[&m, &x]).json("megrez.check/1");
+    let checked = folder.file("check.json", check.to_string().into_bytes());
+    let made = cli("--json report {} --before {} --check {} --output {}", &[&saved, &saved, &checked, &page]);
+    assert_eq!(made.json("megrez.report/1")["file"], json!(page));
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains("Compared") && text.contains("Accuracy by layer") && !text.contains("0.65625"));
+    cli("report {} --output {}", &[&checked, &page]).refused(&["megrez.check/1"]);
+}

@@ -180,7 +180,7 @@ impl Disclosure {
             }
             if self.parties == 3 {
                 warnings.push(
-                "a recipient who also runs a party may learn of truncations one comparison of bits below the result's precision".into(),
+                "a recipient who also runs a party may learn of truncations and tables comparisons of bits below the result's precision".into(),
             );
             }
         }

@@ -4,9 +4,10 @@ use crate::batches::Described;
 use crate::fixed::FixedModel;
 use crate::float::{FloatModel, Work};
 use megrez_graph::lower::DataInput;
-use megrez_graph::{CompileOptions, Graph, LayerRange, Revealed};
+use megrez_graph::{CompileOptions, FloatLayer, Graph, LayerInfo, LayerRange, Revealed};
 use megrez_service::protocols::{SECFLOAT, is_float};
 use megrez_service::{Error, Result};
+use serde_json::{Value as Json, json};
 
 /// How to compile, with everything chosen that a request leaves to the network: it holds for every
 /// batch size.
@@ -64,6 +65,26 @@ impl Model {
         match self {
             Model::Fixed(model) => Some(LayerRange::basis(&model.compiled.ranges)),
             Model::Float(_) => None,
+        }
+    }
+
+    /// The layers in the order in which they run, for programs: name, operator and shape, and in fixed point what is known of
+    /// their ranges.
+    pub fn layers(&self) -> Json {
+        match self {
+            Model::Fixed(model) => {
+                let layer = |(layer, range): (&LayerInfo, &LayerRange)| {
+                    json!({ "layer": layer.name, "op": layer.op, "shape": layer.shape.dims(),
+                        "range": [range.output.low, range.output.high], "bits": range.bits, "limit": range.limit,
+                        "proven": range.proven, "calibrated": range.calibrated })
+                };
+                model.compiled.layers.iter().zip(&model.compiled.ranges).map(layer).collect()
+            }
+            Model::Float(model) => {
+                let plan = &model.compiled.plan;
+                let layer = |layer: &FloatLayer| json!({ "layer": layer.name, "op": layer.op, "shape": plan.shape(layer.value).dims() });
+                model.compiled.layers.iter().map(layer).collect()
+            }
         }
     }
 

@@ -10,8 +10,11 @@ mod program;
 mod wait;
 
 use error::{error, refused};
+use megrez_report::Parts;
 use program::program;
 use pyo3::prelude::*;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +44,25 @@ mod _native {
     fn protocols() -> PyResult<String> {
         let all: Vec<_> = megrez::protocols::all().collect();
         serde_json::to_string(&all).map_err(refused)
+    }
+
+    /// A page of HTML made of reports as JSON, each of which may be missing: of a run, of an earlier one, of what it tells whom, of
+    /// its accuracy, of the model's layers.
+    #[pyfunction]
+    fn page(parts: BTreeMap<String, String>) -> PyResult<String> {
+        let parts: serde_json::Result<BTreeMap<String, Value>> =
+            parts.into_iter().map(|(name, report)| Ok((name, serde_json::from_str(&report)?))).collect();
+        let parts = parts.map_err(refused)?;
+        let [run, before, disclosure, check, layers] =
+            ["run", "before", "disclosure", "check", "layers"].map(|name| parts.get(name));
+        megrez_report::page(&Parts { run, before, disclosure, check, layers }).map_err(refused)
+    }
+
+    /// A run's cost as HTML for a notebook.
+    #[pyfunction]
+    fn fragment(run: &str) -> PyResult<String> {
+        let run = serde_json::from_str(run).map_err(refused)?;
+        megrez_report::fragment(&run).map_err(refused)
     }
 
     /// Serves as a party of the process at the other end of standard input, until that ends.

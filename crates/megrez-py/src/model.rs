@@ -8,7 +8,7 @@ use megrez::{
     CompileRequest, Described, Disclosure, Error, ErrorKind, Recipe, Result, Roles, check_apart, infer_plain,
 };
 use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{DataInput, FloatLayer, Graph, LayerInfo, LayerRange, Tensor};
+use megrez_graph::{DataInput, Graph, Tensor};
 use megrez_service::embedded::CLIENT;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -113,25 +113,14 @@ impl Model {
         let inputs: Vec<_> = self.compiled.inputs().iter().map(input).collect();
         let outputs: Vec<&str> = self.compiled.outputs().iter().map(|o| o.name.as_str()).collect();
         let mut about = json!({ "batch": self.batch, "inputs": inputs, "outputs": outputs });
+        about["layers"] = self.compiled.layers();
         match &*self.compiled {
             megrez::Model::Fixed(model) => {
-                let compiled = &model.compiled;
-                let layer = |(layer, range): (&LayerInfo, &LayerRange)| {
-                    json!({ "layer": layer.name, "op": layer.op, "shape": layer.shape.dims(),
-                        "range": [range.output.low, range.output.high], "bits": range.bits, "limit": range.limit,
-                        "proven": range.proven, "calibrated": range.calibrated })
-                };
                 about["numbers"] = json!("fixed");
-                about["frac"] = json!(compiled.frac);
-                about["layers"] = compiled.layers.iter().zip(&compiled.ranges).map(layer).collect();
-                about["proven"] = json!(compiled.ranges.iter().all(|r| r.proven));
+                about["frac"] = json!(model.compiled.frac);
+                about["proven"] = json!(self.compiled.proven());
             }
-            megrez::Model::Float(model) => {
-                let plan = &model.compiled.plan;
-                let layer = |layer: &FloatLayer| json!({ "layer": layer.name, "op": layer.op, "shape": plan.shape(layer.value).dims() });
-                about["numbers"] = json!("float32");
-                about["layers"] = model.compiled.layers.iter().map(layer).collect();
-            }
+            megrez::Model::Float(_) => about["numbers"] = json!("float32"),
         }
         if let Recipe::Fixed(options) = &self.source.recipe {
             about["ring"] = json!(options.ring);
