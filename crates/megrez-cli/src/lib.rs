@@ -4,6 +4,7 @@
 #[macro_use]
 mod print;
 
+mod audit;
 mod bench;
 mod calibrate;
 mod certs;
@@ -22,6 +23,7 @@ mod party;
 mod plan;
 mod progress;
 mod protocols;
+mod report;
 mod shell;
 mod study;
 mod upload;
@@ -54,6 +56,8 @@ enum Command {
     Generate(generate::Generate),
     /// Run a model on shares and in the clear, and compare every layer.
     Check(check::Check),
+    /// Make a page of what a run printed with --json.
+    Report(report::Report),
     /// What a run of a model would tell whom.
     #[command(subcommand)]
     Plan(plan::Plan),
@@ -86,6 +90,9 @@ enum Command {
     Certs(certs::Certs),
     /// Run a party as a service.
     Party(party::PartyArgs),
+    /// What a party has written down of who asked it for what.
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Keep a model's weights at a cluster, in shares.
     UploadModel(upload::UploadModel),
     /// Make correlated randomness ahead at a cluster.
@@ -128,6 +135,7 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Generate(args) => generate::run(args, json),
         Command::Check(args) => check::run(args, json),
         Command::Plan(args) => plan::run(args, json),
+        Command::Report(args) => report::run(args, json),
         Command::Calibrate(args) => calibrate::run(args, json),
         Command::Bench(args) => bench::run(args, json),
         Command::Study(args) => study::run(args, json),
@@ -140,6 +148,7 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::PairParty => pair_party().map(|()| ExitCode::SUCCESS),
         Command::Certs(args) => certs::run(args, json),
         Command::Party(args) => party::run(args, json),
+        Command::Audit(args) => audit::run(args, json),
         Command::UploadModel(args) => upload::run(args, json),
         Command::Offline(args) => offline::run(args, json),
         Command::Doctor(args) => doctor::run(args, json),

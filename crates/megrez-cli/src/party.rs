@@ -5,9 +5,10 @@ use clap::Args;
 use megrez::{ClusterConfig, DeviceChoice, Error, ErrorKind, PartyConfig, Result};
 use megrez_net::certs::{self, Report};
 use megrez_net::{Config, Endpoint, Identity, PeerName};
+use megrez_service::audit;
 use megrez_service::embedded::serve_embedded;
 use megrez_service::log::{Event, Format, Level, Log, LogConfig};
-use megrez_service::party::{Policy, Service, admin, limits, writable};
+use megrez_service::party::{Policy, Rights, Service, admin, limits, writable};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -69,8 +70,10 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         allow_insecure: config.allow_insecure,
         capacity: config.capacity,
         max_elements: config.max_elements,
+        audit: config.audit,
+        rights: config.policy,
     };
-    let service = Service::new(endpoint, policy, device);
+    let service = Service::new(endpoint, policy, device)?;
     let log = Log::stderr(config.party, log_config);
     let certificate = certs::inspect(&config.certs, &name)?;
     service.set_identity(identity, certificate.not_after)?;
@@ -84,7 +87,7 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// SIGTERM and SIGINT drain, and end at once if they come again; SIGHUP reads certificates anew.
+/// SIGTERM and SIGINT drain, and end at once if they come again; SIGHUP reads certificates and the policy anew.
 fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log: Log) -> Result<()> {
     let cannot = |e| Error::of(ErrorKind::Internal, format!("cannot listen to signals: {e}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot)?;
@@ -107,8 +110,12 @@ fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log
     Ok(())
 }
 
-/// New certificates, or the old ones if the new ones are of no use.
+/// New certificates and rights, or the old ones if the new ones are of no use.
 fn reload(service: &Service, folder: &std::path::Path, name: &PeerName, log: &Log) {
+    if let Err(e) = service.read_rights() {
+        let message = format!("what clients may ask for stays as it was: {e}");
+        log.write(Level::Error, Event { kind: Some(e.kind()), ..Event::new("reload-failed", message) });
+    }
     let renewed = || -> Result<(Report, usize)> {
         let identity = Identity::load(folder, name)?;
         let certificate = certs::inspect(folder, name)?;
@@ -165,6 +172,14 @@ fn check(config: &PartyConfig, device: Option<DeviceChoice>, json: bool) -> Resu
         }
     }
     if let Err(e) = writable(&config.data) {
+        problems.push(e.to_string());
+    }
+    if let Some(Err(e)) = config.policy.as_deref().map(Rights::load) {
+        problems.push(e.to_string());
+    }
+    if let Some(Err(e)) =
+        config.audit.as_deref().filter(|log| log.exists()).map(|log| audit::verify(log, None))
+    {
         problems.push(e.to_string());
     }
     match device.unwrap_or(config.device).open() {

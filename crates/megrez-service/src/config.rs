@@ -74,6 +74,12 @@ pub struct PartyConfig {
     /// others should not reach, such as `127.0.0.1:7701`. Default: nowhere.
     #[serde(default)]
     pub admin: Option<String>,
+    /// Where this party writes down who asked for what. Default: `audit.jsonl` in the data folder.
+    #[serde(default)]
+    pub audit: Option<PathBuf>,
+    /// What clients may ask for, a `policy.toml`. Default: everything that a certificate allows.
+    #[serde(default)]
+    pub policy: Option<PathBuf>,
     /// What is logged, and how. Default: text, from level `info`.
     #[serde(default)]
     pub log: LogConfig,
@@ -118,6 +124,8 @@ impl PartyConfig {
         for p in [&mut config.cluster, &mut config.certs, &mut config.data] {
             *p = folder.join(&*p);
         }
+        config.audit = Some(config.audit.map_or_else(|| config.data.join("audit.jsonl"), |p| folder.join(p)));
+        config.policy = config.policy.map(|p| folder.join(p));
         if config.silence_seconds == 0 || config.max_sessions == 0 {
             return Err(Error::file(path, "`silence_seconds` and `max_sessions` are at least 1"));
         }

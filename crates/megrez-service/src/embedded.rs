@@ -114,9 +114,11 @@ pub fn serve_embedded() -> Result<()> {
         allow_insecure: true,
         capacity: Capacity::of_one_client(),
         max_elements: usize::MAX,
+        audit: None,
+        rights: None,
     };
     let log = Log::of_child(endpoint.me());
-    let service = Service::new(Arc::clone(&endpoint), policy, device);
+    let service = Service::new(Arc::clone(&endpoint), policy, device)?;
     let serving = std::thread::spawn(move || service.run(log));
     // The parent holds the other end; when it goes, for whatever reason, so does this party.
     let mut rest = String::new();

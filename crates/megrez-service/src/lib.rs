@@ -5,6 +5,7 @@
 //! A [`Backend`] runs a plan on any of them. What is in a plan and where it comes from is none of
 //! this crate's business.
 
+pub mod audit;
 pub mod backend;
 pub mod client;
 pub mod config;

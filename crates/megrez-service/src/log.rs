@@ -217,7 +217,7 @@ impl Log {
 }
 
 /// The time in UTC, as RFC 3339 has it, to the millisecond.
-fn timestamp(now: SystemTime) -> String {
+pub(crate) fn timestamp(now: SystemTime) -> String {
     let t = OffsetDateTime::from(now);
     let (year, month, day) = t.to_calendar_date();
     let (hour, minute, second, milli) = t.to_hms_milli();
@@ -225,7 +225,7 @@ fn timestamp(now: SystemTime) -> String {
 }
 
 /// A text without control characters, and not too long.
-fn plain(text: &str) -> Cow<'static, str> {
+pub(crate) fn plain(text: &str) -> Cow<'static, str> {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
         if i == MAX_TEXT {

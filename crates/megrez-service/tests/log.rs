@@ -1,15 +1,19 @@
-//! What parties log of their clients' requests: whole lines, with what an operator looks for, and no number of anybody's.
+//! What parties log and write down of their clients' requests: whole lines, with what an operator looks for, and no number of anybody's;
+//! and what their policies let clients ask for.
 
 use megrez_device::AnyDevice;
-use megrez_net::{Config, Endpoint, PeerName, certs};
+use megrez_net::{Config, Endpoint, Identity, PeerName, certs};
 use megrez_plan::{Input, Op, Plan};
 use megrez_service::client::{Cluster, RunOptions};
 use megrez_service::log::{Format, Level, Log, LogConfig};
 use megrez_service::party::{Capacity, Policy, Service, limits};
 use megrez_service::wire::{Source, fresh_name};
+use megrez_service::{Result, audit::verify};
 use serde_json::Value;
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const X: u64 = 123_456_789_012_345;
@@ -52,14 +56,24 @@ fn product(ring: u32) -> Plan {
     plan
 }
 
-#[test]
-fn parties_log_who_asked_and_how_it_ended_and_no_number_of_theirs() {
-    let clients = vec!["alice".to_owned()];
-    let deployment =
-        certs::issue(&certs::Request { parties: 3, clients, hosts: vec![], days: 1, authority_days: 1 })
-            .unwrap();
-    let endpoints: Vec<_> = (0..3)
-        .map(|me| {
+/// Three parties as a service, in threads.
+struct Three {
+    endpoints: Vec<Arc<Endpoint>>,
+    services: Vec<Arc<Service>>,
+    running: Vec<JoinHandle<Result<()>>>,
+    addresses: Vec<String>,
+    alice: Identity,
+    folder: PathBuf,
+    logs: [Lines; 3],
+}
+
+impl Three {
+    /// `policies`: the text of each party's `policy.toml`, if it has one.
+    fn start(name: &str, policies: [Option<&str>; 3]) -> Three {
+        let clients = vec!["alice".to_owned()];
+        let request = certs::Request { parties: 3, clients, hosts: vec![], days: 1, authority_days: 1 };
+        let deployment = certs::issue(&request).unwrap();
+        let endpoint = |me| {
             let config = Config {
                 me,
                 listen: "127.0.0.1:0".into(),
@@ -68,32 +82,66 @@ fn parties_log_who_asked_and_how_it_ended_and_no_number_of_theirs() {
                 limits: limits(Duration::from_secs(5)),
             };
             Arc::new(Endpoint::bind(config).unwrap())
-        })
-        .collect();
-    let addresses: Vec<String> = endpoints.iter().map(|e| e.local_addr().to_string()).collect();
-    let folder = std::env::temp_dir().join(format!("megrez-log-{}", std::process::id()));
-    let logs = [(); 3].map(|()| Lines::default());
-    let mut services = vec![];
-    for (me, endpoint) in endpoints.iter().enumerate() {
-        endpoint.set_peers(addresses.clone()).unwrap();
-        let policy = Policy {
-            data: folder.join(format!("data{me}")),
-            allow_shaping: false,
-            allow_insecure: false,
-            capacity: Capacity { max_sessions: 4, ..Capacity::default() },
-            max_elements: 1000,
         };
-        let service = Service::new(Arc::clone(endpoint), policy, AnyDevice::default());
-        let log = Log::new(me, LogConfig { level: Level::Info, format: Format::Json }, logs[me].clone());
-        services.push(std::thread::spawn(move || service.run(log)));
+        let endpoints: Vec<Arc<Endpoint>> = (0..3).map(endpoint).collect();
+        let addresses: Vec<String> = endpoints.iter().map(|e| e.local_addr().to_string()).collect();
+        let folder = std::env::temp_dir().join(format!("megrez-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let logs = [(); 3].map(|()| Lines::default());
+        let (mut services, mut running) = (vec![], vec![]);
+        for (me, (endpoint, text)) in endpoints.iter().zip(policies).enumerate() {
+            endpoint.set_peers(addresses.clone()).unwrap();
+            let rights = text.map(|text| {
+                let path = folder.join(format!("policy{me}.toml"));
+                std::fs::write(&path, text).unwrap();
+                path
+            });
+            let policy = Policy {
+                data: folder.join(format!("data{me}")),
+                allow_shaping: false,
+                allow_insecure: false,
+                capacity: Capacity { max_sessions: 4, ..Capacity::default() },
+                max_elements: 1000,
+                audit: Some(folder.join(format!("audit{me}.jsonl"))),
+                rights,
+            };
+            let service = Service::new(Arc::clone(endpoint), policy, AnyDevice::default()).unwrap();
+            services.push(Arc::clone(&service));
+            let config = LogConfig { level: Level::Info, format: Format::Json };
+            let log = Log::new(me, config, logs[me].clone());
+            running.push(std::thread::spawn(move || service.run(log)));
+        }
+        let alice = deployment.identity(&PeerName::client("alice").unwrap()).unwrap();
+        Three { endpoints, services, running, addresses, alice, folder, logs }
     }
-    let alice = deployment.identity(&PeerName::client("alice").unwrap()).unwrap();
-    let run = |options: RunOptions, plan: &Plan| {
-        let mut cluster = Cluster::connect(&addresses, &alice, Duration::from_secs(10)).unwrap();
+
+    /// Alice runs a plan.
+    fn run(&self, options: &RunOptions, plan: &Plan) -> Result<Vec<Vec<Vec<u64>>>> {
+        let mut cluster = Cluster::connect(&self.addresses, &self.alice, Duration::from_secs(10)).unwrap();
         let source = Source::Plan(plan.to_bytes());
         let words = |_: u32, input: &Input| Ok(vec![if input.name == "x" { X } else { W }; 2]);
-        cluster.run(plan, source, &options, &|_| true, &words, &|_| {}).map(|done| done.outputs)
-    };
+        cluster.run(plan, source, options, &|_| true, &words, &|_| {}).map(|done| done.outputs)
+    }
+
+    /// The lines of a party's audit log, after it was gone through.
+    fn audit(&self, party: usize) -> Vec<Value> {
+        let path = self.folder.join(format!("audit{party}.jsonl"));
+        verify(&path, None).unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn stop(self) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.stop());
+        self.running.into_iter().for_each(|service| service.join().unwrap().unwrap());
+        let _ = std::fs::remove_dir_all(self.folder);
+    }
+}
+
+#[test]
+fn parties_log_who_asked_and_how_it_ended_and_no_number_of_theirs() {
+    let three = Three::start("log", [None; 3]);
+    let (run, logs) = (|options: RunOptions, plan: &Plan| three.run(&options, plan), &three.logs);
     let outputs = run(RunOptions::new("mizar"), &product(64)).unwrap();
     let y = X.wrapping_mul(W);
     assert_eq!(outputs[0][0], [y; 2]);
@@ -150,7 +198,49 @@ fn parties_log_who_asked_and_how_it_ended_and_no_number_of_theirs() {
     }
     assert!(sessions[0].len() == 32 && sessions.iter().all(|s| *s == sessions[0]), "{sessions:?}");
 
-    endpoints.iter().for_each(|endpoint| endpoint.stop());
-    services.into_iter().for_each(|service| service.join().unwrap().unwrap());
-    let _ = std::fs::remove_dir_all(folder);
+    for party in 0..3 {
+        let lines = three.audit(party);
+        let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["started", "began", "ended", "refused", "began", "failed"]);
+        let (began, failed) = (&lines[1], &lines[5]);
+        assert_eq!([&began["client"], &began["request"], &began["protocol"]], ["alice", "run", "mizar"]);
+        assert_eq!(began["session"], sessions[0].as_str());
+        let plan = product(64).hash().map(|b| format!("{b:02x}")).concat();
+        assert_eq!((&began["subject"]["plans"][0], &began["subject"]["runs"]), (&plan.into(), &1.into()));
+        assert!(failed["reason"].as_str().unwrap().contains("material"), "{failed}");
+        assert!(failed["subject"]["material"].is_string(), "{failed}");
+        let text = lines.iter().map(Value::to_string).collect::<String>();
+        assert!([X, W, y].iter().all(|number| !text.contains(&number.to_string())), "{text}");
+    }
+    three.stop();
+}
+
+/// A policy is a party's own: what one refuses ends at all of them, at once, and nothing runs.
+#[test]
+fn one_party_s_policy_is_enough_to_refuse() {
+    let open = "[client.alice]\nrights = [\"run-plans\"]\n";
+    let closed = "[client.alice]\nrights = [\"run-models\"]\n";
+    for refusing in 0..3 {
+        let mut policies = [Some(open), None, Some(open)];
+        policies[refusing] = Some(closed);
+        let three = Three::start(&format!("policy{refusing}"), policies);
+        let mizar = RunOptions::new("mizar");
+        let since = Instant::now();
+        let refused = three.run(&mizar, &product(64)).unwrap_err();
+        assert!(refused.to_string().contains("does not let `alice` run plans of its own"), "{refused}");
+        assert!(since.elapsed() < Duration::from_secs(10), "the others waited: {:?}", since.elapsed());
+        let refusals = three.logs[refusing].with("\"refused\"");
+        let refusal = refusals.iter().find(|event| event["event"] == "refused").unwrap();
+        assert_eq!(refusal["kind"], "not-permitted");
+        assert!(three.audit(refusing).iter().any(|line| line["event"] == "refused"));
+        // Read anew, as on SIGHUP; a file that is wrong changes nothing.
+        let path = three.folder.join(format!("policy{refusing}.toml"));
+        std::fs::write(&path, "rights").unwrap();
+        assert!(three.services[refusing].read_rights().is_err());
+        three.run(&mizar, &product(64)).unwrap_err();
+        std::fs::write(&path, open).unwrap();
+        three.services[refusing].read_rights().unwrap();
+        assert_eq!(three.run(&mizar, &product(64)).unwrap()[0][0], [X.wrapping_mul(W); 2]);
+        three.stop();
+    }
 }

@@ -113,8 +113,10 @@ impl Parties {
                     ..Capacity::default()
                 },
                 max_elements: 1 << 20,
+                audit: None,
+                rights: None,
             };
-            let service = Service::new(Arc::clone(&endpoint), policy, AnyDevice::default());
+            let service = Service::new(Arc::clone(&endpoint), policy, AnyDevice::default()).unwrap();
             let log = Log::new(me, LogConfig::default(), self.log.clone());
             let service = std::thread::spawn(move || {
                 service.run(log).unwrap();

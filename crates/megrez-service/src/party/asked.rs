@@ -1,8 +1,10 @@
-//! A request as the log tells of it: who asked for what, and how it ended.
+//! A request as the log and the audit log tell of it: who asked for what, and how it ended.
 
-use crate::Error;
+use crate::audit::{Audit, Entry, Subject};
 use crate::log::{Event, Level, Log, SessionName};
-use crate::wire::Request;
+use crate::protocols::is_float;
+use crate::wire::{Request, Source};
+use crate::{Error, ErrorKind, Result};
 use megrez_protocols::registry;
 use std::cell::Cell;
 use std::time::Instant;
@@ -18,11 +20,50 @@ pub(super) struct Asked<'a> {
     pub(super) since: Instant,
     /// Whether this party takes part in the session.
     accepted: Cell<bool>,
+    subject: Subject,
     log: &'a Log,
+    audit: Option<&'a Audit>,
+}
+
+/// What a request is about.
+fn subject(request: &Request) -> Subject {
+    let of = |protocol: &str, source: &Source| match source {
+        Source::Plan(bytes) => {
+            Subject { plans: vec![Subject::plan(bytes, is_float(protocol))], ..Subject::default() }
+        }
+        Source::Model { model, batch } => {
+            Subject { model: Some(model.clone()), batch: Some(*batch), ..Subject::default() }
+        }
+    };
+    match request {
+        Request::Info { .. } => Subject::default(),
+        Request::Describe { model, batch } => {
+            Subject { model: Some(model.clone()), batch: Some(*batch), ..Subject::default() }
+        }
+        Request::Run(run) => Subject {
+            runs: Some(run.runs),
+            material: run.material.as_ref().map(Subject::material),
+            insecure: run.insecure,
+            ..of(&run.protocol, &run.source)
+        },
+        Request::Upload(upload) => {
+            let plan = |plan: &crate::wire::ModelPlan| Subject::plan(&plan.plan, is_float(&upload.protocol));
+            Subject {
+                model: Some(upload.model.clone()),
+                plans: upload.plans.iter().map(plan).collect(),
+                allow: upload.allow.clone(),
+                ..Subject::default()
+            }
+        }
+        Request::Prepare(prepare) => Subject {
+            material: Some(Subject::material(&prepare.material)),
+            ..of(&prepare.protocol, &prepare.source)
+        },
+    }
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(client: &'a str, request: &Request, log: &'a Log) -> Self {
+    pub(super) fn new(client: &'a str, request: &Request, log: &'a Log, audit: Option<&'a Audit>) -> Self {
         let (name, session) = match request {
             Request::Info { .. } => ("info", None),
             Request::Describe { .. } => ("describe", None),
@@ -37,7 +78,9 @@ impl<'a> Asked<'a> {
             protocol: session.and_then(|(_, protocol)| registry::find_any(protocol)).map(|p| p.name),
             since: Instant::now(),
             accepted: Cell::new(false),
+            subject: subject(request),
             log,
+            audit,
         }
     }
 
@@ -55,10 +98,33 @@ impl<'a> Asked<'a> {
         Some(self.since.elapsed().as_secs_f64())
     }
 
-    /// Nothing speaks against the request: its session begins.
-    pub(super) fn accept(&self) {
+    /// Nothing speaks against the request: its session begins, once the audit log says so.
+    pub(super) fn accept(&self) -> Result<()> {
+        if let Some(audit) = self.audit {
+            audit.write(self.entry("began"), true)?;
+        }
         self.accepted.set(true);
         self.log.write(Level::Info, self.event("accepted", "the session begins"));
+        Ok(())
+    }
+
+    fn entry<'e>(&'e self, event: &'static str) -> Entry<'e> {
+        Entry {
+            event,
+            client: Some(self.client),
+            request: Some(self.request),
+            session: self.session,
+            protocol: self.protocol,
+            subject: Some(&self.subject),
+            ..Entry::default()
+        }
+    }
+
+    /// How it ended, for the audit log: a session has begun already, whatever happens here.
+    fn audited(&self, entry: Entry<'_>) {
+        let Some(Err(e)) = self.audit.map(|audit| audit.write(entry, false)) else { return };
+        self.log
+            .write(Level::Error, Event { kind: Some(e.kind()), ..Event::new("audit-failed", e.to_string()) });
     }
 
     /// The request is done. One without a session changes nothing, and matters less.
@@ -67,6 +133,9 @@ impl<'a> Asked<'a> {
             true => (Level::Info, "ended"),
             false => (Level::Debug, "answered"),
         };
+        if self.accepted.get() {
+            self.audited(Entry { seconds: self.seconds(), ..self.entry("ended") });
+        }
         self.log.write(level, Event { seconds: self.seconds(), ..self.event(event, "done") });
     }
 
@@ -74,6 +143,16 @@ impl<'a> Asked<'a> {
     pub(super) fn failed(&self, e: &Error) {
         let event = if self.accepted.get() { "failed" } else { "refused" };
         let (kind, reason) = (e.kind(), e.to_string());
+        // What changes nothing is no matter of the audit but where it was not permitted.
+        if self.session.is_some() || kind == ErrorKind::NotPermitted {
+            let entry = Entry {
+                kind: Some(kind),
+                reason: Some(&reason),
+                seconds: self.seconds(),
+                ..self.entry(event)
+            };
+            self.audited(entry);
+        }
         let event = Event {
             kind: Some(kind),
             step: step(&reason),

@@ -8,7 +8,7 @@ use crate::wire::{self, Source};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
-use megrez_plan::{Input, KEPT, Op, Output, Plan, Step};
+use megrez_plan::{Input, KEPT, Op, Output, Plan, Relu, SignBit, Step};
 use megrez_protocols::registry::Protocol;
 use megrez_session::Error as SessionError;
 use serde::Serialize;
@@ -38,6 +38,10 @@ pub struct Policy {
     pub capacity: Capacity,
     /// Most elements that the values of one plan may have together.
     pub max_elements: usize,
+    /// Where requests are written down; `None` where the only client has started the party.
+    pub audit: Option<PathBuf>,
+    /// What clients may ask for; `None` where all may ask for everything.
+    pub rights: Option<PathBuf>,
 }
 
 /// A party without its clients.
@@ -85,10 +89,11 @@ impl Host {
         })
     }
 
-    /// Takes part in the session of a request that this party accepts.
+    /// Takes part in the session of a request that this party accepts; one that cannot write that down ends it.
     pub(super) fn join(&self, asked: &Asked, session: [u8; 16], profile: &NetProfile) -> Result<Network> {
-        asked.accept();
-        Ok(self.endpoint.open_session(SessionId(session), profile)?)
+        let network = self.endpoint.open_session(SessionId(session), profile)?;
+        asked.accept().map_err(|e| given_up(&network, &e))?;
+        Ok(network)
     }
 
     /// A valid plan whose values this party has room for.
@@ -149,17 +154,26 @@ impl Host {
     }
 }
 
-/// What a plan makes a party hold, in elements: its values, and the tables that are dealt for its look-ups.
+/// What a plan makes a party hold, in elements: its values, and what is dealt for each of its look-ups and comparisons.
 fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
-    let table = |step: &Step| {
+    // Field elements are packed in fewer bits than 16.
+    let packed = |sign: &SignBit| (16 * sign.dealt(plan.ring)).div_ceil(plan.ring as usize);
+    let dealt = move |step: &Step| {
         let op = match &step.op {
             Op::Offloaded(op) => op,
             op => op,
         };
-        let Op::Lookup(f) = op else { return None };
-        Some(plan.value(step.output).shape.elements().saturating_mul(f.pieces.len()))
+        let each = match op {
+            Op::Lookup(f) => f.pieces.len(),
+            Op::NonNegative(sign) | Op::CompareMany { sign, .. } | Op::Relu(Relu { sign, .. }) => {
+                packed(sign)
+            }
+            Op::Maximum(sign) => packed(sign) * (step.inputs.len() * (step.inputs.len() - 1) / 2),
+            _ => return None,
+        };
+        Some(plan.value(step.output).shape.elements().saturating_mul(each))
     };
-    plan.values.iter().map(|v| v.shape.elements()).chain(plan.steps.iter().filter_map(table))
+    plan.values.iter().map(|v| v.shape.elements()).chain(plan.steps.iter().filter_map(dealt))
 }
 
 /// The parties compare this: they must have been asked for the same thing.
@@ -207,10 +221,10 @@ fn given_up(network: &Network, e: &Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_plan::Lookup;
+    use megrez_plan::{List, Lookup};
 
     #[test]
-    fn tables_count_as_what_a_plan_holds() {
+    fn what_is_dealt_counts_as_what_a_plan_holds() {
         let f = Lookup { cut: 0, low: 4, degree: 1, pieces: vec![0; 512], frac: 0 };
         let plan = |op| {
             let mut plan = Plan::new(64);
@@ -224,5 +238,12 @@ mod tests {
             assert_eq!(sizes(&plan).sum::<usize>(), 100 + 100 + 51_200);
             assert_eq!(Host::memory(&plan), 51_400 * 32);
         }
+        // Wide digits take long lists.
+        let sign = |widths: &[u32]| {
+            let bits = Some(widths.iter().sum::<u32>() + 1);
+            plan(Op::NonNegative(SignBit { list: List::Digits(widths.to_vec()), cut: 0, bits }))
+        };
+        assert_eq!(sizes(&sign(&[8; 7])).sum::<usize>(), 200 + 100 * (16 * 7 * 255usize).div_ceil(64));
+        assert_eq!(sizes(&sign(&[4, 3])).sum::<usize>(), 200 + 100 * 6);
     }
 }

@@ -12,9 +12,11 @@ mod host;
 mod jobs;
 mod kept;
 mod metrics;
+mod rights;
 mod service;
 mod stored;
 
 pub use capacity::Capacity;
 pub use host::{Policy, limits};
+pub use rights::{Grant, Right, Rights};
 pub use service::{Service, writable};

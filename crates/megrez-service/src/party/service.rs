@@ -9,7 +9,9 @@ use super::host::{Host, Policy, ended, hash};
 use super::jobs::{PrepareJob, RunJob, UploadJob};
 use super::kept::Kept;
 use super::metrics::{Metrics, Now};
+use super::rights::Rights;
 use super::stored::{ModelHeader, model_path};
+use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
 use crate::protocols::no_ring;
 use crate::wire::{self, Failure, Info, Prepare, Reply, Request, Run, Upload};
@@ -21,8 +23,8 @@ use megrez_net::{Channel, Endpoint, Identity, NetError, NetProfile, PeerName, Se
 use megrez_plan::{FloatPlan, Plan};
 use megrez_protocols::registry::{self, Numbers};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a session that waits for party 0 looks whether its client is still there.
@@ -33,6 +35,8 @@ pub struct Service {
     admission: Admission,
     connections: Connections,
     metrics: Metrics,
+    audit: Option<Audit>,
+    rights: RwLock<Arc<Rights>>,
     draining: AtomicBool,
     /// Whether the data folder could be written when somebody last looked.
     writable: AtomicBool,
@@ -40,15 +44,34 @@ pub struct Service {
 
 impl Service {
     /// A service on a bound endpoint; its sessions share the device.
-    pub fn new(endpoint: Arc<Endpoint>, policy: Policy, device: AnyDevice) -> Arc<Self> {
-        Arc::new(Service {
+    ///
+    /// # Errors
+    /// If the audit log cannot be written, or the clients' rights cannot be read.
+    pub fn new(endpoint: Arc<Endpoint>, policy: Policy, device: AnyDevice) -> Result<Arc<Self>> {
+        let audit = policy.audit.as_deref().map(|path| Audit::open(endpoint.me(), path)).transpose()?;
+        let rights = policy.rights.as_deref().map_or_else(|| Ok(Rights::default()), Rights::load)?;
+        Ok(Arc::new(Service {
+            audit,
+            rights: RwLock::new(Arc::new(rights)),
             admission: Admission::new(policy.capacity.clone()),
             connections: Connections::new(policy.capacity.clone()),
             metrics: Metrics::new(endpoint.me()),
             host: Host { endpoint, policy, device },
             draining: AtomicBool::new(false),
             writable: AtomicBool::new(true),
-        })
+        }))
+    }
+
+    /// Reads anew what clients may ask for; what is running goes on.
+    ///
+    /// # Errors
+    /// If the file is of no use: the rights stay as they were.
+    pub fn read_rights(&self) -> Result<()> {
+        let Some(path) = &self.host.policy.rights else { return Ok(()) };
+        let read = Rights::load(path)?;
+        let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
+        *rights = Arc::new(read.replaces(&rights));
+        Ok(())
     }
 
     /// Ends gently: from now on nothing is admitted, and [`run`](Self::run) returns once what runs
@@ -98,6 +121,7 @@ impl Service {
             self.host.device.describe()
         );
         writable(&self.host.policy.data)?;
+        self.audited("started")?;
         log.write(Level::Info, Event::new("listening", listening));
         for folder in ["models", "material"].map(|name| self.host.policy.data.join(name)) {
             for swept in files::sweep(&folder).map_err(|e| Error::file(&folder, e))? {
@@ -122,6 +146,7 @@ impl Service {
                         _ => (Level::Warn, format!("{running} sessions did not finish in time")),
                     };
                     log.write(level, Event::new("ending", message));
+                    self.audited("drained")?;
                     self.host.endpoint.stop();
                     return Ok(());
                 }
@@ -148,6 +173,10 @@ impl Service {
                 Err(e) => return Err(e.into()),
             }
         }
+    }
+
+    fn audited(&self, event: &'static str) -> Result<()> {
+        self.audit.as_ref().map_or(Ok(()), |audit| audit.write(Entry { event, ..Entry::default() }, true))
     }
 
     /// Serves one client until it goes.
@@ -189,7 +218,7 @@ impl Service {
                     break e;
                 }
             };
-            let asked = Asked::new(client, &request, log);
+            let asked = Asked::new(client, &request, log, self.audit.as_ref());
             match self.answer(&asked, request, &shared, &mut kept) {
                 Ok(()) => {
                     asked.done();
@@ -220,29 +249,32 @@ impl Service {
     }
 
     fn answer(&self, asked: &Asked, request: Request, channel: &Shared, kept: &mut Kept) -> Result<()> {
+        let rights = Arc::clone(&self.rights.read().unwrap_or_else(PoisonError::into_inner));
+        let permitted = rights.permit(asked.client, &request);
         match request {
             Request::Info { version } => {
                 same_version(version)?;
                 wire::send(&mut hold(channel), &Reply::Info(self.info()))
             }
             Request::Describe { model, batch } => {
+                permitted?;
                 let stored = self.host.open(&model, asked.client)?;
                 let protocol = stored.header.protocol.clone();
                 let plan = stored.header.plan(batch)?.clone();
                 wire::send(&mut hold(channel), &Reply::Model { protocol, plan })
             }
             Request::Run(run) => {
-                let reports = alive(channel, || self.run_plan(asked, &run, channel, kept))?;
+                let reports = alive(channel, || self.run_plan(asked, &run, channel, kept, permitted))?;
                 // Bytes are counted from the beginning of the session.
                 reports.last().iter().for_each(|last| self.metrics.sent(&last.wire_bytes));
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
             }
             Request::Upload(upload) => {
-                alive(channel, || self.upload(asked, &upload, channel))?;
+                alive(channel, || self.upload(asked, &upload, channel, permitted))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
             Request::Prepare(prepare) => {
-                alive(channel, || self.prepare(asked, &prepare, channel))?;
+                alive(channel, || self.prepare(asked, &prepare, channel, permitted))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
         }
@@ -309,21 +341,24 @@ impl Service {
         run: &Run,
         shared: &Shared,
         kept: &mut Kept,
+        permitted: Result<()>,
     ) -> Result<Vec<PartyReport>> {
         let protocol = self.host.protocol(&run.protocol, run.insecure)?;
         let profile = &self.host.profile(&run.net)?;
         if run.runs == 0 {
             return Err(Error::Refused("a run has at least one repetition".into()));
         }
-        let (session, alone, depend) = (run.session, run.source.is_stored(), kept.any());
+        let (session, depend) = (run.session, kept.any());
+        // A policy is this party's own.
+        let alone = run.source.is_stored() || permitted.is_err();
         if protocol.numbers == Numbers::Float32 {
-            let ready = float::plan_of(&self.host, asked.client, run);
+            let ready = permitted.and_then(|()| float::plan_of(&self.host, asked.client, run));
             let memory = |(plan, _): &(FloatPlan, _)| float::memory(plan);
             let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
             let ((plan, stored), _place) = self.admitted(wish)?;
             return float::run(&self.host, asked, run, &plan, stored.as_ref(), shared);
         }
-        let ready = self.host.plan(asked.client, &run.source);
+        let ready = permitted.and_then(|()| self.host.plan(asked.client, &run.source));
         let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
         let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
@@ -341,12 +376,14 @@ impl Service {
         ended(&network, dispatch(&run.protocol, plan.ring, job)?)
     }
 
-    fn upload(&self, asked: &Asked, upload: &Upload, shared: &Shared) -> Result<()> {
+    fn upload(&self, asked: &Asked, upload: &Upload, shared: &Shared, permitted: Result<()>) -> Result<()> {
         let protocol = self.host.protocol(&upload.protocol, false)?;
         let header = ModelHeader::new(asked.client, self.host.endpoint.me(), upload)?;
         let path = model_path(&self.host.policy.data, &upload.model)?;
         let profile = &NetProfile::loopback();
-        let free = if path.exists() {
+        let free = if permitted.is_err() {
+            permitted
+        } else if path.exists() {
             Err(Error::Refused(format!("a model `{}` is stored already; choose another name", upload.model)))
         } else {
             Ok(())
@@ -375,15 +412,22 @@ impl Service {
         ended(&network, dispatch(&upload.protocol, plan.ring, job)?)
     }
 
-    fn prepare(&self, asked: &Asked, prepare: &Prepare, shared: &Shared) -> Result<()> {
+    fn prepare(
+        &self,
+        asked: &Asked,
+        prepare: &Prepare,
+        shared: &Shared,
+        permitted: Result<()>,
+    ) -> Result<()> {
         let protocol = self.host.protocol(&prepare.protocol, false)?;
         if !protocol.offline {
             let what = format!("`{}` has no offline phase: nothing is made ahead", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
         let profile = &NetProfile::loopback();
-        let (session, alone, depend) = (prepare.session, prepare.source.is_stored(), false);
-        let ready = self.host.plan(asked.client, &prepare.source);
+        let (session, depend) = (prepare.session, false);
+        let alone = prepare.source.is_stored() || permitted.is_err();
+        let ready = permitted.and_then(|()| self.host.plan(asked.client, &prepare.source));
         let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
         let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
