@@ -14,11 +14,11 @@ DENY := target/tools/bin/cargo-deny
 
 BIN := $(VENV)/bin
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
-CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-python test-python demo
+CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-python test-python site demo
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches
 
-.PHONY: help demo build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python \
+.PHONY: help demo build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python site \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -80,6 +80,9 @@ lint-python: python
 doc: ## Build the API documentation; warnings are errors.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
+site: $(VENV)/site ## Build the documentation site into target/site; warnings are errors.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 fmt: $(VENV)/tools ## Format all sources.
 	cargo fmt --all
 	$(BIN)/ruff format $(PYTHON_SOURCES)
@@ -104,6 +107,10 @@ fuzz-smoke: ## Run every fuzz target for a moment; needs the nightly toolchain a
 clean: ## Remove everything that was built.
 	cargo clean
 	rm -rf $(VENV) fuzz/target fuzz/corpus fuzz/artifacts
+
+$(VENV)/site: docs/requirements.txt $(VENV)/tools
+	$(BIN)/python -m pip install -q -r docs/requirements.txt
+	touch $@
 
 $(VENV)/tools: .ci/requirements.txt
 	$(PYTHON) -m venv $(VENV)
