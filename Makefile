@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
 CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-python test-python site demo
 # Everything that is written in Python.
-PYTHON_SOURCES := python examples docs scripts benches
+PYTHON_SOURCES := python examples docs scripts benches notebooks
 
 .PHONY: help demo build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python site \
 	fuzz-smoke deny miri coverage clean

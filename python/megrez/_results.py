@@ -62,8 +62,9 @@ class Report:
     ) -> str:
         """Make a page of the report: cost by phase and layer, as tables and plots.
 
-        The page stands alone, runs no script, and holds no inputs, weights or outputs. A `model` adds whom a run
-        tells what and the ranges of its layers, a `check` their errors, a report from `before` a comparison.
+        The page stands alone, runs no script, and holds no inputs, weights or outputs. A `model` adds whom a
+        run tells what and the ranges of its layers, a `check` their errors, `before` a comparison with an
+        earlier report.
         """
         return page(run=self._data, before=before and before._data, model=model, check=check)
 

@@ -14,7 +14,21 @@ pub fn find(name: &str) -> Result<&'static Protocol> {
 }
 
 pub(crate) fn unknown(name: &str) -> Error {
-    Error::Refused(format!("there is no protocol `{name}`; `megrez protocols` lists them"))
+    let meant = near(name, all().map(|protocol| protocol.name));
+    let meant = meant.map_or_else(String::new, |meant| format!(" did you mean `{meant}`?"));
+    Error::Refused(format!("there is no protocol `{name}`;{meant} `megrez protocols` lists them"))
+}
+
+/// The name that was most likely meant, if one is like enough.
+pub fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    // A third of the letters may be wrong, or missing.
+    let distance = |known: &str| strsim::damerau_levenshtein(&name, known);
+    known
+        .map(|known| (distance(known), known))
+        .filter(|(d, known)| 3 * d <= known.len())
+        .min()
+        .map(|(_, known)| known)
 }
 
 /// Why there is no suite of this name for a plan on this ring.
@@ -61,6 +75,9 @@ mod tests {
         let words = error.to_string();
         assert!(words.contains("`mizar` has no ring of 24 bits, it has rings of 32 and 64"), "{words}");
         assert!(no_ring("secfloat", 64).to_string().contains("computes in floating point"));
+        assert!(find("mizzar").unwrap_err().to_string().contains("did you mean `mizar`?"));
+        assert!(find("Alkaid_masked").unwrap_err().to_string().contains("did you mean `alkaid-masked`?"));
+        assert!(!find("spdz").unwrap_err().to_string().contains("did you mean"));
         assert_eq!(price("nonsense", &Plan::new(64)).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }
