@@ -1,5 +1,7 @@
 //! A TLS connection over a blocking socket, without the copies and small reads of a general-purpose stream.
 
+mod outgoing;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use rustls::{AlertDescription, Error as TlsError};
 
 use crate::error::NetError;
 use crate::identity::{self, CertificateId, Identity, PeerName};
+use outgoing::Outgoing;
 
 /// Size of the buffers of a connection that carries messages: some records for each system call.
 const BUFFER: usize = 256 << 10;
@@ -55,38 +58,6 @@ pub(crate) struct TlsStream {
     /// Bytes read from and written to the socket.
     pub bytes_in: u64,
     pub bytes_out: u64,
-}
-
-/// Encrypted bytes: `bytes[..end]`. The rest is space that was cleared once, not for each record.
-#[derive(Default)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    end: usize,
-}
-
-impl Outgoing {
-    fn reserve(&mut self, more: usize) {
-        if self.bytes.len() < self.end + more {
-            self.bytes.resize(self.end + more, 0);
-        }
-    }
-
-    /// Lets `fill` write behind the end, with more space when it says how much it needs.
-    fn append(
-        &mut self,
-        mut fill: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>,
-    ) -> Result<(), TlsError> {
-        loop {
-            match fill(&mut self.bytes[self.end..]) {
-                Ok(written) => {
-                    self.end += written;
-                    return Ok(());
-                }
-                Err(Some(required)) if required > self.bytes.len() - self.end => self.reserve(required),
-                Err(_) => return Err(TlsError::EncryptError),
-            }
-        }
-    }
 }
 
 /// What one round with the TLS library came to.

@@ -1,5 +1,9 @@
 //! How a model is compiled: one description for the library, the command and Python.
 
+mod text;
+
+pub use text::Bounds;
+
 use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth};
 use crate::file::FileOr;
 use megrez_graph::{
@@ -14,8 +18,7 @@ use megrez_service::protocols::{self, SECFLOAT};
 use megrez_service::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
+use text::profile;
 
 /// How a model is compiled, and for whom: every option with its default.
 ///
@@ -444,152 +447,5 @@ fn declared(from: &FileOr) -> Result<Declared> {
     Ok(Declared { all, layers: layers.into_iter().map(|(name, bounds)| (name, bounds.0)).collect() })
 }
 
-/// An interval as people write it: `2` is from −2 to 2, `0,1` from 0 to 1; in JSON `2` and `[0,
-/// 1]`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub struct Bounds(pub Interval);
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Magnitude(f64),
-    Ends([f64; 2]),
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Bounds(Interval::abs(1.0))
-    }
-}
-
-impl From<Interval> for Bounds {
-    fn from(interval: Interval) -> Self {
-        Bounds(interval)
-    }
-}
-
-impl From<Written> for Bounds {
-    fn from(written: Written) -> Self {
-        Bounds(match written {
-            Written::Magnitude(bound) => Interval::abs(bound),
-            Written::Ends([low, high]) => Interval { low, high },
-        })
-    }
-}
-
-impl From<Bounds> for Written {
-    fn from(Bounds(Interval { low, high }): Bounds) -> Self {
-        if low == -high && high >= 0.0 { Written::Magnitude(high) } else { Written::Ends([low, high]) }
-    }
-}
-
-impl FromStr for Bounds {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let number = |text: &str| text.trim().parse::<f64>().ok();
-        let written = match text.split_once(',') {
-            Some((low, high)) => number(low).zip(number(high)).map(|(low, high)| Written::Ends([low, high])),
-            None => number(text).map(Written::Magnitude),
-        };
-        written
-            .map(Bounds::from)
-            .ok_or_else(|| format!("`{text}` is no range: write B for −B to B, or LOW,HIGH"))
-    }
-}
-
-impl fmt::Display for Bounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Written::from(*self) {
-            Written::Magnitude(bound) => write!(f, "{bound}"),
-            Written::Ends([low, high]) => write!(f, "{low},{high}"),
-        }
-    }
-}
-
-/// A network profile by its text.
-mod profile {
-    use megrez_net::NetProfile;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    pub(super) fn serialize<S: Serializer>(net: &NetProfile, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&net.name)
-    }
-
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<NetProfile, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use megrez_plan::List as Plan;
-
-    #[test]
-    fn comparisons_fit_their_ring() {
-        assert_eq!(sign_bit(64, List::Bits, None, None, 0).unwrap(), SignBit::FULL);
-        assert!(matches!(sign_bit(32, List::Digits, None, Some(20), 0).unwrap().list, Plan::Digits(_)));
-        assert!(sign_bit(32, List::Bits, Some(&[3]), None, 0).is_err());
-        assert!(sign_bit(32, List::Digits, None, Some(33), 0).is_err());
-        assert!(sign_bit(32, List::Bits, None, None, 32).is_err());
-    }
-
-    #[test]
-    fn a_request_is_the_same_in_json() {
-        let request = CompileRequest {
-            net: "20ms,500mbps".parse().unwrap(),
-            input_range: "0,2".parse().unwrap(),
-            input_ranges: [("x".to_owned(), Bounds::from(Interval::abs(3.0)))].into(),
-            declared: Some("ranges.toml".parse().unwrap()),
-            form: Form::Auto,
-            pool: Some(Pool::AllPairs),
-            ..CompileRequest::default()
-        };
-        let json = serde_json::to_value(&request).unwrap();
-        assert_eq!((&json["form"], &json["input_range"]), (&"auto".into(), &serde_json::json!([0.0, 2.0])));
-        assert_eq!(serde_json::from_value::<CompileRequest>(json).unwrap(), request);
-        let typo = serde_json::from_str::<CompileRequest>(r#"{ "pools": "all-pairs" }"#).unwrap_err();
-        assert!(typo.to_string().contains("`pools`"), "{typo}");
-    }
-
-    #[test]
-    fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
-        let of = |protocol: &str, numbers| CompileRequest {
-            protocol: protocol.into(),
-            numbers,
-            ..CompileRequest::default()
-        };
-        let float = |protocol, numbers| of(protocol, numbers).is_float();
-        assert!(float("secfloat", None).unwrap() && float("secfloat", Some(Numbers::Float32)).unwrap());
-        assert!(!float("mizar", None).unwrap() && !float("mizar", Some(Numbers::Fixed)).unwrap());
-        let said = |p, n| float(p, Some(n)).unwrap_err().to_string();
-        assert!(said("mizar", Numbers::Float32).contains("--protocol secfloat"));
-        assert!(said("secfloat", Numbers::Fixed).contains("--protocol mizar"));
-        let fitted = CompileRequest { fit: true, ranges: Ranges::Assume, ..of("secfloat", None) };
-        assert!(fitted.is_float().unwrap_err().to_string().contains("leave out --range, --fit"));
-    }
-
-    #[test]
-    fn declared_ranges_come_from_files_and_values() {
-        let value = serde_json::json!({ "*": 8.0, "fc1": [-1.0, 3.0] });
-        let request: CompileRequest =
-            serde_json::from_value(serde_json::json!({ "declared": value })).unwrap();
-        let of = |request: &CompileRequest| request.options().unwrap().declared.unwrap();
-        let declared = of(&request);
-        assert_eq!(declared.all, Some(Interval::abs(8.0)));
-        assert_eq!(declared.layers["fc1"], Interval { low: -1.0, high: 3.0 });
-        let path = std::env::temp_dir().join(format!("megrez-declared-{}.toml", std::process::id()));
-        std::fs::write(&path, "\"*\" = 8.0\nfc1 = [-1.0, 3.0]\n").unwrap();
-        let file = CompileRequest {
-            declared: Some(path.to_str().unwrap().parse().unwrap()),
-            ..CompileRequest::default()
-        };
-        assert_eq!(of(&file), declared);
-        std::fs::write(&path, "fc1 = \"large\"\n").unwrap();
-        let error = file.options().unwrap_err().to_string();
-        assert!(error.contains(path.to_str().unwrap()), "{error}");
-        let _ = std::fs::remove_file(&path);
-    }
-}
+mod tests;

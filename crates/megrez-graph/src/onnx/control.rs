@@ -2,7 +2,7 @@
 //! are known when compiling. Each becomes the nodes of its body, as often as it runs.
 
 use super::import::{Importer, Known, label};
-use super::message;
+use super::{elements, message};
 use crate::graph::{Attributes, Id};
 use crate::layers::axis;
 use crate::problem::{Problem, Refusal, refuse};
@@ -78,7 +78,7 @@ impl<'a> Importer<'a> {
     /// Reads a graph within the graph whose inputs are known: its outputs. The names that it defines are
     /// forgotten afterwards.
     fn body(&mut self, body: &message::Graph<'a>, given: Vec<(&'a str, Known)>) -> Outputs {
-        let bytes = body.tensors.iter().map(message::NamedTensor::size).sum::<usize>();
+        let bytes = body.tensors.iter().map(elements::NamedTensor::size).sum::<usize>();
         let attributes = body.nodes.iter().flat_map(|n| &n.attributes);
         self.repeated += bytes + attributes.map(|(_, raw)| raw.size()).sum::<usize>();
         self.repeated += PER_NODE * (1 + body.nodes.len() + body.tensors.len());

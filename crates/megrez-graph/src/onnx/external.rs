@@ -2,7 +2,8 @@
 //! in the model's own folder are opened, whatever links and `..` say, and only as many bytes are read as the
 //! weights have and the files hold.
 
-use super::message::{Decoded, Place};
+use super::elements::Place;
+use super::fields::Decoded;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

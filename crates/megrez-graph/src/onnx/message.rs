@@ -1,40 +1,17 @@
 //! The messages of ONNX, as far as megrez reads them: fields that no operator here uses are skipped. Every list is
 //! bounded.
 
-use super::protobuf::{Field, Malformed, Reader};
+use super::elements::{MAX_RANK, NamedTensor, Place};
+use super::fields::{Decoded, each_float, each_int, name, push};
+use super::protobuf::Reader;
 use crate::graph::Attribute;
-use crate::tensor::{Constant, MAX_ELEMENTS, Tensor, half};
 
 const MAX_NODES: usize = 1 << 14;
 const MAX_TENSORS: usize = 1 << 15;
 const MAX_INPUTS: usize = 1 << 10;
 const MAX_ATTRIBUTES: usize = 1 << 8;
 const MAX_ATTRIBUTE_LIST: usize = 1 << 20;
-const MAX_RANK: usize = 8;
 const MAX_FUNCTIONS: usize = 1 << 10;
-const MAX_NAME: usize = 1 << 12;
-
-/// What a part of the file fails with: a short description, or nothing more than that the bytes are malformed.
-pub type Decoded<T> = Result<T, String>;
-
-impl From<Malformed> for String {
-    fn from(_: Malformed) -> Self {
-        "the file is damaged, or no ONNX model".into()
-    }
-}
-
-fn push<T>(list: &mut Vec<T>, item: T, limit: usize, what: &str) -> Decoded<()> {
-    if list.len() >= limit {
-        return Err(format!("has more than {limit} {what}"));
-    }
-    list.push(item);
-    Ok(())
-}
-
-fn name<'a>(field: Field<'a>) -> Decoded<&'a str> {
-    let name = field.string()?;
-    if name.len() > MAX_NAME { Err(format!("a name has more than {MAX_NAME} bytes")) } else { Ok(name) }
-}
 
 /// ModelProto.
 #[derive(Default)]
@@ -101,48 +78,6 @@ pub struct Dim<'a> {
     pub size: Option<i64>,
     /// The name of an open one.
     pub name: &'a str,
-}
-
-/// TensorProto.
-#[derive(Clone, Copy)]
-pub struct NamedTensor<'a> {
-    pub name: &'a str,
-    bytes: &'a [u8],
-}
-
-/// Where the elements of a tensor stand in another file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Place<'a> {
-    /// The file, relative to the model's folder.
-    pub location: &'a str,
-    /// The first byte.
-    pub offset: u64,
-    /// How many bytes; all that the elements need, where the file does not say.
-    pub length: Option<u64>,
-}
-
-impl<'a> Place<'a> {
-    /// Reads a StringStringEntryProto of `external_data`.
-    fn entry(&mut self, bytes: &'a [u8]) -> Decoded<()> {
-        let (mut key, mut value) = ("", "");
-        let mut reader = Reader::new(bytes);
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => key = name(field)?,
-                2 => value = name(field)?,
-                _ => {}
-            }
-        }
-        let number = || value.parse().map_err(|_| format!("has the {key} `{value}` in another file"));
-        match key {
-            "location" => self.location = value,
-            "offset" => self.offset = number()?,
-            "length" => self.length = Some(number()?),
-            // A checksum, which nobody writes.
-            _ => {}
-        }
-        Ok(())
-    }
 }
 
 /// AttributeProto.
@@ -364,182 +299,7 @@ impl<'a> RawAttribute<'a> {
     }
 }
 
-impl<'a> NamedTensor<'a> {
-    /// Its bytes in the file.
-    pub fn size(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Number of the element type.
-    pub fn element(&self) -> Decoded<i64> {
-        let mut element = 0;
-        let mut reader = Reader::new(self.bytes);
-        while let Some((number, field)) = reader.next()? {
-            if number == 2 {
-                element = field.int()?;
-            }
-        }
-        Ok(element)
-    }
-
-    fn read(bytes: &'a [u8]) -> Decoded<Self> {
-        let mut tensor = NamedTensor { name: "", bytes };
-        let mut reader = Reader::new(bytes);
-        while let Some((number, field)) = reader.next()? {
-            if number == 8 {
-                tensor.name = name(field)?;
-            }
-        }
-        Ok(tensor)
-    }
-
-    /// The elements; as many as the dimensions say. `beside` gives the bytes of what is in another file,
-    /// by their place and number.
-    pub fn decode(&self, beside: impl FnOnce(&Place<'a>, u64) -> Decoded<Vec<u8>>) -> Decoded<Constant> {
-        let (mut dims, mut kind, mut raw, mut external) = (vec![], 0, None, false);
-        let mut place = Place::default();
-        let mut reader = Reader::new(self.bytes);
-        while let Some((number, field)) = reader.next()? {
-            match number {
-                1 => each_int(field, |v| push(&mut dims, v, MAX_RANK, "dimensions"))?,
-                2 => kind = field.int()?,
-                9 => raw = Some(field.bytes()?),
-                13 => {
-                    external = true;
-                    place.entry(field.bytes()?)?;
-                }
-                14 => external |= field.int()? != 0,
-                _ => {}
-            }
-        }
-        let dims = dims.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<Vec<usize>>>();
-        let count = dims.as_ref().and_then(|d| d.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
-        let (Some(dims), Some(count)) = (dims, count.filter(|&n| n <= MAX_ELEMENTS)) else {
-            return Err("has absurd dimensions".into());
-        };
-        let file;
-        if external {
-            file = beside(&place, count as u64 * bytes_of(kind)?)?;
-            raw = Some(&file);
-        }
-        // Numbers stand in raw bytes or in a list whose field depends on the type.
-        let floats = |field: u32| -> Decoded<Vec<f32>> {
-            let mut list = vec![];
-            let mut reader = Reader::new(self.bytes);
-            while let Some((number, value)) = reader.next()? {
-                match (number == field, field) {
-                    (true, 4) => each_float(value, |v| push(&mut list, v, count, "elements"))?,
-                    (true, _) => each_double(value, |v| push(&mut list, v, count, "elements"))?,
-                    _ => {}
-                }
-            }
-            Ok(list)
-        };
-        let ints = |field: u32| -> Decoded<Vec<i64>> {
-            let mut list = vec![];
-            let mut reader = Reader::new(self.bytes);
-            while let Some((number, value)) = reader.next()? {
-                if number == field {
-                    each_int(value, |v| push(&mut list, v, count, "elements"))?;
-                }
-            }
-            Ok(list)
-        };
-        let constant: Constant = match (kind, raw) {
-            (1, None) => Constant::from(filled(dims, floats(4)?)?),
-            (1, Some(raw)) => filled(dims, words(raw, f32::from_le_bytes)?)?.into(),
-            (11, None) => filled(dims, floats(10)?)?.into(),
-            (11, Some(raw)) => filled(dims, words(raw, |b| f64::from_le_bytes(b) as f32)?)?.into(),
-            // Numbers of 16 bits stand in the list of integers.
-            (10, None) => filled(dims, ints(5)?.iter().map(|&v| half(v as u16)).collect())?.into(),
-            (10, Some(raw)) => filled(dims, words(raw, |b| half(u16::from_le_bytes(b)))?)?.into(),
-            (16, None) => filled(dims, ints(5)?.iter().map(|&v| bfloat(v as u16)).collect())?.into(),
-            (16, Some(raw)) => filled(dims, words(raw, |b| bfloat(u16::from_le_bytes(b)))?)?.into(),
-            (2..=6 | 9, None) => filled(dims, ints(5)?)?.into(),
-            (12 | 13, None) => filled(dims, small(ints(11)?)?)?.into(),
-            (2, Some(raw)) => filled(dims, words(raw, |[b]: [u8; 1]| i64::from(b))?)?.into(),
-            (3, Some(raw)) => filled(dims, words(raw, |b| i64::from(i8::from_le_bytes(b)))?)?.into(),
-            (4, Some(raw)) => filled(dims, words(raw, |b| i64::from(u16::from_le_bytes(b)))?)?.into(),
-            (5, Some(raw)) => filled(dims, words(raw, |b| i64::from(i16::from_le_bytes(b)))?)?.into(),
-            (12, Some(raw)) => filled(dims, words(raw, |b| i64::from(u32::from_le_bytes(b)))?)?.into(),
-            (13, Some(raw)) => filled(dims, small(words(raw, i64::from_le_bytes)?)?)?.into(),
-            (7, None) => filled(dims, ints(7)?)?.into(),
-            (7, Some(raw)) => filled(dims, words(raw, i64::from_le_bytes)?)?.into(),
-            (6, Some(raw)) => filled(dims, words(raw, |b| i64::from(i32::from_le_bytes(b)))?)?.into(),
-            (9, Some(raw)) => filled(dims, words(raw, |[b]: [u8; 1]| i64::from(b))?)?.into(),
-            _ => return Err(format!("has the ONNX data type {kind}: export the model in float32")),
-        };
-        match &constant {
-            // Infinite values may be masks; sharing them is refused.
-            Constant::Floats(t) if t.data.iter().any(|v| v.is_nan()) => {
-                Err("holds values that are not numbers: check the training".into())
-            }
-            _ => Ok(constant),
-        }
-    }
-}
-
 /// Tensors of attributes are in the model's own file.
 fn inside(_: &Place, _: u64) -> Decoded<Vec<u8>> {
     Err("is in another file, which only weights of the graph can be".into())
-}
-
-/// The bytes of one element.
-fn bytes_of(kind: i64) -> Decoded<u64> {
-    match kind {
-        2 | 3 | 9 => Ok(1),
-        4 | 5 | 10 | 16 => Ok(2),
-        1 | 6 | 12 => Ok(4),
-        7 | 11 | 13 => Ok(8),
-        _ => Err(format!("has the ONNX data type {kind}: export the model in float32")),
-    }
-}
-
-/// The upper half of a float32.
-fn bfloat(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
-}
-
-/// Unsigned numbers of 64 bits that fit signed ones.
-fn small(list: Vec<i64>) -> Decoded<Vec<i64>> {
-    if list.iter().any(|&v| v < 0) { Err("holds integers above 2^63".into()) } else { Ok(list) }
-}
-
-fn filled<T: Copy>(dims: Vec<usize>, data: Vec<T>) -> Decoded<Tensor<T>> {
-    let count: usize = dims.iter().product();
-    if data.len() == count {
-        Ok(Tensor::new(dims, data))
-    } else {
-        Err(format!("has {} elements, its dimensions say {count}", data.len()))
-    }
-}
-
-fn words<const N: usize, T>(raw: &[u8], read: impl Fn([u8; N]) -> T) -> Decoded<Vec<T>> {
-    let words = raw.chunks_exact(N);
-    if !words.remainder().is_empty() {
-        return Err(Malformed.into());
-    }
-    Ok(words.map(|w| read(w.try_into().expect("chunks of N"))).collect())
-}
-
-fn each_int(field: Field, mut f: impl FnMut(i64) -> Decoded<()>) -> Decoded<()> {
-    let Field::Bytes(packed) = field else { return f(field.int()?) };
-    let mut reader = Reader::new(packed);
-    while let Some(v) = reader.next_packed()? {
-        f(v as i64)?;
-    }
-    Ok(())
-}
-
-fn each_float(field: Field, mut f: impl FnMut(f32) -> Decoded<()>) -> Decoded<()> {
-    let Field::Bytes(packed) = field else { return f(field.float()?) };
-    words(packed, f32::from_le_bytes)?.into_iter().try_for_each(f)
-}
-
-fn each_double(field: Field, mut f: impl FnMut(f32) -> Decoded<()>) -> Decoded<()> {
-    match field {
-        Field::Fixed64(bytes) => f(f64::from_le_bytes(bytes) as f32),
-        Field::Bytes(packed) => words(packed, |b| f64::from_le_bytes(b) as f32)?.into_iter().try_for_each(f),
-        _ => Err(Malformed.into()),
-    }
 }

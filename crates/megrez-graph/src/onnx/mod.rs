@@ -4,7 +4,9 @@
 //! sizes and counts are bounded, and no bytes lead to a panic.
 
 mod control;
+mod elements;
 mod external;
+mod fields;
 mod import;
 mod kinds;
 mod message;

@@ -1,0 +1,67 @@
+use super::*;
+use megrez_plan::List as Plan;
+
+#[test]
+fn comparisons_fit_their_ring() {
+    assert_eq!(sign_bit(64, List::Bits, None, None, 0).unwrap(), SignBit::FULL);
+    assert!(matches!(sign_bit(32, List::Digits, None, Some(20), 0).unwrap().list, Plan::Digits(_)));
+    assert!(sign_bit(32, List::Bits, Some(&[3]), None, 0).is_err());
+    assert!(sign_bit(32, List::Digits, None, Some(33), 0).is_err());
+    assert!(sign_bit(32, List::Bits, None, None, 32).is_err());
+}
+
+#[test]
+fn a_request_is_the_same_in_json() {
+    let request = CompileRequest {
+        net: "20ms,500mbps".parse().unwrap(),
+        input_range: "0,2".parse().unwrap(),
+        input_ranges: [("x".to_owned(), Bounds::from(Interval::abs(3.0)))].into(),
+        declared: Some("ranges.toml".parse().unwrap()),
+        form: Form::Auto,
+        pool: Some(Pool::AllPairs),
+        ..CompileRequest::default()
+    };
+    let json = serde_json::to_value(&request).unwrap();
+    assert_eq!((&json["form"], &json["input_range"]), (&"auto".into(), &serde_json::json!([0.0, 2.0])));
+    assert_eq!(serde_json::from_value::<CompileRequest>(json).unwrap(), request);
+    let typo = serde_json::from_str::<CompileRequest>(r#"{ "pools": "all-pairs" }"#).unwrap_err();
+    assert!(typo.to_string().contains("`pools`"), "{typo}");
+}
+
+#[test]
+fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
+    let of = |protocol: &str, numbers| CompileRequest {
+        protocol: protocol.into(),
+        numbers,
+        ..CompileRequest::default()
+    };
+    let float = |protocol, numbers| of(protocol, numbers).is_float();
+    assert!(float("secfloat", None).unwrap() && float("secfloat", Some(Numbers::Float32)).unwrap());
+    assert!(!float("mizar", None).unwrap() && !float("mizar", Some(Numbers::Fixed)).unwrap());
+    let said = |p, n| float(p, Some(n)).unwrap_err().to_string();
+    assert!(said("mizar", Numbers::Float32).contains("--protocol secfloat"));
+    assert!(said("secfloat", Numbers::Fixed).contains("--protocol mizar"));
+    let fitted = CompileRequest { fit: true, ranges: Ranges::Assume, ..of("secfloat", None) };
+    assert!(fitted.is_float().unwrap_err().to_string().contains("leave out --range, --fit"));
+}
+
+#[test]
+fn declared_ranges_come_from_files_and_values() {
+    let value = serde_json::json!({ "*": 8.0, "fc1": [-1.0, 3.0] });
+    let request: CompileRequest = serde_json::from_value(serde_json::json!({ "declared": value })).unwrap();
+    let of = |request: &CompileRequest| request.options().unwrap().declared.unwrap();
+    let declared = of(&request);
+    assert_eq!(declared.all, Some(Interval::abs(8.0)));
+    assert_eq!(declared.layers["fc1"], Interval { low: -1.0, high: 3.0 });
+    let path = std::env::temp_dir().join(format!("megrez-declared-{}.toml", std::process::id()));
+    std::fs::write(&path, "\"*\" = 8.0\nfc1 = [-1.0, 3.0]\n").unwrap();
+    let file = CompileRequest {
+        declared: Some(path.to_str().unwrap().parse().unwrap()),
+        ..CompileRequest::default()
+    };
+    assert_eq!(of(&file), declared);
+    std::fs::write(&path, "fc1 = \"large\"\n").unwrap();
+    let error = file.options().unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
+    let _ = std::fs::remove_file(&path);
+}
