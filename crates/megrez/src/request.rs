@@ -6,9 +6,7 @@ pub use text::Bounds;
 
 use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth};
 use crate::file::FileOr;
-use megrez_graph::{
-    Calibration, Comparison, CompileOptions, Declared, Graph, Interval, PoolForm, RangePolicy,
-};
+use megrez_graph::{Calibration, Comparison, CompileOptions, Declared, Graph, PoolForm, RangePolicy};
 use megrez_model::choose;
 use megrez_model::float::Work;
 use megrez_model::model::{Model, Recipe};

@@ -158,7 +158,8 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
     let mut before = Deps::default();
     for (at, row) in view.rows.iter().flatten().enumerate() {
         row.run.deps.beyond(&before).into_iter().for_each(|id| view.first[id] = at);
-        before = before.union(&row.run.deps);
+        // Nodes of the row where both are alike: the next row has them, too.
+        before = row.run.deps.union(&before);
     }
     let (mut stayed, mut of_step): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
     for at in (0..view.rows.len()).rev() {

@@ -178,8 +178,11 @@ fn beyond(a: &Link, b: &Link, start: usize, found: &mut Vec<usize>) {
     };
     let leaf = |a: &[u64; WIDTH], b: &[u64; WIDTH], found: &mut Vec<usize>| {
         for (i, (a, b)) in a.iter().zip(b).enumerate() {
-            let numbers = (0..64).filter(|bit| (a & !b) >> bit & 1 == 1);
-            found.extend(numbers.map(|bit| (start << LEAF_BITS) + i * 64 + bit));
+            let mut more = a & !b;
+            while more != 0 {
+                found.push((start << LEAF_BITS) + i * 64 + more.trailing_zeros() as usize);
+                more &= more - 1;
+            }
         }
     };
     match pair(a, b) {

@@ -1,4 +1,5 @@
 use super::*;
+use megrez_graph::Interval;
 use megrez_plan::List as Plan;
 
 #[test]
