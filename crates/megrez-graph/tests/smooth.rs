@@ -134,6 +134,21 @@ fn softmax_takes_its_powers_from_tables() {
     let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
     check(&compiled, std::slice::from_ref(&x), 1e-4);
     let of = |s: &&megrez_plan::Step| matches!(s.op, megrez_plan::Op::Lookup(_));
+    for s in &compiled.plan.steps {
+        if let megrez_plan::Op::Lookup(l) = &s.op {
+            eprintln!(
+                "{} cut {} low {} deg {} seg {} frac {}",
+                s.name,
+                l.cut,
+                l.low,
+                l.degree,
+                l.segments(),
+                l.frac
+            );
+        } else {
+            eprintln!("{}", s.name)
+        }
+    }
     assert_eq!(compiled.plan.steps.iter().filter(of).count(), 1);
 }
 

@@ -173,8 +173,10 @@ impl Layer for Softmax {
             let log = cx.broadcast("logarithms", &log, &[rows, n].into())?;
             cx.combine("log-softmax", &[(1, &shifted), (-1, &log)], 0)?
         } else {
+            // The product of a power with what is left untruncated must leave the last truncation its bits.
             let fine = (cx.ring() / 2 - 8).max(f);
-            let inverse = RECIPROCAL.lower(cx, &sum, 1.0, fine)?;
+            let inverse = RECIPROCAL.lower_finer(cx, &sum, 1.0, fine..=fine.max(cx.ring() - 3 - f))?;
+            let fine = cx.frac_of(&inverse);
             let inverse = cx.broadcast("inverses", &inverse, &[rows, n].into())?;
             let inverse = self.kept(cx, "kept-inverses", &inverse)?;
             let bound = 1i128 << (f + fine);
