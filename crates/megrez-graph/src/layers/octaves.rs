@@ -126,16 +126,19 @@ impl Octaves {
         gain: f64,
         frac: u32,
     ) -> Result<Secret, Refusal> {
-        self.lower_finer(cx, x, gain, frac..=frac)
+        let held = cx.proves();
+        self.lower_held(cx, x, gain, frac..=frac, held)
     }
 
-    /// As [`lower`](Self::lower), with any number of fraction bits out of `fracs`.
-    pub(super) fn lower_finer(
+    /// As [`lower`](Self::lower), of a value that is known to lie in its range (`held`: whatever is proven of others), with any
+    /// number of fraction bits out of `fracs`.
+    pub(super) fn lower_held(
         &self,
         cx: &mut Lowering,
         x: &Secret,
         gain: f64,
         fracs: RangeInclusive<u32>,
+        held: bool,
     ) -> Result<Secret, Refusal> {
         let frac = *fracs.start();
         let (ring, fx) = (cx.ring(), cx.frac_of(x));
@@ -146,7 +149,7 @@ impl Octaves {
         cx.holds_within(x, domain, &format!("{} must be taken of numbers from {lowest:.1e} up", self.name))?;
         if cx.activations() == Activations::Lookup
             && !self.takes_zero
-            && let Some(y) = self.by_tables(cx, x, gain, fracs)?
+            && let Some(y) = self.by_tables(cx, x, gain, fracs, held)?
         {
             return Ok(y);
         }
@@ -220,13 +223,14 @@ impl Octaves {
         x: &Secret,
         gain: f64,
         fracs: RangeInclusive<u32>,
+        held: bool,
     ) -> Result<Option<Secret>, Refusal> {
-        let (ring, fx) = (cx.ring(), cx.frac_of(x));
+        let ring = cx.ring();
         let top = 1i128 << (ring - 3);
         let (low, high) = x.range.hull();
         let low = low.clamp(1, top - 1);
-        // Where nothing is proven, the tables hold all that the ring does.
-        let high = if cx.proves() { high.clamp(low + 1, top) } else { top };
+        // Otherwise the tables hold all that the ring does.
+        let high = if held { high.clamp(low + 1, top) } else { top };
         let function = |x: f64| gain * (self.function)(x);
         // Half of what the polynomials of a ring of so many bits are off by is left to the rounding of the argument.
         let bits = if ring > 32 { 16 } else { 9 };
@@ -234,7 +238,8 @@ impl Octaves {
             target: 2f64.powi(-bits),
             relative: !self.adds,
             cut: first.ilog2().saturating_sub(bits as u32 + 1),
-            most: Some(WIDEST),
+            // One number of a row: words count less than rounds.
+            most: Some(2 * WIDEST),
             frac: *fracs.start(),
             spare: *fracs.end(),
         };

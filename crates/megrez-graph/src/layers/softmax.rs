@@ -169,13 +169,13 @@ impl Layer for Softmax {
         let least = Range::uniform((1 << f) - (1 << (f / 2)) - wrong, i128::MAX);
         let sum = sum.within(least);
         let y = if matches!(self.after, After::LogSoftmax { .. }) {
-            let log = LOGARITHM.lower(cx, &sum, 1.0, f)?;
+            let log = LOGARITHM.lower_held(cx, &sum, 1.0, f..=f, true)?;
             let log = cx.broadcast("logarithms", &log, &[rows, n].into())?;
             cx.combine("log-softmax", &[(1, &shifted), (-1, &log)], 0)?
         } else {
             // The product of a power with what is left untruncated must leave the last truncation its bits.
             let fine = (cx.ring() / 2 - 8).max(f);
-            let inverse = RECIPROCAL.lower_finer(cx, &sum, 1.0, fine..=fine.max(cx.ring() - 3 - f))?;
+            let inverse = RECIPROCAL.lower_held(cx, &sum, 1.0, fine..=fine.max(cx.ring() - 3 - f), true)?;
             let fine = cx.frac_of(&inverse);
             let inverse = cx.broadcast("inverses", &inverse, &[rows, n].into())?;
             let inverse = self.kept(cx, "kept-inverses", &inverse)?;
