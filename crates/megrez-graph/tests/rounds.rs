@@ -1,41 +1,33 @@
 //! How many rounds networks take, by the formulas of the steps.
 
-use megrez_graph::{Activations, Comparison, CompileOptions, Interval, ListStyle, compile, models};
+use megrez_graph::{Activations, Comparison, CompileOptions, ListStyle, RangePolicy, compile, models};
 use megrez_kernels::Reference;
 use megrez_protocols::mizar::Mizar;
+use megrez_session::Phase;
+
+/// As `megrez bench model` counts them.
+fn rounds(model: &str, activations: Activations) -> u32 {
+    let graph = models::build(model, 1, 1).unwrap();
+    let list = ListStyle::Digits(megrez_plan::Fewest::Total);
+    let options = CompileOptions {
+        activations,
+        policy: RangePolicy::Assume,
+        comparison: Comparison::Fitted { list, bits: None, calibration: None },
+        ..CompileOptions::default()
+    };
+    let compiled = compile(&graph, &options).unwrap_or_else(|p| panic!("{p}"));
+    let cost = megrez_engine::check(&Mizar::<u64, Reference>::default(), &compiled.plan).unwrap();
+    let mut steps: Vec<_> = cost.steps.iter().filter(|s| s.cost.rounds(Phase::Online) > 0).collect();
+    steps.sort_by_key(|s| (s.online_wave, s.online_lane));
+    for s in steps {
+        let rounds = s.cost.rounds(Phase::Online);
+        println!("wave {:3} lane {:2} rounds {rounds} {}", s.online_wave, s.online_lane, s.name);
+    }
+    cost.critical_path(Phase::Online, 0.0, |_| 0.0).rounds
+}
 
 #[test]
-fn print_rounds() {
-    for (model, input) in [("gpt2-block", 1.0), ("bert-tiny", 1.0)] {
-        let graph = models::build(model, 1, 1).unwrap();
-        let options = CompileOptions {
-            activations: Activations::Lookup,
-            input_range: Interval::abs(input),
-            policy: megrez_graph::RangePolicy::Assume,
-            comparison: Comparison::Fitted {
-                list: ListStyle::Digits(megrez_plan::Fewest::Total),
-                bits: None,
-                calibration: None,
-            },
-            ..CompileOptions::default()
-        };
-        let compiled = compile(&graph, &options).unwrap_or_else(|p| panic!("{p}"));
-        let cost = megrez_engine::check(&Mizar::<u64, Reference>::default(), &compiled.plan).unwrap();
-        let mut path: Vec<_> = cost.steps.iter().filter(|s| !s.cost.transfers.is_empty()).collect();
-        path.sort_by_key(|s| (s.online_wave, s.online_lane));
-        for s in path {
-            let rounds = s.cost.rounds(megrez_session::Phase::Online);
-            if rounds > 0 {
-                println!("{:4} {:3} {} {}", s.online_wave, s.online_lane, rounds, s.name);
-            }
-        }
-        for r in &compiled.ranges {
-            println!("{} {:?} {} {}", r.layer, r.output, r.bits, r.proven);
-        }
-        println!(
-            "{model} frac {:?} {:?}",
-            compiled.plan.values[0].kind,
-            cost.critical_path(megrez_session::Phase::Online, 0.0, |_| 0.0)
-        );
-    }
+fn tables_halve_the_rounds_of_a_block() {
+    assert_eq!(rounds("gpt2-block", Activations::Minimax), 82);
+    assert_eq!(rounds("gpt2-block", Activations::Lookup), 38);
 }

@@ -172,10 +172,12 @@ impl Lowering<'_> {
         self.emit(name, Op::BitToRing, &[bits.id], Range::uniform(0, 1))
     }
 
-    /// By how many words the results of the ReLU that was emitted last may be wrong.
+    /// By how many words the results of the ReLU or the maximum that was emitted last may be wrong.
     pub fn last_cut(&self) -> i128 {
         match self.plan.steps.last().map(|s| &s.op) {
             Some(Op::Relu(relu)) => (1 << relu.sign.cut) - 1,
+            // Each of its values is cut by itself.
+            Some(Op::Maximum(sign)) => (2 << sign.cut) - 2,
             _ => 0,
         }
     }

@@ -22,7 +22,8 @@ pub fn place(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
     let readers = graph.readers();
     let mut truncate = vec![false; graph.nodes.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
-        let multiplies = matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct);
+        let scale = node.layer.scale().with(options.activations);
+        let multiplies = matches!(scale, Scale::Product | Scale::ShrinksThenProduct);
         if let Some(best) = best_place(graph, &readers, n, options).filter(|_| multiplies) {
             truncate[best] = true;
         }
@@ -47,7 +48,7 @@ fn best_place(
             [next] if !graph.is_output(value) => next,
             _ => return Some(best),
         };
-        match graph.nodes[next].layer.scale() {
+        match graph.nodes[next].layer.scale().with(options.activations) {
             Scale::Passes => {}
             Scale::Divides { bits } if spent + bits + INTEGER_BITS <= room => spent += bits,
             // The sum is truncated in there.
