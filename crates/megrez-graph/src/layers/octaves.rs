@@ -22,7 +22,7 @@
 //! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{WIDEST, Wanted, look_up};
+use super::table::{Table, WIDEST, Wanted, look_up};
 use crate::lowering::{Lowering, Secret};
 use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
@@ -249,15 +249,19 @@ impl Octaves {
         }
         let (first, last) = (low.ilog2(), high.ilog2());
         let begins: Vec<u32> = (first..=last).step_by(STRETCH as usize).collect();
-        let mut values = vec![];
-        for &begin in &begins {
+        let stretch = |begin: u32| {
             let (from, to) = (1i128 << begin, 1i128 << (begin + STRETCH).min(last + 1));
-            let stretch = Secret { id: x.id, range: Range::uniform(from, to) };
-            let wanted = Wanted { spare: *fracs.start(), ..wanted(from) };
-            let Some(y) = look_up(cx, &format!("table{begin}"), &stretch, &function, wanted)? else {
-                return Ok(None);
-            };
-            values.push(y);
+            Secret { id: x.id, range: Range::uniform(from, to) }
+        };
+        // All of them or none.
+        let tables = begins.iter().map(|&begin| {
+            let wanted = Wanted { spare: *fracs.start(), ..wanted(1 << begin) };
+            Table::new(cx, &stretch(begin), &function, wanted)
+        });
+        let Some(tables) = tables.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let mut values = vec![];
+        for (table, &begin) in tables.into_iter().zip(&begins) {
+            values.push(table.look_up(cx, &format!("table{begin}"), &stretch(begin))?);
         }
         let thresholds: Vec<i64> = begins[1..].iter().map(|&begin| 1 << begin).collect();
         if thresholds.is_empty() {

@@ -57,7 +57,7 @@ fn reduce(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
 }
 
 /// The mean of every row of x [rows, n]: the result [rows, 1] has as many fraction bits as the division adds.
-pub(super) fn row_means(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+fn row_means(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     let n = cx.shape(x).dims()[1];
     let sum = cx.sum("sum", x, 1)?;
     let bits = n.next_power_of_two().ilog2();

@@ -36,7 +36,7 @@ pub(super) const WIDEST: usize = 512;
 pub(super) struct Wanted {
     /// The largest error of its pieces.
     pub target: f64,
-    /// Whether that is relative to the function's value.
+    /// Whether that is relative to the function's value, where this is not so small that a quarter of a unit of the result is more.
     pub relative: bool,
     /// How many low bits of the argument it leaves unread.
     pub cut: u32,
@@ -126,11 +126,11 @@ fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
 }
 
 impl Fit {
-    /// Pieces of `function` for `units` units from `words.start` on, on segments of 2^low of them.
+    /// Pieces of `function`, whose errors count relative to the `size` of its values, for `units` units from `words.start` on, on segments of 2^low of them.
     fn new(
         function: &dyn Fn(f64) -> f64,
         words: Words,
-        relative: bool,
+        size: &dyn Fn(f64) -> f64,
         units: i128,
         low: u32,
         degree: u32,
@@ -162,7 +162,7 @@ impl Fit {
                 }
                 let (y, exact) = (value(t), at(t));
                 off = off.max((y - exact).abs());
-                error = error.max((y - exact).abs() / if relative { exact.abs() } else { 1.0 });
+                error = error.max((y - exact).abs() / size(exact));
                 values = (values.0.min(y), values.1.max(y));
             }
             pieces.extend(piece);
@@ -176,6 +176,8 @@ impl Fit {
     /// The pieces of fewest words that are as good as wanted for words from 0 to `span`.
     fn best(function: &dyn Fn(f64) -> f64, words: Words, span: i128, wanted: Wanted) -> Option<Fit> {
         let most = wanted.most.unwrap_or(usize::MAX);
+        let least = 2f64.powi(-(wanted.frac as i32) - 2) / wanted.target;
+        let size = |value: f64| if wanted.relative { value.abs().max(least) } else { 1.0 };
         let mut shapes: Vec<(usize, u32, usize)> = vec![];
         for degree in 0..=MAX_DEGREE {
             let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS);
@@ -188,7 +190,7 @@ impl Fit {
             let units = (span >> words.cut) + 1;
             let mut widths = if degree == 0 { 0..1 } else { 1..40 };
             let Some(low) = widths.find(|low| (segments as i128 - 1) << low > units) else { continue };
-            let fit = Fit::new(function, words, wanted.relative, units, low, degree, segments);
+            let fit = Fit::new(function, words, &size, units, low, degree, segments);
             if fit.error <= wanted.target {
                 return Some(fit);
             }
@@ -197,6 +199,86 @@ impl Fit {
             }
         }
         best.filter(|_| wanted.most.is_none())
+    }
+}
+
+/// A table that is made for a value.
+pub(super) struct Table {
+    lookup: Lookup,
+    /// What is added to the value, so that it begins at 0.
+    moved: i64,
+    /// What the results lie in.
+    range: Range,
+    /// Fraction bits of the result once it is truncated, …
+    frac: u32,
+    /// … and how many fraction bits more the table has than the plan can say.
+    over: u32,
+}
+
+impl Table {
+    /// Of `function`, for all of the range of a value; `None` if there is no such table as is wanted.
+    pub(super) fn new(
+        cx: &Lowering,
+        x: &Secret,
+        function: &dyn Fn(f64) -> f64,
+        wanted: Wanted,
+    ) -> Option<Table> {
+        let Wanted { cut, frac: f, .. } = wanted;
+        let (frac, ring) = (cx.frac_of(x), cx.ring());
+        let (low, high) = x.range.hull();
+        // Nothing that a table could hold.
+        if high.saturating_sub(low) >> cut >= 1 << 30 {
+            return None;
+        }
+        let unit = 2f64.powi(-(frac as i32));
+        let start = low >> cut << cut;
+        let span = high - start;
+        let moved = i64::try_from(-start).ok()?;
+        // How large values are, by the function at some points; a bit more is left.
+        let samples =
+            (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
+        let whole = samples.fold(0.0, f64::max).log2().ceil().clamp(-64.0, 128.0) as i32;
+        // As many fraction bits as there is room for, and where small values need them more than there are bits: these are
+        // counted from another place until the truncation.
+        let room = ring as i32 - 4;
+        let scale = room - whole.max(if wanted.relative { -(f as i32) } else { 0 });
+        let over = (scale - room).max(0);
+        if scale < f as i32 {
+            return None;
+        }
+        let (scale, over) = (scale as u32, over as u32);
+        let words = |scale: u32| Words { start: start as f64 * unit, frac, cut, scale };
+        // Without a truncation if that is as good.
+        let short = Some(wanted.spare.min(scale)).filter(|&short| short > f).and_then(|short| {
+            let most = Some(wanted.most.unwrap_or(WIDEST));
+            Fit::best(function, words(short), span, Wanted { most, ..wanted }).map(|fit| (fit, short))
+        });
+        let (fit, to) = match short {
+            Some(short) => short,
+            None => (Fit::best(function, words(scale), span, wanted)?, f),
+        };
+        let mut lookup = fit.lookup;
+        let scale = lookup.frac;
+        let word = |v: f64, up: bool| {
+            let v = v * 2f64.powi(scale as i32);
+            (if up { v.ceil() } else { v.floor() }) as i128
+        };
+        let range = Range::uniform(word(fit.values.0, false), word(fit.values.1, true));
+        let over = if scale == to { 0 } else { over };
+        lookup.frac -= over;
+        Some(Table { lookup, moved, range, frac: to, over })
+    }
+
+    /// The function of the value that it is made for. Where that is outside of its range after all, the result is some number.
+    pub(super) fn look_up(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        cx.not_by_weights()?;
+        let x = cx.combine(&format!("{name}-argument"), &[(1, x)], self.moved)?;
+        // A table reads words, whatever they stand for.
+        let frac = cx.frac_of(&x).max(self.lookup.cut);
+        let x = cx.rescale(&format!("{name}-words"), &x, frac)?;
+        let y = cx.look_up(name, &x, self.lookup, self.range)?;
+        let y = cx.rounded(&format!("{name}-rounded"), &y, self.frac - self.over)?;
+        cx.rescale(&format!("{name}-scale"), &y, self.frac)
     }
 }
 
@@ -209,60 +291,7 @@ pub(super) fn look_up(
     function: &dyn Fn(f64) -> f64,
     wanted: Wanted,
 ) -> Result<Option<Secret>, Refusal> {
-    let Wanted { cut, frac: f, .. } = wanted;
-    let (frac, ring) = (cx.frac_of(x), cx.ring());
-    let (low, high) = x.range.hull();
-    // Nothing that a table could hold.
-    if high.saturating_sub(low) >> cut >= 1 << 30 {
-        return Ok(None);
-    }
-    let unit = 2f64.powi(-(frac as i32));
-    let start = low >> cut << cut;
-    let span = high - start;
-    // How large values are, by the function at some points; a bit more is left.
-    let samples =
-        (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
-    let whole = samples.fold(0.0, f64::max).log2().ceil().clamp(-64.0, 128.0) as i32;
-    // As many fraction bits as there is room for, and where small values need them more than there are bits: these are counted
-    // from another place until the truncation.
-    let room = ring as i32 - 4;
-    let scale = room - if wanted.relative { whole } else { whole.max(0) };
-    let over = (scale - room).max(0);
-    if scale < f as i32 || over > f as i32 {
-        return Ok(None);
-    }
-    let (scale, over) = (scale as u32, over as u32);
-    let words = |scale: u32| Words { start: start as f64 * unit, frac, cut, scale };
-    // Without a truncation if that is as good.
-    let short = Some(wanted.spare.min(scale)).filter(|&short| short > f);
-    let short = short.and_then(|short| {
-        let most = Some(wanted.most.unwrap_or(WIDEST));
-        Some((Fit::best(function, words(short), span, Wanted { most, ..wanted })?, short))
-    });
-    let (fit, to) = match short {
-        Some((fit, short)) => (fit, short),
-        None => match Fit::best(function, words(scale), span, wanted) {
-            Some(fit) => (fit, f),
-            None => return Ok(None),
-        },
-    };
-    let Ok(moved) = i64::try_from(-start) else { return Ok(None) };
-    cx.not_by_weights()?;
-    let x = cx.combine(&format!("{name}-argument"), &[(1, x)], moved)?;
-    // A table reads words, whatever they stand for.
-    let x = cx.rescale(&format!("{name}-words"), &x, frac.max(cut))?;
-    let mut lookup = fit.lookup;
-    let scale = lookup.frac;
-    let word = |v: f64, up: bool| {
-        let v = v * 2f64.powi(scale as i32);
-        (if up { v.ceil() } else { v.floor() }) as i128
-    };
-    let range = Range::uniform(word(fit.values.0, false), word(fit.values.1, true));
-    let over = if scale == to { 0 } else { over };
-    lookup.frac -= over;
-    let y = cx.look_up(name, &x, lookup, range)?;
-    let y = cx.rounded(&format!("{name}-rounded"), &y, to - over)?;
-    cx.rescale(&format!("{name}-scale"), &y, to).map(Some)
+    Table::new(cx, x, function, wanted).map(|table| table.look_up(cx, name, x)).transpose()
 }
 
 impl Smooth {
