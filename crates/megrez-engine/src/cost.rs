@@ -19,8 +19,10 @@ pub struct StepCost {
     pub cost: Cost,
     /// Steps of one wave run beside each other offline; waves follow each other.
     pub offline_wave: usize,
-    /// The same online.
+    /// The same online, in lanes: the steps of one lane follow each other.
     pub online_wave: usize,
+    /// The lane in its wave.
+    pub online_lane: usize,
 }
 
 /// The cost of a plan.
@@ -40,17 +42,21 @@ impl PlanCost {
     pub fn critical_path(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> Path {
         let mut wires = Wires::new(delay, transmit);
         let mut clocks = Clocks::default();
-        let wave = |step: &&StepCost| match phase {
-            Phase::Online => step.online_wave,
-            _ => step.offline_wave,
+        // A step's place: its wave and, unless it is a lane by itself, its lane.
+        let place = |(i, step): &(usize, &StepCost)| match phase {
+            Phase::Online => (step.online_wave, step.online_lane),
+            _ => (step.offline_wave, *i),
         };
-        let mut steps: Vec<&StepCost> = self.steps.iter().collect();
-        steps.sort_by_key(wave);
-        for wave in steps.chunk_by(|a, b| wave(a) == wave(b)) {
+        let mut steps: Vec<(usize, &StepCost)> = self.steps.iter().enumerate().collect();
+        steps.sort_by_key(place);
+        for wave in steps.chunk_by(|a, b| place(a).0 == place(b).0) {
             let start = clocks.clone();
-            clocks = wave
-                .iter()
-                .fold(clocks, |clocks, step| later(&clocks, &wires.advance(&start, &step.cost, phase)));
+            for lane in wave.chunk_by(|a, b| place(a) == place(b)) {
+                let end = lane
+                    .iter()
+                    .fold(start.clone(), |clocks, (_, step)| wires.advance(&clocks, &step.cost, phase));
+                clocks = later(&clocks, &end);
+            }
         }
         last(&clocks)
     }
@@ -73,7 +79,13 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
         match suite.cost(call) {
             Ok(cost) => {
                 let cost = if deferred_inputs { cost.made_online() } else { cost };
-                steps.push(StepCost { name: step.name.clone(), cost, offline_wave: 0, online_wave: 0 });
+                steps.push(StepCost {
+                    name: step.name.clone(),
+                    cost,
+                    offline_wave: 0,
+                    online_wave: 0,
+                    online_lane: 0,
+                });
             }
             Err(why) => missing.push((step.name.clone(), why.to_string())),
         }
@@ -82,7 +94,11 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
         return Err(Unsupported(missing));
     }
     for (wave, members) in waves(suite, plan).into_iter().enumerate() {
-        members.into_iter().for_each(|step| steps[step].online_wave = wave);
+        for (lane, members) in members.into_iter().enumerate() {
+            members.into_iter().for_each(|step| {
+                (steps[step].online_wave, steps[step].online_lane) = (wave, lane);
+            });
+        }
     }
     for (wave, members) in offline_waves(suite, plan).into_iter().enumerate() {
         members.into_iter().for_each(|step| steps[step].offline_wave = wave);

@@ -5,6 +5,7 @@ use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
 use megrez_protocols::{Call, Cost, Operands, Suite};
 use megrez_session::{Error, Party, Phase};
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -97,8 +98,8 @@ pub fn offline<S: Suite>(
     Ok(Prepared { masks, materials, mask_keys: mask_keys.into() })
 }
 
-/// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the steps of a wave do not
-/// depend on each other and run as lanes, in threads beside each other. Values are dropped after their last use.
+/// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the lanes of a wave do not
+/// depend on each other and run in threads beside each other. Values are dropped after their last use.
 pub fn online<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -117,21 +118,22 @@ pub fn online<S: Suite>(
     }
     let mut readers = readers(plan);
     for wave in waves(suite, plan) {
-        let taken: Vec<_> = wave.iter().map(|&index| (index, materials[index].take())).collect();
-        let lanes = together(party, taken, |party, (index, material)| {
-            let step = &plan.steps[index];
-            party.step(&step.name, |party| one_step(suite, plan, party, step, material, &values))
-        });
-        for (index, lane) in wave.into_iter().zip(lanes) {
-            let step = &plan.steps[index];
-            report.push(StepReport::new(Phase::Online, &step.name, lane.wall, &lane.party));
-            let (data, masks) = lane.result?;
-            values[step.output.0 as usize] = Slot { masks, data: Some(data) };
-            for i in &step.inputs {
-                let left = &mut readers[i.0 as usize];
-                *left -= 1;
-                if *left == 0 {
-                    values[i.0 as usize] = Slot { masks: None, data: None };
+        let taken: Vec<Vec<_>> = wave
+            .iter()
+            .map(|lane| lane.iter().map(|&index| (index, materials[index].take())).collect())
+            .collect();
+        let lanes = together(party, taken, |party, lane| one_lane(suite, plan, party, lane, &values));
+        for (members, lane) in wave.into_iter().zip(lanes) {
+            for (index, (made, step_report)) in members.into_iter().zip(lane.result?) {
+                report.push(step_report);
+                let step = &plan.steps[index];
+                values[step.output.0 as usize] = made;
+                for i in &step.inputs {
+                    let left = &mut readers[i.0 as usize];
+                    *left -= 1;
+                    if *left == 0 {
+                        values[i.0 as usize] = Slot { masks: None, data: None };
+                    }
                 }
             }
         }
@@ -139,9 +141,11 @@ pub fn online<S: Suite>(
     Ok(Values { values: values.into_iter().map(|slot| Some((slot.masks?, slot.data?))).collect() })
 }
 
-/// The order of the online phase, the same at all parties: every local step as soon as its inputs are there, by itself; when
-/// only interactive steps are left, all that can run make one wave.
-pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
+/// The order of the online phase, the same at all parties: waves of lanes of steps. Every local step runs as soon as its inputs
+/// are there, by itself; when only interactive steps are left, all that can run make one wave, a lane each. A lane goes on
+/// with steps that wait for nothing else, while it takes no more rounds than the longest step of the wave: a look-up and
+/// its truncation run beside a comparison.
+pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
     let mut there = vec![false; plan.values.len()];
     plan.inputs.iter().for_each(|input| there[input.value.0 as usize] = true);
     let interactive: Vec<bool> = plan.steps.iter().map(|step| interactive(suite, plan, step)).collect();
@@ -157,19 +161,57 @@ pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
             match (ready, interactive[index]) {
                 (true, false) => {
                     there[step.output.0 as usize] = true;
-                    waves.push(vec![index]);
+                    waves.push(vec![vec![index]]);
                 }
-                (true, true) => wave.push(index),
+                (true, true) => wave.push(vec![index]),
                 (false, _) => left.push(index),
             }
         }
-        wave.iter().for_each(|&index| there[plan.steps[index].output.0 as usize] = true);
+        if wave.len() > 1 {
+            left = lengthen(suite, plan, &there, &mut wave, left);
+        }
+        let made = wave.iter().flatten().map(|&index| plan.steps[index].output.0 as usize);
+        made.for_each(|value| there[value] = true);
         if !wave.is_empty() {
             waves.push(wave);
         }
         waiting = left;
     }
     waves
+}
+
+/// Gives the lanes of a wave the steps that wait for one lane only and fit beside its longest step; returns the others.
+fn lengthen<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    there: &[bool],
+    wave: &mut [Vec<usize>],
+    waiting: Vec<usize>,
+) -> Vec<usize> {
+    let rounds = |index: usize| {
+        step_cost(suite, plan, &plan.steps[index]).map_or(u32::MAX, |cost| cost.rounds(Phase::Online))
+    };
+    let mut spent: Vec<u32> = wave.iter().map(|lane| rounds(lane[0])).collect();
+    let longest = spent.iter().copied().max().unwrap_or(0);
+    let mut lane_of: HashMap<ValueId, usize> = HashMap::new();
+    lane_of.extend(wave.iter().enumerate().map(|(lane, steps)| (plan.steps[steps[0]].output, lane)));
+    let mut left = Vec::new();
+    for index in waiting {
+        let step = &plan.steps[index];
+        let missing = step.inputs.iter().filter(|i| !there[i.0 as usize]);
+        let lanes: Option<Vec<usize>> = missing.map(|i| lane_of.get(i).copied()).collect();
+        let lane =
+            lanes.filter(|lanes| lanes.windows(2).all(|l| l[0] == l[1])).and_then(|l| l.first().copied());
+        match lane {
+            Some(lane) if spent[lane].saturating_add(rounds(index)) <= longest => {
+                spent[lane] += rounds(index);
+                lane_of.insert(step.output, lane);
+                wave[lane].push(index);
+            }
+            _ => left.push(index),
+        }
+    }
+    left
 }
 
 /// The most steps of a wave of the offline phase, and the most elements that they make: a wave hides delays, which no longer
@@ -255,21 +297,44 @@ fn together<D: Device, I: Send, R: Send>(
     lanes
 }
 
+/// The steps of a lane one after the other, each on values of earlier waves or of the lane itself: what they made.
+fn one_lane<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<S::Device>,
+    lane: Vec<(usize, Option<S::Material>)>,
+    values: &[Slot<S>],
+) -> Result<Vec<(Slot<S>, StepReport)>, Error> {
+    let mut made: Vec<(ValueId, Slot<S>)> = Vec::with_capacity(lane.len());
+    let mut reports = Vec::with_capacity(lane.len());
+    for (index, material) in lane {
+        let (step, start) = (&plan.steps[index], Instant::now());
+        let slot = |id: ValueId| {
+            let own = made.iter().find(|(value, _)| *value == id).map(|(_, slot)| slot);
+            own.unwrap_or(&values[id.0 as usize])
+        };
+        let (data, masks) =
+            party.step(&step.name, |party| one_step(suite, plan, party, step, material, &slot))?;
+        reports.push(StepReport::new(Phase::Online, &step.name, start.elapsed(), party));
+        made.push((step.output, Slot { masks, data: Some(data) }));
+    }
+    Ok(made.into_iter().map(|(_, slot)| slot).zip(reports).collect())
+}
+
 /// A step's data and masks. What could not be made offline, because an input's masks were not known, is made first.
-fn one_step<S: Suite>(
+fn one_step<'a, S: Suite>(
     suite: &S,
     plan: &Plan,
     party: &mut Party<S::Device>,
     step: &Step,
     material: Option<S::Material>,
-    values: &[Slot<S>],
+    slot: &dyn Fn(ValueId) -> &'a Slot<S>,
 ) -> Result<(S::Data, Option<S::Masks>), Error> {
-    let slot = |i: &ValueId| &values[i.0 as usize];
     let inputs: Vec<(&S::Masks, &S::Data)> =
-        step.inputs.iter().map(|i| (known(&slot(i).masks), known(&slot(i).data))).collect();
+        step.inputs.iter().map(|&i| (known(&slot(i).masks), known(&slot(i).data))).collect();
     let types = types(plan, step);
     let call = call(plan, step, &types);
-    let drawn = &slot(&step.output).masks;
+    let drawn = &slot(step.output).masks;
     let (material, masks) = match material {
         Some(material) => (material, drawn.clone()),
         None => {

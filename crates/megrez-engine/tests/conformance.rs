@@ -371,6 +371,14 @@ fn cases(ring: u32, n: usize) -> Vec<Case> {
         let y = p.step("scale", Op::Rescale { frac: 0 }, &v[1..]).unwrap();
         p.step("product", Op::Mul, &[sum, y]).unwrap()
     });
+    // A look-up and its truncation are done when the comparison beside them is.
+    case("lookup/beside", true, &[x(ring / 2)], &|p, v| {
+        let z = p.step("table", Op::Lookup(pieces(ring, 0, 1)), v).unwrap();
+        let z = p.step("double", Op::Combine { coefficients: vec![2], constant: 1 }, &[z]).unwrap();
+        let z = p.step("truncate", Op::Truncate { bits: f }, &[z]).unwrap();
+        let b = p.step("compare", Op::NonNegative(SignBit::FULL), v).unwrap();
+        p.step("op", Op::Select, &[b, z]).unwrap()
+    });
     // Few bits, for protocols that compare no more.
     let few = SignBit { bits: Some(6), ..SignBit::FULL };
     let few_bit =
@@ -580,6 +588,14 @@ fn the_meter_equals_the_formulas() {
             }
         }
     }
+}
+
+#[test]
+fn what_waits_for_one_step_runs_beside_a_longer_one() {
+    let cases = cases(64, 3);
+    let case = cases.iter().find(|case| case.name == "lookup/beside").unwrap();
+    // Two rounds of the comparison, one of the selection.
+    assert_eq!(price("mizar", &case.plan).critical_path(Phase::Online, 0.0, |_| 0.0).rounds, 3);
 }
 
 /// The symbols of a message and how many different ones there are.

@@ -210,12 +210,13 @@ fn lower_with(
                 Operand::Constant(_) => None,
             })
             .collect();
-        let lowered = cx.operands(operands, node.layer.scale()).and_then(|operands| {
-            let y = node.layer.lower(&mut cx, &operands)?;
-            let y = if truncate[n] { cx.settle_last(&y)? } else { y };
-            let y = cx.declared(y)?;
-            cx.measured(y)
-        });
+        let lowered =
+            cx.operands(operands, node.layer.scale().with(options.activations)).and_then(|operands| {
+                let y = node.layer.lower(&mut cx, &operands)?;
+                let y = if truncate[n] { cx.settle_last(&y)? } else { y };
+                let y = cx.declared(y)?;
+                cx.measured(y)
+            });
         match lowered {
             Ok(secret) => {
                 layers.push(LayerInfo {

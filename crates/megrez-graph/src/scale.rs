@@ -1,5 +1,7 @@
 //! What a layer does to the scale of its numbers.
 
+use crate::options::Activations;
+
 /// What a layer does to the number of fraction bits, for the placement of truncations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
@@ -16,4 +18,17 @@ pub enum Scale {
     Product,
     /// Multiplies, but truncates its operand itself after having made it smaller.
     ShrinksThenProduct,
+    /// Is a function that multiplies, or that a table reads at any scale.
+    Function,
+}
+
+impl Scale {
+    /// What it is with these activations.
+    pub(crate) fn with(self, activations: Activations) -> Scale {
+        match (self, activations) {
+            (Scale::Function, Activations::Lookup) => Scale::ShrinksThenProduct,
+            (Scale::Function, _) => Scale::Product,
+            _ => self,
+        }
+    }
 }

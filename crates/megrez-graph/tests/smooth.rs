@@ -78,7 +78,7 @@ fn tables_are_as_near_as_they_say() {
     };
     for op in ["Sigmoid", "Tanh", "Erf", "Gelu", "Swish"] {
         assert_eq!(spline_error(op, Activations::Lookup, 16), Some(1.0 / 4096.0));
-        // Narrow: a table and a truncation. Wide: clamped first.
+        // Narrow: a table and a truncation. Wide: a comparison beside it.
         for (bound, steps) in [(8.0f32, 0), (40.0, 1)] {
             let x = dense(bound, 40_001);
             let g = one(&[1, 40_001], op, &[], none());
@@ -102,7 +102,7 @@ fn tables_are_as_near_as_they_say() {
 }
 
 #[test]
-fn without_a_proof_a_table_is_clamped_first() {
+fn without_a_proof_a_table_is_compared_too() {
     // A range that is declared too narrow: what lies beyond must not come out as the function's value at the other end.
     let x = dense(5.0, 4001);
     let g = one(&[1, 4001], "Sigmoid", &[], none());
@@ -121,20 +121,123 @@ fn without_a_proof_a_table_is_clamped_first() {
 }
 
 #[test]
-fn softmax_takes_its_powers_from_tables() {
-    let x = tensor([20, 8], &dense(12.0, 160).data);
-    // Behind it something that computes: at an output the recipient would do it.
-    let g = graph(&[20, 8], |g, x| {
-        let y = g.add("softmax", "Softmax", &[x], none()).unwrap();
+fn softmax_takes_its_powers_and_its_quotient_from_tables() {
+    // Narrow scores: nothing is compared but for the maxima. Wide ones: one comparison says whose power counts. Long rows: one
+    // says which table holds their sum.
+    for (bound, n, tables, comparisons) in [(12.0, 8, 2, 0), (400.0, 8, 2, 1), (12.0, 200, 4, 1)] {
+        let x = tensor([20, n], &dense(bound, 20 * n).data);
+        // Behind it something that computes: at an output the recipient would do it.
+        let g = graph(&[20, n], |g, x| {
+            let y = g.add("softmax", "Softmax", &[x], none()).unwrap();
+            g.add("relu", "Relu", &[y], none()).unwrap()
+        });
+        let input_range = megrez_graph::Interval::abs(bound.into());
+        let activations = Activations::Lookup;
+        let options = CompileOptions { input_range, activations, ..CompileOptions::default() };
+        let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
+        check(&compiled, std::slice::from_ref(&x), 1e-4);
+        let count =
+            |of: fn(&megrez_plan::Op) -> bool| compiled.plan.steps.iter().filter(|s| of(&s.op)).count();
+        let found = [
+            count(|op| matches!(op, megrez_plan::Op::Lookup(_))),
+            count(|op| matches!(op, megrez_plan::Op::CompareMany { .. })),
+        ];
+        assert_eq!(found, [tables, comparisons], "±{bound}, {n}");
+    }
+}
+
+#[test]
+fn scores_and_activations_are_read_before_they_are_truncated() {
+    let g = graph(&[4, 8], |g, x| {
+        let w = g.constant("w", noise([8, 8], 1));
+        let y = g.add("scores", "MatMul", &[x, w], none()).unwrap();
+        let y = g.add("softmax", "Softmax", &[y], none()).unwrap();
+        let y = g.add("values", "MatMul", &[y, w], none()).unwrap();
+        let y = g.add("gelu", "Gelu", &[y], none()).unwrap();
         g.add("relu", "Relu", &[y], none()).unwrap()
     });
-    let input_range = megrez_graph::Interval::abs(12.0);
-    let activations = Activations::Lookup;
-    let options = CompileOptions { input_range, activations, ..CompileOptions::default() };
-    let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
-    check(&compiled, std::slice::from_ref(&x), 1e-4);
-    let of = |s: &&megrez_plan::Step| matches!(s.op, megrez_plan::Op::Lookup(_));
-    assert_eq!(compiled.plan.steps.iter().filter(of).count(), 1);
+    for (policy, truncations) in [(RangePolicy::Prove, 0), (RangePolicy::Assume, 1)] {
+        let activations = Activations::Lookup;
+        let options = CompileOptions { policy, activations, ..CompileOptions::default() };
+        let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
+        check(&compiled, &[noise([4, 8], 2)], 5e-4);
+        // Where a GELU is x far from 0, x is truncated beside the look-up.
+        let plain = compiled.plan.steps.iter().filter(|s| s.name.ends_with("/truncate")).count();
+        assert_eq!(plain, truncations);
+    }
+}
+
+/// x^−½.
+fn inverse_root(shape: &[usize]) -> megrez_graph::Graph {
+    one(shape, "Pow", &[tensor([], &[-0.5])], none())
+}
+
+#[test]
+fn tables_hold_all_octaves() {
+    use megrez_graph::Interval;
+    type Graphs = [(fn(&[usize]) -> megrez_graph::Graph, fn(f64) -> f64, f64, f64); 3];
+    let functions: Graphs = [
+        (|shape| one(shape, "Reciprocal", &[], none()), |x| 1.0 / x, 3e-5, 1.1),
+        (inverse_root, |x| 1.0 / x.sqrt(), 3e-5, 1.1),
+        (|shape| one(shape, "Log", &[], none()), f64::ln, 0.0, 3.1),
+    ];
+    // The borders of all octaves and what is beside them; and every word there is. From one unit up, and on a part of one octave.
+    let borders = (1..24).flat_map(|j| [-3, -1, 0, 1, 5].map(|d| (1 << j) + d)).filter(|&w| w > 0);
+    let borders: Vec<i64> = borders.chain((0..4000).map(|i| 1 + i * i)).collect();
+    let ranges = [(64, 16, borders), (64, 10, (1..1 << 15).collect()), (64, 12, (5000..6000).collect())];
+    for (ring, frac, words) in ranges {
+        let unit = 2f64.powi(-frac);
+        let x: Vec<f32> = words.iter().map(|&w| (w as f64 * unit) as f32).collect();
+        let (low, high) = (words.iter().min().unwrap(), words.iter().max().unwrap());
+        let input_range = Interval { low: *low as f64 * unit, high: *high as f64 * unit };
+        for (graph, exact, relative, absolute) in functions {
+            for policy in [RangePolicy::Prove, RangePolicy::Assume] {
+                let options = CompileOptions {
+                    ring,
+                    frac: frac as u32,
+                    input_range,
+                    policy,
+                    activations: Activations::Lookup,
+                    ..CompileOptions::default()
+                };
+                let compiled = compile(&graph(&[x.len()]), &options).unwrap_or_else(|p| panic!("{p}"));
+                let looks = compiled.plan.steps.iter().any(|s| matches!(s.op, megrez_plan::Op::Lookup(_)));
+                assert!(looks);
+                let values = common::interpret(&compiled, &[tensor([x.len()], &x)]);
+                let layer = &compiled.layers[0];
+                let y = common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
+                for (&x, y) in x.iter().zip(y) {
+                    let want = exact(x.into());
+                    let off = (y - want).abs();
+                    assert!(
+                        off <= relative * want.abs() + absolute * unit,
+                        "f({x}) is {y} instead of {want}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_norm_takes_its_root_from_tables() {
+    for (size, bound) in [(0.01f32, 1.0), (1.0, 4.0), (30.0, 60.0)] {
+        let g = graph(&[6, 48], |g, x| {
+            let scale = g.constant("scale", noise([48], 3));
+            let y = g.add("norm", "LayerNormalization", &[x, scale], none()).unwrap();
+            g.add("relu", "Relu", &[y], none()).unwrap()
+        });
+        let x = Tensor::new([6, 48], noise([6, 48], 5).data.iter().map(|v| size * v).collect());
+        for activations in [Activations::Minimax, Activations::Lookup] {
+            let input_range = megrez_graph::Interval::abs(bound);
+            let options = CompileOptions { input_range, activations, ..CompileOptions::default() };
+            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
+            // Rounding of x counts 1/σ times.
+            check(&compiled, std::slice::from_ref(&x), 1e-4 + 4.0 * 2f64.powi(-16) / f64::from(size));
+            let looks = compiled.plan.steps.iter().any(|s| matches!(s.op, megrez_plan::Op::Lookup(_)));
+            assert_eq!(looks, activations == Activations::Lookup);
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Wanted, look_up};
+use super::table::{WIDEST, Wanted, look_up};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Where the decay is cut off.
 pub(super) const CUT: u32 = 16;
 
-/// The same for a table, one segment of 64 less; e^−15 is 3e-7.
+/// The same for a table; e^−15 is 3e-7.
 const TABLE_CUT: u32 = 15;
 
 /// e^(2w − 2).
@@ -54,26 +54,15 @@ pub(super) fn exp(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 
 /// e^x for x ≤ 0 with f fraction bits; the result has f as well. `over`: by how many words x may exceed 0 after all.
 pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
+    if cx.activations() == Activations::Lookup {
+        return decay_by_table(cx, x, over);
+    }
     let f = cx.frac();
-    let by_table = cx.activations() == Activations::Lookup;
-    let end = i64::from(if by_table { TABLE_CUT } else { CUT }) << f;
+    let end = i64::from(CUT) << f;
     let above = cx.combine("above-cut", &[(1, x)], end)?;
     let (low, high) = above.range.hull();
     let above = above.within(Range::uniform(low, high.min(i128::from(end) + over)));
-    let inside = low >= 0 && (!by_table || cx.proves());
-    let above = if inside { above } else { cx.relu("cut", &above)? };
-    if by_table {
-        // The value at the words that are read, all of them: roundings of what is small stay small, relative to it.
-        let wanted = Wanted { target: 2f64.powi(-15), argument: 18, most: None, frac: f };
-        let power = |above: f64| (above - f64::from(TABLE_CUT)).exp();
-        let Some(y) = look_up(cx, "power", &above, power, wanted)? else {
-            return refuse(
-                "has no room for a table on this ring",
-                "choose other activations or fewer fraction bits",
-            );
-        };
-        return Ok(y);
-    }
+    let above = if low >= 0 { above } else { cx.relu("cut", &above)? };
     // w = above/8 − 1.
     let w = cx.rescale("w-scale", &above, f + 3)?;
     let w = cx.combine("w", &[(1, &w)], -(1i64 << (f + 3)))?;
@@ -89,6 +78,39 @@ pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret,
     let y = cx.rounded("whole", &p, f)?;
     let range = y.range.map(|b| b.max(0));
     Ok(y.within(range))
+}
+
+/// As [`decay`], by one table; where x may lie beyond [`TABLE_CUT`], a comparison runs beside it and says whether its value counts.
+fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
+    let (f, frac) = (cx.frac(), cx.frac_of(x));
+    let power = |x: f64| x.exp();
+    let wanted = Wanted {
+        target: 2f64.powi(-15),
+        relative: false,
+        cut: frac.saturating_sub(18),
+        most: Some(WIDEST),
+        frac: f,
+        spare: f,
+    };
+    let (low, high) = x.range.hull();
+    let x = x.clone().within(Range::uniform(low, high.min(over)));
+    if cx.proves()
+        && let Some(y) = look_up(cx, "power", &x, &power, wanted)?
+    {
+        return Ok(y);
+    }
+    let end = i64::from(TABLE_CUT) << frac;
+    let (bits, wrong) = cx.at_least("compare", &x, &[-end])?;
+    let inside = Secret { id: x.id, range: Range::uniform(-i128::from(end) - wrong, over) };
+    let Some(y) = look_up(cx, "power", &inside, &power, Wanted { most: None, ..wanted })? else {
+        return refuse(
+            "has no room for a table on this ring",
+            "choose other activations or fewer fraction bits",
+        );
+    };
+    let shape = cx.shape(&x).clone();
+    let bits = cx.reshape("bits", &bits, shape)?;
+    cx.select("chosen", &bits, &y)
 }
 
 /// The most squarings of [`near`].

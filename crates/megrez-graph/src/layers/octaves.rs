@@ -12,18 +12,30 @@
 //! one conversion of the bits, one truncation, the polynomial's three products, and one more. The number of thresholds is
 //! the number of octaves in the proven range of x: a declared range makes it cheaper.
 //!
+//! Under `--activations lookup` tables take the place of the polynomial ([`super::table`]): one table where the range is a few octaves,
+//! and elsewhere one for every [`STRETCH`] octaves, all looked up beside the comparison with where they begin; the
+//! bits choose among their values, f(x) = T_0 + Σ [x ≥ 2^(j_k)]·(T_k − T_(k−1)), so what a table gives for numbers that it does
+//! not hold is dropped. One round and a truncation, or three rounds under `mizar`, where the polynomial takes twelve.
+//!
 //! Largest relative error in exact arithmetic (absolute for the logarithm), from `scripts/splines.py`: 1/x 1.6e-6, 1/√x 4e-7,
 //! √x 2e-7, ln x 3e-7. Rounding adds about 2^−18 relative (2^−7 on the 32-bit ring), and one unit of the result's last
 //! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
+use super::table::{Table, WIDEST, Wanted, look_up};
 use crate::lowering::{Lowering, Secret};
+use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
 use megrez_ring::Shape;
+use std::ops::RangeInclusive;
+
+/// Octaves of one table out of several.
+const STRETCH: u32 = 3;
 
 /// One function's numbers.
 pub(super) struct Octaves {
+    function: fn(f64) -> f64,
     coefficients: Coefficients,
     /// What the result for u is multiplied by, or for the logarithm what is added, for x = 2^e · u.
     undo: fn(f64) -> f64,
@@ -34,6 +46,7 @@ pub(super) struct Octaves {
 }
 
 pub(super) const RECIPROCAL: Octaves = Octaves {
+    function: |x| 1.0 / x,
     coefficients: [
         1.333_331_3,
         -0.444_443_8,
@@ -51,6 +64,7 @@ pub(super) const RECIPROCAL: Octaves = Octaves {
 };
 
 pub(super) const INVERSE_ROOT: Octaves = Octaves {
+    function: |x| 1.0 / x.sqrt(),
     coefficients: [
         1.154_700_2,
         -0.192_449_6,
@@ -68,6 +82,7 @@ pub(super) const INVERSE_ROOT: Octaves = Octaves {
 };
 
 pub(super) const ROOT: Octaves = Octaves {
+    function: f64::sqrt,
     coefficients: [
         0.866_025_4,
         0.144_337_5,
@@ -85,6 +100,7 @@ pub(super) const ROOT: Octaves = Octaves {
 };
 
 pub(super) const LOGARITHM: Octaves = Octaves {
+    function: f64::ln,
     coefficients: [
         -0.287_681_9,
         0.333_332_9,
@@ -110,12 +126,33 @@ impl Octaves {
         gain: f64,
         frac: u32,
     ) -> Result<Secret, Refusal> {
+        let held = cx.proves();
+        self.lower_held(cx, x, gain, frac..=frac, held)
+    }
+
+    /// As [`lower`](Self::lower), of a value that is known to lie in its range (`held`: whatever is proven of others), with any
+    /// number of fraction bits out of `fracs`.
+    pub(super) fn lower_held(
+        &self,
+        cx: &mut Lowering,
+        x: &Secret,
+        gain: f64,
+        fracs: RangeInclusive<u32>,
+        held: bool,
+    ) -> Result<Secret, Refusal> {
+        let frac = *fracs.start();
         let (ring, fx) = (cx.ring(), cx.frac_of(x));
         let unit = 2f64.powi(-(fx as i32));
         let top = ring - 3;
         let lowest = if self.takes_zero { 0.0 } else { unit };
         let domain = Interval { low: lowest, high: 2f64.powi(top as i32) * unit };
         cx.holds_within(x, domain, &format!("{} must be taken of numbers from {lowest:.1e} up", self.name))?;
+        if cx.activations() == Activations::Lookup
+            && !self.takes_zero
+            && let Some(y) = self.by_tables(cx, x, gain, fracs, held)?
+        {
+            return Ok(y);
+        }
         let (low, high) = x.range.hull();
         let log2 = |v: i128| v.max(1).ilog2();
         // At least one octave is cut off, so that there is something to compare.
@@ -177,5 +214,72 @@ impl Octaves {
         let r = factor(cx, gain, frac + guard)?;
         let y = cx.mul("product", &p, &r)?;
         cx.rounded("result", &y, frac)
+    }
+
+    /// By tables; `None` where coefficients have too few bits.
+    fn by_tables(
+        &self,
+        cx: &mut Lowering,
+        x: &Secret,
+        gain: f64,
+        fracs: RangeInclusive<u32>,
+        held: bool,
+    ) -> Result<Option<Secret>, Refusal> {
+        let ring = cx.ring();
+        let top = 1i128 << (ring - 3);
+        let (low, high) = x.range.hull();
+        let low = low.clamp(1, top - 1);
+        // Otherwise the tables hold all that the ring does.
+        let high = if held { high.clamp(low + 1, top) } else { top };
+        let function = |x: f64| gain * (self.function)(x);
+        // Half of what the polynomials of a ring of so many bits are off by is left to the rounding of the argument.
+        let bits = if ring > 32 { 16 } else { 9 };
+        let wanted = |first: i128| Wanted {
+            target: 2f64.powi(-bits),
+            relative: !self.adds,
+            cut: first.ilog2().saturating_sub(bits as u32 + 1),
+            // One number of a row: words count less than rounds.
+            most: Some(2 * WIDEST),
+            frac: *fracs.start(),
+            spare: *fracs.end(),
+        };
+        let whole = Secret { id: x.id, range: Range::uniform(low, high) };
+        if let Some(y) = look_up(cx, "table", &whole, &function, wanted(low))? {
+            return Ok(Some(y));
+        }
+        let (first, last) = (low.ilog2(), high.ilog2());
+        let begins: Vec<u32> = (first..=last).step_by(STRETCH as usize).collect();
+        let stretch = |begin: u32| {
+            let (from, to) = (1i128 << begin, 1i128 << (begin + STRETCH).min(last + 1));
+            Secret { id: x.id, range: Range::uniform(from, to) }
+        };
+        // All of them or none.
+        let tables = begins.iter().map(|&begin| {
+            let wanted = Wanted { spare: *fracs.start(), ..wanted(1 << begin) };
+            Table::new(cx, &stretch(begin), &function, wanted)
+        });
+        let Some(tables) = tables.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let mut values = vec![];
+        for (table, &begin) in tables.into_iter().zip(&begins) {
+            values.push(table.look_up(cx, &format!("table{begin}"), &stretch(begin))?);
+        }
+        let thresholds: Vec<i64> = begins[1..].iter().map(|&begin| 1 << begin).collect();
+        if thresholds.is_empty() {
+            return Ok(values.pop());
+        }
+        let held = Secret { id: x.id, range: Range::uniform(low, high) };
+        let bits = cx.thermometer("stretch", &held, &thresholds)?;
+        let steps = values
+            .windows(2)
+            .map(|pair| cx.combine("step", &[(1, &pair[1]), (-1, &pair[0])], 0))
+            .collect::<Result<Vec<_>, _>>()?;
+        let shape = cx.shape(x).clone();
+        let steps = cx.stack("steps", &steps.iter().collect::<Vec<_>>())?;
+        let steps = cx.select("select", &bits, &steps)?;
+        let steps = cx.unstack("selected", &steps, &shape)?;
+        let range = Range::hull_of(&values.iter().map(|y| &y.range).collect::<Vec<_>>());
+        let mut terms = vec![(1, &values[0])];
+        terms.extend(steps.iter().map(|step| (1, step)));
+        cx.combine_within("chosen", &terms, 0, range).map(Some)
     }
 }

@@ -6,10 +6,11 @@ use super::lines::Lines;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
+use crate::options::Activations;
 use crate::problem::Refusal;
 use crate::scale::Scale;
 use crate::tensor::Tensor;
-use megrez_plan::{Function, ValueId, View};
+use megrez_plan::{Function, MAX_OPERANDS, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ fn reduce(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
 }
 
 /// The mean of every row of x [rows, n]: the result [rows, 1] has as many fraction bits as the division adds.
-pub(super) fn row_means(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+fn row_means(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     let n = cx.shape(x).dims()[1];
     let sum = cx.sum("sum", x, 1)?;
     let bits = n.next_power_of_two().ilog2();
@@ -88,6 +89,23 @@ pub(super) fn row_maxima(cx: &mut Lowering, x: &Secret) -> Result<(Secret, i128)
         let pick = |cx: &mut Lowering, part: &str, from: usize, to: usize| {
             cx.pick(&name(part), &x, 1, &(from..to).collect::<Vec<_>>())
         };
+        // Where rounds count, as many at a time as are compared at once.
+        let at_once = n.min(MAX_OPERANDS);
+        if at_once > 2 && cx.activations() == Activations::Lookup {
+            let size = n / at_once;
+            let parts = (0..at_once)
+                .map(|i| pick(cx, "part", i * size, (i + 1) * size))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut larger = cx.maximum(&name("pairs"), &parts.iter().collect::<Vec<_>>())?;
+            wrong += cx.last_cut();
+            if at_once * size < n {
+                let rest = pick(cx, "rest", at_once * size, n)?;
+                larger = cx.concat(&name("with-rest"), &[&larger, &rest], 1)?;
+            }
+            x = Secret { range: larger.range.merged(), ..larger };
+            level += 1;
+            continue;
+        }
         let (a, b) = (pick(cx, "left", 0, half)?, pick(cx, "right", half, 2 * half)?);
         let difference = cx.combine(&name("difference"), &[(1, &a), (-1, &b)], 0)?;
         let excess = cx.relu(&name("relu"), &difference)?;

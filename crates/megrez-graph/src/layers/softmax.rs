@@ -15,6 +15,7 @@ use crate::after::After;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
+use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use crate::scale::Scale;
@@ -79,6 +80,15 @@ impl Softmax {
         match self.after.axis() + 1 == self.shape.rank() {
             true => self.lines.size,
             false => usize::MAX,
+        }
+    }
+
+    /// The scores as they are compared: a table reads them before they are truncated, where there is room for their differences.
+    fn operand(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+        let tables = cx.activations() == Activations::Lookup && matches!(self.after, After::Softmax { .. });
+        match tables && x.range.magnitude() < 1 << (cx.ring() - 4) {
+            true => Ok(x.clone()),
+            false => cx.settle(x),
         }
     }
 
@@ -153,7 +163,7 @@ impl Layer for Softmax {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let f = cx.frac();
         let [rows, n] = [self.lines.rows, self.lines.size];
-        let x = cx.settle(inputs[0].secret()?)?;
+        let x = self.operand(cx, inputs[0].secret()?)?;
         let x = self.lines.split(cx, &x)?;
         let filled = self.filled(cx, &x)?;
         let (largest, wrong) = row_maxima(cx, &filled)?;
@@ -166,15 +176,18 @@ impl Layer for Softmax {
         let spread = self.spread(cx, &powers)?;
         let sum = cx.sum("sum", &spread, 1)?;
         // The largest element is in the sum as e^0, but for its error.
-        let least = Range::uniform((1 << f) - (1 << (f / 2)) - wrong, i128::MAX);
+        let off = wrong >> cx.frac_of(&shifted).saturating_sub(f);
+        let least = Range::uniform((1 << f) - (1 << (f / 2)) - off - 1, i128::MAX);
         let sum = sum.within(least);
         let y = if matches!(self.after, After::LogSoftmax { .. }) {
-            let log = LOGARITHM.lower(cx, &sum, 1.0, f)?;
+            let log = LOGARITHM.lower_held(cx, &sum, 1.0, f..=f, true)?;
             let log = cx.broadcast("logarithms", &log, &[rows, n].into())?;
             cx.combine("log-softmax", &[(1, &shifted), (-1, &log)], 0)?
         } else {
+            // The product of a power with what is left untruncated must leave the last truncation its bits.
             let fine = (cx.ring() / 2 - 8).max(f);
-            let inverse = RECIPROCAL.lower(cx, &sum, 1.0, fine)?;
+            let inverse = RECIPROCAL.lower_held(cx, &sum, 1.0, fine..=fine.max(cx.ring() - 3 - f), true)?;
+            let fine = cx.frac_of(&inverse);
             let inverse = cx.broadcast("inverses", &inverse, &[rows, n].into())?;
             let inverse = self.kept(cx, "kept-inverses", &inverse)?;
             let bound = 1i128 << (f + fine);
@@ -227,7 +240,7 @@ impl Layer for Softmax {
     }
 
     fn scale(&self) -> Scale {
-        Scale::Product
+        Scale::Function
     }
 
     fn work(&self) -> u64 {

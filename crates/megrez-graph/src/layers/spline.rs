@@ -201,12 +201,13 @@ impl Layer for Activation {
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        if cx.activations() == Activations::Lookup {
+            let rises = matches!(self.spline.form, Form::SmoothRelu { .. });
+            let smooth = Smooth { function: self.function, reach: self.spline.reach, rises };
+            return smooth.lower(cx, inputs[0].secret()?);
+        }
         let x = cx.settle(inputs[0].secret()?)?;
         match (cx.activations(), self.spline.printed) {
-            (Activations::Lookup, _) => {
-                let rises = matches!(self.spline.form, Form::SmoothRelu { .. });
-                Smooth { function: self.function, reach: self.spline.reach, rises }.lower(cx, &x)
-            }
             (Activations::Fine, _) => fine::of(self.spline.fine, cx.frac()).lower(cx, &x, self.spline.form),
             (Activations::Mizar, Some(printed)) => (printed.lower)(cx, &x),
             _ => self.spline.lower(cx, &x),
@@ -219,7 +220,7 @@ impl Layer for Activation {
     }
 
     fn scale(&self) -> Scale {
-        Scale::Product
+        Scale::Function
     }
 
     fn non_decreasing(&self) -> bool {

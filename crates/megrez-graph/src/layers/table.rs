@@ -1,18 +1,20 @@
-//! Smooth functions by dealt tables ([`Op::Lookup`]): one round, and one for the truncation of the result.
+//! Functions by dealt tables ([`Op::Lookup`]): one round, and one for the truncation of the result.
 //!
 //! A table has 2^n segments of one width, each a polynomial of degree 1 to 3 through Chebyshev's nodes. Carries of masks may
 //! put a value one segment further ([`Lookup`]), so each piece is fitted to its segment *and the one before*. Of all shapes
-//! that keep the error below [`TARGET`] the one of fewest words is taken. The value is moved to begin at 0, so that the
-//! last segment is never its own, and is read with [`ARGUMENT`] fraction bits at most.
+//! that keep the error below what is wanted the one of fewest words is taken; where there are no more words than segments, a table
+//! holds the values themselves. The value is moved to begin at 0, so that the last segment is never its own, and its lowest bits
+//! may be left unread.
 //!
-//! Where x is proven to lie in so few segments that [`WIDEST`] words hold them, that is all. Where its range is wider, or
-//! ranges may be measured or assumed, it is clamped first to where the function bends: one comparison with both ends and one selection, three rounds under `mizar`.
-//! Beyond the right end the function is constant or rises as x does, and what the clamp took off is added again.
+//! An activation reads [`ARGUMENT`] fraction bits. Where x is proven to lie in so few segments that [`WIDEST`] words hold them, a
+//! table is all. Where its range is wider, or ranges may be measured or assumed, the table holds where the function bends; one
+//! comparison with both ends runs beside it, and one selection takes the table's value, or a constant, or x: the bits choose
+//! among values, so what a table gives for numbers that it does not hold is dropped. Three rounds under `mizar`.
 //!
 //! Errors: the fit's, [`TARGET`]; 2^−15 for what is left of the bend at an end; a unit of the argument times the slope; one
 //! unit of the result. On the 64-bit ring with f = 16 they stay below [`ERROR`] together.
 
-use crate::lowering::{Above, Lowering, Secret};
+use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use megrez_plan::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
@@ -26,20 +28,24 @@ const TARGET: f64 = ERROR / 2.0;
 /// Fraction bits that a table of an activation reads of its argument.
 const ARGUMENT: u32 = 15;
 
-/// The most words of a table for which a clamp is spared.
-const WIDEST: usize = 512;
+/// The most words of a table for which a comparison is spared.
+pub(super) const WIDEST: usize = 512;
 
 /// What is asked of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     /// The largest error of its pieces.
     pub target: f64,
-    /// Fraction bits that it reads of its argument, at most.
-    pub argument: u32,
+    /// Whether that is relative to the function's value, where this is not so small that a quarter of a unit of the result is more.
+    pub relative: bool,
+    /// How many low bits of the argument it leaves unread.
+    pub cut: u32,
     /// The most words for one value; `None` where the best that there is will do.
     pub most: Option<usize>,
     /// Fraction bits of the result.
     pub frac: u32,
+    /// As many may be left in place of a truncation.
+    pub spare: u32,
 }
 
 /// A function that is as good as constant to the left of where it bends, and constant or x to the right.
@@ -56,7 +62,7 @@ pub(super) struct Smooth {
 /// A function on an interval, as pieces.
 struct Fit {
     lookup: Lookup,
-    /// The largest distance from the function, coefficients as they are rounded.
+    /// The largest distance from the function, coefficients as they are rounded; relative if wanted so.
     error: f64,
     /// The smallest and the largest value, with that distance.
     values: (f64, f64),
@@ -70,7 +76,7 @@ struct Words {
     /// Fraction bits of the argument, all and those that are cut.
     frac: u32,
     cut: u32,
-    /// Fraction bits of the result.
+    /// Fraction bits of the result; as many as small values need, so perhaps more than the ring has.
     scale: u32,
 }
 
@@ -120,39 +126,60 @@ fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
 }
 
 impl Fit {
-    /// Pieces of `function` from `words.start` on, on segments of 2^low units.
-    fn new(function: fn(f64) -> f64, words: Words, low: u32, degree: u32, segments: usize) -> Fit {
+    /// Pieces of `function`, whose errors count relative to the `size` of its values, for `units` units from `words.start` on, on segments of 2^low of them.
+    fn new(
+        function: &dyn Fn(f64) -> f64,
+        words: Words,
+        size: &dyn Fn(f64) -> f64,
+        units: i128,
+        low: u32,
+        degree: u32,
+        segments: usize,
+    ) -> Fit {
         let Words { start, frac, cut, scale } = words;
         let width = 2f64.powi((low + cut) as i32 - frac as i32);
         let mut pieces = vec![];
-        let (mut error, mut values) = (0f64, (f64::INFINITY, f64::NEG_INFINITY));
+        let (mut error, mut off) = (0f64, 0f64);
+        let mut values = (f64::INFINITY, f64::NEG_INFINITY);
         for h in 0..segments {
             let at = |t: f64| function(start + (h as f64 + t) * width);
-            // There is nothing before the first segment.
-            let from = if h == 0 { 0.0 } else { -1.0 };
-            let piece = rounded(interpolated(at, [from, 1.0], degree as usize), low, scale);
+            // There is nothing before the first segment, and no carry where nothing is below a segment's number.
+            let from = if h == 0 || low == 0 { 0.0 } else { -1.0 };
+            let powers = match degree {
+                0 => vec![at(0.0)],
+                _ => interpolated(at, [from, 1.0], degree as usize),
+            };
+            let piece = rounded(powers, low, scale);
             let value = |t: f64| {
                 let l = t * 2f64.powi(low as i32);
                 piece.iter().rev().fold(0.0, |sum, &c| sum * l + c as f64) * 2f64.powi(-(scale as i32))
             };
-            for i in 0..=24 {
+            for i in 0..=if low == 0 { 0 } else { 24 } {
                 let t = from + (1.0 - from) * f64::from(i) / 24.0;
-                let y = value(t);
-                error = error.max((y - at(t)).abs());
+                // Beyond, nothing is looked up.
+                if (h as f64 + t) * 2f64.powi(low as i32) > units as f64 {
+                    break;
+                }
+                let (y, exact) = (value(t), at(t));
+                off = off.max((y - exact).abs());
+                error = error.max((y - exact).abs() / size(exact));
                 values = (values.0.min(y), values.1.max(y));
             }
             pieces.extend(piece);
         }
         // Between the samples.
-        let values = (values.0 - error - TARGET, values.1 + error + TARGET);
+        let slack = off + TARGET * values.0.abs().max(values.1.abs());
+        let values = (values.0 - slack, values.1 + slack);
         Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale }, error, values }
     }
 
     /// The pieces of fewest words that are as good as wanted for words from 0 to `span`.
-    fn best(function: fn(f64) -> f64, words: Words, span: i128, wanted: Wanted) -> Option<Fit> {
+    fn best(function: &dyn Fn(f64) -> f64, words: Words, span: i128, wanted: Wanted) -> Option<Fit> {
         let most = wanted.most.unwrap_or(usize::MAX);
+        let least = 2f64.powi(-(wanted.frac as i32) - 2) / wanted.target;
+        let size = |value: f64| if wanted.relative { value.abs().max(least) } else { 1.0 };
         let mut shapes: Vec<(usize, u32, usize)> = vec![];
-        for degree in 1..=MAX_DEGREE {
+        for degree in 0..=MAX_DEGREE {
             let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS);
             shapes.extend(sizes.map(|segments| (segments * (degree as usize + 1), degree, segments)));
         }
@@ -161,8 +188,9 @@ impl Fit {
         for (_, degree, segments) in shapes.into_iter().filter(|&(words, ..)| words <= most) {
             // With the carry of the cut, and the last segment free.
             let units = (span >> words.cut) + 1;
-            let low = (1..40).find(|low| (segments as i128 - 1) << low > units)?;
-            let fit = Fit::new(function, words, low, degree, segments);
+            let mut widths = if degree == 0 { 0..1 } else { 1..40 };
+            let Some(low) = widths.find(|low| (segments as i128 - 1) << low > units) else { continue };
+            let fit = Fit::new(function, words, &size, units, low, degree, segments);
             if fit.error <= wanted.target {
                 return Some(fit);
             }
@@ -174,77 +202,148 @@ impl Fit {
     }
 }
 
-/// `function` of a value whose range is proven, by one table; `None` if there is no such table as is wanted.
+/// A table that is made for a value.
+pub(super) struct Table {
+    lookup: Lookup,
+    /// What is added to the value, so that it begins at 0.
+    moved: i64,
+    /// What the results lie in.
+    range: Range,
+    /// Fraction bits of the result once it is truncated, …
+    frac: u32,
+    /// … and how many fraction bits more the table has than the plan can say.
+    over: u32,
+}
+
+impl Table {
+    /// Of `function`, for all of the range of a value; `None` if there is no such table as is wanted.
+    pub(super) fn new(
+        cx: &Lowering,
+        x: &Secret,
+        function: &dyn Fn(f64) -> f64,
+        wanted: Wanted,
+    ) -> Option<Table> {
+        let Wanted { cut, frac: f, .. } = wanted;
+        let (frac, ring) = (cx.frac_of(x), cx.ring());
+        let (low, high) = x.range.hull();
+        // Nothing that a table could hold.
+        if high.saturating_sub(low) >> cut >= 1 << 30 {
+            return None;
+        }
+        let unit = 2f64.powi(-(frac as i32));
+        let start = low >> cut << cut;
+        let span = high - start;
+        let moved = i64::try_from(-start).ok()?;
+        // How large values are, by the function at some points; a bit more is left.
+        let samples =
+            (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
+        let whole = samples.fold(0.0, f64::max).log2().ceil().clamp(-64.0, 128.0) as i32;
+        // As many fraction bits as there is room for, and where small values need them more than there are bits: these are
+        // counted from another place until the truncation.
+        let room = ring as i32 - 4;
+        let scale = room - whole.max(if wanted.relative { -(f as i32) } else { 0 });
+        let over = (scale - room).max(0);
+        if scale < f as i32 {
+            return None;
+        }
+        let (scale, over) = (scale as u32, over as u32);
+        let words = |scale: u32| Words { start: start as f64 * unit, frac, cut, scale };
+        // Without a truncation if that is as good.
+        let short = Some(wanted.spare.min(scale)).filter(|&short| short > f).and_then(|short| {
+            let most = Some(wanted.most.unwrap_or(WIDEST));
+            Fit::best(function, words(short), span, Wanted { most, ..wanted }).map(|fit| (fit, short))
+        });
+        let (fit, to) = match short {
+            Some(short) => short,
+            None => (Fit::best(function, words(scale), span, wanted)?, f),
+        };
+        let mut lookup = fit.lookup;
+        let scale = lookup.frac;
+        let word = |v: f64, up: bool| {
+            let v = v * 2f64.powi(scale as i32);
+            (if up { v.ceil() } else { v.floor() }) as i128
+        };
+        let range = Range::uniform(word(fit.values.0, false), word(fit.values.1, true));
+        let over = if scale == to { 0 } else { over };
+        lookup.frac -= over;
+        Some(Table { lookup, moved, range, frac: to, over })
+    }
+
+    /// The function of the value that it is made for. Where that is outside of its range after all, the result is some number.
+    pub(super) fn look_up(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        cx.not_by_weights()?;
+        let x = cx.combine(&format!("{name}-argument"), &[(1, x)], self.moved)?;
+        // A table reads words, whatever they stand for.
+        let frac = cx.frac_of(&x).max(self.lookup.cut);
+        let x = cx.rescale(&format!("{name}-words"), &x, frac)?;
+        let y = cx.look_up(name, &x, self.lookup, self.range)?;
+        let y = cx.rounded(&format!("{name}-rounded"), &y, self.frac - self.over)?;
+        cx.rescale(&format!("{name}-scale"), &y, self.frac)
+    }
+}
+
+/// `function` of a value by one table that holds all of its range; `None` if there is no such table as is wanted. Where the value is
+/// elsewhere after all, the result is some number.
 pub(super) fn look_up(
     cx: &mut Lowering,
     name: &str,
     x: &Secret,
-    function: fn(f64) -> f64,
+    function: &dyn Fn(f64) -> f64,
     wanted: Wanted,
 ) -> Result<Option<Secret>, Refusal> {
-    let (f, frac, ring) = (wanted.frac, cx.frac_of(x), cx.ring());
-    let cut = frac.saturating_sub(wanted.argument);
-    let (low, high) = x.range.hull();
-    // Nothing that a table could hold.
-    if high.saturating_sub(low) >= 1i128 << (frac + 10) {
-        return Ok(None);
-    }
-    let unit = 2f64.powi(-(frac as i32));
-    let start = low >> cut << cut;
-    let span = high - start;
-    // How large values are, by the function at some points; a bit more is left.
-    let samples =
-        (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
-    let largest = samples.fold(1.0, f64::max);
-    let scale = (ring - 4).saturating_sub(largest.log2().ceil() as u32);
-    if scale < f {
-        return Ok(None);
-    }
-    let words = Words { start: start as f64 * unit, frac, cut, scale };
-    let Some(fit) = Fit::best(function, words, span, wanted) else { return Ok(None) };
-    cx.not_by_weights()?;
-    let Ok(moved) = i64::try_from(-start) else { return Ok(None) };
-    let x = cx.combine(&format!("{name}-argument"), &[(1, x)], moved)?;
-    let word = |v: f64, up: bool| {
-        let v = v * 2f64.powi(scale as i32);
-        (if up { v.ceil() } else { v.floor() }) as i128
-    };
-    let range = Range::uniform(word(fit.values.0, false), word(fit.values.1, true));
-    let y = cx.look_up(name, &x, fit.lookup, range)?;
-    cx.rounded(&format!("{name}-rounded"), &y, f).map(Some)
+    Table::new(cx, x, function, wanted).map(|table| table.look_up(cx, name, x)).transpose()
 }
 
 impl Smooth {
     /// On a value with f fraction bits; the result has f.
     pub(super) fn lower(self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
-        // Half a unit of the result, where that is more.
-        let target = TARGET.max(2f64.powi(-(cx.frac() as i32) - 1));
-        let wanted = Wanted { target, argument: ARGUMENT, most: Some(WIDEST), frac: cx.frac() };
+        let (f, frac) = (cx.frac(), cx.frac_of(x));
+        let wanted = Wanted {
+            // Half a unit of the result, where that is more.
+            target: TARGET.max(2f64.powi(-(f as i32) - 1)),
+            relative: false,
+            cut: frac.saturating_sub(ARGUMENT),
+            most: Some(WIDEST),
+            frac: f,
+            spare: f,
+        };
         // What leaves a table's segments comes out as another value of the function, and not as one nearby: without a proof it is
-        // clamped.
+        // compared.
         if cx.proves()
-            && let Some(y) = look_up(cx, "table", x, self.function, wanted)?
+            && let Some(y) = look_up(cx, "table", x, &self.function, wanted)?
         {
             return Ok(y);
         }
-        let end = cx.encode(self.reach, cx.frac_of(x))?;
-        let Above { parts, wrong, .. } = cx.above("compare", x, &[-end, end])?;
-        let Ok([above, beyond]) = <[Secret; 2]>::try_from(parts) else { unreachable!("one part per border") };
-        // A wrong comparison moves a part by `wrong` words.
+        let end = cx.encode(self.reach, frac)?;
+        let (bits, wrong) = cx.at_least("compare", x, &[-end, end])?;
+        // A wrong comparison moves an end by `wrong` words.
         let bound = i128::from(end) + 4 * wrong;
-        let all = Range::uniform(-bound, bound);
-        let mut clamped = cx.combine("clamped", &[(1, &above), (-1, &beyond)], -end)?.within(all.clone());
-        if !cx.proves() {
-            // The table holds all that the clamp lets through.
-            clamped.range = all;
-        }
-        let Some(y) = look_up(cx, "table", &clamped, self.function, Wanted { most: None, ..wanted })? else {
+        let inside = Secret { id: x.id, range: Range::uniform(-bound, bound) };
+        let Some(y) = look_up(cx, "table", &inside, &self.function, Wanted { most: None, ..wanted })? else {
             return refuse(
                 "has no room for a table on this ring",
                 "choose other activations or fewer fraction bits",
             );
         };
-        if self.rises { cx.combine("risen", &[(1, &y), (1, &beyond)], 0) } else { Ok(y) }
+        let far = |x: f64| ((self.function)(x) * 2f64.powi(f as i32)).round() as i64;
+        let (left, right) = (far(-1e6), far(1e6));
+        // left + [x ≥ −end]·(table − left) + [x ≥ end]·(right − table), and right is x where the function rises as x does.
+        let from_left = cx.combine("from-left", &[(1, &y)], -left)?;
+        let (to_right, highest) = match self.rises {
+            true => {
+                let x = cx.settle(x)?;
+                let high = x.range.hull().1;
+                (cx.combine("to-right", &[(1, &x), (-1, &y)], 0)?, high)
+            }
+            false => (cx.combine("to-right", &[(-1, &y)], right)?, right.into()),
+        };
+        let shape = cx.shape(x).clone();
+        let parts = cx.stack("parts", &[&from_left, &to_right])?;
+        let parts = cx.select("select", &bits, &parts)?;
+        let parts = cx.unstack("part", &parts, &shape)?;
+        let (low, high) = y.range.hull();
+        let range = Range::uniform(low.min(left.into()), high.max(highest));
+        cx.combine_within("chosen", &[(1, &parts[0]), (1, &parts[1])], left, range)
     }
 }
 
@@ -265,10 +364,11 @@ mod tests {
     #[test]
     fn pieces_are_good_with_every_carry() {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-        let wanted = Wanted { target: TARGET, argument: 0, most: Some(WIDEST), frac: 0 };
         for (frac, cut, span) in [(16, 2, 6i128 << 16), (10, 0, 8 << 10), (20, 6, 3 << 20)] {
             let words = Words { start: -3.0, frac, cut, scale: if frac == 10 { 27 } else { 58 } };
-            let fit = Fit::best(sigmoid, words, span, wanted).expect("a table");
+            let wanted =
+                Wanted { target: TARGET, relative: false, cut, most: Some(WIDEST), frac: 0, spare: 0 };
+            let fit = Fit::best(&sigmoid, words, span, wanted).expect("a table");
             assert!(fit.error <= TARGET);
             let scale = words.scale;
             for x in (0..span as u64).step_by(7) {

@@ -43,18 +43,12 @@ impl Lowering<'_> {
     /// max(x − border, 0) for public borders, words at the scale of x: one comparison with them
     /// all, one selection.
     pub fn above(&mut self, name: &str, x: &Secret, borders: &[i64]) -> Result<Above, Refusal> {
+        let (bits, wrong) = self.at_least(name, x, borders)?;
         let differences = borders
             .iter()
             .map(|&border| self.combine("difference", &[(1, x)], -border))
             .collect::<Result<Vec<_>, _>>()?;
-        let all: Vec<&Secret> = differences.iter().collect();
-        let range = Range::hull_of(&all.iter().map(|d| &d.range).collect::<Vec<_>>());
-        let moved = borders.iter().map(|b| i128::from(b.abs())).max().unwrap_or(0);
-        let (sign, _) = self.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
-        let wrong = (1 << sign.cut) - 1;
-        let op = Op::CompareMany { sign, thresholds: borders.to_vec() };
-        let bits = self.emit(name, op, &[x.id], Range::uniform(0, 1))?;
-        let stacked = self.stack("differences", &all)?;
+        let stacked = self.stack("differences", &differences.iter().collect::<Vec<_>>())?;
         let range = stacked.range.map(|b| b.max(-wrong));
         let selected = self.emit("select", Op::Select, &[bits.id, stacked.id], range)?;
         let shape = self.shape(x).clone();
@@ -63,6 +57,23 @@ impl Lowering<'_> {
             *part = part.clone().within(difference.range.map(|b| b.max(-wrong)));
         }
         Ok(Above { parts, bits, wrong })
+    }
+
+    /// The bits [x ≥ border] of public borders, words at the scale of x, along a new first dimension; and by how many words x may
+    /// be below a border that it counts as having reached.
+    pub(crate) fn at_least(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        borders: &[i64],
+    ) -> Result<(Secret, i128), Refusal> {
+        let ranges: Vec<Range> = borders.iter().map(|&b| Range::combine(&[(1, &x.range)], -b)).collect();
+        let range = Range::hull_of(&ranges.iter().collect::<Vec<_>>());
+        let moved = borders.iter().map(|b| i128::from(b.abs())).max().unwrap_or(0);
+        let (sign, _) = self.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
+        let wrong = (1 << sign.cut) - 1;
+        let op = Op::CompareMany { sign, thresholds: borders.to_vec() };
+        Ok((self.emit(name, op, &[x.id], Range::uniform(0, 1))?, wrong))
     }
 
     /// The bits [x ≥ t] of ascending public thresholds, words at the scale of x, along a new first
@@ -161,10 +172,12 @@ impl Lowering<'_> {
         self.emit(name, Op::BitToRing, &[bits.id], Range::uniform(0, 1))
     }
 
-    /// By how many words the results of the ReLU that was emitted last may be wrong.
+    /// By how many words the results of the ReLU or the maximum that was emitted last may be wrong.
     pub fn last_cut(&self) -> i128 {
         match self.plan.steps.last().map(|s| &s.op) {
             Some(Op::Relu(relu)) => (1 << relu.sign.cut) - 1,
+            // Each of its values is cut by itself.
+            Some(Op::Maximum(sign)) => (2 << sign.cut) - 2,
             _ => 0,
         }
     }

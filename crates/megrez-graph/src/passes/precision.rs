@@ -19,7 +19,8 @@ pub fn depth(graph: &Graph) -> usize {
     let mut depths = vec![0usize; graph.values.len()];
     for node in &graph.nodes {
         let before = node.inputs.iter().flatten().map(|id| depths[id.0]).max().unwrap_or(0);
-        let multiplies = matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct);
+        let multiplies =
+            matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct | Scale::Function);
         depths[node.output.0] = before + usize::from(multiplies);
     }
     depths.into_iter().max().unwrap_or(0)

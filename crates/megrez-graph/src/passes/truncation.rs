@@ -4,7 +4,8 @@
 //! rearrangements do not care. The first ReLU on the way takes the truncation into its own step, at no online cost.
 //! Without one it goes where the fewest elements are: behind a pool; among places with equally many the last that
 //! computes is taken, so that branches that meet share one truncation. A product that reaches an output is not
-//! truncated at all: its recipient decodes 2f bits.
+//! truncated at all: its recipient decodes 2f bits. Nor is one that its readers truncate themselves, once they have made it smaller
+//! or centred it.
 //!
 //! Waiting asks nothing more of the range: |x| < 2^(ℓ−2), which the truncation needs anyway, bounds differences of two
 //! such values by 2^(ℓ−1). Only averages need room for their sums, and wait behind them only where there is plenty. So
@@ -22,7 +23,8 @@ pub fn place(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
     let readers = graph.readers();
     let mut truncate = vec![false; graph.nodes.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
-        let multiplies = matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct);
+        let scale = node.layer.scale().with(options.activations);
+        let multiplies = matches!(scale, Scale::Product | Scale::ShrinksThenProduct);
         if let Some(best) = best_place(graph, &readers, n, options).filter(|_| multiplies) {
             truncate[best] = true;
         }
@@ -38,6 +40,11 @@ fn best_place(
     options: &CompileOptions,
 ) -> Option<usize> {
     let elements = |n: usize| graph.nodes[n].layer.shape().elements();
+    let scale = |n: usize| graph.nodes[n].layer.scale().with(options.activations);
+    let handed_on = |readers: &[usize]| {
+        readers.iter().any(|&n| scale(n) == Scale::ShrinksThenProduct)
+            && readers.iter().all(|&n| matches!(scale(n), Scale::Passes | Scale::ShrinksThenProduct))
+    };
     let room = options.ring - 2 - 2 * options.frac;
     let (mut best, mut at, mut spent) = (start, start, 0);
     loop {
@@ -45,9 +52,16 @@ fn best_place(
         let next = match readers[value.0][..] {
             [] if graph.is_output(value) => return None,
             [next] if !graph.is_output(value) => next,
+            // Some truncate what they make of it, the others hand it on: so a sum that only normalisations multiply is never
+            // truncated itself.
+            ref several
+                if !graph.is_output(value) && elements(at) <= elements(best) && handed_on(several) =>
+            {
+                return None;
+            }
             _ => return Some(best),
         };
-        match graph.nodes[next].layer.scale() {
+        match scale(next) {
             Scale::Passes => {}
             Scale::Divides { bits } if spent + bits + INTEGER_BITS <= room => spent += bits,
             // The sum is truncated in there.
