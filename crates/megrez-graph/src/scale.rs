@@ -16,4 +16,6 @@ pub enum Scale {
     Product,
     /// Multiplies, but truncates its operand itself after having made it smaller.
     ShrinksThenProduct,
+    /// Takes any scale and truncates what it needs to; its result keeps the fraction bits that it has.
+    Settles,
 }
