@@ -30,7 +30,6 @@ const WITHOUT: &[&str] = &[
     "Equal",
     "Erf",
     "Exp",
-    "Expand",
     "Floor",
     "Gather",
     "GatherElements",
@@ -134,7 +133,8 @@ fn cases() -> Vec<Case> {
         all.push(case("MatMul", &[a, b], none()));
     }
     for op in ["Add", "Sub", "Mul"] {
-        for (a, b) in [(&[2, 3][..], &[2, 3][..]), (&[2, 3, 4], &[3, 1]), (&[1, 3], &[2, 4, 1]), (&[2], &[1])] {
+        for (a, b) in [(&[2, 3][..], &[2, 3][..]), (&[2, 3, 4], &[3, 1]), (&[1, 3], &[2, 4, 1]), (&[2], &[1])]
+        {
             all.push(case(op, &[a, b], none()));
         }
         all.push(with(vec![dyadic(&[3, 1], 9).into()], case(op, &[&[2, 3, 4]], none())));
@@ -155,6 +155,8 @@ fn cases() -> Vec<Case> {
         all.push(case("Transpose", &[&[2, 3, 4]], none().with("perm", order)));
         all.push(case("Transpose", &[&[2, 1, 4]], none().with("perm", order)));
     }
+    let to: Constant = Tensor::new([3], vec![2i64, 3, 4]).into();
+    all.push(with(vec![to], case("Expand", &[&[3, 1]], none())));
     all.extend(convolutions());
     all.extend(pools());
     let normal = [[0.5, 2.0, -1.0], [1.0, 0.0, 0.5], [0.5, -1.0, 2.0], [1.0, 4.0, 0.25]];
@@ -198,8 +200,7 @@ fn pools() -> Vec<Case> {
             ([1, 1, 7, 7], [2, 1], [3, 3], [0, 0, 0, 0]),
             ([1, 1, 4, 4], [4, 4], [4, 4], [0, 0, 0, 0]),
         ] {
-            let attributes =
-                none().with("kernel_shape", kernel).with("strides", strides).with("pads", pads);
+            let attributes = none().with("kernel_shape", kernel).with("strides", strides).with("pads", pads);
             all.push(case(op, &[&x], attributes.clone()));
             all.push(case(op, &[&x], attributes.clone().with("dilations", [1, 1]).with("ceil_mode", 1)));
             if op == "AveragePool" {
@@ -222,7 +223,10 @@ fn dyadic(shape: &[usize], seed: u64) -> Tensor {
     let mut places: Vec<usize> = (0..n).collect();
     places.sort_by(|&a, &b| order.data[a].total_cmp(&order.data[b]));
     let mut data = vec![0.0; n];
-    places.iter().enumerate().for_each(|(rank, &at)| data[at] = (rank as f32 - n as f32 / 2.0) / 8.0 + 0.0625);
+    places
+        .iter()
+        .enumerate()
+        .for_each(|(rank, &at)| data[at] = (rank as f32 - n as f32 / 2.0) / 8.0 + 0.0625);
     Tensor::new(shape.to_vec(), data)
 }
 

@@ -39,7 +39,8 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no rate c·2^-k with c from 1 to 15 and k from 0 to 30, such as 2^-4");
+        let wrong =
+            || format!("`{text}` is no rate c·2^-k with c from 1 to 15 and k from 0 to 30, such as 2^-4");
         let text_of = |power: &str| power.trim().strip_prefix("2^-").and_then(|k| k.parse::<u32>().ok());
         if let Some(bits) = text_of(text) {
             return Rate::new(1, bits).ok_or_else(wrong);
@@ -121,7 +122,9 @@ mod tests {
     fn momentum_is_a_multiple_of_a_small_unit() {
         let rate = Rate::new(1, 4).unwrap();
         assert_eq!(Optimiser::with_momentum(rate, 0.9).unwrap().momentum, 230);
-        assert!(Optimiser::with_momentum(rate, 1.0).is_err() && Optimiser::with_momentum(rate, -0.1).is_err());
+        assert!(
+            Optimiser::with_momentum(rate, 1.0).is_err() && Optimiser::with_momentum(rate, -0.1).is_err()
+        );
         assert!(Optimiser::with_momentum(rate, f64::NAN).is_err());
     }
 }

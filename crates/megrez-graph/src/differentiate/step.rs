@@ -170,13 +170,7 @@ pub fn differentiate(
 }
 
 /// The gradient of the loss with respect to the model's output, times the batch; and the mean loss.
-fn of_loss(
-    graph: &mut Graph,
-    loss: Loss,
-    logits: Id,
-    labels: Id,
-    batch: usize,
-) -> Result<[Id; 2], Problem> {
+fn of_loss(graph: &mut Graph, loss: Loss, logits: Id, labels: Id, batch: usize) -> Result<[Id; 2], Problem> {
     let (delta, sum, share) = match loss {
         Loss::CrossEntropy => {
             let delta =
@@ -223,9 +217,11 @@ fn choose(model: &Graph, trained: &Trained) -> Result<Vec<Id>, Problems> {
                     let named = |own: &str, name: &str| {
                         own.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
                     };
-                    let by = names.iter().find(|n| named(&model.value(id).name, n) || named(&node.name, n));
+                    let by = |n: &&String| named(&model.value(id).name, n) || named(&node.name, n);
+                    let by: Vec<&String> = names.iter().filter(by).collect();
+                    let any = !by.is_empty();
                     used.extend(by);
-                    by.is_some()
+                    any
                 }
             };
             if wanted && !chosen.contains(&id) {

@@ -50,7 +50,13 @@ impl AveragePool {
             (0..axis.windows).map(|o| axis.count(o, padding_counts)).collect()
         };
         let counts = [count(&rows), count(&columns)];
-        AveragePool { shape: [n, c, rows.windows, columns.windows].into(), rows, columns, counts, padding_counts }
+        AveragePool {
+            shape: [n, c, rows.windows, columns.windows].into(),
+            rows,
+            columns,
+            counts,
+            padding_counts,
+        }
     }
 
     /// The one number that all windows are divided by, if it is one.

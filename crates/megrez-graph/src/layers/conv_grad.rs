@@ -69,7 +69,8 @@ impl Geometry {
             for c in 0..per_group {
                 let plane = image * self.channels + filter / each * per_group + c;
                 let kernel = filter * per_group + c;
-                for (i, j) in (0..rows.kernel * columns.kernel).map(|t| (t / columns.kernel, t % columns.kernel))
+                for (i, j) in
+                    (0..rows.kernel * columns.kernel).map(|t| (t / columns.kernel, t % columns.kernel))
                 {
                     for r in 0..rows.windows {
                         let Some(row) = rows.tap(r, i) else { continue };
@@ -182,7 +183,13 @@ fn turn(g: &Geometry) -> (View, Shape) {
     let area = (kh * kw) as isize;
     let view = View {
         shape: [g.groups, per_group, each, kh, kw].into(),
-        strides: vec![(each * per_group) as isize * area, area, per_group as isize * area, -(kw as isize), -1],
+        strides: vec![
+            (each * per_group) as isize * area,
+            area,
+            per_group as isize * area,
+            -(kw as isize),
+            -1,
+        ],
         offset: kh * kw - 1,
     };
     (view, [g.channels, each, kh, kw].into())

@@ -89,7 +89,8 @@ impl Layer for Gradient {
             let log = LOGARITHM.lower(cx, &sum, 1.0, f)?;
             let log = cx.sum("logarithms", &log, 0)?;
             let of_labels = cx.mul("of-labels", labels, &shifted)?;
-            let of_labels = cx.view("of-labels-flat", &of_labels, View::whole([self.0.elements(), 1].into()))?;
+            let of_labels =
+                cx.view("of-labels-flat", &of_labels, View::whole([self.0.elements(), 1].into()))?;
             let of_labels = cx.sum("of-labels-sum", &of_labels, 0)?;
             let both = cx.aligned(&[&log, &of_labels])?;
             let loss = cx.combine("loss", &[(1, &both[0]), (-1, &both[1])], 0)?;

@@ -155,8 +155,7 @@ impl Layer for Gemm {
     ) -> Result<Vec<Option<Id>>, Refusal> {
         let [ta, tb] = self.transposed;
         let mut product = |part: &str, x: Id, y: Id, [tx, ty]: [bool; 2]| {
-            let attributes =
-                Attributes::none().with("transA", i64::from(tx)).with("transB", i64::from(ty));
+            let attributes = Attributes::none().with("transA", i64::from(tx)).with("transB", i64::from(ty));
             g.add(part, "Gemm", &[x, y], attributes.with("alpha", self.alpha))
         };
         let (a, b, delta) = (inputs[0], inputs[1], of_output);

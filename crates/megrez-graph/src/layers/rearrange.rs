@@ -247,7 +247,8 @@ fn order(from: &Shape, view: &View) -> Option<Vec<i64>> {
         let same = |d: &usize| from.dims()[*d] == dim && (dim == 1 || strides[*d] as isize == stride);
         order.push((0..from.rank()).filter(|d| !order.contains(d)).find(same)?);
     }
-    (order.len() == from.rank() && View::transpose(from, &order).indices().eq(view.indices())).then_some(())?;
+    (order.len() == from.rank() && View::transpose(from, &order).indices().eq(view.indices()))
+        .then_some(())?;
     let mut back = vec![0; order.len()];
     order.iter().enumerate().for_each(|(to, &from)| back[from] = to as i64);
     Some(back)
@@ -292,7 +293,8 @@ impl Layer for Rearrange {
         let Some(back) = order(&from, &self.view) else {
             return refuse(NO_BACKWARD, "train only layers that come after it");
         };
-        of_inputs[0] = Some(g.add("input", "Transpose", &[of_output], Attributes::none().with("perm", back))?);
+        of_inputs[0] =
+            Some(g.add("input", "Transpose", &[of_output], Attributes::none().with("perm", back))?);
         Ok(of_inputs)
     }
 

@@ -73,7 +73,10 @@ impl Layer for Update {
         let gradient = cx.rescale("rate", &gradient, frac)?;
         let more = frac - cx.frac() - MOMENTUM_BITS;
         if more + MOMENTUM_BITS >= cx.ring() - 2 {
-            return refuse("has no room for momentum on this ring", "use fewer fraction bits or a larger rate");
+            return refuse(
+                "has no room for momentum on this ring",
+                "use fewer fraction bits or a larger rate",
+            );
         }
         let last = cx.rescale("momentum", &last, frac)?;
         let sum = cx.combine("sum", &[(self.factor, &gradient), (self.momentum << more, &last)], 0)?;
