@@ -1,9 +1,8 @@
 //! Rows with labels, and batches of them.
 
+use crate::Loss;
 use megrez_graph::{Graph, Tensor, plain};
 use megrez_service::{Error, ErrorKind, Result};
-
-use crate::Loss;
 
 /// Rows of data, each with its label.
 pub struct Rows {
@@ -104,7 +103,8 @@ fn one_hot(classes: &[f32], count: usize) -> Result<Tensor> {
 pub fn with_weights(model: &Graph, weights: &[(String, Tensor)]) -> Graph {
     let mut model = model.clone();
     for value in &mut model.values {
-        let mut named = weights.iter().filter(|(name, _)| name.strip_prefix("w.") == Some(&value.name));
+        let mut named =
+            weights.iter().filter(|(name, _)| name.strip_prefix("w.") == Some(value.name.as_str()));
         if let (Some((_, tensor)), Some(_)) = (named.next(), &value.constant) {
             value.constant = Some(tensor.clone().into());
         }

@@ -124,7 +124,7 @@ impl<'a> Training<'a> {
             plan.output(name, KEPT, value);
         }
         let state = self.state.clone();
-        let words = |_: u32, input: &Input| {
+        let words = |_: u32, input: &Input| -> Result<Vec<u64>> {
             let start = state.iter().find(|(name, _)| *name == input.name);
             let (_, start) = start.ok_or_else(|| Error::of(ErrorKind::Internal, "no such state"))?;
             Ok(encode_words(ring, &start.data, frac)?)
@@ -178,7 +178,9 @@ impl<'a> Training<'a> {
 
     /// Runs a plan of kept inputs; what this client learns.
     fn reveal(&mut self, plan: &Plan) -> Result<Vec<Vec<f32>>> {
-        let nothing = |_: u32, _: &Input| Err(Error::of(ErrorKind::Internal, "the parties have all of it"));
+        let nothing = |_: u32, _: &Input| -> Result<Vec<u64>> {
+            Err(Error::of(ErrorKind::Internal, "the parties have all of it"))
+        };
         let outcome = self.run_once(plan, &nothing)?;
         let opened = plan.outputs.iter().filter(|output| output.recipient != KEPT);
         let words = outcome.outputs.into_iter().next().unwrap_or_default();

@@ -137,9 +137,18 @@ pub fn differentiate(
         last_steps.push(rewrite.new.input(&name, shape.clone())?);
         state.push(State { name, start: Tensor::filled(shape, 0.0) });
     }
-    let copied: Vec<Problem> = model.nodes.iter().filter_map(|node| rewrite.copy(node).err()).collect();
-    if !copied.is_empty() {
-        return Err(Problems(copied));
+    // What depends on a node that takes its weights as constants only is not reported: it would say nothing new.
+    let (mut refused, mut missing) = (vec![], BTreeSet::new());
+    for node in &model.nodes {
+        if node.inputs.iter().flatten().any(|id| missing.contains(id)) {
+            missing.insert(node.output);
+        } else if let Err(problem) = rewrite.copy(node) {
+            refused.push(problem);
+            missing.insert(node.output);
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Problems(refused));
     }
     let logits = rewrite.place(output.id);
     let mut graph = rewrite.new;
