@@ -26,6 +26,7 @@ mod protocols;
 mod report;
 mod shell;
 mod study;
+mod train;
 mod upload;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -52,6 +53,8 @@ enum Command {
     Demo(demo::Demo),
     /// Run a model on data: here, or on a cluster.
     Infer(infer::Infer),
+    /// Train a model on shares, or in the clear: here, or on a cluster.
+    Train(Box<train::Train>),
     /// Continue a text with a language model, letter by letter: here, or on a cluster.
     Generate(generate::Generate),
     /// Run a model on shares and in the clear, and compare every layer.
@@ -132,6 +135,7 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(args, json),
         Command::Infer(args) => infer::run(args, json),
+        Command::Train(args) => train::run(args, json),
         Command::Generate(args) => generate::run(args, json),
         Command::Check(args) => check::run(args, json),
         Command::Plan(args) => plan::run(args, json),

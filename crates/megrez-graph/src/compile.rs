@@ -2,7 +2,7 @@
 
 use crate::after::After;
 use crate::clients::{DataInput, LayerRange, ModelInput, Revealed};
-use crate::graph::{Graph, Id};
+use crate::graph::{Graph, Id, Node};
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::CompileOptions;
 use crate::passes;
@@ -194,6 +194,9 @@ fn lower_with(
         }
     }
     let (mut layers, mut ranges) = (vec![], vec![]);
+    let needed = |node: &Node| node.layer.beside().and_then(|i| node.inputs.iter().flatten().nth(i).copied());
+    let left_for: HashSet<Id> = graph.nodes.iter().filter_map(needed).collect();
+    let mut left: HashMap<Id, Vec<Secret>> = HashMap::new();
     for (n, node) in graph.nodes.iter().enumerate() {
         let operands = node.inputs.iter().flatten().filter_map(|&id| match graph.floats(id) {
             Some(tensor) => Some(Some(Operand::Constant(tensor.clone()))),
@@ -203,6 +206,8 @@ fn lower_with(
         // What depends on a node that failed is not reported: it would say nothing new.
         let Some(operands) = operands.collect::<Option<Vec<Operand>>>() else { continue };
         cx.enter(&node.name);
+        cx.leaving = left_for.contains(&node.output).then(Vec::new);
+        cx.given = needed(node).and_then(|id| left.get(&id).cloned()).unwrap_or_default();
         cx.operands = operands
             .iter()
             .map(|operand| match operand {
@@ -219,6 +224,7 @@ fn lower_with(
             });
         match lowered {
             Ok(secret) => {
+                left.extend(cx.leaving.take().map(|left| (node.output, left)));
                 layers.push(LayerInfo {
                     name: node.name.clone(),
                     op: node.op.clone(),

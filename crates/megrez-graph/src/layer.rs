@@ -4,13 +4,18 @@
 //! emits, unless it knows a tighter one.
 
 use crate::after::After;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::Id;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::scale::Scale;
 use crate::tensor::{Constant, Tensor};
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
+
+/// What a layer without [`Layer::backward`] is refused with.
+pub(crate) const NO_BACKWARD: &str = "has no backward yet";
 
 /// An operator applied to operands of known shapes.
 pub trait Layer: Send + Sync {
@@ -28,6 +33,32 @@ pub trait Layer: Send + Sync {
     /// Emits the steps that compute in floating point, for layers that have such a form.
     fn float(&self, _cx: &mut FloatLowering, _inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
         refuse("has no floating-point form yet", "run the model in fixed point: --numbers fixed")
+    }
+
+    /// Appends the nodes of the gradients of the inputs that `wanted` marks, from the gradient of the output: for each
+    /// input its gradient, of its shape, or nothing where none is wanted. Nodes, not steps: what holds for nodes (passes,
+    /// ranges, calibration, the plain oracle, costs) then holds for them. `inputs` are the
+    /// node's, omitted ones left out.
+    fn backward(
+        &self,
+        _g: &mut Gradients,
+        _inputs: &[Id],
+        _output: Id,
+        _of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        refuse(NO_BACKWARD, "train only layers that come after it")
+    }
+
+    /// The input of which the layer needs what its own layer has left beside it ([`Lowering::leave`]): a ReLU's bit, a
+    /// pool's bits, a loss beside its gradient.
+    fn beside(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether an input is there for the plain reference only: the steps of the layer do not read it.
+    fn unread(&self, _input: usize) -> bool {
+        false
     }
 
     /// What the layer does to the number of fraction bits.

@@ -29,6 +29,7 @@ mod compile;
 mod construct;
 mod data;
 mod decompose;
+pub mod differentiate;
 #[doc(hidden)]
 pub mod faults;
 mod float;

@@ -15,6 +15,7 @@
 //! | compare every layer with the clear | [`check()`] |
 //! | compare fewer bits | [`calibrate`] |
 //! | continue a text | [`generate`] |
+//! | train a model | [`train`] |
 //! | see that every message of a plan is masked | [`masks`] |
 //! | compute with floating point, operation by operation | [`float32`] |
 //! | say what it cost | [`Inference`], [`report`] |
@@ -116,5 +117,7 @@ pub use megrez_service::launch::Program;
 pub use megrez_service::{Error, ErrorKind, Result, protocols};
 
 pub use megrez_device::DeviceChoice;
+pub use megrez_train as train;
+
 pub use megrez_graph::{Calibration, Graph, Tensor, models, npy};
 pub use megrez_net::{Identity, NetProfile, PeerName};

@@ -40,7 +40,8 @@ pub(crate) fn run(args: &BenchModel) -> Result<ExitCode> {
         request.frac = Some(request.frac());
     }
     if args.train && !float {
-        let what = "models are trained in floating point only: --protocol secfloat";
+        let what =
+            "a step in floating point takes --protocol secfloat; one in fixed point is `megrez bench train`";
         return Err(Error::of(ErrorKind::Unsupported, what));
     }
     let options = options(&args.common, args.batch, args.repeat, args.seed)?;

@@ -6,8 +6,10 @@
 
 use super::call::Call;
 use super::{known, roots};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::layer::Layer;
+use crate::graph::{Attributes, Id};
+use crate::layer::{Layer, NO_BACKWARD};
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::scale::Scale;
@@ -247,6 +249,37 @@ impl Layer for Arithmetic {
                 cx.combine("sum", &[(1, &both[0]), (sign, &both[1])], 0)
             }
         }
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let mut of_inputs = vec![None; inputs.len()];
+        for (i, of_input) in of_inputs.iter_mut().enumerate().filter(|(i, _)| wanted[*i]) {
+            let part = ["left", "right"][i];
+            let none = Attributes::none;
+            let delta = match self.kind {
+                Kind::Add => of_output,
+                Kind::Sub if i == 0 => of_output,
+                Kind::Sub | Kind::Neg => g.add(part, "Neg", &[of_output], none())?,
+                Kind::Mul => g.add(part, "Mul", &[of_output, inputs[1 - i]], none())?,
+                Kind::Shift { negative, shift } if i == self.input => {
+                    let factor = 2f32.powi(shift) * if negative { -1.0 } else { 1.0 };
+                    let factor = g.constant("factor", Tensor::filled([1], factor));
+                    g.add(part, "Mul", &[of_output, factor], none())?
+                }
+                Kind::Div if i == 0 && !self.secret => g.add(part, "Div", &[of_output, inputs[1]], none())?,
+                _ => return refuse(NO_BACKWARD, "train only layers that come after it"),
+            };
+            let to = g.shape(inputs[i]).clone();
+            *of_input = Some(g.summed(part, delta, &to)?);
+        }
+        Ok(of_inputs)
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {

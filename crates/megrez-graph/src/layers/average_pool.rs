@@ -3,9 +3,12 @@
 //! A division by 2^k is free: the same words with k fraction bits more, which the next truncation drops. Any other
 //! number is a product with 1/count, a public constant.
 
+use super::average_pool_grad::AVERAGE_POOL_GRAD;
 use super::call::{Call, image};
 use super::window::{Axis, windows};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
@@ -21,6 +24,7 @@ struct AveragePool {
     columns: Axis,
     /// How many elements each window counts along rows, and along columns.
     counts: [Vec<usize>; 2],
+    padding_counts: bool,
 }
 
 pub(super) fn average_pool(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
@@ -46,7 +50,13 @@ impl AveragePool {
             (0..axis.windows).map(|o| axis.count(o, padding_counts)).collect()
         };
         let counts = [count(&rows), count(&columns)];
-        AveragePool { shape: [n, c, rows.windows, columns.windows].into(), rows, columns, counts }
+        AveragePool {
+            shape: [n, c, rows.windows, columns.windows].into(),
+            rows,
+            columns,
+            counts,
+            padding_counts,
+        }
     }
 
     /// The one number that all windows are divided by, if it is one.
@@ -136,6 +146,30 @@ impl Layer for AveragePool {
                 cx.mul_public("product", &sum, &inverses, frac)
             }
         }
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let axes = [&self.rows, &self.columns];
+        let ints = |number: &dyn Fn(&Axis) -> usize| axes.map(|axis| number(axis) as i64);
+        let pads = [0, 1].map(|end| ints(&|axis| axis.pad[end]));
+        let attributes = Attributes::none()
+            .with("image", ints(&Axis::size))
+            .with("kernel_shape", ints(&|axis| axis.kernel))
+            .with("strides", ints(&|axis| axis.stride))
+            .with("dilations", ints(&|axis| axis.dilation))
+            .with("pads", pads.concat())
+            .with("count_include_pad", i64::from(self.padding_counts));
+        let gradient = g.add("input", AVERAGE_POOL_GRAD, &[of_output], attributes)?;
+        let mut of_inputs = vec![None; inputs.len()];
+        of_inputs[0] = Some(gradient);
+        Ok(of_inputs)
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {

@@ -2,7 +2,9 @@
 //! there is one (`passes::batch_norm`); else one product and one addition.
 
 use super::call::Call;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -89,6 +91,21 @@ impl Layer for BatchNorm {
         let y = cx.pair("product", Operation::Mul, x, scale, &self.shape)?;
         let offset = cx.weights(self.offset.clone());
         cx.pair("sum", Operation::Add, y, offset, &self.shape)
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        // Scale and offset are constants, so frozen.
+        let scale = g.constant("scale", self.scale.clone());
+        let mut of_inputs = vec![None; inputs.len()];
+        of_inputs[0] = Some(g.add("input", "Mul", &[of_output, scale], Attributes::none())?);
+        Ok(of_inputs)
     }
 
     fn scale(&self) -> Scale {

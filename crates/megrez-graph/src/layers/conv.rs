@@ -2,8 +2,11 @@
 //! placement pass decides where the truncation goes.
 
 use super::call::{Call, image};
+use super::conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 use super::window::windows;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attribute, Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -22,7 +25,7 @@ struct Conv {
 pub(super) fn conv(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(3, &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"])?;
     let [n, channels, height, width] = image(call.shape(0)?)?;
-    let kernel @ [out, per_group, kh, kw] = image(&call.floats(1)?.shape)?;
+    let kernel @ [out, per_group, kh, kw] = image(call.shape(1)?)?;
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
     if groups == 0 || channels % groups != 0 || out % groups != 0 || channels / groups != per_group {
         return refuse(
@@ -30,7 +33,7 @@ pub(super) fn conv(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
             "",
         );
     }
-    if call.has(2) && call.floats(2)?.shape != Shape::from([out]) {
+    if call.has(2) && *call.shape(2)? != Shape::from([out]) {
         return refuse(format!("the bias does not have {out} elements"), "");
     }
     let [rows, columns] = windows(call, [height, width], Some([kh, kw]), true)?;
@@ -100,11 +103,58 @@ impl Layer for Conv {
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
-        let y = cx.conv(inputs[0].secret()?, inputs[1].constant()?, self.geometry)?;
+        let x = inputs[0].secret()?;
+        let y = match &inputs[1] {
+            Operand::Constant(kernel) => cx.conv(x, kernel, self.geometry)?,
+            Operand::Secret(kernel) => cx.conv_secret("product", x, kernel, self.geometry)?,
+        };
+        let per_channel = [self.kernel[0], 1, 1];
         match inputs.get(2) {
-            Some(bias) => cx.bias(&y, &bias.constant()?.reshape([self.kernel[0], 1, 1])),
+            Some(Operand::Constant(bias)) => cx.bias(&y, &bias.reshape(per_channel)),
+            Some(Operand::Secret(bias)) => {
+                let bias = cx.reshape("bias", bias, per_channel.into())?;
+                let bias = cx.broadcast("bias-broadcast", &bias, &self.shape)?;
+                let both = cx.aligned(&[&y, &bias])?;
+                cx.combine("biased", &[(1, &both[0]), (1, &both[1])], 0)
+            }
             None => Ok(y),
         }
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let ConvGeometry { stride, pad, dilation, groups } = self.geometry;
+        let ints = |sizes: &[usize]| Attribute::Ints(sizes.iter().map(|&n| n as i64).collect());
+        let mut attributes = Attributes::none().with("group", groups as i64);
+        for (name, sizes) in [
+            ("strides", &stride[..]),
+            ("pads", &pad),
+            ("dilations", &dilation),
+            ("kernel_shape", &self.kernel[2..]),
+        ] {
+            attributes.0.insert(name.into(), ints(sizes));
+        }
+        let mut of_inputs = vec![None; inputs.len()];
+        if wanted[0] {
+            let mut attributes = attributes.clone();
+            attributes.0.insert("image".into(), ints(&g.shape(inputs[0]).dims()[2..]));
+            of_inputs[0] = Some(g.add("input", CONV_GRAD_INPUT, &[of_output, inputs[1]], attributes)?);
+        }
+        if wanted[1] {
+            of_inputs[1] = Some(g.add("weight", CONV_GRAD_WEIGHT, &[inputs[0], of_output], attributes)?);
+        }
+        if wanted.get(2) == Some(&true) {
+            let per_channel = Shape::from([self.kernel[0], 1, 1]);
+            let bias = g.summed("bias", of_output, &per_channel)?;
+            of_inputs[2] = Some(g.reshaped("bias", bias, &[self.kernel[0]].into())?);
+        }
+        Ok(of_inputs)
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {

@@ -2,7 +2,9 @@
 
 use super::call::Call;
 use super::matmul::plain_product;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -141,6 +143,41 @@ impl Layer for Gemm {
             _ => cx.value(addend),
         };
         cx.pair("sum", Operation::Add, y, addend, &self.shape)
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let [ta, tb] = self.transposed;
+        let mut product = |part: &str, x: Id, y: Id, [tx, ty]: [bool; 2]| {
+            let attributes = Attributes::none().with("transA", i64::from(tx)).with("transB", i64::from(ty));
+            g.add(part, "Gemm", &[x, y], attributes.with("alpha", self.alpha))
+        };
+        let (a, b, delta) = (inputs[0], inputs[1], of_output);
+        let mut of_inputs = vec![None; inputs.len()];
+        if wanted[0] {
+            of_inputs[0] = Some(match ta {
+                false => product("left", delta, b, [false, !tb])?,
+                true => product("left", b, delta, [tb, true])?,
+            });
+        }
+        if wanted[1] {
+            of_inputs[1] = Some(match tb {
+                false => product("right", a, delta, [!ta, false])?,
+                true => product("right", delta, a, [true, ta])?,
+            });
+        }
+        if wanted.get(2) == Some(&true) {
+            // β is 1 where the addend is no constant.
+            let to = g.shape(inputs[2]).clone();
+            of_inputs[2] = Some(g.summed("addend", delta, &to)?);
+        }
+        Ok(of_inputs)
     }
 
     fn scale(&self) -> Scale {

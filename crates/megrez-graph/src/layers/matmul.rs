@@ -1,7 +1,9 @@
 //! MatMul: matrix products with NumPy's rules for other ranks.
 
 use super::call::Call;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -130,6 +132,50 @@ impl Layer for MatMul {
         let (a, b) = (factor(0, "left")?, factor(1, "right")?);
         let y = cx.matmul("product", a, b)?;
         cx.reshape("shape", y, self.shape.clone())
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let sides = |factor: usize| {
+            let dims = self.factors[factor].dims();
+            [dims[dims.len() - 2], dims[dims.len() - 1]]
+        };
+        let ([m, k], n) = (sides(0), sides(1)[1]);
+        let delta = g.reshaped("matrix", of_output, &[&self.batch[..], &[m, n]].concat().into())?;
+        let turned = |g: &mut Gradients, part: &str, x: Id| {
+            let rank = g.shape(x).rank();
+            let order: Vec<i64> = (0..rank as i64 - 2).chain([rank as i64 - 1, rank as i64 - 2]).collect();
+            g.add(part, "Transpose", &[x], Attributes::none().with("perm", order))
+        };
+        let mut of_inputs = vec![None; 2];
+        if wanted[0] {
+            let b = g.reshaped("right-factor", inputs[1], &self.factors[1])?;
+            let b = turned(g, "right-turned", b)?;
+            let a = g.add("left", "MatMul", &[delta, b], Attributes::none())?;
+            let a = g.summed("left", a, &self.factors[0])?;
+            of_inputs[0] = Some(g.reshaped("left", a, &g.shape(inputs[0]).clone())?);
+        }
+        if wanted[1] {
+            let mut a = g.reshaped("left-factor", inputs[0], &self.factors[0])?;
+            let mut delta = delta;
+            if self.factors[1].rank() == 2 {
+                // One matrix for the whole batch: the batch dimensions are just more rows, and nothing is left to add up.
+                let rows = self.factors[0].elements() / k;
+                a = g.reshaped("rows", a, &[rows, k].into())?;
+                delta = g.reshaped("row-gradients", delta, &[rows, n].into())?;
+            }
+            let a = turned(g, "left-turned", a)?;
+            let b = g.add("right", "MatMul", &[a, delta], Attributes::none())?;
+            let b = g.summed("right", b, &self.factors[1])?;
+            of_inputs[1] = Some(g.reshaped("right", b, &g.shape(inputs[1]).clone())?);
+        }
+        Ok(of_inputs)
     }
 
     fn scale(&self) -> Scale {

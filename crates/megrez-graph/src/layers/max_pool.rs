@@ -8,8 +8,11 @@
 //! elements is one step, 3×3 two, one along each axis.
 
 use super::call::{Call, image};
+use super::max_pool_grad::MAX_POOL_GRAD;
 use super::window::{Axis, windows};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::PoolForm;
@@ -21,6 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 struct MaxPool {
+    attributes: Attributes,
     shape: Shape,
     rows: Axis,
     columns: Axis,
@@ -36,7 +40,8 @@ pub(super) fn max_pool(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
         return refuse("`storage_order` = 1 is not supported", "leave it out");
     }
     let [rows, columns] = windows(call, [height, width], None, false)?;
-    Ok(Arc::new(MaxPool { shape: [n, c, rows.windows, columns.windows].into(), rows, columns }))
+    let attributes = call.attributes.clone();
+    Ok(Arc::new(MaxPool { attributes, shape: [n, c, rows.windows, columns.windows].into(), rows, columns }))
 }
 
 impl MaxPool {
@@ -70,7 +75,15 @@ impl MaxPool {
             let a = cx.pick(&name("left"), &x, dimension, &place(0..half))?;
             let b = cx.pick(&name("right"), &x, dimension, &place(half..2 * half))?;
             let difference = cx.combine(&name("difference"), &[(1, &a), (-1, &b)], 0)?;
-            let excess = cx.relu(&name("relu"), &difference)?;
+            let excess = match cx.leaves() {
+                false => cx.relu(&name("relu"), &difference)?,
+                // The backward pass takes the same bits.
+                true => {
+                    let bit = cx.non_negative(&name("bit"), &difference)?;
+                    cx.leave(bit.clone());
+                    cx.select(&name("select"), &bit, &difference)?
+                }
+            };
             // A maximum lies where its operands lie: the bounds of y + relu(x − y) alone would be looser.
             let mut larger = cx.combine(&name("max"), &[(1, &b), (1, &excess)], 0)?.within(x.range.clone());
             if taps % 2 == 1 {
@@ -163,7 +176,8 @@ impl Layer for MaxPool {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let x = inputs[0].secret()?;
-        if cx.pool() == PoolForm::AllPairs {
+        // The bits of all pairs are nobody's to keep.
+        if cx.pool() == PoolForm::AllPairs && !cx.leaves() {
             return self.all_pairs(cx, x);
         }
         let height = cx.shape(x).dims()[2];
@@ -175,6 +189,19 @@ impl Layer for MaxPool {
         let x = Self::along(cx, &x, 3, [columns.windows, columns.kernel], tap, &mut level)?;
         let tap = |o, k| seen.partition_point(|&i| i < rows.nearest_tap(o, k));
         Self::along(cx, &x, 2, [rows.windows, rows.kernel], tap, &mut level)
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let attributes = self.attributes.clone();
+        let gradient = g.add("input", MAX_POOL_GRAD, &[inputs[0], output, of_output], attributes)?;
+        Ok(vec![Some(gradient)])
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {

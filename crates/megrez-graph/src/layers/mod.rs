@@ -5,6 +5,7 @@ mod affine;
 mod appendix_b;
 mod arithmetic;
 mod average_pool;
+mod average_pool_grad;
 mod batch_norm;
 pub(crate) mod call;
 mod choose;
@@ -12,6 +13,8 @@ mod clip;
 mod compare;
 mod concat;
 mod conv;
+mod conv_grad;
+mod cross_entropy;
 mod embedding;
 mod erf;
 mod exact;
@@ -25,6 +28,7 @@ mod leaky_relu;
 mod lines;
 mod matmul;
 mod max_pool;
+mod max_pool_grad;
 mod octaves;
 mod pad;
 mod polynomial;
@@ -33,6 +37,7 @@ mod rank;
 mod rearrange;
 mod reduce;
 mod relu;
+mod relu_grad;
 mod revealed;
 mod roots;
 mod shape;
@@ -44,6 +49,7 @@ mod swish;
 mod table;
 mod tanh;
 mod thresholds;
+mod update;
 mod window;
 
 pub use crate::after::After;
@@ -54,15 +60,21 @@ pub use spline::spline_error;
 
 pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO, TO_TYPE};
 pub(crate) use affine::AFFINE;
+pub(crate) use average_pool_grad::AVERAGE_POOL_GRAD;
 pub(crate) use batch_norm::channel_affine;
 pub(crate) use call::{axis, image};
 pub(crate) use compare::{NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
+pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
+pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
 pub(crate) use lines::Lines;
+pub(crate) use max_pool_grad::MAX_POOL_GRAD;
 pub(crate) use polynomial::POLYNOMIAL;
 pub(crate) use published::PUBLISHED;
 pub(crate) use rank::RANK;
+pub(crate) use relu_grad::RELU_GRAD;
 pub(crate) use softmax::MASKED;
 pub(crate) use thresholds::{NONE, THRESHOLDS};
+pub(crate) use update::{MOMENTUM_BITS, UPDATE};
 
 use crate::decompose::{decomposed, decomposition};
 use crate::problem::{Refusal, refuse};
@@ -80,6 +92,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("And", known::and),
     ("ArgMax", revealed::arg_max),
     ("AveragePool", average_pool::average_pool),
+    (AVERAGE_POOL_GRAD, average_pool_grad::average_pool_grad),
     ("BatchNormalization", batch_norm::batch_norm),
     ("Cast", rearrange::cast),
     ("Ceil", compare::ceil),
@@ -88,7 +101,10 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Constant", rearrange::constant),
     ("ConstantOfShape", known::constant_of_shape),
     ("Conv", conv::conv),
+    (CONV_GRAD_INPUT, conv_grad::conv_grad_input),
+    (CONV_GRAD_WEIGHT, conv_grad::conv_grad_weight),
     ("Cos", sine::cosine),
+    (CROSS_ENTROPY, cross_entropy::loss),
     ("CumSum", known::cumulative_sum),
     ("Div", arithmetic::div),
     ("Dropout", rearrange::dropout),
@@ -122,6 +138,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("MatMul", matmul::matmul),
     ("Max", arithmetic::max),
     ("MaxPool", max_pool::max_pool),
+    (MAX_POOL_GRAD, max_pool_grad::max_pool_grad),
     ("Min", arithmetic::min),
     ("Mod", known::modulo),
     ("Mul", arithmetic::mul),
@@ -141,6 +158,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("ReduceProd", known::product),
     ("ReduceSum", reduce::sum),
     ("Relu", relu::relu),
+    (RELU_GRAD, relu_grad::relu_grad),
     ("Reshape", rearrange::reshape),
     ("Round", compare::round),
     ("Shape", shape::shape),
@@ -150,6 +168,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Size", known::size),
     ("Slice", rearrange::slice),
     ("Softmax", softmax::softmax),
+    (SOFTMAX_CROSS_ENTROPY, cross_entropy::gradient),
     ("Sqrt", roots::sqrt),
     ("Squeeze", rearrange::squeeze),
     ("Sub", arithmetic::sub),
@@ -159,14 +178,23 @@ const REGISTRY: &[(&str, Understand)] = &[
     (TOWARDS_ZERO, compare::towards_zero),
     ("Transpose", rearrange::transpose),
     ("Trilu", known::trilu),
+    (UPDATE, update::update),
     ("Unsqueeze", rearrange::unsqueeze),
     ("Where", choose::choose),
     ("Xor", known::xor),
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 13] = [
+const INTERNAL: [&str; 21] = [
     AFFINE,
+    AVERAGE_POOL_GRAD,
+    CONV_GRAD_INPUT,
+    CONV_GRAD_WEIGHT,
+    CROSS_ENTROPY,
+    MAX_POOL_GRAD,
+    RELU_GRAD,
+    SOFTMAX_CROSS_ENTROPY,
+    UPDATE,
     MASKED,
     NONE,
     NOT_NEGATIVE,
@@ -201,6 +229,12 @@ const OF_FILES: [&str; 13] = [
 pub fn supported() -> BTreeSet<&'static str> {
     let known = REGISTRY.iter().map(|(op, _)| *op).chain(decomposed());
     known.filter(|op| !INTERNAL.contains(op)).chain(OF_FILES).collect()
+}
+
+/// Every operator of the table, those that no model may have among them.
+#[doc(hidden)]
+pub fn registered() -> impl Iterator<Item = &'static str> {
+    REGISTRY.iter().map(|(op, _)| *op)
 }
 
 /// Whether a model may have an operator.

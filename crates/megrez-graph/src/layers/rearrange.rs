@@ -3,9 +3,10 @@
 
 use super::call::{Call, axis};
 use super::known;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::graph::Attribute;
-use crate::layer::Layer;
+use crate::graph::{Attribute, Attributes, Id};
+use crate::layer::{Layer, NO_BACKWARD};
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
@@ -238,6 +239,21 @@ pub(super) fn slice(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     layer(view)
 }
 
+/// The order of dimensions that undoes a view, if that only exchanges dimensions.
+fn order(from: &Shape, view: &View) -> Option<Vec<i64>> {
+    let strides = from.strides();
+    let mut order = vec![];
+    for (&dim, &stride) in view.shape.dims().iter().zip(&view.strides) {
+        let same = |d: &usize| from.dims()[*d] == dim && (dim == 1 || strides[*d] as isize == stride);
+        order.push((0..from.rank()).filter(|d| !order.contains(d)).find(same)?);
+    }
+    (order.len() == from.rank() && View::transpose(from, &order).indices().eq(view.indices()))
+        .then_some(())?;
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(to, &from)| back[from] = to as i64);
+    Some(back)
+}
+
 impl Layer for Rearrange {
     fn shape(&self) -> &Shape {
         &self.view.shape
@@ -253,6 +269,33 @@ impl Layer for Rearrange {
 
     fn view(&self) -> Option<&View> {
         Some(&self.view)
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        // Further inputs are integers that steer it.
+        let mut of_inputs = vec![None; wanted.len()];
+        let from = g.shape(inputs[0]).clone();
+        if self.view.is_contiguous() && self.view.shape.elements() == from.elements() {
+            of_inputs[0] = Some(g.reshaped("input", of_output, &from)?);
+            return Ok(of_inputs);
+        }
+        if View::broadcast(&from, &self.view.shape).as_ref() == Some(&self.view) {
+            of_inputs[0] = Some(g.summed("input", of_output, &from)?);
+            return Ok(of_inputs);
+        }
+        let Some(back) = order(&from, &self.view) else {
+            return refuse(NO_BACKWARD, "train only layers that come after it");
+        };
+        of_inputs[0] =
+            Some(g.add("input", "Transpose", &[of_output], Attributes::none().with("perm", back))?);
+        Ok(of_inputs)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

@@ -2,7 +2,10 @@
 
 use super::call::Call;
 use super::known;
+use super::relu_grad::RELU_GRAD;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
@@ -29,7 +32,30 @@ impl Layer for Relu {
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
-        cx.relu("relu", inputs[0].secret()?)
+        let x = inputs[0].secret()?;
+        if !cx.leaves() {
+            return cx.relu("relu", x);
+        }
+        // The backward pass takes the same bit; the truncation goes beside the comparison.
+        let bit = cx.non_negative("bit", x)?;
+        let wrong = cx.last_cut() >> cx.frac_of(x).saturating_sub(cx.frac());
+        let x = cx.settle(x)?;
+        let y = cx.select("relu", &bit, &x)?;
+        cx.leave(bit);
+        let least = y.range.map(|b| b.max(-wrong - 1));
+        Ok(y.within(least))
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let gradient = g.add("input", RELU_GRAD, &[inputs[0], output, of_output], Attributes::none())?;
+        Ok(vec![Some(gradient)])
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {

@@ -22,6 +22,30 @@ impl Axis {
         Axis { size, kernel: size, stride: 1, dilation: 1, pad: [0; 2], windows: 1 }
     }
 
+    /// The axes that a layer's own windows were, from attributes that name all of it: for gradients, which know the size of the
+    /// image and how many windows there are.
+    pub(super) fn given(call: &Call, image: [usize; 2], windows: [usize; 2]) -> Result<[Self; 2], Refusal> {
+        let kernel = call.sizes("kernel_shape", [0; 2])?;
+        let stride = call.sizes("strides", [1; 2])?;
+        let dilation = call.sizes("dilations", [1; 2])?;
+        let pads = call.sizes("pads", [0; 4])?;
+        let axis = |d: usize| {
+            let (size, kernel, stride, dilation) = (image[d], kernel[d], stride[d], dilation[d]);
+            let pad = [pads[d], pads[d + 2]];
+            let numbers = [size, kernel, stride, dilation, windows[d]];
+            match numbers.iter().all(|&n| n > 0) {
+                true => Ok(Axis { size, kernel, stride, dilation, pad, windows: windows[d] }),
+                false => refuse("the windows are not given in full", ""),
+            }
+        };
+        Ok([axis(0)?, axis(1)?])
+    }
+
+    /// The image's size.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// How far windows reach over the image, before its start and beyond its end.
     pub(super) fn reach(&self) -> [usize; 2] {
         let end = (self.windows - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;

@@ -29,6 +29,12 @@ impl Lowering<'_> {
         Ok(y)
     }
 
+    /// The bit [x ≥ 0] as a ReLU of x has it.
+    pub fn non_negative(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        let (sign, _) = self.comparison(name, x, 0, 1)?;
+        self.emit(name, Op::NonNegative(sign), &[x.id], Range::uniform(0, 1))
+    }
+
     /// A function of x by a dealt table, whose values lie in `range`.
     pub(crate) fn look_up(
         &mut self,
@@ -162,7 +168,7 @@ impl Lowering<'_> {
         SignBit { list, cut: 0, bits: Some(width) }
     }
 
-    /// bit · x; `bits` came from [`Lowering::thermometer`] and has the shape of x.
+    /// bit · x; `bits` came from a comparison and has the shape of x.
     pub fn select(&mut self, name: &str, bits: &Secret, x: &Secret) -> Result<Secret, Refusal> {
         self.emit(name, Op::Select, &[bits.id, x.id], x.range.merged().with_zero())
     }
@@ -172,10 +178,10 @@ impl Lowering<'_> {
         self.emit(name, Op::BitToRing, &[bits.id], Range::uniform(0, 1))
     }
 
-    /// By how many words the results of the ReLU or the maximum that was emitted last may be wrong.
+    /// By how many words the results of the ReLU, comparison or maximum that was emitted last may be wrong.
     pub fn last_cut(&self) -> i128 {
         match self.plan.steps.last().map(|s| &s.op) {
-            Some(Op::Relu(relu)) => (1 << relu.sign.cut) - 1,
+            Some(Op::Relu(Relu { sign, .. }) | Op::NonNegative(sign)) => (1 << sign.cut) - 1,
             // Each of its values is cut by itself.
             Some(Op::Maximum(sign)) => (2 << sign.cut) - 2,
             _ => 0,

@@ -12,7 +12,7 @@ use megrez_ring::Shape;
 use std::sync::Arc;
 
 /// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
-const SPARE_BITS: u32 = 8;
+pub(crate) const SPARE_BITS: u32 = 8;
 
 impl Lowering<'_> {
     /// Declares an input of the data owner.

@@ -10,5 +10,6 @@ mod shapes;
 mod sums;
 mod truncation;
 
+pub(crate) use inputs::SPARE_BITS;
 pub use operand::{Above, Operand, Secret, Weight};
 pub use plan::Lowering;

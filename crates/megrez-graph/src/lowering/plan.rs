@@ -55,6 +55,10 @@ pub struct Lowering<'a> {
     pub(super) declared: HashSet<String>,
     /// Whether a step of the current layer had no room.
     pub(crate) out_of_range: bool,
+    /// What the current layer leaves beside its result, if a later one needs it.
+    pub(crate) leaving: Option<Vec<Secret>>,
+    /// What an earlier layer has left for the current one.
+    pub(crate) given: Vec<Secret>,
 }
 
 impl<'a> Lowering<'a> {
@@ -82,6 +86,8 @@ impl<'a> Lowering<'a> {
             reads_weights: false,
             declared: HashSet::new(),
             out_of_range: false,
+            leaving: None,
+            given: vec![],
         }
     }
 
@@ -177,6 +183,21 @@ impl<'a> Lowering<'a> {
     /// The elements of x are not negative, and each row of its last dimension adds up to `total` words at most.
     pub(crate) fn rows_add_up_to(&mut self, x: &Secret, total: i128) {
         self.row_sums.insert(x.id, total);
+    }
+
+    /// Whether a later layer needs what the current one can leave beside its result.
+    pub fn leaves(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// Leaves a value for the later layer whose [`Layer::beside`](crate::layers::Layer::beside) asks for it.
+    pub fn leave(&mut self, x: Secret) {
+        self.leaving.iter_mut().for_each(|all| all.push(x.clone()));
+    }
+
+    /// What an earlier layer has left for the current one, in its order.
+    pub fn given(&self) -> &[Secret] {
+        &self.given
     }
 
     /// f, the fraction bits of weights and of truncated values.

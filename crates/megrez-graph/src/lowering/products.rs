@@ -167,4 +167,18 @@ impl Lowering<'_> {
         }
         self.emit("product", Op::Conv(geometry), &[x.id, weight.id], Range::per_channel(bounds))
     }
+
+    /// x [N, C, H, W] convolved with a secret kernel [O, C/groups, kh, kw].
+    pub fn conv_secret(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        kernel: &Secret,
+        geometry: ConvGeometry,
+    ) -> Result<Secret, Refusal> {
+        let inputs = if geometry.pad == [0; 4] { x.range.merged() } else { x.range.merged().with_zero() };
+        let terms: usize = self.shape(kernel).dims()[1..].iter().product();
+        let range = inputs.product(&kernel.range.merged()).sum(terms);
+        self.emit(name, Op::Conv(geometry), &[x.id, kernel.id], range)
+    }
 }

@@ -94,6 +94,34 @@ impl Lowering<'_> {
         Ok([a, self.pick(second, x, axis, &(half..2 * half).collect::<Vec<_>>())?])
     }
 
+    /// A sum of slices for every place along an axis: place p gets Σ x[i] over i in `sources[p]`, 0 where there is
+    /// none. The transpose of picking slices. Local.
+    pub fn spread(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        axis: usize,
+        sources: &[Vec<usize>],
+    ) -> Result<Secret, Refusal> {
+        let size = self.shape(x).dims()[axis];
+        let most = sources.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let mut padded = x.clone();
+        if sources.iter().any(|s| s.len() < most) {
+            let mut after = vec![0; self.shape(x).rank()];
+            after[axis] = 1;
+            padded = self.pad(&format!("{name}-zero"), x, &vec![0; after.len()], &after)?;
+        }
+        let mut terms = vec![];
+        for term in 0..most {
+            let places: Vec<usize> = sources.iter().map(|s| s.get(term).copied().unwrap_or(size)).collect();
+            terms.push(self.pick(&format!("{name}-spread"), &padded, axis, &places)?);
+        }
+        match &terms[..] {
+            [only] => Ok(only.clone()),
+            _ => self.combine(&format!("{name}-sum"), &terms.iter().map(|t| (1, t)).collect::<Vec<_>>(), 0),
+        }
+    }
+
     /// Values of one scale joined along an axis.
     pub fn concat(&mut self, name: &str, parts: &[&Secret], axis: usize) -> Result<Secret, Refusal> {
         let range = if axis == 1 {

@@ -7,7 +7,7 @@ mod mask;
 mod pattern;
 pub mod precision;
 mod reveal;
-mod rewrite;
+pub(crate) mod rewrite;
 mod swish;
 mod switch;
 mod tidy;

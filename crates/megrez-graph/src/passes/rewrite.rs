@@ -5,15 +5,15 @@ use crate::problem::Problem;
 use std::collections::HashMap;
 
 /// A graph being copied, and where the old values are in the new one.
-pub(super) struct Rewrite<'a> {
+pub(crate) struct Rewrite<'a> {
     old: &'a Graph,
-    pub(super) new: Graph,
+    pub(crate) new: Graph,
     places: HashMap<Id, Id>,
 }
 
 impl<'a> Rewrite<'a> {
     /// A copy with the inputs and nothing else.
-    pub(super) fn new(old: &'a Graph) -> Result<Self, Problem> {
+    pub(crate) fn new(old: &'a Graph) -> Result<Self, Problem> {
         let mut new = Graph::new(&old.name);
         let mut places = HashMap::new();
         for &id in &old.inputs {
@@ -26,7 +26,7 @@ impl<'a> Rewrite<'a> {
     ///
     /// # Panics
     /// If the value is of a node that has not been copied.
-    pub(super) fn place(&mut self, id: Id) -> Id {
+    pub(crate) fn place(&mut self, id: Id) -> Id {
         if let Some(&place) = self.places.get(&id) {
             return place;
         }
@@ -38,12 +38,12 @@ impl<'a> Rewrite<'a> {
     }
 
     /// From now on the old value `id` is the new value `place`.
-    pub(super) fn put(&mut self, id: Id, place: Id) {
+    pub(crate) fn put(&mut self, id: Id, place: Id) {
         self.places.insert(id, place);
     }
 
     /// Copies a node with other inputs and attributes.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         node: &Node,
         inputs: &[Option<Id>],
@@ -55,7 +55,7 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Copies a node as it is.
-    pub(super) fn copy(&mut self, node: &Node) -> Result<(), Problem> {
+    pub(crate) fn copy(&mut self, node: &Node) -> Result<(), Problem> {
         let inputs: Vec<Option<Id>> = node.inputs.iter().map(|id| id.map(|id| self.place(id))).collect();
         let id = self.add(node, &inputs, node.attributes.clone())?;
         self.put(node.output, id);
@@ -63,7 +63,7 @@ impl<'a> Rewrite<'a> {
     }
 
     /// The new graph, with the old outputs.
-    pub(super) fn finish(mut self) -> Graph {
+    pub(crate) fn finish(mut self) -> Graph {
         for output in &self.old.outputs {
             let id = self.place(output.id);
             self.new.output(&output.name, id);

@@ -20,7 +20,16 @@ const INTEGER_BITS: u32 = 14;
 
 /// For each node, whether its output is truncated.
 pub fn place(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
-    let readers = graph.readers();
+    let mut readers = graph.readers();
+    // What only the plain reference reads is not there for the steps.
+    for (id, of_value) in readers.iter_mut().enumerate() {
+        let reads = |n: &usize| {
+            let node = &graph.nodes[*n];
+            let mut inputs = node.inputs.iter().flatten().enumerate();
+            inputs.any(|(i, input)| input.0 == id && !node.layer.unread(i))
+        };
+        of_value.retain(reads);
+    }
     let mut truncate = vec![false; graph.nodes.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
         let scale = node.layer.scale().with(options.activations);

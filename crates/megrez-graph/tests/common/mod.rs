@@ -126,6 +126,11 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             });
             Words::new(shape, bits.collect())
         }
+        Op::NonNegative(sign) => {
+            let limit = (sign.cut + sign.width(ring) - 1).min(ring - 1);
+            assert!(inputs[0].data.iter().all(|w| w.abs() < 1 << limit), "{name} compares too much");
+            map(&|w| i128::from(w >= 0))
+        }
         Op::BitToRing => inputs[0].clone(),
         Op::Maximum(sign) => {
             let limit =

@@ -158,7 +158,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn report(
+pub(super) fn report(
     op: Option<&str>,
     model: Option<&str>,
     o: &BenchOptions,

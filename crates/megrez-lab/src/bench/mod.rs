@@ -9,6 +9,7 @@ pub mod memory;
 mod operation;
 mod options;
 mod sample;
+mod step;
 mod train;
 
 pub use float::FloatBench;
@@ -18,4 +19,5 @@ pub use measure::{bench_model, bench_op};
 pub use operation::{OPS, op_plan};
 pub use options::BenchOptions;
 pub use sample::{any_model, test_image};
+pub use step::bench_step;
 pub use train::{TrainBench, bench_training};

@@ -1,0 +1,74 @@
+//! A step of training under the symbolic checker: the bits of ReLUs and pools are used twice, weights come from what was kept and
+//! are kept again.
+
+use megrez_assurance::masks::examine_runs;
+use megrez_engine::Options;
+use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
+use megrez_graph::{Attributes, CompileOptions, Graph, RangePolicy, Tensor, compile};
+use megrez_plan::{KEPT, Plan};
+
+/// A convolution, a ReLU, a pool with a bit for it, and two dense layers; all trained.
+fn model() -> Graph {
+    let mut g = Graph::new("model");
+    let number = |i: usize| ((i * 7 + 3) % 11) as f32 / 11.0 - 0.5;
+    let weights = |g: &mut Graph, name: &str, shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        g.constant(name, Tensor::new(shape.to_vec(), (0..count).map(number).collect()))
+    };
+    let x = g.input("x", [2, 1, 4, 4]).unwrap();
+    let (w, b) = (weights(&mut g, "conv.weight", &[2, 1, 3, 3]), weights(&mut g, "conv.bias", &[2]));
+    let y = g.add("conv", "Conv", &[x, w, b], Attributes::none()).unwrap();
+    let y = g.add("relu1", "Relu", &[y], Attributes::none()).unwrap();
+    let y = g.add("pool", "MaxPool", &[y], Attributes::none().with("kernel_shape", [2, 2])).unwrap();
+    let y = g.add("flat", "Flatten", &[y], Attributes::none()).unwrap();
+    let (w, b) = (weights(&mut g, "fc1.weight", &[2, 3]), weights(&mut g, "fc1.bias", &[3]));
+    let y = g.add("fc1", "Gemm", &[y, w, b], Attributes::none()).unwrap();
+    let y = g.add("relu2", "Relu", &[y], Attributes::none()).unwrap();
+    let w = weights(&mut g, "fc2.weight", &[3, 3]);
+    let y = g.add("fc2", "MatMul", &[y, w], Attributes::none()).unwrap();
+    g.output("logits", y);
+    g
+}
+
+/// The step as a plan: rows of one owner, labels of another, the loss for a third.
+fn plan(replicated: bool, optimiser: Optimiser, loss: Loss) -> Plan {
+    let step = differentiate(&model(), loss, &Trained::All, optimiser).unwrap();
+    let options = CompileOptions {
+        data_owner: "owner".into(),
+        recipient: "recipient".into(),
+        kept: step.kept(),
+        policy: RangePolicy::Assume,
+        defer_resharing: replicated,
+        ..CompileOptions::default()
+    };
+    let mut plan = compile(&step.graph, &options).unwrap().plan;
+    let labels = plan.inputs.iter_mut().find(|input| input.name == Step::LABELS).unwrap();
+    labels.owner = "labeller".into();
+    plan
+}
+
+#[test]
+fn every_message_of_a_step_of_training_is_masked() {
+    let rate = "2^-3".parse().unwrap();
+    let momentum = Optimiser::with_momentum(rate, 0.5).unwrap();
+    for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
+        // The second run reads what the first has kept.
+        for (optimiser, loss, runs) in
+            [(Optimiser::sgd(rate), Loss::CrossEntropy, 1), (momentum, Loss::MeanSquares, 2)]
+        {
+            let plan = plan(replicated, optimiser, loss);
+            let opened: Vec<&str> =
+                plan.outputs.iter().filter(|o| o.recipient != KEPT).map(|o| o.name.as_str()).collect();
+            assert_eq!(opened, [Step::LOSS]);
+            let options = Options { runs, ..Options::default() };
+            let report = examine_runs(protocol, &plan, options, None).unwrap();
+            let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
+            assert!(report.is_masked(), "{protocol}, {loss:?}: {found:?} {:?}", report.trouble);
+            assert!(report.messages > 50 && report.views > 3, "{protocol}: {} messages", report.messages);
+            println!(
+                "{protocol}, {loss:?}: {} messages in {} views are masked",
+                report.messages, report.views
+            );
+        }
+    }
+}

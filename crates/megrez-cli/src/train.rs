@@ -1,0 +1,218 @@
+//! `megrez train`: a model is trained on shares, here or on a cluster, or in the clear.
+
+use crate::cluster::Place;
+use crate::options::Common;
+use crate::progress;
+use clap::Args;
+use megrez::train::{
+    Clear, Epoch, Loss, Optimiser, Rate, Rows, Trained, Training, accuracy, differentiate, rehearse,
+    with_weights,
+};
+use megrez::{Backend, Error, ErrorKind, Result};
+use megrez_graph::{Graph, Tensor, npy};
+use megrez_lab::bench::any_model;
+use megrez_session::Phase;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// At most so many steps are rehearsed in the clear.
+const REHEARSED: usize = 200;
+
+/// How a model learns.
+#[derive(Args)]
+#[command(next_help_heading = "Learning")]
+pub(crate) struct Learning {
+    /// What is made small: cross-entropy (of softmax) or mse.
+    #[arg(long, default_value = "cross-entropy")]
+    pub(crate) loss: Loss,
+    /// Rows of a step.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) batch: usize,
+    /// The learning rate, c*2^-k with c below 16: 2^-4, 3*2^-6, 0.125.
+    #[arg(long, default_value = "2^-4")]
+    rate: Rate,
+    /// Momentum, from 0 to 255/256.
+    #[arg(long, default_value_t = 0.0)]
+    momentum: f64,
+}
+
+impl Learning {
+    pub(crate) fn optimiser(&self) -> Result<Optimiser> {
+        Optimiser::with_momentum(self.rate, self.momentum).map_err(|what| Error::of(ErrorKind::Invalid, what))
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Train {
+    /// The model with the weights that training begins with: an ONNX file, or a built-in network with
+    /// random weights.
+    #[arg(long)]
+    model: String,
+    /// The rows, .npy of [N, …].
+    #[arg(long, value_name = "FILE")]
+    inputs: PathBuf,
+    /// Their labels, .npy of class numbers [N] or of rows [N, K].
+    #[arg(long, value_name = "FILE")]
+    labels: PathBuf,
+    /// How often every row is learnt from.
+    #[arg(long, default_value_t = 1)]
+    epochs: u32,
+    /// Train only these weights, by their own or their layer's name [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Train in the clear, in float32: what to expect.
+    #[arg(long)]
+    plain: bool,
+    /// Reveal the weights to this client, and write each here as NAME.npy.
+    #[arg(long, value_name = "FOLDER")]
+    weights: Option<PathBuf>,
+    /// Count how often the revealed weights are right on these rows, in the clear.
+    #[arg(long, value_name = "FILE", requires_all = ["test_labels", "weights"])]
+    test_inputs: Option<PathBuf>,
+    /// The labels of --test-inputs.
+    #[arg(long, value_name = "FILE", requires = "test_inputs")]
+    test_labels: Option<PathBuf>,
+    /// Seed of a built-in network's weights and of the order of rows, never of shares.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    learning: Learning,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What training gave.
+struct Trail {
+    epochs: Vec<(f32, f64)>,
+    weights: Option<Vec<(String, Tensor)>>,
+    last: Option<Epoch>,
+}
+
+pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
+    let invalid = |what: &str| Error::of(ErrorKind::Invalid, what);
+    let batch = args.learning.batch;
+    if batch == 0 || args.epochs == 0 {
+        return Err(invalid("--batch and --epochs are at least 1"));
+    }
+    args.common.request.only_fixed()?;
+    let model = any_model(&args.model, batch, args.seed)?;
+    let rows = load(&model, args.learning.loss, &args.inputs, &args.labels)?;
+    let steps = (rows.count() / batch) as u32;
+    if steps == 0 {
+        return Err(invalid("there are fewer rows than one batch has: choose a smaller --batch"));
+    }
+    let test = match (&args.test_inputs, &args.test_labels) {
+        (Some(inputs), Some(labels)) => Some(load(&model, args.learning.loss, inputs, labels)?),
+        _ => None,
+    };
+    let trail =
+        if args.plain { clear(args, &model, &rows, steps)? } else { private(args, &model, &rows, steps)? };
+    if let (Some(folder), Some(weights)) = (&args.weights, &trail.weights) {
+        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+        for (name, tensor) in weights {
+            let keep = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' };
+            let name: String = name.strip_prefix("w.").unwrap_or(name).chars().map(keep).collect();
+            npy::save(&folder.join(format!("{name}.npy")), tensor)?;
+        }
+    }
+    let right = match (&test, &trail.weights) {
+        (Some(test), Some(weights)) => Some(accuracy(&with_weights(&model, weights), test)?),
+        _ => None,
+    };
+    let dropped = rows.count() - steps as usize * batch;
+    if json {
+        let epochs: Vec<_> = trail
+            .epochs
+            .iter()
+            .map(|(loss, s)| json!({ "loss": loss, "seconds": s, "steps": steps }))
+            .collect();
+        println!(
+            "{}",
+            json!({ "schema": "megrez.train/1", "model": args.model, "plain": args.plain,
+            "protocol": if args.plain { None } else { Some(args.common.protocol()) },
+            "insecure": args.common.insecure && !args.plain, "batch": batch, "rows": rows.count(),
+            "dropped": dropped, "epochs": epochs, "accuracy": right,
+            "cost": trail.last.map(|epoch| epoch.cost), "weights": args.weights })
+        );
+    } else {
+        if dropped > 0 {
+            println!("{dropped} rows fill no batch and are left out of each epoch");
+        }
+        right.inspect(|right| println!("accuracy {:.2} %", right * 100.0));
+        if let Some(epoch) = &trail.last {
+            println!("a step of {batch} rows cost");
+            print!("{}", epoch.cost.table());
+        }
+        args.weights.iter().for_each(|folder| println!("weights written to {}", folder.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(model: &Graph, loss: Loss, inputs: &Path, labels: &Path) -> Result<Rows> {
+    Rows::new(model, loss, npy::load(inputs)?, npy::load(labels)?)
+}
+
+fn trained(args: &Train) -> Trained {
+    if args.only.is_empty() { Trained::All } else { Trained::Only(args.only.clone()) }
+}
+
+/// In the clear.
+fn clear(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> {
+    let learning = &args.learning;
+    let step = differentiate(model, learning.loss, &trained(args), learning.optimiser()?)?;
+    let mut clear = Clear::new(&step);
+    let mut epochs = vec![];
+    for epoch in 0..args.epochs {
+        let (start, order) = (Instant::now(), rows.order(args.seed, epoch));
+        let mut sum = 0f64;
+        for run in 0..steps {
+            sum += f64::from(clear.step(rows.batch(&order, run, learning.batch))?.unwrap_or(f32::NAN));
+        }
+        let loss = (sum / f64::from(steps)) as f32;
+        eprintln!("epoch {} of {}: loss {loss:.4}", epoch + 1, args.epochs);
+        epochs.push((loss, start.elapsed().as_secs_f64()));
+    }
+    let weights = clear.state().into_iter().filter(|(name, _)| name.starts_with("w.")).collect();
+    Ok(Trail { epochs, weights: args.weights.is_some().then_some(weights), last: None })
+}
+
+/// On shares.
+fn private(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> {
+    let (learning, request) = (&args.learning, &args.common.request);
+    let step =
+        differentiate(model, learning.loss, &trained(args), learning.optimiser()?)?.adding_up_losses()?;
+    let rehearsed = (0..args.epochs).flat_map(|epoch| {
+        let order = rows.order(args.seed, epoch);
+        (0..steps).map(move |run| rows.batch(&order, run, learning.batch))
+    });
+    let rehearsal = rehearse(&step, rehearsed.take(REHEARSED))?;
+    let mut options = request.options()?;
+    let bound = megrez_graph::Interval::abs(rows.largest_label().max(1.0));
+    options.input_ranges.entry(megrez::train::Step::LABELS.into()).or_insert(bound);
+    let mut backend = match args.place.connect()? {
+        Some(cluster) => Backend::Remote(cluster),
+        None => args.common.backend()?,
+    };
+    let mut training = Training::begin(&mut backend, &step, &options, &rehearsal, args.common.run(1))?;
+    let (mut epochs, mut last) = (vec![], None);
+    for epoch in 0..args.epochs {
+        let (start, order) = (Instant::now(), rows.order(args.seed, epoch));
+        let bar = progress::bar(steps, "private training");
+        let batch = |run: u32| rows.batch(&order, run, learning.batch);
+        let done = training.epoch(steps, &batch, &|run| {
+            let _ = progress::tick(&bar, run);
+        })?;
+        bar.finish_and_clear();
+        eprintln!("epoch {} of {}: loss {:.4}", epoch + 1, args.epochs, done.loss);
+        epochs.push((done.loss, start.elapsed().as_secs_f64()));
+        last = Some(done);
+    }
+    let seconds = last.as_ref().and_then(|epoch| epoch.cost.phases.get(&Phase::Online));
+    seconds.inspect(|online| eprintln!("{:.3} s online a step", online.seconds.median));
+    let weights = args.weights.is_some().then(|| training.weights()).transpose()?;
+    Ok(Trail { epochs, weights, last })
+}

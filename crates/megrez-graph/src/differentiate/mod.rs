@@ -1,0 +1,160 @@
+//! From a model to the step that trains it, as a graph like any other: forward, backward, update. Each layer brings its backward
+//! ([`Layer::backward`](crate::layers::Layer::backward)) as nodes, so passes, ranges, calibration, the plain oracle and costs hold
+//! for a step of training without a further word.
+//!
+//! Backward compares nothing: the bits of ReLUs and pools are those of the forward pass.
+
+mod optimiser;
+mod step;
+
+pub use optimiser::{Optimiser, Rate};
+pub use step::{Loss, State, Step, Trained, differentiate};
+
+use crate::graph::{Attribute, Attributes, Graph, Id};
+use crate::problem::{Problem, Problems, Refusal};
+use crate::tensor::{Constant, Tensor};
+use megrez_ring::Shape;
+use std::collections::{HashMap, HashSet};
+
+/// What the names of all nodes of a backward pass begin with.
+pub const BACKWARD: &str = "back.";
+
+/// A graph to which a layer appends its backward.
+pub struct Gradients<'a> {
+    graph: &'a mut Graph,
+    /// The layer's node.
+    node: String,
+}
+
+impl Gradients<'_> {
+    /// Appends a node, named after the layer's node and `part`.
+    pub fn add(
+        &mut self,
+        part: &str,
+        op: &str,
+        inputs: &[Id],
+        attributes: Attributes,
+    ) -> Result<Id, Refusal> {
+        let name = format!("{BACKWARD}{}.{part}", self.node);
+        self.graph.add(&name, op, inputs, attributes).map_err(refusal)
+    }
+
+    /// Declares numbers that the backward pass needs.
+    pub fn constant(&mut self, part: &str, constant: impl Into<Constant>) -> Id {
+        let name = format!("{BACKWARD}{}.{part}", self.node);
+        self.graph.constant(&name, constant)
+    }
+
+    /// The dimensions of a value.
+    pub fn shape(&self, id: Id) -> &Shape {
+        self.graph.shape(id)
+    }
+
+    /// The same elements under another shape.
+    pub fn reshaped(&mut self, part: &str, x: Id, to: &Shape) -> Result<Id, Refusal> {
+        if self.shape(x) == to {
+            return Ok(x);
+        }
+        let dims = to.dims().iter().map(|&n| n as i64).collect();
+        self.add(&format!("{part}.shape"), "Reshape", &[x], list("shape", dims))
+    }
+
+    /// The gradient of what was broadcast from shape `to`: summed over the dimensions along which it was repeated.
+    pub fn summed(&mut self, part: &str, x: Id, to: &Shape) -> Result<Id, Refusal> {
+        let from = self.shape(x).clone();
+        let missing = from.rank() - to.rank();
+        let repeated = |d: &usize| *d < missing || to.dims()[*d - missing] != from.dims()[*d];
+        let axes: Vec<i64> = (0..from.rank()).filter(repeated).map(|d| d as i64).collect();
+        if axes.is_empty() {
+            return self.reshaped(part, x, to);
+        }
+        let sum = self.add(&format!("{part}.sum"), "ReduceSum", &[x], list("axes", axes))?;
+        self.reshaped(part, sum, to)
+    }
+}
+
+fn list(name: &str, values: Vec<i64>) -> Attributes {
+    let mut attributes = Attributes::none();
+    attributes.0.insert(name.into(), Attribute::Ints(values));
+    attributes
+}
+
+fn refusal(problem: Problem) -> Refusal {
+    let Problem { what, remedy, cause, .. } = problem;
+    Refusal { what, remedy, cause }
+}
+
+/// Appends to a graph the gradients of values that `wanted` names: of a function whose gradient with respect to the value
+/// `output` is the value `of_output`. `None` for values that `output` does not depend on.
+///
+/// # Errors
+/// Every layer on the way that has no backward.
+pub fn gradients(
+    graph: &mut Graph,
+    output: Id,
+    of_output: Id,
+    wanted: &[Id],
+) -> Result<Vec<Option<Id>>, Problems> {
+    // Only what depends on a wanted value has a gradient worth knowing.
+    let mut moves: HashSet<Id> = wanted.iter().copied().collect();
+    for node in &graph.nodes {
+        if node.inputs.iter().flatten().any(|id| moves.contains(id)) {
+            moves.insert(node.output);
+        }
+    }
+    let mut problems = vec![];
+    // The gradients that have come from each reader.
+    let mut parts: HashMap<Id, Vec<Id>> = HashMap::from([(output, vec![of_output])]);
+    for node in graph.nodes.clone().iter().rev() {
+        if !moves.contains(&node.output) {
+            continue;
+        }
+        let Some(of_readers) = parts.remove(&node.output) else { continue };
+        let inputs: Vec<Id> = node.inputs.iter().flatten().copied().collect();
+        let wanted: Vec<bool> = inputs.iter().map(|id| moves.contains(id)).collect();
+        let mut g = Gradients { graph, node: node.name.clone() };
+        let of_inputs = total(&mut g, &of_readers)
+            .and_then(|of_output| node.layer.backward(&mut g, &inputs, node.output, of_output, &wanted));
+        match of_inputs {
+            Ok(of_inputs) => {
+                let found = inputs.iter().zip(of_inputs).zip(&wanted).filter(|(_, wanted)| **wanted);
+                for ((&id, gradient), _) in found {
+                    parts.entry(id).or_default().extend(gradient);
+                }
+            }
+            Err(refusal) => {
+                problems.push(refusal.at(&node.name, &node.op));
+                // Its inputs count as reached, so that what else is missing is named in one go.
+                for (&id, _) in inputs.iter().zip(&wanted).filter(|(_, wanted)| **wanted) {
+                    let unknown = graph.constant("(unknown)", Tensor::filled(graph.shape(id).clone(), 0.0));
+                    parts.entry(id).or_default().push(unknown);
+                }
+            }
+        }
+    }
+    let mut found = vec![];
+    for id in wanted {
+        let name = graph.value(*id).name.clone();
+        let mut g = Gradients { graph, node: name.clone() };
+        found.push(match parts.get(id) {
+            Some(of_readers) => match total(&mut g, of_readers) {
+                Ok(gradient) => Some(gradient),
+                Err(refusal) => {
+                    problems.push(refusal.at(&name, ""));
+                    None
+                }
+            },
+            None => None,
+        });
+    }
+    if problems.is_empty() { Ok(found) } else { Err(Problems(problems)) }
+}
+
+/// What readers want of one value, added up.
+fn total(g: &mut Gradients, parts: &[Id]) -> Result<Id, Refusal> {
+    let mut sum = parts[0];
+    for &part in &parts[1..] {
+        sum = g.add("all", "Add", &[sum, part], Attributes::none())?;
+    }
+    Ok(sum)
+}

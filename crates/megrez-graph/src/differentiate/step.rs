@@ -1,0 +1,261 @@
+//! A step of training as one graph.
+
+use super::{Optimiser, gradients, list};
+use crate::graph::{Attributes, Graph, Id, Node};
+use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY, UPDATE};
+use crate::passes::{pool_before_activation, remove_dead, remove_identities, rewrite::Rewrite};
+use crate::problem::{Cause, Problem, Problems, Refusal};
+use crate::tensor::Tensor;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+/// What training makes small: the mean over the rows of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Softmax cross-entropy of logits [B, K] and one-hot rows.
+    CrossEntropy,
+    /// Half of the squared distance of a row from its target.
+    MeanSquares,
+}
+
+impl FromStr for Loss {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "cross-entropy" => Ok(Loss::CrossEntropy),
+            "mse" => Ok(Loss::MeanSquares),
+            _ => Err(format!("there is no loss `{text}`: cross-entropy or mse")),
+        }
+    }
+}
+
+/// Which constants of a model are trained.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trained {
+    /// Weights and biases of Gemm, MatMul and Conv, and what of more than one element is added to a value.
+    #[default]
+    All,
+    /// Those whose names, or whose nodes' names, are these, or begin with one of these and a dot.
+    Only(Vec<String>),
+}
+
+/// What a step of training changes: an input and an output of the graph of the same name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// `w.` and the name of the weights, `v.` and the same for the last step of an optimiser with momentum, or
+    /// [`Step::LOSS_SO_FAR`].
+    pub name: String,
+    /// What training begins with: the model's weights, and zeros for the others.
+    pub start: Tensor,
+}
+
+/// A step of training.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Takes the model's inputs, [`LABELS`](Self::LABELS) and the state; gives the new state and, unless it is added up,
+    /// [`LOSS`](Self::LOSS).
+    pub graph: Graph,
+    /// What lasts from step to step, in the order of inputs.
+    pub state: Vec<State>,
+    /// Rows of a batch.
+    pub batch: usize,
+}
+
+impl Step {
+    /// The name of the input of labels: one-hot rows, or targets.
+    pub const LABELS: &'static str = "y";
+    /// The name of the output that is the batch's mean loss.
+    pub const LOSS: &'static str = "loss";
+    /// The name of the state that is the sum of the losses of steps.
+    pub const LOSS_SO_FAR: &'static str = "loss.so-far";
+
+    /// What is kept under which name, for [`CompileOptions::kept`](crate::CompileOptions::kept).
+    pub fn kept(&self) -> BTreeMap<String, String> {
+        self.state.iter().map(|state| (state.name.clone(), state.name.clone())).collect()
+    }
+
+    /// The same step with the losses of steps added up in the state: then nothing is revealed by a step.
+    ///
+    /// # Errors
+    /// If the step does not reveal its loss.
+    pub fn adding_up_losses(mut self) -> Result<Self, Problem> {
+        let place = self.graph.outputs.iter().position(|output| output.name == Self::LOSS);
+        let place = place.ok_or_else(|| Refusal::new("reveals no loss", "").at(Self::LOSS, ""))?;
+        let loss = self.graph.outputs.remove(place).id;
+        let so_far = self.graph.input(Self::LOSS_SO_FAR, self.graph.shape(loss).clone())?;
+        let sum = self.graph.add("losses", "Add", &[so_far, loss], Attributes::none())?;
+        self.graph.output(Self::LOSS_SO_FAR, sum);
+        let start = Tensor::filled(self.graph.shape(loss).clone(), 0.0);
+        self.state.push(State { name: Self::LOSS_SO_FAR.into(), start });
+        Ok(self)
+    }
+}
+
+/// The step that trains a model: from a batch, labels and weights to new weights and the batch's mean loss. The gradient of the
+/// loss is never divided by the batch: the optimiser's truncation does that.
+///
+/// A Softmax at the model's end belongs to the cross-entropy and is left out. Batch normalisation is frozen.
+///
+/// # Errors
+/// Every layer behind trained weights that has no backward; a model whose output is not one matrix; names of which nothing is
+/// trained.
+pub fn differentiate(
+    model: &Graph,
+    loss: Loss,
+    trained: &Trained,
+    optimiser: Optimiser,
+) -> Result<Step, Problems> {
+    let model = remove_identities(model)?;
+    let model = if loss == Loss::CrossEntropy { without_softmax(&model)? } else { model };
+    let model = pool_before_activation(&remove_dead(&model)?)?;
+    let about_model = |what: &str, remedy: &str| {
+        Problems(vec![Refusal::new(what, remedy).because(Cause::Invalid).at(&model.name, "")])
+    };
+    let [output] = &model.outputs[..] else {
+        return Err(about_model("training takes a model of one output", "export it with its logits only"));
+    };
+    let &[batch, _] = model.shape(output.id).dims() else {
+        return Err(about_model("its output is no matrix of a row for each input", "flatten it"));
+    };
+    let weights = choose(&model, trained)?;
+    let mut rewrite = Rewrite::new(&model)?;
+    let labels = rewrite.new.input(Step::LABELS, model.shape(output.id).clone())?;
+    let mut inputs = vec![];
+    let mut state = vec![];
+    for &id in &weights {
+        let (name, start) = (format!("w.{}", model.value(id).name), model.floats(id));
+        let start = start.expect("only real numbers are chosen");
+        let input = rewrite.new.input(&name, start.shape.clone())?;
+        rewrite.put(id, input);
+        inputs.push(input);
+        state.push(State { name, start: (**start).clone() });
+    }
+    let mut last_steps = vec![];
+    for &id in weights.iter().filter(|_| optimiser.momentum > 0) {
+        let (name, shape) = (format!("v.{}", model.value(id).name), model.shape(id).clone());
+        last_steps.push(rewrite.new.input(&name, shape.clone())?);
+        state.push(State { name, start: Tensor::filled(shape, 0.0) });
+    }
+    // What depends on a node that takes its weights as constants only is not reported: it would say nothing new.
+    let (mut refused, mut missing) = (vec![], BTreeSet::new());
+    for node in &model.nodes {
+        if node.inputs.iter().flatten().any(|id| missing.contains(id)) {
+            missing.insert(node.output);
+        } else if let Err(problem) = rewrite.copy(node) {
+            refused.push(problem);
+            missing.insert(node.output);
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Problems(refused));
+    }
+    let logits = rewrite.place(output.id);
+    let mut graph = rewrite.new;
+    graph.outputs.clear();
+    let [delta, mean] = of_loss(&mut graph, loss, logits, labels, batch)?;
+    let found = gradients(&mut graph, logits, delta, &inputs)?;
+    let (factor, bits) = optimiser.rate.over(batch);
+    let attributes = Attributes::none()
+        .with("factor", factor)
+        .with("bits", bits)
+        .with("momentum", i64::from(optimiser.momentum));
+    for (i, (&weight, gradient)) in inputs.iter().zip(&found).enumerate() {
+        let name = state[i].name.clone();
+        let Some(gradient) = *gradient else {
+            let refusal = Refusal::new("does not reach the loss", "train only what does");
+            return Err(refusal.because(Cause::Invalid).at(&name, "").into());
+        };
+        let operands: Vec<Id> = std::iter::once(gradient).chain(last_steps.get(i).copied()).collect();
+        let step = graph.add(&format!("update.{name}"), UPDATE, &operands, attributes.clone())?;
+        let moved = graph.add(&format!("moved.{name}"), "Sub", &[weight, step], Attributes::none())?;
+        graph.output(&name, moved);
+        if let Some(last) = state.get(i + inputs.len()).filter(|_| !last_steps.is_empty()) {
+            graph.output(&last.name, step);
+        }
+    }
+    graph.output(Step::LOSS, mean);
+    Ok(Step { graph, state, batch })
+}
+
+/// The gradient of the loss with respect to the model's output, times the batch; and the mean loss.
+fn of_loss(graph: &mut Graph, loss: Loss, logits: Id, labels: Id, batch: usize) -> Result<[Id; 2], Problem> {
+    let (delta, sum, share) = match loss {
+        Loss::CrossEntropy => {
+            let delta =
+                graph.add("loss.gradient", SOFTMAX_CROSS_ENTROPY, &[logits, labels], Attributes::none())?;
+            let sum = graph.add("loss.sum", CROSS_ENTROPY, &[logits, labels, delta], Attributes::none())?;
+            (delta, sum, 1.0 / batch as f32)
+        }
+        Loss::MeanSquares => {
+            let delta = graph.add("loss.gradient", "Sub", &[logits, labels], Attributes::none())?;
+            let square = graph.add("loss.squares", "Mul", &[delta, delta], Attributes::none())?;
+            let sum = graph.add("loss.sum", "ReduceSum", &[square], list("axes", vec![0, 1]))?;
+            (delta, sum, 0.5 / batch as f32)
+        }
+    };
+    let mean = graph.add("loss.mean", AFFINE, &[sum], Attributes::none().with("factor", share))?;
+    Ok([delta, mean])
+}
+
+/// Without a Softmax that makes the model's only output.
+fn without_softmax(model: &Graph) -> Result<Graph, Problem> {
+    let mut rewrite = Rewrite::new(model)?;
+    for node in &model.nodes {
+        match node.inputs.first() {
+            Some(&Some(input)) if node.op == "Softmax" && model.is_output(node.output) => {
+                let place = rewrite.place(input);
+                rewrite.put(node.output, place);
+            }
+            _ => rewrite.copy(node)?,
+        }
+    }
+    Ok(rewrite.finish())
+}
+
+/// The constants that are trained, in the order in which nodes read them.
+fn choose(model: &Graph, trained: &Trained) -> Result<Vec<Id>, Problems> {
+    let mut chosen: Vec<Id> = vec![];
+    let mut used = BTreeSet::new();
+    for node in &model.nodes {
+        for (i, &id) in node.inputs.iter().enumerate().filter_map(|(i, id)| Some((i, id.as_ref()?))) {
+            let Some(tensor) = model.floats(id) else { continue };
+            let wanted = match trained {
+                Trained::All => is_weight(node, i) && (node.op != "Add" || tensor.data.len() > 1),
+                Trained::Only(names) => {
+                    let named = |own: &str, name: &str| {
+                        own.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                    };
+                    let by = |n: &&String| named(&model.value(id).name, n) || named(&node.name, n);
+                    let by: Vec<&String> = names.iter().filter(by).collect();
+                    let any = !by.is_empty();
+                    used.extend(by);
+                    any
+                }
+            };
+            if wanted && !chosen.contains(&id) {
+                chosen.push(id);
+            }
+        }
+    }
+    if let Trained::Only(names) = trained
+        && let Some(unused) = names.iter().find(|name| !used.contains(name))
+    {
+        let what = "no weights and no layer with weights have this name";
+        return Err(Refusal::new(what, "").because(Cause::Invalid).at(unused, "").into());
+    }
+    if chosen.is_empty() {
+        let what = "has no weights to train";
+        return Err(Refusal::new(what, "").because(Cause::Invalid).at(&model.name, "").into());
+    }
+    Ok(chosen)
+}
+
+/// Whether an input of a node holds weights, where it is a constant.
+fn is_weight(node: &Node, input: usize) -> bool {
+    match node.op.as_str() {
+        "Gemm" | "MatMul" | "Add" => true,
+        "Conv" => input > 0,
+        _ => false,
+    }
+}

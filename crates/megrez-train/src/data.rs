@@ -1,0 +1,169 @@
+//! Rows with labels, and batches of them.
+
+use crate::Loss;
+use megrez_graph::{Graph, Tensor, plain};
+use megrez_service::{Error, ErrorKind, Result};
+
+/// Rows of data, each with its label.
+pub struct Rows {
+    inputs: Tensor,
+    /// One-hot rows, or targets.
+    labels: Tensor,
+}
+
+fn rows(tensor: &Tensor) -> usize {
+    tensor.shape.dims().first().copied().unwrap_or(0)
+}
+
+fn invalid<T>(what: String) -> Result<T> {
+    Err(Error::of(ErrorKind::Invalid, what))
+}
+
+impl Rows {
+    /// `inputs` [N, …] are of the shape of the model's input but for N; `labels` are class numbers [N] or rows [N, K].
+    ///
+    /// # Errors
+    /// If they do not go with the model, or with each other.
+    pub fn new(model: &Graph, loss: Loss, inputs: Tensor, labels: Tensor) -> Result<Self> {
+        let (&[input], [output]) = (&model.inputs[..], &model.outputs[..]) else {
+            return invalid("training takes a model of one input and one output".into());
+        };
+        let &[_, classes] = model.shape(output.id).dims() else {
+            return invalid("the model's output is no matrix of a row for each input".into());
+        };
+        let wanted = model.shape(input);
+        if inputs.shape.dims().get(1..) != wanted.dims().get(1..) || rows(&inputs) == 0 {
+            return invalid(format!("the model takes rows of {wanted}, the data is {}", inputs.shape));
+        }
+        let count = rows(&inputs);
+        let labels = match *labels.shape.dims() {
+            [n, k] if n == count && k == classes => labels,
+            [n] | [n, 1] if n == count && loss == Loss::CrossEntropy => one_hot(&labels.data, classes)?,
+            _ => {
+                return invalid(format!(
+                    "{count} rows of {classes} classes have labels {}: give class numbers, or one row for each",
+                    labels.shape
+                ));
+            }
+        };
+        Ok(Rows { inputs, labels })
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        rows(&self.inputs)
+    }
+
+    /// The largest magnitude of a label.
+    pub fn largest_label(&self) -> f64 {
+        self.labels.data.iter().fold(0.0, |most: f32, v| most.max(v.abs())).into()
+    }
+
+    /// The order of the rows in an epoch: a permutation that follows from the numbers alone.
+    pub fn order(&self, seed: u64, epoch: u32) -> Vec<usize> {
+        let mut state = seed ^ u64::from(epoch).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut next = |below: usize| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((u128::from(z ^ (z >> 31)) * below as u128) >> 64) as usize
+        };
+        let mut order: Vec<usize> = (0..self.count()).collect();
+        (1..order.len()).rev().for_each(|i| order.swap(i, next(i + 1)));
+        order
+    }
+
+    /// Batch `run` of `size` rows in this order: inputs and labels.
+    ///
+    /// # Panics
+    /// If the order has no such batch.
+    pub fn batch(&self, order: &[usize], run: u32, size: usize) -> [Tensor; 2] {
+        let chosen = &order[run as usize * size..][..size];
+        [&self.inputs, &self.labels].map(|all| {
+            let width = all.data.len() / self.count();
+            let data = chosen.iter().flat_map(|&row| &all.data[row * width..][..width]).copied().collect();
+            Tensor::new([&[size], &all.shape.dims()[1..]].concat(), data)
+        })
+    }
+}
+
+fn one_hot(classes: &[f32], count: usize) -> Result<Tensor> {
+    let mut rows = Tensor::filled([classes.len(), count], 0.0);
+    for (row, &class) in classes.iter().enumerate() {
+        if class.fract() != 0.0 || !(0.0..count as f32).contains(&class) {
+            return invalid(format!("label {row} is {class}, which is no class from 0 to {}", count - 1));
+        }
+        rows.data[row * count + class as usize] = 1.0;
+    }
+    Ok(rows)
+}
+
+/// A model with other weights: pairs of `w.` and a constant's name, and its numbers.
+pub fn with_weights(model: &Graph, weights: &[(String, Tensor)]) -> Graph {
+    let mut model = model.clone();
+    for value in &mut model.values {
+        let mut named =
+            weights.iter().filter(|(name, _)| name.strip_prefix("w.") == Some(value.name.as_str()));
+        if let (Some((_, tensor)), Some(_)) = (named.next(), &value.constant) {
+            value.constant = Some(tensor.clone().into());
+        }
+    }
+    model
+}
+
+/// The share of rows whose largest output is at the label, in the clear.
+///
+/// # Errors
+/// If the rows do not go with the model.
+pub fn accuracy(model: &Graph, rows: &Rows) -> Result<f64> {
+    let batch = model.inputs.first().and_then(|&id| model.shape(id).dims().first().copied()).unwrap_or(1);
+    let order: Vec<usize> = (0..rows.count()).collect();
+    let largest = |row: &[f32]| (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+    let (mut right, mut seen) = (0, 0);
+    for run in 0..(rows.count() / batch) as u32 {
+        let [x, y] = rows.batch(&order, run, batch);
+        let found = plain::run(model, &[x])?.remove(0);
+        let classes = y.shape.dims()[1];
+        let pairs = found.data.chunks_exact(classes).zip(y.data.chunks_exact(classes));
+        right += pairs.filter(|(found, y)| largest(found) == largest(y)).count();
+        seen += batch;
+    }
+    match seen {
+        0 => invalid(format!("fewer rows than a batch of {batch}")),
+        _ => Ok(right as f64 / seen as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_graph::models;
+
+    #[test]
+    fn labels_become_rows_and_damaged_ones_are_refused() {
+        let model = models::build("net-a", 2, 1).unwrap();
+        let x = Tensor::filled([3, 784], 0.5);
+        let of = |labels: Tensor| Rows::new(&model, Loss::CrossEntropy, x.clone(), labels);
+        let rows = of(Tensor::new([3], vec![2.0, 0.0, 9.0])).unwrap();
+        let [_, y] = rows.batch(&[2, 0, 1], 0, 2);
+        assert_eq!((y.data[9], y.data[12], y.data.iter().sum::<f32>()), (1.0, 1.0, 2.0));
+        for wrong in [10.0, -1.0, 0.5, f32::NAN] {
+            assert!(of(Tensor::new([3], vec![0.0, wrong, 1.0])).is_err(), "{wrong}");
+        }
+        assert!(of(Tensor::new([4], vec![0.0; 4])).is_err());
+        let square = Tensor::filled([3, 28, 28], 0.5);
+        assert!(Rows::new(&model, Loss::CrossEntropy, square, Tensor::new([3], vec![0.0; 3])).is_err());
+    }
+
+    #[test]
+    fn an_order_has_every_row_once_and_changes_by_epoch() {
+        let model = models::build("net-a", 1, 1).unwrap();
+        let x = Tensor::filled([50, 784], 0.5);
+        let rows = Rows::new(&model, Loss::CrossEntropy, x, Tensor::new([50], vec![0.0; 50])).unwrap();
+        let mut orders = [rows.order(1, 0), rows.order(1, 1), rows.order(2, 0)];
+        assert!(orders[0] != orders[1] && orders[0] != orders[2] && orders[0] == rows.order(1, 0));
+        orders.iter_mut().for_each(|order| order.sort_unstable());
+        assert!(orders.iter().all(|order| order.iter().copied().eq(0..50)));
+    }
+}

@@ -1,0 +1,16 @@
+//! Private training: a model's step as a plan that runs again and again on shares that stay with the parties.
+//!
+//! [`differentiate`] makes the step of a model; [`rehearse`] finds in the clear how large its numbers get; [`compile`] makes a plan
+//! of it; [`Training`] shares the weights once, runs epochs, and reveals the weights at the end. No protocol is in here.
+//!
+//! What is opened: the mean loss of each epoch, and the weights when they are asked for, both to the client. Nothing else is: no
+//! logit, no gradient, no loss of a batch.
+
+mod data;
+mod rehearsal;
+mod session;
+
+pub use data::{Rows, accuracy, with_weights};
+pub use megrez_graph::differentiate::{BACKWARD, Loss, Optimiser, Rate, State, Step, Trained, differentiate};
+pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse};
+pub use session::{Epoch, Training, compile};

@@ -1,0 +1,97 @@
+//! Training in the clear: what to expect, and how large a step's numbers get.
+
+use crate::Step;
+use megrez_graph::{Calibration, Interval, Tensor, calibrate, plain};
+use megrez_service::{Error, ErrorKind, Result};
+
+/// How many times larger than in the rehearsal numbers may get: two bits.
+pub const MARGIN: f64 = 4.0;
+
+/// A step run in float32, again and again.
+pub struct Clear<'a> {
+    step: &'a Step,
+    state: Vec<Tensor>,
+}
+
+impl<'a> Clear<'a> {
+    /// Begins with the weights that the step begins with.
+    pub fn new(step: &'a Step) -> Self {
+        Clear { step, state: step.state.iter().map(|state| state.start.clone()).collect() }
+    }
+
+    /// What the graph of the step takes now.
+    fn inputs(&self, batch: [Tensor; 2]) -> Vec<Tensor> {
+        batch.into_iter().chain(self.state.iter().cloned()).collect()
+    }
+
+    /// One step on inputs and labels; the batch's mean loss, if the step reveals it.
+    ///
+    /// # Errors
+    /// If the batch is not of the step's shape, or numbers are no longer finite.
+    pub fn step(&mut self, batch: [Tensor; 2]) -> Result<Option<f32>> {
+        let found = plain::run(&self.step.graph, &self.inputs(batch))?;
+        let mut loss = None;
+        for (output, tensor) in self.step.graph.outputs.iter().zip(found) {
+            if tensor.data.iter().any(|v| !v.is_finite()) {
+                let what = format!(
+                    "`{}` is no longer finite: training diverges, choose a smaller rate",
+                    output.name
+                );
+                return Err(Error::of(ErrorKind::OutOfRange, what));
+            }
+            match self.step.state.iter().position(|state| state.name == output.name) {
+                Some(place) => self.state[place] = tensor,
+                None => loss = tensor.data.first().copied(),
+            }
+        }
+        Ok(loss)
+    }
+
+    /// What lasts from step to step, by name.
+    pub fn state(&self) -> Vec<(String, Tensor)> {
+        self.step.state.iter().map(|state| state.name.clone()).zip(self.state.iter().cloned()).collect()
+    }
+}
+
+/// How large a step's numbers get.
+#[derive(Clone, Debug)]
+pub struct Rehearsal {
+    /// Of every layer.
+    pub calibration: Calibration,
+    /// Of what lasts from step to step, in its order.
+    pub state: Vec<Interval>,
+}
+
+/// Runs the step in the clear on some batches and measures it. Whoever sees a plan that is fitted to the result learns each
+/// layer's magnitude on these batches, to a factor of two.
+///
+/// # Errors
+/// Those of [`Clear::step`]; or if there is no batch.
+pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> Result<Rehearsal> {
+    let mut clear = Clear::new(step);
+    let largest = |tensor: &Tensor| f64::from(tensor.data.iter().fold(0f32, |most, v| most.max(v.abs())));
+    let mut state = vec![0f64; step.state.len()];
+    let mut failed = None;
+    let mut runs = 0;
+    let inputs = batches.into_iter().map_while(|batch| {
+        let inputs = clear.inputs(batch.clone());
+        failed = clear.step(batch).err();
+        state.iter_mut().zip(&clear.state).for_each(|(most, tensor)| *most = most.max(largest(tensor)));
+        runs += 1;
+        failed.is_none().then_some(inputs)
+    });
+    let calibration = calibrate::calibrate(&step.graph, inputs, MARGIN);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if runs == 0 {
+        return Err(Error::of(ErrorKind::Invalid, "fewer rows than one batch has"));
+    }
+    let mut calibration = calibration?;
+    // What was never negative in a few steps may be so later.
+    for range in calibration.ranges.values_mut() {
+        *range = Interval::abs(range.low.abs().max(range.high.abs()));
+    }
+    let state = state.into_iter().map(|most| Interval::abs((most * MARGIN).max(1.0))).collect();
+    Ok(Rehearsal { calibration, state })
+}
