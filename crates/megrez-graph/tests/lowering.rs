@@ -6,8 +6,8 @@ use common::{check, elements, noise, run, steps};
 use megrez_graph::onnx::{ImportOptions, read_file};
 use megrez_graph::passes::{fold_batch_norm, pool_before_activation, remove_identities};
 use megrez_graph::{
-    Attributes, Comparison, CompileOptions, Compiled, Constant, Declared, Graph, Id, Interval, ListStyle,
-    PoolForm, RangePolicy, Tensor, compile, models, npy,
+    Activations, Attributes, Comparison, CompileOptions, Compiled, Constant, Declared, Graph, Id, Interval,
+    ListStyle, PoolForm, RangePolicy, Tensor, compile, models, npy,
 };
 use megrez_plan::{Fewest, List, Op, SignBit};
 use proptest::prelude::*;
@@ -277,6 +277,20 @@ fn with_declared_ranges_the_plan_tells_nothing_about_the_weights() {
         assert!(small == large, "{op}: the declared ranges are all that shows");
         let compiled = compile(&behind_weights(op, 1.5), &declared).unwrap();
         check(&compiled, &[noise([2, 4], 9)], 2e-2);
+    }
+}
+
+/// What tables begin with and how large they are stands in the plan.
+#[test]
+fn without_declared_ranges_a_plan_tells_bounds_to_a_factor_of_two() {
+    for activations in [Activations::Minimax, Activations::Lookup] {
+        let options = CompileOptions { activations, ..CompileOptions::default() };
+        for op in ["Exp", "LayerNormalization", "Softmax", "Sigmoid", "Gelu", "Relu"] {
+            let plan = |size| compile(&behind_weights(op, size), &options).unwrap().plan;
+            let [first, second] = [0.5, 0.5001].map(plan);
+            let steps = first.steps.iter().zip(&second.steps).find(|(a, b)| a != b);
+            assert!(first.to_bytes() == second.to_bytes(), "{activations:?}, {op}: {steps:?}");
+        }
     }
 }
 

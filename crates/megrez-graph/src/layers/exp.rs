@@ -11,7 +11,7 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{WIDEST, Wanted, look_up};
+use super::table::{WIDEST, Wanted, coarse, look_up};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -94,8 +94,10 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, R
     };
     let (low, high) = x.range.hull();
     let x = x.clone().within(Range::uniform(low, high.min(over)));
+    let (low, high) = coarse(&x.range).hull();
+    let told = Secret { id: x.id, range: Range::uniform(low, high.min(over)) };
     if cx.proves()
-        && let Some(y) = look_up(cx, "power", &x, &power, wanted)?
+        && let Some(y) = look_up(cx, "power", &told, &power, wanted)?
     {
         return Ok(y);
     }
@@ -200,7 +202,8 @@ impl Layer for Exp {
         let largest = low.unsigned_abs().max(high.unsigned_abs());
         match (0..=SQUARINGS).find(|k| largest <= 1 << (cx.frac() + k)) {
             Some(k) => near(cx, &x, k),
-            None if high <= 0 => decay(cx, &x, 0),
+            // A table gives some number for what exceeds 0 after all.
+            None if high <= 0 && (cx.proves() || cx.activations() != Activations::Lookup) => decay(cx, &x, 0),
             None => rise(cx, &x),
         }
     }

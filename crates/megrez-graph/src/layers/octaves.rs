@@ -22,7 +22,7 @@
 //! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Table, WIDEST, Wanted, look_up};
+use super::table::{Table, WIDEST, Wanted, coarse, look_up};
 use crate::lowering::{Lowering, Secret};
 use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
@@ -227,7 +227,7 @@ impl Octaves {
     ) -> Result<Option<Secret>, Refusal> {
         let ring = cx.ring();
         let top = 1i128 << (ring - 3);
-        let (low, high) = x.range.hull();
+        let (low, high) = coarse(&x.range).hull();
         let low = low.clamp(1, top - 1);
         // Otherwise the tables hold all that the ring does.
         let high = if held { high.clamp(low + 1, top) } else { top };

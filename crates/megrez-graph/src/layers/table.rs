@@ -142,6 +142,11 @@ impl Fit {
         let (mut error, mut off) = (0f64, 0f64);
         let mut values = (f64::INFINITY, f64::NEG_INFINITY);
         for h in 0..segments {
+            // No value comes so far, not even with a carry: what would be fitted there may be of any size.
+            if h > 0 && (h as i128 - 1) << low > units {
+                pieces.extend_from_within(pieces.len() - 1 - degree as usize..);
+                continue;
+            }
             let at = |t: f64| function(start + (h as f64 + t) * width);
             // There is nothing before the first segment, and no carry where nothing is below a segment's number.
             let from = if h == 0 || low == 0 { 0.0 } else { -1.0 };
@@ -200,6 +205,26 @@ impl Fit {
         }
         best.filter(|_| wanted.most.is_none())
     }
+}
+
+/// A range as a table may show it. The table's beginning and size become part of the plan, and weights may have made the range: its ends
+/// go outward to the next of 2^k·(1 ± 1/16), so that they are told to a factor of two. The sixteenth keeps what a rounding has moved
+/// beyond a power of two from costing an octave.
+pub(super) fn coarse(range: &Range) -> Range {
+    let (low, high) = range.hull();
+    let away = |v: i128| {
+        let power = |k: u32| (1i128 << k) + (1i128 << k) / 16;
+        let k = v.max(1).ilog2();
+        if v == 0 { 0 } else { power(k + u32::from(power(k) < v)) }
+    };
+    let near = |v: i128| {
+        let power = |k: u32| (1i128 << k) - (1i128 << k) / 16;
+        let k = v.max(1).ilog2() + 1;
+        if v == 0 { 0 } else { power(k - u32::from(power(k) > v)) }
+    };
+    let low = if low < 0 { -away(-low) } else { near(low) };
+    let high = if high < 0 { -near(-high) } else { away(high) };
+    Range::uniform(low, high)
 }
 
 /// A table that is made for a value.
@@ -307,10 +332,11 @@ impl Smooth {
             frac: f,
             spare: f,
         };
+        let told = |x: &Secret| Secret { id: x.id, range: coarse(&x.range) };
         // What leaves a table's segments comes out as another value of the function, and not as one nearby: without a proof it is
         // compared.
         if cx.proves()
-            && let Some(y) = look_up(cx, "table", x, &self.function, wanted)?
+            && let Some(y) = look_up(cx, "table", &told(x), &self.function, wanted)?
         {
             return Ok(y);
         }
