@@ -1,4 +1,4 @@
-//! How many rounds networks take, by the formulas of the steps.
+//! How many rounds and bytes networks take, by the formulas of the steps; and how near their numbers are.
 
 mod common;
 

@@ -11,6 +11,7 @@ use super::exp::decay;
 use super::lines::Lines;
 use super::octaves::{LOGARITHM, RECIPROCAL};
 use super::reduce::row_maxima;
+use super::table::readable;
 use crate::after::After;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
@@ -80,15 +81,6 @@ impl Softmax {
         match self.after.axis() + 1 == self.shape.rank() {
             true => self.lines.size,
             false => usize::MAX,
-        }
-    }
-
-    /// The scores as they are compared: a table reads them before they are truncated, where there is room for their differences.
-    fn operand(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
-        let tables = cx.activations() == Activations::Lookup && matches!(self.after, After::Softmax { .. });
-        match tables && x.range.magnitude() < 1 << (cx.ring() - 4) {
-            true => Ok(x.clone()),
-            false => cx.settle(x),
         }
     }
 
@@ -163,7 +155,11 @@ impl Layer for Softmax {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let f = cx.frac();
         let [rows, n] = [self.lines.rows, self.lines.size];
-        let x = self.operand(cx, inputs[0].secret()?)?;
+        let x = inputs[0].secret()?;
+        let x = match (cx.activations(), &self.after) {
+            (Activations::Lookup, After::Softmax { .. }) => readable(cx, x)?,
+            _ => cx.settle(x)?,
+        };
         let x = self.lines.split(cx, &x)?;
         let filled = self.filled(cx, &x)?;
         let (largest, wrong) = row_maxima(cx, &filled)?;

@@ -36,7 +36,7 @@ use super::appendix_b::{self, Printed};
 use super::call::Call;
 use super::exact::Exact;
 use super::fine::{self, Fine};
-use super::table::{ERROR, Smooth};
+use super::table::{ERROR, Smooth, readable};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Above, Lowering, Operand, Secret};
@@ -204,7 +204,8 @@ impl Layer for Activation {
         if cx.activations() == Activations::Lookup {
             let rises = matches!(self.spline.form, Form::SmoothRelu { .. });
             let smooth = Smooth { function: self.function, reach: self.spline.reach, rises };
-            return smooth.lower(cx, inputs[0].secret()?);
+            let x = readable(cx, inputs[0].secret()?)?;
+            return smooth.lower(cx, &x);
         }
         let x = cx.settle(inputs[0].secret()?)?;
         match (cx.activations(), self.spline.printed) {

@@ -307,6 +307,14 @@ impl Table {
     }
 }
 
+/// A value as it is compared and looked up: not truncated before, unless there is no room for differences of such values.
+pub(super) fn readable(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
+    match x.range.magnitude() < 1 << (cx.ring() - 4) {
+        true => Ok(x.clone()),
+        false => cx.settle(x),
+    }
+}
+
 /// `function` of a value by one table that holds all of its range; `None` if there is no such table as is wanted. Where the value is
 /// elsewhere after all, the result is some number.
 pub(super) fn look_up(
