@@ -105,11 +105,7 @@ impl<'a> Training<'a> {
         self.model.compiled.frac
     }
 
-    fn run_once(
-        &mut self,
-        plan: &Plan,
-        words: &dyn Fn(u32, &Input) -> Result<Vec<u64>, Error>,
-    ) -> Result<Outcome> {
+    fn run_once(&mut self, plan: &Plan, words: &dyn Fn(u32, &Input) -> Result<Vec<u64>>) -> Result<Outcome> {
         let options = RunOptions { runs: 1, lasting: vec![], ..self.options.clone() };
         self.backend.run(plan, &options, &|run, input| Ok(words(run, input)?), &|_| {})
     }

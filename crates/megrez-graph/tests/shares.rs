@@ -1,0 +1,216 @@
+//! Steps of training on shares, against the same steps in the clear.
+
+mod common;
+
+use common::noise;
+use megrez_engine::local::{LocalOptions, run};
+use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
+use megrez_graph::{
+    Attributes, Calibration, Comparison, CompileOptions, Graph, Interval, ListStyle, RangePolicy, Tensor,
+    calibrate, compile, models, npy, plain,
+};
+use megrez_kernels::Cpu;
+use megrez_plan::{Fewest, Kind, Plan};
+use megrez_ring::{decode_words, encode_words};
+use megrez_session::Phase;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// A convolution, a pool, and a dense layer.
+fn small(batch: usize) -> Graph {
+    let mut g = Graph::new("small");
+    let half = |shape: &[usize], seed: u64| {
+        let mut tensor = noise(shape.to_vec(), seed);
+        tensor.data.iter_mut().for_each(|v| *v *= 0.5);
+        tensor
+    };
+    let x = g.input("x", [batch, 1, 6, 6]).unwrap();
+    let w = g.constant("conv.weight", half(&[3, 1, 3, 3], 1));
+    let b = g.constant("conv.bias", half(&[3], 2));
+    let y = g.add("conv", "Conv", &[x, w, b], Attributes::none()).unwrap();
+    let y = g.add("relu", "Relu", &[y], Attributes::none()).unwrap();
+    let pool = Attributes::none().with("kernel_shape", [2, 2]).with("strides", [2, 2]);
+    let y = g.add("pool", "MaxPool", &[y], pool).unwrap();
+    let y = g.add("flat", "Flatten", &[y], Attributes::none()).unwrap();
+    let w = g.constant("fc.weight", half(&[4, 12], 3));
+    let b = g.constant("fc.bias", half(&[4], 4));
+    let y = g.add("fc", "Gemm", &[y, w, b], Attributes::none().with("transB", 1)).unwrap();
+    g.output("logits", y);
+    g
+}
+
+/// Rows with a one at each label.
+fn one_hot(labels: &[usize], classes: usize) -> Tensor {
+    let hot = |i: usize| if labels[i / classes] == i % classes { 1.0 } else { 0.0 };
+    Tensor::new([labels.len(), classes], (0..labels.len() * classes).map(hot).collect())
+}
+
+/// What the step's graph takes.
+fn inputs(batch: &[Tensor; 2], state: &[Tensor]) -> Vec<Tensor> {
+    batch.iter().chain(state).cloned().collect()
+}
+
+/// The state after a step in the clear, and the loss.
+fn clear(step: &Step, batch: &[Tensor; 2], state: &[Tensor]) -> (Vec<Tensor>, f32) {
+    let found = plain::run(&step.graph, &inputs(batch, state)).unwrap_or_else(|p| panic!("{p}"));
+    let named = |name: &str| {
+        let place = step.graph.outputs.iter().position(|output| output.name == name).unwrap();
+        found[place].clone()
+    };
+    (step.state.iter().map(|s| named(&s.name)).collect(), named(Step::LOSS).data[0])
+}
+
+fn start(step: &Step) -> Vec<Tensor> {
+    step.state.iter().map(|s| s.start.clone()).collect()
+}
+
+/// The step as a plan that tells its client everything, for tests alone, laid out for four times what `seen` has.
+fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Plan {
+    let mut calibration = calibrate::calibrate(&step.graph, seen.to_vec(), 4.0).unwrap();
+    for range in calibration.ranges.values_mut() {
+        *range = Interval::abs(range.low.abs().max(range.high.abs()));
+    }
+    let comparison = |calibration: Calibration| Comparison::Fitted {
+        list: ListStyle::Digits(Fewest::Total),
+        bits: None,
+        calibration: Some(calibration),
+    };
+    let options = CompileOptions {
+        input_range: Interval::abs(4.0),
+        policy: RangePolicy::Calibrated,
+        comparison: comparison(calibration.clone()),
+        measured: Some(calibration),
+        defer_resharing: protocol == "aby3" || protocol == "alkaid",
+        ..CompileOptions::default()
+    };
+    compile(&step.graph, &options).unwrap_or_else(|p| panic!("{p}")).plan
+}
+
+/// One step on shares: the state after it, the loss, and the bytes that all parties sent and the rounds, by phase.
+fn on_shares(
+    protocol: &str,
+    step: &Step,
+    plan: &Plan,
+    batch: &[Tensor; 2],
+    state: &[Tensor],
+) -> (Vec<Tensor>, f32, [(u64, u32); 2]) {
+    let given = inputs(batch, state);
+    let names = step.graph.inputs.iter().map(|&id| step.graph.value(id).name.clone());
+    let words = names.zip(&given).map(|(name, tensor)| {
+        let input = plan.inputs.iter().find(|input| input.name == name).unwrap();
+        let Kind::Ring { frac } = plan.value(input.value).kind else { panic!("{name} is no number") };
+        (name, encode_words(plan.ring, &tensor.data, frac).unwrap())
+    });
+    let words: HashMap<String, Vec<u64>> = words.collect();
+    let done = run::<Cpu>(protocol, plan, &words, &LocalOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let decoded = |name: &str| {
+        let place = plan.outputs.iter().position(|output| output.name == name).unwrap();
+        let value = plan.value(plan.outputs[place].value);
+        let Kind::Ring { frac } = value.kind else { panic!("{name} is no number") };
+        Tensor::new(value.shape.clone(), decode_words(plan.ring, &done.outputs[0][place], frac))
+    };
+    let cost = [Phase::Offline, Phase::Online].map(|phase| {
+        let of_parties = &done.reports[0];
+        let sent = of_parties.iter().flat_map(|party| &party.sent).filter(|r| r.phase == phase);
+        let rounds = of_parties.iter().filter_map(|party| party.phases.get(&phase)).map(|p| p.rounds);
+        (sent.flat_map(|r| &r.sent).sum(), rounds.max().unwrap_or(0))
+    });
+    (step.state.iter().map(|s| decoded(&s.name)).collect(), decoded(Step::LOSS).data[0], cost)
+}
+
+fn largest_difference(a: &[Tensor], b: &[Tensor]) -> f32 {
+    let pairs = a.iter().zip(b).flat_map(|(a, b)| a.data.iter().zip(&b.data));
+    pairs.fold(0f32, |most, (a, b)| most.max((a - b).abs()))
+}
+
+#[test]
+fn a_step_on_shares_is_the_step_in_the_clear() {
+    let batch = [noise([4, 1, 6, 6], 9), one_hot(&[0, 3, 1, 2], 4)];
+    for (optimiser, loss) in [
+        (Optimiser::sgd("2^-2".parse().unwrap()), Loss::CrossEntropy),
+        (Optimiser::with_momentum("2^-3".parse().unwrap(), 0.9).unwrap(), Loss::CrossEntropy),
+        (Optimiser::sgd("2^-2".parse().unwrap()), Loss::MeanSquares),
+    ] {
+        let step = differentiate(&small(4), loss, &Trained::All, optimiser).unwrap();
+        let mut state = start(&step);
+        // The last step of momentum is not zero any more.
+        (state, _) = clear(&step, &batch, &state);
+        let (want, want_loss) = clear(&step, &batch, &state);
+        let moved = largest_difference(&state, &want);
+        assert!(moved > 0.01, "the step moves the weights by {moved} only");
+        for protocol in ["clear", "mizar", "aby3", "alkaid"] {
+            let plan = lay_out(&step, protocol, &[inputs(&batch, &state)]);
+            let (after, loss, [_, (bytes, rounds)]) = on_shares(protocol, &step, &plan, &batch, &state);
+            let error = largest_difference(&after, &want);
+            println!("{protocol}: off by {error:.1e}, {rounds} rounds, {bytes} bytes online");
+            assert!(error < 3e-4, "{protocol}: weights are off by {error}");
+            assert!((loss - want_loss).abs() < 2e-3, "{protocol}: {loss} instead of {want_loss}");
+        }
+    }
+}
+
+/// The share of digits whose largest logit is at the label.
+fn accuracy(step: &Step, state: &[Tensor], images: &Tensor, labels: &[usize]) -> f64 {
+    let mut model = models::build("net-a", labels.len(), 0).unwrap();
+    for value in &mut model.values {
+        let of_state = step.state.iter().zip(state).find(|(s, _)| s.name == format!("w.{}", value.name));
+        if let Some((_, tensor)) = of_state {
+            value.constant = Some(tensor.clone().into());
+        }
+    }
+    let logits = plain::run(&model, &[images.reshape([labels.len(), 784])]).unwrap().remove(0);
+    let largest = |row: &[f32]| (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+    let rows = logits.data.chunks_exact(10).zip(labels);
+    rows.filter(|(row, label)| largest(row) == **label).count() as f64 / labels.len() as f64
+}
+
+/// 784-128-128-10 on digits under MIZAR, step by step; for the test, the client carries the weights from one to the next.
+#[test]
+fn a_perceptron_learns_digits_as_in_floating_point() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits");
+    let images = npy::load(&folder.join("test_images.npy")).unwrap();
+    let labels: Vec<usize> =
+        npy::load(&folder.join("test_labels.npy")).unwrap().data.iter().map(|&v| v as usize).collect();
+    let model = models::build("net-a", 32, 5).unwrap();
+    let optimiser = Optimiser::sgd("2^-3".parse().unwrap());
+    let step = differentiate(&model, Loss::CrossEntropy, &Trained::All, optimiser).unwrap();
+    // Rows in an order of stride 7: the last 40 are for testing only, the others come four times.
+    let order: Vec<usize> = (0..labels.len()).map(|i| i * 7 % labels.len()).collect();
+    let trained = &order[..320];
+    let batch = |t: usize| {
+        let rows: Vec<usize> = (0..32).map(|i| trained[(t * 32 + i) % trained.len()]).collect();
+        let x = rows.iter().flat_map(|&row| &images.data[row * 784..][..784]).copied().collect();
+        let y: Vec<usize> = rows.iter().map(|&row| labels[row]).collect();
+        [Tensor::new([32, 784], x), one_hot(&y, 10)]
+    };
+    let steps = 40;
+    let (mut float, mut seen, mut want) = (start(&step), vec![], vec![]);
+    for t in 0..steps {
+        if t % 4 == 0 {
+            seen.push(inputs(&batch(t), &float));
+        }
+        let loss;
+        (float, loss) = clear(&step, &batch(t), &float);
+        want.push(loss);
+    }
+    let plan = lay_out(&step, "mizar", &seen);
+    let (mut state, mut losses) = (start(&step), vec![]);
+    for (t, want) in want.iter().enumerate() {
+        let (after, loss, cost) = on_shares("mizar", &step, &plan, &batch(t), &state);
+        assert!((loss - want).abs() < 0.01 + 0.02 * want, "step {t}: {loss} instead of {want}");
+        if t == 0 {
+            println!("net-a, 32 rows: bytes and rounds, offline and online: {cost:?}");
+        }
+        state = after;
+        losses.push(loss);
+    }
+    let of = |state: &[Tensor]| accuracy(&step, state, &images, &labels);
+    let (floats, shares) = (of(&float), of(&state));
+    println!(
+        "floating point {floats:.4}, on shares {shares:.4}; loss {} to {}",
+        losses[0],
+        losses[steps - 1]
+    );
+    assert!(floats > 0.85 && shares > floats - 0.015, "{shares} on shares, {floats} in floating point");
+    assert!(losses[steps - 1] < losses[0] / 2.0);
+}
