@@ -126,7 +126,8 @@ fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
 }
 
 impl Fit {
-    /// Pieces of `function`, whose errors count relative to the `size` of its values, for `units` units from `words.start` on, on segments of 2^low of them.
+    /// Pieces of `function` for `units` units from `words.start` on, on segments of 2^low of them. Errors count relative to the
+    /// `size` of the function's values.
     fn new(
         function: &dyn Fn(f64) -> f64,
         words: Words,
