@@ -94,7 +94,7 @@ impl<'a> Training<'a> {
         if !step.state.iter().any(|state| state.name == Step::LOSS_SO_FAR) {
             return Err(Error::of(ErrorKind::Invalid, "the step reveals the loss of every batch"));
         }
-        let model = compile(step, &backend.client().to_owned(), compile_options, rehearsal, true)?;
+        let model = compile(step, backend.client(), compile_options, rehearsal, true)?;
         let state = step.state.iter().map(|state| (state.name.clone(), state.start.clone())).collect();
         let mut training = Training { backend, model, state, options };
         training.share()?;
@@ -166,7 +166,7 @@ impl<'a> Training<'a> {
         let sum = self.kept(&mut plan, Step::LOSS_SO_FAR);
         let zero = Op::Combine { coefficients: vec![0], constant: 0 };
         let zero = plan.step("losses/zero", zero, &[sum]).map_err(|e| Error::of(ErrorKind::Internal, e))?;
-        plan.output(Step::LOSS, &self.backend.client().to_owned(), sum);
+        plan.output(Step::LOSS, self.backend.client(), sum);
         plan.output(Step::LOSS_SO_FAR, KEPT, zero);
         let revealed = self.reveal(&plan)?;
         Ok(revealed.first().and_then(|sum| sum.first().copied()).unwrap_or(f32::NAN))

@@ -38,7 +38,7 @@ struct Geometry {
 impl Geometry {
     fn of(call: &Call, x: [usize; 4], y: [usize; 4]) -> Result<Self, Refusal> {
         let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
-        if groups == 0 || x[1] % groups != 0 || y[1] % groups != 0 || x[0] != y[0] {
+        if groups == 0 || !x[1].is_multiple_of(groups) || !y[1].is_multiple_of(groups) || x[0] != y[0] {
             return refuse("the channels do not fit the groups", "");
         }
         let axes = Axis::given(call, [x[2], x[3]], [y[2], y[3]])?;
