@@ -38,7 +38,7 @@ fn training_on_shares_follows_training_in_the_clear() {
         "--epochs",
         "2",
         "--rate",
-        "2^-3",
+        "2^-6",
         "--momentum",
         "0.5",
         "--test-inputs",

@@ -7,14 +7,13 @@ use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
 use megrez_graph::{
     Attributes, Calibration, Comparison, CompileOptions, Graph, Interval, ListStyle, RangePolicy, Tensor,
-    calibrate, compile, models, npy, plain,
+    calibrate, compile, plain,
 };
 use megrez_kernels::Cpu;
 use megrez_plan::{Fewest, Kind, Plan};
 use megrez_ring::{decode_words, encode_words};
 use megrez_session::Phase;
 use std::collections::HashMap;
-use std::path::Path;
 
 /// A convolution, a pool, and a dense layer.
 fn small(batch: usize) -> Graph {
@@ -147,70 +146,4 @@ fn a_step_on_shares_is_the_step_in_the_clear() {
             assert!((loss - want_loss).abs() < 2e-3, "{protocol}: {loss} instead of {want_loss}");
         }
     }
-}
-
-/// The share of digits whose largest logit is at the label.
-fn accuracy(step: &Step, state: &[Tensor], images: &Tensor, labels: &[usize]) -> f64 {
-    let mut model = models::build("net-a", labels.len(), 0).unwrap();
-    for value in &mut model.values {
-        let of_state = step.state.iter().zip(state).find(|(s, _)| s.name == format!("w.{}", value.name));
-        if let Some((_, tensor)) = of_state {
-            value.constant = Some(tensor.clone().into());
-        }
-    }
-    let logits = plain::run(&model, &[images.reshape([labels.len(), 784])]).unwrap().remove(0);
-    let largest = |row: &[f32]| (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
-    let rows = logits.data.chunks_exact(10).zip(labels);
-    rows.filter(|(row, label)| largest(row) == **label).count() as f64 / labels.len() as f64
-}
-
-/// 784-128-128-10 on digits under MIZAR, step by step; for the test, the client carries the weights from one to the next.
-#[test]
-fn a_perceptron_learns_digits_as_in_floating_point() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits");
-    let images = npy::load(&folder.join("test_images.npy")).unwrap();
-    let labels: Vec<usize> =
-        npy::load(&folder.join("test_labels.npy")).unwrap().data.iter().map(|&v| v as usize).collect();
-    let model = models::build("net-a", 32, 5).unwrap();
-    let optimiser = Optimiser::sgd("2^-3".parse().unwrap());
-    let step = differentiate(&model, Loss::CrossEntropy, &Trained::All, optimiser).unwrap();
-    // Rows in an order of stride 7: the last 40 are for testing only, the others come four times.
-    let order: Vec<usize> = (0..labels.len()).map(|i| i * 7 % labels.len()).collect();
-    let trained = &order[..320];
-    let batch = |t: usize| {
-        let rows: Vec<usize> = (0..32).map(|i| trained[(t * 32 + i) % trained.len()]).collect();
-        let x = rows.iter().flat_map(|&row| &images.data[row * 784..][..784]).copied().collect();
-        let y: Vec<usize> = rows.iter().map(|&row| labels[row]).collect();
-        [Tensor::new([32, 784], x), one_hot(&y, 10)]
-    };
-    let steps = 40;
-    let (mut float, mut seen, mut want) = (start(&step), vec![], vec![]);
-    for t in 0..steps {
-        if t % 4 == 0 {
-            seen.push(inputs(&batch(t), &float));
-        }
-        let loss;
-        (float, loss) = clear(&step, &batch(t), &float);
-        want.push(loss);
-    }
-    let plan = lay_out(&step, "mizar", &seen);
-    let (mut state, mut losses) = (start(&step), vec![]);
-    for (t, want) in want.iter().enumerate() {
-        let (after, loss, cost) = on_shares("mizar", &step, &plan, &batch(t), &state);
-        assert!((loss - want).abs() < 0.01 + 0.02 * want, "step {t}: {loss} instead of {want}");
-        if t == 0 {
-            println!("net-a, 32 rows: bytes and rounds, offline and online: {cost:?}");
-        }
-        state = after;
-        losses.push(loss);
-    }
-    let of = |state: &[Tensor]| accuracy(&step, state, &images, &labels);
-    let (floats, shares) = (of(&float), of(&state));
-    println!(
-        "floating point {floats:.4}, on shares {shares:.4}; loss {} to {}",
-        losses[0],
-        losses[steps - 1]
-    );
-    assert!(floats > 0.85 && shares > floats - 0.015, "{shares} on shares, {floats} in floating point");
-    assert!(losses[steps - 1] < losses[0] / 2.0);
 }
