@@ -388,7 +388,7 @@ mod tests {
         audit.write(entry("alice"), false).unwrap();
         audit.write(entry("bob"), false).unwrap();
         let bytes = std::fs::read(&path).unwrap();
-        for length in [bytes.len() - 1, bytes.len() - 30, bytes.len() / 2 + 1, 5] {
+        for length in [bytes.len() - 1, bytes.len() - 30, bytes.len() / 2 + 40, 5] {
             std::fs::write(&path, &bytes[..length]).unwrap();
             Audit::open(0, &path).unwrap().write(entry("carol"), false).unwrap();
             let found = verify(&path, None).unwrap_or_else(|e| panic!("{length}: {e}"));

@@ -65,8 +65,8 @@ pub(super) struct State {
     lists: HashMap<Vec<u32>, u32>,
     pub messages: Vec<Message>,
     under_way: HashMap<Name, Box<dyn Any + Send + Sync>>,
-    /// What each party gives to the host next, because it has been sent.
-    sending: [Option<Arc<Rows>>; 3],
+    /// What each party gives to the host because it has been sent, as soon as it comes to that: steps run beside each other.
+    sending: [Vec<Arc<Rows>>; 3],
     /// The plan's steps by name, with their places in its order.
     steps: HashMap<String, usize>,
     /// What a device could not follow: the check fails with it.
@@ -300,7 +300,7 @@ impl Probe for World {
         let mut state = self.state();
         state.under_way.insert(name.clone(), copy);
         if let Some(sending) = state.sending.get_mut(name.parties[0]) {
-            *sending = Some(rows.clone());
+            sending.push(rows.clone());
         }
         state.messages.push(Message { name: name.clone(), client: None, rows });
     }
@@ -313,8 +313,10 @@ impl Probe for World {
 impl World {
     /// Whether a party gives this to the host because it has just been sent.
     pub fn is_sent(&self, party: usize, rows: &Arc<Rows>) -> bool {
-        let sending = self.state().sending.get_mut(party).and_then(Option::take);
-        sending.is_some_and(|sent| Arc::ptr_eq(&sent, rows))
+        let mut state = self.state();
+        let Some(sending) = state.sending.get_mut(party) else { return false };
+        let place = sending.iter().position(|sent| Arc::ptr_eq(sent, rows));
+        place.map(|place| sending.swap_remove(place)).is_some()
     }
 
     /// Words that an owner sends to a party.

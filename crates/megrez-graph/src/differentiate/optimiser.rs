@@ -22,13 +22,14 @@ impl Rate {
         f64::from(self.factor) * 2f64.powi(-(self.bits as i32))
     }
 
-    /// This rate over a batch as c·2^−k: exact where the batch is a power of two, else with 12 significant bits.
+    /// This rate over a batch as c·2^−k: exact where the batch is a power of two, else with 8 significant bits: 0.4 % of a
+    /// rate is nothing, and every bit is one less for the gradient.
     pub(super) fn over(self, batch: usize) -> (i64, i64) {
         let (twos, odd) = (batch.trailing_zeros(), batch >> batch.trailing_zeros());
         if odd == 1 {
             return (self.factor.into(), (self.bits + twos).into());
         }
-        let more = 12 + odd.ilog2() - self.factor.ilog2();
+        let more = 8 + odd.ilog2() - self.factor.ilog2();
         let factor = (f64::from(self.factor) * 2f64.powi(more as i32) / odd as f64).round();
         (factor as i64, (self.bits + twos + more).into())
     }
@@ -113,7 +114,7 @@ mod tests {
                 let (factor, bits) = of(rate).unwrap().over(batch);
                 let exact = of(rate).unwrap().value() / batch as f64;
                 let got = factor as f64 * 2f64.powi(-(bits as i32));
-                assert!((got / exact - 1.0).abs() < 2e-4 && factor < 1 << 14, "{got} {exact}");
+                assert!((got / exact - 1.0).abs() < 4e-3 && factor < 1 << 10, "{got} {exact}");
             }
         }
     }
