@@ -81,7 +81,7 @@ doc: ## Build the API documentation; warnings are errors.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
 site: $(VENV)/site ## Build the documentation site into target/site; warnings are errors.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fmt: $(VENV)/tools ## Format all sources.
 	cargo fmt --all
