@@ -108,6 +108,11 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
+    /// Whether its session has begun here.
+    pub(super) fn has_begun(&self) -> bool {
+        self.accepted.get()
+    }
+
     fn entry<'e>(&'e self, event: &'static str) -> Entry<'e> {
         Entry {
             event,

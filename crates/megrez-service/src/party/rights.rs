@@ -158,6 +158,14 @@ impl Rights {
         }
     }
 
+    /// Gives back the runs of a request that [`permit`](Self::permit) has counted and that led to no session, such as one that has to
+    /// wait its turn elsewhere and comes again.
+    pub fn forget(&self, client: &str, runs: u32) {
+        let mut all = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, n)) = all.get_mut(client).and_then(|mine| mine.last_mut()) else { return };
+        *n = n.saturating_sub(u64::from(runs));
+    }
+
     fn count(&self, client: &str, runs: u64, most: u64, now: Instant) -> Result<()> {
         let mut all = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = all.entry(client.to_owned()).or_default();
@@ -272,6 +280,10 @@ mod tests {
         assert!(ask(4).is_ok());
         let refused = ask(2).unwrap_err().to_string();
         assert!(refused.contains("4 are used"), "{refused}");
+        assert!(ask(1).is_ok() && ask(1).is_err());
+        // One that led to no session does not count.
+        rights.forget("alice", 1);
+        rights.forget("bob", 1);
         assert!(ask(1).is_ok() && ask(1).is_err());
         // A new policy does not forget them, the next day does.
         let rights = super::Rights { file: rights.file.clone(), ..Rights::default() }.replaces(&rights);

@@ -264,7 +264,12 @@ impl Service {
                 wire::send(&mut hold(channel), &Reply::Model { protocol, plan })
             }
             Request::Run(run) => {
-                let reports = alive(channel, || self.run_plan(asked, &run, channel, kept, permitted))?;
+                let counted = permitted.is_ok();
+                let ran = alive(channel, || self.run_plan(asked, &run, channel, kept, permitted));
+                if counted && !asked.has_begun() {
+                    rights.forget(asked.client, run.runs);
+                }
+                let reports = ran?;
                 // Bytes are counted from the beginning of the session.
                 reports.last().iter().for_each(|last| self.metrics.sent(&last.wire_bytes));
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
