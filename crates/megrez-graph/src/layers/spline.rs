@@ -166,8 +166,8 @@ fn spline_of(op: &str) -> Option<Spline> {
     }
 }
 
-/// The largest error of what stands for an operator with `frac` fraction bits, over all inputs and without roundings;
-/// `None` for operators that are computed as they are.
+/// The largest error of what stands for an operator with `frac` fraction bits, over all inputs and without roundings,
+/// on the 64-bit ring (tables of the 32-bit ring have coefficients of fewer bits); `None` for operators that are computed as they are.
 pub fn spline_error(op: &str, activations: Activations, frac: u32) -> Option<f64> {
     let spline = spline_of(op)?;
     let error = match (activations, spline.printed) {
