@@ -162,6 +162,8 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
         before = row.run.deps.union(&before);
     }
     let (mut stayed, mut of_step): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
+    // What the rests of rows of later steps depend on that have stayed.
+    let mut later = Deps::default();
     for at in (0..view.rows.len()).rev() {
         view.reached = at + 1;
         if !view.peel(at, &mut counted) {
@@ -170,11 +172,12 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
         }
         if at == 0 || view.steps[at - 1] != view.steps[at] {
             view.reached = at;
-            view.again(&mut of_step, &stayed, &mut counted);
+            view.again(&mut of_step, &later, &mut counted);
             stayed.append(&mut of_step);
+            later = view.stayed.clone();
         }
     }
-    view.again(&mut stayed, &[], &mut counted);
+    view.again(&mut stayed, &Deps::default(), &mut counted);
     for at in 0..view.rows.len() {
         let Some(row) = &view.rows[at] else { continue };
         let others: BTreeSet<usize> =
@@ -318,16 +321,24 @@ impl<'a> View<'a> {
         true
     }
 
-    /// Tries rows again that have stayed, while that helps; `others` have stayed as well.
-    fn again(&mut self, stayed: &mut Vec<usize>, others: &[usize], counted: &mut Counted) {
+    /// Tries rows again that have stayed, while that helps; `later`: what others depend on that have stayed as well.
+    fn again(&mut self, stayed: &mut Vec<usize>, later: &Deps, counted: &mut Counted) {
+        // Many rests are one set: it counts once, and while a row has it nothing changes.
+        let distinct = |view: &Self, stayed: &[usize]| -> BTreeMap<u128, Deps> {
+            stayed.iter().map(|&at| view.deps(at)).map(|deps| (deps.hash(), deps)).collect()
+        };
+        let mut sets = distinct(self, stayed).len();
         loop {
             let count = stayed.len();
             stayed.retain(|&at| !self.peel(at, counted));
             if stayed.len() == count {
                 return;
             }
-            let left = stayed.iter().chain(others);
-            self.stayed = left.fold(Deps::default(), |deps, &at| deps.union(&self.deps(at)));
+            let left = distinct(self, stayed);
+            if left.len() < sets {
+                sets = left.len();
+                self.stayed = left.values().fold(later.clone(), |all, deps| all.union(deps));
+            }
         }
     }
 
