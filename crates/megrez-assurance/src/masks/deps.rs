@@ -18,13 +18,13 @@ type Link = Option<Tree>;
 #[derive(Clone)]
 struct Tree {
     hash: u128,
-    node: Arc<Node>,
+    node: Node,
 }
 
 #[derive(Clone)]
 enum Node {
-    Leaf([u64; WIDTH]),
-    Inner([Link; WIDTH]),
+    Leaf(Arc<[u64; WIDTH]>),
+    Inner(Arc<[Link; WIDTH]>),
 }
 
 /// Keys of the hash, new in every process.
@@ -45,7 +45,7 @@ fn nh(words: impl IntoIterator<Item = [u64; 2]>) -> u128 {
 
 impl Tree {
     fn new(node: Node) -> Tree {
-        Tree { hash: node.hash(), node: Arc::new(node) }
+        Tree { hash: node.hash(), node }
     }
 }
 
@@ -89,7 +89,7 @@ impl Deps {
     pub fn has(&self, id: usize) -> bool {
         let (mut link, mut level) = (&self.0, LEVELS);
         loop {
-            match link.as_ref().map(|tree| &*tree.node) {
+            match link.as_ref().map(|tree| &tree.node) {
                 None => return false,
                 Some(Node::Leaf(words)) => return words[word(id)] >> (id % 64) & 1 == 1,
                 Some(Node::Inner(links)) => (link, level) = (&links[child(level, id)], level - 1),
@@ -106,10 +106,14 @@ impl Deps {
     }
 
     pub fn union(&self, other: &Deps) -> Deps {
-        Deps(union(&self.0, &other.0))
+        match united(&self.0, &other.0) {
+            United::Same | United::Left => self.clone(),
+            United::Right => other.clone(),
+            United::New(tree) => Deps(Some(tree)),
+        }
     }
 
-    /// What names the set: equal for equal sets.
+    /// The same for equal sets.
     pub fn hash(&self) -> u128 {
         self.0.as_ref().map_or(0, |tree| tree.hash)
     }
@@ -134,17 +138,16 @@ fn child(level: u32, id: usize) -> usize {
 fn insert(link: &mut Link, level: u32, id: usize) {
     let empty = || {
         Tree::new(match level {
-            0 => Node::Leaf([0; WIDTH]),
-            _ => Node::Inner(Default::default()),
+            0 => Node::Leaf(Arc::new([0; WIDTH])),
+            _ => Node::Inner(Arc::default()),
         })
     };
     let tree = link.get_or_insert_with(empty);
-    let node = Arc::make_mut(&mut tree.node);
-    match node {
-        Node::Leaf(words) => words[word(id)] |= 1 << (id % 64),
-        Node::Inner(links) => insert(&mut links[child(level, id)], level - 1, id),
+    match &mut tree.node {
+        Node::Leaf(words) => Arc::make_mut(words)[word(id)] |= 1 << (id % 64),
+        Node::Inner(links) => insert(&mut Arc::make_mut(links)[child(level, id)], level - 1, id),
     }
-    tree.hash = node.hash();
+    tree.hash = tree.node.hash();
 }
 
 /// Equal nodes in both; else which of the two, if any, is not empty alone; else both.
@@ -162,7 +165,7 @@ fn pair<'a>(a: &'a Link, b: &'a Link) -> Pair<'a> {
         (Some(a), None) => Pair::Left(&a.node),
         (None, Some(_)) => Pair::Right,
         (Some(a), Some(b)) if a.hash == b.hash => Pair::Same,
-        (Some(a), Some(b)) => match (&*a.node, &*b.node) {
+        (Some(a), Some(b)) => match (&a.node, &b.node) {
             (Node::Leaf(a), Node::Leaf(b)) => Pair::Leaves(a, b),
             (Node::Inner(a), Node::Inner(b)) => Pair::Inner(a, b),
             _ => unreachable!("all trees are of one height"),
@@ -184,27 +187,45 @@ fn same(a: &Link, b: &Link) -> bool {
     matches!(pair(a, b), Pair::Same)
 }
 
-/// Gives one of the two where it has all of the other.
-fn union(a: &Link, b: &Link) -> Link {
+/// What a union is: a set that is at hand, if one is.
+enum United {
+    /// Both.
+    Same,
+    Left,
+    Right,
+    New(Tree),
+}
+
+fn united(a: &Link, b: &Link) -> United {
     match pair(a, b) {
-        Pair::Same | Pair::Left(_) => a.clone(),
-        Pair::Right => b.clone(),
+        Pair::Same => United::Same,
+        Pair::Left(_) => United::Left,
+        Pair::Right => United::Right,
         Pair::Leaves(x, y) => {
             let both: [u64; WIDTH] = std::array::from_fn(|i| x[i] | y[i]);
             match both {
-                all if all == *x => a.clone(),
-                all if all == *y => b.clone(),
-                all => Some(Tree::new(Node::Leaf(all))),
+                all if all == *x => United::Left,
+                all if all == *y => United::Right,
+                all => United::New(Tree::new(Node::Leaf(Arc::new(all)))),
             }
         }
         Pair::Inner(x, y) => {
-            let both: [Link; WIDTH] = std::array::from_fn(|i| union(&x[i], &y[i]));
-            let is = |of: &[Link; WIDTH]| both.iter().zip(of).all(|(x, y)| same(x, y));
-            match (is(x), is(y)) {
-                (true, _) => a.clone(),
-                (_, true) => b.clone(),
-                _ => Some(Tree::new(Node::Inner(both))),
+            let parts: [United; WIDTH] = std::array::from_fn(|i| united(&x[i], &y[i]));
+            if parts.iter().all(|part| matches!(part, United::Same | United::Left)) {
+                return United::Left;
             }
+            if parts.iter().all(|part| matches!(part, United::Same | United::Right)) {
+                return United::Right;
+            }
+            let mut links = x.clone();
+            for (i, part) in parts.into_iter().enumerate() {
+                match part {
+                    United::Same | United::Left => {}
+                    United::Right => links[i] = y[i].clone(),
+                    United::New(tree) => links[i] = Some(tree),
+                }
+            }
+            United::New(Tree::new(Node::Inner(Arc::new(links))))
         }
     }
 }
