@@ -95,7 +95,7 @@ fn two_processes_run_models_and_keep_them() {
 #[test]
 fn numbers_and_protocols_that_do_not_go_together_are_refused_with_a_remedy() {
     let op = "bench op mul --batch 10 --parties thread";
-    cli(&format!("{op} --numbers float32"), &[]).refused(&["mizar", "--protocol secfloat"]);
+    cli(&format!("{op} --numbers float32"), &[]).refused(&["mizar", "--protocol mizar-float"]);
     cli(&format!("{op} --protocol secfloat --numbers fixed"), &[]).refused(&["leave out --numbers"]);
     cli(&format!("{op} --protocol secfloat --ring 32"), &[]).refused(&["leave out --ring"]);
     cli("bench model relevance --train", &[]).refused(&["--protocol secfloat"]);

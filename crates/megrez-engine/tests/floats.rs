@@ -57,7 +57,7 @@ fn holds(plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
     plan.validate().unwrap();
     let given = |run: u32, input: &Input| Ok(numbers(run, &input.name));
     let options = LocalOptions { runs: 2, ..LocalOptions::default() };
-    let out = run_floats(plan, &given, &|_| {}, &options).unwrap();
+    let out = run_floats(2, plan, &given, &|_| {}, &options).unwrap();
     let price = float_price(plan);
     for run in 0..2u32 {
         let inputs: Vec<_> = plan.inputs.iter().map(|i| numbers(run, &i.name)).collect();
@@ -132,7 +132,7 @@ fn threads_work_beside_each_other() {
 #[test]
 fn inputs_of_another_size_are_refused() {
     let short = |_: u32, _: &Input| Ok(vec![1.0; 5]);
-    let refused = run_floats(&functions(), &short, &|_| {}, &LocalOptions::default());
+    let refused = run_floats(2, &functions(), &short, &|_| {}, &LocalOptions::default());
     match refused.map(|_| ()) {
         Err(LocalError::Session(Error::Refused(what))) => {
             assert!(what.contains("input `x` takes 9 elements, 5 were given"), "{what}")

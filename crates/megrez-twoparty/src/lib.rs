@@ -24,6 +24,7 @@ pub mod price;
 #[cfg(test)]
 mod programs;
 mod share;
+mod supplier;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -35,3 +36,4 @@ mod wire;
 
 pub use link::Sirnn;
 pub use share::{Bits, Ints};
+pub use supplier::Supplier;

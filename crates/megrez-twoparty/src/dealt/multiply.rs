@@ -38,7 +38,7 @@ struct Part {
     coefficient: Vec<u64>,
     /// At the dealer.
     secret: Vec<u64>,
-    /// Worker's shares of the secret, where they hold some in the ring of the result.
+    /// Workers' shares of the secret, where they hold some in the ring of the result; nothing is dealt then.
     held: Option<Vec<u64>>,
 }
 
@@ -75,12 +75,11 @@ impl Wide<'_> {
             if deals { (0..lanes).map(f).collect() } else { vec![] }
         };
         if matches!(self.wrap, Wrap::None) {
-            let held = (!deals).then(|| x.r.clone());
             let minus = Part {
                 shift: 0,
                 coefficient: at_workers(&|_| u64::MAX),
                 secret: at_dealer(&|i| x.r[i]),
-                held,
+                held: Some(at_workers(&|i| x.r[i])),
             };
             return Sum { public: x.m.clone(), parts: vec![minus] };
         }

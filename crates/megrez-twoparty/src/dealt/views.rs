@@ -127,7 +127,9 @@ fn every_message_is_new_in_every_run() {
     // The same secrets twice: no message comes again, at any party.
     for name in BLOCKS {
         let runs: Vec<Vec<Vec<(usize, Vec<u8>)>>> = (0..2)
-            .map(|_| parties(3, |party| sent(party, name, SECRETS[1])).into_iter().map(Result::unwrap).collect())
+            .map(|_| {
+                parties(3, |party| sent(party, name, SECRETS[1])).into_iter().map(Result::unwrap).collect()
+            })
             .collect();
         for (first, second) in runs[0].iter().flatten().zip(runs[1].iter().flatten()) {
             assert_eq!(first.1.len(), second.1.len());
