@@ -20,7 +20,8 @@ pub const SECFLOAT: Protocol = Protocol {
     .without_offline_phase()
 };
 
-/// Floating point between two workers with a dealer: `dealt` in `megrez-twoparty`.
+/// Floating point between two workers with a dealer: `dealt` in `megrez-twoparty`. What is dealt depends on no data, but is sent while
+/// the session runs, and not kept.
 pub const MIZAR_FLOAT: Protocol = Protocol {
     numbers: Numbers::Float32,
     rings: &[],
@@ -30,6 +31,7 @@ pub const MIZAR_FLOAT: Protocol = Protocol {
         "semi-honest, one of three parties corrupted; party 2 deals randomness and sees nothing",
         "SECFLOAT's programs on blocks from a dealer, in MIZAR's masked sharing; single precision, correctly rounded",
     )
+    .without_offline_phase()
 };
 
 /// The protocols on floating point.

@@ -122,7 +122,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
         "repeat": o.repeat,
         "phases": {
             "offline": {
-                "seconds": Seconds::default(), "rounds": u32::from(protocol.offline), "sent_bytes": by_link(offline),
+                "seconds": Seconds::default(), "rounds": u32::from(o.parties > 2), "sent_bytes": by_link(offline),
             },
             "online": {
                 "seconds": seconds,

@@ -91,9 +91,9 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
             }
         }
     }
-    let offline = match protocol.offline {
-        true => of(Phase::Offline).clone(),
-        false => PhaseCost {
+    let offline = match protocol.parties {
+        3 => of(Phase::Offline).clone(),
+        _ => PhaseCost {
             busy_seconds: vec![0.0; 2],
             sent_bytes: online.sent_bytes.keys().map(|link| (link.clone(), 0)).collect(),
             ..PhaseCost::default()

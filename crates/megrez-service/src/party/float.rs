@@ -57,7 +57,8 @@ pub(super) fn memory(plan: &FloatPlan) -> u64 {
 pub(super) fn plan_of(host: &Host, client: &str, run: &Run) -> Result<(FloatPlan, Option<StoredModel>)> {
     if run.material.is_some() {
         return Err(Error::Refused(
-            "floating point has no offline phase: leave out the name of the material".into(),
+            "floating point has no offline phase whose material is kept: leave out the name of the material"
+                .into(),
         ));
     }
     match &run.source {
