@@ -56,7 +56,7 @@ fn steps<B: Blocks<Error = Infallible>, T>(
     b: &mut B,
     taken: impl Fn(&mut B) -> T,
 ) -> Vec<T> {
-    let number = |elements: usize| Float::public(b, &Plain::from_f32(&vec![0.0; elements]));
+    let number = |elements: usize| Float::public(&*b, &Plain::from_f32(&vec![0.0; elements]));
     let inputs = plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect();
     let mut walk = Walk::new(plan, inputs);
     let one = |i: usize| {

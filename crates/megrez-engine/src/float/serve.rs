@@ -7,7 +7,7 @@ use crate::clients::Clients;
 use crate::report::{Measured, PartyReport, PhaseReport, StepReport};
 use crate::serve::{Options, agree};
 use megrez_float::Float;
-use megrez_kernels::Device;
+use megrez_kernels::{Device, Memory};
 use megrez_net::Payload;
 use megrez_plan::FloatPlan;
 use megrez_session::{Error, Party, Phase, Reading};

@@ -172,7 +172,7 @@ fn price(o: &FloatBench) -> Bill {
     fn all<P: Blocks<Error = Infallible>>(o: &FloatBench, price: &mut P) {
         for lanes in o.slices() {
             // Two of them: squares are cheaper than products.
-            let [x, y] = [(); 2].map(|()| Float::constant(price, Format::FLOAT32, 0, lanes));
+            let [x, y] = [(); 2].map(|()| Float::constant(&*price, Format::FLOAT32, 0, lanes));
             let Ok(_) = run_in_parts(&o.op, price, &x, &y);
         }
     }
@@ -267,14 +267,13 @@ fn measure(b: &mut impl Supplier, o: &FloatBench, number: u32, lanes: usize) -> 
     let (x, y) = (share(0)?, share(1)?);
     b.enter(Phase::Online, number);
     b.party_mut().barrier("start")?;
-    let sent = |b: &_, phase| Supplier::party(b).meter().total(phase, o.parties);
     let phases = [Phase::Offline, Phase::Online];
-    let before = phases.map(|phase| sent(b, phase));
+    let before = phases.map(|phase| b.party().meter().total(phase, o.parties));
     let start = Instant::now();
     let out = b.step("op", |b| run_in_parts(&o.op, b, &x, &y))?;
     let seconds = start.elapsed().as_secs_f64();
     let busy_seconds = seconds - b.waited().as_secs_f64();
-    let [offline, online] = [0, 1].map(|i| less(sent(b, phases[i]), &before[i]));
+    let [offline, online] = [0, 1].map(|i| less(b.party().meter().total(phases[i], o.parties), &before[i]));
     let rounds = b.party().rounds();
     b.enter(Phase::Output, number);
     let Some(out) = out else {

@@ -35,14 +35,20 @@ fn quotient(form: Form, shift: u32, x: &Ints, cut: u32, borrow: &Bits) -> Form {
 impl<D: Device> Dealt<D> {
     /// Public integers in so many lanes; asked for at workers.
     pub(super) fn known(&self, width: u32, lanes: usize, v: impl Fn(usize) -> u64) -> Ints {
-        let m = if self.deals() { vec![] } else { (0..lanes).map(|i| v(i) & mask(width)).collect() };
-        Ints { width, m, r: vec![0; lanes] }
+        let zeros = vec![0; lanes];
+        if self.deals() {
+            return Ints { width, m: vec![], r: zeros.clone(), first: zeros };
+        }
+        Ints { width, m: (0..lanes).map(|i| v(i) & mask(width)).collect(), r: zeros, first: vec![] }
     }
 
     /// Public bits in so many lanes; asked for at workers.
     pub(super) fn known_bits(&self, n: usize, v: impl Fn(usize) -> u64) -> Bits {
-        let m = if self.deals() { vec![] } else { bits::pack(n, v) };
-        Bits { n, m, r: vec![0; bits::words(n)] }
+        let zeros = vec![0; bits::words(n)];
+        if self.deals() {
+            return Bits { n, m: vec![], r: zeros.clone(), first: zeros };
+        }
+        Bits { n, m: bits::pack(n, v), r: zeros, first: vec![] }
     }
 
     /// fixed + Σ 2^i·bit.
@@ -181,13 +187,13 @@ impl<D: Device> Blocks for Dealt<D> {
     }
     fn parity(&self, x: &Ints) -> Bits {
         let pack = |v: &[u64]| bits::pack(v.len(), |i| v[i]);
-        Bits { n: x.lanes(), m: pack(&x.m), r: pack(&x.r) }
+        Bits { n: x.lanes(), m: pack(&x.m), r: pack(&x.r), first: pack(&x.first) }
     }
     fn narrow(&self, b: &Bits) -> Ints {
         let unpack = |v: &[u64]| {
             if v.is_empty() { vec![] } else { (0..b.n).map(|i| bits::get(v, i)).collect() }
         };
-        Ints { width: 1, m: unpack(&b.m), r: unpack(&b.r) }
+        Ints { width: 1, m: unpack(&b.m), r: unpack(&b.r), first: unpack(&b.first) }
     }
     fn xor(&self, a: &Bits, b: &Bits) -> Bits {
         a.xor(b)
@@ -197,18 +203,18 @@ impl<D: Device> Blocks for Dealt<D> {
     }
     fn gather(&self, x: &Ints, lanes: &[usize]) -> Ints {
         let of = |v: &[u64]| if v.is_empty() { vec![] } else { lanes.iter().map(|&i| v[i]).collect() };
-        Ints { width: x.width, m: of(&x.m), r: of(&x.r) }
+        Ints { width: x.width, m: of(&x.m), r: of(&x.r), first: of(&x.first) }
     }
     fn gather_bits(&self, b: &Bits, lanes: &[usize]) -> Bits {
         let of = |v: &[u64]| {
             if v.is_empty() { vec![] } else { bits::pack(lanes.len(), |i| bits::get(v, lanes[i])) }
         };
-        Bits { n: lanes.len(), m: of(&b.m), r: of(&b.r) }
+        Bits { n: lanes.len(), m: of(&b.m), r: of(&b.r), first: of(&b.first) }
     }
     fn concat(&self, x: &[&Ints]) -> Ints {
         assert!(x.iter().all(|y| y.width == x[0].width), "widths differ");
         let of = |v: fn(&Ints) -> &Vec<u64>| x.iter().flat_map(|y| v(y).iter().copied()).collect();
-        Ints { width: x[0].width, m: of(|y| &y.m), r: of(|y| &y.r) }
+        Ints { width: x[0].width, m: of(|y| &y.m), r: of(|y| &y.r), first: of(|y| &y.first) }
     }
     fn concat_bits(&self, b: &[&Bits]) -> Bits {
         let of = |v: fn(&Bits) -> &Vec<u64>| {
@@ -219,7 +225,8 @@ impl<D: Device> Blocks for Dealt<D> {
             }
             all
         };
-        Bits { n: b.iter().map(|b| b.n).sum(), m: of(|b| &b.m), r: of(|b| &b.r) }
+        let n = b.iter().map(|b| b.n).sum();
+        Bits { n, m: of(|b| &b.m), r: of(|b| &b.r), first: of(|b| &b.first) }
     }
 
     fn and(&mut self, jobs: &[(&Bits, &Bits)]) -> Result<Vec<Bits>, Error> {

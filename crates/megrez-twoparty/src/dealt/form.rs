@@ -231,14 +231,8 @@ impl<D: Device> Dealt<D> {
         };
         let mut results = self.open_shares(&opened, values)?.into_iter();
         let mut next = || results.next().expect("as many as were opened");
-        let ints = widths.into_iter().map(|width| {
-            let (m, r) = next();
-            Ints { width, m, r }
-        });
-        let ints = ints.collect();
-        let row = |(n, outputs): (usize, usize)| {
-            (0..outputs).map(|_| next()).map(|(m, r)| Bits { n, m, r }).collect()
-        };
+        let ints = widths.into_iter().map(|width| next().ints(width)).collect();
+        let row = |(n, outputs): (usize, usize)| (0..outputs).map(|_| next().bits(n)).collect();
         let bits = counts.into_iter().map(row).collect();
         Ok((ints, bits))
     }

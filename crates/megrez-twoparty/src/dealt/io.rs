@@ -7,7 +7,7 @@
 //!
 //! Security: `docs/security/float-dealer.md`.
 
-use super::link::{DEALER, Dealt, Size};
+use super::link::{DEALER, Dealt, Masked, Size};
 use super::share::{Bits, Ints};
 use crate::client::{FORMAT, Lane, read, write};
 use megrez_float::blocks::mask;
@@ -30,20 +30,13 @@ fn fields(x: &Plain) -> Vec<Vec<u64>> {
     flags.into_iter().chain([x.exp.clone(), x.man.clone()]).collect()
 }
 
-/// Numbers of fields (m, r) in that order.
-fn float<D: Device>(format: Format, n: usize, fields: Vec<(Vec<u64>, Vec<u64>)>) -> Float<Dealt<D>> {
+/// Numbers of fields in that order.
+fn float<D: Device>(format: Format, n: usize, fields: Vec<Masked>) -> Float<Dealt<D>> {
     let mut fields = fields.into_iter();
     let mut next = || fields.next().expect("six fields");
-    let mut flag = || {
-        let (m, r) = next();
-        Bits { n, m, r }
-    };
-    let [zero, inf, nan, sign] = [(); 4].map(|()| flag());
-    let mut int = |width: u32| {
-        let (m, r) = next();
-        Ints { width, m, r }
-    };
-    Float { format, zero, inf, nan, sign, exp: int(format.exp_width()), man: int(format.man_width()) }
+    let [zero, inf, nan, sign] = [(); 4].map(|()| next().bits(n));
+    let (exp, man) = (next().ints(format.exp_width()), next().ints(format.man_width()));
+    Float { format, zero, inf, nan, sign, exp, man }
 }
 
 impl<D: Device> Dealt<D> {

@@ -25,8 +25,25 @@ pub struct Dealt<D: Device> {
     next: u64,
 }
 
-/// A party's share of what was dealt; nothing at the dealer.
+/// A party's share of what was dealt; worker 0's at the dealer, who knows it.
 pub(super) type Share = Vec<u64>;
+
+/// What was opened, at this party: m, r and first, as in [`Ints`] and [`Bits`].
+pub(super) struct Masked {
+    pub m: Vec<u64>,
+    pub r: Vec<u64>,
+    pub first: Vec<u64>,
+}
+
+impl Masked {
+    pub fn ints(self, width: u32) -> Ints {
+        Ints { width, m: self.m, r: self.r, first: self.first }
+    }
+
+    pub fn bits(self, n: usize) -> Bits {
+        Bits { n, m: self.m, r: self.r, first: self.first }
+    }
+}
 
 /// How many lanes of how many bits each: what a message is made of.
 #[derive(Clone, Copy)]
@@ -190,15 +207,19 @@ impl<D: Device> Dealt<D> {
             return Ok(sizes.iter().map(|size| size.read(&mut reader)).collect());
         }
         let mut writer = Writer::with_capacity(bits);
-        for (size, secret) in sizes.iter().zip(secrets()) {
-            size.write(&mut writer, &size.difference(&secret, &size.read(&mut reader)));
-        }
+        let of = |(size, secret): (&Size, Vec<u64>)| {
+            let first = size.difference(&secret, &size.read(&mut reader));
+            size.write(&mut writer, &first);
+            first
+        };
+        let first = sizes.iter().zip(secrets()).map(of).collect();
         self.offline.send(0, &label, writer.into_payload())?;
-        Ok(sizes.iter().map(|_| vec![]).collect())
+        Ok(first)
     }
 
-    /// Fresh masks, one a lane: a worker's shares, which are streams, and the dealer's sums of both. No message.
-    fn masks(&mut self, label: &str, sizes: &[Size]) -> Result<Vec<Vec<u64>>, Error> {
+    /// Fresh masks, one a lane: a worker's shares, which are streams, and the dealer's sums of both. No message. Returns r and first.
+    #[allow(clippy::type_complexity)]
+    fn masks(&mut self, label: &str, sizes: &[Size]) -> Result<Vec<(Vec<u64>, Vec<u64>)>, Error> {
         let purpose = format!("mask {label}");
         let n = bits::words(all(sizes));
         let mut from = |peer: usize| -> Result<Vec<Vec<u64>>, Error> {
@@ -207,32 +228,30 @@ impl<D: Device> Dealt<D> {
             Ok(sizes.iter().map(|size| size.read(&mut reader)).collect())
         };
         if self.party.me() != DEALER {
-            return from(DEALER);
+            return Ok(from(DEALER)?.into_iter().map(|r| (r, vec![])).collect());
         }
         let (first, second) = (from(0)?, from(1)?);
-        Ok(sizes.iter().zip(first.iter().zip(&second)).map(|(size, (x, y))| size.sum(x, y)).collect())
+        let all = sizes.iter().zip(first.into_iter().zip(&second));
+        Ok(all.map(|(size, (x, y))| (size.sum(&x, y), x)).collect())
     }
 
     /// Opens what the workers have additive shares of, under fresh masks; the dealer gives none. One message of all bits each way.
-    /// Returns (m, r) of each.
-    #[allow(clippy::type_complexity)]
-    pub(super) fn open_shares(
-        &mut self,
-        sizes: &[Size],
-        shares: Vec<Share>,
-    ) -> Result<Vec<(Vec<u64>, Vec<u64>)>, Error> {
+    pub(super) fn open_shares(&mut self, sizes: &[Size], shares: Vec<Share>) -> Result<Vec<Masked>, Error> {
         let (label, bits) = (self.next.to_string(), all(sizes));
-        let masks =
-            if bits == 0 { sizes.iter().map(|_| vec![]).collect() } else { self.masks(&label, sizes)? };
+        let masks = if bits == 0 {
+            sizes.iter().map(|_| (vec![], vec![])).collect()
+        } else {
+            self.masks(&label, sizes)?
+        };
         if self.deals() || bits == 0 {
             self.next += 1;
-            return Ok(masks.into_iter().map(|r| (vec![], r)).collect());
+            return Ok(masks.into_iter().map(|(r, first)| Masked { m: vec![], r, first }).collect());
         }
         let all = sizes.iter().zip(shares.iter().zip(&masks));
-        let mine: Vec<Vec<u64>> = all.map(|(size, (share, mask))| size.sum(share, mask)).collect();
+        let mine: Vec<Vec<u64>> = all.map(|(size, (share, mask))| size.sum(share, &mask.0)).collect();
         let theirs = self.swap(sizes, &mine.iter().collect::<Vec<_>>())?.expect("at workers");
         let opened = sizes.iter().zip(mine.iter().zip(&theirs)).map(|(size, (x, y))| size.sum(x, y));
-        Ok(opened.zip(masks).collect())
+        Ok(opened.zip(masks).map(|(m, (r, first))| Masked { m, r, first }).collect())
     }
 
     /// Bits `at` of integers as masked bits: m's bit, and r's, which is dealt. No round, one bit a lane dealt.
@@ -242,24 +261,22 @@ impl<D: Device> Dealt<D> {
         let deals = self.deals();
         let shares = self.deal(&sizes, || jobs.iter().map(|&(x, at)| pack(&x.r, at)).collect())?;
         let one = |(&(x, at), share): (&(&Ints, u32), Share)| {
-            let r = if deals { pack(&x.r, at) } else { share };
-            Bits { n: x.lanes(), m: pack(&x.m, at), r }
+            let (r, first) = if deals { (pack(&x.r, at), share) } else { (share, vec![]) };
+            Bits { n: x.lanes(), m: pack(&x.m, at), r, first }
         };
         Ok(jobs.iter().zip(shares).map(one).collect())
     }
 
     /// Words of worker `owner` under masks that it shares with the dealer; it sends them to the other worker, whose share of the masks is zero.
-    /// Returns (m, r) of each.
-    #[allow(clippy::type_complexity)]
     pub(super) fn enter_words(
         &mut self,
         owner: usize,
         sizes: &[Size],
         words: Option<Vec<Vec<u64>>>,
-    ) -> Result<Vec<(Vec<u64>, Vec<u64>)>, Error> {
+    ) -> Result<Vec<Masked>, Error> {
         let (label, n) = (self.label(), all(sizes));
         if n == 0 {
-            return Ok(sizes.iter().map(|_| (vec![], vec![])).collect());
+            return Ok(sizes.iter().map(|_| Masked { m: vec![], r: vec![], first: vec![] }).collect());
         }
         if self.me() == 1 - owner.min(1) {
             let sent = self.party.recv(owner, &label, bits::bytes(n))?;
@@ -267,7 +284,7 @@ impl<D: Device> Dealt<D> {
             let of = |size: &Size| {
                 let m = size.read(&mut reader);
                 let r = vec![0; m.len()];
-                (m, r)
+                Masked { m, r, first: vec![] }
             };
             return Ok(sizes.iter().map(of).collect());
         }
@@ -276,13 +293,14 @@ impl<D: Device> Dealt<D> {
         let mut reader = Reader::new(&masks);
         let masks: Vec<Vec<u64>> = sizes.iter().map(|size| size.read(&mut reader)).collect();
         let Some(words) = words else {
-            return Ok(masks.into_iter().map(|r| (vec![], r)).collect());
+            let first = |r: &Vec<u64>| if owner == 0 { r.clone() } else { vec![0; r.len()] };
+            return Ok(masks.into_iter().map(|r| Masked { m: vec![], first: first(&r), r }).collect());
         };
         let mut writer = Writer::with_capacity(n);
         let of = |((size, x), r): ((&Size, Vec<u64>), Vec<u64>)| {
             let m = size.sum(&x, &r);
             size.write(&mut writer, &m);
-            (m, r)
+            Masked { m, r, first: vec![] }
         };
         let entered = sizes.iter().zip(words).zip(masks).map(of).collect();
         self.party.send(1 - owner, &label, writer.into_payload())?;

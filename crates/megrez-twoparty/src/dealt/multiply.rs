@@ -7,12 +7,16 @@
 //! Otherwise u is found by a comparison of all digits first. Two's complement is unsigned with 2^(w−1) added to m, and taken off
 //! again. So x mod 2^width is public plus public times secret, part by part; a product of two such sums is one again.
 //!
-//! phase     rounds  bits per lane                                                      from → to
-//! offline   1       extend: Σ_k (W − s_k); product: that of all parts and of all pairs  dealer → worker 0
-//! online    1       2W                                                                 worker ↔ worker
+//! Workers hold r_0 and r_1 as integers: r = r_0 + r_1 − 2^w·κ, and the dealer, who knows both, deals κ. An extension keeps m and r in its
+//! low w bits, and opens u + κ modulo 2^(W−w) under a mask of its own.
 //!
-//! Parts: r with s = 0, and where W > w with s = w: r_t; or r_t, ρ_b, r_t·ρ_b; or ρ_u. In a product parts of a factor that is not widened
-//! are held; a square has every pair once.
+//! phase     rounds  bits per lane                                             from → to
+//! offline   1       extend: p·(W − w); product: Σ_k (W − s_k) over κ, all      dealer → worker 0
+//!                   parts but r, and all pairs of parts
+//! online    1       extend: 2(W − w); product: 2W                             worker ↔ worker
+//!
+//! Parts: r with s = 0, and where W > w with s = w: r_t; or r_t, ρ_b, r_t·ρ_b; or ρ_u; κ has s = w too, and p counts it with them. A square
+//! has every pair once.
 //!
 //! Security: `docs/security/float-dealer.md`.
 
@@ -38,8 +42,16 @@ struct Part {
     coefficient: Vec<u64>,
     /// At the dealer.
     secret: Vec<u64>,
-    /// Workers' shares of the secret, where they hold some in the ring of the result; nothing is dealt then.
-    held: Option<Vec<u64>>,
+    /// Workers' shares of the secret, where they hold some: of r.
+    held: Option<Held>,
+}
+
+/// Shares r_0 and r_1 of r as integers.
+struct Held {
+    /// At a worker.
+    share: Vec<u64>,
+    /// Where they are modulo less than the result is: their width, and at the dealer where they carry.
+    carry: Option<(u32, Vec<u64>)>,
 }
 
 /// How the wrap of an integer is had: by what is known of its top bit, or by having been found.
@@ -64,71 +76,93 @@ impl Wide<'_> {
         if self.signed { 1 << (self.x.width - 1) } else { 0 }
     }
 
-    /// The parts at this party.
-    fn sum(&self, deals: bool) -> Sum {
-        let (x, w, offset) = (self.x, self.x.width, self.offset());
-        let lanes = x.lanes();
-        let at_workers = |f: &dyn Fn(usize) -> u64| -> Vec<u64> {
-            if deals { vec![] } else { (0..lanes).map(f).collect() }
-        };
-        let at_dealer = |f: &dyn Fn(usize) -> u64| -> Vec<u64> {
-            if deals { (0..lanes).map(f).collect() } else { vec![] }
-        };
-        if matches!(self.wrap, Wrap::None) {
-            let minus = Part {
-                shift: 0,
-                coefficient: at_workers(&|_| u64::MAX),
-                secret: at_dealer(&|i| x.r[i]),
-                held: Some(at_workers(&|i| x.r[i])),
-            };
-            return Sum { public: x.m.clone(), parts: vec![minus] };
-        }
-        let m = |i: usize| x.m[i].wrapping_add(offset) & mask(w);
-        let m_top = |i: usize| m(i) >> (w - 1);
+    /// What is public of the wrap, and its parts, at this party.
+    fn wrap(&self, side: Side) -> Sum {
+        let (x, w) = (self.x, self.x.width);
+        let m_top = |i: usize| x.m[i].wrapping_add(self.offset()) >> (w - 1) & 1;
         let r_top = |i: usize| x.r[i] >> (w - 1);
-        let part = |shift: u32, coefficient: &dyn Fn(usize) -> u64, secret: &dyn Fn(usize) -> u64| Part {
-            shift,
-            coefficient: at_workers(coefficient),
-            secret: at_dealer(secret),
+        let part = |coefficient: &dyn Fn(usize) -> u64, secret: &dyn Fn(usize) -> u64| Part {
+            shift: w,
+            coefficient: side.at_workers(coefficient),
+            secret: side.at_dealer(secret),
             held: None,
         };
-        // What is public of the wrap, and its parts.
-        let (wrapped, parts) = match &self.wrap {
-            Wrap::None => unreachable!("returned above"),
-            Wrap::Known(false) => (at_workers(&|_| 0), vec![part(w, &|i| 1 ^ m_top(i), &r_top)]),
-            Wrap::Known(true) => (at_workers(&|i| 1 ^ m_top(i)), vec![part(w, &m_top, &r_top)]),
+        let (public, parts) = match &self.wrap {
+            Wrap::None => (vec![], vec![]),
+            Wrap::Known(false) => (side.at_workers(&|_| 0), vec![part(&|i| 1 ^ m_top(i), &r_top)]),
+            Wrap::Known(true) => (side.at_workers(&|i| 1 ^ m_top(i)), vec![part(&m_top, &r_top)]),
             Wrap::Shared(b) => {
                 let flipped = |i: usize| bits::get(&b.m, i);
                 let rho = |i: usize| bits::get(&b.r, i);
                 let sign = |i: usize| 1u64.wrapping_sub(2 * flipped(i));
                 (
-                    at_workers(&|i| (1 ^ m_top(i)) & flipped(i)),
+                    side.at_workers(&|i| (1 ^ m_top(i)) & flipped(i)),
                     vec![
-                        part(w, &|i| 1 ^ m_top(i) ^ flipped(i), &r_top),
-                        part(w, &|i| (1 ^ m_top(i)).wrapping_mul(sign(i)), &rho),
-                        part(w, &|i| (2 * m_top(i)).wrapping_sub(1).wrapping_mul(sign(i)), &|i| {
+                        part(&|i| 1 ^ m_top(i) ^ flipped(i), &r_top),
+                        part(&|i| (1 ^ m_top(i)).wrapping_mul(sign(i)), &rho),
+                        part(&|i| (2 * m_top(i)).wrapping_sub(1).wrapping_mul(sign(i)), &|i| {
                             r_top(i) & rho(i)
                         }),
                     ],
                 )
             }
             Wrap::Found(u) => (
-                at_workers(&|i| bits::get(&u.m, i)),
-                vec![part(w, &|i| 1u64.wrapping_sub(2 * bits::get(&u.m, i)), &|i| bits::get(&u.r, i))],
+                side.at_workers(&|i| bits::get(&u.m, i)),
+                vec![part(&|i| 1u64.wrapping_sub(2 * bits::get(&u.m, i)), &|i| bits::get(&u.r, i))],
             ),
         };
-        let public = at_workers(&|i| m(i).wrapping_add(wrapped[i] << w).wrapping_sub(offset));
-        let minus = part(0, &|_| u64::MAX, &|i| x.r[i]);
-        Sum { public, parts: std::iter::once(minus).chain(parts).collect() }
+        Sum { public, parts }
+    }
+
+    /// The parts of the integer at this party.
+    fn sum(&self, side: Side) -> Sum {
+        let (x, w, offset) = (self.x, self.x.width, self.offset());
+        let carry = (self.width > w).then(|| (w, side.at_dealer(&|i| x.carry(i))));
+        let minus = Part {
+            shift: 0,
+            coefficient: side.at_workers(&|_| u64::MAX),
+            secret: side.at_dealer(&|i| x.r[i]),
+            held: Some(Held { share: side.at_workers(&|i| x.r[i]), carry }),
+        };
+        let mut sum = self.wrap(side);
+        sum.parts.insert(0, minus);
+        sum.public = match self.wrap {
+            Wrap::None => x.m.clone(),
+            _ => side.at_workers(&|i| {
+                (x.m[i].wrapping_add(offset) & mask(w)).wrapping_add(sum.public[i] << w).wrapping_sub(offset)
+            }),
+        };
+        sum
+    }
+}
+
+/// Which side of `lanes` lanes a party is on.
+#[derive(Clone, Copy)]
+struct Side {
+    deals: bool,
+    lanes: usize,
+}
+
+impl Side {
+    fn at_workers(self, f: &dyn Fn(usize) -> u64) -> Vec<u64> {
+        if self.deals { vec![] } else { (0..self.lanes).map(f).collect() }
+    }
+
+    fn at_dealer(self, f: &dyn Fn(usize) -> u64) -> Vec<u64> {
+        if self.deals { (0..self.lanes).map(f).collect() } else { vec![] }
     }
 }
 
 /// public·part as a term, or what the workers hold of it.
 fn single(form: Form, factor: &[u64], twice: u64, part: &Part) -> Form {
     let c = |i: usize| factor[i].wrapping_mul(part.coefficient[i]).wrapping_mul(twice);
-    match &part.held {
-        Some(share) => form.held(|i| c(i).wrapping_mul(share[i])),
-        None => form.term(part.shift, c, |i| part.secret[i]),
+    let Some(Held { share, carry }) = &part.held else {
+        return form.term(part.shift, c, |i| part.secret[i]);
+    };
+    let form = form.held(|i| c(i).wrapping_mul(share[i]));
+    match carry {
+        Some((width, carry)) => form.term(*width, |i| c(i).wrapping_neg(), |i| carry[i]),
+        None => form,
     }
 }
 
@@ -150,7 +184,7 @@ impl<D: Device> Dealt<D> {
         let one = |(x, signed, msb, width): (&'a Ints, bool, Msb<'a, B>, u32)| {
             let wrap = match msb {
                 _ if width == x.width => Wrap::None,
-                Msb::Unknown => Wrap::Found(Bits { n: 0, m: vec![], r: vec![] }),
+                Msb::Unknown => Wrap::Found(Bits { n: 0, m: vec![], r: vec![], first: vec![] }),
                 Msb::Zero => Wrap::Known(signed),
                 Msb::One => Wrap::Known(!signed),
                 Msb::Shared(bit) => Wrap::Shared(if signed { bit.not() } else { bit.clone() }),
@@ -178,16 +212,38 @@ impl<D: Device> Dealt<D> {
         let wide = self.wide(asked.map(|j| (j.x, j.signed, msb(&j.msb), j.width)).collect())?;
         let deals = self.deals();
         let form = |x: &Wide<'_>| {
-            let sum = x.sum(deals);
-            let form = self.form(x.width, x.x.lanes()).public(|i| sum.public[i]);
-            let part = |form: Form, p: &Part| form.term(p.shift, |i| p.coefficient[i], |i| p.secret[i]);
-            sum.parts.iter().fold(form, part)
+            let sum = x.wrap(Side { deals, lanes: x.x.lanes() });
+            let form = self.form(x.width - x.x.width, x.x.lanes()).public(|i| sum.public[i]);
+            let form = form.term(0, |_| 1, |i| x.x.carry(i));
+            sum.parts.iter().fold(form, |form, p| form.term(0, |i| p.coefficient[i], |i| p.secret[i]))
         };
         let forms = wide.iter().map(form).collect();
-        let mut opened = self.open_forms(forms)?.into_iter();
+        let mut opened = wide.iter().zip(self.open_forms(forms)?);
         let one = |j: &Extend<'_, B>| {
             assert!(j.width >= j.x.width, "extended to fewer bits");
-            if j.width == j.x.width { j.x.clone() } else { opened.next().expect("one for each") }
+            if j.width == j.x.width {
+                return j.x.clone();
+            }
+            let (x, above) = opened.next().expect("one for each");
+            let low = x.x.offset(x.offset());
+            let keep = |v: &[u64], above: &[u64], less: u64| -> Vec<u64> {
+                let lanes = v.iter().zip(above);
+                lanes
+                    .map(|(v, a)| v.wrapping_add(a << x.x.width).wrapping_sub(less) & mask(x.width))
+                    .collect()
+            };
+            // The dealer's r is the sum of the shares as they are now, not of their low bits.
+            let sum: Vec<u64> = if deals {
+                (0..low.lanes()).map(|i| low.r[i].wrapping_add(low.carry(i) << low.width)).collect()
+            } else {
+                low.r
+            };
+            Ints {
+                width: x.width,
+                m: keep(&low.m, &above.m, x.offset()),
+                r: keep(&sum, &above.r, 0),
+                first: keep(&low.first, &above.first, 0),
+            }
         };
         Ok(jobs.iter().map(one).collect())
     }
@@ -207,7 +263,7 @@ impl<D: Device> Dealt<D> {
             factors.extend(asked.iter().map(|f| (f.x, f.signed, msb(&f.msb), job.width)));
         }
         let deals = self.deals();
-        let mut sums = self.wide(factors)?.into_iter().map(|x| x.sum(deals));
+        let mut sums = self.wide(factors)?.into_iter().map(|x| x.sum(Side { deals, lanes: x.x.lanes() }));
         let mut forms = vec![];
         for job in jobs {
             let mut form = self.form(job.width, job.x.x.lanes());

@@ -104,9 +104,10 @@ fn parts(x: &Size, width: u32, wrap: Wrap) -> Vec<u32> {
     std::iter::once(0).chain(std::iter::repeat_n(x.width, wraps)).collect()
 }
 
-/// Bits dealt of parts by themselves: none if they are held.
+/// Bits dealt of parts by themselves: r is held, but for where its shares carry.
 fn singles(parts: &[u32], width: u32) -> usize {
-    if parts.len() > 1 { parts.iter().map(|s| (width - s) as usize).sum() } else { 0 }
+    let above = parts.get(1).map_or(0, |s| (width - s) as usize);
+    above * parts.len()
 }
 
 /// Bits dealt and opened of a rounding to `width` bits: with a quotient of one bit less above a bit.
@@ -235,7 +236,7 @@ impl Blocks for Price {
         let (mut dealt, mut opened) = (0, 0);
         for (x, width, wrap) in wide.iter().filter(|j| j.1 > j.0.width) {
             dealt += singles(&parts(x, *width, *wrap), *width) * x.lanes;
-            opened += *width as usize * x.lanes;
+            opened += (width - x.width) as usize * x.lanes;
         }
         self.round(dealt, opened);
         Ok(jobs.iter().map(|j| Size { width: j.width, lanes: j.x.lanes }).collect())

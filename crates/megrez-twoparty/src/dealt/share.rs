@@ -12,6 +12,8 @@ pub struct Ints {
     pub m: Vec<u64>,
     /// Worker j's r_j; at the dealer r, their sum.
     pub r: Vec<u64>,
+    /// Worker 0's r_0 at the dealer, who so knows where r_0 + r_1 wraps; empty at workers.
+    pub first: Vec<u64>,
 }
 
 /// Bits x = m ⊕ r, packed; bits past the end are zero.
@@ -23,6 +25,8 @@ pub struct Bits {
     pub m: Vec<u64>,
     /// Worker j's r_j; at the dealer r, their sum.
     pub r: Vec<u64>,
+    /// Worker 0's r_0 at the dealer; empty at workers.
+    pub first: Vec<u64>,
 }
 
 fn each(v: &[u64], f: impl Fn(u64) -> u64) -> Vec<u64> {
@@ -35,6 +39,13 @@ fn both(v: &[u64], w: &[u64], f: impl Fn(u64, u64) -> u64) -> Vec<u64> {
 }
 
 impl Ints {
+    /// Of a mask's shares, where their sum as integers is 2^width or more. The dealer knows.
+    #[must_use]
+    pub fn carry(&self, lane: usize) -> u64 {
+        // r = r_0 + r_1 − 2^width exactly if r is below r_0.
+        u64::from(self.r[lane] < self.first[lane])
+    }
+
     /// How many there are.
     #[must_use]
     pub fn lanes(&self) -> usize {
@@ -45,7 +56,8 @@ impl Ints {
     #[must_use]
     pub fn map(&self, width: u32, f: impl Fn(u64) -> u64) -> Self {
         let keep = mask(width);
-        Self { width, m: each(&self.m, |x| f(x) & keep), r: each(&self.r, |x| f(x) & keep) }
+        let of = |v: &[u64]| each(v, |x| f(x) & keep);
+        Self { width, m: of(&self.m), r: of(&self.r), first: of(&self.first) }
     }
 
     /// A linear f of two lanes, modulo 2^w.
@@ -54,14 +66,20 @@ impl Ints {
         assert_eq!(self.width, other.width, "widths differ");
         let keep = mask(self.width);
         let f = |x, y| f(x, y) & keep;
-        Self { width: self.width, m: both(&self.m, &other.m, f), r: both(&self.r, &other.r, f) }
+        let of = |v: &[u64], w: &[u64]| both(v, w, f);
+        Self {
+            width: self.width,
+            m: of(&self.m, &other.m),
+            r: of(&self.r, &other.r),
+            first: of(&self.first, &other.first),
+        }
     }
 
     /// x + k modulo 2^w for a public k.
     #[must_use]
     pub fn offset(&self, k: u64) -> Self {
         let keep = mask(self.width);
-        Self { width: self.width, m: each(&self.m, |x| x.wrapping_add(k) & keep), r: self.r.clone() }
+        Self { m: each(&self.m, |x| x.wrapping_add(k) & keep), ..self.clone() }
     }
 }
 
@@ -70,8 +88,13 @@ impl Bits {
     #[must_use]
     pub fn xor(&self, other: &Self) -> Self {
         assert_eq!(self.n, other.n, "lanes differ");
-        let f = |x, y| x ^ y;
-        Self { n: self.n, m: both(&self.m, &other.m, f), r: both(&self.r, &other.r, f) }
+        let of = |v: &[u64], w: &[u64]| both(v, w, |x, y| x ^ y);
+        Self {
+            n: self.n,
+            m: of(&self.m, &other.m),
+            r: of(&self.r, &other.r),
+            first: of(&self.first, &other.first),
+        }
     }
 
     /// a ⊕ 1.
@@ -81,6 +104,6 @@ impl Bits {
         if !m.is_empty() {
             bits::clear_tail(&mut m, self.n);
         }
-        Self { n: self.n, m, r: self.r.clone() }
+        Self { m, ..self.clone() }
     }
 }

@@ -13,26 +13,28 @@ use megrez_ring::bits;
 use megrez_session::{Party, Phase};
 
 /// What party `me` holds of (x, r): m and its share of r, or r.
-fn held(me: usize, width: u32, v: &[(u64, u64)]) -> [Vec<u64>; 2] {
-    let share = |i: usize, r: u64| {
-        let first = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7;
-        let r = [first, r.wrapping_sub(first), r][me];
-        r & mask(width)
+fn held(me: usize, width: u32, v: &[(u64, u64)]) -> [Vec<u64>; 3] {
+    let shares = |party: usize| -> Vec<u64> {
+        let share = |(i, (_, r)): (usize, &(u64, u64))| {
+            let first = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7;
+            [first, r.wrapping_sub(first), *r][party] & mask(width)
+        };
+        v.iter().enumerate().map(share).collect()
     };
     let m = |&(x, r): &(u64, u64)| x.wrapping_add(r) & mask(width);
     let m = if me == DEALER { vec![] } else { v.iter().map(m).collect() };
-    [m, v.iter().enumerate().map(|(i, v)| share(i, v.1)).collect()]
+    [m, shares(me), if me == DEALER { shares(0) } else { vec![] }]
 }
 
 pub(crate) fn ints(me: usize, (width, v): &Input) -> Ints {
-    let [m, r] = held(me, *width, v);
-    Ints { width: *width, m, r }
+    let [m, r, first] = held(me, *width, v);
+    Ints { width: *width, m, r, first }
 }
 
 pub(crate) fn bits(me: usize, (_, v): &Input) -> Bits {
     let pack = |v: &Vec<u64>| bits::pack(v.len(), |i| v[i]);
-    let [m, r] = held(me, 1, v);
-    Bits { n: v.len(), m: pack(&m), r: pack(&r) }
+    let [m, r, first] = held(me, 1, v);
+    Bits { n: v.len(), m: pack(&m), r: pack(&r), first: pack(&first) }
 }
 
 /// What each party sent to each other online and offline, and rounds online.
@@ -73,6 +75,7 @@ pub(crate) fn check(program: &impl Program, x: &[Input], c: &[Input]) {
         let (a, b, d) = (&a.0[i], &b.0[i], &d.0[i]);
         let n = want.v.len();
         assert_eq!((a.width, priced[i].width, priced[i].lanes), (want.width, want.width, n));
+        assert!(d.first == a.r, "result {i}: the dealer knows another share of worker 0");
         assert!(a.m == b.m && d.m.is_empty() && [a.m.len(), a.r.len(), b.r.len(), d.r.len()] == [n; 4]);
         for lane in 0..n {
             let r = a.r[lane].wrapping_add(b.r[lane]) & mask(want.width);
@@ -86,7 +89,7 @@ pub(crate) fn check(program: &impl Program, x: &[Input], c: &[Input]) {
         let (a, b, d) = (&a.1[i], &b.1[i], &d.1[i]);
         let n = want.0.len();
         assert_eq!((a.n, b.n, d.n, priced_bits[i].0), (n, n, n, n));
-        assert!(a.m == b.m && d.m.is_empty());
+        assert!(a.m == b.m && d.m.is_empty() && d.first == a.r);
         assert!(a.r.iter().zip(&b.r).map(|(a, b)| a ^ b).eq(d.r.iter().copied()), "another mask of bit {i}");
         for lane in 0..n {
             assert_eq!(bits::get(&a.m, lane) ^ bits::get(&d.r, lane), want.0[lane], "bit {i} lane {lane}");
