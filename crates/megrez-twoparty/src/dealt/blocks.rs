@@ -4,7 +4,7 @@
 
 use super::form::{BitForms, Form, Polynomials};
 use super::joins::Cut;
-use super::link::Dealt;
+use super::link::{Dealt, Size};
 use super::share::{Bits, Ints};
 use megrez_float::blocks::{Blocks, Extend, Leading, Lookup, Multiply, Row, Select, Truncate, mask};
 use megrez_kernels::Device;
@@ -238,14 +238,28 @@ impl<D: Device> Blocks for Dealt<D> {
         Ok(results.into_iter().flatten().collect())
     }
     fn select(&mut self, jobs: &[Select<'_, Self>]) -> Result<Vec<Row<Self>>, Error> {
+        // A bit's mask is dealt once, for the widest integer.
+        let rho = |b: &Bits, i: usize| bits::get(&b.r, i);
+        let size = |job: &Select<'_, Self>| match job.ints.iter().map(|x| x.width).max() {
+            Some(width) => Size::Ints(width, job.bit.n),
+            None => Size::Bits(0),
+        };
+        let sizes: Vec<Size> = jobs.iter().map(size).collect();
+        let masks = self.deal(&sizes, || {
+            let of = |job: &Select<'_, Self>| match job.ints[..] {
+                [] => vec![],
+                _ => (0..job.bit.n).map(|i| rho(job.bit, i)).collect(),
+            };
+            jobs.iter().map(of).collect()
+        })?;
         let (mut forms, mut products) = (vec![], vec![]);
-        for job in jobs {
+        for (job, mask) in jobs.iter().zip(&masks) {
             let (b, v) = (job.bit, |i: usize| bits::get(&job.bit.m, i));
-            let rho = |i: usize| bits::get(&b.r, i);
             for x in &job.ints {
                 let form = self.form(x.width, x.lanes()).public(|i| v(i).wrapping_mul(x.m[i]));
                 let form = form.held(|i| v(i).wrapping_mul(x.r[i]).wrapping_neg());
-                let form = form.term(0, |i| sign(b, i).wrapping_mul(x.m[i]), rho);
+                let form = form.held(|i| sign(b, i).wrapping_mul(x.m[i]).wrapping_mul(mask[i]));
+                let rho = |i: usize| rho(b, i);
                 forms.push(form.term(0, |i| sign(b, i).wrapping_neg(), |i| rho(i) * x.r[i]));
             }
             let with =

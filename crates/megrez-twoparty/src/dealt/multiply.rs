@@ -177,17 +177,17 @@ fn pair(form: Form, x: &Part, y: &Part, twice: u64) -> Form {
 
 impl<D: Device> Dealt<D> {
     /// Integers in more bits: their wraps are found where nothing tells them.
-    fn wide<'a, B>(&mut self, jobs: Vec<(&'a Ints, bool, Msb<'a, B>, u32)>) -> Result<Vec<Wide<'a>>, Error>
+    fn wide<'a, B>(&mut self, jobs: Vec<(&'a Ints, bool, &Msb<'_, B>, u32)>) -> Result<Vec<Wide<'a>>, Error>
     where
         B: megrez_float::blocks::Blocks<Int = Ints, Bit = Bits>,
     {
-        let one = |(x, signed, msb, width): (&'a Ints, bool, Msb<'a, B>, u32)| {
+        let one = |(x, signed, msb, width): (&'a Ints, bool, &Msb<'_, B>, u32)| {
             let wrap = match msb {
                 _ if width == x.width => Wrap::None,
                 Msb::Unknown => Wrap::Found(Bits { n: 0, m: vec![], r: vec![], first: vec![] }),
                 Msb::Zero => Wrap::Known(signed),
                 Msb::One => Wrap::Known(!signed),
-                Msb::Shared(bit) => Wrap::Shared(if signed { bit.not() } else { bit.clone() }),
+                Msb::Shared(bit) => Wrap::Shared(if signed { bit.not() } else { (*bit).clone() }),
             };
             Wide { x, signed, width, wrap }
         };
@@ -209,7 +209,7 @@ impl<D: Device> Dealt<D> {
         B: megrez_float::blocks::Blocks<Int = Ints, Bit = Bits>,
     {
         let asked = jobs.iter().filter(|j| j.width > j.x.width);
-        let wide = self.wide(asked.map(|j| (j.x, j.signed, msb(&j.msb), j.width)).collect())?;
+        let wide = self.wide(asked.map(|j| (j.x, j.signed, &j.msb, j.width)).collect())?;
         let deals = self.deals();
         let form = |x: &Wide<'_>| {
             let sum = x.wrap(Side { deals, lanes: x.x.lanes() });
@@ -260,7 +260,7 @@ impl<D: Device> Dealt<D> {
             assert!(job.width >= job.x.x.width.max(job.y.x.width), "a product narrower than a factor");
             let both = [&job.x, &job.y];
             let asked = &both[..if square(job) { 1 } else { 2 }];
-            factors.extend(asked.iter().map(|f| (f.x, f.signed, msb(&f.msb), job.width)));
+            factors.extend(asked.iter().map(|f| (f.x, f.signed, &f.msb, job.width)));
         }
         let deals = self.deals();
         let mut sums = self.wide(factors)?.into_iter().map(|x| x.sum(Side { deals, lanes: x.x.lanes() }));
@@ -288,15 +288,5 @@ impl<D: Device> Dealt<D> {
             forms.push(form);
         }
         self.open_forms(forms)
-    }
-}
-
-/// The same hint.
-fn msb<'a, B: megrez_float::blocks::Blocks>(msb: &Msb<'a, B>) -> Msb<'a, B> {
-    match *msb {
-        Msb::Unknown => Msb::Unknown,
-        Msb::Zero => Msb::Zero,
-        Msb::One => Msb::One,
-        Msb::Shared(bit) => Msb::Shared(bit),
     }
 }

@@ -187,7 +187,9 @@ impl Blocks for Price {
     fn select(&mut self, jobs: &[Select<'_, Self>]) -> Result<Vec<Row<Self>>, Infallible> {
         let ints: usize = jobs.iter().flat_map(|j| &j.ints).map(|x| x.width as usize * x.lanes).sum();
         let bits: usize = jobs.iter().flat_map(|j| &j.bits).map(|b| b.0).sum();
-        self.round(2 * ints + bits, ints + bits);
+        let widest = |j: &Select<'_, Self>| j.ints.iter().map(|x| x.width).max().unwrap_or(0) as usize;
+        self.deal(jobs.iter().map(|j| widest(j) * j.bit.0).sum());
+        self.round(ints + bits, ints + bits);
         let row = |j: &Select<'_, Self>| Row {
             ints: j.ints.iter().map(|x| **x).collect(),
             bits: j.bits.iter().map(|b| **b).collect(),

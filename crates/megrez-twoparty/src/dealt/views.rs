@@ -9,7 +9,8 @@ use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select
 use megrez_kernels::Cpu;
 use megrez_net::Payload;
 use megrez_prg::Key;
-use megrez_session::{Error, Party, Phase, Tap};
+use megrez_session::{Error, Name, Party, Phase, Probe, Tap};
+use std::sync::Arc;
 
 /// Lanes of these tests.
 const LANES: usize = 1 << 12;
@@ -66,8 +67,15 @@ fn inputs([x, y, c]: [u64; 3]) -> [Input; 3] {
     [all(WIDTH, x, 21), all(WIDTH, y, 44), all(1, c, 1)]
 }
 
-/// Runs a block on [`inputs`], and returns the messages that this party sends, by receiver.
-fn sent(party: &mut Party<Cpu>, name: &str, secrets: [u64; 3]) -> Result<Vec<(usize, Vec<u8>)>, Error> {
+/// A message: its receiver, its number, and its bytes.
+struct Message {
+    to: usize,
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+/// Runs a block on [`inputs`], and returns the messages that this party sends.
+fn sent(party: &mut Party<Cpu>, name: &str, secrets: [u64; 3]) -> Result<Vec<Message>, Error> {
     let tap = Tap::default();
     party.tap(tap.clone());
     let me = party.me();
@@ -76,7 +84,14 @@ fn sent(party: &mut Party<Cpu>, name: &str, secrets: [u64; 3]) -> Result<Vec<(us
     b.enter(Phase::Online, 0);
     block(name, &mut b, &[ints(me, &x), ints(me, &y)], &bits(me, &c))?;
     let sent = tap.lock().unwrap();
-    Ok(sent.iter().map(|s| (s.to, s.bytes.clone())).collect())
+    let number = |name: &str| name.rsplit('/').next().and_then(|n| n.parse().ok()).expect("a number");
+    Ok(sent.iter().map(|s| Message { to: s.to, number: number(&s.name), bytes: s.bytes.clone() }).collect())
+}
+
+/// x ⊕ y.
+fn mixed(x: &[u8], y: &[u8]) -> Vec<u8> {
+    assert_eq!(x.len(), y.len());
+    x.iter().zip(y).map(|(x, y)| x ^ y).collect()
 }
 
 const SECRETS: [[u64; 3]; 3] = [[0, 0, 0], [63, 33, 1], [32, 1, 0]];
@@ -89,15 +104,14 @@ fn messages_are_uniform_whatever_the_secrets_are_and_the_dealer_hears_none() {
             for (party, messages) in results.into_iter().map(Result::unwrap).enumerate() {
                 assert!(!messages.is_empty(), "{name}: party {party} is silent");
                 let receiver = [1, 0, 0][party];
-                for (to, message) in &messages {
-                    assert_eq!(*to, receiver, "{name}: party {party}");
-                    chi_square_is_plausible(message);
+                for message in &messages {
+                    assert_eq!(message.to, receiver, "{name}: party {party}");
+                    chi_square_is_plausible(&message.bytes);
                 }
                 // Messages of one party are independent: so are their differences.
-                for (i, (_, one)) in messages.iter().enumerate() {
-                    for (_, other) in messages[..i].iter().filter(|m| m.1.len() == one.len()) {
-                        let mixed: Vec<u8> = one.iter().zip(other).map(|(a, b)| a ^ b).collect();
-                        chi_square_is_plausible(&mixed);
+                for (i, one) in messages.iter().enumerate() {
+                    for other in messages[..i].iter().filter(|m| m.bytes.len() == one.bytes.len()) {
+                        chi_square_is_plausible(&mixed(&one.bytes, &other.bytes));
                     }
                 }
             }
@@ -112,28 +126,76 @@ fn what_a_worker_receives_is_independent_of_what_it_sends() {
     for name in BLOCKS {
         for secrets in SECRETS {
             let results = parties(3, |party| sent(party, name, secrets));
-            let all: Vec<Vec<(usize, Vec<u8>)>> = results.into_iter().map(Result::unwrap).collect();
+            let all: Vec<Vec<Message>> = results.into_iter().map(Result::unwrap).collect();
             for (mine, theirs) in all[0].iter().zip(&all[1]) {
-                assert_eq!(mine.1.len(), theirs.1.len());
-                let mixed: Vec<u8> = mine.1.iter().zip(&theirs.1).map(|(a, b)| a ^ b).collect();
-                chi_square_is_plausible(&mixed);
+                chi_square_is_plausible(&mixed(&mine.bytes, &theirs.bytes));
             }
         }
     }
 }
 
+/// Streams under keys that follow from their names, but for one that is another.
+#[derive(Clone)]
+struct Fixed {
+    /// Of worker j and the dealer, for a purpose.
+    other: Option<(usize, String)>,
+}
+
+impl Fixed {
+    fn key(pair: [usize; 2], purpose: &str, other: bool) -> Key {
+        Key::agree("megrez 2026 test keys", format!("{pair:?} {purpose}").as_bytes(), &[u8::from(other)])
+    }
+}
+
+impl Probe for Fixed {
+    fn stream(&self, name: &Name, _: Key) -> Key {
+        let mut pair = name.parties;
+        pair.sort_unstable();
+        let other =
+            self.other.as_ref().is_some_and(|(j, purpose)| pair == [*j, DEALER] && *purpose == name.label);
+        Self::key(pair, &name.label, other)
+    }
+}
+
+/// The mask rule, message by message: with another key for the stream that masks it, a message is another by just that, and nothing
+/// that its receiver was sent before it is.
 #[test]
-fn every_message_is_new_in_every_run() {
-    // The same secrets twice: no message comes again, at any party.
+fn every_message_has_a_mask_of_its_own_that_is_in_none_before() {
     for name in BLOCKS {
-        let runs: Vec<Vec<Vec<(usize, Vec<u8>)>>> = (0..2)
-            .map(|_| {
-                parties(3, |party| sent(party, name, SECRETS[1])).into_iter().map(Result::unwrap).collect()
-            })
-            .collect();
-        for (first, second) in runs[0].iter().flatten().zip(runs[1].iter().flatten()) {
-            assert_eq!(first.1.len(), second.1.len());
-            assert_ne!(first.1, second.1, "{name}");
+        let run = |other: Option<(usize, String)>| -> Vec<Vec<Message>> {
+            let results = parties(3, |party| {
+                party.probe(Arc::new(Fixed { other: other.clone() }));
+                sent(party, name, SECRETS[1])
+            });
+            results.into_iter().map(Result::unwrap).collect()
+        };
+        let all = run(None);
+        for (from, messages) in all.iter().enumerate() {
+            for (at, message) in messages.iter().enumerate() {
+                let (holder, kind) = if from == DEALER { (1, "deal") } else { (from, "mask") };
+                let purpose = format!("{kind} {}", message.number);
+                let changed = run(Some((holder, purpose.clone())));
+                for (before, after) in all.iter().flatten().zip(changed.iter().flatten()) {
+                    let earlier = before.to == message.to && before.number < message.number;
+                    assert!(
+                        !earlier || before.bytes == after.bytes,
+                        "{name}: {purpose} is in {}",
+                        before.number
+                    );
+                }
+                let difference = mixed(&message.bytes, &changed[from][at].bytes);
+                chi_square_is_plausible(&difference);
+                // Of bits, the difference is that of the streams.
+                if ["and", "negative", "negative_zero", "is_zero"].contains(&name) {
+                    let words = |other: bool| {
+                        let key = Fixed::key([holder, DEALER], &purpose, other);
+                        key.stream().words(difference.len().div_ceil(8))
+                    };
+                    let [one, other] = [false, true].map(words);
+                    let streams = mixed(bytemuck::cast_slice(&one), bytemuck::cast_slice(&other));
+                    assert_eq!(difference[..], streams[..difference.len()], "{name}: {purpose}");
+                }
+            }
         }
     }
 }
@@ -144,7 +206,7 @@ fn garbage_of_the_right_size_gives_wrong_results_and_nothing_else() {
         for hostile in [1, DEALER] {
             let honest = parties(3, |party| sent(party, name, SECRETS[1]));
             let sizes: Vec<usize> =
-                honest.into_iter().nth(hostile).unwrap().unwrap().iter().map(|m| m.1.len()).collect();
+                honest.into_iter().nth(hostile).unwrap().unwrap().iter().map(|m| m.bytes.len()).collect();
             let results = parties(3, |party| {
                 if party.me() != hostile {
                     return sent(party, name, SECRETS[1]).map(|_| ());
