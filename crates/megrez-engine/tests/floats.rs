@@ -69,7 +69,9 @@ fn prices(parties: usize, plan: &FloatPlan) -> Vec<([Vec<Vec<u64>>; 2], u32)> {
 
 /// Runs on shares, between two and with a dealer, as [`holds_between`].
 fn holds(plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
-    [2, 3].map(|parties| holds_between(parties, plan, numbers));
+    for parties in [2, 3] {
+        holds_between(parties, plan, numbers);
+    }
 }
 
 /// Runs on shares, twice; compares every output with the clear and every step's bytes with its price.
