@@ -11,7 +11,8 @@ class Protocol:
     """A way to compute on shares."""
 
     name: str
-    """What `local` and `connect` call it; `secfloat`, of two parties, is what `megrez.float32` runs."""
+    """What `local` and `connect` call it; `secfloat`, of two parties, is what `megrez.float32` runs,
+    and `mizar-float` has the same numbers with a dealer."""
     parties: int
     """How many parties compute."""
     level: str

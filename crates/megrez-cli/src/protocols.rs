@@ -1,6 +1,6 @@
 //! `megrez protocols`: what there is, and what it costs.
 
-use megrez::protocols::{SECFLOAT, price};
+use megrez::protocols::{FLOAT_PROTOCOLS, price};
 use megrez::{Result, RunOptions};
 use megrez_lab::bench::{BenchOptions, op_plan, price_rows};
 use megrez_protocols::registry;
@@ -56,7 +56,9 @@ pub(crate) fn run(json: bool) -> Result<ExitCode> {
         }
         rows.push(json!({ "protocol": protocol, "operations": ops }));
     }
-    rows.push(json!({ "protocol": SECFLOAT, "operations": price_rows() }));
+    rows.extend(
+        FLOAT_PROTOCOLS.iter().map(|p| json!({ "protocol": p, "operations": price_rows(p.parties) })),
+    );
     if json {
         println!("{}", json!({ "schema": "megrez.protocols/1", "protocols": rows }));
         return Ok(ExitCode::SUCCESS);

@@ -34,8 +34,8 @@ fn data() -> Tensor {
     Tensor::new([3, 3], vec![1e6, -2.0, 3e-7, 0.0, 5.5, -1e3, 7e8, 0.1, 0.2])
 }
 
-fn options() -> RunOptions {
-    RunOptions::new("secfloat")
+fn options(protocol: &str) -> RunOptions {
+    RunOptions::new(protocol)
 }
 
 fn near(got: &Tensor, want: &Tensor) {
@@ -49,7 +49,17 @@ fn near(got: &Tensor, want: &Tensor) {
 
 #[test]
 fn two_processes_run_models_and_keep_them() {
-    let mut backend = Backend::processes(Path::new(MEGREZ), "secfloat", &[DeviceChoice::Cpu]).unwrap();
+    processes_run_models_and_keep_them("secfloat");
+}
+
+#[test]
+fn three_processes_run_models_and_keep_them() {
+    processes_run_models_and_keep_them("mizar-float");
+}
+
+fn processes_run_models_and_keep_them(protocol: &str) {
+    let mut backend = Backend::processes(Path::new(MEGREZ), protocol, &[DeviceChoice::Cpu]).unwrap();
+    let options = || options(protocol);
     let truth = plain::run(&graph(3), &[data()]).unwrap().remove(0);
 
     // Three inputs in batches of two.
@@ -67,10 +77,9 @@ fn two_processes_run_models_and_keep_them() {
     assert!(layers.iter().all(|l| l.different == 0 && l.relative_error < 1e-6), "{layers:?}");
 
     let Backend::Processes(parties, cluster) = &mut backend else { unreachable!("started as processes") };
-    upload(cluster, "small", "secfloat", &[graph(1), graph(3)], &Recipe::Float(Work::default()), &[])
-        .unwrap();
+    upload(cluster, "small", protocol, &[graph(1), graph(3)], &Recipe::Float(Work::default()), &[]).unwrap();
     let model = StoredModel::describe(cluster, "small", 3).unwrap();
-    assert_eq!(model.protocol, "secfloat");
+    assert_eq!(model.protocol, protocol);
     let stored = model.infer(cluster, &[data()], &options(), &|_| Ok(())).unwrap();
     near(&stored.outputs[0].1, &truth);
 
@@ -85,8 +94,11 @@ fn two_processes_run_models_and_keep_them() {
     assert!(refused.contains("output `y` goes to `mallory`"), "{refused}");
     let mut cluster = parties.connect().unwrap();
     let source = megrez_service::wire::Source::Model { model: "small".into(), batch: 3 };
-    let refused = cluster.prepare("secfloat", source).unwrap_err().to_string();
+    let refused = cluster.prepare(protocol, source).unwrap_err().to_string();
     assert!(refused.contains("no offline phase"), "{refused}");
+    if protocol != "secfloat" {
+        return;
+    }
     let mut cluster = parties.connect().unwrap();
     let refused = common::run_small(&mut cluster, 10, 1, &|_| {}).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("takes 3 parties, this cluster has 2"), "{refused}");
@@ -95,10 +107,11 @@ fn two_processes_run_models_and_keep_them() {
 #[test]
 fn numbers_and_protocols_that_do_not_go_together_are_refused_with_a_remedy() {
     let op = "bench op mul --batch 10 --parties thread";
-    cli(&format!("{op} --numbers float32"), &[]).refused(&["mizar", "--protocol secfloat"]);
+    cli(&format!("{op} --numbers float32"), &[]).refused(&["mizar", "--protocol mizar-float"]);
     cli(&format!("{op} --protocol secfloat --numbers fixed"), &[]).refused(&["leave out --numbers"]);
     cli(&format!("{op} --protocol secfloat --ring 32"), &[]).refused(&["leave out --ring"]);
     cli("bench model relevance --train", &[]).refused(&["--protocol secfloat"]);
+    cli("bench model relevance --train --protocol mizar-float", &[]).refused(&["--protocol secfloat"]);
     cli("bench model lenet --train --protocol secfloat", &[]).refused(&["`conv1` is a Conv"]);
     let list = cli("--json protocols", &[]).json("megrez.protocols/1");
     let secfloat = list["protocols"].as_array().unwrap().iter().find(|p| p["protocol"]["name"] == "secfloat");

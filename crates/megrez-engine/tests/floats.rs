@@ -1,6 +1,6 @@
-//! Floating-point plans between two parties: bit for bit what they are in the clear, and at the price that is listed.
+//! Floating-point plans between two parties, and with a dealer: bit for bit what they are in the clear, and at the price that is listed.
 
-use megrez_engine::float::{float_price, in_the_clear, run_floats};
+use megrez_engine::float::{dealt_price, float_price, in_the_clear, run_floats};
 use megrez_engine::local::{LocalError, LocalOptions};
 use megrez_plan::{FloatOp, FloatPlan, Function, Input, Operation, ValueId, View};
 use megrez_session::{Error, Phase};
@@ -52,13 +52,35 @@ fn functions() -> FloatPlan {
     plan
 }
 
-/// Runs on shares, twice; compares every output with the clear and every step's bytes with its price.
+/// What each step costs, by party: bytes to each other party, offline and online, and rounds.
+fn prices(parties: usize, plan: &FloatPlan) -> Vec<([Vec<Vec<u64>>; 2], u32)> {
+    if parties == 2 {
+        let of = |b: &megrez_twoparty::price::Bill| {
+            ([vec![vec![0; 2]; 2], vec![vec![0, b.bytes[0]], vec![b.bytes[1], 0]]], b.rounds)
+        };
+        return float_price(plan).iter().map(of).collect();
+    }
+    let of = |b: &megrez_twoparty::dealt::price::Bill| {
+        let offline = vec![vec![0; 3], vec![0; 3], vec![b.dealt, 0, 0]];
+        ([offline, vec![vec![0, b.opened, 0], vec![b.opened, 0, 0], vec![0; 3]]], b.rounds)
+    };
+    dealt_price(plan).iter().map(of).collect()
+}
+
+/// Runs on shares, between two and with a dealer, as [`holds_between`].
 fn holds(plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
+    for parties in [2, 3] {
+        holds_between(parties, plan, numbers);
+    }
+}
+
+/// Runs on shares, twice; compares every output with the clear and every step's bytes with its price.
+fn holds_between(parties: usize, plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
     plan.validate().unwrap();
     let given = |run: u32, input: &Input| Ok(numbers(run, &input.name));
     let options = LocalOptions { runs: 2, ..LocalOptions::default() };
-    let out = run_floats(plan, &given, &|_| {}, &options).unwrap();
-    let price = float_price(plan);
+    let out = run_floats(parties, plan, &given, &|_| {}, &options).unwrap();
+    let price = prices(parties, plan);
     for run in 0..2u32 {
         let inputs: Vec<_> = plan.inputs.iter().map(|i| numbers(run, &i.name)).collect();
         let clear = in_the_clear(plan, &inputs);
@@ -68,12 +90,15 @@ fn holds(plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
         }
         for (step, bill) in plan.steps.iter().zip(&price) {
             for report in &out.reports[run as usize] {
-                let online = report.sent.iter().filter(|r| r.phase == Phase::Online && r.step == step.name);
-                let sent: u64 = online.map(|r| r.sent[1 - report.party]).sum();
-                assert_eq!(sent, bill.bytes[report.party], "{} at party {}", step.name, report.party);
+                for (phase, want) in [Phase::Offline, Phase::Online].iter().zip(&bill.0) {
+                    let these = report.sent.iter().filter(|r| r.phase == *phase && r.step == step.name);
+                    let mut sent = vec![0; parties];
+                    these.for_each(|r| sent.iter_mut().zip(&r.sent).for_each(|(all, more)| *all += more));
+                    assert_eq!(sent, want[report.party], "{} at party {}", step.name, report.party);
+                }
             }
         }
-        let rounds: u32 = price.iter().map(|b| b.rounds).sum();
+        let rounds: u32 = price.iter().map(|b| b.1).sum();
         for report in &out.reports[run as usize] {
             assert!(report.phases[&Phase::Online].rounds <= rounds);
         }
@@ -132,7 +157,7 @@ fn threads_work_beside_each_other() {
 #[test]
 fn inputs_of_another_size_are_refused() {
     let short = |_: u32, _: &Input| Ok(vec![1.0; 5]);
-    let refused = run_floats(&functions(), &short, &|_| {}, &LocalOptions::default());
+    let refused = run_floats(2, &functions(), &short, &|_| {}, &LocalOptions::default());
     match refused.map(|_| ()) {
         Err(LocalError::Session(Error::Refused(what))) => {
             assert!(what.contains("input `x` takes 9 elements, 5 were given"), "{what}")

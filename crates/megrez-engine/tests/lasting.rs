@@ -142,7 +142,7 @@ fn weights_in_floating_point_are_asked_for_once() {
         }
     };
     let options = LocalOptions { runs: RUNS, lasting: vec!["w".into()], ..LocalOptions::default() };
-    let out = run_floats(&plan, &given, &|_| {}, &options).unwrap();
+    let out = run_floats(2, &plan, &given, &|_| {}, &options).unwrap();
     assert_eq!(asked.get(), 1);
     for (run, outputs) in out.outputs.iter().enumerate() {
         assert_eq!(outputs[0], [3.0 * run as f32, -2.0]);

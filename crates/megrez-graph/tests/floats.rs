@@ -42,7 +42,7 @@ fn on_shares(graph: &Graph, data: &Tensor) {
         let place = compiled.plan.inputs.iter().position(|i| i.name == input.name).unwrap();
         Ok(numbers[place].clone())
     };
-    let run = run_floats(&compiled.plan, &given, &|_| {}, &LocalOptions::default()).unwrap();
+    let run = run_floats(2, &compiled.plan, &given, &|_| {}, &LocalOptions::default()).unwrap();
     let clear = in_the_clear(&compiled.plan, &numbers);
     for (output, got) in compiled.plan.outputs.iter().zip(&run.outputs[0]) {
         let want = &clear[output.value.0 as usize];

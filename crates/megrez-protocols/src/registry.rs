@@ -20,8 +20,22 @@ pub const SECFLOAT: Protocol = Protocol {
     .without_offline_phase()
 };
 
+/// Floating point between two workers with a dealer: `dealt` in `megrez-twoparty`. What is dealt depends on no data, but is sent while
+/// the session runs, and not kept.
+pub const MIZAR_FLOAT: Protocol = Protocol {
+    numbers: Numbers::Float32,
+    rings: &[],
+    ..Protocol::suite(
+        "mizar-float",
+        Security::SemiHonest,
+        "semi-honest, one of three parties corrupted; party 2 deals randomness and sees nothing",
+        "SECFLOAT's programs on blocks from a dealer, in MIZAR's masked sharing; single precision, correctly rounded",
+    )
+    .without_offline_phase()
+};
+
 /// The protocols on floating point.
-pub const FLOAT_PROTOCOLS: &[Protocol] = &[SECFLOAT];
+pub const FLOAT_PROTOCOLS: &[Protocol] = &[SECFLOAT, MIZAR_FLOAT];
 
 /// The suite on a ring of `W` that a protocol's name stands for: one line each.
 macro_rules! suites {

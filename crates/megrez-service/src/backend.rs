@@ -94,7 +94,10 @@ impl Backend {
                 let source = Source::Plan(plan.to_bytes());
                 cluster.run_floats(plan, source, options, &|_| true, inputs, progress)
             }
-            Backend::Threads(_) => Ok(run_floats(plan, inputs, progress, &local(options))?),
+            Backend::Threads(_) => {
+                let parties = find(&options.protocol)?.parties;
+                Ok(run_floats(parties, plan, inputs, progress, &local(options))?)
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Two parties for one job, without a client: processes of this machine over loopback TLS, or
+//! Two parties, or three, for one job, without a client: processes of this machine over loopback TLS, or
 //! threads over memory. For benchmarks, examples and recorded programs, in which each party brings
 //! its own data.
 //!
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufReader, Stdin};
 use std::time::Duration;
 
-/// What both parties do with each other.
+/// What the parties do with each other.
 pub trait Job: Serialize + DeserializeOwned + Sync {
     /// Its name, unique among jobs.
     const NAME: &'static str;
@@ -22,10 +22,15 @@ pub trait Job: Serialize + DeserializeOwned + Sync {
     /// What a party has to say afterwards.
     type Report: Serialize + DeserializeOwned + Send;
 
+    /// How many parties it takes: two, or with a dealer three.
+    fn parties(&self) -> usize {
+        2
+    }
+
     /// One party's part.
     ///
     /// # Errors
-    /// What went wrong between the parties; the other one hears of it.
+    /// What went wrong between the parties; the others hear of it.
     fn run(&self, network: Network) -> Result<Self::Report>;
 }
 
@@ -61,12 +66,12 @@ struct Task {
     job: serde_json::Value,
 }
 
-/// The reports of both parties, threads of this process.
+/// The reports of all parties, threads of this process.
 ///
 /// # Errors
 /// If a party fails.
 pub fn in_threads<J: Job>(job: &J, net: &NetProfile) -> Result<Vec<J::Report>> {
-    let networks = Network::in_memory(2, net, ClockKind::Real, Limits::default().step);
+    let networks = Network::in_memory(job.parties(), net, ClockKind::Real, Limits::default().step);
     std::thread::scope(|scope| {
         let running: Vec<_> = networks.into_iter().map(|n| scope.spawn(move || job.run(n))).collect();
         let join = |r: std::thread::ScopedJoinHandle<'_, Result<J::Report>>| {
@@ -76,50 +81,53 @@ pub fn in_threads<J: Job>(job: &J, net: &NetProfile) -> Result<Vec<J::Report>> {
     })
 }
 
-/// Two parties at work, each a process of this machine; they end when this is dropped.
-pub struct Processes(Children);
+/// Parties at work, each a process of this machine; they end when this is dropped.
+pub struct Processes {
+    children: Children,
+    parties: usize,
+}
 
 impl Processes {
-    /// Starts both with the job `name`, which their program must know.
+    /// Starts so many with the job `name`, which their program must know.
     ///
     /// # Errors
     /// If a party cannot be started.
-    pub fn start(name: &str, job: &impl Serialize, net: &NetProfile) -> Result<Self> {
+    pub fn start(name: &str, parties: usize, job: &impl Serialize, net: &NetProfile) -> Result<Self> {
         let session = fresh_name()?;
         let job = serde_json::to_value(job).map_err(|e| Error::of(ErrorKind::Internal, e))?;
         let task = |_| Task { session, net: net.into(), name: name.into(), job: job.clone() };
-        let tasks = (0..2).map(task).collect();
+        let tasks = (0..parties).map(task).collect();
         let (children, _) = Children::start(&Program::pair_party()?, tasks, &[])?;
-        Ok(Self(children))
+        Ok(Self { children, parties })
     }
 
     /// Tells party i the i-th message.
     ///
     /// # Errors
     /// If a party has gone.
-    pub fn tell(&mut self, messages: &[impl Serialize; 2]) -> Result<()> {
-        messages.iter().enumerate().try_for_each(|(party, message)| self.0.tell(party, message))
+    pub fn tell(&mut self, messages: &[impl Serialize]) -> Result<()> {
+        messages.iter().enumerate().try_for_each(|(party, message)| self.children.tell(party, message))
     }
 
-    /// What both parties say next.
+    /// What all parties say next.
     ///
     /// # Errors
     /// If one has gone or failed.
     pub fn hear<R: DeserializeOwned>(&mut self) -> Result<Vec<R>> {
-        let hear = |party| self.0.hear::<std::result::Result<R, Failure>>(party)?.map_err(Error::from);
-        (0..2).map(hear).collect()
+        let hear = |party| self.children.hear::<std::result::Result<R, Failure>>(party)?.map_err(Error::from);
+        (0..self.parties).map(hear).collect()
     }
 }
 
-/// The reports of both parties, processes of this machine.
+/// The reports of all parties, processes of this machine.
 ///
 /// # Errors
 /// If a party cannot be started, or fails.
 pub fn in_processes<J: Job>(job: &J, net: &NetProfile) -> Result<Vec<J::Report>> {
-    Processes::start(J::NAME, job, net)?.hear()
+    Processes::start(J::NAME, job.parties(), job, net)?.hear()
 }
 
-/// A party of a pair in its own process.
+/// A party of such a job in its own process.
 pub struct Child {
     stdin: BufReader<Stdin>,
     endpoint: Endpoint,
@@ -128,7 +136,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// The session with the other party.
+    /// The session with the other parties.
     ///
     /// # Errors
     /// If it does not come.

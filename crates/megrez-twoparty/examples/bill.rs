@@ -1,24 +1,58 @@
 //! What the blocks and the floating-point operations cost, without running them:
-//! `cargo run -p megrez-twoparty --example bill -- [k]`.
+//! `cargo run -p megrez-twoparty --example bill -- [k]`, and with `dealer` in place of k with a dealer.
 
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
 use megrez_float::{Float, Format, Plain};
+use megrez_twoparty::dealt::price as dealt;
 use megrez_twoparty::ops::{OPS, run};
 use megrez_twoparty::price::{Lanes, Price, Size};
+use std::convert::Infallible;
 
 const LANES: usize = 1 << 14;
 
-fn print(name: &str, price: &Price) {
-    let bits: u64 = price.bill.bytes.iter().sum::<u64>() * 8;
-    println!("{name:34} {:>10.1} {:>7}", bits as f64 / LANES as f64, price.bill.rounds);
+/// What a price says: bytes of all parties, online bytes of both, rounds.
+trait Bill: Blocks<Int = Size, Bit = Lanes, Error = Infallible> {
+    fn bill(&self) -> [u64; 3];
+}
+
+impl Bill for Price {
+    fn bill(&self) -> [u64; 3] {
+        let bytes = self.bill.bytes.iter().sum();
+        [bytes, bytes, self.bill.rounds.into()]
+    }
+}
+
+impl Bill for dealt::Price {
+    fn bill(&self) -> [u64; 3] {
+        [self.bill.bytes(), 2 * self.bill.opened, self.bill.rounds.into()]
+    }
+}
+
+fn print(name: &str, price: &impl Bill) {
+    let [all, online, rounds] = price.bill();
+    let lane = |bytes: u64| bytes as f64 * 8.0 / LANES as f64;
+    println!("{name:34} {:>10.1} {:>10.1} {:>10.1} {rounds:>7}", lane(all), lane(online), lane(all) / 8.0);
 }
 
 fn main() {
-    let k = std::env::args().nth(1).and_then(|k| k.parse().ok()).unwrap_or(4);
-    println!("{:34} {:>10} {:>7}   k = {k}, both directions", "", "bits/lane", "rounds");
-    blocks(k);
+    let k = std::env::args().nth(1);
+    println!(
+        "{:34} {:>10} {:>10} {:>10} {:>7}",
+        "per lane, all parties", "bits", "online", "bytes", "rounds"
+    );
+    match k.as_deref() {
+        Some("dealer") => all(dealt::Price::default),
+        k => {
+            let k = k.and_then(|k| k.parse().ok()).unwrap_or(4);
+            all(|| Price::new(k));
+        }
+    }
+}
+
+fn all<P: Bill>(new: impl Fn() -> P) {
+    blocks(&new);
     for op in OPS {
-        let mut price = Price::new(k);
+        let mut price = new();
         let x = Float::public(&price, &Plain::from_bits(Format::FLOAT32, &vec![0x3f80_0000; LANES]));
         let y = x.clone();
         let Ok(_) = run(op, &mut price, &x, &y);
@@ -26,13 +60,13 @@ fn main() {
     }
 }
 
-type Done = Result<(), std::convert::Infallible>;
+type Done = Result<(), Infallible>;
 
-fn blocks(k: u32) {
+fn blocks<P: Bill>(new: impl Fn() -> P) {
     let int = |width: u32| Size { width, lanes: LANES };
     let bit = Lanes(LANES);
-    let row = |name: &str, f: &dyn Fn(&mut Price) -> Done| {
-        let mut price = Price::new(k);
+    let row = |name: &str, f: &dyn Fn(&mut P) -> Done| {
+        let mut price = new();
         let Ok(()) = f(&mut price);
         print(name, &price);
     };
@@ -50,8 +84,8 @@ fn blocks(k: u32) {
             b.lookup(&[Lookup { index: &int(index), table: &table }]).map(drop)
         });
     }
-    let extend = |msb: fn(&Lanes) -> Msb<'_, Price>| {
-        move |b: &mut Price| -> Done {
+    let extend = |msb: fn(&Lanes) -> Msb<'_, P>| {
+        move |b: &mut P| -> Done {
             b.extend(&[Extend { x: &int(24), width: 48, signed: false, msb: msb(&bit) }]).map(drop)
         }
     };
@@ -61,8 +95,8 @@ fn blocks(k: u32) {
     row("truncate 48 by 24 bits", &|b| b.truncate(&[Truncate { x: &int(48), cuts: &[24] }]).map(drop));
     row("sticky 48 by 21 bits", &|b| b.sticky(&[(&int(48), 21)]).map(drop));
     row("round 27 by 3 bits", &|b| b.round(&[(&int(27), 3)]).map(drop));
-    let multiply = |msb: fn() -> Msb<'static, Price>| {
-        move |b: &mut Price| -> Done {
+    let multiply = |msb: fn() -> Msb<'static, P>| {
+        move |b: &mut P| -> Done {
             let (x, y) = (int(24), int(24));
             let factor = |x| Factor { x, signed: false, msb: msb() };
             b.multiply(&[Multiply { x: factor(&x), y: factor(&y), width: 48 }]).map(drop)

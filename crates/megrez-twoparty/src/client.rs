@@ -19,7 +19,7 @@ use megrez_session::Error;
 /// zero, inf, nan, sign, from the lowest bit on.
 const FLAGS: u32 = 4;
 
-const FORMAT: Format = Format::FLOAT32;
+pub(crate) const FORMAT: Format = Format::FLOAT32;
 const WIDTH: u32 = FLAGS + FORMAT.exp_width() + FORMAT.man_width();
 
 /// Bytes of a share of `n` numbers.
@@ -30,10 +30,10 @@ pub const fn share_bytes(n: usize) -> usize {
 
 /// One number's share, or the number itself.
 #[derive(Clone, Copy)]
-struct Lane {
-    flags: u64,
-    exp: u64,
-    man: u64,
+pub(crate) struct Lane {
+    pub flags: u64,
+    pub exp: u64,
+    pub man: u64,
 }
 
 impl Lane {
@@ -46,7 +46,7 @@ impl Lane {
         }
     }
 
-    fn pack(self) -> u64 {
+    pub fn pack(self) -> u64 {
         let exp = self.exp & mask(FORMAT.exp_width());
         self.flags | exp << FLAGS | (self.man & mask(FORMAT.man_width())) << (FLAGS + FORMAT.exp_width())
     }
@@ -69,14 +69,14 @@ impl Lane {
     }
 }
 
-fn write(lanes: impl ExactSizeIterator<Item = u64>) -> Payload {
+pub(crate) fn write(lanes: impl ExactSizeIterator<Item = u64>) -> Payload {
     let mut writer = Writer::with_capacity(lanes.len() * WIDTH as usize);
     lanes.for_each(|lane| writer.push(lane, WIDTH));
     writer.into_payload()
 }
 
 /// `n` lanes of a share; refuses one of another size.
-fn read(share: &Payload, n: usize) -> Result<Vec<Lane>, Error> {
+pub(crate) fn read(share: &Payload, n: usize) -> Result<Vec<Lane>, Error> {
     if share.len() != share_bytes(n) {
         return Err(Error::Refused(format!(
             "a share of {n} numbers has {} bytes, not {}",

@@ -1,7 +1,10 @@
 //! Integer arithmetic between two parties who trust nobody else: the blocks of SIRNN (Rathee et al., S&P 2021) and of
 //! SECFLOAT's Table I, from oblivious transfer. Party 0 and party 1, semi-honest, no dealer.
 //!
-//! Security: `docs/security/secfloat.md`.
+//! And the same blocks between two parties who have a dealer of correlated randomness: [`dealt`]. Both compute between two, and share
+//! the dense bits of messages, clients' shares and test data; what differs is where randomness comes from.
+//!
+//! Security: `docs/security/secfloat.md`, `docs/security/float-dealer.md`.
 
 mod bill;
 mod blocks;
@@ -9,6 +12,7 @@ pub mod client;
 mod compare;
 mod convert;
 mod cot;
+pub mod dealt;
 mod io;
 mod leading;
 mod link;
@@ -20,6 +24,7 @@ pub mod price;
 #[cfg(test)]
 mod programs;
 mod share;
+mod supplier;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -31,3 +36,4 @@ mod wire;
 
 pub use link::Sirnn;
 pub use share::{Bits, Ints};
+pub use supplier::Supplier;

@@ -1,9 +1,8 @@
 //! The floating-point operations on test data, in the clear and opened: what benchmarks and checks compare.
 
-use crate::Sirnn;
+use crate::Supplier;
 pub use megrez_float::ops::{OPS, Output, operands, run, run_in_parts};
 use megrez_float::{Clear, Float, Format, Plain};
-use megrez_kernels::Device;
 use megrez_prg::Key;
 use megrez_session::Error;
 
@@ -39,15 +38,15 @@ pub enum Opened {
 }
 
 impl Opened {
-    /// Opens a result to both parties.
+    /// Opens a result to the parties that compute; `None` at another.
     ///
     /// # Errors
     /// If the session breaks.
-    pub fn of<D: Device>(b: &mut Sirnn<D>, output: &Output<Sirnn<D>>) -> Result<Self, Error> {
+    pub fn of<S: Supplier>(b: &mut S, output: &Output<S>) -> Result<Option<Self>, Error> {
         Ok(match output {
-            Output::Float(z) => Self::Float(b.open(z)?),
-            Output::Bit(z) => Self::Bit(b.open_bits(z)?),
-            Output::Int(z) => Self::Int(b.open_ints(z)?),
+            Output::Float(z) => b.open(z)?.map(Self::Float),
+            Output::Bit(z) => b.open_bits(z)?.map(Self::Bit),
+            Output::Int(z) => b.open_ints(z)?.map(Self::Int),
         })
     }
 

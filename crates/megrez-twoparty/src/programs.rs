@@ -29,7 +29,7 @@ fn on_shares(
         b.party_mut().enter(Phase::Online, 0);
         let out = b.step("op", |b| body(b, [x, y]))?;
         let cost = (b.party().meter().total(Phase::Online, 2)[1 - me], b.party().rounds());
-        Ok((Opened::of(&mut b, &out)?, cost))
+        Ok((Opened::of(&mut b, &out)?.expect("both compute"), cost))
     });
     let [(first, sent_0), (second, sent_1)] =
         <[_; 2]>::try_from(results.into_iter().map(Result::unwrap).collect::<Vec<_>>()).ok().unwrap();

@@ -9,7 +9,15 @@ use std::time::Duration;
 pub fn two_parties<R: Send>(
     body: impl Fn(&mut Party<Cpu>) -> Result<R, Error> + Sync,
 ) -> Vec<Result<R, Error>> {
-    let networks = Network::in_memory(2, &NetProfile::lan(), ClockKind::Virtual, Duration::from_secs(60));
+    parties(2, body)
+}
+
+/// As [`two_parties`], with so many.
+pub fn parties<R: Send>(
+    count: usize,
+    body: impl Fn(&mut Party<Cpu>) -> Result<R, Error> + Sync,
+) -> Vec<Result<R, Error>> {
+    let networks = Network::in_memory(count, &NetProfile::lan(), ClockKind::Virtual, Duration::from_secs(60));
     std::thread::scope(|scope| {
         let running: Vec<_> = networks
             .into_iter()

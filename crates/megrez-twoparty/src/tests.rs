@@ -1,4 +1,4 @@
-//! Every block against the clear, exhaustively where that is short, with the meter held to the price.
+//! Every block, of both suppliers, against the clear, exhaustively where that is short, with the meter held to the price.
 
 use crate::ot::Ots;
 use crate::price::{Lanes, Price, Size};
@@ -10,7 +10,7 @@ use megrez_prg::Key;
 use megrez_session::Phase;
 
 /// Something that runs on any supplier of blocks.
-trait Program: Sync {
+pub(crate) trait Program: Sync {
     fn run<B: Blocks>(
         &self,
         b: &mut B,
@@ -20,7 +20,7 @@ trait Program: Sync {
 }
 
 /// Integers of a width as (value, party 0's share).
-type Input = (u32, Vec<(u64, u64)>);
+pub(crate) type Input = (u32, Vec<(u64, u64)>);
 
 /// All values under all sharings.
 fn everything(width: u32) -> Input {
@@ -114,6 +114,7 @@ fn check_with(k: u32, program: &impl Program, ints: &[Input], bits: &[Input]) {
 
 fn check(program: &impl Program, ints: &[Input], bits: &[Input]) {
     check_with(4, program, ints, bits);
+    crate::dealt::tests::check(program, ints, bits);
 }
 
 struct Compare;

@@ -77,7 +77,7 @@ impl Pair {
     /// # Errors
     /// If they cannot be started.
     pub fn processes(net: &NetProfile) -> Result<Self> {
-        let processes = Processes::start(NAME, &Work::default(), net)?;
+        let processes = Processes::start(NAME, 2, &Work::default(), net)?;
         Ok(Self { place: Place::Processes(processes), shapes: HashMap::new() })
     }
 

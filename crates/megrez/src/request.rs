@@ -12,7 +12,7 @@ use megrez_model::float::Work;
 use megrez_model::model::{Model, Recipe};
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, MAX_THREADS, ReluForm, SignBit};
-use megrez_service::protocols::{self, SECFLOAT};
+use megrez_service::protocols::{self, MIZAR_FLOAT, SECFLOAT};
 use megrez_service::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -257,8 +257,8 @@ impl CompileRequest {
         match self.numbers {
             Some(Numbers::Float32) if !float => {
                 return Err(Error::Refused(format!(
-                    "`{protocol}` computes in fixed point: for float32 say --protocol {}",
-                    SECFLOAT.name
+                    "`{protocol}` computes in fixed point: for float32 say --protocol {} (three parties, one deals) or {} (two)",
+                    MIZAR_FLOAT.name, SECFLOAT.name
                 )));
             }
             Some(Numbers::Fixed) if float => {

@@ -4,6 +4,7 @@ use super::options::options;
 use crate::options::{Common, PartiesKind};
 use crate::outcome::reported;
 use clap::Args;
+use megrez::protocols::find;
 use megrez::{DeviceChoice, Error, Result};
 use megrez_lab::bench::{BenchOptions, FloatBench, KernelBench, bench_op, float, kernel};
 use std::process::ExitCode;
@@ -27,7 +28,7 @@ pub(crate) struct BenchOp {
     /// m,k,n of a matrix product; m,k: rows and columns of softmax and layernorm.
     #[arg(long, value_delimiter = ',', default_values_t = [128, 500, 100])]
     shape: Vec<usize>,
-    /// Elements that secfloat takes at a time: more take more memory, fewer more rounds.
+    /// Elements that floating point takes at a time: more take more memory, fewer more rounds.
     #[arg(long, default_value_t = 1 << 17)]
     lanes: usize,
     /// Seed of the test data, never of shares.
@@ -47,6 +48,8 @@ pub(crate) fn run(args: &BenchOp) -> Result<ExitCode> {
     }
     if request.is_float()? {
         let options = FloatBench {
+            protocol: request.protocol.clone(),
+            parties: find(&request.protocol)?.parties,
             op: args.op.clone(),
             batch: args.batch,
             lanes: args.lanes,

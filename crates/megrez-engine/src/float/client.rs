@@ -9,7 +9,7 @@ use megrez_twoparty::client::{join, share_bytes, split};
 /// The numbers of an input for a run.
 pub type FloatInputs<'a> = dyn Fn(u32, &Input) -> Result<Vec<f32>, Error> + 'a;
 
-/// Shares this client's inputs, those that `wanted` accepts, with both parties.
+/// Shares this client's inputs, those that `wanted` accepts, with both parties that compute; a dealer gets nothing.
 ///
 /// # Errors
 /// If an input has not as many numbers as the plan says, or a party is lost.
@@ -35,16 +35,18 @@ pub fn provide_floats(
     Ok(())
 }
 
-/// Learns the plan's outputs, in its order.
+/// Learns the plan's outputs, in its order, from both parties that compute.
 ///
 /// # Errors
 /// If a party is lost, or a share has not the right size.
 pub fn collect_floats(plan: &FloatPlan, parties: &mut [&mut dyn PartyPort]) -> Result<Vec<Vec<f32>>, Error> {
     let one = |output: &Output| {
         let n = plan.shape(output.value).elements();
-        let shares = parties.iter_mut().map(|p| p.output(share_bytes(n))).collect::<Result<Vec<_>, _>>()?;
         let shares =
-            shares.try_into().map_err(|_| Error::Refused("floating point takes two parties".into()))?;
+            parties.iter_mut().take(2).map(|p| p.output(share_bytes(n))).collect::<Result<Vec<_>, _>>()?;
+        let shares = shares
+            .try_into()
+            .map_err(|_| Error::Refused("floating point takes two parties that compute".into()))?;
         join(&shares, n)
     };
     plan.outputs.iter().map(one).collect()

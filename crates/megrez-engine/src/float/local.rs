@@ -1,4 +1,4 @@
-//! Both parties in one process, each in a thread.
+//! All parties in one process, each in a thread.
 
 use super::{FloatInputs, collect_floats, provide_floats, serve_floats};
 use crate::PartyReport;
@@ -18,11 +18,12 @@ pub struct FloatRun {
     pub reports: Vec<Vec<PartyReport>>,
 }
 
-/// Runs a plan between two threads. One client owns every input and learns every output.
+/// Runs a plan between threads: two, or three with a dealer. One client owns every input and learns every output.
 ///
 /// # Errors
 /// If the inputs do not fit the plan, or a party fails.
 pub fn run_floats(
+    count: usize,
     plan: &FloatPlan,
     inputs: &FloatInputs<'_>,
     progress: &dyn Fn(u32),
@@ -41,7 +42,7 @@ pub fn run_floats(
         };
         (0..options.runs).map(one).collect::<Result<Vec<_>, _>>()
     };
-    let (reports, outputs) = parties(2, &[Cpu::new(1)], options, part, client)?;
+    let (reports, outputs) = parties(count, &[Cpu::new(1)], options, part, client)?;
     let by_run = |run: usize| reports.iter().map(|party| party[run].clone()).collect();
     Ok(FloatRun { outputs, reports: (0..options.runs as usize).map(by_run).collect() })
 }

@@ -1,22 +1,25 @@
-//! One party's whole run of a floating-point plan with its clients: set-up of OTs, inputs, online, outputs. There is no
-//! offline phase: OTs are made as they are needed.
+//! One party's whole run of a floating-point plan with its clients: set-up, inputs, online, outputs. How many parties there are
+//! says who supplies the blocks: two make oblivious transfers as they need them, three have a dealer, who deals as fast as it can
+//! what the workers use online. The dealer holds no inputs and no outputs.
 
 use super::Walk;
 use crate::clients::Clients;
 use crate::report::{Measured, PartyReport, PhaseReport, StepReport};
 use crate::serve::{Options, agree};
 use megrez_float::Float;
-use megrez_kernels::Device;
+use megrez_kernels::{Device, Memory};
+use megrez_net::Payload;
 use megrez_plan::FloatPlan;
-use megrez_session::{Error, Party, Phase};
-use megrez_twoparty::Sirnn;
+use megrez_session::{Error, Party, Phase, Reading};
 use megrez_twoparty::client::share_bytes;
+use megrez_twoparty::dealt::{DEALER, Dealt};
 use megrez_twoparty::ot::Ots;
+use megrez_twoparty::{Sirnn, Supplier};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Inputs that this party already holds, by input name: an uploaded model's.
-pub type StoredFloats<D> = HashMap<String, Float<Sirnn<D>>>;
+/// Shares of inputs that this party already holds, by input name: an uploaded model's. A dealer holds none.
+pub type StoredFloats = HashMap<String, Payload>;
 
 /// Runs a plan at this party; one report per run. On an error the caller ends the session with it.
 ///
@@ -25,28 +28,52 @@ pub type StoredFloats<D> = HashMap<String, Float<Sirnn<D>>>;
 pub fn serve_floats<D: Device>(
     plan: &FloatPlan,
     mut party: Party<D>,
-    stored: &StoredFloats<D>,
+    stored: &StoredFloats,
     clients: &mut dyn Clients,
     options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
     agree(&mut party, "plan", &plan.hash())?;
     party.enter(Phase::Setup, 1);
     let start = Instant::now();
-    let ots = Ots::set_up(&mut party, plan.group)?;
-    let set_up = PhaseReport {
-        seconds: start.elapsed().as_secs_f64(),
-        rounds: party.rounds(),
-        ..PhaseReport::default()
+    let set_up = |start: Instant, party: &Party<D>| SetUp {
+        phase: PhaseReport {
+            seconds: start.elapsed().as_secs_f64(),
+            rounds: party.rounds(),
+            ..PhaseReport::default()
+        },
+        sent: party.meter().readings(),
     };
-    let sent = party.meter().readings();
-    let mut b = Sirnn::new(party, ots).with_threads(plan.threads as usize)?;
+    if party.parties() > 2 {
+        let set_up = set_up(start, &party);
+        return all_runs(plan, Dealt::new(party)?, &set_up, stored, clients, options);
+    }
+    let ots = Ots::set_up(&mut party, plan.group)?;
+    let set_up = set_up(start, &party);
+    let b = Sirnn::new(party, ots).with_threads(plan.threads as usize)?;
+    all_runs(plan, b, &set_up, stored, clients, options)
+}
+
+/// What the set-up took, and what was sent in it.
+struct SetUp {
+    phase: PhaseReport,
+    sent: Vec<Reading>,
+}
+
+fn all_runs(
+    plan: &FloatPlan,
+    mut b: impl Supplier,
+    set_up: &SetUp,
+    stored: &StoredFloats,
+    clients: &mut dyn Clients,
+    options: Options<'_>,
+) -> Result<Vec<PartyReport>, Error> {
     let mut held = HashMap::new();
     let one = |run: u32| {
         b.party().meter().reset();
         let mut report = one_run(plan, &mut b, stored, &mut held, clients, options, run)?;
         if run == 0 {
-            report.phases.insert(Phase::Setup, set_up.clone());
-            report.sent.extend(sent.iter().cloned());
+            report.phases.insert(Phase::Setup, set_up.phase.clone());
+            report.sent.extend(set_up.sent.iter().cloned());
         }
         Ok(report)
     };
@@ -54,11 +81,11 @@ pub fn serve_floats<D: Device>(
 }
 
 /// One run; `held` are the inputs that last, from the first run on.
-fn one_run<D: Device>(
+fn one_run<S: Supplier>(
     plan: &FloatPlan,
-    b: &mut Sirnn<D>,
-    stored: &StoredFloats<D>,
-    held: &mut StoredFloats<D>,
+    b: &mut S,
+    stored: &StoredFloats,
+    held: &mut HashMap<String, Float<S>>,
     clients: &mut dyn Clients,
     options: Options<'_>,
     run: u32,
@@ -67,13 +94,15 @@ fn one_run<D: Device>(
     let before = b.party().device().usage()?;
 
     let start = Instant::now();
-    b.party_mut().enter(Phase::Input, run);
+    b.enter(Phase::Input, run);
     let mut inputs = vec![];
     for input in &plan.inputs {
         let n = plan.shape(input.value).elements();
-        let numbers = match held.get(&input.name).or_else(|| stored.get(&input.name)) {
-            Some(numbers) => numbers.clone(),
-            None => Sirnn::accept(&clients.data(input, share_bytes(n))?, n)?,
+        let numbers = match (held.get(&input.name), stored.get(&input.name)) {
+            (Some(numbers), _) => numbers.clone(),
+            (_, Some(share)) => b.accept(Some(share), n)?,
+            _ if b.party().me() == DEALER => b.accept(None, n)?,
+            _ => b.accept(Some(&clients.data(input, share_bytes(n))?), n)?,
         };
         if options.holds(run, input) {
             held.insert(input.name.clone(), numbers.clone());
@@ -84,7 +113,7 @@ fn one_run<D: Device>(
 
     b.party_mut().barrier(&format!("online-{run}"))?;
     let start = Instant::now();
-    b.party_mut().enter(Phase::Online, run);
+    b.enter(Phase::Online, run);
     let mut walk = Walk::new(plan, inputs);
     for (i, step) in plan.steps.iter().enumerate() {
         let start = Instant::now();
@@ -94,9 +123,11 @@ fn one_run<D: Device>(
     measured.close(Phase::Online, start, b.party());
 
     let start = Instant::now();
-    b.party_mut().enter(Phase::Output, run);
+    b.enter(Phase::Output, run);
     for output in &plan.outputs {
-        clients.output(output, Sirnn::reveal(walk.value(output.value)))?;
+        if let Some(share) = b.reveal(walk.value(output.value)) {
+            clients.output(output, share)?;
+        }
     }
     measured.close(Phase::Output, start, b.party());
 

@@ -1,29 +1,37 @@
-//! `megrez bench op OP --protocol secfloat`: floating point between two parties over oblivious
-//! transfer, measured, verified against the functionality in the clear, beside its price.
+//! `megrez bench op OP --protocol secfloat` or `mizar-float`: floating point between two parties over
+//! oblivious transfer, or with a dealer; measured, verified against the functionality in the clear,
+//! beside its price.
 //!
 //! The parties are a [`pair`]. They take test data from the seed, not from a client: each is the
 //! owner of one operand.
 
-use megrez::protocols::SECFLOAT;
+use megrez::protocols::find;
 use megrez::report::Seconds;
 use megrez::{Error, Result, Work};
 use megrez_engine::peak_rss_mib;
+use megrez_float::blocks::Blocks;
 use megrez_float::{Float, Format, accuracy};
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
-use megrez_twoparty::Sirnn;
+use megrez_twoparty::dealt::{self, DEALER, Dealt};
 use megrez_twoparty::ops::{OPS, Opened, in_the_clear, run_in_parts, sample};
 use megrez_twoparty::ot::Ots;
-use megrez_twoparty::price::{Bill, Price};
+use megrez_twoparty::price::Price;
+use megrez_twoparty::{Sirnn, Supplier};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
+use std::convert::Infallible;
 use std::time::Instant;
 
 /// What to measure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FloatBench {
+    /// The protocol: one of floating point.
+    pub protocol: String,
+    /// How many parties it has.
+    pub parties: usize,
     /// The operation, one of [`OPS`].
     pub op: String,
     /// How many lanes.
@@ -47,7 +55,8 @@ struct Measured {
     seconds: f64,
     busy_seconds: f64,
     rounds: u32,
-    bytes: u64,
+    /// Payload bytes to each party, offline and online.
+    sent: [Vec<u64>; 2],
     wrong: usize,
     ulp: Option<f64>,
 }
@@ -56,7 +65,7 @@ struct Measured {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     setup_seconds: f64,
-    setup_bytes: u64,
+    setup_bytes: Vec<u64>,
     runs: Vec<Measured>,
     peak_rss_mib: Option<f64>,
 }
@@ -81,46 +90,53 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
             OPS.join(", ")
         )));
     }
+    let protocol = find(&o.protocol)?;
     let reports = if processes { pair::in_processes(o, &o.net)? } else { pair::in_threads(o, &o.net)? };
     let bill = price(o);
-    let last = |f: &dyn Fn(&Measured) -> u64| -> Vec<u64> {
-        reports.iter().map(|r| r.runs.last().map_or(0, f)).collect()
-    };
-    let sent = last(&|m| m.bytes);
+    // Bytes from each party to each other in a phase, as in `bill`.
+    let sent = [0, 1].map(|phase| -> Vec<Vec<u64>> {
+        let last = |r: &Report| r.runs.last().map_or_else(|| vec![0; o.parties], |m| m.sent[phase].clone());
+        reports.iter().map(last).collect()
+    });
+    let rounds = reports.iter().filter_map(|r| Some(r.runs.last()?.rounds)).max();
     let slowest = |run: usize| reports.iter().map(|r| r.runs[run].seconds).fold(0.0, f64::max);
     let seconds = Seconds::of((0..o.repeat as usize).map(slowest).collect());
     let busy: Vec<f64> =
         reports.iter().map(|r| Seconds::of(r.runs.iter().map(|m| m.busy_seconds).collect()).median).collect();
     let wrong: usize = reports.iter().flat_map(|r| &r.runs).map(|m| m.wrong).sum();
-    let verified = wrong == 0 && sent == bill.bytes;
-    let bits = |bytes: &[u64]| bytes.iter().sum::<u64>() as f64 * 8.0 / o.batch as f64;
+    let verified = wrong == 0 && sent == bill.sent;
+    let bits = |bytes: &Vec<Vec<u64>>| bytes.iter().flatten().sum::<u64>() as f64 * 8.0 / o.batch as f64;
+    let [offline, online] = &sent;
+    let set_up: Vec<Vec<u64>> = reports.iter().map(|r| r.setup_bytes.clone()).collect();
     Ok(json!({
         "schema": "megrez.bench/1",
         "op": o.op,
         "model": null,
-        "protocol": SECFLOAT.name,
+        "protocol": protocol.name,
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": "softspoken", "group": o.work.group, "threads": o.work.threads, "lanes": o.lanes },
+        "options": options(o),
         "net": { "name": o.net.name, "rtt_ms": o.net.rtt_ms, "mbps": o.net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "repeat": o.repeat,
         "phases": {
-            "offline": { "seconds": Seconds::default(), "rounds": 0, "sent_bytes": { "0>1": 0, "1>0": 0 } },
+            "offline": {
+                "seconds": Seconds::default(), "rounds": u32::from(o.parties > 2), "sent_bytes": by_link(offline),
+            },
             "online": {
                 "seconds": seconds,
-                "rounds": last(&|m| u64::from(m.rounds)).into_iter().max(),
-                "sent_bytes": { "0>1": sent[0], "1>0": sent[1] },
+                "rounds": rounds,
+                "sent_bytes": by_link(online),
                 "busy_seconds": busy,
             },
         },
         "setup": {
             "seconds": reports.iter().map(|r| r.setup_seconds).fold(0.0, f64::max),
-            "sent_bytes": { "0>1": reports[0].setup_bytes, "1>0": reports[1].setup_bytes },
+            "sent_bytes": by_link(&set_up),
         },
-        "bits_per_element": { "offline": 0.0, "online": bits(&sent) },
-        "formula_bits_per_element": { "offline": 0.0, "online": bits(&bill.bytes) },
+        "bits_per_element": { "offline": bits(offline), "online": bits(online) },
+        "formula_bits_per_element": { "offline": bits(&bill.sent[0]), "online": bits(&bill.sent[1]) },
         "formula_rounds": bill.rounds,
         "peak_rss_mib": reports.iter().map(|r| r.peak_rss_mib).collect::<Vec<_>>(),
         "max_ulp": reports[0].runs.iter().filter_map(|m| m.ulp).reduce(f64::max),
@@ -129,20 +145,58 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
     }))
 }
 
-/// What the operation costs by its formulas.
-fn price(o: &FloatBench) -> Bill {
-    let mut price = Price::new(o.work.group).with_threads(o.work.threads as usize);
-    for lanes in o.slices() {
-        // Two of them: squares are cheaper than products.
-        let [x, y] = [(); 2].map(|()| Float::constant(&price, Format::FLOAT32, 0, lanes));
-        let Ok(_) = run_in_parts(&o.op, &mut price, &x, &y);
+/// Bytes by `from>to`, as far as parties send each other any; both directions between the first two.
+fn by_link(sent: &[Vec<u64>]) -> Map<String, Json> {
+    let links = sent.iter().enumerate().flat_map(|(from, to)| to.iter().enumerate().map(move |t| (from, t)));
+    let used = links.filter(|&(from, (to, &bytes))| from != to && (bytes > 0 || from + to == 1));
+    used.map(|(from, (to, bytes))| (format!("{from}>{to}"), json!(bytes))).collect()
+}
+
+fn options(o: &FloatBench) -> Json {
+    match o.parties {
+        2 => json!({
+            "extension": "softspoken", "group": o.work.group, "threads": o.work.threads, "lanes": o.lanes,
+        }),
+        _ => json!({ "lanes": o.lanes }),
     }
-    price.bill
+}
+
+/// What the operation costs by its formulas: bytes from each party to each other, offline and online,
+/// and rounds online.
+struct Bill {
+    sent: [Vec<Vec<u64>>; 2],
+    rounds: u32,
+}
+
+fn price(o: &FloatBench) -> Bill {
+    fn all<P: Blocks<Error = Infallible>>(o: &FloatBench, price: &mut P) {
+        for lanes in o.slices() {
+            // Two of them: squares are cheaper than products.
+            let [x, y] = [(); 2].map(|()| Float::constant(&*price, Format::FLOAT32, 0, lanes));
+            let Ok(_) = run_in_parts(&o.op, price, &x, &y);
+        }
+    }
+    let mut sent = [vec![vec![0; o.parties]; o.parties], vec![vec![0; o.parties]; o.parties]];
+    if o.parties == 2 {
+        let mut price = Price::new(o.work.group).with_threads(o.work.threads as usize);
+        all(o, &mut price);
+        [sent[1][0][1], sent[1][1][0]] = price.bill.bytes;
+        return Bill { sent, rounds: price.bill.rounds };
+    }
+    let mut price = dealt::price::Price::default();
+    all(o, &mut price);
+    sent[0][DEALER][0] = price.bill.dealt;
+    (sent[1][0][1], sent[1][1][0]) = (price.bill.opened, price.bill.opened);
+    Bill { sent, rounds: price.bill.rounds }
 }
 
 impl Job for FloatBench {
     const NAME: &'static str = "bench op";
     type Report = Report;
+
+    fn parties(&self) -> usize {
+        self.parties
+    }
 
     fn run(&self, network: Network) -> Result<Report> {
         party(network, self)
@@ -153,65 +207,90 @@ impl Job for FloatBench {
 fn party(network: Network, o: &FloatBench) -> Result<Report> {
     let start = Instant::now();
     let mut party = Party::start(network, Cpu::new(1))?;
-    let me = party.me();
+    let parties = party.parties();
+    if parties != 2 {
+        let report = Report {
+            setup_seconds: start.elapsed().as_secs_f64(),
+            setup_bytes: vec![0; parties],
+            runs: vec![],
+            peak_rss_mib: None,
+        };
+        return runs(Dealt::new(party)?, o, report);
+    }
     party.enter(Phase::Setup, 1);
-    let before = party.meter().total(Phase::Setup, 2)[1 - me];
+    let before = party.meter().total(Phase::Setup, parties);
     let ots = Ots::set_up(&mut party, o.work.group)?;
-    let setup_bytes = party.meter().total(Phase::Setup, 2)[1 - me] - before;
+    let setup_bytes = less(party.meter().total(Phase::Setup, parties), &before);
     let setup_seconds = start.elapsed().as_secs_f64();
-    let mut b = Sirnn::new(party, ots).with_threads(o.work.threads as usize)?;
+    let b = Sirnn::new(party, ots).with_threads(o.work.threads as usize)?;
+    runs(b, o, Report { setup_seconds, setup_bytes, runs: vec![], peak_rss_mib: None })
+}
+
+fn less(after: Vec<u64>, before: &[u64]) -> Vec<u64> {
+    after.iter().zip(before).map(|(a, b)| a - b).collect()
+}
+
+fn runs(mut b: impl Supplier, o: &FloatBench, report: Report) -> Result<Report> {
     let mut runs = vec![];
     let mut number = 0;
     for _ in 0..o.repeat {
-        let mut total = Measured::default();
+        let mut total = Measured { sent: [vec![0; o.parties], vec![0; o.parties]], ..Measured::default() };
         for lanes in o.slices() {
             let slice = measure(&mut b, o, number, lanes)?;
             number += 1;
             total.seconds += slice.seconds;
             total.busy_seconds += slice.busy_seconds;
             total.rounds += slice.rounds;
-            total.bytes += slice.bytes;
+            for (total, slice) in total.sent.iter_mut().flatten().zip(slice.sent.iter().flatten()) {
+                *total += slice;
+            }
             total.wrong += slice.wrong;
             total.ulp = slice.ulp.map(|ulp| ulp.max(total.ulp.unwrap_or(0.0)));
         }
         runs.push(total);
     }
-    // Nobody leaves before the other has everything.
+    // Nobody leaves before the others have everything.
     b.party_mut().barrier("end")?;
-    Ok(Report { setup_seconds, setup_bytes, runs, peak_rss_mib: peak_rss_mib() })
+    Ok(Report { runs, peak_rss_mib: peak_rss_mib(), ..report })
 }
 
-/// Shares, computes, opens and compares some lanes; `number` is unique in the session.
-fn measure(b: &mut Sirnn<Cpu>, o: &FloatBench, number: u32, lanes: usize) -> Result<Measured> {
+/// Shares, computes, opens and compares some lanes; `number` is unique in the session. What a dealer deals is
+/// measured with what uses it.
+fn measure(b: &mut impl Supplier, o: &FloatBench, number: u32, lanes: usize) -> Result<Measured> {
     let me = b.party().me();
     let operands = [0, 1].map(|i| sample(o.seed.wrapping_mul(1 << 20) + u64::from(number) * 2 + i, lanes));
-    b.party_mut().enter(Phase::Input, number);
+    b.enter(Phase::Input, number);
     let mut share = |owner: usize| {
         let mine = (me == owner).then_some(&operands[owner]);
         b.share(owner, &format!("operand {owner}"), Format::FLOAT32, lanes, mine)
     };
     let (x, y) = (share(0)?, share(1)?);
-    b.party_mut().enter(Phase::Online, number);
+    b.enter(Phase::Online, number);
     b.party_mut().barrier("start")?;
-    let before = b.party().meter().total(Phase::Online, 2)[1 - me];
+    let phases = [Phase::Offline, Phase::Online];
+    let before = phases.map(|phase| b.party().meter().total(phase, o.parties));
     let start = Instant::now();
     let out = b.step("op", |b| run_in_parts(&o.op, b, &x, &y))?;
     let seconds = start.elapsed().as_secs_f64();
-    let busy_seconds = seconds - b.party().waited().as_secs_f64();
-    let bytes = b.party().meter().total(Phase::Online, 2)[1 - me] - before;
+    let busy_seconds = seconds - b.waited().as_secs_f64();
+    let [offline, online] = [0, 1].map(|i| less(b.party().meter().total(phases[i], o.parties), &before[i]));
     let rounds = b.party().rounds();
-    b.party_mut().enter(Phase::Output, number);
+    b.enter(Phase::Output, number);
     let Some(out) = out else {
         return Err(Error::Refused(format!("there is no operation `{}`", o.op)));
     };
     let opened = Opened::of(b, &out)?;
     let want = in_the_clear(&o.op, &operands[0], &operands[1]);
-    let wrong = want.map_or(lanes, |want| opened.differences(&want));
+    let wrong = match (&opened, want) {
+        (Some(opened), Some(want)) => opened.differences(&want),
+        (None, _) => 0,
+        _ => lanes,
+    };
     let ulp = match &opened {
-        Opened::Float(z) => accuracy::worst(&o.op, &operands[0], &operands[1], z),
+        Some(Opened::Float(z)) => accuracy::worst(&o.op, &operands[0], &operands[1], z),
         _ => None,
     };
-    Ok(Measured { seconds, busy_seconds, rounds, bytes, wrong, ulp })
+    Ok(Measured { seconds, busy_seconds, rounds, sent: [offline, online], wrong, ulp })
 }
 
 #[cfg(test)]
@@ -221,6 +300,8 @@ mod tests {
     #[test]
     fn operations_are_right_and_cost_what_they_should() {
         let o = FloatBench {
+            protocol: "secfloat".into(),
+            parties: 2,
             op: "lt".into(),
             batch: 300,
             lanes: 256,
@@ -230,9 +311,13 @@ mod tests {
             net: NetProfile::loopback(),
         };
         for op in ["lt", "mul", "relu", "to-fixed"] {
-            let report = bench(&FloatBench { op: op.into(), ..o.clone() }, false).unwrap();
-            assert_eq!(report["verified"], json!(true), "{report}");
-            assert_eq!(report["bits_per_element"], report["formula_bits_per_element"]);
+            for (protocol, parties) in [("secfloat", 2), ("mizar-float", 3)] {
+                let o = FloatBench { op: op.into(), protocol: protocol.into(), parties, ..o.clone() };
+                let report = bench(&o, false).unwrap();
+                assert_eq!(report["verified"], json!(true), "{report}");
+                assert_eq!(report["bits_per_element"], report["formula_bits_per_element"]);
+                assert_eq!(report["phases"]["online"]["rounds"], report["formula_rounds"], "{report}");
+            }
         }
         assert!(bench(&FloatBench { op: "no".into(), ..o }, false).is_err());
     }

@@ -1,19 +1,21 @@
-//! `megrez bench model NAME --protocol secfloat`, and the rows of `megrez protocols`.
+//! `megrez bench model NAME` in floating point, and the rows of `megrez protocols`.
 
 use super::options::Errors;
 use super::sample::test_data;
-use megrez::protocols::SECFLOAT;
+use megrez::protocols::find;
 use megrez::report::{Cost, PhaseCost};
 use megrez::{Backend, FloatModel, Result, RunOptions};
-use megrez_engine::float::{float_price, in_the_clear};
-use megrez_float::{Float, Plain};
+use megrez_engine::float::{dealt_price, float_price, in_the_clear};
+use megrez_float::{Blocks, Float, Plain};
 use megrez_graph::models::relevance_features;
 use megrez_graph::{DataInput, Tensor, plain};
-use megrez_plan::Input;
+use megrez_plan::{FloatPlan, Input};
 use megrez_session::Phase;
+use megrez_twoparty::dealt::price as dealt;
 use megrez_twoparty::ops::{OPS, run};
 use megrez_twoparty::price::Price;
 use serde_json::{Value as Json, json};
+use std::convert::Infallible;
 
 /// How to measure.
 pub struct ModelBench {
@@ -59,12 +61,14 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
     let outcome = backend.run_floats(plan, &o.run, &numbers, &|_| {})?;
     let cost = Cost::of(&outcome.reports);
 
-    let bills = float_price(plan);
-    let bytes = [0, 1].map(|party| bills.iter().map(|b| b.bytes[party]).sum::<u64>());
-    let rounds: u32 = bills.iter().map(|b| b.rounds).sum();
+    let protocol = find(&o.run.protocol)?;
+    let priced = price(plan, protocol.parties);
     let none = PhaseCost::default();
-    let online = cost.phases.get(&Phase::Online).unwrap_or(&none);
-    let sent = ["0>1", "1>0"].map(|link| online.sent_bytes.get(link).copied().unwrap_or(0));
+    let of = |phase: Phase| cost.phases.get(&phase).unwrap_or(&none);
+    let online = of(Phase::Online);
+    let on = |phase: Phase, link: &str| of(phase).sent_bytes.get(link).copied().unwrap_or(0);
+    let sent = [on(Phase::Online, "0>1"), on(Phase::Online, "1>0")];
+    let dealt = on(Phase::Offline, "2>0");
 
     let (mut wrong, mut errors, mut most) = (0, Errors::default(), 0f64);
     for (run, outputs) in outcome.outputs.iter().enumerate() {
@@ -87,21 +91,28 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
             }
         }
     }
-    let offline = PhaseCost {
-        busy_seconds: vec![0.0; 2],
-        sent_bytes: online.sent_bytes.keys().map(|link| (link.clone(), 0)).collect(),
-        ..PhaseCost::default()
+    let offline = match protocol.parties {
+        3 => of(Phase::Offline).clone(),
+        _ => PhaseCost {
+            busy_seconds: vec![0.0; 2],
+            sent_bytes: online.sent_bytes.keys().map(|link| (link.clone(), 0)).collect(),
+            ..PhaseCost::default()
+        },
+    };
+    let options = match protocol.parties {
+        2 => json!({ "extension": "softspoken", "group": plan.group, "threads": plan.threads }),
+        _ => json!({}),
     };
     let part = |phase: Phase| json!(cost.phases.get(&phase).unwrap_or(&none));
     Ok(json!({
         "schema": "megrez.bench/1",
         "op": null,
         "model": o.name,
-        "protocol": SECFLOAT.name,
+        "protocol": protocol.name,
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": "softspoken", "group": plan.group, "threads": plan.threads },
+        "options": options,
         "net": { "name": o.run.net.name, "rtt_ms": o.run.net.rtt_ms, "mbps": o.run.net.mbps },
         "parties": o.parties,
         "device": cost.device,
@@ -110,32 +121,74 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
         "setup": part(Phase::Setup),
         "input": part(Phase::Input),
         "output": part(Phase::Output),
-        "formula_bytes": { "0>1": bytes[0], "1>0": bytes[1] },
-        "formula_rounds": rounds,
+        "formula_bytes": priced.by_link(),
+        "formula_rounds": priced.rounds,
         "error": { "max_abs": errors.max, "mean_abs": errors.mean(), "max_ulp": most },
         "wrong": wrong,
         "peak_rss_mib": cost.peak_rss_mib,
         "wire_bytes": cost.wire_bytes,
         "layers": cost.layers,
-        "verified": wrong == 0 && sent == bytes,
+        "verified": wrong == 0 && sent == priced.online && dealt == priced.dealt,
     }))
 }
 
-/// What each operation costs for many at once: rows of `megrez protocols`.
+/// What a plan costs by its formulas: bytes online from 0 to 1 and from 1 to 0, dealt bytes from 2 to 0.
+struct Priced {
+    online: [u64; 2],
+    dealt: u64,
+    rounds: u32,
+}
+
+impl Priced {
+    fn by_link(&self) -> Json {
+        let mut links = json!({ "0>1": self.online[0], "1>0": self.online[1] });
+        if self.dealt > 0 {
+            links["2>0"] = json!(self.dealt);
+        }
+        links
+    }
+}
+
+fn price(plan: &FloatPlan, parties: usize) -> Priced {
+    if parties == 2 {
+        let bills = float_price(plan);
+        let online = [0, 1].map(|party| bills.iter().map(|b| b.bytes[party]).sum());
+        return Priced { online, dealt: 0, rounds: bills.iter().map(|b| b.rounds).sum() };
+    }
+    let bills = dealt_price(plan);
+    let opened = bills.iter().map(|b| b.opened).sum();
+    Priced {
+        online: [opened; 2],
+        dealt: bills.iter().map(|b| b.dealt).sum(),
+        rounds: bills.iter().map(|b| b.rounds).sum(),
+    }
+}
+
+/// What each operation costs for many at once under a protocol of so many parties: rows of `megrez
+/// protocols`.
 #[must_use]
-pub fn price_rows() -> Vec<Json> {
+pub fn price_rows(parties: usize) -> Vec<Json> {
     const LANES: usize = 10_000;
-    let one = |op: &&str| {
-        let mut price = Price::new(4);
+    fn priced<B: Blocks<Error = Infallible>>(op: &str, mut price: B) -> B {
         let numbers = Plain::from_f32(&vec![1.0; LANES]);
         let (x, y) = (Float::public(&price, &numbers), Float::public(&price, &numbers));
         let Ok(_) = run(op, &mut price, &x, &y);
-        let bits = price.bill.bytes.iter().sum::<u64>() as f64 * 8.0 / LANES as f64;
+        price
+    }
+    let one = |op: &&str| {
+        let (offline, online, rounds) = if parties == 2 {
+            let bill = priced(op, Price::new(4)).bill;
+            (0, bill.bytes.iter().sum(), bill.rounds)
+        } else {
+            let bill = priced(op, dealt::Price::default()).bill;
+            (bill.dealt, 2 * bill.opened, bill.rounds)
+        };
+        let bits = |bytes: u64| bytes as f64 * 8.0 / LANES as f64;
         json!({
             "op": op,
             "numbers": "float32",
-            "bits_per_element": { "offline": 0.0, "online": bits },
-            "rounds": price.bill.rounds,
+            "bits_per_element": { "offline": bits(offline), "online": bits(online) },
+            "rounds": rounds,
         })
     };
     OPS.iter().map(one).collect()

@@ -97,6 +97,8 @@ fn number(report: &Json, key: &str) -> Option<f64> {
 fn op(op: &'static str, batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
     move |setting| {
         let o = FloatBench {
+            protocol: SECFLOAT.name.into(),
+            parties: SECFLOAT.parties,
             op: op.into(),
             batch,
             lanes: 1 << 17,

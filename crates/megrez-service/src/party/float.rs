@@ -9,14 +9,13 @@ use crate::wire::{Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::float::{StoredFloats, serve_floats};
 use megrez_engine::{Clients, Options, PartyReport, agree, common_name};
-use megrez_float::Float;
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Payload};
 use megrez_plan::{FloatPlan, Input, KEPT};
 use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
-use megrez_twoparty::Sirnn;
 use megrez_twoparty::client::share_bytes;
+use megrez_twoparty::dealt::DEALER;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -37,7 +36,7 @@ pub(super) fn run(
         let weights = match stored {
             Some(stored) => {
                 stored.agree(&mut party)?;
-                load(stored, &run.protocol, plan)?
+                load(stored, &run.protocol, plan, party.me())?
             }
             None => HashMap::new(),
         };
@@ -58,7 +57,8 @@ pub(super) fn memory(plan: &FloatPlan) -> u64 {
 pub(super) fn plan_of(host: &Host, client: &str, run: &Run) -> Result<(FloatPlan, Option<StoredModel>)> {
     if run.material.is_some() {
         return Err(Error::Refused(
-            "floating point has no offline phase: leave out the name of the material".into(),
+            "floating point has no offline phase whose material is kept: leave out the name of the material"
+                .into(),
         ));
     }
     match &run.source {
@@ -92,7 +92,8 @@ pub(super) fn upload(
         party.enter(Phase::Input, 0);
         let mut clients = ChannelClients { channel, network: network.clone() };
         let mut file = ModelFile::new(&header)?;
-        for name in &header.inputs {
+        // A dealer keeps nothing of a model.
+        for name in header.inputs.iter().filter(|_| party.me() != DEALER) {
             let input = named(plan, name)?;
             let size = share_bytes(plan.shape(input.value).elements());
             let share = clients.data(input, size)?;
@@ -123,15 +124,14 @@ fn named<'a>(plan: &'a FloatPlan, name: &str) -> Result<&'a Input> {
 }
 
 /// The shares of a stored model as inputs of a plan.
-fn load(stored: &StoredModel, protocol: &str, plan: &FloatPlan) -> Result<StoredFloats<Cpu>> {
+fn load(stored: &StoredModel, protocol: &str, plan: &FloatPlan, me: usize) -> Result<StoredFloats> {
     stored.header.is_of(protocol)?;
     let mut rest = stored.body();
     let mut weights = HashMap::new();
-    for name in &stored.header.inputs {
+    for name in stored.header.inputs.iter().filter(|_| me != DEALER) {
         let n = plan.shape(named(plan, name)?.value).elements();
         let (share, after) = rest.split_at_checked(share_bytes(n)).ok_or_else(|| stored.unreadable())?;
-        let share: Float<Sirnn<Cpu>> = Sirnn::accept(&Payload::from_bytes(share), n)?;
-        weights.insert(name.clone(), share);
+        weights.insert(name.clone(), Payload::from_bytes(share));
         rest = after;
     }
     if rest.is_empty() { Ok(weights) } else { Err(stored.unreadable()) }

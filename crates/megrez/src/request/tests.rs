@@ -40,7 +40,8 @@ fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
     assert!(float("secfloat", None).unwrap() && float("secfloat", Some(Numbers::Float32)).unwrap());
     assert!(!float("mizar", None).unwrap() && !float("mizar", Some(Numbers::Fixed)).unwrap());
     let said = |p, n| float(p, Some(n)).unwrap_err().to_string();
-    assert!(said("mizar", Numbers::Float32).contains("--protocol secfloat"));
+    assert!(said("mizar", Numbers::Float32).contains("--protocol mizar-float"));
+    assert!(float("mizar-float", None).unwrap());
     assert!(said("secfloat", Numbers::Fixed).contains("--protocol mizar"));
     let fitted = CompileRequest { fit: true, ranges: Ranges::Assume, ..of("secfloat", None) };
     assert!(fitted.is_float().unwrap_err().to_string().contains("leave out --range, --fit"));
