@@ -16,6 +16,9 @@ use std::collections::BTreeSet;
 /// A job's random name.
 pub type JobId = [u8; 16];
 
+/// What a job's file begins with.
+const FILE: &[u8] = b"megrez-job-001\n";
+
 /// Most epochs of a job.
 pub const MAX_EPOCHS: u32 = 100_000;
 
@@ -85,6 +88,30 @@ impl Job {
     pub fn hash(&self) -> [u8; 32] {
         let bytes = postcard::to_allocvec(self).expect("a job has plain fields");
         megrez_engine::hash("megrez 2026 training job", &bytes)
+    }
+
+    /// The job as a file.
+    ///
+    /// # Panics
+    /// Never: a job has plain fields.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let bytes = postcard::to_allocvec(self).expect("a job has plain fields");
+        [FILE, &bytes].concat()
+    }
+
+    /// Reads and checks a job; the bytes may come from anywhere.
+    ///
+    /// # Errors
+    /// If they are no job, or one that makes no sense.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let damaged = || Error::of(ErrorKind::DamagedFile, "this is no job of this version, or it is damaged");
+        let rest = bytes.strip_prefix(FILE).ok_or_else(damaged)?;
+        let (job, rest) = postcard::take_from_bytes::<Job>(rest).map_err(|_| damaged())?;
+        if !rest.is_empty() || job.to_bytes() != bytes {
+            return Err(damaged());
+        }
+        job.check()?;
+        Ok(job)
     }
 
     /// How many rows all sets have.

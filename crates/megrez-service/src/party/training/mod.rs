@@ -25,6 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A job that runs.
 #[derive(Default)]
 struct Running {
+    /// The job's hash.
+    hash: [u8; 32],
     /// Somebody wants it to stop.
     stop: AtomicBool,
     epoch: AtomicU32,
@@ -53,12 +55,13 @@ struct Entry<'a> {
 }
 
 impl Training {
-    fn enter(&self, id: JobId) -> Result<Entry<'_>> {
+    fn enter(&self, job: &Job) -> Result<Entry<'_>> {
+        let id = job.id;
         let mut all = lock(&self.running);
         if all.contains_key(&id) {
             return Err(Error::Refused(format!("the job {} runs already", name(&id))));
         }
-        let running = Arc::<Running>::default();
+        let running = Arc::new(Running { hash: job.hash(), ..Running::default() });
         all.insert(id, Arc::clone(&running));
         lock(&self.failed).remove(&id);
         Ok(Entry { training: self, id, running })
@@ -97,7 +100,7 @@ impl Service {
             let what = format!("`{}` trains nothing as a job", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
-        let entry = self.training.enter(job.id)?;
+        let entry = self.training.enter(job)?;
         let profile = &NetProfile::loopback();
         let begin = || {
             let ready = permitted.and_then(|()| accepted(&self.host, train));
@@ -146,6 +149,11 @@ impl Service {
         }
         asked.accept()?;
         files::consent(data, client, consent, of)?;
+        if consent.withdrawn {
+            let running = lock(&self.training.running);
+            let of_job = running.values().filter(|running| running.hash == consent.job);
+            of_job.for_each(|running| running.stop.store(true, Ordering::Release));
+        }
         wire::send(&mut hold(shared), &Reply::Done)
     }
 

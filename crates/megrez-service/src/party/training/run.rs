@@ -4,7 +4,7 @@ use super::Running;
 use super::files::{Checkpoint, Folder};
 use crate::party::host::{Host, hash};
 use crate::party::stored::{ModelFile, ModelHeader, StoredModel, forbidden, model_path};
-use crate::training::{Opened, Opening, Work};
+use crate::training::{Opened, Opening, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -350,6 +350,13 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
         if of != ring || !same || job.rows.contains(name) {
             return refuse(format!("begins with weights `{name}` that are stored with another shape, scale or ring"));
         }
+    }
+    let added_up = |name: &str| {
+        !name.starts_with(WEIGHTS) && work.step.outputs.iter().any(|output| output.name == name)
+    };
+    let missing = |(name, _): &&(String, Value)| !added_up(name) && !values.iter().any(|(n, _)| n == name);
+    if let Some((name, _)) = work.state.iter().find(missing) {
+        return refuse(format!("begins with `{}`, where there are no weights `{name}`", job.start));
     }
     let size = |v: &Value| v.shape.elements();
     let rows = work.rows.iter().map(|(_, v)| (size(v) / work.batch).saturating_mul(job.all_rows()));
