@@ -3,9 +3,7 @@
 use crate::jobs::{describe, follow};
 use crate::options::Common;
 use clap::Args;
-use megrez::train::{
-    Consent, Form, Learning, Loss, Optimiser, Trained, Wanted, propose, room, upload_rows,
-};
+use megrez::train::{Consent, Form, Learning, Loss, Optimiser, Trained, Wanted, propose, room, upload_rows};
 use megrez::{Error, ErrorKind, Parties, Program, Result, StoredModel, models, npy, protocols};
 use megrez_graph::Tensor;
 use megrez_net::Limits;
@@ -44,7 +42,10 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     let labels = npy::load(&args.folder.join("test_labels.npy"))?;
     let count = labels.data.len();
     if images.shape.dims() != [count, 1, 28, 28] || count < TEST + 2 * BATCH {
-        return Err(Error::of(ErrorKind::Invalid, format!("{} does not hold the digits", args.folder.display())));
+        return Err(Error::of(
+            ErrorKind::Invalid,
+            format!("{} does not hold the digits", args.folder.display()),
+        ));
     }
     let start = Instant::now();
     let say = |line: String| {
@@ -55,11 +56,20 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     let (protocol, options) = (args.common.protocol(), args.common.request.options()?);
     args.common.request.only_fixed()?;
     let parties = protocols::find(protocol)?.parties;
-    let parties =
-        Parties::start_for(Program::current()?, parties, &args.common.device, Limits::default().silence, &OWNERS)?;
+    let parties = Parties::start_for(
+        Program::current()?,
+        parties,
+        &args.common.device,
+        Limits::default().silence,
+        &OWNERS,
+    )?;
     let mut asks = parties.connect()?;
-    let form =
-        Form { protocol: protocol.into(), ring: options.ring, frac: options.frac, range: options.input_range };
+    let form = Form {
+        protocol: protocol.into(),
+        ring: options.ring,
+        frac: options.frac,
+        range: options.input_range,
+    };
     let half = (count - TEST) / 2;
     let mut owners = vec![];
     for (i, owner) in OWNERS.into_iter().enumerate() {
@@ -99,7 +109,9 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     match asks.train(&job) {
         Err(e) if e.kind() == ErrorKind::NotPermitted => say(format!("before they have: {e}")),
         Err(e) => return Err(e),
-        Ok(()) => return Err(Error::of(ErrorKind::Internal, "the parties began a job that nobody has approved")),
+        Ok(()) => {
+            return Err(Error::of(ErrorKind::Internal, "the parties began a job that nobody has approved"));
+        }
     }
     for (owner, cluster) in OWNERS.iter().zip(&mut owners) {
         let consent = Consent { job: job.hash(), of: vec![(*owner).to_owned()], withdrawn: false };

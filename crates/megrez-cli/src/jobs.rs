@@ -31,7 +31,9 @@ fn id(text: &str) -> Result<JobId> {
     let bytes: Option<Vec<u8>> = (0..16).map(digit).collect();
     let id = bytes.filter(|_| text.len() == 32).and_then(|bytes| bytes.try_into().ok());
     id.ok_or_else(|| {
-        let what = format!("`{text}` is no file and no job's name of 32 hexadecimal digits: `megrez jobs` lists them");
+        let what = format!(
+            "`{text}` is no file and no job's name of 32 hexadecimal digits: `megrez jobs` lists them"
+        );
         Error::of(ErrorKind::Invalid, what)
     })
 }
@@ -53,7 +55,10 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     for opening in &job.opened {
         let elements = work.state(&opening.state).map_or(0, |value| value.shape.elements());
         let when = if opening.every_epoch { "after every epoch" } else { "at the end" };
-        lines.push(format!("OPENED to `{}` {when}: `{}`, {elements} numbers", opening.recipient, opening.state));
+        lines.push(format!(
+            "OPENED to `{}` {when}: `{}`, {elements} numbers",
+            opening.recipient, opening.state
+        ));
     }
     if job.all_rows() < 100 && job.opened.iter().any(|opening| opening.every_epoch) {
         lines.push(format!(
@@ -63,9 +68,14 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     }
     if let Some(keep) = &job.keep {
         let who = [&[job.client.clone()], &keep.allow[..]].concat().join("`, `");
-        let plan = |plan: &megrez_service::wire::ModelPlan| format!("{} ({})", plan.batch, Subject::plan(&plan.plan, false));
+        let plan = |plan: &megrez_service::wire::ModelPlan| {
+            format!("{} ({})", plan.batch, Subject::plan(&plan.plan, false))
+        };
         let plans: Vec<String> = keep.plans.iter().map(plan).collect();
-        lines.push(format!("KEPT in shares as the model `{}`, which `{who}` may run as often as they like", keep.model));
+        lines.push(format!(
+            "KEPT in shares as the model `{}`, which `{who}` may run as often as they like",
+            keep.model
+        ));
         lines.push(format!("in batches of, and by the plan: {}", plans.join(", ")));
     }
     lines.push(format!("a step is the plan {}", Subject::plan(&job.step, false)));
@@ -97,7 +107,9 @@ pub(crate) struct Approve {
 pub(crate) fn approve(args: &Approve, json: bool) -> Result<ExitCode> {
     let job = load(&args.job)?;
     let lines = describe(&job)?;
-    if let Some(name) = args.of.iter().find(|name| **name != job.start && job.data.iter().all(|set| set.name != **name)) {
+    if let Some(name) =
+        args.of.iter().find(|name| **name != job.start && job.data.iter().all(|set| set.name != **name))
+    {
         return Err(Error::of(ErrorKind::Invalid, format!("the job does not use `{name}`")));
     }
     if !json {
@@ -209,7 +221,10 @@ pub(crate) fn finish(
     } else {
         println!("job {} {}", digits(&job.id), standing.word());
         job.keep.iter().filter(|_| standing.word() == "done").for_each(|keep| {
-            println!("the weights are kept in shares as the model `{}`: megrez infer --model-name {}", keep.model, keep.model);
+            println!(
+                "the weights are kept in shares as the model `{}`: megrez infer --model-name {}",
+                keep.model, keep.model
+            );
         });
     }
     Ok(ExitCode::SUCCESS)
@@ -235,7 +250,10 @@ pub(crate) fn resume(args: &Resume, json: bool) -> Result<ExitCode> {
     let standing = cluster.jobs(Some(id))?.pop();
     let job = standing.as_ref().and_then(|standing| standing.parties[0].job.as_deref().cloned());
     let (Some(standing), Some(job)) = (standing, job) else {
-        return Err(Error::of(ErrorKind::Invalid, "not all parties have begun this job: begin it again with train --job FILE"));
+        return Err(Error::of(
+            ErrorKind::Invalid,
+            "not all parties have begun this job: begin it again with train --job FILE",
+        ));
     };
     if !standing.runs() && standing.word() != "done" {
         cluster.train(&job)?;
@@ -253,7 +271,8 @@ pub(crate) fn go_on(
 ) -> Result<ExitCode> {
     if detach {
         let standing = cluster.jobs(Some(job.id))?.pop();
-        let standing = standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
+        let standing =
+            standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
         return finish(job, &(standing, History::default()), None, json);
     }
     let done = follow(cluster, job)?;

@@ -3,8 +3,8 @@
 use crate::cluster::Place;
 use crate::options::Common;
 use crate::progress;
-use clap::Args;
 use crate::train_job::{self, AsJob};
+use clap::Args;
 use megrez::train::{
     Clear, Epoch, Learning as How, Loss, Optimiser, Rate, Rehearsal, Rows, Step, Trained, Training, accuracy,
     differentiate, rehearse, room, with_weights,

@@ -82,7 +82,9 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     let done = follow(&mut cluster, job)?;
     // Nothing is left of what was stored for this job alone, once it has come to its end.
     if done.0.word() == "done" {
-        own.iter().chain(args.job.start.is_none().then_some(&job.start)).try_for_each(|name| cluster.remove(name))?;
+        own.iter()
+            .chain(args.job.start.is_none().then_some(&job.start))
+            .try_for_each(|name| cluster.remove(name))?;
     }
     finish(job, &done, args.weights.as_deref(), json)
 }
@@ -154,8 +156,10 @@ fn proposed(job: &Job, path: &std::path::Path, json: bool) -> Result<ExitCode> {
         );
     } else {
         lines.iter().for_each(|line| println!("{line}"));
-        println!("written to {0}: the owners of the rows say `megrez approve --job {0} --of NAME`", path.display());
+        println!(
+            "written to {0}: the owners of the rows say `megrez approve --job {0} --of NAME`",
+            path.display()
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
-

@@ -36,8 +36,7 @@ fn right(deployment: &Deployment, client: &str, model: &str, rows: usize) -> usi
     let line = format!("--json infer --model-name {model} --input {{}} --batch 30");
     let report = deployment.cli(client, &line, &[&x]).json("megrez.infer/1");
     let labels = npy::load(&y).unwrap();
-    let logits: Vec<f64> =
-        report["output"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
+    let logits: Vec<f64> = report["output"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
     let best = |row: &[f64]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
     logits.chunks(10).zip(&labels.data).filter(|(row, label)| best(row) == **label as usize).count()
 }
@@ -50,12 +49,19 @@ fn two_owners_train_a_model_that_nobody_holds() {
     store(&deployment, "alice", "clinic-a", &part(&deployment, "a", 0, 180), "");
     store(&deployment, "bob", "clinic-b", &part(&deployment, "b", 180, 360), "--allow alice");
     let job = deployment.folder.path("job");
-    let propose = format!("{TRAIN} --data clinic-a,clinic-b --keep digits --allow mallory --run-batch 30 --propose {{}}");
+    let propose = format!(
+        "{TRAIN} --data clinic-a,clinic-b --keep digits --allow mallory --run-batch 30 --propose {{}}"
+    );
     // Who is not allowed to ask does not learn that there are such rows.
     deployment.cli("mallory", &propose, &[&job]).refused(&["there is no model `clinic-a`"]);
     let proposed = deployment.cli("alice", &propose, &[&job]).json("megrez.propose/1");
     let says = proposed["says"].to_string();
-    for words in ["180 rows `clinic-b`", "OPENED to `alice` after every epoch", "`alice`, `mallory` may run", "2 epochs of 12 steps"] {
+    for words in [
+        "180 rows `clinic-b`",
+        "OPENED to `alice` after every epoch",
+        "`alice`, `mallory` may run",
+        "2 epochs of 12 steps",
+    ] {
         assert!(says.contains(words), "{words}: {says}");
     }
     // Without bob's word nothing runs, at any party.
@@ -86,7 +92,12 @@ fn two_owners_train_a_model_that_nobody_holds() {
         let right = right(&deployment, client, "digits", 60);
         assert!(right > 40, "{right} of 60");
     }
-    deployment.cli("bob", "infer --model-name digits --input {} --batch 30", &[&part(&deployment, "test", 0, 30)[0]])
+    deployment
+        .cli(
+            "bob",
+            "infer --model-name digits --input {} --batch 30",
+            &[&part(&deployment, "test", 0, 30)[0]],
+        )
         .refused(&["there is no model `digits`"]);
     // A job is done once.
     let again = deployment.cli("alice", begin, &[&job]).json("megrez.train-job/1");
@@ -141,8 +152,12 @@ fn one_owner_keeps_what_was_trained() {
     npy::save(&nan, &bad).unwrap();
     let store = "upload-data --name bad --inputs {} --labels {} --classes 10";
     deployment.cli("alice", store, &[&nan, &y]).refused(&["row 1", "not finite"]);
-    deployment.cli("alice", "upload-data --name bad --inputs {} --labels {} --classes 9", &[&x, &y]).refused(&["no class"]);
-    deployment.cli("alice", "upload-data --name bad --inputs {} --labels {}", &[&x, &y]).refused(&["--classes"]);
+    deployment
+        .cli("alice", "upload-data --name bad --inputs {} --labels {} --classes 9", &[&x, &y])
+        .refused(&["no class"]);
+    deployment
+        .cli("alice", "upload-data --name bad --inputs {} --labels {}", &[&x, &y])
+        .refused(&["--classes"]);
 }
 
 fn standing(deployment: &Deployment, id: &str) -> Json {

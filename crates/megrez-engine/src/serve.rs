@@ -172,7 +172,12 @@ pub fn derive<S: Suite>(
     stored: &Stored<S>,
     run: u32,
 ) -> Result<Stored<S>, Error> {
-    let local = |op: &Op| matches!(op, Op::Combine { .. } | Op::View(_) | Op::Concat { .. } | Op::Gather { .. } | Op::Rescale { .. });
+    let local = |op: &Op| {
+        matches!(
+            op,
+            Op::Combine { .. } | Op::View(_) | Op::Concat { .. } | Op::Gather { .. } | Op::Rescale { .. }
+        )
+    };
     if let Some(step) = plan.steps.iter().find(|step| !local(&step.op)) {
         return party.refuse(format!("step `{}` is none of those that are local everywhere", step.name));
     }

@@ -97,7 +97,8 @@ pub fn job_state(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<Stri
             let done = standing.parties.iter().all(|state| state.stands == Stands::Done);
             let state = if done { "done" } else { standing.word() };
             let (epoch, step) = (standing.epoch(), standing.step());
-            Ok(json!({ "state": state, "epoch": epoch, "step": step, "steps": steps, "losses": losses }).to_string())
+            Ok(json!({ "state": state, "epoch": epoch, "step": step, "steps": steps, "losses": losses })
+                .to_string())
         })
     })
 }

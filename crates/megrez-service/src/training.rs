@@ -104,7 +104,8 @@ impl Job {
     /// # Errors
     /// If they are no job, or one that makes no sense.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let damaged = || Error::of(ErrorKind::DamagedFile, "this is no job of this version, or it is damaged");
+        let damaged =
+            || Error::of(ErrorKind::DamagedFile, "this is no job of this version, or it is damaged");
         let rest = bytes.strip_prefix(FILE).ok_or_else(damaged)?;
         let (job, rest) = postcard::take_from_bytes::<Job>(rest).map_err(|_| damaged())?;
         if !rest.is_empty() || job.to_bytes() != bytes {

@@ -114,10 +114,12 @@ pub fn propose(
         }
     }
     let weights = step.state.iter().filter(|state| state.name.starts_with(WEIGHTS));
-    let mut start: Vec<Part> =
-        weights.map(|state| (state.name.clone(), state.start.clone(), frac)).collect();
+    let mut start: Vec<Part> = weights.map(|state| (state.name.clone(), state.start.clone(), frac)).collect();
     for frozen in &model.compiled.model_inputs {
-        add(&mut start, (frozen.name.clone(), Tensor::new(frozen.shape.clone(), frozen.values.clone()), frozen.frac))?;
+        add(
+            &mut start,
+            (frozen.name.clone(), Tensor::new(frozen.shape.clone(), frozen.values.clone()), frozen.frac),
+        )?;
     }
     let mut opened = vec![];
     if let Some(recipient) = &wanted.losses_to {
@@ -204,7 +206,12 @@ fn run_plan(
     }
     let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied());
     let batch = size.ok_or_else(|| Error::of(ErrorKind::Invalid, "the model has no batch"))?;
-    Ok(ModelPlan { batch, plan: plan.to_bytes(), data_inputs: compiled.data_inputs, outputs: compiled.outputs })
+    Ok(ModelPlan {
+        batch,
+        plan: plan.to_bytes(),
+        data_inputs: compiled.data_inputs,
+        outputs: compiled.outputs,
+    })
 }
 
 /// What a job has told its client so far.
@@ -247,7 +254,8 @@ pub fn wait(
 ) -> Result<(Standing, History)> {
     loop {
         let standing = cluster.jobs(Some(job.id))?.pop();
-        let standing = standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
+        let standing =
+            standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
         let history = history(cluster, job, &standing)?;
         progress(&standing, &history)?;
         if !standing.runs() {
@@ -259,4 +267,3 @@ pub fn wait(
         std::thread::sleep(LOOK);
     }
 }
-

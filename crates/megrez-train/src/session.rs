@@ -58,9 +58,7 @@ pub(crate) fn comparison(options: &CompileOptions, rehearsal: &Rehearsal) -> Com
         Comparison::Fixed(_) => {
             Comparison::Fitted { list: ListStyle::Digits(Fewest::Total), bits: None, calibration }
         }
-        Comparison::Fitted { list, bits, .. } => {
-            Comparison::Fitted { list: *list, bits: *bits, calibration }
-        }
+        Comparison::Fitted { list, bits, .. } => Comparison::Fitted { list: *list, bits: *bits, calibration },
     }
 }
 

@@ -109,7 +109,8 @@ pub fn describe_rows(cluster: &mut Cluster, name: &str) -> Result<(RowSet, Form)
     let (protocol, stored) = cluster.describe(name, 0)?;
     let plan = Plan::from_bytes(&stored.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
     let inputs = plan.inputs.iter().find(|input| input.name == ROWS[0]).map(|input| plan.value(input.value));
-    let (Some(value), megrez_plan::Kind::Ring { frac }) = (inputs, inputs.map_or(megrez_plan::Kind::Bit, |v| v.kind))
+    let (Some(value), megrez_plan::Kind::Ring { frac }) =
+        (inputs, inputs.map_or(megrez_plan::Kind::Bit, |v| v.kind))
     else {
         return invalid(format!("`{name}` are no rows to train on"));
     };

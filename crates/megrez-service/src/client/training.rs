@@ -166,7 +166,9 @@ impl Cluster {
                 (other.epoch, &other.state, other.tag) == (opened.epoch, &opened.state, opened.tag)
             };
             let share = |state: &JobState| state.opened.iter().find(same).map(|found| found.share.clone());
-            let Some(shares) = standing.parties.iter().map(share).collect::<Option<Vec<_>>>() else { continue };
+            let Some(shares) = standing.parties.iter().map(share).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
             learnt.push(put_together(job, &work, opened, &shares)?);
         }
         Ok(learnt)

@@ -7,11 +7,11 @@ use super::connections::{Connection, Connections};
 use super::float;
 use super::host::{Host, Policy, ended, hash, writable};
 use super::jobs::{PrepareJob, RunJob, UploadJob, dispatch};
-use super::training::Training;
 use super::kept::Kept;
 use super::metrics::{Metrics, Now};
 use super::rights::Rights;
 use super::stored::{ModelHeader, model_path};
+use super::training::Training;
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
 use crate::wire::{self, Failure, Info, Prepare, Reply, Request, Run, Upload};
@@ -124,7 +124,8 @@ impl Service {
         writable(&self.host.policy.data)?;
         self.audited("started")?;
         log.write(Level::Info, Event::new("listening", listening));
-        for folder in ["models", "material", "jobs", "consents"].map(|name| self.host.policy.data.join(name)) {
+        for folder in ["models", "material", "jobs", "consents"].map(|name| self.host.policy.data.join(name))
+        {
             for swept in files::sweep(&folder).map_err(|e| Error::file(&folder, e))? {
                 let message = format!("removed what an earlier end had left: {}", swept.display());
                 log.write(Level::Warn, Event::new("swept", message));

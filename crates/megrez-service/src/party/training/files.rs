@@ -86,7 +86,9 @@ pub(super) fn has_consented(data: &Path, job: &[u8; 32], owner: &str) -> bool {
 pub(super) fn approved(data: &Path, job: &[u8; 32], owner: &str, upload: (&str, Id)) -> Result<()> {
     let given: Option<Given> = read(CONSENT, &consent_path(data, job, owner))?;
     let named = |given: Given| {
-        given.job == *job && given.owner == owner && given.of.iter().any(|(n, id)| (n.as_str(), *id) == upload)
+        given.job == *job
+            && given.owner == owner
+            && given.of.iter().any(|(n, id)| (n.as_str(), *id) == upload)
     };
     if given.is_some_and(named) {
         return Ok(());
@@ -130,7 +132,10 @@ impl Checkpoint {
     /// The state that is in it, of these types.
     pub(super) fn state<S: Suite>(&self, device: &S::Device, types: &[(String, Value)]) -> Result<Stored<S>> {
         let damaged = |name: &str| {
-            Error::of(ErrorKind::DamagedFile, format!("the checkpoint does not hold `{name}` as the job has it"))
+            Error::of(
+                ErrorKind::DamagedFile,
+                format!("the checkpoint does not hold `{name}` as the job has it"),
+            )
         };
         let of = |(name, _): &(String, Value)| {
             let bytes = self.values.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes);
@@ -164,7 +169,8 @@ impl<'a> Folder<'a> {
         let id = |entry: io::Result<std::fs::DirEntry>| {
             let name = entry.ok()?.file_name().into_string().ok()?;
             let digits = name.strip_suffix(".job")?;
-            let bytes = (0..digits.len() / 2).map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok());
+            let bytes =
+                (0..digits.len() / 2).map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok());
             JobId::try_from(bytes.collect::<Option<Vec<u8>>>()?).ok()
         };
         let mut all: Vec<JobId> = entries.filter_map(id).collect();
@@ -215,7 +221,8 @@ impl<'a> Folder<'a> {
         let found: Option<Checkpoint> = read(PART, &path)?;
         match found {
             None => {
-                let what = format!("this party has no checkpoint of epoch {epoch} of the job {}", name(&self.id));
+                let what =
+                    format!("this party has no checkpoint of epoch {epoch} of the job {}", name(&self.id));
                 Err(Error::of(ErrorKind::DamagedFile, what))
             }
             Some(found) if (found.job, found.party, found.epoch) != (hash, party, epoch) => {
@@ -237,4 +244,3 @@ impl<'a> Folder<'a> {
         if epoch > KEEP { remove(&self.part_path(epoch - KEEP)) } else { Ok(()) }
     }
 }
-

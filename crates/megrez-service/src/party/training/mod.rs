@@ -90,7 +90,13 @@ struct Ready {
 
 impl Service {
     /// Begins a job, or goes on with one. Its client hears when all parties have begun, and may go then.
-    pub(super) fn train(&self, asked: &Asked, train: &Train, shared: &Shared, permitted: Result<()>) -> Result<()> {
+    pub(super) fn train(
+        &self,
+        asked: &Asked,
+        train: &Train,
+        shared: &Shared,
+        permitted: Result<()>,
+    ) -> Result<()> {
         let job = &train.job;
         if job.client != asked.client {
             return Err(forbidden(format!("the job is `{}`'s to begin", job.client)));
@@ -117,7 +123,16 @@ impl Service {
             let _ = wire::send(&mut hold(shared), &Reply::Begun);
         };
         let (host, running) = (&self.host, &*entry.running);
-        let task = TrainJob { host, network: network.clone(), train, work: &work, stored, keep, running, begun: &begun };
+        let task = TrainJob {
+            host,
+            network: network.clone(),
+            train,
+            work: &work,
+            stored,
+            keep,
+            running,
+            begun: &begun,
+        };
         let ring = work.step.ring;
         let result = ended(&network, dispatch(&job.protocol, ring, task).and_then(|done| done));
         if let Err(e) = &result {
@@ -196,9 +211,11 @@ impl Service {
             None => folder.newest()?,
         };
         let checkpoint = folder.checkpoint(&job, me, epoch)?;
-        let kept = || job.keep.as_ref().map_or(Ok(true), |keep| {
-            model_path(&self.host.policy.data, &keep.model).map(|path| path.exists())
-        });
+        let kept = || {
+            job.keep.as_ref().map_or(Ok(true), |keep| {
+                model_path(&self.host.policy.data, &keep.model).map(|path| path.exists())
+            })
+        };
         let stands = match (running, failed) {
             (Some(running), _) => Stands::Runs(running.step.load(Ordering::Acquire)),
             (None, Some(failure)) => Stands::Failed(failure),
@@ -251,7 +268,8 @@ fn absent(id: &JobId, client: &str) -> Error {
 /// What a session of the job holds at most, in bytes.
 fn memory(work: &Work, job: &Job) -> u64 {
     let row = |value: &Value| value.shape.elements() / work.batch;
-    let rows = work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
+    let rows =
+        work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
     // Once as they are stored, and once joined.
     Host::memory(&work.step).saturating_add(rows.saturating_mul(4 * u64::from(work.step.ring / 8)))
 }

@@ -90,7 +90,8 @@ pub(super) fn order(seed: &[u8; 16], epoch: u32, rows: usize) -> Vec<usize> {
         if place == 0 {
             random = megrez_engine::hash("megrez 2026 order of rows", &[&key[..], &i.to_le_bytes()].concat());
         }
-        let word = random[8 * place..][..8].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
+        let word =
+            random[8 * place..][..8].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
         order.swap(i, ((u128::from(word) * (i as u128 + 1)) >> 64) as usize);
     }
     order
@@ -239,7 +240,8 @@ impl TrainJob<'_> {
             let (data, me) = (&self.host.policy.data, self.host.endpoint.me());
             let found = StoredModel::open(data, header.name(), &header.owner, me, false)?;
             if found.header.upload != tag {
-                let what = format!("another model `{}` was stored meanwhile: remove it, and resume", header.name());
+                let what =
+                    format!("another model `{}` was stored meanwhile: remove it, and resume", header.name());
                 return Err(Error::Refused(what));
             }
         } else {
@@ -294,7 +296,9 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
                 }
                 state.extend(self.cut(&suite, party, &rows, batch, run)?);
                 run_again(&suite, &work.step, party, &mut state, &mut Outbox::default(), run)?;
-                run = run.checked_add(1).ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
+                run = run
+                    .checked_add(1)
+                    .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
                 self.running.step.store(step as u32 + 1, Ordering::Release);
             }
             let tag = common_name(party, "checkpoint")?;
@@ -348,12 +352,13 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
     for (name, value) in &values {
         let same = work.state(name).is_none_or(|state| state == value);
         if of != ring || !same || job.rows.contains(name) {
-            return refuse(format!("begins with weights `{name}` that are stored with another shape, scale or ring"));
+            return refuse(format!(
+                "begins with weights `{name}` that are stored with another shape, scale or ring"
+            ));
         }
     }
-    let added_up = |name: &str| {
-        !name.starts_with(WEIGHTS) && work.step.outputs.iter().any(|output| output.name == name)
-    };
+    let added_up =
+        |name: &str| !name.starts_with(WEIGHTS) && work.step.outputs.iter().any(|output| output.name == name);
     let missing = |(name, _): &&(String, Value)| !added_up(name) && !values.iter().any(|(n, _)| n == name);
     if let Some((name, _)) = work.state.iter().find(missing) {
         return refuse(format!("begins with `{}`, where there are no weights `{name}`", job.start));
