@@ -64,9 +64,12 @@ fn consent_path(data: &Path, job: &[u8; 32], owner: &str) -> PathBuf {
     data.join("consents").join(format!("{}-{owner}.consent", digits(job)))
 }
 
-/// Writes down what an owner says of a job; `of` are the owner's uploads.
+/// Writes down what an owner says of a job, besides what it has said of other uploads in it; `of` are the owner's.
 pub(super) fn consent(data: &Path, owner: &str, consent: &Consent, of: Vec<(String, Id)>) -> Result<()> {
     let path = consent_path(data, &consent.job, owner);
+    let before = if consent.withdrawn { None } else { read::<Given>(CONSENT, &path)? };
+    let before = before.map_or(vec![], |given| given.of).into_iter();
+    let of: Vec<_> = before.filter(|(name, _)| of.iter().all(|(n, _)| n != name)).chain(of.clone()).collect();
     remove(&path)?;
     if consent.withdrawn {
         return Ok(());

@@ -205,12 +205,15 @@ impl Service {
         let me = self.host.endpoint.me();
         let running = lock(&self.training.running).get(&job.id).cloned();
         let failed = lock(&self.training.failed).get(&job.id).cloned();
-        // What a running job has sealed last may not be sealed everywhere yet.
-        let epoch = match &running {
-            Some(running) => running.epoch.load(Ordering::Acquire),
-            None => folder.newest()?,
+        // What a running job has sealed last may not be sealed everywhere yet; and it may go on while we look.
+        let look = || -> Result<_> {
+            let epoch = match &running {
+                Some(running) => running.epoch.load(Ordering::Acquire),
+                None => folder.newest()?,
+            };
+            Ok((epoch, folder.checkpoint(&job, me, epoch)?))
         };
-        let checkpoint = folder.checkpoint(&job, me, epoch)?;
+        let (epoch, checkpoint) = look().or_else(|_| look())?;
         let kept = || {
             job.keep.as_ref().map_or(Ok(true), |keep| {
                 model_path(&self.host.policy.data, &keep.model).map(|path| path.exists())
