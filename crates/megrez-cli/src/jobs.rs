@@ -156,7 +156,7 @@ pub(crate) struct Jobs {
 pub(crate) fn list(args: &Jobs, json: bool) -> Result<ExitCode> {
     let only = args.job.as_deref().map(id).transpose()?;
     let mut cluster = args.there.connect()?;
-    let standings = cluster.jobs(only)?;
+    let standings = cluster.jobs(only, only.is_some())?;
     let mut reports = vec![];
     for standing in &standings {
         let job = standing.parties[0].job.as_deref();
@@ -247,7 +247,7 @@ pub(crate) struct Resume {
 pub(crate) fn resume(args: &Resume, json: bool) -> Result<ExitCode> {
     let id = id(&args.job)?;
     let mut cluster = args.there.connect()?;
-    let standing = cluster.jobs(Some(id))?.pop();
+    let standing = cluster.jobs(Some(id), true)?.pop();
     let job = standing.as_ref().and_then(|standing| standing.parties[0].job.as_deref().cloned());
     let (Some(standing), Some(job)) = (standing, job) else {
         return Err(Error::of(
@@ -270,7 +270,7 @@ pub(crate) fn go_on(
     json: bool,
 ) -> Result<ExitCode> {
     if detach {
-        let standing = cluster.jobs(Some(job.id))?.pop();
+        let standing = cluster.jobs(Some(job.id), false)?.pop();
         let standing =
             standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
         return finish(job, &(standing, History::default()), None, json);

@@ -78,8 +78,10 @@ pub enum Request {
     Consent(Consent),
     /// Say how jobs stand: one, or all that concern this client.
     Jobs {
-        /// Which one, with its plans.
+        /// Which one.
         job: Option<JobId>,
+        /// The job itself is wanted as well.
+        whole: bool,
     },
     /// Stop a job at the border of a step.
     Stop {

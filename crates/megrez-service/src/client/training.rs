@@ -124,13 +124,13 @@ impl Cluster {
         })
     }
 
-    /// How jobs stand: all that concern this client, or one with its plans.
+    /// How jobs stand: all that concern this client, or one; `whole` with what they are.
     ///
     /// # Errors
     /// If the parties tell of different jobs under one name.
-    pub fn jobs(&mut self, job: Option<JobId>) -> Result<Vec<Standing>> {
+    pub fn jobs(&mut self, job: Option<JobId>, whole: bool) -> Result<Vec<Standing>> {
         let all = self.attempt(|cluster| {
-            cluster.ask(&Request::Jobs { job })?;
+            cluster.ask(&Request::Jobs { job, whole })?;
             cluster.each(|party, reply| match reply {
                 Reply::Jobs(states) => Ok(states),
                 other => Err(unexpected(party, &other)),

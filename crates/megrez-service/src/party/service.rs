@@ -286,7 +286,9 @@ impl Service {
             }
             Request::Train(train) => self.train(asked, &train, channel, permitted),
             Request::Consent(consent) => permitted.and_then(|()| self.consent(asked, &consent, channel)),
-            Request::Jobs { job } => permitted.and_then(|()| self.jobs(asked.client, job, channel)),
+            Request::Jobs { job, whole } => {
+                permitted.and_then(|()| self.jobs(asked.client, job, whole, channel))
+            }
             Request::Stop { job } => permitted.and_then(|()| self.stop(asked.client, job, channel)),
             Request::Remove { model } => permitted.and_then(|()| self.remove(asked, &model, channel)),
         }

@@ -173,7 +173,7 @@ impl Service {
     }
 
     /// Tells a client how the jobs stand that concern it.
-    pub(super) fn jobs(&self, client: &str, only: Option<JobId>, shared: &Shared) -> Result<()> {
+    pub(super) fn jobs(&self, client: &str, only: Option<JobId>, whole: bool, shared: &Shared) -> Result<()> {
         let ids = match only {
             Some(id) => vec![id],
             None => Folder::all(&self.host.policy.data)?,
@@ -181,7 +181,7 @@ impl Service {
         let mut states = vec![];
         for id in ids {
             let Some(job) = self.concerns(client, id)? else { continue };
-            states.push(self.state(client, job, only.is_some())?);
+            states.push(self.state(client, job, whole)?);
         }
         if let (Some(id), []) = (only, &states[..]) {
             return Err(absent(&id, client));
