@@ -67,7 +67,7 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
         ));
     }
     if let Some(keep) = &job.keep {
-        let who = [&[job.client.clone()], &keep.allow[..]].concat().join("`, `");
+        let who = [std::slice::from_ref(&job.client), &keep.allow[..]].concat().join("`, `");
         let plan = |plan: &megrez_service::wire::ModelPlan| {
             format!("{} ({})", plan.batch, Subject::plan(&plan.plan, false))
         };

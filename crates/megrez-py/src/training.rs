@@ -16,7 +16,6 @@ use serde_json::json;
 
 /// Stores rows, and begins training on them. Gives the job as bytes, and the names of what was stored for it alone.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "the keywords of fit, each once")]
 pub fn begin<'py>(
     py: Python<'py>,
     cluster: &Cluster,
