@@ -163,8 +163,8 @@ class Cluster:
     ) -> Training:
         """Train a model on shares, and have the parties keep it: this process never has the new weights.
 
-        The rows go to the parties in shares, which then train by themselves. What they open is the mean loss of
-        each epoch, to this client: `history` of what is returned.
+        The rows go to the parties in shares, which then train by themselves. What they open is the mean loss
+        of each epoch, to this client: `history` of what is returned.
 
         Args:
             model: a compiled model, whose weights training begins with.
@@ -179,7 +179,7 @@ class Cluster:
             keep: the name of the stored model; by default one that nothing else has.
             allow: the clients who may run it besides this one.
             batches: the batch sizes in which it may be run; by default the model's own.
-            rehearse: at most so many steps are rehearsed in the clear, to lay the plan out for what they show.
+            rehearse: at most so many steps are rehearsed in the clear, for the plan to be laid out by.
             callbacks: each is called after every epoch with its number, from 0, and its loss.
             wait: wait until the job has ended, or return at once.
 
