@@ -284,7 +284,14 @@ impl Service {
                 alive(channel, || self.prepare(asked, &prepare, channel, permitted))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
-            Request::Train(train) => self.train(asked, &train, channel, permitted),
+            Request::Train(train) => {
+                let counted = permitted.is_ok();
+                let trained = self.train(asked, &train, channel, permitted);
+                if counted && !asked.has_begun() {
+                    rights.forget(asked.client, train.job.epochs);
+                }
+                trained
+            }
             Request::Consent(consent) => permitted.and_then(|()| self.consent(asked, &consent, channel)),
             Request::Jobs { job, whole } => {
                 permitted.and_then(|()| self.jobs(asked.client, job, whole, channel))
