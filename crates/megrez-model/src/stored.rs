@@ -212,14 +212,14 @@ pub fn upload(
     let (session, model, allow) = (fresh_name()?, name.into(), allow.to_vec());
     match recipe {
         Recipe::Fixed(options) => {
-            let upload = Upload { session, protocol: protocol.into(), model, plans, allow };
+            let upload = Upload { session, protocol: protocol.into(), model, plans, allow, rows: false };
             cluster.upload(upload, &|input| {
                 let weight = weight(input)?;
                 Ok(encode_words(options.ring, &weight.values, weight.frac)?)
             })
         }
         Recipe::Float(_) => {
-            let upload = Upload { session, protocol: SECFLOAT.name.into(), model, plans, allow };
+            let upload = Upload { session, protocol: SECFLOAT.name.into(), model, plans, allow, rows: false };
             cluster.upload_floats(upload, &|input| Ok(weight(input)?.values.clone()))
         }
     }
