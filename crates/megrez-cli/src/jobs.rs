@@ -25,7 +25,7 @@ pub(crate) fn digits(bytes: &[u8]) -> String {
 fn id(text: &str) -> Result<JobId> {
     let path = Path::new(text);
     if path.exists() {
-        return load(path).map(|job| job.id);
+        return load(path).map(|job| job.id());
     }
     let digit = |i: usize| text.get(2 * i..2 * i + 2).and_then(|d| u8::from_str_radix(d, 16).ok());
     let bytes: Option<Vec<u8>> = (0..16).map(digit).collect();
@@ -60,11 +60,15 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
             opening.recipient, opening.state
         ));
     }
-    if job.all_rows() < 100 && job.opened.iter().any(|opening| opening.every_epoch) {
+    let losses = job.opened.iter().any(|opening| opening.every_epoch);
+    for set in job.data.iter().filter(|set| losses && set.rows < 100) {
         lines.push(format!(
-            "WARNING: an epoch has {} rows: its loss says much about each of them",
-            job.all_rows()
+            "WARNING: `{}` has {} rows: whoever knows the others' learns much about each of them from a loss",
+            set.name, set.rows
         ));
+    }
+    if job.opened.iter().any(|opening| !opening.every_epoch) && job.all_rows() < 1000 {
+        lines.push(format!("WARNING: weights that are opened can hold what {} rows are", job.all_rows()));
     }
     if let Some(keep) = &job.keep {
         let who = [std::slice::from_ref(&job.client), &keep.allow[..]].concat().join("`, `");
@@ -82,7 +86,7 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     if !job.about.is_empty() {
         lines.push(format!("of which `{}` says: {}", job.client, job.about.escape_debug()));
     }
-    lines.push(format!("job {}, to be approved as {}", digits(&job.id), digits(&job.hash())));
+    lines.push(format!("job {}, to be approved as {}", digits(&job.id()), digits(&job.hash())));
     Ok(lines)
 }
 
@@ -127,7 +131,7 @@ pub(crate) fn approve(args: &Approve, json: bool) -> Result<ExitCode> {
     if json {
         println!(
             "{}",
-            json!({ "schema": "megrez.approve/1", "job": digits(&job.id), "hash": digits(&job.hash()), "says": lines,
+            json!({ "schema": "megrez.approve/1", "job": digits(&job.id()), "hash": digits(&job.hash()), "says": lines,
                 "of": args.of, "state": word })
         );
     } else {
@@ -219,7 +223,7 @@ pub(crate) fn finish(
         report["model"] = json!(job.keep.as_ref().map(|keep| &keep.model));
         println!("{report}");
     } else {
-        println!("job {} {}", digits(&job.id), standing.word());
+        println!("job {} {}", digits(&job.id()), standing.word());
         job.keep.iter().filter(|_| standing.word() == "done").for_each(|keep| {
             println!(
                 "the weights are kept in shares as the model `{}`: megrez infer --model-name {}",
@@ -270,7 +274,7 @@ pub(crate) fn go_on(
     json: bool,
 ) -> Result<ExitCode> {
     if detach {
-        let standing = cluster.jobs(Some(job.id), false)?.pop();
+        let standing = cluster.jobs(Some(job.id()), false)?.pop();
         let standing =
             standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
         return finish(job, &(standing, History::default()), None, json);

@@ -152,7 +152,7 @@ fn proposed(job: &Job, path: &std::path::Path, json: bool) -> Result<ExitCode> {
     if json {
         println!(
             "{}",
-            json!({ "schema": "megrez.propose/1", "job": digits(&job.id), "hash": digits(&job.hash()), "file": path, "says": lines })
+            json!({ "schema": "megrez.propose/1", "job": digits(&job.id()), "hash": digits(&job.hash()), "file": path, "says": lines })
         );
     } else {
         lines.iter().for_each(|line| println!("{line}"));

@@ -200,6 +200,19 @@ fn a_job_outlives_its_client_a_stop_and_a_party() {
     deployment.restart(1);
     let waits = until(&deployment, &id, |now| now["state"] != "runs");
     assert_ne!(waits["state"], "done", "{waits}");
+    // A party that has lost its checkpoints begins nothing again, and takes nobody else's away.
+    let jobs = |party: usize| deployment.folder.path(&format!("data{party}")).join("jobs");
+    let mut lost = vec![];
+    for entry in std::fs::read_dir(jobs(2)).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "part") {
+            lost.push((path.clone(), std::fs::read(&path).unwrap()));
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    deployment.cli("alice", &format!("resume {id}"), &[]).refused(&["checkpoints up to epoch 0"]);
+    assert!(newest(&jobs(0)).exists());
+    lost.into_iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
     // A checkpoint that was damaged is named, and not trained on.
     let part = newest(&deployment.folder.path("data1").join("jobs"));
     let whole = std::fs::read(&part).unwrap();

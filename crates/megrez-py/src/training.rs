@@ -85,7 +85,7 @@ pub fn job_state(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<Stri
     let (connection, job) = (cluster.job()?, Job::from_bytes(job).map_err(error)?);
     wait(py, None, move |_| {
         connection.run_connected(|cluster| {
-            let standing = cluster.jobs(Some(job.id), false)?.pop();
+            let standing = cluster.jobs(Some(job.id()), false)?.pop();
             let standing =
                 standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
             if let Some(failure) = standing.failure().filter(|_| !standing.runs()) {
@@ -113,7 +113,7 @@ pub fn resume_job(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<()>
 #[pyfunction]
 pub fn stop_job(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<()> {
     let (connection, job) = (cluster.job()?, Job::from_bytes(job).map_err(error)?);
-    wait(py, None, move |_| connection.run_connected(|cluster| cluster.stop(job.id)))
+    wait(py, None, move |_| connection.run_connected(|cluster| cluster.stop(job.id())))
 }
 
 /// Removes what this client has stored under a name.

@@ -2,8 +2,8 @@
 //!
 //! A job says everything that happens to the data: the plan of a step, how often it runs, on the rows of which stored sets, with which
 //! weights it begins, what is opened to whom and when ([`Opening`]), and what is kept for whom ([`Keep`]). Its [`hash`](Job::hash) binds
-//! all of it. Whoever owns rows or weights in it and is not the client who asks must have approved that hash, at every party. A job has a
-//! name of its own ([`Job::id`]) and goes through each of its epochs once: an approval serves no second job.
+//! all of it. Whoever owns rows or weights in it and is not the client who asks must have approved that hash, at every party. A job is named
+//! by its hash ([`Job::id`]), and an epoch is opened once: an approval serves no second job.
 //!
 //! The parties run nothing else on stored rows.
 
@@ -13,14 +13,17 @@ use megrez_plan::{KEPT, Plan, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A job's random name.
+/// A job's name: what its hash begins with, so nobody else can have a job of that name.
 pub type JobId = [u8; 16];
 
 /// What a job's file begins with.
 const FILE: &[u8] = b"megrez-job-001\n";
 
 /// Most epochs of a job.
-pub const MAX_EPOCHS: u32 = 100_000;
+pub const MAX_EPOCHS: u32 = 10_000;
+
+/// Most values that are opened after every epoch.
+const MAX_METRICS: usize = 16;
 
 /// A set of stored rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +41,7 @@ pub struct Opening {
     pub state: String,
     /// The client who learns it; nobody else does.
     pub recipient: String,
-    /// After every epoch, whereupon it begins at zero again; or else once, after the last.
+    /// After every epoch, whereupon it begins at zero again: a single number. Or else once, after the last.
     pub every_epoch: bool,
 }
 
@@ -56,8 +59,8 @@ pub struct Keep {
 /// Everything about a training that matters to those whose data it uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Random, another for every job.
-    pub id: JobId,
+    /// Random, so that no job is another one's.
+    pub nonce: [u8; 16],
     /// The client who asks for it.
     pub client: String,
     /// The protocol.
@@ -88,6 +91,17 @@ impl Job {
     pub fn hash(&self) -> [u8; 32] {
         let bytes = postcard::to_allocvec(self).expect("a job has plain fields");
         megrez_engine::hash("megrez 2026 training job", &bytes)
+    }
+
+    /// The job's name.
+    pub fn id(&self) -> JobId {
+        let hash = self.hash();
+        std::array::from_fn(|i| hash[i])
+    }
+
+    /// Whether rows or weights of this name are in it.
+    pub fn uses(&self, name: &str) -> bool {
+        self.start == name || self.data.iter().any(|set| set.name == name)
     }
 
     /// The job as a file.
@@ -126,7 +140,24 @@ impl Job {
     /// What makes no sense in it, or would open something that it does not declare.
     pub fn check(&self) -> Result<Work> {
         let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
+        // People read these before they approve, on terminals that obey what is not text.
+        let keep = self.keep.iter().flat_map(|keep| keep.allow.iter().chain([&keep.model]));
+        let opened = self.opened.iter().flat_map(|opening| [&opening.state, &opening.recipient]);
+        let names = self.data.iter().map(|set| &set.name).chain([&self.client, &self.protocol, &self.start]);
+        let text = |name: &String| name.len() <= 256 && name.chars().all(|c| matches!(c, ' '..='~'));
+        if let Some(name) = names.chain(&self.rows).chain(keep).chain(opened).find(|name| !text(name)) {
+            return refuse(format!(
+                "has the name `{}`: names are up to 256 letters of ASCII",
+                name.escape_debug()
+            ));
+        }
         let step = Plan::from_bytes(&self.step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        if self.rows.len() > step.inputs.len() {
+            return refuse("names more rows than its step reads".into());
+        }
+        if self.opened.iter().filter(|opening| opening.every_epoch).count() > MAX_METRICS {
+            return refuse(format!("opens more than {MAX_METRICS} numbers after every epoch"));
+        }
         if !(1..=MAX_EPOCHS).contains(&self.epochs) {
             return refuse(format!("has from 1 to {MAX_EPOCHS} epochs"));
         }
@@ -169,8 +200,11 @@ impl Job {
         }
         let mut opened = BTreeSet::new();
         for Opening { state, every_epoch, .. } in &self.opened {
-            if work.state(state).is_none() || !opened.insert(state) {
+            let Some(value) = work.state(state).filter(|_| opened.insert(state)) else {
                 return refuse(format!("opens `{state}` twice, or has no such state"));
+            };
+            if *every_epoch && value.shape.elements() != 1 {
+                return refuse(format!("opens `{state}` after every epoch: only single numbers are"));
             }
             if *every_epoch && (state.starts_with(WEIGHTS) || !written.contains(state)) {
                 return refuse(format!("opens `{state}` after every epoch: only what is added up is"));
@@ -196,7 +230,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// How many steps an epoch has. Rows that fill no batch are left out of it: others in each.
+    /// How many steps an epoch has. The last rows, which fill no batch, are never learnt from: would each epoch leave out others, the
+    /// losses of two epochs would tell those of single rows.
     pub fn steps(&self, job: &Job) -> u32 {
         u32::try_from(job.all_rows() / self.batch).unwrap_or(0)
     }

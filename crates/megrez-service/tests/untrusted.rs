@@ -39,7 +39,7 @@ static JOB: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let sum = step.step("sum", Op::Combine { coefficients: vec![1, 1], constant: 0 }, &[x, w]).unwrap();
     step.output("w.sum", KEPT, sum);
     let job = Job {
-        id: [5; 16],
+        nonce: [5; 16],
         client: "alice".into(),
         protocol: "mizar".into(),
         data: vec![RowSet { name: "clinic".into(), rows: 9 }],
@@ -83,6 +83,12 @@ fn jobs_that_hide_something_are_refused() {
     assert!(refused(&|job| job.epochs = 0).contains("epochs"));
     assert!(refused(&|job| job.opened[0].state = "rows.x".into()).contains("opens `rows.x`"));
     assert!(refused(&|job| job.opened[0].every_epoch = true).contains("after every epoch"));
+    assert!(refused(&|job| job.opened[0].recipient = "x\u{1b}[1A\u{1b}[2K".into()).contains("names are"));
+    assert!(refused(&|job| job.data[0].name = "clinic\u{202e}".into()).contains("names are"));
+    let mut numbers = whole.clone();
+    numbers.opened[0].every_epoch = true;
+    assert!(numbers.check().map(drop).unwrap_err().to_string().contains("only single numbers"));
+    assert!(refused(&|job| job.rows = vec!["rows.x".into(); 3]).contains("more rows than"));
     assert!(refused(&|job| job.opened.push(job.opened[0].clone())).contains("opens `w.sum` twice"));
 }
 

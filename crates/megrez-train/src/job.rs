@@ -144,7 +144,7 @@ pub fn propose(
         None => (fresh("start")?, Some(start)),
     };
     let job = Job {
-        id: fresh_name()?,
+        nonce: fresh_name()?,
         client,
         protocol: protocol.into(),
         data,
@@ -253,7 +253,7 @@ pub fn wait(
     progress: &mut dyn FnMut(&Standing, &History) -> Result<()>,
 ) -> Result<(Standing, History)> {
     loop {
-        let standing = cluster.jobs(Some(job.id), false)?.pop();
+        let standing = cluster.jobs(Some(job.id()), false)?.pop();
         let standing =
             standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
         let history = history(cluster, job, &standing)?;

@@ -80,6 +80,7 @@ impl Service {
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.admission.drain();
+        self.stop_jobs();
     }
 
     /// Who this party is to those who connect from now on, by a certificate that `expires` at that

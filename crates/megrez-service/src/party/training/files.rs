@@ -1,7 +1,8 @@
 //! What a party keeps of jobs: the job, what its owners said, and a checkpoint after each epoch.
 //!
 //! Each file ends with a hash, which is checked before anything is used. A checkpoint holds one party's shares of what lasts from step to
-//! step, and of what was opened so far. The parties make a name for each together; shares of two runs never meet.
+//! step, and of what was opened after earlier epochs. What is opened after its own is opened from it, once all parties have it: whatever
+//! fails then, the same is opened again. The parties make a name for each opening together; shares of two never meet.
 
 use super::super::stored::forbidden;
 use crate::training::{Consent, Job, JobId, Opened};
@@ -18,6 +19,9 @@ use std::path::{Path, PathBuf};
 const JOB: &str = "megrez 2026 job record";
 const PART: &str = "megrez 2026 job checkpoint";
 const CONSENT: &str = "megrez 2026 job consent";
+const TOLD: &str = "megrez 2026 job opening";
+/// Most uploads that one owner's approval of a job is about.
+pub(super) const MAX_OF: usize = 64;
 /// Checkpoints of so many epochs are kept: the last may be one that not all parties have.
 const KEEP: u32 = 2;
 
@@ -67,19 +71,27 @@ fn consent_path(data: &Path, job: &[u8; 32], owner: &str) -> PathBuf {
 /// Writes down what an owner says of a job, besides what it has said of other uploads in it; `of` are the owner's.
 pub(super) fn consent(data: &Path, owner: &str, consent: &Consent, of: Vec<(String, Id)>) -> Result<()> {
     let path = consent_path(data, &consent.job, owner);
-    let before = if consent.withdrawn { None } else { read::<Given>(CONSENT, &path)? };
-    let before = before.map_or(vec![], |given| given.of).into_iter();
+    let before = read::<Given>(CONSENT, &path)?.map_or(vec![], |given| given.of).into_iter();
     let of: Vec<_> = before.filter(|(name, _)| of.iter().all(|(n, _)| n != name)).chain(of.clone()).collect();
-    remove(&path)?;
-    if consent.withdrawn {
-        return Ok(());
+    if of.len() > MAX_OF {
+        return Err(forbidden(format!("an approval is about {MAX_OF} rows and weights at most")));
     }
+    remove(&path)?;
     write(CONSENT, &path, &Given { job: consent.job, owner: owner.into(), of })
 }
 
-/// Whether an owner has said anything about a job.
-pub(super) fn has_consented(data: &Path, job: &[u8; 32], owner: &str) -> bool {
-    consent_path(data, job, owner).exists()
+/// Forgets what an owner has said of a job: the names that it was about, if it has said anything.
+pub(super) fn withdraw(data: &Path, owner: &str, job: &[u8; 32]) -> Result<Option<Vec<String>>> {
+    let path = consent_path(data, job, owner);
+    let given = read::<Given>(CONSENT, &path)?;
+    remove(&path)?;
+    Ok(given.map(|given| given.of.into_iter().map(|(name, _)| name).collect()))
+}
+
+/// Whether an owner has approved a job with something in it that the job uses.
+pub(super) fn has_consented(data: &Path, job: &Job, owner: &str) -> bool {
+    let given = read::<Given>(CONSENT, &consent_path(data, &job.hash(), owner));
+    matches!(given, Ok(Some(given)) if given.of.iter().any(|(name, _)| job.uses(name)))
 }
 
 /// Makes sure that an owner has approved the job, with this upload in it.
@@ -115,7 +127,7 @@ pub(super) struct Checkpoint {
     pub(super) epoch: u32,
     /// A name that the parties have made together.
     pub(super) tag: Id,
-    /// What was opened so far, by recipient.
+    /// What was opened after earlier epochs, by recipient.
     pub(super) opened: Vec<(String, Opened)>,
     /// Sealed values by name.
     values: Vec<(String, Vec<u8>)>,
@@ -181,22 +193,49 @@ impl<'a> Folder<'a> {
         Ok(all)
     }
 
-    /// The job, if this party has begun it.
-    pub(super) fn job(&self) -> Result<Option<Job>> {
-        let job: Option<Job> = read(JOB, &self.job_path())?;
-        match job {
-            Some(job) if job.id != self.id => Err(Error::damaged(&self.job_path(), "is of another job")),
-            job => Ok(job),
+    fn told_path(&self, epoch: u32) -> PathBuf {
+        self.data.join("jobs").join(format!("{}.{epoch}.told", name(&self.id)))
+    }
+
+    fn record(&self) -> Result<Option<(Job, Vec<Id>)>> {
+        let record: Option<(Job, Vec<Id>)> = read(JOB, &self.job_path())?;
+        match record {
+            Some((job, _)) if job.id() != self.id => {
+                Err(Error::damaged(&self.job_path(), "is of another job"))
+            }
+            record => Ok(record),
         }
     }
 
-    /// Writes the job down. One that is there already must be the same.
-    pub(super) fn begin(&self, job: &Job) -> Result<()> {
-        match self.job()? {
-            None => write(JOB, &self.job_path(), job),
-            Some(old) if old == *job => Ok(()),
-            Some(_) => Err(Error::Refused("another job of this name has begun: make it anew".into())),
+    /// The job, if this party has begun it.
+    pub(super) fn job(&self) -> Result<Option<Job>> {
+        Ok(self.record()?.map(|(job, _)| job))
+    }
+
+    /// Writes the job down, and of which uploads its rows and weights are: it goes on with these and with no others.
+    pub(super) fn begin(&self, job: &Job, uploads: &[Id]) -> Result<()> {
+        match self.record()? {
+            None => write(JOB, &self.job_path(), &(job, uploads)),
+            Some((old, _)) if old != *job => {
+                Err(Error::Refused("another job of this name has begun: make it anew".into()))
+            }
+            Some((_, old)) if old != uploads => {
+                let what = "rows or weights of the job were stored anew since it has begun: make another job";
+                Err(Error::Refused(what.into()))
+            }
+            Some(_) => Ok(()),
         }
+    }
+
+    /// What was opened after an epoch, as far as this party knows.
+    pub(super) fn told(&self, epoch: u32) -> Result<Vec<(String, Opened)>> {
+        Ok(read(TOLD, &self.told_path(epoch))?.unwrap_or_default())
+    }
+
+    /// Writes down what was opened after an epoch.
+    pub(super) fn tell(&self, epoch: u32, opened: &[(String, Opened)]) -> Result<()> {
+        remove(&self.told_path(epoch))?;
+        write(TOLD, &self.told_path(epoch), &opened)
     }
 
     /// The last epoch whose checkpoint this party has; 0 for none.
@@ -237,13 +276,20 @@ impl<'a> Folder<'a> {
 
     /// What comes after an epoch is forgotten: not all parties have it.
     pub(super) fn forget_after(&self, epoch: u32) -> Result<()> {
-        (epoch + 1..=self.newest()?).try_for_each(|later| remove(&self.part_path(later)))
+        (epoch + 1..=self.newest()?).try_for_each(|later| {
+            remove(&self.told_path(later))?;
+            remove(&self.part_path(later))
+        })
     }
 
     /// Writes a checkpoint, and removes those that nobody needs any more.
     pub(super) fn keep(&self, checkpoint: &Checkpoint) -> Result<()> {
         let epoch = checkpoint.epoch;
         write(PART, &self.part_path(epoch), checkpoint)?;
-        if epoch > KEEP { remove(&self.part_path(epoch - KEEP)) } else { Ok(()) }
+        if epoch > KEEP {
+            remove(&self.part_path(epoch - KEEP))?;
+            remove(&self.told_path(epoch - KEEP))?;
+        }
+        Ok(())
     }
 }

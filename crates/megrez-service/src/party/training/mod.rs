@@ -22,11 +22,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Jobs that may run at once at a party, and of these one client's: they stay long, and others want its places, too.
+const JOBS: [usize; 2] = [4, 2];
+
 /// A job that runs.
-#[derive(Default)]
 struct Running {
-    /// The job's hash.
-    hash: [u8; 32],
+    job: Job,
     /// Somebody wants it to stop.
     stop: AtomicBool,
     epoch: AtomicU32,
@@ -56,12 +57,19 @@ struct Entry<'a> {
 
 impl Training {
     fn enter(&self, job: &Job) -> Result<Entry<'_>> {
-        let id = job.id;
+        let id = job.id();
         let mut all = lock(&self.running);
         if all.contains_key(&id) {
             return Err(Error::Refused(format!("the job {} runs already", name(&id))));
         }
-        let running = Arc::new(Running { hash: job.hash(), ..Running::default() });
+        let of_client = all.values().filter(|running| running.job.client == job.client).count();
+        if all.len() >= JOBS[0] || of_client >= JOBS[1] {
+            let what =
+                format!("{} jobs run here, {of_client} of this client's: at most {JOBS:?} do", all.len());
+            return Err(Error::of(ErrorKind::Busy, what));
+        }
+        let (epoch, step, stop) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
+        let running = Arc::new(Running { job: job.clone(), stop, epoch, step });
         all.insert(id, Arc::clone(&running));
         lock(&self.failed).remove(&id);
         Ok(Entry { training: self, id, running })
@@ -82,7 +90,8 @@ impl Drop for Entry<'_> {
 }
 
 /// What a party needs for a job that it accepts.
-struct Ready {
+struct Ready<'a> {
+    entry: Entry<'a>,
     work: Work,
     stored: Vec<StoredModel>,
     keep: Kept,
@@ -106,10 +115,9 @@ impl Service {
             let what = format!("`{}` trains nothing as a job", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
-        let entry = self.training.enter(job)?;
         let profile = &NetProfile::loopback();
         let begin = || {
-            let ready = permitted.and_then(|()| accepted(&self.host, train));
+            let ready = permitted.and_then(|()| self.accepted(train));
             let memory = |ready: &Ready| memory(&ready.work, job);
             let (session, alone, depend) = (train.session, true, false);
             let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
@@ -117,7 +125,7 @@ impl Service {
             let network = self.host.join(asked, session, profile)?;
             Ok::<_, Error>((ready, place, network))
         };
-        let (Ready { work, stored, keep }, _place, network) = alive(shared, begin)?;
+        let (Ready { entry, work, stored, keep }, _place, network) = alive(shared, begin)?;
         let begun = || {
             // A client that has gone is not missed.
             let _ = wire::send(&mut hold(shared), &Reply::Begun);
@@ -136,7 +144,7 @@ impl Service {
         let ring = work.step.ring;
         let result = ended(&network, dispatch(&job.protocol, ring, task).and_then(|done| done));
         if let Err(e) = &result {
-            self.training.failed(job.id, e);
+            self.training.failed(job.id(), e);
         }
         drop(entry);
         let end = result?;
@@ -154,6 +162,22 @@ impl Service {
             return Err(Error::Refused("an approval names the rows or weights that it is about".into()));
         }
         let data = &self.host.policy.data;
+        if consent.withdrawn {
+            asked.accept()?;
+            let of = files::withdraw(data, client, &consent.job)?.unwrap_or_default();
+            let running = lock(&self.training.running);
+            let of_job = running.values().filter(|running| {
+                running.job.hash() == consent.job && of.iter().any(|name| running.job.uses(name))
+            });
+            of_job.for_each(|running| running.stop.store(true, Ordering::Release));
+            return wire::send(&mut hold(shared), &Reply::Done);
+        }
+        if consent.of.len() > files::MAX_OF {
+            return Err(forbidden(format!(
+                "an approval is about {} rows and weights at most",
+                files::MAX_OF
+            )));
+        }
         let mut of = vec![];
         for named in &consent.of {
             let stored = StoredModel::open(data, named, client, self.host.endpoint.me(), true)?;
@@ -164,11 +188,6 @@ impl Service {
         }
         asked.accept()?;
         files::consent(data, client, consent, of)?;
-        if consent.withdrawn {
-            let running = lock(&self.training.running);
-            let of_job = running.values().filter(|running| running.hash == consent.job);
-            of_job.for_each(|running| running.stop.store(true, Ordering::Release));
-        }
         wire::send(&mut hold(shared), &Reply::Done)
     }
 
@@ -180,8 +199,13 @@ impl Service {
         };
         let mut states = vec![];
         for id in ids {
-            let Some(job) = self.concerns(client, id)? else { continue };
-            states.push(self.state(client, job, whole)?);
+            let state = || self.concerns(client, id)?.map(|job| self.state(client, job, whole)).transpose();
+            match state() {
+                Ok(state) => states.extend(state),
+                // One file that is damaged hides no other job; asked for by its name it tells why.
+                Err(_) if only.is_none() => {}
+                Err(e) => return Err(e),
+            }
         }
         if let (Some(id), []) = (only, &states[..]) {
             return Err(absent(&id, client));
@@ -194,24 +218,25 @@ impl Service {
         let data = &self.host.policy.data;
         let job = Folder::new(data, id).job()?;
         let learns = |job: &Job| job.opened.iter().any(|opening| opening.recipient == client);
-        let concerns = |job: &Job| {
-            job.client == client || learns(job) || files::has_consented(data, &job.hash(), client)
-        };
+        let concerns =
+            |job: &Job| job.client == client || learns(job) || files::has_consented(data, job, client);
         Ok(job.filter(concerns))
     }
 
     fn state(&self, client: &str, job: Job, whole: bool) -> Result<JobState> {
-        let folder = Folder::new(&self.host.policy.data, job.id);
+        let folder = Folder::new(&self.host.policy.data, job.id());
         let me = self.host.endpoint.me();
-        let running = lock(&self.training.running).get(&job.id).cloned();
-        let failed = lock(&self.training.failed).get(&job.id).cloned();
+        let running = lock(&self.training.running).get(&job.id()).cloned();
+        let failed = lock(&self.training.failed).get(&job.id()).cloned();
         // What a running job has sealed last may not be sealed everywhere yet; and it may go on while we look.
         let look = || -> Result<_> {
             let epoch = match &running {
                 Some(running) => running.epoch.load(Ordering::Acquire),
                 None => folder.newest()?,
             };
-            Ok((epoch, folder.checkpoint(&job, me, epoch)?))
+            let mut checkpoint = folder.checkpoint(&job, me, epoch)?;
+            checkpoint.opened.extend(folder.told(epoch)?);
+            Ok((epoch, checkpoint))
         };
         let (epoch, checkpoint) = look().or_else(|_| look())?;
         let kept = || {
@@ -227,7 +252,7 @@ impl Service {
         };
         let mine = |(recipient, opened): (String, _)| (recipient == client).then_some(opened);
         Ok(JobState {
-            id: job.id,
+            id: job.id(),
             hash: job.hash(),
             client: job.client.clone(),
             epochs: job.epochs,
@@ -242,7 +267,7 @@ impl Service {
     /// Stops a job, which its client and all who have a say in it may do.
     pub(super) fn stop(&self, client: &str, id: JobId, shared: &Shared) -> Result<()> {
         let job = self.concerns(client, id)?.ok_or_else(|| absent(&id, client))?;
-        if job.client != client && !files::has_consented(&self.host.policy.data, &job.hash(), client) {
+        if job.client != client && !files::has_consented(&self.host.policy.data, &job, client) {
             return Err(forbidden(format!("the job is not `{client}`'s to stop")));
         }
         if let Some(running) = lock(&self.training.running).get(&id) {
@@ -277,27 +302,39 @@ fn memory(work: &Work, job: &Job) -> u64 {
     Host::memory(&work.step).saturating_add(rows.saturating_mul(4 * u64::from(work.step.ring / 8)))
 }
 
-/// What this party makes of a job: everything that it names is there and fits, and all who have a say in it have approved this very job.
-fn accepted(host: &Host, train: &Train) -> Result<Ready> {
-    let job = &train.job;
-    let work = job.check()?;
-    host.affordable(&job.step)?;
-    let me = host.endpoint.me();
-    let mut stored = vec![];
-    for named in job.data.iter().map(|set| &set.name).chain([&job.start]) {
-        let found = StoredModel::open(&host.policy.data, named, &job.client, me, false)?;
-        // A model may be run by those whom its owner allows; only its owner trains it further.
-        if !found.header.rows && found.header.owner != job.client {
-            return Err(forbidden(format!("`{}` may not train the model `{named}` further", job.client)));
+impl Service {
+    /// What this party makes of a job: everything that it names is there and fits, and all who have a say in it have approved this very job.
+    fn accepted(&self, train: &Train) -> Result<Ready<'_>> {
+        let (host, job) = (&self.host, &train.job);
+        host.affordable(&job.step)?;
+        let work = job.check()?;
+        let (needs, has) = (memory(&work, job), host.policy.capacity.memory());
+        if needs > has {
+            let what = format!("the job needs up to {needs} bytes, this party's sessions have {has}");
+            return Err(Error::of(ErrorKind::Unsupported, what));
         }
-        stored.push(found);
-    }
-    let hash = job.hash();
-    for found in &stored {
-        for owner in found.header.owners.iter().filter(|owner| **owner != job.client) {
-            files::approved(&host.policy.data, &hash, owner, (found.header.name(), found.header.upload))?;
+        let me = host.endpoint.me();
+        let mut stored = vec![];
+        for named in job.data.iter().map(|set| &set.name).chain([&job.start]) {
+            let found = StoredModel::open(&host.policy.data, named, &job.client, me, false)?;
+            // A model may be run by those whom its owner allows; only its owner trains it further.
+            if !found.header.rows && found.header.owner != job.client {
+                return Err(forbidden(format!("`{}` may not train the model `{named}` further", job.client)));
+            }
+            stored.push(found);
         }
+        let hash = job.hash();
+        for found in &stored {
+            for owner in found.header.owners.iter().filter(|owner| **owner != job.client) {
+                files::approved(&host.policy.data, &hash, owner, (found.header.name(), found.header.upload))?;
+            }
+        }
+        let keep = fits(host, train, &work, &stored)?;
+        Ok(Ready { entry: self.training.enter(job)?, work, stored, keep })
     }
-    let keep = fits(host, train, &work, &stored)?;
-    Ok(Ready { work, stored, keep })
+
+    /// Stops all jobs at the borders of their steps.
+    pub(super) fn stop_jobs(&self) {
+        lock(&self.training.running).values().for_each(|running| running.stop.store(true, Ordering::Release));
+    }
 }

@@ -202,7 +202,25 @@ impl TrainJob<'_> {
         Ok(outbox.0.into_iter().map(opened).collect())
     }
 
-    /// From which epoch the parties go on: the last that all of them have. They make sure that it is of one run.
+    /// Opens what the job says after the epoch of a checkpoint that all parties have sealed, from what is in it.
+    fn tell<S: Suite>(
+        &self,
+        suite: &S,
+        party: &mut Party<S::Device>,
+        folder: &Folder,
+        checkpoint: &mut Checkpoint,
+        state: &mut Stored<S>,
+        run: u32,
+    ) -> Result<()> {
+        let tag = common_name(party, "opening")?;
+        let opened = self.open(suite, party, state, [checkpoint.epoch, run], tag)?;
+        folder.tell(checkpoint.epoch, &opened)?;
+        checkpoint.opened.extend(opened);
+        Ok(())
+    }
+
+    /// From which epoch the parties go on: the last that all of them have. They make sure that it is of one run. All have sealed an epoch
+    /// before one begins the next, so a party that lacks two has lost them, and no epoch is done again for its sake.
     fn resume<D: megrez_kernels::Device>(&self, folder: &Folder, party: &mut Party<D>) -> Result<Checkpoint> {
         let newest = folder.newest()?;
         let all = party.step("agreement", |party| {
@@ -216,7 +234,17 @@ impl TrainJob<'_> {
             };
             peers.into_iter().map(&mut of).collect::<std::result::Result<Vec<_>, SessionError>>()
         })?;
-        let epoch = all.into_iter().chain([newest]).min().unwrap_or(0);
+        let (least, most) = all.into_iter().fold((newest, newest), |(a, b), of| (a.min(of), b.max(of)));
+        if most - least > 1 {
+            return Err(Error::of(
+                ErrorKind::DamagedFile,
+                format!(
+                    "one party has checkpoints up to epoch {least} of the job, another up to {most}: put the first one's files back, \
+                     or make another job"
+                ),
+            ));
+        }
+        let epoch = least;
         let checkpoint = folder.checkpoint(&self.train.job, party.me(), epoch)?;
         agree_or(party, "checkpoint", &hash(&(epoch, checkpoint.tag)), |low, high| {
             format!("the checkpoints of epoch {epoch} of parties {low} and {high} are of different runs")
@@ -273,7 +301,8 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         agree_or(party, "upload", &hash(&uploads), |low, high| {
             format!("parties {low} and {high} hold different uploads of the job's rows or weights")
         })?;
-        let folder = Folder::new(&self.host.policy.data, job.id);
+        let folder = Folder::new(&self.host.policy.data, job.id());
+        folder.begin(job, &uploads)?;
         let mut checkpoint = self.resume(&folder, party)?;
         let mut state = match checkpoint.epoch {
             0 => self.begin(&suite, party)?,
@@ -281,15 +310,19 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         };
         let rows = self.join(&suite, party)?;
         let seed = common_name(party, "order")?;
-        folder.begin(job)?;
         party.barrier("job-begun")?;
         self.running.epoch.store(checkpoint.epoch, Ordering::Release);
         (self.begun)();
         // Two runs came before the first step.
         let mut run = 2;
+        if checkpoint.epoch > 0 {
+            // A party may have failed between sealing and opening.
+            self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
+            run += 1;
+        }
         while checkpoint.epoch < job.epochs {
             let epoch = checkpoint.epoch + 1;
-            let order = order(&seed, epoch, job.all_rows());
+            let order = order(&seed, epoch, work.steps(job) as usize * work.batch);
             for (step, batch) in order.chunks_exact(work.batch).enumerate() {
                 if self.stops(party, run)? {
                     return Ok(End::Stopped);
@@ -302,13 +335,13 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
                 self.running.step.store(step as u32 + 1, Ordering::Release);
             }
             let tag = common_name(party, "checkpoint")?;
-            checkpoint.opened.extend(self.open(&suite, party, &mut state, [epoch, run], tag)?);
-            run += 1;
             work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
             (checkpoint.epoch, checkpoint.tag) = (epoch, tag);
             checkpoint.fill::<S>(party.device(), &state)?;
             folder.keep(&checkpoint)?;
             party.barrier("checkpoint")?;
+            self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
+            run += 1;
             self.running.step.store(0, Ordering::Release);
             self.running.epoch.store(epoch, Ordering::Release);
         }
@@ -391,7 +424,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
         }
     }
     let path = model_path(&host.policy.data, &keep.model)?;
-    let newest = Folder::new(&host.policy.data, job.id).newest()?;
+    let newest = Folder::new(&host.policy.data, job.id()).newest()?;
     if path.exists() && newest < job.epochs {
         return Err(forbidden(format!("a model `{}` is stored already; choose another name", keep.model)));
     }
