@@ -212,7 +212,7 @@ impl TrainJob<'_> {
         state: &mut Stored<S>,
         run: u32,
     ) -> Result<()> {
-        let tag = common_name(party, "opening")?;
+        let tag = common_name(party, "told")?;
         let opened = self.open(suite, party, state, [checkpoint.epoch, run], tag)?;
         folder.tell(checkpoint.epoch, &opened)?;
         checkpoint.opened.extend(opened);
