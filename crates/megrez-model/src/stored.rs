@@ -131,6 +131,9 @@ pub(crate) fn check_description<'a>(
     approved: &ModelPlan,
     shapes: impl ExactSizeIterator<Item = &'a Shape>,
 ) -> Result<()> {
+    if approved.outputs.is_empty() {
+        return Err(Error::Refused(format!("`{model}` is no model: rows are trained on, and not run")));
+    }
     let after = |output: &Revealed| {
         let mut shape = output.shape.clone();
         output.after.iter().all(|after| {
