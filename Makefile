@@ -18,7 +18,7 @@ CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches notebooks
 
-.PHONY: help demo build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python site \
+.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python site \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -26,6 +26,9 @@ help: ## Show this list.
 
 demo: ## Build, and run a private LeNet on handwritten digits: three processes on this machine.
 	cargo run --release --locked -p megrez-cli -- demo
+
+demo-train: ## Build, and have a LeNet trained for two owners of digits, by three processes on this machine.
+	cargo run --release --locked -p megrez-cli -- demo-train --activations lookup
 
 build: ## Build the `megrez` command with optimisation.
 	cargo build --release --locked -p megrez-cli

@@ -30,6 +30,7 @@ from megrez._native import (
 )
 from megrez._protocols import Protocol, protocols
 from megrez._results import Check, FloatLayerCheck, Generated, LayerCheck, Report, Result
+from megrez._training import Training
 
 __version__ = _native.RELEASE
 
@@ -54,6 +55,7 @@ __all__ = [
     "Report",
     "Result",
     "TimedOutError",
+    "Training",
     "UnsupportedError",
     "__version__",
     "compile",

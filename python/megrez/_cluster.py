@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -16,6 +17,7 @@ from megrez._data import Array, Given, GivenTensor, arrays, outputs
 from megrez._model import Model, compile_request
 from megrez._program import program
 from megrez._results import Check, Generated, Report, Result
+from megrez._training import EpochEnd, Training
 
 if TYPE_CHECKING:
     import torch
@@ -139,6 +141,63 @@ class Cluster:
         if isinstance(allow, str):
             raise _native.InvalidError(f"allow is a list of clients, such as [{allow!r}]")
         self._native.upload(model._native, name, allow, [model.batch] if batches is None else batches)
+
+    def fit(
+        self,
+        model: Model,
+        x: Given | GivenTensor,
+        y: Given | GivenTensor,
+        *,
+        epochs: int = 1,
+        batch: int = 32,
+        rate: float | str = "2^-4",
+        momentum: float = 0.0,
+        loss: Literal["cross-entropy", "mse"] = "cross-entropy",
+        only: Sequence[str] = (),
+        keep: str | None = None,
+        allow: Sequence[str] = (),
+        batches: Sequence[int] | None = None,
+        rehearse: int = 200,
+        callbacks: Sequence[EpochEnd] = (),
+        wait: bool = True,
+    ) -> Training:
+        """Train a model on shares, and have the parties keep it: this process never has the new weights.
+
+        The rows go to the parties in shares, which then train by themselves. What they open is the mean loss
+        of each epoch, to this client: `history` of what is returned.
+
+        Args:
+            model: a compiled model, whose weights training begins with.
+            x: rows; they lie in the model's `input_range`.
+            y: class numbers, or a row of numbers for each row.
+            epochs: how often every row is learnt from.
+            batch: rows of a step. Rows that fill no batch are left out of an epoch.
+            rate: c·2^-k with c below 16: `"2^-4"`, `0.125`.
+            momentum: a multiple of 1/256 below 1.
+            loss: softmax cross-entropy, or half the squared distance.
+            only: the weights, or layers, that are trained; the others are frozen. Default: all.
+            keep: the name of the stored model; by default one that nothing else has.
+            allow: the clients who may run it besides this one.
+            batches: the batch sizes in which it may be run; by default the model's own.
+            rehearse: at most so many steps are rehearsed in the clear, for the plan to be laid out by.
+            callbacks: each is called after every epoch with its number, from 0, and its loss.
+            wait: wait until the job has ended, or return at once.
+
+        """
+        given, _ = arrays(x, list(model.inputs))
+        labels, _ = arrays(y, ["y"])
+        name = keep or f"trained-{secrets.token_hex(8)}"
+        job, own = _native.begin(
+            self._native,
+            model._native,
+            [*given, *labels],
+            (loss, str(rate), momentum),
+            list(only),
+            (batch, epochs, rehearse),
+            (name, list(allow), [model.batch] if batches is None else list(batches)),
+        )
+        training = Training(self, bytes(job), name, own, callbacks)
+        return training.wait() if wait else training
 
     def check(self, model: Model, data: Given | GivenTensor) -> Check:
         """Run the first batch of the data with every layer's output revealed to this process, and compare.

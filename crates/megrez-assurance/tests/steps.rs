@@ -5,7 +5,7 @@ use megrez_assurance::masks::examine_runs;
 use megrez_engine::Options;
 use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
 use megrez_graph::{Attributes, CompileOptions, Graph, RangePolicy, Tensor, compile};
-use megrez_plan::{KEPT, Plan};
+use megrez_plan::{Input, KEPT, Kind, Op, Plan, Step as PlanStep, Value};
 
 /// A convolution, a ReLU, a pool with a bit for it, and two dense layers; all trained.
 fn model() -> Graph {
@@ -70,5 +70,39 @@ fn every_message_of_a_step_of_training_is_masked() {
                 report.messages, report.views
             );
         }
+    }
+}
+
+/// Cuts the batch out of rows that are held from run to run, as a job of the parties does: their masks are the same in every run, and
+/// each batch has rows of the one before.
+fn of_held_rows(mut plan: Plan) -> Plan {
+    let own = |input: &Input| input.owner != KEPT;
+    let given: Vec<Input> = plan.inputs.iter().filter(|input| own(input)).cloned().collect();
+    plan.inputs.retain(|input| !own(input));
+    for (i, Input { name, owner, value }) in given.into_iter().enumerate() {
+        let Value { shape, kind: Kind::Ring { frac } } = plan.value(value).clone() else { panic!("{name}") };
+        let rows = [&[3], &shape.dims()[1..]].concat();
+        let held = plan.input(&format!("rows.{name}"), &owner, rows.into(), frac);
+        let op = Op::Gather { axis: 0, indices: vec![2, 0] };
+        plan.steps
+            .insert(i, PlanStep { name: format!("batch/{name}"), op, inputs: vec![held], output: value });
+    }
+    plan.validate().unwrap();
+    plan
+}
+
+#[test]
+fn rows_that_are_held_may_be_learnt_from_again() {
+    let momentum = Optimiser::with_momentum("2^-3".parse().unwrap(), 0.5).unwrap();
+    for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
+        let plan = of_held_rows(plan(replicated, momentum, Loss::MeanSquares));
+        let lasting: Vec<String> =
+            plan.inputs.iter().filter(|i| i.owner != KEPT).map(|i| i.name.clone()).collect();
+        assert_eq!(lasting.len(), 2);
+        let options = Options { runs: 2, lasting: &lasting };
+        let report = examine_runs(protocol, &plan, options, None).unwrap();
+        let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
+        assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
+        assert!(report.messages > 50, "{protocol}: {} messages", report.messages);
     }
 }

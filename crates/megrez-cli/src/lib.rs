@@ -11,11 +11,13 @@ mod certs;
 mod check;
 mod cluster;
 mod demo;
+mod demo_train;
 mod doctor;
 mod example;
 mod float;
 mod generate;
 mod infer;
+mod jobs;
 mod offline;
 mod options;
 mod outcome;
@@ -27,6 +29,7 @@ mod report;
 mod shell;
 mod study;
 mod train;
+mod train_job;
 mod upload;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -51,6 +54,8 @@ struct Cli {
 enum Command {
     /// Handwritten digits under a private LeNet: three processes on this machine.
     Demo(demo::Demo),
+    /// Two owners have a LeNet trained that nobody ever holds: three processes on this machine.
+    DemoTrain(demo_train::DemoTrain),
     /// Run a model on data: here, or on a cluster.
     Infer(infer::Infer),
     /// Train a model on shares, or in the clear: here, or on a cluster.
@@ -98,6 +103,18 @@ enum Command {
     Audit(audit::Audit),
     /// Keep a model's weights at a cluster, in shares.
     UploadModel(upload::UploadModel),
+    /// Keep rows and labels at a cluster, in shares, to train on.
+    UploadData(upload::UploadData),
+    /// Say to all parties that a training job may use this client's rows.
+    Approve(jobs::Approve),
+    /// How training jobs stand.
+    Jobs(jobs::Jobs),
+    /// Go on with a training job after its last checkpoint.
+    Resume(jobs::Resume),
+    /// Stop a training job.
+    Stop(jobs::Stop),
+    /// Remove a model or rows that this client keeps at a cluster.
+    Remove(jobs::Remove),
     /// Make correlated randomness ahead at a cluster.
     Offline(offline::Offline),
     /// Look for what is wrong with a deployment.
@@ -134,6 +151,7 @@ fn operators(json: bool) -> ExitCode {
 fn run(command: &Command, json: bool) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(args, json),
+        Command::DemoTrain(args) => demo_train::run(args, json),
         Command::Infer(args) => infer::run(args, json),
         Command::Train(args) => train::run(args, json),
         Command::Generate(args) => generate::run(args, json),
@@ -154,6 +172,12 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Party(args) => party::run(args, json),
         Command::Audit(args) => audit::run(args, json),
         Command::UploadModel(args) => upload::run(args, json),
+        Command::UploadData(args) => upload::run_data(args, json),
+        Command::Approve(args) => jobs::approve(args, json),
+        Command::Jobs(args) => jobs::list(args, json),
+        Command::Resume(args) => jobs::resume(args, json),
+        Command::Stop(args) => jobs::stop(args, json),
+        Command::Remove(args) => jobs::remove(args, json),
         Command::Offline(args) => offline::run(args, json),
         Command::Doctor(args) => doctor::run(args, json),
     }

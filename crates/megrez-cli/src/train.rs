@@ -3,13 +3,14 @@
 use crate::cluster::Place;
 use crate::options::Common;
 use crate::progress;
+use crate::train_job::{self, AsJob};
 use clap::Args;
 use megrez::train::{
-    Clear, Epoch, Loss, Optimiser, Rate, Rows, Trained, Training, accuracy, differentiate, rehearse,
-    with_weights,
+    Clear, Epoch, Learning as How, Loss, Optimiser, Rate, Rehearsal, Rows, Step, Trained, Training, accuracy,
+    differentiate, rehearse, room, with_weights,
 };
 use megrez::{Backend, Error, ErrorKind, Result};
-use megrez_graph::{Graph, Tensor, npy};
+use megrez_graph::{CompileOptions, Graph, Tensor, npy};
 use megrez_lab::bench::any_model;
 use megrez_session::Phase;
 use serde_json::json;
@@ -48,17 +49,17 @@ impl Learning {
 pub(crate) struct Train {
     /// The model with the weights that training begins with: an ONNX file, or a built-in network with
     /// random weights.
-    #[arg(long)]
-    model: String,
+    #[arg(long, required_unless_present = "job")]
+    model: Option<String>,
     /// The rows, .npy of [N, …].
-    #[arg(long, value_name = "FILE")]
-    inputs: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "labels")]
+    pub(crate) inputs: Option<PathBuf>,
     /// Their labels, .npy of class numbers [N] or of rows [N, K].
-    #[arg(long, value_name = "FILE")]
-    labels: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "inputs")]
+    pub(crate) labels: Option<PathBuf>,
     /// How often every row is learnt from.
     #[arg(long, default_value_t = 1)]
-    epochs: u32,
+    pub(crate) epochs: u32,
     /// Train only these weights, by their own or their layer's name [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
@@ -67,7 +68,7 @@ pub(crate) struct Train {
     plain: bool,
     /// Reveal the weights to this client, and write each here as NAME.npy.
     #[arg(long, value_name = "FOLDER")]
-    weights: Option<PathBuf>,
+    pub(crate) weights: Option<PathBuf>,
     /// Count how often the revealed weights are right on these rows, in the clear.
     #[arg(long, value_name = "FILE", requires_all = ["test_labels", "weights"])]
     test_inputs: Option<PathBuf>,
@@ -76,13 +77,23 @@ pub(crate) struct Train {
     test_labels: Option<PathBuf>,
     /// Seed of a built-in network's weights and of the order of rows, never of shares.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(crate) seed: u64,
+    /// Rehearse at most so many steps in the clear, on the rows of the command line: the plan is laid out for
+    /// what they show. 0 for none: numbers are then taken to stay within --room.
+    #[arg(long, value_name = "STEPS", default_value_t = REHEARSED)]
+    rehearse: usize,
+    /// Without a rehearsal, no number is taken to be larger than this, or than four times what
+    /// made-up rows give.
+    #[arg(long, default_value_t = 64.0)]
+    room: f64,
     #[command(flatten)]
-    learning: Learning,
+    pub(crate) learning: Learning,
     #[command(flatten)]
-    common: Common,
+    pub(crate) job: AsJob,
     #[command(flatten)]
-    place: Place,
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// What training gave.
@@ -99,8 +110,11 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
         return Err(invalid("--batch and --epochs are at least 1"));
     }
     args.common.request.only_fixed()?;
-    let model = any_model(&args.model, batch, args.seed)?;
-    let rows = load(&model, args.learning.loss, &args.inputs, &args.labels)?;
+    if args.job.wanted() {
+        return train_job::run(args, json);
+    }
+    let model = any_model(args.model()?, batch, args.seed)?;
+    let rows = rows(args, &model)?;
     let steps = (rows.count() / batch) as u32;
     if steps == 0 {
         return Err(invalid("there are fewer rows than one batch has: choose a smaller --batch"));
@@ -112,12 +126,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     let trail =
         if args.plain { clear(args, &model, &rows, steps)? } else { private(args, &model, &rows, steps)? };
     if let (Some(folder), Some(weights)) = (&args.weights, &trail.weights) {
-        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
-        for (name, tensor) in weights {
-            let keep = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' };
-            let name: String = name.strip_prefix("w.").unwrap_or(name).chars().map(keep).collect();
-            npy::save(&folder.join(format!("{name}.npy")), tensor)?;
-        }
+        write_weights(folder, weights)?;
     }
     let right = match (&test, &trail.weights) {
         (Some(test), Some(weights)) => Some(accuracy(&with_weights(&model, weights), test)?),
@@ -152,6 +161,61 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+impl Train {
+    /// The model's name.
+    pub(crate) fn model(&self) -> Result<&str> {
+        self.model.as_deref().ok_or_else(|| Error::of(ErrorKind::Invalid, "a model is needed: --model"))
+    }
+
+    /// How it learns.
+    pub(crate) fn how(&self) -> Result<How> {
+        Ok(How { loss: self.learning.loss, trained: trained(self), optimiser: self.learning.optimiser()? })
+    }
+
+    /// What a job says of its step.
+    pub(crate) fn about(&self) -> String {
+        let Learning { loss, batch, rate, momentum } = &self.learning;
+        let model = self.model.as_deref().unwrap_or_default();
+        let only = if self.only.is_empty() { "all weights".into() } else { self.only.join(", ") };
+        format!("{model}, {loss:?}, batch {batch}, rate {}, momentum {momentum}, {only}", rate.value())
+    }
+}
+
+/// Writes each of the weights as a file of its own.
+pub(crate) fn write_weights(folder: &Path, weights: &[(String, Tensor)]) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+    for (name, tensor) in weights {
+        let keep = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' };
+        let name: String = name.strip_prefix("w.").unwrap_or(name).chars().map(keep).collect();
+        npy::save(&folder.join(format!("{name}.npy")), tensor)?;
+    }
+    Ok(())
+}
+
+/// The rows of the command line.
+pub(crate) fn rows(args: &Train, model: &Graph) -> Result<Rows> {
+    let (Some(inputs), Some(labels)) = (&args.inputs, &args.labels) else {
+        return Err(Error::of(ErrorKind::Invalid, "rows are needed: --inputs and --labels"));
+    };
+    load(model, args.learning.loss, inputs, labels)
+}
+
+/// How large the numbers of a step get: on rows that the client has, or as it is taken to be without any.
+pub(crate) fn rehearsal(
+    args: &Train,
+    step: &Step,
+    rows: Option<&Rows>,
+    options: &CompileOptions,
+) -> Result<Rehearsal> {
+    let Some(rows) = rows.filter(|_| args.rehearse > 0) else {
+        if !(args.room.is_finite() && args.room >= 1.0) {
+            return Err(Error::of(ErrorKind::Invalid, "--room is at least 1"));
+        }
+        return room(step, options.input_range, args.room);
+    };
+    rehearse(step, rows.batches(step.batch, args.epochs, args.seed).take(args.rehearse))
+}
+
 fn load(model: &Graph, loss: Loss, inputs: &Path, labels: &Path) -> Result<Rows> {
     Rows::new(model, loss, npy::load(inputs)?, npy::load(labels)?)
 }
@@ -183,14 +247,9 @@ fn clear(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> 
 /// On shares.
 fn private(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> {
     let (learning, request) = (&args.learning, &args.common.request);
-    let step =
-        differentiate(model, learning.loss, &trained(args), learning.optimiser()?)?.adding_up_losses()?;
-    let rehearsed = (0..args.epochs).flat_map(|epoch| {
-        let order = rows.order(args.seed, epoch);
-        (0..steps).map(move |run| rows.batch(&order, run, learning.batch))
-    });
-    let rehearsal = rehearse(&step, rehearsed.take(REHEARSED))?;
+    let step = args.how()?.step(model)?;
     let mut options = request.options()?;
+    let rehearsal = rehearsal(args, &step, Some(rows), &options)?;
     let bound = megrez_graph::Interval::abs(rows.largest_label().max(1.0));
     options.input_ranges.entry(megrez::train::Step::LABELS.into()).or_insert(bound);
     let mut backend = match args.place.connect()? {

@@ -1,9 +1,10 @@
-//! `megrez upload-model`: a model's weights, kept at a cluster in shares.
+//! `megrez upload-model` and `megrez upload-data`: weights, or rows to train on, kept at a cluster in shares.
 
 use crate::cluster::There;
 use crate::options::Common;
 use clap::Args;
-use megrez::{Error, ModelFile, Result};
+use megrez::train::{Form, upload_rows};
+use megrez::{Error, ModelFile, Result, npy};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +49,52 @@ pub(crate) fn run(args: &UploadModel, json: bool) -> Result<ExitCode> {
         );
     } else {
         println!("model `{}` is stored in shares; {} may run it", args.name, args.allow.join(", "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Args)]
+pub(crate) struct UploadData {
+    /// The name to keep them under.
+    #[arg(long)]
+    name: String,
+    /// The rows, .npy of [N, …].
+    #[arg(long, value_name = "FILE")]
+    inputs: PathBuf,
+    /// Their labels, .npy of class numbers [N] or of rows [N, K].
+    #[arg(long, value_name = "FILE")]
+    labels: PathBuf,
+    /// How many classes there are, where labels are class numbers.
+    #[arg(long)]
+    classes: Option<usize>,
+    /// The clients who may ask for training on them; each job still waits for this client's approval.
+    #[arg(long, value_delimiter = ',')]
+    allow: Vec<String>,
+    #[command(flatten)]
+    there: There,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run_data(args: &UploadData, json: bool) -> Result<ExitCode> {
+    args.common.request.only_fixed()?;
+    let options = args.common.request.options()?;
+    let (protocol, ring, frac) = (args.common.protocol().to_owned(), options.ring, options.frac);
+    let form = Form { protocol, ring, frac, range: options.input_range };
+    let (inputs, labels) = (npy::load(&args.inputs)?, npy::load(&args.labels)?);
+    let mut cluster = args.there.connect()?;
+    let set = upload_rows(&mut cluster, &args.name, &form, inputs, labels, args.classes, &args.allow)?;
+    if json {
+        println!(
+            "{}",
+            json!({ "schema": "megrez.upload-data/1", "data": set.name, "rows": set.rows, "allow": args.allow })
+        );
+    } else {
+        let asking = match &args.allow[..] {
+            [] => "nobody else may ask for training on them".into(),
+            allow => format!("{} may ask for training on them, and you approve each job", allow.join(", ")),
+        };
+        println!("{} rows `{}` are stored in shares; {asking}", set.rows, set.name);
     }
     Ok(ExitCode::SUCCESS)
 }

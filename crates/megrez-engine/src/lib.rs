@@ -21,7 +21,7 @@ pub use clients::Clients;
 pub use cost::{PlanCost, StepCost, Unsupported, check};
 pub use inputs::Arrivals;
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
-pub use serve::{Options, Stored, agree, agree_or, common_name, serve};
+pub use serve::{Options, Stored, agree, agree_or, common_name, derive, run_again, serve};
 pub use walk::{Prepared, Values, offline, online};
 
 /// A hash of bytes for one purpose, for what the parties compare.

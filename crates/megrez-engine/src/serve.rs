@@ -6,7 +6,7 @@ use crate::report::{Measured, PartyReport};
 use crate::walk::{Prepared, offline, online};
 use megrez_kernels::{Device, Memory};
 use megrez_net::Payload;
-use megrez_plan::{Input, KEPT, Plan};
+use megrez_plan::{Input, KEPT, Op, Output, Plan};
 use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::HashMap;
@@ -142,6 +142,58 @@ pub fn serve<S: Suite>(
             one_run(suite, plan, party, stored, &mut held, prepared.take(), clients, options, run)
         })
         .collect()
+}
+
+/// Run `run` of a plan on which the parties have agreed, as [`serve`] does each of its runs. No two runs of a session have one number.
+///
+/// # Errors
+/// Those of [`serve`].
+pub fn run_again<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<S::Device>,
+    stored: &mut Stored<S>,
+    clients: &mut dyn Clients,
+    run: u32,
+) -> Result<PartyReport, Error> {
+    party.meter().reset();
+    one_run(suite, plan, party, stored, &mut HashMap::new(), None, clients, Options::default(), run)
+}
+
+/// What a plan of local steps, whose inputs are all `stored`, keeps: rows cut out of a data set, zeros of some shape. No message is sent.
+/// The steps' names are those of no other plan that has this run's number.
+///
+/// # Errors
+/// If an input is not stored, or a step is not local.
+pub fn derive<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<S::Device>,
+    stored: &Stored<S>,
+    run: u32,
+) -> Result<Stored<S>, Error> {
+    let local = |op: &Op| {
+        matches!(
+            op,
+            Op::Combine { .. } | Op::View(_) | Op::Concat { .. } | Op::Gather { .. } | Op::Rescale { .. }
+        )
+    };
+    if let Some(step) = plan.steps.iter().find(|step| !local(&step.op)) {
+        return party.refuse(format!("step `{}` is none of those that are local everywhere", step.name));
+    }
+    let inputs = plan.inputs.iter().map(|input| match stored.get(&input.name) {
+        Some((_, data)) => Ok(data.clone()),
+        None => party.refuse(format!("input `{}` is not stored", input.name)),
+    });
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+    let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
+    let prepared = offline(suite, plan, party, run, &given, &mut vec![])?;
+    let values = online(suite, plan, party, run, prepared, inputs, &mut vec![])?;
+    let of = |output: &Output| {
+        let (masks, data) = values.get(output.value);
+        (output.name.clone(), (masks.clone(), data.clone()))
+    };
+    Ok(plan.outputs.iter().filter(|output| output.recipient == KEPT).map(of).collect())
 }
 
 /// One run; `held` are the inputs that last, from the first run on.

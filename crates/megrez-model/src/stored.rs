@@ -12,7 +12,7 @@ use megrez_graph::{CompileOptions, FloatOptions, Graph, Revealed, Tensor, compil
 use megrez_plan::{FloatPlan, Input, Plan};
 use megrez_ring::{Shape, encode_words};
 use megrez_service::client::{Cluster, RunOptions};
-use megrez_service::protocols::{SECFLOAT, is_float};
+use megrez_service::protocols::is_float;
 use megrez_service::wire::{ModelPlan, Source, USER, Upload, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 
@@ -210,17 +210,12 @@ pub fn upload(
         weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))
     };
     let (session, model, allow) = (fresh_name()?, name.into(), allow.to_vec());
+    let upload = Upload { session, protocol: protocol.into(), model, plans, allow, rows: false };
     match recipe {
-        Recipe::Fixed(options) => {
-            let upload = Upload { session, protocol: protocol.into(), model, plans, allow };
-            cluster.upload(upload, &|input| {
-                let weight = weight(input)?;
-                Ok(encode_words(options.ring, &weight.values, weight.frac)?)
-            })
-        }
-        Recipe::Float(_) => {
-            let upload = Upload { session, protocol: SECFLOAT.name.into(), model, plans, allow };
-            cluster.upload_floats(upload, &|input| Ok(weight(input)?.values.clone()))
-        }
+        Recipe::Fixed(options) => cluster.upload(upload, &|input| {
+            let weight = weight(input)?;
+            Ok(encode_words(options.ring, &weight.values, weight.frac)?)
+        }),
+        Recipe::Float(_) => cluster.upload_floats(upload, &|input| Ok(weight(input)?.values.clone())),
     }
 }

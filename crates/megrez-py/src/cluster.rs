@@ -68,7 +68,7 @@ fn choices(devices: &str) -> PyResult<Vec<DeviceChoice>> {
 }
 
 /// Something to do with a backend, away from Python.
-struct Job {
+pub struct Job {
     backend: Box<dyn FnOnce() -> Result<Backend> + Send>,
     idle: Arc<Mutex<Option<client::Cluster>>>,
 }
@@ -85,7 +85,7 @@ impl Job {
     }
 
     /// As [`Job::run`], for what threads cannot do.
-    fn run_connected<T>(self, work: impl FnOnce(&mut client::Cluster) -> Result<T>) -> Result<T> {
+    pub fn run_connected<T>(self, work: impl FnOnce(&mut client::Cluster) -> Result<T>) -> Result<T> {
         self.run(|backend| match backend {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => work(cluster),
             Backend::Threads(_) => Err(Error::of(
@@ -324,7 +324,13 @@ impl Cluster {
 }
 
 impl Cluster {
-    fn job(&self) -> PyResult<Job> {
+    /// The protocol of its runs.
+    pub fn protocol_name(&self) -> String {
+        self.options.protocol.clone()
+    }
+
+    /// A way to work with the parties away from Python.
+    pub fn job(&self) -> PyResult<Job> {
         let place = lock(&self.place);
         let (addresses, identity) = match place.as_ref() {
             None => return Err(refused("this cluster is closed")),

@@ -7,6 +7,7 @@ mod error;
 mod float32;
 mod model;
 mod program;
+mod training;
 mod wait;
 
 use error::{error, refused};
@@ -33,6 +34,8 @@ mod _native {
     use super::float32::Float32;
     #[pymodule_export]
     use super::model::Model;
+    #[pymodule_export]
+    use super::training::{begin, job_state, remove_stored, resume_job, stop_job};
     use super::*;
 
     /// The release of megrez.

@@ -57,6 +57,9 @@ pub struct Subject {
     /// Who may run an uploaded model besides its owner.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// The hash of a training job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// The caller insists on a protocol that does not protect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
@@ -67,6 +70,11 @@ impl Subject {
     pub fn plan(bytes: &[u8], float: bool) -> String {
         let purpose = if float { "megrez 2026 float plan hash" } else { "megrez 2026 plan hash" };
         digits(&hash(purpose, bytes))
+    }
+
+    /// Names a training job.
+    pub fn job(hash: &[u8; 32]) -> String {
+        digits(hash)
     }
 
     /// Names material.

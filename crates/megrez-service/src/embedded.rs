@@ -30,7 +30,8 @@ struct Task {
 pub struct Parties {
     // Fields are dropped in this order: parties end before their folder goes.
     children: Children,
-    identity: Identity,
+    /// The parent's first, then those of others whose part it plays.
+    identities: Vec<Identity>,
     _data: Folder,
 }
 
@@ -57,6 +58,18 @@ impl Parties {
         devices: &[DeviceChoice],
         silence: Duration,
     ) -> Result<Self> {
+        Self::start_for(program, count, devices, silence, &[])
+    }
+
+    /// As [`start_with`](Self::start_with), with further clients whose parts the parent can play: see
+    /// [`connect_as`](Self::connect_as).
+    pub fn start_for(
+        program: impl Into<Program>,
+        count: usize,
+        devices: &[DeviceChoice],
+        silence: Duration,
+        clients: &[&str],
+    ) -> Result<Self> {
         let devices = DeviceChoice::each(devices, count)?;
         if count < 2 {
             return Err(Error::Refused(
@@ -72,19 +85,30 @@ impl Parties {
             device,
         };
         let tasks = devices.into_iter().enumerate().map(task).collect();
-        let (children, deployment) = Children::start(&program.into(), tasks, &[CLIENT])?;
-        let identity = deployment.identity(&PeerName::client(CLIENT)?)?;
-        Ok(Parties { children, identity, _data: data })
+        let clients = [&[CLIENT], clients].concat();
+        let (children, deployment) = Children::start(&program.into(), tasks, &clients)?;
+        let identity = |client: &&str| Ok(deployment.identity(&PeerName::client(client)?)?);
+        let identities = clients.iter().map(identity).collect::<Result<_>>()?;
+        Ok(Parties { children, identities, _data: data })
     }
 
     /// A client of these parties.
     pub fn connect(&self) -> Result<Cluster> {
-        Cluster::connect(self.addresses(), &self.identity, Duration::from_secs(10))
+        Cluster::connect(self.addresses(), self.identity(), Duration::from_secs(10))
+    }
+
+    /// One of the further clients.
+    pub fn connect_as(&self, client: &str) -> Result<Cluster> {
+        let name = PeerName::client(client)?;
+        let identity = self.identities.iter().find(|identity| *identity.name() == name);
+        let identity =
+            identity.ok_or_else(|| Error::Refused(format!("these parties know no client `{client}`")))?;
+        Cluster::connect(self.addresses(), identity, Duration::from_secs(10))
     }
 
     /// Who their client is.
     pub fn identity(&self) -> &Identity {
-        &self.identity
+        &self.identities[0]
     }
 
     /// Where the parties listen.

@@ -17,6 +17,7 @@ pub mod log;
 pub mod pair;
 pub mod party;
 pub mod protocols;
+pub mod training;
 pub mod wire;
 
 pub use backend::Backend;

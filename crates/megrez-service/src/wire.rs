@@ -4,6 +4,7 @@
 //! party answers with input-mask keys, shares and reports; between them the client sends raw input shares.
 //! Both sides decode strictly and bound what they allocate.
 
+use crate::training::{Consent, Job, JobId, JobState};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::PartyReport;
 use megrez_graph::lower::{DataInput, Revealed};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
@@ -66,11 +67,32 @@ pub enum Request {
     Describe {
         /// The model's name.
         model: String,
-        /// The batch size.
+        /// The batch size; 0 for stored rows.
         batch: usize,
     },
     /// Make material for a plan ahead. All parties are asked the same.
     Prepare(Prepare),
+    /// Begin a training job, or go on with it after its last checkpoint. All parties are asked the same.
+    Train(Train),
+    /// Approve a job, or no longer. Every party that is to accept the job is asked.
+    Consent(Consent),
+    /// Say how jobs stand: one, or all that concern this client.
+    Jobs {
+        /// Which one.
+        job: Option<JobId>,
+        /// The job itself is wanted as well.
+        whole: bool,
+    },
+    /// Stop a job at the border of a step.
+    Stop {
+        /// Which one.
+        job: JobId,
+    },
+    /// Remove what this client has stored. Every party that holds it is asked.
+    Remove {
+        /// The name of a model or of rows.
+        model: String,
+    },
 }
 
 /// Where the plan of a run comes from.
@@ -129,6 +151,18 @@ pub struct Upload {
     pub plans: Vec<ModelPlan>,
     /// The clients who may run them.
     pub allow: Vec<String>,
+    /// These are no weights but rows to train on, or weights to begin with: nobody runs their plan, which only says what they are, and
+    /// `allow` names those who may ask for training on them ([`Consent`] is theirs to wait for).
+    pub rows: bool,
+}
+
+/// A request to train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Train {
+    /// The session's fresh name.
+    pub session: [u8; 16],
+    /// What to do.
+    pub job: Job,
 }
 
 /// A plan that a model's owner approves, with what its user needs to know.
@@ -177,6 +211,10 @@ pub enum Reply {
         /// The approved plan.
         plan: ModelPlan,
     },
+    /// All parties have begun the job; it goes on whether its client stays or not.
+    Begun,
+    /// How jobs stand.
+    Jobs(Vec<JobState>),
     /// It failed, and why.
     Failed(Failure),
 }

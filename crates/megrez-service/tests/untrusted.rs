@@ -2,9 +2,10 @@
 
 use megrez_graph::{CompileOptions, compile, models};
 use megrez_net::NetProfile;
-use megrez_plan::Plan;
+use megrez_plan::{KEPT, Op, Plan};
 use megrez_protocols::registry::PROTOCOLS;
 use megrez_service::protocols::price;
+use megrez_service::training::{Job, Opening, RowSet};
 use megrez_service::wire::{Net, Reply, Request, Run, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -29,6 +30,81 @@ static REQUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
     };
     postcard::to_allocvec(&Request::Run(run)).unwrap()
 });
+
+/// A job on a step that adds rows up.
+static JOB: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut step = Plan::new(64);
+    let x = step.input("rows.x", KEPT, [4].into(), 16);
+    let w = step.input("w.sum", KEPT, [4].into(), 16);
+    let sum = step.step("sum", Op::Combine { coefficients: vec![1, 1], constant: 0 }, &[x, w]).unwrap();
+    step.output("w.sum", KEPT, sum);
+    let job = Job {
+        nonce: [5; 16],
+        client: "alice".into(),
+        protocol: "mizar".into(),
+        data: vec![RowSet { name: "clinic".into(), rows: 9 }],
+        start: "begin".into(),
+        step: step.to_bytes(),
+        rows: vec!["rows.x".into()],
+        epochs: 3,
+        opened: vec![Opening { state: "w.sum".into(), recipient: "alice".into(), every_epoch: false }],
+        keep: None,
+        about: "sums".into(),
+    };
+    job.check().unwrap();
+    job.to_bytes()
+});
+
+/// What a job may not be, each by itself.
+#[test]
+fn jobs_that_hide_something_are_refused() {
+    let whole = Job::from_bytes(&JOB).unwrap();
+    let refused = |change: &dyn Fn(&mut Job)| {
+        let mut job = whole.clone();
+        change(&mut job);
+        assert_ne!(job.hash(), whole.hash());
+        job.check().map(drop).unwrap_err().to_string()
+    };
+    let step = |change: &dyn Fn(&mut Plan)| {
+        refused(&|job| {
+            let mut step = Plan::from_bytes(&job.step).unwrap();
+            change(&mut step);
+            job.step = step.to_bytes();
+        })
+    };
+    assert!(step(&|plan| plan.outputs[0].recipient = "alice".into()).contains("in every step"));
+    assert!(step(&|plan| plan.inputs[1].owner = "bob".into()).contains("asks `bob`"));
+    assert!(step(&|plan| plan.outputs[0].name = "rows.x".into()).contains("writes `rows.x`"));
+    assert!(step(&|plan| plan.outputs[0].name = "w.other".into()).contains("writes `w.other`"));
+    assert!(refused(&|job| job.rows[0] = "rows.y".into()).contains("rows"));
+    assert!(refused(&|job| job.data.push(job.data[0].clone())).contains("none of them twice"));
+    assert!(refused(&|job| job.data[0].rows = 3).contains("fill no batch"));
+    assert!(refused(&|job| job.data[0].rows = usize::MAX).contains("fill no batch"));
+    assert!(refused(&|job| job.epochs = 0).contains("epochs"));
+    assert!(refused(&|job| job.opened[0].state = "rows.x".into()).contains("opens `rows.x`"));
+    assert!(refused(&|job| job.opened[0].every_epoch = true).contains("after every epoch"));
+    assert!(refused(&|job| job.opened[0].recipient = "x\u{1b}[1A\u{1b}[2K".into()).contains("names are"));
+    assert!(refused(&|job| job.data[0].name = "clinic\u{202e}".into()).contains("names are"));
+    let mut numbers = whole.clone();
+    numbers.opened[0].every_epoch = true;
+    assert!(numbers.check().map(drop).unwrap_err().to_string().contains("only single numbers"));
+    assert!(refused(&|job| job.rows = vec!["rows.x".into(); 3]).contains("more rows than"));
+    assert!(refused(&|job| job.opened.push(job.opened[0].clone())).contains("opens `w.sum` twice"));
+}
+
+/// An approval is of every bit of a job.
+#[test]
+fn no_two_jobs_have_one_hash() {
+    let whole = Job::from_bytes(&JOB).unwrap();
+    for bit in 0..JOB.len() * 8 {
+        let mut bytes = JOB.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(job) = Job::from_bytes(&bytes) {
+            assert_ne!(job.hash(), whole.hash(), "bit {bit}");
+            assert_ne!(job, whole, "bit {bit}");
+        }
+    }
+}
 
 fn damaged(bytes: &[u8], changes: &[(Index, u8)], cut: Option<Index>) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
@@ -67,6 +143,13 @@ proptest! {
     #[test]
     fn damaged_plans(changes in vec((any::<Index>(), any::<u8>()), 0..4), cut in any::<Option<Index>>()) {
         accepted_plans_are_sound(&damaged(&PLAN, &changes, cut))?;
+    }
+
+    #[test]
+    fn damaged_jobs(changes in vec((any::<Index>(), any::<u8>()), 0..4), cut in any::<Option<Index>>()) {
+        if let Ok(job) = Job::from_bytes(&damaged(&JOB, &changes, cut)) {
+            prop_assert!(job.check().is_ok());
+        }
     }
 
     #[test]

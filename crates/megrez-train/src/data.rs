@@ -1,8 +1,29 @@
 //! Rows with labels, and batches of them.
 
-use crate::Loss;
+use crate::{Loss, Optimiser, Step, Trained, differentiate};
 use megrez_graph::{Graph, Tensor, plain};
 use megrez_service::{Error, ErrorKind, Result};
+
+/// How a model learns.
+#[derive(Clone, Debug)]
+pub struct Learning {
+    /// What is made small.
+    pub loss: Loss,
+    /// Which weights are trained.
+    pub trained: Trained,
+    /// How they move.
+    pub optimiser: Optimiser,
+}
+
+impl Learning {
+    /// The step that trains a model, with losses added up.
+    ///
+    /// # Errors
+    /// Every layer that has no backward.
+    pub fn step(&self, model: &Graph) -> Result<Step> {
+        Ok(differentiate(model, self.loss, &self.trained, self.optimiser)?.adding_up_losses()?)
+    }
+}
 
 /// Rows of data, each with its label.
 pub struct Rows {
@@ -74,6 +95,15 @@ impl Rows {
         order
     }
 
+    /// The batches of `epochs` epochs, each in an order of its own.
+    pub fn batches(&self, size: usize, epochs: u32, seed: u64) -> impl Iterator<Item = [Tensor; 2]> {
+        let runs = (self.count() / size.max(1)) as u32;
+        (0..epochs).flat_map(move |epoch| {
+            let order = self.order(seed, epoch);
+            (0..runs).map(move |run| self.batch(&order, run, size))
+        })
+    }
+
     /// Batch `run` of `size` rows in this order: inputs and labels.
     ///
     /// # Panics
@@ -88,7 +118,7 @@ impl Rows {
     }
 }
 
-fn one_hot(classes: &[f32], count: usize) -> Result<Tensor> {
+pub(crate) fn one_hot(classes: &[f32], count: usize) -> Result<Tensor> {
     let mut rows = Tensor::filled([classes.len(), count], 0.0);
     for (row, &class) in classes.iter().enumerate() {
         if class.fract() != 0.0 || !(0.0..count as f32).contains(&class) {

@@ -95,3 +95,33 @@ pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> 
     let state = state.into_iter().map(|most| Interval::abs((most * MARGIN).max(1.0))).collect();
     Ok(Rehearsal { calibration, state })
 }
+
+/// What stands for a rehearsal where there are no rows to see: every layer, weight and gradient is taken to stay within `room`, or
+/// within [`MARGIN`] times what two steps on made-up rows in `range` and the first class give, where that is more. It says
+/// nothing about anybody's rows, and proves nothing about them either.
+///
+/// # Errors
+/// Those of [`rehearse`].
+pub fn room(step: &Step, range: Interval, room: f64) -> Result<Rehearsal> {
+    let made_up = |run: u64| {
+        let shape = |place: usize| step.graph.shape(step.graph.inputs[place]).clone();
+        let (x, y) = (shape(0), shape(1));
+        let spread = |i: usize| {
+            // Numbers all over the range, the same each time.
+            let z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31 + run as u32);
+            (range.low + (range.high - range.low) * (z >> 40) as f64 / f64::from(1 << 24)) as f32
+        };
+        let inputs = (0..x.elements()).map(spread).collect();
+        let classes = y.dims()[1];
+        let labels = (0..y.elements()).map(|i| if i % classes == 0 { 1.0 } else { 0.0 }).collect();
+        [Tensor::new(x, inputs), Tensor::new(y, labels)]
+    };
+    let mut rehearsal = rehearse(step, (0..2).map(made_up))?;
+    let least = room / MARGIN;
+    rehearsal.calibration.layers.values_mut().for_each(|seen| *seen = seen.max(least));
+    for range in rehearsal.calibration.ranges.values_mut() {
+        *range = Interval::abs(range.low.abs().max(range.high.abs()).max(least));
+    }
+    rehearsal.state.iter_mut().for_each(|range| *range = Interval::abs(range.high.max(room)));
+    Ok(rehearsal)
+}

@@ -24,34 +24,42 @@ pub fn compile(
     rehearsal: &Rehearsal,
     keeps: bool,
 ) -> Result<FixedModel> {
-    let of_state = step.state.iter().zip(&rehearsal.state);
     let mut input_ranges = options.input_ranges.clone();
-    input_ranges.extend(of_state.map(|(state, range)| (state.name.clone(), *range)));
+    input_ranges.extend(state_ranges(step, rehearsal));
     input_ranges.entry(Step::LABELS.into()).or_insert(Interval::abs(1.0));
     let after = |name: &str| if keeps { name.to_owned() } else { format!("next.{name}") };
-    let comparison = match &options.comparison {
-        Comparison::Fixed(sign) if sign.bits.is_some() || sign.cut > 0 => options.comparison.clone(),
-        Comparison::Fixed(_) => Comparison::Fitted {
-            list: ListStyle::Digits(Fewest::Total),
-            bits: None,
-            calibration: Some(rehearsal.calibration.clone()),
-        },
-        Comparison::Fitted { list, bits, .. } => {
-            Comparison::Fitted { list: *list, bits: *bits, calibration: Some(rehearsal.calibration.clone()) }
-        }
-    };
     let options = CompileOptions {
         kept: step.state.iter().map(|state| (state.name.clone(), after(&state.name))).collect(),
         input_ranges,
         policy: RangePolicy::Calibrated,
         measured: Some(rehearsal.calibration.clone()),
-        comparison,
+        comparison: comparison(options, rehearsal),
         // The bits of a tournament are those that the backward pass takes.
         pool: PoolForm::Tournament,
         deep_frac: None,
         ..options.clone()
     };
     FixedModel::new(&step.graph, client, &options)
+}
+
+/// What the rehearsal says of the state.
+pub(crate) fn state_ranges<'a>(
+    step: &'a Step,
+    rehearsal: &'a Rehearsal,
+) -> impl Iterator<Item = (String, Interval)> + 'a {
+    step.state.iter().zip(&rehearsal.state).map(|(state, range)| (state.name.clone(), *range))
+}
+
+/// Comparisons as wide as the rehearsal says, unless chosen bits are looked at.
+pub(crate) fn comparison(options: &CompileOptions, rehearsal: &Rehearsal) -> Comparison {
+    let calibration = Some(rehearsal.calibration.clone());
+    match &options.comparison {
+        Comparison::Fixed(sign) if sign.bits.is_some() || sign.cut > 0 => options.comparison.clone(),
+        Comparison::Fixed(_) => {
+            Comparison::Fitted { list: ListStyle::Digits(Fewest::Total), bits: None, calibration }
+        }
+        Comparison::Fitted { list, bits, .. } => Comparison::Fitted { list: *list, bits: *bits, calibration },
+    }
 }
 
 /// What an epoch gave.

@@ -4,11 +4,12 @@
 //! Rows of messages are *peeled*: a row goes if one of its labels, with a unit as coefficient and a label of its own for every element,
 //! is unknown to the party and is in no other row that is left, nor in anything on which a rest that is left may depend. Such a row is
 //! uniform whatever all others are, so the view is as well distributed without it. A view from which every row has gone is uniform and
-//! independent of all secrets: the rows that go last to first are drawn one after the other.
+//! independent of all secrets: the rows that go last to first are drawn one after the other. The order does not matter, for what may go
+//! may go later, too: each row is tried once, and again when what kept it has gone.
 
 use super::deps::Deps;
 use super::form::{Map, Run, Term};
-use super::world::{Source, State, Step};
+use super::world::{Source, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Who looks: a party, and a client with whom it may be one.
@@ -85,18 +86,31 @@ struct View<'a> {
     /// The parts of unknown draws.
     hidden: Deps,
     rows: Vec<Option<Row<'a>>>,
-    /// The step of each row.
-    steps: Vec<Step>,
     /// Rows by draw and labels, for their terms.
     linear: HashMap<u32, Ranges>,
     /// For each part, the first row whose rest depends on it.
     first: Vec<usize>,
-    /// Rests of rows from this one on have been looked at.
-    reached: usize,
-    /// What the rests of rows depend on that have stayed.
-    stayed: Deps,
+    /// Rows from this one on have been tried.
+    tried: usize,
+    /// The rests of those that have stayed.
+    stayed: Rests,
+    /// Rows that are tried again, by what must come first; with how often they had been tried when they were put here.
+    waiting: HashMap<Event, Vec<(usize, u32)>>,
+    /// How often each row has been tried.
+    tries: Vec<u32>,
     /// The parts of each draw.
     parts: HashMap<u32, Ranges>,
+}
+
+/// What may free the mask of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Event {
+    /// A row has been tried for the first time.
+    Tried(usize),
+    /// A row has gone.
+    Gone(usize),
+    /// All rows with one rest have gone, by the number of the rest.
+    Without(usize),
 }
 
 /// Numbers by ranges of labels.
@@ -153,28 +167,27 @@ fn log_length((from, to): (u64, u64)) -> u32 {
 pub(super) fn view(state: &State, observer: &Observer) -> Counted {
     let mut view = View::new(state, observer);
     let mut counted = Counted { rows: view.rows.iter().flatten().count(), ..Counted::default() };
-    // From the last step to the first: rests depend on what came before them. Messages of one step may come in any order, so a row that
-    // stays because of another of its step is tried again at the end of the step.
     let mut before = Deps::default();
     for (at, row) in view.rows.iter().flatten().enumerate() {
         row.run.deps.beyond(&before).into_iter().for_each(|id| view.first[id] = at);
         // Nodes of the row where both are alike: the next row has them, too.
         before = row.run.deps.union(&before);
     }
-    let (mut stayed, mut of_step): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
+    // From the last to the first: rests depend on what came before them.
     for at in (0..view.rows.len()).rev() {
-        view.reached = at + 1;
-        if !view.peel(at, &mut counted) {
-            view.stayed = view.stayed.union(&view.deps(at));
-            of_step.push(at);
+        view.tried = at;
+        if let Some(row) = &view.rows[at] {
+            view.stayed.add(at, &row.run.deps);
         }
-        if at == 0 || view.steps[at - 1] != view.steps[at] {
-            view.reached = at;
-            view.again(&mut of_step, &stayed, &mut counted);
-            stayed.append(&mut of_step);
+        let mut again = vec![(at, 0)];
+        again.extend(view.waiting.remove(&Event::Tried(at)).unwrap_or_default());
+        while let Some((row, tries)) = again.pop() {
+            // What waits for several things has come here by the first of them.
+            if view.tries[row] == tries {
+                view.peel(row, &mut again, &mut counted);
+            }
         }
     }
-    view.again(&mut stayed, &[], &mut counted);
     for at in 0..view.rows.len() {
         let Some(row) = &view.rows[at] else { continue };
         let others: BTreeSet<usize> =
@@ -236,12 +249,13 @@ impl<'a> View<'a> {
             state,
             unknown,
             rows: vec![],
-            steps: vec![],
             linear: HashMap::new(),
             hidden: Deps::default(),
             first: vec![usize::MAX; state.parts.len()],
-            reached: 0,
-            stayed: Deps::default(),
+            tried: usize::MAX,
+            stayed: Rests::default(),
+            waiting: HashMap::new(),
+            tries: vec![],
             parts,
         };
         let parts = state.parts.iter().enumerate();
@@ -299,35 +313,28 @@ impl<'a> View<'a> {
                 self.linear.entry(*draw).or_default().insert((0, u64::MAX), at);
             }
         }
-        self.steps.push(self.state.step(row.message));
+        self.tries.push(0);
         self.rows.push(Some(row));
     }
 
-    /// What the rest of a row that is left depends on.
-    fn deps(&self, at: usize) -> Deps {
-        self.rows[at].as_ref().map_or_else(Deps::default, |row| row.run.deps.clone())
-    }
-
-    /// Removes a row if it has a mask.
-    fn peel(&mut self, at: usize, counted: &mut Counted) -> bool {
-        let Some(lemma) = self.mask_of(at) else { return false };
-        if let Some(lemma) = lemma {
-            *counted.lemmas.entry(lemma).or_default() += 1;
-        }
-        self.remove(at);
-        true
-    }
-
-    /// Tries rows again that have stayed, while that helps; `others` have stayed as well.
-    fn again(&mut self, stayed: &mut Vec<usize>, others: &[usize], counted: &mut Counted) {
-        loop {
-            let count = stayed.len();
-            stayed.retain(|&at| !self.peel(at, counted));
-            if stayed.len() == count {
-                return;
+    /// Removes a row if it has a mask, and says which rows to try again; else notes what it waits for.
+    fn peel(&mut self, at: usize, again: &mut Vec<(usize, u32)>, counted: &mut Counted) {
+        self.tries[at] += 1;
+        match self.mask_of(at) {
+            Ok(lemma) => {
+                if let Some(lemma) = lemma {
+                    *counted.lemmas.entry(lemma).or_default() += 1;
+                }
+                self.remove(at);
+                let rest = self.stayed.remove(at).map(Event::Without);
+                for event in rest.into_iter().chain([Event::Gone(at)]) {
+                    again.extend(self.waiting.remove(&event).unwrap_or_default());
+                }
             }
-            let left = stayed.iter().chain(others);
-            self.stayed = left.fold(Deps::default(), |deps, &at| deps.union(&self.deps(at)));
+            Err(events) => {
+                let tried = (at, self.tries[at]);
+                events.into_iter().for_each(|event| self.waiting.entry(event).or_default().push(tried));
+            }
         }
     }
 
@@ -343,54 +350,130 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether labels of a range of a draw are in a row that is left other than `except`, or in what some rest depends on.
-    fn used(&self, draw: u32, range: (u64, u64), except: &[usize]) -> bool {
+    /// What keeps labels of a range of a draw from being a mask: a row that is left other than `except`, or what some rest depends on.
+    fn used(&self, draw: u32, range: (u64, u64), except: usize) -> Result<(), Vec<Event>> {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
-        let mut rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
-        rests.into_iter().any(|id| self.first[id] < self.reached || self.stayed.has(id))
-            || rows.any(|row| !except.contains(&row))
+        let mut rests = rests.filter_map(|id| match self.first[id] {
+            first if first < self.tried => Some(Event::Tried(first)),
+            _ => self.stayed.holder(id).map(Event::Without),
+        });
+        let rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
+        let mut rows = rows.filter(|row| *row != except).map(Event::Gone);
+        match rows.next().or_else(|| rests.next()) {
+            Some(event) => Err(vec![event]),
+            None => Ok(()),
+        }
     }
 
-    /// Whether a label masks the whole row: with the lemma that says so, if one is needed.
-    fn mask_of(&self, at: usize) -> Option<Option<&'static str>> {
-        let row = self.rows[at].as_ref()?;
-        let len = row.run.len;
-        row.terms.iter().find_map(|term| {
-            let unit = term.coeff & 1 == 1;
-            match (&self.state.draws[term.draw as usize].source, term.map) {
-                (_, Map::Group(_) | Map::Some) => None,
-                (Source::Stream, Map::Each) => {
-                    let range = term.range(len);
-                    let overlaps = |t: &&&Term| t.draw == term.draw && overlap(t.range(len), range);
-                    let alone = row.terms.iter().filter(overlaps).count() == 1;
-                    let free = unit && alone && !self.used(term.draw, term.range(len), &[at]);
-                    free.then_some(None)
-                }
-                (Source::List(draws), Map::Each) => {
-                    let whole = (0, u64::MAX);
-                    let held = |&draw: &u32| self.unknown[draw as usize] && !self.used(draw, whole, &[at]);
-                    let free = unit && draws.iter().all(held) && !self.used(term.draw, whole, &[at]);
-                    free.then_some(Some("L: two masked lists"))
-                }
-                (Source::Stream, Map::Pick(group)) => self.table(at, term, group),
-                (Source::Input(_), _) | (Source::List(_), Map::Pick(_)) => None,
+    /// Whether a label masks the whole row: with the lemma that says so, if one is needed. Else what may change that.
+    fn mask_of(&self, at: usize) -> Result<Option<&'static str>, Vec<Event>> {
+        let mut until = vec![];
+        let row = self.rows[at].as_ref().ok_or_else(Vec::new)?;
+        for term in &row.terms {
+            match self.masks(at, row, term) {
+                Ok(lemma) => return Ok(lemma),
+                Err(events) => until.extend(events),
             }
-        })
+        }
+        Err(until)
+    }
+
+    /// Whether a term masks a row.
+    fn masks(&self, at: usize, row: &Row, term: &Term) -> Result<Option<&'static str>, Vec<Event>> {
+        let len = row.run.len;
+        let unit = term.coeff & 1 == 1;
+        match (&self.state.draws[term.draw as usize].source, term.map) {
+            (Source::Stream, Map::Each) => {
+                let range = term.range(len);
+                let overlaps = |t: &&&Term| t.draw == term.draw && overlap(t.range(len), range);
+                let alone = row.terms.iter().filter(overlaps).count() == 1;
+                if !unit || !alone {
+                    return Err(vec![]);
+                }
+                self.used(term.draw, range, at).map(|()| None)
+            }
+            (Source::List(draws), Map::Each) => {
+                if !unit || !draws.iter().all(|&draw| self.unknown[draw as usize]) {
+                    return Err(vec![]);
+                }
+                let mut all = draws.iter().chain([&term.draw]);
+                all.try_for_each(|&draw| self.used(draw, (0, u64::MAX), at))?;
+                Ok(Some("L: two masked lists"))
+            }
+            (Source::Stream, Map::Pick(group)) => self.table(at, term, group),
+            (_, Map::Group(_) | Map::Some) | (Source::Input(_), _) | (Source::List(_), Map::Pick(_)) => {
+                Err(vec![])
+            }
+        }
     }
 
     /// An entry of a dealt table at a secret place, beside the other share of that table: their sum is the table's entry, which the
     /// dealer's bit masks, the same in every entry.
-    fn table(&self, at: usize, pick: &Term, group: u32) -> Option<Option<&'static str>> {
-        let rows = self.linear.get(&pick.draw)?.all().filter(|&row| row != at);
-        let mut rows = rows.filter_map(|row| self.rows[row].as_ref().map(|r| (row, r)));
-        let (number, table) = rows.next()?;
-        if rows.next().is_some() {
-            return None;
-        }
+    fn table(&self, at: usize, pick: &Term, group: u32) -> Result<Option<&'static str>, Vec<Event>> {
+        let rows =
+            self.linear.get(&pick.draw).into_iter().flat_map(|rows| rows.all().filter(|&row| row != at));
+        let rows: Vec<usize> = rows.filter(|&row| self.rows[row].is_some()).take(2).collect();
+        let &[number] = rows.as_slice() else {
+            return Err(rows.into_iter().map(Event::Gone).collect());
+        };
+        let Some(table) = &self.rows[number] else { return Err(vec![]) };
         let dealt = |t: &&&Term| t.draw == pick.draw && t.map == Map::Each && t.start == pick.start;
         let bit = |t: &&&Term| t.map == Map::Group(group) && t.coeff & 1 == 1;
-        let (_, bit) = (table.terms.iter().find(dealt)?, table.terms.iter().find(bit)?);
-        let range = bit.range(table.run.len);
-        (!self.used(bit.draw, range, &[number])).then_some(Some("T: a table's entry"))
+        match (table.terms.iter().find(dealt), table.terms.iter().find(bit)) {
+            (Some(_), Some(bit)) => {
+                self.used(bit.draw, bit.range(table.run.len), number).map(|()| Some("T: a table's entry"))
+            }
+            _ => Err(vec![]),
+        }
+    }
+}
+
+/// The rests of rows that are left. Many rows have one rest.
+#[derive(Default)]
+struct Rests {
+    /// Each with the number of rows that have it, by numbers that grow.
+    sets: BTreeMap<usize, (Deps, usize)>,
+    by_hash: HashMap<u128, usize>,
+    of_row: HashMap<usize, usize>,
+    /// At least what they are together.
+    all: Deps,
+    /// How many they were when that was true.
+    then: usize,
+    next: usize,
+}
+
+impl Rests {
+    fn add(&mut self, row: usize, rest: &Deps) {
+        let number = *self.by_hash.entry(rest.hash()).or_insert(self.next);
+        self.of_row.insert(row, number);
+        self.sets.entry(number).or_insert_with(|| (rest.clone(), 0)).1 += 1;
+        if number == self.next {
+            self.next += 1;
+            self.then += 1;
+            self.all = self.all.union(rest);
+        }
+    }
+
+    /// A row goes: its rest, if no other row has it.
+    fn remove(&mut self, row: usize) -> Option<usize> {
+        let number = self.of_row.remove(&row)?;
+        let (rest, rows) = self.sets.get_mut(&number)?;
+        *rows -= 1;
+        if *rows > 0 {
+            return None;
+        }
+        self.by_hash.remove(&rest.hash());
+        self.sets.remove(&number);
+        if self.sets.len() <= self.then / 2 {
+            self.then = self.sets.len();
+            self.all = self.sets.values().fold(Deps::default(), |all, (rest, _)| all.union(rest));
+        }
+        Some(number)
+    }
+
+    /// A rest that depends on a part.
+    fn holder(&self, part: usize) -> Option<usize> {
+        let mut sets = self.all.has(part).then(|| self.sets.iter())?;
+        sets.find(|(_, (rest, _))| rest.has(part)).map(|(number, _)| *number)
     }
 }

@@ -1,8 +1,9 @@
 //! Sets of numbers that share what they agree in. What a rest depends on is nearly all that came before it, so there are many large
 //! sets that differ in little: they are trees whose nodes are never changed once two sets have them, and a union looks only into
-//! nodes that are not the same.
+//! nodes that are not the same. Parties come to equal sets by different ways, so nodes are compared by their hashes.
 
-use std::sync::Arc;
+use megrez_prg::Key;
+use std::sync::{Arc, LazyLock};
 
 /// Words of a leaf, and children of an inner node.
 const WIDTH: usize = 32;
@@ -11,12 +12,53 @@ const LEAF_BITS: u32 = 11;
 /// Levels of inner nodes: numbers reach to 2^31.
 const LEVELS: u32 = 4;
 
-type Link = Option<Arc<Node>>;
+type Link = Option<Tree>;
+
+/// A node that is not empty, and its hash.
+#[derive(Clone)]
+struct Tree {
+    hash: u128,
+    node: Node,
+}
 
 #[derive(Clone)]
 enum Node {
-    Leaf([u64; WIDTH]),
-    Inner([Link; WIDTH]),
+    Leaf(Arc<[u64; WIDTH]>),
+    Inner(Arc<[Link; WIDTH]>),
+}
+
+/// Keys of the hash, new in every process.
+static KEYS: LazyLock<[u64; 2 * WIDTH]> = LazyLock::new(|| {
+    let mut keys = [0; 2 * WIDTH];
+    Key::random().expect("the system gives random bytes").stream().fill(0, &mut keys);
+    keys
+});
+
+/// NH of UMAC (RFC 4418, 5.2.2 for words of 64 bits): two different nodes of one level have one hash with probability at most 2^-64.
+fn nh(words: impl IntoIterator<Item = [u64; 2]>) -> u128 {
+    let keyed = words.into_iter().zip(KEYS.chunks_exact(2));
+    keyed.fold(0, |sum, ([a, b], key)| {
+        let (a, b) = (a.wrapping_add(key[0]), b.wrapping_add(key[1]));
+        sum.wrapping_add(u128::from(a) * u128::from(b))
+    })
+}
+
+impl Tree {
+    fn new(node: Node) -> Tree {
+        Tree { hash: node.hash(), node }
+    }
+}
+
+impl Node {
+    fn hash(&self) -> u128 {
+        match self {
+            Node::Leaf(words) => nh(words.chunks_exact(2).map(|pair| [pair[0], pair[1]])),
+            Node::Inner(links) => nh(links.iter().map(|link| {
+                let hash = link.as_ref().map_or(0, |tree| tree.hash);
+                [hash as u64, (hash >> 64) as u64]
+            })),
+        }
+    }
 }
 
 /// A set of what a rest depends on, by the numbers that the world gives.
@@ -47,7 +89,7 @@ impl Deps {
     pub fn has(&self, id: usize) -> bool {
         let (mut link, mut level) = (&self.0, LEVELS);
         loop {
-            match link.as_deref() {
+            match link.as_ref().map(|tree| &tree.node) {
                 None => return false,
                 Some(Node::Leaf(words)) => return words[word(id)] >> (id % 64) & 1 == 1,
                 Some(Node::Inner(links)) => (link, level) = (&links[child(level, id)], level - 1),
@@ -64,7 +106,16 @@ impl Deps {
     }
 
     pub fn union(&self, other: &Deps) -> Deps {
-        Deps(union(&self.0, &other.0))
+        match united(&self.0, &other.0) {
+            United::Same | United::Left => self.clone(),
+            United::Right => other.clone(),
+            United::New(tree) => Deps(Some(tree)),
+        }
+    }
+
+    /// The same for equal sets.
+    pub fn hash(&self) -> u128 {
+        self.0.as_ref().map_or(0, |tree| tree.hash)
     }
 
     /// The numbers that another set has not.
@@ -86,21 +137,23 @@ fn child(level: u32, id: usize) -> usize {
 
 fn insert(link: &mut Link, level: u32, id: usize) {
     let empty = || {
-        Arc::new(match level {
-            0 => Node::Leaf([0; WIDTH]),
-            _ => Node::Inner(Default::default()),
+        Tree::new(match level {
+            0 => Node::Leaf(Arc::new([0; WIDTH])),
+            _ => Node::Inner(Arc::default()),
         })
     };
-    match Arc::make_mut(link.get_or_insert_with(empty)) {
-        Node::Leaf(words) => words[word(id)] |= 1 << (id % 64),
-        Node::Inner(links) => insert(&mut links[child(level, id)], level - 1, id),
+    let tree = link.get_or_insert_with(empty);
+    match &mut tree.node {
+        Node::Leaf(words) => Arc::make_mut(words)[word(id)] |= 1 << (id % 64),
+        Node::Inner(links) => insert(&mut Arc::make_mut(links)[child(level, id)], level - 1, id),
     }
+    tree.hash = tree.node.hash();
 }
 
-/// The same node in both; else which of the two, if any, is not empty alone; else both.
+/// Equal nodes in both; else which of the two, if any, is not empty alone; else both.
 enum Pair<'a> {
     Same,
-    Left(&'a Arc<Node>),
+    Left(&'a Node),
     Right,
     Leaves(&'a [u64; WIDTH], &'a [u64; WIDTH]),
     Inner(&'a [Link; WIDTH], &'a [Link; WIDTH]),
@@ -109,10 +162,10 @@ enum Pair<'a> {
 fn pair<'a>(a: &'a Link, b: &'a Link) -> Pair<'a> {
     match (a, b) {
         (None, None) => Pair::Same,
-        (Some(a), None) => Pair::Left(a),
+        (Some(a), None) => Pair::Left(&a.node),
         (None, Some(_)) => Pair::Right,
-        (Some(a), Some(b)) if Arc::ptr_eq(a, b) => Pair::Same,
-        (Some(a), Some(b)) => match (&**a, &**b) {
+        (Some(a), Some(b)) if a.hash == b.hash => Pair::Same,
+        (Some(a), Some(b)) => match (&a.node, &b.node) {
             (Node::Leaf(a), Node::Leaf(b)) => Pair::Leaves(a, b),
             (Node::Inner(a), Node::Inner(b)) => Pair::Inner(a, b),
             _ => unreachable!("all trees are of one height"),
@@ -131,39 +184,48 @@ fn meets(a: &Link, b: &Link) -> bool {
 }
 
 fn same(a: &Link, b: &Link) -> bool {
-    match pair(a, b) {
-        Pair::Same => true,
-        Pair::Left(_) | Pair::Right => false,
-        Pair::Leaves(a, b) => a == b,
-        Pair::Inner(a, b) => a.iter().zip(b).all(|(a, b)| same(a, b)),
-    }
+    matches!(pair(a, b), Pair::Same)
 }
 
-/// Gives one of the two where it has all of the other.
-fn union(a: &Link, b: &Link) -> Link {
-    let identical = |x: &Link, y: &Link| match (x, y) {
-        (Some(x), Some(y)) => Arc::ptr_eq(x, y),
-        (x, y) => x.is_none() && y.is_none(),
-    };
+/// What a union is: a set that is at hand, if one is.
+enum United {
+    /// Both.
+    Same,
+    Left,
+    Right,
+    New(Tree),
+}
+
+fn united(a: &Link, b: &Link) -> United {
     match pair(a, b) {
-        Pair::Same | Pair::Left(_) => a.clone(),
-        Pair::Right => b.clone(),
+        Pair::Same => United::Same,
+        Pair::Left(_) => United::Left,
+        Pair::Right => United::Right,
         Pair::Leaves(x, y) => {
             let both: [u64; WIDTH] = std::array::from_fn(|i| x[i] | y[i]);
             match both {
-                all if all == *x => a.clone(),
-                all if all == *y => b.clone(),
-                all => Some(Arc::new(Node::Leaf(all))),
+                all if all == *x => United::Left,
+                all if all == *y => United::Right,
+                all => United::New(Tree::new(Node::Leaf(Arc::new(all)))),
             }
         }
         Pair::Inner(x, y) => {
-            let both: [Link; WIDTH] = std::array::from_fn(|i| union(&x[i], &y[i]));
-            let is = |of: &[Link; WIDTH]| both.iter().zip(of).all(|(x, y)| identical(x, y));
-            match (is(x), is(y)) {
-                (true, _) => a.clone(),
-                (_, true) => b.clone(),
-                _ => Some(Arc::new(Node::Inner(both))),
+            let parts: [United; WIDTH] = std::array::from_fn(|i| united(&x[i], &y[i]));
+            if parts.iter().all(|part| matches!(part, United::Same | United::Left)) {
+                return United::Left;
             }
+            if parts.iter().all(|part| matches!(part, United::Same | United::Right)) {
+                return United::Right;
+            }
+            let mut links = x.clone();
+            for (i, part) in parts.into_iter().enumerate() {
+                match part {
+                    United::Same | United::Left => {}
+                    United::Right => links[i] = y[i].clone(),
+                    United::New(tree) => links[i] = Some(tree),
+                }
+            }
+            United::New(Tree::new(Node::Inner(Arc::new(links))))
         }
     }
 }
@@ -187,7 +249,7 @@ fn beyond(a: &Link, b: &Link, start: usize, found: &mut Vec<usize>) {
     };
     match pair(a, b) {
         Pair::Same | Pair::Right => {}
-        Pair::Left(a) => match &**a {
+        Pair::Left(a) => match a {
             Node::Leaf(a) => leaf(a, &[0; WIDTH], found),
             Node::Inner(a) => inner(a, None, found),
         },

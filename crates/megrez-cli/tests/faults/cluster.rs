@@ -193,6 +193,7 @@ impl Parties {
             model: model.into(),
             plans,
             allow: allow.iter().map(|c| (*c).to_owned()).collect(),
+            rows: false,
         };
         self.connect("bob").upload(upload, &|_| Ok(weights.to_vec()))
     }

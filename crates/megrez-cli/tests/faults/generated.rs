@@ -253,6 +253,7 @@ fn valid_requests() -> Vec<Valid> {
         model: "fresh-0000000000".into(),
         plans: vec![approved(1, &small_model())],
         allow: vec!["mallory".into()],
+        rows: false,
     };
     let prepare = Prepare { session, protocol: "mizar".into(), source: stored(), material: session };
     let run = |source| Request::Run(megrez_service::wire::Run { source, ..request("m", None) });

@@ -339,6 +339,7 @@ fn an_owner_who_gives_the_workers_different_shares_is_noticed() {
         model: "m".into(),
         plans: vec![approved(1, &small_model())],
         allow: vec![],
+        rows: false,
     };
     for channel in &mut channels {
         wire::send(channel, &Request::Upload(upload.clone())).unwrap();

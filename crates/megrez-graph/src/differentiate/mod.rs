@@ -8,7 +8,7 @@ mod optimiser;
 mod step;
 
 pub use optimiser::{Optimiser, Rate};
-pub use step::{Loss, State, Step, Trained, differentiate};
+pub use step::{Loss, State, Step, Trained, differentiate, forward};
 
 use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::problem::{Problem, Problems, Refusal};

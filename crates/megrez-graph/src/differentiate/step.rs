@@ -106,53 +106,16 @@ pub fn differentiate(
     trained: &Trained,
     optimiser: Optimiser,
 ) -> Result<Step, Problems> {
-    let model = remove_identities(model)?;
-    let model = if loss == Loss::CrossEntropy { without_softmax(&model)? } else { model };
-    let model = pool_before_activation(&remove_dead(&model)?)?;
-    let about_model = |what: &str, remedy: &str| {
-        Problems(vec![Refusal::new(what, remedy).because(Cause::Invalid).at(&model.name, "")])
-    };
-    let [output] = &model.outputs[..] else {
-        return Err(about_model("training takes a model of one output", "export it with its logits only"));
-    };
-    let &[batch, _] = model.shape(output.id).dims() else {
-        return Err(about_model("its output is no matrix of a row for each input", "flatten it"));
-    };
-    let weights = choose(&model, trained)?;
-    let mut rewrite = Rewrite::new(&model)?;
-    let labels = rewrite.new.input(Step::LABELS, model.shape(output.id).clone())?;
-    let mut inputs = vec![];
-    let mut state = vec![];
-    for &id in &weights {
-        let (name, start) = (format!("w.{}", model.value(id).name), model.floats(id));
-        let start = start.expect("only real numbers are chosen");
-        let input = rewrite.new.input(&name, start.shape.clone())?;
-        rewrite.put(id, input);
-        inputs.push(input);
-        state.push(State { name, start: (**start).clone() });
-    }
-    let mut last_steps = vec![];
-    for &id in weights.iter().filter(|_| optimiser.momentum > 0) {
-        let (name, shape) = (format!("v.{}", model.value(id).name), model.shape(id).clone());
-        last_steps.push(rewrite.new.input(&name, shape.clone())?);
-        state.push(State { name, start: Tensor::filled(shape, 0.0) });
-    }
-    // What depends on a node that takes its weights as constants only is not reported: it would say nothing new.
-    let (mut refused, mut missing) = (vec![], BTreeSet::new());
-    for node in &model.nodes {
-        if node.inputs.iter().flatten().any(|id| missing.contains(id)) {
-            missing.insert(node.output);
-        } else if let Err(problem) = rewrite.copy(node) {
-            refused.push(problem);
-            missing.insert(node.output);
-        }
-    }
-    if !refused.is_empty() {
-        return Err(Problems(refused));
-    }
-    let logits = rewrite.place(output.id);
-    let mut graph = rewrite.new;
+    let Untied { mut graph, output: logits, labels, inputs, mut state } = untie(model, loss, trained, true)?;
+    let (batch, labels) = (graph.shape(logits).dims()[0], labels.expect("they were asked for"));
     graph.outputs.clear();
+    let mut last_steps = vec![];
+    let moves = if optimiser.momentum > 0 { state.clone() } else { vec![] };
+    for State { name, start } in moves {
+        let name = format!("v.{}", &name["w.".len()..]);
+        last_steps.push(graph.input(&name, start.shape.clone())?);
+        state.push(State { name, start: Tensor::filled(start.shape, 0.0) });
+    }
     let [delta, mean] = of_loss(&mut graph, loss, logits, labels, batch)?;
     let found = gradients(&mut graph, logits, delta, &inputs)?;
     let (factor, bits) = optimiser.rate.over(batch);
@@ -176,6 +139,71 @@ pub fn differentiate(
     }
     graph.output(Step::LOSS, mean);
     Ok(Step { graph, state, batch })
+}
+
+/// A model whose trained weights are inputs, `w.` and their names: what a step of training begins with, and what a model that was
+/// trained on shares is run as. A Softmax at its end is left out where it belongs to the loss.
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn forward(model: &Graph, loss: Loss, trained: &Trained) -> Result<(Graph, Vec<State>), Problems> {
+    untie(model, loss, trained, false).map(|untied| (untied.graph, untied.state))
+}
+
+/// A model whose trained weights are inputs.
+struct Untied {
+    graph: Graph,
+    output: Id,
+    /// An input of the output's shape, if there are to be labels.
+    labels: Option<Id>,
+    /// The weights, and with what they begin.
+    inputs: Vec<Id>,
+    state: Vec<State>,
+}
+
+fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<Untied, Problems> {
+    let model = remove_identities(model)?;
+    let model = if loss == Loss::CrossEntropy { without_softmax(&model)? } else { model };
+    let model = pool_before_activation(&remove_dead(&model)?)?;
+    let about_model = |what: &str, remedy: &str| {
+        Problems(vec![Refusal::new(what, remedy).because(Cause::Invalid).at(&model.name, "")])
+    };
+    let [output] = &model.outputs[..] else {
+        return Err(about_model("training takes a model of one output", "export it with its logits only"));
+    };
+    if model.shape(output.id).rank() != 2 {
+        return Err(about_model("its output is no matrix of a row for each input", "flatten it"));
+    }
+    let weights = choose(&model, trained)?;
+    let mut rewrite = Rewrite::new(&model)?;
+    let labels = match labels {
+        true => Some(rewrite.new.input(Step::LABELS, model.shape(output.id).clone())?),
+        false => None,
+    };
+    let (mut inputs, mut state) = (vec![], vec![]);
+    for &id in &weights {
+        let (name, start) = (format!("w.{}", model.value(id).name), model.floats(id));
+        let start = start.expect("only real numbers are chosen");
+        let input = rewrite.new.input(&name, start.shape.clone())?;
+        rewrite.put(id, input);
+        inputs.push(input);
+        state.push(State { name, start: (**start).clone() });
+    }
+    // What depends on a node that takes its weights as constants only is not reported: it would say nothing new.
+    let (mut refused, mut missing) = (vec![], BTreeSet::new());
+    for node in &model.nodes {
+        if node.inputs.iter().flatten().any(|id| missing.contains(id)) {
+            missing.insert(node.output);
+        } else if let Err(problem) = rewrite.copy(node) {
+            refused.push(problem);
+            missing.insert(node.output);
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Problems(refused));
+    }
+    let output = rewrite.place(output.id);
+    Ok(Untied { graph: rewrite.finish(), output, labels, inputs, state })
 }
 
 /// The gradient of the loss with respect to the model's output, times the batch; and the mean loss.

@@ -3,6 +3,7 @@
 
 mod exchange;
 mod lines;
+mod training;
 
 use crate::wire::{self, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
@@ -15,6 +16,8 @@ use megrez_net::{Identity, NetProfile, PeerName};
 use megrez_plan::{FloatPlan, Input, KEPT, Plan};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
+
+pub use training::{Learnt, Standing};
 
 /// Channels to all parties of a cluster. After an error they are closed, and every further call
 /// fails.

@@ -55,6 +55,17 @@ fn subject(request: &Request) -> Subject {
                 ..Subject::default()
             }
         }
+        Request::Train(train) => Subject {
+            model: train.job.keep.as_ref().map(|keep| keep.model.clone()),
+            job: Some(Subject::job(&train.job.hash())),
+            runs: Some(train.job.epochs),
+            allow: train.job.keep.as_ref().map_or(vec![], |keep| keep.allow.clone()),
+            ..Subject::default()
+        },
+        Request::Consent(consent) => Subject { job: Some(Subject::job(&consent.job)), ..Subject::default() },
+        Request::Jobs { .. } => Subject::default(),
+        Request::Stop { job } => Subject { job: Some(Subject::material(job)), ..Subject::default() },
+        Request::Remove { model } => Subject { model: Some(model.clone()), ..Subject::default() },
         Request::Prepare(prepare) => Subject {
             material: Some(Subject::material(&prepare.material)),
             ..of(&prepare.protocol, &prepare.source)
@@ -70,6 +81,12 @@ impl<'a> Asked<'a> {
             Request::Run(run) => ("run", Some((run.session, &run.protocol))),
             Request::Upload(upload) => ("upload", Some((upload.session, &upload.protocol))),
             Request::Prepare(prepare) => ("prepare", Some((prepare.session, &prepare.protocol))),
+            Request::Train(train) => ("train", Some((train.session, &train.job.protocol))),
+            Request::Consent(consent) if consent.withdrawn => ("withdraw", None),
+            Request::Consent(_) => ("approve", None),
+            Request::Jobs { .. } => ("jobs", None),
+            Request::Stop { .. } => ("stop", None),
+            Request::Remove { .. } => ("remove", None),
         };
         Asked {
             client,
@@ -130,6 +147,11 @@ impl<'a> Asked<'a> {
         let Some(Err(e)) = self.audit.map(|audit| audit.write(entry, false)) else { return };
         self.log
             .write(Level::Error, Event { kind: Some(e.kind()), ..Event::new("audit-failed", e.to_string()) });
+    }
+
+    /// Says something about the request in the log.
+    pub(super) fn event_of(&self, message: &str) {
+        self.log.write(Level::Info, self.event("job", message));
     }
 
     /// The request is done. One without a session changes nothing, and matters less.

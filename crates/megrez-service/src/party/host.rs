@@ -12,8 +12,9 @@ use megrez_plan::{Input, KEPT, Op, Output, Plan, Relu, SignBit, Step};
 use megrez_protocols::registry::Protocol;
 use megrez_session::Error as SessionError;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a session waits for the other parties. A client asks all of them at once, so they come
@@ -53,7 +54,7 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn open(&self, model: &str, client: &str) -> Result<StoredModel> {
-        StoredModel::open(&self.policy.data, model, client, self.endpoint.me())
+        StoredModel::open(&self.policy.data, model, client, self.endpoint.me(), false)
     }
 
     /// The plan of a request, and the stored model that it may use.
@@ -180,6 +181,20 @@ fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
 pub(super) fn hash<T: Serialize>(request: &T) -> [u8; 32] {
     let bytes = postcard::to_allocvec(request).expect("requests have plain fields");
     megrez_engine::hash("megrez 2026 request", &bytes)
+}
+
+/// Makes sure that the folder is there and files can be written in it.
+///
+/// # Errors
+/// Which folder it is, and why not.
+pub fn writable(folder: &Path) -> Result<()> {
+    static PROBES: AtomicU64 = AtomicU64::new(0);
+    let number = PROBES.fetch_add(1, Ordering::Relaxed);
+    let probe = folder.join(format!(".writable-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&probe, b"megrez"))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|e| Error::file(folder, format!("nothing can be kept there: {e}")))
 }
 
 /// Every input and output must belong to `client`.

@@ -4,6 +4,7 @@ use super::clients::{ChannelClients, Shared};
 use super::host::{Host, hash};
 use super::kept::{Kept, Origin};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
+use crate::protocols::no_ring;
 use crate::wire::{Prepare, Run};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -174,4 +175,13 @@ impl registry::Visitor<AnyDevice> for UploadJob<'_> {
         arrivals.compare(&mut party, "uploaded")?;
         file.keep(self.path, &mut party)
     }
+}
+
+/// Does a job under the protocol of this name.
+pub(super) fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
+    protocol: &str,
+    ring: u32,
+    job: J,
+) -> Result<Result<T>> {
+    registry::dispatch(protocol, ring, job).ok_or_else(|| no_ring(protocol, ring))
 }

@@ -15,8 +15,9 @@ mod metrics;
 mod rights;
 mod service;
 mod stored;
+mod training;
 
 pub use capacity::Capacity;
-pub use host::{Policy, limits};
+pub use host::{Policy, limits, writable};
 pub use rights::{Grant, Right, Rights};
-pub use service::{Service, writable};
+pub use service::Service;

@@ -28,6 +28,8 @@ pub enum Right {
     Upload,
     /// Make correlated randomness ahead.
     Prepare,
+    /// Begin training jobs, on rows that their owners allow it.
+    Train,
 }
 
 /// What a client may do.
@@ -125,6 +127,14 @@ impl Rights {
                 Source::Model { model, .. } => (Right::RunModels, Some(&run.protocol), Some(model), run.runs),
             },
             Request::Upload(upload) => (Right::Upload, Some(&upload.protocol), Some(&upload.model), 0),
+            // What concerns a client's own word, jobs and files is no more than it has been given.
+            Request::Consent(_) | Request::Jobs { .. } | Request::Stop { .. } | Request::Remove { .. } => {
+                return Ok(());
+            }
+            Request::Train(train) => {
+                let keep = train.job.keep.as_ref().map(|keep| &keep.model);
+                (Right::Train, Some(&train.job.protocol), keep, train.job.epochs)
+            }
             Request::Prepare(prepare) => match &prepare.source {
                 Source::Plan(_) => (Right::Prepare, Some(&prepare.protocol), None, 0),
                 Source::Model { model, .. } => (Right::Prepare, Some(&prepare.protocol), Some(model), 0),
@@ -141,6 +151,7 @@ impl Rights {
                     Right::RunModels => "run stored models",
                     Right::RunPlans => "run plans of its own",
                     Right::Upload => "store models",
+                    Right::Train => "train",
                     Right::Prepare => "make correlated randomness ahead",
                 }
                 .into(),
@@ -233,6 +244,7 @@ mod tests {
             model: model.into(),
             plans: vec![],
             allow: vec![],
+            rows: false,
         })
     }
 

@@ -5,15 +5,15 @@ use super::asked::Asked;
 use super::clients::{Shared, alive, hold};
 use super::connections::{Connection, Connections};
 use super::float;
-use super::host::{Host, Policy, ended, hash};
-use super::jobs::{PrepareJob, RunJob, UploadJob};
+use super::host::{Host, Policy, ended, hash, writable};
+use super::jobs::{PrepareJob, RunJob, UploadJob, dispatch};
 use super::kept::Kept;
 use super::metrics::{Metrics, Now};
 use super::rights::Rights;
 use super::stored::{ModelHeader, model_path};
+use super::training::Training;
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
-use crate::protocols::no_ring;
 use crate::wire::{self, Failure, Info, Prepare, Reply, Request, Run, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -21,9 +21,8 @@ use megrez_engine::{PartyReport, files};
 use megrez_kernels::Memory;
 use megrez_net::{Channel, Endpoint, Identity, NetError, NetProfile, PeerName, SessionId};
 use megrez_plan::{FloatPlan, Plan};
-use megrez_protocols::registry::{self, Numbers};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use megrez_protocols::registry::Numbers;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -31,9 +30,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const LOOK: Duration = Duration::from_millis(200);
 /// A party: its endpoint, its policy and its device.
 pub struct Service {
-    host: Host,
-    admission: Admission,
+    pub(super) host: Host,
+    pub(super) admission: Admission,
     connections: Connections,
+    pub(super) training: Training,
     metrics: Metrics,
     audit: Option<Audit>,
     rights: RwLock<Arc<Rights>>,
@@ -55,6 +55,7 @@ impl Service {
             rights: RwLock::new(Arc::new(rights)),
             admission: Admission::new(policy.capacity.clone()),
             connections: Connections::new(policy.capacity.clone()),
+            training: Training::default(),
             metrics: Metrics::new(endpoint.me()),
             host: Host { endpoint, policy, device },
             draining: AtomicBool::new(false),
@@ -79,6 +80,7 @@ impl Service {
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.admission.drain();
+        self.stop_jobs();
     }
 
     /// Who this party is to those who connect from now on, by a certificate that `expires` at that
@@ -123,7 +125,8 @@ impl Service {
         writable(&self.host.policy.data)?;
         self.audited("started")?;
         log.write(Level::Info, Event::new("listening", listening));
-        for folder in ["models", "material"].map(|name| self.host.policy.data.join(name)) {
+        for folder in ["models", "material", "jobs", "consents"].map(|name| self.host.policy.data.join(name))
+        {
             for swept in files::sweep(&folder).map_err(|e| Error::file(&folder, e))? {
                 let message = format!("removed what an earlier end had left: {}", swept.display());
                 log.write(Level::Warn, Event::new("swept", message));
@@ -282,13 +285,27 @@ impl Service {
                 alive(channel, || self.prepare(asked, &prepare, channel, permitted))?;
                 wire::send(&mut hold(channel), &Reply::Done)
             }
+            Request::Train(train) => {
+                let counted = permitted.is_ok();
+                let trained = self.train(asked, &train, channel, permitted);
+                if counted && !asked.has_begun() {
+                    rights.forget(asked.client, train.job.epochs);
+                }
+                trained
+            }
+            Request::Consent(consent) => permitted.and_then(|()| self.consent(asked, &consent, channel)),
+            Request::Jobs { job, whole } => {
+                permitted.and_then(|()| self.jobs(asked.client, job, whole, channel))
+            }
+            Request::Stop { job } => permitted.and_then(|()| self.stop(asked.client, job, channel)),
+            Request::Remove { model } => permitted.and_then(|()| self.remove(asked, &model, channel)),
         }
     }
 
     /// Waits until a session may run here: at party 0 until it is its turn, at the others until
     /// party 0 has begun it. `ready` is what this party has made of the request; a refusal that may
     /// be its own `alone` is told to those who come.
-    fn admitted<T>(&self, wish: Wish<'_, T>) -> Result<(T, Place<'_>)> {
+    pub(super) fn admitted<T>(&self, wish: Wish<'_, T>) -> Result<(T, Place<'_>)> {
         let Wish { asked, session, profile, shared, depend, alone, ready, memory } = wish;
         let endpoint = &self.host.endpoint;
         let admitted = match ready {
@@ -450,32 +467,18 @@ impl Service {
 }
 
 /// A session that a client asks for, as this party sees it before it runs.
-struct Wish<'a, T> {
-    asked: &'a Asked<'a>,
-    session: [u8; 16],
-    profile: &'a NetProfile,
-    shared: &'a Shared,
+pub(super) struct Wish<'a, T> {
+    pub(super) asked: &'a Asked<'a>,
+    pub(super) session: [u8; 16],
+    pub(super) profile: &'a NetProfile,
+    pub(super) shared: &'a Shared,
     /// It reads what earlier requests of its connection have left.
-    depend: bool,
+    pub(super) depend: bool,
     /// A refusal may be this party's alone.
-    alone: bool,
-    ready: Result<T>,
+    pub(super) alone: bool,
+    pub(super) ready: Result<T>,
     /// What the session will hold, in bytes.
-    memory: &'a dyn Fn(&T) -> u64,
-}
-
-/// Makes sure that the folder is there and files can be written in it.
-///
-/// # Errors
-/// Which folder it is, and why not.
-pub fn writable(folder: &Path) -> Result<()> {
-    static PROBES: AtomicU64 = AtomicU64::new(0);
-    let number = PROBES.fetch_add(1, Ordering::Relaxed);
-    let probe = folder.join(format!(".writable-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&probe, b"megrez"))
-        .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|e| Error::file(folder, format!("nothing can be kept there: {e}")))
+    pub(super) memory: &'a dyn Fn(&T) -> u64,
 }
 
 fn same_version(version: u32) -> Result<()> {
@@ -487,12 +490,4 @@ fn same_version(version: u32) -> Result<()> {
         wire::VERSION
     );
     Err(Error::of(ErrorKind::Unsupported, what))
-}
-
-fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
-    protocol: &str,
-    ring: u32,
-    job: J,
-) -> Result<Result<T>> {
-    registry::dispatch(protocol, ring, job).ok_or_else(|| no_ring(protocol, ring))
 }

@@ -1,4 +1,4 @@
-//! Stored models: their files, who may run them, and what a run of one takes from and gives to
+//! Stored models, and rows to train on, which are stored in the same way: their files, who may run them, and what a run of one takes from and gives to
 //! whom.
 //!
 //! A file is a header, the party's shares, and a hash of everything before it, which is checked
@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, Result};
 use megrez_engine::store::Id;
 use megrez_engine::{Stored, agree_or, files, hash};
 use megrez_kernels::Device;
-use megrez_plan::{FloatPlan, Input, KEPT, Kind, Output, Plan, ValueId};
+use megrez_plan::{FloatPlan, Input, KEPT, Kind, Output, Plan, Value, ValueId};
 use megrez_protocols::{Encode as _, Suite};
 use megrez_ring::Shape;
 use megrez_session::{Error as SessionError, Party};
@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 16] = b"megrez-model-002";
+const MAGIC: &[u8; 16] = b"megrez-model-003";
 const PURPOSE: &str = "megrez 2026 stored model";
 
 /// What this party or the owner of a model does not allow.
@@ -40,9 +40,13 @@ pub(super) struct ModelHeader {
     /// The upload: random, the same at all parties, another for every upload.
     pub(super) upload: Id,
     /// The client who uploaded it.
-    owner: String,
-    /// The clients who may run it.
-    allow: Vec<String>,
+    pub(super) owner: String,
+    /// The clients who may run it, or ask for training on it.
+    pub(super) allow: Vec<String>,
+    /// Those who have a say in every training that uses it: its owner, and the owners of the rows that it was trained on.
+    pub(super) owners: Vec<String>,
+    /// It is no model: nobody runs its plan.
+    pub(super) rows: bool,
     /// The protocol in whose sharing it is kept.
     pub(super) protocol: String,
     /// The names of the weights, in the order of the body.
@@ -83,6 +87,8 @@ impl ModelHeader {
                 upload: Id::default(),
                 owner: client.into(),
                 allow: upload.allow.clone(),
+                owners: vec![client.into()],
+                rows: upload.rows,
                 protocol: upload.protocol.clone(),
                 inputs: w.into_iter().map(|(name, ..)| name).collect(),
                 plans: upload.plans.clone(),
@@ -93,6 +99,29 @@ impl ModelHeader {
     /// The header once the parties have named the upload.
     pub(super) fn of_upload(self, upload: Id) -> Self {
         ModelHeader { upload, ..self }
+    }
+
+    /// The header of a model that was trained on what others own as well.
+    pub(super) fn of_owners(self, owners: Vec<String>) -> Self {
+        ModelHeader { owners, ..self }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.model
+    }
+
+    /// Its ring, and its values in the order of the body, by name.
+    pub(super) fn values(&self) -> Result<(u32, Vec<(String, Value)>)> {
+        let unread = |e: &dyn std::fmt::Display| Error::of(ErrorKind::Unsupported, e);
+        let first = self.plans.first().ok_or_else(|| unread(&"it has no plan"))?;
+        let plan = Plan::from_bytes(&first.plan).map_err(|e| unread(&e))?;
+        let of = |name: &String| {
+            let input = plan.inputs.iter().find(|input| input.name == *name);
+            let input = input.ok_or_else(|| unread(&format!("its plan does not read `{name}`")))?;
+            Ok((name.clone(), plan.value(input.value).clone()))
+        };
+        Ok((plan.ring, self.inputs.iter().map(of).collect::<Result<_>>()?))
     }
 
     /// Refuses another protocol than the one in whose shares the model is.
@@ -106,7 +135,8 @@ impl ModelHeader {
 
     /// The plan that the owner approved for a batch size.
     pub(super) fn plan(&self, batch: usize) -> Result<&ModelPlan> {
-        self.plans.iter().find(|p| p.batch == batch).ok_or_else(|| {
+        let rows = self.plans.first().filter(|_| self.rows);
+        self.plans.iter().find(|p| p.batch == batch).or(rows).ok_or_else(|| {
             let batches: Vec<String> = self.plans.iter().map(|p| p.batch.to_string()).collect();
             Error::Refused(format!("the model's owner approved batches of {}", batches.join(", ")))
         })
@@ -115,6 +145,9 @@ impl ModelHeader {
     /// That approved plan for `client`, who takes the place of [`USER`]: nothing of somebody else
     /// is asked of this client or given to it.
     pub(super) fn plan_for(&self, batch: usize, client: &str) -> Result<&ModelPlan> {
+        if self.rows {
+            return Err(forbidden(format!("`{}` is no model: it is trained on, and not run", self.model)));
+        }
         let approved = self.plan(batch)?;
         let ends = Ends::of(&self.protocol, &approved.plan)?;
         let stored = |i: &Input| i.owner == self.owner && self.inputs.contains(&i.name);
@@ -197,8 +230,8 @@ pub(super) struct StoredModel {
 }
 
 impl StoredModel {
-    /// Reads and checks the model's file at party `me`.
-    pub(super) fn open(data: &Path, model: &str, client: &str, me: usize) -> Result<Self> {
+    /// Reads and checks the model's file at party `me`, for a client who may use it or, with `say`, has a say in its use.
+    pub(super) fn open(data: &Path, model: &str, client: &str, me: usize, say: bool) -> Result<Self> {
         let path = model_path(data, model)?;
         // The same words whether it is missing or not permitted: a stranger does not learn which
         // models there are.
@@ -221,7 +254,8 @@ impl StoredModel {
         if header.party != me {
             return Err(wrong(format!("is a file of party {}", header.party)));
         }
-        if header.owner != client && !header.allow.iter().any(|c| c == client) {
+        let others = if say { &header.owners } else { &header.allow };
+        if header.owner != client && !others.iter().any(|c| c == client) {
             return Err(absent());
         }
         bytes.truncate(end);
@@ -281,11 +315,16 @@ impl ModelFile {
         &mut self.bytes
     }
 
+    /// Writes the file.
+    pub(super) fn write(mut self, path: &Path) -> Result<()> {
+        files::seal(PURPOSE, &mut self.bytes);
+        files::write(path, &self.bytes).map_err(|e| Error::file(path, e))
+    }
+
     /// Writes the file, waits until all parties have written theirs, and removes it if one could
     /// not: half a model is of no use.
-    pub(super) fn keep<D: Device>(mut self, path: &Path, party: &mut Party<D>) -> Result<()> {
-        files::seal(PURPOSE, &mut self.bytes);
-        files::write(path, &self.bytes).map_err(|e| Error::file(path, e))?;
+    pub(super) fn keep<D: Device>(self, path: &Path, party: &mut Party<D>) -> Result<()> {
+        self.write(path)?;
         let kept = party.barrier("model-kept");
         if kept.is_err() {
             let _ = files::remove(path);

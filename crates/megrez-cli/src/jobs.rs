@@ -1,0 +1,321 @@
+//! Training jobs that run without their client: `approve`, `jobs`, `resume`, `stop`, and `remove` for what is stored.
+
+use crate::cluster::There;
+use crate::progress;
+use clap::Args;
+use megrez::train::{Consent, History, Job, JobId, Standing, history, wait};
+use megrez::{Cluster, Error, ErrorKind, Result};
+use megrez_service::audit::Subject;
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Reads a job from its file.
+pub(crate) fn load(path: &Path) -> Result<Job> {
+    Job::from_bytes(&std::fs::read(path).map_err(|e| Error::file(path, e))?)
+}
+
+/// A job's name in digits.
+pub(crate) fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A job by its name, or the file that it is in.
+fn id(text: &str) -> Result<JobId> {
+    let path = Path::new(text);
+    if path.exists() {
+        return load(path).map(|job| job.id());
+    }
+    let digit = |i: usize| text.get(2 * i..2 * i + 2).and_then(|d| u8::from_str_radix(d, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..16).map(digit).collect();
+    let id = bytes.filter(|_| text.len() == 32).and_then(|bytes| bytes.try_into().ok());
+    id.ok_or_else(|| {
+        let what = format!(
+            "`{text}` is no file and no job's name of 32 hexadecimal digits: `megrez jobs` lists them"
+        );
+        Error::of(ErrorKind::Invalid, what)
+    })
+}
+
+/// What a job does, line by line: all of it is what an approval binds.
+pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
+    let work = job.check()?;
+    let mut lines = vec![format!("`{}` asks to train under `{}`", job.client, job.protocol)];
+    for set in &job.data {
+        lines.push(format!("on the {} rows `{}`", set.rows, set.name));
+    }
+    lines.push(format!(
+        "{} epochs of {} steps on batches of {}, from the weights `{}`",
+        job.epochs,
+        work.steps(job),
+        work.batch,
+        job.start
+    ));
+    for opening in &job.opened {
+        let elements = work.state(&opening.state).map_or(0, |value| value.shape.elements());
+        let when = if opening.every_epoch { "after every epoch" } else { "at the end" };
+        lines.push(format!(
+            "OPENED to `{}` {when}: `{}`, {elements} numbers",
+            opening.recipient, opening.state
+        ));
+    }
+    let losses = job.opened.iter().any(|opening| opening.every_epoch);
+    for set in job.data.iter().filter(|set| losses && set.rows < 100) {
+        lines.push(format!(
+            "WARNING: `{}` has {} rows: whoever knows the others' learns much about each of them from a loss",
+            set.name, set.rows
+        ));
+    }
+    if job.opened.iter().any(|opening| !opening.every_epoch) && job.all_rows() < 1000 {
+        lines.push(format!("WARNING: weights that are opened can hold what {} rows are", job.all_rows()));
+    }
+    if let Some(keep) = &job.keep {
+        let who = [std::slice::from_ref(&job.client), &keep.allow[..]].concat().join("`, `");
+        let plan = |plan: &megrez_service::wire::ModelPlan| {
+            format!("{} ({})", plan.batch, Subject::plan(&plan.plan, false))
+        };
+        let plans: Vec<String> = keep.plans.iter().map(plan).collect();
+        lines.push(format!(
+            "KEPT in shares as the model `{}`, which `{who}` may run as often as they like",
+            keep.model
+        ));
+        lines.push(format!("in batches of, and by the plan: {}", plans.join(", ")));
+    }
+    lines.push(format!("a step is the plan {}", Subject::plan(&job.step, false)));
+    if !job.about.is_empty() {
+        lines.push(format!("of which `{}` says: {}", job.client, job.about.escape_debug()));
+    }
+    lines.push(format!("job {}, to be approved as {}", digits(&job.id()), digits(&job.hash())));
+    Ok(lines)
+}
+
+#[derive(Args)]
+pub(crate) struct Approve {
+    /// The job's file, as `megrez train --propose` has written it.
+    #[arg(long, value_name = "FILE")]
+    job: PathBuf,
+    /// The rows or weights of this client that the job may use.
+    #[arg(long, value_delimiter = ',', required = true, value_name = "NAME")]
+    of: Vec<String>,
+    /// Take an approval back: the job neither begins nor goes on.
+    #[arg(long)]
+    withdraw: bool,
+    /// Show what the job does, and tell the parties nothing.
+    #[arg(long, conflicts_with = "withdraw")]
+    show: bool,
+    #[command(flatten)]
+    there: There,
+}
+
+pub(crate) fn approve(args: &Approve, json: bool) -> Result<ExitCode> {
+    let job = load(&args.job)?;
+    let lines = describe(&job)?;
+    if let Some(name) =
+        args.of.iter().find(|name| **name != job.start && job.data.iter().all(|set| set.name != **name))
+    {
+        return Err(Error::of(ErrorKind::Invalid, format!("the job does not use `{name}`")));
+    }
+    if !json {
+        lines.iter().for_each(|line| println!("{line}"));
+    }
+    if !args.show {
+        let consent = Consent { job: job.hash(), of: args.of.clone(), withdrawn: args.withdraw };
+        args.there.connect()?.consent(&consent)?;
+    }
+    let word = match (args.show, args.withdraw) {
+        (true, _) => "shown",
+        (_, true) => "withdrawn",
+        _ => "approved",
+    };
+    if json {
+        println!(
+            "{}",
+            json!({ "schema": "megrez.approve/1", "job": digits(&job.id()), "hash": digits(&job.hash()), "says": lines,
+                "of": args.of, "state": word })
+        );
+    } else {
+        println!("{word}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A job for programs.
+pub(crate) fn report(standing: &Standing, history: Option<&History>) -> Value {
+    let state = &standing.parties[0];
+    json!({ "job": digits(&state.id), "hash": digits(&state.hash), "client": state.client, "state": standing.word(),
+        "epoch": standing.epoch(), "epochs": state.epochs, "step": standing.step(), "steps": state.steps,
+        "losses": history.map(|history| &history.losses), "error": standing.failure().map(|e| e.to_string()) })
+}
+
+#[derive(Args)]
+pub(crate) struct Jobs {
+    /// One job, by its name or file, with what it has told this client [default: all].
+    #[arg(long)]
+    job: Option<String>,
+    #[command(flatten)]
+    there: There,
+}
+
+pub(crate) fn list(args: &Jobs, json: bool) -> Result<ExitCode> {
+    let only = args.job.as_deref().map(id).transpose()?;
+    let mut cluster = args.there.connect()?;
+    let standings = cluster.jobs(only, only.is_some())?;
+    let mut reports = vec![];
+    for standing in &standings {
+        let job = standing.parties[0].job.as_deref();
+        let told = job.map(|job| history(&cluster, job, standing)).transpose()?;
+        reports.push(report(standing, told.as_ref()));
+        if !json {
+            let state = &standing.parties[0];
+            println!(
+                "{} {}: epoch {} of {}, step {} of {}, `{}`",
+                digits(&state.id),
+                standing.word(),
+                standing.epoch(),
+                state.epochs,
+                standing.step(),
+                state.steps,
+                state.client
+            );
+            standing.failure().iter().for_each(|e| println!("  {e}"));
+            let losses = told.map(|told| told.losses).unwrap_or_default();
+            losses.iter().enumerate().for_each(|(i, loss)| println!("  epoch {}: loss {loss:.4}", i + 1));
+        }
+    }
+    if json {
+        println!("{}", json!({ "schema": "megrez.jobs/1", "jobs": reports }));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Follows a job until it no longer runs, and says each epoch's loss.
+pub(crate) fn follow(cluster: &mut Cluster, job: &Job) -> Result<(Standing, History)> {
+    let steps = job.check()?.steps(job);
+    let bar = RefCell::new(None);
+    let mut said = 0;
+    let done = wait(cluster, job, &mut |standing, history| {
+        for (i, loss) in history.losses.iter().enumerate().skip(said) {
+            eprintln!("epoch {} of {}: loss {loss:.4}", i + 1, job.epochs);
+        }
+        said = history.losses.len();
+        let mut bar = bar.borrow_mut();
+        let bar = bar.get_or_insert_with(|| progress::bar(steps, "private training"));
+        progress::tick(bar, standing.step())
+    });
+    bar.into_inner().inspect(|bar| bar.finish_and_clear());
+    done
+}
+
+/// What following a job has shown, as training reports it.
+pub(crate) fn finish(
+    job: &Job,
+    (standing, history): &(Standing, History),
+    weights: Option<&Path>,
+    json: bool,
+) -> Result<ExitCode> {
+    if let Some(folder) = weights.filter(|_| !history.weights.is_empty()) {
+        crate::train::write_weights(folder, &history.weights)?;
+    }
+    if json {
+        let mut report = report(standing, Some(history));
+        report["schema"] = json!("megrez.train-job/1");
+        report["model"] = json!(job.keep.as_ref().map(|keep| &keep.model));
+        println!("{report}");
+    } else {
+        println!("job {} {}", digits(&job.id()), standing.word());
+        job.keep.iter().filter(|_| standing.word() == "done").for_each(|keep| {
+            println!(
+                "the weights are kept in shares as the model `{}`: megrez infer --model-name {}",
+                keep.model, keep.model
+            );
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Args)]
+pub(crate) struct Resume {
+    /// The job, by its name or file.
+    job: String,
+    /// Do not wait for the end.
+    #[arg(long)]
+    detach: bool,
+    /// Where to write weights that the job opens to this client.
+    #[arg(long, value_name = "FOLDER")]
+    weights: Option<PathBuf>,
+    #[command(flatten)]
+    there: There,
+}
+
+pub(crate) fn resume(args: &Resume, json: bool) -> Result<ExitCode> {
+    let id = id(&args.job)?;
+    let mut cluster = args.there.connect()?;
+    let standing = cluster.jobs(Some(id), true)?.pop();
+    let job = standing.as_ref().and_then(|standing| standing.parties[0].job.as_deref().cloned());
+    let (Some(standing), Some(job)) = (standing, job) else {
+        return Err(Error::of(
+            ErrorKind::Invalid,
+            "not all parties have begun this job: begin it again with train --job FILE",
+        ));
+    };
+    if !standing.runs() && standing.word() != "done" {
+        cluster.train(&job)?;
+    }
+    go_on(&mut cluster, &job, args.detach, args.weights.as_deref(), json)
+}
+
+/// After a job has begun: waits for it, or not.
+pub(crate) fn go_on(
+    cluster: &mut Cluster,
+    job: &Job,
+    detach: bool,
+    weights: Option<&Path>,
+    json: bool,
+) -> Result<ExitCode> {
+    if detach {
+        let standing = cluster.jobs(Some(job.id()), false)?.pop();
+        let standing =
+            standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
+        return finish(job, &(standing, History::default()), None, json);
+    }
+    let done = follow(cluster, job)?;
+    finish(job, &done, weights, json)
+}
+
+#[derive(Args)]
+pub(crate) struct Stop {
+    /// The job, by its name or file.
+    job: String,
+    #[command(flatten)]
+    there: There,
+}
+
+pub(crate) fn stop(args: &Stop, json: bool) -> Result<ExitCode> {
+    let id = id(&args.job)?;
+    args.there.connect()?.stop(id)?;
+    if json {
+        println!("{}", json!({ "schema": "megrez.stop/1", "job": digits(&id) }));
+    } else {
+        println!("job {} stops at the border of a step", digits(&id));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Args)]
+pub(crate) struct Remove {
+    /// The name of a model or of rows.
+    name: String,
+    #[command(flatten)]
+    there: There,
+}
+
+pub(crate) fn remove(args: &Remove, json: bool) -> Result<ExitCode> {
+    args.there.connect()?.remove(&args.name)?;
+    if json {
+        println!("{}", json!({ "schema": "megrez.remove/1", "name": args.name }));
+    } else {
+        println!("`{}` is removed", args.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,238 @@
+//! Training as a job of the parties: stored rows, their owners' approval, kept models, stopping and resuming.
+#![cfg(unix)]
+
+mod common;
+
+use common::{Deployment, HANG, example};
+use megrez_graph::{Tensor, npy};
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Rows `from..to` of the digits, and their labels, as files.
+fn part(deployment: &Deployment, name: &str, from: usize, to: usize) -> [PathBuf; 2] {
+    let images = npy::load(&example("test_images.npy")).unwrap();
+    let labels = npy::load(&example("test_labels.npy")).unwrap();
+    let [x, y] = ["x", "y"].map(|what| deployment.folder.path(&format!("{name}-{what}.npy")));
+    let pixels = images.data[from * 784..to * 784].to_vec();
+    npy::save(&x, &Tensor::new([to - from, 1, 28, 28], pixels)).unwrap();
+    npy::save(&y, &Tensor::new([to - from], labels.data[from..to].to_vec())).unwrap();
+    [x, y]
+}
+
+/// Stores rows of a client; `more` are further options.
+fn store(deployment: &Deployment, client: &str, name: &str, files: &[PathBuf; 2], more: &str) {
+    let line = format!("--json upload-data --name {name} --inputs {{}} --labels {{}} --classes 10 {more}");
+    deployment.cli(client, &line, &[&files[0], &files[1]]).json("megrez.upload-data/1");
+}
+
+fn losses(report: &Json) -> Vec<f64> {
+    report["losses"].as_array().unwrap().iter().map(|loss| loss.as_f64().unwrap()).collect()
+}
+
+/// How often a stored model is right on the first rows.
+fn right(deployment: &Deployment, client: &str, model: &str, rows: usize) -> usize {
+    let [x, y] = part(deployment, "test", 0, rows);
+    let line = format!("--json infer --model-name {model} --input {{}} --batch 30");
+    let report = deployment.cli(client, &line, &[&x]).json("megrez.infer/1");
+    let labels = npy::load(&y).unwrap();
+    let logits: Vec<f64> = report["output"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
+    let best = |row: &[f64]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+    logits.chunks(10).zip(&labels.data).filter(|(row, label)| best(row) == **label as usize).count()
+}
+
+const TRAIN: &str = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 2";
+
+#[test]
+fn two_owners_train_a_model_that_nobody_holds() {
+    let deployment = Deployment::start("");
+    store(&deployment, "alice", "clinic-a", &part(&deployment, "a", 0, 180), "");
+    store(&deployment, "bob", "clinic-b", &part(&deployment, "b", 180, 360), "--allow alice");
+    let job = deployment.folder.path("job");
+    let propose = format!(
+        "{TRAIN} --data clinic-a,clinic-b --keep digits --allow mallory --run-batch 30 --propose {{}}"
+    );
+    // Who is not allowed to ask does not learn that there are such rows.
+    deployment.cli("mallory", &propose, &[&job]).refused(&["there is no model `clinic-a`"]);
+    let proposed = deployment.cli("alice", &propose, &[&job]).json("megrez.propose/1");
+    let says = proposed["says"].to_string();
+    for words in [
+        "180 rows `clinic-b`",
+        "OPENED to `alice` after every epoch",
+        "`alice`, `mallory` may run",
+        "2 epochs of 12 steps",
+    ] {
+        assert!(says.contains(words), "{words}: {says}");
+    }
+    // Without bob's word nothing runs, at any party.
+    let begin = "--json train --job {}";
+    deployment.cli("alice", begin, &[&job]).refused(&["`bob`", "has not approved the job"]);
+    // An approval is of the job's every bit.
+    let approve = "--json approve --job {} --of clinic-b";
+    let bytes = std::fs::read(&job).unwrap();
+    deployment.cli("bob", approve, &[&job]).json("megrez.approve/1");
+    let mut other = bytes.clone();
+    // The name of the client who may run the kept model.
+    let at = bytes.windows(7).rposition(|part| part == b"mallory").unwrap();
+    other[at + 6] = b'i';
+    let altered = deployment.folder.file("altered", &other);
+    deployment.cli("alice", begin, &[&altered]).refused(&["`bob`", "has not approved the job"]);
+    // Nobody but its client begins it; an approval that is taken back is none.
+    deployment.cli("mallory", begin, &[&job]).refused(&["the job is `alice`'s to begin"]);
+    deployment.cli("bob", &format!("{approve} --withdraw"), &[&job]).ok();
+    deployment.cli("alice", begin, &[&job]).refused(&["`bob`", "has not approved the job"]);
+    deployment.cli("bob", approve, &[&job]).ok();
+    deployment.cli("mallory", approve, &[&job]).refused(&["there is no model `clinic-b`"]);
+
+    let report = deployment.cli("alice", begin, &[&job]).json("megrez.train-job/1");
+    assert_eq!((report["state"].as_str(), report["epoch"].as_u64()), (Some("done"), Some(2)), "{report}");
+    let losses = losses(&report);
+    assert!(losses.len() == 2 && losses[1] < 0.8 * losses[0] && losses[0] < 2.4, "{losses:?}");
+    for client in ["alice", "mallory"] {
+        let right = right(&deployment, client, "digits", 60);
+        assert!(right > 40, "{right} of 60");
+    }
+    deployment
+        .cli(
+            "bob",
+            "infer --model-name digits --input {} --batch 30",
+            &[&part(&deployment, "test", 0, 30)[0]],
+        )
+        .refused(&["there is no model `digits`"]);
+    // A job is done once.
+    let again = deployment.cli("alice", begin, &[&job]).json("megrez.train-job/1");
+    assert_eq!(again["losses"], report["losses"]);
+    // Bob sees how it stands, and no loss.
+    let seen = deployment.cli("bob", "--json jobs", &[]).json("megrez.jobs/1");
+    assert_eq!(seen["jobs"][0]["state"], "done");
+    let id = report["job"].as_str().unwrap();
+    let seen = deployment.cli("bob", &format!("--json jobs --job {id}"), &[]).json("megrez.jobs/1");
+    assert_eq!(losses_of(&seen["jobs"][0]), 0);
+    deployment.cli("mallory", &format!("jobs --job {id}"), &[]).refused(&["no job"]);
+
+    // What was trained on bob's rows is not trained further without him, not even on alice's own.
+    let further = format!("{TRAIN} --data clinic-a --start digits --keep more --run-batch 30");
+    deployment.cli("alice", &further, &[]).refused(&["`bob`, who has a say in `digits`, has not approved"]);
+    let further = format!("{further} --propose {{}}");
+    deployment.cli("alice", &further, &[&job]).ok();
+    deployment.cli("bob", "approve --job {} --of digits", &[&job]).ok();
+    let report = deployment.cli("alice", begin, &[&job]).json("megrez.train-job/1");
+    let first = report["losses"][0].as_f64().unwrap();
+    assert!(first < 0.9 * losses[0], "it begins where the other ended: {first} after {losses:?}");
+    // Rows are run by nobody, and removed by their owner.
+    let x = &part(&deployment, "test", 0, 30)[0];
+    deployment.cli("alice", "infer --model-name clinic-a --input {}", &[x]).refused(&["is no model"]);
+    deployment.cli("alice", "remove clinic-b", &[]).refused(&["no model `clinic-b`"]);
+    deployment.cli("bob", "remove clinic-b", &[]).ok();
+    deployment.cli("alice", &propose, &[&job]).refused(&["no model `clinic-b`"]);
+}
+
+fn losses_of(report: &Json) -> usize {
+    report["losses"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn one_owner_keeps_what_was_trained() {
+    let deployment = Deployment::start("");
+    let [x, y] = part(&deployment, "a", 0, 360);
+    let line = format!("{TRAIN} --inputs {{}} --labels {{}} --keep digits --run-batch 30");
+    let report = deployment.cli("alice", &line, &[&x, &y]).json("megrez.train-job/1");
+    assert_eq!(report["state"], "done");
+    assert!(right(&deployment, "alice", "digits", 60) > 40);
+    // Only the model is left of it.
+    let models: Vec<_> = std::fs::read_dir(deployment.folder.path("data0").join("models"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(models, ["digits.model"]);
+    // Damaged data is refused before a party hears of it.
+    let mut bad = npy::load(&x).unwrap();
+    bad.data[784] = f32::NAN;
+    let nan = deployment.folder.path("nan.npy");
+    npy::save(&nan, &bad).unwrap();
+    let store = "upload-data --name bad --inputs {} --labels {} --classes 10";
+    deployment.cli("alice", store, &[&nan, &y]).refused(&["row 1", "not finite"]);
+    deployment
+        .cli("alice", "upload-data --name bad --inputs {} --labels {} --classes 9", &[&x, &y])
+        .refused(&["no class"]);
+    deployment
+        .cli("alice", "upload-data --name bad --inputs {} --labels {}", &[&x, &y])
+        .refused(&["--classes"]);
+}
+
+fn standing(deployment: &Deployment, id: &str) -> Json {
+    let all = deployment.cli("alice", &format!("--json jobs --job {id}"), &[]).json("megrez.jobs/1");
+    all["jobs"][0].clone()
+}
+
+fn until(deployment: &Deployment, id: &str, what: impl Fn(&Json) -> bool) -> Json {
+    let deadline = Instant::now() + HANG;
+    loop {
+        let now = standing(deployment, id);
+        if what(&now) {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "{now}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_job_outlives_its_client_a_stop_and_a_party() {
+    let mut deployment = Deployment::start("");
+    store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 360), "");
+    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 8 --data rows --keep digits --run-batch 30 --detach";
+    let report = deployment.cli("alice", line, &[]).json("megrez.train-job/1");
+    let id = report["job"].as_str().unwrap().to_owned();
+    // Nobody is connected, and it goes on.
+    until(&deployment, &id, |now| now["epoch"].as_u64() >= Some(1));
+    deployment.cli("alice", &format!("stop {id}"), &[]).ok();
+    let stopped = until(&deployment, &id, |now| now["state"] != "runs");
+    assert_eq!(stopped["state"], "waits", "{stopped}");
+    let before = losses(&stopped);
+    assert_eq!(before.len() as u64, stopped["epoch"].as_u64().unwrap());
+
+    deployment.cli("alice", &format!("resume {id} --detach"), &[]).ok();
+    let epoch = stopped["epoch"].as_u64().unwrap();
+    until(&deployment, &id, |now| now["epoch"].as_u64() > Some(epoch) && now["step"].as_u64() > Some(2));
+    deployment.kill(1);
+    deployment.wait_for_log(0, "party 1");
+    deployment.restart(1);
+    let waits = until(&deployment, &id, |now| now["state"] != "runs");
+    assert_ne!(waits["state"], "done", "{waits}");
+    // A party that has lost its checkpoints begins nothing again, and takes nobody else's away.
+    let jobs = |party: usize| deployment.folder.path(&format!("data{party}")).join("jobs");
+    let mut lost = vec![];
+    for entry in std::fs::read_dir(jobs(2)).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "part") {
+            lost.push((path.clone(), std::fs::read(&path).unwrap()));
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    deployment.cli("alice", &format!("resume {id}"), &[]).refused(&["checkpoints up to epoch 0"]);
+    assert!(newest(&jobs(0)).exists());
+    lost.into_iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+    // A checkpoint that was damaged is named, and not trained on.
+    let part = newest(&deployment.folder.path("data1").join("jobs"));
+    let whole = std::fs::read(&part).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 4;
+    std::fs::write(&part, flipped).unwrap();
+    deployment.cli("alice", &format!("resume {id}"), &[]).refused(&["part", "is damaged"]);
+    std::fs::write(&part, whole).unwrap();
+    let report = deployment.cli("alice", &format!("--json resume {id}"), &[]).json("megrez.train-job/1");
+    assert_eq!(report["state"], "done", "{report}");
+    let all = losses(&report);
+    assert_eq!(all.len(), 8);
+    assert_eq!(all[..before.len()], before[..], "what was done is not done again");
+    assert!(all[7] < 0.5 * all[0], "{all:?}");
+    assert!(right(&deployment, "alice", "digits", 60) > 50);
+}
+
+/// The last checkpoint of a party.
+fn newest(folder: &Path) -> PathBuf {
+    let epoch = |path: &PathBuf| path.with_extension("").extension()?.to_str()?.parse::<u32>().ok();
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|e| e == "part")).max_by_key(epoch).unwrap()
+}

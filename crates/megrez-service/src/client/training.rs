@@ -1,0 +1,200 @@
+//! Training jobs, as their clients and the owners of rows see them.
+
+use super::exchange::dispatch;
+use super::{Cluster, unexpected};
+use crate::training::{Consent, Job, JobId, JobState, Opened, Stands, Work};
+use crate::wire::{self, Reply, Request, Train};
+use crate::{Error, ErrorKind, Result};
+use megrez_device::AnyDevice;
+use megrez_net::Payload;
+use megrez_plan::Value;
+use megrez_protocols::{Suite, registry};
+use megrez_ring::Word;
+
+/// Something that a job has opened to this client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learnt {
+    /// After which epoch, from 1.
+    pub epoch: u32,
+    /// The name of the state.
+    pub state: String,
+    /// Its type.
+    pub value: Value,
+    /// Ring elements.
+    pub words: Vec<u64>,
+}
+
+/// How a job stands at all parties.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// At each party.
+    pub parties: Vec<JobState>,
+}
+
+impl Standing {
+    /// Epochs that all parties have sealed.
+    pub fn epoch(&self) -> u32 {
+        self.parties.iter().map(|state| state.epoch).min().unwrap_or(0)
+    }
+
+    /// Whether a party works on it.
+    pub fn runs(&self) -> bool {
+        self.parties.iter().any(|state| matches!(state.stands, Stands::Runs(_)))
+    }
+
+    /// Steps of the epoch that is under way.
+    pub fn step(&self) -> u32 {
+        let step = |state: &JobState| match state.stands {
+            Stands::Runs(step) => step,
+            _ => 0,
+        };
+        self.parties.first().map_or(0, step)
+    }
+
+    /// In a word.
+    pub fn word(&self) -> &'static str {
+        let any = |is: fn(&Stands) -> bool| self.parties.iter().any(|state| is(&state.stands));
+        if self.runs() {
+            "runs"
+        } else if any(|stands| matches!(stands, Stands::Failed(_))) {
+            "failed"
+        } else if any(|stands| matches!(stands, Stands::Waits)) {
+            "waits"
+        } else {
+            "done"
+        }
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<Error> {
+        self.parties.iter().enumerate().find_map(|(party, state)| match &state.stands {
+            Stands::Failed(failure) => {
+                Some(Error::Party { party, kind: failure.kind, reason: failure.reason.clone() })
+            }
+            _ => None,
+        })
+    }
+}
+
+impl Cluster {
+    /// Begins a job, or goes on with it after its last checkpoint. The parties then run it by themselves.
+    ///
+    /// # Errors
+    /// If a party refuses: [`ErrorKind::NotPermitted`] where somebody who has a say has not approved it.
+    pub fn train(&mut self, job: &Job) -> Result<()> {
+        self.repeated(true, |cluster| {
+            cluster.ask(&Request::Train(Train { session: wire::fresh_name()?, job: job.clone() }))?;
+            cluster.each(|party, reply| match reply {
+                Reply::Begun => Ok(()),
+                other => Err(unexpected(party, &other)),
+            })
+        })?;
+        // The parties are at work on the present connections.
+        self.reconnect()
+    }
+
+    /// Says at every party that this client approves a job, or no longer.
+    ///
+    /// # Errors
+    /// If the client has no say in what it names.
+    pub fn consent(&mut self, consent: &Consent) -> Result<()> {
+        self.told_all(&Request::Consent(consent.clone()))
+    }
+
+    /// Stops a job at the border of a step; what its finished epochs left is there to go on with.
+    ///
+    /// # Errors
+    /// If there is no such job that this client may stop.
+    pub fn stop(&mut self, job: JobId) -> Result<()> {
+        self.told_all(&Request::Stop { job })
+    }
+
+    /// Removes a model or rows that this client has stored.
+    ///
+    /// # Errors
+    /// If there are none of this name, or they are somebody else's.
+    pub fn remove(&mut self, model: &str) -> Result<()> {
+        self.told_all(&Request::Remove { model: model.into() })
+    }
+
+    fn told_all(&mut self, request: &Request) -> Result<()> {
+        self.attempt(|cluster| {
+            cluster.ask(request)?;
+            cluster.done()
+        })
+    }
+
+    /// How jobs stand: all that concern this client, or one; `whole` with what they are.
+    ///
+    /// # Errors
+    /// If the parties tell of different jobs under one name.
+    pub fn jobs(&mut self, job: Option<JobId>, whole: bool) -> Result<Vec<Standing>> {
+        let all = self.attempt(|cluster| {
+            cluster.ask(&Request::Jobs { job, whole })?;
+            cluster.each(|party, reply| match reply {
+                Reply::Jobs(states) => Ok(states),
+                other => Err(unexpected(party, &other)),
+            })
+        })?;
+        let first = all.first().cloned().unwrap_or_default();
+        // A job that has not begun everywhere is none yet.
+        let standing = |state: JobState| {
+            let of = |states: &Vec<JobState>| states.iter().find(|other| other.id == state.id).cloned();
+            Some(Standing { parties: all.iter().map(of).collect::<Option<_>>()? })
+        };
+        let standings: Vec<Standing> = first.into_iter().filter_map(standing).collect();
+        for Standing { parties } in &standings {
+            if parties.iter().any(|state| state.hash != parties[0].hash) {
+                let what = "the parties tell of different jobs under one name: do not use it";
+                return Err(Error::of(ErrorKind::DamagedFile, what));
+            }
+        }
+        Ok(standings)
+    }
+
+    /// What a job has opened to this client so far.
+    ///
+    /// # Errors
+    /// If the shares do not fit the job.
+    pub fn learnt(&self, job: &Job, standing: &Standing) -> Result<Vec<Learnt>> {
+        let work = job.check()?;
+        let mut learnt = vec![];
+        let first = standing.parties.first().map_or(&[][..], |state| &state.opened);
+        for opened in first {
+            // Of an epoch that was done again some may have another share still.
+            let same = |other: &&Opened| {
+                (other.epoch, &other.state, other.tag) == (opened.epoch, &opened.state, opened.tag)
+            };
+            let share = |state: &JobState| state.opened.iter().find(same).map(|found| found.share.clone());
+            let Some(shares) = standing.parties.iter().map(share).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            learnt.push(put_together(job, &work, opened, &shares)?);
+        }
+        Ok(learnt)
+    }
+}
+
+fn put_together(job: &Job, work: &Work, opened: &Opened, shares: &[Vec<u8>]) -> Result<Learnt> {
+    let value = work.state(&opened.state).cloned();
+    let value = value.ok_or_else(|| Error::Refused(format!("the job has no state `{}`", opened.state)))?;
+    let shares = shares.iter().map(|share| Payload::from_bytes(share)).collect::<Vec<_>>();
+    let words = dispatch(&job.protocol, &work.step, Reconstruct { value: &value, shares: &shares })?;
+    Ok(Learnt { epoch: opened.epoch, state: opened.state.clone(), value, words })
+}
+
+struct Reconstruct<'a> {
+    value: &'a Value,
+    shares: &'a [Payload],
+}
+
+impl registry::Visitor<AnyDevice> for Reconstruct<'_> {
+    type Output = Result<Vec<u64>>;
+
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
+        if self.shares.len() != S::PARTIES {
+            return Err(Error::Refused("a share of each party is needed".into()));
+        }
+        Ok(suite.reconstruct(self.value, self.shares)?.into_iter().map(Word::to_u64).collect())
+    }
+}

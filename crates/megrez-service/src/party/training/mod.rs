@@ -1,0 +1,340 @@
+//! Training as a service, at a party: jobs that run without their client, what owners have approved, and how jobs stand.
+
+mod files;
+mod run;
+
+use super::asked::Asked;
+use super::clients::{Shared, alive, hold};
+use super::host::{Host, ended};
+use super::jobs::dispatch;
+use super::service::{Service, Wish};
+use super::stored::{StoredModel, forbidden, model_path};
+use crate::training::{Consent, Job, JobId, JobState, Stands, Work};
+use crate::wire::{self, Failure, Reply, Train};
+use crate::{Error, ErrorKind, Result};
+use files::{Folder, name};
+use megrez_engine::files as disk;
+use megrez_net::NetProfile;
+use megrez_plan::Value;
+use megrez_protocols::registry::Numbers;
+use run::{End, Kept, TrainJob, fits};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Jobs that may run at once at a party, and of these one client's: they stay long, and others want its places, too.
+const JOBS: [usize; 2] = [4, 2];
+
+/// A job that runs.
+struct Running {
+    job: Job,
+    /// Somebody wants it to stop.
+    stop: AtomicBool,
+    epoch: AtomicU32,
+    step: AtomicU32,
+}
+
+/// The jobs of a party since it started: those that run, and why others ended.
+#[derive(Default)]
+pub(super) struct Training {
+    running: Mutex<HashMap<JobId, Arc<Running>>>,
+    failed: Mutex<HashMap<JobId, Failure>>,
+}
+
+/// Most reasons that are remembered.
+const REASONS: usize = 1024;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A job's entry among those that run, as long as it does.
+struct Entry<'a> {
+    training: &'a Training,
+    id: JobId,
+    running: Arc<Running>,
+}
+
+impl Training {
+    fn enter(&self, job: &Job) -> Result<Entry<'_>> {
+        let id = job.id();
+        let mut all = lock(&self.running);
+        if all.contains_key(&id) {
+            return Err(Error::Refused(format!("the job {} runs already", name(&id))));
+        }
+        let of_client = all.values().filter(|running| running.job.client == job.client).count();
+        if all.len() >= JOBS[0] || of_client >= JOBS[1] {
+            let what =
+                format!("{} jobs run here, {of_client} of this client's: at most {JOBS:?} do", all.len());
+            return Err(Error::of(ErrorKind::Busy, what));
+        }
+        let (epoch, step, stop) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
+        let running = Arc::new(Running { job: job.clone(), stop, epoch, step });
+        all.insert(id, Arc::clone(&running));
+        lock(&self.failed).remove(&id);
+        Ok(Entry { training: self, id, running })
+    }
+
+    fn failed(&self, id: JobId, e: &Error) {
+        let mut failed = lock(&self.failed);
+        if failed.len() < REASONS {
+            failed.insert(id, Failure::from(e));
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        lock(&self.training.running).remove(&self.id);
+    }
+}
+
+/// What a party needs for a job that it accepts.
+struct Ready<'a> {
+    entry: Entry<'a>,
+    work: Work,
+    stored: Vec<StoredModel>,
+    keep: Kept,
+}
+
+impl Service {
+    /// Begins a job, or goes on with one. Its client hears when all parties have begun, and may go then.
+    pub(super) fn train(
+        &self,
+        asked: &Asked,
+        train: &Train,
+        shared: &Shared,
+        permitted: Result<()>,
+    ) -> Result<()> {
+        let job = &train.job;
+        if job.client != asked.client {
+            return Err(forbidden(format!("the job is `{}`'s to begin", job.client)));
+        }
+        let protocol = self.host.protocol(&job.protocol, false)?;
+        if protocol.numbers == Numbers::Float32 {
+            let what = format!("`{}` trains nothing as a job", protocol.name);
+            return Err(Error::of(ErrorKind::Unsupported, what));
+        }
+        let profile = &NetProfile::loopback();
+        let begin = || {
+            let ready = permitted.and_then(|()| self.accepted(train));
+            let memory = |ready: &Ready| memory(&ready.work, job);
+            let (session, alone, depend) = (train.session, true, false);
+            let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+            let (ready, place) = self.admitted(wish)?;
+            let network = self.host.join(asked, session, profile)?;
+            Ok::<_, Error>((ready, place, network))
+        };
+        let (Ready { entry, work, stored, keep }, _place, network) = alive(shared, begin)?;
+        let begun = || {
+            // A client that has gone is not missed.
+            let _ = wire::send(&mut hold(shared), &Reply::Begun);
+        };
+        let (host, running) = (&self.host, &*entry.running);
+        let task = TrainJob {
+            host,
+            network: network.clone(),
+            train,
+            work: &work,
+            stored,
+            keep,
+            running,
+            begun: &begun,
+        };
+        let ring = work.step.ring;
+        let result = ended(&network, dispatch(&job.protocol, ring, task).and_then(|done| done));
+        if let Err(e) = &result {
+            self.training.failed(job.id(), e);
+        }
+        drop(entry);
+        let end = result?;
+        asked.event_of(match end {
+            End::Done => "the job has come to its end",
+            End::Stopped => "the job was stopped",
+        });
+        Ok(())
+    }
+
+    /// Writes down what an owner says of a job.
+    pub(super) fn consent(&self, asked: &Asked, consent: &Consent, shared: &Shared) -> Result<()> {
+        let client = asked.client;
+        if consent.of.is_empty() {
+            return Err(Error::Refused("an approval names the rows or weights that it is about".into()));
+        }
+        let data = &self.host.policy.data;
+        if consent.withdrawn {
+            asked.accept()?;
+            let of = files::withdraw(data, client, &consent.job)?.unwrap_or_default();
+            let running = lock(&self.training.running);
+            let of_job = running.values().filter(|running| {
+                running.job.hash() == consent.job && of.iter().any(|name| running.job.uses(name))
+            });
+            of_job.for_each(|running| running.stop.store(true, Ordering::Release));
+            return wire::send(&mut hold(shared), &Reply::Done);
+        }
+        if consent.of.len() > files::MAX_OF {
+            return Err(forbidden(format!(
+                "an approval is about {} rows and weights at most",
+                files::MAX_OF
+            )));
+        }
+        let mut of = vec![];
+        for named in &consent.of {
+            let stored = StoredModel::open(data, named, client, self.host.endpoint.me(), true)?;
+            if !stored.header.owners.iter().any(|owner| owner == client) {
+                return Err(forbidden(format!("`{client}` has no say in `{named}`")));
+            }
+            of.push((named.clone(), stored.header.upload));
+        }
+        asked.accept()?;
+        files::consent(data, client, consent, of)?;
+        wire::send(&mut hold(shared), &Reply::Done)
+    }
+
+    /// Tells a client how the jobs stand that concern it.
+    pub(super) fn jobs(&self, client: &str, only: Option<JobId>, whole: bool, shared: &Shared) -> Result<()> {
+        let ids = match only {
+            Some(id) => vec![id],
+            None => Folder::all(&self.host.policy.data)?,
+        };
+        let mut states = vec![];
+        for id in ids {
+            let state = || self.concerns(client, id)?.map(|job| self.state(client, job, whole)).transpose();
+            match state() {
+                Ok(state) => states.extend(state),
+                // One file that is damaged hides no other job; asked for by its name it tells why.
+                Err(_) if only.is_none() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if let (Some(id), []) = (only, &states[..]) {
+            return Err(absent(&id, client));
+        }
+        wire::send(&mut hold(shared), &Reply::Jobs(states))
+    }
+
+    /// The job, if it concerns the client.
+    fn concerns(&self, client: &str, id: JobId) -> Result<Option<Job>> {
+        let data = &self.host.policy.data;
+        let job = Folder::new(data, id).job()?;
+        let learns = |job: &Job| job.opened.iter().any(|opening| opening.recipient == client);
+        let concerns =
+            |job: &Job| job.client == client || learns(job) || files::has_consented(data, job, client);
+        Ok(job.filter(concerns))
+    }
+
+    fn state(&self, client: &str, job: Job, whole: bool) -> Result<JobState> {
+        let folder = Folder::new(&self.host.policy.data, job.id());
+        let me = self.host.endpoint.me();
+        let running = lock(&self.training.running).get(&job.id()).cloned();
+        let failed = lock(&self.training.failed).get(&job.id()).cloned();
+        // What a running job has sealed last may not be sealed everywhere yet; and it may go on while we look.
+        let look = || -> Result<_> {
+            let epoch = match &running {
+                Some(running) => running.epoch.load(Ordering::Acquire),
+                None => folder.newest()?,
+            };
+            let mut checkpoint = folder.checkpoint(&job, me, epoch)?;
+            checkpoint.opened.extend(folder.told(epoch)?);
+            Ok((epoch, checkpoint))
+        };
+        let (epoch, checkpoint) = look().or_else(|_| look())?;
+        let kept = || {
+            job.keep.as_ref().map_or(Ok(true), |keep| {
+                model_path(&self.host.policy.data, &keep.model).map(|path| path.exists())
+            })
+        };
+        let stands = match (running, failed) {
+            (Some(running), _) => Stands::Runs(running.step.load(Ordering::Acquire)),
+            (None, Some(failure)) => Stands::Failed(failure),
+            (None, None) if epoch == job.epochs && kept()? => Stands::Done,
+            (None, None) => Stands::Waits,
+        };
+        let mine = |(recipient, opened): (String, _)| (recipient == client).then_some(opened);
+        Ok(JobState {
+            id: job.id(),
+            hash: job.hash(),
+            client: job.client.clone(),
+            epochs: job.epochs,
+            epoch,
+            steps: job.check().map_or(0, |work| work.steps(&job)),
+            stands,
+            opened: checkpoint.opened.into_iter().filter_map(mine).collect(),
+            job: whole.then(|| Box::new(job)),
+        })
+    }
+
+    /// Stops a job, which its client and all who have a say in it may do.
+    pub(super) fn stop(&self, client: &str, id: JobId, shared: &Shared) -> Result<()> {
+        let job = self.concerns(client, id)?.ok_or_else(|| absent(&id, client))?;
+        if job.client != client && !files::has_consented(&self.host.policy.data, &job, client) {
+            return Err(forbidden(format!("the job is not `{client}`'s to stop")));
+        }
+        if let Some(running) = lock(&self.training.running).get(&id) {
+            running.stop.store(true, Ordering::Release);
+        }
+        wire::send(&mut hold(shared), &Reply::Done)
+    }
+
+    /// Removes what a client has stored.
+    pub(super) fn remove(&self, asked: &Asked, model: &str, shared: &Shared) -> Result<()> {
+        let (client, path) = (asked.client, model_path(&self.host.policy.data, model)?);
+        let stored = StoredModel::open(&self.host.policy.data, model, client, self.host.endpoint.me(), true)?;
+        if stored.header.owner != client {
+            return Err(forbidden(format!("`{model}` is not `{client}`'s to remove")));
+        }
+        asked.accept()?;
+        disk::remove(&path).map_err(|e| Error::file(&path, e))?;
+        wire::send(&mut hold(shared), &Reply::Done)
+    }
+}
+
+fn absent(id: &JobId, client: &str) -> Error {
+    forbidden(format!("there is no job {} that concerns `{client}`", name(id)))
+}
+
+/// What a session of the job holds at most, in bytes.
+fn memory(work: &Work, job: &Job) -> u64 {
+    let row = |value: &Value| value.shape.elements() / work.batch;
+    let rows =
+        work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
+    // Once as they are stored, and once joined.
+    Host::memory(&work.step).saturating_add(rows.saturating_mul(4 * u64::from(work.step.ring / 8)))
+}
+
+impl Service {
+    /// What this party makes of a job: everything that it names is there and fits, and all who have a say in it have approved this very job.
+    fn accepted(&self, train: &Train) -> Result<Ready<'_>> {
+        let (host, job) = (&self.host, &train.job);
+        host.affordable(&job.step)?;
+        let work = job.check()?;
+        let (needs, has) = (memory(&work, job), host.policy.capacity.memory());
+        if needs > has {
+            let what = format!("the job needs up to {needs} bytes, this party's sessions have {has}");
+            return Err(Error::of(ErrorKind::Unsupported, what));
+        }
+        let me = host.endpoint.me();
+        let mut stored = vec![];
+        for named in job.data.iter().map(|set| &set.name).chain([&job.start]) {
+            let found = StoredModel::open(&host.policy.data, named, &job.client, me, false)?;
+            // A model may be run by those whom its owner allows; only its owner trains it further.
+            if !found.header.rows && found.header.owner != job.client {
+                return Err(forbidden(format!("`{}` may not train the model `{named}` further", job.client)));
+            }
+            stored.push(found);
+        }
+        let hash = job.hash();
+        for found in &stored {
+            for owner in found.header.owners.iter().filter(|owner| **owner != job.client) {
+                files::approved(&host.policy.data, &hash, owner, (found.header.name(), found.header.upload))?;
+            }
+        }
+        let keep = fits(host, train, &work, &stored)?;
+        Ok(Ready { entry: self.training.enter(job)?, work, stored, keep })
+    }
+
+    /// Stops all jobs at the borders of their steps.
+    pub(super) fn stop_jobs(&self) {
+        lock(&self.training.running).values().for_each(|running| running.stop.store(true, Ordering::Release));
+    }
+}

@@ -1,0 +1,452 @@
+//! A job in its session: the parties cut batches out of stored rows, run the step on what lasts, and seal it after every epoch.
+
+use super::Running;
+use super::files::{Checkpoint, Folder};
+use crate::party::host::{Host, hash};
+use crate::party::stored::{ModelFile, ModelHeader, StoredModel, forbidden, model_path};
+use crate::training::{Opened, Opening, WEIGHTS, Work};
+use crate::wire::Train;
+use crate::{Error, ErrorKind, Result};
+use megrez_device::AnyDevice;
+use megrez_engine::{Clients, Stored, agree, agree_or, check, common_name, derive, run_again};
+use megrez_net::{Network, Payload};
+use megrez_plan::{Input, KEPT, Kind, Op, Output, Plan, PlanError, Value, ValueId, View};
+use megrez_protocols::{Encode as _, Suite, registry};
+use megrez_session::{Error as SessionError, Party};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// How a job's session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// After the last epoch.
+    Done,
+    /// At the border of a step, as somebody wished.
+    Stopped,
+}
+
+/// What the last weights become: the header without the name of an upload, and where the file is.
+pub(super) type Kept = Option<(ModelHeader, PathBuf)>;
+
+pub(super) struct TrainJob<'a> {
+    pub(super) host: &'a Host,
+    pub(super) network: Network,
+    pub(super) train: &'a Train,
+    pub(super) work: &'a Work,
+    /// The sets of rows, and at last the weights to begin with.
+    pub(super) stored: Vec<StoredModel>,
+    pub(super) keep: Kept,
+    pub(super) running: &'a Running,
+    /// Tells the client that the job has begun.
+    pub(super) begun: &'a dyn Fn(),
+}
+
+/// What is opened waits with the party for whom it is meant; a job asks no client for anything.
+#[derive(Default)]
+struct Outbox(Vec<(String, String, Vec<u8>)>);
+
+impl Clients for Outbox {
+    fn mask_key(&mut self, input: &Input, _: Vec<u8>) -> std::result::Result<(), SessionError> {
+        Err(SessionError::Refused(format!("a job asks nobody for `{}`", input.name)))
+    }
+    fn data(&mut self, input: &Input, _: usize) -> std::result::Result<Payload, SessionError> {
+        Err(SessionError::Refused(format!("a job asks nobody for `{}`", input.name)))
+    }
+    fn output(&mut self, output: &Output, share: Payload) -> std::result::Result<(), SessionError> {
+        self.0.push((output.name.clone(), output.recipient.clone(), share.as_bytes().to_vec()));
+        Ok(())
+    }
+}
+
+fn made(e: PlanError) -> Error {
+    Error::of(ErrorKind::Internal, e)
+}
+
+/// A plan of kept inputs, to which local steps are added.
+struct Local(Plan);
+
+impl Local {
+    fn input(&mut self, name: &str, value: &Value) -> Result<ValueId> {
+        match value.kind {
+            Kind::Ring { frac } => Ok(self.0.input(name, KEPT, value.shape.clone(), frac)),
+            _ => Err(Error::Refused(format!("`{name}` is no number on the ring"))),
+        }
+    }
+
+    fn step(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        self.0.step(name, op, inputs).map_err(made)
+    }
+}
+
+/// The order of rows in an epoch: a permutation that follows from what the parties have drawn together.
+pub(super) fn order(seed: &[u8; 16], epoch: u32, rows: usize) -> Vec<usize> {
+    let key = megrez_engine::hash("megrez 2026 order of rows", &[&seed[..], &epoch.to_le_bytes()].concat());
+    let mut order: Vec<usize> = (0..rows).collect();
+    let mut random = [0; 32];
+    for i in (1..rows).rev() {
+        // Four numbers in each hash.
+        let place = (rows - 1 - i) % 4;
+        if place == 0 {
+            random = megrez_engine::hash("megrez 2026 order of rows", &[&key[..], &i.to_le_bytes()].concat());
+        }
+        let word =
+            random[8 * place..][..8].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
+        order.swap(i, ((u128::from(word) * (i as u128 + 1)) >> 64) as usize);
+    }
+    order
+}
+
+impl TrainJob<'_> {
+    /// All sets' rows, joined; by the names of the step's inputs.
+    fn join<S: Suite>(&self, suite: &S, party: &mut Party<S::Device>) -> Result<Stored<S>> {
+        let (sets, _) = self.stored.split_at(self.stored.len() - 1);
+        let mut plan = Local(Plan::new(self.work.step.ring));
+        let (mut parts, mut places) = (Stored::<S>::new(), BTreeMap::<String, Vec<ValueId>>::new());
+        for (i, set) in sets.iter().enumerate() {
+            let (_, values) = set.header.values()?;
+            for (name, part) in set.load::<S>(&self.train.job.protocol, party)? {
+                if let Some((_, value)) = values.iter().find(|(n, _)| *n == name) {
+                    let part_name = format!("{i}/{name}");
+                    places.entry(name).or_default().push(plan.input(&part_name, value)?);
+                    parts.insert(part_name, part);
+                }
+            }
+        }
+        for (name, _) in &self.work.rows {
+            let all = places.remove(name).unwrap_or_default();
+            let joined = match all[..] {
+                [one] => one,
+                _ => plan.step(&format!("join/{name}"), Op::Concat { axis: 0 }, &all)?,
+            };
+            plan.0.output(name, KEPT, joined);
+        }
+        Ok(derive(suite, &plan.0, party, &parts, 0)?)
+    }
+
+    /// The state before the first step: the stored weights, and zeros.
+    fn begin<S: Suite>(&self, suite: &S, party: &mut Party<S::Device>) -> Result<Stored<S>> {
+        let start = &self.stored[self.stored.len() - 1];
+        let mut state = start.load::<S>(&self.train.job.protocol, party)?;
+        let (_, values) = start.header.values()?;
+        let mut plan = Local(Plan::new(self.work.step.ring));
+        let (any, value) = values.first().ok_or_else(|| Error::Refused("there are no weights".into()))?;
+        let any = plan.input(any, value)?;
+        let some = plan.step("zero", Op::Combine { coefficients: vec![0], constant: 0 }, &[any])?;
+        for (name, value) in self.work.state.iter().filter(|(name, _)| !state.contains_key(name)) {
+            let Kind::Ring { frac } = value.kind else {
+                return Err(Error::Refused(format!("`{name}` is no number on the ring")));
+            };
+            let strides = vec![0; value.shape.rank()];
+            let view = View { shape: value.shape.clone(), strides, offset: 0 };
+            let zeros = plan.step(&format!("zeros/{name}"), Op::View(view), &[some])?;
+            let zeros = plan.step(&format!("scale/{name}"), Op::Rescale { frac }, &[zeros])?;
+            plan.0.output(name, KEPT, zeros);
+        }
+        state.extend(derive(suite, &plan.0, party, &state, 1)?);
+        Ok(state)
+    }
+
+    /// The rows of a batch.
+    fn cut<S: Suite>(
+        &self,
+        suite: &S,
+        party: &mut Party<S::Device>,
+        rows: &Stored<S>,
+        indices: &[usize],
+        run: u32,
+    ) -> Result<Stored<S>> {
+        let mut plan = Local(Plan::new(self.work.step.ring));
+        for (name, value) in &self.work.rows {
+            let shape = [&[self.train.job.all_rows()], &value.shape.dims()[1..]].concat().into();
+            let all = plan.input(name, &Value { shape, kind: value.kind })?;
+            let gather = Op::Gather { axis: 0, indices: indices.to_vec() };
+            let batch = plan.step(&format!("batch/{name}"), gather, &[all])?;
+            plan.0.output(name, KEPT, batch);
+        }
+        Ok(derive(suite, &plan.0, party, rows, run)?)
+    }
+
+    /// Opens what the job says, in shares that wait for their recipients.
+    fn open<S: Suite>(
+        &self,
+        suite: &S,
+        party: &mut Party<S::Device>,
+        state: &mut Stored<S>,
+        [epoch, run]: [u32; 2],
+        tag: [u8; 16],
+    ) -> Result<Vec<(String, Opened)>> {
+        let mut plan = Local(Plan::new(self.work.step.ring));
+        let last = epoch == self.train.job.epochs;
+        let mut any = false;
+        for Opening { state, recipient, every_epoch } in &self.train.job.opened {
+            if !(*every_epoch || last) {
+                continue;
+            }
+            any = true;
+            let missing = || Error::of(ErrorKind::Internal, format!("no state `{state}`"));
+            let value = plan.input(state, self.work.state(state).ok_or_else(missing)?)?;
+            plan.0.output(state, recipient, value);
+            if *every_epoch {
+                let zero = Op::Combine { coefficients: vec![0], constant: 0 };
+                let zero = plan.step(&format!("{state}/zero"), zero, &[value])?;
+                plan.0.output(state, KEPT, zero);
+            }
+        }
+        let mut outbox = Outbox::default();
+        if any {
+            agree(party, "opening", &plan.0.hash())?;
+            run_again(suite, &plan.0, party, state, &mut outbox, run)?;
+        }
+        let opened = |(state, recipient, share)| (recipient, Opened { epoch, state, tag, share });
+        Ok(outbox.0.into_iter().map(opened).collect())
+    }
+
+    /// Opens what the job says after the epoch of a checkpoint that all parties have sealed, from what is in it.
+    fn tell<S: Suite>(
+        &self,
+        suite: &S,
+        party: &mut Party<S::Device>,
+        folder: &Folder,
+        checkpoint: &mut Checkpoint,
+        state: &mut Stored<S>,
+        run: u32,
+    ) -> Result<()> {
+        let tag = common_name(party, "told")?;
+        let opened = self.open(suite, party, state, [checkpoint.epoch, run], tag)?;
+        folder.tell(checkpoint.epoch, &opened)?;
+        checkpoint.opened.extend(opened);
+        Ok(())
+    }
+
+    /// From which epoch the parties go on: the last that all of them have. They make sure that it is of one run. All have sealed an epoch
+    /// before one begins the next, so a party that lacks two has lost them, and no epoch is done again for its sake.
+    fn resume<D: megrez_kernels::Device>(&self, folder: &Folder, party: &mut Party<D>) -> Result<Checkpoint> {
+        let newest = folder.newest()?;
+        let all = party.step("agreement", |party| {
+            for peer in party.peers() {
+                party.send(peer, "epoch", Payload::from_bytes(&newest.to_le_bytes()))?;
+            }
+            let peers = party.peers();
+            let mut of = |peer: usize| {
+                let bytes = party.recv(peer, "epoch", 4)?;
+                Ok(bytes.as_bytes().iter().rev().fold(0, |word: u32, &byte| word << 8 | u32::from(byte)))
+            };
+            peers.into_iter().map(&mut of).collect::<std::result::Result<Vec<_>, SessionError>>()
+        })?;
+        let (least, most) = all.into_iter().fold((newest, newest), |(a, b), of| (a.min(of), b.max(of)));
+        if most - least > 1 {
+            return Err(Error::of(
+                ErrorKind::DamagedFile,
+                format!(
+                    "one party has checkpoints up to epoch {least} of the job, another up to {most}: put the first one's files back, \
+                     or make another job"
+                ),
+            ));
+        }
+        let epoch = least;
+        let checkpoint = folder.checkpoint(&self.train.job, party.me(), epoch)?;
+        agree_or(party, "checkpoint", &hash(&(epoch, checkpoint.tag)), |low, high| {
+            format!("the checkpoints of epoch {epoch} of parties {low} and {high} are of different runs")
+        })?;
+        folder.forget_after(epoch)?;
+        Ok(checkpoint)
+    }
+
+    /// Whether any party wishes to stop; all parties hear the same.
+    fn stops<D: megrez_kernels::Device>(&self, party: &mut Party<D>, run: u32) -> Result<bool> {
+        let mine = self.running.stop.load(Ordering::Acquire);
+        let said = party.peers().into_iter().map(|peer| (peer, [u8::from(mine); 32])).collect();
+        Ok(!party.barrier_with(&format!("stop-{run}"), &said)?.is_empty() || mine)
+    }
+
+    /// Stores the last weights as a model, unless they are.
+    fn store<S: Suite>(self, party: &mut Party<S::Device>, state: &Stored<S>, tag: [u8; 16]) -> Result<()> {
+        let Some((header, path)) = self.keep else { return Ok(()) };
+        let header = header.of_upload(tag);
+        if path.exists() {
+            let (data, me) = (&self.host.policy.data, self.host.endpoint.me());
+            let found = StoredModel::open(data, header.name(), &header.owner, me, false)?;
+            if found.header.upload != tag {
+                let what =
+                    format!("another model `{}` was stored meanwhile: remove it, and resume", header.name());
+                return Err(Error::Refused(what));
+            }
+        } else {
+            let mut file = ModelFile::new(&header)?;
+            let refuse = |e: megrez_protocols::EncodeError| Error::of(ErrorKind::Internal, e);
+            for name in &header.inputs {
+                let missing = || Error::of(ErrorKind::Internal, format!("no state `{name}`"));
+                let (masks, data) = state.get(name).ok_or_else(missing)?;
+                masks.write(party.device(), file.body()).map_err(refuse)?;
+                data.write(party.device(), file.body()).map_err(refuse)?;
+            }
+            file.write(&path)?;
+        }
+        // A party that has lost its share hears of it here; the others keep theirs, for the next attempt.
+        Ok(party.barrier("trained-model")?)
+    }
+}
+
+impl registry::Visitor<AnyDevice> for TrainJob<'_> {
+    type Output = Result<End>;
+
+    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
+        let (job, work) = (&self.train.job, self.work);
+        check(&suite, &work.step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
+        let party = &mut party;
+        agree(party, "request", &hash(self.train))?;
+        let uploads: Vec<_> = self.stored.iter().map(|stored| stored.header.upload).collect();
+        agree_or(party, "upload", &hash(&uploads), |low, high| {
+            format!("parties {low} and {high} hold different uploads of the job's rows or weights")
+        })?;
+        let folder = Folder::new(&self.host.policy.data, job.id());
+        folder.begin(job, &uploads)?;
+        let mut checkpoint = self.resume(&folder, party)?;
+        let mut state = match checkpoint.epoch {
+            0 => self.begin(&suite, party)?,
+            _ => checkpoint.state::<S>(party.device(), &self.state()?)?,
+        };
+        let rows = self.join(&suite, party)?;
+        let seed = common_name(party, "order")?;
+        party.barrier("job-begun")?;
+        self.running.epoch.store(checkpoint.epoch, Ordering::Release);
+        (self.begun)();
+        // Two runs came before the first step.
+        let mut run = 2;
+        if checkpoint.epoch > 0 {
+            // A party may have failed between sealing and opening.
+            self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
+            run += 1;
+        }
+        while checkpoint.epoch < job.epochs {
+            let epoch = checkpoint.epoch + 1;
+            let order = order(&seed, epoch, work.steps(job) as usize * work.batch);
+            for (step, batch) in order.chunks_exact(work.batch).enumerate() {
+                if self.stops(party, run)? {
+                    return Ok(End::Stopped);
+                }
+                state.extend(self.cut(&suite, party, &rows, batch, run)?);
+                run_again(&suite, &work.step, party, &mut state, &mut Outbox::default(), run)?;
+                run = run
+                    .checked_add(1)
+                    .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
+                self.running.step.store(step as u32 + 1, Ordering::Release);
+            }
+            let tag = common_name(party, "checkpoint")?;
+            work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
+            (checkpoint.epoch, checkpoint.tag) = (epoch, tag);
+            checkpoint.fill::<S>(party.device(), &state)?;
+            folder.keep(&checkpoint)?;
+            party.barrier("checkpoint")?;
+            self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
+            run += 1;
+            self.running.step.store(0, Ordering::Release);
+            self.running.epoch.store(epoch, Ordering::Release);
+        }
+        let tag = checkpoint.tag;
+        self.store::<S>(party, &state, tag)?;
+        Ok(End::Done)
+    }
+}
+
+impl TrainJob<'_> {
+    /// All that lasts, whether the step reads it or only the kept model does.
+    fn state(&self) -> Result<Vec<(String, Value)>> {
+        let (_, start) = self.stored[self.stored.len() - 1].header.values()?;
+        let more = start.into_iter().filter(|(name, _)| self.work.state(name).is_none());
+        Ok(self.work.state.iter().cloned().chain(more).collect())
+    }
+}
+
+/// What this party checks of a job and the stored values that it names, besides the consents.
+pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredModel]) -> Result<Kept> {
+    let job = &train.job;
+    let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
+    let (start, sets) = stored.split_last().ok_or_else(|| Error::Refused("the job has no weights".into()))?;
+    let ring = work.step.ring;
+    for (set, named) in sets.iter().zip(&job.data) {
+        set.header.is_of(&job.protocol)?;
+        let (of, values) = set.header.values()?;
+        for (name, value) in &work.rows {
+            let found = values.iter().find(|(n, _)| n == name).map(|(_, value)| value);
+            let shape = [&[named.rows], &value.shape.dims()[1..]].concat().into();
+            if of != ring || found != Some(&Value { shape, kind: value.kind }) {
+                return refuse(format!(
+                    "takes {} rows `{name}` from `{}`, which are stored there with another count, shape, scale or ring",
+                    named.rows, named.name
+                ));
+            }
+        }
+    }
+    start.header.is_of(&job.protocol)?;
+    let (of, values) = start.header.values()?;
+    for (name, value) in &values {
+        let same = work.state(name).is_none_or(|state| state == value);
+        if of != ring || !same || job.rows.contains(name) {
+            return refuse(format!(
+                "begins with weights `{name}` that are stored with another shape, scale or ring"
+            ));
+        }
+    }
+    let added_up =
+        |name: &str| !name.starts_with(WEIGHTS) && work.step.outputs.iter().any(|output| output.name == name);
+    let missing = |(name, _): &&(String, Value)| !added_up(name) && !values.iter().any(|(n, _)| n == name);
+    if let Some((name, _)) = work.state.iter().find(missing) {
+        return refuse(format!("begins with `{}`, where there are no weights `{name}`", job.start));
+    }
+    let size = |v: &Value| v.shape.elements();
+    let rows = work.rows.iter().map(|(_, v)| (size(v) / work.batch).saturating_mul(job.all_rows()));
+    host.room_for(work.step.values.iter().map(size).chain(rows).chain(values.iter().map(|(_, v)| size(v))))?;
+    let Some(keep) = &job.keep else { return Ok(None) };
+    let upload = crate::wire::Upload {
+        session: train.session,
+        protocol: job.protocol.clone(),
+        model: keep.model.clone(),
+        plans: keep.plans.clone(),
+        allow: keep.allow.clone(),
+        rows: false,
+    };
+    let mut owners: Vec<String> = stored.iter().flat_map(|s| s.header.owners.clone()).collect();
+    owners.push(job.client.clone());
+    owners.sort_unstable();
+    owners.dedup();
+    let header = ModelHeader::new(&job.client, host.endpoint.me(), &upload)?.of_owners(owners);
+    for plan in &keep.plans {
+        host.affordable(&plan.plan)?;
+    }
+    let (of, weights) = header.values()?;
+    for (name, value) in &weights {
+        let state = work.state(name).or_else(|| values.iter().find(|(n, _)| n == name).map(|(_, v)| v));
+        if of != ring || state != Some(value) {
+            return refuse(format!("keeps a model with weights `{name}` that training does not leave"));
+        }
+    }
+    let path = model_path(&host.policy.data, &keep.model)?;
+    let newest = Folder::new(&host.policy.data, job.id()).newest()?;
+    if path.exists() && newest < job.epochs {
+        return Err(forbidden(format!("a model `{}` is stored already; choose another name", keep.model)));
+    }
+    Ok(Some((header, path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_has_every_row_once_and_nobody_sees_the_next_one() {
+        let orders = [order(&[1; 16], 1, 50), order(&[1; 16], 2, 50), order(&[2; 16], 1, 50)];
+        assert!(orders[0] != orders[1] && orders[0] != orders[2]);
+        assert_eq!(orders[0], order(&[1; 16], 1, 50));
+        for mut order in orders {
+            order.sort_unstable();
+            assert!(order.into_iter().eq(0..50));
+        }
+        // Every row comes first in about as many epochs.
+        let mut first = [0; 5];
+        (0..5000).for_each(|epoch| first[order(&[3; 16], epoch, 5)[0]] += 1);
+        assert!(first.iter().all(|n| (850..1150).contains(n)), "{first:?}");
+    }
+}

@@ -1,0 +1,303 @@
+//! Training as a service: what a [`Job`] is, what its [`Consent`]s bind, and how it stands ([`JobState`]).
+//!
+//! A job says everything that happens to the data: the plan of a step, how often it runs, on the rows of which stored sets, with which
+//! weights it begins, what is opened to whom and when ([`Opening`]), and what is kept for whom ([`Keep`]). Its [`hash`](Job::hash) binds
+//! all of it. Whoever owns rows or weights in it and is not the client who asks must have approved that hash, at every party. A job is named
+//! by its hash ([`Job::id`]), and an epoch is opened once: an approval serves no second job.
+//!
+//! The parties run nothing else on stored rows.
+
+use crate::wire::{Failure, ModelPlan};
+use crate::{Error, ErrorKind, Result};
+use megrez_plan::{KEPT, Plan, Value};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A job's name: what its hash begins with, so nobody else can have a job of that name.
+pub type JobId = [u8; 16];
+
+/// What a job's file begins with.
+const FILE: &[u8] = b"megrez-job-001\n";
+
+/// Most epochs of a job.
+pub const MAX_EPOCHS: u32 = 10_000;
+
+/// Most values that are opened after every epoch.
+const MAX_METRICS: usize = 16;
+
+/// A set of stored rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowSet {
+    /// Its name.
+    pub name: String,
+    /// How many rows it has: how much an epoch's loss says of one row depends on it.
+    pub rows: usize,
+}
+
+/// A value that is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// The name of what lasts from step to step.
+    pub state: String,
+    /// The client who learns it; nobody else does.
+    pub recipient: String,
+    /// After every epoch, whereupon it begins at zero again: a single number. Or else once, after the last.
+    pub every_epoch: bool,
+}
+
+/// A stored model that the last weights become.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Keep {
+    /// Its name. Its owner is the client who asked; for further training all owners of rows have a say in it.
+    pub model: String,
+    /// The clients who may run it.
+    pub allow: Vec<String>,
+    /// The plans that may be run, one per batch size. Their inputs of the job's client are weights, by the names of the state.
+    pub plans: Vec<ModelPlan>,
+}
+
+/// Everything about a training that matters to those whose data it uses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Random, so that no job is another one's.
+    pub nonce: [u8; 16],
+    /// The client who asks for it.
+    pub client: String,
+    /// The protocol.
+    pub protocol: String,
+    /// The stored rows; those of several sets are joined.
+    pub data: Vec<RowSet>,
+    /// The stored weights with which it begins. State that is not among them begins at zero.
+    pub start: String,
+    /// The plan of a step, in bytes: all inputs and outputs are kept. Besides rows it reads and writes what lasts from step to step.
+    pub step: Vec<u8>,
+    /// The names of the inputs that are rows, and of what is stored: one name for both.
+    pub rows: Vec<String>,
+    /// How often every row is learnt from.
+    pub epochs: u32,
+    /// What is opened.
+    pub opened: Vec<Opening>,
+    /// What is kept.
+    pub keep: Option<Keep>,
+    /// What the client says about the plan, for people who read the job. Nothing follows from it.
+    pub about: String,
+}
+
+impl Job {
+    /// What consents name.
+    ///
+    /// # Panics
+    /// Never: a job has plain fields.
+    pub fn hash(&self) -> [u8; 32] {
+        let bytes = postcard::to_allocvec(self).expect("a job has plain fields");
+        megrez_engine::hash("megrez 2026 training job", &bytes)
+    }
+
+    /// The job's name.
+    pub fn id(&self) -> JobId {
+        let hash = self.hash();
+        std::array::from_fn(|i| hash[i])
+    }
+
+    /// Whether rows or weights of this name are in it.
+    pub fn uses(&self, name: &str) -> bool {
+        self.start == name || self.data.iter().any(|set| set.name == name)
+    }
+
+    /// The job as a file.
+    ///
+    /// # Panics
+    /// Never: a job has plain fields.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let bytes = postcard::to_allocvec(self).expect("a job has plain fields");
+        [FILE, &bytes].concat()
+    }
+
+    /// Reads and checks a job; the bytes may come from anywhere.
+    ///
+    /// # Errors
+    /// If they are no job, or one that makes no sense.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let damaged =
+            || Error::of(ErrorKind::DamagedFile, "this is no job of this version, or it is damaged");
+        let rest = bytes.strip_prefix(FILE).ok_or_else(damaged)?;
+        let (job, rest) = postcard::take_from_bytes::<Job>(rest).map_err(|_| damaged())?;
+        if !rest.is_empty() || job.to_bytes() != bytes {
+            return Err(damaged());
+        }
+        job.check()?;
+        Ok(job)
+    }
+
+    /// How many rows all sets have.
+    pub fn all_rows(&self) -> usize {
+        self.data.iter().fold(0, |all, set| all.saturating_add(set.rows))
+    }
+
+    /// What follows from the job alone.
+    ///
+    /// # Errors
+    /// What makes no sense in it, or would open something that it does not declare.
+    pub fn check(&self) -> Result<Work> {
+        let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
+        // People read these before they approve, on terminals that obey what is not text.
+        let keep = self.keep.iter().flat_map(|keep| keep.allow.iter().chain([&keep.model]));
+        let opened = self.opened.iter().flat_map(|opening| [&opening.state, &opening.recipient]);
+        let names = self.data.iter().map(|set| &set.name).chain([&self.client, &self.protocol, &self.start]);
+        let text = |name: &String| name.len() <= 256 && name.chars().all(|c| matches!(c, ' '..='~'));
+        if let Some(name) = names.chain(&self.rows).chain(keep).chain(opened).find(|name| !text(name)) {
+            return refuse(format!(
+                "has the name `{}`: names are up to 256 letters of ASCII",
+                name.escape_debug()
+            ));
+        }
+        let step = Plan::from_bytes(&self.step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        if self.rows.len() > step.inputs.len() {
+            return refuse("names more rows than its step reads".into());
+        }
+        if self.opened.iter().filter(|opening| opening.every_epoch).count() > MAX_METRICS {
+            return refuse(format!("opens more than {MAX_METRICS} numbers after every epoch"));
+        }
+        if !(1..=MAX_EPOCHS).contains(&self.epochs) {
+            return refuse(format!("has from 1 to {MAX_EPOCHS} epochs"));
+        }
+        let names: BTreeSet<&str> = self.data.iter().map(|set| set.name.as_str()).collect();
+        if names.is_empty() || names.len() < self.data.len() || self.rows.is_empty() {
+            return refuse("names at least one set of rows, none of them twice".into());
+        }
+        if let Some(input) = step.inputs.iter().find(|input| input.owner != KEPT) {
+            return refuse(format!("asks `{}` for the input `{}`: all are kept", input.owner, input.name));
+        }
+        if let Some(output) = step.outputs.iter().find(|output| output.recipient != KEPT) {
+            return refuse(format!("gives `{}` to `{}` in every step", output.name, output.recipient));
+        }
+        let mut work = Work { batch: 0, rows: vec![], state: vec![], step };
+        let mut seen = BTreeSet::new();
+        for input in &work.step.inputs {
+            let (name, value) = (&input.name, work.step.value(input.value));
+            if !seen.insert(name) {
+                return refuse(format!("reads `{name}` twice"));
+            }
+            let place = if self.rows.contains(name) { &mut work.rows } else { &mut work.state };
+            place.push((name.clone(), value.clone()));
+        }
+        let batches: BTreeSet<Option<&usize>> =
+            work.rows.iter().map(|(_, value)| value.shape.dims().first()).collect();
+        let batch = batches.first().copied().flatten().copied().unwrap_or(0);
+        if work.rows.len() != self.rows.len() || batches.len() != 1 || batch == 0 {
+            return refuse("has a step that does not read a batch of each kind of its rows".into());
+        }
+        work.batch = batch;
+        if work.steps(self) == 0 {
+            return refuse(format!("has {} rows, which fill no batch of {}", self.all_rows(), work.batch));
+        }
+        let mut written = BTreeSet::new();
+        for output in &work.step.outputs {
+            let name = &output.name;
+            if work.state(name) != Some(work.step.value(output.value)) || !written.insert(name) {
+                return refuse(format!("writes `{name}`, which it does not read as the same"));
+            }
+        }
+        let mut opened = BTreeSet::new();
+        for Opening { state, every_epoch, .. } in &self.opened {
+            let Some(value) = work.state(state).filter(|_| opened.insert(state)) else {
+                return refuse(format!("opens `{state}` twice, or has no such state"));
+            };
+            if *every_epoch && value.shape.elements() != 1 {
+                return refuse(format!("opens `{state}` after every epoch: only single numbers are"));
+            }
+            if *every_epoch && (state.starts_with(WEIGHTS) || !written.contains(state)) {
+                return refuse(format!("opens `{state}` after every epoch: only what is added up is"));
+            }
+        }
+        Ok(work)
+    }
+}
+
+/// What the names of weights begin with.
+pub const WEIGHTS: &str = "w.";
+
+/// A job's step, taken apart.
+pub struct Work {
+    /// Rows of a step.
+    pub batch: usize,
+    /// What is cut out of stored rows for each step.
+    pub rows: Vec<(String, Value)>,
+    /// What lasts from step to step.
+    pub state: Vec<(String, Value)>,
+    /// The plan.
+    pub step: Plan,
+}
+
+impl Work {
+    /// How many steps an epoch has. The last rows, which fill no batch, are never learnt from: would each epoch leave out others, the
+    /// losses of two epochs would tell those of single rows.
+    pub fn steps(&self, job: &Job) -> u32 {
+        u32::try_from(job.all_rows() / self.batch).unwrap_or(0)
+    }
+
+    /// The type of a part of the state.
+    pub fn state(&self, name: &str) -> Option<&Value> {
+        self.state.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+    }
+}
+
+/// An owner's word on a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consent {
+    /// The [`Job::hash`].
+    pub job: [u8; 32],
+    /// Those of the job's rows and weights that are this client's.
+    pub of: Vec<String>,
+    /// An approval is taken back: the job neither begins nor goes on.
+    pub withdrawn: bool,
+}
+
+/// A share of something that was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// After which epoch, from 1.
+    pub epoch: u32,
+    /// What it is.
+    pub state: String,
+    /// A name that the parties' shares of one value have in common.
+    pub tag: [u8; 16],
+    /// The party's message to the recipient.
+    pub share: Vec<u8>,
+}
+
+/// How a job stands at a party.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stands {
+    /// It runs: steps done in the epoch that is under way.
+    Runs(u32),
+    /// It does not run, and has not come to its end: it was stopped, or a party ended.
+    Waits,
+    /// It failed here since this party started.
+    Failed(Failure),
+    /// It has come to its end.
+    Done,
+}
+
+/// What a party says of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobState {
+    /// Which one.
+    pub id: JobId,
+    /// What consents name.
+    pub hash: [u8; 32],
+    /// Who asked for it.
+    pub client: String,
+    /// How many epochs it has.
+    pub epochs: u32,
+    /// How many are done and sealed.
+    pub epoch: u32,
+    /// Steps of an epoch.
+    pub steps: u32,
+    /// What it does.
+    pub stands: Stands,
+    /// What was opened to the client that asks.
+    pub opened: Vec<Opened>,
+    /// The job itself, if one was asked for.
+    pub job: Option<Box<Job>>,
+}

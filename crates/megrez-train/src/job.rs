@@ -1,0 +1,269 @@
+//! From a model and what is wanted of it to a job, and a job's way from the client's side: the parties run it by themselves.
+
+use crate::session::{comparison, compile, state_ranges};
+use crate::stored::{Part, ROWS, describe_rows, store};
+use crate::{Learning, Rehearsal};
+use megrez_graph::differentiate::{Step, forward};
+use megrez_graph::{CompileOptions, Graph, RangePolicy, Tensor};
+use megrez_plan::{KEPT, Kind, Plan};
+use megrez_ring::decode_words;
+use megrez_service::client::{Cluster, Standing};
+use megrez_service::training::{Job, Keep, Opening, RowSet, WEIGHTS};
+use megrez_service::wire::{ModelPlan, USER, fresh_name};
+use megrez_service::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// How often a client looks how a job stands.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What a job is wanted for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The names of stored rows.
+    pub data: Vec<String>,
+    /// The stored model that training begins with; without one, the weights of the graph, which are stored first.
+    pub start: Option<String>,
+    /// How often every row is learnt from.
+    pub epochs: u32,
+    /// Who learns each epoch's loss.
+    pub losses_to: Option<String>,
+    /// Who learns the weights at the end.
+    pub weights_to: Option<String>,
+    /// The stored model that the weights become.
+    pub keep: Option<String>,
+    /// Who may run it besides the client.
+    pub allow: Vec<String>,
+    /// For people: what the client says the step is.
+    pub about: String,
+}
+
+/// A job, and the weights that have to be stored before it begins.
+pub struct Proposal {
+    /// The job.
+    pub job: Job,
+    /// None where it begins with a stored model.
+    start: Option<Vec<Part>>,
+}
+
+impl Proposal {
+    /// Stores the weights to begin with, in shares, under the name that the job has for them.
+    ///
+    /// # Errors
+    /// If a party refuses.
+    pub fn store_start(&self, cluster: &mut Cluster) -> Result<()> {
+        let Some(parts) = &self.start else { return Ok(()) };
+        let ring = Plan::from_bytes(&self.job.step).map_err(|e| Error::of(ErrorKind::Internal, e))?.ring;
+        store(cluster, &self.job.start, (&self.job.protocol, ring), parts, (vec![], &[]))
+    }
+}
+
+/// A name that nothing else has.
+pub fn fresh(what: &str) -> Result<String> {
+    let name: String = fresh_name()?[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{what}-{name}"))
+}
+
+/// Makes a job of a model. `graphs` are the model at the batch of a step and, for a kept model, at those sizes in which it is to be run.
+///
+/// # Errors
+/// If a layer has no backward or does not fit the ring, or the parties know no such rows.
+pub fn propose(
+    cluster: &mut Cluster,
+    protocol: &str,
+    (graph, runnable): (&Graph, &[Graph]),
+    learning: &Learning,
+    (options, rehearsal): (&CompileOptions, &Rehearsal),
+    wanted: &Wanted,
+) -> Result<Proposal> {
+    let client = cluster.name().to_owned();
+    let step = learning.step(graph)?;
+    let model = compile(&step, &client, options, rehearsal, true)?;
+    let (ring, frac) = (model.compiled.plan.ring, model.compiled.frac);
+    let mut data: Vec<RowSet> = vec![];
+    for name in &wanted.data {
+        let (set, form) = describe_rows(cluster, name)?;
+        if (form.protocol.as_str(), form.ring, form.frac) != (protocol, ring, frac) {
+            return Err(Error::of(
+                ErrorKind::Invalid,
+                format!(
+                    "the rows `{name}` are stored for `{}` on the {}-bit ring with {} fraction bits, the job is for `{protocol}`, {ring} \
+                     and {frac}",
+                    form.protocol, form.ring, form.frac
+                ),
+            ));
+        }
+        let declared = options.input_range;
+        if form.range.low < declared.low || form.range.high > declared.high {
+            return Err(Error::of(
+                ErrorKind::OutOfRange,
+                format!(
+                    "the rows `{name}` lie in {} to {}, the job is for {} to {}: --input-range",
+                    form.range.low, form.range.high, declared.low, declared.high
+                ),
+            ));
+        }
+        data.push(set);
+    }
+    let mut plan = model.compiled.plan.clone();
+    for input in &mut plan.inputs {
+        input.owner = KEPT.into();
+        if input.name == Step::LABELS {
+            input.name = ROWS[1].into();
+        } else if model.compiled.data_inputs.iter().any(|data| data.name == input.name) {
+            input.name = ROWS[0].into();
+        }
+    }
+    let weights = step.state.iter().filter(|state| state.name.starts_with(WEIGHTS));
+    let mut start: Vec<Part> = weights.map(|state| (state.name.clone(), state.start.clone(), frac)).collect();
+    for frozen in &model.compiled.model_inputs {
+        add(
+            &mut start,
+            (frozen.name.clone(), Tensor::new(frozen.shape.clone(), frozen.values.clone()), frozen.frac),
+        )?;
+    }
+    let mut opened = vec![];
+    if let Some(recipient) = &wanted.losses_to {
+        let (state, recipient) = (Step::LOSS_SO_FAR.to_owned(), recipient.clone());
+        opened.push(Opening { state, recipient, every_epoch: true });
+    }
+    if let Some(recipient) = &wanted.weights_to {
+        let of = |state: &crate::State| {
+            let (state, recipient) = (state.name.clone(), recipient.clone());
+            Opening { state, recipient, every_epoch: false }
+        };
+        opened.extend(step.state.iter().filter(|state| state.name.starts_with(WEIGHTS)).map(of));
+    }
+    let mut plans = vec![];
+    for graph in runnable {
+        plans.push(run_plan(graph, &step, &client, learning, (options, rehearsal), &mut start)?);
+    }
+    let allow = wanted.allow.clone();
+    let keep = wanted.keep.clone().map(|model| Keep { model, allow, plans });
+    let (start_name, start) = match &wanted.start {
+        Some(name) => (name.clone(), None),
+        None => (fresh("start")?, Some(start)),
+    };
+    let job = Job {
+        nonce: fresh_name()?,
+        client,
+        protocol: protocol.into(),
+        data,
+        start: start_name,
+        step: plan.to_bytes(),
+        rows: ROWS.map(str::to_owned).to_vec(),
+        epochs: wanted.epochs,
+        opened,
+        keep,
+        about: wanted.about.clone(),
+    };
+    job.check()?;
+    Ok(Proposal { job, start })
+}
+
+/// Weights that stay as they are, once.
+fn add(start: &mut Vec<Part>, part: Part) -> Result<()> {
+    match start.iter().find(|(name, ..)| *name == part.0) {
+        None => start.push(part),
+        Some(same) if *same == part => {}
+        Some(_) => {
+            let what = format!("the frozen weights `{}` are read at two scales: train them as well", part.0);
+            return Err(Error::of(ErrorKind::Unsupported, what));
+        }
+    }
+    Ok(())
+}
+
+/// The plan by which the trained model is run.
+fn run_plan(
+    graph: &Graph,
+    step: &Step,
+    client: &str,
+    learning: &Learning,
+    (options, rehearsal): (&CompileOptions, &Rehearsal),
+    start: &mut Vec<Part>,
+) -> Result<ModelPlan> {
+    let (graph, state) = forward(graph, learning.loss, &learning.trained)?;
+    let mut input_ranges = options.input_ranges.clone();
+    input_ranges.extend(state_ranges(step, rehearsal));
+    input_ranges.remove(Step::LABELS);
+    let options = CompileOptions {
+        model_owner: client.into(),
+        data_owner: USER.into(),
+        recipient: USER.into(),
+        kept: state.iter().map(|state| (state.name.clone(), state.name.clone())).collect(),
+        input_ranges,
+        policy: RangePolicy::Calibrated,
+        measured: Some(rehearsal.calibration.clone()),
+        comparison: comparison(options, rehearsal),
+        deep_frac: None,
+        ..options.clone()
+    };
+    let compiled = megrez_graph::compile(&graph, &options)?;
+    let mut plan = compiled.plan;
+    plan.inputs.iter_mut().filter(|input| input.owner == KEPT).for_each(|input| input.owner = client.into());
+    for frozen in compiled.model_inputs {
+        add(start, (frozen.name, Tensor::new(frozen.shape, frozen.values), frozen.frac))?;
+    }
+    let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied());
+    let batch = size.ok_or_else(|| Error::of(ErrorKind::Invalid, "the model has no batch"))?;
+    Ok(ModelPlan {
+        batch,
+        plan: plan.to_bytes(),
+        data_inputs: compiled.data_inputs,
+        outputs: compiled.outputs,
+    })
+}
+
+/// What a job has told its client so far.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Mean losses of epochs, from the first on; none if somebody else learns them.
+    pub losses: Vec<f32>,
+    /// The weights, once they are opened: `w.` and the name of the constant, and its numbers.
+    pub weights: Vec<(String, Tensor)>,
+}
+
+/// What is known of a job.
+///
+/// # Errors
+/// If the parties' shares do not fit it.
+pub fn history(cluster: &Cluster, job: &Job, standing: &Standing) -> Result<History> {
+    let (work, mut history) = (job.check()?, History::default());
+    for learnt in cluster.learnt(job, standing)? {
+        let Kind::Ring { frac } = learnt.value.kind else { continue };
+        let numbers = decode_words(work.step.ring, &learnt.words, frac);
+        if learnt.state == Step::LOSS_SO_FAR {
+            let sum = numbers.first().copied().unwrap_or(f32::NAN);
+            history.losses.push(sum / work.steps(job) as f32);
+        } else {
+            history.weights.push((learnt.state, Tensor::new(learnt.value.shape, numbers)));
+        }
+    }
+    Ok(history)
+}
+
+/// Waits until a job no longer runs. `progress` hears how it stands each time that this client has looked; if it fails, waiting ends and the
+/// job goes on.
+///
+/// # Errors
+/// Why the job failed, if it did.
+pub fn wait(
+    cluster: &mut Cluster,
+    job: &Job,
+    progress: &mut dyn FnMut(&Standing, &History) -> Result<()>,
+) -> Result<(Standing, History)> {
+    loop {
+        let standing = cluster.jobs(Some(job.id()), false)?.pop();
+        let standing =
+            standing.ok_or_else(|| Error::of(ErrorKind::Internal, "the parties know no such job"))?;
+        let history = history(cluster, job, &standing)?;
+        progress(&standing, &history)?;
+        if !standing.runs() {
+            return match standing.failure() {
+                Some(error) => Err(error),
+                None => Ok((standing, history)),
+            };
+        }
+        std::thread::sleep(LOOK);
+    }
+}
