@@ -53,7 +53,7 @@ impl<D: Device> Dealt<D> {
     ) -> Result<Float<Self>, Error> {
         let mine = self.me() == owner;
         let fits = numbers.map_or(!mine, |x| mine && x.format == format && x.man.len() == lanes);
-        if !fits || owner == DEALER {
+        if !fits || owner >= DEALER {
             return self.party().refuse(format!("worker {owner} alone gives {lanes} numbers"));
         }
         let sizes = sizes(format, lanes);
@@ -175,6 +175,7 @@ mod tests {
             let mut b = Dealt::new(party.clone())?;
             let from_worker = b.share(1, Format::FLOAT32, n, (me == 1).then_some(&own))?;
             assert!(b.share(DEALER, Format::FLOAT32, n, (me == DEALER).then_some(&own)).is_err());
+            assert!(b.share(DEALER + 1, Format::FLOAT32, n, None).is_err());
             let from_client = b.accept(shares.get(me), n)?;
             assert_eq!(b.open_numbers(&from_client)?, (me != DEALER).then(|| own.clone()));
             assert_eq!(b.open_ints(&from_client.man)?, (me != DEALER).then(|| own.man.clone()));

@@ -23,6 +23,9 @@ pub struct Dealt<D: Device> {
     offline: Party<D>,
     /// Number of the next message.
     next: u64,
+    /// Of each message that this party sends or takes, its number and what it is made of.
+    #[cfg(test)]
+    pub(super) made_of: Vec<(u64, Vec<Size>)>,
 }
 
 /// A party's share of what was dealt; worker 0's at the dealer, who knows it.
@@ -64,7 +67,7 @@ impl Size {
         }
     }
 
-    fn read(self, reader: &mut Reader<'_>) -> Vec<u64> {
+    pub fn read(self, reader: &mut Reader<'_>) -> Vec<u64> {
         match self {
             Self::Ints(width, lanes) | Self::Rows(width, lanes) => {
                 (0..lanes).map(|_| reader.next(width)).collect()
@@ -112,7 +115,13 @@ impl<D: Device> Dealt<D> {
         if party.parties() != DEALER + 1 {
             return party.refuse("two workers and a dealer are three parties");
         }
-        let mut new = Self { offline: party.lane(), party, next: 0 };
+        let mut new = Self {
+            offline: party.lane(),
+            party,
+            next: 0,
+            #[cfg(test)]
+            made_of: vec![],
+        };
         new.offline.enter(Phase::Offline, 0);
         Ok(new)
     }
@@ -177,7 +186,11 @@ impl<D: Device> Dealt<D> {
         self.party.me()
     }
 
-    fn label(&mut self) -> String {
+    /// The label of the next message, which is of such sizes.
+    #[cfg_attr(not(test), allow(unused_variables))]
+    fn label(&mut self, sizes: &[Size]) -> String {
+        #[cfg(test)]
+        self.made_of.push((self.next, sizes.to_vec()));
         self.next += 1;
         (self.next - 1).to_string()
     }
@@ -190,7 +203,7 @@ impl<D: Device> Dealt<D> {
         sizes: &[Size],
         secrets: impl FnOnce() -> Vec<Vec<u64>>,
     ) -> Result<Vec<Share>, Error> {
-        let (label, bits) = (self.label(), all(sizes));
+        let (label, bits) = (self.label(sizes), all(sizes));
         if bits == 0 {
             return Ok(sizes.iter().map(|_| vec![]).collect());
         }
@@ -274,7 +287,7 @@ impl<D: Device> Dealt<D> {
         sizes: &[Size],
         words: Option<Vec<Vec<u64>>>,
     ) -> Result<Vec<Masked>, Error> {
-        let (label, n) = (self.label(), all(sizes));
+        let (label, n) = (self.label(sizes), all(sizes));
         if n == 0 {
             return Ok(sizes.iter().map(|_| Masked { m: vec![], r: vec![], first: vec![] }).collect());
         }
@@ -313,7 +326,7 @@ impl<D: Device> Dealt<D> {
         sizes: &[Size],
         shares: &[&Vec<u64>],
     ) -> Result<Option<Vec<Vec<u64>>>, Error> {
-        let (label, n) = (self.label(), all(sizes));
+        let (label, n) = (self.label(sizes), all(sizes));
         if self.deals() {
             return Ok(None);
         }

@@ -12,11 +12,11 @@ use megrez_kernels::Cpu;
 use megrez_ring::bits;
 use megrez_session::{Party, Phase};
 
-/// What party `me` holds of (x, r): m and its share of r, or r.
-fn held(me: usize, width: u32, v: &[(u64, u64)]) -> [Vec<u64>; 3] {
+/// What party `me` holds of (x, r): m and its share of r, or r. Worker 0's share is `first`, or another in each lane.
+fn held(me: usize, width: u32, v: &[(u64, u64)], first: Option<u64>) -> [Vec<u64>; 3] {
     let shares = |party: usize| -> Vec<u64> {
         let share = |(i, (_, r)): (usize, &(u64, u64))| {
-            let first = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7;
+            let first = first.unwrap_or((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7);
             [first, r.wrapping_sub(first), *r][party] & mask(width)
         };
         v.iter().enumerate().map(share).collect()
@@ -26,14 +26,29 @@ fn held(me: usize, width: u32, v: &[(u64, u64)]) -> [Vec<u64>; 3] {
     [m, shares(me), if me == DEALER { shares(0) } else { vec![] }]
 }
 
-pub(crate) fn ints(me: usize, (width, v): &Input) -> Ints {
-    let [m, r, first] = held(me, *width, v);
+pub(crate) fn ints(me: usize, x: &Input) -> Ints {
+    ints_with(me, x, None)
+}
+
+fn ints_with(me: usize, (width, v): &Input, first: Option<u64>) -> Ints {
+    let [m, r, first] = held(me, *width, v, first);
     Ints { width: *width, m, r, first }
+}
+
+/// What to take for worker 0's shares of each integer's mask: where widths are 3 and below all that there are, of two integers
+/// in all pairs, of more of them the same for all; else once a mixture.
+fn firsts(x: &[Input]) -> Vec<Vec<Option<u64>>> {
+    if x.is_empty() || x.iter().any(|v| v.0 > 3) {
+        return vec![vec![None; x.len()]];
+    }
+    let of =
+        |k: u64| (0..x.len()).map(|i| Some(if x.len() == 2 { k >> (3 * i) & 7 } else { k & 7 })).collect();
+    (0..if x.len() == 2 { 64 } else { 8 }).map(of).collect()
 }
 
 pub(crate) fn bits(me: usize, (_, v): &Input) -> Bits {
     let pack = |v: &Vec<u64>| bits::pack(v.len(), |i| v[i]);
-    let [m, r, first] = held(me, 1, v);
+    let [m, r, first] = held(me, 1, v, None);
     Bits { n: v.len(), m: pack(&m), r: pack(&r), first: pack(&first) }
 }
 
@@ -58,50 +73,63 @@ pub(crate) fn check(program: &impl Program, x: &[Input], c: &[Input]) {
     let lanes: Vec<_> = c.iter().map(|(_, v)| Lanes(v.len())).collect();
     let Ok((priced, priced_bits)) = program.run(&mut price, &sizes, &lanes);
 
-    let results = parties(3, |party| {
-        let me = party.me();
-        let mut b = Dealt::new(party.clone())?;
-        b.enter(Phase::Online, 0);
-        let x: Vec<Ints> = x.iter().map(|v| ints(me, v)).collect();
-        let c: Vec<Bits> = c.iter().map(|v| bits(me, v)).collect();
-        let out = program.run(&mut b, &x, &c)?;
-        Ok((out, cost(b.party())))
-    });
-    let [(a, cost_a), (b, cost_b), (d, cost_d)] =
-        <[_; 3]>::try_from(results.into_iter().map(Result::unwrap).collect::<Vec<_>>()).ok().unwrap();
+    for firsts in firsts(x) {
+        let results = parties(3, |party| {
+            let me = party.me();
+            let mut b = Dealt::new(party.clone())?;
+            b.enter(Phase::Online, 0);
+            let x: Vec<Ints> = x.iter().zip(&firsts).map(|(v, first)| ints_with(me, v, *first)).collect();
+            let c: Vec<Bits> = c.iter().map(|v| bits(me, v)).collect();
+            let out = program.run(&mut b, &x, &c)?;
+            Ok((out, cost(b.party())))
+        });
+        let [(a, cost_a), (b, cost_b), (d, cost_d)] =
+            <[_; 3]>::try_from(results.into_iter().map(Result::unwrap).collect::<Vec<_>>()).ok().unwrap();
 
-    assert_eq!((a.0.len(), a.1.len()), (want.len(), want_bits.len()));
-    for (i, want) in want.iter().enumerate() {
-        let (a, b, d) = (&a.0[i], &b.0[i], &d.0[i]);
-        let n = want.v.len();
-        assert_eq!((a.width, priced[i].width, priced[i].lanes), (want.width, want.width, n));
-        assert!(d.first == a.r, "result {i}: the dealer knows another share of worker 0");
-        assert!(a.m == b.m && d.m.is_empty() && [a.m.len(), a.r.len(), b.r.len(), d.r.len()] == [n; 4]);
-        for lane in 0..n {
-            let r = a.r[lane].wrapping_add(b.r[lane]) & mask(want.width);
-            assert_eq!(r, d.r[lane], "result {i} lane {lane}: the dealer knows another mask");
-            let got = a.m[lane].wrapping_sub(r) & mask(want.width);
-            assert_eq!(got, want.v[lane], "result {i} lane {lane}: got {got:#x}, want {:#x}", want.v[lane]);
-            assert_eq!((a.m[lane] | a.r[lane] | b.r[lane]) & !mask(want.width), 0);
+        assert_eq!((a.0.len(), a.1.len()), (want.len(), want_bits.len()));
+        for (i, want) in want.iter().enumerate() {
+            let (a, b, d) = (&a.0[i], &b.0[i], &d.0[i]);
+            let n = want.v.len();
+            assert_eq!((a.width, priced[i].width, priced[i].lanes), (want.width, want.width, n));
+            assert!(d.first == a.r, "result {i}: the dealer knows another share of worker 0");
+            assert!(a.m == b.m && d.m.is_empty() && [a.m.len(), a.r.len(), b.r.len(), d.r.len()] == [n; 4]);
+            for lane in 0..n {
+                let r = a.r[lane].wrapping_add(b.r[lane]) & mask(want.width);
+                assert_eq!(r, d.r[lane], "result {i} lane {lane}: the dealer knows another mask");
+                let got = a.m[lane].wrapping_sub(r) & mask(want.width);
+                assert_eq!(
+                    got, want.v[lane],
+                    "result {i} lane {lane}: got {got:#x}, want {:#x}",
+                    want.v[lane]
+                );
+                assert_eq!((a.m[lane] | a.r[lane] | b.r[lane]) & !mask(want.width), 0);
+            }
         }
-    }
-    for (i, want) in want_bits.iter().enumerate() {
-        let (a, b, d) = (&a.1[i], &b.1[i], &d.1[i]);
-        let n = want.0.len();
-        assert_eq!((a.n, b.n, d.n, priced_bits[i].0), (n, n, n, n));
-        assert!(a.m == b.m && d.m.is_empty() && d.first == a.r);
-        assert!(a.r.iter().zip(&b.r).map(|(a, b)| a ^ b).eq(d.r.iter().copied()), "another mask of bit {i}");
-        for lane in 0..n {
-            assert_eq!(bits::get(&a.m, lane) ^ bits::get(&d.r, lane), want.0[lane], "bit {i} lane {lane}");
+        for (i, want) in want_bits.iter().enumerate() {
+            let (a, b, d) = (&a.1[i], &b.1[i], &d.1[i]);
+            let n = want.0.len();
+            assert_eq!((a.n, b.n, d.n, priced_bits[i].0), (n, n, n, n));
+            assert!(a.m == b.m && d.m.is_empty() && d.first == a.r);
+            assert!(
+                a.r.iter().zip(&b.r).map(|(a, b)| a ^ b).eq(d.r.iter().copied()),
+                "another mask of bit {i}"
+            );
+            for lane in 0..n {
+                assert_eq!(
+                    bits::get(&a.m, lane) ^ bits::get(&d.r, lane),
+                    want.0[lane],
+                    "bit {i} lane {lane}"
+                );
+            }
+            let past = |v: &[u64]| !n.is_multiple_of(64) && v[n / 64] >> (n % 64) != 0;
+            assert!(![&a.m, &a.r, &b.r, &d.r].iter().any(|v| past(v)), "bits past the end of bit {i}");
         }
-        let past = |v: &[u64]| !n.is_multiple_of(64) && v[n / 64] >> (n % 64) != 0;
-        assert!(![&a.m, &a.r, &b.r, &d.r].iter().any(|v| past(v)), "bits past the end of bit {i}");
+        let bill = price.bill;
+        assert_eq!(cost_a.0, [vec![0; 3], vec![0, bill.opened, 0]], "what worker 0 sends");
+        assert_eq!(cost_b.0, [vec![0; 3], vec![bill.opened, 0, 0]], "what worker 1 sends");
+        assert_eq!(cost_d.0, [vec![bill.dealt, 0, 0], vec![0; 3]], "what the dealer sends");
+        assert_eq!((cost_a.1.max(cost_b.1), cost_d.1), (bill.rounds, 0), "rounds");
     }
-    let bill = price.bill;
-    assert_eq!(cost_a.0, [vec![0; 3], vec![0, bill.opened, 0]], "what worker 0 sends");
-    assert_eq!(cost_b.0, [vec![0; 3], vec![bill.opened, 0, 0]], "what worker 1 sends");
-    assert_eq!(cost_d.0, [vec![bill.dealt, 0, 0], vec![0; 3]], "what the dealer sends");
-    assert_eq!((cost_a.1.max(cost_b.1), cost_d.1), (bill.rounds, 0), "rounds");
 }
 
 /// Lanes of the operations' operands.
