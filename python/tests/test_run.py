@@ -273,7 +273,8 @@ def test_protocols() -> None:
     assert protocols["clear"].insecure
     assert protocols["alkaid"].factors == 4
     assert (protocols["mizar"].level, protocols["clear"].level) == ("semi-honest", "none")
-    assert [name for name, protocol in protocols.items() if protocol.numbers == "float32"] == ["secfloat", "mizar-float"]
+    floats = [name for name, protocol in protocols.items() if protocol.numbers == "float32"]
+    assert floats == ["secfloat", "mizar-float"]
 
 
 def test_a_protocol_that_does_not_protect_has_to_be_insisted_on(small: megrez.Model, images: Array) -> None:
