@@ -139,6 +139,12 @@ impl Endpoint {
         self.shared.limits.connect
     }
 
+    /// Bytes that one peer may send ahead of what this party has asked for.
+    #[must_use]
+    pub fn sent_ahead(&self) -> u64 {
+        self.shared.limits.inbox_soft
+    }
+
     /// Number of parties in the deployment.
     #[must_use]
     pub fn parties(&self) -> usize {

@@ -11,7 +11,7 @@ pub use serve::{StoredFloats, serve_floats};
 pub use walk::Walk;
 
 use megrez_float::{Blocks, Clear, Float, Plain};
-use megrez_plan::FloatPlan;
+use megrez_plan::{FloatOp, FloatPlan, FloatStep};
 use megrez_twoparty::dealt::price as dealt;
 use megrez_twoparty::price::{Bill, Price};
 use std::convert::Infallible;
@@ -50,15 +50,53 @@ pub fn dealt_price(plan: &FloatPlan) -> Vec<dealt::Bill> {
     steps(plan, &mut dealt::Price::default(), |price| std::mem::take(&mut price.bill))
 }
 
+/// Bytes that a dealer sends for a plan, or `most` if they are more. Steps that follow then are not priced, nor products so many that
+/// they are more for sure: what this takes does not grow with them.
+///
+/// # Panics
+/// If the plan is not valid.
+#[must_use]
+pub fn dealt_bytes(plan: &FloatPlan, most: u64) -> u64 {
+    let mut price = dealt::Price::default();
+    let mut walk = Walk::new(plan, sizes(plan, &price));
+    for (i, step) in plan.steps.iter().enumerate() {
+        // Of a product the dealer sends 125 bytes, of a selection 9.
+        if products(plan, step) > most / 8 {
+            return most;
+        }
+        let Ok(()) = walk.step(&mut price, i);
+        if price.bill.dealt >= most {
+            return most;
+        }
+    }
+    price.bill.dealt
+}
+
+/// How many pairs of numbers a step multiplies, or selects from.
+fn products(plan: &FloatPlan, step: &FloatStep) -> u64 {
+    match step.op {
+        FloatOp::MatMul | FloatOp::Lookup => {
+            let [left, right] = [0, 1].map(|i| plan.shape(step.inputs[i]));
+            let columns = right.dims().last().copied().unwrap_or(1);
+            (left.elements() as u64).saturating_mul(columns as u64)
+        }
+        _ => 0,
+    }
+}
+
+/// Inputs of which blocks that price know the sizes alone.
+fn sizes<B: Blocks>(plan: &FloatPlan, b: &B) -> Vec<Float<B>> {
+    let number = |elements: usize| Float::public(b, &Plain::from_f32(&vec![0.0; elements]));
+    plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect()
+}
+
 /// What the blocks took for each step.
 fn steps<B: Blocks<Error = Infallible>, T>(
     plan: &FloatPlan,
     b: &mut B,
     taken: impl Fn(&mut B) -> T,
 ) -> Vec<T> {
-    let number = |elements: usize| Float::public(&*b, &Plain::from_f32(&vec![0.0; elements]));
-    let inputs = plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect();
-    let mut walk = Walk::new(plan, inputs);
+    let mut walk = Walk::new(plan, sizes(plan, b));
     let one = |i: usize| {
         let Ok(()) = walk.step(b, i);
         taken(b)

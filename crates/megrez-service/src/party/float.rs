@@ -5,9 +5,10 @@ use super::asked::Asked;
 use super::clients::{ChannelClients, Shared};
 use super::host::{Host, ended, hash, own};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
+use crate::protocols::MIZAR_FLOAT;
 use crate::wire::{Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
-use megrez_engine::float::{StoredFloats, serve_floats};
+use megrez_engine::float::{StoredFloats, dealt_bytes, serve_floats};
 use megrez_engine::{Clients, Options, PartyReport, agree, common_name};
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Payload};
@@ -51,6 +52,13 @@ pub(super) fn run(
 pub(super) fn memory(plan: &FloatPlan) -> u64 {
     let elements = plan.values.iter().map(|shape| shape.elements() as u64);
     elements.fold(0u64, u64::saturating_add).saturating_mul(64)
+}
+
+/// As [`memory`], and what the dealer has sent ahead, which waits at worker 0 until it is used: all that is dealt, or as much as this
+/// party's inbox takes from one peer.
+pub(super) fn session_memory(protocol: &str, plan: &FloatPlan, inbox: u64) -> u64 {
+    let dealt = if protocol == MIZAR_FLOAT.name { dealt_bytes(plan, inbox) } else { 0 };
+    memory(plan).saturating_add(dealt)
 }
 
 /// The plan of a request, and the stored model that it may use.
@@ -135,4 +143,33 @@ fn load(stored: &StoredModel, protocol: &str, plan: &FloatPlan, me: usize) -> Re
         rest = after;
     }
     if rest.is_empty() { Ok(weights) } else { Err(stored.unreadable()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_engine::float::dealt_price;
+    use megrez_plan::FloatOp;
+
+    /// A product of n × n matrices.
+    fn plan(n: usize) -> FloatPlan {
+        let mut plan = FloatPlan::new(4);
+        let [x, y] = ["x", "y"].map(|name| plan.input(name, "alice", [n, n].into()));
+        let product = plan.step("product", FloatOp::MatMul, &[x, y]).unwrap();
+        plan.output("z", "alice", product);
+        plan
+    }
+
+    #[test]
+    fn what_a_dealer_sends_ahead_counts() {
+        let memory_of = |name: &str, n: usize, inbox: u64| session_memory(name, &plan(n), inbox);
+        let values = |n: usize| 64 * 3 * (n * n) as u64;
+        assert_eq!(memory_of("secfloat", 3, 1 << 30), values(3));
+        let dealt: u64 = dealt_price(&plan(3)).iter().map(|bill| bill.dealt).sum();
+        assert!(dealt > 27 * 100);
+        assert_eq!(memory_of("mizar-float", 3, 1 << 30), values(3) + dealt);
+        assert_eq!(memory_of("mizar-float", 3, 1000), values(3) + 1000, "what does not fit is not sent");
+        // 2^36 products: nobody waits until these are priced.
+        assert_eq!(memory_of("mizar-float", 1 << 12, 1 << 30), values(1 << 12) + (1 << 30));
+    }
 }

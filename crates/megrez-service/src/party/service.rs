@@ -375,7 +375,8 @@ impl Service {
         let alone = run.source.is_stored() || permitted.is_err();
         if protocol.numbers == Numbers::Float32 {
             let ready = permitted.and_then(|()| float::plan_of(&self.host, asked.client, run));
-            let memory = |(plan, _): &(FloatPlan, _)| float::memory(plan);
+            let inbox = self.host.endpoint.sent_ahead();
+            let memory = |(plan, _): &(FloatPlan, _)| float::session_memory(&run.protocol, plan, inbox);
             let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
             let ((plan, stored), _place) = self.admitted(wish)?;
             return float::run(&self.host, asked, run, &plan, stored.as_ref(), shared);
