@@ -72,6 +72,11 @@ impl Subject {
         digits(&hash(purpose, bytes))
     }
 
+    /// Names a program by the hash on which its clients and the parties agree.
+    pub fn program(bytes: &[u8]) -> String {
+        digits(&crate::wire::program_hash(bytes))
+    }
+
     /// Names a training job.
     pub fn job(hash: &[u8; 32]) -> String {
         digits(hash)

@@ -6,14 +6,15 @@
 
 use crate::training::{Consent, Job, JobId, JobState};
 use crate::{Error, ErrorKind, Result};
-use megrez_engine::PartyReport;
+pub use megrez_engine::PartyReport;
+pub use megrez_engine::float::{MAX_CLIENTS, MAX_ENTRIES, Opening, Program};
 use megrez_graph::lower::{DataInput, Revealed};
 use megrez_net::{Channel, NetProfile, Payload};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
@@ -93,6 +94,8 @@ pub enum Request {
         /// The name of a model or of rows.
         model: String,
     },
+    /// Take part in a floating-point program. All its clients ask all parties for the same; it runs once all have come.
+    Join(Join),
 }
 
 /// Where the plan of a run comes from.
@@ -165,6 +168,53 @@ pub struct Train {
     pub job: Job,
 }
 
+/// Largest program in bytes.
+pub const MAX_PROGRAM: usize = 16 << 20;
+
+/// A request to take part in a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Join {
+    /// This client's fresh name for its part. The session's name is made of all of them.
+    pub session: [u8; 16],
+    /// The protocol's name.
+    pub protocol: String,
+    /// What the clients call this run of the program: at most 64 bytes.
+    pub name: String,
+    /// A [`Program`](megrez_engine::float::Program): [`program`] reads it.
+    pub program: Vec<u8>,
+    /// How many seconds to wait for the other clients; no longer than for a turn.
+    pub seconds: u32,
+}
+
+/// A program from bytes that may come from anywhere, not yet [checked](megrez_engine::float::Program::check).
+///
+/// # Errors
+/// If it is too large, or none.
+pub fn program(bytes: &[u8]) -> Result<Program> {
+    if bytes.len() > MAX_PROGRAM {
+        return Err(Error::Refused(format!("a program has at most {} MiB", MAX_PROGRAM >> 20)));
+    }
+    // Clients and entries are counted before they are taken in.
+    let most = |bytes, most: usize| {
+        let (count, _) = postcard::take_from_bytes::<u64>(bytes).ok()?;
+        (count <= most as u64).then_some(())
+    };
+    let read = || {
+        most(bytes, MAX_CLIENTS)?;
+        let (_, rest) = postcard::take_from_bytes::<Vec<String>>(bytes).ok()?;
+        most(rest, MAX_ENTRIES)?;
+        postcard::from_bytes::<Program>(bytes).ok()
+    };
+    let what = format!("this is no program of at most {MAX_CLIENTS} clients and {MAX_ENTRIES} entries");
+    read().ok_or(Error::Of(ErrorKind::Unsupported, what))
+}
+
+/// What clients and parties compare of a program.
+#[must_use]
+pub fn program_hash(bytes: &[u8]) -> [u8; 32] {
+    megrez_engine::hash("megrez 2026 program", bytes)
+}
+
 /// A plan that a model's owner approves, with what its user needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelPlan {
@@ -211,7 +261,8 @@ pub enum Reply {
         /// The approved plan.
         plan: ModelPlan,
     },
-    /// All parties have begun the job; it goes on whether its client stays or not.
+    /// All parties have begun: the job, which goes on whether its client stays or not, or the program that all its clients have
+    /// brought, whose inputs are now due.
     Begun,
     /// How jobs stand.
     Jobs(Vec<JobState>),
@@ -257,6 +308,18 @@ pub struct Info {
     pub sessions: usize,
 }
 
+/// Refuses a client of another [`VERSION`].
+pub(crate) fn same_version(version: u32) -> Result<()> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let what = format!(
+        "the client speaks version {version} of the client protocol, this party {}: install one release everywhere",
+        VERSION
+    );
+    Err(Error::of(ErrorKind::Unsupported, what))
+}
+
 /// Sends a message.
 pub fn send<T: Serialize>(channel: &mut Channel, message: &T) -> Result<()> {
     let bytes = postcard::to_allocvec(message).map_err(|e| Error::of(ErrorKind::Internal, e))?;
@@ -285,4 +348,82 @@ pub fn fresh_name() -> Result<[u8; 16]> {
     let mut name = [0; 16];
     getrandom::fill(&mut name).map_err(|e| Error::of(ErrorKind::Internal, format!("no randomness: {e}")))?;
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_float::programs::tape::Entry;
+
+    fn valid() -> Program {
+        let apply = |op: &str, of: &[u64]| Entry::Apply { op: op.into(), of: of.to_vec() };
+        Program {
+            clients: vec!["alice".into(), "bob".into()],
+            tape: vec![
+                Entry::Input { owner: 0, lanes: 3 },
+                Entry::Input { owner: 1, lanes: 3 },
+                apply("mul", &[0, 1]),
+                apply("lt", &[0, 1]),
+                Entry::Concat(vec![2, 2]),
+            ],
+            outputs: vec![Opening { value: 2, to: vec![0, 1] }, Opening { value: 4, to: vec![1] }],
+            group: 4,
+            threads: 1,
+        }
+    }
+
+    /// 3 + 3 + 3 + 3 + 6 numbers of the tape, 3 · 2 + 6 opened.
+    const NUMBERS: usize = 30;
+
+    #[test]
+    fn programs_that_cannot_run_are_refused() {
+        let bytes = postcard::to_allocvec(&valid()).unwrap();
+        assert_eq!(program(&bytes).unwrap().check(NUMBERS).unwrap().len(), 5);
+        let error = valid().check(NUMBERS - 1).unwrap_err();
+        assert!(error.contains("more than 29 numbers"), "{error}");
+        assert!(valid().dealt() > 3 * 100);
+        type Breaks = fn(&mut Program);
+        let broken: [(Breaks, &str); 17] = [
+            (|p| p.clients[1] = "alice".into(), "different names"),
+            (|p| p.clients.clear(), "1 to 16 clients"),
+            (|p| p.group = 3, "groups"),
+            (|p| p.threads = 0, "threads"),
+            (|p| p.threads = 65, "threads"),
+            (|p| p.tape[0] = Entry::Input { owner: 2, lanes: 3 }, "entry 0: there is no client 2"),
+            (|p| p.tape[0] = Entry::Input { owner: 0, lanes: 0 }, "no numbers"),
+            (|p| p.tape[0] = Entry::Input { owner: 0, lanes: usize::MAX }, "more than"),
+            (|p| p.tape[2] = Entry::Sum { of: 1, lanes: 0 }, "no blocks"),
+            (|p| p.tape[2] = Entry::Not(3), "there is no value 3"),
+            (|p| p.tape[4] = Entry::Concat(vec![u64::MAX]), "there is no value"),
+            (|p| p.tape[4] = Entry::Gather { of: 0, lanes: vec![3] }, "lane 3 of 3"),
+            (|p| p.outputs[0].value = 3, "no numbers 3 to open"),
+            (|p| p.outputs[0].value = 9, "no numbers 9 to open"),
+            (|p| p.outputs[0].to = vec![2], "for nobody"),
+            (|p| p.outputs[0].to.clear(), "for nobody"),
+            (|p| p.outputs.clear(), "nothing is opened"),
+        ];
+        for (breaks, why) in broken {
+            let mut program = valid();
+            breaks(&mut program);
+            let error = program.check(NUMBERS).unwrap_err();
+            assert!(error.contains(why), "{why}: {error}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_program_are_refused_before_they_take_memory() {
+        let bytes = postcard::to_allocvec(&valid()).unwrap();
+        for end in 0..bytes.len() {
+            assert!(program(&bytes[..end]).is_err(), "{end}");
+        }
+        assert!(program(&vec![0; MAX_PROGRAM + 1]).is_err());
+        let mut many = valid();
+        many.tape = vec![Entry::Not(0); MAX_ENTRIES + 1];
+        assert!(program(&postcard::to_allocvec(&many).unwrap()).is_err());
+        let mut crowd = valid();
+        crowd.clients = vec![String::new(); MAX_CLIENTS + 1];
+        assert!(program(&postcard::to_allocvec(&crowd).unwrap()).is_err());
+        let altered = |at: usize| [&bytes[..at], &[bytes[at] ^ 1], &bytes[at + 1..]].concat();
+        assert!((0..bytes.len()).all(|at| program_hash(&altered(at)) != program_hash(&bytes)));
+    }
 }

@@ -2,11 +2,15 @@
 
 mod client;
 mod local;
+mod program;
 mod serve;
 mod walk;
 
 pub use client::{FloatInputs, collect_floats, provide_floats};
 pub use local::{FloatRun, run_floats};
+pub use program::{
+    MAX_CLIENTS, MAX_ENTRIES, Opening, Program, collect_program, provide_program, serve_program,
+};
 pub use serve::{StoredFloats, serve_floats};
 pub use walk::Walk;
 

@@ -35,28 +35,36 @@ pub fn serve_floats<D: Device>(
     agree(&mut party, "plan", &plan.hash())?;
     party.enter(Phase::Setup, 1);
     let start = Instant::now();
-    let set_up = |start: Instant, party: &Party<D>| SetUp {
-        phase: PhaseReport {
-            seconds: start.elapsed().as_secs_f64(),
-            rounds: party.rounds(),
-            ..PhaseReport::default()
-        },
-        sent: party.meter().readings(),
-    };
     if party.parties() > 2 {
-        let set_up = set_up(start, &party);
+        let set_up = SetUp::new(start, &party);
         return all_runs(plan, Dealt::new(party)?, &set_up, stored, clients, options);
     }
     let ots = Ots::set_up(&mut party, plan.group)?;
-    let set_up = set_up(start, &party);
+    let set_up = SetUp::new(start, &party);
     let b = Sirnn::new(party, ots).with_threads(plan.threads as usize)?;
     all_runs(plan, b, &set_up, stored, clients, options)
 }
 
 /// What the set-up took, and what was sent in it.
-struct SetUp {
+pub(super) struct SetUp {
     phase: PhaseReport,
     sent: Vec<Reading>,
+}
+
+impl SetUp {
+    /// It began at `start` and has ended.
+    pub(super) fn new<D: Device>(start: Instant, party: &Party<D>) -> Self {
+        let seconds = start.elapsed().as_secs_f64();
+        let phase = PhaseReport { seconds, rounds: party.rounds(), ..PhaseReport::default() };
+        SetUp { phase, sent: party.meter().readings() }
+    }
+
+    /// The report of the first run, with the set-up.
+    pub(super) fn added_to(&self, mut report: PartyReport) -> PartyReport {
+        report.phases.insert(Phase::Setup, self.phase.clone());
+        report.sent.extend(self.sent.iter().cloned());
+        report
+    }
 }
 
 fn all_runs(
@@ -70,12 +78,8 @@ fn all_runs(
     let mut held = HashMap::new();
     let one = |run: u32| {
         b.party().meter().reset();
-        let mut report = one_run(plan, &mut b, stored, &mut held, clients, options, run)?;
-        if run == 0 {
-            report.phases.insert(Phase::Setup, set_up.phase.clone());
-            report.sent.extend(set_up.sent.iter().cloned());
-        }
-        Ok(report)
+        let report = one_run(plan, &mut b, stored, &mut held, clients, options, run)?;
+        Ok(if run == 0 { set_up.added_to(report) } else { report })
     };
     (0..options.runs).map(one).collect()
 }

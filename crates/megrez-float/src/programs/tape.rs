@@ -23,9 +23,9 @@ pub type Name = u64;
 /// One entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Entry {
-    /// Numbers that party `owner` brings.
+    /// Numbers that somebody brings.
     Input {
-        /// 0 or 1.
+        /// Who: a number of the caller's.
         owner: usize,
         /// How many.
         lanes: usize,
@@ -76,7 +76,8 @@ pub enum Entry {
 
 impl Entry {
     /// What it refers to.
-    fn operands(&self) -> Vec<Name> {
+    #[must_use]
+    pub fn operands(&self) -> Vec<Name> {
         match self {
             Self::Input { .. } | Self::Public(_) | Self::Known(_) => vec![],
             Self::Apply { of, .. } | Self::Concat(of) => of.clone(),
@@ -122,8 +123,7 @@ pub fn shape(entry: &Entry, of: impl Fn(Name) -> Option<Shape>) -> Result<Shape,
         first.ok_or_else(|| format!("operands of different lengths: {lanes:?}"))
     };
     Ok(match entry {
-        Entry::Input { owner: 0 | 1, lanes } => Shape { truth: false, lanes: *lanes },
-        Entry::Input { owner, .. } => return Err(format!("there is no party {owner}")),
+        Entry::Input { lanes, .. } => Shape { truth: false, lanes: *lanes },
         Entry::Public(bits) => Shape { truth: false, lanes: bits.len() },
         Entry::Known(bits) => Shape { truth: true, lanes: bits.len() },
         Entry::Apply { op, of } => {
@@ -160,7 +160,7 @@ pub fn shape(entry: &Entry, of: impl Fn(Name) -> Option<Shape>) -> Result<Shape,
             else {
                 return Err("a concatenation of nothing, or of numbers and truth values".into());
             };
-            Shape { truth, lanes: shapes.iter().map(|s| s.lanes).sum() }
+            Shape { truth, lanes: shapes.iter().fold(0, |all, s| all.saturating_add(s.lanes)) }
         }
         Entry::Sum { of, lanes } => {
             let terms = expect(false, *of)?;
@@ -253,17 +253,17 @@ impl<B: Blocks> Machine<B> {
         tape: &[(Name, Entry)],
         input: &mut dyn FnMut(&mut B, Name, usize, usize) -> Result<Float<B>, B::Error>,
     ) -> Result<(), B::Error> {
-        let levels = levels(tape);
-        for level in 0..=levels.iter().copied().max().unwrap_or(0) {
-            let here = || tape.iter().zip(&levels).filter(|(_, l)| **l == level).map(|(entry, _)| entry);
+        let mut levels: BTreeMap<usize, Vec<&(Name, Entry)>> = BTreeMap::new();
+        levels_of(tape).zip(tape).for_each(|(level, entry)| levels.entry(level).or_default().push(entry));
+        for here in levels.values() {
             let mut together: BTreeMap<&str, Vec<&(Name, Entry)>> = BTreeMap::new();
-            here()
-                .filter_map(|e| Some((e.1.key()?, e)))
+            here.iter()
+                .filter_map(|e| Some((e.1.key()?, *e)))
                 .for_each(|(key, e)| together.entry(key).or_default().push(e));
             for (key, entries) in together {
                 self.batch(b, key, &entries)?;
             }
-            for (name, entry) in here().filter(|e| e.1.key().is_none()) {
+            for (name, entry) in here.iter().filter(|e| e.1.key().is_none()) {
                 let value = self.alone(b, *name, entry, input)?;
                 self.values.insert(*name, value);
             }
@@ -346,16 +346,14 @@ fn call<B: Blocks>(b: &mut B, key: &str, operands: &[Value<B>]) -> Result<Value<
 }
 
 /// How many entries that cost rounds each entry waits for, itself included; within a level, local entries come last.
-fn levels(tape: &[(Name, Entry)]) -> Vec<usize> {
+fn levels_of(tape: &[(Name, Entry)]) -> impl Iterator<Item = usize> {
     let mut known: HashMap<Name, usize> = HashMap::new();
-    tape.iter()
-        .map(|(name, entry)| {
-            let before = entry.operands().iter().filter_map(|x| known.get(x)).copied().max().unwrap_or(0);
-            let level = before + usize::from(entry.key().is_some());
-            known.insert(*name, level);
-            level
-        })
-        .collect()
+    tape.iter().map(move |(name, entry)| {
+        let before = entry.operands().iter().filter_map(|x| known.get(x)).copied().max().unwrap_or(0);
+        let level = before + usize::from(entry.key().is_some());
+        known.insert(*name, level);
+        level
+    })
 }
 
 impl Machine<Clear> {
@@ -442,7 +440,7 @@ mod tests {
             (4, apply("mul", &[3, 1])),
             (5, apply("mul", &[0, 0])),
         ];
-        assert_eq!(levels(&tape), [0, 1, 1, 1, 2, 1]);
+        assert_eq!(levels_of(&tape).collect::<Vec<_>>(), [0, 1, 1, 1, 2, 1]);
     }
 
     #[test]

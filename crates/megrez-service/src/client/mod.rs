@@ -2,6 +2,7 @@
 //! party.
 
 mod exchange;
+mod joint;
 mod lines;
 mod training;
 
@@ -17,6 +18,7 @@ use megrez_plan::{FloatPlan, Input, KEPT, Plan};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
+pub use joint::Joint;
 pub use training::{Learnt, Standing};
 
 /// Channels to all parties of a cluster. After an error they are closed, and every further call

@@ -65,6 +65,9 @@ fn subject(request: &Request) -> Subject {
         Request::Consent(consent) => Subject { job: Some(Subject::job(&consent.job)), ..Subject::default() },
         Request::Jobs { .. } => Subject::default(),
         Request::Stop { job } => Subject { job: Some(Subject::material(job)), ..Subject::default() },
+        Request::Join(join) => {
+            Subject { plans: vec![Subject::program(&join.program)], runs: Some(1), ..Subject::default() }
+        }
         Request::Remove { model } => Subject { model: Some(model.clone()), ..Subject::default() },
         Request::Prepare(prepare) => Subject {
             material: Some(Subject::material(&prepare.material)),
@@ -86,6 +89,7 @@ impl<'a> Asked<'a> {
             Request::Consent(_) => ("approve", None),
             Request::Jobs { .. } => ("jobs", None),
             Request::Stop { .. } => ("stop", None),
+            Request::Join(join) => ("join", Some((join.session, &join.protocol))),
             Request::Remove { .. } => ("remove", None),
         };
         Asked {

@@ -8,7 +8,7 @@ use megrez_plan::{Input, Output};
 use megrez_session::Error as SessionError;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a party that waits for its client looks whether the session still lives.
 const SESSION_CHECK: Duration = Duration::from_millis(200);
@@ -80,12 +80,13 @@ impl Clients for ChannelClients<'_> {
         wire::send(&mut hold(self.channel), &Reply::MaskKey(mask_key)).map_err(client_lost)
     }
     fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
-        // A session that fails meanwhile must not wait for its client.
+        // A session that fails meanwhile must not wait for its client; who had to wait for it need not have spoken.
+        let since = Instant::now();
         loop {
             let mut channel = hold(self.channel);
             match channel.recv_within(limit as u64, SESSION_CHECK).map_err(|e| client_lost(e.into()))? {
                 Some(data) => return Ok(data),
-                None if channel.silent() > self.channel.silence => {
+                None if channel.silent().min(since.elapsed()) > self.channel.silence => {
                     let what = format!("the client was silent for {} s", self.channel.silence.as_secs());
                     return Err(SessionError::Refused(what));
                 }

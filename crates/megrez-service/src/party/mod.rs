@@ -10,6 +10,7 @@ mod connections;
 mod float;
 mod host;
 mod jobs;
+mod joint;
 mod kept;
 mod metrics;
 mod rights;

@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub enum Right {
     /// Run stored models, those that their owners allow it.
     RunModels,
-    /// Run plans of its own, on its own data.
+    /// Run plans of its own, on its own data, and programs with others who bring theirs.
     RunPlans,
     /// Keep models in shares.
     Upload,
@@ -126,6 +126,7 @@ impl Rights {
                 Source::Plan(_) => (Right::RunPlans, Some(&run.protocol), None, run.runs),
                 Source::Model { model, .. } => (Right::RunModels, Some(&run.protocol), Some(model), run.runs),
             },
+            Request::Join(join) => (Right::RunPlans, Some(&join.protocol), None, 1),
             Request::Upload(upload) => (Right::Upload, Some(&upload.protocol), Some(&upload.model), 0),
             // What concerns a client's own word, jobs and files is no more than it has been given.
             Request::Consent(_) | Request::Jobs { .. } | Request::Stop { .. } | Request::Remove { .. } => {

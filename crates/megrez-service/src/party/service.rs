@@ -7,6 +7,7 @@ use super::connections::{Connection, Connections};
 use super::float;
 use super::host::{Host, Policy, ended, hash, writable};
 use super::jobs::{PrepareJob, RunJob, UploadJob, dispatch};
+use super::joint::Meetings;
 use super::kept::Kept;
 use super::metrics::{Metrics, Now};
 use super::rights::Rights;
@@ -34,6 +35,7 @@ pub struct Service {
     pub(super) admission: Admission,
     connections: Connections,
     pub(super) training: Training,
+    pub(super) meetings: Meetings,
     metrics: Metrics,
     audit: Option<Audit>,
     rights: RwLock<Arc<Rights>>,
@@ -56,6 +58,7 @@ impl Service {
             admission: Admission::new(policy.capacity.clone()),
             connections: Connections::new(policy.capacity.clone()),
             training: Training::default(),
+            meetings: Meetings::default(),
             metrics: Metrics::new(endpoint.me()),
             host: Host { endpoint, policy, device },
             draining: AtomicBool::new(false),
@@ -207,7 +210,7 @@ impl Service {
         if channel.set_patience(capacity.patience()).is_err() {
             return;
         }
-        let shared = Shared::new(channel, capacity.client_silence());
+        let shared = Arc::new(Shared::new(channel, capacity.client_silence()));
         // What this client's runs leave in shares lives as long as its connection.
         let mut kept = Kept::default();
         let e = loop {
@@ -235,9 +238,9 @@ impl Service {
             }
         };
         // What the client still sends for the failed request must not be taken for the next one.
-        let mut channel = shared.into_channel();
-        let _ = wire::send(&mut channel, &Reply::Failed(Failure::from(&e)));
-        let _ = channel.close();
+        let _ = wire::send(&mut hold(&shared), &Reply::Failed(Failure::from(&e)));
+        // A session that still has a hold on it closes it in its turn.
+        let _ = Arc::into_inner(shared).map(|shared| shared.into_channel().close());
     }
 
     /// The next request. A large one is taken in only if there is room.
@@ -251,12 +254,12 @@ impl Service {
         wire::parse(&channel, &payload)
     }
 
-    fn answer(&self, asked: &Asked, request: Request, channel: &Shared, kept: &mut Kept) -> Result<()> {
+    fn answer(&self, asked: &Asked, request: Request, channel: &Arc<Shared>, kept: &mut Kept) -> Result<()> {
         let rights = Arc::clone(&self.rights.read().unwrap_or_else(PoisonError::into_inner));
         let permitted = rights.permit(asked.client, &request);
         match request {
             Request::Info { version } => {
-                same_version(version)?;
+                wire::same_version(version)?;
                 wire::send(&mut hold(channel), &Reply::Info(self.info()))
             }
             Request::Describe { model, batch } => {
@@ -276,6 +279,14 @@ impl Service {
                 // Bytes are counted from the beginning of the session.
                 reports.last().iter().for_each(|last| self.metrics.sent(&last.wire_bytes));
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
+            }
+            Request::Join(join) => {
+                let counted = permitted.is_ok();
+                let joined = self.join(asked, join, channel, permitted);
+                if counted && !asked.has_begun() {
+                    rights.forget(asked.client, 1);
+                }
+                joined
             }
             Request::Upload(upload) => {
                 alive(channel, || self.upload(asked, &upload, channel, permitted))?;
@@ -306,17 +317,16 @@ impl Service {
     /// party 0 has begun it. `ready` is what this party has made of the request; a refusal that may
     /// be its own `alone` is told to those who come.
     pub(super) fn admitted<T>(&self, wish: Wish<'_, T>) -> Result<(T, Place<'_>)> {
-        let Wish { asked, session, profile, shared, depend, alone, ready, memory } = wish;
+        let Wish { asked, session, profile, present, depend, alone, ready, memory } = wish;
         let endpoint = &self.host.endpoint;
         let admitted = match ready {
             Ok(ready) if endpoint.me() == 0 => {
-                let present = || shared.present();
                 let place = self.admission.turn(asked.client, memory(&ready), depend, present)?;
                 return Ok((ready, place));
             }
             Err(e) if endpoint.me() == 0 || !alone => Err(e),
             ready => {
-                self.await_party_0(session, shared)?;
+                self.await_party_0(session, present)?;
                 ready.and_then(|ready| {
                     self.admission.is_open()?;
                     let place = self.admission.follow(asked.client, memory(&ready))?;
@@ -330,13 +340,13 @@ impl Service {
 
     /// Waits until party 0 has dialled its link of a session. One that is open here already is
     /// waited for no more: it is refused where it is opened.
-    fn await_party_0(&self, session: [u8; 16], shared: &Shared) -> Result<()> {
+    fn await_party_0(&self, session: [u8; 16], present: &dyn Fn() -> Result<()>) -> Result<()> {
         let session = SessionId(session);
         // As long as a turn may take there, and then as long as parties wait for each other.
         let wait = self.host.policy.capacity.turn() + self.host.endpoint.connect_limit();
         let until = Instant::now() + wait;
         while !self.host.endpoint.is_open(session) && !self.host.endpoint.announced(session, 0, LOOK)? {
-            shared.present()?;
+            present()?;
             if Instant::now() >= until {
                 let what = format!("party 0 has not begun the session within {} s", wait.as_secs());
                 return Err(Error::of(ErrorKind::TimedOut, what));
@@ -370,20 +380,20 @@ impl Service {
         if run.runs == 0 {
             return Err(Error::Refused("a run has at least one repetition".into()));
         }
-        let (session, depend) = (run.session, kept.any());
+        let (session, depend, present) = (run.session, kept.any(), &|| shared.present());
         // A policy is this party's own.
         let alone = run.source.is_stored() || permitted.is_err();
         if protocol.numbers == Numbers::Float32 {
             let ready = permitted.and_then(|()| float::plan_of(&self.host, asked.client, run));
             let inbox = self.host.endpoint.sent_ahead();
             let memory = |(plan, _): &(FloatPlan, _)| float::session_memory(&run.protocol, plan, inbox);
-            let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+            let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
             let ((plan, stored), _place) = self.admitted(wish)?;
             return float::run(&self.host, asked, run, &plan, stored.as_ref(), shared);
         }
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &run.source));
         let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
-        let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+        let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
         let network = self.host.join(asked, session, profile)?;
         let job = RunJob {
@@ -411,16 +421,17 @@ impl Service {
         } else {
             Ok(())
         };
-        let (session, alone, depend) = (upload.session, true, false);
+        let (session, alone, depend, present) = (upload.session, true, false, &|| shared.present());
         let bytes = &upload.plans[0].plan;
         if protocol.numbers == Numbers::Float32 {
             let ready = free.and_then(|()| float::affordable(&self.host, bytes));
-            let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &float::memory };
+            let wish =
+                Wish { asked, session, profile, present, depend, alone, ready, memory: &float::memory };
             let (plan, _place) = self.admitted(wish)?;
             return float::upload(&self.host, asked, upload, header, &plan, &path, shared);
         }
         let ready = free.and_then(|()| self.host.affordable(bytes));
-        let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &Host::memory };
+        let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &Host::memory };
         let (plan, _place) = self.admitted(wish)?;
         let network = self.host.join(asked, session, profile)?;
         let job = UploadJob {
@@ -448,11 +459,11 @@ impl Service {
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
         let profile = &NetProfile::loopback();
-        let (session, depend) = (prepare.session, false);
+        let (session, depend, present) = (prepare.session, false, &|| shared.present());
         let alone = prepare.source.is_stored() || permitted.is_err();
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &prepare.source));
         let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
-        let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+        let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
         let network = self.host.join(asked, session, profile)?;
         let job = PrepareJob {
@@ -472,7 +483,8 @@ pub(super) struct Wish<'a, T> {
     pub(super) asked: &'a Asked<'a>,
     pub(super) session: [u8; 16],
     pub(super) profile: &'a NetProfile,
-    pub(super) shared: &'a Shared,
+    /// Fails once there is nobody to do it for.
+    pub(super) present: &'a dyn Fn() -> Result<()>,
     /// It reads what earlier requests of its connection have left.
     pub(super) depend: bool,
     /// A refusal may be this party's alone.
@@ -480,15 +492,4 @@ pub(super) struct Wish<'a, T> {
     pub(super) ready: Result<T>,
     /// What the session will hold, in bytes.
     pub(super) memory: &'a dyn Fn(&T) -> u64,
-}
-
-fn same_version(version: u32) -> Result<()> {
-    if version == wire::VERSION {
-        return Ok(());
-    }
-    let what = format!(
-        "the client speaks version {version} of the client protocol, this party {}: install one release everywhere",
-        wire::VERSION
-    );
-    Err(Error::of(ErrorKind::Unsupported, what))
 }

@@ -119,8 +119,8 @@ impl Service {
         let begin = || {
             let ready = permitted.and_then(|()| self.accepted(train));
             let memory = |ready: &Ready| memory(&ready.work, job);
-            let (session, alone, depend) = (train.session, true, false);
-            let wish = Wish { asked, session, profile, shared, depend, alone, ready, memory: &memory };
+            let (session, alone, depend, present) = (train.session, true, false, &|| shared.present());
+            let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
             let (ready, place) = self.admitted(wish)?;
             let network = self.host.join(asked, session, profile)?;
             Ok::<_, Error>((ready, place, network))
