@@ -51,10 +51,15 @@ class Tape:
         self.names = itertools.count()
         self.unused: list[int] = []
         """Values that the parties have and nobody here refers to any more."""
+        self.clients: list[str] = []
+        """Who is named in the program, in the order in which they were."""
         self.cost = Cost()
 
-    def run(self, values: Sequence[Value]) -> list[list[int]]:
-        """Run what these values need, and open them: numbers as bits, truth values as 0 and 1."""
+    def run(self, values: Sequence[Value], to: Sequence[str] = ()) -> list[list[int]]:
+        """Run what these values need, and open them: numbers as bits, truth values as 0 and 1.
+
+        `to` are the clients who learn them, where clients bring the inputs.
+        """
         entries = _unfinished(values)
         unused = self.unused[:]
         request = {
@@ -62,12 +67,14 @@ class Tape:
             "numbers": {value.name: value.bits for value in entries if value.bits is not None},
             "forget": unused,
             "open": [value.name for value in values],
+            "clients": self.clients,
+            "to": list(to),
         }
         reply = json.loads(self._native.run(json.dumps(request)))
         del self.unused[: len(unused)]
         for value in entries:
             value.entry, value.of, value.bits = None, (), None
-        sent = zip(self.cost.sent_bytes, reply["sent_bytes"], strict=True)
+        sent = itertools.zip_longest(self.cost.sent_bytes, reply["sent_bytes"], fillvalue=0)
         self.cost = Cost(
             self.cost.seconds + reply["seconds"],
             self.cost.rounds + reply["rounds"],

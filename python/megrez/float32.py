@@ -13,6 +13,9 @@ Nothing is computed before something is revealed; then the parties run what is n
 operation on as many numbers at once as the program allows. `clear()` instead of `local()` runs the same
 in this process, without parties, with the same bits.
 
+`connect` instead of `local` runs it at the parties of a cluster: two or three organisations run the same
+program, each with its own inputs only.
+
 What holds for rounding, infinities, NaN and denormals is in docs/float.md. Secrets decide nothing: use
 `where` for conditions, and reveal what a loop should depend on.
 """
@@ -22,6 +25,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -33,7 +37,7 @@ from megrez._native import Error
 from megrez._program import program
 from megrez._tape import Cost, Tape, Value
 
-__all__ = ["Array", "Cost", "Pair", "clear", "local"]  # and the functions, which are NumPy's
+__all__ = ["Array", "Cost", "Pair", "clear", "connect", "local"]  # and the functions, which are NumPy's
 
 Operand: TypeAlias = "Array | npt.ArrayLike"
 """A secret array, or public numbers."""
@@ -48,29 +52,111 @@ def __getattr__(name: str) -> Any:
 
 
 class Pair(Tape):
-    """Two parties on this machine, or none. `local` and `clear` make one; `cost` says what it has spent."""
+    """Parties, or none. `local`, `connect` and `clear` make one; `cost` says what it has spent."""
 
-    def array(self, values: npt.ArrayLike, *, owner: Literal[0, 1]) -> Array:
-        """Numbers that one of the parties brings. The other one learns their shape only."""
+    client: str | None = None
+    """Who this process is among several clients; `None` where it plays all of them."""
+
+    def array(
+        self,
+        values: npt.ArrayLike | None = None,
+        *,
+        owner: Literal[0, 1] | str,
+        shape: int | tuple[int, ...] | None = None,
+    ) -> Array:
+        """Numbers that somebody brings: a client, by name, or without `connect` also a party, 0 or 1.
+
+        The others learn their shape only. With `connect` the owner gives `values`, and the others give none
+        but the `shape`.
+        """
+        place = self._owner(owner)
+        if self.client is not None and self.client != owner:
+            if values is not None:
+                raise Error(f"these are `{owner}`'s numbers, not `{self.client}`'s: give the shape")
+            if shape is None:
+                raise Error(f"say the shape of what `{owner}` brings")
+            places = _places((shape,) if isinstance(shape, int) else tuple(shape))
+            return Array(Value(self, places.size, {"Input": {"owner": place, "lanes": places.size}}), places)
+        if values is None:
+            raise Error(f"`{owner}` brings these numbers: give them")
         bits = _bits(values)
-        entry = {"Input": {"owner": owner, "lanes": bits.size}}
+        if shape is not None and bits.shape != ((shape,) if isinstance(shape, int) else tuple(shape)):
+            raise Error(f"the numbers have the shape {bits.shape}, not {shape}")
+        entry = {"Input": {"owner": place, "lanes": bits.size}}
         return Array(Value(self, bits.size, entry, bits=bits.ravel().tolist()), _places(bits.shape))
+
+    def _owner(self, owner: int | str) -> int:
+        """The number under which the parties know an owner."""
+        if not isinstance(owner, str):
+            if self.client is not None:
+                raise Error("with connect() an owner is the name of a client")
+            return owner
+        if owner not in self.clients:
+            self.clients.append(owner)
+        place = self.clients.index(owner)
+        return place if self.client is not None else place % 2
 
     def public(self, values: npt.ArrayLike) -> Array:
         """Numbers that everybody knows."""
         bits = _bits(values)
         return Array(Value(self, bits.size, {"Public": bits.ravel().tolist()}), _places(bits.shape))
 
-    def reveal(self, *arrays: Array) -> tuple[npt.NDArray[Any], ...]:
-        """Open arrays to both parties and to this process: numbers, or truth values."""
-        opened = self.run([array._vector() for array in arrays])
+    def reveal(self, *arrays: Array, to: str | Sequence[str] | None = None) -> tuple[Any, ...]:
+        """Open arrays: numbers, or truth values.
+
+        Without `connect` both parties and this process learn them. With it the clients `to` do, by default
+        all that were named so far; the others get `None` for each array.
+        """
+        names = [*self.clients] if to is None else [to] if isinstance(to, str) else list(to)
+        for name in names:
+            self._owner(name)
+        if self.client is not None and not names:
+            raise Error("nobody is to learn this: name the clients who are, with to=")
+        opened = self.run([array._vector() for array in arrays], names)
+        if self.client is not None and self.client not in names:
+            return (None,) * len(arrays)
         pairs = zip(arrays, opened, strict=True)
         return tuple(_numbers(bits, array.is_truth).reshape(array.shape) for array, bits in pairs)
 
 
-def local(*, net: str = "loopback") -> Pair:
-    """Two parties in processes of this machine; `net` as for `megrez.local`."""
-    return Pair(_native.Float32.processes(net, *program()))
+def connect(
+    config: str | os.PathLike[str],
+    *,
+    client: str,
+    name: str,
+    certs: str | os.PathLike[str] = "certs",
+    protocol: str = "secfloat",
+    patience: float = 600,
+    threads: int = 1,
+) -> Pair:
+    """Connect to parties that run elsewhere, as one of several clients who run the same program.
+
+    Whenever something is revealed, the clients that it concerns meet at the parties: those who own the inputs
+    that it is made of, and those who learn it. Nothing runs, and no share leaves a client, before all of them
+    have come and the parties agree that all have brought the same program. Parties keep nothing in between:
+    what is revealed later is computed from the inputs on, so reveal together what can be.
+
+    Args:
+        config: the cluster's file, the same as the parties have.
+        client: this client's name, as in the certificate.
+        name: what all clients call the program; another for each that runs at the same time.
+        certs: the folder with `ca.pem` and this client's certificate and key.
+        protocol: `secfloat` between two parties, `mizar-float` between two and a dealer.
+        patience: how many seconds to wait for the other clients; parties have a limit of their own.
+        threads: of each party; the same at all clients.
+
+    """
+    pair = Pair(_native.Float32.connect(config, certs, client, name, protocol, patience, threads))
+    pair.client = client
+    return pair
+
+
+def local(*, protocol: str = "secfloat", net: str = "loopback") -> Pair:
+    """Parties in processes of this machine: two with `secfloat`, with `mizar-float` two and a dealer.
+
+    `net` is as for `megrez.local`. Clients who are named play the parts of the parties in turns.
+    """
+    return Pair(_native.Float32.processes(protocol, net, *program()))
 
 
 def clear() -> Pair:
@@ -115,9 +201,9 @@ class Array:
     def _at(self, places: npt.NDArray[np.int64]) -> Array:
         return Array(self._value, np.asarray(places, np.int64), is_truth=self.is_truth)
 
-    def reveal(self) -> npt.NDArray[Any]:
-        """Open the array to both parties and to this process."""
-        return self._pair.reveal(self)[0]
+    def reveal(self, to: str | Sequence[str] | None = None) -> Any:
+        """Open the array: see `Pair.reveal`."""
+        return self._pair.reveal(self, to=to)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -24,9 +24,9 @@ def clear() -> float32.Pair:
     return float32.clear()
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[float32.Pair]:
-    with float32.local() as pair:
+@pytest.fixture(scope="module", params=["secfloat", "mizar-float"])
+def pair(request: pytest.FixtureRequest) -> Iterator[float32.Pair]:
+    with float32.local(protocol=request.param) as pair:
         yield pair
 
 
@@ -134,7 +134,7 @@ def program(np: Any, x: Any, y: Any) -> list[Any]:
     return [z, mean, mean > 0.1, np.tanh(z @ y), np.maximum(z, 0.5).max()]
 
 
-def test_two_processes_give_the_bits_of_the_clear(pair: float32.Pair, clear: float32.Pair) -> None:
+def test_processes_give_the_bits_of_the_clear(pair: float32.Pair, clear: float32.Pair) -> None:
     y = numbers(5, 5)
     revealed = []
     for where in (pair, clear):
@@ -147,6 +147,12 @@ def test_two_processes_give_the_bits_of_the_clear(pair: float32.Pair, clear: flo
     assert pair.cost.rounds > 100
     assert min(pair.cost.sent_bytes) > 10_000
     assert clear.cost.sent_bytes == (0, 0)
+
+
+def test_a_dealer_is_a_third_party() -> None:
+    with float32.local(protocol="mizar-float") as pair:
+        assert (pair.array(X, owner=0) * X).reveal().tolist() == (X * X).tolist()
+        assert len(pair.cost.sent_bytes) == 3
 
 
 def test_values_that_are_gone_are_forgotten(pair: float32.Pair) -> None:
@@ -178,6 +184,8 @@ def test_mistakes(clear: float32.Pair) -> None:
     x = clear.array([1.0, 2.0], owner=0)
     with pytest.raises(Error, match="different parties"):
         x + float32.clear().array([1.0], owner=0)
+    with pytest.raises(Error, match="`mizar` does not compute in floating point"):
+        float32.local(protocol="mizar")
     with pytest.raises(Error, match="no `cumsum`"):
         np.cumsum(x)
     with pytest.raises(Error, match="real numbers"):

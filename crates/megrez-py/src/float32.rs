@@ -1,18 +1,19 @@
-//! Floating-point programs on two parties of this machine. Requests and replies are JSON:
+//! Floating-point programs on parties of this machine. Requests and replies are JSON:
 //! `python/megrez/float32.py` writes and reads them.
 
 use crate::error::refused;
 use crate::program::program;
 use crate::wait::wait;
-use megrez::float32::{Pair, Reply, Request};
+use megrez::float32::{Connection, Pair, Reply, Request};
 use megrez::{Error, Result};
 use megrez_net::NetProfile;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// Two parties, or this process alone.
+/// Parties, or this process alone.
 #[pyclass(frozen, module = "megrez._native")]
 pub struct Float32 {
     pair: Arc<Mutex<Option<Pair>>>,
@@ -32,12 +33,36 @@ impl Float32 {
         Self::of(Pair::clear())
     }
 
-    /// Starts two parties on this machine.
+    /// Starts the parties of a protocol on this machine.
     #[staticmethod]
-    fn processes(py: Python<'_>, net: &str, path: PathBuf, arguments: Vec<OsString>) -> PyResult<Self> {
+    fn processes(
+        py: Python<'_>,
+        protocol: &str,
+        net: &str,
+        path: PathBuf,
+        arguments: Vec<OsString>,
+    ) -> PyResult<Self> {
         let net: NetProfile = net.parse().map_err(refused)?;
         program(path, arguments).register();
-        Ok(Self::of(wait(py, None, move |_| Pair::processes(&net))?))
+        let protocol = protocol.to_owned();
+        Ok(Self::of(wait(py, None, move |_| Pair::processes(&protocol, &net))?))
+    }
+
+    /// Connects to the parties of a cluster, as one of several clients; `patience` in seconds.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        config: PathBuf,
+        certs: PathBuf,
+        client: String,
+        name: String,
+        protocol: String,
+        patience: f64,
+        threads: u32,
+    ) -> PyResult<Self> {
+        let patience = Duration::try_from_secs_f64(patience).map_err(refused)?;
+        let to = Connection { config, certs, client, name, protocol, patience, threads };
+        Ok(Self::of(wait(py, None, move |_| Pair::connect(to))?))
     }
 
     /// Runs a request and gives the reply.

@@ -101,6 +101,12 @@ impl Processes {
         Ok(Self { children, parties })
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn parties(&self) -> usize {
+        self.parties
+    }
+
     /// Tells party i the i-th message.
     ///
     /// # Errors

@@ -1,20 +1,29 @@
 //! Floating-point programs that are recorded while they run, as `megrez.float32` in Python does:
-//! tapes of operations, executed by two parties on this machine, or in the clear. Both give the
+//! tapes of operations, executed by parties on this machine, two or with a dealer three, or in the clear. All give the
 //! same bits.
+//!
+//! Or by the parties of a cluster, for several clients who write the same tapes and bring inputs of their own: [`Connection`].
 //!
 //! The caller writes tapes; nothing comes back but what it asks to be opened. Values stay with the
 //! parties until forgotten, so a program can go on after some of it was opened.
 
+mod joint;
+
+pub use joint::Connection;
+
+use joint::Joint;
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
 use megrez_float::{Clear, Float, Format, Plain};
 use megrez_kernels::Cpu;
 use megrez_model::float::Work;
 use megrez_net::NetProfile;
 use megrez_service::pair::{Child, Known, Processes};
+use megrez_service::protocols;
 use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::{Party, Phase};
-use megrez_twoparty::Sirnn;
+use megrez_twoparty::dealt::Dealt;
 use megrez_twoparty::ot::Ots;
+use megrez_twoparty::{Sirnn, Supplier};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -36,18 +45,24 @@ pub struct Request {
     pub forget: Vec<Name>,
     /// Values to open, of this tape or earlier ones.
     pub open: Vec<Name>,
+    /// Who brings inputs: an input's owner is a place here. Earlier places do not change. Empty where parties bring them.
+    #[serde(default)]
+    pub clients: Vec<String>,
+    /// The clients who learn what is opened; of no meaning where parties bring inputs.
+    #[serde(default)]
+    pub to: Vec<String>,
 }
 
 /// What was opened, and what the tape cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// Numbers as bits of single precision; truth values as 0 and 1.
+    /// Numbers as bits of single precision; truth values as 0 and 1. Nothing of what is for other clients.
     pub opened: Vec<Vec<u32>>,
     /// Of the tape, without opening.
     pub seconds: f64,
     /// Messages on the longest chain.
     pub rounds: u32,
-    /// Payload bytes that each party sent.
+    /// Payload bytes that each party sent, a dealer's included.
     pub sent_bytes: Vec<u64>,
 }
 
@@ -55,11 +70,12 @@ pub struct Reply {
 enum Place {
     Clear(Machine<Clear>),
     Processes(Processes),
+    Joint(Box<Joint>),
     /// A run failed; whatever was kept is gone.
     Gone,
 }
 
-/// Two parties, or none, and what they hold.
+/// Parties, or none, and what they hold.
 pub struct Pair {
     place: Place,
     shapes: HashMap<Name, Shape>,
@@ -72,13 +88,30 @@ impl Pair {
         Self { place: Place::Clear(Machine::default()), shapes: HashMap::new() }
     }
 
-    /// Two processes of this machine.
+    /// The parties of a protocol, each a process of this machine.
     ///
     /// # Errors
-    /// If they cannot be started.
-    pub fn processes(net: &NetProfile) -> Result<Self> {
-        let processes = Processes::start(NAME, 2, &Work::default(), net)?;
+    /// If the protocol does not compute in floating point, or they cannot be started.
+    pub fn processes(protocol: &str, net: &NetProfile) -> Result<Self> {
+        let protocol = protocols::find(protocol)?;
+        if !protocols::is_float(protocol.name) {
+            let what = format!(
+                "`{}` does not compute in floating point: use `secfloat` or `mizar-float`",
+                protocol.name
+            );
+            return Err(Error::of(ErrorKind::Unsupported, what));
+        }
+        let processes = Processes::start(NAME, protocol.parties, &Work::default(), net)?;
         Ok(Self { place: Place::Processes(processes), shapes: HashMap::new() })
+    }
+
+    /// The parties of a cluster, for this client and others.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, or a party cannot be reached.
+    pub fn connect(connection: Connection) -> Result<Self> {
+        let joint = Joint::new(connection)?;
+        Ok(Self { place: Place::Joint(Box::new(joint)), shapes: HashMap::new() })
     }
 
     /// Runs a tape and opens values.
@@ -103,6 +136,13 @@ impl Pair {
                 }
                 reply
             }
+            Place::Joint(joint) => {
+                let reply = joint.run(request, &self.shapes);
+                if reply.is_err() {
+                    self.place = Place::Gone;
+                }
+                reply
+            }
             Place::Gone => unreachable!("seen above"),
         }
     }
@@ -113,9 +153,13 @@ impl Pair {
         for (name, entry) in &request.tape {
             let of = |x: Name| new.get(&x).or_else(|| self.shapes.get(&x)).copied();
             let shape = tape::shape(entry, of).map_err(|e| Error::Refused(format!("entry {name}: {e}")))?;
-            let given = request.numbers.get(name).map(Vec::len);
-            if matches!(entry, Entry::Input { .. }) && given != Some(shape.lanes) {
-                return Err(Error::Refused(format!("entry {name}: {} numbers are due", shape.lanes)));
+            if let Entry::Input { owner, lanes } = entry {
+                let given = request.numbers.get(name).map(Vec::len);
+                let due = self.is_due(*owner, request)?.then_some(*lanes);
+                if given != due {
+                    let due = due.unwrap_or_default();
+                    return Err(Error::Refused(format!("entry {name}: {due} numbers are due")));
+                }
             }
             if self.shapes.contains_key(name) || new.insert(*name, shape).is_some() {
                 return Err(Error::Refused(format!("entry {name}: the name is in use")));
@@ -127,6 +171,21 @@ impl Pair {
         }
         self.shapes.extend(new);
         Ok(())
+    }
+}
+
+impl Pair {
+    /// Whether this process brings what `owner` owns.
+    fn is_due(&self, owner: usize, request: &Request) -> Result<bool> {
+        match &self.place {
+            Place::Joint(joint) => {
+                let name = request.clients.get(owner);
+                let name = name.ok_or_else(|| Error::Refused(format!("there is no client {owner}")))?;
+                Ok(name == joint.client())
+            }
+            _ if owner < 2 => Ok(true),
+            _ => Err(Error::Refused(format!("there is no party {owner}"))),
+        }
     }
 }
 
@@ -151,17 +210,18 @@ fn on_shares(processes: &mut Processes, request: &Request) -> Result<Reply> {
         let numbers = own.map(|(name, _)| (*name, request.numbers[name].clone())).collect();
         Request { numbers, ..request.clone() }
     };
-    processes.tell(&[part(0), part(1)])?;
+    processes.tell(&(0..processes.parties()).map(part).collect::<Vec<_>>())?;
     let replies: Vec<Reply> = processes.hear()?;
-    let [first, second] = &replies[..] else { unreachable!("two parties") };
+    // A dealer opens nothing.
+    let [first, second, ..] = &replies[..] else { unreachable!("two parties or more") };
     if first.opened != second.opened {
         return Err(Error::of(ErrorKind::Internal, "the parties opened different values"));
     }
     Ok(Reply {
         opened: first.opened.clone(),
-        seconds: first.seconds.max(second.seconds),
-        rounds: first.rounds.max(second.rounds),
-        sent_bytes: [first, second].into_iter().flat_map(|r| r.sent_bytes.clone()).collect(),
+        seconds: replies.iter().fold(0.0, |most, r| r.seconds.max(most)),
+        rounds: replies.iter().map(|r| r.rounds).max().unwrap_or_default(),
+        sent_bytes: replies.iter().flat_map(|r| r.sent_bytes.clone()).collect(),
     })
 }
 
@@ -170,8 +230,14 @@ fn serve(child: &mut Child, work: &serde_json::Value) -> Result<()> {
     let work = Work::deserialize(work).map_err(|e| Error::of(ErrorKind::Internal, e))?;
     let mut party = Party::start(child.network()?, Cpu::new(1))?;
     party.enter(Phase::Setup, 1);
+    if party.parties() > 2 {
+        return converse(child, Dealt::new(party)?);
+    }
     let ots = Ots::set_up(&mut party, work.group)?;
-    let mut b = Sirnn::new(party, ots).with_threads(work.threads as usize)?;
+    converse(child, Sirnn::new(party, ots).with_threads(work.threads as usize)?)
+}
+
+fn converse(child: &mut Child, mut b: impl Supplier) -> Result<()> {
     let mut machine = Machine::default();
     for run in 0.. {
         let Some(request) = child.hear::<Request>()? else { break };
@@ -184,16 +250,10 @@ fn serve(child: &mut Child, work: &serde_json::Value) -> Result<()> {
     Ok(())
 }
 
-fn answer(
-    b: &mut Sirnn<Cpu>,
-    machine: &mut Machine<Sirnn<Cpu>>,
-    request: &Request,
-    run: u32,
-) -> Result<Reply> {
-    let me = b.party().me();
-    b.party_mut().enter(Phase::Online, run);
+fn answer<S: Supplier>(b: &mut S, machine: &mut Machine<S>, request: &Request, run: u32) -> Result<Reply> {
+    b.enter(Phase::Online, run);
     b.party_mut().barrier("start")?;
-    let before = b.party().meter().total(Phase::Online, 2)[1 - me];
+    let before = sent(b);
     let start = Instant::now();
     b.step("tape", |b| {
         machine.run(b, &request.tape, &mut |b, name, owner, lanes| {
@@ -202,18 +262,24 @@ fn answer(
         })
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    let sent = b.party().meter().total(Phase::Online, 2)[1 - me] - before;
+    let sent = sent(b) - before;
     let rounds = b.party().rounds();
-    b.party_mut().enter(Phase::Output, run);
+    b.enter(Phase::Output, run);
     let open = |name: &Name| -> Result<Vec<u32>> {
         Ok(match machine.value(*name) {
-            Value::Float(x) => b.open(x)?.to_bits().into_iter().map(|v| v as u32).collect(),
-            Value::Bit(x) => b.open_bits(x)?.into_iter().map(u32::from).collect(),
+            Value::Float(x) => b.open(x)?.iter().flat_map(Plain::to_bits).map(|v| v as u32).collect(),
+            Value::Bit(x) => b.open_bits(x)?.into_iter().flatten().map(u32::from).collect(),
         })
     };
     let opened = request.open.iter().map(open).collect::<Result<_>>()?;
     request.forget.iter().for_each(|&name| machine.forget(name));
     Ok(Reply { opened, seconds, rounds, sent_bytes: vec![sent] })
+}
+
+/// Payload bytes that this party has sent for tapes so far, to all others.
+fn sent(b: &impl Supplier) -> u64 {
+    let (meter, parties) = (b.party().meter(), b.party().parties());
+    [Phase::Offline, Phase::Online].iter().flat_map(|&phase| meter.total(phase, parties)).sum()
 }
 
 #[cfg(test)]
