@@ -1,0 +1,246 @@
+//! Programs of several clients at parties of this process: clients that misbehave end their own run, and nothing hangs.
+
+use megrez_device::{AnyDevice, DeviceChoice};
+use megrez_float::programs::tape::Entry;
+use megrez_net::certs::{self, Deployment};
+use megrez_net::{Channel, Config, Endpoint, Limits, PeerName, dial};
+use megrez_service::client::{Cluster, Joint};
+use megrez_service::log::Log;
+use megrez_service::party::{Capacity, Policy, Service, limits};
+use megrez_service::wire::{self, Join, Opening, Program, Reply, Request};
+use megrez_service::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What takes longer hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Parties in threads of this process, and who may talk to them.
+struct Parties {
+    deployment: Deployment,
+    addresses: Vec<String>,
+    endpoints: Vec<Arc<Endpoint>>,
+}
+
+impl Parties {
+    fn start(count: usize) -> Self {
+        let request = certs::Request {
+            parties: count,
+            clients: ["alice", "bob", "mallory"].map(str::to_owned).into(),
+            hosts: vec![],
+            days: 2,
+            authority_days: 2,
+        };
+        let deployment = certs::issue(&request).unwrap();
+        let bind = |me| {
+            let identity = deployment.identity(&PeerName::party(me).unwrap()).unwrap();
+            let limits = Limits { connect: Duration::from_secs(3), ..limits(Duration::from_secs(10)) };
+            let (listen, peers) = ("127.0.0.1:0".into(), vec![String::new(); count]);
+            Arc::new(Endpoint::bind(Config { me, listen, peers, identity, limits }).unwrap())
+        };
+        let endpoints: Vec<Arc<Endpoint>> = (0..count).map(bind).collect();
+        let addresses: Vec<String> = endpoints.iter().map(|e| e.local_addr().to_string()).collect();
+        for (me, endpoint) in endpoints.iter().enumerate() {
+            endpoint.set_peers(addresses.clone()).unwrap();
+            let data = std::env::temp_dir().join(format!("megrez-joint-{}-{count}-{me}", std::process::id()));
+            let policy = Policy {
+                data,
+                allow_shaping: false,
+                allow_insecure: false,
+                capacity: Capacity { sessions_per_client: 2, ..Capacity::default() },
+                max_elements: 1000,
+                audit: None,
+                rights: None,
+            };
+            let device: AnyDevice = "cpu".parse::<DeviceChoice>().unwrap().open().unwrap();
+            let service = Service::new(Arc::clone(endpoint), policy, device).unwrap();
+            std::thread::spawn(move || service.run(Log::of_child(me)));
+        }
+        Parties { deployment, addresses, endpoints }
+    }
+
+    fn connect(&self, client: &str) -> Cluster {
+        let identity = self.deployment.identity(&PeerName::client(client).unwrap()).unwrap();
+        Cluster::connect(&self.addresses, &identity, HANG).unwrap()
+    }
+
+    /// Asks one party, and leaves the rest to the test.
+    fn ask(&self, client: &str, party: usize, name: &str, program: &Program) -> Channel {
+        self.ask_for(client, party, name, program, [7; 16])
+    }
+
+    /// As [`ask`](Self::ask), as the client's part `session`.
+    fn ask_for(
+        &self,
+        client: &str,
+        party: usize,
+        name: &str,
+        program: &Program,
+        session: [u8; 16],
+    ) -> Channel {
+        let identity = self.deployment.identity(&PeerName::client(client).unwrap()).unwrap();
+        let mut channel =
+            dial(&self.addresses[party], &identity, &PeerName::party(party).unwrap(), HANG).unwrap();
+        let join = Join {
+            session,
+            protocol: "secfloat".into(),
+            name: name.into(),
+            program: postcard::to_allocvec(program).unwrap(),
+            seconds: 10,
+        };
+        wire::send(&mut channel, &Request::Join(join)).unwrap();
+        channel
+    }
+}
+
+impl Drop for Parties {
+    fn drop(&mut self) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.stop());
+    }
+}
+
+fn answer(channel: &mut Channel) -> Reply {
+    channel.set_timeout(HANG).unwrap();
+    wire::recv(channel, wire::MAX_REPLY).unwrap()
+}
+
+/// The kind and the reason of a refusal.
+fn refusal(channel: &mut Channel) -> (ErrorKind, String) {
+    match answer(channel) {
+        Reply::Failed(failure) => (failure.kind, failure.reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// x·y·factor of two clients' numbers, for both.
+fn program(clients: [&str; 2], factor: f32) -> Program {
+    let apply = |of: &[u64]| Entry::Apply { op: "mul".into(), of: of.to_vec() };
+    Program {
+        clients: clients.map(str::to_owned).into(),
+        tape: vec![
+            Entry::Input { owner: 0, lanes: 2 },
+            Entry::Input { owner: 1, lanes: 2 },
+            Entry::Public(vec![factor.to_bits(); 2]),
+            apply(&[0, 1]),
+            apply(&[3, 2]),
+        ],
+        outputs: vec![Opening { value: 4, to: vec![0, 1] }],
+        group: 4,
+        threads: 1,
+    }
+}
+
+fn join(
+    parties: &Parties,
+    client: &str,
+    protocol: &str,
+    name: &str,
+    program: &Program,
+) -> Result<Vec<Vec<f32>>> {
+    let place = program.clients.iter().position(|c| c == client).unwrap();
+    let numbers = HashMap::from([(place, [vec![3.0, -0.5], vec![0.25, 8.0]][place].clone())]);
+    let patience = Duration::from_secs(20);
+    let joint = Joint { protocol, name, program, patience };
+    parties.connect(client).join(joint, &numbers).map(|(opened, _)| opened)
+}
+
+/// Alice and bob get what their program says.
+fn works(parties: &Parties, protocol: &str, name: &str) {
+    let program = program(["alice", "bob"], 2.0);
+    std::thread::scope(|scope| {
+        let both = ["alice", "bob"];
+        let both = both.map(|client| scope.spawn(|| join(parties, client, protocol, name, &program)));
+        for one in both {
+            assert_eq!(one.join().unwrap().unwrap(), [[1.5, -8.0]]);
+        }
+    });
+}
+
+#[test]
+fn two_clients_with_a_dealer() {
+    works(&Parties::start(3), "mizar-float", "dealt");
+}
+
+#[test]
+fn strangers_cannot_disturb_a_program() {
+    let parties = Parties::start(2);
+    let ours = program(["alice", "bob"], 2.0);
+    let (kind, reason) = refusal(&mut parties.ask("mallory", 0, "study", &ours));
+    assert_eq!(kind, ErrorKind::NotPermitted, "{reason}");
+    // Under the same name, with another program, that names one of us: it waits in a room of its own.
+    let theirs = program(["alice", "mallory"], 7.0);
+    let mut stranger = parties.ask("mallory", 0, "study", &theirs);
+    // Programs that wait are counted.
+    let _second = parties.ask("mallory", 0, "second", &theirs);
+    std::thread::sleep(Duration::from_millis(300));
+    let (kind, reason) = refusal(&mut parties.ask("mallory", 0, "third", &theirs));
+    assert_eq!(kind, ErrorKind::Busy, "{reason}");
+    let (_, reason) = refusal(&mut parties.ask("mallory", 0, &"n".repeat(65), &theirs));
+    assert!(reason.contains("at most 64 bytes"), "{reason}");
+    let wide = Program { tape: vec![Entry::Public(vec![0; 2000])], ..theirs.clone() };
+    let (kind, reason) = refusal(&mut parties.ask("mallory", 1, "wide", &wide));
+    assert!(kind == ErrorKind::Unsupported && reason.contains("more than 1000 numbers"), "{reason}");
+    works(&parties, "secfloat", "study");
+    // Nobody of that name comes.
+    let (kind, reason) = refusal(&mut stranger);
+    assert!(kind == ErrorKind::TimedOut && reason.contains("`alice` have not come"), "{reason}");
+}
+
+#[test]
+fn who_comes_twice_or_with_another_program_is_told() {
+    let parties = Parties::start(2);
+    let ours = program(["alice", "bob"], 2.0);
+    let mut first = parties.ask("alice", 0, "study", &ours);
+    std::thread::sleep(Duration::from_millis(300));
+    let (_, reason) = refusal(&mut parties.ask("alice", 0, "study", &ours));
+    assert!(reason.contains("`alice` takes part in `study` already"), "{reason}");
+    let mut other = parties.ask("bob", 0, "study", &program(["alice", "bob"], 3.0));
+    for channel in [&mut first, &mut other] {
+        let (kind, reason) = refusal(channel);
+        assert!(kind == ErrorKind::Invalid && reason.contains("another program"), "{reason}");
+    }
+    works(&parties, "secfloat", "study");
+}
+
+#[test]
+fn parties_that_were_asked_for_different_programs_do_not_meet() {
+    let parties = Parties::start(2);
+    let programs = [program(["alice", "bob"], 2.0), program(["alice", "bob"], 3.0)];
+    let ask = |client| [0, 1].map(|party| parties.ask(client, party, "study", &programs[party]));
+    let mut channels = [ask("alice"), ask("bob")];
+    let begun = Instant::now();
+    for client in &mut channels {
+        let (kind, reason) = refusal(&mut client[0]);
+        assert!(kind != ErrorKind::Internal, "{reason}");
+    }
+    assert!(begun.elapsed() < HANG / 2);
+    // No share was asked for; party 1 gives up with its clients.
+    drop(channels);
+    works(&parties, "secfloat", "study");
+}
+
+#[test]
+fn a_client_that_goes_or_sends_nonsense_ends_the_run() {
+    let parties = Parties::start(2);
+    let ours = program(["alice", "bob"], 2.0);
+    for (i, nonsense) in
+        [None, Some(vec![]), Some(vec![0; 9]), Some(vec![0; 1 << 20])].into_iter().enumerate()
+    {
+        let name = format!("study-{i}");
+        std::thread::scope(|scope| {
+            let alice = scope.spawn(|| join(&parties, "alice", "secfloat", &name, &ours));
+            let mut bob = [0, 1].map(|party| parties.ask_for("bob", party, &name, &ours, [i as u8; 16]));
+            for channel in &mut bob {
+                assert!(matches!(answer(channel), Reply::Begun));
+                if let Some(bytes) = &nonsense {
+                    let _ = channel.send(bytes);
+                }
+            }
+            drop(bob);
+            let error: Error = alice.join().unwrap().unwrap_err();
+            assert!(error.kind() != ErrorKind::Internal, "{i}: {error}");
+        });
+    }
+    works(&parties, "secfloat", "study-0");
+}
