@@ -262,6 +262,7 @@ impl Service {
         if first {
             let mut ending = Ending { meetings: &self.meetings, number, ended: None };
             let ran = self.run_program(asked, protocol, &key, &program, guests);
+            ran.iter().for_each(|report| self.metrics.sent(&report.wire_bytes));
             ending.ended = Some(ran.as_ref().map(Clone::clone).map_err(Failure::from));
         } else {
             drop(guests);

@@ -36,7 +36,7 @@ pub struct Service {
     connections: Connections,
     pub(super) training: Training,
     pub(super) meetings: Meetings,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
     audit: Option<Audit>,
     rights: RwLock<Arc<Rights>>,
     draining: AtomicBool,
