@@ -1,9 +1,6 @@
 //! Training as a job of the parties: stored rows, their owners' approval, kept models, stopping and resuming.
-#![cfg(unix)]
 
-mod common;
-
-use common::{Deployment, HANG, example};
+use crate::common::{Deployment, HANG, example};
 use megrez_graph::{Tensor, npy};
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -300,7 +297,10 @@ fn a_job_survives_any_party_at_any_point_of_a_step() {
         let waits = until(&deployment, &id, |now| now["state"] != "runs");
         let after = losses(&waits);
         assert_eq!(after[..before.len()], before[..], "what was done is not done again");
-        assert!(after.len() > before.len() && after.iter().all(|loss| (0.0..2.5).contains(loss)), "{after:?}");
+        assert!(
+            after.len() > before.len() && after.iter().all(|loss| (0.0..2.5).contains(loss)),
+            "{after:?}"
+        );
         before = after;
         deployment.cli("alice", &format!("resume {id} --detach"), &[]).ok();
     }

@@ -1,8 +1,6 @@
 //! Functions that are approximated, on shares' arithmetic against f64: each stays within the error that it promises.
 
-mod common;
-
-use common::{decode, frac, interpret, noise, run};
+use crate::common::{decode, frac, interpret, noise, run};
 use megrez_graph::{Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile};
 
 fn graph(shape: &[usize], layers: impl FnOnce(&mut Graph, Id) -> Id) -> Graph {

@@ -1,8 +1,6 @@
 //! Every layer's backward against central differences, and lowered against the clear.
 
-mod common;
-
-use common::{check, noise};
+use crate::common::{check, noise};
 use megrez_graph::differentiate::gradients;
 use megrez_graph::layers::registered;
 use megrez_graph::{

@@ -299,7 +299,10 @@ mod tests {
         );
         assert!(may("carol", &Request::Info { version: 0 }));
         assert!(may("bob", &train(None)) && !may("alice", &train(None)));
-        assert!(may("bob", &train(Some("triage-9"))) && !may("bob", &train(Some("credit"))), "another model is kept");
+        assert!(
+            may("bob", &train(Some("triage-9"))) && !may("bob", &train(Some("credit"))),
+            "another model is kept"
+        );
         // Whoever has no entry, and finds no default, may nothing; without a policy all may all.
         let strict = super::Rights { file: Some(File::default()), ..Rights::default() };
         assert!(strict.permit("alice", &upload("m")).is_err());
