@@ -3,11 +3,11 @@
 
 mod cases;
 
-use cases::{Case, Data, cases, mask};
+use cases::{Case, cases, mask};
 use megrez_engine::local::{LocalOptions, LocalRun, run};
 use megrez_engine::{PlanCost, faults};
 use megrez_kernels::Cpu;
-use megrez_plan::{ConvGeometry, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, Value, ValueId, View};
+use megrez_plan::{Op, Plan, Value};
 use megrez_protocols::{Cost, Suite, Unit, registry};
 use megrez_session::{Phase, Sent, Tap};
 use std::collections::HashMap;

@@ -2,15 +2,14 @@
 //! pair or triple of what a party holds tells one secret from another. Every statistic is also shown a protocol with one
 //! protection missing, and must reject it.
 
-use crate::common::list::{Order, Protocol};
+pub mod dealer;
+
 use crate::common::session::{Opened, Transcript, transcript, transcript_under, unpack, unpack_field, zip};
 use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
-use crate::common::{Rng, list};
 use megrez_kernels::{Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
-use megrez_protocols::bicoptor::Bicoptor;
+use megrez_protocols::Suite;
 use megrez_protocols::mizar::Mizar;
-use megrez_protocols::{Suite, concurrent};
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
 

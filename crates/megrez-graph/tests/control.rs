@@ -1,6 +1,9 @@
 //! Reading ONNX: loops, conditions, scans, and operators that a model defines.
 
-use crate::common::onnx::{Message, int, message, model, node, value};
+use crate::common::onnx::{Message, float, int, message, model, node, tensor, typed, value};
+use crate::onnx::batch;
+use megrez_graph::onnx::read;
+use megrez_graph::{Tensor, plain};
 
 /// A graph within the graph, as an attribute.
 fn body(name: &str, graph: &Message) -> Message {

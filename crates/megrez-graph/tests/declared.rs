@@ -1,6 +1,13 @@
 //! What a plan tells about the weights, with declared ranges and without.
 
-use crate::common::noise;
+use crate::common::small::none;
+use crate::common::{check, noise};
+use megrez_graph::{
+    Activations, Comparison, CompileOptions, Constant, Declared, Graph, Interval, ListStyle, RangePolicy,
+    Tensor, compile, models,
+};
+use megrez_plan::Fewest;
+use std::sync::Arc;
 
 /// A product with weights of this size, what reads its range to choose its structure, and one more product.
 fn behind_weights(op: &str, size: f32) -> Graph {

@@ -1,5 +1,6 @@
 //! Functions that are approximated, on shares' arithmetic against f64: each stays within the error that it promises.
 
+use crate::common::small::none;
 use crate::common::{decode, frac, interpret, noise, run};
 use megrez_graph::{Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile};
 
@@ -17,10 +18,6 @@ fn one(shape: &[usize], op: &str, constants: &[Tensor], attributes: Attributes) 
         inputs.extend(constants.iter().enumerate().map(|(i, c)| g.constant(&format!("c{i}"), c.clone())));
         g.add("layer", op, &inputs, attributes).unwrap()
     })
-}
-
-fn none() -> Attributes {
-    Attributes::none()
 }
 
 /// What the compiled graph gives for inputs in `range`.

@@ -1,5 +1,6 @@
 //! Every layer's backward against central differences, and lowered against the clear.
 
+use crate::common::small::none;
 use crate::common::{check, noise};
 use megrez_graph::differentiate::gradients;
 use megrez_graph::layers::registered;
@@ -84,10 +85,6 @@ struct Case {
     constants: Vec<Constant>,
     attributes: Attributes,
     linear: bool,
-}
-
-fn none() -> Attributes {
-    Attributes::none()
 }
 
 fn case(op: &'static str, inputs: &[&[usize]], attributes: Attributes) -> Case {

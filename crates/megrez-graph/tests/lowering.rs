@@ -1,20 +1,15 @@
 //! Passes and lowering: what is emitted, where truncations go, and that the plan computes what the graph does.
 
-use crate::common::{check, elements, noise, run, steps};
+use crate::common::small::none;
+use crate::common::{check, elements, noise, steps};
 use megrez_graph::onnx::{ImportOptions, read_file};
-use megrez_graph::passes::{fold_batch_norm, pool_before_activation, remove_identities};
 use megrez_graph::{
-    Activations, Attributes, Comparison, CompileOptions, Compiled, Constant, Declared, Graph, Id, Interval,
-    ListStyle, PoolForm, RangePolicy, Tensor, compile, models, npy,
+    Attributes, Comparison, CompileOptions, Compiled, Graph, Id, Interval, PoolForm, RangePolicy, Tensor,
+    compile, models, npy,
 };
-use megrez_plan::{Fewest, List, Op, SignBit};
+use megrez_plan::{List, Op, SignBit};
 use proptest::prelude::*;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-fn none() -> Attributes {
-    Attributes::none()
-}
 
 fn is_relu(op: &Op) -> bool {
     matches!(op, Op::Relu(_))
@@ -28,7 +23,7 @@ fn is_truncation(op: &Op) -> bool {
     matches!(op, Op::Truncate { .. })
 }
 
-fn pool(kernel: i64, stride: i64) -> Attributes {
+pub fn pool(kernel: i64, stride: i64) -> Attributes {
     none().with("kernel_shape", [kernel; 2]).with("strides", [stride; 2])
 }
 

@@ -10,7 +10,7 @@ fn digits(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits").join(name)
 }
 
-fn batch(batch: usize) -> ImportOptions {
+pub fn batch(batch: usize) -> ImportOptions {
     ImportOptions { batch, ..ImportOptions::default() }
 }
 

@@ -1,6 +1,10 @@
 //! Passes on graphs: the same values with fewer nodes.
 
-use crate::common::noise;
+use crate::common::small::none;
+use crate::common::{check, noise, run};
+use crate::lowering::pool;
+use megrez_graph::passes::{fold_batch_norm, pool_before_activation, remove_identities};
+use megrez_graph::{CompileOptions, Graph, Tensor, compile};
 
 #[test]
 fn batch_norm_is_folded_exactly() {

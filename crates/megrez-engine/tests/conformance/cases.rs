@@ -17,7 +17,7 @@ pub fn mask(ring: u32) -> u64 {
 }
 
 /// Test data: a fixed generator, so that failures repeat. Never used for shares.
-pub struct Data(u64);
+struct Data(u64);
 
 impl Data {
     fn next(&mut self) -> u64 {
@@ -43,20 +43,20 @@ impl Data {
 }
 
 /// Bits as inputs: a bit enters as the sign of a value.
-pub fn bit_of(plan: &mut Plan, name: &str, x: ValueId) -> ValueId {
+fn bit_of(plan: &mut Plan, name: &str, x: ValueId) -> ValueId {
     plan.step(name, Op::NonNegative(SignBit::FULL), &[x]).unwrap()
 }
 
-pub fn relu(sign: SignBit, truncate: u32) -> Op {
+fn relu(sign: SignBit, truncate: u32) -> Op {
     relu_as(ReluForm::ThreeRounds, sign, truncate)
 }
 
-pub fn relu_as(form: ReluForm, sign: SignBit, truncate: u32) -> Op {
+fn relu_as(form: ReluForm, sign: SignBit, truncate: u32) -> Op {
     Op::Relu(Relu { sign, form, truncate })
 }
 
 /// Pieces of one function: 3 − 5·x + 7·x² of all words, 3 + y of all y = x / 2^cut, or 3.
-pub fn pieces(ring: u32, cut: u32, degree: u32) -> Lookup {
+fn pieces(ring: u32, cut: u32, degree: u32) -> Lookup {
     let low = ring - cut - if degree == 0 { 1 } else { 3 };
     let piece = |h: i64| {
         let start = (if h < 4 { h } else { h - 8 }) << low;
@@ -76,7 +76,7 @@ pub fn pieces(ring: u32, cut: u32, degree: u32) -> Lookup {
 }
 
 /// Digit widths that sum to λ − 1, threes first.
-pub fn digits(lambda: u32) -> SignBit {
+fn digits(lambda: u32) -> SignBit {
     let mut widths = vec![3; (lambda as usize - 1) / 3];
     match (lambda - 1) % 3 {
         0 => {}

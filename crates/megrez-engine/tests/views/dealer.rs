@@ -1,6 +1,18 @@
 //! What the dealer sees of lists, and bicoptor's helper.
 
-use super::*;
+use super::{
+    Lists, N, SECRETS, comparisons, digits, execute, execute_under, indistinguishable, lists_of, lists_with,
+    messages,
+};
+use crate::common::list::{Order, Protocol};
+use crate::common::session::{Transcript, unpack, unpack_field, zip};
+use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
+use crate::common::{Rng, list};
+use megrez_kernels::ListSpec;
+use megrez_plan::{Op, Relu, ReluForm, SignBit};
+use megrez_protocols::bicoptor::Bicoptor;
+use megrez_protocols::concurrent;
+use megrez_session::Phase::{Offline, Online};
 
 #[test]
 fn the_dealer_sees_the_same_lists_whatever_the_secret() {
