@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,9 +53,17 @@ class Tape:
         self.unused: list[int] = []
         """Values that the parties have and nobody here refers to any more."""
         self.cost = Cost()
+        self._running = threading.Lock()
 
     def run(self, values: Sequence[Value]) -> list[list[int]]:
-        """Run what these values need, and open them: numbers as bits, truth values as 0 and 1."""
+        """Run what these values need, and open them: numbers as bits, truth values as 0 and 1.
+
+        One thread at a time: others wait, for what one runs the others may need.
+        """
+        with self._running:
+            return self._run(values)
+
+    def _run(self, values: Sequence[Value]) -> list[list[int]]:
         entries = _unfinished(values)
         unused = self.unused[:]
         request = {
