@@ -170,6 +170,7 @@ EXACT: dict[str, Case] = {
     "sign": lambda np, x: np.sign(x),
     "clip": lambda np, x: np.clip(x, -1, 2),
     "clip below": lambda _, x: x.clip(min_or(0.25)),
+    "clip by keywords": lambda _, x: x.clip(max=0.5, min=-0.5),
     "clip above": lambda np, x: np.clip(x, None, 0.25),
     "isnan": lambda np, x: np.isnan(x),
     "isinf": lambda np, x: np.isinf(x),
@@ -324,6 +325,8 @@ def test_linear_algebra(clear: float32.Pair, shape: tuple[int, ...]) -> None:
             positive = a @ np.swapaxes(a, -1, -2) + np.eye(n, dtype=np.float32)
             lower = linalg.cholesky(clear.array(np.tril(positive), owner=0))
             same(lower, np.linalg.cholesky(positive), near=1e-5)
+            upper = linalg.cholesky(clear.array(np.triu(positive), owner=0), upper=True)
+            same(upper, np.swapaxes(np.linalg.cholesky(positive), -1, -2), near=1e-5)
     same(
         float32.linalg.solve(clear.array(np.eye(3)[[2, 0, 1]], owner=0), clear.array([1, 2, 3], owner=0)),
         np.array([2, 3, 1], np.float32),

@@ -233,12 +233,26 @@ def sign(x: Operand) -> Any:
     return where(less(0.0, x), 1.0, where(less(x, 0.0), -1.0, absolute(x)))
 
 
-@function
-def clip(a: Operand, a_min: Operand | None = None, a_max: Operand | None = None) -> Any:
-    """The numbers, or the bounds where they are outside; an upper bound below the lower one wins."""
+@function(name="clip")
+def _clipped(a: Operand, a_min: Operand | None = None, a_max: Operand | None = None) -> Any:
     if a_min is not None:
         a = maximum(a_min, a)
     return a if a_max is None else minimum(a_max, a)
+
+
+def clip(
+    a: Operand,
+    a_min: Operand | None = None,
+    a_max: Operand | None = None,
+    *,
+    min: Operand | None = None,
+    max: Operand | None = None,
+) -> Any:
+    """The numbers, or the bounds where they are outside; an upper bound below the lower one wins."""
+    return _clipped(a, a_min if min is None else min, a_max if max is None else max)
+
+
+registered(clip)
 
 
 @function

@@ -153,8 +153,10 @@ def det(a: Operand) -> Any:
 
 
 @function(name="linalg.cholesky")
-def cholesky(a: Operand) -> Any:
-    """The lower triangle L of a = L Lᵀ, of which the lower triangle of a is read; column by column."""
+def cholesky(a: Operand, *, upper: bool = False) -> Any:
+    """The triangle L of a = L Lᵀ, of which the lower triangle of a is read, or Lᵀ, of the upper one."""
+    if upper:
+        return cholesky(a.mT).mT
     rest, n, columns = _square(a), a.shape[-1], []
     for done in range(n):
         root = sqrt(rest[0, 0])
