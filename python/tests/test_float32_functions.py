@@ -203,6 +203,12 @@ EXACT: dict[str, Case] = {
     "argmin": lambda np, x: np.argmin(x, axis=0, keepdims=True),
     "argmin of rows": lambda _, x: x.argmin(axis=-1),
     "argmax of truths": lambda np, x: np.argmax(x > 0.1, axis=-1),
+    "fmax": lambda np, x: np.fmax(x[..., ::-1], 0.75),
+    "fmin": lambda np, x: np.fmin(x, 0.75),
+    "allclose": lambda np, x: np.allclose(x, x + 1e-9),
+    "insert": lambda np, x: np.insert(x, 1, x[:, 0], axis=1),
+    "nanmax": lambda np, x: np.nanmax(x),
+    "nanmin": lambda np, x: np.nanmin(x, axis=None, keepdims=True),
     "diff": lambda np, x: np.diff(x),
     "diff twice": lambda np, x: np.diff(x, 2, axis=0),
     "diff of truths": lambda np, x: np.diff(x > 0),
@@ -239,6 +245,18 @@ def test_sorting(clear: float32.Pair, axis: int | None) -> None:
 
 
 NEAR: dict[str, Case] = {
+    "log10": lambda np, x: np.log10(abs(x)),
+    "hypot": lambda np, x: np.hypot(x, x[0]),
+    "radians": lambda np, x: np.radians(x * 90),
+    "rad2deg": lambda np, x: np.rad2deg(x),
+    "kron": lambda np, x: np.kron(x[0], x[1, :2]),
+    "kron of unlike": lambda np, x: np.kron(x[0, 0], x[1, :2]),
+    "cross": lambda np, x: np.cross(x[0, :, :3], x[1, 0, :3]),
+    "nansum": lambda np, x: np.nansum(np.where(x > 0.5, np.nan, x), axis=1),
+    "nanmean": lambda np, x: np.nanmean(np.where(x > 0.5, np.nan, x), axis=1, keepdims=True),
+    "quantile": lambda np, x: np.quantile(x, 0.3, axis=1),
+    "quantiles": lambda np, x: np.quantile(x, [0, 0.5, 0.81, 1], axis=(0, 2), keepdims=True),
+    "percentile": lambda np, x: np.percentile(x, 17),
     "sum": lambda np, x: np.sum(x, axis=(0, -1)),
     "prod": lambda np, x: np.prod(x, axis=1),
     "prod of all": lambda _, x: x.prod(),
@@ -250,7 +268,6 @@ NEAR: dict[str, Case] = {
     "average": lambda np, x: np.average(x, axis=1),
     "average by weights": lambda np, x: np.average(x, axis=1, weights=abs(x[0, :, 0])),
     "average of all": lambda np, x: np.average(x, weights=abs(x) + 1),
-    "average over axes": lambda np, x: np.average(x, axis=(2, 0), weights=abs(x[:, 0, :]).T),
     "cumsum": lambda np, x: np.cumsum(x),
     "cumsum along": lambda _, x: x.cumsum(axis=1),
     "cumprod": lambda np, x: np.cumprod(x, axis=-1),
@@ -302,6 +319,28 @@ def test_what_is_summed_is_near(clear: float32.Pair, name: str) -> None:
         same(case(library, clear.array(Z, owner=0)), want, near=2e-6)
 
 
+def test_rounding_of_any_bits(clear: float32.Pair) -> None:
+    bits = np.random.default_rng(1).integers(0, 2**32, 20000, np.uint32)
+    bits[::2] = bits[::2] & 0x80FFFFFF | np.random.default_rng(2).integers(120, 153, 10000, np.uint32) << 23
+    values = bits.view(np.float32)
+    values = np.where(abs(values) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), values), values)
+    x = clear.array(values, owner=0)
+    with np.errstate(all="ignore"):
+        for name in ("floor", "ceil", "trunc", "rint", "sign"):
+            same(getattr(float32, name)(x), getattr(np, name)(values))
+
+
+def test_rests_of_integers_are_exact(clear: float32.Pair) -> None:
+    generator = np.random.default_rng(1)
+    x = generator.integers(-(2**24), 2**24, 5000) >> generator.integers(0, 22, 5000)
+    y = np.where(generator.random(5000) < 0.5, 1, -1) * (generator.integers(1, 2**24, 5000) >> 8)
+    y = np.where(y == 0, 3, y)
+    x[:1000] = x[:1000] // y[:1000] * y[:1000]  # no rest
+    quotient, rest = float32.divmod(clear.array(x, owner=0), clear.array(y, owner=1))
+    assert (quotient.reveal() == x // y).all()
+    assert (rest.reveal() == x % y).all()
+
+
 def test_counts_are_right_for_all_numbers_of_rows(clear: float32.Pair) -> None:
     for n in (*range(12), 64, 300, 1027):
         flags = np.random.default_rng(n).random((n, 3)) < 0.7
@@ -319,13 +358,15 @@ def test_linear_algebra(clear: float32.Pair, shape: tuple[int, ...]) -> None:
         x, y = clear.array(a, owner=0), clear.array(b, owner=1)
         for linalg in (float32.linalg, np.linalg):
             same(linalg.solve(x, y), np.linalg.solve(a, b), near=2e-4)
-            same(linalg.solve(x, y[..., 0].ravel()[:n]), np.linalg.solve(a, b[..., 0].ravel()[:n]), near=2e-4)
+            vector = y[..., 0].ravel()[:n]
+            want = np.linalg.solve(a, np.broadcast_to(vector.reveal()[:, None], (*shape, n, 1)))[..., 0]
+            same(linalg.solve(x, vector), want, near=2e-4)
             same(linalg.inv(x), np.linalg.inv(a), near=2e-4)
             same(linalg.det(x), np.linalg.det(a), near=2e-5)
             positive = a @ np.swapaxes(a, -1, -2) + np.eye(n, dtype=np.float32)
             lower = linalg.cholesky(clear.array(np.tril(positive), owner=0))
             same(lower, np.linalg.cholesky(positive), near=1e-5)
-            upper = linalg.cholesky(clear.array(np.triu(positive), owner=0), upper=True)
+            upper = float32.linalg.cholesky(clear.array(np.triu(positive), owner=0), upper=True)
             same(upper, np.swapaxes(np.linalg.cholesky(positive), -1, -2), near=1e-5)
     same(
         float32.linalg.solve(clear.array(np.eye(3)[[2, 0, 1]], owner=0), clear.array([1, 2, 3], owner=0)),
@@ -333,3 +374,10 @@ def test_linear_algebra(clear: float32.Pair, shape: tuple[int, ...]) -> None:
     )
     assert np.isnan(NUMPY.linalg.cholesky(clear.array([[-1.0]], owner=0)).reveal()).all()
     assert not np.isfinite(NUMPY.linalg.inv(clear.array(np.zeros((2, 2)), owner=0)).reveal()).any()
+
+
+def test_weights_along_axes(clear: float32.Pair) -> None:
+    weights = abs(Z[:, 0, :])
+    x, w = clear.array(Z, owner=0), clear.array(weights.T, owner=1)
+    want = np.average(Z, axis=(0, 2), weights=np.broadcast_to(weights[:, None], Z.shape))
+    same(float32.average(x, axis=(2, 0), weights=w), want, near=2e-6)

@@ -209,7 +209,7 @@ def test_what_secrets_cannot_do_says_what_to_do_instead(clear: float32.Pair) -> 
         (lambda: np.nonzero(x), "instead, keep the mask"),
         (lambda: np.searchsorted(X[0], x), "instead, count"),
         (lambda: np.argsort(x), "sort"),
-        (lambda: np.log10(x), "no `log10`"),
+        (lambda: np.cbrt(x), "no `cbrt`"),
         (lambda: np.fft.fft(x), "no `fft`"),
         (lambda: np.linalg.eigh(x), r"no `linalg\.eigh`"),
         (lambda: float32.maximum([x[0], x[1]], 0), "stack"),

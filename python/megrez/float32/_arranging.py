@@ -78,6 +78,15 @@ concatenate, stack, diagonal, transpose = (
 )
 
 
+def insert(arr: Operand, obj: Any, values: Operand, axis: int | None = None) -> Any:
+    """As `numpy.insert`; free."""
+    pair = pair_of([arr, values])
+    if pair is None:
+        return np.insert(arr, obj, values, axis)
+    both = [lifted(arr, pair), lifted(values, pair)]
+    return arranged(both, lambda of: np.insert(of[0], obj, of[1], axis))
+
+
 def pad(array: Operand, pad_width: Any, mode: str = "constant") -> Any:
     """As `numpy.pad`, with zeros or with elements of the array; free."""
     if not isinstance(array, Array):
@@ -134,7 +143,7 @@ def copy(a: Operand) -> Any:
     return a if isinstance(a, Array) else np.copy(a)
 
 
-for _plain in (pad, full_like, shape, ndim, size, copy):
+for _plain in (insert, pad, full_like, shape, ndim, size, copy):
     registered(_plain)
 
 

@@ -308,7 +308,7 @@ FUNCTIONS.update({name: _refusing(name, instead) for name, instead in REFUSED.it
 
 def _of_numpy(name: str) -> Callable[..., Any]:
     """What stands for the function of NumPy with this name."""
-    function = FUNCTIONS.get(name)
+    function = FUNCTIONS.get(name.rstrip("_"))  # NumPy 1 has round_
     if function is None:
         raise Error(f"megrez.float32 has no `{name}`")
     return function

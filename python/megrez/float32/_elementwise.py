@@ -99,6 +99,34 @@ def reciprocal(x: Operand) -> Any:
     return divide(1.0, x)
 
 
+@function
+def log10(x: Operand) -> Any:
+    """The logarithm to base 10: that to base 2, times a constant."""
+    return multiply(log2(x), np.log10(2.0))
+
+
+@function
+def hypot(x1: Operand, x2: Operand) -> Any:
+    """The square root of x² + y², whose squares may overflow."""
+    return sqrt(add(multiply(x1, x1), multiply(x2, x2)))
+
+
+@function
+def radians(x: Operand) -> Any:
+    """Degrees in radians."""
+    return multiply(x, np.pi / 180)
+
+
+@function
+def degrees(x: Operand) -> Any:
+    """Radians in degrees."""
+    return multiply(x, 180 / np.pi)
+
+
+registered(radians, "deg2rad")
+registered(degrees, "rad2deg")
+
+
 def greater(x: Operand, y: Operand) -> Any:
     """Whether x > y."""
     return less(y, x)
@@ -253,6 +281,18 @@ def clip(
 
 
 registered(clip)
+
+
+def _ignoring(name: str, better: Callable[..., Any]) -> Callable[..., Any]:
+    def body(x: Operand, y: Operand) -> Any:
+        return where(isnan(x), y, where(isnan(y), x, better(x, y)))
+
+    body.__doc__ = f"As `{better.__name__}`; of a number and NaN the number."
+    return function(body, name=name)
+
+
+fmax = _ignoring("fmax", maximum)
+fmin = _ignoring("fmin", minimum)
 
 
 @function

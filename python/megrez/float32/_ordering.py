@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from megrez.float32._arranging import concatenate
+from megrez.float32._arranging import concatenate, stack
 from megrez.float32._arrays import Array, Operand, Places, function, number
 from megrez.float32._elementwise import (
     add,
@@ -18,6 +18,8 @@ from megrez.float32._elementwise import (
     logical_and,
     logical_not,
     logical_or,
+    multiply,
+    subtract,
     where,
 )
 from megrez.float32._reductions import along, put
@@ -100,6 +102,32 @@ def sort(a: Operand, axis: int | None = -1, kind: str | None = None) -> Any:
         return _sorted(a.ravel())
     rows = _sorted(a._at(np.moveaxis(a._where, axis, 0)))
     return rows._at(np.moveaxis(rows._where, 0, axis))
+
+
+@function
+def quantile(a: Operand, q: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Any:
+    """The numbers below which public parts of all lie, linearly between neighbours; NaN if there is one."""
+    parts = np.asarray(q, np.float64)
+    if not ((parts >= 0) & (parts <= 1)).all():
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    terms, shaped = along(number(a), axis)
+    if not terms.size:
+        raise ValueError("there is no quantile of nothing")
+    rows, at = _sorted(terms), parts.ravel() * (len(terms) - 1)
+    low = np.minimum(np.floor(at).astype(int), max(len(terms) - 2, 0))
+    apart = subtract(rows[np.minimum(low + 1, len(terms) - 1)], rows[low])
+    found = add(rows[low], multiply(apart, (at - low)[:, None]))
+    found = where(isnan(rows[-1]), np.nan, found)
+    one = [shaped(row, keepdims) for row in found]
+    return stack(one).reshape(parts.shape + one[0].shape)
+
+
+@function
+def percentile(
+    a: Operand, q: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False
+) -> Any:
+    """As `quantile`, in hundredths."""
+    return quantile(a, np.asarray(q, np.float64) / 100, axis, keepdims=keepdims)
 
 
 @function

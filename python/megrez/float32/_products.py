@@ -10,7 +10,7 @@ import numpy as np
 from megrez._native import Error
 from megrez.float32._arranging import diagonal
 from megrez.float32._arrays import Array, Operand, function, number
-from megrez.float32._elementwise import multiply
+from megrez.float32._elementwise import multiply, subtract
 from megrez.float32._reductions import sum
 
 
@@ -69,6 +69,28 @@ def inner(a: Operand, b: Operand) -> Any:
 def outer(a: Operand, b: Operand) -> Any:
     """All products of an element of a and one of b."""
     return multiply(a.ravel()[:, None], b.ravel())
+
+
+@function
+def kron(a: Operand, b: Operand) -> Any:
+    """The Kronecker product."""
+    axes = np.maximum(a.ndim, b.ndim)
+    left, right = (x.reshape((1,) * (axes - x.ndim) + x.shape) for x in (a, b))
+    every = tuple(range(axes))
+    rows = np.expand_dims(left._where, [2 * i + 1 for i in every])
+    columns = np.expand_dims(right._where, [2 * i for i in every])
+    product = multiply(left._at(rows), right._at(columns))
+    return product.reshape([n * m for n, m in zip(left.shape, right.shape, strict=True)])
+
+
+@function
+def cross(a: Operand, b: Operand) -> Any:
+    """The vector product of vectors of three numbers, in the last axis."""
+    if a.shape[-1:] != (3,) or b.shape[-1:] != (3,):
+        raise ValueError("incompatible dimensions for cross product (dimension must be 3)")
+    after, before = [1, 2, 0], [2, 0, 1]
+    products = multiply(a[..., after], b[..., before]), multiply(a[..., before], b[..., after])
+    return subtract(*products)
 
 
 @function

@@ -25,7 +25,12 @@ from megrez.float32._arrays import (
 from megrez.float32._elementwise import (
     add,
     divide,
+    fmax,
+    fmin,
+    isclose,
+    isnan,
     logical_and,
+    logical_not,
     logical_or,
     logical_xor,
     maximum,
@@ -66,13 +71,15 @@ def fold(better: Callable[..., Any], terms: Array) -> Array:
     return terms[0]
 
 
-def _folding(better: Callable[..., Any], empty: float | bool | None, name: str, a: Array, axis: Axis) -> Any:
+def _folding(
+    better: Callable[..., Any], empty: float | bool | None, name: str, a: Array, axis: Axis, keepdims: bool
+) -> Array:
     terms, shaped = along(a, axis)
     if len(terms):
-        return fold(better, terms), shaped
+        return shaped(fold(better, terms), keepdims)
     if empty is None:
         raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
-    return a._pair.public(np.full(terms.shape[1], empty)), shaped
+    return shaped(a._pair.public(np.full(terms.shape[1], empty)), keepdims)
 
 
 @function
@@ -124,22 +131,19 @@ def _looked_up(bits: list[Array], unit: float) -> Array:
 @function
 def prod(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """The product, by halving as `sum`."""
-    row, shaped = _folding(multiply, 1.0, "multiply", number(a), axis)
-    return shaped(row, keepdims)
+    return _folding(multiply, 1.0, "multiply", number(a), axis, keepdims)
 
 
 @function
 def max(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest number, by halving; NaN if there is one."""
-    row, shaped = _folding(logical_or if a.is_truth else maximum, None, "maximum", a, axis)
-    return shaped(row, keepdims)
+    return _folding(logical_or if a.is_truth else maximum, None, "maximum", a, axis, keepdims)
 
 
 @function
 def min(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest number, by halving; NaN if there is one."""
-    row, shaped = _folding(logical_and if a.is_truth else minimum, None, "minimum", a, axis)
-    return shaped(row, keepdims)
+    return _folding(logical_and if a.is_truth else minimum, None, "minimum", a, axis, keepdims)
 
 
 registered(max, "amax")
@@ -155,15 +159,13 @@ def ptp(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
 @function
 def any(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether one is true, or not zero."""
-    row, shaped = _folding(logical_or, False, "logical_or", truth(a), axis)
-    return shaped(row, keepdims)
+    return _folding(logical_or, False, "logical_or", truth(a), axis, keepdims)
 
 
 @function
 def all(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether all are true, or not zero."""
-    row, shaped = _folding(logical_and, True, "logical_and", truth(a), axis)
-    return shaped(row, keepdims)
+    return _folding(logical_and, True, "logical_and", truth(a), axis, keepdims)
 
 
 @function(counts=True)
@@ -176,6 +178,37 @@ def count_nonzero(a: Operand, axis: Axis = None, *, keepdims: bool = False) -> A
 def array_equal(a1: Operand, a2: Operand) -> Any:
     """Whether the shapes are the same and all elements equal; the former is no secret."""
     return all(a1 == a2) if a1.shape == a2.shape else a1._pair.public(False)
+
+
+@function
+def allclose(a: Operand, b: Operand, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
+    """Whether `isclose` holds everywhere."""
+    return all(isclose(a, b, rtol, atol))
+
+
+@function
+def nansum(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum of what is not NaN."""
+    return sum(where(isnan(a), 0.0, a), axis, keepdims)
+
+
+@function
+def nanmax(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest number that is not NaN; NaN if there is none."""
+    return _folding(fmax, None, "fmax", number(a), axis, keepdims)
+
+
+@function
+def nanmin(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest number that is not NaN; NaN if there is none."""
+    return _folding(fmin, None, "fmin", number(a), axis, keepdims)
+
+
+@function
+def nanmean(a: Operand, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The mean of what is not NaN, whose number is counted."""
+    unknown = isnan(a)
+    return divide(sum(where(unknown, 0.0, a), axis, keepdims), sum(logical_not(unknown), axis, keepdims))
 
 
 @function
