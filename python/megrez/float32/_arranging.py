@@ -73,8 +73,8 @@ for _name in _LIST:
     _arranging(_name, lambda _: 1, listed=True)
 del _name
 
-concatenate, stack, diagonal, transpose = (
-    FUNCTIONS[name] for name in ("concatenate", "stack", "diagonal", "transpose")
+concatenate, stack, diagonal, broadcast_arrays = (
+    FUNCTIONS[name] for name in ("concatenate", "stack", "diagonal", "broadcast_arrays")
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from megrez.float32._arranging import broadcast_arrays, full_like, stack
 from megrez.float32._arrays import FUNCTIONS, Array, Operand, apply, function, number, registered, truth
 
 _WHOLE = 2.0**23
@@ -311,24 +312,30 @@ def isclose(a: Operand, b: Operand, rtol: float = 1e-5, atol: float = 1e-8) -> A
     return logical_or(logical_and(near, isfinite(b)), equal(a, b))
 
 
-def _nearest(x: Any) -> tuple[Any, Any, Any]:
-    """|x| + 2^23, which has no place for a fraction; |x| rounded by that; and whether x was an integer."""
-    size = absolute(x)
-    raised = add(size, _WHOLE)
-    nearest = subtract(raised, _WHOLE)
-    return raised, nearest, logical_or(equal(nearest, size), less_equal(_WHOLE, size))
+def _rounded(x: Any, outwards: Callable[[Any], Any] | None) -> Any:
+    """An integer next to x: away from zero where `outwards` of x's sign says so, elsewhere towards it.
 
-
-def _towards(name: str, outwards: Callable[[Any], Any], what: str) -> Callable[..., Any]:
-    """Rounding away from zero where `outwards` of the sign says so, elsewhere towards it."""
-
-    def body(x: Operand) -> Any:
-        raised, nearest, whole = _nearest(x)
-        negated = less(x, 0.0)
+    Without that, the nearest one: |x| + 2^23 has no place for a fraction, and is rounded.
+    """
+    size, negated = absolute(x), less(x, 0.0)
+    raised, small = add(size, _WHOLE), less(size, _WHOLE)
+    if outwards is None:
+        chosen = nearest = subtract(raised, _WHOLE)
+        below = less(nearest, size)
+    else:
         out = outwards(negated)
-        other = subtract(raised, where(out, _WHOLE - 1, _WHOLE + 1))
-        size = where(logical_xor(less(nearest, absolute(x)), out), nearest, other)
-        return where(whole, x, where(negated, negative(size), size))
+        step = where(out, _WHOLE - 1, _WHOLE + 1)
+        # Both in one call, which waits for the step.
+        nearest, other = subtract(raised, stack(broadcast_arrays(full_like(size, _WHOLE), step)))
+        below = less(nearest, size)
+        chosen = where(logical_xor(below, out), nearest, other)
+    apart = logical_xor(below, less(size, nearest))
+    return where(logical_and(small, apart), where(negated, negative(chosen), chosen), x)
+
+
+def _towards(name: str, outwards: Callable[[Any], Any] | None, what: str) -> Callable[..., Any]:
+    def body(x: Operand) -> Any:
+        return _rounded(number(x), outwards)
 
     body.__doc__ = what
     return function(body, name=name)
@@ -337,13 +344,7 @@ def _towards(name: str, outwards: Callable[[Any], Any], what: str) -> Callable[.
 floor = _towards("floor", lambda negated: negated, "The largest integer that is not above x.")
 ceil = _towards("ceil", logical_not, "The smallest integer that is not below x.")
 trunc = registered(_towards("trunc", lambda _: False, "The integer part."), "fix")
-
-
-@function
-def rint(x: Operand) -> Any:
-    """The nearest integer, of two the even one."""
-    _, nearest, whole = _nearest(x)
-    return where(whole, x, where(less(x, 0.0), negative(nearest), nearest))
+rint = _towards("rint", None, "The nearest integer, of two the even one.")
 
 
 @function

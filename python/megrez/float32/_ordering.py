@@ -14,10 +14,10 @@ from megrez.float32._elementwise import (
     divide,
     isnan,
     less,
-    less_equal,
     logical_and,
     logical_not,
     logical_or,
+    logical_xor,
     multiply,
     subtract,
     where,
@@ -41,7 +41,8 @@ def _first(
     while len(terms) > 1:
         pairs = 2 * (len(terms) // 2)
         left, right = slice(0, pairs, 2), slice(1, pairs, 2)
-        later = logical_and(beats(terms[right], terms[left]), logical_not(unknown[left]))
+        better = logical_xor(beats(terms[right], terms[left]), unknown[right])  # no NaN beats
+        later = logical_and(better, logical_not(unknown[left]))
         terms = concatenate([where(later, terms[right], terms[left]), terms[pairs:]])
         at = concatenate([where(later, at[right], at[left]), at[pairs:]])
         unknown = concatenate([logical_or(unknown[left], unknown[right]), unknown[pairs:]])
@@ -51,13 +52,13 @@ def _first(
 @function(counts=True)
 def argmax(a: Operand, axis: int | None = None, *, keepdims: bool = False) -> Any:
     """The place of the largest number, as a number; of equals the first, or the first NaN."""
-    return _first(lambda new, old: logical_not(less_equal(new, old)), "argmax", a, axis, keepdims)
+    return _first(lambda new, old: less(old, new), "argmax", a, axis, keepdims)
 
 
 @function(counts=True)
 def argmin(a: Operand, axis: int | None = None, *, keepdims: bool = False) -> Any:
     """The place of the smallest number, as a number; of equals the first, or the first NaN."""
-    return _first(lambda new, old: logical_not(less_equal(old, new)), "argmin", a, axis, keepdims)
+    return _first(less, "argmin", a, axis, keepdims)
 
 
 def network(n: int) -> Iterator[tuple[Places, Places]]:
