@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """What has run so far costs, without the opening of results."""
+    """What has run so far costs, without the opening of results and without what Ctrl-C interrupted."""
 
     seconds: float = 0.0
     rounds: int = 0
@@ -72,10 +72,13 @@ class Tape:
             "forget": unused,
             "open": [value.name for value in values],
         }
-        reply = json.loads(self._native.run(json.dumps(request)))
-        del self.unused[: len(unused)]
-        for value in entries:
-            value.entry, value.of, value.bits = None, (), None
+        text = json.dumps(request)
+        try:
+            reply = json.loads(self._native.run(text))
+        except KeyboardInterrupt:  # the parties finish what they have begun
+            self._have_run(entries, unused)
+            raise
+        self._have_run(entries, unused)
         sent = zip(self.cost.sent_bytes, reply["sent_bytes"], strict=True)
         self.cost = Cost(
             self.cost.seconds + reply["seconds"],
@@ -84,6 +87,11 @@ class Tape:
         )
         opened: list[list[int]] = reply["opened"]
         return opened
+
+    def _have_run(self, entries: list[Value], unused: list[int]) -> None:
+        del self.unused[: len(unused)]
+        for value in entries:
+            value.entry, value.of, value.bits = None, (), None
 
     def close(self) -> None:
         """End the parties."""

@@ -186,6 +186,7 @@ EXACT: dict[str, Case] = {
     "where": lambda np, x: np.where(x > 0, x, 2),
     "where of truths": lambda np, x: np.where(x > 0, x > 1, True),
     "divide by a power": lambda _, x: x / 8,
+    "divide by a large power": lambda _, x: (x * 1e38) / np.float32(2**127) + x / np.float32(2.0**-126),
     "divide": lambda _, x: x / 3,
     "astype": lambda _, x: (x > 0).astype(np.float32),
     "any": lambda np, x: np.any(x, axis=-1),

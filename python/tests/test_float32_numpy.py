@@ -230,6 +230,25 @@ def test_what_secrets_cannot_do_says_what_to_do_instead(clear: float32.Pair) -> 
     assert x.dtype == np.float32
 
 
+def test_a_pair_goes_on_after_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = float32.clear()
+    native, x = pair._native, pair.array([1.0, 2.0], owner=0)
+    x.reveal()
+    y, x = x * 2, x + 1  # the parties have the old x, which is to be forgotten
+
+    class Interrupted:
+        def run(self, request: str) -> str:
+            native.run(request)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair, "_native", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            y.reveal()
+    assert y.reveal().tolist() == [2.0, 4.0]
+    assert (x + y).reveal().tolist() == [4.0, 7.0]
+
+
 def test_threads_share_a_pair() -> None:
     pair, wrong = float32.clear(), list[Any]()
     shared = pair.array(X, owner=0) * 2
