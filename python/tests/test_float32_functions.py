@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -318,6 +319,25 @@ def test_what_is_summed_is_near(clear: float32.Pair, name: str) -> None:
     want = case(np, Z)
     for library in (float32, np):
         same(case(library, clear.array(Z, owner=0)), want, near=2e-6)
+
+
+def test_random_shapes_axes_and_edges(clear: float32.Pair) -> None:
+    generator = np.random.default_rng(1)
+    some = np.array([np.nan, np.inf, -np.inf, 0, 1, 1, -2, 3.5], np.float32)
+    exact = ["max", "min", "argmax", "argmin", "sort", "median", "any", "all", "count_nonzero", "nanmax"]
+    rounded = ["sum", "prod", "mean", "var", "cumsum", "cumprod", "ptp", "nansum"]
+    for trial in range(40):
+        shape = tuple(generator.integers(1, 6, generator.integers(1, 4)))
+        values = generator.choice(some, shape) if trial % 2 else numbers(trial, *shape)
+        axis = int(generator.integers(-len(shape), len(shape))) if trial % 3 else None
+        made = [getattr(float32, name)(clear.array(values, owner=0), axis=axis) for name in exact + rounded]
+        for name, got in zip(exact + rounded, clear.reveal(*made), strict=True):
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # slices of NaN alone
+                want = getattr(np, name)(values, axis=axis)
+            assert got.shape == np.shape(want), name
+            tolerance = 1e-5 if name in rounded else 0
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 def test_rounding_of_any_bits(clear: float32.Pair) -> None:
