@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """What has run so far costs, without the opening of results."""
+    """What has run so far costs, without the opening of results and without what Ctrl-C interrupted."""
 
     seconds: float = 0.0
     rounds: int = 0
@@ -52,9 +53,17 @@ class Tape:
         self.unused: list[int] = []
         """Values that the parties have and nobody here refers to any more."""
         self.cost = Cost()
+        self._running = threading.Lock()
 
     def run(self, values: Sequence[Value]) -> list[list[int]]:
-        """Run what these values need, and open them: numbers as bits, truth values as 0 and 1."""
+        """Run what these values need, and open them: numbers as bits, truth values as 0 and 1.
+
+        One thread at a time: others wait, for what one runs the others may need.
+        """
+        with self._running:
+            return self._run(values)
+
+    def _run(self, values: Sequence[Value]) -> list[list[int]]:
         entries = _unfinished(values)
         unused = self.unused[:]
         request = {
@@ -63,10 +72,13 @@ class Tape:
             "forget": unused,
             "open": [value.name for value in values],
         }
-        reply = json.loads(self._native.run(json.dumps(request)))
-        del self.unused[: len(unused)]
-        for value in entries:
-            value.entry, value.of, value.bits = None, (), None
+        text = json.dumps(request)
+        try:
+            reply = json.loads(self._native.run(text))
+        except KeyboardInterrupt:  # the parties finish what they have begun
+            self._have_run(entries, unused)
+            raise
+        self._have_run(entries, unused)
         sent = zip(self.cost.sent_bytes, reply["sent_bytes"], strict=True)
         self.cost = Cost(
             self.cost.seconds + reply["seconds"],
@@ -75,6 +87,11 @@ class Tape:
         )
         opened: list[list[int]] = reply["opened"]
         return opened
+
+    def _have_run(self, entries: list[Value], unused: list[int]) -> None:
+        del self.unused[: len(unused)]
+        for value in entries:
+            value.entry, value.of, value.bits = None, (), None
 
     def close(self) -> None:
         """End the parties."""
