@@ -84,7 +84,7 @@ class Training:
 
     def look(self) -> str:
         """Ask the parties how the job stands, and call the callbacks for epochs that are new."""
-        before = self.steps
+        before, told = self.steps, len(self._losses)
         self._state = json.loads(_native.job_state(self._cluster._native, self._job))
         self._time()
         for epoch, loss in enumerate(self._state["losses"]):
@@ -92,15 +92,18 @@ class Training:
                 self._losses.append(loss)
                 for callback in self._callbacks:
                     callback(epoch, loss)
-        if self._progress is not None and self.steps != before:
-            if self._progress is True:
-                print(self._line(), file=sys.stderr)
-            else:
-                self._progress(self.steps[0])
+        news = self.steps != before
+        if self._progress is True:
+            if news or len(self._losses) > told or self.state != "runs":
+                end = "\r" if self.state == "runs" else "\n"
+                print(f"{self._line():<72}", end=end, file=sys.stderr, flush=True)
+        elif self._progress is not None and news:
+            self._progress(self.steps[0])
         if self.state == "done":
-            # Nothing else uses what was stored for this job.
+            # Nothing else uses what was stored for this job. Who has followed it as well may have removed it.
             while self._own:
-                _native.remove_stored(self._cluster._native, self._own.pop())
+                with contextlib.suppress(_native.NotPermittedError):
+                    _native.remove_stored(self._cluster._native, self._own.pop())
         return self.state
 
     def _time(self) -> None:
@@ -130,8 +133,8 @@ class Training:
     def resume(self) -> Training:
         """Have the parties go on after the last epoch that all of them have sealed.
 
-        After a party has ended, this takes it back at work; where the connection broke too, `save` before
-        and `Cluster.training` with a new one.
+        This works whatever the job failed of, once all parties are there again. From another connection, or
+        another process, `Cluster.training` takes up what `save` has written.
         """
         # A job that failed is one to go on with, whatever it failed of: the parties say so if they cannot.
         with contextlib.suppress(_native.Error):

@@ -93,8 +93,8 @@ class _OnShares(_Base):  # type: ignore[misc]
         batch = _batch(count) if self.batch_size == "auto" else int(self.batch_size)
         if not 1 <= batch <= count:
             raise InvalidError(f"batch_size is from 1 to the {count} rows, not {batch}")
-        if left := count % batch:
-            what = f"{left} of {count} rows fill no batch of {batch} and are not learnt from"
+        if self.batch_size != "auto" and count % batch:
+            what = f"{count % batch} of {count} rows fill no batch of {batch} and are not learnt from"
             warnings.warn(what, stacklevel=3)
         # The rows that are left out should be any, not the last class.
         order = random.permutation(count)

@@ -1,0 +1,147 @@
+"""Estimators in the manner of scikit-learn, trained on shares."""
+
+# What is tested can be imported only where scikit-learn is.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import megrez
+import numpy as np
+import pytest
+
+sklearn: Any = pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+pytest.importorskip("onnx", reason="onnx is not installed")
+
+from megrez.sklearn import LinearRegression, LogisticRegression, MLPClassifier, _rate
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.model_selection import cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+
+def flowers() -> tuple[Any, ...]:
+    """Three kinds by their names: rows and kinds to train with and to test with."""
+    rows, kinds = load_iris(return_X_y=True)
+    parts = train_test_split(rows, np.array(["setosa", "versicolor", "virginica"])[kinds], random_state=0)
+    return parts[0], parts[2], parts[1], parts[3]
+
+
+def test_kinds_are_learnt_by_their_names_and_nobody_holds_the_weights(processes: megrez.Cluster) -> None:
+    rows, kinds, held_out, wanted = flowers()
+    model = LogisticRegression(processes, max_iter=10, random_state=0, rehearse=40)
+    assert model.fit(rows, kinds) is model
+    assert model.score(held_out, wanted) > 0.9
+    assert model.loss_curve_[-1] < model.loss_curve_[0] / 3
+    assert model.n_iter_ == 10
+    assert list(model.classes_) == ["setosa", "versicolor", "virginica"]
+    chances = model.predict_proba(held_out)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert (model.classes_[chances.argmax(axis=1)] == model.predict(held_out)).all()
+    assert (model.decision_function(held_out).argmax(axis=1) == chances.argmax(axis=1)).all()
+    # Whoever has the scales can ask the model that the parties keep.
+    standardised = (held_out - model.mean_) / model.scale_
+    scores = processes.run_stored(model.model_, standardised, batch=64).output
+    assert (model.classes_[scores.argmax(axis=1)] == model.predict(held_out)).all()
+    assert not hasattr(model, "coef_")
+    with pytest.raises(AttributeError, match="nobody holds them"):
+        _ = model.intercept_
+    with pytest.raises(megrez.Error, match="nobody holds the weights"):
+        megrez.compile(model)
+    with pytest.raises(megrez.Error, match="no weights"):
+        pickle.dumps(model)
+    with pytest.raises(megrez.Error, match="3 features, not 4"):
+        model.predict(held_out[:, :3])
+
+
+def test_a_network_learns_what_no_line_divides(processes: megrez.Cluster) -> None:
+    random = np.random.RandomState(0)
+    rows = random.uniform(0, 200, (128, 2))
+    inside = (rows[:, 0] > 100) != (rows[:, 1] > 100)
+    model = MLPClassifier(
+        processes,
+        hidden_layer_sizes=12,
+        max_iter=25,
+        learning_rate_init=0.25,
+        feature_range=(0, [200, 200]),
+        random_state=1,
+        rehearse=40,
+    )
+    assert model.fit(rows, inside).score(rows, inside) > 0.9
+    assert (model.mean_.tolist(), model.scale_.tolist()) == ([100, 100], [100, 100])
+    assert model.decision_function(rows).shape == (128,)
+    line = LogisticRegression(processes, max_iter=2, rehearse=2, random_state=1)
+    assert line.fit(rows, inside).score(rows, inside) < 0.75
+
+
+def test_a_line_comes_near_to_least_squares(processes: megrez.Cluster) -> None:
+    from sklearn.linear_model import LinearRegression as Exact
+
+    rows, targets = load_diabetes(return_X_y=True)
+    model = LinearRegression(processes, max_iter=15, random_state=0, rehearse=20).fit(rows, targets)
+    assert model.score(rows, targets) > Exact().fit(rows, targets).score(rows, targets) - 0.02
+    both = np.stack([targets, -targets], axis=1)
+    bounds = ([0, -400], [400, 0])
+    two = LinearRegression(processes, max_iter=2, target_range=bounds, rehearse=2).fit(rows[:64], both[:64])
+    assert two.predict(rows[:5]).shape == (5, 2)
+    with pytest.raises(megrez.Error, match="target is beyond"):
+        two.set_params(target_range=(0, 400)).fit(rows, both)
+
+
+def test_pipelines_and_searches_take_them(processes: megrez.Cluster) -> None:
+    rows, kinds, held_out, wanted = flowers()
+    model = LogisticRegression(processes, max_iter=5, rehearse=5, random_state=0)
+    assert clone(model).get_params() == model.get_params()
+    assert copy.deepcopy(processes) is processes
+    pipeline = make_pipeline(StandardScaler(), model)
+    assert pipeline.set_params(logisticregression__max_iter=4).fit(rows, kinds).n_features_in_ == 4
+    assert model.n_iter_ == 4
+    assert pipeline.score(held_out, wanted) > 0.8
+    assert cross_val_score(model, rows, kinds, cv=2).min() > 0.7
+
+
+def test_rates_are_the_nearest_that_training_has() -> None:
+    assert [_rate(x) for x in (0.125, 1, 15, 0.1, 2**-30)] == [0.125, 1, 15, 13 / 128, 2**-30]
+    every = [c * 2.0**-k for c in range(1, 16) for k in range(31)]
+    for wanted in np.random.RandomState(0).uniform(1e-4, 15, 200):
+        assert abs(_rate(wanted) - wanted) == min(abs(rate - wanted) for rate in every)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"learning_rate_init": float("nan")}, "learning_rate_init"),
+        ({"learning_rate_init": 16}, "learning_rate_init"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"feature_range": (1, 1)}, "lower one first"),
+        ({"hidden_layer_sizes": ()}, "hidden_layer_sizes"),
+        ({"hidden_layer_sizes": (4, 0)}, "hidden_layer_sizes"),
+        ({"max_iter": 0}, "at least 1"),
+        ({"predict_batch": 0}, "one input at least"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_learnt_is_refused(processes: megrez.Cluster, options: Any, why: str) -> None:
+    rows, kinds, _, _ = flowers()
+    with pytest.raises(megrez.Error, match=why):
+        MLPClassifier(processes, rehearse=1, **options).fit(rows, kinds)
+
+
+def test_damaged_rows_are_refused(processes: megrez.Cluster) -> None:
+    rows, kinds, _, _ = flowers()
+    model = LogisticRegression(processes)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(rows > 7, np.nan, rows), kinds)
+    with pytest.raises(megrez.Error, match="nothing to learn"):
+        model.fit(rows, np.zeros(len(rows)))
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        model.predict(rows)
+    with pytest.raises(ValueError, match="continuous"):
+        model.fit(rows, rows[:, 0])
+    with pytest.warns(UserWarning, match="12 of 112 rows fill no batch of 100"):
+        model.set_params(batch_size=100, max_iter=1, rehearse=1).fit(rows, kinds)
