@@ -28,7 +28,6 @@ from megrez._cluster import Cluster, Progress, local
 from megrez._model import compile as compile_model
 from megrez._native import Error, InvalidError
 from megrez._networks import perceptron
-from megrez._protocols import protocols
 from megrez._training import Training
 
 try:
@@ -42,6 +41,7 @@ except ImportError as error:
 __all__ = ["LinearRegression", "LogisticRegression", "MLPClassifier"]
 
 _Numbers = npt.NDArray[np.floating[Any]]
+_Activations = Literal["minimax", "fine", "lookup", "mizar"]
 _Range = tuple[npt.ArrayLike, npt.ArrayLike]
 _Base: Any = BaseEstimator
 _Classifier: Any = ClassifierMixin
@@ -71,6 +71,7 @@ class _OnShares(_Base):  # type: ignore[misc]
         keep: str | None,
         allow: Sequence[str],
         rehearse: int,
+        activations: _Activations,
         predict_batch: int,
         progress: Progress | Literal[True] | None,
     ) -> None:
@@ -84,6 +85,7 @@ class _OnShares(_Base):  # type: ignore[misc]
         self.keep = keep
         self.allow = allow
         self.rehearse = rehearse
+        self.activations = activations
         self.predict_batch = predict_batch
         self.progress = progress
 
@@ -99,15 +101,14 @@ class _OnShares(_Base):  # type: ignore[misc]
         # The rows that are left out should be any, not the last class.
         order = random.permutation(count)
         cluster = self._parties()
-        known = {protocol.name: protocol for protocol in protocols()}[cluster.protocol]
         model = compile_model(
             network,
             batch=int(self.predict_batch),
             input_range=_BOUND,
             protocol=cluster.protocol,
-            activations="lookup" if known.lookup else "minimax",
+            activations=self.activations,
         )
-        self.rate_ = _rate(self.learning_rate_init)
+        self.rate_, self.batch_ = _rate(self.learning_rate_init), batch
         self.training_ = cluster.fit(
             model,
             self._standardised(rows)[order],
@@ -251,7 +252,7 @@ class LogisticRegression(_OfClasses):
     Args:
         cluster: the parties; by default three processes of this machine, which end with this estimator.
         max_iter: epochs. There is no early stopping, since nothing but the loss is opened.
-        batch_size: rows of a step; `"auto"` is the size from 16 to 32 that leaves fewest rows out.
+        batch_size: rows of a step; `"auto"` is the size from 16 to 32 that leaves fewest rows out: `batch_`.
         learning_rate_init: the rate; the nearest c·2^-k with c below 16 is taken, which `rate_` says.
         momentum: rounded to a multiple of 1/256.
         feature_range: public bounds `(low, high)`, numbers or one for each feature, by which features are
@@ -262,6 +263,8 @@ class LogisticRegression(_OfClasses):
         keep: the name of the kept model; by default one that nothing else has.
         allow: clients who may run it besides this one.
         rehearse: steps that are rehearsed in the clear here, to lay the plan out by: see `Cluster.fit`.
+        activations: how softmax is computed: `"lookup"` takes half of the rounds, for networks where they
+            count, and several times the bytes: see `megrez.compile`.
         predict_batch: rows that go to the parties together in `predict`.
         progress: as in `Cluster.fit`: `True` writes steps, loss and time left to standard error.
 
@@ -280,6 +283,7 @@ class LogisticRegression(_OfClasses):
         keep: str | None = None,
         allow: Sequence[str] = (),
         rehearse: int = 200,
+        activations: _Activations = "minimax",
         predict_batch: int = 64,
         progress: Progress | Literal[True] | None = None,
     ) -> None:
@@ -294,6 +298,7 @@ class LogisticRegression(_OfClasses):
             keep=keep,
             allow=allow,
             rehearse=rehearse,
+            activations=activations,
             predict_batch=predict_batch,
             progress=progress,
         )
@@ -325,6 +330,7 @@ class MLPClassifier(_OfClasses):
         keep: str | None = None,
         allow: Sequence[str] = (),
         rehearse: int = 200,
+        activations: _Activations = "minimax",
         predict_batch: int = 64,
         progress: Progress | Literal[True] | None = None,
     ) -> None:
@@ -339,6 +345,7 @@ class MLPClassifier(_OfClasses):
             keep=keep,
             allow=allow,
             rehearse=rehearse,
+            activations=activations,
             predict_batch=predict_batch,
             progress=progress,
         )
@@ -379,6 +386,7 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
         keep: str | None = None,
         allow: Sequence[str] = (),
         rehearse: int = 200,
+        activations: _Activations = "minimax",
         predict_batch: int = 64,
         progress: Progress | Literal[True] | None = None,
     ) -> None:
@@ -393,6 +401,7 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
             keep=keep,
             allow=allow,
             rehearse=rehearse,
+            activations=activations,
             predict_batch=predict_batch,
             progress=progress,
         )
