@@ -6,8 +6,9 @@ Of each data set a quarter is held out, in another way for each seed; both train
 standardised in the same way:
 
 - `score` on what was held out: accuracy, or R² of `LinearRegression`; `worst` is the difference of the worst
-  seed; `same` the share of predictions that are the same, or their mean distance; `MLPClassifier` is compared with scikit-learn's under the same settings (SGD, the same rate,
-  momentum, batch and epochs, no penalty), the others with scikit-learn's defaults;
+  seed; `same` the share of predictions that are the same, or their mean distance;
+- `reference`: of `MLPClassifier` scikit-learn's under the same settings (SGD, the same rate, momentum, batch
+  and epochs, no penalty), of the others scikit-learn's with its defaults;
 - seconds of `fit` and `predict`, three processes on loopback;
 - bytes of `fit` and of `predict`: all that goes over the loopback interface, with TLS, TCP and the client's
   uploads. Other programs' bytes count as well: hence `unshare`, which gives this one an interface of its own.

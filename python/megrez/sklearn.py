@@ -10,8 +10,8 @@
 the mean loss of each epoch. `predict` asks the model that the parties keep. docs/training.md says what is
 opened.
 
-An estimator is of one client, who has all rows. Several owners who train together agree on a job: see
-docs/training.md.
+Such an estimator is of one client, who has all rows. Several owners who train together agree on a job: see
+docs/training.md. `KMeans` and `PCA` are of the rows of two parties, in floating point as `megrez.float32`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ try:
     from sklearn.utils import check_array, check_random_state, check_X_y
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
+
+    from megrez._unsupervised import PCA, KMeans
 except ImportError as error:
     raise Error("scikit-learn is missing: pip install 'megrez[sklearn]'") from error
 
-__all__ = ["LinearRegression", "LogisticRegression", "MLPClassifier"]
+__all__ = ["PCA", "KMeans", "LinearRegression", "LogisticRegression", "MLPClassifier"]
 
 _Numbers = npt.NDArray[np.floating[Any]]
 _Activations = Literal["minimax", "fine", "lookup", "mizar"]

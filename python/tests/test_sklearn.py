@@ -16,7 +16,9 @@ import pytest
 sklearn: Any = pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 pytest.importorskip("onnx", reason="onnx is not installed")
 
-from megrez.sklearn import LinearRegression, LogisticRegression, MLPClassifier, _rate
+from megrez import float32
+from megrez.sklearn import PCA, KMeans, LinearRegression, LogisticRegression, MLPClassifier, _rate
+from sklearn import cluster, decomposition
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import cross_val_score, train_test_split
@@ -145,3 +147,52 @@ def test_damaged_rows_are_refused(processes: megrez.Cluster) -> None:
         model.fit(rows, rows[:, 0])
     with pytest.warns(UserWarning, match="12 of 112 rows fill no batch of 100"):
         model.set_params(batch_size=100, max_iter=1, rehearse=1).fit(rows, kinds)
+
+
+def halves(rows: Any) -> Any:
+    """Whose each row is, without order."""
+    return np.random.RandomState(0).permutation(len(rows)) % 2
+
+
+def test_two_parties_find_the_centres_that_one_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = load_iris(return_X_y=True)
+    opened: list[tuple[int, ...]] = []
+    reveal = float32.Pair.reveal
+
+    def heard(pair: float32.Pair, *arrays: Any) -> Any:
+        opened.extend(array.shape for array in arrays)
+        return reveal(pair, *arrays)
+
+    monkeypatch.setattr(float32.Pair, "reveal", heard)
+    start = rows[[0, 60, 140]]
+    # Without parties, with the same bits.
+    ours = KMeans(3, pair=float32.clear(), init=start, max_iter=6).fit(rows, owners=halves(rows))
+    assert opened == [(3, 4)]
+    theirs = cluster.KMeans(3, init=start, n_init=1, max_iter=6, tol=0, algorithm="lloyd").fit(rows)
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, atol=1e-5)
+    assert (ours.labels_ == theirs.labels_).all()
+    opened.clear()
+    own = PCA(3, pair=float32.clear(), random_state=0).fit(rows, owners=halves(rows))
+    assert opened == [(4,), (3, 4), (3,)]
+    expected = decomposition.PCA(3).fit(rows)
+    np.testing.assert_allclose(own.components_, expected.components_, atol=1e-4)
+    np.testing.assert_allclose(own.explained_variance_, expected.explained_variance_, rtol=1e-4)
+    np.testing.assert_allclose(own.transform(rows), expected.transform(rows), atol=1e-3)
+    np.testing.assert_allclose(own.inverse_transform(own.transform(rows)), rows, atol=0.6)
+
+
+def test_clusters_with_parties_and_without_rows() -> None:
+    rows = np.array([[0.0, 0], [10, 10], [1, 0], [11, 10]])
+    model = KMeans(2, max_iter=1, random_state=0)
+    assert sorted(model.fit(rows).cluster_centers_.tolist()) == [[0.5, 0], [10.5, 10]]
+    assert model.cost_.rounds > 0
+    # Nobody is near the last centre: it stays.
+    with float32.clear() as pair:
+        far = clone(model).set_params(pair=pair, init=[[0, 0], [900, 900]]).fit(rows)
+        assert far.cluster_centers_.tolist() == [[5.5, 5], [900, 900]]
+        with pytest.raises(megrez.Error, match="each party has a row"):
+            far.fit(rows, owners=[0, 0, 0, 0])
+        with pytest.raises(megrez.Error, match="n_clusters"):
+            far.set_params(n_clusters=3, init=None).fit(rows)
+        with pytest.raises(megrez.Error, match="not finite"):
+            PCA(2, pair=pair).fit(np.ones((4, 2)))
