@@ -26,8 +26,9 @@ import numpy.typing as npt
 
 from megrez._cluster import Cluster, Progress, local
 from megrez._model import compile as compile_model
-from megrez._native import Error, InvalidError
+from megrez._native import Error, InvalidError, UnsupportedError
 from megrez._networks import perceptron
+from megrez._protocols import protocols
 from megrez._training import Training
 
 try:
@@ -103,6 +104,8 @@ class _OnShares(_Base):  # type: ignore[misc]
         # The rows that are left out should be any, not the last class.
         order = random.permutation(count)
         cluster = self._parties()
+        if {known.name: known.numbers for known in protocols()}[cluster.protocol] != "fixed":
+            raise UnsupportedError(f"training is in fixed point: {cluster.protocol} has another arithmetic")
         model = compile_model(
             network,
             batch=int(self.predict_batch),
@@ -366,7 +369,8 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
 
     It approaches the least squares that scikit-learn solves for, the slower the more features depend on each
     other, and does not reach it exactly. Targets are scaled to -1 … 1, by their own largest distance from
-    the mean, which stays here, or by public bounds.
+    the mean, which stays here, or by public bounds: `target_mean_` and `target_scale_`. Of one target the
+    kept model has two outputs, of which the second is 0.
 
     Args:
         cluster: see `LogisticRegression`, as for all that is not here.
@@ -416,11 +420,11 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
         targets = np.asarray(given, np.float64).reshape(len(rows), -1)
         self._learn_scales(rows)
         if self.target_range is None:
-            self._target_mean = targets.mean(axis=0)
-            self._target_scale = _not_zero(np.abs(targets - self._target_mean).max(axis=0))
+            self.target_mean_ = targets.mean(axis=0)
+            self.target_scale_ = _not_zero(np.abs(targets - self.target_mean_).max(axis=0))
         else:
-            self._target_mean, self._target_scale = _middle(self.target_range, targets.shape[1])
-        scaled = (targets - self._target_mean) / self._target_scale
+            self.target_mean_, self.target_scale_ = _middle(self.target_range, targets.shape[1])
+        scaled = (targets - self.target_mean_) / self.target_scale_
         if np.abs(scaled).max() > 1 + 1e-6:
             raise InvalidError("a target is beyond target_range")
         if scaled.shape[1] == 1:
@@ -434,8 +438,8 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
 
     def predict(self, x: Any) -> Any:
         """The targets of rows, in their own units."""
-        scaled = self._ask(x)[:, : len(self._target_mean)]
-        targets = scaled * self._target_scale + self._target_mean
+        scaled = self._ask(x)[:, : len(self.target_mean_)]
+        targets = scaled * self.target_scale_ + self.target_mean_
         return targets[:, 0] if self._one else targets
 
 
