@@ -145,9 +145,9 @@ def test_damaged_rows_are_refused(processes: megrez.Cluster) -> None:
         model.predict(rows)
     with pytest.raises(ValueError, match="continuous"):
         model.fit(rows, rows[:, 0])
-    with megrez.local(protocol="secfloat", parties="thread") as floats:
-        with pytest.raises(megrez.UnsupportedError, match="fixed point"):
-            LogisticRegression(floats).fit(rows, kinds)
+    floats = megrez.local(protocol="secfloat", parties="thread")
+    with floats, pytest.raises(megrez.UnsupportedError, match="fixed point"):
+        LogisticRegression(floats).fit(rows, kinds)
     with pytest.warns(UserWarning, match="12 of 112 rows fill no batch of 100"):
         model.set_params(batch_size=100, max_iter=1, rehearse=1).fit(rows, kinds)
 
