@@ -23,6 +23,17 @@ _Cluster: Any = ClusterMixin
 _Transformer: Any = TransformerMixin
 
 
+def new_rows(estimator: Any, x: Any) -> _Numbers:
+    """Rows for an estimator that was fitted, checked as scikit-learn does it."""
+    check_is_fitted(estimator)
+    rows: _Numbers = check_array(x, dtype=np.float64)
+    found, expected = rows.shape[1], estimator.n_features_in_
+    if found != expected:
+        name = type(estimator).__name__
+        raise ValueError(f"X has {found} features, but {name} is expecting {expected} features as input")
+    return rows
+
+
 class _OfTwo(_Base):  # type: ignore[misc]
     """What both have in common: rows of two parties, and a pair that computes."""
 
@@ -57,14 +68,6 @@ class _OfTwo(_Base):  # type: ignore[misc]
                 "the result is not finite: numbers exceed single precision, or there are no more components"
             )
         return [np.asarray(array, np.float64) for array in opened]
-
-    def _known(self, x: Any) -> _Numbers:
-        """Rows to compare with what was opened."""
-        check_is_fitted(self, "cost_")
-        rows: _Numbers = check_array(x, dtype=np.float64)
-        if rows.shape[1] != self.n_features_in_:
-            raise InvalidError(f"the rows have {rows.shape[1]} features, not {self.n_features_in_}")
-        return rows
 
 
 class KMeans(_Cluster, _OfTwo):  # type: ignore[misc]
@@ -132,7 +135,7 @@ class KMeans(_Cluster, _OfTwo):  # type: ignore[misc]
 
     def predict(self, x: Any) -> Any:
         """The nearest centre of each row, in the clear: whoever has a row knows the centres."""
-        rows = self._known(x)
+        rows = new_rows(self, x)
         return ((rows[:, None, :] - self.cluster_centers_) ** 2).sum(axis=2).argmin(axis=1)
 
 
@@ -181,6 +184,7 @@ class PCA(_Transformer, _OfTwo):  # type: ignore[misc]
         if self.max_iter < 1 or not 1 <= self.n_components <= self.n_features_in_:
             raise InvalidError("max_iter is at least 1, and n_components from 1 to the features")
         self.mean_, vectors, self.explained_variance_ = self._open(lambda pair: self._components(pair, parts))
+        self.n_iter_ = self.max_iter
         # As scikit-learn has it: the largest number of a component is positive.
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
         self.components_ = vectors * np.where(largest < 0, -1, 1)
@@ -217,11 +221,11 @@ class PCA(_Transformer, _OfTwo):  # type: ignore[misc]
 
     def transform(self, x: Any) -> Any:
         """The rows' coordinates along the components, in the clear."""
-        return (self._known(x) - self.mean_) @ self.components_.T
+        return (new_rows(self, x) - self.mean_) @ self.components_.T
 
     def inverse_transform(self, x: Any) -> Any:
         """Rows from coordinates."""
-        check_is_fitted(self, "cost_")
+        check_is_fitted(self)
         return np.asarray(x) @ self.components_ + self.mean_
 
 

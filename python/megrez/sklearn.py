@@ -33,11 +33,11 @@ from megrez._training import Training
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.utils import check_array, check_random_state, check_X_y
+    from sklearn.utils import check_random_state, check_X_y
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
 
-    from megrez._unsupervised import PCA, KMeans
+    from megrez._unsupervised import PCA, KMeans, new_rows
 except ImportError as error:
     raise Error("scikit-learn is missing: pip install 'megrez[sklearn]'") from error
 
@@ -156,15 +156,9 @@ class _OnShares(_Base):  # type: ignore[misc]
         return scaled.astype(np.float32)
 
     def _ask(self, x: Any) -> npt.NDArray[np.float64]:
-        """What the kept model says of rows. The result's report is kept as `report_`."""
-        check_is_fitted(self, "training_")
-        rows = check_array(x, dtype=np.float64)
-        if rows.shape[1] != self.n_features_in_:
-            raise InvalidError(f"the rows have {rows.shape[1]} features, not {self.n_features_in_}")
-        result = self.cluster_.run_stored(
-            self.model_, self._standardised(rows), batch=int(self.predict_batch)
-        )
-        self.report_ = result.report
+        """What the kept model says of rows."""
+        rows = self._standardised(new_rows(self, x))
+        result = self.cluster_.run_stored(self.model_, rows, batch=int(self.predict_batch))
         return result.output.astype(np.float64)
 
     @property
@@ -221,7 +215,7 @@ class _OfClasses(_Classifier, _OnShares):  # type: ignore[misc]
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InvalidError(f"all rows are of the class {self.classes_[0]!r}: there is nothing to learn")
+            raise ValueError("there is nothing to learn: all rows are of one class")
         random = check_random_state(self.random_state)
         self._learn_scales(rows)
         hidden = self._hidden()
@@ -245,7 +239,8 @@ class _OfClasses(_Classifier, _OnShares):  # type: ignore[misc]
 
     def predict(self, x: Any) -> Any:
         """The likeliest class of each row."""
-        return self.classes_[self._ask(x).argmax(axis=1)]
+        likeliest = self._ask(x).argmax(axis=1)
+        return self.classes_[likeliest]
 
 
 class LogisticRegression(_OfClasses):
@@ -264,7 +259,8 @@ class LogisticRegression(_OfClasses):
             scaled to -1 … 1. By default they are standardised by the rows' own mean and deviation, which
             this client computes and keeps in `mean_` and `scale_`: whoever else is to ask the model needs
             them, and they say something about the rows. Beyond 8 scales from the middle a feature is cut.
-        random_state: the seed of public random numbers: the order of rows, and a network's weights.
+        random_state: the seed of public random numbers: which rows fill no batch, and a network's weights.
+            Fits differ all the same: the parties draw the order of rows, and roundings, by themselves.
         keep: the name of the kept model; by default one that nothing else has.
         allow: clients who may run it besides this one.
         rehearse: steps that are rehearsed in the clear here, to lay the plan out by: see `Cluster.fit`.
