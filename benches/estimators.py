@@ -127,6 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sets", default=",".join(SETS), help="names of data sets")
+    parser.add_argument("--estimators", default="logistic,mlp,linear", help="names of estimators")
     parser.add_argument("--protocol", default="mizar")
     parser.add_argument("--net", default="loopback")
     parser.add_argument("--output", type=Path)
@@ -135,7 +136,8 @@ def main() -> None:
     found = []
     with megrez.local(protocol=arguments.protocol, net=arguments.net) as cluster:
         for data in arguments.sets.split(","):
-            for name in ("linear",) if data == "diabetes" else ("logistic", "mlp"):
+            fitting = {"linear"} if data == "diabetes" else {"logistic", "mlp"}
+            for name in sorted(fitting & {*arguments.estimators.split(",")}):
                 runs = [compare(cluster, data, name, seed) for seed in range(arguments.seeds)]
                 row: dict[str, Any] = {"data": data, "estimator": name}
                 for key in ("score", "reference", "same"):
