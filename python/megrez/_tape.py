@@ -93,6 +93,13 @@ class Tape:
         for value in entries:
             value.entry, value.of, value.bits = None, (), None
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        # As clusters: scikit-learn copies the parameters of estimators, and parties have no copies.
+        return self
+
     def close(self) -> None:
         """End the parties."""
         self._end()
