@@ -423,10 +423,6 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
         scaled = (targets - self.target_mean_) / self.target_scale_
         if np.abs(scaled).max() > 1 + 1e-6:
             raise InvalidError("a target is beyond target_range")
-        if scaled.shape[1] == 1:
-            # Labels of one column are taken for class numbers. A second column of zeros has no gradient from
-            # weights of zero on: it changes nothing, and costs as much as the first.
-            scaled = np.hstack([scaled, np.zeros_like(scaled)])
         network = perceptron([rows.shape[1], scaled.shape[1]], None)
         random = check_random_state(self.random_state)
         self._train(rows, scaled.astype(np.float32), network, "mse", random)
@@ -434,8 +430,7 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
 
     def predict(self, x: Any) -> Any:
         """The targets of rows, in their own units."""
-        scaled = self._ask(x)[:, : len(self.target_mean_)]
-        targets = scaled * self.target_scale_ + self.target_mean_
+        targets = self._ask(x) * self.target_scale_ + self.target_mean_
         return targets[:, 0] if self._one else targets
 
 
