@@ -159,6 +159,7 @@ class Cluster:
         batches: Sequence[int] | None = None,
         rehearse: int = 200,
         callbacks: Sequence[EpochEnd] = (),
+        progress: Progress | Literal[True] | None = None,
         wait: bool = True,
     ) -> Training:
         """Train a model on shares, and have the parties keep it: this process never has the new weights.
@@ -181,6 +182,8 @@ class Cluster:
             batches: the batch sizes in which it may be run; by default the model's own.
             rehearse: at most so many steps are rehearsed in the clear, for the plan to be laid out by.
             callbacks: each is called after every epoch with its number, from 0, and its loss.
+            progress: called with the number of finished steps; `True` writes a line for people to standard
+                error instead, with the last loss and the time left.
             wait: wait until the job has ended, or return at once.
 
         """
@@ -196,8 +199,25 @@ class Cluster:
             (batch, epochs, rehearse),
             (name, list(allow), [model.batch] if batches is None else list(batches)),
         )
-        training = Training(self, bytes(job), name, own, callbacks)
+        training = Training(self, bytes(job), name, epochs, own, callbacks, progress)
         return training.wait() if wait else training
+
+    def training(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        callbacks: Sequence[EpochEnd] = (),
+        progress: Progress | Literal[True] | None = None,
+    ) -> Training:
+        """Take up a training of this client that `Training.save` has written: to follow or to `resume` it.
+
+        Losses of epochs that have ended come again, to the callbacks too.
+        """
+        return Training._load(self, path, callbacks, progress)
+
+    def remove(self, name: str) -> None:
+        """Have the parties remove a model, or rows, that this client has stored under a name."""
+        _native.remove_stored(self._native, name)
 
     def check(self, model: Model, data: Given | GivenTensor) -> Check:
         """Run the first batch of the data with every layer's output revealed to this process, and compare.
@@ -211,6 +231,13 @@ class Cluster:
         """What each party says of itself: release, device, clock, sessions that run."""
         parties: list[dict[str, Any]] = json.loads(self._native.info())
         return parties
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        # A connection has no copies. scikit-learn copies the parameters of estimators, of which it is one.
+        return self
 
     def close(self) -> None:
         """End the parties, if `local` started them, and the connection."""

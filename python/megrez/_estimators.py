@@ -34,6 +34,8 @@ def export(estimator: Any) -> bytes:
     except AttributeError as error:
         raise Error(f"the {type(estimator).__name__} is not trained: call its fit first") from error
     source = type(estimator).__module__.split(".")[0]
+    if source == "megrez":
+        raise Error("nobody holds the weights of this model: ask it by `predict`, or by `Cluster.run_stored`")
     try:
         model = _boosted(estimator, source, features) or _scikit_learn(estimator, features)
     except ImportError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """What has run so far costs, without the opening of results."""
+    """What has run so far costs, without the opening of results and without what Ctrl-C interrupted."""
 
     seconds: float = 0.0
     rounds: int = 0
@@ -54,12 +55,18 @@ class Tape:
         self.clients: list[str] = []
         """Who is named in the program, in the order in which they were."""
         self.cost = Cost()
+        self._running = threading.Lock()
 
     def run(self, values: Sequence[Value], to: Sequence[str] = ()) -> list[list[int]]:
         """Run what these values need, and open them: numbers as bits, truth values as 0 and 1.
 
-        `to` are the clients who learn them, where clients bring the inputs.
+        `to` are the clients who learn them, where clients bring the inputs. One thread at a time: others
+        wait, for what one runs the others may need.
         """
+        with self._running:
+            return self._run(values, to)
+
+    def _run(self, values: Sequence[Value], to: Sequence[str]) -> list[list[int]]:
         entries = _unfinished(values)
         unused = self.unused[:]
         request = {
@@ -70,10 +77,13 @@ class Tape:
             "clients": self.clients,
             "to": list(to),
         }
-        reply = json.loads(self._native.run(json.dumps(request)))
-        del self.unused[: len(unused)]
-        for value in entries:
-            value.entry, value.of, value.bits = None, (), None
+        text = json.dumps(request)
+        try:
+            reply = json.loads(self._native.run(text))
+        except KeyboardInterrupt:  # the parties finish what they have begun
+            self._have_run(entries, unused)
+            raise
+        self._have_run(entries, unused)
         sent = itertools.zip_longest(self.cost.sent_bytes, reply["sent_bytes"], fillvalue=0)
         self.cost = Cost(
             self.cost.seconds + reply["seconds"],
@@ -82,6 +92,18 @@ class Tape:
         )
         opened: list[list[int]] = reply["opened"]
         return opened
+
+    def _have_run(self, entries: list[Value], unused: list[int]) -> None:
+        del self.unused[: len(unused)]
+        for value in entries:
+            value.entry, value.of, value.bits = None, (), None
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        # As clusters: scikit-learn copies the parameters of estimators, and parties have no copies.
+        return self
 
     def close(self) -> None:
         """End the parties."""

@@ -186,15 +186,15 @@ def test_mistakes(clear: float32.Pair) -> None:
         x + float32.clear().array([1.0], owner=0)
     with pytest.raises(Error, match="`mizar` does not compute in floating point"):
         float32.local(protocol="mizar")
-    with pytest.raises(Error, match="no `cumsum`"):
-        np.cumsum(x)
+    with pytest.raises(Error, match="no `cbrt`"):
+        np.cbrt(x)
     with pytest.raises(Error, match="real numbers"):
         clear.array(["a"], owner=0)
     with pytest.raises(Error, match="no party 2"):
         clear.array([1.0], owner=2).reveal()  # type: ignore[arg-type]
-    with pytest.raises(Error, match="nothing to reduce"):
-        clear.array([], owner=0).sum()
-    with pytest.raises(Error, match="matmul of shapes"):
+    with pytest.raises(ValueError, match="zero-size"):
+        clear.array([], owner=0).max()
+    with pytest.raises(ValueError, match="matmul of shapes"):
         x @ clear.array([1.0, 2.0, 3.0], owner=0)
     with pytest.raises(ValueError, match="broadcast"):
         x + np.zeros(3)

@@ -13,14 +13,35 @@ import megrez
 import numpy as np
 import pytest
 from conftest import Array
+from megrez._networks import perceptron
 
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "megrez", *arguments]
 
 
+def start(folder: Path, party: int) -> subprocess.Popen[bytes]:
+    """Start a party whose configuration lies in the folder, and wait until it listens."""
+    service = subprocess.Popen(
+        command("party", "--config", str(folder / f"party{party}.toml")), stderr=subprocess.PIPE
+    )
+    assert service.stderr is not None
+    assert b"listens" in service.stderr.readline()
+    return service
+
+
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def services() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The processes of the deployment, which end with the module."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for service in started:
+        service.kill()
+        service.communicate()
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory, services: list[subprocess.Popen[bytes]]) -> Path:
     """Three services; the folder has cluster.toml and certs."""
     folder = tmp_path_factory.mktemp("deployment")
     certs = ["certs", "--folder", str(folder / "certs"), "--clients", "alice,bob,carol"]
@@ -32,21 +53,13 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for s in sockets:
         s.close()
     (folder / "cluster.toml").write_text(f"parties = {addresses!r}".replace("'", '"'))
-    services = []
     for party, address in enumerate(addresses):
-        config = folder / f"party{party}.toml"
-        config.write_text(
+        (folder / f"party{party}.toml").write_text(
             f'party = {party}\nlisten = "{address}"\ncluster = "cluster.toml"\ncerts = "certs"\n'
             f'data = "data{party}"\n'
         )
-        services.append(subprocess.Popen(command("party", "--config", str(config)), stderr=subprocess.PIPE))
-    for service in services:
-        assert service.stderr is not None
-        assert b"listens" in service.stderr.readline()
-    yield folder
-    for service in services:
-        service.kill()
-        service.communicate()
+    services.extend(start(folder, party) for party in range(3))
+    return folder
 
 
 def connect(folder: Path, client: str) -> megrez.Cluster:
@@ -72,6 +85,43 @@ def test_one_owns_the_model_and_another_the_data(
         assert np.abs(result.output - small.plain(images[:5])).max() < 5e-3
     with connect(deployment, "carol") as carol, pytest.raises(megrez.Error, match="no model `digits`"):
         carol.run_stored("digits", images[:2], batch=2)
+
+
+def test_a_training_survives_a_party_and_its_client(
+    deployment: Path, services: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    random = np.random.RandomState(0)
+    rows = random.uniform(-1, 1, (64, 4)).astype(np.float32)
+    kinds = (rows[:, 0] > 0).astype(np.int64)
+    model = megrez.compile(perceptron([4, 2], None), batch=16)
+    heard: list[int] = []
+    with connect(deployment, "alice") as alice:
+        training = alice.fit(
+            model, rows, kinds, epochs=20, batch=16, rate=0.5, rehearse=2, progress=heard.append, wait=False
+        )
+        training.save(tmp_path / "training.json")
+        while len(training.history["loss"]) < 2:
+            training.look()
+        assert 8 <= heard[-1] < 80
+        assert training.seconds_left is not None
+        assert training.seconds_left > 0
+        services[1].kill()
+        services[1].communicate()
+        with pytest.raises(megrez.PeerLostError):
+            training.wait()
+    services[1] = start(deployment, 1)
+    with connect(deployment, "alice") as alice:
+        training = alice.training(tmp_path / "training.json")
+        assert training.resume().wait().state == "done"
+        losses = training.history["loss"]
+        assert len(losses) == 20
+        assert losses[-1] < losses[0] / 2
+        assert (alice.run_stored(training.model, rows, batch=16).output.argmax(axis=1) == kinds).all()
+        # A second handle finds nothing left to do, nor to clear away.
+        assert alice.training(tmp_path / "training.json").resume().state == "done"
+        alice.remove(training.model)
+        with pytest.raises(megrez.NotPermittedError):
+            alice.run_stored(training.model, rows, batch=16)
 
 
 def test_mistakes(deployment: Path, tmp_path: Path) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import megrez
 import numpy as np
 import pytest
 from conftest import Array
+from megrez._networks import perceptron
 
 
 def test_a_model_is_trained_further_and_stays_with_the_parties(
@@ -13,6 +18,7 @@ def test_a_model_is_trained_further_and_stays_with_the_parties(
 ) -> None:
     mirrored = np.ascontiguousarray(images[:60, :, :, ::-1])
     heard: list[tuple[int, float]] = []
+    steps: list[int] = []
     training = processes.fit(
         small,
         mirrored,
@@ -23,8 +29,12 @@ def test_a_model_is_trained_further_and_stays_with_the_parties(
         rehearse=2,
         batches=[60],
         callbacks=[lambda epoch, loss: heard.append((epoch, loss))],
+        progress=steps.append,
     )
     assert training.state == "done"
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 9
+    assert training.steps == (9, 9)
     losses = training.history["loss"]
     assert heard == list(enumerate(losses))
     assert len(losses) == 3
@@ -45,3 +55,50 @@ def test_damaged_rows_are_refused_before_a_party_hears_of_them(
         processes.fit(small, images[:20], labels[:20], batch=10, rate=0.3)
     with pytest.raises(megrez.Error, match="20 rows"):
         processes.fit(small, images[:20], labels[:19], batch=10)
+
+
+def test_a_training_is_saved_plotted_and_told(
+    processes: megrez.Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = megrez.compile(perceptron([2, 2], None), batch=4)
+    rows = np.array([[0, 1], [1, 0], [0, 0.5], [0.5, 0]])
+    training = processes.fit(model, rows, [0, 1, 0, 1], epochs=2, batch=2, rehearse=1, progress=True)
+    assert "step 4 of 4, epoch 2 of 2, loss " in capsys.readouterr().err
+    losses = training.history["loss"]
+    line = training.plot().lines[0]
+    assert np.asarray(line.get_xdata()).tolist() == [1, 2]
+    assert np.asarray(line.get_ydata()).tolist() == losses
+    path = tmp_path / "training.json"
+    training.save(path)
+    again = processes.training(path)
+    assert again.look() == "done"
+    assert again.history["loss"] == losses
+    assert again.model == training.model
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "megrez.training/9"},
+        {"job": "no base64"},
+        {"job": None},
+        {"epochs": "2"},
+        # What is removed at the end can be nothing but what `fit` has stored for the job.
+        {"stored": ["somebody's model"]},
+        {"stored": "rows-0123456789abcdef"},
+    ],
+    ids=str,
+)
+def test_a_damaged_file_of_a_training_is_refused(
+    threads: megrez.Cluster, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    path = tmp_path / "training.json"
+    saved = {"schema": "megrez.training/1", "model": "m", "epochs": 2, "stored": [], "job": ""}
+    path.write_text(json.dumps({**saved, **change}))
+    with pytest.raises(megrez.DamagedFileError, match="training"):
+        threads.training(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(megrez.DamagedFileError, match="training"):
+        threads.training(path)
+    with pytest.raises(megrez.InvalidError, match="nowhere"):
+        threads.training(tmp_path / "nowhere")

@@ -1,7 +1,8 @@
 //! `make assurance`: what the machines say of all protocols, printed.
 //!
-//! `--plans N` random plans for each protocol, `--mutants all` or one in so many, `--zoo all` or `none`, `--views B` exact views in blocks
-//! of 2^B executions, `--protocol P` of one protocol only. Without arguments, the part that runs with every change. Ends with 1 if anything leaks or a mutant survives.
+//! `--plans N` random plans for each protocol, `--mutants all` or one in so many, `--zoo all`, `none` or a name, `--views B` exact
+//! views in blocks of 2^B executions, `--protocol P` of one protocol only. Without arguments, the part that runs with every change.
+//! Ends with 1 if anything leaks or a mutant survives.
 
 use megrez_assurance::masks::{Report, WalkError, examine, examine_runs};
 use megrez_assurance::mutants::{Fate, fate, mutations};
@@ -41,10 +42,17 @@ fn main() -> ExitCode {
     let count = argument("--plans").and_then(|n| n.parse().ok()).unwrap_or(150u64);
     let one_in =
         argument("--mutants").map_or(12, |which| if which == "all" { 1 } else { which.parse().unwrap_or(1) });
-    let models = match argument("--zoo") {
-        Some(which) if which == "all" => zoo::ALL.as_slice(),
-        Some(_) => &[],
-        None => zoo::SMALL.as_slice(),
+    let models: Vec<&str> = match argument("--zoo").as_deref() {
+        Some("all") => zoo::ALL.to_vec(),
+        Some("none") => vec![],
+        Some(name) => match zoo::ALL.into_iter().find(|model| *model == name) {
+            Some(model) => vec![model],
+            None => {
+                eprintln!("there is no network `{name}`: {}", zoo::ALL.join(", "));
+                return ExitCode::FAILURE;
+            }
+        },
+        None => zoo::SMALL.to_vec(),
     };
     let only = argument("--protocol");
     let protocols = || PROTOCOLS.into_iter().filter(|p| only.as_deref().is_none_or(|only| only == *p));
@@ -65,7 +73,7 @@ fn main() -> ExitCode {
                 Err(e) => score.leaks.push(format!("{}: {e}", case.name)),
             }
         }
-        for model in models {
+        for &model in &models {
             let began = Instant::now();
             match zoo::plan(protocol, model).map(|plan| examine(protocol, &plan)) {
                 Ok(Ok(report)) => {

@@ -1,8 +1,6 @@
 //! The command: what it refuses, in one message and with exit code 2, and what it prints for programs.
 
-mod common;
-
-use common::{Folder, Ran, assert_no_panic, cli, example, megrez};
+use crate::common::{Folder, Ran, assert_no_panic, cli, example, megrez};
 use megrez_graph::{Tensor, npy};
 use std::path::Path;
 
@@ -151,7 +149,7 @@ fn impossible_options_are_refused() {
 #[test]
 fn a_reader_that_goes_away_is_no_reason_to_panic() {
     for arguments in [["protocols", "--json"], ["--json", "doctor"]] {
-        let mut child = std::process::Command::new(common::MEGREZ)
+        let mut child = std::process::Command::new(crate::common::MEGREZ)
             .args(arguments)
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())

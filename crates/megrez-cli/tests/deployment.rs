@@ -1,9 +1,6 @@
 //! A deployment as on three hosts: certificates, configuration files and three services, used through the command.
-#![cfg(unix)]
 
-mod common;
-
-use common::{Deployment, cli, example, run_small};
+use crate::common::{Deployment, cli, example, run_small};
 use megrez::ErrorKind;
 use megrez_graph::{Tensor, npy};
 use megrez_net::{Identity, PeerName};

@@ -1,9 +1,7 @@
 //! What goes into a model and what comes out of it, by the command: by name, whole, of the right shape, or refused with what to do.
 
-mod common;
-
-use common::onnx::{Message, float, int, ints, model, node, tensor, value};
-use common::{Folder, Ran, cli, example};
+use crate::common::onnx::{Message, float, int, ints, model, node, tensor, value};
+use crate::common::{Folder, Ran, cli, example};
 use megrez_graph::{Tensor, npy};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -150,7 +148,7 @@ fn data_goes_in_batches_where_rows_are_apart() {
     infer("{} --input {} --batch 3", &[&fixed, &x]).refused(&["made for batches of 2, not of 3"]);
 
     // The mean of the batch: one input by itself gives another number, although it looks like a row.
-    let axes = [common::onnx::int_tensor("axes", &[1], &[0])];
+    let axes = [crate::common::onnx::int_tensor("axes", &[1], &[0])];
     let centred = [
         node("mean", "ReduceSum", &["x", "axes"], &["m"], &[]),
         node("centred", "Sub", &["x", "m"], &["y"], &[]),
@@ -206,7 +204,7 @@ fn open_dimensions_come_from_the_data_or_the_shape() {
 #[test]
 fn training_and_numbers_that_are_none_are_refused() {
     let folder = Folder::new();
-    let truth = common::onnx::message().int(2, 9).text(8, "training").bytes(9, &[1]);
+    let truth = crate::common::onnx::message().int(2, 9).text(8, "training").bytes(9, &[1]);
     let weights = [tensor("ratio", &[], &[0.5]), truth];
     let drop = [node("drop", "Dropout", &["x", "ratio", "training"], &["y"], &[])];
     let m = onnx(&folder, &drop, &weights, &[("x", &[0, 3])], &["y"]);
@@ -277,7 +275,7 @@ fn damaged_models_and_data_are_refused_or_run() {
     ];
     let weights = [tensor("w", &[2, 2], &[0.5, -0.5, 0.25, 1.0])];
     let path = onnx(&folder, &nodes, &weights, &[("x", &[2, 3])], &["y", "t"]);
-    let valid = [common::onnx::sample(), std::fs::read(&path).unwrap()];
+    let valid = [crate::common::onnx::sample(), std::fs::read(&path).unwrap()];
     let array = std::fs::read(save(&folder, "x.npy", &ramp(&[2, 3]))).unwrap();
     let options = RunOptions { insecure: true, ..RunOptions::new("clear") };
     let before = std::panic::take_hook();

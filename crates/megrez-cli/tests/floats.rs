@@ -1,9 +1,6 @@
 //! Floating point between two party processes: models of a client's own, stored ones, and what is refused.
-#![cfg(unix)]
 
-mod common;
-
-use common::{MEGREZ, cli};
+use crate::common::{MEGREZ, cli};
 use megrez::Backend;
 use megrez::DeviceChoice;
 use megrez::RunOptions;
@@ -100,7 +97,7 @@ fn processes_run_models_and_keep_them(protocol: &str) {
         return;
     }
     let mut cluster = parties.connect().unwrap();
-    let refused = common::run_small(&mut cluster, 10, 1, &|_| {}).map(|_| ()).unwrap_err().to_string();
+    let refused = crate::common::run_small(&mut cluster, 10, 1, &|_| {}).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("takes 3 parties, this cluster has 2"), "{refused}");
 }
 

@@ -1,9 +1,6 @@
 //! Training as a job of the parties: stored rows, their owners' approval, kept models, stopping and resuming.
-#![cfg(unix)]
 
-mod common;
-
-use common::{Deployment, HANG, example};
+use crate::common::{Deployment, HANG, example};
 use megrez_graph::{Tensor, npy};
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -228,6 +225,90 @@ fn a_job_outlives_its_client_a_stop_and_a_party() {
     assert_eq!(all[..before.len()], before[..], "what was done is not done again");
     assert!(all[7] < 0.5 * all[0], "{all:?}");
     assert!(right(&deployment, "alice", "digits", 60) > 50);
+}
+
+#[test]
+fn an_approval_holds_at_every_party_for_the_very_rows_as_long_as_it_stands() {
+    let deployment = Deployment::start("");
+    let rows = part(&deployment, "b", 180, 360);
+    store(&deployment, "alice", "clinic-a", &part(&deployment, "a", 0, 180), "");
+    store(&deployment, "bob", "clinic-b", &rows, "--allow alice");
+    let job = deployment.folder.path("job");
+    let propose = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 5000 --data clinic-a,clinic-b --keep digits \
+                   --run-batch 30 --propose {}";
+    deployment.cli("alice", propose, &[&job]).ok();
+    let (begin, approve) = ("--json train --detach --job {}", "approve --job {} --of clinic-b");
+    deployment.cli("bob", approve, &[&job]).ok();
+    // One party that knows of no approval is enough.
+    let consents = deployment.folder.path("data2").join("consents");
+    let aside = deployment.folder.path("aside");
+    std::fs::rename(&consents, &aside).unwrap();
+    deployment.cli("alice", begin, &[&job]).refused(&["`bob`", "has not approved the job"]);
+    std::fs::rename(&aside, &consents).unwrap();
+    // Other rows under the old name are other rows.
+    deployment.cli("bob", "remove clinic-b", &[]).ok();
+    store(&deployment, "bob", "clinic-b", &rows, "--allow alice");
+    deployment.cli("alice", begin, &[&job]).refused(&["`bob`", "has not approved the job"]);
+    deployment.cli("bob", approve, &[&job]).ok();
+
+    // Whoever begins it twice at once has it once.
+    let both: Vec<_> = std::thread::scope(|scope| {
+        let begin = || deployment.cli("alice", begin, &[&job]);
+        let threads = [scope.spawn(begin), scope.spawn(begin)];
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let (begun, refused): (Vec<_>, Vec<_>) = both.into_iter().partition(|ran| ran.code == Some(0));
+    assert!(begun.len() == 1, "{begun:?} {refused:?}");
+    refused.into_iter().for_each(|ran| ran.refused(&["runs already"]));
+    let report: Json = serde_json::from_str(&begun[0].out).unwrap();
+    let id = report["job"].as_str().unwrap();
+    until(&deployment, id, |now| now["epoch"].as_u64() >= Some(1));
+
+    // An approval that is taken back ends what runs, and nothing goes on without it.
+    deployment.cli("bob", &format!("{approve} --withdraw"), &[&job]).ok();
+    let stopped = until(&deployment, id, |now| now["state"] != "runs");
+    assert_eq!(stopped["state"], "waits", "{stopped}");
+    deployment.cli("alice", &format!("resume {id}"), &[]).refused(&["`bob`", "has not approved the job"]);
+    deployment.cli("bob", approve, &[&job]).ok();
+    deployment.cli("alice", &format!("resume {id} --detach"), &[]).ok();
+    until(&deployment, id, |now| now["epoch"].as_u64() > stopped["epoch"].as_u64());
+    deployment.cli("bob", &format!("stop {id}"), &[]).ok();
+    until(&deployment, id, |now| now["state"] == "waits");
+}
+
+/// Each party ends at several places of a step; `MEGREZ_KILLS` says how often.
+#[test]
+fn a_job_survives_any_party_at_any_point_of_a_step() {
+    let kills = std::env::var("MEGREZ_KILLS").map_or(3, |n| n.parse().unwrap());
+    let mut deployment = Deployment::start("");
+    store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 360), "");
+    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 1000 --data rows --keep digits --run-batch 30 --detach";
+    let report = deployment.cli("alice", line, &[]).json("megrez.train-job/1");
+    let id = report["job"].as_str().unwrap().to_owned();
+    let mut before = vec![];
+    for kill in 0..kills {
+        // A step takes some 20 ms; an epoch more, with its seals.
+        until(&deployment, &id, |now| now["epoch"].as_u64() > Some(before.len() as u64));
+        std::thread::sleep(Duration::from_millis(7 * (kill as u64 / 3 % 5)));
+        let party = kill % 3;
+        deployment.kill(party);
+        deployment.wait_for_log((party + 1) % 3, &format!("party {party}"));
+        deployment.restart(party);
+        let waits = until(&deployment, &id, |now| now["state"] != "runs");
+        let after = losses(&waits);
+        assert_eq!(after[..before.len()], before[..], "what was done is not done again");
+        assert!(
+            after.len() > before.len() && after.iter().all(|loss| (0.0..2.5).contains(loss)),
+            "{after:?}"
+        );
+        before = after;
+        deployment.cli("alice", &format!("resume {id} --detach"), &[]).ok();
+    }
+    let last = until(&deployment, &id, |now| now["epoch"].as_u64() > Some(before.len() as u64));
+    let all = losses(&last);
+    assert!(all[all.len() - 1] < all[0], "{all:?}");
+    deployment.cli("alice", &format!("stop {id}"), &[]).ok();
+    until(&deployment, &id, |now| now["state"] != "runs");
 }
 
 /// The last checkpoint of a party.

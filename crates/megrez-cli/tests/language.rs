@@ -1,9 +1,7 @@
 //! A language model on shares: LayerNormalization, masked attention, GELU, a secret token's embedding, keys and values that stay
 //! with the parties between runs. Under every protocol, letter by letter against the clear.
 
-mod common;
-
-use common::{cli, example};
+use crate::common::{cli, example};
 
 fn generate(options: &str) -> serde_json::Value {
     let (model, letters) = (example("../language/model.onnx"), example("../language/letters.txt"));

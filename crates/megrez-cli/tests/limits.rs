@@ -1,10 +1,7 @@
 //! A deployment under attack and under load: nothing of one client, or of nobody, keeps the others out; and how a service
 //! ends, renews itself and is watched.
-#![cfg(unix)]
 
-mod common;
-
-use common::{Deployment, HANG, cli, run_small, signal, small_plan, small_words};
+use crate::common::{Deployment, HANG, cli, run_small, signal, small_plan, small_words};
 use megrez::ErrorKind;
 use megrez_net::{Channel, Identity, NetError, PeerName, dial};
 use megrez_plan::Input;

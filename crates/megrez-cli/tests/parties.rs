@@ -1,9 +1,6 @@
 //! Embedded parties: real processes that are killed, stopped, and asked for what they must refuse.
-#![cfg(unix)]
 
-mod common;
-
-use common::{HANG, options, parties, run_small, signal, small_plan, small_words};
+use crate::common::{HANG, options, parties, run_small, signal, small_plan, small_words};
 use megrez::{Cluster, ErrorKind};
 use megrez_net::{Channel, Identity, NetProfile, PeerName, certs, dial};
 use megrez_plan::{Input, Plan};

@@ -1,8 +1,6 @@
 //! What the command says of itself and of models: completions, man pages, disclosure.
 
-mod common;
-
-use common::{Folder, cli, example};
+use crate::common::{Folder, cli, example};
 use serde_json::json;
 
 #[test]

@@ -1,8 +1,6 @@
 //! `megrez study`: its reports, and what it refuses.
 
-mod common;
-
-use common::{cli, example};
+use crate::common::{cli, example};
 
 #[test]
 fn studies_print_versioned_reports() {

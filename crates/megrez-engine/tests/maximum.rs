@@ -4,7 +4,8 @@
 use crate::common::session::{Transcript, transcript, unpack, unpack_field, zip};
 use crate::common::stats::{MANY, SIGMAS, View, compare_views};
 use crate::common::{mask, signed};
-use crate::views::{Lists, N, digits, indistinguishable, joint_zeros, opened_columns};
+use crate::views::dealer::joint_zeros;
+use crate::views::{Lists, N, digits, indistinguishable, opened_columns};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_kernels::{Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, SignBit};

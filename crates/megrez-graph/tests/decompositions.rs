@@ -1,8 +1,6 @@
 //! Operators on single numbers, their order and their places, against their definitions.
 
-mod common;
-
-use common::nodes::{expect, ints, node, none, tensor};
+use crate::common::nodes::{expect, ints, node, none, tensor};
 use megrez_graph::{Attributes, CompileOptions, Constant, Graph, Id, Interval, Tensor, compile, plain};
 
 fn sigmoid(x: f64) -> f64 {
@@ -114,9 +112,9 @@ fn remainders_are_right_at_the_multiples() {
         // Quotients at a multiple may round either way: only the remainder must be right.
         let options = CompileOptions { input_range: Interval::abs(8.0), ..CompileOptions::default() };
         let compiled = compile(&g, &options).unwrap();
-        let values = common::interpret(&compiled, x);
+        let values = crate::common::interpret(&compiled, x);
         let last = compiled.layers.last().unwrap();
-        let got = common::decode(values[last.value.0 as usize].as_ref().unwrap(), last.frac);
+        let got = crate::common::decode(values[last.value.0 as usize].as_ref().unwrap(), last.frac);
         let near = |(g, w): (&f64, &f32)| (g - f64::from(*w)).abs() < 1e-3;
         assert!(got.iter().zip(&want.data).all(near), "{got:?} instead of {:?}", want.data);
     }

@@ -1,8 +1,6 @@
 //! Classical models, against numbers worked out by hand, in the clear and lowered.
 
-mod common;
-
-use common::check;
+use crate::common::check;
 use megrez_graph::{
     Activations, Attribute, Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile,
     plain,

@@ -1,8 +1,6 @@
 //! What old and unusual files hold: operator sets below 7, weights in files of their own, sequences.
 
-mod common;
-
-use common::onnx::{Message, float, int, int_tensor, message, model, node, tensor, value};
+use crate::common::onnx::{Message, float, int, int_tensor, message, model, node, tensor, value};
 use megrez_graph::onnx::{ImportOptions, read, read_file};
 use megrez_graph::{Graph, Tensor, plain};
 use std::fs;

@@ -1,9 +1,7 @@
 //! Models in floating point, from ONNX: on shares bit for bit what they are in the clear.
 
-mod common;
-
-use common::onnx::{float, int, model, node, sample, tensor, value};
-use common::{check_floats, float_inputs, noise};
+use crate::common::onnx::{float, int, model, node, sample, tensor, value};
+use crate::common::{check_floats, float_inputs, noise};
 use megrez_engine::float::{float_price, in_the_clear, run_floats};
 use megrez_engine::local::LocalOptions;
 use megrez_graph::onnx::{ImportOptions, read};

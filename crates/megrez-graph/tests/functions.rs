@@ -1,8 +1,7 @@
 //! Functions that are approximated, on shares' arithmetic against f64: each stays within the error that it promises.
 
-mod common;
-
-use common::{decode, frac, interpret, noise, run};
+use crate::common::small::none;
+use crate::common::{decode, frac, interpret, noise, run};
 use megrez_graph::{Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile};
 
 fn graph(shape: &[usize], layers: impl FnOnce(&mut Graph, Id) -> Id) -> Graph {
@@ -19,10 +18,6 @@ fn one(shape: &[usize], op: &str, constants: &[Tensor], attributes: Attributes) 
         inputs.extend(constants.iter().enumerate().map(|(i, c)| g.constant(&format!("c{i}"), c.clone())));
         g.add("layer", op, &inputs, attributes).unwrap()
     })
-}
-
-fn none() -> Attributes {
-    Attributes::none()
 }
 
 /// What the compiled graph gives for inputs in `range`.

@@ -1,8 +1,7 @@
 //! Every layer's backward against central differences, and lowered against the clear.
 
-mod common;
-
-use common::{check, noise};
+use crate::common::small::none;
+use crate::common::{check, noise};
 use megrez_graph::differentiate::gradients;
 use megrez_graph::layers::registered;
 use megrez_graph::{
@@ -86,10 +85,6 @@ struct Case {
     constants: Vec<Constant>,
     attributes: Attributes,
     linear: bool,
-}
-
-fn none() -> Attributes {
-    Attributes::none()
 }
 
 fn case(op: &'static str, inputs: &[&[usize]], attributes: Attributes) -> Case {

@@ -1,9 +1,7 @@
 //! Every layer in the clear against numbers worked out by hand, and lowered against the clear.
 
-mod common;
-
-use common::small::{graph, none, one, tensor};
-use common::{check, check_floats, noise, run};
+use crate::common::small::{graph, none, one, tensor};
+use crate::common::{check, check_floats, noise, run};
 use megrez_graph::{
     Attributes, Comparison, CompileOptions, Graph, Id, ListStyle, PoolForm, RangePolicy, Tensor, compile,
 };
@@ -304,7 +302,7 @@ fn softmax_and_argmax_are_left_to_the_recipient() {
     let x = tensor([2, 3], &[1.0, 2.0, 0.5, 3.0, -1.0, 3.0]);
     assert_eq!(run(&g, &x), tensor([2], &[1.0, 0.0]));
     let compiled = compile(&g, &CompileOptions::default()).unwrap();
-    assert_eq!(common::steps(&compiled.plan), ["relu/relu"]);
+    assert_eq!(crate::common::steps(&compiled.plan), ["relu/relu"]);
     let output = &compiled.outputs[0];
     assert_eq!((output.name.as_str(), output.shape.dims(), output.after.len()), ("y", &[2, 3][..], 2));
     assert_eq!(output.finish(vec![1.0, 2.0, 0.5, 3.0, 0.0, 3.0]), tensor([2], &[1.0, 0.0]));

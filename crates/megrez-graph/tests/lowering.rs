@@ -1,22 +1,15 @@
 //! Passes and lowering: what is emitted, where truncations go, and that the plan computes what the graph does.
 
-mod common;
-
-use common::{check, elements, noise, run, steps};
+use crate::common::small::none;
+use crate::common::{check, elements, noise, steps};
 use megrez_graph::onnx::{ImportOptions, read_file};
-use megrez_graph::passes::{fold_batch_norm, pool_before_activation, remove_identities};
 use megrez_graph::{
-    Activations, Attributes, Comparison, CompileOptions, Compiled, Constant, Declared, Graph, Id, Interval,
-    ListStyle, PoolForm, RangePolicy, Tensor, compile, models, npy,
+    Attributes, Comparison, CompileOptions, Compiled, Graph, Id, Interval, PoolForm, RangePolicy, Tensor,
+    compile, models, npy,
 };
-use megrez_plan::{Fewest, List, Op, SignBit};
+use megrez_plan::{List, Op, SignBit};
 use proptest::prelude::*;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-fn none() -> Attributes {
-    Attributes::none()
-}
 
 fn is_relu(op: &Op) -> bool {
     matches!(op, Op::Relu(_))
@@ -30,7 +23,7 @@ fn is_truncation(op: &Op) -> bool {
     matches!(op, Op::Truncate { .. })
 }
 
-fn pool(kernel: i64, stride: i64) -> Attributes {
+pub fn pool(kernel: i64, stride: i64) -> Attributes {
     none().with("kernel_shape", [kernel; 2]).with("strides", [stride; 2])
 }
 
@@ -148,7 +141,7 @@ fn data_vouches_for_ranges_that_cannot_be_proven() {
     let basis: Vec<_> = compiled.ranges.iter().map(|r| (r.proven, r.calibrated)).collect();
     assert_eq!(basis[0], (false, true), "{:?}", compiled.ranges);
     assert_eq!(megrez_graph::lower::LayerRange::basis(&compiled.ranges), "calibrated");
-    common::check(&compiled, &[data], 1e-2);
+    crate::common::check(&compiled, &[data], 1e-2);
     // What can be proven is proven.
     let near = CompileOptions { input_range: megrez_graph::Interval::abs(1.25), ..options.clone() };
     assert!(compile(&g, &near).unwrap().ranges.iter().all(|r| r.proven && !r.calibrated));
@@ -233,138 +226,6 @@ fn truncations_go_where_the_fewest_elements_are() {
     assert_eq!(truncations(&compile(&g, &options).unwrap()), ["a/truncate"]);
 }
 
-/// A product with weights of this size, what reads its range to choose its structure, and one more product.
-fn behind_weights(op: &str, size: f32) -> Graph {
-    let mut g = Graph::new("declared");
-    let x = g.input("x", [2, 4]).unwrap();
-    let scaled = |n: &str, shape: [usize; 2], seed| {
-        let w = noise(shape, seed);
-        (n.to_string(), Tensor::new(shape, w.data.iter().map(|v| v * size).collect::<Vec<_>>()))
-    };
-    let [w, v] = [scaled("w", [4, 3], 1), scaled("v", [3, 3], 2)].map(|(n, t)| g.constant(&n, t));
-    let y = g.add("first", "MatMul", &[x, w], none()).unwrap();
-    let y = match op {
-        "LayerNormalization" => {
-            let scale = g.constant("scale", Tensor::new([3], vec![size; 3]));
-            g.add("middle", op, &[y, scale], none()).unwrap()
-        }
-        "Softmax" => g.add("middle", op, &[y], none().with("axis", -1)).unwrap(),
-        _ => g.add("middle", op, &[y], none()).unwrap(),
-    };
-    let y = g.add("second", "MatMul", &[y, v], none()).unwrap();
-    let y = g.add("end", "Relu", &[y], none()).unwrap();
-    g.output("y", y);
-    g
-}
-
-#[test]
-fn with_declared_ranges_the_plan_tells_nothing_about_the_weights() {
-    let list = ListStyle::Digits(Fewest::Total);
-    let fitted = Comparison::Fitted { list, bits: None, calibration: None };
-    let proven = CompileOptions { comparison: fitted, ..CompileOptions::default() };
-    for op in ["Exp", "LayerNormalization", "Softmax", "Sigmoid", "Gelu", "Relu"] {
-        let bounds = [("first", 6.5), ("middle", 4.0)].map(|(n, b)| (n.to_string(), Interval::abs(b)));
-        let with_weights = if op == "LayerNormalization" { 2 } else { 1 };
-        let layers = bounds.into_iter().take(with_weights).collect();
-        let declared = Declared { all: Some(Interval::abs(20_000.0)), layers };
-        let declared = CompileOptions { declared: Some(declared), ..proven.clone() };
-        let plans = |options: &CompileOptions| {
-            [0.125, 1.5].map(|size| compile(&behind_weights(op, size), options).unwrap().plan.to_bytes())
-        };
-        let [small, large] = plans(&proven);
-        assert_ne!(small, large, "{op}: the proven ranges show");
-        let [small, large] = plans(&declared);
-        assert!(small == large, "{op}: the declared ranges are all that shows");
-        let compiled = compile(&behind_weights(op, 1.5), &declared).unwrap();
-        check(&compiled, &[noise([2, 4], 9)], 2e-2);
-    }
-}
-
-/// What tables begin with and how large they are stands in the plan.
-#[test]
-fn without_declared_ranges_a_plan_tells_bounds_to_a_factor_of_two() {
-    for activations in [Activations::Minimax, Activations::Lookup] {
-        let options = CompileOptions { activations, ..CompileOptions::default() };
-        for op in ["Exp", "LayerNormalization", "Softmax", "Sigmoid", "Gelu", "Relu"] {
-            let plan = |size| compile(&behind_weights(op, size), &options).unwrap().plan;
-            let [first, second] = [0.5, 0.5001].map(plan);
-            let steps = first.steps.iter().zip(&second.steps).find(|(a, b)| a != b);
-            assert!(first.to_bytes() == second.to_bytes(), "{activations:?}, {op}: {steps:?}");
-        }
-    }
-}
-
-#[test]
-fn declared_plans_of_the_built_in_networks_do_not_depend_on_their_weights() {
-    let list = ListStyle::Digits(Fewest::Total);
-    let declared = CompileOptions {
-        declared: Some(Declared { all: Some(Interval::abs(64.0)), ..Declared::default() }),
-        comparison: Comparison::Fitted { list, bits: None, calibration: None },
-        policy: RangePolicy::Assume,
-        ..CompileOptions::default()
-    };
-    for name in ["net-c", "lenet", "relevance", "bert-tiny", "gpt2-block"] {
-        // Weights of other seeds, and of other sizes: channels that are far apart in magnitude, and tensors that are.
-        let plan = |seed: u64, skewed: bool| {
-            let mut graph = models::build(name, 1, seed).unwrap();
-            if skewed {
-                for value in &mut graph.values {
-                    if let Some(Constant::Floats(weights)) = &mut value.constant
-                        // Single numbers, such as a scale of 1/8, and masks are architecture.
-                        && weights.data.len() > 1
-                        && weights.data.iter().any(|w| ![0.0, 1.0].contains(w) && w.abs() < 100.0)
-                    {
-                        let size = |i: usize| [0.003f32, 1.0, 7.0][i % 3];
-                        let data =
-                            weights.data.iter().enumerate().map(|(i, w)| w * size(i)).collect::<Vec<_>>();
-                        *weights = Arc::new(Tensor::new(weights.shape.clone(), data));
-                    }
-                }
-            }
-            compile(&graph, &declared).unwrap().plan
-        };
-        let first = plan(1, false);
-        for other in [plan(2, false), plan(3, true)] {
-            let steps = first.steps.iter().zip(&other.steps).find(|(a, b)| a != b);
-            assert!(first.to_bytes() == other.to_bytes(), "{name}: {steps:?}");
-        }
-    }
-}
-
-#[test]
-fn a_declaration_must_hold_for_the_weights_that_are_shared() {
-    let of = |declared: Declared, policy| {
-        let options = CompileOptions { declared: Some(declared), policy, ..CompileOptions::default() };
-        compile(&behind_weights("Exp", 1.5), &options)
-    };
-    let first = |bound: f64| [("first".to_string(), Interval::abs(bound))].into();
-    let narrow = Declared { all: Some(Interval::abs(20_000.0)), layers: first(0.5) };
-    let error = of(narrow.clone(), RangePolicy::Prove).unwrap_err().to_string();
-    assert!(error.contains("`first` (MatMul)") && error.contains("does not hold"), "{error}");
-    let assumed = of(narrow, RangePolicy::Assume).unwrap();
-    assert!(!assumed.ranges.iter().find(|r| r.layer == "first").unwrap().proven);
-    // Every layer that reads weights has one.
-    let error = of(Declared { all: None, layers: first(7.0) }, RangePolicy::Prove).unwrap_err().to_string();
-    assert!(error.contains("`second` (MatMul)") && error.contains("no range is declared"), "{error}");
-    // One that is never read is a mistake.
-    let layers = [("first", 6.5), ("frist", 1.0)].map(|(n, b)| (n.to_string(), Interval::abs(b))).into();
-    let error = of(Declared { all: Some(Interval::abs(20_000.0)), layers }, RangePolicy::Prove)
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("`frist`"), "{error}");
-    // What compares within such a layer is refused.
-    let mut g = Graph::new("maximum");
-    let x = g.input("x", [3]).unwrap();
-    let c = g.constant("c", noise([3], 1));
-    let y = g.add("max", "Max", &[x, c], none()).unwrap();
-    g.output("y", y);
-    let declared = Some(Declared { all: Some(Interval::abs(9.0)), ..Declared::default() });
-    let error =
-        compile(&g, &CompileOptions { declared, ..CompileOptions::default() }).unwrap_err().to_string();
-    assert!(error.contains("`max` (Max)") && error.contains("would follow from them"), "{error}");
-    assert!(compile(&g, &CompileOptions::default()).is_ok());
-}
-
 #[test]
 fn a_value_that_is_read_twice_is_truncated_once() {
     let mut g = Graph::new("fork");
@@ -396,111 +257,6 @@ fn an_average_over_any_number_is_truncated_behind_the_pool() {
     let compiled = compile(&g, &CompileOptions::default()).unwrap();
     assert_eq!(elements(&compiled.plan, is_truncation), 4, "two of two elements");
     check(&compiled, &[noise([1, 2, 7, 7], 3)], 1e-3);
-}
-
-#[test]
-fn batch_norm_is_folded_exactly() {
-    let mut g = Graph::new("bn");
-    let x = g.input("x", [2, 3, 5, 5]).unwrap();
-    let parameters = |g: &mut Graph, n: usize| {
-        let variance = Tensor::new([n], (0..n).map(|i| 0.5 + i as f32).collect());
-        let all = [noise([n], 1), noise([n], 2), noise([n], 3), variance];
-        all.map(|t| g.constant("p", t))
-    };
-    let w = g.constant("w", noise([4, 3, 3, 3], 4));
-    let conv = g.add("conv", "Conv", &[x, w], none()).unwrap();
-    let p = parameters(&mut g, 4);
-    let bn = g
-        .add("bn1", "BatchNormalization", &[conv, p[0], p[1], p[2], p[3]], none().with("epsilon", 1e-3))
-        .unwrap();
-    let flat = g.add("flat", "Flatten", &[bn], none()).unwrap();
-    let (w, b) = (g.constant("w2", noise([36, 4], 5)), g.constant("b2", noise([1], 6)));
-    let fc = g.add("fc", "Gemm", &[flat, w, b], none().with("beta", 0.5).with("alpha", 2.0)).unwrap();
-    let bn = g.add("bn2", "BatchNormalization", &[fc, p[0], p[1], p[2], p[3]], none()).unwrap();
-    let w = g.constant("w3", noise([4, 4], 7));
-    let mm = g.add("mm", "MatMul", &[bn, w], none()).unwrap();
-    let bn = g.add("bn3", "BatchNormalization", &[mm, p[0], p[1], p[2], p[3]], none()).unwrap();
-    let relu = g.add("relu", "Relu", &[bn], none()).unwrap();
-    // Nothing to fold this one into.
-    let bn = g.add("bn4", "BatchNormalization", &[relu, p[0], p[1], p[2], p[3]], none()).unwrap();
-    g.output("y", bn);
-    let folded = fold_batch_norm(&g).unwrap();
-    let ops: Vec<&str> = folded.nodes.iter().map(|n| n.op.as_str()).collect();
-    assert_eq!(ops, ["Conv", "Flatten", "Gemm", "Gemm", "Relu", "BatchNormalization"]);
-    let x = noise([2, 3, 5, 5], 8);
-    for (a, b) in run(&g, &x).data.iter().zip(&run(&folded, &x).data) {
-        assert!((a - b).abs() < 1e-4, "{a} {b}");
-    }
-    check(&compile(&g, &CompileOptions::default()).unwrap(), &[x], 2e-2);
-}
-
-#[test]
-fn a_batch_norm_whose_input_is_read_elsewhere_stays() {
-    let mut g = Graph::new("bn");
-    let x = g.input("x", [1, 2, 2, 2]).unwrap();
-    let w = g.constant("w", noise([2, 2, 1, 1], 1));
-    let p = g.constant("p", Tensor::filled([2], 1.0));
-    let conv = g.add("conv", "Conv", &[x, w], none()).unwrap();
-    let bn = g.add("bn", "BatchNormalization", &[conv, p, p, p, p], none()).unwrap();
-    let sum = g.add("sum", "Add", &[conv, bn], none()).unwrap();
-    g.output("y", sum);
-    assert_eq!(fold_batch_norm(&g).unwrap().nodes.len(), 3);
-    check(&compile(&g, &CompileOptions::default()).unwrap(), &[noise([1, 2, 2, 2], 3)], 1e-3);
-}
-
-#[test]
-fn activations_and_pools_trade_places_only_where_it_is_exact() {
-    let ops = |activations: &[(&str, f32)], reads: usize| {
-        let mut g = Graph::new("switch");
-        let x = g.input("x", [1, 1, 4, 4]).unwrap();
-        let mut y = x;
-        for (i, &(op, alpha)) in activations.iter().enumerate() {
-            let attributes = if op == "LeakyRelu" { none().with("alpha", alpha) } else { none() };
-            let low = g.constant("low", Tensor::new([], vec![-0.25]));
-            let inputs = if op == "Clip" { vec![y, low] } else { vec![y] };
-            y = g.add(&format!("a{i}"), op, &inputs, attributes).unwrap();
-        }
-        let pooled = g.add("pool", "MaxPool", &[y], pool(2, 2)).unwrap();
-        g.output("y", pooled);
-        if reads > 1 {
-            g.output("before", y);
-        }
-        let switched = pool_before_activation(&g).unwrap();
-        let x = noise([1, 1, 4, 4], 5);
-        assert_eq!(run(&g, &x), run(&switched, &x));
-        switched.nodes.iter().map(|n| n.op.clone()).collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!(ops(&[("Relu", 0.0)], 1), "MaxPool Relu");
-    assert_eq!(ops(&[("LeakyRelu", 0.1)], 1), "MaxPool LeakyRelu");
-    assert_eq!(ops(&[("LeakyRelu", -0.1)], 1), "LeakyRelu MaxPool");
-    assert_eq!(ops(&[("Clip", 0.0), ("Relu", 0.0)], 1), "MaxPool Clip Relu");
-    assert_eq!(ops(&[("Relu", 0.0)], 2), "Relu MaxPool");
-    // Behind several pools at once; not behind one that shrinks nothing.
-    let mut g = Graph::new("switch");
-    let x = g.input("x", [1, 1, 6, 6]).unwrap();
-    let mut y = g.add("relu", "Relu", &[x], none()).unwrap();
-    for (kernel, stride) in [(2, 1), (2, 2), (1, 1)] {
-        y = g.add("pool", "MaxPool", &[y], pool(kernel, stride)).unwrap();
-    }
-    let sum = g.add("sum", "Add", &[x, x], none()).unwrap();
-    g.output("y", y);
-    g.output("sum", sum);
-    let switched = pool_before_activation(&g).unwrap();
-    let order: Vec<&str> = switched.nodes.iter().map(|n| n.name.as_str()).collect();
-    assert_eq!(order, ["pool", "pool_2", "relu", "pool_3", "sum"]);
-}
-
-#[test]
-fn identities_vanish_and_outputs_keep_their_names() {
-    let mut g = Graph::new("test");
-    let x = g.input("x", [1, 2]).unwrap();
-    let y = g.add("id", "Identity", &[x], none()).unwrap();
-    let y = g.add("relu", "Relu", &[y], none()).unwrap();
-    let y = g.add("drop", "Dropout", &[y], none()).unwrap();
-    g.output("result", y);
-    let tidy = remove_identities(&g).unwrap();
-    assert_eq!(tidy.nodes.iter().map(|n| n.op.as_str()).collect::<Vec<_>>(), ["Relu"]);
-    assert_eq!(tidy.outputs[0].name, "result");
 }
 
 #[test]

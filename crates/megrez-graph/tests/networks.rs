@@ -1,9 +1,7 @@
 //! What networks are made of beyond the layers: windows, normalisations, cells, attention, quantised numbers.
 
-mod common;
-
-use common::nodes::{expect, ints, node, none, tensor};
-use common::noise;
+use crate::common::nodes::{expect, ints, node, none, tensor};
+use crate::common::noise;
 use megrez_graph::{Attributes, Constant, Graph, Id, Tensor, plain};
 
 #[test]

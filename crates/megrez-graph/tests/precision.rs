@@ -1,8 +1,6 @@
 //! How many fraction bits a model gets.
 
-mod common;
-
-use common::{check, noise};
+use crate::common::{check, noise};
 use megrez_graph::{
     Attributes, CompileOptions, Compiled, Declared, Graph, Interval, RangePolicy, Tensor, compile,
 };

@@ -3,9 +3,7 @@
 //! Numbers begin on a coarse grid, and operators that keep it come first, jumps among them: there fixed point
 //! is exact. Smooth operators, which it approximates, come after them.
 
-mod common;
-
-use common::check;
+use crate::common::check;
 use megrez_graph::{
     Activations, Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile,
 };

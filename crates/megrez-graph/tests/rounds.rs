@@ -1,8 +1,6 @@
 //! How many rounds and bytes networks take, by the formulas of the steps; and how near their numbers are.
 
-mod common;
-
-use common::{decode, interpret, noise};
+use crate::common::{decode, interpret, noise};
 use megrez_engine::PlanCost;
 use megrez_graph::{
     Activations, Comparison, CompileOptions, Compiled, ListStyle, RangePolicy, compile, models,

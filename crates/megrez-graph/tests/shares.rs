@@ -1,8 +1,6 @@
 //! Steps of training on shares, against the same steps in the clear.
 
-mod common;
-
-use common::noise;
+use crate::common::noise;
 use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
 use megrez_graph::{

@@ -1,9 +1,7 @@
 //! Smooth functions by splines and by tables: as near to the function as they say.
 
-mod common;
-
-use common::small::{graph, none, one, tensor};
-use common::{check, noise, run};
+use crate::common::small::{graph, none, one, tensor};
+use crate::common::{check, noise, run};
 use megrez_graph::layers::spline_error;
 use megrez_graph::{Activations, CompileOptions, RangePolicy, Tensor, compile};
 /// The activations that are splines, with the errors that their files state.
@@ -28,7 +26,7 @@ fn splines_are_as_near_as_they_say() {
             assert!(compiled.ranges[0].proven);
             check(&compiled, std::slice::from_ref(&x), error + rounding);
             assert_eq!(
-                common::elements(&compiled.plan, |op| matches!(op, megrez_plan::Op::Select)),
+                crate::common::elements(&compiled.plan, |op| matches!(op, megrez_plan::Op::Select)),
                 3 * 40_001
             );
         }
@@ -235,9 +233,9 @@ fn tables_hold_all_octaves() {
                 let compiled = compile(&graph(&[x.len()]), &options).unwrap_or_else(|p| panic!("{p}"));
                 let looks = compiled.plan.steps.iter().any(|s| matches!(s.op, megrez_plan::Op::Lookup(_)));
                 assert!(looks);
-                let values = common::interpret(&compiled, &[tensor([x.len()], &x)]);
+                let values = crate::common::interpret(&compiled, &[tensor([x.len()], &x)]);
                 let layer = &compiled.layers[0];
-                let y = common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
+                let y = crate::common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
                 for (&x, y) in x.iter().zip(y) {
                     let want = exact(x.into());
                     let off = (y - want).abs();
@@ -308,9 +306,9 @@ fn the_printed_approximations_are_as_printed() {
             assert!(compiled.ranges[0].proven);
             assert_eq!(spline_error(op, Activations::Mizar, 16), Some(f64::from(error as f32)));
             check(&compiled, std::slice::from_ref(&x), error + rounding);
-            let values = common::interpret(&compiled, std::slice::from_ref(&x));
+            let values = crate::common::interpret(&compiled, std::slice::from_ref(&x));
             let layer = &compiled.layers[0];
-            let got = common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
+            let got = crate::common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
             for (&x, got) in x.data.iter().zip(got) {
                 // Borders and data are rounded to f bits: beside a jump either side is right.
                 let x = f64::from(x);

@@ -1,8 +1,6 @@
 //! A whole step of training against references that share no code with it, and its plan.
 
-mod common;
-
-use common::{check, noise};
+use crate::common::{check, noise};
 use megrez_graph::differentiate::{BACKWARD, Loss, Optimiser, Rate, Step, Trained, differentiate};
 use megrez_graph::{
     Attributes, CompileOptions, Graph, Interval, RangePolicy, Tensor, calibrate, compile, models, plain,

@@ -58,7 +58,7 @@ pub(crate) fn store(
 }
 
 /// Checks rows and labels, and keeps them at the parties in shares. `inputs` has N rows; `labels` are N class numbers below `classes`,
-/// or N × K numbers.
+/// or N × K numbers: `classes` is K then, or not given. One class is no choice: with `classes` = 1, N labels are N × 1 numbers.
 ///
 /// # Errors
 /// If numbers are not finite or do not fit the ring, labels are no classes, or the counts differ: before anything is shared. Or if a
@@ -77,9 +77,10 @@ pub fn upload_rows(
         return invalid(format!("the inputs are {}: rows of at least one number are needed", inputs.shape));
     }
     let labels = match (labels.shape.dims(), classes) {
-        (&[n] | &[n, 1], Some(classes)) if n == rows => one_hot(&labels.data, classes)?,
         (&[n, k], None) if n == rows && k > 0 => labels,
         (&[n, k], Some(classes)) if n == rows && k == classes => labels,
+        (&[n], Some(1)) if n == rows => Tensor::new([n, 1], labels.data),
+        (&[n] | &[n, 1], Some(classes)) if n == rows => one_hot(&labels.data, classes)?,
         (&[n], None) if n == rows => {
             return invalid("labels that are class numbers need the number of classes: --classes".into());
         }

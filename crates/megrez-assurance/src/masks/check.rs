@@ -431,49 +431,61 @@ impl<'a> View<'a> {
 /// The rests of rows that are left. Many rows have one rest.
 #[derive(Default)]
 struct Rests {
-    /// Each with the number of rows that have it, by numbers that grow.
-    sets: BTreeMap<usize, (Deps, usize)>,
+    /// How many rows have each, by numbers that grow.
+    rows: Vec<usize>,
     by_hash: HashMap<u128, usize>,
     of_row: HashMap<usize, usize>,
-    /// At least what they are together.
-    all: Deps,
-    /// How many they were when that was true.
-    then: usize,
-    next: usize,
+    /// The rests by their numbers, empty where no row is left; then, level by level, what two neighbours below are together.
+    levels: Vec<Vec<Deps>>,
 }
 
 impl Rests {
     fn add(&mut self, row: usize, rest: &Deps) {
-        let number = *self.by_hash.entry(rest.hash()).or_insert(self.next);
+        let next = self.rows.len();
+        let number = *self.by_hash.entry(rest.hash()).or_insert(next);
         self.of_row.insert(row, number);
-        self.sets.entry(number).or_insert_with(|| (rest.clone(), 0)).1 += 1;
-        if number == self.next {
-            self.next += 1;
-            self.then += 1;
-            self.all = self.all.union(rest);
+        if number == next {
+            self.rows.push(0);
+            self.set(number, rest.clone());
         }
+        self.rows[number] += 1;
     }
 
     /// A row goes: its rest, if no other row has it.
     fn remove(&mut self, row: usize) -> Option<usize> {
         let number = self.of_row.remove(&row)?;
-        let (rest, rows) = self.sets.get_mut(&number)?;
-        *rows -= 1;
-        if *rows > 0 {
+        self.rows[number] -= 1;
+        if self.rows[number] > 0 {
             return None;
         }
-        self.by_hash.remove(&rest.hash());
-        self.sets.remove(&number);
-        if self.sets.len() <= self.then / 2 {
-            self.then = self.sets.len();
-            self.all = self.sets.values().fold(Deps::default(), |all, (rest, _)| all.union(rest));
-        }
+        self.by_hash.remove(&self.levels[0][number].hash());
+        self.set(number, Deps::default());
         Some(number)
+    }
+
+    /// Puts a rest in its place, and what it is together with others in theirs.
+    fn set(&mut self, mut at: usize, mut rest: Deps) {
+        for level in 0.. {
+            if level == self.levels.len() {
+                self.levels.push(vec![]);
+            }
+            let here = &mut self.levels[level];
+            match here.get_mut(at) {
+                Some(place) => *place = rest,
+                None => here.push(rest),
+            }
+            if here.len() == 1 {
+                return;
+            }
+            at /= 2;
+            rest = here[2 * at..].iter().take(2).fold(Deps::default(), |both, one| both.union(one));
+        }
     }
 
     /// A rest that depends on a part.
     fn holder(&self, part: usize) -> Option<usize> {
-        let mut sets = self.all.has(part).then(|| self.sets.iter())?;
-        sets.find(|(_, (rest, _))| rest.has(part)).map(|(number, _)| *number)
+        let (top, below) = self.levels.split_last()?;
+        let left_or_right = |at: usize, level: &Vec<Deps>| 2 * at + usize::from(!level[2 * at].has(part));
+        top[0].has(part).then(|| below.iter().rev().fold(0, left_or_right))
     }
 }

@@ -1,5 +1,4 @@
 //! What the process-level tests share: the command with a deadline, small plans, and a deployment of three services.
-#![allow(dead_code)]
 
 #[path = "../../../megrez-graph/tests/common/onnx.rs"]
 pub mod onnx;

@@ -1,7 +1,7 @@
 //! Generated faults: valid files and requests, changed at random. Nothing panics, nothing hangs, and no number comes out that is
 //! not the right one. `MEGREZ_FAULTS` says how many are tried; 100000 by hand.
 
-use crate::cluster::{AT_ONCE, N, Parties, approved, data, reason, request, small_model, truth, weights};
+use super::cluster::{AT_ONCE, N, Parties, approved, data, reason, request, small_model, truth, weights};
 use crate::common::{Folder, small_plan, small_result, small_words};
 use megrez::{ClusterConfig, PartyConfig};
 use megrez_engine::client::{PartyPort, collect_where, provide};

@@ -1,6 +1,6 @@
 //! Material that is damaged, mixed, or of something else.
 
-use crate::cluster::{Parties, request, truth, weights};
+use super::cluster::{Parties, request, truth, weights};
 use megrez_service::wire::{self, Prepare, Reply, Request, Source};
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Files of stored models: damaged, cut off, of another upload, of somebody else.
 
-use crate::cluster::{AT_ONCE, Parties, approved, data, reason, request, small_model, truth, weights};
+use super::cluster::{AT_ONCE, Parties, approved, data, reason, request, small_model, truth, weights};
 use megrez::{ErrorKind, RunOptions};
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Op, Plan};

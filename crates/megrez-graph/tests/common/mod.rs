@@ -1,5 +1,4 @@
 //! What the tests share: an interpreter of plans on exact integers, small graphs, a writer of ONNX files.
-#![allow(dead_code, reason = "every test file is a crate of its own and uses a part of this")]
 
 use megrez_engine::float::in_the_clear;
 use megrez_graph::{Compiled, FloatCompiled, FloatOptions, Graph, Tensor, compile_floats};

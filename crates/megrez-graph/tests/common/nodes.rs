@@ -1,15 +1,11 @@
 //! One node as a graph, held to numbers worked out from its definition, in the clear and lowered.
-#![allow(dead_code, reason = "every test file is a crate of its own and uses a part of this")]
 
 use super::check;
+pub use super::small::none;
 use megrez_graph::{
     Activations, Attributes, CompileOptions, Constant, Graph, Id, Interval, RangePolicy, Tensor, compile,
     plain,
 };
-
-pub fn none() -> Attributes {
-    Attributes::none()
-}
 
 pub fn tensor(shape: &[usize], data: &[f32]) -> Tensor {
     Tensor::new(shape.to_vec(), data.to_vec())

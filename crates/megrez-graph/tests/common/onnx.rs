@@ -1,5 +1,5 @@
 //! Writing ONNX files, right ones and wrong ones.
-#![allow(dead_code, reason = "every test file is a crate of its own and uses a part of this")]
+#![allow(dead_code, reason = "the tests of the command use a part of this")]
 
 /// A message under construction.
 #[derive(Clone, Default)]

@@ -210,7 +210,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Net, Prepare, Run, Upload};
+    use crate::training::{Job, Keep};
+    use crate::wire::{Net, Prepare, Run, Train, Upload};
     use megrez_net::NetProfile;
 
     fn rights(name: &str, text: &str) -> Result<Rights> {
@@ -249,9 +250,27 @@ mod tests {
         })
     }
 
+    fn train(keep: Option<&str>) -> Request {
+        let keep = keep.map(|model| Keep { model: model.into(), allow: vec![], plans: vec![] });
+        let job = Job {
+            nonce: [0; 16],
+            client: "bob".into(),
+            protocol: "mizar".into(),
+            data: vec![],
+            start: String::new(),
+            step: vec![],
+            rows: vec![],
+            epochs: 1,
+            opened: vec![],
+            keep,
+            about: String::new(),
+        };
+        Request::Train(Train { session: [0; 16], job })
+    }
+
     const POLICY: &str = "[default]\nrights = [\"run-models\"]\nmodels = [\"open\"]\n\
         [client.alice]\nrights = [\"run-models\", \"upload\", \"prepare\"]\nmodels = [\"triage-*\"]\nprotocols = [\"mizar\"]\nruns_a_day = 5\n\
-        [client.bob]\nrights = [\"run-plans\"]\n";
+        [client.bob]\nrights = [\"run-plans\", \"train\"]\nmodels = [\"triage-*\"]\n";
 
     #[test]
     fn each_right_is_asked_for() {
@@ -280,6 +299,11 @@ mod tests {
             may("carol", &run("aby3", model("open"), 1)) && !may("carol", &run("aby3", model("triage-1"), 1))
         );
         assert!(may("carol", &Request::Info { version: 0 }));
+        assert!(may("bob", &train(None)) && !may("alice", &train(None)));
+        assert!(
+            may("bob", &train(Some("triage-9"))) && !may("bob", &train(Some("credit"))),
+            "another model is kept"
+        );
         // Whoever has no entry, and finds no default, may nothing; without a policy all may all.
         let strict = super::Rights { file: Some(File::default()), ..Rights::default() };
         assert!(strict.permit("alice", &upload("m")).is_err());

@@ -14,10 +14,12 @@ use crate::wire::{self, Failure, Reply, Train};
 use crate::{Error, ErrorKind, Result};
 use files::{Folder, name};
 use megrez_engine::files as disk;
+use megrez_engine::store::Id;
 use megrez_net::NetProfile;
 use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
 use run::{End, Kept, TrainJob, fits};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,11 +92,12 @@ impl Drop for Entry<'_> {
 }
 
 /// What a party needs for a job that it accepts.
-struct Ready<'a> {
-    entry: Entry<'a>,
+struct Ready {
     work: Work,
     stored: Vec<StoredModel>,
     keep: Kept,
+    /// Who has a say in what.
+    owners: Vec<(String, String, Id)>,
 }
 
 impl Service {
@@ -125,20 +128,28 @@ impl Service {
             let network = self.host.join(asked, session, profile)?;
             Ok::<_, Error>((ready, place, network))
         };
-        let (Ready { entry, work, stored, keep }, _place, network) = alive(shared, begin)?;
+        let (Ready { work, stored, keep, owners }, _place, network) = alive(shared, begin)?;
+        let entry = RefCell::new(None);
+        let enter = || {
+            let entered = self.training.enter(job)?;
+            let running = Arc::clone(&entered.running);
+            *entry.borrow_mut() = Some(entered);
+            // What was taken back since has not stopped the job; what is taken back from now on does.
+            self.approved(job, &owners)?;
+            Ok(running)
+        };
         let begun = || {
             // A client that has gone is not missed.
             let _ = wire::send(&mut hold(shared), &Reply::Begun);
         };
-        let (host, running) = (&self.host, &*entry.running);
         let task = TrainJob {
-            host,
+            host: &self.host,
             network: network.clone(),
             train,
             work: &work,
             stored,
             keep,
-            running,
+            enter: &enter,
             begun: &begun,
         };
         let ring = work.step.ring;
@@ -146,7 +157,7 @@ impl Service {
         if let Err(e) = &result {
             self.training.failed(job.id(), e);
         }
-        drop(entry);
+        drop(entry.take());
         let end = result?;
         asked.event_of(match end {
             End::Done => "the job has come to its end",
@@ -304,7 +315,7 @@ fn memory(work: &Work, job: &Job) -> u64 {
 
 impl Service {
     /// What this party makes of a job: everything that it names is there and fits, and all who have a say in it have approved this very job.
-    fn accepted(&self, train: &Train) -> Result<Ready<'_>> {
+    fn accepted(&self, train: &Train) -> Result<Ready> {
         let (host, job) = (&self.host, &train.job);
         host.affordable(&job.step)?;
         let work = job.check()?;
@@ -323,14 +334,23 @@ impl Service {
             }
             stored.push(found);
         }
-        let hash = job.hash();
-        for found in &stored {
-            for owner in found.header.owners.iter().filter(|owner| **owner != job.client) {
-                files::approved(&host.policy.data, &hash, owner, (found.header.name(), found.header.upload))?;
-            }
-        }
+        let owners = |found: &StoredModel| {
+            let (name, upload) = (found.header.name().to_owned(), found.header.upload);
+            let others = found.header.owners.iter().filter(|owner| **owner != job.client);
+            others.map(|owner| (owner.clone(), name.clone(), upload)).collect::<Vec<_>>()
+        };
+        let owners: Vec<_> = stored.iter().flat_map(owners).collect();
+        self.approved(job, &owners)?;
         let keep = fits(host, train, &work, &stored)?;
-        Ok(Ready { entry: self.training.enter(job)?, work, stored, keep })
+        Ok(Ready { work, stored, keep, owners })
+    }
+
+    /// Makes sure that all who have a say in a job have approved it.
+    fn approved(&self, job: &Job, owners: &[(String, String, Id)]) -> Result<()> {
+        let (data, hash) = (&self.host.policy.data, job.hash());
+        owners
+            .iter()
+            .try_for_each(|(owner, name, upload)| files::approved(data, &hash, owner, (name, *upload)))
     }
 
     /// Stops all jobs at the borders of their steps.

@@ -15,6 +15,7 @@ use megrez_protocols::{Encode as _, Suite, registry};
 use megrez_session::{Error as SessionError, Party};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How a job's session ended.
@@ -37,7 +38,8 @@ pub(super) struct TrainJob<'a> {
     /// The sets of rows, and at last the weights to begin with.
     pub(super) stored: Vec<StoredModel>,
     pub(super) keep: Kept,
-    pub(super) running: &'a Running,
+    /// Takes the job's place among those that run here, if all still agree to it.
+    pub(super) enter: &'a dyn Fn() -> Result<Arc<Running>>,
     /// Tells the client that the job has begun.
     pub(super) begun: &'a dyn Fn(),
 }
@@ -254,8 +256,8 @@ impl TrainJob<'_> {
     }
 
     /// Whether any party wishes to stop; all parties hear the same.
-    fn stops<D: megrez_kernels::Device>(&self, party: &mut Party<D>, run: u32) -> Result<bool> {
-        let mine = self.running.stop.load(Ordering::Acquire);
+    fn stops<D: megrez_kernels::Device>(running: &Running, party: &mut Party<D>, run: u32) -> Result<bool> {
+        let mine = running.stop.load(Ordering::Acquire);
         let said = party.peers().into_iter().map(|peer| (peer, [u8::from(mine); 32])).collect();
         Ok(!party.barrier_with(&format!("stop-{run}"), &said)?.is_empty() || mine)
     }
@@ -296,7 +298,10 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         check(&suite, &work.step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         let party = &mut party;
+        // Of two attempts at one job party 0 has one go on: the others enter theirs once it has.
+        let first = if party.me() == 0 { Some((self.enter)()?) } else { None };
         agree(party, "request", &hash(self.train))?;
+        let running = first.map_or_else(self.enter, Ok)?;
         let uploads: Vec<_> = self.stored.iter().map(|stored| stored.header.upload).collect();
         agree_or(party, "upload", &hash(&uploads), |low, high| {
             format!("parties {low} and {high} hold different uploads of the job's rows or weights")
@@ -311,7 +316,7 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         let rows = self.join(&suite, party)?;
         let seed = common_name(party, "order")?;
         party.barrier("job-begun")?;
-        self.running.epoch.store(checkpoint.epoch, Ordering::Release);
+        running.epoch.store(checkpoint.epoch, Ordering::Release);
         (self.begun)();
         // Two runs came before the first step.
         let mut run = 2;
@@ -324,7 +329,7 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             let epoch = checkpoint.epoch + 1;
             let order = order(&seed, epoch, work.steps(job) as usize * work.batch);
             for (step, batch) in order.chunks_exact(work.batch).enumerate() {
-                if self.stops(party, run)? {
+                if Self::stops(&running, party, run)? {
                     return Ok(End::Stopped);
                 }
                 state.extend(self.cut(&suite, party, &rows, batch, run)?);
@@ -332,7 +337,7 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
                 run = run
                     .checked_add(1)
                     .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
-                self.running.step.store(step as u32 + 1, Ordering::Release);
+                running.step.store(step as u32 + 1, Ordering::Release);
             }
             let tag = common_name(party, "checkpoint")?;
             work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
@@ -342,8 +347,8 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             party.barrier("checkpoint")?;
             self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
             run += 1;
-            self.running.step.store(0, Ordering::Release);
-            self.running.epoch.store(epoch, Ordering::Release);
+            running.step.store(0, Ordering::Release);
+            running.epoch.store(epoch, Ordering::Release);
         }
         let tag = checkpoint.tag;
         self.store::<S>(party, &state, tag)?;

@@ -1,0 +1,21 @@
+//! One binary for all tests: every suite is compiled and linked once.
+
+mod cli;
+mod common;
+#[cfg(unix)]
+mod deployment;
+mod faces;
+#[cfg(unix)]
+mod faults;
+#[cfg(unix)]
+mod floats;
+#[cfg(unix)]
+mod jobs;
+mod language;
+#[cfg(unix)]
+mod limits;
+#[cfg(unix)]
+mod parties;
+mod shell;
+mod study;
+mod training;

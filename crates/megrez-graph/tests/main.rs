@@ -1,0 +1,23 @@
+//! One binary for all tests: every suite is compiled and linked once.
+
+mod common;
+mod control;
+mod declared;
+mod decompositions;
+mod estimators;
+mod files;
+mod floats;
+mod functions;
+mod gradients;
+mod layers;
+mod lowering;
+mod networks;
+mod onnx;
+mod operators;
+mod passes;
+mod precision;
+mod random;
+mod rounds;
+mod shares;
+mod smooth;
+mod training;
