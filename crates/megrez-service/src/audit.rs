@@ -48,6 +48,12 @@ pub struct Subject {
     /// The hash of a plan that the client brings, on which the parties agree; of an upload's, those of its plans.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<String>,
+    /// What its clients call the run of a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// All clients of a program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
     /// How often a plan is run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,

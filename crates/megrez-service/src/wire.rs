@@ -7,9 +7,9 @@
 use crate::training::{Consent, Job, JobId, JobState};
 use crate::{Error, ErrorKind, Result};
 pub use megrez_engine::PartyReport;
-pub use megrez_engine::float::{MAX_CLIENTS, MAX_ENTRIES, Opening, Program};
+pub use megrez_engine::float::{MAX_CLIENTS, MAX_ENTRIES, MAX_REFERENCES, Opening, Program};
 use megrez_graph::lower::{DataInput, Revealed};
-use megrez_net::{Channel, NetProfile, Payload};
+use megrez_net::{Channel, NetProfile, Payload, PeerName};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -171,6 +171,9 @@ pub struct Train {
 /// Largest program in bytes.
 pub const MAX_PROGRAM: usize = 16 << 20;
 
+/// Longest name of a run of a program, in bytes.
+pub const MAX_RUN_NAME: usize = 64;
+
 /// A request to take part in a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Join {
@@ -178,11 +181,11 @@ pub struct Join {
     pub session: [u8; 16],
     /// The protocol's name.
     pub protocol: String,
-    /// What the clients call this run of the program: at most 64 bytes.
+    /// What the clients call this run of the program: at most [`MAX_RUN_NAME`] bytes.
     pub name: String,
     /// A [`Program`](megrez_engine::float::Program): [`program`] reads it.
     pub program: Vec<u8>,
-    /// How many seconds to wait for the other clients; no longer than for a turn.
+    /// How many seconds to wait for the other clients, and until the program begins; no longer than for a turn.
     pub seconds: u32,
 }
 
@@ -194,19 +197,34 @@ pub fn program(bytes: &[u8]) -> Result<Program> {
     if bytes.len() > MAX_PROGRAM {
         return Err(Error::Refused(format!("a program has at most {} MiB", MAX_PROGRAM >> 20)));
     }
-    // Clients and entries are counted before they are taken in.
-    let most = |bytes, most: usize| {
-        let (count, _) = postcard::take_from_bytes::<u64>(bytes).ok()?;
-        (count <= most as u64).then_some(())
+    let what = || {
+        let what = "this is no program, or one of too many clients, entries, outputs or operands: a program has at most";
+        let most =
+            format!("{what} {MAX_CLIENTS} clients, {MAX_ENTRIES} entries and {MAX_REFERENCES} operands");
+        Error::Of(ErrorKind::Unsupported, most)
     };
-    let read = || {
-        most(bytes, MAX_CLIENTS)?;
-        let (_, rest) = postcard::take_from_bytes::<Vec<String>>(bytes).ok()?;
-        most(rest, MAX_ENTRIES)?;
-        postcard::from_bytes::<Program>(bytes).ok()
-    };
-    let what = format!("this is no program of at most {MAX_CLIENTS} clients and {MAX_ENTRIES} entries");
-    read().ok_or(Error::Of(ErrorKind::Unsupported, what))
+    postcard::from_bytes::<Program>(bytes).map_err(|_| what())
+}
+
+/// The clients of a program, without the rest of it.
+///
+/// # Errors
+/// If there are none, too many, or they are no names.
+pub fn program_clients(bytes: &[u8]) -> Result<Vec<String>> {
+    let wrong =
+        || Error::Of(ErrorKind::Unsupported, format!("a program begins with 1 to {MAX_CLIENTS} clients"));
+    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| wrong())?;
+    if !(1..=MAX_CLIENTS as u64).contains(&count) {
+        return Err(wrong());
+    }
+    let mut clients = vec![];
+    for _ in 0..count {
+        let (client, after) = postcard::take_from_bytes::<&str>(rest).map_err(|_| wrong())?;
+        PeerName::client(client)?;
+        clients.push(client.to_owned());
+        rest = after;
+    }
+    Ok(clients)
 }
 
 /// What clients and parties compare of a program.
@@ -381,9 +399,8 @@ mod tests {
         assert_eq!(program(&bytes).unwrap().check(NUMBERS).unwrap().len(), 5);
         let error = valid().check(NUMBERS - 1).unwrap_err();
         assert!(error.contains("more than 29 numbers"), "{error}");
-        assert!(valid().dealt() > 3 * 100);
         type Breaks = fn(&mut Program);
-        let broken: [(Breaks, &str); 17] = [
+        let broken: [(Breaks, &str); 18] = [
             (|p| p.clients[1] = "alice".into(), "different names"),
             (|p| p.clients.clear(), "1 to 16 clients"),
             (|p| p.group = 3, "groups"),
@@ -400,6 +417,7 @@ mod tests {
             (|p| p.outputs[0].value = 9, "no numbers 9 to open"),
             (|p| p.outputs[0].to = vec![2], "for nobody"),
             (|p| p.outputs[0].to.clear(), "for nobody"),
+            (|p| p.outputs[0].to = vec![1, 0, 1], "twice"),
             (|p| p.outputs.clear(), "nothing is opened"),
         ];
         for (breaks, why) in broken {
@@ -408,6 +426,22 @@ mod tests {
             let error = program.check(NUMBERS).unwrap_err();
             assert!(error.contains(why), "{why}: {error}");
         }
+    }
+
+    #[test]
+    fn what_a_dealer_sends_is_bounded_from_the_shapes() {
+        let lanes = |n: usize| {
+            let mut program = valid();
+            (0..2).for_each(|i| program.tape[i] = Entry::Input { owner: i, lanes: n });
+            program.tape.push(Entry::Sum { of: 2, lanes: 1 });
+            program.tape.push(Entry::Choose { bit: 3, yes: 0, no: 1 });
+            let shapes = program.check(usize::MAX).unwrap();
+            program.dealt(&shapes)
+        };
+        assert!(lanes(3) > 3 * 100);
+        assert_eq!(lanes(3000), 1000 * lanes(3));
+        // No memory is taken for lanes.
+        assert!(lanes(1 << 50) > 1 << 56);
     }
 
     #[test]
@@ -423,6 +457,15 @@ mod tests {
         let mut crowd = valid();
         crowd.clients = vec![String::new(); MAX_CLIENTS + 1];
         assert!(program(&postcard::to_allocvec(&crowd).unwrap()).is_err());
+        let mut wide = valid();
+        wide.tape.push(Entry::Concat(vec![0; MAX_REFERENCES]));
+        assert!(program(&postcard::to_allocvec(&wide).unwrap()).is_err());
+        let mut open = valid();
+        open.outputs = vec![Opening { value: 2, to: vec![] }; MAX_ENTRIES + 1];
+        assert!(program(&postcard::to_allocvec(&open).unwrap()).is_err());
+        assert_eq!(program_clients(&bytes).unwrap(), ["alice", "bob"]);
+        assert!(program_clients(&postcard::to_allocvec(&crowd).unwrap()).is_err());
+        assert!((0..10).all(|end| program_clients(&bytes[..end]).is_err()));
         let altered = |at: usize| [&bytes[..at], &[bytes[at] ^ 1], &bytes[at + 1..]].concat();
         assert!((0..bytes.len()).all(|at| program_hash(&altered(at)) != program_hash(&bytes)));
     }

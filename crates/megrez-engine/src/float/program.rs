@@ -15,23 +15,32 @@ use megrez_twoparty::client::{join, share_bytes, split};
 use megrez_twoparty::dealt::{DEALER, Dealt, price};
 use megrez_twoparty::ot::Ots;
 use megrez_twoparty::{Sirnn, Supplier};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::time::Instant;
 
 /// Most clients of a program.
 pub const MAX_CLIENTS: usize = 16;
 /// Most entries of a program.
 pub const MAX_ENTRIES: usize = 1 << 20;
+/// Most references of a program: operands of its entries, and clients of its openings.
+pub const MAX_REFERENCES: usize = 1 << 22;
+/// A program in memory has at most so many times its bytes as it travels, rounded up: an entry of two bytes takes 40.
+const PARSED: u64 = 24;
 
 /// A program: a tape, whose entry i has the name i, and who brings and learns what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
     /// The names of all who take part, in an order that they have agreed on.
+    #[serde(deserialize_with = "names")]
     pub clients: Vec<String>,
     /// The entries, in an order in which they can run; the owner of an input is a place in `clients`.
+    #[serde(deserialize_with = "tape_of")]
     pub tape: Vec<Entry>,
     /// What is opened.
+    #[serde(deserialize_with = "openings")]
     pub outputs: Vec<Opening>,
     /// Bits of a group of the OT extension: 1, 2, 4 or 8.
     pub group: u32,
@@ -46,6 +55,46 @@ pub struct Opening {
     pub value: Name,
     /// Who: places in the program's clients.
     pub to: Vec<usize>,
+}
+
+fn names<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    d.deserialize_seq(AtMost { items: MAX_CLIENTS, references: 0, of: |_: &String| 0 })
+}
+
+fn tape_of<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Entry>, D::Error> {
+    let of = |entry: &Entry| entry.operands().len();
+    d.deserialize_seq(AtMost { items: MAX_ENTRIES, references: MAX_REFERENCES, of })
+}
+
+fn openings<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Opening>, D::Error> {
+    d.deserialize_seq(AtMost { items: MAX_ENTRIES, references: MAX_REFERENCES, of: |o: &Opening| o.to.len() })
+}
+
+/// Takes in a sequence while it has not too many items, nor these too many references: a program may come from anywhere.
+struct AtMost<T> {
+    items: usize,
+    references: usize,
+    of: fn(&T) -> usize,
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for AtMost<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {} items with {} references", self.items, self.references)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+        let (mut items, mut left) = (vec![], Some(self.references));
+        while let Some(item) = seq.next_element()? {
+            left = left.and_then(|left| left.checked_sub((self.of)(&item)));
+            if items.len() == self.items || left.is_none() {
+                return Err(A::Error::invalid_length(items.len() + 1, &self));
+            }
+            items.push(item);
+        }
+        Ok(items)
+    }
 }
 
 impl Program {
@@ -91,8 +140,9 @@ impl Program {
             let shape = usize::try_from(*value).ok().and_then(|value| shapes.get(value));
             let numbers = shape.filter(|shape| !shape.truth);
             let shape = numbers.ok_or_else(|| format!("there are no numbers {value} to open"))?;
-            if to.is_empty() || to.iter().any(|&client| client >= count) {
-                return Err(format!("value {value} is for nobody"));
+            let different: HashSet<usize> = to.iter().copied().collect();
+            if to.is_empty() || different.len() < to.len() || to.iter().any(|&client| client >= count) {
+                return Err(format!("value {value} is for nobody, or for one client twice"));
             }
             to.iter().try_for_each(|_| take(shape.lanes))?;
         }
@@ -102,22 +152,42 @@ impl Program {
         Ok(shapes)
     }
 
-    /// Bytes that a party holds at most while it runs: every value with what a step needs for it.
+    /// Bytes that a party holds at most while it runs: every value with what a step needs for it, and the program of so many bytes
+    /// itself, twice.
     #[must_use]
-    pub fn memory(shapes: &[Shape]) -> u64 {
+    pub fn memory(shapes: &[Shape], bytes: usize) -> u64 {
         let lanes = shapes.iter().fold(0u64, |all, shape| all.saturating_add(shape.lanes as u64));
-        lanes.saturating_mul(256)
+        lanes.saturating_mul(256).saturating_add(2 * PARSED * bytes as u64)
     }
 
-    /// Bytes that a dealer sends for it; the program is [checked](Self::check).
+    /// Bytes that a dealer sends for it at most: as if every lane went alone. It is had from the shapes and the price of one lane of every
+    /// operation, however many lanes and entries there are.
+    ///
+    /// # Panics
+    /// If the program is not [checked](Self::check), or the shapes are another's.
     #[must_use]
-    pub fn dealt(&self) -> u64 {
-        let mut b = price::Price::default();
-        let mut input = |b: &mut price::Price, _, _, lanes: usize| {
-            Ok(Float::public(b, &Plain::from_f32(&vec![0.0; lanes])))
-        };
-        let Ok(()) = Machine::default().run(&mut b, &self.numbered(), &mut input);
-        b.bill.dealt
+    pub fn dealt(&self, shapes: &[Shape]) -> u64 {
+        let mut known: HashMap<&str, u64> = HashMap::new();
+        let mut all = 0u64;
+        for (entry, shape) in self.tape.iter().zip(shapes) {
+            let (key, lanes) = match entry {
+                Entry::Sum { of, .. } => ("sum", shapes[*of as usize].lanes),
+                _ => (entry.key().unwrap_or_default(), shape.lanes),
+            };
+            if !key.is_empty() {
+                let lane = *known.entry(key).or_insert_with(|| lane_price(key, entry.operands().len()));
+                all = all.saturating_add(lane.saturating_mul(lanes as u64));
+            }
+        }
+        all
+    }
+
+    /// How many numbers clients give each party that computes, and how many it gives them, altogether.
+    #[must_use]
+    pub fn exchanged(&self, shapes: &[Shape]) -> [u64; 2] {
+        let lanes = |value: Name| shapes[value as usize].lanes as u64;
+        let given = self.inputs().map(|(.., lanes)| lanes as u64);
+        [given.sum(), self.outputs.iter().map(|o| lanes(o.value) * o.to.len() as u64).sum()]
     }
 
     /// The inputs of a client, or of all: places on the tape, owners and lanes.
@@ -131,6 +201,23 @@ impl Program {
     fn numbered(&self) -> Vec<(Name, Entry)> {
         (0..).zip(self.tape.iter().cloned()).collect()
     }
+}
+
+/// What a dealer sends for one lane of the entries of a key.
+fn lane_price(key: &str, operands: usize) -> u64 {
+    let entry = match key {
+        "sum" => Entry::Sum { of: 0, lanes: 1 },
+        "and" => Entry::And(2, 2),
+        "choose" => Entry::Choose { bit: 2, yes: 1, no: 1 },
+        op => Entry::Apply { op: op.into(), of: vec![1; operands] },
+    };
+    let input = |lanes| Entry::Input { owner: 0, lanes };
+    let tape = [(0, input(2)), (1, input(1)), (2, Entry::Known(vec![true])), (3, entry)];
+    let mut b = price::Price::default();
+    let mut zeros =
+        |b: &mut price::Price, _, _, lanes: usize| Ok(Float::public(b, &Plain::from_f32(&vec![0.0; lanes])));
+    let Ok(()) = Machine::default().run(&mut b, &tape, &mut zeros);
+    b.bill.dealt
 }
 
 /// Shares what client `me` brings with the parties that compute: `numbers` by places on the tape.

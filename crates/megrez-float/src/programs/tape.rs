@@ -88,7 +88,8 @@ impl Entry {
     }
 
     /// Entries of equal keys can go together; `None` for what is local or stands alone.
-    fn key(&self) -> Option<&str> {
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
         match self {
             Self::Apply { op, .. } if !matches!(op.as_str(), "neg" | "abs") => Some(op),
             Self::And(..) => Some("and"),
@@ -453,7 +454,6 @@ mod tests {
             _ => None,
         };
         for entry in [
-            Entry::Input { owner: 2, lanes: 1 },
             apply("mul", &[0]),
             apply("mul", &[0, 1]),
             apply("mul", &[0, 3]),

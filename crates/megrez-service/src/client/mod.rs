@@ -317,12 +317,15 @@ impl Cluster {
     /// Does a request, again and again while the parties are too busy for it, each time on new
     /// connections. `again` says whether it can be done on others than the present ones.
     fn repeated<T>(&mut self, again: bool, mut request: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
-        let give_up = Instant::now() + self.patience.busy;
+        // From when a party says first that it is busy: before, others may have been waited for.
+        let mut give_up = None;
+        let busy = self.patience.busy;
+        let mut soon = |pause| Instant::now() + pause < *give_up.get_or_insert_with(|| Instant::now() + busy);
         self.patience.until = self.patience.request.map(|time| Instant::now() + time);
         let mut pause = PAUSES[0];
         let result = loop {
             match self.attempt(&mut request) {
-                Err(e) if e.kind() == ErrorKind::Busy && again && Instant::now() + pause < give_up => {
+                Err(e) if e.kind() == ErrorKind::Busy && again && soon(pause) => {
                     std::thread::sleep(pause);
                     // Clients that were sent away together do not come back together.
                     let mut random = [0];

@@ -3,8 +3,9 @@
 use crate::audit::{Audit, Entry, Subject};
 use crate::log::{Event, Level, Log, SessionName};
 use crate::protocols::is_float;
-use crate::wire::{Request, Source};
+use crate::wire::{self, Request, Source};
 use crate::{Error, ErrorKind, Result};
+use megrez_net::NetProfile;
 use megrez_protocols::registry;
 use std::cell::Cell;
 use std::time::Instant;
@@ -15,7 +16,7 @@ pub(super) struct Asked<'a> {
     pub(super) client: &'a str,
     /// What for.
     pub(super) request: &'static str,
-    session: Option<SessionName>,
+    session: Cell<Option<SessionName>>,
     protocol: Option<&'static str>,
     pub(super) since: Instant,
     /// Whether this party takes part in the session.
@@ -47,7 +48,7 @@ fn subject(request: &Request) -> Subject {
             ..of(&run.protocol, &run.source)
         },
         Request::Upload(upload) => {
-            let plan = |plan: &crate::wire::ModelPlan| Subject::plan(&plan.plan, is_float(&upload.protocol));
+            let plan = |plan: &wire::ModelPlan| Subject::plan(&plan.plan, is_float(&upload.protocol));
             Subject {
                 model: Some(upload.model.clone()),
                 plans: upload.plans.iter().map(plan).collect(),
@@ -65,9 +66,13 @@ fn subject(request: &Request) -> Subject {
         Request::Consent(consent) => Subject { job: Some(Subject::job(&consent.job)), ..Subject::default() },
         Request::Jobs { .. } => Subject::default(),
         Request::Stop { job } => Subject { job: Some(Subject::material(job)), ..Subject::default() },
-        Request::Join(join) => {
-            Subject { plans: vec![Subject::program(&join.program)], runs: Some(1), ..Subject::default() }
-        }
+        Request::Join(join) => Subject {
+            name: (join.name.len() <= wire::MAX_RUN_NAME).then(|| join.name.clone()),
+            clients: wire::program_clients(&join.program).unwrap_or_default(),
+            plans: vec![Subject::program(&join.program)],
+            runs: Some(1),
+            ..Subject::default()
+        },
         Request::Remove { model } => Subject { model: Some(model.clone()), ..Subject::default() },
         Request::Prepare(prepare) => Subject {
             material: Some(Subject::material(&prepare.material)),
@@ -95,7 +100,7 @@ impl<'a> Asked<'a> {
         Asked {
             client,
             request: name,
-            session: session.map(|(session, _)| SessionName(session)),
+            session: Cell::new(session.map(|(session, _)| SessionName(session))),
             protocol: session.and_then(|(_, protocol)| registry::find_any(protocol)).map(|p| p.name),
             since: Instant::now(),
             accepted: Cell::new(false),
@@ -109,10 +114,15 @@ impl<'a> Asked<'a> {
         Event {
             client: Some(self.client),
             request: Some(self.request),
-            session: self.session,
+            session: self.session.get(),
             protocol: self.protocol,
             ..Event::new(event, message)
         }
+    }
+
+    /// The session in which it is done, where that is another than the client has named.
+    pub(super) fn is_done_in(&self, session: [u8; 16]) {
+        self.session.set(Some(SessionName(session)));
     }
 
     fn seconds(&self) -> Option<f64> {
@@ -139,7 +149,7 @@ impl<'a> Asked<'a> {
             event,
             client: Some(self.client),
             request: Some(self.request),
-            session: self.session,
+            session: self.session.get(),
             protocol: self.protocol,
             subject: Some(&self.subject),
             ..Entry::default()
@@ -175,7 +185,7 @@ impl<'a> Asked<'a> {
         let event = if self.accepted.get() { "failed" } else { "refused" };
         let (kind, reason) = (e.kind(), e.to_string());
         // What changes nothing is no matter of the audit but where it was not permitted.
-        if self.session.is_some() || kind == ErrorKind::NotPermitted {
+        if self.session.get().is_some() || kind == ErrorKind::NotPermitted {
             let entry = Entry {
                 kind: Some(kind),
                 reason: Some(&reason),
@@ -192,6 +202,22 @@ impl<'a> Asked<'a> {
         };
         self.log.write(Level::of(kind), event);
     }
+}
+
+/// A session that a client asks for, as this party sees it before it runs.
+pub(super) struct Wish<'a, T> {
+    pub(super) asked: &'a Asked<'a>,
+    pub(super) session: [u8; 16],
+    pub(super) profile: &'a NetProfile,
+    /// Fails once there is nobody to do it for.
+    pub(super) present: &'a dyn Fn() -> Result<()>,
+    /// It reads what earlier requests of its connection have left.
+    pub(super) depend: bool,
+    /// A refusal may be this party's alone.
+    pub(super) alone: bool,
+    pub(super) ready: Result<T>,
+    /// What the session will hold, in bytes.
+    pub(super) memory: &'a dyn Fn(&T) -> u64,
 }
 
 /// The step that a reason names. All parties of a session report one reason, in words; only where

@@ -134,6 +134,11 @@ impl Capacity {
         Patience { silence, writing: silence * TIMES_TO_WRITE, slowest: Some(SLOWEST) }
     }
 
+    /// How long a client may take to give, or to take, so many bytes, however it keeps itself alive meanwhile.
+    pub(super) fn time_for(&self, bytes: u64) -> Duration {
+        self.client_silence().saturating_add(Duration::from_secs(bytes / SLOWEST))
+    }
+
     pub(super) fn idle(&self) -> Duration {
         Duration::from_secs(self.idle_seconds)
     }

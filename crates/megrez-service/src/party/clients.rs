@@ -29,6 +29,11 @@ impl Shared {
         self.channel.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the client is known to have gone. Does not wait for whoever talks to it, so one with whom somebody does is there.
+    pub(super) fn gone(&self) -> bool {
+        self.channel.try_lock().is_ok_and(|channel| channel.hung_up())
+    }
+
     /// Fails once the client has gone.
     pub(super) fn present(&self) -> Result<()> {
         match hold(self).hung_up() {
@@ -67,6 +72,35 @@ pub(super) fn alive<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
 pub(super) struct ChannelClients<'a> {
     pub(super) channel: &'a Shared,
     pub(super) network: Network,
+    /// When what is waited for must be there, where others wait for it besides this client.
+    pub(super) due: Option<Instant>,
+}
+
+/// Talks to a client, whose connection is closed if that takes longer.
+///
+/// # Errors
+/// If the operating system refuses, and those of the work.
+pub(super) fn by<T>(
+    due: Instant,
+    channel: &Shared,
+    work: impl FnOnce() -> std::result::Result<T, SessionError>,
+) -> std::result::Result<T, SessionError> {
+    let handle = hold(channel).hang_up_handle().map_err(|e| client_lost(e.into()))?;
+    let (done, finished) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let watch = move || {
+            let left = due.saturating_duration_since(Instant::now());
+            if let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(left) {
+                handle.hang_up();
+            }
+        };
+        let thread = std::thread::Builder::new().name("megrez-watch".into());
+        let started = thread.spawn_scoped(scope, watch);
+        started.map_err(|e| SessionError::Refused(format!("no thread to watch a client: {e}")))?;
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// A client that went away is no peer of the session: its loss is this party's own failure, for all
@@ -88,6 +122,10 @@ impl Clients for ChannelClients<'_> {
                 Some(data) => return Ok(data),
                 None if channel.silent().min(since.elapsed()) > self.channel.silence => {
                     let what = format!("the client was silent for {} s", self.channel.silence.as_secs());
+                    return Err(SessionError::Refused(what));
+                }
+                None if self.due.is_some_and(|due| Instant::now() >= due) => {
+                    let what = "the inputs of all clients were not here in time".into();
                     return Err(SessionError::Refused(what));
                 }
                 None => drop(channel),

@@ -86,7 +86,7 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
         };
         self.kept.load::<S>(&origin, self.plan, &mut party, &mut stored)?;
         let prepared = self.run.material.map(|batch| self.claim::<S>(batch, &mut party)).transpose()?;
-        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
+        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone(), due: None };
         let options = Options { runs: self.run.runs, lasting: &self.run.lasting };
         let reports = serve(&suite, self.plan, &mut party, &mut stored, prepared, &mut clients, options)?;
         let most = self.host.policy.max_elements;
@@ -153,7 +153,7 @@ impl registry::Visitor<AnyDevice> for UploadJob<'_> {
         agree(&mut party, "request", &self.request)?;
         let header = self.header.of_upload(common_name(&mut party, "upload")?);
         party.enter(Phase::Input, 0);
-        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone() };
+        let mut clients = ChannelClients { channel: self.channel, network: self.network.clone(), due: None };
         let weights: Vec<&Input> =
             self.plan.inputs.iter().filter(|i| header.inputs.contains(&i.name)).collect();
         let mut masks = Vec::new();

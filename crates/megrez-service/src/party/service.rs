@@ -1,9 +1,9 @@
 //! The service: accepts clients, takes their requests, and has each done in a session of its own.
 
 use super::admission::{Admission, Place};
-use super::asked::Asked;
+use super::asked::{Asked, Wish};
 use super::clients::{Shared, alive, hold};
-use super::connections::{Connection, Connections};
+use super::connections::{Connection, Connections, Receiving};
 use super::float;
 use super::host::{Host, Policy, ended, hash, writable};
 use super::jobs::{PrepareJob, RunJob, UploadJob, dispatch};
@@ -215,7 +215,7 @@ impl Service {
         let mut kept = Kept::default();
         let e = loop {
             connection.idle(true);
-            let request = match self.request(&shared, &connection) {
+            let (request, room) = match self.request(&shared, &connection) {
                 Ok(request) => request,
                 Err(Error::Net(NetError::Closed(_))) => return,
                 Err(e) => {
@@ -225,7 +225,7 @@ impl Service {
                 }
             };
             let asked = Asked::new(client, &request, log, self.audit.as_ref());
-            match self.answer(&asked, request, &shared, &mut kept) {
+            match self.answer(&asked, request, room, &shared, &mut kept) {
                 Ok(()) => {
                     asked.done();
                     self.metrics.request(asked.request, None, asked.since.elapsed());
@@ -244,17 +244,30 @@ impl Service {
     }
 
     /// The next request. A large one is taken in only if there is room.
-    fn request(&self, shared: &Shared, connection: &Connection<'_>) -> Result<Request> {
+    fn request<'c>(
+        &self,
+        shared: &Shared,
+        connection: &Connection<'c>,
+    ) -> Result<(Request, Option<Receiving<'c>>)> {
         let capacity = &self.host.policy.capacity;
         let mut channel = hold(shared);
-        let (payload, _room) = channel.recv_admitted(capacity.request(), capacity.idle(), |bytes| {
+        let (payload, room) = channel.recv_admitted(capacity.request(), capacity.idle(), |bytes| {
             connection.idle(false);
             connection.receive(bytes)
         })?;
-        wire::parse(&channel, &payload)
+        Ok((wire::parse(&channel, &payload)?, room))
     }
 
-    fn answer(&self, asked: &Asked, request: Request, channel: &Arc<Shared>, kept: &mut Kept) -> Result<()> {
+    fn answer(
+        &self,
+        asked: &Asked,
+        request: Request,
+        room: Option<Receiving<'_>>,
+        channel: &Arc<Shared>,
+        kept: &mut Kept,
+    ) -> Result<()> {
+        // A program keeps its room until it is counted among those that wait.
+        let room = room.filter(|_| matches!(request, Request::Join(_)));
         let rights = Arc::clone(&self.rights.read().unwrap_or_else(PoisonError::into_inner));
         let permitted = rights.permit(asked.client, &request);
         match request {
@@ -282,7 +295,7 @@ impl Service {
             }
             Request::Join(join) => {
                 let counted = permitted.is_ok();
-                let joined = self.join(asked, join, channel, permitted);
+                let joined = self.join(asked, join, channel, permitted, room);
                 if counted && !asked.has_begun() {
                     rights.forget(asked.client, 1);
                 }
@@ -476,20 +489,4 @@ impl Service {
         };
         ended(&network, dispatch(&prepare.protocol, plan.ring, job)?)
     }
-}
-
-/// A session that a client asks for, as this party sees it before it runs.
-pub(super) struct Wish<'a, T> {
-    pub(super) asked: &'a Asked<'a>,
-    pub(super) session: [u8; 16],
-    pub(super) profile: &'a NetProfile,
-    /// Fails once there is nobody to do it for.
-    pub(super) present: &'a dyn Fn() -> Result<()>,
-    /// It reads what earlier requests of its connection have left.
-    pub(super) depend: bool,
-    /// A refusal may be this party's alone.
-    pub(super) alone: bool,
-    pub(super) ready: Result<T>,
-    /// What the session will hold, in bytes.
-    pub(super) memory: &'a dyn Fn(&T) -> u64,
 }

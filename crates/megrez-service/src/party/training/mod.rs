@@ -3,11 +3,11 @@
 mod files;
 mod run;
 
-use super::asked::Asked;
+use super::asked::{Asked, Wish};
 use super::clients::{Shared, alive, hold};
 use super::host::{Host, ended};
 use super::jobs::dispatch;
-use super::service::{Service, Wish};
+use super::service::Service;
 use super::stored::{StoredModel, forbidden, model_path};
 use crate::training::{Consent, Job, JobId, JobState, Stands, Work};
 use crate::wire::{self, Failure, Reply, Train};
