@@ -10,6 +10,7 @@ use megrez_service::party::{Capacity, Policy, Service, limits};
 use megrez_service::wire::{self, Join, Opening, Program, Reply, Request};
 use megrez_service::{Error, ErrorKind, Result};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,11 @@ struct Parties {
 
 impl Parties {
     fn start(count: usize) -> Self {
+        Self::with(count, "", Capacity { sessions_per_client: 2, ..Capacity::default() })
+    }
+
+    /// In folders of their own.
+    fn with(count: usize, name: &str, capacity: Capacity) -> Self {
         let request = certs::Request {
             parties: count,
             clients: ["alice", "bob", "mallory"].map(str::to_owned).into(),
@@ -43,14 +49,14 @@ impl Parties {
         let addresses: Vec<String> = endpoints.iter().map(|e| e.local_addr().to_string()).collect();
         for (me, endpoint) in endpoints.iter().enumerate() {
             endpoint.set_peers(addresses.clone()).unwrap();
-            let data = std::env::temp_dir().join(format!("megrez-joint-{}-{count}-{me}", std::process::id()));
+            let data = data(count, name, me);
             let policy = Policy {
-                data,
+                data: data.clone(),
                 allow_shaping: false,
                 allow_insecure: false,
-                capacity: Capacity { sessions_per_client: 2, ..Capacity::default() },
+                capacity: capacity.clone(),
                 max_elements: 1000,
-                audit: None,
+                audit: (!name.is_empty()).then(|| data.join("audit.jsonl")),
                 rights: None,
             };
             let device: AnyDevice = "cpu".parse::<DeviceChoice>().unwrap().open().unwrap();
@@ -98,6 +104,18 @@ impl Drop for Parties {
     fn drop(&mut self) {
         self.endpoints.iter().for_each(|endpoint| endpoint.stop());
     }
+}
+
+/// The folder of a party.
+fn data(count: usize, name: &str, me: usize) -> PathBuf {
+    std::env::temp_dir().join(format!("megrez-joint-{}-{count}{name}-{me}", std::process::id()))
+}
+
+/// The lines of an audit log about an event.
+fn audited(log: &Path, event: &str) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.filter(|line| line["event"] == event && line["request"] == "join").collect()
 }
 
 fn answer(channel: &mut Channel) -> Reply {
@@ -243,4 +261,81 @@ fn a_client_that_goes_or_sends_nonsense_ends_the_run() {
         });
     }
     works(&parties, "secfloat", "study-0");
+}
+
+/// A program of one client begins at once, and waits for party 0, which nobody has asked.
+#[test]
+fn programs_that_wait_for_their_turn_count_as_well() {
+    let parties = Parties::start(2);
+    let mut alone = program(["mallory", "bob"], 2.0);
+    alone.clients.truncate(1);
+    alone.tape[1] = Entry::Input { owner: 0, lanes: 2 };
+    alone.outputs[0].to = vec![0];
+    let _waiting: Vec<Channel> =
+        ["first", "second"].map(|name| parties.ask("mallory", 1, name, &alone)).into();
+    std::thread::sleep(Duration::from_millis(300));
+    let (kind, reason) = refusal(&mut parties.ask("mallory", 1, "third", &alone));
+    assert_eq!(kind, ErrorKind::Busy, "{reason}");
+    works(&parties, "secfloat", "study");
+}
+
+#[test]
+fn who_comes_again_after_its_connection_broke_takes_its_place() {
+    let parties = Parties::start(2);
+    let ours = program(["alice", "bob"], 2.0);
+    for _ in 0..3 {
+        let broken = [0, 1].map(|party| parties.ask("alice", party, "study", &ours));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(broken);
+    }
+    works(&parties, "secfloat", "study");
+}
+
+#[test]
+fn signs_of_life_do_not_hold_a_program() {
+    let capacity = Capacity { client_seconds: 3, ..Capacity::default() };
+    let parties = Parties::with(2, "-silent", capacity);
+    let ours = program(["alice", "bob"], 2.0);
+    std::thread::scope(|scope| {
+        let alice = scope.spawn(|| join(&parties, "alice", "secfloat", "study", &ours));
+        let mut bob = [0, 1].map(|party| parties.ask("bob", party, "study", &ours));
+        for channel in &mut bob {
+            assert!(matches!(answer(channel), Reply::Begun));
+        }
+        let begun = Instant::now();
+        while !alice.is_finished() && begun.elapsed() < HANG {
+            bob.iter_mut().for_each(|channel| drop(channel.keep_alive()));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        assert!(begun.elapsed() < HANG / 2, "{:?}", begun.elapsed());
+        let error = alice.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains("not here in time"), "{error}");
+    });
+}
+
+#[test]
+fn the_audit_names_who_took_part_in_what_and_only_what_began() {
+    let parties = Parties::with(2, "-audit", Capacity::default());
+    let logs = [0, 1].map(|me| data(2, "-audit", me).join("audit.jsonl"));
+    // Parties that were asked for different programs never agree: bob's never began.
+    let programs = [program(["alice", "bob"], 2.0), program(["alice", "bob"], 3.0)];
+    let ask = |client| [0, 1].map(|party| parties.ask(client, party, "other", &programs[party]));
+    let mut channels = [ask("alice"), ask("bob")];
+    channels.iter_mut().for_each(|client| drop(refusal(&mut client[0])));
+    drop(channels);
+    works(&parties, "secfloat", "study");
+    for log in &logs {
+        let mut began = audited(log, "began");
+        assert!(began.iter().all(|line| line["client"] == "alice" || line["subject"]["name"] == "study"));
+        began.retain(|line| line["subject"]["name"] == "study");
+        let mut clients: Vec<&str> = began.iter().map(|line| line["client"].as_str().unwrap()).collect();
+        clients.sort_unstable();
+        assert_eq!(clients, ["alice", "bob"]);
+        for line in &began {
+            assert_eq!(line["subject"]["clients"], serde_json::json!(["alice", "bob"]));
+            assert_eq!(line["session"], began[0]["session"]);
+        }
+    }
+    let session = |log| audited(log, "began").last().unwrap()["session"].clone();
+    assert_eq!(session(&logs[0]), session(&logs[1]));
 }

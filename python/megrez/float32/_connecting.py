@@ -32,7 +32,7 @@ def connect(
         name: what all clients call the program; another for each that runs at the same time.
         certs: the folder with `ca.pem` and this client's certificate and key.
         protocol: `secfloat` between two parties, `mizar-float` between two and a dealer.
-        patience: how many seconds to wait for the other clients; parties have a limit of their own.
+        patience: how many seconds to wait for the other clients and for a turn; parties have a limit too.
         threads: of each party; the same at all clients.
 
     """

@@ -19,7 +19,7 @@ pub struct Joint<'a> {
     pub name: &'a str,
     /// The program: the same at every client, bit for bit.
     pub program: &'a Program,
-    /// How long to wait for the other clients; parties wait no longer than for a turn.
+    /// How long to wait for the other clients and until the program begins; parties wait no longer than for a turn.
     pub patience: Duration,
 }
 
