@@ -5,7 +5,7 @@
 //! is unknown to the party and is in no other row that is left, nor in anything on which a rest that is left may depend. Such a row is
 //! uniform whatever all others are, so the view is as well distributed without it. A view from which every row has gone is uniform and
 //! independent of all secrets: the rows that go last to first are drawn one after the other. The order does not matter, for what may go
-//! may go later, too: each row is tried once, and again when what kept it has gone.
+//! may go later, too: each term of a row is tried once, and again when what kept it from being the mask has gone.
 
 use super::deps::Deps;
 use super::form::{Map, Run, Term};
@@ -94,10 +94,8 @@ struct View<'a> {
     tried: usize,
     /// The rests of those that have stayed.
     stayed: Rests,
-    /// Rows that are tried again, by what must come first; with how often they had been tried when they were put here.
-    waiting: HashMap<Event, Vec<(usize, u32)>>,
-    /// How often each row has been tried.
-    tries: Vec<u32>,
+    /// Terms of rows that are tried again, by what must come first: by row, and by place in it.
+    waiting: HashMap<Event, Vec<(usize, usize)>>,
     /// The parts of each draw.
     parts: HashMap<u32, Ranges>,
 }
@@ -179,13 +177,11 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
         if let Some(row) = &view.rows[at] {
             view.stayed.add(at, &row.run.deps);
         }
-        let mut again = vec![(at, 0)];
-        again.extend(view.waiting.remove(&Event::Tried(at)).unwrap_or_default());
-        while let Some((row, tries)) = again.pop() {
-            // What waits for several things has come here by the first of them.
-            if view.tries[row] == tries {
-                view.peel(row, &mut again, &mut counted);
-            }
+        let mut again = view.waiting.remove(&Event::Tried(at)).unwrap_or_default();
+        let terms = view.rows[at].as_ref().map_or(0, |row| row.terms.len());
+        again.extend((0..terms).rev().map(|term| (at, term)));
+        while let Some((row, term)) = again.pop() {
+            view.peel(row, term, &mut again, &mut counted);
         }
     }
     for at in 0..view.rows.len() {
@@ -255,7 +251,6 @@ impl<'a> View<'a> {
             tried: usize::MAX,
             stayed: Rests::default(),
             waiting: HashMap::new(),
-            tries: vec![],
             parts,
         };
         let parts = state.parts.iter().enumerate();
@@ -313,14 +308,13 @@ impl<'a> View<'a> {
                 self.linear.entry(*draw).or_default().insert((0, u64::MAX), at);
             }
         }
-        self.tries.push(0);
         self.rows.push(Some(row));
     }
 
-    /// Removes a row if it has a mask, and says which rows to try again; else notes what it waits for.
-    fn peel(&mut self, at: usize, again: &mut Vec<(usize, u32)>, counted: &mut Counted) {
-        self.tries[at] += 1;
-        match self.mask_of(at) {
+    /// Removes a row, if it is left, if a term masks it, and says what to try again; else notes what the term waits for.
+    fn peel(&mut self, at: usize, term: usize, again: &mut Vec<(usize, usize)>, counted: &mut Counted) {
+        let Some(row) = &self.rows[at] else { return };
+        match self.masks(at, row, row.terms[term]) {
             Ok(lemma) => {
                 if let Some(lemma) = lemma {
                     *counted.lemmas.entry(lemma).or_default() += 1;
@@ -331,10 +325,8 @@ impl<'a> View<'a> {
                     again.extend(self.waiting.remove(&event).unwrap_or_default());
                 }
             }
-            Err(events) => {
-                let tried = (at, self.tries[at]);
-                events.into_iter().for_each(|event| self.waiting.entry(event).or_default().push(tried));
-            }
+            Err(Some(event)) => self.waiting.entry(event).or_default().push((at, term)),
+            Err(None) => {}
         }
     }
 
@@ -351,7 +343,7 @@ impl<'a> View<'a> {
     }
 
     /// What keeps labels of a range of a draw from being a mask: a row that is left other than `except`, or what some rest depends on.
-    fn used(&self, draw: u32, range: (u64, u64), except: usize) -> Result<(), Vec<Event>> {
+    fn used(&self, draw: u32, range: (u64, u64), except: usize) -> Result<(), Option<Event>> {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
         let mut rests = rests.filter_map(|id| match self.first[id] {
             first if first < self.tried => Some(Event::Tried(first)),
@@ -360,26 +352,13 @@ impl<'a> View<'a> {
         let rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
         let mut rows = rows.filter(|row| *row != except).map(Event::Gone);
         match rows.next().or_else(|| rests.next()) {
-            Some(event) => Err(vec![event]),
+            Some(event) => Err(Some(event)),
             None => Ok(()),
         }
     }
 
-    /// Whether a label masks the whole row: with the lemma that says so, if one is needed. Else what may change that.
-    fn mask_of(&self, at: usize) -> Result<Option<&'static str>, Vec<Event>> {
-        let mut until = vec![];
-        let row = self.rows[at].as_ref().ok_or_else(Vec::new)?;
-        for term in &row.terms {
-            match self.masks(at, row, term) {
-                Ok(lemma) => return Ok(lemma),
-                Err(events) => until.extend(events),
-            }
-        }
-        Err(until)
-    }
-
-    /// Whether a term masks a row.
-    fn masks(&self, at: usize, row: &Row, term: &Term) -> Result<Option<&'static str>, Vec<Event>> {
+    /// Whether a term masks the whole row: with the lemma that says so, if one is needed. Else what must come before it can.
+    fn masks(&self, at: usize, row: &Row, term: &Term) -> Result<Option<&'static str>, Option<Event>> {
         let len = row.run.len;
         let unit = term.coeff & 1 == 1;
         match (&self.state.draws[term.draw as usize].source, term.map) {
@@ -388,13 +367,13 @@ impl<'a> View<'a> {
                 let overlaps = |t: &&&Term| t.draw == term.draw && overlap(t.range(len), range);
                 let alone = row.terms.iter().filter(overlaps).count() == 1;
                 if !unit || !alone {
-                    return Err(vec![]);
+                    return Err(None);
                 }
                 self.used(term.draw, range, at).map(|()| None)
             }
             (Source::List(draws), Map::Each) => {
                 if !unit || !draws.iter().all(|&draw| self.unknown[draw as usize]) {
-                    return Err(vec![]);
+                    return Err(None);
                 }
                 let mut all = draws.iter().chain([&term.draw]);
                 all.try_for_each(|&draw| self.used(draw, (0, u64::MAX), at))?;
@@ -402,28 +381,28 @@ impl<'a> View<'a> {
             }
             (Source::Stream, Map::Pick(group)) => self.table(at, term, group),
             (_, Map::Group(_) | Map::Some) | (Source::Input(_), _) | (Source::List(_), Map::Pick(_)) => {
-                Err(vec![])
+                Err(None)
             }
         }
     }
 
     /// An entry of a dealt table at a secret place, beside the other share of that table: their sum is the table's entry, which the
     /// dealer's bit masks, the same in every entry.
-    fn table(&self, at: usize, pick: &Term, group: u32) -> Result<Option<&'static str>, Vec<Event>> {
+    fn table(&self, at: usize, pick: &Term, group: u32) -> Result<Option<&'static str>, Option<Event>> {
         let rows =
             self.linear.get(&pick.draw).into_iter().flat_map(|rows| rows.all().filter(|&row| row != at));
         let rows: Vec<usize> = rows.filter(|&row| self.rows[row].is_some()).take(2).collect();
         let &[number] = rows.as_slice() else {
-            return Err(rows.into_iter().map(Event::Gone).collect());
+            return Err(rows.first().copied().map(Event::Gone));
         };
-        let Some(table) = &self.rows[number] else { return Err(vec![]) };
+        let Some(table) = &self.rows[number] else { return Err(None) };
         let dealt = |t: &&&Term| t.draw == pick.draw && t.map == Map::Each && t.start == pick.start;
         let bit = |t: &&&Term| t.map == Map::Group(group) && t.coeff & 1 == 1;
         match (table.terms.iter().find(dealt), table.terms.iter().find(bit)) {
             (Some(_), Some(bit)) => {
                 self.used(bit.draw, bit.range(table.run.len), number).map(|()| Some("T: a table's entry"))
             }
-            _ => Err(vec![]),
+            _ => Err(None),
         }
     }
 }

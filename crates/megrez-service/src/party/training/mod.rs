@@ -154,10 +154,12 @@ impl Service {
         };
         let ring = work.step.ring;
         let result = ended(&network, dispatch(&job.protocol, ring, task).and_then(|done| done));
-        if let Err(e) = &result {
-            self.training.failed(job.id(), e);
+        // An attempt that never had the job's place says nothing about the job: its client hears why.
+        let entry = entry.take();
+        if let (Err(e), Some(entry)) = (&result, &entry) {
+            self.training.failed(entry.id, e);
         }
-        drop(entry.take());
+        drop(entry);
         let end = result?;
         asked.event_of(match end {
             End::Done => "the job has come to its end",
