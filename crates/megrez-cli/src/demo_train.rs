@@ -60,7 +60,7 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
         Program::current()?,
         parties,
         &args.common.device,
-        Limits::default().silence,
+        Limits::default().idle_timeout,
         &OWNERS,
     )?;
     let mut asks = parties.connect()?;

@@ -1,6 +1,6 @@
 //! `megrez protocols`: what there is, and what it costs.
 
-use megrez::protocols::{FLOAT_PROTOCOLS, price};
+use megrez::protocols::{FLOAT_PROTOCOLS, cost};
 use megrez::{Result, RunOptions};
 use megrez_lab::bench::{BenchOptions, op_plan, price_rows};
 use megrez_protocols::registry;
@@ -38,11 +38,11 @@ pub(crate) fn run(json: bool) -> Result<ExitCode> {
                     ..BenchOptions::new(RunOptions::new(protocol.name))
                 };
                 let plan = op_plan(op, "x", &options)?;
-                let Ok(price) = price(protocol.name, &plan) else { continue };
+                let Ok(cost) = cost(protocol.name, &plan) else { continue };
                 let n = options.batch as f64;
                 // An empty sum of floating-point numbers is −0.
-                let bits = |phase| price.bits(phase) / n + 0.0;
-                let rounds = price.critical_path(Phase::Online, 0.0, |_| 0.0).rounds;
+                let bits = |phase| cost.bits(phase) / n + 0.0;
+                let rounds = cost.critical_path(Phase::Online, 0.0, |_| 0.0).rounds;
                 ops.push(json!({
                     "op": op,
                     "ring": ring,

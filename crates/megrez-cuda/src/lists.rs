@@ -16,7 +16,7 @@ const SCAN_THREADS: u32 = 256;
 const SLACK: usize = 64;
 
 /// Values per block and bytes of shared memory.
-pub(crate) struct Shape {
+pub(crate) struct ListShape {
     pub deal_tile: usize,
     pub deal_shared: u32,
     pub list_tile: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Shape {
     pub scan_tile: usize,
 }
 
-impl Shape {
+impl ListShape {
     pub(crate) fn of(spec: &ListSpec) -> Self {
         let p = spec.prime.p();
         let per_word = spec.prime.digits();
@@ -48,7 +48,7 @@ impl Shape {
         let deal_tile = tile(stride(dealt), dealt);
         let list_tile = tile(2 * stride(length) + stride(dealt) + 1, length);
         let list_shared = 2 * bytes(length, list_tile) + bytes(dealt, list_tile) + bytes(1, list_tile);
-        Shape {
+        ListShape {
             deal_tile,
             deal_shared: bytes(dealt, deal_tile) as u32,
             list_tile,
@@ -74,7 +74,7 @@ impl MaskedLists for Cuda {
         other: &Stream,
     ) -> Result<(Buf<u64>, Buf<u64>)> {
         let Some(spec) = list.kernel() else { return on_host::deal_list(self, list, masks, other) };
-        let (n, shape) = (masks.len(), Shape::of(spec));
+        let (n, shape) = (masks.len(), ListShape::of(spec));
         let shares = spec.prime.words(n * spec.dealt());
         let out = self.allocate(shares * 8)?;
         let signs = self.allocate(bits::words(n) * 8)?;
@@ -100,7 +100,7 @@ impl MaskedLists for Cuda {
             (Some(spec), Some(share)) => (spec, share),
             (_, share) => return on_host::masked_lists(self, list, j, values, share, flips, streams),
         };
-        let (n, shape) = (values.len(), Shape::of(spec));
+        let (n, shape) = (values.len(), ListShape::of(spec));
         debug_assert_eq!(flips.len(), bits::words(n));
         let (packed, dealt) = match share {
             FieldShare::Packed(words) => {
@@ -124,7 +124,7 @@ impl MaskedLists for Cuda {
         let Some(spec) = list.kernel() else { return on_host::scan_lists(self, list, lists, n) };
         let lists = lists.map(|list| &list[0]);
         debug_assert!(lists.iter().all(|l| l.len() == spec.prime.words(n * spec.length())));
-        let tiles = n.div_ceil(Shape::of(spec).scan_tile);
+        let tiles = n.div_ceil(ListShape::of(spec).scan_tile);
         self.made(bits::words(n), |out| {
             let launch = Launch { grid: [tiles, 1, 1], threads: SCAN_THREADS, shared: 0 };
             // Lists say nothing of the ring; any width gives the same kernel.

@@ -49,14 +49,14 @@ struct Limbs {
     kept: Option<(LimbOrder, Arc<Memory>)>,
 }
 
-struct Shared {
+struct Held {
     memory: Memory,
     limbs: Mutex<Limbs>,
 }
 
 /// Elements on the device. Clones share memory.
 pub struct Buf<T> {
-    shared: Arc<Shared>,
+    shared: Arc<Held>,
     len: usize,
     of: PhantomData<fn() -> T>,
 }
@@ -69,7 +69,7 @@ impl<T> Clone for Buf<T> {
 
 impl<T> Buf<T> {
     pub(crate) fn new(memory: Memory, len: usize) -> Self {
-        Buf { shared: Arc::new(Shared { memory, limbs: Mutex::default() }), len, of: PhantomData }
+        Buf { shared: Arc::new(Held { memory, limbs: Mutex::default() }), len, of: PhantomData }
     }
 
     pub(crate) fn at(&self) -> u64 {

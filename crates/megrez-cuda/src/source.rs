@@ -1,6 +1,6 @@
 //! The kernel files and the forms in which they are compiled.
 
-use crate::lists::Shape;
+use crate::lists::ListShape;
 use megrez_kernels::{Entries, ListSpec};
 use megrez_ring::Prime;
 use std::fmt::Write;
@@ -88,7 +88,7 @@ impl Unit {
     }
 
     pub(crate) fn list(spec: &ListSpec, word: u32) -> Self {
-        let shape = Shape::of(spec);
+        let shape = ListShape::of(spec);
         let mut defines = format!("#define WORD {word}\n");
         for (name, value) in [
             ("PRIME", spec.prime.p() as usize),

@@ -19,18 +19,18 @@ fn execute(protocol: &str, case: &Case, tap: Option<Tap>) -> LocalRun {
 
 /// The formulas of a plan's steps under a protocol.
 fn formulas(protocol: &str, plan: &Plan) -> Vec<(String, Cost)> {
-    price(protocol, plan).steps.into_iter().map(|s| (s.name, s.cost)).collect()
+    costing(protocol, plan).steps.into_iter().map(|s| (s.name, s.cost)).collect()
 }
 
-fn price(protocol: &str, plan: &Plan) -> PlanCost {
-    struct Price<'a>(&'a Plan);
-    impl registry::Visitor<Cpu> for Price<'_> {
+fn costing(protocol: &str, plan: &Plan) -> PlanCost {
+    struct Costing<'a>(&'a Plan);
+    impl registry::Visitor<Cpu> for Costing<'_> {
         type Output = PlanCost;
         fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
             megrez_engine::check(&suite, self.0).unwrap()
         }
     }
-    registry::dispatch(protocol, plan.ring, Price(plan)).unwrap()
+    registry::dispatch(protocol, plan.ring, Costing(plan)).unwrap()
 }
 
 fn secure() -> impl Iterator<Item = &'static str> {
@@ -187,7 +187,7 @@ fn the_meter_equals_the_formulas() {
                     }
                     let rounds = |phase| reports.iter().map(|r| r.phases[&phase].rounds).max().unwrap();
                     for phase in [Phase::Offline, Phase::Online] {
-                        let path = price(protocol, &case.plan).critical_path(phase, 0.0, |_| 0.0);
+                        let path = costing(protocol, &case.plan).critical_path(phase, 0.0, |_| 0.0);
                         assert_eq!(rounds(phase), path.rounds, "{protocol} {}: {phase:?} rounds", case.name);
                     }
                 }
@@ -201,7 +201,7 @@ fn what_waits_for_one_step_runs_beside_a_longer_one() {
     let cases = cases(64, 3);
     let case = cases.iter().find(|case| case.name == "lookup/beside").unwrap();
     // Two rounds of the comparison, one of the selection.
-    assert_eq!(price("mizar", &case.plan).critical_path(Phase::Online, 0.0, |_| 0.0).rounds, 3);
+    assert_eq!(costing("mizar", &case.plan).critical_path(Phase::Online, 0.0, |_| 0.0).rounds, 3);
 }
 
 /// The symbols of a message and how many different ones there are.

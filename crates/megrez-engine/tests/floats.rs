@@ -1,6 +1,6 @@
-//! Floating-point plans between two parties, and with a dealer: bit for bit what they are in the clear, and at the price that is listed.
+//! Floating-point plans between two parties, and with a dealer: bit for bit what they are in the clear, and at the cost that is listed.
 
-use megrez_engine::float::{dealt_price, float_price, in_the_clear, run_floats};
+use megrez_engine::float::{dealt_cost, float_cost, in_the_clear, run_floats};
 use megrez_engine::local::{LocalError, LocalOptions};
 use megrez_plan::{FloatOp, FloatPlan, Function, Input, Operation, ValueId, View};
 use megrez_session::{Error, Phase};
@@ -53,18 +53,18 @@ fn functions() -> FloatPlan {
 }
 
 /// What each step costs, by party: bytes to each other party, offline and online, and rounds.
-fn prices(parties: usize, plan: &FloatPlan) -> Vec<([Vec<Vec<u64>>; 2], u32)> {
+fn costs_of(parties: usize, plan: &FloatPlan) -> Vec<([Vec<Vec<u64>>; 2], u32)> {
     if parties == 2 {
-        let of = |b: &megrez_twoparty::price::Bill| {
+        let of = |b: &megrez_twoparty::costing::Cost| {
             ([vec![vec![0; 2]; 2], vec![vec![0, b.bytes[0]], vec![b.bytes[1], 0]]], b.rounds)
         };
-        return float_price(plan).iter().map(of).collect();
+        return float_cost(plan).iter().map(of).collect();
     }
-    let of = |b: &megrez_twoparty::dealt::price::Bill| {
+    let of = |b: &megrez_twoparty::dealt::costing::Cost| {
         let offline = vec![vec![0; 3], vec![0; 3], vec![b.dealt, 0, 0]];
         ([offline, vec![vec![0, b.opened, 0], vec![b.opened, 0, 0], vec![0; 3]]], b.rounds)
     };
-    dealt_price(plan).iter().map(of).collect()
+    dealt_cost(plan).iter().map(of).collect()
 }
 
 /// Runs on shares, between two and with a dealer, as [`holds_between`].
@@ -74,13 +74,13 @@ fn holds(plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
     }
 }
 
-/// Runs on shares, twice; compares every output with the clear and every step's bytes with its price.
+/// Runs on shares, twice; compares every output with the clear and every step's bytes with its cost.
 fn holds_between(parties: usize, plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
     plan.validate().unwrap();
     let given = |run: u32, input: &Input| Ok(numbers(run, &input.name));
     let options = LocalOptions { runs: 2, ..LocalOptions::default() };
     let out = run_floats(parties, plan, &given, &|_| {}, &options).unwrap();
-    let price = prices(parties, plan);
+    let costs = costs_of(parties, plan);
     for run in 0..2u32 {
         let inputs: Vec<_> = plan.inputs.iter().map(|i| numbers(run, &i.name)).collect();
         let clear = in_the_clear(plan, &inputs);
@@ -88,9 +88,9 @@ fn holds_between(parties: usize, plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -
             let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(got), bits(&clear[output.value.0 as usize]), "{}", output.name);
         }
-        for (step, bill) in plan.steps.iter().zip(&price) {
+        for (step, cost) in plan.steps.iter().zip(&costs) {
             for report in &out.reports[run as usize] {
-                for (phase, want) in [Phase::Offline, Phase::Online].iter().zip(&bill.0) {
+                for (phase, want) in [Phase::Offline, Phase::Online].iter().zip(&cost.0) {
                     let these = report.sent.iter().filter(|r| r.phase == *phase && r.step == step.name);
                     let mut sent = vec![0; parties];
                     these.for_each(|r| sent.iter_mut().zip(&r.sent).for_each(|(all, more)| *all += more));
@@ -98,7 +98,7 @@ fn holds_between(parties: usize, plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -
                 }
             }
         }
-        let rounds: u32 = price.iter().map(|b| b.1).sum();
+        let rounds: u32 = costs.iter().map(|b| b.1).sum();
         for report in &out.reports[run as usize] {
             assert!(report.phases[&Phase::Online].rounds <= rounds);
         }
@@ -149,8 +149,8 @@ fn threads_work_beside_each_other() {
     plan.output("y", "alice", y);
     plan.output("z", "alice", z);
     holds(&plan, &|run, _| (0..10_000).map(|i| (i as f32 + run as f32).sin()).collect());
-    let rounds: Vec<u32> = float_price(&plan).iter().map(|b| b.rounds).collect();
-    let alone: Vec<u32> = float_price(&plan.with_threads(1)).iter().map(|b| b.rounds).collect();
+    let rounds: Vec<u32> = float_cost(&plan).iter().map(|b| b.rounds).collect();
+    let alone: Vec<u32> = float_cost(&plan.with_threads(1)).iter().map(|b| b.rounds).collect();
     assert_eq!(rounds, alone, "three parts beside each other");
 }
 

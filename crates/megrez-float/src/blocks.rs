@@ -61,7 +61,7 @@ pub struct Multiply<'a, B: Blocks + ?Sized> {
     pub width: u32,
 }
 
-/// A selection: everything in it is multiplied by one secret bit, at the price of one transfer each way.
+/// A selection: everything in it is multiplied by one secret bit, for one OT each way.
 pub struct Select<'a, B: Blocks + ?Sized> {
     /// The bit b.
     pub bit: &'a B::Bit,

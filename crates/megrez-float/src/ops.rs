@@ -1,4 +1,4 @@
-//! The operations by name: for benchmarks, checks, price lists, and programs that come as data.
+//! The operations by name: for benchmarks, checks, lists of costs, and programs that come as data.
 
 use crate::blocks::Blocks;
 use crate::float::Float;

@@ -2,7 +2,7 @@
 
 use crate::common::onnx::{float, int, model, node, sample, tensor, value};
 use crate::common::{check_floats, float_inputs, noise};
-use megrez_engine::float::{float_price, in_the_clear, run_floats};
+use megrez_engine::float::{float_cost, in_the_clear, run_floats};
 use megrez_engine::local::LocalOptions;
 use megrez_graph::onnx::{ImportOptions, read};
 use megrez_graph::{Attributes, FloatOptions, Graph, Tensor, compile_floats};
@@ -31,7 +31,7 @@ fn imported(file: &[u8], batch: usize) -> Graph {
     read(file, &ImportOptions { batch, ..ImportOptions::default() }).unwrap()
 }
 
-/// The model on shares: its outputs' bits are those in the clear, its bytes those of the price.
+/// The model on shares: its outputs' bits are those in the clear, its bytes those of the formulas.
 fn on_shares(graph: &Graph, data: &Tensor) {
     check_floats(graph, std::slice::from_ref(data));
     let compiled = compile_floats(graph, &FloatOptions::default()).unwrap();
@@ -46,11 +46,11 @@ fn on_shares(graph: &Graph, data: &Tensor) {
         let want = &clear[output.value.0 as usize];
         assert!(got.iter().zip(want).all(|(g, w)| g.to_bits() == w.to_bits()), "{got:?} instead of {want:?}");
     }
-    let price = float_price(&compiled.plan);
+    let costs = float_cost(&compiled.plan);
     for report in &run.reports[0] {
         let online = report.sent.iter().filter(|r| r.phase == Phase::Online);
         let sent: u64 = online.map(|r| r.sent[1 - report.party]).sum();
-        assert_eq!(sent, price.iter().map(|b| b.bytes[report.party]).sum::<u64>(), "party {}", report.party);
+        assert_eq!(sent, costs.iter().map(|b| b.bytes[report.party]).sum::<u64>(), "party {}", report.party);
     }
 }
 

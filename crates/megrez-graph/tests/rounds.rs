@@ -23,15 +23,15 @@ fn compiled(model: &str, protocol: &str, activations: Activations) -> Compiled {
     compile(&graph, &options).unwrap_or_else(|p| panic!("{p}"))
 }
 
-fn price(protocol: &str, compiled: &Compiled) -> PlanCost {
-    struct Price<'a>(&'a megrez_plan::Plan);
-    impl registry::Visitor<Reference> for Price<'_> {
+fn cost(protocol: &str, compiled: &Compiled) -> PlanCost {
+    struct Costs<'a>(&'a megrez_plan::Plan);
+    impl registry::Visitor<Reference> for Costs<'_> {
         type Output = PlanCost;
         fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
             megrez_engine::check(&suite, self.0).unwrap()
         }
     }
-    registry::dispatch(protocol, compiled.plan.ring, Price(&compiled.plan)).unwrap()
+    registry::dispatch(protocol, compiled.plan.ring, Costs(&compiled.plan)).unwrap()
 }
 
 fn rounds(cost: &PlanCost) -> u32 {
@@ -48,7 +48,7 @@ fn rounds_of_a_block_are_as_the_docs_say() {
     ];
     for (activations, wanted) in figures {
         let found = ["mizar", "aby3", "alkaid"]
-            .map(|protocol| rounds(&price(protocol, &compiled("gpt2-block", protocol, activations))));
+            .map(|protocol| rounds(&cost(protocol, &compiled("gpt2-block", protocol, activations))));
         assert_eq!(found, wanted, "{activations:?}");
     }
 }

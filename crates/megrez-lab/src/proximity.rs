@@ -16,8 +16,8 @@ use megrez_prg::Key;
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::Sirnn;
+use megrez_twoparty::costing::Costing;
 use megrez_twoparty::ot::Ots;
-use megrez_twoparty::price::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
@@ -225,13 +225,13 @@ impl Job for Proximity {
 }
 
 /// What the tests cost by the formulas.
-fn price(o: &Proximity) -> [u64; 2] {
-    let mut price = Price::new(o.group);
+fn costing(o: &Proximity) -> [u64; 2] {
+    let mut costing = Costing::new(o.group);
     for (_, lanes) in slices(o.tests) {
-        let secrets = [0; 2].map(|_| public(&price, o.scenario, &vec![[0.0; 2]; lanes]));
-        let Ok(_) = test(&mut price, o.metres, &secrets);
+        let secrets = [0; 2].map(|_| public(&costing, o.scenario, &vec![[0.0; 2]; lanes]));
+        let Ok(_) = test(&mut costing, o.metres, &secrets);
     }
-    price.bill.bytes
+    costing.cost.bytes
 }
 
 /// Runs the example, with processes or threads for parties, and reports as `megrez.proximity/1`.
@@ -258,7 +258,7 @@ pub fn run(o: &Proximity, processes: bool) -> Result<Json> {
     let bytes: Vec<u64> = reports.iter().map(|r| r.bytes).collect();
     let each = |bytes: &[u64]| bytes.iter().sum::<u64>() as f64 / o.tests as f64;
     let seconds = reports.iter().map(|r| r.seconds).fold(0.0, f64::max);
-    let price = price(o);
+    let costing = costing(o);
     Ok(json!({
         "schema": "megrez.proximity/1",
         "scenario": o.scenario,
@@ -272,11 +272,11 @@ pub fn run(o: &Proximity, processes: bool) -> Result<Json> {
         "average_ulp": errors.iter().sum::<f64>() / o.tests as f64,
         "max_ulp": errors.iter().fold(0.0, |a: f64, &b| a.max(b)),
         "bytes_per_test": each(&bytes),
-        "formula_bytes_per_test": each(&price),
+        "formula_bytes_per_test": each(&costing),
         "rounds": reports.iter().map(|r| r.rounds).max(),
         "seconds": seconds,
         "setup_seconds": reports.iter().map(|r| r.setup_seconds).fold(0.0, f64::max),
-        "verified": same && bytes == price,
+        "verified": same && bytes == costing,
     }))
 }
 
@@ -289,7 +289,7 @@ pub fn text(report: &Json) -> String {
         "{} pairs of points, {known}: {} are nearer than {} m; {} answers as in double precision\n\
          error of the haversine: {:.3} ULP on average, {:.2} at most\n\
          {:.2} KiB a test in both directions (by the formula {:.2}), {} rounds, {:.2} s, and {:.2} s to set up\n\
-         bit for bit what it is in the clear, at the predicted price: {}\n",
+         bit for bit what it is in the clear, at the predicted cost: {}\n",
         report["tests"],
         report["near"],
         report["metres"],

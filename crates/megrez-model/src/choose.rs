@@ -4,7 +4,7 @@
 use crate::fixed::compile_for;
 use megrez_graph::{CompileOptions, Graph, PoolForm};
 use megrez_net::NetProfile;
-use megrez_passes::{Price, choose, legalise, offload_sizes};
+use megrez_passes::{Estimate, choose, legalise, offload_sizes};
 use megrez_plan::{Plan, ReluForm};
 use megrez_service::Result;
 use megrez_service::protocols::{self, find};
@@ -13,10 +13,10 @@ use megrez_session::Phase;
 const BOTH: &[Phase] = &[Phase::Offline, Phase::Online];
 
 /// Seconds that a plan takes the network in these phases, and bits of both.
-fn price(protocol: &str, plan: &Plan, net: &NetProfile, phases: &[Phase]) -> Result<Price> {
-    let cost = protocols::price(protocol, plan)?;
+fn estimate(protocol: &str, plan: &Plan, net: &NetProfile, phases: &[Phase]) -> Result<Estimate> {
+    let cost = protocols::cost(protocol, plan)?;
     let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
-    Ok(Price {
+    Ok(Estimate {
         seconds: phases.iter().map(|&phase| cost.critical_path(phase, delay, transmit).seconds).sum(),
         bits: BOTH.iter().map(|&phase| cost.bits(phase)).sum(),
     })
@@ -62,7 +62,7 @@ pub fn pool(
     }
     let forms = [options.relu];
     let chosen = choose(variants(graph, options, None, &forms), |options| {
-        price(protocol, &compile_for(graph, client, options)?.plan, net, BOTH)
+        estimate(protocol, &compile_for(graph, client, options)?.plan, net, BOTH)
     });
     chosen.map(|options| options.pool).map_err(|e| e.expect("there are two forms"))
 }
@@ -99,7 +99,7 @@ pub fn mix(
             (CompileOptions { offload, ..options.clone() }, plan)
         })
     });
-    let chosen = choose(offers, |(_, plan)| price(protocol, plan, net, BOTH));
+    let chosen = choose(offers, |(_, plan)| estimate(protocol, plan, net, BOTH));
     chosen.map_or_else(|_| options.clone(), |(options, _)| options)
 }
 
@@ -119,7 +119,7 @@ pub fn form(
 ) -> Result<CompileOptions> {
     let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
     let chosen = choose(variants(graph, options, pool, &forms), |options| {
-        price(protocol, &compile_for(graph, client, options)?.plan, net, &[Phase::Online])
+        estimate(protocol, &compile_for(graph, client, options)?.plan, net, &[Phase::Online])
     });
     chosen.map_err(|e| e.expect("there are four forms"))
 }
@@ -145,7 +145,7 @@ mod tests {
         };
         let few = form(&graph, "client", &few, None, "bicoptor", &NetProfile::wan()).unwrap();
         assert_eq!(few.pool, PoolForm::Tournament);
-        assert!(protocols::price("bicoptor", &compile_for(&graph, "client", &few).unwrap().plan).is_ok());
+        assert!(protocols::cost("bicoptor", &compile_for(&graph, "client", &few).unwrap().plan).is_ok());
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         let mixed = |protocol| mix(&graph, "client", &options, (None, None), protocol, &wan);
         let seconds = |options: &CompileOptions| {
             let plan = compile_for(&graph, "client", options).unwrap().plan;
-            price("aby3", &plan, &wan, BOTH).unwrap().seconds
+            estimate("aby3", &plan, &wan, BOTH).unwrap().seconds
         };
         let chosen = mixed("aby3");
         assert!(chosen.offload > 0);

@@ -27,10 +27,10 @@ pub struct Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// A read without a byte takes so long at most.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
     /// A write that makes no progress takes so long at most.
     pub writing: Duration,
-    /// Bytes a second: a message takes no longer than `silence` and what its bytes take at this rate. Without one, a
+    /// Bytes a second: a message takes no longer than `idle_timeout` and what its bytes take at this rate. Without one, a
     /// message may trickle for as long as it is never silent.
     pub slowest: Option<u64>,
 }
@@ -39,17 +39,17 @@ impl Patience {
     /// The same for reads and writes, and no rate.
     #[must_use]
     pub fn of(time: Duration) -> Self {
-        Patience { silence: time, writing: time, slowest: None }
+        Patience { idle_timeout: time, writing: time, slowest: None }
     }
 
     /// When a message of so many bytes that begins now must be there.
     fn deadline(&self, bytes: u64) -> Option<Instant> {
         let seconds = bytes as f64 / self.slowest? as f64;
-        Instant::now().checked_add(self.silence + Duration::try_from_secs_f64(seconds).ok()?)
+        Instant::now().checked_add(self.idle_timeout + Duration::try_from_secs_f64(seconds).ok()?)
     }
 }
 
-/// Connects to the party `expect` at `address` (`host:port`). `timeout` bounds the connecting, and then each silence.
+/// Connects to the party `expect` at `address` (`host:port`). `timeout` bounds the connecting, and then how long nothing may come.
 ///
 /// # Errors
 /// [`NetError::Io`], [`NetError::Timeout`] or [`NetError::Closed`] when the address does not answer,
@@ -85,9 +85,13 @@ impl HangUp {
 }
 
 impl Channel {
-    pub(crate) fn new(mut stream: TlsStream, peer: PeerName, silence: Duration) -> Result<Self, NetError> {
-        let patience = Patience::of(silence);
-        stream.established(Some(patience.silence))?;
+    pub(crate) fn new(
+        mut stream: TlsStream,
+        peer: PeerName,
+        idle_timeout: Duration,
+    ) -> Result<Self, NetError> {
+        let patience = Patience::of(idle_timeout);
+        stream.established(Some(patience.idle_timeout))?;
         stream.set_write_timeout(Some(patience.writing))?;
         Ok(Self { stream, peer, patience, heard: Instant::now() })
     }
@@ -132,7 +136,7 @@ impl Channel {
     /// [`NetError::Io`] when the operating system refuses.
     pub fn set_patience(&mut self, patience: Patience) -> Result<(), NetError> {
         self.patience = patience;
-        self.stream.established(Some(patience.silence))?;
+        self.stream.established(Some(patience.idle_timeout))?;
         self.stream.set_write_timeout(Some(patience.writing))
     }
 

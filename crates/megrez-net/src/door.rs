@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::endpoint::Shared;
+use crate::endpoint::Inner;
 use crate::error::NetError;
 use crate::failure::{lock, wait};
 use crate::frame::{self, HELLO_LEN, Hello, Verdict, Welcome};
@@ -20,7 +20,7 @@ const MAX_CLIENTS: usize = 64;
 
 /// Counts as a handshake until it is dropped.
 struct Stranger<'a> {
-    shared: &'a Shared,
+    shared: &'a Inner,
     serial: u64,
 }
 
@@ -30,7 +30,7 @@ impl Drop for Stranger<'_> {
     }
 }
 
-impl Shared {
+impl Inner {
     /// Takes connections until the endpoint stops, each in a thread of its own.
     pub(crate) fn accept(self: &Arc<Self>, listener: &TcpListener) {
         while !self.stopping() {
@@ -118,7 +118,7 @@ impl Shared {
             Err(NetError::Limit(_)) => Verdict::Busy,
             Err(_) => Verdict::Garbage,
         };
-        let silence_ms = u32::try_from(self.limits.silence.as_millis()).unwrap_or(u32::MAX);
+        let silence_ms = u32::try_from(self.limits.idle_timeout.as_millis()).unwrap_or(u32::MAX);
         stream.write(&Welcome { verdict, silence_ms }.encode(), &[])?;
         if result.is_err() {
             let _ = stream.close();

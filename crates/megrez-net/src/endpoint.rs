@@ -15,7 +15,7 @@ use crate::frame::{Hello, MAX_PARTIES};
 use crate::handshakes::Handshakes;
 use crate::identity::{Identity, PeerName};
 use crate::limits::Limits;
-use crate::link::{self, Pair};
+use crate::link::{self, PeerLinks};
 use crate::network::Network;
 use crate::profile::NetProfile;
 use crate::tls::TlsStream;
@@ -44,12 +44,12 @@ pub struct Config {
 ///
 /// Dropping it stops the listener; sessions that run go on.
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    shared: Arc<Inner>,
     address: SocketAddr,
     acceptor: Option<JoinHandle<()>>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct Inner {
     pub(crate) me: usize,
     pub(crate) parties: usize,
     /// Handshakes take it as it is when they begin.
@@ -76,7 +76,7 @@ pub(crate) struct State {
 
 /// Keeps a session's name reserved.
 struct NameGuard {
-    shared: Arc<Shared>,
+    shared: Arc<Inner>,
     id: SessionId,
 }
 
@@ -103,7 +103,7 @@ impl Endpoint {
         };
         let listener = TcpListener::bind(&listen).map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Inner {
             me,
             parties: peers.len(),
             identity: Mutex::new(Arc::new(identity)),
@@ -264,9 +264,9 @@ impl Endpoint {
             return Err(error);
         }
         let mut pairs = Vec::new();
-        for (peer, (out, peer_silence)) in others.iter().zip(streams) {
+        for (peer, (out, peer_idle_timeout)) in others.iter().zip(streams) {
             let incoming = shared.await_link(id, *peer, deadline)?;
-            pairs.push(Pair { peer: *peer, out, peer_silence, incoming });
+            pairs.push(PeerLinks { peer: *peer, out, peer_idle_timeout, incoming });
         }
         link::start(id, shared.me, shared.parties, profile, &shared.limits, pairs, Box::new(guard))
     }
@@ -296,7 +296,10 @@ impl Endpoint {
             }
             if let Some((name, stream)) = state.clients.pop_front() {
                 drop(state);
-                return Ok(Some((name.clone(), Channel::new(stream, name, self.shared.limits.silence)?)));
+                return Ok(Some((
+                    name.clone(),
+                    Channel::new(stream, name, self.shared.limits.idle_timeout)?,
+                )));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -356,7 +359,7 @@ fn check(me: usize, parties: usize, identity: &Identity, limits: &Limits) -> Res
         ));
     }
     check_name(me, identity)?;
-    let times = [limits.connect, limits.handshake, limits.silence, limits.step, limits.grace];
+    let times = [limits.connect, limits.handshake, limits.idle_timeout, limits.step, limits.grace];
     let range = Duration::from_millis(1)..=Duration::from_secs(30 * 86_400);
     if let Some(time) = times.iter().find(|time| !range.contains(*time)) {
         return bad(format!("a time-out of {time:?}; time-outs can be 1 ms to 30 days"));
@@ -379,7 +382,7 @@ fn check_name(me: usize, identity: &Identity) -> Result<(), NetError> {
     Err(NetError::Config(format!("party {me} was given the certificate of {}", identity.name())))
 }
 
-impl Shared {
+impl Inner {
     pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -414,7 +417,7 @@ impl Shared {
         }
     }
 
-    /// Dials `peer` until it answers. Returns the connection and the silence that the peer tolerates.
+    /// Dials `peer` until it answers. Returns the connection and the idle timeout that the peer tolerates.
     fn dial_link(
         &self,
         session: SessionId,

@@ -31,7 +31,7 @@
 //!
 //! A party that is killed, stopped, cut off, or sends what it must not, ends the session at all parties, and all
 //! report the same [`Abort`]: root causes win over their consequences. Links carry signs of life, so a party may
-//! compute for as long as it likes; one that is silent for [`Limits::silence`] is gone. A message that does not come
+//! compute for as long as it likes; one that is silent for [`Limits::idle_timeout`] is gone. A message that does not come
 //! within [`Limits::step`] from a party that lives ends the session too, and the error names who waited for whom, and
 //! at which step. What a peer can make this process hold is bounded by [`Limits`], and memory for a message is taken
 //! as its bytes come in, not as its header claims.

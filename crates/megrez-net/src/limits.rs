@@ -13,7 +13,7 @@ pub struct Limits {
     pub handshake: Duration,
     /// A peer from which no byte came for this long is taken for dead. Peers that are busy send
     /// signs of life. Default 30 s.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
     /// How long one message may take to come from a peer that is alive. Default 1 hour.
     pub step: Duration,
     /// How long parties wait for each other's account of a failure, so that all report the same;
@@ -38,7 +38,7 @@ impl Default for Limits {
         Self {
             connect: Duration::from_secs(60),
             handshake: Duration::from_secs(10),
-            silence: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(30),
             step: Duration::from_secs(3600),
             grace: Duration::from_secs(1),
             max_message: 2 << 30,

@@ -52,7 +52,7 @@ pub(crate) struct TlsStream {
     /// Every read must be over by then.
     deadline: Option<Instant>,
     /// A read without a byte takes so long at most.
-    silence: Option<Duration>,
+    idle_timeout: Option<Duration>,
     /// The first error of the TLS library, which must not be called again after one.
     failed: Option<NetError>,
     /// Bytes read from and written to the socket.
@@ -184,7 +184,7 @@ impl TlsStream {
             staging: Vec::new(),
             certificate: None,
             deadline: Some(deadline),
-            silence: None,
+            idle_timeout: None,
             failed: None,
             bytes_in: 0,
             bytes_out: 0,
@@ -206,20 +206,20 @@ impl TlsStream {
         }
     }
 
-    /// After this, reads have no deadline; each may take `silence` at most without a byte. Buffers get the size
+    /// After this, reads have no deadline; each may take `idle_timeout` at most without a byte. Buffers get the size
     /// that carrying messages wants.
-    pub fn established(&mut self, silence: Option<Duration>) -> Result<(), NetError> {
+    pub fn established(&mut self, idle_timeout: Option<Duration>) -> Result<(), NetError> {
         self.incoming.resize(self.incoming.len().max(BUFFER), 0);
-        self.silence = silence.map(|time| time.max(Duration::from_millis(1)));
+        self.idle_timeout = idle_timeout.map(|time| time.max(Duration::from_millis(1)));
         self.deadline = None;
-        self.set_read_timeout(self.silence)
+        self.set_read_timeout(self.idle_timeout)
     }
 
     /// Every read must be over by then, however steadily bytes come in.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<(), NetError> {
         // Under a deadline each read sets the time that it has; what it has set is taken back after the last.
         match (std::mem::replace(&mut self.deadline, deadline), deadline) {
-            (Some(_), None) => self.set_read_timeout(self.silence),
+            (Some(_), None) => self.set_read_timeout(self.idle_timeout),
             _ => Ok(()),
         }
     }
@@ -266,7 +266,7 @@ impl TlsStream {
         }
         self.set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
         let peeked = self.socket.peek(&mut [0]);
-        self.set_read_timeout(self.silence)?;
+        self.set_read_timeout(self.idle_timeout)?;
         // A broken connection is readable: reading says what is wrong with it.
         let waits =
             |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
@@ -438,7 +438,9 @@ impl TlsStream {
                 if left.is_zero() {
                     return Err(NetError::Timeout(self.peer.clone()));
                 }
-                self.set_read_timeout(Some(self.silence.map_or(left, |silence| silence.min(left))))?;
+                self.set_read_timeout(Some(
+                    self.idle_timeout.map_or(left, |idle_timeout| idle_timeout.min(left)),
+                ))?;
             }
             match self.socket.read(&mut self.incoming[self.end..]) {
                 Ok(0) => return Err(self.closed()),

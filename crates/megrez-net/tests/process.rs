@@ -19,7 +19,7 @@ const ID: SessionId = SessionId([3; 16]);
 
 fn endpoint(folder: &Path, me: usize) -> Endpoint {
     let identity = Identity::load(folder, &PeerName::Party(me)).unwrap();
-    let limits = Limits { silence: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
     Endpoint::bind(Config {
         me,
         listen: "127.0.0.1:0".into(),

@@ -9,7 +9,7 @@ mod maxima;
 mod offload;
 mod resharing;
 
-pub use choose::{Price, choose};
+pub use choose::{Estimate, choose};
 pub use maxima::spread_maxima;
 pub use offload::{offload_sizes, offload_tables, offload_to_dealer};
 pub use resharing::defer_resharing;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Largest configuration file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Longest silence, in seconds: clocks can't be set to any time.
+/// Longest idle timeout, in seconds: clocks can't be set to any time.
 const MAX_SILENCE: u64 = 24 * 3600;
 
 /// `cluster.toml`: where the parties are. Clients and parties read the same file.

@@ -47,18 +47,18 @@ impl Drop for Folder {
 impl Parties {
     /// Starts `count` parties, on one device or on one for each: see [`DeviceChoice::each`].
     pub fn start(program: impl Into<Program>, count: usize, devices: &[DeviceChoice]) -> Result<Self> {
-        Self::start_with(program, count, devices, Limits::default().silence)
+        Self::start_with(program, count, devices, Limits::default().idle_timeout)
     }
 
-    /// As [`start`](Self::start); a party that is silent for `silence`, in whole seconds, is taken
+    /// As [`start`](Self::start); a party that is silent for `idle_timeout`, in whole seconds, is taken
     /// for dead.
     pub fn start_with(
         program: impl Into<Program>,
         count: usize,
         devices: &[DeviceChoice],
-        silence: Duration,
+        idle_timeout: Duration,
     ) -> Result<Self> {
-        Self::start_for(program, count, devices, silence, &[])
+        Self::start_for(program, count, devices, idle_timeout, &[])
     }
 
     /// As [`start_with`](Self::start_with), with further clients whose parts the parent can play: see
@@ -67,7 +67,7 @@ impl Parties {
         program: impl Into<Program>,
         count: usize,
         devices: &[DeviceChoice],
-        silence: Duration,
+        idle_timeout: Duration,
         clients: &[&str],
     ) -> Result<Self> {
         let devices = DeviceChoice::each(devices, count)?;
@@ -81,7 +81,7 @@ impl Parties {
         let data = Folder(std::env::temp_dir().join(format!("megrez-{name}")));
         let task = |(party, device)| Task {
             data: data.0.join(format!("party{party}")),
-            silence_seconds: silence.as_secs(),
+            silence_seconds: idle_timeout.as_secs(),
             device,
         };
         let tasks = devices.into_iter().enumerate().map(task).collect();

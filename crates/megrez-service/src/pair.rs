@@ -186,7 +186,7 @@ pub fn serve(known: &[Known]) -> Result<()> {
         let unknown = || Error::of(ErrorKind::Unsupported, format!("there is no job `{name}`"));
         Ok((net, job.ok_or_else(unknown)?))
     });
-    let limits = Limits { silence: Duration::from_secs(60), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(60), ..Limits::default() };
     let Some((endpoint, (net, known))) = listen(&mut stdin, &start, limits, prepared)? else { return Ok(()) };
     let mut child = Child { stdin, endpoint, session: SessionId(*session), net };
     (known.serve)(&mut child, job)

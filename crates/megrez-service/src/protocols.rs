@@ -48,15 +48,15 @@ pub(crate) fn no_ring(name: &str, ring: u32) -> Error {
 }
 
 /// The exact cost of a plan, or all steps that the protocol lacks.
-pub fn price(protocol: &str, plan: &Plan) -> Result<PlanCost> {
-    struct Price<'a>(&'a Plan);
-    impl registry::Visitor<AnyDevice> for Price<'_> {
+pub fn cost(protocol: &str, plan: &Plan) -> Result<PlanCost> {
+    struct Costs<'a>(&'a Plan);
+    impl registry::Visitor<AnyDevice> for Costs<'_> {
         type Output = Result<PlanCost>;
         fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
             check(&suite, self.0).map_err(|e| Error::of(ErrorKind::Unsupported, e))
         }
     }
-    registry::dispatch(protocol, plan.ring, Price(plan)).ok_or_else(|| no_ring(protocol, plan.ring))?
+    registry::dispatch(protocol, plan.ring, Costs(plan)).ok_or_else(|| no_ring(protocol, plan.ring))?
 }
 
 /// Whether a protocol computes in floating point.
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_ring_that_a_protocol_lacks_is_refused_with_those_that_it_has() {
-        let error = price("mizar", &Plan::new(24)).unwrap_err();
+        let error = cost("mizar", &Plan::new(24)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let words = error.to_string();
         assert!(words.contains("`mizar` has no ring of 24 bits, it has rings of 32 and 64"), "{words}");
@@ -78,6 +78,6 @@ mod tests {
         assert!(find("mizzar").unwrap_err().to_string().contains("did you mean `mizar`?"));
         assert!(find("Alkaid_masked").unwrap_err().to_string().contains("did you mean `alkaid-masked`?"));
         assert!(!find("spdz").unwrap_err().to_string().contains("did you mean"));
-        assert_eq!(price("nonsense", &Plan::new(64)).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(cost("nonsense", &Plan::new(64)).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

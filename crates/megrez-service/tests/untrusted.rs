@@ -4,7 +4,7 @@ use megrez_graph::{CompileOptions, compile, models};
 use megrez_net::NetProfile;
 use megrez_plan::{KEPT, Op, Plan};
 use megrez_protocols::registry::PROTOCOLS;
-use megrez_service::protocols::price;
+use megrez_service::protocols::cost;
 use megrez_service::training::{Job, Opening, RowSet};
 use megrez_service::wire::{Net, Reply, Request, Run, Source};
 use proptest::collection::vec;
@@ -124,7 +124,7 @@ fn accepted_plans_are_sound(bytes: &[u8]) -> Result<(), TestCaseError> {
         prop_assert!(plan.validate().is_ok());
         prop_assert_eq!(&Plan::from_bytes(&plan.to_bytes()).unwrap(), &plan);
         for protocol in PROTOCOLS {
-            let _ = price(protocol.name, &plan);
+            let _ = cost(protocol.name, &plan);
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile, Network};
 use megrez_prg::Key;
 use megrez_session::{Party, Phase};
-use megrez_twoparty::price::Price;
+use megrez_twoparty::costing::Costing;
 use megrez_twoparty::{Sirnn, ot::Ots};
 use std::time::{Duration, Instant};
 
@@ -55,10 +55,10 @@ fn sample(seed: u64, lanes: usize, exponent: i32) -> Plain {
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let (name, lanes) = (args[1].as_str(), args.get(2).and_then(|n| n.parse().ok()).unwrap_or(1));
-    let mut price = Price::new(4);
-    let Ok(_) = program(name, lanes, &mut price, &mut |b, n, e| Float::public(b, &sample(0, n, e)));
-    let bytes: u64 = price.bill.bytes.iter().sum();
-    let (each, rounds) = (bytes as f64 / lanes as f64 / 1024.0, price.bill.rounds);
+    let mut costing = Costing::new(4);
+    let Ok(_) = program(name, lanes, &mut costing, &mut |b, n, e| Float::public(b, &sample(0, n, e)));
+    let bytes: u64 = costing.cost.bytes.iter().sum();
+    let (each, rounds) = (bytes as f64 / lanes as f64 / 1024.0, costing.cost.rounds);
     println!(
         "{name}, {lanes} at once: {each:.2} KiB each, {:.3} GB in all, {rounds} rounds",
         bytes as f64 / 1e9

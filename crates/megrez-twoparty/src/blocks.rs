@@ -5,7 +5,7 @@
 use crate::compare::{Ask, Carry};
 use crate::link::Sirnn;
 use crate::share::{Bits, Ints};
-use crate::triple::{Bundle, Shape, Triple};
+use crate::triple::{AndShape, Bundle, Triple};
 use megrez_float::blocks::{Blocks, Extend, Leading, Lookup, Multiply, Row, Select, Truncate, mask};
 use megrez_kernels::Device;
 use megrez_session::Error;
@@ -15,7 +15,7 @@ impl<D: Device> Sirnn<D> {
     pub(crate) fn fields(
         &mut self,
         jobs: &[(&Ints, Vec<(u32, u32)>)],
-        later: &[Shape],
+        later: &[AndShape],
     ) -> Result<(Vec<Vec<Ints>>, Vec<Triple>), Error> {
         let carries: Vec<Carry<'_>> = jobs
             .iter()
@@ -41,7 +41,8 @@ impl<D: Device> Sirnn<D> {
     fn shifted(&mut self, jobs: &[(&Ints, u32)], tie: bool) -> Result<Vec<Ints>, Error> {
         let carries: Vec<Carry<'_>> =
             jobs.iter().map(|&(x, s)| Carry { v: &x.v, cuts: vec![(s, Ask::Both)] }).collect();
-        let later: Vec<Shape> = jobs.iter().map(|(x, _)| Shape { lanes: x.v.len(), width: 1 }).collect();
+        let later: Vec<AndShape> =
+            jobs.iter().map(|(x, _)| AndShape { lanes: x.v.len(), width: 1 }).collect();
         let (answers, _, triples) = self.carries(&carries, &[], &later)?;
         let answers: Vec<(Bits, Bits)> = answers
             .into_iter()
@@ -74,7 +75,7 @@ impl<D: Device> Sirnn<D> {
         &mut self,
         jobs: &[&Ints],
         ask: Ask,
-        later: &[Shape],
+        later: &[AndShape],
     ) -> Result<(Vec<(Bits, Option<Bits>)>, Vec<Triple>), Error> {
         // One bit has nothing below it.
         let below = |x: &Ints| (x.width > 1).then(|| vec![(x.width - 1, ask)]);
@@ -193,7 +194,7 @@ impl<D: Device> Blocks for Sirnn<D> {
         Ok(self.signs(jobs, Ask::Wrap, &[])?.0.into_iter().map(|s| s.0).collect())
     }
     fn negative_zero(&mut self, jobs: &[&Ints]) -> Result<Vec<(Bits, Bits)>, Error> {
-        let later: Vec<Shape> = jobs.iter().map(|x| Shape { lanes: x.v.len(), width: 1 }).collect();
+        let later: Vec<AndShape> = jobs.iter().map(|x| AndShape { lanes: x.v.len(), width: 1 }).collect();
         let (signs, triples) = self.signs(jobs, Ask::Both, &later)?;
         let first = self.me() == 0;
         let pairs: Vec<(Bits, Bits)> =

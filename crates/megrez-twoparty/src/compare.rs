@@ -19,12 +19,12 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
-use crate::bill::Bill;
+use crate::cost::Cost;
 use crate::link::Sirnn;
 use crate::ot::softspoken::correction_bytes;
 use crate::ot::{Code, MAX_CHOICE};
 use crate::share::Bits;
-use crate::triple::{Bundle, Shape, Triple, opening_bytes, triple_bytes};
+use crate::triple::{AndShape, Bundle, Triple, opening_bytes, triple_bytes};
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::mask;
 use megrez_kernels::Device;
@@ -126,8 +126,8 @@ impl Layout {
     }
 
     /// Shapes of the joins of a level.
-    fn shapes(&self, level: usize, lanes: usize) -> impl Iterator<Item = Shape> {
-        self.joins(level).map(move |(i, ..)| Shape {
+    fn shapes(&self, level: usize, lanes: usize) -> impl Iterator<Item = AndShape> {
+        self.joins(level).map(move |(i, ..)| AndShape {
             lanes,
             width: usize::from(self.wanted[i].0) + usize::from(self.wanted[i].1),
         })
@@ -162,12 +162,12 @@ pub(crate) fn lanes_from(sender: usize, lanes: usize) -> std::ops::Range<usize> 
 }
 
 /// The triples' shapes, level by level; single ANDs are on the first level.
-fn all_shapes(layouts: &[(Layout, usize)], ands: &[usize]) -> Vec<Vec<Shape>> {
+fn all_shapes(layouts: &[(Layout, usize)], ands: &[usize]) -> Vec<Vec<AndShape>> {
     let levels = layouts.iter().map(|(l, _)| l.levels).max().unwrap_or(0).max(usize::from(!ands.is_empty()));
     (1..=levels)
         .map(|level| {
             let joins = layouts.iter().flat_map(|(layout, lanes)| layout.shapes(level, *lanes));
-            let ands = ands.iter().filter(|_| level == 1).map(|&lanes| Shape { lanes, width: 1 });
+            let ands = ands.iter().filter(|_| level == 1).map(|&lanes| AndShape { lanes, width: 1 });
             joins.chain(ands).collect()
         })
         .collect()
@@ -195,7 +195,7 @@ impl<D: Device> Sirnn<D> {
         &mut self,
         jobs: &[Carry<'_>],
         ands: &[(&Bits, &Bits)],
-        later: &[Shape],
+        later: &[AndShape],
     ) -> Result<(Vec<Vec<Answer>>, Vec<Bits>, Vec<Triple>), Error> {
         let layouts: Vec<(Layout, usize)> = jobs.iter().map(|j| (Layout::new(&j.cuts), j.v.len())).collect();
         let and_lanes: Vec<usize> = ands.iter().map(|(x, _)| x.n).collect();
@@ -388,7 +388,7 @@ impl<D: Device> Sirnn<D> {
 }
 
 /// What [`Sirnn::carries`] costs for integers of (cuts, lanes), ANDs of so many lanes, and triples for later.
-pub(crate) fn bill(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[Shape]) -> Bill {
+pub(crate) fn cost(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[AndShape]) -> Cost {
     let layouts: Vec<(Layout, usize)> = jobs.iter().map(|(c, n)| (Layout::new(c), *n)).collect();
     let shapes = all_shapes(&layouts, ands);
     let bytes = |party: usize| {
@@ -401,7 +401,7 @@ pub(crate) fn bill(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], la
     let digits = jobs.iter().any(|j| j.1 > 0 && !j.0.is_empty());
     let sown = digits || ands.iter().any(|&lanes| lanes > 0) || later.iter().any(|s| s.lanes > 0);
     let joins = if digits || !ands.is_empty() { shapes.len() as u32 } else { 0 };
-    Bill::new([bytes(0), bytes(1)], u32::from(sown) + u32::from(digits) + joins)
+    Cost::new([bytes(0), bytes(1)], u32::from(sown) + u32::from(digits) + joins)
 }
 
 /// This party's shares of \[gt, eq\] of a digit in the lanes in which it receives.

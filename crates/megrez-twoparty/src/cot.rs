@@ -10,7 +10,7 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
-use crate::bill::Bill;
+use crate::cost::Cost;
 use crate::link::Sirnn;
 use crate::ot::Code;
 use crate::ot::softspoken::correction_bytes;
@@ -183,14 +183,14 @@ impl<D: Device> Sirnn<D> {
 }
 
 /// What [`Sirnn::cots`] costs for (lanes, giver, bits of all words of a lane).
-pub(crate) fn bill(k: u32, jobs: &[(usize, Option<usize>, u32)]) -> Bill {
+pub(crate) fn cost(k: u32, jobs: &[(usize, Option<usize>, u32)]) -> Cost {
     let totals = |giver: usize| {
         let given = jobs.iter().filter(move |j| j.1.is_none_or(|from| from == giver));
         given.fold((0, 0), |t, j| (t.0 + j.0, t.1 + j.0 * j.2 as usize))
     };
     let bytes =
         |party: usize| correction_bytes(k, Code::new(1), totals(1 - party).0) + bits::bytes(totals(party).1);
-    Bill::new([bytes(0), bytes(1)], if jobs.iter().all(|j| j.0 == 0) { 0 } else { 2 })
+    Cost::new([bytes(0), bytes(1)], if jobs.iter().all(|j| j.0 == 0) { 0 } else { 2 })
 }
 
 /// Every block, plus `offset`, as often as it has pads.

@@ -8,7 +8,7 @@
 
 use crate::link::Sirnn;
 use crate::share::{Bits, Ints};
-use crate::triple::{Bundle, Shape, Triple};
+use crate::triple::{AndShape, Bundle, Triple};
 use megrez_float::blocks::{Blocks, Leading, Lookup, Table};
 use megrez_kernels::Device;
 use megrez_session::Error;
@@ -27,21 +27,21 @@ pub(crate) fn digits(width: u32) -> impl Iterator<Item = u32> {
 }
 
 /// Shapes of the ANDs for integers of (width, lanes), level by level: products of zeros, and at last the digits' bits.
-pub(crate) fn levels(jobs: &[(u32, usize)]) -> Vec<Vec<Shape>> {
+pub(crate) fn levels(jobs: &[(u32, usize)]) -> Vec<Vec<AndShape>> {
     let count = |width: u32| width.div_ceil(DIGIT) as usize;
     let longest = jobs.iter().map(|j| count(j.0)).max().unwrap_or(0);
     let mut levels = vec![];
     let mut step = 1;
     while step < longest {
         let joins = |&(width, lanes): &(u32, usize)| {
-            (0..count(width)).filter(move |i| i & step != 0).map(move |_| Shape { lanes, width: 1 })
+            (0..count(width)).filter(move |i| i & step != 0).map(move |_| AndShape { lanes, width: 1 })
         };
         levels.push(jobs.iter().flat_map(joins).collect());
         step *= 2;
     }
     let kept = |&(width, lanes): &(u32, usize)| {
         let below = count(width) - 1;
-        digits(width).take(below).map(move |w| Shape { lanes, width: w as usize })
+        digits(width).take(below).map(move |w| AndShape { lanes, width: w as usize })
     };
     levels.push(jobs.iter().flat_map(kept).collect());
     levels

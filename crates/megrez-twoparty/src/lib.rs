@@ -6,11 +6,12 @@
 //!
 //! Security: `docs/security/secfloat.md`, `docs/security/float-dealer.md`.
 
-mod bill;
 mod blocks;
 pub mod client;
 mod compare;
 mod convert;
+mod cost;
+pub mod costing;
 mod cot;
 pub mod dealt;
 mod io;
@@ -20,7 +21,6 @@ mod lookup;
 mod multiply;
 pub mod ops;
 pub mod ot;
-pub mod price;
 #[cfg(test)]
 mod programs;
 mod share;

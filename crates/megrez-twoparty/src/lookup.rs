@@ -14,8 +14,8 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
-use crate::bill::Bill;
 use crate::compare::lanes_from;
+use crate::cost::Cost;
 use crate::link::Sirnn;
 use crate::ot::softspoken::correction_bytes;
 use crate::ot::{Code, MAX_CHOICE};
@@ -250,7 +250,7 @@ impl<D: Device> Sirnn<D> {
 }
 
 /// What [`Sirnn::rows`] costs for (table, lanes).
-pub(crate) fn bill(k: u32, jobs: &[(&Table, usize)]) -> Bill {
+pub(crate) fn cost(k: u32, jobs: &[(&Table, usize)]) -> Cost {
     let indices: Vec<u32> = jobs.iter().map(|j| j.0.index).collect();
     let bytes = |party: usize| {
         let corrections = |b: u32| {
@@ -262,5 +262,5 @@ pub(crate) fn bill(k: u32, jobs: &[(&Table, usize)]) -> Bill {
         };
         (1..=MAX_CHOICE).map(corrections).sum::<usize>() + bits::bytes(jobs.iter().map(rows).sum())
     };
-    Bill::new([bytes(0), bytes(1)], if jobs.iter().all(|j| j.1 == 0) { 0 } else { 2 })
+    Cost::new([bytes(0), bytes(1)], if jobs.iter().all(|j| j.1 == 0) { 0 } else { 2 })
 }

@@ -1,9 +1,9 @@
-//! What is written against the blocks, on shares: bit for bit what it is in the clear, at its price.
+//! What is written against the blocks, on shares: bit for bit what it is in the clear, at its costing.
 
 use crate::Sirnn;
+use crate::costing::Costing;
 use crate::ops::{self, OPS, Opened};
 use crate::ot::Ots;
-use crate::price::Price;
 use crate::testing::two_parties;
 use megrez_float::programs::tape::{Entry, Machine, Name, Value};
 use megrez_float::{Blocks, Clear, Float, Format, Plain, mul};
@@ -41,14 +41,14 @@ fn on_shares(
 fn operations() {
     let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
     for op in OPS {
-        let mut price = Price::new(4);
-        let sizes = [Float::public(&price, &x), Float::public(&price, &y)];
-        let Ok(_) = ops::run(op, &mut price, &sizes[0], &sizes[1]);
+        let mut costing = Costing::new(4);
+        let sizes = [Float::public(&costing, &x), Float::public(&costing, &y)];
+        let Ok(_) = ops::run(op, &mut costing, &sizes[0], &sizes[1]);
         let (opened, bytes, rounds) =
             on_shares(1, &x, &y, |b, [x, y]| Ok(ops::run(op, b, &x, &y)?.expect("an operation")));
         assert_eq!(opened.differences(&ops::in_the_clear(op, &x, &y).unwrap()), 0, "{op}");
-        assert_eq!(bytes, price.bill.bytes, "{op}");
-        assert!(rounds <= price.bill.rounds, "{op}");
+        assert_eq!(bytes, costing.cost.bytes, "{op}");
+        assert!(rounds <= costing.cost.rounds, "{op}");
     }
 }
 
@@ -80,14 +80,14 @@ fn tapes() {
         clear.run(&mut Clear, &tape, &mut |b, name, _, _| Ok(Float::public(b, [&x, &y][name as usize])));
     let want: Vec<u64> = clear.bits(11).into_iter().map(u64::from).collect();
 
-    let mut price = Price::new(4);
-    let Ok(()) = Machine::default().run(&mut price, &tape, &mut |b, _, _, _| Ok(Float::public(b, &x)));
-    let mut apart = Price::new(4);
+    let mut costing = Costing::new(4);
+    let Ok(()) = Machine::default().run(&mut costing, &tape, &mut |b, _, _, _| Ok(Float::public(b, &x)));
+    let mut apart = Costing::new(4);
     let [a, c] = [0; 2].map(|_| Float::public(&apart, &x));
     let Ok(_) = ops::run("mul", &mut apart, &a, &c);
-    let mut twice = Price::new(4);
+    let mut twice = Costing::new(4);
     let Ok(()) = Machine::default().run(&mut twice, &tape[..5], &mut |b, _, _, _| Ok(Float::public(b, &x)));
-    assert_eq!(twice.bill.rounds, apart.bill.rounds);
+    assert_eq!(twice.cost.rounds, apart.cost.rounds);
 
     let (opened, bytes, rounds) = on_shares(1, &x, &y, |b, inputs| {
         let mut machine = Machine::default();
@@ -96,8 +96,8 @@ fn tapes() {
         Ok(ops::Output::Float(sum.clone()))
     });
     assert_eq!(opened.differences(&Opened::Float(Plain::from_bits(Format::FLOAT32, &want))), 0);
-    assert_eq!(bytes, price.bill.bytes);
-    assert!(rounds <= price.bill.rounds);
+    assert_eq!(bytes, costing.cost.bytes);
+    assert!(rounds <= costing.cost.rounds);
 }
 
 /// Products of five parts of x and y; parts have no further threads.
@@ -120,9 +120,9 @@ fn threads_change_rounds_alone() {
     let want = Opened::Float(want.plain());
     let mut sums = vec![];
     for threads in [1, 2, 3, 8] {
-        let mut price = Price::new(4).with_threads(threads);
-        let sizes = [&x, &y].map(|numbers| Float::public(&price, numbers));
-        let Ok(_) = products(&mut price, &sizes[0], &sizes[1]);
+        let mut costing = Costing::new(4).with_threads(threads);
+        let sizes = [&x, &y].map(|numbers| Float::public(&costing, numbers));
+        let Ok(_) = products(&mut costing, &sizes[0], &sizes[1]);
         // Twice, so that threads go on where they were.
         let twice = |b: &mut Sirnn<Cpu>, [x, y]: [Float<Sirnn<Cpu>>; 2]| {
             let first = products(b, &x, &y)?;
@@ -130,9 +130,9 @@ fn threads_change_rounds_alone() {
         };
         let (opened, bytes, rounds) = on_shares(threads, &x, &y, twice);
         assert_eq!(opened.differences(&want), 0);
-        assert_eq!(bytes, price.bill.bytes.map(|b| 3 * b), "{threads} threads");
-        assert!(rounds <= 3 * price.bill.rounds && rounds > 2 * price.bill.rounds);
-        sums.push((price.bill.bytes, price.bill.rounds));
+        assert_eq!(bytes, costing.cost.bytes.map(|b| 3 * b), "{threads} threads");
+        assert!(rounds <= 3 * costing.cost.rounds && rounds > 2 * costing.cost.rounds);
+        sums.push((costing.cost.bytes, costing.cost.rounds));
     }
     let one = sums[0].1 / 5;
     assert_eq!(sums.iter().map(|s| s.1).collect::<Vec<_>>(), [5 * one, 3 * one, 2 * one, one]);

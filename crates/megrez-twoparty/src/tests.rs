@@ -1,7 +1,7 @@
-//! Every block, of both suppliers, against the clear, exhaustively where that is short, with the meter held to the price.
+//! Every block, of both suppliers, against the clear, exhaustively where that is short, with the meter held to the costing.
 
+use crate::costing::{Costing, Lanes, Size};
 use crate::ot::Ots;
-use crate::price::{Lanes, Price, Size};
 use crate::testing::two_parties;
 use crate::{Bits, Ints, Sirnn};
 use megrez_float::Clear;
@@ -58,7 +58,7 @@ fn random_bits(seed: u8, lanes: usize) -> Input {
     (1, words.iter().map(|w| (w & 1, w >> 1 & 1)).collect())
 }
 
-/// Runs a program in the clear, on shares and for its price, and compares all three.
+/// Runs a program in the clear, on shares and for its costing, and compares all three.
 fn check_with(k: u32, program: &impl Program, ints: &[Input], bits: &[Input]) {
     let clear: Vec<_> =
         ints.iter().map(|(w, v)| Clear.public(*w, &v.iter().map(|v| v.0).collect::<Vec<_>>())).collect();
@@ -68,10 +68,10 @@ fn check_with(k: u32, program: &impl Program, ints: &[Input], bits: &[Input]) {
         .collect();
     let Ok((want, want_bits)) = program.run(&mut Clear, &clear, &clear_bits);
 
-    let mut price = Price::new(k);
+    let mut costing = Costing::new(k);
     let sizes: Vec<_> = ints.iter().map(|(width, v)| Size { width: *width, lanes: v.len() }).collect();
     let lanes: Vec<_> = bits.iter().map(|(_, v)| Lanes(v.len())).collect();
-    let Ok((priced, priced_bits)) = program.run(&mut price, &sizes, &lanes);
+    let Ok((priced, priced_bits)) = program.run(&mut costing, &sizes, &lanes);
 
     let results = two_parties(|party| {
         let me = party.me();
@@ -102,13 +102,13 @@ fn check_with(k: u32, program: &impl Program, ints: &[Input], bits: &[Input]) {
             assert_eq!(a.get(lane) ^ b.get(lane), want.0[lane], "bit {i} lane {lane}");
         }
     }
-    assert_eq!([sent_a, sent_b], price.bill.bytes, "the meter is the price");
+    assert_eq!([sent_a, sent_b], costing.cost.bytes, "the meter is the costing");
     let rounds = rounds_a.max(rounds_b);
     let many = ints.iter().chain(bits).all(|i| i.1.len() >= 128);
     assert!(
-        rounds == price.bill.rounds || (!many && rounds < price.bill.rounds),
-        "{rounds} rounds, price {}",
-        price.bill.rounds
+        rounds == costing.cost.rounds || (!many && rounds < costing.cost.rounds),
+        "{rounds} rounds, costing {}",
+        costing.cost.rounds
     );
 }
 

@@ -10,7 +10,7 @@
 //!
 //! Security: `docs/security/secfloat.md`.
 
-use crate::bill::Bill;
+use crate::cost::Cost;
 use crate::link::Sirnn;
 use crate::ot::Code;
 use crate::ot::softspoken::random_bytes;
@@ -23,7 +23,7 @@ use megrez_session::Error;
 
 /// Companions of a bundle: `lanes` bundles with `width` companions each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct AndShape {
     pub lanes: usize,
     pub width: usize,
 }
@@ -50,39 +50,39 @@ pub(crate) struct Bundle<'a> {
 /// The most companions of a bundle: each takes one bit of an OT's pad.
 const MOST: usize = 128;
 
-fn total(shapes: &[Shape]) -> usize {
+fn total(shapes: &[AndShape]) -> usize {
     shapes.iter().map(|s| s.lanes).sum()
 }
 
 /// Bytes of the corrections of SoftSpoken with groups of k bits, each direction.
-pub(crate) fn triple_bytes(k: u32, shapes: &[Shape]) -> usize {
+pub(crate) fn triple_bytes(k: u32, shapes: &[AndShape]) -> usize {
     random_bytes(k, total(shapes))
 }
 
 /// What ANDs of these shapes cost.
-pub(crate) fn bill(k: u32, shapes: &[Shape]) -> Bill {
+pub(crate) fn cost(k: u32, shapes: &[AndShape]) -> Cost {
     let bytes = triple_bytes(k, shapes) + opening_bytes(shapes);
-    Bill::new([bytes; 2], if total(shapes) == 0 { 0 } else { 2 })
+    Cost::new([bytes; 2], if total(shapes) == 0 { 0 } else { 2 })
 }
 
 /// What ANDs of these shapes cost whose triples are there.
-pub(crate) fn opening_bill(shapes: &[Shape]) -> Bill {
-    Bill::new([opening_bytes(shapes); 2], u32::from(total(shapes) > 0))
+pub(crate) fn opening_cost(shapes: &[AndShape]) -> Cost {
+    Cost::new([opening_bytes(shapes); 2], u32::from(total(shapes) > 0))
 }
 
 /// Bytes of the openings, each direction.
-pub(crate) fn opening_bytes(shapes: &[Shape]) -> usize {
+pub(crate) fn opening_bytes(shapes: &[AndShape]) -> usize {
     bits::bytes(shapes.iter().map(|s| s.lanes * (1 + s.width)).sum())
 }
 
 impl<D: Device> Sirnn<D> {
     /// Bytes of the corrections, each direction.
-    pub(crate) fn triple_bytes(&self, shapes: &[Shape]) -> usize {
+    pub(crate) fn triple_bytes(&self, shapes: &[AndShape]) -> usize {
         if total(shapes) == 0 { 0 } else { self.ot.sender.random_bytes(total(shapes)) }
     }
 
     /// The corrections for triples of these shapes, appended to `out`.
-    pub(crate) fn sow(&mut self, shapes: &[Shape], out: &mut Vec<u8>) -> Result<Sown, Error> {
+    pub(crate) fn sow(&mut self, shapes: &[AndShape], out: &mut Vec<u8>) -> Result<Sown, Error> {
         if let Some(shape) = shapes.iter().find(|shape| shape.width > MOST) {
             // Their pads would be the first ones again.
             return self.party().refuse(format!(
@@ -99,7 +99,7 @@ impl<D: Device> Sirnn<D> {
     }
 
     /// The triples, once the peer's corrections are there.
-    pub(crate) fn reap(&mut self, shapes: &[Shape], sown: Sown, corrections: &[u8]) -> Vec<Triple> {
+    pub(crate) fn reap(&mut self, shapes: &[AndShape], sown: Sown, corrections: &[u8]) -> Vec<Triple> {
         let n = total(shapes);
         if n == 0 {
             return shapes.iter().map(|s| Triple::empty(s.width)).collect();
@@ -115,7 +115,7 @@ impl<D: Device> Sirnn<D> {
         let mut choices = Reader::new(&sown.choices);
         let mut first = 0;
         let mut triples = Vec::with_capacity(shapes.len());
-        for &Shape { lanes, width } in shapes {
+        for &AndShape { lanes, width } in shapes {
             let a = Bits { n: lanes, w: choices.take(lanes) };
             let (low, high, chosen) = (&low[first..], &high[first..], &chosen[first..]);
             let plane = |i: usize, f: &dyn Fn(usize) -> u128| Bits::pack(lanes, |j| (f(j) >> i) as u64);
@@ -166,7 +166,7 @@ impl<D: Device> Sirnn<D> {
 
     /// x∧y_i for every bundle, from nothing: two rounds.
     pub(crate) fn and_bundles(&mut self, bundles: &[Bundle<'_>]) -> Result<Vec<Vec<Bits>>, Error> {
-        let shapes: Vec<Shape> = bundles.iter().map(Bundle::shape).collect();
+        let shapes: Vec<AndShape> = bundles.iter().map(Bundle::shape).collect();
         if total(&shapes) == 0 {
             return Ok(bundles.iter().map(|b| b.y.iter().map(|y| (*y).clone()).collect()).collect());
         }
@@ -179,8 +179,8 @@ impl<D: Device> Sirnn<D> {
 }
 
 impl Bundle<'_> {
-    pub(crate) fn shape(&self) -> Shape {
-        Shape { lanes: self.x.n, width: self.y.len() }
+    pub(crate) fn shape(&self) -> AndShape {
+        AndShape { lanes: self.x.n, width: self.y.len() }
     }
 }
 

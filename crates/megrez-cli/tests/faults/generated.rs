@@ -175,7 +175,7 @@ fn damaged_configuration_is_read_or_refused_with_the_name_of_its_file() {
         if let Ok(party) = party {
             // What is accepted can be used.
             let limits = megrez_service::party::limits(Duration::from_secs(party.silence_seconds));
-            assert!(Instant::now().checked_add(limits.silence * 4).is_some(), "case {case}");
+            assert!(Instant::now().checked_add(limits.idle_timeout * 4).is_some(), "case {case}");
         }
         no_panic(&format!("case {case}"));
     }

@@ -17,8 +17,8 @@ pub use walk::Walk;
 
 use megrez_float::{Blocks, Clear, Float, Plain};
 use megrez_plan::{FloatOp, FloatPlan, FloatStep};
-use megrez_twoparty::dealt::price as dealt;
-use megrez_twoparty::price::{Bill, Price};
+use megrez_twoparty::costing::{Cost, Costing};
+use megrez_twoparty::dealt::costing as dealt;
 use std::collections::HashMap;
 use std::convert::Infallible;
 
@@ -42,22 +42,22 @@ pub fn in_the_clear(plan: &FloatPlan, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
 /// # Panics
 /// If the plan is not valid.
 #[must_use]
-pub fn float_price(plan: &FloatPlan) -> Vec<Bill> {
-    let mut price = Price::new(plan.group).with_threads(plan.threads as usize);
-    steps(plan, &mut price, |price| std::mem::take(&mut price.bill))
+pub fn float_cost(plan: &FloatPlan) -> Vec<Cost> {
+    let mut costing = Costing::new(plan.group).with_threads(plan.threads as usize);
+    steps(plan, &mut costing, |costing| std::mem::take(&mut costing.cost))
 }
 
-/// As [`float_price`], with a dealer.
+/// As [`float_cost`], with a dealer.
 ///
 /// # Panics
 /// If the plan is not valid.
 #[must_use]
-pub fn dealt_price(plan: &FloatPlan) -> Vec<dealt::Bill> {
-    steps(plan, &mut dealt::Price::default(), |price| std::mem::take(&mut price.bill))
+pub fn dealt_cost(plan: &FloatPlan) -> Vec<dealt::Cost> {
+    steps(plan, &mut dealt::Costing::default(), |costing| std::mem::take(&mut costing.cost))
 }
 
 /// Bytes that a dealer sends for a plan at most: as if every lane went alone, so within a few parts in a hundred of what
-/// [`dealt_price`] says. It is had from the shapes and the price of one lane of every operation, so it takes no memory and hardly any
+/// [`dealt_cost`] says. It is had from the shapes and the cost of one lane of every operation, so it takes no memory and hardly any
 /// time, however large the plan is.
 ///
 /// # Panics
@@ -65,7 +65,7 @@ pub fn dealt_price(plan: &FloatPlan) -> Vec<dealt::Bill> {
 #[must_use]
 pub fn dealt_bytes(plan: &FloatPlan) -> u64 {
     let mut known: HashMap<String, u64> = HashMap::new();
-    let mut lane = |op: &FloatOp| *known.entry(format!("{op:?}")).or_insert_with(|| lane_price(op));
+    let mut lane = |op: &FloatOp| *known.entry(format!("{op:?}")).or_insert_with(|| lane_cost(op));
     let one = |step: &FloatStep| {
         let read = |i: usize| plan.shape(step.inputs[i]).elements() as u64;
         // Of a product of matrices every element on the left meets as many as there are columns on the right.
@@ -84,7 +84,7 @@ pub fn dealt_bytes(plan: &FloatPlan) -> u64 {
 }
 
 /// What a dealer sends for one application of an operation that is not free.
-fn lane_price(op: &FloatOp) -> u64 {
+fn lane_cost(op: &FloatOp) -> u64 {
     let mut plan = FloatPlan::new(4);
     let (operands, shape) = match op {
         FloatOp::Map(_) => (1, vec![1]),
@@ -94,10 +94,10 @@ fn lane_price(op: &FloatOp) -> u64 {
     let inputs: Vec<_> =
         (0..operands).map(|i| plan.input(&i.to_string(), "", shape.clone().into())).collect();
     plan.step("lane", op.clone(), &inputs).expect("an operation on one lane");
-    dealt_price(&plan)[0].dealt
+    dealt_cost(&plan)[0].dealt
 }
 
-/// Inputs of which blocks that price know the sizes alone.
+/// Inputs of which blocks that cost the sizes alone.
 fn sizes<B: Blocks>(plan: &FloatPlan, b: &B) -> Vec<Float<B>> {
     let number = |elements: usize| Float::public(b, &Plain::from_f32(&vec![0.0; elements]));
     plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect()
@@ -135,7 +135,7 @@ mod tests {
         for value in [tanh, largest, looked] {
             plan.output("z", "alice", value);
         }
-        let exact: u64 = dealt_price(&plan).iter().map(|bill| bill.dealt).sum();
+        let exact: u64 = dealt_cost(&plan).iter().map(|cost| cost.dealt).sum();
         let bound = dealt_bytes(&plan);
         assert!(exact <= bound && bound < exact + exact / 2, "{exact} {bound}");
     }

@@ -12,7 +12,7 @@ use megrez_plan::{Input, MAX_THREADS, Output, ValueId};
 use megrez_prg::Key;
 use megrez_session::{Error, Party, Phase};
 use megrez_twoparty::client::{join, share_bytes, split};
-use megrez_twoparty::dealt::{DEALER, Dealt, price};
+use megrez_twoparty::dealt::{DEALER, Dealt, costing};
 use megrez_twoparty::ot::Ots;
 use megrez_twoparty::{Sirnn, Supplier};
 use serde::de::{Error as _, SeqAccess, Visitor};
@@ -160,7 +160,7 @@ impl Program {
         lanes.saturating_mul(256).saturating_add(2 * PARSED * bytes as u64)
     }
 
-    /// Bytes that a dealer sends for it at most: as if every lane went alone. It is had from the shapes and the price of one lane of every
+    /// Bytes that a dealer sends for it at most: as if every lane went alone. It is had from the shapes and the cost of one lane of every
     /// operation, however many lanes and entries there are.
     ///
     /// # Panics
@@ -175,7 +175,7 @@ impl Program {
                 _ => (entry.key().unwrap_or_default(), shape.lanes),
             };
             if !key.is_empty() {
-                let lane = *known.entry(key).or_insert_with(|| lane_price(key, entry.operands().len()));
+                let lane = *known.entry(key).or_insert_with(|| lane_cost(key, entry.operands().len()));
                 all = all.saturating_add(lane.saturating_mul(lanes as u64));
             }
         }
@@ -204,7 +204,7 @@ impl Program {
 }
 
 /// What a dealer sends for one lane of the entries of a key.
-fn lane_price(key: &str, operands: usize) -> u64 {
+fn lane_cost(key: &str, operands: usize) -> u64 {
     let entry = match key {
         "sum" => Entry::Sum { of: 0, lanes: 1 },
         "and" => Entry::And(2, 2),
@@ -213,11 +213,12 @@ fn lane_price(key: &str, operands: usize) -> u64 {
     };
     let input = |lanes| Entry::Input { owner: 0, lanes };
     let tape = [(0, input(2)), (1, input(1)), (2, Entry::Known(vec![true])), (3, entry)];
-    let mut b = price::Price::default();
-    let mut zeros =
-        |b: &mut price::Price, _, _, lanes: usize| Ok(Float::public(b, &Plain::from_f32(&vec![0.0; lanes])));
+    let mut b = costing::Costing::default();
+    let mut zeros = |b: &mut costing::Costing, _, _, lanes: usize| {
+        Ok(Float::public(b, &Plain::from_f32(&vec![0.0; lanes])))
+    };
     let Ok(()) = Machine::default().run(&mut b, &tape, &mut zeros);
-    b.bill.dealt
+    b.cost.dealt
 }
 
 /// Shares what client `me` brings with the parties that compute: `numbers` by places on the tape.

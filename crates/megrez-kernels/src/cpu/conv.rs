@@ -3,7 +3,7 @@
 //! stays at the size of those images.
 
 use super::gemm::{FEW_COLUMNS, Left, Target, few_columns, product, tile_columns, tiles};
-use super::work::{Shared, at_every_level, chunks, parallel};
+use super::work::{Disjoint, at_every_level, chunks, parallel};
 use megrez_plan::ConvGeometry;
 use megrez_prg::Level;
 use megrez_ring::{Shape, Word};
@@ -125,7 +125,7 @@ fn some_images<W: Word>(
         return few_channels(level, threads, s, x, w, result);
     }
     let nr = tile_columns::<W>(level);
-    let shared = Shared::new(result);
+    let shared = Disjoint::new(result);
     let left = |group: usize, rows: std::ops::Range<usize>| Left {
         data: &w[(group * m + rows.start) * taps..(group * m + rows.end) * taps],
         m: rows.len(),

@@ -1,7 +1,7 @@
 //! Ring arithmetic element by element, and packed bits: bound by memory, so every operand is read once and every result
 //! written once, in blocks that stay in the nearest cache. No branch and no index depends on an element or a bit.
 
-use super::work::{Shared, at_every_level, parallel};
+use super::work::{Disjoint, at_every_level, parallel};
 use megrez_prg::{Level, Stream};
 use megrez_ring::{Word, bits};
 
@@ -21,7 +21,7 @@ pub fn build<T: bytemuck::Pod + Send>(
 ) -> Vec<T> {
     let mut out: Vec<T> = Vec::with_capacity(n);
     let threads = if n < WORTH_A_THREAD { 1 } else { threads };
-    let room = Shared::new(&mut out.spare_capacity_mut()[..n]);
+    let room = Disjoint::new(&mut out.spare_capacity_mut()[..n]);
     parallel(threads, n.div_ceil(TASK), |task| {
         // The nearest cache holds this buffer; the result itself is written once and never cleared.
         let mut buffer = [T::zeroed(); BLOCK];

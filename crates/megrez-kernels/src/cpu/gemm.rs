@@ -5,7 +5,7 @@
 //! and every sliver meets all rows of the left one, whose slice is packed once and stays in the second cache. Few rows or
 //! few columns are bound by reading the larger matrix and have forms of their own that read it once, in order.
 
-use super::work::{Shared, at_every_level, parallel};
+use super::work::{Disjoint, at_every_level, parallel};
 use megrez_prg::Level;
 use megrez_ring::Word;
 
@@ -62,7 +62,7 @@ pub fn product<W: Word>(
     left: Left<'_, W>,
     n: usize,
     pack: &(impl Fn(usize, usize, usize, &mut [W]) + Sync),
-    out: &Shared<'_, W>,
+    out: &Disjoint<'_, W>,
     target: Target,
 ) {
     let Left { data, m, k } = left;
@@ -116,7 +116,7 @@ fn pack_left<W: Word>(left: Left<'_, W>, i0: usize, rows: usize, k0: usize, dept
 
 /// Puts one row of a tile in its place.
 #[inline(always)]
-fn store<W: Word>(tile: &[W], j0: usize, row: usize, replace: bool, out: &Shared<'_, W>, t: Target) {
+fn store<W: Word>(tile: &[W], j0: usize, row: usize, replace: bool, out: &Disjoint<'_, W>, t: Target) {
     let mut at = 0;
     while at < tile.len() {
         let (block, offset) = ((t.first + j0 + at) / t.run, (t.first + j0 + at) % t.run);
@@ -310,7 +310,7 @@ pub fn matmul<W: Word>(
     let work = batch * m * k * n;
     let threads = if work < WORTH_A_THREAD { 1 } else { threads };
     let nr = tile_columns::<W>(level);
-    let shared = Shared::new(&mut out);
+    let shared = Disjoint::new(&mut out);
     let left = |b: usize| Left { data: &x[b * m * k..][..m * k], m, k };
     let right = |b: usize| &y[b * k * n..][..k * n];
     let few = if k * n < FAR { FEW_ROWS } else { FEW_ROWS_FAR };

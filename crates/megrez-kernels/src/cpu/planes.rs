@@ -1,6 +1,6 @@
 //! Bit planes: transposition between values and planes, and circuits on planes. See the methods of [`crate::Device`].
 
-use super::work::{Shared, at_every_level, parallel};
+use super::work::{Disjoint, at_every_level, parallel};
 use crate::circuit::{GateKind, Program};
 use megrez_prg::Level;
 use megrez_ring::{Word, bits};
@@ -34,7 +34,7 @@ at_every_level! {
 pub fn bit_planes<W: Word>((level, threads): (Level, usize), x: &[W], from: u32, count: u32) -> Vec<u64> {
     let words = bits::words(x.len());
     let mut planes = vec![0; words * count as usize];
-    let out = Shared::new(&mut planes);
+    let out = Disjoint::new(&mut planes);
     over_blocks(threads, words, |first, last| {
         for word in first..last {
             let mut rows = [0u64; 64];
@@ -57,7 +57,7 @@ pub fn join_planes<W: Word>((level, threads): (Level, usize), planes: &[u64], n:
     let words = bits::words(n);
     let count = planes.len() / words.max(1);
     let mut joined = vec![W::ZERO; n];
-    let out = Shared::new(&mut joined);
+    let out = Disjoint::new(&mut joined);
     over_blocks(threads, words, |first, last| {
         for word in first..last {
             let mut rows = [0u64; 64];
@@ -91,7 +91,7 @@ pub fn run_circuit(
     words: usize,
 ) -> Vec<Vec<u64>> {
     let mut outputs: Vec<Vec<u64>> = program.outputs.iter().map(|o| vec![0; o.len() * words]).collect();
-    let shared: Vec<Shared<'_, u64>> = outputs.iter_mut().map(|o| Shared::new(o)).collect();
+    let shared: Vec<Disjoint<'_, u64>> = outputs.iter_mut().map(|o| Disjoint::new(o)).collect();
     over_blocks(threads, words, |first, last| {
         let mut registers = vec![0; program.registers as usize * BLOCK];
         for from in (first..last).step_by(BLOCK) {

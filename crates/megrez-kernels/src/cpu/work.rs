@@ -30,21 +30,21 @@ pub fn parallel(threads: usize, tasks: usize, task: impl Fn(usize) + Sync) {
 }
 
 /// A slice of which several threads write disjoint parts.
-pub struct Shared<'a, T> {
+pub struct Disjoint<'a, T> {
     start: *mut T,
     len: usize,
     life: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: it is a mutable slice that is handed out in parts; `part` demands that they are disjoint.
-unsafe impl<T: Send> Sync for Shared<'_, T> {}
+unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Send for Shared<'_, T> {}
+unsafe impl<T: Send> Send for Disjoint<'_, T> {}
 
-impl<'a, T> Shared<'a, T> {
+impl<'a, T> Disjoint<'a, T> {
     /// Takes the slice for as long as parts of it are written.
     pub fn new(slice: &'a mut [T]) -> Self {
-        Shared { start: slice.as_mut_ptr(), len: slice.len(), life: PhantomData }
+        Disjoint { start: slice.as_mut_ptr(), len: slice.len(), life: PhantomData }
     }
 
     /// A part of the slice.
@@ -63,7 +63,7 @@ impl<'a, T> Shared<'a, T> {
 /// Splits `out` into chunks of `size` elements and runs `task(index of the chunk, chunk)` on up to `threads` threads.
 pub fn chunks<T: Send>(threads: usize, out: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) + Sync) {
     let len = out.len();
-    let shared = Shared::new(out);
+    let shared = Disjoint::new(out);
     parallel(threads, len.div_ceil(size), |i| {
         // SAFETY: chunks of different indices are disjoint, and every index runs once.
         task(i, unsafe { shared.part(i * size..len.min((i + 1) * size)) });
@@ -129,6 +129,6 @@ mod tests {
     fn parts_stay_inside() {
         let mut out = [0; 4];
         // SAFETY: only one part exists.
-        unsafe { Shared::new(&mut out).part(2..5) };
+        unsafe { Disjoint::new(&mut out).part(2..5) };
     }
 }

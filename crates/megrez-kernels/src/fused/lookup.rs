@@ -1,7 +1,7 @@
 //! Tables of a function by pieces: what the dealer deals of them, and what a worker opens from its share.
 
 use crate::cpu::element::and;
-use crate::cpu::work::{Shared, at_every_level, parallel};
+use crate::cpu::work::{Disjoint, at_every_level, parallel};
 use crate::{Cpu, DeviceError, Memory, Reference};
 use megrez_plan::Lookup;
 use megrez_ring::Word;
@@ -82,7 +82,7 @@ impl LookupTables for Cpu {
         let pieces: Vec<W> = f.pieces.iter().map(|&c| W::from_i64(c)).collect();
         let mut tables = vec![W::ZERO; n * entries];
         let threads = if n * entries < 1 << 16 { 1 } else { self.threads };
-        let room = Shared::new(&mut tables);
+        let room = Disjoint::new(&mut tables);
         // Blocks of tasks are some lines of the cache wide in every row.
         const TASK: usize = 64;
         parallel(threads, n.div_ceil(TASK), |task| {

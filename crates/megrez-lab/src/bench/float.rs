@@ -1,6 +1,6 @@
 //! `megrez bench op OP --protocol secfloat` or `mizar-float`: floating point between two parties over
 //! oblivious transfer, or with a dealer; measured, verified against the functionality in the clear,
-//! beside its price.
+//! beside its cost.
 //!
 //! The parties are a [`pair`]. They take test data from the seed, not from a client: each is the
 //! owner of one operand.
@@ -15,10 +15,10 @@ use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
+use megrez_twoparty::costing::Costing;
 use megrez_twoparty::dealt::{self, DEALER, Dealt};
 use megrez_twoparty::ops::{OPS, Opened, in_the_clear, run_in_parts, sample};
 use megrez_twoparty::ot::Ots;
-use megrez_twoparty::price::Price;
 use megrez_twoparty::{Sirnn, Supplier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -92,8 +92,8 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
     }
     let protocol = find(&o.protocol)?;
     let reports = if processes { pair::in_processes(o, &o.net)? } else { pair::in_threads(o, &o.net)? };
-    let bill = price(o);
-    // Bytes from each party to each other in a phase, as in `bill`.
+    let cost = costing(o);
+    // Bytes from each party to each other in a phase, as in `cost`.
     let sent = [0, 1].map(|phase| -> Vec<Vec<u64>> {
         let last = |r: &Report| r.runs.last().map_or_else(|| vec![0; o.parties], |m| m.sent[phase].clone());
         reports.iter().map(last).collect()
@@ -104,7 +104,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
     let busy: Vec<f64> =
         reports.iter().map(|r| Seconds::of(r.runs.iter().map(|m| m.busy_seconds).collect()).median).collect();
     let wrong: usize = reports.iter().flat_map(|r| &r.runs).map(|m| m.wrong).sum();
-    let verified = wrong == 0 && sent == bill.sent;
+    let verified = wrong == 0 && sent == cost.sent;
     let bits = |bytes: &Vec<Vec<u64>>| bytes.iter().flatten().sum::<u64>() as f64 * 8.0 / o.batch as f64;
     let [offline, online] = &sent;
     let set_up: Vec<Vec<u64>> = reports.iter().map(|r| r.setup_bytes.clone()).collect();
@@ -136,8 +136,8 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
             "sent_bytes": by_link(&set_up),
         },
         "bits_per_element": { "offline": bits(offline), "online": bits(online) },
-        "formula_bits_per_element": { "offline": bits(&bill.sent[0]), "online": bits(&bill.sent[1]) },
-        "formula_rounds": bill.rounds,
+        "formula_bits_per_element": { "offline": bits(&cost.sent[0]), "online": bits(&cost.sent[1]) },
+        "formula_rounds": cost.rounds,
         "peak_rss_mib": reports.iter().map(|r| r.peak_rss_mib).collect::<Vec<_>>(),
         "max_ulp": reports[0].runs.iter().filter_map(|m| m.ulp).reduce(f64::max),
         "wrong": wrong,
@@ -163,31 +163,31 @@ fn options(o: &FloatBench) -> Json {
 
 /// What the operation costs by its formulas: bytes from each party to each other, offline and online,
 /// and rounds online.
-struct Bill {
+struct Cost {
     sent: [Vec<Vec<u64>>; 2],
     rounds: u32,
 }
 
-fn price(o: &FloatBench) -> Bill {
-    fn all<P: Blocks<Error = Infallible>>(o: &FloatBench, price: &mut P) {
+fn costing(o: &FloatBench) -> Cost {
+    fn all<P: Blocks<Error = Infallible>>(o: &FloatBench, costing: &mut P) {
         for lanes in o.slices() {
             // Two of them: squares are cheaper than products.
-            let [x, y] = [(); 2].map(|()| Float::constant(&*price, Format::FLOAT32, 0, lanes));
-            let Ok(_) = run_in_parts(&o.op, price, &x, &y);
+            let [x, y] = [(); 2].map(|()| Float::constant(&*costing, Format::FLOAT32, 0, lanes));
+            let Ok(_) = run_in_parts(&o.op, costing, &x, &y);
         }
     }
     let mut sent = [vec![vec![0; o.parties]; o.parties], vec![vec![0; o.parties]; o.parties]];
     if o.parties == 2 {
-        let mut price = Price::new(o.work.group).with_threads(o.work.threads as usize);
-        all(o, &mut price);
-        [sent[1][0][1], sent[1][1][0]] = price.bill.bytes;
-        return Bill { sent, rounds: price.bill.rounds };
+        let mut costing = Costing::new(o.work.group).with_threads(o.work.threads as usize);
+        all(o, &mut costing);
+        [sent[1][0][1], sent[1][1][0]] = costing.cost.bytes;
+        return Cost { sent, rounds: costing.cost.rounds };
     }
-    let mut price = dealt::price::Price::default();
-    all(o, &mut price);
-    sent[0][DEALER][0] = price.bill.dealt;
-    (sent[1][0][1], sent[1][1][0]) = (price.bill.opened, price.bill.opened);
-    Bill { sent, rounds: price.bill.rounds }
+    let mut costing = dealt::costing::Costing::default();
+    all(o, &mut costing);
+    sent[0][DEALER][0] = costing.cost.dealt;
+    (sent[1][0][1], sent[1][1][0]) = (costing.cost.opened, costing.cost.opened);
+    Cost { sent, rounds: costing.cost.rounds }
 }
 
 impl Job for FloatBench {

@@ -5,15 +5,15 @@ use super::sample::test_data;
 use megrez::protocols::find;
 use megrez::report::{Cost, PhaseCost};
 use megrez::{Backend, FloatModel, Result, RunOptions};
-use megrez_engine::float::{dealt_price, float_price, in_the_clear};
+use megrez_engine::float::{dealt_cost, float_cost, in_the_clear};
 use megrez_float::{Blocks, Float, Plain};
 use megrez_graph::models::relevance_features;
 use megrez_graph::{DataInput, Tensor, plain};
 use megrez_plan::{FloatPlan, Input};
 use megrez_session::Phase;
-use megrez_twoparty::dealt::price as dealt;
+use megrez_twoparty::costing::Costing;
+use megrez_twoparty::dealt::costing as dealt;
 use megrez_twoparty::ops::{OPS, run};
-use megrez_twoparty::price::Price;
 use serde_json::{Value as Json, json};
 use std::convert::Infallible;
 
@@ -49,7 +49,7 @@ fn ulps(got: f32, truth: f32) -> f64 {
 
 /// Measures a model on random inputs in [0, 1], or the relevance network on features of its own.
 /// Verified is that every output equals single precision in the clear, bit for bit, and that every
-/// party sent what its price says.
+/// party sent what its cost says.
 ///
 /// # Errors
 /// If a party fails.
@@ -62,7 +62,7 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
     let cost = Cost::of(&outcome.reports);
 
     let protocol = find(&o.run.protocol)?;
-    let priced = price(plan, protocol.parties);
+    let priced = costing(plan, protocol.parties);
     let none = PhaseCost::default();
     let of = |phase: Phase| cost.phases.get(&phase).unwrap_or(&none);
     let online = of(Phase::Online);
@@ -149,18 +149,18 @@ impl Priced {
     }
 }
 
-fn price(plan: &FloatPlan, parties: usize) -> Priced {
+fn costing(plan: &FloatPlan, parties: usize) -> Priced {
     if parties == 2 {
-        let bills = float_price(plan);
-        let online = [0, 1].map(|party| bills.iter().map(|b| b.bytes[party]).sum());
-        return Priced { online, dealt: 0, rounds: bills.iter().map(|b| b.rounds).sum() };
+        let costs = float_cost(plan);
+        let online = [0, 1].map(|party| costs.iter().map(|b| b.bytes[party]).sum());
+        return Priced { online, dealt: 0, rounds: costs.iter().map(|b| b.rounds).sum() };
     }
-    let bills = dealt_price(plan);
-    let opened = bills.iter().map(|b| b.opened).sum();
+    let costs = dealt_cost(plan);
+    let opened = costs.iter().map(|b| b.opened).sum();
     Priced {
         online: [opened; 2],
-        dealt: bills.iter().map(|b| b.dealt).sum(),
-        rounds: bills.iter().map(|b| b.rounds).sum(),
+        dealt: costs.iter().map(|b| b.dealt).sum(),
+        rounds: costs.iter().map(|b| b.rounds).sum(),
     }
 }
 
@@ -169,19 +169,19 @@ fn price(plan: &FloatPlan, parties: usize) -> Priced {
 #[must_use]
 pub fn price_rows(parties: usize) -> Vec<Json> {
     const LANES: usize = 10_000;
-    fn priced<B: Blocks<Error = Infallible>>(op: &str, mut price: B) -> B {
+    fn priced<B: Blocks<Error = Infallible>>(op: &str, mut costing: B) -> B {
         let numbers = Plain::from_f32(&vec![1.0; LANES]);
-        let (x, y) = (Float::public(&price, &numbers), Float::public(&price, &numbers));
-        let Ok(_) = run(op, &mut price, &x, &y);
-        price
+        let (x, y) = (Float::public(&costing, &numbers), Float::public(&costing, &numbers));
+        let Ok(_) = run(op, &mut costing, &x, &y);
+        costing
     }
     let one = |op: &&str| {
         let (offline, online, rounds) = if parties == 2 {
-            let bill = priced(op, Price::new(4)).bill;
-            (0, bill.bytes.iter().sum(), bill.rounds)
+            let cost = priced(op, Costing::new(4)).cost;
+            (0, cost.bytes.iter().sum(), cost.rounds)
         } else {
-            let bill = priced(op, dealt::Price::default()).bill;
-            (bill.dealt, 2 * bill.opened, bill.rounds)
+            let cost = priced(op, dealt::Costing::default()).cost;
+            (cost.dealt, 2 * cost.opened, cost.rounds)
         };
         let bits = |bytes: u64| bytes as f64 * 8.0 / LANES as f64;
         json!({

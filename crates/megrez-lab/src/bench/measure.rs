@@ -5,7 +5,7 @@ use super::layer::LayerOp;
 use super::operation::{canonical, factors_of, op_plan};
 use super::options::{BenchOptions, Errors};
 use super::sample::{test_data, test_words};
-use megrez::protocols::{find, price};
+use megrez::protocols::{self, find};
 use megrez::report::{Cost, Floor, PhaseCost, Seconds};
 use megrez::{Backend, Error, FixedModel, Result, RunOptions};
 use megrez_engine::PlanCost;
@@ -24,7 +24,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         let refuse = |e: PlanError| Error::Refused(e.to_string());
         megrez_passes::legalise(&mut plan, 0).map_err(refuse)?;
     }
-    let price = price(&o.run.protocol, &plan)?;
+    let planned = protocols::cost(&o.run.protocol, &plan)?;
     // Magnitude bits of the data: what the comparison or the product may hold.
     let bits = match op {
         "mul" | "mul3" | "mul4" | "fixed-mul" | "matmul" => {
@@ -55,7 +55,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     if let Some(layer) = layer {
         let (errors, verified) = layer.errors(o, &outcome.outputs)?;
         let cost = Cost::of(&outcome.reports);
-        return Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified));
+        return Ok(report(Some(op), None, o, &plan, &cost, &planned, elements, errors, verified));
     }
     let clear = RunOptions { runs: o.run.runs, insecure: true, ..RunOptions::new("clear") };
     let oracle = Backend::threads().run(&plan, &clear, &inputs, &|_| {})?;
@@ -85,13 +85,13 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         }
     }
     let cost = Cost::of(&outcome.reports);
-    Ok(report(Some(op), None, o, &plan, &cost, &price, elements, errors, verified))
+    Ok(report(Some(op), None, o, &plan, &cost, &planned, elements, errors, verified))
 }
 
 /// Measures a model on random inputs in [0, 1].
 pub fn bench_model(backend: &mut Backend, name: &str, model: &FixedModel, o: &BenchOptions) -> Result<Json> {
     let plan = &model.compiled.plan;
-    let price = price(&o.run.protocol, plan)?;
+    let planned = protocols::cost(&o.run.protocol, plan)?;
     let data = |run: u32, input: &DataInput| Ok(test_data(o.seed, run, input));
     let words = |run: u32, input: &megrez_plan::Input| Ok(model.words(run, input, &data)?);
     let outcome = backend.run(plan, &o.run, &words, &|_| {})?;
@@ -113,7 +113,7 @@ pub fn bench_model(backend: &mut Backend, name: &str, model: &FixedModel, o: &Be
         }
     }
     let cost = Cost::of(&outcome.reports);
-    Ok(report(None, Some(name), o, plan, &cost, &price, 1, errors, verified))
+    Ok(report(None, Some(name), o, plan, &cost, &planned, 1, errors, verified))
 }
 
 #[derive(Serialize)]
@@ -164,7 +164,7 @@ pub(super) fn report(
     o: &BenchOptions,
     plan: &Plan,
     cost: &Cost,
-    price: &PlanCost,
+    planned: &PlanCost,
     elements: usize,
     errors: Errors,
     verified: bool,
@@ -182,8 +182,8 @@ pub(super) fn report(
     };
     let per_element = |bits: f64| if op.is_some() { json!(bits / elements as f64) } else { Json::Null };
     let measured = |p: Phase| per_element(phase(p).sent_bytes.values().sum::<u64>() as f64 * 8.0);
-    let formula = |p: Phase| per_element(price.bits(p));
-    let floor = Floor::of(price, phase(Phase::Online), Phase::Online, &o.run.net);
+    let formula = |p: Phase| per_element(planned.bits(p));
+    let floor = Floor::of(planned, phase(Phase::Online), Phase::Online, &o.run.net);
     let options = options(plan, o);
     json!({
         "schema": "megrez.bench/1",

@@ -220,7 +220,7 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
 mod tests {
     use super::*;
     use megrez::RunOptions;
-    use megrez::protocols::price;
+    use megrez::protocols;
     use megrez_session::Phase;
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
                     "mul3" | "mul4" => "meteor",
                     _ => "mizar",
                 };
-                assert!(price(protocol, &plan).unwrap().bits(Phase::Online) > 0.0, "{op}");
+                assert!(protocols::cost(protocol, &plan).unwrap().bits(Phase::Online) > 0.0, "{op}");
             }
         }
     }

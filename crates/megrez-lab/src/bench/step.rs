@@ -4,7 +4,7 @@
 use super::measure::report;
 use super::options::{BenchOptions, Errors};
 use super::sample::test_image;
-use megrez::protocols::price;
+use megrez::protocols;
 use megrez::report::{Cost, LayerCost};
 use megrez::train::{BACKWARD, Clear, Rehearsal, Step, compile, rehearse};
 use megrez::{Backend, Error, ErrorKind, Result};
@@ -40,7 +40,7 @@ pub fn bench_step(
     let client = backend.client().to_owned();
     let model = compile(step, &client, options, &rehearsal, false)?;
     let plan = &model.compiled.plan;
-    let price = price(&o.run.protocol, plan)?;
+    let planned = protocols::cost(&o.run.protocol, plan)?;
     let data = |run: u32, input: &DataInput| {
         let [x, y] = batch(step, o.seed, run);
         let state = step.state.iter().find(|state| state.name == input.name);
@@ -68,7 +68,7 @@ pub fn bench_step(
     let cost = Cost::of(&outcome.reports);
     // A wrong layer is off by the size of the loss; rounding is far below.
     let verified = errors.max <= 0.02;
-    let mut report = report(None, Some(name), o, plan, &cost, &price, 1, errors, verified);
+    let mut report = report(None, Some(name), o, plan, &cost, &planned, 1, errors, verified);
     let part = |of: &dyn Fn(&str) -> bool| {
         let layers: Vec<&LayerCost> = cost.layers.iter().filter(|layer| of(&layer.layer)).collect();
         json!({
@@ -92,8 +92,8 @@ pub fn bench_step(
             "update": part(&update),
         },
         "formula_bytes": {
-            "offline": price.bits(megrez_session::Phase::Offline) / 8.0,
-            "online": price.bits(megrez_session::Phase::Online) / 8.0,
+            "offline": planned.bits(megrez_session::Phase::Offline) / 8.0,
+            "online": planned.bits(megrez_session::Phase::Online) / 8.0,
         },
     });
     if let (Some(report), Json::Object(fields)) = (report.as_object_mut(), fields) {

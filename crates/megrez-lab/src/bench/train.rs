@@ -1,5 +1,5 @@
 //! `megrez bench model NAME --protocol secfloat --train`: a step of training a perceptron on shares
-//! (forward, backward, update), measured, beside its price and against the same step in the clear.
+//! (forward, backward, update), measured, beside its cost and against the same step in the clear.
 //! Party 0 brings the weights, party 1 data and labels.
 
 use super::sample::{any_model, test_image};
@@ -16,8 +16,8 @@ use megrez_plan::View;
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::Sirnn;
+use megrez_twoparty::costing::Costing;
 use megrez_twoparty::ot::Ots;
-use megrez_twoparty::price::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
@@ -129,12 +129,12 @@ impl TrainBench {
         Ok((Mlp { layers: all }, x, Matrix::new(b, self.batch, classes, labels)))
     }
 
-    fn price(&self, layers: &Weights) -> megrez_twoparty::price::Bill {
-        let mut price = Price::new(self.work.group).with_threads(self.work.threads as usize);
-        let public = |b: &mut Price, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
-        let Ok((mlp, x, labels)) = self.step(&mut price, layers, public);
-        let Ok(_) = mlp.step(&mut price, &x, &labels, self.rate);
-        price.bill
+    fn costing(&self, layers: &Weights) -> megrez_twoparty::costing::Cost {
+        let mut costing = Costing::new(self.work.group).with_threads(self.work.threads as usize);
+        let public = |b: &mut Costing, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
+        let Ok((mlp, x, labels)) = self.step(&mut costing, layers, public);
+        let Ok(_) = mlp.step(&mut costing, &x, &labels, self.rate);
+        costing.cost
     }
 }
 
@@ -200,7 +200,7 @@ impl TrainBench {
 /// # Errors
 /// If the model is no perceptron, or a party fails.
 pub fn bench_training(o: &TrainBench, net: &NetProfile, processes: bool) -> Result<Json> {
-    let bill = o.price(&o.weights()?);
+    let cost = o.costing(&o.weights()?);
     let reports = if processes { pair::in_processes(o, net)? } else { pair::in_threads(o, net)? };
     let runs = 0..o.repeat as usize;
     let slowest = |run: usize| reports.iter().map(|r| r[run].seconds).fold(0.0, f64::max);
@@ -230,11 +230,11 @@ pub fn bench_training(o: &TrainBench, net: &NetProfile, processes: bool) -> Resu
                 "busy_seconds": reports.iter().map(busy).collect::<Vec<_>>(),
             },
         },
-        "formula_bytes": { "0>1": bill.bytes[0], "1>0": bill.bytes[1] },
-        "formula_rounds": bill.rounds,
+        "formula_bytes": { "0>1": cost.bytes[0], "1>0": cost.bytes[1] },
+        "formula_rounds": cost.rounds,
         "loss": last[0].loss,
         "wrong": wrong,
-        "verified": wrong == 0 && sent == bill.bytes,
+        "verified": wrong == 0 && sent == cost.bytes,
     }))
 }
 

@@ -6,7 +6,7 @@ use super::rules::Rules;
 use super::subject::{Score, Subject, score};
 use crate::bench::{BenchOptions, op_plan};
 use megrez::choices::List as Lists;
-use megrez::protocols::price;
+use megrez::protocols;
 use megrez::request::fitted;
 use megrez::{Error, FixedModel, Result, RunOptions};
 use megrez_engine::PlanCost;
@@ -36,7 +36,7 @@ pub struct Options {
 
 /// What something costs under a protocol.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Price {
+pub struct Figures {
     /// Bits over all parties before the inputs are known.
     pub offline_bits: f64,
     /// Bits over all parties after.
@@ -45,12 +45,13 @@ pub struct Price {
     pub rounds: u32,
 }
 
-/// A price, or why there is none.
+/// A cost, or why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offer {
-    /// The price.
-    Price(Price),
+    /// The cost.
+    #[serde(rename = "price")]
+    Cost(Figures),
     /// The protocol lacks a step, or moves nothing because it has one party.
     Unavailable(String),
 }
@@ -204,7 +205,7 @@ fn point(subject: &Subject, bits: Option<u32>, model: &FixedModel, score: Score)
         })
         .collect();
     let widths = || signs.iter().map(|(s, _)| s.width(plan.ring));
-    let quotes = quotes(1.0 / subject.batch() as f64, |protocol| price(protocol, plan));
+    let quotes = quotes(1.0 / subject.batch() as f64, |protocol| protocols::cost(protocol, plan));
     Point {
         model: subject.name.clone(),
         bits,
@@ -228,17 +229,17 @@ fn relu_cost(o: &Options, bits: u32) -> Result<ReluCost> {
         ..BenchOptions::new(RunOptions::new(""))
     };
     let plan = op_plan("relu", "study", &options)?;
-    Ok(ReluCost { bits, quotes: quotes(1.0 / batch as f64, |protocol| price(protocol, &plan)) })
+    Ok(ReluCost { bits, quotes: quotes(1.0 / batch as f64, |protocol| protocols::cost(protocol, &plan)) })
 }
 
 /// What every protocol asks, each number of bits times `share`.
-fn quotes(share: f64, price: impl Fn(&str) -> Result<PlanCost>) -> Vec<Quote> {
+fn quotes(share: f64, cost: impl Fn(&str) -> Result<PlanCost>) -> Vec<Quote> {
     let offer = |p: &registry::Protocol| {
         if p.parties == 1 {
             return Offer::Unavailable("one party: nothing is shared, nothing is sent".into());
         }
-        match price(p.name) {
-            Ok(cost) => Offer::Price(Price {
+        match cost(p.name) {
+            Ok(cost) => Offer::Cost(Figures {
                 // An empty sum of floating-point numbers is −0.
                 offline_bits: cost.bits(Phase::Offline) * share + 0.0,
                 online_bits: cost.bits(Phase::Online) * share + 0.0,
@@ -254,12 +255,12 @@ fn quotes(share: f64, price: impl Fn(&str) -> Result<PlanCost>) -> Vec<Quote> {
 pub fn table(study: &Study) -> String {
     let mut out =
         format!("one ReLU on Z_2^{}, bits over all parties: offline + online, online rounds\n", study.ring);
-    let available = |quotes: &[Quote]| -> Vec<(String, Price)> {
-        let price = |q: &Quote| match &q.offer {
-            Offer::Price(p) => Some((q.protocol.clone(), p.clone())),
+    let available = |quotes: &[Quote]| -> Vec<(String, Figures)> {
+        let figures = |q: &Quote| match &q.offer {
+            Offer::Cost(p) => Some((q.protocol.clone(), p.clone())),
             Offer::Unavailable(_) => None,
         };
-        quotes.iter().filter_map(price).collect()
+        quotes.iter().filter_map(figures).collect()
     };
     for row in &study.relu {
         out += &format!("{:>5}", row.bits);
@@ -344,9 +345,9 @@ mod tests {
         Options { ring: 64, frac: 16, bits: bits.to_vec(), images: 20, calibration: 20, margin: 2.0 }
     }
 
-    fn mizar(quotes: &[Quote]) -> &Price {
+    fn mizar(quotes: &[Quote]) -> &Figures {
         match &quotes.iter().find(|q| q.protocol == "mizar").unwrap().offer {
-            Offer::Price(price) => price,
+            Offer::Cost(figures) => figures,
             Offer::Unavailable(why) => panic!("{why}"),
         }
     }
@@ -356,9 +357,9 @@ mod tests {
         // Totals of a ReLU in three rounds at ℓ = 64.
         for (bits, total) in [(8, 300.0), (12, 334.0), (16, 380.0), (24, 476.0), (32, 589.0), (64, 1085.0)] {
             let cost = relu_cost(&options(&[]), bits).unwrap();
-            let price = mizar(&cost.quotes);
-            assert!((price.offline_bits + price.online_bits - total).abs() < 2.0, "{bits}: {price:?}");
-            assert_eq!(price.rounds, 3);
+            let figures = mizar(&cost.quotes);
+            assert!((figures.offline_bits + figures.online_bits - total).abs() < 2.0, "{bits}: {figures:?}");
+            assert_eq!(figures.rounds, 3);
         }
         let cost = relu_cost(&options(&[]), 8).unwrap();
         assert_eq!(cost.quotes.len(), registry::PROTOCOLS.len(), "every protocol is named");

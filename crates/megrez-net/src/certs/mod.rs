@@ -39,7 +39,7 @@ pub struct Request {
 }
 
 /// A certificate and its private key, both as PEM.
-pub struct Pair {
+pub struct Leaf {
     /// Whose it is.
     pub name: PeerName,
     /// The certificate; public.
@@ -55,7 +55,7 @@ pub struct Deployment {
     /// The authority's key: needed to issue more certificates, by nobody else.
     pub ca_key: Zeroizing<String>,
     /// One for each party, then one for each client.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<Leaf>,
 }
 
 impl Deployment {
@@ -128,7 +128,7 @@ pub fn generate(folder: &Path, request: &Request) -> Result<Vec<PathBuf>, NetErr
     let deployment = issue(request)?;
     let mut files =
         vec![("ca.pem".to_owned(), Zeroizing::new(deployment.ca)), ("ca.key".to_owned(), deployment.ca_key)];
-    for Pair { name, certificate, key } in deployment.pairs {
+    for Leaf { name, certificate, key } in deployment.pairs {
         files.push((format!("{}.pem", name.file_stem()), Zeroizing::new(certificate)));
         files.push((format!("{}.key", name.file_stem()), key));
     }
@@ -141,7 +141,7 @@ pub fn generate(folder: &Path, request: &Request) -> Result<Vec<PathBuf>, NetErr
 /// As [`generate`].
 pub fn add_client(folder: &Path, client: &str, days: u32) -> Result<Vec<PathBuf>, NetError> {
     let name = PeerName::client(client)?;
-    let Pair { name, certificate, key } = leaf(&issuer(folder)?, name, &[], days)?;
+    let Leaf { name, certificate, key } = leaf(&issuer(folder)?, name, &[], days)?;
     let stem = name.file_stem();
     write_new(folder, &[(format!("{stem}.pem"), Zeroizing::new(certificate)), (format!("{stem}.key"), key)])
 }
@@ -235,7 +235,7 @@ fn params(common_name: &str, days: u32) -> Result<CertificateParams, NetError> {
     Ok(params)
 }
 
-fn leaf(issuer: &Issuer<'_, KeyPair>, name: PeerName, hosts: &[String], days: u32) -> Result<Pair, NetError> {
+fn leaf(issuer: &Issuer<'_, KeyPair>, name: PeerName, hosts: &[String], days: u32) -> Result<Leaf, NetError> {
     if let Some(host) = hosts.iter().find(|host| host.to_ascii_lowercase().ends_with(SUFFIX)) {
         let host = crate::error::sanitise(host, 80);
         return Err(NetError::Config(format!(
@@ -260,7 +260,7 @@ fn leaf(issuer: &Issuer<'_, KeyPair>, name: PeerName, hosts: &[String], days: u3
         params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     }
     let certificate = params.signed_by(&key, issuer).map_err(|error| failed(&error))?.pem();
-    Ok(Pair { name, certificate, key: Zeroizing::new(key.serialize_pem()) })
+    Ok(Leaf { name, certificate, key: Zeroizing::new(key.serialize_pem()) })
 }
 
 /// Writes the files, or none when one of them is there.

@@ -1,6 +1,6 @@
 //! What happens to certificates after they were made: renewed, revoked, and an authority that follows another.
 
-use super::{Pair, authority, failed, issuer, leaf, write_file};
+use super::{Leaf, authority, failed, issuer, leaf, write_file};
 use crate::error::NetError;
 use crate::identity::{CertificateId, PeerName, SUFFIX, crl_file, read, read_revoked};
 use rcgen::{CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber};
@@ -22,7 +22,7 @@ const END_OF_LIST: &str = "-----END X509 CRL-----";
 pub fn renew(folder: &Path, name: &PeerName, days: u32) -> Result<Vec<PathBuf>, NetError> {
     let stem = name.file_stem();
     let hosts = hosts(&read(&folder.join(format!("{stem}.pem")))?);
-    let Pair { certificate, key, .. } = leaf(&issuer(folder)?, name.clone(), &hosts, days)?;
+    let Leaf { certificate, key, .. } = leaf(&issuer(folder)?, name.clone(), &hosts, days)?;
     replace(folder, &[(format!("{stem}.key"), key), (format!("{stem}.pem"), Zeroizing::new(certificate))])
 }
 

@@ -159,7 +159,8 @@ fn a_message_that_trickles_ends_by_its_size() {
         let until = Instant::now() + WAIT;
         let (mut stream, _) = connect(&address, &eve, &PeerName::Party(0), &Hello::Client, until).unwrap();
         let (_, mut served) = endpoint.accept_client().unwrap();
-        let patience = Patience { silence: Duration::from_millis(300), writing: WAIT, slowest: Some(1000) };
+        let patience =
+            Patience { idle_timeout: Duration::from_millis(300), writing: WAIT, slowest: Some(1000) };
         served.set_patience(patience).unwrap();
         let trickle = thread::spawn(move || {
             let mut bytes = data(0, 1000).encode().to_vec();
@@ -221,8 +222,8 @@ fn links_of_sessions_that_nobody_opens_are_dropped() {
     let address = endpoint.local_addr().to_string();
     let deadline = Instant::now() + Duration::from_secs(20);
     let dial = || connect(&address, &one, &PeerName::Party(0), &hello, deadline);
-    let (mut stream, silence) = dial().unwrap();
-    assert_eq!(silence, limits().silence);
+    let (mut stream, idle_timeout) = dial().unwrap();
+    assert_eq!(idle_timeout, limits().idle_timeout);
     assert!(matches!(dial(), Err(NetError::Limit(_))), "the same link twice");
     assert!(matches!(stream.read_exact(&mut [0; 1]), Err(NetError::Closed(_))));
     let mut seen = String::new();

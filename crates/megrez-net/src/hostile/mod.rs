@@ -31,7 +31,7 @@ fn deployment() -> certs::Deployment {
 fn limits() -> Limits {
     Limits {
         connect: Duration::from_secs(20),
-        silence: Duration::from_secs(20),
+        idle_timeout: Duration::from_secs(20),
         grace: Duration::from_millis(500),
         max_message: 1 << 20,
         inbox_soft: 2 << 20,
@@ -259,9 +259,9 @@ fn a_peer_that_goes_away_in_the_middle_of_a_message_is_named() {
 
 #[test]
 fn a_silent_peer_is_noticed_in_time() {
-    let silence = Duration::from_secs(1);
+    let idle_timeout = Duration::from_secs(1);
     let start = Instant::now();
-    let (nets, _fake) = session(Limits { silence, ..limits() });
+    let (nets, _fake) = session(Limits { idle_timeout, ..limits() });
     let error = outcome(&nets);
     expect(&error, AbortKind::Stalled, "party 2 was silent for 1 s");
     assert!(start.elapsed() < Duration::from_secs(15), "long before anything else would have ended this");
@@ -269,8 +269,8 @@ fn a_silent_peer_is_noticed_in_time() {
 
 #[test]
 fn a_slow_peer_that_shows_signs_of_life_is_waited_for() {
-    let silence = Duration::from_secs(1);
-    let (nets, mut fake) = session(Limits { silence, ..limits() });
+    let idle_timeout = Duration::from_secs(1);
+    let (nets, mut fake) = session(Limits { idle_timeout, ..limits() });
     let alive = thread::spawn(move || {
         for _ in 0..60 {
             for to in 0..2 {
@@ -281,7 +281,7 @@ fn a_slow_peer_that_shows_signs_of_life_is_waited_for() {
         fake.send(0, data(1, 0), &[]);
         fake
     });
-    // Three times the silence; parties 0 and 1 have nothing to say either, and keep each other alive.
+    // Three times the idle timeout; parties 0 and 1 have nothing to say either, and keep each other alive.
     nets[0].recv(2, 1, "slow").unwrap();
     nets[1].flush().unwrap();
     drop(alive.join().unwrap());
@@ -290,7 +290,8 @@ fn a_slow_peer_that_shows_signs_of_life_is_waited_for() {
 #[test]
 fn a_peer_that_reads_nothing_cannot_hold_the_session() {
     // Nothing is read from the fake's incoming connections; the writer fills the socket and blocks.
-    let (nets, mut fake) = session(Limits { silence: Duration::from_secs(1), queue: 1 << 20, ..limits() });
+    let (nets, mut fake) =
+        session(Limits { idle_timeout: Duration::from_secs(1), queue: 1 << 20, ..limits() });
     let sender = nets[0].clone();
     let sending = thread::spawn(move || {
         (0..).find_map(|tag| sender.send(2, tag, Stamp::default(), Payload::zeroed(1 << 20)).err()).unwrap()
@@ -374,7 +375,7 @@ fn keys_are_renewed_on_long_connections() {
     let provider = CryptoProvider { cipher_suites: vec![suite.into()], ..crate::identity::provider() };
     let deployment = deployment();
     let identity = |party: usize| {
-        let certs::Pair { certificate, key, .. } = &deployment.pairs[party];
+        let certs::Leaf { certificate, key, .. } = &deployment.pairs[party];
         Identity::with_provider(&deployment.ca, certificate, key, "", provider.clone()).unwrap()
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -32,7 +32,7 @@ impl Session {
             peer.inbox.end();
             return;
         }
-        let seconds = self.limits.silence.as_secs_f64();
+        let seconds = self.limits.idle_timeout.as_secs_f64();
         let me = self.me;
         match error {
             NetError::Timeout(_) => {

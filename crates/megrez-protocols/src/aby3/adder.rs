@@ -22,7 +22,9 @@
 
 use crate::rss::{Rss, draw, reshare_cost};
 use crate::steps::digits::{Digits, signals};
-use crate::steps::planes::{Lanes, Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
+use crate::steps::planes::{
+    Lanes, Plane, ReplicatedBit, Sheet, Signal, add_zero, masked, recv, reshare, send,
+};
 use crate::steps::sum::{Known, output_planes};
 use crate::steps::tree::{Node, Span, Tree};
 use crate::{Cost, Unit};
@@ -79,8 +81,8 @@ pub(crate) fn top_cost(digits: &Digits, n: usize) -> Cost {
 }
 
 /// Both components of a signal: leaves' propagate bits are sums of u's and v's, digits' are there.
-fn shared<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, me: usize, signal: Signal) -> Shared {
-    let mut of = |signal| Shared::of(me, |c| sheet.wire(circuit, Plane::Share(signal, c)));
+fn shared<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, me: usize, signal: Signal) -> ReplicatedBit {
+    let mut of = |signal| ReplicatedBit::of(me, |c| sheet.wire(circuit, Plane::Share(signal, c)));
     match signal {
         Signal::Propagate(span) if span.is_leaf() && !sheet.has(Plane::Share(signal, me)) => {
             let (u, v) = (of(Signal::U(span.low)), of(Signal::V(span.low)));

@@ -34,7 +34,7 @@
 use super::nodes::{Local, level, mask};
 use super::schedule::{Leaves, Schedule, opening, planes, remade};
 use crate::rss::{Rss, after, before, draw};
-use crate::steps::planes::{Plane, Shared, Sheet, Signal, add_zero, masked, recv, reshare, send};
+use crate::steps::planes::{Plane, ReplicatedBit, Sheet, Signal, add_zero, masked, recv, reshare, send};
 use crate::steps::sum::{Known, output_planes};
 use crate::steps::tree::{Span, Tree};
 use crate::{Cost, Encode, EncodeError, Unit};
@@ -236,7 +236,8 @@ pub(crate) fn offline<D: Device>(
     let mut circuit = Circuit::default();
     let deep = schedule.deep.iter().enumerate().map(|(k, &(p, at))| {
         let p = mask(&sheet, &mut circuit, me, Signal::Propagate(Span::leaf(p)));
-        let uv = Shared::of(me, |c| sheet.wire(&mut circuit, Plane::Pair(Signal::U(at), Signal::V(at), c)));
+        let uv =
+            ReplicatedBit::of(me, |c| sheet.wire(&mut circuit, Plane::Pair(Signal::U(at), Signal::V(at), c)));
         let product = p.and(&mut circuit, uv);
         masked(&sheet, &mut circuit, k, product)
     });
@@ -367,7 +368,7 @@ pub(crate) fn online<D: Device>(
         schedule.levels.iter().flat_map(|(_, results)| results.iter().copied()).collect();
     let local = Local { sheet: &sheet, me };
     output_planes(party, tree, words, &sheet, |circuit, signal| match results.contains(&signal) {
-        true => Shared::of(me, |c| sheet.wire(circuit, Plane::Share(signal, c))),
+        true => ReplicatedBit::of(me, |c| sheet.wire(circuit, Plane::Share(signal, c))),
         false => local.bit(circuit, signal),
     })
 }

@@ -3,15 +3,20 @@
 
 use super::schedule::Schedule;
 use crate::rss::{Rss, after, before};
-use crate::steps::planes::{Lanes, Plane, Shared, Sheet, Signal, add_zero, masked, recv, send};
+use crate::steps::planes::{Lanes, Plane, ReplicatedBit, Sheet, Signal, add_zero, masked, recv, send};
 use crate::steps::tree::{Node, Span, Tree};
 use megrez_kernels::{Circuit, Device, Wire};
 use megrez_session::{Error, Party};
 
 /// Both components of a signal's mask: leaves' propagate bits are sums of u's and v's, digits' have
 /// masks of their own.
-pub(super) fn mask<D: Device>(sheet: &Sheet<D>, circuit: &mut Circuit, me: usize, signal: Signal) -> Shared {
-    Shared::of(me, |c| match signal {
+pub(super) fn mask<D: Device>(
+    sheet: &Sheet<D>,
+    circuit: &mut Circuit,
+    me: usize,
+    signal: Signal,
+) -> ReplicatedBit {
+    ReplicatedBit::of(me, |c| match signal {
         Signal::Propagate(span) if span.is_leaf() && !sheet.has(Plane::Mask(signal, c)) => {
             let u = sheet.wire(circuit, Plane::Mask(Signal::U(span.low), c));
             let v = sheet.wire(circuit, Plane::Mask(Signal::V(span.low), c));
@@ -47,7 +52,7 @@ impl<D: Device> Local<'_, D> {
     }
 
     /// A masked bit; a leaf's generate bit is a product.
-    pub fn bit(&self, circuit: &mut Circuit, signal: Signal) -> Shared {
+    pub fn bit(&self, circuit: &mut Circuit, signal: Signal) -> ReplicatedBit {
         if let Signal::Generate(span) = signal
             && self.is_product(span)
         {
@@ -59,24 +64,24 @@ impl<D: Device> Local<'_, D> {
     }
 
     /// Adds a public bit: it enters component 0.
-    fn with_public(&self, circuit: &mut Circuit, r: Shared, m: Wire) -> Shared {
+    fn with_public(&self, circuit: &mut Circuit, r: ReplicatedBit, m: Wire) -> ReplicatedBit {
         match self.me {
-            0 => Shared { own: circuit.xor(r.own, m), ..r },
-            2 => Shared { next: circuit.xor(r.next, m), ..r },
+            0 => ReplicatedBit { own: circuit.xor(r.own, m), ..r },
+            2 => ReplicatedBit { next: circuit.xor(r.next, m), ..r },
             _ => r,
         }
     }
 
     /// a·b = m_a·m_b ⊕ m_a·r_b ⊕ m_b·r_a ⊕ r_a·r_b.
-    fn pair(&self, circuit: &mut Circuit, a: Signal, b: Signal) -> Shared {
+    fn pair(&self, circuit: &mut Circuit, a: Signal, b: Signal) -> ReplicatedBit {
         let (m_a, m_b) = (opened(self.sheet, circuit, a), opened(self.sheet, circuit, b));
         let (r_a, r_b) = (mask(self.sheet, circuit, self.me, a), mask(self.sheet, circuit, self.me, b));
-        let both = Shared::of(self.me, |c| self.sheet.wire(circuit, Plane::Pair(a, b, c)));
+        let both = ReplicatedBit::of(self.me, |c| self.sheet.wire(circuit, Plane::Pair(a, b, c)));
         let component = |circuit: &mut Circuit, r_a, r_b, both| {
             let products = [circuit.and(m_a, r_b), circuit.and(m_b, r_a)];
             circuit.sum(&[products[0], products[1], both])
         };
-        let r = Shared {
+        let r = ReplicatedBit {
             own: component(circuit, r_a.own, r_b.own, both.own),
             next: component(circuit, r_a.next, r_b.next, both.next),
         };
@@ -85,11 +90,11 @@ impl<D: Device> Local<'_, D> {
     }
 
     /// p·u·v for the propagate bit of one leaf and the inputs of another.
-    fn deep(&self, circuit: &mut Circuit, p_at: usize, at: usize) -> Shared {
+    fn deep(&self, circuit: &mut Circuit, p_at: usize, at: usize) -> ReplicatedBit {
         let (p, u, v) = (Signal::Propagate(Span::leaf(p_at)), Signal::U(at), Signal::V(at));
         let [m_p, m_u, m_v] = [p, u, v].map(|s| opened(self.sheet, circuit, s));
         let [m_pu, m_pv, m_uv] = [circuit.and(m_p, m_u), circuit.and(m_p, m_v), circuit.and(m_u, m_v)];
-        let r = Shared::of(self.me, |c| {
+        let r = ReplicatedBit::of(self.me, |c| {
             let r_p = {
                 let u = self.sheet.wire(circuit, Plane::Mask(Signal::U(p_at), c));
                 let v = self.sheet.wire(circuit, Plane::Mask(Signal::V(p_at), c));

@@ -10,7 +10,7 @@
 
 use crate::mrss::open_cost;
 use crate::rss::{self, Rss, reshare_cost};
-use crate::steps::planes::{Shared, reshare};
+use crate::steps::planes::{ReplicatedBit, reshare};
 use crate::{Cost, Unit};
 use megrez_kernels::{Circuit, Device, Wire};
 use megrez_ring::bits;
@@ -108,7 +108,10 @@ impl Products {
             let mut circuit = Circuit::default();
             let shared = |circuit: &mut Circuit, set: &[Factor]| {
                 let (buffer, plane) = places[self.place(set)];
-                Shared { own: circuit.input(2 * buffer, plane), next: circuit.input(2 * buffer + 1, plane) }
+                ReplicatedBit {
+                    own: circuit.input(2 * buffer, plane),
+                    next: circuit.input(2 * buffer + 1, plane),
+                }
             };
             let shares = products.iter().enumerate().map(|(k, set)| {
                 // Of two, of two and one, or of two and two.

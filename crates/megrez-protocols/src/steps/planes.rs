@@ -129,22 +129,22 @@ impl<D: Device> Sheet<D> {
 
 /// Both components of a bit, as wires.
 #[derive(Clone, Copy)]
-pub(crate) struct Shared {
+pub(crate) struct ReplicatedBit {
     pub own: Wire,
     pub next: Wire,
 }
 
-impl Shared {
+impl ReplicatedBit {
     pub(crate) fn of(me: usize, mut component: impl FnMut(usize) -> Wire) -> Self {
-        Shared { own: component(me), next: component(crate::rss::after(me)) }
+        ReplicatedBit { own: component(me), next: component(crate::rss::after(me)) }
     }
 
-    pub(crate) fn xor(self, circuit: &mut Circuit, other: Shared) -> Shared {
-        Shared { own: circuit.xor(self.own, other.own), next: circuit.xor(self.next, other.next) }
+    pub(crate) fn xor(self, circuit: &mut Circuit, other: ReplicatedBit) -> ReplicatedBit {
+        ReplicatedBit { own: circuit.xor(self.own, other.own), next: circuit.xor(self.next, other.next) }
     }
 
     /// This party's additive share of the product: (x_i ⊕ x_{i+1})·y_i ⊕ x_i·y_{i+1}.
-    pub(crate) fn and(self, circuit: &mut Circuit, other: Shared) -> Wire {
+    pub(crate) fn and(self, circuit: &mut Circuit, other: ReplicatedBit) -> Wire {
         let both = circuit.xor(self.own, self.next);
         let (first, second) = (circuit.and(both, other.own), circuit.and(self.own, other.next));
         circuit.xor(first, second)

@@ -4,7 +4,7 @@
 //! A replicated x is u + v with u = x_1, which P0 and P1 know, and v = x_2 + x_0, which P2 knows.
 
 use crate::rss::Rss;
-use crate::steps::planes::{Shared, Sheet, Signal};
+use crate::steps::planes::{ReplicatedBit, Sheet, Signal};
 use crate::steps::tree::{Span, Tree};
 use megrez_kernels::{Circuit, Device, Tensor};
 use megrez_ring::Word;
@@ -43,10 +43,10 @@ pub(crate) fn output_planes<D: Device>(
     tree: &Tree,
     words: usize,
     sheet: &Sheet<D>,
-    shared: impl Fn(&mut Circuit, Signal) -> Shared,
+    shared: impl Fn(&mut Circuit, Signal) -> ReplicatedBit,
 ) -> Result<Rss<D::Buf<u64>>, Error> {
     let mut circuit = Circuit::default();
-    let outputs: Vec<Shared> = (0..=tree.bits)
+    let outputs: Vec<ReplicatedBit> = (0..=tree.bits)
         .map(|position| {
             let bit = shared(&mut circuit, Signal::Propagate(Span::leaf(position)));
             match position.checked_sub(1) {

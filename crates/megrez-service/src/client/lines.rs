@@ -28,7 +28,7 @@ pub(super) struct Patience {
     /// For a connection.
     pub(super) connect: Duration,
     /// For a sign of life.
-    pub(super) silence: Duration,
+    pub(super) idle_timeout: Duration,
     /// While the parties are busy.
     pub(super) busy: Duration,
     /// For the end of a request.
@@ -68,7 +68,7 @@ pub(super) fn next(lines: &RefCell<Vec<Line>>, index: usize, patience: &Patience
         if let Some(payload) = line.channel.recv_within(wire::MAX_REPLY, LOOK)? {
             return Ok((party, line.answer(&payload)?));
         }
-        if line.channel.silent() > patience.silence {
+        if line.channel.silent() > patience.idle_timeout {
             let what = format!("receiving from party{party} made no progress; is it overloaded?");
             return Err(NetError::Timeout(what).into());
         }

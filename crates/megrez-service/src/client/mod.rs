@@ -110,7 +110,7 @@ impl Cluster {
         let name = client_name(identity)?;
         let patience = Patience {
             connect,
-            silence: wire::PATIENCE,
+            idle_timeout: wire::PATIENCE,
             busy: wire::PATIENCE_WITH_BUSY,
             request: None,
             until: None,
@@ -122,7 +122,7 @@ impl Cluster {
     /// A party from which nothing comes for `time` is given up; parties that work say every few
     /// seconds that they are alive.
     pub fn set_patience(&mut self, time: Duration) {
-        self.patience.silence = time;
+        self.patience.idle_timeout = time;
     }
 
     /// A request that has not ended after `time` is given up, whatever the parties say; by default
@@ -401,7 +401,7 @@ impl Cluster {
     }
 
     fn ask(&mut self, request: &Request) -> Result<()> {
-        let silence = self.patience.silence;
+        let idle_timeout = self.patience.idle_timeout;
         let lines = self.lines.get_mut();
         // The others would wait for one that is gone.
         if let Some(line) = lines.iter().find(|line| line.channel.hung_up()) {
@@ -420,7 +420,7 @@ impl Cluster {
         lines.iter_mut().try_for_each(|line| {
             // Parties may compute for long before they answer; they say meanwhile that they are
             // alive.
-            line.channel.set_timeout(silence)?;
+            line.channel.set_timeout(idle_timeout)?;
             wire::send(&mut line.channel, request)
         })
     }

@@ -4,7 +4,7 @@ use megrez_net::Patience;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How much longer than silence a client may take to make room for what it is sent: it may be
+/// How much longer than the idle timeout a client may take to make room for what it is sent: it may be
 /// hearing another party.
 const TIMES_TO_WRITE: u32 = 5;
 /// Bytes a second at which a client speaks at least: a line of 1 Mbit/s.
@@ -124,19 +124,19 @@ impl Capacity {
         Duration::from_secs(self.turn_seconds)
     }
 
-    pub(super) fn client_silence(&self) -> Duration {
+    pub(super) fn client_idle_timeout(&self) -> Duration {
         Duration::from_secs(self.client_seconds)
     }
 
     /// What a client's connection is borne with while it speaks or listens.
     pub(super) fn patience(&self) -> Patience {
-        let silence = self.client_silence();
-        Patience { silence, writing: silence * TIMES_TO_WRITE, slowest: Some(SLOWEST) }
+        let idle_timeout = self.client_idle_timeout();
+        Patience { idle_timeout, writing: idle_timeout * TIMES_TO_WRITE, slowest: Some(SLOWEST) }
     }
 
     /// How long a client may take to give, or to take, so many bytes, however it keeps itself alive meanwhile.
     pub(super) fn time_for(&self, bytes: u64) -> Duration {
-        self.client_silence().saturating_add(Duration::from_secs(bytes / SLOWEST))
+        self.client_idle_timeout().saturating_add(Duration::from_secs(bytes / SLOWEST))
     }
 
     pub(super) fn idle(&self) -> Duration {

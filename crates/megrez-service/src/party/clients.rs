@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 const SESSION_CHECK: Duration = Duration::from_millis(200);
 
 /// A client's channel, for whoever talks to the client during a request.
-pub(super) struct Shared {
+pub(super) struct ClientChannel {
     channel: Mutex<Channel>,
     /// A client that a session waits for and from which nothing comes for so long is given up.
-    silence: Duration,
+    idle_timeout: Duration,
 }
 
-impl Shared {
-    pub(super) fn new(channel: Channel, silence: Duration) -> Self {
-        Shared { channel: Mutex::new(channel), silence }
+impl ClientChannel {
+    pub(super) fn new(channel: Channel, idle_timeout: Duration) -> Self {
+        ClientChannel { channel: Mutex::new(channel), idle_timeout }
     }
 
     pub(super) fn into_channel(self) -> Channel {
@@ -43,12 +43,12 @@ impl Shared {
     }
 }
 
-pub(super) fn hold(shared: &Shared) -> MutexGuard<'_, Channel> {
+pub(super) fn hold(shared: &ClientChannel) -> MutexGuard<'_, Channel> {
     shared.channel.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Does long work for a client, and tells the client meanwhile that this party is alive.
-pub(super) fn alive<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
+pub(super) fn alive<T>(shared: &ClientChannel, work: impl FnOnce() -> T) -> T {
     let (done, finished) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let beat = move || {
@@ -70,7 +70,7 @@ pub(super) fn alive<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
 
 /// The client's channel during a run.
 pub(super) struct ChannelClients<'a> {
-    pub(super) channel: &'a Shared,
+    pub(super) channel: &'a ClientChannel,
     pub(super) network: Network,
     /// When what is waited for must be there, where others wait for it besides this client.
     pub(super) due: Option<Instant>,
@@ -82,7 +82,7 @@ pub(super) struct ChannelClients<'a> {
 /// If the operating system refuses, and those of the work.
 pub(super) fn by<T>(
     due: Instant,
-    channel: &Shared,
+    channel: &ClientChannel,
     work: impl FnOnce() -> std::result::Result<T, SessionError>,
 ) -> std::result::Result<T, SessionError> {
     let handle = hold(channel).hang_up_handle().map_err(|e| client_lost(e.into()))?;
@@ -120,8 +120,8 @@ impl Clients for ChannelClients<'_> {
             let mut channel = hold(self.channel);
             match channel.recv_within(limit as u64, SESSION_CHECK).map_err(|e| client_lost(e.into()))? {
                 Some(data) => return Ok(data),
-                None if channel.silent().min(since.elapsed()) > self.channel.silence => {
-                    let what = format!("the client was silent for {} s", self.channel.silence.as_secs());
+                None if channel.silent().min(since.elapsed()) > self.channel.idle_timeout => {
+                    let what = format!("the client was silent for {} s", self.channel.idle_timeout.as_secs());
                     return Err(SessionError::Refused(what));
                 }
                 None if self.due.is_some_and(|due| Instant::now() >= due) => {

@@ -2,7 +2,7 @@
 //! keeps models in shares.
 
 use super::asked::Asked;
-use super::clients::{ChannelClients, Shared};
+use super::clients::{ChannelClients, ClientChannel};
 use super::host::{Host, ended, hash, own};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
 use crate::protocols::MIZAR_FLOAT;
@@ -27,7 +27,7 @@ pub(super) fn run(
     run: &Run,
     plan: &FloatPlan,
     stored: Option<&StoredModel>,
-    channel: &Shared,
+    channel: &ClientChannel,
 ) -> Result<Vec<PartyReport>> {
     let network = host.join(asked, run.session, &host.profile(&run.net)?)?;
     let serve = || {
@@ -90,7 +90,7 @@ pub(super) fn upload(
     header: ModelHeader,
     plan: &FloatPlan,
     path: &Path,
-    channel: &Shared,
+    channel: &ClientChannel,
 ) -> Result<()> {
     let network = host.join(asked, upload.session, &NetProfile::loopback())?;
     let keep = || {
@@ -148,7 +148,7 @@ fn load(stored: &StoredModel, protocol: &str, plan: &FloatPlan, me: usize) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_engine::float::dealt_price;
+    use megrez_engine::float::dealt_cost;
     use megrez_plan::FloatOp;
 
     /// A product of n × n matrices.
@@ -165,7 +165,7 @@ mod tests {
         let memory_of = |name: &str, n: usize, inbox: u64| session_memory(name, &plan(n), inbox);
         let values = |n: usize| 64 * 3 * (n * n) as u64;
         assert_eq!(memory_of("secfloat", 3, 1 << 30), values(3));
-        let dealt: u64 = dealt_price(&plan(3)).iter().map(|bill| bill.dealt).sum();
+        let dealt: u64 = dealt_cost(&plan(3)).iter().map(|cost| cost.dealt).sum();
         assert!(dealt > 27 * 100);
         let counted = memory_of("mizar-float", 3, 1 << 30) - values(3);
         assert!((dealt..2 * dealt).contains(&counted), "{dealt} {counted}");

@@ -21,9 +21,9 @@ use std::time::Duration;
 /// soon or never.
 const GATHERING: Duration = Duration::from_secs(20);
 
-/// The time-outs of a party that takes a peer for dead after `silence`.
-pub fn limits(silence: Duration) -> Limits {
-    Limits { silence, connect: GATHERING, ..Limits::default() }
+/// The time-outs of a party that takes a peer for dead after `idle_timeout`.
+pub fn limits(idle_timeout: Duration) -> Limits {
+    Limits { idle_timeout, connect: GATHERING, ..Limits::default() }
 }
 
 /// What a party allows and where it keeps things.

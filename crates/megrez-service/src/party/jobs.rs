@@ -1,6 +1,6 @@
 //! What a party does in the session of a request, under the protocol that the request names.
 
-use super::clients::{ChannelClients, Shared};
+use super::clients::{ChannelClients, ClientChannel};
 use super::host::{Host, hash};
 use super::kept::{Kept, Origin};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
@@ -43,7 +43,7 @@ pub(super) struct RunJob<'a> {
     pub plan: &'a Plan,
     pub run: &'a Run,
     pub stored: Option<StoredModel>,
-    pub channel: &'a Shared,
+    pub channel: &'a ClientChannel,
     pub kept: &'a mut Kept,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct UploadJob<'a> {
     pub header: ModelHeader,
     pub path: &'a Path,
     pub request: [u8; 32],
-    pub channel: &'a Shared,
+    pub channel: &'a ClientChannel,
 }
 
 impl registry::Visitor<AnyDevice> for UploadJob<'_> {

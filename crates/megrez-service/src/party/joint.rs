@@ -6,7 +6,7 @@
 
 use super::asked::{Asked, Wish};
 use super::capacity::Capacity;
-use super::clients::{ChannelClients, Shared, alive, by, hold};
+use super::clients::{ChannelClients, ClientChannel, alive, by, hold};
 use super::connections::Receiving;
 use super::host::ended;
 use super::service::Service;
@@ -73,7 +73,7 @@ struct Meeting {
 #[derive(Clone)]
 struct Guest {
     part: [u8; 16],
-    channel: Arc<Shared>,
+    channel: Arc<ClientChannel>,
     until: Instant,
 }
 
@@ -82,7 +82,7 @@ struct Seat<'a> {
     meetings: &'a Meetings,
     key: &'a Key,
     client: &'a str,
-    channel: Arc<Shared>,
+    channel: Arc<ClientChannel>,
     number: u64,
     program: Arc<Vec<u8>>,
 }
@@ -308,7 +308,7 @@ impl Service {
         &self,
         asked: &Asked,
         join: Join,
-        shared: &Arc<Shared>,
+        shared: &Arc<ClientChannel>,
         permitted: Result<()>,
         room: Option<Receiving<'_>>,
     ) -> Result<()> {
@@ -320,7 +320,7 @@ impl Service {
         &self,
         asked: &Asked,
         join: Join,
-        shared: &Arc<Shared>,
+        shared: &Arc<ClientChannel>,
         permitted: Result<()>,
         room: Option<Receiving<'_>>,
     ) -> Result<PartyReport> {

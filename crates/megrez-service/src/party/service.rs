@@ -2,7 +2,7 @@
 
 use super::admission::{Admission, Place};
 use super::asked::{Asked, Wish};
-use super::clients::{Shared, alive, hold};
+use super::clients::{ClientChannel, alive, hold};
 use super::connections::{Connection, Connections, Receiving};
 use super::float;
 use super::host::{Host, Policy, ended, hash, writable};
@@ -210,7 +210,7 @@ impl Service {
         if channel.set_patience(capacity.patience()).is_err() {
             return;
         }
-        let shared = Arc::new(Shared::new(channel, capacity.client_silence()));
+        let shared = Arc::new(ClientChannel::new(channel, capacity.client_idle_timeout()));
         // What this client's runs leave in shares lives as long as its connection.
         let mut kept = Kept::default();
         let e = loop {
@@ -246,7 +246,7 @@ impl Service {
     /// The next request. A large one is taken in only if there is room.
     fn request<'c>(
         &self,
-        shared: &Shared,
+        shared: &ClientChannel,
         connection: &Connection<'c>,
     ) -> Result<(Request, Option<Receiving<'c>>)> {
         let capacity = &self.host.policy.capacity;
@@ -263,7 +263,7 @@ impl Service {
         asked: &Asked,
         request: Request,
         room: Option<Receiving<'_>>,
-        channel: &Arc<Shared>,
+        channel: &Arc<ClientChannel>,
         kept: &mut Kept,
     ) -> Result<()> {
         // A program keeps its room until it is counted among those that wait.
@@ -384,7 +384,7 @@ impl Service {
         &self,
         asked: &Asked,
         run: &Run,
-        shared: &Shared,
+        shared: &ClientChannel,
         kept: &mut Kept,
         permitted: Result<()>,
     ) -> Result<Vec<PartyReport>> {
@@ -422,7 +422,13 @@ impl Service {
         ended(&network, dispatch(&run.protocol, plan.ring, job)?)
     }
 
-    fn upload(&self, asked: &Asked, upload: &Upload, shared: &Shared, permitted: Result<()>) -> Result<()> {
+    fn upload(
+        &self,
+        asked: &Asked,
+        upload: &Upload,
+        shared: &ClientChannel,
+        permitted: Result<()>,
+    ) -> Result<()> {
         let protocol = self.host.protocol(&upload.protocol, false)?;
         let header = ModelHeader::new(asked.client, self.host.endpoint.me(), upload)?;
         let path = model_path(&self.host.policy.data, &upload.model)?;
@@ -463,7 +469,7 @@ impl Service {
         &self,
         asked: &Asked,
         prepare: &Prepare,
-        shared: &Shared,
+        shared: &ClientChannel,
         permitted: Result<()>,
     ) -> Result<()> {
         let protocol = self.host.protocol(&prepare.protocol, false)?;

@@ -1,5 +1,5 @@
 //! How prefixes of digits are compared: which digits there are, and which are joined when. Public, and the same for the blocks
-//! and for their price.
+//! and for their costing.
 
 use super::form::products_of_masks;
 

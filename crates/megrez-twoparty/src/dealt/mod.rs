@@ -7,6 +7,7 @@
 //! Security: `docs/security/float-dealer.md`.
 
 mod blocks;
+pub mod costing;
 mod digits;
 mod form;
 mod io;
@@ -15,7 +16,6 @@ mod leading;
 mod link;
 mod lookup;
 mod multiply;
-pub mod price;
 mod share;
 #[cfg(test)]
 pub(crate) mod tests;

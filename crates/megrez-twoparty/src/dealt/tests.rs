@@ -1,7 +1,7 @@
-//! The programs of `crate::tests` with a dealer: against the clear, with the meter held to the price at each party in each direction
+//! The programs of `crate::tests` with a dealer: against the clear, with the meter held to the costing at each party in each direction
 //! and phase; and the operations of floating point.
 
-use super::price::{Lanes, Price, Size};
+use super::costing::{Costing, Lanes, Size};
 use super::{Bits, DEALER, Dealt, Ints};
 use crate::ops::{self, OPS, Opened};
 use crate::testing::parties;
@@ -53,14 +53,14 @@ pub(crate) fn bits(me: usize, (_, v): &Input) -> Bits {
 }
 
 /// What each party sent to each other online and offline, and rounds online.
-type Cost = ([Vec<u64>; 2], u32);
+type Measured = ([Vec<u64>; 2], u32);
 
-fn cost(party: &Party<Cpu>) -> Cost {
+fn cost(party: &Party<Cpu>) -> Measured {
     let sent = [Phase::Offline, Phase::Online].map(|phase| party.meter().total(phase, 3));
     (sent, party.rounds())
 }
 
-/// Runs a program in the clear, on shares and for its price, and compares all three.
+/// Runs a program in the clear, on shares and for its costing, and compares all three.
 pub(crate) fn check(program: &impl Program, x: &[Input], c: &[Input]) {
     let values = |v: &Input| v.1.iter().map(|v| v.0).collect::<Vec<_>>();
     let clear: Vec<_> = x.iter().map(|v| Clear.public(v.0, &values(v))).collect();
@@ -68,10 +68,10 @@ pub(crate) fn check(program: &impl Program, x: &[Input], c: &[Input]) {
         c.iter().map(|v| Clear.public_bits(&values(v).iter().map(|v| *v == 1).collect::<Vec<_>>())).collect();
     let Ok((want, want_bits)) = program.run(&mut Clear, &clear, &clear_bits);
 
-    let mut price = Price::default();
+    let mut costing = Costing::default();
     let sizes: Vec<_> = x.iter().map(|(width, v)| Size { width: *width, lanes: v.len() }).collect();
     let lanes: Vec<_> = c.iter().map(|(_, v)| Lanes(v.len())).collect();
-    let Ok((priced, priced_bits)) = program.run(&mut price, &sizes, &lanes);
+    let Ok((priced, priced_bits)) = program.run(&mut costing, &sizes, &lanes);
 
     for firsts in firsts(x) {
         let results = parties(3, |party| {
@@ -124,25 +124,25 @@ pub(crate) fn check(program: &impl Program, x: &[Input], c: &[Input]) {
             let past = |v: &[u64]| !n.is_multiple_of(64) && v[n / 64] >> (n % 64) != 0;
             assert!(![&a.m, &a.r, &b.r, &d.r].iter().any(|v| past(v)), "bits past the end of bit {i}");
         }
-        let bill = price.bill;
-        assert_eq!(cost_a.0, [vec![0; 3], vec![0, bill.opened, 0]], "what worker 0 sends");
-        assert_eq!(cost_b.0, [vec![0; 3], vec![bill.opened, 0, 0]], "what worker 1 sends");
-        assert_eq!(cost_d.0, [vec![bill.dealt, 0, 0], vec![0; 3]], "what the dealer sends");
-        assert_eq!((cost_a.1.max(cost_b.1), cost_d.1), (bill.rounds, 0), "rounds");
+        let cost = costing.cost;
+        assert_eq!(cost_a.0, [vec![0; 3], vec![0, cost.opened, 0]], "what worker 0 sends");
+        assert_eq!(cost_b.0, [vec![0; 3], vec![cost.opened, 0, 0]], "what worker 1 sends");
+        assert_eq!(cost_d.0, [vec![cost.dealt, 0, 0], vec![0; 3]], "what the dealer sends");
+        assert_eq!((cost_a.1.max(cost_b.1), cost_d.1), (cost.rounds, 0), "rounds");
     }
 }
 
 /// Lanes of the operations' operands.
 const LANES: usize = 256;
 
-/// Every operation of floating point: bit for bit what it is in the clear, at its price.
+/// Every operation of floating point: bit for bit what it is in the clear, at its costing.
 #[test]
 fn operations() {
     let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
     for op in OPS {
-        let mut price = Price::default();
-        let sizes = [&x, &y].map(|numbers| Float::public(&price, numbers));
-        let Ok(_) = ops::run(op, &mut price, &sizes[0], &sizes[1]);
+        let mut costing = Costing::default();
+        let sizes = [&x, &y].map(|numbers| Float::public(&costing, numbers));
+        let Ok(_) = ops::run(op, &mut costing, &sizes[0], &sizes[1]);
         let results = parties(3, |party| {
             let me = party.me();
             let mut b = Dealt::new(party.clone())?;
@@ -160,10 +160,10 @@ fn operations() {
         for (me, (opened, cost)) in results[..2].iter().enumerate() {
             assert_eq!(opened.as_ref().unwrap().differences(&want), 0, "{op}");
             let mut sent = vec![0; 3];
-            sent[1 - me] = price.bill.opened;
+            sent[1 - me] = costing.cost.opened;
             assert_eq!(cost.0, [vec![0; 3], sent], "{op}");
-            assert!(cost.1 <= price.bill.rounds, "{op}");
+            assert!(cost.1 <= costing.cost.rounds, "{op}");
         }
-        assert_eq!(results[2].1, ([vec![price.bill.dealt, 0, 0], vec![0; 3]], 0), "{op}");
+        assert_eq!(results[2].1, ([vec![costing.cost.dealt, 0, 0], vec![0; 3]], 0), "{op}");
     }
 }

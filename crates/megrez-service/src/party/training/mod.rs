@@ -4,7 +4,7 @@ mod files;
 mod run;
 
 use super::asked::{Asked, Wish};
-use super::clients::{Shared, alive, hold};
+use super::clients::{ClientChannel, alive, hold};
 use super::host::{Host, ended};
 use super::jobs::dispatch;
 use super::service::Service;
@@ -106,7 +106,7 @@ impl Service {
         &self,
         asked: &Asked,
         train: &Train,
-        shared: &Shared,
+        shared: &ClientChannel,
         permitted: Result<()>,
     ) -> Result<()> {
         let job = &train.job;
@@ -169,7 +169,7 @@ impl Service {
     }
 
     /// Writes down what an owner says of a job.
-    pub(super) fn consent(&self, asked: &Asked, consent: &Consent, shared: &Shared) -> Result<()> {
+    pub(super) fn consent(&self, asked: &Asked, consent: &Consent, shared: &ClientChannel) -> Result<()> {
         let client = asked.client;
         if consent.of.is_empty() {
             return Err(Error::Refused("an approval names the rows or weights that it is about".into()));
@@ -205,7 +205,13 @@ impl Service {
     }
 
     /// Tells a client how the jobs stand that concern it.
-    pub(super) fn jobs(&self, client: &str, only: Option<JobId>, whole: bool, shared: &Shared) -> Result<()> {
+    pub(super) fn jobs(
+        &self,
+        client: &str,
+        only: Option<JobId>,
+        whole: bool,
+        shared: &ClientChannel,
+    ) -> Result<()> {
         let ids = match only {
             Some(id) => vec![id],
             None => Folder::all(&self.host.policy.data)?,
@@ -278,7 +284,7 @@ impl Service {
     }
 
     /// Stops a job, which its client and all who have a say in it may do.
-    pub(super) fn stop(&self, client: &str, id: JobId, shared: &Shared) -> Result<()> {
+    pub(super) fn stop(&self, client: &str, id: JobId, shared: &ClientChannel) -> Result<()> {
         let job = self.concerns(client, id)?.ok_or_else(|| absent(&id, client))?;
         if job.client != client && !files::has_consented(&self.host.policy.data, &job, client) {
             return Err(forbidden(format!("the job is not `{client}`'s to stop")));
@@ -290,7 +296,7 @@ impl Service {
     }
 
     /// Removes what a client has stored.
-    pub(super) fn remove(&self, asked: &Asked, model: &str, shared: &Shared) -> Result<()> {
+    pub(super) fn remove(&self, asked: &Asked, model: &str, shared: &ClientChannel) -> Result<()> {
         let (client, path) = (asked.client, model_path(&self.host.policy.data, model)?);
         let stored = StoredModel::open(&self.host.policy.data, model, client, self.host.endpoint.me(), true)?;
         if stored.header.owner != client {

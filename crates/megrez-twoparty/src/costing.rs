@@ -1,25 +1,25 @@
 //! What a program costs before it runs: [`Blocks`] that know widths and lanes and nothing else.
 //!
-//! A program is run on [`Price`] as it would be on shares; the bill is what the meter will read, byte for byte, and no more
+//! A program is run on [`Costing`] as it would be on shares; the cost is what the meter will read, byte for byte, and no more
 //! rounds than it. The tests hold the two together.
 
-pub use crate::bill::Bill;
+pub use crate::cost::Cost;
 
 use crate::compare::{self, Ask};
-use crate::triple::{self, Shape};
+use crate::triple::{self, AndShape};
 use crate::{cot, leading, lookup};
 use megrez_float::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
 use std::convert::Infallible;
 
 /// Prices of SoftSpoken with groups of `k` bits.
 #[derive(Clone, Copy, Debug)]
-pub struct Price {
+pub struct Costing {
     /// k.
     pub k: u32,
     /// Threads of each party.
     pub threads: usize,
     /// What was asked so far.
-    pub bill: Bill,
+    pub cost: Cost,
 }
 
 /// Integers that nobody has: a width and lanes.
@@ -44,7 +44,7 @@ enum Wrap {
 }
 
 impl Wrap {
-    fn of(msb: &Msb<'_, Price>) -> Self {
+    fn of(msb: &Msb<'_, Costing>) -> Self {
         match msb {
             Msb::Unknown => Self::Unknown,
             Msb::Zero | Msb::One => Self::Known,
@@ -53,11 +53,11 @@ impl Wrap {
     }
 }
 
-impl Price {
+impl Costing {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(k: u32) -> Self {
-        Self { k, threads: 1, bill: Bill::default() }
+        Self { k, threads: 1, cost: Cost::default() }
     }
 
     /// Between parties of so many threads each.
@@ -66,20 +66,20 @@ impl Price {
         Self { threads, ..self }
     }
 
-    fn carries(&mut self, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[Shape]) {
-        self.bill.pay(compare::bill(self.k, jobs, ands, later));
+    fn carries(&mut self, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[AndShape]) {
+        self.cost.pay(compare::cost(self.k, jobs, ands, later));
     }
 
-    fn openings(&mut self, shapes: &[Shape]) {
-        self.bill.pay(triple::opening_bill(shapes));
+    fn openings(&mut self, shapes: &[AndShape]) {
+        self.cost.pay(triple::opening_cost(shapes));
     }
 
     fn cots(&mut self, jobs: &[(usize, Option<usize>, u32)]) {
-        self.bill.pay(cot::bill(self.k, jobs));
+        self.cost.pay(cot::cost(self.k, jobs));
     }
 
-    fn ands(&mut self, shapes: &[Shape]) {
-        self.bill.pay(triple::bill(self.k, shapes));
+    fn ands(&mut self, shapes: &[AndShape]) {
+        self.cost.pay(triple::cost(self.k, shapes));
     }
 
     fn wraps(&mut self, jobs: &[(Size, Wrap)]) {
@@ -106,7 +106,7 @@ impl Price {
     }
 
     /// For each (cut, width) of each integer the `width` bits above the cut.
-    fn fields(&mut self, jobs: &[(Size, Vec<(u32, u32)>)], later: &[Shape]) {
+    fn fields(&mut self, jobs: &[(Size, Vec<(u32, u32)>)], later: &[AndShape]) {
         let cuts = |c: &[(u32, u32)]| c.iter().map(|c| (c.0, Ask::Wrap)).collect();
         let carries: Vec<_> = jobs.iter().map(|(x, c)| (cuts(c), x.lanes)).collect();
         self.carries(&carries, &[], later);
@@ -116,7 +116,7 @@ impl Price {
 
     fn shifted(&mut self, jobs: &[(&Size, u32)]) -> Vec<Size> {
         let carries: Vec<_> = jobs.iter().map(|(x, s)| (vec![(*s, Ask::Both)], x.lanes)).collect();
-        let ands: Vec<_> = jobs.iter().map(|(x, _)| Shape { lanes: x.lanes, width: 1 }).collect();
+        let ands: Vec<_> = jobs.iter().map(|(x, _)| AndShape { lanes: x.lanes, width: 1 }).collect();
         self.carries(&carries, &[], &ands);
         self.openings(&ands);
         let wide: Vec<_> = jobs.iter().flat_map(|(x, s)| [(x.lanes, x.width - s); 2]).collect();
@@ -124,7 +124,7 @@ impl Price {
         jobs.iter().map(|(x, s)| Size { width: x.width - s, lanes: x.lanes }).collect()
     }
 
-    fn signs(&mut self, jobs: &[&Size], ask: Ask, later: &[Shape]) {
+    fn signs(&mut self, jobs: &[&Size], ask: Ask, later: &[AndShape]) {
         let wide = jobs.iter().filter(|x| x.width > 1);
         let carries: Vec<_> = wide.map(|x| (vec![(x.width - 1, ask)], x.lanes)).collect();
         self.carries(&carries, &[], later);
@@ -132,16 +132,16 @@ impl Price {
 }
 
 /// The factors, the narrower one first.
-fn pair<'a, 'b>(job: &'a Multiply<'b, Price>) -> (&'a Factor<'b, Price>, &'a Factor<'b, Price>) {
+fn pair<'a, 'b>(job: &'a Multiply<'b, Costing>) -> (&'a Factor<'b, Costing>, &'a Factor<'b, Costing>) {
     if job.y.x.width < job.x.x.width { (&job.y, &job.x) } else { (&job.x, &job.y) }
 }
 
-fn row(table: &megrez_float::blocks::Table, lanes: usize) -> Row<Price> {
+fn row(table: &megrez_float::blocks::Table, lanes: usize) -> Row<Costing> {
     let ints = table.ints.iter().map(|&width| Size { width, lanes }).collect();
     Row { ints, bits: vec![Lanes(lanes); table.bits] }
 }
 
-impl Blocks for Price {
+impl Blocks for Costing {
     type Int = Size;
     type Bit = Lanes;
     type Error = Infallible;
@@ -158,16 +158,16 @@ impl Blocks for Price {
         if threads <= 1 {
             return (0..n).map(|i| part(self, i)).collect();
         }
-        let mut bills = vec![Bill::default(); threads];
+        let mut costs = vec![Cost::default(); threads];
         let one = |i: usize| {
-            let mut price = Self::new(self.k);
-            let result = part(&mut price, i);
-            bills[i % threads].pay(price.bill);
+            let mut costing = Self::new(self.k);
+            let result = part(&mut costing, i);
+            costs[i % threads].pay(costing.cost);
             result
         };
         let results = (0..n).map(one).collect();
-        let bytes = [0, 1].map(|party| bills.iter().map(|b| b.bytes[party]).sum());
-        self.bill.pay(Bill { bytes, rounds: bills.iter().map(|b| b.rounds).max().unwrap_or(0) });
+        let bytes = [0, 1].map(|party| costs.iter().map(|b| b.bytes[party]).sum());
+        self.cost.pay(Cost { bytes, rounds: costs.iter().map(|b| b.rounds).max().unwrap_or(0) });
         results
     }
 
@@ -230,7 +230,7 @@ impl Blocks for Price {
     }
 
     fn and(&mut self, jobs: &[(&Lanes, &Lanes)]) -> Result<Vec<Lanes>, Infallible> {
-        let shapes: Vec<_> = jobs.iter().map(|(x, _)| Shape { lanes: x.0, width: 1 }).collect();
+        let shapes: Vec<_> = jobs.iter().map(|(x, _)| AndShape { lanes: x.0, width: 1 }).collect();
         self.ands(&shapes);
         Ok(jobs.iter().map(|(x, _)| **x).collect())
     }
@@ -254,7 +254,7 @@ impl Blocks for Price {
         Ok(jobs.iter().map(|x| Lanes(x.lanes)).collect())
     }
     fn negative_zero(&mut self, jobs: &[&Size]) -> Result<Vec<(Lanes, Lanes)>, Infallible> {
-        let ands: Vec<_> = jobs.iter().map(|x| Shape { lanes: x.lanes, width: 1 }).collect();
+        let ands: Vec<_> = jobs.iter().map(|x| AndShape { lanes: x.lanes, width: 1 }).collect();
         self.signs(jobs, Ask::Both, &ands);
         self.openings(&ands);
         Ok(jobs.iter().map(|x| (Lanes(x.lanes), Lanes(x.lanes))).collect())
@@ -266,7 +266,7 @@ impl Blocks for Price {
     }
     fn lookup(&mut self, jobs: &[Lookup<'_, Self>]) -> Result<Vec<Row<Self>>, Infallible> {
         let sizes: Vec<_> = jobs.iter().map(|j| (j.table, j.index.lanes)).collect();
-        self.bill.pay(lookup::bill(self.k, &sizes));
+        self.cost.pay(lookup::cost(self.k, &sizes));
         Ok(jobs.iter().map(|j| row(j.table, j.index.lanes)).collect())
     }
     fn extend(&mut self, jobs: &[Extend<'_, Self>]) -> Result<Vec<Size>, Infallible> {
@@ -338,7 +338,7 @@ impl Blocks for Price {
             .iter()
             .flat_map(|(x, _)| leading::digits(x.width).map(|w| (&tables[w as usize - 1], x.lanes)))
             .collect();
-        self.bill.pay(lookup::bill(self.k, &lookups));
+        self.cost.pay(lookup::cost(self.k, &lookups));
         levels.iter().for_each(|level| self.openings(level));
         let wide = |(x, width): &(&Size, u32)| {
             let used = 32 - (x.width - 1).leading_zeros();

@@ -1,35 +1,35 @@
 //! What the blocks and the floating-point operations cost, without running them:
-//! `cargo run -p megrez-twoparty --example bill -- [k]`, and with `dealer` in place of k with a dealer.
+//! `cargo run -p megrez-twoparty --example costs -- [k]`, and with `dealer` in place of k with a dealer.
 
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
 use megrez_float::{Float, Format, Plain};
-use megrez_twoparty::dealt::price as dealt;
+use megrez_twoparty::costing::{Costing, Lanes, Size};
+use megrez_twoparty::dealt::costing as dealt;
 use megrez_twoparty::ops::{OPS, run};
-use megrez_twoparty::price::{Lanes, Price, Size};
 use std::convert::Infallible;
 
 const LANES: usize = 1 << 14;
 
-/// What a price says: bytes of all parties, online bytes of both, rounds.
-trait Bill: Blocks<Int = Size, Bit = Lanes, Error = Infallible> {
-    fn bill(&self) -> [u64; 3];
+/// What it costs: bytes of all parties, online bytes of both, rounds.
+trait Cost: Blocks<Int = Size, Bit = Lanes, Error = Infallible> {
+    fn cost(&self) -> [u64; 3];
 }
 
-impl Bill for Price {
-    fn bill(&self) -> [u64; 3] {
-        let bytes = self.bill.bytes.iter().sum();
-        [bytes, bytes, self.bill.rounds.into()]
+impl Cost for Costing {
+    fn cost(&self) -> [u64; 3] {
+        let bytes = self.cost.bytes.iter().sum();
+        [bytes, bytes, self.cost.rounds.into()]
     }
 }
 
-impl Bill for dealt::Price {
-    fn bill(&self) -> [u64; 3] {
-        [self.bill.bytes(), 2 * self.bill.opened, self.bill.rounds.into()]
+impl Cost for dealt::Costing {
+    fn cost(&self) -> [u64; 3] {
+        [self.cost.bytes(), 2 * self.cost.opened, self.cost.rounds.into()]
     }
 }
 
-fn print(name: &str, price: &impl Bill) {
-    let [all, online, rounds] = price.bill();
+fn print(name: &str, costing: &impl Cost) {
+    let [all, online, rounds] = costing.cost();
     let lane = |bytes: u64| bytes as f64 * 8.0 / LANES as f64;
     println!("{name:34} {:>10.1} {:>10.1} {:>10.1} {rounds:>7}", lane(all), lane(online), lane(all) / 8.0);
 }
@@ -41,34 +41,34 @@ fn main() {
         "per lane, all parties", "bits", "online", "bytes", "rounds"
     );
     match k.as_deref() {
-        Some("dealer") => all(dealt::Price::default),
+        Some("dealer") => all(dealt::Costing::default),
         k => {
             let k = k.and_then(|k| k.parse().ok()).unwrap_or(4);
-            all(|| Price::new(k));
+            all(|| Costing::new(k));
         }
     }
 }
 
-fn all<P: Bill>(new: impl Fn() -> P) {
+fn all<P: Cost>(new: impl Fn() -> P) {
     blocks(&new);
     for op in OPS {
-        let mut price = new();
-        let x = Float::public(&price, &Plain::from_bits(Format::FLOAT32, &vec![0x3f80_0000; LANES]));
+        let mut costing = new();
+        let x = Float::public(&costing, &Plain::from_bits(Format::FLOAT32, &vec![0x3f80_0000; LANES]));
         let y = x.clone();
-        let Ok(_) = run(op, &mut price, &x, &y);
-        print(op, &price);
+        let Ok(_) = run(op, &mut costing, &x, &y);
+        print(op, &costing);
     }
 }
 
 type Done = Result<(), Infallible>;
 
-fn blocks<P: Bill>(new: impl Fn() -> P) {
+fn blocks<P: Cost>(new: impl Fn() -> P) {
     let int = |width: u32| Size { width, lanes: LANES };
     let bit = Lanes(LANES);
     let row = |name: &str, f: &dyn Fn(&mut P) -> Done| {
-        let mut price = new();
-        let Ok(()) = f(&mut price);
-        print(name, &price);
+        let mut costing = new();
+        let Ok(()) = f(&mut costing);
+        print(name, &costing);
     };
     row("and", &|b| b.and(&[(&bit, &bit)]).map(drop));
     row("widen to 32 bits", &|b| b.widen(&[(&bit, 32)]).map(drop));

@@ -1,4 +1,4 @@
-//! What a program costs with a dealer before it runs: [`Blocks`] that know widths and lanes and nothing else. The bill is what the
+//! What a program costs with a dealer before it runs: [`Blocks`] that know widths and lanes and nothing else. The cost is what the
 //! meter will read, byte for byte, and no more rounds than it; the tests hold the two together.
 
 use super::blocks::ROUNDED;
@@ -6,13 +6,13 @@ use super::digits::one_hot_words;
 use super::form::products_of_masks;
 use super::joins::{Cut, Joins};
 use super::{leading, lookup::Live};
-pub use crate::price::{Lanes, Size};
+pub use crate::costing::{Lanes, Size};
 use megrez_float::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
 use std::convert::Infallible;
 
 /// Bytes and rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Bill {
+pub struct Cost {
     /// Payload bytes from the dealer to worker 0, in the offline phase. It sends worker 1 none.
     pub dealt: u64,
     /// Payload bytes that each worker sends the other.
@@ -21,7 +21,7 @@ pub struct Bill {
     pub rounds: u32,
 }
 
-impl Bill {
+impl Cost {
     /// Bytes of all parties.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -31,22 +31,22 @@ impl Bill {
 
 /// Prices of what is asked.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Price {
+pub struct Costing {
     /// What was asked so far.
-    pub bill: Bill,
+    pub cost: Cost,
 }
 
-impl Price {
+impl Costing {
     /// A message of the dealer.
     fn deal(&mut self, bits: usize) {
-        self.bill.dealt += bits.div_ceil(8) as u64;
+        self.cost.dealt += bits.div_ceil(8) as u64;
     }
 
     /// A message of the dealer, and one each way between the workers.
     fn round(&mut self, dealt: usize, opened: usize) {
         self.deal(dealt);
-        self.bill.opened += opened.div_ceil(8) as u64;
-        self.bill.rounds += u32::from(opened > 0);
+        self.cost.opened += opened.div_ceil(8) as u64;
+        self.cost.rounds += u32::from(opened > 0);
     }
 
     fn cuts(&mut self, jobs: &[(Vec<Cut>, usize)]) {
@@ -88,7 +88,7 @@ enum Wrap {
 }
 
 impl Wrap {
-    fn of(msb: &Msb<'_, Price>) -> Self {
+    fn of(msb: &Msb<'_, Costing>) -> Self {
         match msb {
             Msb::Unknown => Self::Unknown,
             Msb::Zero | Msb::One => Self::Known,
@@ -116,7 +116,7 @@ fn lifted(width: u32) -> (usize, usize) {
     (width + 2 * (width - 1), width)
 }
 
-impl Blocks for Price {
+impl Blocks for Costing {
     type Int = Size;
     type Bit = Lanes;
     type Error = Infallible;
@@ -346,7 +346,7 @@ impl Blocks for Price {
     }
 }
 
-impl Price {
+impl Costing {
     /// The last round of `sticky` and `round`.
     fn lift(&mut self, jobs: &[(&Size, u32)]) -> Vec<Size> {
         let one = |(x, s): &(&Size, u32)| {
