@@ -20,6 +20,7 @@ mod dry_run;
 mod emulator;
 mod gemm;
 mod gpu;
+mod list_shape;
 mod lists;
 mod memory;
 mod openings;

@@ -1,6 +1,6 @@
 //! The kernel files and the forms in which they are compiled.
 
-use crate::lists::ListShape;
+use crate::list_shape::ListShape;
 use megrez_kernels::{Entries, ListSpec};
 use megrez_ring::Prime;
 use std::fmt::Write;

@@ -10,6 +10,7 @@ mod cost;
 pub mod faults;
 pub mod files;
 pub mod float;
+mod hash;
 mod inputs;
 pub mod local;
 mod report;
@@ -19,12 +20,8 @@ mod walk;
 
 pub use clients::Clients;
 pub use cost::{PlanCost, StepCost, Unsupported, check};
+pub use hash::hash;
 pub use inputs::Arrivals;
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
 pub use serve::{Options, Stored, agree, agree_or, common_name, derive, run_again, serve};
 pub use walk::{Prepared, Values, offline, online};
-
-/// A hash of bytes for one purpose, for what the parties compare.
-pub fn hash(purpose: &str, bytes: &[u8]) -> [u8; 32] {
-    blake3::derive_key(purpose, bytes)
-}

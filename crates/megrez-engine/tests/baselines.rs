@@ -5,7 +5,6 @@ use crate::common::stats::{self, SIGMAS};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, SignBit};
 use megrez_protocols::aegis;
-use megrez_protocols::mizar::Lists;
 use megrez_ring::Prime;
 use megrez_session::Phase::Online;
 use std::collections::{BTreeMap, HashMap};
@@ -109,6 +108,14 @@ fn variation<K: Ord + Clone>(a: &BTreeMap<K, f64>, b: &BTreeMap<K, f64>) -> f64 
 }
 
 // ---- Aegis ----
+
+/// Whose lists.
+#[derive(Clone, Copy)]
+enum Lists {
+    Own,
+    Aegis,
+    Concurrent,
+}
 
 /// What the dealer sees of a value of three bits, for its mask r: the sums of the entries, in no order, with probabilities.
 fn three_bit_view(lists: Lists, x: u64, r: u64) -> BTreeMap<Vec<(u64, u64)>, f64> {

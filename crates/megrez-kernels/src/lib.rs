@@ -16,6 +16,7 @@ mod circuit;
 mod cpu;
 mod device;
 mod fused;
+mod memory;
 mod reference;
 mod tensor;
 #[cfg(any(test, feature = "testing"))]
@@ -23,7 +24,8 @@ pub mod testing;
 
 pub use circuit::{Circuit, GateKind, Operand, Program, Wire};
 pub use cpu::Cpu;
-pub use device::{Device, DeviceError, Elem, Memory, Placement, Usage};
+pub use device::{Device, Placement};
 pub use fused::*;
+pub use memory::{DeviceError, Elem, Memory, Usage};
 pub use reference::Reference;
 pub use tensor::{Bits, Tensor};

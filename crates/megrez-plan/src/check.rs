@@ -1,37 +1,9 @@
 //! The types of steps: what each primitive accepts and gives. The same rules build a plan and validate one from a file.
 
+use crate::error::{Mistake, PlanError, refuse};
 use crate::{Kind, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
 use megrez_ring::Shape;
 use std::collections::HashSet;
-
-/// A plan that cannot run. Every message names the step.
-#[derive(Debug, thiserror::Error, PartialEq)]
-pub enum PlanError {
-    /// The bytes are no plan of this version.
-    #[error("not a plan of this version of megrez: compile the model again")]
-    Malformed,
-    /// A step does not fit its inputs.
-    #[error("step `{step}`: {what}")]
-    Step {
-        /// The step's name.
-        step: String,
-        /// What is wrong.
-        what: String,
-    },
-}
-
-/// What is wrong with a step whose name the caller knows.
-pub struct Mistake(String);
-
-impl Mistake {
-    pub(crate) fn at(self, step: &str) -> PlanError {
-        PlanError::Step { step: step.into(), what: self.0 }
-    }
-}
-
-pub(crate) fn refuse<T>(what: impl Into<String>) -> Result<T, Mistake> {
-    Err(Mistake(what.into()))
-}
 
 fn ring_input(v: &Value) -> Result<(&Shape, u32), Mistake> {
     match v.kind {

@@ -1,7 +1,7 @@
 //! Plans of floating-point programs: straight lists of steps on secret single-precision numbers, agreed by hash like plans on
 //! a ring, and as free of secrets. `megrez-graph` lowers models into them, the engine walks them.
 
-use crate::check::{Mistake, refuse};
+use crate::error::{Mistake, refuse};
 use crate::{Input, Output, PlanError, ValueId, View};
 use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};

@@ -6,12 +6,13 @@
 //! makes the same choice.
 
 mod check;
+mod error;
 mod float;
 mod lookup;
 mod op;
 mod view;
 
-pub use check::PlanError;
+pub use error::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
 pub use lookup::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
 pub use op::{

@@ -9,7 +9,7 @@
 //! the floor unless the cut bits are zero, and h may be one more unless l is 0, with l − 2^low for l. So the pieces of h
 //! must be good on the segment before it as well, and the last segment is out of bounds: with a carry it is the first.
 
-use crate::check::{Mistake, refuse};
+use crate::error::{Mistake, refuse};
 use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};
 

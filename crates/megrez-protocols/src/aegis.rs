@@ -25,7 +25,10 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 
 /// The suite.
 pub fn suite<W, D>() -> Mizar<W, D> {
-    Mizar::with(Lists::Aegis)
+    Mizar::with(Lists(|sign, ring| {
+        let list = SignList(spec(sign, ring));
+        (list.clone(), Box::new(TwoLists(list)))
+    }))
 }
 
 /// Bits, whatever list is asked for.

@@ -24,7 +24,10 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 
 /// The suite.
 pub fn suite<W, D>() -> Mizar<W, D> {
-    Mizar::with(Lists::Concurrent)
+    Mizar::with(Lists(|sign, ring| {
+        let list = SignList(spec(sign, ring));
+        (list.clone(), Box::new(SingleList(list)))
+    }))
 }
 
 /// Bits, whatever list is asked for, in the smallest field that fits.

@@ -1,6 +1,6 @@
 //! Fields of a report, and numbers for people.
 
-use crate::PageError;
+use crate::error::PageError;
 use serde_json::Value;
 
 /// A field by its path, `cost.layers.0.layer`.

@@ -1,7 +1,7 @@
 //! What stands on a page, a function for each part.
 
-use crate::PageError;
 use crate::charts::{Bar, Scale, bars, timeline};
+use crate::error::PageError;
 use crate::html::{details, escape, figure, list, paragraph, section, table, warning, words};
 use crate::numbers::{At, bytes, ratio, seconds};
 use serde_json::Value;

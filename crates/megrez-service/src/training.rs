@@ -7,7 +7,8 @@
 //!
 //! The parties run nothing else on stored rows.
 
-use crate::wire::{Failure, ModelPlan};
+use crate::failure::Failure;
+use crate::plans::ModelPlan;
 use crate::{Error, ErrorKind, Result};
 use megrez_plan::{KEPT, Plan, Value};
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,12 @@
 //! party answers with input-mask keys, shares and reports; between them the client sends raw input shares.
 //! Both sides decode strictly and bound what they allocate.
 
+pub use crate::failure::Failure;
+pub use crate::plans::ModelPlan;
 use crate::training::{Consent, Job, JobId, JobState};
 use crate::{Error, ErrorKind, Result};
 pub use megrez_engine::PartyReport;
 pub use megrez_engine::float::{MAX_CLIENTS, MAX_ENTRIES, MAX_REFERENCES, Opening, Program};
-use megrez_graph::lower::{DataInput, Revealed};
 use megrez_net::{Channel, NetProfile, Payload, PeerName};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -233,19 +234,6 @@ pub fn program_hash(bytes: &[u8]) -> [u8; 32] {
     megrez_engine::hash("megrez 2026 program", bytes)
 }
 
-/// A plan that a model's owner approves, with what its user needs to know.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModelPlan {
-    /// Inputs per run.
-    pub batch: usize,
-    /// The plan's bytes.
-    pub plan: Vec<u8>,
-    /// What the data owner shares.
-    pub data_inputs: Vec<DataInput>,
-    /// What the recipient opens.
-    pub outputs: Vec<Revealed>,
-}
-
 /// A request to make material ahead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prepare {
@@ -286,27 +274,6 @@ pub enum Reply {
     Jobs(Vec<JobState>),
     /// It failed, and why.
     Failed(Failure),
-}
-
-/// Why something failed. No secret in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// For programs.
-    pub kind: ErrorKind,
-    /// For people.
-    pub reason: String,
-}
-
-impl From<&Error> for Failure {
-    fn from(e: &Error) -> Self {
-        Failure { kind: e.kind(), reason: e.to_string() }
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(Failure { kind, reason }: Failure) -> Self {
-        Error::Of(kind, reason)
-    }
 }
 
 /// What `megrez doctor` shows of a party.

@@ -1,6 +1,5 @@
 //! The GPUs of this machine, or what is missing.
 
-use super::plain;
 use crate::gpu::Gpu;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -59,4 +58,9 @@ pub(crate) fn available() -> std::result::Result<Vec<Gpu>, String> {
         })
     };
     (0..count).map(|o| gpu(o).map_err(|e: DriverError| format!("GPU {o}: {}", plain(e)))).collect()
+}
+
+pub(super) fn plain(error: DriverError) -> String {
+    let text = error.error_string().ok().map(|s| s.to_string_lossy().into_owned());
+    format!("{} ({:?})", text.unwrap_or_else(|| "unknown error".into()), error.0)
 }

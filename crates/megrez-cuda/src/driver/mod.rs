@@ -23,11 +23,6 @@ const STAGING: usize = 8 << 20;
 /// Kernel times are collected when this many launches wait for it.
 const TIMED: usize = 4096;
 
-fn plain(error: DriverError) -> String {
-    let text = error.error_string().ok().map(|s| s.to_string_lossy().into_owned());
-    format!("{} ({:?})", text.unwrap_or_else(|| "unknown error".into()), error.0)
-}
-
 /// A handle of the driver, which may be used from any thread.
 #[derive(Clone, Copy)]
 struct Handle<T>(T);

@@ -23,15 +23,9 @@ mod trees;
 mod windows;
 
 pub(crate) use comparisons::NOT_ZERO;
-pub(crate) use parts::Parts;
+pub(crate) use parts::{Decompose, Parts};
 pub(crate) use quantized::TO_TYPE;
 pub(crate) use reductions::FLATTENED;
-
-use crate::graph::Id;
-use crate::problem::Refusal;
-
-/// Adds the parts of a node and gives its outputs, the first one at least.
-pub(crate) type Decompose = fn(&mut Parts) -> Result<Vec<Id>, Refusal>;
 
 /// Every operator that is made of others, or may be. Where a layer has the operator as it is used, the
 /// decomposition leaves it ([`Parts::itself`]).

@@ -240,3 +240,6 @@ impl Parts<'_> {
 fn into_refusal(problem: crate::problem::Problem) -> Refusal {
     Refusal { what: problem.what, remedy: problem.remedy, cause: problem.cause }
 }
+
+/// Adds the parts of a node and gives its outputs, the first one at least.
+pub(crate) type Decompose = fn(&mut Parts) -> Result<Vec<Id>, Refusal>;

@@ -14,8 +14,8 @@
 //!
 //! In degree 15 roundings of the powers of u come on top, some 2^−18 of a unit each.
 
+use super::pieces::{Form, Pieces};
 use super::polynomial::{argument_bits, degree_7, degree_15};
-use super::spline::{Form, Pieces};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;

@@ -31,6 +31,7 @@ mod max_pool;
 mod max_pool_grad;
 mod octaves;
 mod pad;
+mod pieces;
 mod polynomial;
 mod published;
 mod rank;

@@ -1,7 +1,7 @@
 //! Graphs within the graph: functions of the model, and If, Loop and Scan, whose conditions and lengths
 //! are known when compiling. Each becomes the nodes of its body, as often as it runs.
 
-use super::import::{Importer, Known, label};
+use super::importer::{Importer, Known, label};
 use super::{elements, message};
 use crate::graph::{Attributes, Id};
 use crate::layers::axis;

@@ -1,8 +1,9 @@
 //! A file's graph becomes a graph of megrez, node by node. Everything that stands in the way is listed.
 
-use super::external::Beside;
+use super::importer::{Importer, Known, label};
 use super::kinds::{Kind, output_kind};
-use super::{ImportOptions, fixed, message, old, sequences};
+use super::options::fixed;
+use super::{message, old, sequences};
 use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::layers::{self, FLATTENED, PUBLISHED, TO_TYPE};
 use crate::problem::{Problem, Problems, Refusal, refuse};
@@ -12,71 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// What to do about an input that the file leaves open.
 const SHAPE: &str = "give the input's shape: --shape NAME=1,3,224,224, in Python shapes={…}";
 
-/// What is known of a name of the model.
-#[derive(Clone, Copy)]
-pub(super) enum Known {
-    Value(Id),
-    /// A value without elements, such as a language model's past before its first token.
-    Empty(usize),
-    /// A list of values.
-    Sequence(usize),
-    /// A node that has a problem should define it.
-    Failed,
-}
-
-pub(super) struct Importer<'a> {
-    pub(super) graph: Graph,
-    pub(super) functions: HashMap<(&'a str, &'a str), message::Function<'a>>,
-    opset: i64,
-    options: &'a ImportOptions,
-    beside: Beside,
-    pub(super) names: HashMap<&'a str, Known>,
-    /// The dimensions of values without elements.
-    empty: Vec<Vec<usize>>,
-    pub(super) sequences: Vec<Vec<Id>>,
-    /// How many values all sequences have together.
-    pub(super) listed: usize,
-    /// Names that a node reads or the graph gives.
-    pub(super) read: HashSet<&'a str>,
-    /// The ONNX data types of initializers and inputs.
-    types: HashMap<Id, i64>,
-    /// What secret values stand for; real numbers where nothing is said.
-    pub(super) kinds: HashMap<Id, Kind>,
-    pub(super) problems: Vec<Problem>,
-    /// How many graphs within graphs are being read.
-    pub(super) depth: usize,
-    /// What reading them has cost so far.
-    pub(super) repeated: usize,
-}
-
 impl<'a> Importer<'a> {
-    pub(super) fn new(
-        functions: &[message::Function<'a>],
-        model: &message::Graph<'a>,
-        opset: i64,
-        options: &'a ImportOptions,
-    ) -> Self {
-        let read = model.nodes.iter().flat_map(|n| n.inputs.iter().copied());
-        let read = read.chain(model.outputs.iter().map(|o| o.name)).collect();
-        Importer {
-            graph: Graph::new(model.name),
-            functions: functions.iter().map(|f| ((f.domain, f.name), f.clone())).collect(),
-            opset,
-            options,
-            beside: Beside::new(options.folder.as_deref()),
-            names: HashMap::new(),
-            empty: vec![],
-            sequences: vec![],
-            listed: 0,
-            read,
-            types: HashMap::new(),
-            kinds: HashMap::new(),
-            problems: vec![],
-            depth: 0,
-            repeated: 0,
-        }
-    }
-
     pub(super) fn import(mut self, model: &message::Graph<'a>) -> Result<Graph, Problems> {
         self.initializers(model);
         let data = || model.inputs.iter().filter(|i| !self.names.contains_key(i.name));
@@ -268,7 +205,7 @@ impl<'a> Importer<'a> {
             old::update(self, self.opset, node.op, &mut inputs, &mut attributes).map_err(at)?;
         }
         self.untrained(node, &inputs).map_err(at)?;
-        let kind = output_kind(self, node.op, &inputs, &attributes).map_err(at)?;
+        let kind = output_kind(&self.graph, &self.kinds, node.op, &inputs, &attributes).map_err(at)?;
         let op = self.modernise(node.op, &inputs, &mut attributes, kind);
         let inputs = if op == node.op { inputs } else { inputs[..1].to_vec() };
         let before = self.graph.values.len();
@@ -382,11 +319,6 @@ impl<'a> Importer<'a> {
             _ => "Identity",
         }
     }
-}
-
-/// The name that the file uses for a node; the graph makes an empty one up.
-pub(super) fn label<'a>(node: &message::Node<'a>) -> &'a str {
-    if node.name.is_empty() { node.outputs.first().copied().unwrap_or("?") } else { node.name }
 }
 
 /// The value of a Constant node.

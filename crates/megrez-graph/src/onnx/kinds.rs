@@ -1,9 +1,9 @@
 //! What secret values stand for. Shares hold numbers; the file's types say which are whole numbers or
 //! truth values, and some operators mean something else on those.
 
-use super::import::Importer;
-use crate::graph::{Attribute, Attributes, Id};
+use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::problem::{Refusal, refuse};
+use std::collections::HashMap;
 
 /// What the elements of a value stand for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,15 +49,16 @@ impl Kind {
 /// The kind of a node's first output; refuses what means something else on integers than on real
 /// numbers.
 pub(super) fn output_kind(
-    importer: &Importer,
+    graph: &Graph,
+    kinds: &HashMap<Id, Kind>,
     op: &str,
     inputs: &[Option<Id>],
     attributes: &Attributes,
 ) -> Result<Kind, Refusal> {
-    let constant = |id: Id| importer.graph.value(id).constant.is_some();
-    let kind = |id: Id| match importer.kinds.get(&id) {
+    let constant = |id: Id| graph.value(id).constant.is_some();
+    let kind = |id: Id| match kinds.get(&id) {
         Some(kind) => *kind,
-        None if importer.graph.floats(id).is_none() && constant(id) => Kind::Whole,
+        None if graph.floats(id).is_none() && constant(id) => Kind::Whole,
         None => Kind::Real,
     };
     let of = |i: usize| inputs.get(i).copied().flatten().map_or(Kind::Real, kind);

@@ -8,14 +8,19 @@ mod elements;
 mod external;
 mod fields;
 mod import;
+mod importer;
 mod kinds;
 mod message;
 mod old;
+mod options;
 mod protobuf;
 mod sequences;
 
+pub use options::ImportOptions;
+
 use crate::graph::Graph;
 use crate::problem::{Cause, Problems, Refusal};
+use options::fixed;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
@@ -26,25 +31,6 @@ use std::path::{Path, PathBuf};
 const MAX_FILE: u64 = 1 << 31;
 /// The operator sets whose semantics the layers follow.
 const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
-
-/// What the file leaves open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImportOptions {
-    /// The size of the first dimension of every input where the model leaves it open.
-    pub batch: usize,
-    /// Whole shapes for inputs by name; they replace what the model says. An input without elements may be joined to
-    /// others only.
-    pub shapes: BTreeMap<String, Vec<usize>>,
-    /// The folder in which weights may lie in files of their own, as `external_data` names them. Without it,
-    /// models must have their weights inside. [`read_file`] takes the folder of the file.
-    pub folder: Option<PathBuf>,
-}
-
-impl Default for ImportOptions {
-    fn default() -> Self {
-        ImportOptions { batch: 1, shapes: BTreeMap::new(), folder: None }
-    }
-}
 
 /// Reads a model from a file of at most 2 GiB, and weights from files beside it.
 pub fn read_file(path: &Path, options: &ImportOptions) -> Result<Graph, Problems> {
@@ -98,7 +84,7 @@ pub fn read(bytes: &[u8], options: &ImportOptions) -> Result<Graph, Problems> {
     if graph.has_sparse {
         return Err(whole("has sparse weights".into(), "export them dense"));
     }
-    import::Importer::new(&model.functions, &graph, opset, options).import(&graph)
+    importer::Importer::new(&model.functions, &graph, opset, options).import(&graph)
 }
 
 /// An input as the file declares it.
@@ -146,9 +132,4 @@ pub fn inputs(bytes: &[u8]) -> Result<Vec<FileInput>, Problems> {
         dims: i.dims.as_ref().map(|dims| dims.iter().map(dim).collect()),
     };
     Ok(graph.inputs.iter().filter(|i| !weights.contains(i.name)).map(declared).collect())
-}
-
-/// The size of a dimension; `None` without one, or with one that exporters write for "any".
-fn fixed(dim: &message::Dim) -> Option<usize> {
-    dim.size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0)
 }

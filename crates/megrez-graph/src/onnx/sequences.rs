@@ -1,7 +1,7 @@
 //! Sequences: lists of values whose lengths and places are known when compiling. Exporters write them for
 //! chunks, splits and lists of Python; they never reach the graph.
 
-use super::import::{Importer, Known, label};
+use super::importer::{Importer, Known, label};
 use super::message;
 use crate::graph::{Attributes, Id};
 use crate::problem::{Problem, Refusal, refuse};

@@ -34,7 +34,8 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::family::{Lists, Mizar};
+use super::family::Mizar;
+use super::list::Lists;
 use super::sign::{self, Dealt, List};
 use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};

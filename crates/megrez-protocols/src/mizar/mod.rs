@@ -10,6 +10,7 @@
 mod bits;
 mod family;
 mod halves;
+mod list;
 mod lookup;
 mod many;
 mod maximum;
@@ -20,8 +21,8 @@ mod sign;
 pub(crate) mod truncate;
 
 pub use crate::mss::{Data, Masks};
-pub use family::{Lists, Mizar};
-pub use sign::SignList;
+pub use family::Mizar;
+pub use list::{Lists, SignList};
 
 use crate::mss::{BitLinear, Linear, PublicProduct};
 use crate::protocol::{self, Security};

@@ -37,8 +37,9 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::family::{Lists, Mizar};
+use super::family::Mizar;
 use super::halves::{Shares, chosen_mask, chosen_value};
+use super::list::Lists;
 use super::sign::{Dealt, List, answer_cost};
 use super::truncate::MaskParts;
 use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};

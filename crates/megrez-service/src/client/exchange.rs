@@ -1,6 +1,6 @@
 //! What a client does in a session, under the protocol that the session names.
 
-use super::{Cluster, Inputs};
+use super::lines::Port;
 use crate::Result;
 use crate::protocols::no_ring;
 use megrez_device::AnyDevice;
@@ -21,11 +21,11 @@ pub(super) fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
 
 /// The client's part of a run, for a suite chosen at run time.
 pub(super) struct Exchange<'a> {
-    pub(super) cluster: &'a mut Cluster,
+    pub(super) ports: Vec<Port<'a>>,
     pub(super) plan: &'a Plan,
     pub(super) options: Options<'a>,
     pub(super) mine: &'a dyn Fn(&Input) -> bool,
-    pub(super) inputs: &'a Inputs<'a>,
+    pub(super) inputs: &'a megrez_engine::local::Inputs<'a>,
     pub(super) progress: &'a dyn Fn(u32),
 }
 
@@ -33,7 +33,7 @@ impl registry::Visitor<AnyDevice> for Exchange<'_> {
     type Output = Result<Vec<Vec<Vec<u64>>>>;
 
     fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
-        let mut ports = self.cluster.ports();
+        let mut ports = self.ports;
         let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
         let mut outputs = Vec::new();
         for run in 0..self.options.runs {
@@ -51,7 +51,7 @@ impl registry::Visitor<AnyDevice> for Exchange<'_> {
 
 /// Sharing inputs without a run, for an upload.
 pub(super) struct Share<'a> {
-    pub(super) cluster: &'a mut Cluster,
+    pub(super) ports: Vec<Port<'a>>,
     pub(super) plan: &'a Plan,
     pub(super) mine: &'a dyn Fn(&Input) -> bool,
     pub(super) inputs: &'a dyn Fn(u32, &Input) -> std::result::Result<Vec<u64>, SessionError>,
@@ -61,7 +61,7 @@ impl registry::Visitor<AnyDevice> for Share<'_> {
     type Output = Result<()>;
 
     fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
-        let mut ports = self.cluster.ports();
+        let mut ports = self.ports;
         let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
         let words = |input: &Input| ring_words::<S::Word>((self.inputs)(0, input)?);
         Ok(provide(&suite, self.plan, self.mine, &words, &mut ports)?)

@@ -197,7 +197,8 @@ impl Cluster {
         // What an earlier run has left with the parties goes with the connection.
         let again = plan.inputs.iter().all(|input| input.owner != KEPT);
         let (outputs, reports) = self.session(source, options, again, |cluster| {
-            let visitor = Exchange { cluster, plan, options: options.of_runs(), mine, inputs, progress };
+            let visitor =
+                Exchange { ports: cluster.ports(), plan, options: options.of_runs(), mine, inputs, progress };
             dispatch(&options.protocol, plan, visitor)
         })?;
         Ok(Outcome { outputs, reports })
@@ -298,7 +299,11 @@ impl Cluster {
         self.repeated(true, |cluster| {
             upload.session = wire::fresh_name()?;
             cluster.ask(&Request::Upload(upload.clone()))?;
-            dispatch(&protocol, &plan, Share { cluster, plan: &plan, mine: &mine, inputs: &inputs })?;
+            dispatch(
+                &protocol,
+                &plan,
+                Share { ports: cluster.ports(), plan: &plan, mine: &mine, inputs: &inputs },
+            )?;
             cluster.done()
         })
     }

@@ -12,6 +12,7 @@ mod host;
 mod jobs;
 mod joint;
 mod kept;
+mod meetings;
 mod metrics;
 mod rights;
 mod service;

@@ -1,7 +1,7 @@
 //! A client's side of programs that several clients run at the parties of a cluster. Each opening is a run of its own, of all that it
 //! needs from the inputs on: parties keep nothing in between, and what is not opened is not computed.
 
-use super::{Reply, Request};
+use super::messages::{Reply, Request};
 use crate::{Cluster, ClusterConfig, Error, Result};
 use megrez_float::programs::tape::{Entry, Name, Shape};
 use megrez_net::{Identity, PeerName};

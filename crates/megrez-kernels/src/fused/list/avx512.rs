@@ -1,6 +1,6 @@
 //! Rows of lists in AVX-512: a byte for each entry.
 
-use super::cpu::{Digit, Elements, ROW, Rows};
+use super::rows::{Digit, Elements, ROW, Rows};
 use megrez_ring::bits;
 use std::arch::x86_64::*;
 

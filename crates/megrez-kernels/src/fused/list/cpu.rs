@@ -9,6 +9,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512 as x86;
+use super::rows::{Digit, Elements, ROW, Rows};
 use super::{Entries, FieldShare, ListSpec, ListStreams};
 use crate::Cpu;
 use crate::cpu::field::{Unpacker, fold, pack};
@@ -21,9 +22,6 @@ use megrez_ring::{Word, bits};
 const CHUNK: usize = 4096;
 /// Lists of fewer entries than this are made on one thread (about half a millisecond).
 const WORTH_A_THREAD: usize = 1 << 19;
-/// Lists have at most this many entries; rows of vectors are this long.
-pub(super) const ROW: usize = 64;
-
 /// How a message is cut: `unit` values of `per_value` elements are whole words, and chunks are
 /// whole units.
 fn chunk_values(digits: usize, per_value: usize) -> usize {
@@ -69,16 +67,6 @@ fn cut<W: Word>(spec: &ListSpec, values: &[W], out: &mut Vec<u64>) {
     out.extend(values.iter().map(|v| (v.to_u64() >> spec.cut) & mask));
 }
 
-/// The elements of the rows of one digit: where its bits stand and how many there are.
-#[derive(Clone, Copy)]
-pub(super) struct Digit {
-    pub(super) shift: u32,
-    /// 2^w − 1: the largest digit, and the number of dealt elements.
-    pub(super) largest: u8,
-    /// Its first dealt element.
-    pub(super) offset: usize,
-}
-
 fn digits_of(widths: &[u32]) -> Vec<Digit> {
     let (mut shift, mut offset) = (widths.iter().sum::<u32>(), 0);
     widths
@@ -90,38 +78,6 @@ fn digits_of(widths: &[u32]) -> Vec<Digit> {
             digit
         })
         .collect()
-}
-
-/// What a chunk's rows are made from: `dealt` share elements, `length` multipliers and zero-shares
-/// and one rotation each.
-pub(super) struct Rows<'a> {
-    pub(super) spec: &'a ListSpec,
-    pub(super) digits: &'a [Digit],
-    pub(super) j: usize,
-    pub(super) values: &'a [u64],
-    pub(super) flips: &'a [u64],
-    pub(super) first: usize,
-    pub(super) share: &'a [u8],
-    pub(super) multiplier: &'a [u8],
-    pub(super) zero_share: &'a [u8],
-    pub(super) rotation: &'a [u8],
-}
-
-impl Rows<'_> {
-    /// The rows without the first `done` values.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn from(&self, done: usize) -> Rows<'_> {
-        let (length, dealt) = (self.spec.length(), self.spec.dealt());
-        Rows {
-            values: &self.values[done..],
-            first: self.first + done,
-            share: &self.share[done * dealt..],
-            multiplier: &self.multiplier[done * length..],
-            zero_share: &self.zero_share[done * length..],
-            rotation: &self.rotation[done..],
-            ..*self
-        }
-    }
 }
 
 /// Buffers that one task uses for all its chunks.
@@ -398,14 +354,6 @@ at_every_level! {
             });
         }
     }
-}
-
-/// For rows of dealt elements: element x is the indicator that `(ρ >> shift) & largest` equals `q`.
-/// Padded to whole rows of vectors.
-pub(super) struct Elements {
-    pub(super) shift: Vec<u8>,
-    pub(super) largest: Vec<u8>,
-    pub(super) q: Vec<u8>,
 }
 
 fn elements(spec: &ListSpec) -> Elements {
