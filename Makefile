@@ -88,10 +88,13 @@ site: $(VENV)/site ## Build the documentation site into target/site; warnings ar
 
 fmt: $(VENV)/tools ## Format all sources.
 	cargo fmt --all
+	python3 scripts/wrap.py
 	$(BIN)/ruff format $(PYTHON_SOURCES)
 
-fmt-check:
+fmt-check: ## Check formats, and that no imports go round in circles.
 	cargo fmt --all --check
+	python3 scripts/wrap.py --check
+	python3 scripts/circles.py
 
 check-cuda: ## Compile every CUDA kernel for sm_80 and sm_90; needs no GPU.
 	sh crates/megrez-cuda/check.sh sm_80 sm_90
