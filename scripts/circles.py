@@ -1,7 +1,7 @@
-"""Find circles of imports among the files of each crate: `python scripts/circles.py` lists them and fails if there are any.
+"""Find circles of imports among the files of each crate: list them, and fail if there are any.
 
-An arrow goes from a file to the file that defines a name which it takes: by `use`, or by a path in its code. Names that a module
-passes on count where they are defined; `mod` lines and tests do not count.
+An arrow goes from a file to the file that defines a name which it takes: by `use`, or by a path in its
+code. Names that a module passes on count where they are defined; `mod` lines and tests do not count.
 """
 
 from __future__ import annotations
@@ -96,29 +96,24 @@ class Crate:
         """The module whose file defines what a path names."""
         if path in self.files or not path or not steps:
             return None
-        *parents, name = path
-        module: Module = tuple(parents)
+        module, name = path[:-1], path[-1]
         if module not in self.files:
             # A variant or an associated name: what counts is the type.
             via = self.taken.get(module[:-1], {}).get(module[-1]) if module else None
-            if via is not None:
-                return self.home((*via, name), steps - 1)
-            return self.home(module, steps - 1)
+            return self.home(module if via is None else (*via, name), steps - 1)
         if name in self.defined[module]:
             return module
-        if name in self.taken[module] and self.taken[module][name] != path:
-            return self.home(self.taken[module][name], steps - 1)
-        for other in self.all_of[module]:
-            if (found := self.home((*other, name), steps - 1)) is not None:
-                return found
-        return None
+        via = self.taken[module].get(name, path)
+        others = [via] if via != path else [(*other, name) for other in self.all_of[module]]
+        return next(filter(None, (self.home(other, steps - 1) for other in others)), None)
 
     def arrows(self) -> dict[Module, dict[Module, set[str]]]:
         """For each file the files from which it takes names, and the names."""
         found: dict[Module, dict[Module, set[str]]] = defaultdict(lambda: defaultdict(set))
         for module, code in self.code.items():
             body = re.sub(r"^\s*(?:pub(?:\([^)]*\))? )?mod \w+;", "", USE.sub("", code), flags=re.M)
-            wanted = [target for name, target in self.taken[module].items() if re.search(rf"\b{name}\b", body)]
+            taken = self.taken[module].items()
+            wanted = [target for name, target in taken if re.search(rf"\b{name}\b", body)]
             for path in PATH.findall(body):
                 first, _, rest = path.partition("::")
                 if first in self.taken[module]:
