@@ -5,7 +5,7 @@ use crate::list_shape::{ListShape, SCAN_THREADS, THREADS};
 use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
-use megrez_kernels::{FieldShare, ListAlgebra, ListSpec, ListStreams, MaskedLists, on_host};
+use megrez_kernels::{FieldShare, ListAlgebra, ListStreams, MaskedLists, on_host};
 use megrez_prg::Stream;
 use megrez_ring::{Word, bits};
 

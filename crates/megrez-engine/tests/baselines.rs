@@ -112,7 +112,6 @@ fn variation<K: Ord + Clone>(a: &BTreeMap<K, f64>, b: &BTreeMap<K, f64>) -> f64 
 /// Whose lists.
 #[derive(Clone, Copy)]
 enum Lists {
-    Own,
     Aegis,
     Concurrent,
 }
@@ -139,7 +138,6 @@ fn three_bit_view(lists: Lists, x: u64, r: u64) -> BTreeMap<Vec<(u64, u64)>, f64
                     let entry = match lists {
                         Lists::Aegis => ((w * t + beta) % p, second * (w * t + 1) % p),
                         Lists::Concurrent => (w * (t * (1 - beta) + beta) % p, 0),
-                        Lists::Own => (w * (t + beta) % p, 0),
                     };
                     let mut entries: Vec<_> = entries.clone();
                     entries.push(entry);

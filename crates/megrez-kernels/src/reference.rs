@@ -5,7 +5,8 @@
 //! which is not constant-time: branches and memory indices depend on shares, rotations and Δ there,
 //! and on none of them in [`crate::Cpu`]'s forms.
 
-use crate::device::*;
+use crate::device::{Device, Placement};
+use crate::memory::{DeviceError, Elem, Memory};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};

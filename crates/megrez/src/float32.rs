@@ -26,7 +26,7 @@ use megrez_session::{Party, Phase};
 use megrez_twoparty::dealt::Dealt;
 use megrez_twoparty::ot::Ots;
 use megrez_twoparty::{Sirnn, Supplier};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::collections::HashMap;
 use std::time::Instant;
 

@@ -5,6 +5,8 @@ mod compile;
 
 pub(crate) use available::available;
 
+use available::plain;
+
 use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
 use crate::cache::Cache;

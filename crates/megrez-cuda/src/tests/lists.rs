@@ -75,7 +75,7 @@ fn unfused_lists() {
 /// Lengths around the tiles of the kernel.
 fn listed<W: Word>(suite: &Suite<Cuda>) {
     for (which, list) in lists(W::BITS, suite.thorough).iter().enumerate() {
-        let tile = crate::lists::Shape::of(&list.0).list_tile;
+        let tile = crate::list_shape::ListShape::of(&list.0).list_tile;
         let lengths = [0, 1, 65, tile - 1, tile, tile + 1, 2 * tile + 7];
         for (l, &n) in lengths.iter().enumerate() {
             if suite.thorough || l % 2 == which % 2 {

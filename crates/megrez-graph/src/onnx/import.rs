@@ -8,7 +8,7 @@ use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::layers::{self, FLATTENED, PUBLISHED, TO_TYPE};
 use crate::problem::{Problem, Problems, Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// What to do about an input that the file leaves open.
 const SHAPE: &str = "give the input's shape: --shape NAME=1,3,224,224, in Python shapes={…}";

@@ -21,7 +21,7 @@ pub use options::ImportOptions;
 use crate::graph::Graph;
 use crate::problem::{Cause, Problems, Refusal};
 use options::fixed;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;

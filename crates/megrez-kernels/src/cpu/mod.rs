@@ -11,7 +11,8 @@ mod tests;
 pub(crate) mod work;
 
 use crate::circuit::Program;
-use crate::device::*;
+use crate::device::{Device, Placement};
+use crate::memory::{DeviceError, Elem, Memory};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::{Level, Stream};
 use megrez_ring::{Shape, Word, bits};

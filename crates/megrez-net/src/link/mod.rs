@@ -12,19 +12,14 @@ use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::{Abort, AbortKind, NetError};
 use crate::failure::{Failure, lock, wait};
-use crate::frame::CHUNK;
-use crate::inbox::{Inbox, Room};
+use crate::inbox::Inbox;
 use crate::limits::Limits;
-use crate::network::Network;
 use crate::payload::Payload;
-use crate::profile::NetProfile;
-use crate::shaper::Shaper;
-use crate::tls::TlsStream;
-use crate::transport::{ClockKind, Counter, SessionId, Stamp};
+use crate::transport::{Counter, SessionId, Stamp};
 
 struct Session {
     id: SessionId,

@@ -2,22 +2,19 @@
 
 use super::handle::Link;
 use super::{Outbox, Peer, Session};
-use crate::error::{Abort, AbortKind, NetError};
-use crate::failure::{Failure, lock, wait};
+use crate::error::NetError;
+use crate::failure::Failure;
 use crate::frame::CHUNK;
 use crate::inbox::{Inbox, Room};
 use crate::limits::Limits;
 use crate::network::Network;
-use crate::payload::Payload;
 use crate::profile::NetProfile;
 use crate::shaper::Shaper;
 use crate::tls::TlsStream;
-use crate::transport::{ClockKind, Counter, SessionId, Stamp};
-use std::collections::VecDeque;
-use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use crate::transport::{ClockKind, Counter, SessionId};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Two verified connections with one peer.
 pub(crate) struct PeerLinks {

@@ -20,7 +20,8 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
-use super::family::{Lists, Mizar};
+use super::family::Mizar;
+use super::list::Lists;
 use super::sign::{self, Dealt, List};
 use crate::mss::{Data, Masks};
 use crate::{Call, Cost, Made, Operands, Step, Transfer, Unsupported};

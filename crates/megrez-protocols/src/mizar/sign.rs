@@ -282,7 +282,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Sign<'a> {
 mod tests {
     use super::*;
     use crate::testing::World;
-    use megrez_kernels::Reference;
+    use megrez_kernels::{ListInput, Reference};
     use megrez_plan::List;
 
     /// The figure without parties: entries of both workers for every mask and flip, summed.

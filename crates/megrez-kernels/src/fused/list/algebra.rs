@@ -3,7 +3,6 @@
 use super::{Field, ListSpec};
 use crate::memory::Memory;
 use megrez_prg::Stream;
-use std::sync::Arc;
 
 /// What the entries of a value's lists are, in plain code beside the figure.
 pub trait ListAlgebra {
