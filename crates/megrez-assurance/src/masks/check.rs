@@ -72,6 +72,9 @@ pub(super) struct Counted {
     pub unmasked: Vec<Unmasked>,
 }
 
+/// Among so many rows that keep a term from being a mask the first is looked for.
+const FEW: usize = 64;
+
 struct Row<'a> {
     message: usize,
     at: usize,
@@ -178,8 +181,8 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
             view.stayed.add(at, &row.run.deps);
         }
         let mut again = view.waiting.remove(&Event::Tried(at)).unwrap_or_default();
-        let terms = view.rows[at].as_ref().map_or(0, |row| row.terms.len());
-        again.extend((0..terms).rev().map(|term| (at, term)));
+        let terms = view.rows[at].as_ref().map(|row| view.candidates(row)).unwrap_or_default();
+        again.extend(terms.into_iter().rev().map(|term| (at, term)));
         while let Some((row, term)) = again.pop() {
             view.peel(row, term, &mut again, &mut counted);
         }
@@ -342,6 +345,38 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The terms of a row that may mask it, if nothing else that is left has their labels: with a unit as coefficient, and no label
+    /// that stands in another term of the row.
+    fn candidates(&self, row: &Row) -> Vec<usize> {
+        let range = |i: usize| row.terms[i].range(row.run.len);
+        let mut order: Vec<usize> = (0..row.terms.len()).collect();
+        order.sort_by_key(|&i| (row.terms[i].draw, range(i)));
+        let mut shared = vec![false; row.terms.len()];
+        for of_draw in order.chunk_by(|&a, &b| row.terms[a].draw == row.terms[b].draw) {
+            let mut end = 0;
+            for (i, &term) in of_draw.iter().enumerate() {
+                shared[term] = end > range(term).0
+                    || of_draw.get(i + 1).is_some_and(|&next| overlap(range(term), range(next)));
+                end = end.max(range(term).1);
+            }
+        }
+        let may = |&i: &usize| {
+            let term = row.terms[i];
+            let unit = term.coeff & 1 == 1;
+            match (&self.state.draws[term.draw as usize].source, term.map) {
+                (Source::Stream, Map::Each) => unit && !shared[i],
+                (Source::List(draws), Map::Each) => {
+                    unit && draws.iter().all(|&draw| self.unknown[draw as usize])
+                }
+                (Source::Stream, Map::Pick(_)) => true,
+                (_, Map::Group(_) | Map::Some) | (Source::Input(_), _) | (Source::List(_), Map::Pick(_)) => {
+                    false
+                }
+            }
+        };
+        (0..row.terms.len()).filter(may).collect()
+    }
+
     /// What keeps labels of a range of a draw from being a mask: a row that is left other than `except`, or what some rest depends on.
     fn used(&self, draw: u32, range: (u64, u64), except: usize) -> Result<(), Option<Event>> {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
@@ -350,39 +385,25 @@ impl<'a> View<'a> {
             _ => self.stayed.holder(id).map(Event::Without),
         });
         let rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
-        let mut rows = rows.filter(|row| *row != except).map(Event::Gone);
-        match rows.next().or_else(|| rests.next()) {
+        // Rows go from the last to the first, for the most part: a term had better wait for the first.
+        let row = rows.filter(|row| *row != except).take(FEW).min().map(Event::Gone);
+        match row.or_else(|| rests.next()) {
             Some(event) => Err(Some(event)),
             None => Ok(()),
         }
     }
 
-    /// Whether a term masks the whole row: with the lemma that says so, if one is needed. Else what must come before it can.
+    /// Whether a [candidate](Self::candidates) masks the whole row: with the lemma that says so, if one is needed. Else what must come
+    /// before it can.
     fn masks(&self, at: usize, row: &Row, term: &Term) -> Result<Option<&'static str>, Option<Event>> {
-        let len = row.run.len;
-        let unit = term.coeff & 1 == 1;
         match (&self.state.draws[term.draw as usize].source, term.map) {
-            (Source::Stream, Map::Each) => {
-                let range = term.range(len);
-                let overlaps = |t: &&&Term| t.draw == term.draw && overlap(t.range(len), range);
-                let alone = row.terms.iter().filter(overlaps).count() == 1;
-                if !unit || !alone {
-                    return Err(None);
-                }
-                self.used(term.draw, range, at).map(|()| None)
-            }
-            (Source::List(draws), Map::Each) => {
-                if !unit || !draws.iter().all(|&draw| self.unknown[draw as usize]) {
-                    return Err(None);
-                }
+            (_, Map::Pick(group)) => self.table(at, term, group),
+            (Source::List(draws), _) => {
                 let mut all = draws.iter().chain([&term.draw]);
                 all.try_for_each(|&draw| self.used(draw, (0, u64::MAX), at))?;
                 Ok(Some("L: two masked lists"))
             }
-            (Source::Stream, Map::Pick(group)) => self.table(at, term, group),
-            (_, Map::Group(_) | Map::Some) | (Source::Input(_), _) | (Source::List(_), Map::Pick(_)) => {
-                Err(None)
-            }
+            _ => self.used(term.draw, term.range(row.run.len), at).map(|()| None),
         }
     }
 
