@@ -105,7 +105,8 @@ class Crate:
             return module
         via = self.taken[module].get(name, path)
         others = [via] if via != path else [(*other, name) for other in self.all_of[module]]
-        return next(filter(None, (self.home(other, steps - 1) for other in others)), None)
+        homes = (self.home(other, steps - 1) for other in others)
+        return next((home for home in homes if home is not None), None)
 
     def arrows(self) -> dict[Module, dict[Module, set[str]]]:
         """For each file the files from which it takes names, and the names."""

@@ -16,6 +16,7 @@ mod circuit;
 mod cpu;
 mod device;
 mod fused;
+mod host;
 mod memory;
 mod reference;
 mod tensor;
@@ -23,9 +24,9 @@ mod tensor;
 pub mod testing;
 
 pub use circuit::{Circuit, GateKind, Operand, Program, Wire};
-pub use cpu::Cpu;
 pub use device::{Device, Placement};
 pub use fused::*;
+pub use host::{Cpu, Reference};
 pub use memory::{DeviceError, Elem, Memory, Usage};
-pub use reference::Reference;
+
 pub use tensor::{Bits, Tensor};

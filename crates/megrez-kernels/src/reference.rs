@@ -6,37 +6,18 @@
 //! and on none of them in [`crate::Cpu`]'s forms.
 
 use crate::device::{Device, Placement};
-use crate::memory::{DeviceError, Elem, Memory};
+use crate::host::Reference;
+use crate::memory::{DeviceError, Elem};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
 use std::sync::Arc;
-
-/// The reference device: host memory, one thread, for tests.
-#[derive(Clone, Default)]
-pub struct Reference;
 
 type Buf<T> = Arc<Vec<T>>;
 type Result<T> = std::result::Result<T, DeviceError>;
 
 fn made<T>(data: Vec<T>) -> Result<Buf<T>> {
     Ok(Arc::new(data))
-}
-
-impl Memory for Reference {
-    type Buf<T: Elem> = Buf<T>;
-
-    fn describe(&self) -> String {
-        "cpu (reference)".into()
-    }
-
-    fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Buf<T>> {
-        made(data)
-    }
-
-    fn download<T: Elem>(&self, buf: Buf<T>) -> Result<Vec<T>> {
-        Ok(Arc::try_unwrap(buf).unwrap_or_else(|shared| shared.to_vec()))
-    }
 }
 
 impl Device for Reference {

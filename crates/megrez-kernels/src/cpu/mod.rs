@@ -12,68 +12,15 @@ pub(crate) mod work;
 
 use crate::circuit::Program;
 use crate::device::{Device, Placement};
-use crate::memory::{DeviceError, Elem, Memory};
+use crate::host::Cpu;
+use crate::memory::{DeviceError, Elem};
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::{Level, Stream};
+use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
 use std::sync::Arc;
 
 type Buf<T> = Arc<Vec<T>>;
 type Result<T> = std::result::Result<T, DeviceError>;
-
-/// Host memory and the machine's vector units.
-#[derive(Clone)]
-pub struct Cpu {
-    pub(crate) threads: usize,
-    pub(crate) level: Level,
-}
-
-impl Default for Cpu {
-    fn default() -> Self {
-        Cpu::new(std::thread::available_parallelism().map_or(1, |n| n.get()))
-    }
-}
-
-impl Cpu {
-    /// A device that uses up to `threads` threads where a kernel is worth it.
-    pub fn new(threads: usize) -> Self {
-        Cpu::at_level(Level::detect(), threads)
-    }
-
-    /// A device that uses the instructions of one level only: for tests, which compare all levels of a machine.
-    pub fn at_level(level: Level, threads: usize) -> Self {
-        Cpu { threads: threads.max(1), level }
-    }
-
-    fn build_vec<T: bytemuck::Pod + Send>(&self, n: usize, block: impl Fn(usize, &mut [T]) + Sync) -> Vec<T> {
-        element::build(self.threads, n, block)
-    }
-
-    pub(crate) fn build<T: bytemuck::Pod + Send>(
-        &self,
-        n: usize,
-        block: impl Fn(usize, &mut [T]) + Sync,
-    ) -> Buf<T> {
-        Arc::new(self.build_vec(n, block))
-    }
-}
-
-impl Memory for Cpu {
-    type Buf<T: Elem> = Buf<T>;
-
-    fn describe(&self) -> String {
-        let plural = if self.threads == 1 { "" } else { "s" };
-        format!("cpu ({}, {} thread{plural})", self.level.name(), self.threads)
-    }
-
-    fn upload<T: Elem>(&self, data: Vec<T>) -> Result<Buf<T>> {
-        Ok(Arc::new(data))
-    }
-
-    fn download<T: Elem>(&self, buf: Buf<T>) -> Result<Vec<T>> {
-        Ok(Arc::try_unwrap(buf).unwrap_or_else(|shared| shared.to_vec()))
-    }
-}
 
 impl Device for Cpu {
     fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
