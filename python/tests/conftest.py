@@ -10,6 +10,7 @@ import megrez
 import numpy as np
 import numpy.typing as npt
 import pytest
+from megrez._supervised import Supervised, write_triple
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
 
@@ -54,3 +55,18 @@ def threads() -> Iterator[megrez.Cluster]:
     """Three parties in threads."""
     with megrez.local(parties="thread") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Three services with certificates for alice and bob, as on three machines, that no test ends.
+
+    The folder has cluster.toml and certs.
+    """
+    folder = tmp_path_factory.mktemp("services")
+    parties = [Supervised(config) for config in write_triple(folder, ["alice", "bob"])]
+    for party in parties:
+        party.wait()
+    yield folder
+    for party in parties:
+        party.stop(timeout=5)
