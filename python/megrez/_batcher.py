@@ -74,7 +74,8 @@ class Batcher:
             cluster: where the model runs.
             model: a compiled model, or the name of one that is stored at the parties.
             batches: for a stored model, the batch sizes to use, all of which its owner must have approved. A
-                run has the smallest that holds the rows that wait. A compiled model has one, its own.
+                run has the smallest that holds the rows that wait, or one that they fill at least half.
+                A compiled model has one, its own.
             wait: seconds that a request waits for others to join it.
             runs: most runs at a time.
             waiting: most rows that wait; who would exceed it is told `BusyError` at once.
@@ -154,7 +155,27 @@ class Batcher:
                     return calls, True
                 calls.append(call)
                 rows += call.rows
-        return calls, self._size(len(calls) + 1, rows + 1) is None
+        full = self._size(len(calls) + 1, rows + 1) is None
+        return self._worth(calls, rows), full
+
+    def _worth(self, calls: list[_Call], rows: int) -> list[_Call]:
+        """As many of these as fill at least half of a run: filling up costs as much as rows do.
+
+        Those that are left are for the next run, which may begin at once.
+        """
+        size, smaller = (
+            self._size(len(calls), rows),
+            max((n for n in self._sizes if 1 < n <= rows), default=0),
+        )
+        if size is None or 2 * rows >= size or smaller == 0:
+            return calls
+        fewer: list[_Call] = []
+        for call in calls:
+            joined = sum(c.rows for c in fewer) + call.rows
+            if (self._size(len(fewer) + 1, joined) or size) > smaller:
+                break
+            fewer.append(call)
+        return fewer if len(fewer) > 1 else calls
 
     def _begin(self) -> None:
         """Begin the runs whose time has come: a request came, has waited long enough, or a run has ended."""

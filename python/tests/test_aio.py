@@ -36,9 +36,9 @@ def connect(folder: Path, **options: Any) -> megrez.aio.Cluster:
 
 @pytest.fixture(scope="module")
 def stored(deployment: Path, small: megrez.Model) -> str:
-    """LeNet at the parties, for alice in batches of 1, 2, 4 and 8."""
+    """LeNet at the parties, for alice in batches of 1, 2, 4, 8 and 16."""
     with megrez.connect(deployment / "cluster.toml", certs=deployment / "certs", client="bob") as bob:
-        bob.upload(small, name="aio-lenet", allow=["alice"], batches=[1, 2, 4, 8])
+        bob.upload(small, name="aio-lenet", allow=["alice"], batches=[1, 2, 4, 8, 16])
     return "aio-lenet"
 
 
@@ -268,6 +268,11 @@ def test_callers_of_one_batch_get_their_own_rows(
                 assert [r.output.shape for r in mixed] == [(3, 10), (3, 10)]
                 assert np.abs(mixed[1].output - plain[3:6]).max() < 5e-3
                 assert seen[5:] == [(6, 8)]
+            async with megrez.aio.Batcher(cluster, stored, batches=[1, 4, 16], runs=1) as batcher:
+                # Five in a run of sixteen would be more filling than rows.
+                pairs = await asyncio.gather(*(batcher.run(images[i : i + 1]) for i in range(5)))
+                assert np.abs(pairs[4].output - plain[4:5]).max() < 5e-3
+                assert seen[6:] == [(3, 4), (2, 4)]
 
     run(test)
 
