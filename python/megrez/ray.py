@@ -203,7 +203,7 @@ def _named(name: str, replica: int) -> str:
 class Triple:
     """How a client reaches one triple. The files lie at these paths on every node that maps data.
 
-    A client's certificate goes for all triples whose parties trust its authority.
+    A client's certificate goes for all triples whose parties have one authority.
     """
 
     config: str
