@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
+    from megrez._triples import Triples
     from megrez.aio import Cluster
 
 
@@ -60,7 +61,7 @@ class Batcher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Cluster | Triples,
         model: Model | str,
         *,
         batches: Sequence[int] | None = None,

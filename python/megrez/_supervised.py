@@ -87,6 +87,12 @@ class Supervised:
                 raise InvalidError(f"the party of {self.config} cannot start: {words}")
             raise TimedOutError(f"the party of {self.config} does not serve, it is {self._state}: {words}")
 
+    def reload(self) -> None:
+        """Have the party read certificates and policy anew; what is of no use leaves the old in place."""
+        with self._lock:
+            if self._process is not None and self._state == "serving":
+                self._process.send_signal(signal.SIGHUP)
+
     def stop(self, timeout: float = 130.0) -> None:
         """Drain the party: it finishes what runs and admits nothing more; ended by force after so long."""
         self._stopping.set()

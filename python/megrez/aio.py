@@ -31,12 +31,13 @@ from megrez._model import Model
 from megrez._results import Check, Generated, Result
 from megrez._training import EpochEnd
 from megrez._training import Training as _Training
+from megrez._triples import Triples
 
 if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-__all__ = ["Batcher", "Cluster", "Training", "connect", "local"]
+__all__ = ["Batcher", "Cluster", "Training", "Triples", "connect", "local"]
 
 T = TypeVar("T")
 
@@ -250,7 +251,12 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         # A wrong address or certificate shows here, not at the first request of somebody.
-        await self._call(lambda *_: None)
+        try:
+            await self._call(lambda *_: None)
+        except BaseException:
+            self._closed = True
+            self._threads.shutdown(wait=False)
+            raise
         return self
 
     async def __aexit__(

@@ -20,7 +20,6 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from megrez import _cluster
 from megrez._model import Model
-from megrez._native import BusyError, InvalidError, PeerLostError, TimedOutError, UnsupportedError
+from megrez._native import InvalidError, UnsupportedError
 from megrez._supervised import Supervised, write_triple
+from megrez._triples import MAY_BE_RETRIED, Spread, pause
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -46,14 +46,9 @@ __all__ = [
     "serve",
 ]
 
-MAY_BE_RETRIED = (BusyError, PeerLostError, TimedOutError)
-"""After these the same rows may do well elsewhere; other errors would be the same on every triple."""
-
 _LOG = logging.getLogger("megrez.ray")
 _PATIENCE = 5.0
 """Seconds that an actor has to say how its parties are."""
-_FORGOTTEN = 600.0
-"""Seconds after which a worker that asks no more is taken for gone."""
 
 
 def _ray() -> Any:
@@ -75,6 +70,10 @@ class _Parties:
 
     def health(self) -> list[dict[str, Any]]:
         return [party.health() for party in self._parties]
+
+    def reload(self) -> None:
+        for party in self._parties:
+            party.reload()
 
     def stop(self, timeout: float) -> None:
         for party in self._parties:
@@ -121,6 +120,10 @@ class Replicas:
         except ray.exceptions.RayTaskError as error:
             # In the words and of the class that the party's own process has given.
             raise error.cause from None
+
+    def reload(self) -> None:
+        """Have all parties read certificates and policy anew, as SIGHUP does; what runs goes on."""
+        _ray().get([actor.reload.remote() for actor in self._actors])
 
     def stop(self, replica: int | None = None, *, timeout: float = 130.0) -> None:
         """Drain the parties of one replica, or of all, and end their actors.
@@ -242,40 +245,6 @@ def local(triples: int = 2, *, clients: Sequence[str] = ("alice",)) -> tuple[Rep
     return replicas, [Triple(str(p / "cluster.toml"), str(p / "certs"), clients[0]) for p in places]
 
 
-class Spread:
-    """Which worker uses which triple: as evenly as can be, and none that has just failed.
-
-    A worker stays where it is while that is even, so that it keeps its connection. A triple that has failed
-    rests for `rest` seconds, in which it is used only if all rest.
-    """
-
-    def __init__(self, triples: int, rest: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
-        if triples < 1:
-            raise InvalidError("there are no triples to spread work over")
-        self._triples, self._rest, self._clock = triples, rest, clock
-        self._at: dict[str, tuple[int, float]] = {}
-        """Where each worker is, and when it last asked."""
-        self._until = [0.0] * triples
-        """When each triple may be used again."""
-
-    def place(self, worker: str, failed: int | None = None) -> int:
-        """Say where this worker runs next; `failed` is where its last run failed."""
-        now = self._clock()
-        if failed is not None:
-            self._until[failed] = now + self._rest
-        here = self._at[worker][0] if worker in self._at else None
-        # Workers that are gone are not counted for ever.
-        recent = [w for w, (_, seen) in self._at.items() if now - seen < _FORGOTTEN and w != worker]
-        counts = Counter(self._at[w][0] for w in recent)
-
-        def price(k: int) -> tuple[float, int, bool, int]:
-            return (max(self._until[k] - now, 0.0), counts[k], k != here, k)
-
-        best = min(range(self._triples), key=price)
-        self._at = {w: self._at[w] for w in recent} | {worker: (best, now)}
-        return best
-
-
 class Runner:
     """Runs batches of rows on the triples: the class that `map_batches` gives to Ray.
 
@@ -332,7 +301,7 @@ class Runner:
             triple = self._place(failed)
             if triple == failed:
                 # There is no other: it gets a moment.
-                time.sleep(min(2.0 ** (attempt - 2), 10.0))
+                time.sleep(pause(attempt))
             try:
                 outputs = self._run(triple, data)
             except MAY_BE_RETRIED as error:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import Array
 from megrez._native import BusyError, InvalidError, OutOfRangeError, PeerLostError
+from megrez._supervised import Supervised, write_triple
 from models import model, node
 
 T = TypeVar("T")
@@ -351,6 +352,29 @@ def test_models_that_mix_rows_are_not_run_for_several_callers(deployment: Path, 
     run(test)
 
 
+def test_a_caller_who_goes_away_leaves_the_others(
+    deployment: Path, stored: str, small: megrez.Model, images: Array
+) -> None:
+    async def test() -> None:
+        async with (
+            connect(deployment) as cluster,
+            megrez.aio.Batcher(cluster, stored, batches=[8]) as batcher,
+        ):
+            seen = count_runs(cluster)
+            calls = [asyncio.create_task(batcher.run(images[i : i + 1])) for i in range(7)]
+            while not seen:
+                await asyncio.sleep(0.001)
+            calls[2].cancel()
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(answers.pop(2), asyncio.CancelledError)
+            for i, answer in zip([0, 1, 3, 4, 5, 6], answers, strict=True):
+                assert not isinstance(answer, BaseException)
+                assert np.abs(answer.output - small.plain(images[i : i + 1])).max() < 5e-3
+            assert seen == [(7, 8)]
+
+    run(test)
+
+
 def test_other_errors_reach_every_caller_and_a_full_queue_is_told(images: Array) -> None:
     class Broken:
         """A cluster that loses a party whenever it runs something."""
@@ -383,5 +407,94 @@ def test_other_errors_reach_every_caller_and_a_full_queue_is_told(images: Array)
         assert broken.calls == 2
         with pytest.raises(InvalidError, match="closed"):
             await batcher.run(images[:1])
+
+    run(test)
+
+
+class Ends:
+    """A cluster whose calls end as they are told."""
+
+    def __init__(self, *ends: Exception | None) -> None:
+        self.ends, self.calls, self.closed = list(ends), 0, False
+
+    async def parties(self) -> list[dict[str, Any]]:
+        """Succeed or fail."""
+        self.calls += 1
+        end = self.ends.pop(0) if self.ends else None
+        if end is not None:
+            raise end
+        return []
+
+    async def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
+
+def triples(*clusters: Ends, **options: Any) -> megrez.aio.Triples:
+    return megrez.aio.Triples(list(clusters), **options)  # type: ignore[arg-type]
+
+
+def test_calls_go_on_to_another_triple_if_their_error_says_so() -> None:
+    lost = PeerLostError("party 1 left")
+
+    async def test() -> None:
+        first, second = Ends(lost), Ends()
+        both = triples(first, second)
+        await both.parties()
+        assert (first.calls, second.calls) == (1, 1)
+        # The first is left alone for now.
+        await both.parties()
+        assert (first.calls, second.calls) == (1, 2)
+        for kind in (InvalidError, OutOfRangeError, megrez.NotPermittedError, megrez.InternalError):
+            first, second = Ends(kind("no")), Ends()
+            with pytest.raises(kind):
+                await triples(first, second).parties()
+            assert (first.calls, second.calls) == (1, 0)
+        first, second = Ends(*[lost] * 9), Ends(*[BusyError("busy")] * 9)
+        with pytest.raises(PeerLostError):
+            await triples(first, second).parties()
+        assert first.calls + second.calls == 3
+        # Whoever starts needs one that is well, and is told of mistakes.
+        async with triples(Ends(lost), Ends()):
+            pass
+        first, second = Ends(megrez.NotPermittedError("who is this?")), Ends()
+        with pytest.raises(megrez.NotPermittedError):
+            await triples(first, second).__aenter__()
+        assert (first.closed, second.closed) == (True, True)
+        with pytest.raises(PeerLostError):
+            await triples(Ends(lost), Ends(lost)).__aenter__()
+
+    run(test)
+
+
+def test_a_triple_that_is_drained_under_load_loses_no_call(
+    deployment: Path, stored: str, small: megrez.Model, images: Array, tmp_path: Path
+) -> None:
+    parties = [Supervised(config) for config in write_triple(tmp_path, ["alice", "bob"])]
+    for party in parties:
+        party.wait()
+    with megrez.connect(tmp_path / "cluster.toml", certs=tmp_path / "certs", client="bob") as bob:
+        bob.upload(small, name=stored, allow=["alice"], batches=[2])
+    plain = small.plain(images[:120])
+
+    def begun(folder: Path) -> int:
+        return (folder / "data0" / "audit.jsonl").read_text().count('"began"')
+
+    async def test() -> None:
+        before = begun(deployment), begun(tmp_path)
+        async with megrez.aio.Triples([connect(deployment), connect(tmp_path)]) as both:
+            calls = [
+                asyncio.create_task(both.run_stored(stored, images[i : i + 2])) for i in range(0, 120, 2)
+            ]
+            while begun(tmp_path) < before[1] + 5:
+                await asyncio.sleep(0.005)
+            await asyncio.gather(*(asyncio.to_thread(party.stop) for party in parties))
+            assert not all(call.done() for call in calls)
+            for i, result in enumerate(await asyncio.gather(*calls)):
+                assert np.abs(result.output - plain[2 * i : 2 * i + 2]).max() < 5e-3
+        # Both had their part, and what the one no longer took went to the other.
+        there = begun(tmp_path) - before[1]
+        assert 5 <= there < 60
+        assert begun(deployment) - before[0] >= 60 - there
 
     run(test)

@@ -42,6 +42,9 @@ def test_a_party_is_started_again_and_serves(tmp_path: Path, small: megrez.Model
     with megrez.connect(tmp_path / "cluster.toml", certs=tmp_path / "certs") as cluster:
         plain = small.plain(images[:2])
         assert np.abs(cluster.run(small, images[:2]).output - plain).max() < 5e-3
+        parties[2].reload()
+        until(lambda: any('"event":"reloaded"' in line for line in parties[2]._said))
+        assert np.abs(cluster.run(small, images[:2]).output - plain).max() < 5e-3
         before = parties[1].health()
         os.kill(before["pid"], signal.SIGKILL)
         until(lambda: parties[1].health()["restarts"] == 1)
