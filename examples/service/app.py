@@ -8,6 +8,7 @@ owner do not. `README.md` says how it is set up.
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from pydantic import BaseModel, Field
 
 LENET = Path(__file__).resolve().parents[1] / "digits" / "lenet.onnx"
 BATCHES = [1, 8, 32]
+LOG = logging.getLogger("uvicorn.error")
 
 # What somebody who calls can do about an error; the rest is 500.
 STATUS = {
@@ -51,37 +53,42 @@ class Digit(BaseModel):
 class State:
     """What requests share while the service runs."""
 
-    cluster: megrez.aio.Cluster
+    parties: megrez.aio.Cluster | megrez.aio.Triples
     digits: megrez.aio.Batcher
 
 
-def service(
-    config: str | None = None, certs: str = "certs", client: str = "alice", model: str = "digits"
-) -> FastAPI:
-    """Make the service for a model that is stored at a cluster; without one, at parties of this machine."""
+def service(*configs: str, certs: str = "certs", client: str = "alice", model: str = "digits") -> FastAPI:
+    """Make the service for a model that is stored at every one of these triples of parties.
+
+    Without any, it starts parties on this machine.
+    """
     state = State()
 
     @contextlib.asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        if config is None:
-            connection = megrez.aio.local()
-        else:
-            connection = megrez.aio.connect(config, certs=certs, client=client, timeout=30)
-        async with connection as state.cluster:
-            if config is None:
+        async with contextlib.AsyncExitStack() as stack:
+            if configs:
+                triples = [megrez.aio.connect(c, certs=certs, client=client, timeout=30) for c in configs]
+                state.parties = await stack.enter_async_context(megrez.aio.Triples(triples))
+            else:
+                state.parties = local = await stack.enter_async_context(megrez.aio.local())
                 # For trying: otherwise the model's owner does this, `megrez upload-model --batch 1,8,32`.
                 own = megrez.compile(LENET, batch=BATCHES[-1])
-                await state.cluster.upload(own, name=model, allow=[], batches=BATCHES)
-            async with megrez.aio.Batcher(state.cluster, model, batches=BATCHES) as state.digits:
-                yield
+                await local.upload(own, name=model, allow=[], batches=BATCHES)
+            batcher = megrez.aio.Batcher(state.parties, model, batches=BATCHES)
+            state.digits = await stack.enter_async_context(batcher)
+            yield
 
     app = FastAPI(title="Digits on shares", lifespan=running)
 
     @app.exception_handler(megrez.Error)
     async def failed(_: Request, error: megrez.Error) -> JSONResponse:
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
-        # What fails here is for the log; a caller needs to know what to change, or when to come again.
+        # A caller needs to know what to change, or when to come again; the rest is for the log, in which the
+        # numbers that a refusal may quote have no place.
         text = str(error) if status == 422 else "the parties cannot run this at present"
+        if status != 422:
+            LOG.warning("%s: %s", type(error).__name__, error)
         headers = {"Retry-After": "5"} if status in (503, 504) else None
         return JSONResponse({"error": text}, status, headers)
 
@@ -98,9 +105,9 @@ def service(
 
     @app.get("/readyz")
     async def readyz() -> JSONResponse:
-        """Say whether all parties answer within five seconds: otherwise send requests elsewhere."""
+        """Say whether all parties of a triple answer within five seconds; else send requests elsewhere."""
         try:
-            parties = await asyncio.wait_for(state.cluster.parties(), 5)
+            parties = await asyncio.wait_for(state.parties.parties(), 5)
         except (megrez.Error, asyncio.TimeoutError):
             return JSONResponse({"status": "the parties do not answer"}, 503)
         return JSONResponse({"status": "ok", "parties": len(parties)})
@@ -109,7 +116,7 @@ def service(
 
 
 app = service(
-    os.environ.get("MEGREZ_CLUSTER"),
+    *os.environ.get("MEGREZ_CLUSTER", "").split(),
     certs=os.environ.get("MEGREZ_CERTS", "certs"),
     client=os.environ.get("MEGREZ_CLIENT", "alice"),
     model=os.environ.get("MEGREZ_MODEL", "digits"),

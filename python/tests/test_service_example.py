@@ -111,6 +111,10 @@ def test_a_service_without_parties_says_so(example: Any, deployment: Path, tmp_p
         with pytest.raises(megrez.PeerLostError):
             async with serving(example.service(str(tmp_path / "cluster.toml"), certs=certs)):
                 pass
+        # One of several is enough.
+        both = [str(folder / "cluster.toml") for folder in (tmp_path, deployment)]
+        async with serving(example.service(*both, certs=certs)) as client:
+            assert (await client.get("/readyz")).status_code == 200
         missing = example.service(str(deployment / "cluster.toml"), certs=certs, model="nobody-has-this")
         async with serving(missing) as client:
             failed = await client.post("/classify", json={"pixels": [[0.0] * 28] * 28})
