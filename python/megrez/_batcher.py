@@ -206,7 +206,7 @@ class Batcher:
         if not calls:
             return
         try:
-            result = await self._together(calls)
+            results = await self._together(calls)
         except (_native.InvalidError, _native.OutOfRangeError) as error:
             # It may be somebody's data, which was refused before the parties heard of any: by halves, it is
             # found with few runs more.
@@ -223,14 +223,12 @@ class Batcher:
         except Exception as error:
             _fail(calls, error)
         else:
-            start = 0
-            for call in calls:
-                part = [(name, array[start : start + call.rows]) for name, array in result.outputs.items()]
+            for call, result in zip(calls, results, strict=True):
                 if not call.answer.done():
-                    call.answer.set_result(Result(outputs(part, call.tensors), result.report))
-                start += call.rows
+                    call.answer.set_result(result)
 
-    async def _together(self, calls: list[_Call]) -> Result[Any]:
+    async def _together(self, calls: list[_Call]) -> list[Result[Any]]:
+        """What each of these callers gets of one run."""
         rows = sum(call.rows for call in calls)
         size = self._size(len(calls), rows)
         assert size is not None, "whoever puts callers together looks for a size"
@@ -241,7 +239,15 @@ class Batcher:
             result: Result[Any] = await self._cluster.run(self._model, data)
         else:
             result = await self._cluster.run_stored(self._model, data, batch=size)
-        return result
+        if len(calls) == 1:
+            # One caller's outputs need not be made input by input.
+            return [Result(outputs([*result.outputs.items()], calls[0].tensors), result.report)]
+        results, start = [], 0
+        for call in calls:
+            own = [(name, array[start : start + call.rows]) for name, array in result.outputs.items()]
+            results.append(Result(outputs(own, call.tensors), result.report))
+            start += call.rows
+        return results
 
     async def close(self) -> None:
         """Refuse what comes from now on, and wait until all requests that came before are answered."""

@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("megrez.ray")
+_NAMESPACE = "megrez"
+"""Where named actors are found, whatever namespace a program has."""
 _PATIENCE = 5.0
 """Seconds that an actor has to say how its parties are."""
 
@@ -174,7 +176,7 @@ def serve(
             # Ray has this resource on every node; any share of it binds the actor there.
             options["resources"] = {f"node:{nodes[replica]}": 0.001}
         if name is not None:
-            options |= {"name": _named(name, replica), "lifetime": "detached"}
+            options |= {"name": f"{name}/{replica}", "namespace": _NAMESPACE, "lifetime": "detached"}
         actors.append(kind.options(**options).remote([os.path.abspath(config) for config in configs]))
     replicas = Replicas(actors)
     if wait > 0:
@@ -187,19 +189,15 @@ def serve(
 
 
 def find(name: str) -> Replicas:
-    """Take up what `serve` has started under this name, from another program in the same Ray namespace."""
+    """Take up what `serve` has started under this name, from another program."""
     ray = _ray()
     actors: list[Any] = []
     with contextlib.suppress(ValueError):
         while True:
-            actors.append(ray.get_actor(_named(name, len(actors))))
+            actors.append(ray.get_actor(f"{name}/{len(actors)}", namespace=_NAMESPACE))
     if not actors:
-        raise InvalidError(f"no parties run under the name {name!r} in this namespace of Ray")
+        raise InvalidError(f"no parties run under the name {name!r} on this Ray cluster")
     return Replicas(actors)
-
-
-def _named(name: str, replica: int) -> str:
-    return f"megrez/{name}/{replica}"
 
 
 @dataclass(frozen=True)

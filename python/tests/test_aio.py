@@ -344,6 +344,18 @@ def test_models_that_mix_rows_are_not_run_for_several_callers(deployment: Path, 
                 pairs = [batcher.run(rows[:2]), batcher.run(rows[2:])]
                 for refused in await asyncio.gather(*pairs, return_exceptions=True):
                     assert isinstance(refused, InvalidError)
+            sums = model(
+                [node("MatMul", ["x", "w"], "own"), node("ReduceSum", ["own"], "y", keepdims=0)],
+                {"x": ["n", 2]},
+                "y",
+                w=np.eye(2, dtype=np.float32),
+            )
+            async with megrez.aio.Batcher(cluster, megrez.compile(sums, batch=4)) as batcher:
+                assert abs(float((await batcher.run(rows)).output) - rows.sum()) < 1e-3
+                refused = (
+                    await asyncio.gather(*map(batcher.run, (rows[:2], rows[2:])), return_exceptions=True)
+                )[1]
+                assert isinstance(refused, InvalidError)
             async with megrez.aio.Batcher(cluster, adds, batches=[1, 4]) as batcher:
                 alone = await asyncio.gather(*(batcher.run(rows[i : i + 1]) for i in range(4)))
                 for i, result in enumerate(alone):

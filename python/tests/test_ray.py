@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -264,6 +266,15 @@ def test_services_of_one_organisation(ray: Any, tmp_path: Path) -> None:
     address = ray.util.get_node_ip_address()
     replicas = megrez.ray.serve(files[:1], nodes=[address], name="test", cpus=0.1)
     try:
+        script = (
+            "import sys, ray, megrez.ray; ray.init(address=sys.argv[1], log_to_driver=False);"
+            "print([party['state'] for party in megrez.ray.find('test').health()])"
+        )
+        gcs = ray.get_runtime_context().gcs_address
+        other = subprocess.run(
+            [sys.executable, "-c", script, gcs], capture_output=True, text=True, check=True
+        )
+        assert "['serving']" in other.stdout
         found = megrez.ray.find("test")
         assert len(found) == len(replicas) == 1
         assert [party["state"] for party in found.health()] == ["serving"]
