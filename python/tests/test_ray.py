@@ -18,6 +18,7 @@ import megrez.ray
 import numpy as np
 import pytest
 from conftest import DIGITS, Array
+from megrez._supervised import write_triple
 from megrez.ray import MAY_BE_RETRIED, Replicas, Runner, Spread, Triple
 
 
@@ -258,32 +259,45 @@ def test_a_triple_that_is_drained_loses_nothing(
         megrez.ray.map_batches(bad, where, "digits", inputs="image", batch=10).take_all()
 
 
-def test_services_of_one_organisation(ray: Any, tmp_path: Path) -> None:
+def test_three_organisations_make_a_triple(
+    ray: Any, tmp_path: Path, small: megrez.Model, images: Array
+) -> None:
     """One actor for each party, which another program finds by name."""
-    from megrez._supervised import write_triple
-
     files = write_triple(tmp_path, ["alice"])
     address = ray.util.get_node_ip_address()
-    replicas = megrez.ray.serve(files[:1], nodes=[address], name="test", cpus=0.1)
+    organisations = [
+        megrez.ray.serve([file], nodes=[address], name=f"organisation{k}", cpus=0.1)
+        for k, file in enumerate(files)
+    ]
     try:
+        with Triple(str(tmp_path / "cluster.toml"), str(tmp_path / "certs")).connect() as cluster:
+            output = cluster.run(small, images[:2]).output
+            assert np.abs(output - small.plain(images[:2])).max() < 5e-3
         script = (
             "import sys, ray, megrez.ray; ray.init(address=sys.argv[1], log_to_driver=False);"
-            "print([party['state'] for party in megrez.ray.find('test').health()])"
+            "print([party['state'] for party in megrez.ray.find('organisation1').health()])"
         )
         gcs = ray.get_runtime_context().gcs_address
         other = subprocess.run(
             [sys.executable, "-c", script, gcs], capture_output=True, text=True, check=True
         )
         assert "['serving']" in other.stdout
-        found = megrez.ray.find("test")
-        assert len(found) == len(replicas) == 1
-        assert [party["state"] for party in found.health()] == ["serving"]
+        found = megrez.ray.find("organisation2")
+        assert len(found) == 1
+        before = found.health()[0]
+        found.reload()
+        assert found.health()[0]["pid"] == before["pid"]
     finally:
-        replicas.stop(timeout=5)
+        for replicas in organisations:
+            replicas.stop(timeout=5)
     with pytest.raises(megrez.InvalidError, match="no parties"):
-        megrez.ray.find("test")
+        megrez.ray.find("organisation1")
+
+
+def test_parties_that_cannot_be_started(ray: Any, tmp_path: Path) -> None:
     with pytest.raises(megrez.InvalidError, match="nodes"):
-        megrez.ray.serve(files, nodes=[address])
+        megrez.ray.serve(["party0.toml"], nodes=[])
     (tmp_path / "wrong.toml").write_text("party = 0\n")
     with pytest.raises(megrez.InvalidError, match="cannot start"):
         megrez.ray.serve([tmp_path / "wrong.toml"], cpus=0.1)
+    assert ray.is_initialized()
