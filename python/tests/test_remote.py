@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import Array
 from megrez._networks import perceptron
+from megrez._supervised import write_triple
 
 
 def command(*arguments: str) -> list[str]:
@@ -26,7 +26,7 @@ def start(folder: Path, party: int) -> subprocess.Popen[bytes]:
         command("party", "--config", str(folder / f"party{party}.toml")), stderr=subprocess.PIPE
     )
     assert service.stderr is not None
-    assert b"listens" in service.stderr.readline()
+    assert any(b"listens" in line for line in service.stderr)
     return service
 
 
@@ -44,20 +44,7 @@ def services() -> Iterator[list[subprocess.Popen[bytes]]]:
 def deployment(tmp_path_factory: pytest.TempPathFactory, services: list[subprocess.Popen[bytes]]) -> Path:
     """Three services; the folder has cluster.toml and certs."""
     folder = tmp_path_factory.mktemp("deployment")
-    certs = ["certs", "--folder", str(folder / "certs"), "--clients", "alice,bob,carol"]
-    subprocess.run(command(*certs), check=True, stdout=subprocess.DEVNULL)
-    sockets = [socket.socket() for _ in range(3)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
-    for s in sockets:
-        s.close()
-    (folder / "cluster.toml").write_text(f"parties = {addresses!r}".replace("'", '"'))
-    for party, address in enumerate(addresses):
-        (folder / f"party{party}.toml").write_text(
-            f'party = {party}\nlisten = "{address}"\ncluster = "cluster.toml"\ncerts = "certs"\n'
-            f'data = "data{party}"\n'
-        )
+    write_triple(folder, ["alice", "bob", "carol"])
     services.extend(start(folder, party) for party in range(3))
     return folder
 

@@ -1,0 +1,405 @@
+"""The client for applications that use asyncio: a service behind which private inference runs.
+
+    async with megrez.aio.connect("cluster.toml", certs="certs", client="alice") as cluster:
+        result = await cluster.run_stored("lenet", images, batch=60)
+
+A call waits in a thread, on a connection of its own; `connections` says how many there are at most. Calls
+beyond them wait in the order in which they came. Connections are kept between calls, and made anew after an
+error.
+
+A call that is cancelled (`asyncio.wait_for`, a client of the service who goes away) ends at once for its
+caller, and never begins if it still waits. If it runs, its connection is taken again when the parties have
+ended the run that they are in; of several runs, one more may begin before they are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from megrez import _cluster, _native
+from megrez._batcher import Batcher
+from megrez._cluster import Progress
+from megrez._data import Array, Given, GivenTensor
+from megrez._model import Model
+from megrez._results import Check, Generated, Result
+from megrez._training import EpochEnd
+from megrez._training import Training as _Training
+from megrez._triples import Triples
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import Self
+
+__all__ = ["Batcher", "Cluster", "Training", "Triples", "connect", "local"]
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """Parties, and this process as their client, as `megrez.Cluster`. `connect` and `local` make one.
+
+    Use it in an `async with` statement, or call `close`. Its methods take and give what those of
+    `megrez.Cluster` do, and raise the same errors; `progress` and callbacks are called by the event loop.
+    """
+
+    def __init__(self, make: Callable[[], _cluster.Cluster], connections: int) -> None:
+        if connections < 1:
+            raise _native.InvalidError(f"a cluster has one connection at least, not {connections}")
+        self.connections = connections
+        """Calls that run at a time, each on a connection of its own; more wait."""
+        self._make = make
+        self._threads = ThreadPoolExecutor(connections, thread_name_prefix="megrez.aio")
+        # A thread that works takes one from here or makes one, so there are never more than threads.
+        self._idle: deque[_cluster.Cluster] = deque()
+        self._closed = False
+
+    async def _call(
+        self, work: Callable[[_cluster.Cluster, Progress], T], progress: Progress | None = None
+    ) -> T:
+        """Do something with a connection, in a thread.
+
+        The threads' queue is the queue of calls: in order, and a call that is cancelled there never begins.
+        """
+        if self._closed:
+            raise _native.InvalidError("this cluster is closed")
+        loop, given_up = asyncio.get_running_loop(), threading.Event()
+
+        def heard(run: int) -> None:
+            if given_up.is_set():
+                raise _native.InvalidError("nobody waits for this call any more")
+            if progress is not None:
+                loop.call_soon_threadsafe(progress, run)
+
+        def call() -> T:
+            if self._closed:
+                raise _native.InvalidError("this cluster was closed before the call's turn came")
+            try:
+                one = self._idle.pop()
+            except IndexError:
+                one = self._make()
+            try:
+                return work(one, heard)
+            finally:
+                # After an error it has thrown its connection away, and makes another for the next call.
+                self._idle.append(one)
+
+        try:
+            return await asyncio.wrap_future(self._threads.submit(call))
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+
+    @overload
+    async def run(self, model: Model, data: Given, *, progress: Progress | None = None) -> Result[Array]: ...
+    @overload
+    async def run(
+        self, model: Model, data: GivenTensor, *, progress: Progress | None = None
+    ) -> Result[torch.Tensor]: ...
+    async def run(self, model: Model, data: Any, *, progress: Progress | None = None) -> Result[Any]:
+        """Run a model on data, as `megrez.Cluster.run`."""
+        return await self._call(lambda one, heard: one.run(model, data, progress=heard), progress)
+
+    @overload
+    async def run_stored(
+        self,
+        name: str,
+        data: Given,
+        *,
+        batch: int | None = None,
+        material: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result[Array]: ...
+    @overload
+    async def run_stored(
+        self,
+        name: str,
+        data: GivenTensor,
+        *,
+        batch: int | None = None,
+        material: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result[torch.Tensor]: ...
+    async def run_stored(
+        self,
+        name: str,
+        data: Any,
+        *,
+        batch: int | None = None,
+        material: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result[Any]:
+        """Run a model that is stored at the parties, as `megrez.Cluster.run_stored`."""
+        return await self._call(
+            lambda one, heard: one.run_stored(name, data, batch=batch, material=material, progress=heard),
+            progress,
+        )
+
+    async def prepare(self, name: str, *, batch: int = 1) -> str:
+        """Have correlated randomness made ahead, as `megrez.Cluster.prepare`."""
+        return await self._call(lambda one, _: one.prepare(name, batch=batch))
+
+    async def generate(
+        self,
+        model: str | os.PathLike[str],
+        prompt: Sequence[int],
+        tokens: int,
+        *,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Generated:
+        """Continue a text of tokens, as `megrez.Cluster.generate`."""
+        return await self._call(
+            lambda one, heard: one.generate(model, prompt, tokens, progress=heard, **options), progress
+        )
+
+    async def upload(
+        self, model: Model, *, name: str, allow: Sequence[str], batches: Sequence[int] | None = None
+    ) -> None:
+        """Keep the model's weights at the parties, as `megrez.Cluster.upload`."""
+        await self._call(lambda one, _: one.upload(model, name=name, allow=allow, batches=batches))
+
+    async def fit(
+        self,
+        model: Model,
+        x: Given | GivenTensor,
+        y: Given | GivenTensor,
+        *,
+        epochs: int = 1,
+        batch: int = 32,
+        rate: float | str = "2^-4",
+        momentum: float = 0.0,
+        loss: Literal["cross-entropy", "mse"] = "cross-entropy",
+        only: Sequence[str] = (),
+        keep: str | None = None,
+        allow: Sequence[str] = (),
+        batches: Sequence[int] | None = None,
+        rehearse: int = 200,
+        callbacks: Sequence[EpochEnd] = (),
+        progress: Progress | Literal[True] | None = None,
+        wait: bool = True,
+    ) -> Training:
+        """Train a model on shares, and have the parties keep it, as `megrez.Cluster.fit`.
+
+        While it waits for the job it holds no connection. Cancelled, it leaves the job to the parties.
+        """
+        loop = asyncio.get_running_loop()
+        training = await self._call(
+            lambda one, _: one.fit(
+                model,
+                x,
+                y,
+                epochs=epochs,
+                batch=batch,
+                rate=rate,
+                momentum=momentum,
+                loss=loss,
+                only=only,
+                keep=keep,
+                allow=allow,
+                batches=batches,
+                rehearse=rehearse,
+                callbacks=[_later(loop, callback) for callback in callbacks],
+                progress=progress if progress is None or progress is True else _later(loop, progress),
+                wait=False,
+            )
+        )
+        job = Training(self, training)
+        return await job.wait() if wait else job
+
+    async def training(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        callbacks: Sequence[EpochEnd] = (),
+        progress: Progress | Literal[True] | None = None,
+    ) -> Training:
+        """Take up a training that `Training.save` has written, as `megrez.Cluster.training`."""
+        loop = asyncio.get_running_loop()
+        later = [_later(loop, callback) for callback in callbacks]
+        told = progress if progress is None or progress is True else _later(loop, progress)
+        taken = await self._call(lambda one, _: one.training(path, callbacks=later, progress=told))
+        return Training(self, taken)
+
+    async def remove(self, name: str) -> None:
+        """Have the parties remove a model, or rows, of this client, as `megrez.Cluster.remove`."""
+        await self._call(lambda one, _: one.remove(name))
+
+    async def check(self, model: Model, data: Given | GivenTensor) -> Check:
+        """Compare every layer with the clear, as `megrez.Cluster.check`."""
+        return await self._call(lambda one, _: one.check(model, data))
+
+    async def parties(self) -> list[dict[str, Any]]:
+        """What each party says of itself, as `megrez.Cluster.parties`."""
+        return await self._call(lambda one, _: one.parties())
+
+    async def close(self) -> None:
+        """Refuse calls that wait, wait for those that run, then end connections and what `local` started."""
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._end)
+
+    def _end(self) -> None:
+        self._threads.shutdown()
+        while self._idle:
+            self._idle.pop().close()
+
+    async def __aenter__(self) -> Self:
+        # A wrong address or certificate shows here, not at the first request of somebody.
+        try:
+            await self._call(lambda *_: None)
+        except BaseException:
+            self._closed = True
+            self._threads.shutdown(wait=False)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<megrez.aio.Cluster of {self.connections} connections, {state}>"
+
+
+class Training:
+    """A job that `Cluster.fit` has begun: `megrez.Training`, whose waiting is awaited."""
+
+    def __init__(self, cluster: Cluster, training: _Training) -> None:
+        self._cluster = cluster
+        self._training = training
+        # Two looks at once would tell the callbacks twice; one whose caller was cancelled still goes on.
+        self._turn = threading.Lock()
+
+    async def _call(self, work: Callable[[_Training], T]) -> T:
+        def on(one: _cluster.Cluster, _: Progress) -> T:
+            with self._turn:
+                self._training._cluster = one
+                return work(self._training)
+
+        return await self._cluster._call(on)
+
+    @property
+    def model(self) -> str:
+        """The name under which the parties keep the weights once training has ended: for `run_stored`."""
+        return self._training.model
+
+    @property
+    def epochs(self) -> int:
+        """How often every row is learnt from."""
+        return self._training.epochs
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """What is known of each epoch so far: its mean `loss`."""
+        return self._training.history
+
+    @property
+    def state(self) -> str:
+        """`runs`, `waits` (stopped, or a party has ended) or `done`, as it was when somebody last looked."""
+        return self._training.state
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Steps that are done, and steps of all epochs, as it was when somebody last looked."""
+        return self._training.steps
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the end, by the steps that were seen; None before two looks saw different ones."""
+        return self._training.seconds_left
+
+    async def look(self) -> str:
+        """Ask the parties how the job stands, and call the callbacks for epochs that are new."""
+        return await self._call(lambda training: training.look())
+
+    async def wait(self) -> Training:
+        """Wait until the job no longer runs."""
+        while await self.look() == "runs":
+            await asyncio.sleep(0.2)
+        return self
+
+    async def stop(self) -> None:
+        """Have the parties stop at the border of a step, as `megrez.Training.stop`."""
+        await self._call(lambda training: training.stop())
+
+    async def resume(self) -> Training:
+        """Have the parties go on after the last epoch that all have sealed, as `megrez.Training.resume`."""
+        await self._call(lambda training: training.resume())
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what `Cluster.training` needs to follow this job, as `megrez.Training.save`."""
+        self._training.save(path)
+
+    def __repr__(self) -> str:
+        return repr(self._training).replace("megrez.Training", "megrez.aio.Training", 1)
+
+
+def _later(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any]) -> Callable[..., None]:
+    """Have the event loop call this, from whatever thread."""
+
+    def later(*arguments: Any) -> None:
+        loop.call_soon_threadsafe(callback, *arguments)
+
+    return later
+
+
+def local(
+    *,
+    protocol: str = "mizar",
+    net: str = "loopback",
+    parties: Literal["process", "thread"] = "process",
+    device: str = "auto",
+    insecure: bool = False,
+    connections: int = 8,
+) -> Cluster:
+    """Start parties on this machine, for trying things out, as `megrez.local`.
+
+    They start when the `async with` statement is entered, or with the first call.
+    """
+    first = threading.Lock()
+    started: list[_cluster.Cluster] = []
+
+    def make() -> _cluster.Cluster:
+        # All connections are to the same parties.
+        with first:
+            if not started:
+                options: dict[str, Any] = {"parties": parties, "device": device, "insecure": insecure}
+                started.append(_cluster.local(protocol=protocol, net=net, **options))
+        return started[0]
+
+    return Cluster(make, connections)
+
+
+def connect(
+    config: str | os.PathLike[str],
+    *,
+    certs: str | os.PathLike[str] = "certs",
+    client: str = "alice",
+    protocol: str = "mizar",
+    net: str = "loopback",
+    insecure: bool = False,
+    timeout: float | None = None,
+    connections: int = 8,
+) -> Cluster:
+    """Connect to parties that run elsewhere, as `megrez.connect`.
+
+    The first connection is made when the `async with` statement is entered, the others when calls need them.
+    More `connections` than the sessions that parties run for one client, 8 by default, only move the waiting
+    there. `timeout` bounds what a call takes at the parties; `asyncio.wait_for` bounds the waiting here as
+    well.
+    """
+    return Cluster(
+        lambda: _cluster.connect(
+            config, certs=certs, client=client, protocol=protocol, net=net, insecure=insecure, timeout=timeout
+        ),
+        connections,
+    )
