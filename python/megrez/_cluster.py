@@ -290,6 +290,7 @@ def connect(
     net: str = "loopback",
     insecure: bool = False,
     timeout: float | None = None,
+    busy: float | None = None,
 ) -> Cluster:
     """Connect to parties that run elsewhere.
 
@@ -302,6 +303,8 @@ def connect(
         insecure: allow a protocol that does not protect the data.
         timeout: give a call up after so many seconds, waiting for its turn included; by default it
             may take as long as it likes.
+        busy: while the parties are busy, repeat a call for so many seconds, with growing pauses, before it
+            fails of `BusyError`; by default a minute.
 
     """
-    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, timeout))
+    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, timeout, busy))

@@ -70,6 +70,7 @@ class Cluster:
         net: str,
         insecure: bool,
         timeout: float | None,
+        busy: float | None,
     ) -> Cluster: ...
     @property
     def protocol(self) -> str: ...

@@ -388,6 +388,7 @@ def connect(
     net: str = "loopback",
     insecure: bool = False,
     timeout: float | None = None,
+    busy: float | None = None,
     connections: int = 8,
 ) -> Cluster:
     """Connect to parties that run elsewhere, as `megrez.connect`.
@@ -399,7 +400,14 @@ def connect(
     """
     return Cluster(
         lambda: _cluster.connect(
-            config, certs=certs, client=client, protocol=protocol, net=net, insecure=insecure, timeout=timeout
+            config,
+            certs=certs,
+            client=client,
+            protocol=protocol,
+            net=net,
+            insecure=insecure,
+            timeout=timeout,
+            busy=busy,
         ),
         connections,
     )

@@ -218,10 +218,18 @@ class Triple:
     timeout: float | None = None
     """Seconds after which a run is given up, to be tried elsewhere; by default never."""
 
+    busy: float = 5
+    """For so many seconds a run is repeated while the parties are busy, before it goes to another triple."""
+
     def connect(self) -> _cluster.Cluster:
         """Connect to the parties of this triple."""
         return _cluster.connect(
-            self.config, certs=self.certs, client=self.client, protocol=self.protocol, timeout=self.timeout
+            self.config,
+            certs=self.certs,
+            client=self.client,
+            protocol=self.protocol,
+            timeout=self.timeout,
+            busy=self.busy,
         )
 
 

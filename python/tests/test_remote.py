@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,3 +122,32 @@ def test_mistakes(deployment: Path, tmp_path: Path) -> None:
     with pytest.raises(megrez.Error, match="party 0"):
         megrez.connect(tmp_path / "cluster.toml", certs=deployment / "certs", client="alice")
     assert time.monotonic() - start < 15
+
+
+def test_busy_parties_are_waited_for_no_longer_than_asked(
+    small: megrez.Model, images: Array, tmp_path: Path
+) -> None:
+    for config in write_triple(tmp_path, ["alice", "bob"]):
+        config.write_text(config.read_text() + "max_sessions = 1\n\n[capacity]\nturn_seconds = 1\n")
+    parties = [start(tmp_path, party) for party in range(3)]
+    try:
+        with connect(tmp_path, "bob") as bob:
+            begun = threading.Event()
+
+            def long() -> None:
+                # 180 runs of two images.
+                bob.run(small, images[:360], progress=lambda _: begun.set())
+
+            running = threading.Thread(target=long)
+            running.start()
+            assert begun.wait(60)
+            files = {"certs": tmp_path / "certs", "client": "alice"}
+            with megrez.connect(tmp_path / "cluster.toml", **files, busy=0) as alice:
+                with pytest.raises(megrez.BusyError):
+                    alice.run(small, images[:2])
+                running.join()
+                assert alice.run(small, images[:2]).output.shape == (2, 10)
+    finally:
+        for party in parties:
+            party.kill()
+            party.communicate()

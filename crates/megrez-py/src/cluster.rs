@@ -37,6 +37,7 @@ pub struct Cluster {
     client: String,
     /// How long a call may take.
     timeout: Option<Duration>,
+    busy: Option<Duration>,
 }
 
 /// Where the parties are.
@@ -119,6 +120,7 @@ impl Cluster {
             options,
             client: CLIENT.into(),
             timeout: None,
+            busy: None,
         })
     }
 
@@ -134,10 +136,12 @@ impl Cluster {
             options,
             client: CLIENT.into(),
             timeout: None,
+            busy: None,
         })
     }
 
-    /// Connects to parties that run elsewhere; a call may take `timeout` seconds.
+    /// Connects to parties that run elsewhere; a call may take `timeout` seconds, and is repeated for `busy` seconds while the
+    /// parties are busy.
     #[staticmethod]
     fn connect(
         py: Python<'_>,
@@ -148,9 +152,11 @@ impl Cluster {
         net: &str,
         insecure: bool,
         timeout: Option<f64>,
+        busy: Option<f64>,
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
-        let timeout = timeout.map(Duration::try_from_secs_f64).transpose().map_err(refused)?;
+        let seconds = |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
+        let (timeout, busy) = (seconds(timeout)?, seconds(busy)?);
         let name = client.clone();
         let (addresses, identity, connection) = wait(py, None, move |_| {
             let addresses = ClusterConfig::load(&config)?.parties;
@@ -165,6 +171,7 @@ impl Cluster {
             options,
             client,
             timeout,
+            busy,
         })
     }
 
@@ -342,13 +349,14 @@ impl Cluster {
             Some(Place::Processes(parties)) => (parties.addresses().to_vec(), parties.identity().clone()),
             Some(Place::Remote(addresses, identity)) => (addresses.clone(), (**identity).clone()),
         };
-        let (idle, timeout) = (Arc::clone(&self.idle), self.timeout);
+        let (idle, timeout, busy) = (Arc::clone(&self.idle), self.timeout, self.busy);
         let backend = move || {
             // Parties close a connection that nobody has used for long.
             let connection = lock(&idle).take().filter(client::Cluster::is_connected);
             let connect = || client::Cluster::connect(&addresses, &identity, PATIENCE);
             let mut connection = connection.map_or_else(connect, Ok)?;
             connection.set_timeout(timeout);
+            busy.into_iter().for_each(|busy| connection.set_busy_patience(busy));
             Ok(Backend::Remote(connection))
         };
         Ok(Job { backend: Box::new(backend), idle: Arc::clone(&self.idle) })
