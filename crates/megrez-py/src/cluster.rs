@@ -155,7 +155,8 @@ impl Cluster {
         busy: Option<f64>,
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
-        let seconds = |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
+        let seconds =
+            |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
         let (timeout, busy) = (seconds(timeout)?, seconds(busy)?);
         let name = client.clone();
         let (addresses, identity, connection) = wait(py, None, move |_| {

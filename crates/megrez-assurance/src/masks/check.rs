@@ -380,14 +380,18 @@ impl<'a> View<'a> {
     /// What keeps labels of a range of a draw from being a mask: a row that is left other than `except`, or what some rest depends on.
     fn used(&self, draw: u32, range: (u64, u64), except: usize) -> Result<(), Option<Event>> {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
-        let mut rests = rests.filter_map(|id| match self.first[id] {
-            first if first < self.tried => Some(Event::Tried(first)),
-            _ => self.stayed.holder(id).map(Event::Without),
+        let rests = rests.filter_map(|id| match self.first[id] {
+            usize::MAX => None,
+            first if first < self.tried => Some((first, Event::Tried(first))),
+            first => {
+                let rest = self.stayed.of_row.get(&first).copied().or_else(|| self.stayed.holder(id));
+                rest.map(|rest| (first, Event::Without(rest)))
+            }
         });
         let rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
         // Rows go from the last to the first, for the most part: a term had better wait for the first.
         let row = rows.filter(|row| *row != except).take(FEW).min().map(Event::Gone);
-        match row.or_else(|| rests.next()) {
+        match row.or_else(|| rests.min_by_key(|(first, _)| *first).map(|(_, event)| event)) {
             Some(event) => Err(Some(event)),
             None => Ok(()),
         }
