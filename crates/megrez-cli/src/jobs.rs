@@ -5,6 +5,7 @@ use crate::progress;
 use clap::Args;
 use megrez::train::{Consent, History, Job, JobId, Standing, history, wait};
 use megrez::{Cluster, Error, ErrorKind, Result};
+use megrez_net::NetProfile;
 use megrez_service::audit::Subject;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -244,6 +245,9 @@ pub(crate) struct Resume {
     /// Where to write weights that the job opens to this client.
     #[arg(long, value_name = "FOLDER")]
     weights: Option<PathBuf>,
+    /// Shape the links: loopback, lan, wan, or a round-trip time and a rate such as 20ms,500mbps.
+    #[arg(long, default_value = "loopback")]
+    net: NetProfile,
     #[command(flatten)]
     there: There,
 }
@@ -260,7 +264,7 @@ pub(crate) fn resume(args: &Resume, json: bool) -> Result<ExitCode> {
         ));
     };
     if !standing.runs() && standing.word() != "done" {
-        cluster.train(&job)?;
+        cluster.train(&job, &args.net)?;
     }
     go_on(&mut cluster, &job, args.detach, args.weights.as_deref(), json)
 }

@@ -213,7 +213,8 @@ pub(crate) fn rehearsal(
         }
         return room(step, options.input_range, args.room);
     };
-    rehearse(step, rows.batches(step.batch, args.epochs, args.seed).take(args.rehearse))
+    let batches = rows.batches(step.batch, args.epochs, args.seed).take(args.rehearse);
+    Ok(rehearse(step, batches)?.with_labels_of(rows))
 }
 
 fn load(model: &Graph, loss: Loss, inputs: &Path, labels: &Path) -> Result<Rows> {
@@ -248,10 +249,8 @@ fn clear(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> 
 fn private(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> {
     let (learning, request) = (&args.learning, &args.common.request);
     let step = args.how()?.step(model)?;
-    let mut options = request.options()?;
+    let options = request.options()?;
     let rehearsal = rehearsal(args, &step, Some(rows), &options)?;
-    let bound = megrez_graph::Interval::abs(rows.largest_label().max(1.0));
-    options.input_ranges.entry(megrez::train::Step::LABELS.into()).or_insert(bound);
     let mut backend = match args.place.connect()? {
         Some(cluster) => Backend::Remote(cluster),
         None => args.common.backend()?,

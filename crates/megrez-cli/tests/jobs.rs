@@ -142,6 +142,9 @@ fn one_owner_keeps_what_was_trained() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(models, ["digits.model"]);
+    // Links are shaped for a job as for a run: not by these parties.
+    let shaped = format!("{} --net lan", line.replace("--keep digits", "--keep other"));
+    deployment.cli("alice", &shaped, &[&x, &y]).refused(&["allow_shaping"]);
     // Damaged data is refused before a party hears of it.
     let mut bad = npy::load(&x).unwrap();
     bad.data[784] = f32::NAN;
@@ -155,6 +158,22 @@ fn one_owner_keeps_what_was_trained() {
     deployment
         .cli("alice", "upload-data --name bad --inputs {} --labels {}", &[&x, &y])
         .refused(&["--classes"]);
+}
+
+/// Two steps take tens of rounds each, and a round no less than half of a round-trip time.
+#[test]
+fn a_job_runs_over_the_links_that_its_client_asks_for() {
+    let deployment = Deployment::start("allow_shaping = true");
+    store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 60), "");
+    let job = deployment.folder.path("job");
+    let line = "--json train --model net-b --batch 30 --rate 2^-5 --data rows --keep digits --propose {}";
+    deployment.cli("alice", line, &[&job]).ok();
+    let start = Instant::now();
+    let report = deployment
+        .cli("alice", "--json train --job {} --net 200ms,1gbps", &[&job])
+        .json("megrez.train-job/1");
+    assert_eq!(report["state"], "done", "{report}");
+    assert!(start.elapsed() > 2 * 20 * Duration::from_millis(100), "{:?}", start.elapsed());
 }
 
 fn standing(deployment: &Deployment, id: &str) -> Json {

@@ -329,6 +329,11 @@ impl Cluster {
         self.options.protocol.clone()
     }
 
+    /// How it shapes the links.
+    pub fn net(&self) -> NetProfile {
+        self.options.net.clone()
+    }
+
     /// A way to work with the parties away from Python.
     pub fn job(&self) -> PyResult<Job> {
         let place = lock(&self.place);

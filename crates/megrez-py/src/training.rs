@@ -30,7 +30,7 @@ pub fn begin<'py>(
     if batch == 0 || epochs == 0 {
         return Err(refused("batch and epochs are at least 1"));
     }
-    let (job, protocol) = (cluster.job()?, cluster.protocol_name());
+    let (job, protocol, net) = (cluster.job()?, cluster.protocol_name(), cluster.net());
     model.model(&protocol)?;
     let [inputs, labels]: [Tensor; 2] =
         tensors(&data)?.try_into().map_err(|_| refused("inputs and labels are needed"))?;
@@ -51,6 +51,7 @@ pub fn begin<'py>(
             0 => room(&step, options.input_range, 64.0)?,
             _ => rehearse(&step, rows.batches(batch, epochs, 1).take(rehearsed))?,
         };
+        let rehearsal = rehearsal.with_labels_of(&rows);
         let form = Form {
             protocol: protocol.clone(),
             ring: options.ring,
@@ -72,7 +73,7 @@ pub fn begin<'py>(
             let made = (&*options, &rehearsal);
             let proposal = propose(cluster, &protocol, (&graph, &runnable), &learning, made, &wanted)?;
             proposal.store_start(cluster)?;
-            cluster.train(&proposal.job)?;
+            cluster.train(&proposal.job, &net)?;
             Ok((proposal.job.to_bytes(), vec![own, proposal.job.start]))
         })
     };
@@ -106,7 +107,8 @@ pub fn job_state(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<Stri
 #[pyfunction]
 pub fn resume_job(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<()> {
     let (connection, job) = (cluster.job()?, Job::from_bytes(job).map_err(error)?);
-    wait(py, None, move |_| connection.run_connected(|cluster| cluster.train(&job)))
+    let net = cluster.net();
+    wait(py, None, move |_| connection.run_connected(|cluster| cluster.train(&job, &net)))
 }
 
 /// Stops a job at the border of a step.

@@ -26,7 +26,7 @@ pub fn compile(
 ) -> Result<FixedModel> {
     let mut input_ranges = options.input_ranges.clone();
     input_ranges.extend(state_ranges(step, rehearsal));
-    input_ranges.entry(Step::LABELS.into()).or_insert(Interval::abs(1.0));
+    input_ranges.entry(Step::LABELS.into()).or_insert(rehearsal.labels);
     let after = |name: &str| if keeps { name.to_owned() } else { format!("next.{name}") };
     let options = CompileOptions {
         kept: step.state.iter().map(|state| (state.name.clone(), after(&state.name))).collect(),

@@ -60,6 +60,8 @@ pub struct Step {
     pub state: Vec<State>,
     /// Rows of a batch.
     pub batch: usize,
+    /// What it makes small.
+    pub loss: Loss,
 }
 
 impl Step {
@@ -138,7 +140,7 @@ pub fn differentiate(
         }
     }
     graph.output(Step::LOSS, mean);
-    Ok(Step { graph, state, batch })
+    Ok(Step { graph, state, batch, loss })
 }
 
 /// A model whose trained weights are inputs, `w.` and their names: what a step of training begins with, and what a model that was

@@ -6,7 +6,7 @@ use crate::training::{Consent, Job, JobId, JobState, Opened, Stands, Work};
 use crate::wire::{self, Reply, Request, Train};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
-use megrez_net::Payload;
+use megrez_net::{NetProfile, Payload};
 use megrez_plan::Value;
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
@@ -77,13 +77,14 @@ impl Standing {
 }
 
 impl Cluster {
-    /// Begins a job, or goes on with it after its last checkpoint. The parties then run it by themselves.
+    /// Begins a job, or goes on with it after its last checkpoint. The parties then run it by themselves, over links of this profile.
     ///
     /// # Errors
     /// If a party refuses: [`ErrorKind::NotPermitted`] where somebody who has a say has not approved it.
-    pub fn train(&mut self, job: &Job) -> Result<()> {
+    pub fn train(&mut self, job: &Job, net: &NetProfile) -> Result<()> {
         self.repeated(true, |cluster| {
-            cluster.ask(&Request::Train(Train { session: wire::fresh_name()?, job: job.clone() }))?;
+            let session = wire::fresh_name()?;
+            cluster.ask(&Request::Train(Train { session, job: job.clone(), net: net.into() }))?;
             cluster.each(|party, reply| match reply {
                 Reply::Begun => Ok(()),
                 other => Err(unexpected(party, &other)),

@@ -265,7 +265,7 @@ mod tests {
             keep,
             about: String::new(),
         };
-        Request::Train(Train { session: [0; 16], job })
+        Request::Train(Train { session: [0; 16], job, net: Net::from(&NetProfile::loopback()) })
     }
 
     const POLICY: &str = "[default]\nrights = [\"run-models\"]\nmodels = [\"open\"]\n\

@@ -15,7 +15,6 @@ use crate::{Error, ErrorKind, Result};
 use files::{Folder, name};
 use megrez_engine::files as disk;
 use megrez_engine::store::Id;
-use megrez_net::NetProfile;
 use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
 use run::{End, Kept, TrainJob, fits};
@@ -118,7 +117,7 @@ impl Service {
             let what = format!("`{}` trains nothing as a job", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
-        let profile = &NetProfile::loopback();
+        let profile = &self.host.profile(&train.net)?;
         let begin = || {
             let ready = permitted.and_then(|()| self.accepted(train));
             let memory = |ready: &Ready| memory(&ready.work, job);
