@@ -30,7 +30,7 @@ def begin(
     cluster: Cluster,
     model: Model,
     data: Sequence[_Array],
-    how: tuple[str, str, float],
+    how: tuple[str, str, float, str, int],
     only: Sequence[str],
     size: tuple[int, int, int],
     kept: tuple[str, Sequence[str], Sequence[int]],

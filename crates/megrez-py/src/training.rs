@@ -13,6 +13,7 @@ use megrez::{Error, ErrorKind, Recipe, Result};
 use megrez_graph::Tensor;
 use pyo3::prelude::*;
 use serde_json::json;
+use std::num::NonZeroU32;
 
 /// Stores rows, and begins training on them. Gives the job as bytes, and the names of what was stored for it alone.
 #[pyfunction]
@@ -21,12 +22,13 @@ pub fn begin<'py>(
     cluster: &Cluster,
     model: &Model,
     data: Vec<Given<'py>>,
-    how: (String, String, f64),
+    how: (String, String, f64, String, u32),
     only: Vec<String>,
     size: (usize, u32, usize),
     kept: (String, Vec<String>, Vec<usize>),
 ) -> PyResult<(Vec<u8>, Vec<String>)> {
-    let ((loss, rate, momentum), (batch, epochs, rehearsed), (keep, allow, batches)) = (how, size, kept);
+    let ((loss, rate, momentum, decay, halve_every), (batch, epochs, rehearsed), (keep, allow, batches)) =
+        (how, size, kept);
     if batch == 0 || epochs == 0 {
         return Err(refused("batch and epochs are at least 1"));
     }
@@ -36,8 +38,13 @@ pub fn begin<'py>(
         tensors(&data)?.try_into().map_err(|_| refused("inputs and labels are needed"))?;
     let loss: megrez::train::Loss = loss.parse().map_err(refused)?;
     let optimiser = Optimiser::with_momentum(rate.parse().map_err(refused)?, momentum).map_err(refused)?;
+    let decay = match decay.as_str() {
+        "0" | "0.0" => None,
+        decay => Some(decay.parse().map_err(refused)?),
+    };
+    let optimiser = Optimiser { decay, ..optimiser };
     let trained = if only.is_empty() { Trained::All } else { Trained::Only(only) };
-    let learning = Learning { loss, trained, optimiser };
+    let learning = Learning { loss, trained, optimiser, halve_every: NonZeroU32::new(halve_every) };
     let graphs = model.graphs([vec![batch], batches].concat());
     let work = move |_: &_| -> Result<_> {
         let (mut graphs, recipe) = graphs()?;

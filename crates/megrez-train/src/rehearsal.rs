@@ -19,6 +19,11 @@ impl<'a> Clear<'a> {
         Clear { step, state: step.state.iter().map(|state| state.start.clone()).collect() }
     }
 
+    /// Goes on with another step of the same state.
+    pub fn go_on(&mut self, step: &'a Step) {
+        self.step = step;
+    }
+
     /// What the graph of the step takes now.
     fn inputs(&self, batch: [Tensor; 2]) -> Vec<Tensor> {
         batch.into_iter().chain(self.state.iter().cloned()).collect()

@@ -22,6 +22,16 @@ impl Rate {
         f64::from(self.factor) * 2f64.powi(-(self.bits as i32))
     }
 
+    /// Half of it; `None` below what is allowed.
+    pub fn halved(self) -> Option<Self> {
+        Rate::new(self.factor, self.bits + 1)
+    }
+
+    /// The product with another as c·2^−k, exact.
+    pub(super) fn times(self, other: Rate) -> (i64, i64) {
+        ((self.factor * other.factor).into(), (self.bits + other.bits).into())
+    }
+
     /// This rate over a batch as c·2^−k: exact where the batch is a power of two, else with 8 significant bits: 0.4 % of a
     /// rate is nothing, and every bit is one less for the gradient.
     pub(super) fn over(self, batch: usize) -> (i64, i64) {
@@ -67,19 +77,22 @@ impl fmt::Display for Rate {
     }
 }
 
-/// How weights follow their gradients: w' = w − v', v' = momentum·v + rate/B · gradient.
+/// How weights follow their gradients: w' = w − v', v' = momentum·v + rate·(gradient/B + decay·w), as `torch.optim.SGD` has it for a
+/// constant rate; when the rate changes, v stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Optimiser {
     /// The learning rate.
     pub rate: Rate,
     /// In units of 2^−8; 0 for plain SGD.
     pub momentum: u8,
+    /// The weight decay: a step takes rate·decay of each weight away.
+    pub decay: Option<Rate>,
 }
 
 impl Optimiser {
     /// Plain stochastic gradient descent.
     pub fn sgd(rate: Rate) -> Self {
-        Optimiser { rate, momentum: 0 }
+        Optimiser { rate, momentum: 0, decay: None }
     }
 
     /// With momentum, which is rounded to a multiple of 2^−8.
@@ -89,9 +102,15 @@ impl Optimiser {
     pub fn with_momentum(rate: Rate, momentum: f64) -> Result<Self, String> {
         let units = (momentum * f64::from(1u32 << MOMENTUM_BITS)).round();
         match (0.0..256.0).contains(&units) {
-            true => Ok(Optimiser { rate, momentum: units as u8 }),
+            true => Ok(Optimiser { momentum: units as u8, ..Optimiser::sgd(rate) }),
             false => Err(format!("momentum is from 0 to 255/256, not {momentum}")),
         }
+    }
+
+    /// The same at another rate.
+    #[must_use]
+    pub fn at(self, rate: Rate) -> Self {
+        Optimiser { rate, ..self }
     }
 }
 

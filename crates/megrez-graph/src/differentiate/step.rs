@@ -121,17 +121,22 @@ pub fn differentiate(
     let [delta, mean] = of_loss(&mut graph, loss, logits, labels, batch)?;
     let found = gradients(&mut graph, logits, delta, &inputs)?;
     let (factor, bits) = optimiser.rate.over(batch);
+    let (decay, decay_bits) = optimiser.decay.map_or((0, 0), |decay| optimiser.rate.times(decay));
     let attributes = Attributes::none()
         .with("factor", factor)
         .with("bits", bits)
-        .with("momentum", i64::from(optimiser.momentum));
+        .with("momentum", i64::from(optimiser.momentum))
+        .with("decay", decay)
+        .with("decay-bits", decay_bits);
     for (i, (&weight, gradient)) in inputs.iter().zip(&found).enumerate() {
         let name = state[i].name.clone();
         let Some(gradient) = *gradient else {
             let refusal = Refusal::new("does not reach the loss", "train only what does");
             return Err(refusal.because(Cause::Invalid).at(&name, "").into());
         };
-        let operands: Vec<Id> = std::iter::once(gradient).chain(last_steps.get(i).copied()).collect();
+        let last = last_steps.get(i).copied();
+        let decays = optimiser.decay.map(|_| weight);
+        let operands: Vec<Id> = [Some(gradient), last, decays].into_iter().flatten().collect();
         let step = graph.add(&format!("update.{name}"), UPDATE, &operands, attributes.clone())?;
         let moved = graph.add(&format!("moved.{name}"), "Sub", &[weight, step], Attributes::none())?;
         graph.output(&name, moved);

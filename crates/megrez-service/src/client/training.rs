@@ -180,7 +180,8 @@ fn put_together(job: &Job, work: &Work, opened: &Opened, shares: &[Vec<u8>]) -> 
     let value = work.state(&opened.state).cloned();
     let value = value.ok_or_else(|| Error::Refused(format!("the job has no state `{}`", opened.state)))?;
     let shares = shares.iter().map(|share| Payload::from_bytes(share)).collect::<Vec<_>>();
-    let words = dispatch(&job.protocol, &work.step, Reconstruct { value: &value, shares: &shares })?;
+    let step = work.steps.first().ok_or_else(|| Error::Refused("the job has no step".into()))?;
+    let words = dispatch(&job.protocol, step, Reconstruct { value: &value, shares: &shares })?;
     Ok(Learnt { epoch: opened.epoch, state: opened.state.clone(), value, words })
 }
 
