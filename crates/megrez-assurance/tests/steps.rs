@@ -51,6 +51,7 @@ fn plan(replicated: bool, optimiser: Optimiser, loss: Loss) -> Plan {
 fn every_message_of_a_step_of_training_is_masked() {
     let rate = "2^-3".parse().unwrap();
     let momentum = Optimiser::with_momentum(rate, 0.5).unwrap();
+    let momentum = Optimiser { decay: Some(rate), ..momentum };
     for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
         // The second run reads what the first has kept.
         for (optimiser, loss, runs) in

@@ -3,7 +3,8 @@
 use crate::common::{check, noise};
 use megrez_graph::differentiate::{BACKWARD, Loss, Optimiser, Rate, Step, Trained, differentiate};
 use megrez_graph::{
-    Attributes, CompileOptions, Graph, Interval, RangePolicy, Tensor, calibrate, compile, models, plain,
+    Attributes, CompileOptions, Constant, Graph, Interval, RangePolicy, Tensor, calibrate, compile, models,
+    plain,
 };
 use megrez_plan::{KEPT, Op};
 use std::collections::BTreeMap;
@@ -248,6 +249,19 @@ fn momentum_adds_up_steps_and_rates_divide_them() {
     for ((p, s), h) in plain.iter().zip(&slow).zip(&heavy) {
         assert!((s - p * 3.0 / 16.0).abs() < 1e-6 && (h - p - 0.375).abs() < 1e-6, "{p} {s} {h}");
     }
+    // As in torch: the gradient that momentum adds up has decay·w in it.
+    let decay = |optimiser: Optimiser| Optimiser { decay: Some(rate("2^-3")), ..optimiser };
+    let decayed = run(decay(Optimiser::sgd(rate("3*2^-4"))));
+    let both = run(decay(Optimiser::with_momentum(rate("1"), 0.75).unwrap()));
+    let model = small(4);
+    let weight = model.values.iter().find(|v| v.name == "fc1.weight").unwrap();
+    let Some(Constant::Floats(w)) = &weight.constant else { panic!("a constant") };
+    assert_eq!(w.data.len(), plain.len());
+    for (i, w) in w.data.iter().enumerate() {
+        let want = [plain[i] * 3.0 / 16.0 + w * 3.0 / 128.0, plain[i] + 0.375 + w / 8.0];
+        let off = (decayed[i] - want[0]).abs().max((both[i] - want[1]).abs());
+        assert!(off < 1e-6, "{} {} instead of {want:?}", decayed[i], both[i]);
+    }
 }
 
 /// How many elements a kind of step of some layers works on.
@@ -272,7 +286,14 @@ fn compares(op: &Op) -> bool {
 #[test]
 fn a_step_is_lowered_and_backward_compares_nothing() {
     let (x, y) = (noise([4, 2, 8, 8], 7), labels(4, 5));
-    for optimiser in [Optimiser::sgd(rate("2^-3")), Optimiser::with_momentum(rate("2^-3"), 0.9).unwrap()] {
+    let momentum = Optimiser::with_momentum(rate("2^-3"), 0.9).unwrap();
+    let decay = Some(rate("3*2^-5"));
+    for optimiser in [
+        Optimiser::sgd(rate("2^-3")),
+        momentum,
+        Optimiser { decay, ..Optimiser::sgd(rate("2^-3")) },
+        Optimiser { decay, ..momentum },
+    ] {
         let step = differentiate(&small(4), Loss::CrossEntropy, &Trained::All, optimiser).unwrap();
         let inputs = inputs(&step, &x, &y);
         let calibration = calibrate::calibrate(&step.graph, [inputs.clone()], 4.0).unwrap();
@@ -341,8 +362,8 @@ fn what_cannot_be_trained_is_refused_by_name() {
     // A Softmax at the end is the loss's.
     assert!(of(&|g, y| g.add("p", "Softmax", &[y], Attributes::none()).unwrap()).is_ok());
     let several = of(&|g, y| {
-        let y = g.add("a", "Tanh", &[y], Attributes::none()).unwrap();
-        g.add("b", "Exp", &[y], Attributes::none()).unwrap()
+        let y = g.add("a", "Sin", &[y], Attributes::none()).unwrap();
+        g.add("b", "Abs", &[y], Attributes::none()).unwrap()
     });
     assert_eq!(several.unwrap_err().0.len(), 2);
     let vector = of(&|g, y| g.add("v", "ReduceSum", &[y], Attributes::none().with("keepdims", 0)).unwrap());

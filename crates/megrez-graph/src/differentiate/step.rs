@@ -3,7 +3,10 @@
 use super::{Optimiser, gradients, list};
 use crate::graph::{Attributes, Graph, Id, Node};
 use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY, UPDATE};
-use crate::passes::{pool_before_activation, remove_dead, remove_identities, rewrite::Rewrite};
+use crate::passes::{
+    LAYER_NORM_SCALE, fuse_gelu, fuse_layer_norm, fuse_masks, fuse_swish, pool_before_activation,
+    remove_dead, remove_identities, rewrite::Rewrite, split_layer_norm,
+};
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +36,8 @@ impl FromStr for Loss {
 /// Which constants of a model are trained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trained {
-    /// Weights and biases of Gemm, MatMul and Conv, and what of more than one element is added to a value.
+    /// Weights and biases of Gemm, MatMul and Conv, scales and offsets of LayerNormalization, and what of more than one element is added
+    /// to a value.
     #[default]
     All,
     /// Those whose names, or whose nodes' names, are these, or begin with one of these and a dot.
@@ -171,7 +175,9 @@ struct Untied {
 fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<Untied, Problems> {
     let model = remove_identities(model)?;
     let model = if loss == Loss::CrossEntropy { without_softmax(&model)? } else { model };
-    let model = pool_before_activation(&remove_dead(&model)?)?;
+    let model = fuse_layer_norm(&fuse_gelu(&fuse_masks(&model)?)?)?;
+    let model = split_layer_norm(&fuse_swish(&remove_dead(&model)?)?)?;
+    let model = pool_before_activation(&model)?;
     let about_model = |what: &str, remedy: &str| {
         Problems(vec![Refusal::new(what, remedy).because(Cause::Invalid).at(&model.name, "")])
     };
@@ -291,6 +297,7 @@ fn is_weight(node: &Node, input: usize) -> bool {
     match node.op.as_str() {
         "Gemm" | "MatMul" | "Add" => true,
         "Conv" => input > 0,
+        "Mul" => node.name.ends_with(LAYER_NORM_SCALE),
         _ => false,
     }
 }

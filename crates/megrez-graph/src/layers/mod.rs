@@ -66,6 +66,8 @@ pub(crate) use call::{axis, image};
 pub(crate) use compare::{NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
 pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
+pub(crate) use gelu::GELU_SLOPE_OP;
+pub(crate) use layer_norm::INVERSE_DEVIATION;
 pub(crate) use lines::Lines;
 pub(crate) use max_pool_grad::MAX_POOL_GRAD;
 pub(crate) use polynomial::POLYNOMIAL;
@@ -117,11 +119,13 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Gather", shape::gather),
     ("GatherElements", known::gather_elements),
     ("Gelu", gelu::gelu),
+    (GELU_SLOPE_OP, gelu::gelu_slope),
     ("Gemm", gemm::gemm),
     ("GlobalAveragePool", average_pool::global_average_pool),
     ("Greater", known::greater),
     ("GreaterOrEqual", known::greater_or_equal),
     ("Identity", rearrange::identity),
+    (INVERSE_DEVIATION, layer_norm::inverse_deviation),
     ("IsInf", known::is_infinite),
     ("IsNaN", known::is_nan),
     (NOT_NEGATIVE, compare::not_negative),
@@ -185,12 +189,14 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 21] = [
+const INTERNAL: [&str; 23] = [
     AFFINE,
     AVERAGE_POOL_GRAD,
     CONV_GRAD_INPUT,
     CONV_GRAD_WEIGHT,
     CROSS_ENTROPY,
+    GELU_SLOPE_OP,
+    INVERSE_DEVIATION,
     MAX_POOL_GRAD,
     RELU_GRAD,
     SOFTMAX_CROSS_ENTROPY,
