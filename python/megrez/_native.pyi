@@ -30,7 +30,7 @@ def begin(
     cluster: Cluster,
     model: Model,
     data: Sequence[_Array],
-    how: tuple[str, str, float, str, int],
+    how: tuple[str, str, float | None, str, int, str],
     only: Sequence[str],
     size: tuple[int, int, int],
     kept: tuple[str, Sequence[str], Sequence[int]],

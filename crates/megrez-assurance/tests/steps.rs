@@ -52,11 +52,14 @@ fn every_message_of_a_step_of_training_is_masked() {
     let rate = "2^-3".parse().unwrap();
     let momentum = Optimiser::with_momentum(rate, 0.5).unwrap();
     let momentum = Optimiser { decay: Some(rate), ..momentum };
+    let adaptive = Optimiser::named("amsgrad", rate, None, None).unwrap();
     for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
         // The second run reads what the first has kept.
-        for (optimiser, loss, runs) in
-            [(Optimiser::sgd(rate), Loss::CrossEntropy, 1), (momentum, Loss::MeanSquares, 2)]
-        {
+        for (optimiser, loss, runs) in [
+            (Optimiser::sgd(rate), Loss::CrossEntropy, 1),
+            (momentum, Loss::MeanSquares, 2),
+            (adaptive, Loss::MeanSquares, 2),
+        ] {
             let plan = plan(replicated, optimiser, loss);
             let opened: Vec<&str> =
                 plan.outputs.iter().filter(|o| o.recipient != KEPT).map(|o| o.name.as_str()).collect();

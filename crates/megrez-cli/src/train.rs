@@ -35,9 +35,12 @@ pub(crate) struct Learning {
     /// The learning rate, c*2^-k with c below 16: 2^-4, 3*2^-6, 0.125.
     #[arg(long, default_value = "2^-4")]
     rate: Rate,
-    /// Momentum, from 0 to 255/256.
-    #[arg(long, default_value_t = 0.0)]
-    momentum: f64,
+    /// How weights follow their gradients: sgd, adam or amsgrad.
+    #[arg(long, default_value = "sgd", value_name = "NAME")]
+    optimiser: String,
+    /// Momentum, from 0 to 255/256 [default: 0; of adam and amsgrad 230/256].
+    #[arg(long)]
+    momentum: Option<f64>,
     /// Weight decay, c*2^-k as rates are: a step takes rate times this of each weight away.
     #[arg(long, value_name = "RATE")]
     weight_decay: Option<Rate>,
@@ -45,9 +48,8 @@ pub(crate) struct Learning {
 
 impl Learning {
     pub(crate) fn optimiser(&self) -> Result<Optimiser> {
-        let optimiser = Optimiser::with_momentum(self.rate, self.momentum)
-            .map_err(|what| Error::of(ErrorKind::Invalid, what))?;
-        Ok(Optimiser { decay: self.weight_decay, ..optimiser })
+        Optimiser::named(&self.optimiser, self.rate, self.momentum, self.weight_decay)
+            .map_err(|what| Error::of(ErrorKind::Invalid, what))
     }
 }
 
@@ -188,13 +190,14 @@ impl Train {
 
     /// What a job says of its step.
     pub(crate) fn about(&self) -> String {
-        let Learning { loss, batch, rate, momentum, weight_decay } = &self.learning;
+        let Learning { loss, batch, rate, momentum, weight_decay, optimiser } = &self.learning;
         let model = self.model.as_deref().unwrap_or_default();
         let only = if self.only.is_empty() { "all weights".into() } else { self.only.join(", ") };
         let halved = self.halve_every.map_or(String::new(), |every| format!(" halved every {every} epochs"));
         let decay = weight_decay.map_or(String::new(), |decay| format!(", weight decay {decay}"));
+        let momentum = momentum.map_or(String::new(), |momentum| format!(", momentum {momentum}"));
         let rate = rate.value();
-        format!("{model}, {loss:?}, batch {batch}, rate {rate}{halved}, momentum {momentum}{decay}, {only}")
+        format!("{model}, {loss:?}, batch {batch}, {optimiser}, rate {rate}{halved}{momentum}{decay}, {only}")
     }
 }
 

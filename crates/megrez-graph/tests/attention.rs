@@ -143,7 +143,7 @@ fn a_block_of_a_transformer_is_trained_on_shares_as_in_the_clear() {
     assert!(moved > 0.05, "the step moves the weights by {moved} only");
     for protocol in ["clear", "mizar", "aby3", "alkaid"] {
         let plan = lay_out(&step, protocol, &[inputs(&batch, &state)]);
-        assert!(plan.steps.iter().any(|s| s.name.starts_with(BACKWARD) && s.name.contains("softmax")));
+        assert!(plan.plan.steps.iter().any(|s| s.name.starts_with(BACKWARD) && s.name.contains("softmax")));
         let (after, loss, [_, (bytes, rounds)]) = on_shares(protocol, &step, &plan, &batch, &state);
         let error = largest_difference(&after, &want);
         println!("{protocol}: off by {error:.1e} of {moved:.2}, {rounds} rounds, {bytes} bytes online");

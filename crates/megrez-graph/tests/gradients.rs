@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 /// Operators that have no backward: they are refused by name.
 const WITHOUT: &[&str] = &[
     "Abs",
+    "AdaptiveStep",
     "And",
     "ArgMax",
     "AveragePoolGrad",

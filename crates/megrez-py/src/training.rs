@@ -22,13 +22,16 @@ pub fn begin<'py>(
     cluster: &Cluster,
     model: &Model,
     data: Vec<Given<'py>>,
-    how: (String, String, f64, String, u32),
+    how: (String, String, Option<f64>, String, u32, String),
     only: Vec<String>,
     size: (usize, u32, usize),
     kept: (String, Vec<String>, Vec<usize>),
 ) -> PyResult<(Vec<u8>, Vec<String>)> {
-    let ((loss, rate, momentum, decay, halve_every), (batch, epochs, rehearsed), (keep, allow, batches)) =
-        (how, size, kept);
+    let (
+        (loss, rate, momentum, decay, halve_every, optimiser),
+        (batch, epochs, rehearsed),
+        (keep, allow, batches),
+    ) = (how, size, kept);
     if batch == 0 || epochs == 0 {
         return Err(refused("batch and epochs are at least 1"));
     }
@@ -37,12 +40,12 @@ pub fn begin<'py>(
     let [inputs, labels]: [Tensor; 2] =
         tensors(&data)?.try_into().map_err(|_| refused("inputs and labels are needed"))?;
     let loss: megrez::train::Loss = loss.parse().map_err(refused)?;
-    let optimiser = Optimiser::with_momentum(rate.parse().map_err(refused)?, momentum).map_err(refused)?;
     let decay = match decay.as_str() {
         "0" | "0.0" => None,
         decay => Some(decay.parse().map_err(refused)?),
     };
-    let optimiser = Optimiser { decay, ..optimiser };
+    let rate = rate.parse().map_err(refused)?;
+    let optimiser = Optimiser::named(&optimiser, rate, momentum, decay).map_err(refused)?;
     let trained = if only.is_empty() { Trained::All } else { Trained::Only(only) };
     let learning = Learning { loss, trained, optimiser, halve_every: NonZeroU32::new(halve_every) };
     let graphs = model.graphs([vec![batch], batches].concat());

@@ -6,8 +6,9 @@
 
 mod optimiser;
 mod step;
+mod update;
 
-pub use optimiser::{Optimiser, Rate};
+pub use optimiser::{Optimiser, Rate, Squares};
 pub use step::{Loss, State, Step, Trained, differentiate, forward};
 
 use crate::graph::{Attribute, Attributes, Graph, Id};

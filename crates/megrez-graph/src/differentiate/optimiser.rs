@@ -32,6 +32,18 @@ impl Rate {
         ((self.factor * other.factor).into(), (self.bits + other.bits).into())
     }
 
+    /// 2^`bits` over a batch, as [`over`](Self::over).
+    pub(super) fn scaled_share(bits: u32, batch: usize) -> (i64, i64) {
+        let (factor, more) = Rate { factor: 1, bits: 0 }.over(batch);
+        let more = more - i64::from(bits);
+        (factor << (-more).max(0), more.max(0))
+    }
+
+    /// c and k.
+    pub(super) fn parts(self) -> (i64, i64) {
+        (self.factor.into(), self.bits.into())
+    }
+
     /// This rate over a batch as c·2^−k: exact where the batch is a power of two, else with 8 significant bits: 0.4 % of a
     /// rate is nothing, and every bit is one less for the gradient.
     pub(super) fn over(self, batch: usize) -> (i64, i64) {
@@ -87,12 +99,35 @@ pub struct Optimiser {
     pub momentum: u8,
     /// The weight decay: a step takes rate·decay of each weight away.
     pub decay: Option<Rate>,
+    /// Steps are divided by the roots of what squares of gradients are on average: Adam and AMSGrad.
+    pub squares: Option<Squares>,
+}
+
+/// How squares of gradients are averaged: u' = β·u + (1 − β)·g², and w' = w − rate·(m'/√(h + ε) + decay·w), with m' = momentum·m +
+/// (1 − momentum)·g. These are AdamW and AMSGrad without their corrections of the first steps, which are larger for that: by up to
+/// (1 − momentum)/√(1 − β).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Squares {
+    /// β in units of 2^−10.
+    pub beta: u16,
+    /// h is the largest u so far (AMSGrad), and not the last (Adam).
+    pub largest: bool,
+}
+
+impl Squares {
+    /// Gradients are taken 2^6 times as large, so that their squares have 12 more bits. √ε is 2^−12 of a gradient.
+    pub(super) const BITS: u32 = 6;
+
+    /// β = 1023/1024.
+    pub fn new(largest: bool) -> Self {
+        Squares { beta: 1023, largest }
+    }
 }
 
 impl Optimiser {
     /// Plain stochastic gradient descent.
     pub fn sgd(rate: Rate) -> Self {
-        Optimiser { rate, momentum: 0, decay: None }
+        Optimiser { rate, momentum: 0, decay: None, squares: None }
     }
 
     /// With momentum, which is rounded to a multiple of 2^−8.
@@ -105,6 +140,22 @@ impl Optimiser {
             true => Ok(Optimiser { momentum: units as u8, ..Optimiser::sgd(rate) }),
             false => Err(format!("momentum is from 0 to 255/256, not {momentum}")),
         }
+    }
+
+    /// By its name: `sgd`, `adam` or `amsgrad`; without a momentum, none or 230/256.
+    ///
+    /// # Errors
+    /// If there is none of this name, or the momentum is not from 0 to 1, without 1.
+    pub fn named(name: &str, rate: Rate, momentum: Option<f64>, decay: Option<Rate>) -> Result<Self, String> {
+        let squares = match name {
+            "sgd" => None,
+            "adam" => Some(Squares::new(false)),
+            "amsgrad" => Some(Squares::new(true)),
+            _ => return Err(format!("there is no optimiser `{name}`: sgd, adam or amsgrad")),
+        };
+        let default = if squares.is_some() { 0.9 } else { 0.0 };
+        let optimiser = Optimiser::with_momentum(rate, momentum.unwrap_or(default))?;
+        Ok(Optimiser { decay, squares, ..optimiser })
     }
 
     /// The same at another rate.

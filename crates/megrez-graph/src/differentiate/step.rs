@@ -1,8 +1,9 @@
 //! A step of training as one graph.
 
+use super::update::Lasts;
 use super::{Optimiser, gradients, list};
 use crate::graph::{Attributes, Graph, Id, Node};
-use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY, UPDATE};
+use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
 use crate::passes::{
     LAYER_NORM_SCALE, fuse_gelu, fuse_layer_norm, fuse_masks, fuse_swish, pool_before_activation,
     remove_dead, remove_identities, rewrite::Rewrite, split_layer_norm,
@@ -47,8 +48,8 @@ pub enum Trained {
 /// What a step of training changes: an input and an output of the graph of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// `w.` and the name of the weights, `v.` and the same for the last step of an optimiser with momentum, or
-    /// [`Step::LOSS_SO_FAR`].
+    /// `w.` and the name of the weights; `v.` and the same for what momentum adds up, `u.` for the mean square of the gradient, `h.` for
+    /// the largest of those; or [`Step::LOSS_SO_FAR`].
     pub name: String,
     /// What training begins with: the model's weights, and zeros for the others.
     pub start: Tensor,
@@ -115,38 +116,18 @@ pub fn differentiate(
     let Untied { mut graph, output: logits, labels, inputs, mut state } = untie(model, loss, trained, true)?;
     let (batch, labels) = (graph.shape(logits).dims()[0], labels.expect("they were asked for"));
     graph.outputs.clear();
-    let mut last_steps = vec![];
-    let moves = if optimiser.momentum > 0 { state.clone() } else { vec![] };
-    for State { name, start } in moves {
-        let name = format!("v.{}", &name["w.".len()..]);
-        last_steps.push(graph.input(&name, start.shape.clone())?);
-        state.push(State { name, start: Tensor::filled(start.shape, 0.0) });
-    }
+    let lasts = Lasts::new(&mut graph, optimiser, &mut state)?;
     let [delta, mean] = of_loss(&mut graph, loss, logits, labels, batch)?;
     let found = gradients(&mut graph, logits, delta, &inputs)?;
-    let (factor, bits) = optimiser.rate.over(batch);
-    let (decay, decay_bits) = optimiser.decay.map_or((0, 0), |decay| optimiser.rate.times(decay));
-    let attributes = Attributes::none()
-        .with("factor", factor)
-        .with("bits", bits)
-        .with("momentum", i64::from(optimiser.momentum))
-        .with("decay", decay)
-        .with("decay-bits", decay_bits);
     for (i, (&weight, gradient)) in inputs.iter().zip(&found).enumerate() {
         let name = state[i].name.clone();
         let Some(gradient) = *gradient else {
             let refusal = Refusal::new("does not reach the loss", "train only what does");
             return Err(refusal.because(Cause::Invalid).at(&name, "").into());
         };
-        let last = last_steps.get(i).copied();
-        let decays = optimiser.decay.map(|_| weight);
-        let operands: Vec<Id> = [Some(gradient), last, decays].into_iter().flatten().collect();
-        let step = graph.add(&format!("update.{name}"), UPDATE, &operands, attributes.clone())?;
+        let step = lasts.step(&mut graph, optimiser, batch, (&name, i), [weight, gradient])?;
         let moved = graph.add(&format!("moved.{name}"), "Sub", &[weight, step], Attributes::none())?;
         graph.output(&name, moved);
-        if let Some(last) = state.get(i + inputs.len()).filter(|_| !last_steps.is_empty()) {
-            graph.output(&last.name, step);
-        }
     }
     graph.output(Step::LOSS, mean);
     Ok(Step { graph, state, batch, loss })

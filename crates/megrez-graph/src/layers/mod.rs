@@ -1,6 +1,7 @@
 //! The layers: one file per operator or tight family, one line in the registry. Operators that are made
 //! of others are in `decompose`.
 
+mod adaptive;
 mod affine;
 mod appendix_b;
 mod arithmetic;
@@ -59,6 +60,7 @@ pub use call::Call;
 pub use spline::spline_error;
 
 pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO, TO_TYPE};
+pub(crate) use adaptive::ADAPTIVE;
 pub(crate) use affine::AFFINE;
 pub(crate) use average_pool_grad::AVERAGE_POOL_GRAD;
 pub(crate) use batch_norm::channel_affine;
@@ -90,6 +92,7 @@ type Understand = fn(&Call) -> Result<Arc<dyn Layer>, Refusal>;
 const REGISTRY: &[(&str, Understand)] = &[
     ("Abs", relu::abs),
     ("Add", arithmetic::add),
+    (ADAPTIVE, adaptive::adaptive),
     (AFFINE, affine::affine),
     ("And", known::and),
     ("ArgMax", revealed::arg_max),
@@ -189,7 +192,8 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 23] = [
+const INTERNAL: [&str; 24] = [
+    ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
     CONV_GRAD_INPUT,

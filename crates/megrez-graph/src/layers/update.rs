@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The name of the step; no ONNX operator. Of the gradient, of the last step where there is momentum, and of the weight where it decays.
 pub(crate) const UPDATE: &str = "Update";
 
-/// Momentum is a multiple of 2^−8.
+/// Momentum is a multiple of 2^−8, unless another unit is given.
 pub(crate) const MOMENTUM_BITS: u32 = 8;
 
 struct Update {
@@ -24,19 +24,22 @@ struct Update {
     /// The gradient's factor is `factor` · 2^−`bits`.
     factor: i64,
     bits: u32,
-    /// In units of 2^−8.
+    /// In units of 2^−`unit`.
     momentum: i64,
+    unit: u32,
     /// The weight's factor is `decay` · 2^−`decay_bits`.
     decay: i64,
     decay_bits: u32,
 }
 
 pub(super) fn update(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
-    call.only(3, &["bits", "decay", "decay-bits", "factor", "momentum"])?;
+    call.only(3, &["bits", "decay", "decay-bits", "factor", "momentum", "unit"])?;
     let shape = call.shape(0)?.clone();
     let (factor, bits, momentum) = (call.int("factor", 1)?, call.int("bits", 0)?, call.int("momentum", 0)?);
     let (decay, decay_bits) = (call.int("decay", 0)?, call.int("decay-bits", 0)?);
-    let sane = (1..1 << 16).contains(&factor) && (0..60).contains(&bits) && (0..256).contains(&momentum);
+    let unit = call.int("unit", MOMENTUM_BITS.into())?.clamp(0, 16);
+    let sane =
+        (1..1 << 16).contains(&factor) && (0..60).contains(&bits) && (0..1 << unit).contains(&momentum);
     let sane = sane && (0..256).contains(&decay) && (0..=60).contains(&decay_bits);
     let more = usize::from(momentum > 0) + usize::from(decay > 0);
     let mut fits = call.inputs.len() == 1 + more;
@@ -45,7 +48,7 @@ pub(super) fn update(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     }
     let (bits, decay_bits) = (bits as u32, decay_bits as u32);
     match sane && fits {
-        true => Ok(Arc::new(Update { shape, factor, bits, momentum, decay, decay_bits })),
+        true => Ok(Arc::new(Update { shape, factor, bits, momentum, unit: unit as u32, decay, decay_bits })),
         false => refuse("the step is none", ""),
     }
 }
@@ -66,7 +69,7 @@ impl Layer for Update {
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
         let number = |factor: i64, bits: u32| factor as f64 * 2f64.powi(-(bits as i32));
         let (rate, decay) = (number(self.factor, self.bits), number(self.decay, self.decay_bits));
-        let momentum = number(self.momentum, MOMENTUM_BITS);
+        let momentum = number(self.momentum, self.unit);
         let (last, weight) = self.more(inputs);
         let part =
             |of: Option<&&Tensor>, factor: f64, i: usize| of.map_or(0.0, |t| factor * f64::from(t.data[i]));
@@ -80,7 +83,7 @@ impl Layer for Update {
         let (mut gradient, f) = (inputs[0].secret()?.clone(), cx.frac());
         let (last, weight) = self.more(inputs);
         // The truncation drops at least as many bits as momentum and decay have.
-        let momentum = last.map(|last| (last, "last-step", "momentum", self.momentum, MOMENTUM_BITS));
+        let momentum = last.map(|last| (last, "last-step", "momentum", self.momentum, self.unit));
         let decay = weight.map(|weight| (weight, "weights", "decay", self.decay, self.decay_bits));
         let others: Vec<_> = momentum.into_iter().chain(decay).collect();
         let most = others.iter().map(|&(.., bits)| bits).max();
