@@ -1,7 +1,8 @@
 //! A mean gradient over the root of a mean square, as Adam divides them: m/√(u + ε), ε = 2^−12, by one inverse root
 //! ([`super::octaves`]) and one product. Both are of gradients that are taken 2^6 times as large, so √ε is 2^−12 of a gradient.
 //!
-//! u is a mean of squares: never negative, whatever was rounded. Dear beside SGD: the root compares with every power of two up to the largest u.
+//! u is a mean of squares: never negative, whatever was rounded. Dear beside SGD: the root compares with every power of two up to the largest u,
+//! for each weight. Tables would be dearer yet, so there are none, whatever stands for activations.
 
 use super::call::Call;
 use super::octaves::INVERSE_ROOT;
@@ -50,7 +51,7 @@ impl Layer for Adaptive {
         }
         let sum = cx.combine("with-epsilon", &[(1, &squares)], epsilon)?;
         let sum = sum.within(Range::uniform(epsilon.into(), i128::MAX));
-        let inverse = INVERSE_ROOT.lower(cx, &sum, 1.0, f)?;
+        let inverse = INVERSE_ROOT.by_bits(cx, &sum, 1.0, f)?;
         cx.mul("product", &mean, &inverse)
     }
 
