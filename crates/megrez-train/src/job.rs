@@ -78,13 +78,18 @@ pub fn propose(
 ) -> Result<Proposal> {
     let client = cluster.name().to_owned();
     let step = learning.step(graph)?;
-    let model = compile(&step, &client, options, rehearsal, true)?;
-    let mut stages = vec![];
+    let mut models = vec![];
     for (optimiser, epochs) in learning.stages(wanted.epochs)? {
         let step = learning.step_of(graph, optimiser)?;
-        let model = compile(&step, &client, options, rehearsal, true)?;
-        stages.push(Stage { step: step_plan(&model).to_bytes(), epochs });
+        models.push((compile(&step, &client, options, rehearsal, true)?, epochs));
     }
+    let stage =
+        |(model, epochs): &(FixedModel, u32)| Stage { step: step_plan(model).to_bytes(), epochs: *epochs };
+    let stages = models.iter().map(stage).collect();
+    // They differ in the rate alone.
+    let Some((model, _)) = models.first() else {
+        return Err(Error::of(ErrorKind::Invalid, "a job has at least one epoch"));
+    };
     let (ring, frac) = (model.compiled.plan.ring, model.compiled.frac);
     let mut data: Vec<RowSet> = vec![];
     for name in &wanted.data {
