@@ -177,9 +177,10 @@ class Cluster:
             epochs: how often every row is learnt from.
             batch: rows of a step. Rows that fill no batch are left out of an epoch.
             rate: c·2^-k with c below 16: `"2^-4"`, `0.125`.
-            optimizer: how weights follow their gradients. Adam and AMSGrad cost several times as much for each weight.
+            optimizer: how weights follow their gradients. Adam and AMSGrad cost several times as much.
             momentum: a multiple of 1/256 below 1; by default 0, of Adam and AMSGrad 230/256.
-            weight_decay: as in torch: a step takes rate times this of each weight away; a number as `rate` is, or 0.
+            weight_decay: as in torch: a step takes rate times this of each weight away; a number as
+                `rate` is, or 0.
             halve_every: the rate is halved after every so many epochs; by default it stays.
             loss: softmax cross-entropy, or half the squared distance.
             only: the weights, or layers, that are trained; the others are frozen. Default: all.
