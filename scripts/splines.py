@@ -39,12 +39,18 @@ def silu(x):
     return x * sigmoid(x)
 
 
+def gelu_slope(x):
+    """The derivative of GELU."""
+    return (1 + erf(x / math.sqrt(2))) / 2 + x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+
 FUNCTIONS = {"SIGMOID": sigmoid, "TANH": np.tanh, "ERF": erf, "GELU": gelu, "SILU": silu}
-ODD = {"SIGMOID": 0.5, "TANH": 0.0, "ERF": 0.0}
+FUNCTIONS["GELU_SLOPE"] = gelu_slope
+ODD = {"SIGMOID": 0.5, "TANH": 0.0, "ERF": 0.0, "GELU_SLOPE": 0.5}
 DEGREE = 4
 FINE_ENDS = {
-    7: {"SIGMOID": 8, "TANH": 4, "ERF": 2.75, "GELU": 3.75, "SILU": 8},
-    15: {"SIGMOID": 16, "TANH": 8, "ERF": 4, "GELU": 4, "SILU": 16},
+    7: {"SIGMOID": 8, "TANH": 4, "ERF": 2.75, "GELU": 3.75, "SILU": 8, "GELU_SLOPE": 4},
+    15: {"SIGMOID": 16, "TANH": 8, "ERF": 4, "GELU": 4, "SILU": 16, "GELU_SLOPE": 4},
 }
 GRID = np.linspace(-32, 32, 640_001)
 

@@ -151,7 +151,10 @@ class Cluster:
         epochs: int = 1,
         batch: int = 32,
         rate: float | str = "2^-4",
-        momentum: float = 0.0,
+        optimizer: Literal["sgd", "adam", "amsgrad"] = "sgd",
+        momentum: float | None = None,
+        weight_decay: float | str = 0.0,
+        halve_every: int | None = None,
         loss: Literal["cross-entropy", "mse"] = "cross-entropy",
         only: Sequence[str] = (),
         keep: str | None = None,
@@ -174,7 +177,11 @@ class Cluster:
             epochs: how often every row is learnt from.
             batch: rows of a step. Rows that fill no batch are left out of an epoch.
             rate: c·2^-k with c below 16: `"2^-4"`, `0.125`.
-            momentum: a multiple of 1/256 below 1.
+            optimizer: how weights follow their gradients. Adam and AMSGrad cost several times as much.
+            momentum: a multiple of 1/256 below 1; by default 0, of Adam and AMSGrad 230/256.
+            weight_decay: as in torch: a step takes rate times this of each weight away; a number as
+                `rate` is, or 0.
+            halve_every: the rate is halved after every so many epochs; by default it stays.
             loss: softmax cross-entropy, or half the squared distance.
             only: the weights, or layers, that are trained; the others are frozen. Default: all.
             keep: the name of the stored model; by default one that nothing else has.
@@ -194,7 +201,7 @@ class Cluster:
             self._native,
             model._native,
             [*given, *labels],
-            (loss, str(rate), momentum),
+            (loss, str(rate), momentum, str(weight_decay), halve_every or 0, optimizer),
             list(only),
             (batch, epochs, rehearse),
             (name, list(allow), [model.batch] if batches is None else list(batches)),
@@ -307,4 +314,5 @@ def connect(
             fails of `BusyError`; by default a minute.
 
     """
-    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, timeout, busy))
+    seconds = (timeout, busy)
+    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, seconds))

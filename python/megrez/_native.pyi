@@ -30,7 +30,7 @@ def begin(
     cluster: Cluster,
     model: Model,
     data: Sequence[_Array],
-    how: tuple[str, str, float],
+    how: tuple[str, str, float | None, str, int, str],
     only: Sequence[str],
     size: tuple[int, int, int],
     kept: tuple[str, Sequence[str], Sequence[int]],
@@ -69,8 +69,7 @@ class Cluster:
         protocol: str,
         net: str,
         insecure: bool,
-        timeout: float | None,
-        busy: float | None,
+        timeout_and_busy: tuple[float | None, float | None],
     ) -> Cluster: ...
     @property
     def protocol(self) -> str: ...

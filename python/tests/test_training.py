@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import megrez
 import numpy as np
@@ -74,6 +74,35 @@ def test_a_training_is_saved_plotted_and_told(
     assert again.look() == "done"
     assert again.history["loss"] == losses
     assert again.model == training.model
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_rates_fall_weights_decay_and_targets_are_any_numbers(
+    processes: megrez.Cluster, optimizer: Literal["sgd", "adam"]
+) -> None:
+    model = megrez.compile(perceptron([2, 1], None), batch=4)
+    rows = np.array([[0, 1], [1, 0], [0, 0.5], [0.5, 0]])
+    targets = rows @ np.array([[20], [-12]])
+    training = processes.fit(
+        model,
+        rows,
+        targets,
+        epochs=4,
+        batch=2,
+        loss="mse",
+        rate="2^-2",
+        optimizer=optimizer,
+        weight_decay="2^-8",
+        halve_every=2,
+        rehearse=8,
+    )
+    losses = training.history["loss"]
+    assert len(losses) == 4
+    assert losses[3] < losses[0]
+    with pytest.raises(megrez.Error, match="no optimiser `adagrad`"):
+        processes.fit(model, rows, targets, batch=2, optimizer="adagrad")  # type: ignore[arg-type]
+    with pytest.raises(megrez.Error, match="no rate"):
+        processes.fit(model, rows, targets, batch=2, weight_decay=0.3)
 
 
 @pytest.mark.parametrize(

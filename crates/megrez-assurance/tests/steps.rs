@@ -30,9 +30,49 @@ fn model() -> Graph {
     g
 }
 
+/// One head of attention, a normalisation whose 1/σ both passes use, GELU with its derivative, and what takes values apart.
+fn attention() -> Graph {
+    let mut g = Graph::new("attention");
+    let number = |i: usize| ((i * 5 + 2) % 9) as f32 / 9.0 - 0.5;
+    let weights = |g: &mut Graph, name: &str, shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        g.constant(name, Tensor::new(shape.to_vec(), (0..count).map(number).collect()))
+    };
+    let none = Attributes::none;
+    let x = g.input("x", [2, 2]).unwrap();
+    let w = weights(&mut g, "qkv.weight", &[2, 6]);
+    let all = g.add("qkv", "MatMul", &[x, w], none()).unwrap();
+    let part = |g: &mut Graph, i: i64| {
+        let own = none().with("axes", [1]).with("starts", [2 * i]).with("ends", [2 * i + 2]);
+        g.add(&format!("part{i}"), "Slice", &[all], own).unwrap()
+    };
+    let (q, k, v) = (part(&mut g, 0), part(&mut g, 1), part(&mut g, 2));
+    let k = g.add("turned", "Transpose", &[k], none()).unwrap();
+    let y = g.add("scores", "MatMul", &[q, k], none()).unwrap();
+    let y = g.add("softmax", "Softmax", &[y], none()).unwrap();
+    let y = g.add("values", "MatMul", &[y, v], none()).unwrap();
+    let y = g.add("residual", "Add", &[x, y], none()).unwrap();
+    let (scale, offset) = (weights(&mut g, "norm.scale", &[2]), weights(&mut g, "norm.offset", &[2]));
+    let norm = none().with("epsilon", 0.25);
+    let y = g.add("norm", "LayerNormalization", &[y, scale, offset], norm).unwrap();
+    let w = weights(&mut g, "fc.weight", &[2, 2]);
+    let y = g.add("fc", "MatMul", &[y, w], none()).unwrap();
+    let y = g.add("gelu", "Gelu", &[y], none()).unwrap();
+    let index = g.constant("index", Tensor::<i64>::new([2], vec![1, 1]));
+    let z = g.add("read", "Gather", &[y, index], none().with("axis", 1)).unwrap();
+    let y = g.add("joined", "Concat", &[y, z], none().with("axis", 1)).unwrap();
+    let y = g.add("tanh", "Tanh", &[y], none()).unwrap();
+    g.output("logits", y);
+    g
+}
+
 /// The step as a plan: rows of one owner, labels of another, the loss for a third.
 fn plan(replicated: bool, optimiser: Optimiser, loss: Loss) -> Plan {
-    let step = differentiate(&model(), loss, &Trained::All, optimiser).unwrap();
+    plan_of(&model(), replicated, optimiser, loss)
+}
+
+fn plan_of(model: &Graph, replicated: bool, optimiser: Optimiser, loss: Loss) -> Plan {
+    let step = differentiate(model, loss, &Trained::All, optimiser).unwrap();
     let options = CompileOptions {
         data_owner: "owner".into(),
         recipient: "recipient".into(),
@@ -51,11 +91,15 @@ fn plan(replicated: bool, optimiser: Optimiser, loss: Loss) -> Plan {
 fn every_message_of_a_step_of_training_is_masked() {
     let rate = "2^-3".parse().unwrap();
     let momentum = Optimiser::with_momentum(rate, 0.5).unwrap();
+    let momentum = Optimiser { decay: Some(rate), ..momentum };
+    let adaptive = Optimiser::named("amsgrad", rate, None, None).unwrap();
     for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
         // The second run reads what the first has kept.
-        for (optimiser, loss, runs) in
-            [(Optimiser::sgd(rate), Loss::CrossEntropy, 1), (momentum, Loss::MeanSquares, 2)]
-        {
+        for (optimiser, loss, runs) in [
+            (Optimiser::sgd(rate), Loss::CrossEntropy, 1),
+            (momentum, Loss::MeanSquares, 2),
+            (adaptive, Loss::MeanSquares, 2),
+        ] {
             let plan = plan(replicated, optimiser, loss);
             let opened: Vec<&str> =
                 plan.outputs.iter().filter(|o| o.recipient != KEPT).map(|o| o.name.as_str()).collect();
@@ -70,6 +114,20 @@ fn every_message_of_a_step_of_training_is_masked() {
                 report.messages, report.views
             );
         }
+    }
+}
+
+#[test]
+fn every_message_of_a_step_of_attention_is_masked() {
+    let optimiser = Optimiser::with_momentum("2^-3".parse().unwrap(), 0.5).unwrap();
+    for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
+        let plan = plan_of(&attention(), replicated, optimiser, Loss::MeanSquares);
+        let options = Options { runs: 2, ..Options::default() };
+        let report = examine_runs(protocol, &plan, options, None).unwrap();
+        let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
+        assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
+        assert!(report.messages > 500, "{protocol}: {} messages", report.messages);
+        println!("{protocol}: {} messages in {} views are masked", report.messages, report.views);
     }
 }
 

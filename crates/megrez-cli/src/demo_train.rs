@@ -85,7 +85,7 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     let rate = "2^-5".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
     let optimiser =
         Optimiser::with_momentum(rate, 0.5).map_err(|what| Error::of(ErrorKind::Internal, what))?;
-    let learning = Learning { loss: Loss::CrossEntropy, trained: Trained::All, optimiser };
+    let learning = Learning { loss: Loss::CrossEntropy, trained: Trained::All, optimiser, halve_every: None };
     let (graph, runnable) = (build(BATCH)?, [build(TEST)?]);
     let rehearsal = room(&learning.step(&graph)?, options.input_range, 64.0)?;
     let wanted = Wanted {
@@ -106,7 +106,8 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
         lines.iter().for_each(|line| println!("          {line}"));
     }
     // Without them no party begins.
-    match asks.train(&job) {
+    let net = &args.common.request.net;
+    match asks.train(&job, net) {
         Err(e) if e.kind() == ErrorKind::NotPermitted => say(format!("before they have: {e}")),
         Err(e) => return Err(e),
         Ok(()) => {
@@ -119,7 +120,7 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
         say(format!("`{owner}` approves it at every party"));
     }
     let mut asks = parties.connect()?;
-    asks.train(&job)?;
+    asks.train(&job, net)?;
     say("the parties train by themselves; the loss of each epoch is all that is opened".into());
     let (_, history) = follow(&mut asks, &job)?;
     let trained = start.elapsed().as_secs_f64();

@@ -3,8 +3,9 @@
 use crate::cluster::There;
 use crate::progress;
 use clap::Args;
-use megrez::train::{Consent, History, Job, JobId, Standing, history, wait};
+use megrez::train::{Consent, History, Job, JobId, Stage, Standing, history, wait};
 use megrez::{Cluster, Error, ErrorKind, Result};
+use megrez_net::NetProfile;
 use megrez_service::audit::Subject;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -47,7 +48,7 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     }
     lines.push(format!(
         "{} epochs of {} steps on batches of {}, from the weights `{}`",
-        job.epochs,
+        job.epochs(),
         work.steps(job),
         work.batch,
         job.start
@@ -82,7 +83,15 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
         ));
         lines.push(format!("in batches of, and by the plan: {}", plans.join(", ")));
     }
-    lines.push(format!("a step is the plan {}", Subject::plan(&job.step, false)));
+    let mut epoch = 1;
+    for Stage { step, epochs } in &job.stages {
+        let when = match job.stages.len() {
+            1 => String::new(),
+            _ => format!(" of epochs {epoch} to {}", epoch + epochs - 1),
+        };
+        epoch += epochs;
+        lines.push(format!("a step{when} is the plan {}", Subject::plan(step, false)));
+    }
     if !job.about.is_empty() {
         lines.push(format!("of which `{}` says: {}", job.client, job.about.escape_debug()));
     }
@@ -196,7 +205,7 @@ pub(crate) fn follow(cluster: &mut Cluster, job: &Job) -> Result<(Standing, Hist
     let mut said = 0;
     let done = wait(cluster, job, &mut |standing, history| {
         for (i, loss) in history.losses.iter().enumerate().skip(said) {
-            eprintln!("epoch {} of {}: loss {loss:.4}", i + 1, job.epochs);
+            eprintln!("epoch {} of {}: loss {loss:.4}", i + 1, job.epochs());
         }
         said = history.losses.len();
         let mut bar = bar.borrow_mut();
@@ -244,6 +253,9 @@ pub(crate) struct Resume {
     /// Where to write weights that the job opens to this client.
     #[arg(long, value_name = "FOLDER")]
     weights: Option<PathBuf>,
+    /// Shape the links: loopback, lan, wan, or a round-trip time and a rate such as 20ms,500mbps.
+    #[arg(long, default_value = "loopback")]
+    net: NetProfile,
     #[command(flatten)]
     there: There,
 }
@@ -260,7 +272,7 @@ pub(crate) fn resume(args: &Resume, json: bool) -> Result<ExitCode> {
         ));
     };
     if !standing.runs() && standing.word() != "done" {
-        cluster.train(&job)?;
+        cluster.train(&job, &args.net)?;
     }
     go_on(&mut cluster, &job, args.detach, args.weights.as_deref(), json)
 }

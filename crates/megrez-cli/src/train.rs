@@ -14,6 +14,7 @@ use megrez_graph::{CompileOptions, Graph, Tensor, npy};
 use megrez_lab::bench::any_model;
 use megrez_session::Phase;
 use serde_json::json;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -34,14 +35,21 @@ pub(crate) struct Learning {
     /// The learning rate, c*2^-k with c below 16: 2^-4, 3*2^-6, 0.125.
     #[arg(long, default_value = "2^-4")]
     rate: Rate,
-    /// Momentum, from 0 to 255/256.
-    #[arg(long, default_value_t = 0.0)]
-    momentum: f64,
+    /// How weights follow their gradients: sgd, adam or amsgrad.
+    #[arg(long, default_value = "sgd", value_name = "NAME")]
+    optimiser: String,
+    /// Momentum, from 0 to 255/256 [default: 0; of adam and amsgrad 230/256].
+    #[arg(long)]
+    momentum: Option<f64>,
+    /// Weight decay, c*2^-k as rates are: a step takes rate times this of each weight away.
+    #[arg(long, value_name = "RATE")]
+    weight_decay: Option<Rate>,
 }
 
 impl Learning {
     pub(crate) fn optimiser(&self) -> Result<Optimiser> {
-        Optimiser::with_momentum(self.rate, self.momentum).map_err(|what| Error::of(ErrorKind::Invalid, what))
+        Optimiser::named(&self.optimiser, self.rate, self.momentum, self.weight_decay)
+            .map_err(|what| Error::of(ErrorKind::Invalid, what))
     }
 }
 
@@ -60,6 +68,9 @@ pub(crate) struct Train {
     /// How often every row is learnt from.
     #[arg(long, default_value_t = 1)]
     pub(crate) epochs: u32,
+    /// Halve the rate after every so many epochs.
+    #[arg(long, value_name = "EPOCHS")]
+    halve_every: Option<NonZeroU32>,
     /// Train only these weights, by their own or their layer's name [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
@@ -169,15 +180,24 @@ impl Train {
 
     /// How it learns.
     pub(crate) fn how(&self) -> Result<How> {
-        Ok(How { loss: self.learning.loss, trained: trained(self), optimiser: self.learning.optimiser()? })
+        Ok(How {
+            loss: self.learning.loss,
+            trained: trained(self),
+            optimiser: self.learning.optimiser()?,
+            halve_every: self.halve_every,
+        })
     }
 
     /// What a job says of its step.
     pub(crate) fn about(&self) -> String {
-        let Learning { loss, batch, rate, momentum } = &self.learning;
+        let Learning { loss, batch, rate, momentum, weight_decay, optimiser } = &self.learning;
         let model = self.model.as_deref().unwrap_or_default();
         let only = if self.only.is_empty() { "all weights".into() } else { self.only.join(", ") };
-        format!("{model}, {loss:?}, batch {batch}, rate {}, momentum {momentum}, {only}", rate.value())
+        let halved = self.halve_every.map_or(String::new(), |every| format!(" halved every {every} epochs"));
+        let decay = weight_decay.map_or(String::new(), |decay| format!(", weight decay {decay}"));
+        let momentum = momentum.map_or(String::new(), |momentum| format!(", momentum {momentum}"));
+        let rate = rate.value();
+        format!("{model}, {loss:?}, batch {batch}, {optimiser}, rate {rate}{halved}{momentum}{decay}, {only}")
     }
 }
 
@@ -213,7 +233,8 @@ pub(crate) fn rehearsal(
         }
         return room(step, options.input_range, args.room);
     };
-    rehearse(step, rows.batches(step.batch, args.epochs, args.seed).take(args.rehearse))
+    let batches = rows.batches(step.batch, args.epochs, args.seed).take(args.rehearse);
+    Ok(rehearse(step, batches)?.with_labels_of(rows))
 }
 
 fn load(model: &Graph, loss: Loss, inputs: &Path, labels: &Path) -> Result<Rows> {
@@ -224,13 +245,26 @@ fn trained(args: &Train) -> Trained {
     if args.only.is_empty() { Trained::All } else { Trained::Only(args.only.clone()) }
 }
 
+/// The step at each rate of the schedule.
+fn stages(args: &Train, step: impl Fn(&How) -> Result<Step>) -> Result<Vec<Step>> {
+    let how = args.how()?;
+    let stages = how.stages(args.epochs)?.into_iter();
+    stages.map(|(optimiser, _)| step(&How { optimiser, ..how.clone() })).collect()
+}
+
+/// Which of them an epoch takes, from 0.
+fn stage(args: &Train, epoch: u32) -> usize {
+    args.halve_every.map_or(0, |every| (epoch / every) as usize)
+}
+
 /// In the clear.
 fn clear(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> {
     let learning = &args.learning;
-    let step = differentiate(model, learning.loss, &trained(args), learning.optimiser()?)?;
-    let mut clear = Clear::new(&step);
+    let steps_of = stages(args, |how| Ok(differentiate(model, how.loss, &how.trained, how.optimiser)?))?;
+    let mut clear = Clear::new(&steps_of[0]);
     let mut epochs = vec![];
     for epoch in 0..args.epochs {
+        clear.go_on(&steps_of[stage(args, epoch)]);
         let (start, order) = (Instant::now(), rows.order(args.seed, epoch));
         let mut sum = 0f64;
         for run in 0..steps {
@@ -247,18 +281,20 @@ fn clear(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> 
 /// On shares.
 fn private(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> {
     let (learning, request) = (&args.learning, &args.common.request);
-    let step = args.how()?.step(model)?;
-    let mut options = request.options()?;
-    let rehearsal = rehearsal(args, &step, Some(rows), &options)?;
-    let bound = megrez_graph::Interval::abs(rows.largest_label().max(1.0));
-    options.input_ranges.entry(megrez::train::Step::LABELS.into()).or_insert(bound);
+    let steps_of = stages(args, |how| how.step(model))?;
+    let step = &steps_of[0];
+    let options = request.options()?;
+    let rehearsal = rehearsal(args, step, Some(rows), &options)?;
     let mut backend = match args.place.connect()? {
         Some(cluster) => Backend::Remote(cluster),
         None => args.common.backend()?,
     };
-    let mut training = Training::begin(&mut backend, &step, &options, &rehearsal, args.common.run(1))?;
+    let mut training = Training::begin(&mut backend, step, &options, &rehearsal, args.common.run(1))?;
     let (mut epochs, mut last) = (vec![], None);
     for epoch in 0..args.epochs {
+        if epoch > 0 && stage(args, epoch) > stage(args, epoch - 1) {
+            training.go_on(&steps_of[stage(args, epoch)])?;
+        }
         let (start, order) = (Instant::now(), rows.order(args.seed, epoch));
         let bar = progress::bar(steps, "private training");
         let batch = |run: u32| rows.batch(&order, run, learning.batch);

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     };
     if let Some(path) = &args.job.job {
         let job = load(path)?;
-        cluster.train(&job)?;
+        cluster.train(&job, &args.common.request.net)?;
         return go_on(&mut cluster, &job, args.job.detach, args.weights.as_deref(), json);
     }
     let own = match &args.job.data[..] {
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
         std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;
         return proposed(job, path, json);
     }
-    cluster.train(job)?;
+    cluster.train(job, &args.common.request.net)?;
     if args.job.detach {
         return go_on(&mut cluster, job, true, None, json);
     }

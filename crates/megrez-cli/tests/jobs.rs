@@ -142,6 +142,9 @@ fn one_owner_keeps_what_was_trained() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(models, ["digits.model"]);
+    // Links are shaped for a job as for a run: not by these parties.
+    let shaped = format!("{} --net lan", line.replace("--keep digits", "--keep other"));
+    deployment.cli("alice", &shaped, &[&x, &y]).refused(&["allow_shaping"]);
     // Damaged data is refused before a party hears of it.
     let mut bad = npy::load(&x).unwrap();
     bad.data[784] = f32::NAN;
@@ -155,6 +158,25 @@ fn one_owner_keeps_what_was_trained() {
     deployment
         .cli("alice", "upload-data --name bad --inputs {} --labels {}", &[&x, &y])
         .refused(&["--classes"]);
+}
+
+/// Four steps take tens of rounds each, and a round no less than half of a round-trip time.
+#[test]
+fn a_job_runs_over_the_links_that_its_client_asks_for() {
+    let deployment = Deployment::start("allow_shaping = true");
+    store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 60), "");
+    let job = deployment.folder.path("job");
+    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 2 --halve-every 1 --data rows --keep digits --propose {}";
+    let proposed = deployment.cli("alice", line, &[&job]).json("megrez.propose/1");
+    // Each rate has a plan of its own, which an approval binds.
+    let says = proposed["says"].to_string();
+    assert!(says.contains("of epochs 1 to 1 is the plan") && says.contains("of epochs 2 to 2"), "{says}");
+    let start = Instant::now();
+    let report = deployment
+        .cli("alice", "--json train --job {} --net 100ms,1gbps", &[&job])
+        .json("megrez.train-job/1");
+    assert_eq!(report["state"], "done", "{report}");
+    assert!(start.elapsed() > 4 * 20 * Duration::from_millis(50), "{:?}", start.elapsed());
 }
 
 fn standing(deployment: &Deployment, id: &str) -> Json {
@@ -178,7 +200,7 @@ fn until(deployment: &Deployment, id: &str, what: impl Fn(&Json) -> bool) -> Jso
 fn a_job_outlives_its_client_a_stop_and_a_party() {
     let mut deployment = Deployment::start("");
     store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 360), "");
-    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 8 --data rows --keep digits --run-batch 30 --detach";
+    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 8 --halve-every 5 --data rows --keep digits --run-batch 30 --detach";
     let report = deployment.cli("alice", line, &[]).json("megrez.train-job/1");
     let id = report["job"].as_str().unwrap().to_owned();
     // Nobody is connected, and it goes on.

@@ -12,13 +12,12 @@ use std::collections::BTreeSet;
 /// Operators that have no backward: they are refused by name.
 const WITHOUT: &[&str] = &[
     "Abs",
-    "Affine",
+    "AdaptiveStep",
     "And",
     "ArgMax",
     "AveragePoolGrad",
     "Ceil",
     "Clip",
-    "Concat",
     "Constant",
     "ConstantOfShape",
     "ConvGradInput",
@@ -27,69 +26,72 @@ const WITHOUT: &[&str] = &[
     "CrossEntropy",
     "CumSum",
     "Equal",
-    "Erf",
-    "Exp",
     "Floor",
-    "Gather",
     "GatherElements",
-    "Gelu",
+    "GeluSlope",
     "Greater",
     "GreaterOrEqual",
+    "InverseDeviation",
     "IsInf",
     "IsNaN",
-    "LayerNormalization",
     "LeakyRelu",
     "Less",
     "LessOrEqual",
-    "Log",
-    "LogSoftmax",
-    "MaskedSoftmax",
     "Max",
     "MaxPoolGrad",
     "Min",
     "Mod",
     "Not",
     "Or",
-    "Pad",
-    "Pow",
     "Range",
-    "Reciprocal",
     "ReduceMax",
-    "ReduceMean",
     "ReduceMin",
     "ReduceProd",
-    "ReduceSum",
     "ReluGrad",
     "Round",
     "Shape",
-    "Sigmoid",
     "Sign",
     "Sin",
     "Size",
-    "Slice",
-    "Softmax",
     "SoftmaxCrossEntropy",
-    "Sqrt",
-    "Swish",
-    "Tanh",
     "Trilu",
     "Update",
     "Where",
     "Xor",
 ];
 
-/// One node: its inputs' shapes, the constants after them, and whether it is linear in each input by itself.
+/// What a function is in each input by itself.
+#[derive(Clone, Copy, PartialEq)]
+enum Bend {
+    /// Central differences are exact.
+    Linear,
+    /// As long as they do not reach its kinks.
+    Kinks,
+    /// They are off by the fourth power of their width.
+    Smooth,
+    /// The same, of positive inputs.
+    Positive,
+}
+
+/// One node: its inputs' shapes, and the constants after them.
 struct Case {
     op: &'static str,
     inputs: Vec<Vec<usize>>,
     constants: Vec<Constant>,
     attributes: Attributes,
-    linear: bool,
+    bend: Bend,
 }
 
 fn case(op: &'static str, inputs: &[&[usize]], attributes: Attributes) -> Case {
     let inputs = inputs.iter().map(|s| s.to_vec()).collect();
-    Case { op, inputs, constants: vec![], attributes, linear: !["Relu", "MaxPool"].contains(&op) }
+    let bend = match op {
+        "Relu" | "MaxPool" => Bend::Kinks,
+        "Erf" | "Exp" | "Gelu" | "LayerNormalization" | "LogSoftmax" | "MaskedSoftmax" | "Sigmoid"
+        | "Softmax" | "Swish" | "Tanh" => Bend::Smooth,
+        "Log" | "Pow" | "Reciprocal" | "Sqrt" => Bend::Positive,
+        _ => Bend::Linear,
+    };
+    Case { op, inputs, constants: vec![], attributes, bend }
 }
 
 fn with(constants: Vec<Constant>, case: Case) -> Case {
@@ -154,9 +156,73 @@ fn cases() -> Vec<Case> {
     all.push(with(vec![to], case("Expand", &[&[3, 1]], none())));
     all.extend(convolutions());
     all.extend(pools());
+    all.extend(places());
+    all.extend(functions());
     let normal = [[0.5, 2.0, -1.0], [1.0, 0.0, 0.5], [0.5, -1.0, 2.0], [1.0, 4.0, 0.25]];
     let constants = normal.iter().map(|c| floats(c)).collect();
     all.push(with(constants, case("BatchNormalization", &[&[2, 3, 2, 2]], none())));
+    all
+}
+
+fn whole(data: &[i64]) -> Constant {
+    Tensor::<i64>::new([data.len()], data.to_vec()).into()
+}
+
+/// What takes elements out of values, or puts them together.
+fn places() -> Vec<Case> {
+    let mut all = vec![];
+    for (starts, ends, axes, steps) in [
+        ([0, 1], [2, 3], [0, 1], [1, 1]),
+        ([1, 2], [3, 4], [0, 2], [1, 1]),
+        ([0, 3], [3, 0], [0, 2], [2, -1]),
+        ([2, 0], [0, 4], [0, 2], [-1, 3]),
+    ] {
+        let steers = [starts, ends, axes, steps].map(|v| whole(&v)).to_vec();
+        all.push(with(steers, case("Slice", &[&[3, 3, 4]], none())));
+    }
+    for (axis, indices) in [(0, vec![2, 0]), (1, vec![1, 1, 0, 1]), (2, vec![3]), (-1, vec![0, -1, 2, 3])] {
+        let gather = case("Gather", &[&[3, 2, 4]], none().with("axis", axis));
+        all.push(with(vec![whole(&indices)], gather));
+    }
+    let square: Constant = Tensor::<i64>::new([2, 2], vec![0, 2, 2, 1]).into();
+    all.push(with(vec![square], case("Gather", &[&[3, 2]], none())));
+    let parts: [&[usize]; 3] = [&[2, 1, 3], &[2, 2, 3], &[2, 1, 3]];
+    all.push(case("Concat", &parts, none().with("axis", 1)));
+    all.push(case("Concat", &[&[2, 3], &[1, 3]], none().with("axis", 0)));
+    all.push(with(vec![dyadic(&[2, 2], 3).into()], case("Concat", &[&[2, 3]], none().with("axis", 1))));
+    all.push(case("Pad", &[&[2, 3]], none().with("pads", [1, 0, 2, 3])));
+    for (axes, keep) in [(vec![1], 1), (vec![0, 2], 0), (vec![], 1), (vec![-1], 0)] {
+        for op in ["ReduceSum", "ReduceMean"] {
+            let attributes = none().with("keepdims", keep).with("axes", axes.clone());
+            all.push(case(op, &[&[2, 4, 2]], attributes));
+        }
+    }
+    all.push(case("Affine", &[&[2, 3]], none().with("factor", -0.75).with("offset", 2.0)));
+    all
+}
+
+/// Smooth functions.
+fn functions() -> Vec<Case> {
+    let mut all = vec![];
+    for op in ["Tanh", "Sigmoid", "Erf", "Gelu", "Swish", "Exp"] {
+        all.push(case(op, &[&[3, 4]], none()));
+    }
+    all.push(case("Gelu", &[&[3, 4]], none().with("approximate", "tanh")));
+    for axis in [0, 1, -1] {
+        for op in ["Softmax", "LogSoftmax"] {
+            all.push(case(op, &[&[2, 3, 4]], none().with("axis", axis)));
+        }
+    }
+    let mask: Constant = Tensor::<i64>::new([3, 4], vec![1, 1, 0, 1, 0, 1, 0, 0, 1, 1, 1, 1]).into();
+    all.push(with(vec![mask], case("MaskedSoftmax", &[&[2, 3, 4]], none())));
+    all.push(case("LayerNormalization", &[&[3, 5]], none()));
+    all.push(case("LayerNormalization", &[&[2, 2, 3]], none().with("axis", 1).with("epsilon", 0.5)));
+    for exponent in [1.0, 2.0, 3.0, 5.0, -0.5, -1.0, 0.5] {
+        all.push(with(vec![floats(&[exponent])], case("Pow", &[&[2, 3]], none())));
+    }
+    for op in ["Log", "Reciprocal", "Sqrt"] {
+        all.push(case(op, &[&[2, 3]], none()));
+    }
     all
 }
 
@@ -232,7 +298,11 @@ fn graph(case: &Case) -> (Graph, Id, Vec<Tensor>) {
     let mut data = vec![];
     for (i, shape) in case.inputs.iter().enumerate() {
         inputs.push(g.input(&format!("x{i}"), shape.clone()).unwrap());
-        data.push(dyadic(shape, i as u64 + 1));
+        let mut numbers = dyadic(shape, i as u64 + 1);
+        if case.bend == Bend::Positive {
+            numbers.data.iter_mut().for_each(|v| *v = v.abs() + 0.5);
+        }
+        data.push(numbers);
     }
     let wanted = inputs.clone();
     for (i, constant) in case.constants.iter().enumerate() {
@@ -260,9 +330,13 @@ fn every_backward_is_what_central_differences_are() {
     for (number, case) in cases().iter().enumerate() {
         let (g, y, data) = graph(case);
         let found = plain::run(&g, &data).unwrap();
-        // Of a linear function central differences are exact, however far apart the ends; the others have their kinks
-        // further away than this.
-        let h = if case.linear { 1.0 } else { 0.03125 };
+        // Of a linear function central differences are exact, however far apart the ends; kinks are further away than this.
+        // Of smooth ones two widths are joined, so that the third derivative falls out; f32 holds no more of them.
+        let (h, tolerance) = match case.bend {
+            Bend::Linear => (1.0, 1e-6),
+            Bend::Kinks => (0.03125, 1e-6),
+            Bend::Smooth | Bend::Positive => (0.03125, 2e-4),
+        };
         for (input, found) in found.iter().enumerate() {
             assert_eq!(found.shape, data[input].shape, "{number}: {}", case.op);
             let mut want = vec![];
@@ -272,12 +346,16 @@ fn every_backward_is_what_central_differences_are() {
                     data[input].data[at] += by;
                     directed(&g, y, &data)
                 };
-                want.push((moved(h) - moved(-h)) / f64::from(2.0 * h));
+                let slope = |h: f32| (moved(h) - moved(-h)) / f64::from(2.0 * h);
+                want.push(match case.bend {
+                    Bend::Linear | Bend::Kinks => slope(h),
+                    _ => (4.0 * slope(h) - slope(2.0 * h)) / 3.0,
+                });
             }
             let largest = want.iter().fold(1e-3f64, |m, v| m.max(v.abs()));
             for (i, (&f, w)) in found.data.iter().zip(&want).enumerate() {
                 let error = (f64::from(f) - w).abs() / largest;
-                assert!(error < 1e-6, "{number}: {} d{input}[{i}] is {f} instead of {w}", case.op);
+                assert!(error < tolerance, "{number}: {} d{input}[{i}] is {f} instead of {w}", case.op);
             }
         }
     }
@@ -287,7 +365,9 @@ fn every_backward_is_what_central_differences_are() {
 fn every_backward_is_lowered() {
     for case in &cases() {
         let (g, _, mut data) = graph(case);
-        data.iter_mut().flat_map(|t| &mut t.data).for_each(|v| *v /= 4.0);
+        if case.bend != Bend::Positive {
+            data.iter_mut().flat_map(|t| &mut t.data).for_each(|v| *v /= 4.0);
+        }
         let bound = data.iter().flat_map(|t| &t.data).fold(1f32, |m, v| m.max(v.abs()));
         for pool in [PoolForm::Tournament, PoolForm::AllPairs] {
             let options = CompileOptions {
@@ -297,7 +377,12 @@ fn every_backward_is_lowered() {
                 ..CompileOptions::default()
             };
             let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{}: {p}", case.op));
-            check(&compiled, &data, 2e-3);
+            // What stands for a smooth function is off by more than rounding: a derivative of GELU by 0.0116 times the gradient.
+            let off = match case.bend {
+                Bend::Linear | Bend::Kinks => 2e-3,
+                Bend::Smooth | Bend::Positive => 0.02,
+            };
+            check(&compiled, &data, off);
         }
     }
 }
@@ -329,16 +414,16 @@ fn a_layer_without_a_test_of_its_backward_says_that_it_has_none() {
             }
         }
     }
-    assert!(refused > 25, "{refused} layers were refused");
+    assert!(refused > 15, "{refused} layers were refused");
 }
 
 #[test]
 fn all_layers_without_a_backward_are_named_at_once() {
     let mut g = Graph::new("test");
     let x = g.input("x", [2, 4]).unwrap();
-    let a = g.add("first", "Exp", &[x], none()).unwrap();
+    let a = g.add("first", "Abs", &[x], none()).unwrap();
     let b = g.add("second", "Relu", &[a], none()).unwrap();
-    let c = g.add("third", "Tanh", &[b], none()).unwrap();
+    let c = g.add("third", "Sin", &[b], none()).unwrap();
     let seed = g.input("seed", [2, 4]).unwrap();
     let problems = gradients(&mut g, c, seed, &[x]).unwrap_err().0;
     let named: Vec<&str> = problems.iter().map(|p| p.node.as_str()).collect();

@@ -4,11 +4,11 @@ use crate::common::noise;
 use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
 use megrez_graph::{
-    Attributes, Calibration, Comparison, CompileOptions, Graph, Interval, ListStyle, RangePolicy, Tensor,
-    calibrate, compile, plain,
+    Attributes, Calibration, Comparison, CompileOptions, Compiled, Graph, Interval, ListStyle, RangePolicy,
+    Tensor, calibrate, compile, plain,
 };
 use megrez_kernels::Cpu;
-use megrez_plan::{Fewest, Kind, Plan};
+use megrez_plan::{Fewest, Kind};
 use megrez_ring::{decode_words, encode_words};
 use megrez_session::Phase;
 use std::collections::HashMap;
@@ -37,18 +37,18 @@ fn small(batch: usize) -> Graph {
 }
 
 /// Rows with a one at each label.
-fn one_hot(labels: &[usize], classes: usize) -> Tensor {
+pub(crate) fn one_hot(labels: &[usize], classes: usize) -> Tensor {
     let hot = |i: usize| if labels[i / classes] == i % classes { 1.0 } else { 0.0 };
     Tensor::new([labels.len(), classes], (0..labels.len() * classes).map(hot).collect())
 }
 
 /// What the step's graph takes.
-fn inputs(batch: &[Tensor; 2], state: &[Tensor]) -> Vec<Tensor> {
+pub(crate) fn inputs(batch: &[Tensor; 2], state: &[Tensor]) -> Vec<Tensor> {
     batch.iter().chain(state).cloned().collect()
 }
 
 /// The state after a step in the clear, and the loss.
-fn clear(step: &Step, batch: &[Tensor; 2], state: &[Tensor]) -> (Vec<Tensor>, f32) {
+pub(crate) fn clear(step: &Step, batch: &[Tensor; 2], state: &[Tensor]) -> (Vec<Tensor>, f32) {
     let found = plain::run(&step.graph, &inputs(batch, state)).unwrap_or_else(|p| panic!("{p}"));
     let named = |name: &str| {
         let place = step.graph.outputs.iter().position(|output| output.name == name).unwrap();
@@ -57,12 +57,12 @@ fn clear(step: &Step, batch: &[Tensor; 2], state: &[Tensor]) -> (Vec<Tensor>, f3
     (step.state.iter().map(|s| named(&s.name)).collect(), named(Step::LOSS).data[0])
 }
 
-fn start(step: &Step) -> Vec<Tensor> {
+pub(crate) fn start(step: &Step) -> Vec<Tensor> {
     step.state.iter().map(|s| s.start.clone()).collect()
 }
 
 /// The step as a plan that tells its client everything, for tests alone, laid out for four times what `seen` has.
-fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Plan {
+pub(crate) fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Compiled {
     let mut calibration = calibrate::calibrate(&step.graph, seen.to_vec(), 4.0).unwrap();
     for range in calibration.ranges.values_mut() {
         *range = Interval::abs(range.low.abs().max(range.high.abs()));
@@ -80,17 +80,18 @@ fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Plan {
         defer_resharing: protocol == "aby3" || protocol == "alkaid",
         ..CompileOptions::default()
     };
-    compile(&step.graph, &options).unwrap_or_else(|p| panic!("{p}")).plan
+    compile(&step.graph, &options).unwrap_or_else(|p| panic!("{p}"))
 }
 
 /// One step on shares: the state after it, the loss, and the bytes that all parties sent and the rounds, by phase.
-fn on_shares(
+pub(crate) fn on_shares(
     protocol: &str,
     step: &Step,
-    plan: &Plan,
+    compiled: &Compiled,
     batch: &[Tensor; 2],
     state: &[Tensor],
 ) -> (Vec<Tensor>, f32, [(u64, u32); 2]) {
+    let plan = &compiled.plan;
     let given = inputs(batch, state);
     let names = step.graph.inputs.iter().map(|&id| step.graph.value(id).name.clone());
     let words = names.zip(&given).map(|(name, tensor)| {
@@ -98,7 +99,9 @@ fn on_shares(
         let Kind::Ring { frac } = plan.value(input.value).kind else { panic!("{name} is no number") };
         (name, encode_words(plan.ring, &tensor.data, frac).unwrap())
     });
-    let words: HashMap<String, Vec<u64>> = words.collect();
+    let frozen = compiled.model_inputs.iter();
+    let frozen = frozen.map(|w| (w.name.clone(), encode_words(plan.ring, &w.values, w.frac).unwrap()));
+    let words: HashMap<String, Vec<u64>> = words.chain(frozen).collect();
     let done = run::<Cpu>(protocol, plan, &words, &LocalOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let decoded = |name: &str| {
         let place = plan.outputs.iter().position(|output| output.name == name).unwrap();
@@ -115,7 +118,7 @@ fn on_shares(
     (step.state.iter().map(|s| decoded(&s.name)).collect(), decoded(Step::LOSS).data[0], cost)
 }
 
-fn largest_difference(a: &[Tensor], b: &[Tensor]) -> f32 {
+pub(crate) fn largest_difference(a: &[Tensor], b: &[Tensor]) -> f32 {
     let pairs = a.iter().zip(b).flat_map(|(a, b)| a.data.iter().zip(&b.data));
     pairs.fold(0f32, |most, (a, b)| most.max((a - b).abs()))
 }
@@ -125,8 +128,16 @@ fn a_step_on_shares_is_the_step_in_the_clear() {
     let batch = [noise([4, 1, 6, 6], 9), one_hot(&[0, 3, 1, 2], 4)];
     for (optimiser, loss) in [
         (Optimiser::sgd("2^-2".parse().unwrap()), Loss::CrossEntropy),
-        (Optimiser::with_momentum("2^-3".parse().unwrap(), 0.9).unwrap(), Loss::CrossEntropy),
+        (
+            Optimiser {
+                decay: "2^-4".parse().ok(),
+                ..Optimiser::with_momentum("2^-3".parse().unwrap(), 0.9).unwrap()
+            },
+            Loss::CrossEntropy,
+        ),
         (Optimiser::sgd("2^-2".parse().unwrap()), Loss::MeanSquares),
+        (Optimiser::named("adam", "2^-5".parse().unwrap(), None, None).unwrap(), Loss::CrossEntropy),
+        (Optimiser::named("amsgrad", "2^-5".parse().unwrap(), None, None).unwrap(), Loss::MeanSquares),
     ] {
         let step = differentiate(&small(4), loss, &Trained::All, optimiser).unwrap();
         let mut state = start(&step);
@@ -140,7 +151,9 @@ fn a_step_on_shares_is_the_step_in_the_clear() {
             let (after, loss, [_, (bytes, rounds)]) = on_shares(protocol, &step, &plan, &batch, &state);
             let error = largest_difference(&after, &want);
             println!("{protocol}: off by {error:.1e}, {rounds} rounds, {bytes} bytes online");
-            assert!(error < 3e-4, "{protocol}: weights are off by {error}");
+            // Mean squares begin small: they are divided by with fewer bits.
+            let most = if optimiser.squares.is_some() { 2e-2 } else { 3e-4 };
+            assert!(error < most, "{protocol}: weights are off by {error}");
             assert!((loss - want_loss).abs() < 2e-3, "{protocol}: {loss} instead of {want_loss}");
         }
     }

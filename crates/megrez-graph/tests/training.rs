@@ -3,7 +3,8 @@
 use crate::common::{check, noise};
 use megrez_graph::differentiate::{BACKWARD, Loss, Optimiser, Rate, Step, Trained, differentiate};
 use megrez_graph::{
-    Attributes, CompileOptions, Graph, Interval, RangePolicy, Tensor, calibrate, compile, models, plain,
+    Attributes, CompileOptions, Constant, Graph, Interval, RangePolicy, Tensor, calibrate, compile, models,
+    plain,
 };
 use megrez_plan::{KEPT, Op};
 use std::collections::BTreeMap;
@@ -248,6 +249,19 @@ fn momentum_adds_up_steps_and_rates_divide_them() {
     for ((p, s), h) in plain.iter().zip(&slow).zip(&heavy) {
         assert!((s - p * 3.0 / 16.0).abs() < 1e-6 && (h - p - 0.375).abs() < 1e-6, "{p} {s} {h}");
     }
+    // As in torch: the gradient that momentum adds up has decay·w in it.
+    let decay = |optimiser: Optimiser| Optimiser { decay: Some(rate("2^-3")), ..optimiser };
+    let decayed = run(decay(Optimiser::sgd(rate("3*2^-4"))));
+    let both = run(decay(Optimiser::with_momentum(rate("1"), 0.75).unwrap()));
+    let model = small(4);
+    let weight = model.values.iter().find(|v| v.name == "fc1.weight").unwrap();
+    let Some(Constant::Floats(w)) = &weight.constant else { panic!("a constant") };
+    assert_eq!(w.data.len(), plain.len());
+    for (i, w) in w.data.iter().enumerate() {
+        let want = [plain[i] * 3.0 / 16.0 + w * 3.0 / 128.0, plain[i] + 0.375 + w / 8.0];
+        let off = (decayed[i] - want[0]).abs().max((both[i] - want[1]).abs());
+        assert!(off < 1e-6, "{} {} instead of {want:?}", decayed[i], both[i]);
+    }
 }
 
 /// How many elements a kind of step of some layers works on.
@@ -272,7 +286,16 @@ fn compares(op: &Op) -> bool {
 #[test]
 fn a_step_is_lowered_and_backward_compares_nothing() {
     let (x, y) = (noise([4, 2, 8, 8], 7), labels(4, 5));
-    for optimiser in [Optimiser::sgd(rate("2^-3")), Optimiser::with_momentum(rate("2^-3"), 0.9).unwrap()] {
+    let momentum = Optimiser::with_momentum(rate("2^-3"), 0.9).unwrap();
+    let decay = Some(rate("3*2^-5"));
+    for optimiser in [
+        Optimiser::sgd(rate("2^-3")),
+        momentum,
+        Optimiser { decay, ..Optimiser::sgd(rate("2^-3")) },
+        Optimiser { decay, ..momentum },
+        Optimiser::named("adam", rate("2^-5"), None, decay).unwrap(),
+        Optimiser::named("amsgrad", rate("2^-5"), Some(0.0), None).unwrap(),
+    ] {
         let step = differentiate(&small(4), Loss::CrossEntropy, &Trained::All, optimiser).unwrap();
         let inputs = inputs(&step, &x, &y);
         let calibration = calibrate::calibrate(&step.graph, [inputs.clone()], 4.0).unwrap();
@@ -283,13 +306,19 @@ fn a_step_is_lowered_and_backward_compares_nothing() {
             ..CompileOptions::default()
         };
         let compiled = compile(&step.graph, &options).unwrap_or_else(|p| panic!("{p}"));
-        check(&compiled, &inputs, 4e-3);
+        // Adam's gradients are 64 times as large, and their squares; the step itself is compared on shares.
+        if optimiser.squares.is_none() {
+            check(&compiled, &inputs, 4e-3);
+        }
         let plan = &compiled.plan;
         let forward =
             steps_of(plan, &["conv", "relu", "pool", "fc", "loss"]).filter(|op| compares(op)).count();
         assert!(forward >= 5, "{forward}");
-        let backward: Vec<&Op> = steps_of(plan, &[BACKWARD, "update.", "moved."]).collect();
+        let parts = [BACKWARD, "update.", "moved."];
+        let backward: Vec<&Op> = steps_of(plan, &parts).collect();
         assert!(backward.iter().any(|op| matches!(op, Op::Select)) && backward.len() > 20);
+        // The root of Adam does, in the update.
+        let backward = steps_of(plan, if optimiser.squares.is_some() { &[BACKWARD] } else { &parts });
         assert!(!backward.into_iter().any(compares), "backward compares");
         // With what lasts kept, nothing but the loss is opened.
         let kept = compile(&step.graph, &CompileOptions { kept: step.kept(), ..options }).unwrap();
@@ -341,10 +370,63 @@ fn what_cannot_be_trained_is_refused_by_name() {
     // A Softmax at the end is the loss's.
     assert!(of(&|g, y| g.add("p", "Softmax", &[y], Attributes::none()).unwrap()).is_ok());
     let several = of(&|g, y| {
-        let y = g.add("a", "Tanh", &[y], Attributes::none()).unwrap();
-        g.add("b", "Exp", &[y], Attributes::none()).unwrap()
+        let y = g.add("a", "Sin", &[y], Attributes::none()).unwrap();
+        g.add("b", "Abs", &[y], Attributes::none()).unwrap()
     });
     assert_eq!(several.unwrap_err().0.len(), 2);
     let vector = of(&|g, y| g.add("v", "ReduceSum", &[y], Attributes::none().with("keepdims", 0)).unwrap());
     assert!(vector.unwrap_err().to_string().contains("no matrix"));
+}
+
+/// Three steps of Adam and AMSGrad against their formulas, in f64.
+#[test]
+fn adaptive_steps_are_their_formulas() {
+    let (x, y) = (noise([4, 2, 8, 8], 7), labels(4, 5));
+    for (name, largest) in [("adam", false), ("amsgrad", true)] {
+        let optimiser = Optimiser::named(name, rate("2^-5"), None, Some(rate("2^-2"))).unwrap();
+        let step = differentiate(&small(4), Loss::CrossEntropy, &Trained::All, optimiser).unwrap();
+        let plain_step =
+            differentiate(&small(4), Loss::CrossEntropy, &Trained::All, Optimiser::sgd(rate("1"))).unwrap();
+        assert_eq!(step.state.iter().any(|s| s.name == "h.fc1.weight"), largest);
+        let mut given = inputs(&step, &x, &y);
+        let (beta1, beta2, epsilon) = (230.0 / 256.0, 1023.0 / 1024.0, 1.0 / 4096.0 / 4096.0);
+        let place = |name: &str| step.graph.inputs.iter().position(|&id| step.graph.value(id).name == name);
+        let at = place("w.fc1.weight").unwrap();
+        let count = given[at].data.len();
+        let (mut m, mut u, mut h) = (vec![0f64; count], vec![0f64; count], vec![0f64; count]);
+        let mut last = 0.0;
+        for turn in 0..3 {
+            // At rate 1 SGD takes the mean gradient off.
+            let weights = plain_step.state.iter().map(|s| given[place(&s.name).unwrap()].clone());
+            let weights: Vec<Tensor> = [x.clone(), y.clone()].into_iter().chain(weights).collect();
+            let after = &outputs(&plain_step, &weights)["w.fc1.weight"];
+            let found = outputs(&step, &given);
+            for i in 0..count {
+                let w = f64::from(given[at].data[i]);
+                // Gradients get larger first and smaller then, as the largest square shows.
+                let g = w - f64::from(after.data[i]);
+                m[i] = beta1 * m[i] + (1.0 - beta1) * g;
+                u[i] = beta2 * u[i] + (1.0 - beta2) * g * g;
+                h[i] = if largest { h[i].max(u[i]) } else { u[i] };
+                let want = w - (m[i] / (h[i] + epsilon).sqrt() + w / 4.0) / 32.0;
+                let got = f64::from(found["w.fc1.weight"].data[i]);
+                assert!((got - want).abs() < 2e-5, "{name}, step {turn}: {got} instead of {want}");
+                last = w - want;
+            }
+            for (i, name) in step.graph.inputs.iter().map(|&id| &step.graph.value(id).name).enumerate() {
+                if let Some(next) = found.get(name) {
+                    given[i] = next.clone();
+                }
+            }
+        }
+        assert!(last.abs() > 1e-4);
+        if largest {
+            // A square that was larger before is still divided by.
+            let h = place("h.fc1.weight").unwrap();
+            given[h].data.fill(1e4);
+            let found = outputs(&step, &given);
+            assert!(found["h.fc1.weight"].data.iter().all(|&v| v == 1e4));
+        }
+    }
+    assert!(Optimiser::named("adagrad", rate("1"), None, None).is_err());
 }

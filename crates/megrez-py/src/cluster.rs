@@ -151,8 +151,7 @@ impl Cluster {
         protocol: &str,
         net: &str,
         insecure: bool,
-        timeout: Option<f64>,
-        busy: Option<f64>,
+        (timeout, busy): (Option<f64>, Option<f64>),
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
         let seconds =
@@ -335,6 +334,11 @@ impl Cluster {
     /// The protocol of its runs.
     pub fn protocol_name(&self) -> String {
         self.options.protocol.clone()
+    }
+
+    /// How it shapes the links.
+    pub fn net(&self) -> NetProfile {
+        self.options.net.clone()
     }
 
     /// A way to work with the parties away from Python.

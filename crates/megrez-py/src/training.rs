@@ -13,6 +13,7 @@ use megrez::{Error, ErrorKind, Recipe, Result};
 use megrez_graph::Tensor;
 use pyo3::prelude::*;
 use serde_json::json;
+use std::num::NonZeroU32;
 
 /// Stores rows, and begins training on them. Gives the job as bytes, and the names of what was stored for it alone.
 #[pyfunction]
@@ -21,23 +22,32 @@ pub fn begin<'py>(
     cluster: &Cluster,
     model: &Model,
     data: Vec<Given<'py>>,
-    how: (String, String, f64),
+    how: (String, String, Option<f64>, String, u32, String),
     only: Vec<String>,
     size: (usize, u32, usize),
     kept: (String, Vec<String>, Vec<usize>),
 ) -> PyResult<(Vec<u8>, Vec<String>)> {
-    let ((loss, rate, momentum), (batch, epochs, rehearsed), (keep, allow, batches)) = (how, size, kept);
+    let (
+        (loss, rate, momentum, decay, halve_every, optimiser),
+        (batch, epochs, rehearsed),
+        (keep, allow, batches),
+    ) = (how, size, kept);
     if batch == 0 || epochs == 0 {
         return Err(refused("batch and epochs are at least 1"));
     }
-    let (job, protocol) = (cluster.job()?, cluster.protocol_name());
+    let (job, protocol, net) = (cluster.job()?, cluster.protocol_name(), cluster.net());
     model.model(&protocol)?;
     let [inputs, labels]: [Tensor; 2] =
         tensors(&data)?.try_into().map_err(|_| refused("inputs and labels are needed"))?;
     let loss: megrez::train::Loss = loss.parse().map_err(refused)?;
-    let optimiser = Optimiser::with_momentum(rate.parse().map_err(refused)?, momentum).map_err(refused)?;
+    let decay = match decay.as_str() {
+        "0" | "0.0" => None,
+        decay => Some(decay.parse().map_err(refused)?),
+    };
+    let rate = rate.parse().map_err(refused)?;
+    let optimiser = Optimiser::named(&optimiser, rate, momentum, decay).map_err(refused)?;
     let trained = if only.is_empty() { Trained::All } else { Trained::Only(only) };
-    let learning = Learning { loss, trained, optimiser };
+    let learning = Learning { loss, trained, optimiser, halve_every: NonZeroU32::new(halve_every) };
     let graphs = model.graphs([vec![batch], batches].concat());
     let work = move |_: &_| -> Result<_> {
         let (mut graphs, recipe) = graphs()?;
@@ -51,6 +61,7 @@ pub fn begin<'py>(
             0 => room(&step, options.input_range, 64.0)?,
             _ => rehearse(&step, rows.batches(batch, epochs, 1).take(rehearsed))?,
         };
+        let rehearsal = rehearsal.with_labels_of(&rows);
         let form = Form {
             protocol: protocol.clone(),
             ring: options.ring,
@@ -72,7 +83,7 @@ pub fn begin<'py>(
             let made = (&*options, &rehearsal);
             let proposal = propose(cluster, &protocol, (&graph, &runnable), &learning, made, &wanted)?;
             proposal.store_start(cluster)?;
-            cluster.train(&proposal.job)?;
+            cluster.train(&proposal.job, &net)?;
             Ok((proposal.job.to_bytes(), vec![own, proposal.job.start]))
         })
     };
@@ -106,7 +117,8 @@ pub fn job_state(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<Stri
 #[pyfunction]
 pub fn resume_job(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<()> {
     let (connection, job) = (cluster.job()?, Job::from_bytes(job).map_err(error)?);
-    wait(py, None, move |_| connection.run_connected(|cluster| cluster.train(&job)))
+    let net = cluster.net();
+    wait(py, None, move |_| connection.run_connected(|cluster| cluster.train(&job, &net)))
 }
 
 /// Stops a job at the border of a step.

@@ -18,10 +18,13 @@ use std::collections::BTreeSet;
 pub type JobId = [u8; 16];
 
 /// What a job's file begins with.
-const FILE: &[u8] = b"megrez-job-001\n";
+const FILE: &[u8] = b"megrez-job-002\n";
 
 /// Most epochs of a job.
 pub const MAX_EPOCHS: u32 = 10_000;
+
+/// Most plans of a job: one for each rate of its schedule.
+pub const MAX_STAGES: usize = 64;
 
 /// Most values that are opened after every epoch.
 const MAX_METRICS: usize = 16;
@@ -57,6 +60,15 @@ pub struct Keep {
     pub plans: Vec<ModelPlan>,
 }
 
+/// Epochs that have one plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// The plan of a step, in bytes: all inputs and outputs are kept. Besides rows it reads and writes what lasts from step to step.
+    pub step: Vec<u8>,
+    /// How often every row is learnt from by it.
+    pub epochs: u32,
+}
+
 /// Everything about a training that matters to those whose data it uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -70,12 +82,10 @@ pub struct Job {
     pub data: Vec<RowSet>,
     /// The stored weights with which it begins. State that is not among them begins at zero.
     pub start: String,
-    /// The plan of a step, in bytes: all inputs and outputs are kept. Besides rows it reads and writes what lasts from step to step.
-    pub step: Vec<u8>,
+    /// What a step is, epoch after epoch: as many plans as its schedule has rates. All read and write the same.
+    pub stages: Vec<Stage>,
     /// The names of the inputs that are rows, and of what is stored: one name for both.
     pub rows: Vec<String>,
-    /// How often every row is learnt from.
-    pub epochs: u32,
     /// What is opened.
     pub opened: Vec<Opening>,
     /// What is kept.
@@ -130,6 +140,11 @@ impl Job {
         Ok(job)
     }
 
+    /// How often every row is learnt from, in all stages together.
+    pub fn epochs(&self) -> u32 {
+        self.stages.iter().fold(0, |all, stage| all.saturating_add(stage.epochs))
+    }
+
     /// How many rows all sets have.
     pub fn all_rows(&self) -> usize {
         self.data.iter().fold(0, |all, set| all.saturating_add(set.rows))
@@ -152,19 +167,39 @@ impl Job {
                 name.escape_debug()
             ));
         }
-        let step = Plan::from_bytes(&self.step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
-        if self.rows.len() > step.inputs.len() {
-            return refuse("names more rows than its step reads".into());
-        }
         if self.opened.iter().filter(|opening| opening.every_epoch).count() > MAX_METRICS {
             return refuse(format!("opens more than {MAX_METRICS} numbers after every epoch"));
         }
-        if !(1..=MAX_EPOCHS).contains(&self.epochs) {
-            return refuse(format!("has from 1 to {MAX_EPOCHS} epochs"));
+        let whole = self.stages.iter().all(|stage| stage.epochs > 0);
+        if !whole || self.stages.len() > MAX_STAGES || !(1..=MAX_EPOCHS).contains(&self.epochs()) {
+            return refuse(format!(
+                "has from 1 to {MAX_EPOCHS} epochs, in up to {MAX_STAGES} stages of at least one"
+            ));
         }
         let names: BTreeSet<&str> = self.data.iter().map(|set| set.name.as_str()).collect();
         if names.is_empty() || names.len() < self.data.len() || self.rows.is_empty() {
             return refuse("names at least one set of rows, none of them twice".into());
+        }
+        let mut works = self.stages.iter().map(|stage| self.work(&stage.step));
+        let mut work = works.next().unwrap_or_else(|| refuse("has no step".into()))?;
+        for other in works {
+            let Work { batch, rows, state, steps } = other?;
+            if (batch, &rows, &state) != (work.batch, &work.rows, &work.state)
+                || steps.iter().any(|step| step.ring != work.ring())
+            {
+                return refuse("has stages whose steps read different rows or state".into());
+            }
+            work.steps.extend(steps);
+        }
+        Ok(work)
+    }
+
+    /// What follows from the plan of one stage.
+    fn work(&self, step: &[u8]) -> Result<Work> {
+        let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
+        let step = Plan::from_bytes(step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        if self.rows.len() > step.inputs.len() {
+            return refuse("names more rows than its step reads".into());
         }
         if let Some(input) = step.inputs.iter().find(|input| input.owner != KEPT) {
             return refuse(format!("asks `{}` for the input `{}`: all are kept", input.owner, input.name));
@@ -172,10 +207,10 @@ impl Job {
         if let Some(output) = step.outputs.iter().find(|output| output.recipient != KEPT) {
             return refuse(format!("gives `{}` to `{}` in every step", output.name, output.recipient));
         }
-        let mut work = Work { batch: 0, rows: vec![], state: vec![], step };
+        let mut work = Work { batch: 0, rows: vec![], state: vec![], steps: vec![] };
         let mut seen = BTreeSet::new();
-        for input in &work.step.inputs {
-            let (name, value) = (&input.name, work.step.value(input.value));
+        for input in &step.inputs {
+            let (name, value) = (&input.name, step.value(input.value));
             if !seen.insert(name) {
                 return refuse(format!("reads `{name}` twice"));
             }
@@ -193,9 +228,9 @@ impl Job {
             return refuse(format!("has {} rows, which fill no batch of {}", self.all_rows(), work.batch));
         }
         let mut written = BTreeSet::new();
-        for output in &work.step.outputs {
+        for output in &step.outputs {
             let name = &output.name;
-            if work.state(name) != Some(work.step.value(output.value)) || !written.insert(name) {
+            if work.state(name) != Some(step.value(output.value)) || !written.insert(name) {
                 return refuse(format!("writes `{name}`, which it does not read as the same"));
             }
         }
@@ -211,6 +246,7 @@ impl Job {
                 return refuse(format!("opens `{state}` after every epoch: only what is added up is"));
             }
         }
+        work.steps.push(step);
         Ok(work)
     }
 }
@@ -226,8 +262,8 @@ pub struct Work {
     pub rows: Vec<(String, Value)>,
     /// What lasts from step to step.
     pub state: Vec<(String, Value)>,
-    /// The plan.
-    pub step: Plan,
+    /// The plan of each stage.
+    pub steps: Vec<Plan>,
 }
 
 impl Work {
@@ -235,6 +271,27 @@ impl Work {
     /// losses of two epochs would tell those of single rows.
     pub fn steps(&self, job: &Job) -> u32 {
         u32::try_from(job.all_rows() / self.batch).unwrap_or(0)
+    }
+
+    /// The ring of all stages.
+    pub fn ring(&self) -> u32 {
+        self.steps.first().map_or(0, |step| step.ring)
+    }
+
+    /// The plan of an epoch's steps; epochs count from 1.
+    pub fn step(&self, job: &Job, epoch: u32) -> Option<&Plan> {
+        let mut last = 0u32;
+        let until = |stage: &Stage| {
+            last = last.saturating_add(stage.epochs);
+            last
+        };
+        let ends: Vec<u32> = job.stages.iter().map(until).collect();
+        self.steps.get(ends.iter().position(|&end| (1..=end).contains(&epoch))?)
+    }
+
+    /// Whether a step leaves something of this name for the next.
+    pub fn writes(&self, name: &str) -> bool {
+        self.steps.iter().any(|step| step.outputs.iter().any(|output| output.name == name))
     }
 
     /// The type of a part of the state.

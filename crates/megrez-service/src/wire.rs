@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
@@ -167,6 +167,8 @@ pub struct Train {
     pub session: [u8; 16],
     /// What to do.
     pub job: Job,
+    /// Shape the links of this session, as for a [`Run`]. No part of the job: what happens to the data is the same.
+    pub net: Net,
 }
 
 /// Largest program in bytes.

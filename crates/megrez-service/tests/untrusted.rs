@@ -5,7 +5,7 @@ use megrez_net::NetProfile;
 use megrez_plan::{KEPT, Op, Plan};
 use megrez_protocols::registry::PROTOCOLS;
 use megrez_service::protocols::cost;
-use megrez_service::training::{Job, Opening, RowSet};
+use megrez_service::training::{Job, Opening, RowSet, Stage};
 use megrez_service::wire::{Net, Reply, Request, Run, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -44,9 +44,8 @@ static JOB: LazyLock<Vec<u8>> = LazyLock::new(|| {
         protocol: "mizar".into(),
         data: vec![RowSet { name: "clinic".into(), rows: 9 }],
         start: "begin".into(),
-        step: step.to_bytes(),
+        stages: vec![Stage { step: step.to_bytes(), epochs: 3 }],
         rows: vec!["rows.x".into()],
-        epochs: 3,
         opened: vec![Opening { state: "w.sum".into(), recipient: "alice".into(), every_epoch: false }],
         keep: None,
         about: "sums".into(),
@@ -67,9 +66,9 @@ fn jobs_that_hide_something_are_refused() {
     };
     let step = |change: &dyn Fn(&mut Plan)| {
         refused(&|job| {
-            let mut step = Plan::from_bytes(&job.step).unwrap();
+            let mut step = Plan::from_bytes(&job.stages[0].step).unwrap();
             change(&mut step);
-            job.step = step.to_bytes();
+            job.stages[0].step = step.to_bytes();
         })
     };
     assert!(step(&|plan| plan.outputs[0].recipient = "alice".into()).contains("in every step"));
@@ -80,7 +79,37 @@ fn jobs_that_hide_something_are_refused() {
     assert!(refused(&|job| job.data.push(job.data[0].clone())).contains("none of them twice"));
     assert!(refused(&|job| job.data[0].rows = 3).contains("fill no batch"));
     assert!(refused(&|job| job.data[0].rows = usize::MAX).contains("fill no batch"));
-    assert!(refused(&|job| job.epochs = 0).contains("epochs"));
+    assert!(refused(&|job| job.stages[0].epochs = 0).contains("epochs"));
+    assert!(refused(&|job| job.stages.clear()).contains("epochs"));
+    assert!(refused(&|job| job.stages = vec![job.stages[0].clone(); 65]).contains("64 stages"));
+    assert!(refused(&|job| job.stages[0].epochs = u32::MAX).contains("epochs"));
+    // A later stage is looked at as the first is.
+    let later = |change: &dyn Fn(&mut Plan)| {
+        refused(&|job| {
+            let mut step = Plan::from_bytes(&job.stages[0].step).unwrap();
+            change(&mut step);
+            job.stages.push(Stage { step: step.to_bytes(), epochs: 1 });
+        })
+    };
+    assert!(later(&|plan| plan.outputs[0].recipient = "alice".into()).contains("in every step"));
+    assert!(later(&|plan| plan.inputs[1].owner = "bob".into()).contains("asks `bob`"));
+    let wider = |plan: &mut Plan| {
+        *plan = Plan::new(64);
+        let x = plan.input("rows.x", KEPT, [8].into(), 16);
+        let w = plan.input("w.sum", KEPT, [8].into(), 16);
+        let sum = Op::Combine { coefficients: vec![1, 1], constant: 0 };
+        let sum = plan.step("sum", sum, &[x, w]).unwrap();
+        plan.output("w.sum", KEPT, sum);
+    };
+    assert!(later(&wider).contains("different rows or state"));
+    let mut two = whole.clone();
+    two.stages.push(Stage { epochs: 2, ..two.stages[0].clone() });
+    let work = two.check().unwrap();
+    let place =
+        |epoch| work.step(&two, epoch).map(|step| work.steps.iter().position(|s| std::ptr::eq(s, step)));
+    assert_eq!(two.epochs(), 5);
+    assert_eq!([1, 3, 4, 5].map(place), [Some(Some(0)), Some(Some(0)), Some(Some(1)), Some(Some(1))]);
+    assert_eq!([0, 6].map(place), [None, None]);
     assert!(refused(&|job| job.opened[0].state = "rows.x".into()).contains("opens `rows.x`"));
     assert!(refused(&|job| job.opened[0].every_epoch = true).contains("after every epoch"));
     assert!(refused(&|job| job.opened[0].recipient = "x\u{1b}[1A\u{1b}[2K".into()).contains("names are"));

@@ -3,6 +3,7 @@
 use crate::{Loss, Optimiser, Step, Trained, differentiate};
 use megrez_graph::{Graph, Tensor, plain};
 use megrez_service::{Error, ErrorKind, Result};
+use std::num::NonZeroU32;
 
 /// How a model learns.
 #[derive(Clone, Debug)]
@@ -11,8 +12,10 @@ pub struct Learning {
     pub loss: Loss,
     /// Which weights are trained.
     pub trained: Trained,
-    /// How they move.
+    /// How they move, at first.
     pub optimiser: Optimiser,
+    /// After so many epochs the rate is halved, again and again; `None` for a rate that stays.
+    pub halve_every: Option<NonZeroU32>,
 }
 
 impl Learning {
@@ -21,7 +24,35 @@ impl Learning {
     /// # Errors
     /// Every layer that has no backward.
     pub fn step(&self, model: &Graph) -> Result<Step> {
-        Ok(differentiate(model, self.loss, &self.trained, self.optimiser)?.adding_up_losses()?)
+        self.step_of(model, self.optimiser)
+    }
+
+    /// As [`step`](Self::step), with the optimiser of one of the [`stages`](Self::stages).
+    ///
+    /// # Errors
+    /// Every layer that has no backward.
+    pub fn step_of(&self, model: &Graph, optimiser: Optimiser) -> Result<Step> {
+        Ok(differentiate(model, self.loss, &self.trained, optimiser)?.adding_up_losses()?)
+    }
+
+    /// What the optimiser is, for how many epochs, in their order.
+    ///
+    /// # Errors
+    /// If the rate falls below 2^−30.
+    pub fn stages(&self, epochs: u32) -> Result<Vec<(Optimiser, u32)>> {
+        let each = self.halve_every.map_or(epochs, NonZeroU32::get);
+        let (mut stages, mut left, mut optimiser) = (vec![], epochs, self.optimiser);
+        while left > 0 {
+            if !stages.is_empty() {
+                let rate = optimiser.rate.halved();
+                let rate =
+                    rate.ok_or_else(|| Error::of(ErrorKind::Invalid, "the rate is halved below 2^-30"))?;
+                optimiser = optimiser.at(rate);
+            }
+            stages.push((optimiser, each.min(left)));
+            left -= each.min(left);
+        }
+        Ok(stages)
     }
 }
 
@@ -184,6 +215,23 @@ mod tests {
         assert!(of(Tensor::new([4], vec![0.0; 4])).is_err());
         let square = Tensor::filled([3, 28, 28], 0.5);
         assert!(Rows::new(&model, Loss::CrossEntropy, square, Tensor::new([3], vec![0.0; 3])).is_err());
+    }
+
+    #[test]
+    fn a_rate_is_halved_until_it_is_too_small() {
+        let stages = |rate: &str, every: Option<u32>, epochs| {
+            let optimiser = Optimiser::sgd(rate.parse().unwrap());
+            let halve_every = every.and_then(NonZeroU32::new);
+            let learning =
+                Learning { loss: Loss::MeanSquares, trained: Trained::All, optimiser, halve_every };
+            learning.stages(epochs).map(|stages| {
+                stages.into_iter().map(|(o, epochs)| (o.rate.to_string(), epochs)).collect::<Vec<_>>()
+            })
+        };
+        let of = |text: &str, epochs| (text.to_owned(), epochs);
+        assert_eq!(stages("3*2^-4", None, 7).unwrap(), [of("3*2^-4", 7)]);
+        assert_eq!(stages("2^-4", Some(2), 5).unwrap(), [of("2^-4", 2), of("2^-5", 2), of("2^-6", 1)]);
+        assert!(stages("2^-29", Some(1), 2).is_ok() && stages("2^-29", Some(1), 3).is_err());
     }
 
     #[test]

@@ -5,10 +5,11 @@ use crate::stored::{Part, ROWS, describe_rows, store};
 use crate::{Learning, Rehearsal};
 use megrez_graph::differentiate::{Step, forward};
 use megrez_graph::{CompileOptions, Graph, RangePolicy, Tensor};
+use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
 use megrez_ring::decode_words;
 use megrez_service::client::{Cluster, Standing};
-use megrez_service::training::{Job, Keep, Opening, RowSet, WEIGHTS};
+use megrez_service::training::{Job, Keep, Opening, RowSet, Stage, WEIGHTS};
 use megrez_service::wire::{ModelPlan, USER, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Proposal {
     /// If a party refuses.
     pub fn store_start(&self, cluster: &mut Cluster) -> Result<()> {
         let Some(parts) = &self.start else { return Ok(()) };
-        let ring = Plan::from_bytes(&self.job.step).map_err(|e| Error::of(ErrorKind::Internal, e))?.ring;
+        let ring = self.job.check()?.ring();
         store(cluster, &self.job.start, (&self.job.protocol, ring), parts, (vec![], &[]))
     }
 }
@@ -77,7 +78,18 @@ pub fn propose(
 ) -> Result<Proposal> {
     let client = cluster.name().to_owned();
     let step = learning.step(graph)?;
-    let model = compile(&step, &client, options, rehearsal, true)?;
+    let mut models = vec![];
+    for (optimiser, epochs) in learning.stages(wanted.epochs)? {
+        let step = learning.step_of(graph, optimiser)?;
+        models.push((compile(&step, &client, options, rehearsal, true)?, epochs));
+    }
+    let stage =
+        |(model, epochs): &(FixedModel, u32)| Stage { step: step_plan(model).to_bytes(), epochs: *epochs };
+    let stages = models.iter().map(stage).collect();
+    // They differ in the rate alone.
+    let Some((model, _)) = models.first() else {
+        return Err(Error::of(ErrorKind::Invalid, "a job has at least one epoch"));
+    };
     let (ring, frac) = (model.compiled.plan.ring, model.compiled.frac);
     let mut data: Vec<RowSet> = vec![];
     for name in &wanted.data {
@@ -103,15 +115,6 @@ pub fn propose(
             ));
         }
         data.push(set);
-    }
-    let mut plan = model.compiled.plan.clone();
-    for input in &mut plan.inputs {
-        input.owner = KEPT.into();
-        if input.name == Step::LABELS {
-            input.name = ROWS[1].into();
-        } else if model.compiled.data_inputs.iter().any(|data| data.name == input.name) {
-            input.name = ROWS[0].into();
-        }
     }
     let weights = step.state.iter().filter(|state| state.name.starts_with(WEIGHTS));
     let mut start: Vec<Part> = weights.map(|state| (state.name.clone(), state.start.clone(), frac)).collect();
@@ -149,15 +152,28 @@ pub fn propose(
         protocol: protocol.into(),
         data,
         start: start_name,
-        step: plan.to_bytes(),
+        stages,
         rows: ROWS.map(str::to_owned).to_vec(),
-        epochs: wanted.epochs,
         opened,
         keep,
         about: wanted.about.clone(),
     };
     job.check()?;
     Ok(Proposal { job, start })
+}
+
+/// The plan of a step that reads rows and state that the parties keep.
+fn step_plan(model: &FixedModel) -> Plan {
+    let mut plan = model.compiled.plan.clone();
+    for input in &mut plan.inputs {
+        input.owner = KEPT.into();
+        if input.name == Step::LABELS {
+            input.name = ROWS[1].into();
+        } else if model.compiled.data_inputs.iter().any(|data| data.name == input.name) {
+            input.name = ROWS[0].into();
+        }
+    }
+    plan
 }
 
 /// Weights that stay as they are, once.
@@ -231,7 +247,7 @@ pub fn history(cluster: &Cluster, job: &Job, standing: &Standing) -> Result<Hist
     let (work, mut history) = (job.check()?, History::default());
     for learnt in cluster.learnt(job, standing)? {
         let Kind::Ring { frac } = learnt.value.kind else { continue };
-        let numbers = decode_words(work.step.ring, &learnt.words, frac);
+        let numbers = decode_words(work.ring(), &learnt.words, frac);
         if learnt.state == Step::LOSS_SO_FAR {
             let sum = numbers.first().copied().unwrap_or(f32::NAN);
             history.losses.push(sum / work.steps(job) as f32);

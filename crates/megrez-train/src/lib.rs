@@ -14,9 +14,11 @@ mod stored;
 
 pub use data::{Learning, Rows, accuracy, with_weights};
 pub use job::{History, Proposal, Wanted, fresh, history, propose, wait};
-pub use megrez_graph::differentiate::{BACKWARD, Loss, Optimiser, Rate, State, Step, Trained, differentiate};
+pub use megrez_graph::differentiate::{
+    BACKWARD, Loss, Optimiser, Rate, Squares, State, Step, Trained, differentiate,
+};
 pub use megrez_service::client::Standing;
-pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Stands};
+pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Stage, Stands};
 pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse, room};
 pub use session::{Epoch, Training, compile};
 pub use stored::{Form, ROWS, describe_rows, upload_rows};

@@ -1,6 +1,6 @@
 //! Training in the clear: what to expect, and how large a step's numbers get.
 
-use crate::Step;
+use crate::{Loss, Rows, Step};
 use megrez_graph::{Calibration, Interval, Tensor, calibrate, plain};
 use megrez_service::{Error, ErrorKind, Result};
 
@@ -17,6 +17,11 @@ impl<'a> Clear<'a> {
     /// Begins with the weights that the step begins with.
     pub fn new(step: &'a Step) -> Self {
         Clear { step, state: step.state.iter().map(|state| state.start.clone()).collect() }
+    }
+
+    /// Goes on with another step of the same state.
+    pub fn go_on(&mut self, step: &'a Step) {
+        self.step = step;
     }
 
     /// What the graph of the step takes now.
@@ -60,6 +65,22 @@ pub struct Rehearsal {
     pub calibration: Calibration,
     /// Of what lasts from step to step, in its order.
     pub state: Vec<Interval>,
+    /// Of labels: classes are 0 or 1.
+    pub labels: Interval,
+}
+
+impl Rehearsal {
+    /// With room for the labels of all these rows, rehearsed or not.
+    #[must_use]
+    pub fn with_labels_of(mut self, rows: &Rows) -> Self {
+        self.labels = Interval::abs(self.labels.high.max(rows.largest_label()));
+        self
+    }
+}
+
+/// The range of labels that are not larger than `largest`, where they are targets and not classes.
+fn labels(step: &Step, largest: f64) -> Interval {
+    Interval::abs(if step.loss == Loss::MeanSquares { largest.max(1.0) } else { 1.0 })
 }
 
 /// Runs the step in the clear on some batches and measures it. Whoever sees a plan that is fitted to the result learns each
@@ -72,9 +93,10 @@ pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> 
     let largest = |tensor: &Tensor| f64::from(tensor.data.iter().fold(0f32, |most, v| most.max(v.abs())));
     let mut state = vec![0f64; step.state.len()];
     let mut failed = None;
-    let mut runs = 0;
+    let (mut runs, mut targets) = (0, 0f64);
     let inputs = batches.into_iter().map_while(|batch| {
         let inputs = clear.inputs(batch.clone());
+        targets = targets.max(largest(&batch[1]));
         failed = clear.step(batch).err();
         state.iter_mut().zip(&clear.state).for_each(|(most, tensor)| *most = most.max(largest(tensor)));
         runs += 1;
@@ -93,7 +115,7 @@ pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> 
         *range = Interval::abs(range.low.abs().max(range.high.abs()));
     }
     let state = state.into_iter().map(|most| Interval::abs((most * MARGIN).max(1.0))).collect();
-    Ok(Rehearsal { calibration, state })
+    Ok(Rehearsal { calibration, state, labels: labels(step, targets * MARGIN) })
 }
 
 /// What stands for a rehearsal where there are no rows to see: every layer, weight and gradient is taken to stay within `room`, or
@@ -123,5 +145,6 @@ pub fn room(step: &Step, range: Interval, room: f64) -> Result<Rehearsal> {
         *range = Interval::abs(range.low.abs().max(range.high.abs()).max(least));
     }
     rehearsal.state.iter_mut().for_each(|range| *range = Interval::abs(range.high.max(room)));
+    rehearsal.labels = labels(step, room);
     Ok(rehearsal)
 }

@@ -1,7 +1,7 @@
 //! The loop: the weights are shared once and stay with the parties from step to step; batches are inputs; what is revealed is the
 //! mean loss of an epoch, and the weights when they are asked for.
 
-use crate::{Rehearsal, Step};
+use crate::{Rehearsal, State, Step};
 use megrez_graph::lower::DataInput;
 use megrez_graph::{Comparison, CompileOptions, Interval, ListStyle, PoolForm, RangePolicy, Tensor};
 use megrez_model::fixed::FixedModel;
@@ -26,7 +26,7 @@ pub fn compile(
 ) -> Result<FixedModel> {
     let mut input_ranges = options.input_ranges.clone();
     input_ranges.extend(state_ranges(step, rehearsal));
-    input_ranges.entry(Step::LABELS.into()).or_insert(Interval::abs(1.0));
+    input_ranges.entry(Step::LABELS.into()).or_insert(rehearsal.labels);
     let after = |name: &str| if keeps { name.to_owned() } else { format!("next.{name}") };
     let options = CompileOptions {
         kept: step.state.iter().map(|state| (state.name.clone(), after(&state.name))).collect(),
@@ -79,6 +79,8 @@ pub struct Training<'a> {
     model: FixedModel,
     state: Vec<(String, Tensor)>,
     options: RunOptions,
+    /// How steps are compiled.
+    made: (CompileOptions, Rehearsal),
 }
 
 impl<'a> Training<'a> {
@@ -104,9 +106,25 @@ impl<'a> Training<'a> {
         }
         let model = compile(step, backend.client(), compile_options, rehearsal, true)?;
         let state = step.state.iter().map(|state| (state.name.clone(), state.start.clone())).collect();
-        let mut training = Training { backend, model, state, options };
+        let made = (compile_options.clone(), rehearsal.clone());
+        let mut training = Training { backend, model, state, options, made };
         training.share()?;
         Ok(training)
+    }
+
+    /// Goes on with another step of the same state: another rate.
+    ///
+    /// # Errors
+    /// If the step does not compile, or its state is another.
+    pub fn go_on(&mut self, step: &Step) -> Result<()> {
+        let same = |(state, (name, start)): (&State, &(String, Tensor))| {
+            state.name == *name && state.start.shape == start.shape
+        };
+        if step.state.len() != self.state.len() || !step.state.iter().zip(&self.state).all(same) {
+            return Err(Error::of(ErrorKind::Invalid, "a step of other weights"));
+        }
+        self.model = compile(step, self.backend.client(), &self.made.0, &self.made.1, true)?;
+        Ok(())
     }
 
     fn frac(&self) -> u32 {

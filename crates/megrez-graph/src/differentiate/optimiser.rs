@@ -22,6 +22,28 @@ impl Rate {
         f64::from(self.factor) * 2f64.powi(-(self.bits as i32))
     }
 
+    /// Half of it; `None` below what is allowed.
+    pub fn halved(self) -> Option<Self> {
+        Rate::new(self.factor, self.bits + 1)
+    }
+
+    /// The product with another as c·2^−k, exact.
+    pub(super) fn times(self, other: Rate) -> (i64, i64) {
+        ((self.factor * other.factor).into(), (self.bits + other.bits).into())
+    }
+
+    /// 2^`bits` over a batch, as [`over`](Self::over).
+    pub(super) fn scaled_share(bits: u32, batch: usize) -> (i64, i64) {
+        let (factor, more) = Rate { factor: 1, bits: 0 }.over(batch);
+        let more = more - i64::from(bits);
+        (factor << (-more).max(0), more.max(0))
+    }
+
+    /// c and k.
+    pub(super) fn parts(self) -> (i64, i64) {
+        (self.factor.into(), self.bits.into())
+    }
+
     /// This rate over a batch as c·2^−k: exact where the batch is a power of two, else with 8 significant bits: 0.4 % of a
     /// rate is nothing, and every bit is one less for the gradient.
     pub(super) fn over(self, batch: usize) -> (i64, i64) {
@@ -67,19 +89,45 @@ impl fmt::Display for Rate {
     }
 }
 
-/// How weights follow their gradients: w' = w − v', v' = momentum·v + rate/B · gradient.
+/// How weights follow their gradients: w' = w − v', v' = momentum·v + rate·(gradient/B + decay·w), as `torch.optim.SGD` has it for a
+/// constant rate; when the rate changes, v stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Optimiser {
     /// The learning rate.
     pub rate: Rate,
     /// In units of 2^−8; 0 for plain SGD.
     pub momentum: u8,
+    /// The weight decay: a step takes rate·decay of each weight away.
+    pub decay: Option<Rate>,
+    /// Steps are divided by the roots of what squares of gradients are on average: Adam and AMSGrad.
+    pub squares: Option<Squares>,
+}
+
+/// How squares of gradients are averaged: u' = β·u + (1 − β)·g², and w' = w − rate·(m'/√(h + ε) + decay·w), with m' = momentum·m +
+/// (1 − momentum)·g. These are AdamW and AMSGrad without their corrections of the first steps, which are larger for that: by up to
+/// (1 − momentum)/√(1 − β).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Squares {
+    /// β in units of 2^−10.
+    pub beta: u16,
+    /// h is the largest u so far (AMSGrad), and not the last (Adam).
+    pub largest: bool,
+}
+
+impl Squares {
+    /// Gradients are taken 2^6 times as large, so that their squares have 12 more bits. √ε is 2^−12 of a gradient.
+    pub(super) const BITS: u32 = 6;
+
+    /// β = 1023/1024.
+    pub fn new(largest: bool) -> Self {
+        Squares { beta: 1023, largest }
+    }
 }
 
 impl Optimiser {
     /// Plain stochastic gradient descent.
     pub fn sgd(rate: Rate) -> Self {
-        Optimiser { rate, momentum: 0 }
+        Optimiser { rate, momentum: 0, decay: None, squares: None }
     }
 
     /// With momentum, which is rounded to a multiple of 2^−8.
@@ -89,9 +137,31 @@ impl Optimiser {
     pub fn with_momentum(rate: Rate, momentum: f64) -> Result<Self, String> {
         let units = (momentum * f64::from(1u32 << MOMENTUM_BITS)).round();
         match (0.0..256.0).contains(&units) {
-            true => Ok(Optimiser { rate, momentum: units as u8 }),
+            true => Ok(Optimiser { momentum: units as u8, ..Optimiser::sgd(rate) }),
             false => Err(format!("momentum is from 0 to 255/256, not {momentum}")),
         }
+    }
+
+    /// By its name: `sgd`, `adam` or `amsgrad`; without a momentum, none or 230/256.
+    ///
+    /// # Errors
+    /// If there is none of this name, or the momentum is not from 0 to 1, without 1.
+    pub fn named(name: &str, rate: Rate, momentum: Option<f64>, decay: Option<Rate>) -> Result<Self, String> {
+        let squares = match name {
+            "sgd" => None,
+            "adam" => Some(Squares::new(false)),
+            "amsgrad" => Some(Squares::new(true)),
+            _ => return Err(format!("there is no optimiser `{name}`: sgd, adam or amsgrad")),
+        };
+        let default = if squares.is_some() { 0.9 } else { 0.0 };
+        let optimiser = Optimiser::with_momentum(rate, momentum.unwrap_or(default))?;
+        Ok(Optimiser { decay, squares, ..optimiser })
+    }
+
+    /// The same at another rate.
+    #[must_use]
+    pub fn at(self, rate: Rate) -> Self {
+        Optimiser { rate, ..self }
     }
 }
 

@@ -1,9 +1,13 @@
 //! A step of training as one graph.
 
+use super::update::Lasts;
 use super::{Optimiser, gradients, list};
 use crate::graph::{Attributes, Graph, Id, Node};
-use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY, UPDATE};
-use crate::passes::{pool_before_activation, remove_dead, remove_identities, rewrite::Rewrite};
+use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
+use crate::passes::{
+    LAYER_NORM_SCALE, fuse_gelu, fuse_layer_norm, fuse_masks, fuse_swish, pool_before_activation,
+    remove_dead, remove_identities, rewrite::Rewrite, split_layer_norm,
+};
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +37,8 @@ impl FromStr for Loss {
 /// Which constants of a model are trained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trained {
-    /// Weights and biases of Gemm, MatMul and Conv, and what of more than one element is added to a value.
+    /// Weights and biases of Gemm, MatMul and Conv, scales and offsets of LayerNormalization, and what of more than one element is added
+    /// to a value.
     #[default]
     All,
     /// Those whose names, or whose nodes' names, are these, or begin with one of these and a dot.
@@ -43,8 +48,8 @@ pub enum Trained {
 /// What a step of training changes: an input and an output of the graph of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// `w.` and the name of the weights, `v.` and the same for the last step of an optimiser with momentum, or
-    /// [`Step::LOSS_SO_FAR`].
+    /// `w.` and the name of the weights; `v.` and the same for what momentum adds up, `u.` for the mean square of the gradient, `h.` for
+    /// the largest of those; or [`Step::LOSS_SO_FAR`].
     pub name: String,
     /// What training begins with: the model's weights, and zeros for the others.
     pub start: Tensor,
@@ -60,6 +65,8 @@ pub struct Step {
     pub state: Vec<State>,
     /// Rows of a batch.
     pub batch: usize,
+    /// What it makes small.
+    pub loss: Loss,
 }
 
 impl Step {
@@ -109,36 +116,21 @@ pub fn differentiate(
     let Untied { mut graph, output: logits, labels, inputs, mut state } = untie(model, loss, trained, true)?;
     let (batch, labels) = (graph.shape(logits).dims()[0], labels.expect("they were asked for"));
     graph.outputs.clear();
-    let mut last_steps = vec![];
-    let moves = if optimiser.momentum > 0 { state.clone() } else { vec![] };
-    for State { name, start } in moves {
-        let name = format!("v.{}", &name["w.".len()..]);
-        last_steps.push(graph.input(&name, start.shape.clone())?);
-        state.push(State { name, start: Tensor::filled(start.shape, 0.0) });
-    }
+    let lasts = Lasts::new(&mut graph, optimiser, &mut state)?;
     let [delta, mean] = of_loss(&mut graph, loss, logits, labels, batch)?;
     let found = gradients(&mut graph, logits, delta, &inputs)?;
-    let (factor, bits) = optimiser.rate.over(batch);
-    let attributes = Attributes::none()
-        .with("factor", factor)
-        .with("bits", bits)
-        .with("momentum", i64::from(optimiser.momentum));
     for (i, (&weight, gradient)) in inputs.iter().zip(&found).enumerate() {
         let name = state[i].name.clone();
         let Some(gradient) = *gradient else {
             let refusal = Refusal::new("does not reach the loss", "train only what does");
             return Err(refusal.because(Cause::Invalid).at(&name, "").into());
         };
-        let operands: Vec<Id> = std::iter::once(gradient).chain(last_steps.get(i).copied()).collect();
-        let step = graph.add(&format!("update.{name}"), UPDATE, &operands, attributes.clone())?;
+        let step = lasts.step(&mut graph, optimiser, batch, (&name, i), [weight, gradient])?;
         let moved = graph.add(&format!("moved.{name}"), "Sub", &[weight, step], Attributes::none())?;
         graph.output(&name, moved);
-        if let Some(last) = state.get(i + inputs.len()).filter(|_| !last_steps.is_empty()) {
-            graph.output(&last.name, step);
-        }
     }
     graph.output(Step::LOSS, mean);
-    Ok(Step { graph, state, batch })
+    Ok(Step { graph, state, batch, loss })
 }
 
 /// A model whose trained weights are inputs, `w.` and their names: what a step of training begins with, and what a model that was
@@ -164,7 +156,9 @@ struct Untied {
 fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<Untied, Problems> {
     let model = remove_identities(model)?;
     let model = if loss == Loss::CrossEntropy { without_softmax(&model)? } else { model };
-    let model = pool_before_activation(&remove_dead(&model)?)?;
+    let model = fuse_layer_norm(&fuse_gelu(&fuse_masks(&model)?)?)?;
+    let model = split_layer_norm(&fuse_swish(&remove_dead(&model)?)?)?;
+    let model = pool_before_activation(&model)?;
     let about_model = |what: &str, remedy: &str| {
         Problems(vec![Refusal::new(what, remedy).because(Cause::Invalid).at(&model.name, "")])
     };
@@ -284,6 +278,7 @@ fn is_weight(node: &Node, input: usize) -> bool {
     match node.op.as_str() {
         "Gemm" | "MatMul" | "Add" => true,
         "Conv" => input > 0,
+        "Mul" => node.name.ends_with(LAYER_NORM_SCALE),
         _ => false,
     }
 }

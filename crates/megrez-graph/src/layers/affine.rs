@@ -3,7 +3,9 @@
 //! fraction bits as it has.
 
 use super::call::Call;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::Refusal;
@@ -51,6 +53,17 @@ impl Layer for Affine {
         let (a, b) = (f64::from(self.factor), f64::from(self.offset));
         let f = |&x: &f32| (a * f64::from(x) + b) as f32;
         Tensor::new(self.shape.clone(), inputs[0].data.iter().map(f).collect())
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        _inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        Ok(vec![Some(g.affine("input", of_output, self.factor, 0.0)?)])
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

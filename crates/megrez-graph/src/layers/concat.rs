@@ -1,7 +1,9 @@
 //! Concat: joins values along an axis, at the scale of the one with most fraction bits.
 
 use super::call::{Call, axis};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -62,6 +64,25 @@ impl Layer for Concat {
 
     fn fold_ints(&self, inputs: &[&Tensor<i64>]) -> Option<Tensor<i64>> {
         Some(self.join(inputs))
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let mut starts = vec![0; self.shape.rank()];
+        let mut of_inputs = vec![];
+        for (i, &input) in inputs.iter().enumerate() {
+            let sizes = g.shape(input).clone();
+            let part = |g: &mut Gradients| g.block(&format!("input{i}"), of_output, &starts, sizes.dims());
+            of_inputs.push(wanted[i].then(|| part(g)).transpose()?);
+            starts[self.axis] += sizes.dims()[self.axis];
+        }
+        Ok(of_inputs)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

@@ -1,7 +1,7 @@
 //! Activations in floating point: not splines, but the functions themselves.
 
 use crate::float::lowering::FloatLowering;
-use crate::problem::Refusal;
+use crate::problem::{Refusal, refuse};
 use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
@@ -15,6 +15,8 @@ pub(super) enum Exact {
     TimesSigmoid,
     /// x/2·(1 + erf(x/√2)).
     Gelu,
+    /// There is no such form yet.
+    None,
     /// x/2·(1 + tanh y) = x/(1 + e^−2y), y = √(2/π)·(x + 0.044715·x³).
     GeluTanh,
 }
@@ -24,6 +26,7 @@ impl Exact {
     pub(super) fn lower(self, cx: &mut FloatLowering, x: ValueId, shape: &Shape) -> Result<ValueId, Refusal> {
         match self {
             Exact::Function(f) => cx.map("function", f, x),
+            Exact::None => refuse("has no floating-point form yet", "train in fixed point"),
             Exact::TimesSigmoid => {
                 let sigmoid = cx.map("sigmoid", Function::Sigmoid, x)?;
                 cx.pair("product", Operation::Mul, x, sigmoid, shape)

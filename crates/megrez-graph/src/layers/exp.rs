@@ -12,7 +12,9 @@
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
 use super::table::{WIDEST, Wanted, coarse, look_up};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::Activations;
@@ -194,6 +196,17 @@ impl Layer for Exp {
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
         let data = inputs[0].data.iter().map(|&v| f64::from(v).exp() as f32).collect();
         Tensor::new(self.shape.clone(), data)
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        _inputs: &[Id],
+        output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        g.chain(output, of_output)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

@@ -201,6 +201,25 @@ pub(super) const GELU: [Fine; 2] = [
     },
 ];
 
+/// The derivative of GELU, of degree 7: more degrees would have coefficients too large for the roundings of powers.
+const SLOPE: Fine = Fine {
+    end: 4.0,
+    shift: 1,
+    coefficients: &[
+        0.585_249_9,
+        -0.804_349_3,
+        0.803_576_2,
+        -0.182_044_3,
+        -0.533_405_3,
+        0.434_982_9,
+        0.060_337_9,
+        -0.114_263_4,
+    ],
+    error: 0.00034,
+};
+
+pub(super) const GELU_SLOPE: [Fine; 2] = [SLOPE, SLOPE];
+
 pub(super) const SWISH: [Fine; 2] = [
     Fine {
         end: 8.0,

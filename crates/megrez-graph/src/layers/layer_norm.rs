@@ -10,8 +10,10 @@
 
 use super::call::{Call, axis};
 use super::octaves::INVERSE_ROOT;
+use crate::differentiate::{Gradients, list};
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::layer::Layer;
+use crate::graph::{Attributes, Id};
+use crate::layer::{Layer, NO_BACKWARD};
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
@@ -82,6 +84,35 @@ impl Layer for LayerNorm {
         Tensor::new(self.shape.clone(), y)
     }
 
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        if inputs.len() > 1 {
+            return refuse(NO_BACKWARD, "training splits scale and offset off first");
+        }
+        // (δ − mean(δ) − y·mean(δ ⊙ y))/σ, rows by rows.
+        let attributes = Attributes::none().with("axis", self.axis as i64).with("epsilon", self.epsilon);
+        let inverse = g.add("deviation", INVERSE_DEVIATION, &[inputs[0], output], attributes)?;
+        let axes: Vec<i64> = (self.axis..self.shape.rank()).map(|d| d as i64).collect();
+        let mean = |g: &mut Gradients, part: &str, x: Id| -> Result<Id, Refusal> {
+            let mean = g.add(part, "ReduceMean", &[x], list("axes", axes.clone()))?;
+            g.repeated(part, mean, &self.shape)
+        };
+        let products = g.product("products", of_output, output)?;
+        let along = mean(g, "along", products)?;
+        let along = g.product("part", output, along)?;
+        let middle = mean(g, "middle", of_output)?;
+        let rest = g.add("centred", "Sub", &[of_output, middle], Attributes::none())?;
+        let rest = g.add("rest", "Sub", &[rest, along], Attributes::none())?;
+        let inverse = g.repeated("deviations", inverse, &self.shape)?;
+        g.chain(inverse, rest)
+    }
+
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let (f, n) = (cx.frac(), self.size());
         let rows: Shape = [self.shape.elements() / n, n].into();
@@ -109,6 +140,13 @@ impl Layer for LayerNorm {
         let root = (n as f64).sqrt();
         let fine = (cx.ring() * 3 / 8).max(f);
         let inverse = INVERSE_ROOT.lower(cx, &sum, root, fine)?;
+        if cx.leaves() {
+            // 1/σ = κ·√n/√S.
+            let deviation = cx.combine("inverse-deviation-words", &[(n as i64, &inverse)], 0)?;
+            let deviation = cx.rescale("inverse-deviation-scale", &deviation, fine + bits)?;
+            let deviation = cx.rounded("inverse-deviation", &deviation, f)?;
+            cx.leave(deviation);
+        }
         let inverse = cx.broadcast("inverses", &inverse, &rows)?;
 
         let mut bound = root * 1.02;
@@ -164,5 +202,61 @@ impl Layer for LayerNorm {
 
     fn work(&self) -> u64 {
         4 * self.shape.elements() as u64
+    }
+}
+
+/// The name of 1/σ of each row; no ONNX operator. Of what a LayerNormalization has normalised, and of its result.
+pub(crate) const INVERSE_DEVIATION: &str = "InverseDeviation";
+
+/// 1/√(variance + ε) of each row, which the normalisation has left.
+struct InverseDeviation {
+    norm: LayerNorm,
+    shape: Shape,
+}
+
+pub(super) fn inverse_deviation(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &["axis", "epsilon"])?;
+    let from = call.shape(0)?.clone();
+    if *call.shape(1)? != from {
+        return refuse("a value and its normalisation have one shape", "");
+    }
+    let axis = axis(call.int("axis", -1)?, from.rank())?;
+    let dims = from.dims().iter().enumerate().map(|(d, &n)| if d < axis { n } else { 1 });
+    let shape = dims.collect::<Vec<_>>().into();
+    let norm = LayerNorm { shape: from, axis, epsilon: call.float("epsilon", 1e-5)? };
+    Ok(Arc::new(InverseDeviation { norm, shape }))
+}
+
+impl Layer for InverseDeviation {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let n = self.norm.size();
+        let of_row = |row: &[f32]| {
+            let mean = row.iter().copied().map(f64::from).sum::<f64>() / n as f64;
+            let variance = row.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n as f64;
+            (1.0 / (variance + f64::from(self.norm.epsilon)).sqrt()) as f32
+        };
+        Tensor::new(self.shape.clone(), inputs[0].data.chunks_exact(n).map(of_row).collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, _inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let [inverse] = cx.given() else { return refuse("the normalisation has left no deviation", "") };
+        let inverse = inverse.clone();
+        cx.reshape("rows", &inverse, self.shape.clone())
+    }
+
+    fn beside(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    fn unread(&self, _input: usize) -> bool {
+        true
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Settles
     }
 }

@@ -1,6 +1,7 @@
 //! The layers: one file per operator or tight family, one line in the registry. Operators that are made
 //! of others are in `decompose`.
 
+mod adaptive;
 mod affine;
 mod appendix_b;
 mod arithmetic;
@@ -60,6 +61,7 @@ pub use call::Call;
 pub use spline::spline_error;
 
 pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO, TO_TYPE};
+pub(crate) use adaptive::ADAPTIVE;
 pub(crate) use affine::AFFINE;
 pub(crate) use average_pool_grad::AVERAGE_POOL_GRAD;
 pub(crate) use batch_norm::channel_affine;
@@ -67,6 +69,8 @@ pub(crate) use call::{axis, image};
 pub(crate) use compare::{NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
 pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
+pub(crate) use gelu::GELU_SLOPE_OP;
+pub(crate) use layer_norm::INVERSE_DEVIATION;
 pub(crate) use lines::Lines;
 pub(crate) use max_pool_grad::MAX_POOL_GRAD;
 pub(crate) use polynomial::POLYNOMIAL;
@@ -89,6 +93,7 @@ type Understand = fn(&Call) -> Result<Arc<dyn Layer>, Refusal>;
 const REGISTRY: &[(&str, Understand)] = &[
     ("Abs", relu::abs),
     ("Add", arithmetic::add),
+    (ADAPTIVE, adaptive::adaptive),
     (AFFINE, affine::affine),
     ("And", known::and),
     ("ArgMax", revealed::arg_max),
@@ -118,11 +123,13 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Gather", shape::gather),
     ("GatherElements", known::gather_elements),
     ("Gelu", gelu::gelu),
+    (GELU_SLOPE_OP, gelu::gelu_slope),
     ("Gemm", gemm::gemm),
     ("GlobalAveragePool", average_pool::global_average_pool),
     ("Greater", known::greater),
     ("GreaterOrEqual", known::greater_or_equal),
     ("Identity", rearrange::identity),
+    (INVERSE_DEVIATION, layer_norm::inverse_deviation),
     ("IsInf", known::is_infinite),
     ("IsNaN", known::is_nan),
     (NOT_NEGATIVE, compare::not_negative),
@@ -186,12 +193,15 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 21] = [
+const INTERNAL: [&str; 24] = [
+    ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
     CONV_GRAD_INPUT,
     CONV_GRAD_WEIGHT,
     CROSS_ENTROPY,
+    GELU_SLOPE_OP,
+    INVERSE_DEVIATION,
     MAX_POOL_GRAD,
     RELU_GRAD,
     SOFTMAX_CROSS_ENTROPY,

@@ -140,19 +140,40 @@ impl Octaves {
         fracs: RangeInclusive<u32>,
         held: bool,
     ) -> Result<Secret, Refusal> {
+        self.holds(cx, x)?;
         let frac = *fracs.start();
-        let (ring, fx) = (cx.ring(), cx.frac_of(x));
-        let unit = 2f64.powi(-(fx as i32));
-        let top = ring - 3;
-        let lowest = if self.takes_zero { 0.0 } else { unit };
-        let domain = Interval { low: lowest, high: 2f64.powi(top as i32) * unit };
-        cx.holds_within(x, domain, &format!("{} must be taken of numbers from {lowest:.1e} up", self.name))?;
         if cx.activations() == Activations::Lookup
             && !self.takes_zero
             && let Some(y) = self.by_tables(cx, x, gain, fracs, held)?
         {
             return Ok(y);
         }
+        self.polynomial(cx, x, gain, frac)
+    }
+
+    /// Refuses or assumes, where x may leave the domain.
+    fn holds(&self, cx: &mut Lowering, x: &Secret) -> Result<(), Refusal> {
+        let unit = 2f64.powi(-(cx.frac_of(x) as i32));
+        let lowest = if self.takes_zero { 0.0 } else { unit };
+        let domain = Interval { low: lowest, high: 2f64.powi(cx.ring() as i32 - 3) * unit };
+        cx.holds_within(x, domain, &format!("{} must be taken of numbers from {lowest:.1e} up", self.name))
+    }
+
+    /// As [`lower`](Self::lower), always by a comparison and a polynomial: where there are many values, tables are dear.
+    pub(super) fn by_bits(
+        &self,
+        cx: &mut Lowering,
+        x: &Secret,
+        gain: f64,
+        frac: u32,
+    ) -> Result<Secret, Refusal> {
+        self.holds(cx, x)?;
+        self.polynomial(cx, x, gain, frac)
+    }
+
+    fn polynomial(&self, cx: &mut Lowering, x: &Secret, gain: f64, frac: u32) -> Result<Secret, Refusal> {
+        let (ring, fx) = (cx.ring(), cx.frac_of(x));
+        let top = ring - 3;
         let (low, high) = x.range.hull();
         let log2 = |v: i128| v.max(1).ilog2();
         // At least one octave is cut off, so that there is something to compare.

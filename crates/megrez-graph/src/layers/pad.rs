@@ -1,7 +1,9 @@
 //! Pad: zeros around a value.
 
 use super::call::Call;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -55,6 +57,20 @@ impl Layer for Pad {
         let mut y = Tensor::filled(self.shape.clone(), 0.0);
         self.inside(&x.shape).indices().zip(&x.data).for_each(|(at, &v)| y.data[at] = v);
         y
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let mut of_inputs = vec![None; wanted.len()];
+        let sizes = g.shape(inputs[0]).clone();
+        of_inputs[0] = Some(g.block("input", of_output, &self.before, sizes.dims())?);
+        Ok(of_inputs)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

@@ -3,10 +3,10 @@
 
 use super::call::{Call, axis};
 use super::known;
-use crate::differentiate::Gradients;
+use crate::differentiate::{Gradients, list};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::graph::{Attribute, Attributes, Id};
-use crate::layer::{Layer, NO_BACKWARD};
+use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
@@ -254,6 +254,24 @@ fn order(from: &Shape, view: &View) -> Option<Vec<i64>> {
     Some(back)
 }
 
+/// What surrounds a block that a view takes out of a value, as the sizes of a Pad; `None` if it takes something else.
+fn around(from: &Shape, view: &View) -> Option<Vec<i64>> {
+    let (strides, mut left) = (from.strides(), view.offset);
+    if view.strides.len() != strides.len()
+        || view.strides.iter().zip(&strides).any(|(a, &b)| *a != b as isize)
+    {
+        return None;
+    }
+    let (mut before, mut after) = (vec![], vec![]);
+    for ((&stride, &all), &taken) in strides.iter().zip(from.dims()).zip(view.shape.dims()) {
+        let start = left / stride;
+        left %= stride;
+        before.push(start as i64);
+        after.push(all.checked_sub(start + taken)? as i64);
+    }
+    Some([before, after].concat())
+}
+
 impl Layer for Rearrange {
     fn shape(&self) -> &Shape {
         &self.view.shape
@@ -290,11 +308,17 @@ impl Layer for Rearrange {
             of_inputs[0] = Some(g.summed("input", of_output, &from)?);
             return Ok(of_inputs);
         }
-        let Some(back) = order(&from, &self.view) else {
-            return refuse(NO_BACKWARD, "train only layers that come after it");
+        let of_input = if let Some(back) = order(&from, &self.view) {
+            g.add("input", "Transpose", &[of_output], Attributes::none().with("perm", back))?
+        } else if let Some(pads) = around(&from, &self.view) {
+            g.add("input", "Pad", &[of_output], list("pads", pads))?
+        } else {
+            let flat = g.reshaped("flat", of_output, &[self.view.shape.elements()].into())?;
+            let indices: Vec<usize> = self.view.indices().collect();
+            let all = g.unread("input", flat, 0, &indices, from.elements())?;
+            g.reshaped("input", all, &from)?
         };
-        of_inputs[0] =
-            Some(g.add("input", "Transpose", &[of_output], Attributes::none().with("perm", back))?);
+        of_inputs[0] = Some(of_input);
         Ok(of_inputs)
     }
 

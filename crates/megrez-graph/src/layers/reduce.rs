@@ -3,11 +3,13 @@
 
 use super::call::Call;
 use super::lines::Lines;
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::layer::Layer;
+use crate::graph::Id;
+use crate::layer::{Layer, NO_BACKWARD};
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::Activations;
-use crate::problem::Refusal;
+use crate::problem::{Refusal, refuse};
 use crate::scale::Scale;
 use crate::tensor::Tensor;
 use megrez_plan::{Function, MAX_OPERANDS, ValueId, View};
@@ -25,6 +27,8 @@ enum Kind {
 struct Reduce {
     kind: Kind,
     lines: Lines,
+    /// The dimensions that are reduced.
+    axes: Vec<usize>,
     shape: Shape,
 }
 
@@ -53,7 +57,7 @@ fn reduce(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
         true => dims.iter().enumerate().map(|(d, &n)| if axes.contains(&d) { 1 } else { n }).collect(),
         false => dims.iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, &n)| n).collect(),
     };
-    Ok(Arc::new(Reduce { kind, lines, shape: shape.into() }))
+    Ok(Arc::new(Reduce { kind, lines, axes, shape: shape.into() }))
 }
 
 /// The mean of every row of x [rows, n]: the result [rows, 1] has as many fraction bits as the division adds.
@@ -137,6 +141,30 @@ impl Layer for Reduce {
             Kind::Mean => (row.iter().copied().map(f64::from).sum::<f64>() / row.len() as f64) as f32,
         });
         Tensor::new(self.shape.clone(), reduced.collect())
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let factor = match self.kind {
+            Kind::Sum => 1.0,
+            Kind::Mean => 1.0 / self.lines.size as f32,
+            Kind::Max | Kind::Min => return refuse(NO_BACKWARD, "train only layers that come after it"),
+        };
+        let (from, mut of_inputs) = (g.shape(inputs[0]).clone(), vec![None; wanted.len()]);
+        let kept = |(d, &n): (usize, &usize)| if self.axes.contains(&d) { 1 } else { n };
+        let kept: Vec<usize> = from.dims().iter().enumerate().map(kept).collect();
+        let mut x = g.reshaped("kept", of_output, &kept.into())?;
+        if factor != 1.0 {
+            x = g.affine("share", x, factor, 0.0)?;
+        }
+        of_inputs[0] = Some(g.repeated("input", x, &from)?);
+        Ok(of_inputs)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

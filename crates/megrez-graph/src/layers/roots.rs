@@ -5,7 +5,9 @@
 
 use super::call::Call;
 use super::octaves::{INVERSE_ROOT, LOGARITHM, Octaves, RECIPROCAL, ROOT};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -128,6 +130,46 @@ impl Layer for Root {
         };
         let data = inputs[0].data.iter().map(|&v| f(f64::from(v)) as f32).collect();
         Tensor::new(self.shape.clone(), data)
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let (x, y) = (inputs[0], output);
+        let derivative = match self.kind {
+            Kind::Power(1) => return Ok([vec![Some(of_output)], vec![None; wanted.len() - 1]].concat()),
+            // n·x^(n − 1)
+            Kind::Power(2) => g.affine("twice", x, 2.0, 0.0)?,
+            Kind::Power(n) => {
+                let exponent = g.constant("exponent", Tensor::filled([1], (n - 1) as f32));
+                let power = g.add("power", "Pow", &[x, exponent], Attributes::none())?;
+                g.affine("times", power, n as f32, 0.0)?
+            }
+            // −1/x² and −1/2·x^(−3/2)
+            Kind::Reciprocal | Kind::InverseRoot => {
+                let mut power = g.product("square", y, y)?;
+                let mut factor = -1.0;
+                if self.kind == Kind::InverseRoot {
+                    (power, factor) = (g.product("cube", power, y)?, -0.5);
+                }
+                g.affine("times", power, factor, 0.0)?
+            }
+            // 1/(2·√x) and 1/x
+            Kind::Root | Kind::Logarithm => {
+                let (of, factor) = if self.kind == Kind::Root { (y, 0.5) } else { (x, 1.0) };
+                let inverse = g.add("inverse", "Reciprocal", &[of], Attributes::none())?;
+                g.affine("times", inverse, factor, 0.0)?
+            }
+        };
+        let mut of_inputs = g.chain(derivative, of_output)?;
+        // The exponent is a constant.
+        of_inputs.resize(wanted.len(), None);
+        Ok(of_inputs)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

@@ -2,7 +2,9 @@
 //! and slices by constant index.
 
 use super::call::{Call, axis};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -97,6 +99,23 @@ impl Layer for Gather {
 
     fn fold_ints(&self, inputs: &[&Tensor<i64>]) -> Option<Tensor<i64>> {
         Some(self.gather(inputs.first()?))
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        // The second input holds the indices.
+        let (from, mut of_inputs) = (g.shape(inputs[0]).clone(), vec![None; wanted.len()]);
+        let (before, after) = (&from.dims()[..self.axis], &from.dims()[self.axis + 1..]);
+        let read: Shape = [before, &[self.indices.len()], after].concat().into();
+        let x = g.reshaped("places", of_output, &read)?;
+        of_inputs[0] = Some(g.unread("input", x, self.axis, &self.indices, from.dims()[self.axis])?);
+        Ok(of_inputs)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

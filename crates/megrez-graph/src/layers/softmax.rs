@@ -13,7 +13,9 @@ use super::octaves::{LOGARITHM, RECIPROCAL};
 use super::reduce::row_maxima;
 use super::table::readable;
 use crate::after::After;
+use crate::differentiate::{Gradients, list};
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::Activations;
@@ -150,6 +152,36 @@ impl Layer for Softmax {
         hidden.for_each(|(v, _)| *v = f32::NEG_INFINITY);
         let axis = After::Softmax { axis: 1 };
         self.lines.plain_join(axis.apply(&rows).data)
+    }
+
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        _inputs: &[Id],
+        output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        // y ⊙ (δ − Σ y ⊙ δ) of a row; what a mask hides has y = 0. Of the logarithm: δ − e^y · Σ δ.
+        let mut of_inputs = vec![None; wanted.len()];
+        let (axis, shape) = (self.after.axis() as i64, self.shape.clone());
+        let total = |g: &mut Gradients, x: Id| -> Result<Id, Refusal> {
+            let sum = g.add("rows", "ReduceSum", &[x], list("axes", vec![axis]))?;
+            g.repeated("total", sum, &shape)
+        };
+        let of_input = if matches!(self.after, After::LogSoftmax { .. }) {
+            let powers = g.add("powers", "Exp", &[output], Attributes::none())?;
+            let total = total(g, of_output)?;
+            let part = g.product("part", powers, total)?;
+            g.add("input", "Sub", &[of_output, part], Attributes::none())?
+        } else {
+            let products = g.product("products", output, of_output)?;
+            let total = total(g, products)?;
+            let rest = g.add("rest", "Sub", &[of_output, total], Attributes::none())?;
+            g.product("input", output, rest)?
+        };
+        of_inputs[0] = Some(of_input);
+        Ok(of_inputs)
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

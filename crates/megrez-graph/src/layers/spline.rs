@@ -36,18 +36,39 @@ use super::appendix_b::{self, Printed};
 use super::call::Call;
 use super::exact::Exact;
 use super::fine::{self, Fine};
+use super::gelu::GELU_SLOPE_OP;
 use super::pieces::{Form, Pieces};
 use super::table::{ERROR, Smooth, readable};
+use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::layer::Layer;
+use crate::graph::{Attributes, Id};
+use crate::layer::{Layer, NO_BACKWARD};
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::Activations;
-use crate::problem::Refusal;
+use crate::problem::{Refusal, refuse};
 use crate::scale::Scale;
 use crate::tensor::Tensor;
 use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
+use std::f32::consts::FRAC_2_SQRT_PI;
 use std::sync::Arc;
+
+/// How a derivative follows.
+#[derive(Clone, Copy)]
+pub(super) enum Slope {
+    /// y − y², from the result y.
+    Sigmoid,
+    /// 1 − y².
+    Tanh,
+    /// 2/√π·e^(−x²).
+    Erf,
+    /// A spline of its own.
+    Gelu,
+    /// s + y·(1 − s), from the sigmoid s of x.
+    Swish,
+    /// It is one itself.
+    None,
+}
 
 /// One activation's numbers.
 #[derive(Clone, Copy)]
@@ -67,6 +88,8 @@ pub(super) struct Spline {
     printed: Option<Printed>,
     /// What it stands for, in floating point.
     exact: Exact,
+    /// Its derivative.
+    slope: Slope,
     /// Beyond ±reach less than 2^−15 is left of the bend: for tables.
     reach: f32,
 }
@@ -87,6 +110,7 @@ pub(super) const SIGMOID: Spline = Spline {
     fine: &fine::SIGMOID,
     printed: Some(appendix_b::SIGMOID),
     exact: Exact::Function(Function::Sigmoid),
+    slope: Slope::Sigmoid,
     reach: 10.5,
 };
 
@@ -99,6 +123,7 @@ pub(super) const TANH: Spline = Spline {
     fine: &fine::TANH,
     printed: None,
     exact: Exact::Function(Function::Tanh),
+    slope: Slope::Tanh,
     reach: 5.75,
 };
 
@@ -111,6 +136,7 @@ pub(super) const ERF: Spline = Spline {
     fine: &fine::ERF,
     printed: None,
     exact: Exact::Function(Function::Erf),
+    slope: Slope::Erf,
     reach: 3.0,
 };
 
@@ -123,7 +149,22 @@ pub(super) const GELU: Spline = Spline {
     fine: &fine::GELU,
     printed: Some(appendix_b::GELU),
     exact: Exact::Gelu,
+    slope: Slope::Gelu,
     reach: 4.5,
+};
+
+/// The derivative of GELU.
+pub(super) const GELU_SLOPE: Spline = Spline {
+    form: Form::Sigmoid { centre: 0.5, height: 1.26 },
+    end: 2.75,
+    shift: 1,
+    coefficients: [0.0, 0.913_399, -1.163_435, 0.395_781, 0.219_728],
+    error: 0.0116,
+    fine: &fine::GELU_SLOPE,
+    printed: None,
+    exact: Exact::None,
+    slope: Slope::None,
+    reach: 4.75,
 };
 
 pub(super) const SWISH: Spline = Spline {
@@ -135,6 +176,7 @@ pub(super) const SWISH: Spline = Spline {
     fine: &fine::SWISH,
     printed: None,
     exact: Exact::TimesSigmoid,
+    slope: Slope::Swish,
     reach: 13.0,
 };
 
@@ -191,6 +233,46 @@ impl Layer for Activation {
         Tensor::new(self.shape.clone(), inputs[0].data.iter().map(f).collect())
     }
 
+    fn backward(
+        &self,
+        g: &mut Gradients,
+        inputs: &[Id],
+        output: Id,
+        of_output: Id,
+        _wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        let (x, y) = (inputs[0], output);
+        let none = Attributes::none;
+        let derivative = match self.spline.slope {
+            Slope::Sigmoid => {
+                let square = g.product("square", y, y)?;
+                g.add("slope", "Sub", &[y, square], none())?
+            }
+            Slope::Tanh => {
+                let square = g.product("square", y, y)?;
+                g.affine("slope", square, -1.0, 1.0)?
+            }
+            Slope::Erf => {
+                let square = g.product("square", x, x)?;
+                let negative = g.add("negative", "Neg", &[square], none())?;
+                let power = g.add("power", "Exp", &[negative], none())?;
+                g.affine("slope", power, FRAC_2_SQRT_PI, 0.0)?
+            }
+            Slope::Gelu => {
+                let form = if matches!(self.spline.exact, Exact::GeluTanh) { "tanh" } else { "none" };
+                g.add("slope", GELU_SLOPE_OP, &[x], none().with("approximate", form))?
+            }
+            Slope::Swish => {
+                let sigmoid = g.add("sigmoid", "Sigmoid", &[x], none())?;
+                let rest = g.affine("rest", sigmoid, -1.0, 1.0)?;
+                let part = g.product("part", y, rest)?;
+                g.add("slope", "Add", &[sigmoid, part], none())?
+            }
+            Slope::None => return refuse(NO_BACKWARD, "train only layers that come after it"),
+        };
+        g.chain(derivative, of_output)
+    }
+
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         if cx.activations() == Activations::Lookup {
             let rises = matches!(self.spline.form, Form::SmoothRelu { .. });
@@ -216,8 +298,8 @@ impl Layer for Activation {
     }
 
     fn non_decreasing(&self) -> bool {
-        // The functions of this form are; their splines are too, up to their error.
-        matches!(self.spline.form, Form::Sigmoid { .. })
+        // The functions of this form are, but derivatives; their splines are too, up to their error.
+        matches!(self.spline.form, Form::Sigmoid { .. }) && !matches!(self.spline.slope, Slope::None)
     }
 }
 

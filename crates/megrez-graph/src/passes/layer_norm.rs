@@ -46,6 +46,36 @@ pub fn fuse_layer_norm(graph: &Graph) -> Result<Graph, Problem> {
     Ok(rewrite.finish())
 }
 
+/// What the names of products with the scale of a normalisation end with.
+pub(crate) const LAYER_NORM_SCALE: &str = ".normal-scale";
+
+/// Takes scale and offset off every normalisation, as a product and a sum of their own: the gradient of the rest follows from its result.
+pub fn split_layer_norm(graph: &Graph) -> Result<Graph, Problem> {
+    let mut rewrite = Rewrite::new(graph)?;
+    for node in &graph.nodes {
+        if node.op != "LayerNormalization" || node.inputs.len() == 1 {
+            rewrite.copy(node)?;
+            continue;
+        }
+        let x = node.inputs[0].map(|x| rewrite.place(x));
+        let mut y = rewrite.new.add_node(&node.name, &node.op, &[x], node.attributes.clone())?;
+        for (part, op, input) in [(LAYER_NORM_SCALE, "Mul", 1), (".normal-offset", "Add", 2)] {
+            if let Some(&Some(parameter)) = node.inputs.get(input) {
+                let parameter = rewrite.place(parameter);
+                y = rewrite.new.add(
+                    &format!("{}{part}", node.name),
+                    op,
+                    &[y, parameter],
+                    Attributes::none(),
+                )?;
+            }
+        }
+        rewrite.new.values[y.0].name.clone_from(&graph.value(node.output).name);
+        rewrite.put(node.output, y);
+    }
+    Ok(rewrite.finish())
+}
+
 /// The normalisation whose last addition a node is.
 fn norm(p: &Pattern, graph: &Graph, node: &Node) -> Option<Norm> {
     if node.op != "Add" {

@@ -15,7 +15,8 @@ pub mod truncation;
 
 pub use batch_norm::fold_batch_norm;
 pub use gelu::fuse_gelu;
-pub use layer_norm::fuse_layer_norm;
+pub(crate) use layer_norm::LAYER_NORM_SCALE;
+pub use layer_norm::{fuse_layer_norm, split_layer_norm};
 pub use mask::fuse_masks;
 pub use reveal::leave_to_recipient;
 pub use swish::fuse_swish;

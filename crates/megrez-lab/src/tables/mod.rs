@@ -10,6 +10,7 @@ mod meteor;
 mod mizar;
 mod secfloat;
 mod table;
+mod training;
 mod variants;
 
 pub use table::{Column, Measured, Row, Setting, Table};
@@ -25,6 +26,9 @@ pub const TABLES: &[&Table] = &[
     &mizar::SIGN_BITS,
     &mizar::FUNCTIONS,
     &mizar::NETWORKS,
+    &training::PASS,
+    &training::MEMORY,
+    &training::FRAMEWORKS,
     &meteor::OPERATORS,
     &meteor::MNIST,
     &meteor::CIFAR,

@@ -1,10 +1,11 @@
 //! What a table is: columns, what to take from a report, and rows, what the paper prints and what
 //! to run.
 
-use crate::bench::{BenchOptions, bench_model, bench_op};
+use crate::bench::{BenchOptions, bench_model, bench_op, bench_step};
 use megrez::choices::List;
 use megrez::protocols::find;
 use megrez::request::sign_bit;
+use megrez::train::{Loss, Optimiser, Rate, Trained, differentiate};
 use megrez::{Backend, DeviceChoice, Error, FixedModel, Program, Result, RunOptions, fastest_pool};
 use megrez_device::open_each;
 use megrez_graph::{Comparison, CompileOptions, Graph, RangePolicy, models};
@@ -165,6 +166,24 @@ pub fn model(
         options.pool = fastest_pool(&graph, backend.client(), &options, protocol, &setting.net)?;
         let model = FixedModel::new(&graph, backend.client(), &options)?;
         bench_model(&mut backend, name, &model, &o)
+    }
+}
+
+/// Measures a step of SGD on a built-in network, softmax cross-entropy.
+pub fn step(
+    name: &'static str,
+    protocol: &'static str,
+    frac: u32,
+    batch: usize,
+) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    move |setting| {
+        let mut backend = backend(protocol, setting)?;
+        let graph = models::build(name, batch, setting.seed)?;
+        let rate = Rate::new(1, 6).ok_or_else(|| Error::Refused("no such rate".into()))?;
+        let step = differentiate(&graph, Loss::CrossEntropy, &Trained::All, Optimiser::sgd(rate))?;
+        let o = BenchOptions { batch, ..options(protocol, frac, setting) };
+        let options = CompileOptions { defer_resharing: find(protocol)?.deferred_resharing, ..compile(&o)? };
+        bench_step(&mut backend, name, &step, &options, &o)
     }
 }
 

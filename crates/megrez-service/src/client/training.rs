@@ -6,7 +6,7 @@ use crate::training::{Consent, Job, JobId, JobState, Opened, Stands, Work};
 use crate::wire::{self, Reply, Request, Train};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
-use megrez_net::Payload;
+use megrez_net::{NetProfile, Payload};
 use megrez_plan::Value;
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
@@ -77,13 +77,14 @@ impl Standing {
 }
 
 impl Cluster {
-    /// Begins a job, or goes on with it after its last checkpoint. The parties then run it by themselves.
+    /// Begins a job, or goes on with it after its last checkpoint. The parties then run it by themselves, over links of this profile.
     ///
     /// # Errors
     /// If a party refuses: [`ErrorKind::NotPermitted`] where somebody who has a say has not approved it.
-    pub fn train(&mut self, job: &Job) -> Result<()> {
+    pub fn train(&mut self, job: &Job, net: &NetProfile) -> Result<()> {
         self.repeated(true, |cluster| {
-            cluster.ask(&Request::Train(Train { session: wire::fresh_name()?, job: job.clone() }))?;
+            let session = wire::fresh_name()?;
+            cluster.ask(&Request::Train(Train { session, job: job.clone(), net: net.into() }))?;
             cluster.each(|party, reply| match reply {
                 Reply::Begun => Ok(()),
                 other => Err(unexpected(party, &other)),
@@ -179,7 +180,8 @@ fn put_together(job: &Job, work: &Work, opened: &Opened, shares: &[Vec<u8>]) -> 
     let value = work.state(&opened.state).cloned();
     let value = value.ok_or_else(|| Error::Refused(format!("the job has no state `{}`", opened.state)))?;
     let shares = shares.iter().map(|share| Payload::from_bytes(share)).collect::<Vec<_>>();
-    let words = dispatch(&job.protocol, &work.step, Reconstruct { value: &value, shares: &shares })?;
+    let step = work.steps.first().ok_or_else(|| Error::Refused("the job has no step".into()))?;
+    let words = dispatch(&job.protocol, step, Reconstruct { value: &value, shares: &shares })?;
     Ok(Learnt { epoch: opened.epoch, state: opened.state.clone(), value, words })
 }
 

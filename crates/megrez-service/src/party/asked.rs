@@ -59,7 +59,7 @@ fn subject(request: &Request) -> Subject {
         Request::Train(train) => Subject {
             model: train.job.keep.as_ref().map(|keep| keep.model.clone()),
             job: Some(Subject::job(&train.job.hash())),
-            runs: Some(train.job.epochs),
+            runs: Some(train.job.epochs()),
             allow: train.job.keep.as_ref().map_or(vec![], |keep| keep.allow.clone()),
             ..Subject::default()
         },

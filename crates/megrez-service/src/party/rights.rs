@@ -134,7 +134,7 @@ impl Rights {
             }
             Request::Train(train) => {
                 let keep = train.job.keep.as_ref().map(|keep| &keep.model);
-                (Right::Train, Some(&train.job.protocol), keep, train.job.epochs)
+                (Right::Train, Some(&train.job.protocol), keep, train.job.epochs())
             }
             Request::Prepare(prepare) => match &prepare.source {
                 Source::Plan(_) => (Right::Prepare, Some(&prepare.protocol), None, 0),
@@ -210,7 +210,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::training::{Job, Keep};
+    use crate::training::{Job, Keep, Stage};
     use crate::wire::{Net, Prepare, Run, Train, Upload};
     use megrez_net::NetProfile;
 
@@ -258,14 +258,13 @@ mod tests {
             protocol: "mizar".into(),
             data: vec![],
             start: String::new(),
-            step: vec![],
+            stages: vec![Stage { step: vec![], epochs: 1 }],
             rows: vec![],
-            epochs: 1,
             opened: vec![],
             keep,
             about: String::new(),
         };
-        Request::Train(Train { session: [0; 16], job })
+        Request::Train(Train { session: [0; 16], job, net: Net::from(&NetProfile::loopback()) })
     }
 
     const POLICY: &str = "[default]\nrights = [\"run-models\"]\nmodels = [\"open\"]\n\

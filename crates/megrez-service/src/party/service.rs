@@ -313,7 +313,7 @@ impl Service {
                 let counted = permitted.is_ok();
                 let trained = self.train(asked, &train, channel, permitted);
                 if counted && !asked.has_begun() {
-                    rights.forget(asked.client, train.job.epochs);
+                    rights.forget(asked.client, train.job.epochs());
                 }
                 trained
             }

@@ -15,7 +15,6 @@ use crate::{Error, ErrorKind, Result};
 use files::{Folder, name};
 use megrez_engine::files as disk;
 use megrez_engine::store::Id;
-use megrez_net::NetProfile;
 use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
 use run::{End, Kept, TrainJob, fits};
@@ -118,7 +117,7 @@ impl Service {
             let what = format!("`{}` trains nothing as a job", protocol.name);
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
-        let profile = &NetProfile::loopback();
+        let profile = &self.host.profile(&train.net)?;
         let begin = || {
             let ready = permitted.and_then(|()| self.accepted(train));
             let memory = |ready: &Ready| memory(&ready.work, job);
@@ -152,7 +151,7 @@ impl Service {
             enter: &enter,
             begun: &begun,
         };
-        let ring = work.step.ring;
+        let ring = work.ring();
         let result = ended(&network, dispatch(&job.protocol, ring, task).and_then(|done| done));
         // An attempt that never had the job's place says nothing about the job: its client hears why.
         let entry = entry.take();
@@ -266,7 +265,7 @@ impl Service {
         let stands = match (running, failed) {
             (Some(running), _) => Stands::Runs(running.step.load(Ordering::Acquire)),
             (None, Some(failure)) => Stands::Failed(failure),
-            (None, None) if epoch == job.epochs && kept()? => Stands::Done,
+            (None, None) if epoch == job.epochs() && kept()? => Stands::Done,
             (None, None) => Stands::Waits,
         };
         let mine = |(recipient, opened): (String, _)| (recipient == client).then_some(opened);
@@ -274,7 +273,7 @@ impl Service {
             id: job.id(),
             hash: job.hash(),
             client: job.client.clone(),
-            epochs: job.epochs,
+            epochs: job.epochs(),
             epoch,
             steps: job.check().map_or(0, |work| work.steps(&job)),
             stands,
@@ -318,14 +317,15 @@ fn memory(work: &Work, job: &Job) -> u64 {
     let rows =
         work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
     // Once as they are stored, and once joined.
-    Host::memory(&work.step).saturating_add(rows.saturating_mul(4 * u64::from(work.step.ring / 8)))
+    let step = work.steps.iter().map(Host::memory).max().unwrap_or(0);
+    step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
 }
 
 impl Service {
     /// What this party makes of a job: everything that it names is there and fits, and all who have a say in it have approved this very job.
     fn accepted(&self, train: &Train) -> Result<Ready> {
         let (host, job) = (&self.host, &train.job);
-        host.affordable(&job.step)?;
+        job.stages.iter().try_for_each(|stage| host.affordable(&stage.step).map(drop))?;
         let work = job.check()?;
         let (needs, has) = (memory(&work, job), host.policy.capacity.memory());
         if needs > has {

@@ -103,7 +103,7 @@ impl TrainJob<'_> {
     /// All sets' rows, joined; by the names of the step's inputs.
     fn join<S: Suite>(&self, suite: &S, party: &mut Party<S::Device>) -> Result<Stored<S>> {
         let (sets, _) = self.stored.split_at(self.stored.len() - 1);
-        let mut plan = Local(Plan::new(self.work.step.ring));
+        let mut plan = Local(Plan::new(self.work.ring()));
         let (mut parts, mut places) = (Stored::<S>::new(), BTreeMap::<String, Vec<ValueId>>::new());
         for (i, set) in sets.iter().enumerate() {
             let (_, values) = set.header.values()?;
@@ -131,7 +131,7 @@ impl TrainJob<'_> {
         let start = &self.stored[self.stored.len() - 1];
         let mut state = start.load::<S>(&self.train.job.protocol, party)?;
         let (_, values) = start.header.values()?;
-        let mut plan = Local(Plan::new(self.work.step.ring));
+        let mut plan = Local(Plan::new(self.work.ring()));
         let (any, value) = values.first().ok_or_else(|| Error::Refused("there are no weights".into()))?;
         let any = plan.input(any, value)?;
         let some = plan.step("zero", Op::Combine { coefficients: vec![0], constant: 0 }, &[any])?;
@@ -158,7 +158,7 @@ impl TrainJob<'_> {
         indices: &[usize],
         run: u32,
     ) -> Result<Stored<S>> {
-        let mut plan = Local(Plan::new(self.work.step.ring));
+        let mut plan = Local(Plan::new(self.work.ring()));
         for (name, value) in &self.work.rows {
             let shape = [&[self.train.job.all_rows()], &value.shape.dims()[1..]].concat().into();
             let all = plan.input(name, &Value { shape, kind: value.kind })?;
@@ -178,8 +178,8 @@ impl TrainJob<'_> {
         [epoch, run]: [u32; 2],
         tag: [u8; 16],
     ) -> Result<Vec<(String, Opened)>> {
-        let mut plan = Local(Plan::new(self.work.step.ring));
-        let last = epoch == self.train.job.epochs;
+        let mut plan = Local(Plan::new(self.work.ring()));
+        let last = epoch == self.train.job.epochs();
         let mut any = false;
         for Opening { state, recipient, every_epoch } in &self.train.job.opened {
             if !(*every_epoch || last) {
@@ -295,7 +295,9 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
 
     fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
         let (job, work) = (&self.train.job, self.work);
-        check(&suite, &work.step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        for step in &work.steps {
+            check(&suite, step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        }
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         let party = &mut party;
         // Of two attempts at one job party 0 has one go on: the others enter theirs once it has.
@@ -325,15 +327,17 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
             run += 1;
         }
-        while checkpoint.epoch < job.epochs {
+        while checkpoint.epoch < job.epochs() {
             let epoch = checkpoint.epoch + 1;
+            let missing = || Error::of(ErrorKind::Internal, "no plan for an epoch");
+            let plan = work.step(job, epoch).ok_or_else(missing)?;
             let order = order(&seed, epoch, work.steps(job) as usize * work.batch);
             for (step, batch) in order.chunks_exact(work.batch).enumerate() {
                 if Self::stops(&running, party, run)? {
                     return Ok(End::Stopped);
                 }
                 state.extend(self.cut(&suite, party, &rows, batch, run)?);
-                run_again(&suite, &work.step, party, &mut state, &mut Outbox::default(), run)?;
+                run_again(&suite, plan, party, &mut state, &mut Outbox::default(), run)?;
                 run = run
                     .checked_add(1)
                     .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
@@ -370,7 +374,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
     let job = &train.job;
     let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
     let (start, sets) = stored.split_last().ok_or_else(|| Error::Refused("the job has no weights".into()))?;
-    let ring = work.step.ring;
+    let ring = work.ring();
     for (set, named) in sets.iter().zip(&job.data) {
         set.header.is_of(&job.protocol)?;
         let (of, values) = set.header.values()?;
@@ -395,15 +399,17 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
             ));
         }
     }
-    let added_up =
-        |name: &str| !name.starts_with(WEIGHTS) && work.step.outputs.iter().any(|output| output.name == name);
+    let added_up = |name: &str| !name.starts_with(WEIGHTS) && work.writes(name);
     let missing = |(name, _): &&(String, Value)| !added_up(name) && !values.iter().any(|(n, _)| n == name);
     if let Some((name, _)) = work.state.iter().find(missing) {
         return refuse(format!("begins with `{}`, where there are no weights `{name}`", job.start));
     }
     let size = |v: &Value| v.shape.elements();
     let rows = work.rows.iter().map(|(_, v)| (size(v) / work.batch).saturating_mul(job.all_rows()));
-    host.room_for(work.step.values.iter().map(size).chain(rows).chain(values.iter().map(|(_, v)| size(v))))?;
+    let more: Vec<usize> = rows.chain(values.iter().map(|(_, v)| size(v))).collect();
+    for step in &work.steps {
+        host.room_for(step.values.iter().map(size).chain(more.iter().copied()))?;
+    }
     let Some(keep) = &job.keep else { return Ok(None) };
     let upload = crate::wire::Upload {
         session: train.session,
@@ -430,7 +436,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
     }
     let path = model_path(&host.policy.data, &keep.model)?;
     let newest = Folder::new(&host.policy.data, job.id()).newest()?;
-    if path.exists() && newest < job.epochs {
+    if path.exists() && newest < job.epochs() {
         return Err(forbidden(format!("a model `{}` is stored already; choose another name", keep.model)));
     }
     Ok(Some((header, path)))
