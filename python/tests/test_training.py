@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,6 +104,16 @@ def test_rates_fall_weights_decay_and_targets_are_any_numbers(
         processes.fit(model, rows, targets, batch=2, optimizer="adagrad")  # type: ignore[arg-type]
     with pytest.raises(megrez.Error, match="no rate"):
         processes.fit(model, rows, targets, batch=2, weight_decay=0.3)
+
+
+def test_a_job_runs_over_the_links_of_its_cluster() -> None:
+    model = megrez.compile(perceptron([2, 2], None), batch=2)
+    rows = np.array([[0, 1], [1, 0]])
+    with megrez.local(net="100ms,1gbps") as cluster:
+        start = time.monotonic()
+        cluster.fit(model, rows, [0, 1], batch=2, rehearse=1)
+        # A step takes more than twenty rounds, each at least half of a round-trip time.
+        assert time.monotonic() - start > 20 * 0.05
 
 
 @pytest.mark.parametrize(
