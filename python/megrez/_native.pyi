@@ -69,7 +69,7 @@ class Cluster:
         protocol: str,
         net: str,
         insecure: bool,
-        timeout_and_busy: tuple[float | None, float | None],
+        seconds: tuple[float | None, float | None],
     ) -> Cluster: ...
     @property
     def protocol(self) -> str: ...

@@ -224,7 +224,7 @@ pub(crate) fn finish(
     json: bool,
 ) -> Result<ExitCode> {
     if let Some(folder) = weights.filter(|_| !history.weights.is_empty()) {
-        crate::train::write_weights(folder, &history.weights)?;
+        crate::train_options::write_weights(folder, &history.weights)?;
     }
     if json {
         let mut report = report(standing, Some(history));

@@ -30,6 +30,7 @@ mod shell;
 mod study;
 mod train;
 mod train_job;
+mod train_options;
 mod upload;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -59,7 +60,7 @@ enum Command {
     /// Run a model on data: here, or on a cluster.
     Infer(infer::Infer),
     /// Train a model on shares, or in the clear: here, or on a cluster.
-    Train(Box<train::Train>),
+    Train(Box<train_options::Train>),
     /// Continue a text with a language model, letter by letter: here, or on a cluster.
     Generate(generate::Generate),
     /// Run a model on shares and in the clear, and compare every layer.

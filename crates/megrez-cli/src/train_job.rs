@@ -2,55 +2,12 @@
 
 use crate::cluster::Place;
 use crate::jobs::{describe, digits, finish, follow, go_on, load};
-use crate::train::{Train, rehearsal, rows};
-use clap::Args;
+use crate::train_options::{Train, rehearsal, rows};
 use megrez::train::{Form, Job, Learning, Proposal, Wanted, fresh, propose, upload_rows};
 use megrez::{Cluster, Error, ErrorKind, Result, npy};
 use megrez_lab::bench::any_model;
 use serde_json::json;
-use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Training by the parties alone.
-#[derive(Args)]
-#[command(next_help_heading = "As a job of the parties")]
-pub(crate) struct AsJob {
-    /// Train on rows that are stored at the cluster, by name; those of several are joined. --inputs
-    /// and --labels are then only rehearsed on.
-    #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "cluster")]
-    pub(crate) data: Vec<String>,
-    /// Keep the weights in shares, as a stored model of this name.
-    #[arg(long, value_name = "NAME", requires = "cluster")]
-    pub(crate) keep: Option<String>,
-    /// The clients who may run the kept model.
-    #[arg(long, value_delimiter = ',', requires = "keep", value_name = "CLIENT")]
-    allow: Vec<String>,
-    /// The batch sizes in which the kept model may be run.
-    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "ROWS")]
-    run_batch: Vec<usize>,
-    /// Begin with a stored model of this client that was trained before.
-    #[arg(long, value_name = "NAME", requires = "cluster")]
-    start: Option<String>,
-    /// Who learns the loss of each epoch: a client, or `nobody` [default: this client].
-    #[arg(long, value_name = "CLIENT")]
-    losses_to: Option<String>,
-    /// Write the job here, for the owners of the rows to approve, and do not begin it.
-    #[arg(long, value_name = "FILE")]
-    propose: Option<PathBuf>,
-    /// Begin this job, or go on with it.
-    #[arg(long, value_name = "FILE", requires = "cluster")]
-    pub(crate) job: Option<PathBuf>,
-    /// Do not wait for the end: `megrez jobs` says how it stands.
-    #[arg(long)]
-    detach: bool,
-}
-
-impl AsJob {
-    /// Whether the parties are to train by themselves.
-    pub(crate) fn wanted(&self) -> bool {
-        !self.data.is_empty() || self.keep.is_some() || self.job.is_some()
-    }
-}
 
 pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     let place: &Place = &args.place;

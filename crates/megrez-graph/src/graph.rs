@@ -1,16 +1,15 @@
 //! The graph: nodes in an order in which they can run, values with static shapes, constants. No protocol in it.
 
+pub use crate::node::{Attribute, Attributes, Id};
+
+use crate::gradients::Growing;
 use crate::layer::Layer;
 use crate::problem::Problem;
 use crate::tensor::{Constant, Tensor, sane};
 use megrez_ring::Shape;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-
-/// A value of a graph: the index into [`Graph::values`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Id(pub usize);
 
 /// A named value.
 #[derive(Clone, Debug)]
@@ -21,72 +20,6 @@ pub struct Value {
     pub shape: Shape,
     /// Its elements, if they belong to the model.
     pub constant: Option<Constant>,
-}
-
-/// What a node's attribute holds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Attribute {
-    /// An integer.
-    Int(i64),
-    /// A real number.
-    Float(f32),
-    /// A string.
-    String(String),
-    /// A list of integers.
-    Ints(Vec<i64>),
-    /// A list of real numbers.
-    Floats(Vec<f32>),
-    /// A list of strings.
-    Strings(Vec<String>),
-    /// A tensor.
-    Tensor(Constant),
-}
-
-impl From<i64> for Attribute {
-    fn from(v: i64) -> Self {
-        Attribute::Int(v)
-    }
-}
-
-impl From<f32> for Attribute {
-    fn from(v: f32) -> Self {
-        Attribute::Float(v)
-    }
-}
-
-impl From<&str> for Attribute {
-    fn from(v: &str) -> Self {
-        Attribute::String(v.into())
-    }
-}
-
-impl<const N: usize> From<[i64; N]> for Attribute {
-    fn from(v: [i64; N]) -> Self {
-        Attribute::Ints(v.to_vec())
-    }
-}
-
-impl From<Vec<i64>> for Attribute {
-    fn from(v: Vec<i64>) -> Self {
-        Attribute::Ints(v)
-    }
-}
-
-/// A node's attributes by name, as ONNX defines them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attributes(pub BTreeMap<String, Attribute>);
-
-impl Attributes {
-    /// No attributes.
-    pub fn none() -> Self {
-        Attributes::default()
-    }
-
-    /// These attributes and one more.
-    pub fn with(mut self, name: &str, value: impl Into<Attribute>) -> Self {
-        self.0.insert(name.into(), value.into());
-        self
-    }
 }
 
 /// One application of an operator.
@@ -236,5 +169,17 @@ impl Graph {
                 return name;
             }
         }
+    }
+}
+
+impl Growing for Graph {
+    fn grow(&mut self, name: &str, op: &str, inputs: &[Id], attributes: Attributes) -> Result<Id, Problem> {
+        self.add(name, op, inputs, attributes)
+    }
+    fn declare(&mut self, name: &str, constant: Constant) -> Id {
+        self.constant(name, constant)
+    }
+    fn shape_of(&self, id: Id) -> &Shape {
+        self.shape(id)
     }
 }

@@ -4,18 +4,15 @@
 //! emits, unless it knows a tighter one.
 
 use crate::after::After;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::graph::Id;
+use crate::gradients::{Gradients, NO_BACKWARD};
 use crate::lowering::{Lowering, Operand, Secret};
+use crate::node::Id;
 use crate::problem::{Refusal, refuse};
 use crate::scale::Scale;
 use crate::tensor::{Constant, Tensor};
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
-
-/// What a layer without [`Layer::backward`] is refused with.
-pub(crate) const NO_BACKWARD: &str = "has no backward yet";
 
 /// An operator applied to operands of known shapes.
 pub trait Layer: Send + Sync {

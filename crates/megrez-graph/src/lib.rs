@@ -33,11 +33,13 @@ pub mod differentiate;
 #[doc(hidden)]
 pub mod faults;
 mod float;
+mod gradients;
 mod graph;
 mod layer;
 pub mod layers;
 mod lowering;
 pub mod models;
+mod node;
 pub mod npy;
 pub mod onnx;
 mod options;

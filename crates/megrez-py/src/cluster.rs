@@ -151,7 +151,7 @@ impl Cluster {
         protocol: &str,
         net: &str,
         insecure: bool,
-        (timeout, busy): (Option<f64>, Option<f64>),
+        seconds: (Option<f64>, Option<f64>),
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
         let seconds =

@@ -3,7 +3,7 @@
 use super::options::options;
 use crate::options::Common;
 use crate::outcome::reported;
-use crate::train::Learning;
+use crate::train_options::Learning;
 use clap::Args;
 use megrez::Result;
 use megrez::train::{Trained, differentiate};

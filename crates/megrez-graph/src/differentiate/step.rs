@@ -1,7 +1,8 @@
 //! A step of training as one graph.
 
-use super::update::Lasts;
-use super::{Optimiser, gradients, list};
+use super::update::{Lasts, State};
+use super::{Optimiser, gradients};
+use crate::gradients::list;
 use crate::graph::{Attributes, Graph, Id, Node};
 use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
 use crate::passes::{
@@ -43,16 +44,6 @@ pub enum Trained {
     All,
     /// Those whose names, or whose nodes' names, are these, or begin with one of these and a dot.
     Only(Vec<String>),
-}
-
-/// What a step of training changes: an input and an output of the graph of the same name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct State {
-    /// `w.` and the name of the weights; `v.` and the same for what momentum adds up, `u.` for the mean square of the gradient, `h.` for
-    /// the largest of those; or [`Step::LOSS_SO_FAR`].
-    pub name: String,
-    /// What training begins with: the model's weights, and zeros for the others.
-    pub start: Tensor,
 }
 
 /// A step of training.

@@ -1,6 +1,5 @@
 //! What an optimiser makes of gradients, as nodes.
 
-use super::State;
 use super::optimiser::{Optimiser, Rate, Squares};
 use crate::graph::{Attributes, Graph, Id};
 use crate::layers::{ADAPTIVE, MOMENTUM_BITS, UPDATE};
@@ -105,4 +104,14 @@ impl Lasts {
         let attributes = with_decay(mix(optimiser.rate.parts(), 0, MOMENTUM_BITS));
         graph.add(&update, UPDATE, &operands, attributes)
     }
+}
+
+/// What a step of training changes: an input and an output of the graph of the same name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// `w.` and the name of the weights; `v.` and the same for what momentum adds up, `u.` for the mean square of the gradient, `h.` for
+    /// the largest of those; or [`Step::LOSS_SO_FAR`](super::Step::LOSS_SO_FAR).
+    pub name: String,
+    /// What training begins with: the model's weights, and zeros for the others.
+    pub start: Tensor,
 }

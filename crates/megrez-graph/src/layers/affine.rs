@@ -3,8 +3,8 @@
 //! fraction bits as it has.
 
 use super::call::Call;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -14,9 +14,6 @@ use crate::tensor::Tensor;
 use megrez_plan::{Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
-
-/// The operator's name in a graph; ONNX has none for it.
-pub(crate) const AFFINE: &str = "Affine";
 
 /// The most bits after the binary point of a factor that is used as it is.
 const EXACT: u32 = 16;

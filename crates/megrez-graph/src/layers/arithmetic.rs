@@ -6,10 +6,10 @@
 
 use super::call::Call;
 use super::{known, roots};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::{Gradients, NO_BACKWARD};
 use crate::graph::{Attributes, Id};
-use crate::layer::{Layer, NO_BACKWARD};
+use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::scale::Scale;

@@ -6,8 +6,8 @@
 use super::average_pool_grad::AVERAGE_POOL_GRAD;
 use super::call::{Call, image};
 use super::window::{Axis, windows};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

@@ -2,8 +2,8 @@
 //! there is one (`passes::batch_norm`); else one product and one addition.
 
 use super::call::Call;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

@@ -1,8 +1,8 @@
 //! Concat: joins values along an axis, at the scale of the one with most fraction bits.
 
 use super::call::{Call, axis};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

@@ -4,8 +4,8 @@
 use super::call::{Call, image};
 use super::conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 use super::window::windows;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::{Attribute, Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

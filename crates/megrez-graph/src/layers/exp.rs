@@ -12,8 +12,8 @@
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
 use super::table::{WIDEST, Wanted, coarse, look_up};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

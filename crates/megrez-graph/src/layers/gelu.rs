@@ -8,9 +8,6 @@ use crate::problem::{Refusal, refuse};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, PI};
 use std::sync::Arc;
 
-/// The name that the derivative of Gelu has; no ONNX operator.
-pub(crate) const GELU_SLOPE_OP: &str = "GeluSlope";
-
 /// Whether a call is of the form with tanh.
 fn tanh_form(call: &Call) -> Result<bool, Refusal> {
     call.only(1, &["approximate"])?;

@@ -10,10 +10,10 @@
 
 use super::call::{Call, axis};
 use super::octaves::INVERSE_ROOT;
-use crate::differentiate::{Gradients, list};
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::{Gradients, NO_BACKWARD, list};
 use crate::graph::{Attributes, Id};
-use crate::layer::{Layer, NO_BACKWARD};
+use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;

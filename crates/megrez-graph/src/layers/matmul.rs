@@ -1,8 +1,8 @@
 //! MatMul: matrix products with NumPy's rules for other ranks.
 
 use super::call::Call;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

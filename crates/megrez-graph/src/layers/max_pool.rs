@@ -10,8 +10,8 @@
 use super::call::{Call, image};
 use super::max_pool_grad::MAX_POOL_GRAD;
 use super::window::{Axis, windows};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

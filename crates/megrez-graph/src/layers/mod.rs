@@ -61,15 +61,14 @@ pub use call::Call;
 pub use spline::spline_error;
 
 pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO, TO_TYPE};
+pub(crate) use crate::gradients::AFFINE;
 pub(crate) use adaptive::ADAPTIVE;
-pub(crate) use affine::AFFINE;
 pub(crate) use average_pool_grad::AVERAGE_POOL_GRAD;
 pub(crate) use batch_norm::channel_affine;
 pub(crate) use call::{axis, image};
 pub(crate) use compare::{NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
 pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
-pub(crate) use gelu::GELU_SLOPE_OP;
 pub(crate) use layer_norm::INVERSE_DEVIATION;
 pub(crate) use lines::Lines;
 pub(crate) use max_pool_grad::MAX_POOL_GRAD;
@@ -78,6 +77,7 @@ pub(crate) use published::PUBLISHED;
 pub(crate) use rank::RANK;
 pub(crate) use relu_grad::RELU_GRAD;
 pub(crate) use softmax::MASKED;
+pub(crate) use spline::GELU_SLOPE_OP;
 pub(crate) use thresholds::{NONE, THRESHOLDS};
 pub(crate) use update::{MOMENTUM_BITS, UPDATE};
 

@@ -1,8 +1,8 @@
 //! Pad: zeros around a value.
 
 use super::call::Call;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

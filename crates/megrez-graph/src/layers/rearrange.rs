@@ -3,8 +3,8 @@
 
 use super::call::{Call, axis};
 use super::known;
-use crate::differentiate::{Gradients, list};
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::{Gradients, list};
 use crate::graph::{Attribute, Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

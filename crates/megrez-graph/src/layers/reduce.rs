@@ -3,10 +3,10 @@
 
 use super::call::Call;
 use super::lines::Lines;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::{Gradients, NO_BACKWARD};
 use crate::graph::Id;
-use crate::layer::{Layer, NO_BACKWARD};
+use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::Activations;
 use crate::problem::{Refusal, refuse};

@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::known;
 use super::relu_grad::RELU_GRAD;
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

@@ -5,8 +5,8 @@
 
 use super::call::Call;
 use super::octaves::{INVERSE_ROOT, LOGARITHM, Octaves, RECIPROCAL, ROOT};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

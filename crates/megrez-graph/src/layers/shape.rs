@@ -2,8 +2,8 @@
 //! and slices by constant index.
 
 use super::call::{Call, axis};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::Gradients;
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};

@@ -36,13 +36,12 @@ use super::appendix_b::{self, Printed};
 use super::call::Call;
 use super::exact::Exact;
 use super::fine::{self, Fine};
-use super::gelu::GELU_SLOPE_OP;
 use super::pieces::{Form, Pieces};
 use super::table::{ERROR, Smooth, readable};
-use crate::differentiate::Gradients;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::{Gradients, NO_BACKWARD};
 use crate::graph::{Attributes, Id};
-use crate::layer::{Layer, NO_BACKWARD};
+use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
@@ -52,6 +51,9 @@ use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
 use std::f32::consts::FRAC_2_SQRT_PI;
 use std::sync::Arc;
+
+/// The name that the derivative of Gelu has; no ONNX operator.
+pub(crate) const GELU_SLOPE_OP: &str = "GeluSlope";
 
 /// How a derivative follows.
 #[derive(Clone, Copy)]

@@ -1,7 +1,10 @@
 //! Training as a service, at a party: jobs that run without their client, what owners have approved, and how jobs stand.
 
+mod entries;
 mod files;
 mod run;
+
+pub(super) use entries::Training;
 
 use super::asked::{Asked, Wish};
 use super::clients::{ClientChannel, alive, hold};
@@ -10,8 +13,9 @@ use super::jobs::dispatch;
 use super::service::Service;
 use super::stored::{StoredModel, forbidden, model_path};
 use crate::training::{Consent, Job, JobId, JobState, Stands, Work};
-use crate::wire::{self, Failure, Reply, Train};
+use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
+use entries::lock;
 use files::{Folder, name};
 use megrez_engine::files as disk;
 use megrez_engine::store::Id;
@@ -19,76 +23,8 @@ use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
 use run::{End, Kept, TrainJob, fits};
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Jobs that may run at once at a party, and of these one client's: they stay long, and others want its places, too.
-const JOBS: [usize; 2] = [4, 2];
-
-/// A job that runs.
-struct Running {
-    job: Job,
-    /// Somebody wants it to stop.
-    stop: AtomicBool,
-    epoch: AtomicU32,
-    step: AtomicU32,
-}
-
-/// The jobs of a party since it started: those that run, and why others ended.
-#[derive(Default)]
-pub(super) struct Training {
-    running: Mutex<HashMap<JobId, Arc<Running>>>,
-    failed: Mutex<HashMap<JobId, Failure>>,
-}
-
-/// Most reasons that are remembered.
-const REASONS: usize = 1024;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A job's entry among those that run, as long as it does.
-struct Entry<'a> {
-    training: &'a Training,
-    id: JobId,
-    running: Arc<Running>,
-}
-
-impl Training {
-    fn enter(&self, job: &Job) -> Result<Entry<'_>> {
-        let id = job.id();
-        let mut all = lock(&self.running);
-        if all.contains_key(&id) {
-            return Err(Error::Refused(format!("the job {} runs already", name(&id))));
-        }
-        let of_client = all.values().filter(|running| running.job.client == job.client).count();
-        if all.len() >= JOBS[0] || of_client >= JOBS[1] {
-            let what =
-                format!("{} jobs run here, {of_client} of this client's: at most {JOBS:?} do", all.len());
-            return Err(Error::of(ErrorKind::Busy, what));
-        }
-        let (epoch, step, stop) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
-        let running = Arc::new(Running { job: job.clone(), stop, epoch, step });
-        all.insert(id, Arc::clone(&running));
-        lock(&self.failed).remove(&id);
-        Ok(Entry { training: self, id, running })
-    }
-
-    fn failed(&self, id: JobId, e: &Error) {
-        let mut failed = lock(&self.failed);
-        if failed.len() < REASONS {
-            failed.insert(id, Failure::from(e));
-        }
-    }
-}
-
-impl Drop for Entry<'_> {
-    fn drop(&mut self) {
-        lock(&self.training.running).remove(&self.id);
-    }
-}
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What a party needs for a job that it accepts.
 struct Ready {

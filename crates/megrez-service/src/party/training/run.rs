@@ -1,6 +1,6 @@
 //! A job in its session: the parties cut batches out of stored rows, run the step on what lasts, and seal it after every epoch.
 
-use super::Running;
+use super::entries::Running;
 use super::files::{Checkpoint, Folder};
 use crate::party::host::{Host, hash};
 use crate::party::stored::{ModelFile, ModelHeader, StoredModel, forbidden, model_path};

@@ -1,0 +1,212 @@
+//! What is said of a training, and the rows and weights that it names.
+
+use crate::cluster::Place;
+use crate::options::Common;
+use clap::Args;
+use megrez::train::{Learning as How, Loss, Optimiser, Rate, Rehearsal, Rows, Step, Trained, rehearse, room};
+use megrez::{Error, ErrorKind, Result};
+use megrez_graph::{CompileOptions, Graph, Tensor, npy};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+/// At most so many steps are rehearsed in the clear.
+const REHEARSED: usize = 200;
+
+/// How a model learns.
+#[derive(Args)]
+#[command(next_help_heading = "Learning")]
+pub(crate) struct Learning {
+    /// What is made small: cross-entropy (of softmax) or mse.
+    #[arg(long, default_value = "cross-entropy")]
+    pub(crate) loss: Loss,
+    /// Rows of a step.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) batch: usize,
+    /// The learning rate, c*2^-k with c below 16: 2^-4, 3*2^-6, 0.125.
+    #[arg(long, default_value = "2^-4")]
+    pub(crate) rate: Rate,
+    /// How weights follow their gradients: sgd, adam or amsgrad.
+    #[arg(long, default_value = "sgd", value_name = "NAME")]
+    pub(crate) optimiser: String,
+    /// Momentum, from 0 to 255/256 [default: 0; of adam and amsgrad 230/256].
+    #[arg(long)]
+    pub(crate) momentum: Option<f64>,
+    /// Weight decay, c*2^-k as rates are: a step takes rate times this of each weight away.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) weight_decay: Option<Rate>,
+}
+
+impl Learning {
+    pub(crate) fn optimiser(&self) -> Result<Optimiser> {
+        Optimiser::named(&self.optimiser, self.rate, self.momentum, self.weight_decay)
+            .map_err(|what| Error::of(ErrorKind::Invalid, what))
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Train {
+    /// The model with the weights that training begins with: an ONNX file, or a built-in network with
+    /// random weights.
+    #[arg(long, required_unless_present = "job")]
+    pub(crate) model: Option<String>,
+    /// The rows, .npy of [N, …].
+    #[arg(long, value_name = "FILE", requires = "labels")]
+    pub(crate) inputs: Option<PathBuf>,
+    /// Their labels, .npy of class numbers [N] or of rows [N, K].
+    #[arg(long, value_name = "FILE", requires = "inputs")]
+    pub(crate) labels: Option<PathBuf>,
+    /// How often every row is learnt from.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) epochs: u32,
+    /// Halve the rate after every so many epochs.
+    #[arg(long, value_name = "EPOCHS")]
+    pub(crate) halve_every: Option<NonZeroU32>,
+    /// Train only these weights, by their own or their layer's name [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub(crate) only: Vec<String>,
+    /// Train in the clear, in float32: what to expect.
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Reveal the weights to this client, and write each here as NAME.npy.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Count how often the revealed weights are right on these rows, in the clear.
+    #[arg(long, value_name = "FILE", requires_all = ["test_labels", "weights"])]
+    pub(crate) test_inputs: Option<PathBuf>,
+    /// The labels of --test-inputs.
+    #[arg(long, value_name = "FILE", requires = "test_inputs")]
+    pub(crate) test_labels: Option<PathBuf>,
+    /// Seed of a built-in network's weights and of the order of rows, never of shares.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Rehearse at most so many steps in the clear, on the rows of the command line: the plan is laid out for
+    /// what they show. 0 for none: numbers are then taken to stay within --room.
+    #[arg(long, value_name = "STEPS", default_value_t = REHEARSED)]
+    pub(crate) rehearse: usize,
+    /// Without a rehearsal, no number is taken to be larger than this, or than four times what
+    /// made-up rows give.
+    #[arg(long, default_value_t = 64.0)]
+    pub(crate) room: f64,
+    #[command(flatten)]
+    pub(crate) learning: Learning,
+    #[command(flatten)]
+    pub(crate) job: AsJob,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+impl Train {
+    /// The model's name.
+    pub(crate) fn model(&self) -> Result<&str> {
+        self.model.as_deref().ok_or_else(|| Error::of(ErrorKind::Invalid, "a model is needed: --model"))
+    }
+
+    /// How it learns.
+    fn trained(&self) -> Trained {
+        if self.only.is_empty() { Trained::All } else { Trained::Only(self.only.clone()) }
+    }
+
+    pub(crate) fn how(&self) -> Result<How> {
+        Ok(How {
+            loss: self.learning.loss,
+            trained: self.trained(),
+            optimiser: self.learning.optimiser()?,
+            halve_every: self.halve_every,
+        })
+    }
+
+    /// What a job says of its step.
+    pub(crate) fn about(&self) -> String {
+        let Learning { loss, batch, rate, momentum, weight_decay, optimiser } = &self.learning;
+        let model = self.model.as_deref().unwrap_or_default();
+        let only = if self.only.is_empty() { "all weights".into() } else { self.only.join(", ") };
+        let halved = self.halve_every.map_or(String::new(), |every| format!(" halved every {every} epochs"));
+        let decay = weight_decay.map_or(String::new(), |decay| format!(", weight decay {decay}"));
+        let momentum = momentum.map_or(String::new(), |momentum| format!(", momentum {momentum}"));
+        let rate = rate.value();
+        format!("{model}, {loss:?}, batch {batch}, {optimiser}, rate {rate}{halved}{momentum}{decay}, {only}")
+    }
+}
+
+/// Writes each of the weights as a file of its own.
+pub(crate) fn write_weights(folder: &Path, weights: &[(String, Tensor)]) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+    for (name, tensor) in weights {
+        let keep = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' };
+        let name: String = name.strip_prefix("w.").unwrap_or(name).chars().map(keep).collect();
+        npy::save(&folder.join(format!("{name}.npy")), tensor)?;
+    }
+    Ok(())
+}
+
+/// The rows of the command line.
+pub(crate) fn rows(args: &Train, model: &Graph) -> Result<Rows> {
+    let (Some(inputs), Some(labels)) = (&args.inputs, &args.labels) else {
+        return Err(Error::of(ErrorKind::Invalid, "rows are needed: --inputs and --labels"));
+    };
+    load(model, args.learning.loss, inputs, labels)
+}
+
+/// How large the numbers of a step get: on rows that the client has, or as it is taken to be without any.
+pub(crate) fn rehearsal(
+    args: &Train,
+    step: &Step,
+    rows: Option<&Rows>,
+    options: &CompileOptions,
+) -> Result<Rehearsal> {
+    let Some(rows) = rows.filter(|_| args.rehearse > 0) else {
+        if !(args.room.is_finite() && args.room >= 1.0) {
+            return Err(Error::of(ErrorKind::Invalid, "--room is at least 1"));
+        }
+        return room(step, options.input_range, args.room);
+    };
+    let batches = rows.batches(step.batch, args.epochs, args.seed).take(args.rehearse);
+    Ok(rehearse(step, batches)?.with_labels_of(rows))
+}
+
+pub(crate) fn load(model: &Graph, loss: Loss, inputs: &Path, labels: &Path) -> Result<Rows> {
+    Rows::new(model, loss, npy::load(inputs)?, npy::load(labels)?)
+}
+
+/// Training by the parties alone.
+#[derive(Args)]
+#[command(next_help_heading = "As a job of the parties")]
+pub(crate) struct AsJob {
+    /// Train on rows that are stored at the cluster, by name; those of several are joined. --inputs
+    /// and --labels are then only rehearsed on.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "cluster")]
+    pub(crate) data: Vec<String>,
+    /// Keep the weights in shares, as a stored model of this name.
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    pub(crate) keep: Option<String>,
+    /// The clients who may run the kept model.
+    #[arg(long, value_delimiter = ',', requires = "keep", value_name = "CLIENT")]
+    pub(crate) allow: Vec<String>,
+    /// The batch sizes in which the kept model may be run.
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "ROWS")]
+    pub(crate) run_batch: Vec<usize>,
+    /// Begin with a stored model of this client that was trained before.
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    pub(crate) start: Option<String>,
+    /// Who learns the loss of each epoch: a client, or `nobody` [default: this client].
+    #[arg(long, value_name = "CLIENT")]
+    pub(crate) losses_to: Option<String>,
+    /// Write the job here, for the owners of the rows to approve, and do not begin it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) propose: Option<PathBuf>,
+    /// Begin this job, or go on with it.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub(crate) job: Option<PathBuf>,
+    /// Do not wait for the end: `megrez jobs` says how it stands.
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+impl AsJob {
+    /// Whether the parties are to train by themselves.
+    pub(crate) fn wanted(&self) -> bool {
+        !self.data.is_empty() || self.keep.is_some() || self.job.is_some()
+    }
+}
