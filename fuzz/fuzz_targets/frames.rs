@@ -1,4 +1,5 @@
-//! What a connection begins with and what frames are made of: refused, or written again as it was read.
+//! What a connection begins with and what frames are made of: refused, or written again as it was
+//! read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

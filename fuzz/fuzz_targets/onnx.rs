@@ -1,4 +1,5 @@
-//! ONNX models: refused with reasons, or a graph that compiles to a valid plan or is refused with reasons.
+//! ONNX models: refused with reasons, or a graph that compiles to a valid plan or is refused with
+//! reasons.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! What mutants are made of: small plans that together take every kind of step in every form that a protocol has, with what comes
-//! before and after it that a mask may be used by.
+//! What mutants are made of: small plans that together take every kind of step in every form that a
+//! protocol has, with what comes before and after it that a mask may be used by.
 
 use megrez_engine::Options;
 use megrez_plan::{List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId};
@@ -94,7 +94,8 @@ fn deferred() -> Option<Case> {
     Some(Case::once("deferred sum", plan))
 }
 
-/// Weights that are shared once and read twice in each of three runs, beside data that comes anew: by a product and by `op`.
+/// Weights that are shared once and read twice in each of three runs, beside data that comes anew:
+/// by a product and by `op`.
 fn lasting(name: &'static str, op: Op) -> Option<Case> {
     let mut plan = Plan::new(64);
     let x = plan.input("x", "alice", [N].into(), 16);

@@ -1,8 +1,9 @@
 //! `make assurance`: what the machines say of all protocols, printed.
 //!
-//! `--plans N` random plans for each protocol, `--mutants all` or one in so many, `--zoo all`, `none` or a name, `--views B` exact
-//! views in blocks of 2^B executions, `--protocol P` of one protocol only. Without arguments, the part that runs with every change.
-//! Ends with 1 if anything leaks or a mutant survives.
+//! `--plans N` random plans for each protocol, `--mutants all` or one in so many, `--zoo all`,
+//! `none` or a name, `--views B` exact views in blocks of 2^B executions, `--protocol P` of one
+//! protocol only. Without arguments, the part that runs with every change. Ends with 1 if anything
+//! leaks or a mutant survives.
 
 use megrez_assurance::masks::{Report, WalkError, examine, examine_runs};
 use megrez_assurance::mutants::{Fate, fate, mutations};

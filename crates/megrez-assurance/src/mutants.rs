@@ -1,10 +1,13 @@
-//! Mutants made by machine: a protocol whose randomness is weakened in one place, which a check of masks must notice.
+//! Mutants made by machine: a protocol whose randomness is weakened in one place, which a check of
+//! masks must notice.
 //!
-//! The probe on every stream knows its phase, step, scope and purpose. For each stream of a walk: it gives zeros; it is the stream of
-//! another address of the same size; it gives one value for all elements; it gives the same values for both halves, for all thirds, …
-//! of its elements (thresholds, pairs, branches); it gives the same values in every run of a session. A mutant is *killed* if the checker names an unmasked message, and *harmless* if a
-//! reason on the list below says why no view depends on what was weakened. Any other survivor is a hole: in the protocol's proof, or in
-//! the checker.
+//! The probe on every stream knows its phase, step, scope and purpose. For each stream of a walk:
+//! it gives zeros; it is the stream of another address of the same size; it gives one value for all
+//! elements; it gives the same values for both halves, for all thirds, … of its elements
+//! (thresholds, pairs, branches); it gives the same values in every run of a session. A mutant
+//! is *killed* if the checker names an unmasked message, and *harmless* if a reason on the list
+//! below says why no view depends on what was weakened. Any other survivor is a hole: in the
+//! protocol's proof, or in the checker.
 
 use crate::cases::Case;
 use crate::masks::{WalkError, examine_runs, streams_of};
@@ -65,7 +68,8 @@ pub fn fate(protocol: &str, case: &Case, mutation: &Mutation) -> Result<Fate, Wa
     Ok(harmless(protocol, mutation).map_or(Fate::Survived, Fate::Harmless))
 }
 
-/// Why a mutation that no view shows is harmless, where it is: one of the streams that it weakens hides nothing that is not known.
+/// Why a mutation that no view shows is harmless, where it is: one of the streams that it weakens
+/// hides nothing that is not known.
 fn harmless(protocol: &str, mutation: &Mutation) -> Option<&'static str> {
     match mutation {
         Mutation::Zeros(a) | Mutation::One(a) | Mutation::Fold(a, _) | Mutation::Again(a) => {

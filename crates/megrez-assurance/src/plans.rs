@@ -1,6 +1,7 @@
-//! Random plans for the symbolic checker: steps composed in ways that models hardly ever do, since what broke once was composition.
-//! Values are read twice, padded, repeated, scaled by even numbers, kept, left as sums and opened by several readers, and received by
-//! whoever owns an input. Numbers may overflow: symbols have no range.
+//! Random plans for the symbolic checker: steps composed in ways that models hardly ever do, since
+//! what broke once was composition. Values are read twice, padded, repeated, scaled by even
+//! numbers, kept, left as sums and opened by several readers, and received by whoever owns an
+//! input. Numbers may overflow: symbols have no range.
 
 use megrez_plan::{ConvGeometry, KEPT, Kind, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
 use megrez_protocols::registry;

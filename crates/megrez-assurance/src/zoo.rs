@@ -9,7 +9,8 @@ pub const SMALL: [&str; 2] = ["lenet", "net-b"];
 /// All of them.
 pub const ALL: [&str; 14] = models::NAMES;
 
-/// The plan of a network with random weights that belong to one client, for data of a second and a result for a third.
+/// The plan of a network with random weights that belong to one client, for data of a second and a
+/// result for a third.
 ///
 /// # Errors
 /// If the network does not compile for the protocol.

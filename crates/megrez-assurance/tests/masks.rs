@@ -43,7 +43,8 @@ fn random_plans_are_masked() {
     }
 }
 
-/// The kind of a step, or `None` if every protocol computes it without a message. A new operation does not compile until it says.
+/// The kind of a step, or `None` if every protocol computes it without a message. A new operation
+/// does not compile until it says.
 fn kind(op: &Op) -> Option<&'static str> {
     Some(match op {
         Op::Constant { .. } | Op::Combine { .. } | Op::View(_) | Op::Concat { .. } | Op::Pad { .. } => {
@@ -153,7 +154,8 @@ fn mutants_that_once_survived_are_killed() {
     });
 }
 
-/// Weights that are held from run to run stay under the masks of the first; what reads them draws anew in each run.
+/// Weights that are held from run to run stay under the masks of the first; what reads them draws
+/// anew in each run.
 #[test]
 fn what_reads_lasting_weights_draws_anew_in_every_run() {
     for protocol in PROTOCOLS {

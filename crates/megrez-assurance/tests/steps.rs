@@ -1,5 +1,5 @@
-//! A step of training under the symbolic checker: the bits of ReLUs and pools are used twice, weights come from what was kept and
-//! are kept again.
+//! A step of training under the symbolic checker: the bits of ReLUs and pools are used twice,
+//! weights come from what was kept and are kept again.
 
 use megrez_assurance::masks::examine_runs;
 use megrez_engine::Options;
@@ -30,7 +30,8 @@ fn model() -> Graph {
     g
 }
 
-/// One head of attention, a normalisation whose 1/σ both passes use, GELU with its derivative, and what takes values apart.
+/// One head of attention, a normalisation whose 1/σ both passes use, GELU with its derivative, and
+/// what takes values apart.
 fn attention() -> Graph {
     let mut g = Graph::new("attention");
     let number = |i: usize| ((i * 5 + 2) % 9) as f32 / 9.0 - 0.5;
@@ -131,8 +132,8 @@ fn every_message_of_a_step_of_attention_is_masked() {
     }
 }
 
-/// Cuts the batch out of rows that are held from run to run, as a job of the parties does: their masks are the same in every run, and
-/// each batch has rows of the one before.
+/// Cuts the batch out of rows that are held from run to run, as a job of the parties does: their
+/// masks are the same in every run, and each batch has rows of the one before.
 fn of_held_rows(mut plan: Plan) -> Plan {
     let own = |input: &Input| input.owner != KEPT;
     let given: Vec<Input> = plan.inputs.iter().filter(|input| own(input)).cloned().collect();

@@ -110,7 +110,8 @@ fn sums_that_wait_are_masked_for_every_opening() {
 /// Every operation has a case under every protocol that has it, and every party plays every role.
 #[test]
 fn no_operation_is_without_a_case() {
-    // What a protocol does not have. Whoever adds an operation to a protocol takes it from here and adds a case.
+    // What a protocol does not have. Whoever adds an operation to a protocol takes it from here and
+    // adds a case.
     let lacks = |protocol: &str| -> BTreeSet<&str> {
         let names: &[&str] = match protocol {
             "mizar" | "concurrent" | "aegis" => &["Additive", "Offloaded", "ToBits", "FromBits", "AddBits"],
@@ -190,8 +191,8 @@ fn missing_protections_are_noticed() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// And one is not, for a reason: an output's shares follow from its value and the recipient's own share, so the sharing of zero under which
-/// it leaves is a second lock.
+/// And one is not, for a reason: an output's shares follow from its value and the recipient's own
+/// share, so the sharing of zero under which it leaves is a second lock.
 #[test]
 fn a_mask_that_hides_nothing_is_not_missed() {
     let cases = all_cases();

@@ -17,8 +17,8 @@ pub(crate) enum Audit {
 pub(crate) struct Verify {
     /// The log, `audit.jsonl` in the party's data folder.
     file: PathBuf,
-    /// What an earlier `verify` gave as the head, kept elsewhere: the log must still hold that line. Without
-    /// it nobody can tell whether the end is missing, or everything is new.
+    /// What an earlier `verify` gave as the head, kept elsewhere: the log must still hold that
+    /// line. Without it nobody can tell whether the end is missing, or everything is new.
     #[arg(long, value_name = "HASH")]
     head: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! `megrez demo-train`: two owners of handwritten digits have a LeNet trained that nobody ever holds.
+//! `megrez demo-train`: two owners of handwritten digits have a LeNet trained that nobody ever
+//! holds.
 
 use crate::jobs::{describe, follow};
 use crate::options::Common;

@@ -1,4 +1,5 @@
-//! Training jobs that run without their client: `approve`, `jobs`, `resume`, `stop`, and `remove` for what is stored.
+//! Training jobs that run without their client: `approve`, `jobs`, `resume`, `stop`, and `remove`
+//! for what is stored.
 
 use crate::cluster::There;
 use crate::progress;

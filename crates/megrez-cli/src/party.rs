@@ -87,7 +87,8 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// SIGTERM and SIGINT drain, and end at once if they come again; SIGHUP reads certificates and the policy anew.
+/// SIGTERM and SIGINT drain, and end at once if they come again; SIGHUP reads certificates and the
+/// policy anew.
 fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log: Log) -> Result<()> {
     let cannot = |e| Error::of(ErrorKind::Internal, format!("cannot listen to signals: {e}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot)?;

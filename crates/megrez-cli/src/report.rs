@@ -1,4 +1,5 @@
-//! `--report FILE.html` of the commands that run something, and `megrez report`, which makes the same page of what they printed.
+//! `--report FILE.html` of the commands that run something, and `megrez report`, which makes the
+//! same page of what they printed.
 
 use clap::Args;
 use megrez::{Disclosure, Error, ErrorKind, Model, Result, Roles};

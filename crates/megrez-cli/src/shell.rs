@@ -1,4 +1,5 @@
-//! `megrez completions` and `megrez man`: what shells and `man` are told of the command line, made of the same description as its help.
+//! `megrez completions` and `megrez man`: what shells and `man` are told of the command line, made
+//! of the same description as its help.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -1,4 +1,5 @@
-//! `megrez train --data`, `--keep` and `--job`: training as a job of the parties, on rows that they keep in shares.
+//! `megrez train --data`, `--keep` and `--job`: training as a job of the parties, on rows that they
+//! keep in shares.
 
 use crate::cluster::Place;
 use crate::jobs::{describe, digits, finish, follow, go_on, load};

@@ -45,8 +45,8 @@ impl Learning {
 
 #[derive(Args)]
 pub(crate) struct Train {
-    /// The model with the weights that training begins with: an ONNX file, or a built-in network with
-    /// random weights.
+    /// The model with the weights that training begins with: an ONNX file, or a built-in network
+    /// with random weights.
     #[arg(long, required_unless_present = "job")]
     pub(crate) model: Option<String>,
     /// The rows, .npy of [N, …].
@@ -79,8 +79,8 @@ pub(crate) struct Train {
     /// Seed of a built-in network's weights and of the order of rows, never of shares.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Rehearse at most so many steps in the clear, on the rows of the command line: the plan is laid out for
-    /// what they show. 0 for none: numbers are then taken to stay within --room.
+    /// Rehearse at most so many steps in the clear, on the rows of the command line: the plan is
+    /// laid out for what they show. 0 for none: numbers are then taken to stay within --room.
     #[arg(long, value_name = "STEPS", default_value_t = REHEARSED)]
     pub(crate) rehearse: usize,
     /// Without a rehearsal, no number is taken to be larger than this, or than four times what
@@ -149,7 +149,8 @@ pub(crate) fn rows(args: &Train, model: &Graph) -> Result<Rows> {
     load(model, args.learning.loss, inputs, labels)
 }
 
-/// How large the numbers of a step get: on rows that the client has, or as it is taken to be without any.
+/// How large the numbers of a step get: on rows that the client has, or as it is taken to be
+/// without any.
 pub(crate) fn rehearsal(
     args: &Train,
     step: &Step,

@@ -1,4 +1,5 @@
-//! `megrez upload-model` and `megrez upload-data`: weights, or rows to train on, kept at a cluster in shares.
+//! `megrez upload-model` and `megrez upload-data`: weights, or rows to train on, kept at a cluster
+//! in shares.
 
 use crate::cluster::There;
 use crate::options::Common;
@@ -67,7 +68,8 @@ pub(crate) struct UploadData {
     /// How many classes there are, where labels are class numbers.
     #[arg(long)]
     classes: Option<usize>,
-    /// The clients who may ask for training on them; each job still waits for this client's approval.
+    /// The clients who may ask for training on them; each job still waits for this client's
+    /// approval.
     #[arg(long, value_delimiter = ',')]
     allow: Vec<String>,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! The command: what it refuses, in one message and with exit code 2, and what it prints for programs.
+//! The command: what it refuses, in one message and with exit code 2, and what it prints for
+//! programs.
 
 use crate::common::{Folder, Ran, assert_no_panic, cli, example, megrez};
 use megrez_graph::{Tensor, npy};

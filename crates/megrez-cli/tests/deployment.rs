@@ -1,4 +1,5 @@
-//! A deployment as on three hosts: certificates, configuration files and three services, used through the command.
+//! A deployment as on three hosts: certificates, configuration files and three services, used
+//! through the command.
 
 use crate::common::{Deployment, cli, example, run_small};
 use megrez::ErrorKind;

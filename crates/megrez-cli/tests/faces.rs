@@ -1,4 +1,5 @@
-//! What goes into a model and what comes out of it, by the command: by name, whole, of the right shape, or refused with what to do.
+//! What goes into a model and what comes out of it, by the command: by name, whole, of the right
+//! shape, or refused with what to do.
 
 use crate::common::onnx::{Message, float, int, ints, model, node, tensor, value};
 use crate::common::{Folder, Ran, cli, example};
@@ -147,7 +148,8 @@ fn data_goes_in_batches_where_rows_are_apart() {
     assert_eq!((&y["batch"], &y["runs"]), (&json!(2), &json!(3)));
     infer("{} --input {} --batch 3", &[&fixed, &x]).refused(&["made for batches of 2, not of 3"]);
 
-    // The mean of the batch: one input by itself gives another number, although it looks like a row.
+    // The mean of the batch: one input by itself gives another number, although it looks like a
+    // row.
     let axes = [crate::common::onnx::int_tensor("axes", &[1], &[0])];
     let centred = [
         node("mean", "ReduceSum", &["x", "axes"], &["m"], &[]),
@@ -260,7 +262,8 @@ fn both_kinds_of_numbers_take_the_same_way() {
     assert_eq!((&report["batch"], &report["runs"]), (&json!(2), &json!(1)));
 }
 
-/// What is damaged is refused, or is another model or other data, which run: nothing in between, and no panic anywhere.
+/// What is damaged is refused, or is another model or other data, which run: nothing in between,
+/// and no panic anywhere.
 #[test]
 fn damaged_models_and_data_are_refused_or_run() {
     use megrez::{Backend, CompileRequest, ModelFile, RunOptions, infer, infer_plain};

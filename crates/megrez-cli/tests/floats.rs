@@ -1,4 +1,5 @@
-//! Floating point between two party processes: models of a client's own, stored ones, and what is refused.
+//! Floating point between two party processes: models of a client's own, stored ones, and what is
+//! refused.
 
 use crate::common::{MEGREZ, cli};
 use megrez::Backend;

@@ -1,4 +1,5 @@
-//! Training as a job of the parties: stored rows, their owners' approval, kept models, stopping and resuming.
+//! Training as a job of the parties: stored rows, their owners' approval, kept models, stopping and
+//! resuming.
 
 use crate::common::{Deployment, HANG, example};
 use megrez_graph::{Tensor, npy};

@@ -1,5 +1,6 @@
-//! A language model on shares: LayerNormalization, masked attention, GELU, a secret token's embedding, keys and values that stay
-//! with the parties between runs. Under every protocol, letter by letter against the clear.
+//! A language model on shares: LayerNormalization, masked attention, GELU, a secret token's
+//! embedding, keys and values that stay with the parties between runs. Under every protocol, letter
+//! by letter against the clear.
 
 use crate::common::{cli, example};
 

@@ -1,5 +1,5 @@
-//! A deployment under attack and under load: nothing of one client, or of nobody, keeps the others out; and how a service
-//! ends, renews itself and is watched.
+//! A deployment under attack and under load: nothing of one client, or of nobody, keeps the others
+//! out; and how a service ends, renews itself and is watched.
 
 use crate::common::{Deployment, HANG, cli, run_small, signal, small_plan, small_words};
 use megrez::ErrorKind;

@@ -21,7 +21,8 @@ fn megrez(arguments: &[&str]) -> (bool, Json) {
     (output.status.success(), json)
 }
 
-/// net-b (a convolution, dense layers) for two epochs of four steps: weights stay with the parties from step to step.
+/// net-b (a convolution, dense layers) for two epochs of four steps: weights stay with the parties
+/// from step to step.
 #[test]
 fn training_on_shares_follows_training_in_the_clear() {
     let (inputs, labels) = (digits("test_images.npy"), digits("test_labels.npy"));

@@ -1,5 +1,6 @@
-//! Kernel times on GPU 0 (or the number given), one JSON line each: median seconds on the device, the fewest bytes that
-//! must move, and the fraction of the measured copy bandwidth that this makes.
+//! Kernel times on GPU 0 (or the number given), one JSON line each: median seconds on the device,
+//! the fewest bytes that must move, and the fraction of the measured copy bandwidth that this
+//! makes.
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{

@@ -1,6 +1,7 @@
-//! Compiled kernels on disk, under `$MEGREZ_CACHE`, `$XDG_CACHE_HOME/megrez` or `~/.cache/megrez`. A file holds the hash
-//! of what follows, so that half-written or damaged files are never loaded; it appears under its name when it is whole.
-//! Without a place to write, kernels are compiled again in every process.
+//! Compiled kernels on disk, under `$MEGREZ_CACHE`, `$XDG_CACHE_HOME/megrez` or `~/.cache/megrez`.
+//! A file holds the hash of what follows, so that half-written or damaged files are never loaded;
+//! it appears under its name when it is whole. Without a place to write, kernels are compiled again
+//! in every process.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};

@@ -1,5 +1,6 @@
-//! A device without data: it hands out addresses, counts bytes and launches, and runs nothing. What is copied from it is
-//! zero. A plan that is walked on it takes the memory that it will take on a GPU, so the peak is known before a run.
+//! A device without data: it hands out addresses, counts bytes and launches, and runs nothing. What
+//! is copied from it is zero. A plan that is walked on it takes the memory that it will take on a
+//! GPU, so the peak is known before a run.
 
 use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};

@@ -1,6 +1,6 @@
-//! Kernels on the host, for tests: the same files, compiled by the host's C++ compiler with `kernels/host.hpp`, started
-//! by the same calls. Every buffer ends at a page that may not be touched, starts as garbage, and undefined behaviour of
-//! the compiled code ends the process.
+//! Kernels on the host, for tests: the same files, compiled by the host's C++ compiler with
+//! `kernels/host.hpp`, started by the same calls. Every buffer ends at a page that may not be
+//! touched, starts as garbage, and undefined behaviour of the compiled code ends the process.
 
 use crate::backend::Result;
 use crate::backend::{Arg, Backend, Launch, Statistics};
@@ -55,14 +55,16 @@ pub(crate) struct Emulator {
     statistics: Mutex<Statistics>,
 }
 
-/// The libraries of this process, by source; one at a time is built or runs, since their state is static.
+/// The libraries of this process, by source; one at a time is built or runs, since their state is
+/// static.
 static LIBRARIES: Mutex<Option<HashMap<String, &'static libloading::Library>>> = Mutex::new(None);
 
 fn compiler() -> Command {
     Command::new(env::var_os("CXX").unwrap_or("c++".into()))
 }
 
-/// The library of a source, compiled unless an earlier run has. Code that does not compile ends the test.
+/// The library of a source, compiled unless an earlier run has. Code that does not compile ends the
+/// test.
 fn library(source: &str) -> &'static libloading::Library {
     let mut all = LIBRARIES.lock().unwrap_or_else(|e| e.into_inner());
     let all = all.get_or_insert_default();
@@ -158,7 +160,8 @@ impl Backend for Emulator {
         let mut statistics = self.statistics.lock().unwrap();
         statistics.kernels.entry(kernel).or_default().launches += 1;
         let _running = LIBRARIES.lock().unwrap_or_else(|e| e.into_inner());
-        // SAFETY: `EXPORT` defines the function with this type; the arguments are those of the kernel's parameters.
+        // SAFETY: `EXPORT` defines the function with this type; the arguments are those of the
+        // kernel's parameters.
         unsafe {
             let start: libloading::Symbol<'_, Start> =
                 library.get(format!("launch_{kernel}").as_bytes()).expect("every kernel is exported");

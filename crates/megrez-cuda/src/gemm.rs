@@ -169,7 +169,8 @@ impl Cuda {
         self.product::<W>("multiply_limbs", problem, batch, batch * m * n)
     }
 
-    /// Limbs of the columns of matrices of k×n, each filled to `rows` rows; `groups` matrices share a row.
+    /// Limbs of the columns of matrices of k×n, each filled to `rows` rows; `groups` matrices share
+    /// a row.
     fn limbs_of_columns<W: Word>(
         &self,
         x: &Buf<W>,
@@ -189,7 +190,8 @@ impl Cuda {
         Ok(out)
     }
 
-    /// Runs a tensor-core kernel, cut along the sum where that fills the device or keeps sums exact.
+    /// Runs a tensor-core kernel, cut along the sum where that fills the device or keeps sums
+    /// exact.
     fn product<W: Word>(
         &self,
         kernel: &'static str,

@@ -1,8 +1,10 @@
-//! The CUDA [`Device`](megrez_kernels::Device): every kernel of the seam, bit for bit as the reference states it.
+//! The CUDA [`Device`](megrez_kernels::Device): every kernel of the seam, bit for bit as the
+//! reference states it.
 //!
-//! Nothing here needs CUDA to build: the driver and NVRTC are loaded at run time. Kernels are the CUDA C++ files under
-//! `kernels/`; a file is compiled at first use for the device at hand and for the word, list or element size that it is
-//! needed for, and kept on disk. The same files compile as host C++, where the tests run them against the reference.
+//! Nothing here needs CUDA to build: the driver and NVRTC are loaded at run time. Kernels are the
+//! CUDA C++ files under `kernels/`; a file is compiled at first use for the device at hand and for
+//! the word, list or element size that it is needed for, and kept on disk. The same files compile
+//! as host C++, where the tests run them against the reference.
 
 #![cfg_attr(
     not(feature = "driver"),
@@ -45,7 +47,8 @@ use memory::Memory;
 use source::Unit;
 use std::sync::Arc;
 
-/// One GPU. Clones share its queue, memory pool and statistics; work of several threads runs in the order of the calls.
+/// One GPU. Clones share its queue, memory pool and statistics; work of several threads runs in the
+/// order of the calls.
 #[derive(Clone)]
 pub struct Cuda {
     backend: Arc<dyn Backend>,
@@ -60,8 +63,8 @@ impl Cuda {
         Ok(Cuda { backend: present::open(ordinal)? })
     }
 
-    /// A device that holds no data and runs no kernel: it counts memory and launches, as on an H100. Whatever comes from
-    /// it is zero.
+    /// A device that holds no data and runs no kernel: it counts memory and launches, as on an
+    /// H100. Whatever comes from it is zero.
     pub fn dry_run() -> Cuda {
         Cuda { backend: Arc::new(dry_run::DryRun::default()) }
     }

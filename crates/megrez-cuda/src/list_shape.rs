@@ -1,4 +1,5 @@
-//! The sizes of the tiles on which the kernels of masked lists work; `kernels/list.cu` asserts that it counts alike.
+//! The sizes of the tiles on which the kernels of masked lists work; `kernels/list.cu` asserts that
+//! it counts alike.
 
 use megrez_kernels::ListSpec;
 use megrez_prg::FieldSampler;

@@ -5,7 +5,8 @@ use crate::backend::Result;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
-/// Kernels may write up to the next multiple of 64 bytes, so that they can move whole vectors and stream blocks.
+/// Kernels may write up to the next multiple of 64 bytes, so that they can move whole vectors and
+/// stream blocks.
 pub(crate) fn padded(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(64)
 }
@@ -42,7 +43,8 @@ pub(crate) enum LimbOrder {
     Weights([usize; 4]),
 }
 
-/// The limbs of a right operand. They are kept from the second use on: what is used twice is a weight.
+/// The limbs of a right operand. They are kept from the second use on: what is used twice is a
+/// weight.
 #[derive(Default)]
 struct Limbs {
     last: Option<LimbOrder>,

@@ -1,4 +1,5 @@
-//! Bit planes, dense bits, sign tables and circuits: which kernel, and a circuit in the form that the kernel reads.
+//! Bit planes, dense bits, sign tables and circuits: which kernel, and a circuit in the form that
+//! the kernel reads.
 
 use crate::backend::Launch;
 use crate::backend::Result;

@@ -31,7 +31,8 @@ pub(crate) struct GemmTile {
 }
 
 impl GemmTile {
-    /// As many stages, up to four, as `limit` bytes of shared memory hold; two fit every device that we take.
+    /// As many stages, up to four, as `limit` bytes of shared memory hold; two fit every device
+    /// that we take.
     pub(crate) fn of(word: u32, limit: usize) -> Self {
         let limbs = word as usize / 8;
         let (rows, columns) = if word == 64 { (64, 64) } else { (128, 64) };
@@ -155,8 +156,8 @@ fn expand(file: &str, seen: &mut Vec<String>, out: &mut String) {
     }
 }
 
-/// Every kernel file in the forms that a check without a GPU compiles: a name and the whole source. Lists are those of
-/// the cost tables and the widest and narrowest that plans allow.
+/// Every kernel file in the forms that a check without a GPU compiles: a name and the whole source.
+/// Lists are those of the cost tables and the widest and narrowest that plans allow.
 pub fn every_unit() -> Vec<(String, String)> {
     let mut units = vec![("bits".to_string(), Unit::bits()), ("circuit".to_string(), Unit::circuit())];
     units.extend([1, 2, 4, 8, 16].map(|bytes| (format!("structure-{bytes}"), Unit::structure(bytes))));

@@ -24,8 +24,8 @@ pub(crate) struct Units {
     pub count: usize,
 }
 
-/// The view in the largest units of a power of two up to 16 bytes; `None` if it needs too many dimensions. Bits (`size`
-/// 0) stay bits.
+/// The view in the largest units of a power of two up to 16 bytes; `None` if it needs too many
+/// dimensions. Bits (`size` 0) stay bits.
 pub(crate) fn units(view: &View, size: usize) -> Option<Units> {
     let mut dims: Vec<(u64, i64)> = Vec::new();
     let mut unit = if size == 0 { 1 } else { 1 << size.trailing_zeros().min(4) };

@@ -1,4 +1,5 @@
-//! Slow ways beside the fast ones, for the tables of MIZAR that compare them. No protocol runs these.
+//! Slow ways beside the fast ones, for the tables of MIZAR that compare them. No protocol runs
+//! these.
 
 use crate::backend::Result;
 use crate::memory::Buf;

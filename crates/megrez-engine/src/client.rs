@@ -59,7 +59,8 @@ pub fn collect<S: Suite>(
     collect_where(suite, plan, &|output| output.recipient == recipient, parties)
 }
 
-/// Learns the outputs that `wanted` accepts: words per output, in the plan's order, in which parties send them.
+/// Learns the outputs that `wanted` accepts: words per output, in the plan's order, in which
+/// parties send them.
 pub fn collect_where<S: Suite>(
     suite: &S,
     plan: &Plan,

@@ -37,8 +37,8 @@ impl PlanCost {
     pub fn bytes(&self, phase: Phase, from: usize, to: usize) -> u64 {
         self.steps.iter().map(|s| s.cost.bytes(phase, from, to)).sum()
     }
-    /// Rounds and network seconds of the critical path of a phase, wave by wave. A message takes `delay` seconds and `transmit`
-    /// of its bytes.
+    /// Rounds and network seconds of the critical path of a phase, wave by wave. A message takes
+    /// `delay` seconds and `transmit` of its bytes.
     pub fn critical_path(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> Path {
         let mut wires = Wires::new(delay, transmit);
         let mut clocks = Clocks::default();

@@ -1,8 +1,10 @@
-//! Fault cases: whatever bit flips of what a party keeps between sessions, the party notices before it computes with it.
+//! Fault cases: whatever bit flips of what a party keeps between sessions, the party notices before
+//! it computes with it.
 //!
-//! A plan's inputs and outputs are kept in shares, as the weights of an uploaded model and the state of a language model are, and its
-//! material is made ahead, by all parties of a session in this process. Then bits are flipped, one at a time, and each
-//! damaged copy is read as the service would read it.
+//! A plan's inputs and outputs are kept in shares, as the weights of an uploaded model and the
+//! state of a language model are, and its material is made ahead, by all parties of a session in
+//! this process. Then bits are flipped, one at a time, and each damaged copy is read as the service
+//! would read it.
 
 use crate::client::{PartyPort, provide};
 use crate::clients::Clients;
@@ -43,7 +45,8 @@ pub struct Faults {
     pub outputs: Tried,
 }
 
-/// Flips up to `most` bits, spread evenly from the first to the last, of each thing that each party keeps of a plan.
+/// Flips up to `most` bits, spread evenly from the first to the last, of each thing that each party
+/// keeps of a plan.
 ///
 /// # Errors
 /// If the protocol does not exist or lacks a step of the plan, or if what is whole is refused.

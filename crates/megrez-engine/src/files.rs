@@ -1,7 +1,8 @@
 //! Files that are there whole or not at all, also after a loss of power.
 //!
-//! What a party keeps ends with a hash of it ([`seal`]). A file is written under a temporary name, synced, renamed, and its folder synced. What a crash leaves behind has a name of
-//! its own kind, and [`sweep`] removes it when a party starts.
+//! What a party keeps ends with a hash of it ([`seal`]). A file is written under a temporary name,
+//! synced, renamed, and its folder synced. What a crash leaves behind has a name of its own kind,
+//! and [`sweep`] removes it when a party starts.
 
 use crate::hash;
 use std::fs::{self, File, OpenOptions};
@@ -19,8 +20,8 @@ pub fn seal(purpose: &str, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&sum);
 }
 
-/// What was [`seal`]ed for this purpose; `None` if one bit of it is another now. The hash finds damage, not malice: whoever can write
-/// where a party keeps its shares can do what the party can.
+/// What was [`seal`]ed for this purpose; `None` if one bit of it is another now. The hash finds
+/// damage, not malice: whoever can write where a party keeps its shares can do what the party can.
 pub fn unseal<'a>(purpose: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (content, sum) = bytes.split_last_chunk::<32>()?;
     (hash(purpose, content) == *sum).then_some(content)
@@ -40,7 +41,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = parent(path);
     let missing: Vec<&Path> = folder.ancestors().take_while(|p| !p.exists()).collect();
     fs::create_dir_all(folder)?;
-    // Whether a new folder outlasts a loss of power matters less than whether we may read the one that it is in.
+    // Whether a new folder outlasts a loss of power matters less than whether we may read the one
+    // that it is in.
     missing.into_iter().for_each(|new| drop(sync(parent(new))));
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -71,7 +73,8 @@ pub fn remove(path: &Path) -> Result<()> {
     sync(parent(path))
 }
 
-/// Takes a file's content and removes it for good: of several that try, one gets it. A crash in between loses it.
+/// Takes a file's content and removes it for good: of several that try, one gets it. A crash in
+/// between loses it.
 pub fn take(path: &Path) -> Result<Vec<u8>> {
     let claimed = path.with_extension(CLAIMED);
     // The rename decides; from here on nobody else can open it.
@@ -81,7 +84,8 @@ pub fn take(path: &Path) -> Result<Vec<u8>> {
     bytes
 }
 
-/// Removes what a crash has left in a folder: files that were being written or used up. Returns their names.
+/// Removes what a crash has left in a folder: files that were being written or used up. Returns
+/// their names.
 pub fn sweep(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(vec![]),

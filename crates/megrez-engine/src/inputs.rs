@@ -1,5 +1,5 @@
-//! Inputs as their owners send them, and the comparison that finds an owner who sends different things to parties that must
-//! hold the same.
+//! Inputs as their owners send them, and the comparison that finds an owner who sends different
+//! things to parties that must hold the same.
 
 use crate::clients::Clients;
 use megrez_plan::{Input, Plan};
@@ -40,7 +40,8 @@ impl Arrivals {
         suite.accept(party, value, message)
     }
 
-    /// Waits for all parties, as [`Party::barrier`] does, and refuses what owners gave them differently.
+    /// Waits for all parties, as [`Party::barrier`] does, and refuses what owners gave them
+    /// differently.
     ///
     /// # Errors
     /// If an owner gave this party and a peer different shares.

@@ -1,8 +1,8 @@
 //! The engine: walks a plan with a protocol.
 //!
-//! [`check`] says beforehand what a protocol lacks and what everything costs; [`offline`] makes a plan's correlated
-//! randomness, which [`store`] can keep; [`online`] consumes it. [`serve`] is one party's whole run with its clients,
-//! [`local`] runs all parties of a session inside one process.
+//! [`check`] says beforehand what a protocol lacks and what everything costs; [`offline`] makes a
+//! plan's correlated randomness, which [`store`] can keep; [`online`] consumes it. [`serve`] is one
+//! party's whole run with its clients, [`local`] runs all parties of a session inside one process.
 
 pub mod client;
 mod clients;

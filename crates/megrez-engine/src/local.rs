@@ -1,5 +1,6 @@
-//! All parties of a session in one process, each in a thread, over links in memory: for tests, for trying things out,
-//! and for exact costs under virtual time. One client owns every input and learns every output.
+//! All parties of a session in one process, each in a thread, over links in memory: for tests, for
+//! trying things out, and for exact costs under virtual time. One client owns every input and
+//! learns every output.
 
 use crate::client::{PartyPort, collect_where, provide};
 use crate::clients::Clients;
@@ -27,7 +28,8 @@ pub struct LocalOptions {
     pub clock: ClockKind,
     /// How often to run the plan.
     pub runs: u32,
-    /// The names of the inputs that last: shared in the first run, and held by the parties until the last.
+    /// The names of the inputs that last: shared in the first run, and held by the parties until
+    /// the last.
     pub lasting: Vec<String>,
     /// How long a party waits for another.
     pub timeout: Duration,
@@ -153,8 +155,9 @@ impl<D: Device> registry::Visitor<D> for Run<'_, D> {
     }
 }
 
-/// All parties of a session, each in a thread that does `part`, and the client who talks to all of them, here: what the parties
-/// return, in order, and what the client does. Party i works on device i of `devices`; a single device is everybody's.
+/// All parties of a session, each in a thread that does `part`, and the client who talks to all of
+/// them, here: what the parties return, in order, and what the client does. Party i works on device
+/// i of `devices`; a single device is everybody's.
 pub(crate) fn parties<D: Device, T: Send, R>(
     count: usize,
     devices: &[D],

@@ -51,12 +51,14 @@ pub struct PartyReport {
     pub sent: Vec<Reading>,
     /// Time and rounds per step.
     pub steps: Vec<StepReport>,
-    /// Bytes on the wire to each party so far in the session, framing and TLS included; 0 where there is no wire.
+    /// Bytes on the wire to each party so far in the session, framing and TLS included; 0 where
+    /// there is no wire.
     pub wire_bytes: Vec<u64>,
-    /// Peak resident memory of this party's process in MiB so far; `None` where the system does not say.
+    /// Peak resident memory of this party's process in MiB so far; `None` where the system does not
+    /// say.
     pub peak_rss_mib: Option<f64>,
-    /// Seconds that kernels of this run took on the device; `None` where the device is the host. Sessions that run at the
-    /// same time on one device are counted together.
+    /// Seconds that kernels of this run took on the device; `None` where the device is the host.
+    /// Sessions that run at the same time on one device are counted together.
     pub kernel_seconds: Option<f64>,
     /// Peak memory in MiB on the device so far; `None` where the device is the host.
     pub peak_device_mib: Option<f64>,

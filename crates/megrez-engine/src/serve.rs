@@ -12,7 +12,8 @@ use megrez_session::{Error, Party, Phase};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs have kept.
+/// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs
+/// have kept.
 pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;
 
 /// How to run a plan; all parties and their clients say the same.
@@ -20,7 +21,8 @@ pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Dat
 pub struct Options<'a> {
     /// How many times, one after the other; each run has fresh randomness.
     pub runs: u32,
-    /// The names of the inputs that last: their owners share them in the first run, and the parties hold them until the last.
+    /// The names of the inputs that last: their owners share them in the first run, and the parties
+    /// hold them until the last.
     pub lasting: &'a [String],
 }
 
@@ -36,8 +38,8 @@ impl Options<'_> {
         run == 0 || !self.lasting.contains(&input.name)
     }
 
-    /// Whether a plan can run so: what a run keeps is what a later run of the same plan reads under its name, so nobody else
-    /// gives an input of that name, and it is a value of the same kind.
+    /// Whether a plan can run so: what a run keeps is what a later run of the same plan reads under
+    /// its name, so nobody else gives an input of that name, and it is a value of the same kind.
     fn fit(&self, plan: &Plan) -> Result<(), String> {
         let another = |input: &&Input| {
             let same = |value| input.owner == KEPT && plan.value(input.value) == plan.value(value);
@@ -97,7 +99,8 @@ pub fn agree_or<D: Device>(
     })
 }
 
-/// A fresh name for `what` the parties make together: none of them chooses it, and all hold the same.
+/// A fresh name for `what` the parties make together: none of them chooses it, and all hold the
+/// same.
 pub fn common_name<D: Device>(party: &mut Party<D>, what: &str) -> Result<[u8; 16], Error> {
     let mut parts = vec![[0; 32]; party.parties()];
     let me = party.me();
@@ -144,7 +147,8 @@ pub fn serve<S: Suite>(
         .collect()
 }
 
-/// Run `run` of a plan on which the parties have agreed, as [`serve`] does each of its runs. No two runs of a session have one number.
+/// Run `run` of a plan on which the parties have agreed, as [`serve`] does each of its runs. No two
+/// runs of a session have one number.
 ///
 /// # Errors
 /// Those of [`serve`].
@@ -160,8 +164,9 @@ pub fn run_again<S: Suite>(
     one_run(suite, plan, party, stored, &mut HashMap::new(), None, clients, Options::default(), run)
 }
 
-/// What a plan of local steps, whose inputs are all `stored`, keeps: rows cut out of a data set, zeros of some shape. No message is sent.
-/// The steps' names are those of no other plan that has this run's number.
+/// What a plan of local steps, whose inputs are all `stored`, keeps: rows cut out of a data set,
+/// zeros of some shape. No message is sent. The steps' names are those of no other plan that has
+/// this run's number.
 ///
 /// # Errors
 /// If an input is not stored, or a step is not local.

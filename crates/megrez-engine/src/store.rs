@@ -1,9 +1,10 @@
 //! Material that is made ahead and consumed once.
 //!
-//! A file holds one party's masks and material for one plan under one protocol. Its header says what it belongs to, and all of
-//! it is under a hash. Opening it for use *claims* it: the file is removed, and its folder synced, before its content is handed
-//! out, so a second use of the same randomness, which would reveal differences of secrets, is refused. Whoever copies such a
-//! file breaks that rule; the threat model says so.
+//! A file holds one party's masks and material for one plan under one protocol. Its header says
+//! what it belongs to, and all of it is under a hash. Opening it for use *claims* it: the file is
+//! removed, and its folder synced, before its content is handed out, so a second use of the same
+//! randomness, which would reveal differences of secrets, is refused. Whoever copies such a file
+//! breaks that rule; the threat model says so.
 
 use crate::files;
 use crate::walk::Prepared;
@@ -42,8 +43,8 @@ pub struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    /// The fields of a header with what it means that one is another. The preparation comes last; of the names there are hashes,
-    /// so that all headers have one size.
+    /// The fields of a header with what it means that one is another. The preparation comes last;
+    /// of the names there are hashes, so that all headers have one size.
     fn fields(&self, preparation: &Id) -> [(Vec<u8>, &'static str); 8] {
         let name = |name: &str| blake3::hash(name.as_bytes()).as_bytes().to_vec();
         let batch = "the file belongs to another batch or party";
@@ -183,8 +184,8 @@ pub fn keep<S: Suite>(
     Ok(path)
 }
 
-/// The preparation that made the material of a batch, read from a header whose hash nobody has checked yet: parties agree on
-/// it before any of them claims its part.
+/// The preparation that made the material of a batch, read from a header whose hash nobody has
+/// checked yet: parties agree on it before any of them claims its part.
 pub fn peek(folder: &Path, binding: &Binding<'_>) -> Result<Id, Error> {
     let path = path(folder, &binding.batch);
     let mut header = vec![0; binding.header(&Id::default()).len()];

@@ -34,8 +34,8 @@ impl<S: Suite> Values<S> {
     }
 }
 
-/// The offline phase of run `run`: all masks first, then what is made of them, wave by wave. `given` are the masks of inputs that
-/// are stored already.
+/// The offline phase of run `run`: all masks first, then what is made of them, wave by wave.
+/// `given` are the masks of inputs that are stored already.
 pub fn offline<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -98,8 +98,9 @@ pub fn offline<S: Suite>(
     Ok(Prepared { masks, materials, mask_keys: mask_keys.into() })
 }
 
-/// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the lanes of a wave do not
-/// depend on each other and run in threads beside each other. Values are dropped after their last use.
+/// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the
+/// lanes of a wave do not depend on each other and run in threads beside each other. Values are
+/// dropped after their last use.
 pub fn online<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -141,10 +142,11 @@ pub fn online<S: Suite>(
     Ok(Values { values: values.into_iter().map(|slot| Some((slot.masks?, slot.data?))).collect() })
 }
 
-/// The order of the online phase, the same at all parties: waves of lanes of steps. Every local step runs as soon as its inputs
-/// are there, by itself; when only interactive steps are left, all that can run make one wave, a lane each. A lane goes on
-/// with steps that wait for nothing else, while it takes no more rounds than the longest step of the wave: a look-up and
-/// its truncation run beside a comparison.
+/// The order of the online phase, the same at all parties: waves of lanes of steps. Every local
+/// step runs as soon as its inputs are there, by itself; when only interactive steps are left, all
+/// that can run make one wave, a lane each. A lane goes on with steps that wait for nothing else,
+/// while it takes no more rounds than the longest step of the wave: a look-up and its truncation
+/// run beside a comparison.
 pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
     let mut there = vec![false; plan.values.len()];
     plan.inputs.iter().for_each(|input| there[input.value.0 as usize] = true);
@@ -154,7 +156,8 @@ pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
     while !waiting.is_empty() {
         let mut wave = Vec::new();
         let mut left = Vec::new();
-        // One pass in order finishes every chain of local steps, since a plan's steps are in an order that can run.
+        // One pass in order finishes every chain of local steps, since a plan's steps are in an
+        // order that can run.
         for index in waiting {
             let step = &plan.steps[index];
             let ready = step.inputs.iter().all(|i| there[i.0 as usize]);
@@ -180,7 +183,8 @@ pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
     waves
 }
 
-/// Gives the lanes of a wave the steps that wait for one lane only and fit beside its longest step; returns the others.
+/// Gives the lanes of a wave the steps that wait for one lane only and fit beside its longest step;
+/// returns the others.
 fn lengthen<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -214,13 +218,14 @@ fn lengthen<S: Suite>(
     left
 }
 
-/// The most steps of a wave of the offline phase, and the most elements that they make: a wave hides delays, which no longer
-/// matter where much is sent, and what is under way takes memory.
+/// The most steps of a wave of the offline phase, and the most elements that they make: a wave
+/// hides delays, which no longer matter where much is sent, and what is under way takes memory.
 const OFFLINE_STEPS: usize = 64;
 const OFFLINE_ELEMENTS: usize = 1 << 21;
 
-/// The order of the offline phase, the same at all parties: masks are there, so no step waits for another, and interactive steps
-/// run beside each other in waves, in the plan's order. Steps that are not are waves of their own.
+/// The order of the offline phase, the same at all parties: masks are there, so no step waits for
+/// another, and interactive steps run beside each other in waves, in the plan's order. Steps that
+/// are not are waves of their own.
 pub(crate) fn offline_waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
     let (mut waves, mut wave, mut elements) = (vec![], vec![], 0);
     for (index, step) in plan.steps.iter().enumerate() {
@@ -256,7 +261,8 @@ struct Lane<D: Device, R> {
     result: R,
 }
 
-/// Runs `work` on every item as lanes in threads beside each other, and joins them: the results in order.
+/// Runs `work` on every item as lanes in threads beside each other, and joins them: the results in
+/// order.
 fn together<D: Device, I: Send, R: Send>(
     party: &mut Party<D>,
     items: Vec<I>,
@@ -297,7 +303,8 @@ fn together<D: Device, I: Send, R: Send>(
     lanes
 }
 
-/// The steps of a lane one after the other, each on values of earlier waves or of the lane itself: what they made.
+/// The steps of a lane one after the other, each on values of earlier waves or of the lane itself:
+/// what they made.
 fn one_lane<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -321,7 +328,8 @@ fn one_lane<S: Suite>(
     Ok(made.into_iter().map(|(_, slot)| slot).zip(reports).collect())
 }
 
-/// A step's data and masks. What could not be made offline, because an input's masks were not known, is made first.
+/// A step's data and masks. What could not be made offline, because an input's masks were not
+/// known, is made first.
 fn one_step<'a, S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -367,7 +375,8 @@ fn step_cost<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> Option<Cost> {
     suite.cost(call(plan, step, &types(plan, step))).ok()
 }
 
-/// Whether a step sends anything, offline included: what an input's deferred masks put off is sent online.
+/// Whether a step sends anything, offline included: what an input's deferred masks put off is sent
+/// online.
 fn interactive<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> bool {
     step_cost(suite, plan, step).is_none_or(|cost| !cost.transfers.is_empty())
 }

@@ -1,5 +1,6 @@
-//! Attacks that once worked: from P1's own view of a plan with deferred sums (messages that it receives and its shares of the inputs),
-//! an estimate of a secret that was right while openings of one sum shared a mask. Each must now be noise.
+//! Attacks that once worked: from P1's own view of a plan with deferred sums (messages that it
+//! receives and its shares of the inputs), an estimate of a secret that was right while openings of
+//! one sum shared a mask. Each must now be noise.
 
 use crate::common::session::{Transcript, transcript_of};
 use megrez_plan::{ConvGeometry, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
@@ -55,8 +56,9 @@ fn sub(a: &[u8], b: &[u8]) -> Vec<u8> {
     a.iter().zip(b).map(|(a, b)| a.wrapping_sub(*b)).collect()
 }
 
-/// Runs a plan with a product left as a sum, from P1's view estimates `secret`, and must fail to. `build` gets the product x·y of 64
-/// elements of this shape, and gives the values that are opened; `estimate` gets what P1 sees and the inputs.
+/// Runs a plan with a product left as a sum, from P1's view estimates `secret`, and must fail to.
+/// `build` gets the product x·y of 64 elements of this shape, and gives the values that are opened;
+/// `estimate` gets what P1 sees and the inputs.
 fn fails(
     shape: &[usize],
     w: &[usize],

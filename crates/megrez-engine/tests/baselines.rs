@@ -1,4 +1,5 @@
-//! The protocols kept to compare with: what their papers print and what goes wrong, and what the insecure one leaks.
+//! The protocols kept to compare with: what their papers print and what goes wrong, and what the
+//! insecure one leaks.
 
 use crate::common::session::{Transcript, transcript_under, unpack_field};
 use crate::common::stats::{self, SIGMAS};
@@ -38,7 +39,8 @@ fn printed_zeros(x: i64, zero: u64, coin: u64, lambda: u32, ring: u32) -> usize 
 
 #[test]
 fn bicoptor_as_printed_never_shows_a_zero_for_zero() {
-    // The helper sees a zero in half of all lists of any other value: a list without one speaks for x = 0.
+    // The helper sees a zero in half of all lists of any other value: a list without one speaks for
+    // x = 0.
     for zero in 0..1 << 14 {
         for coin in 0..2 {
             assert_eq!(printed_zeros(0, zero, coin, 7, 14), 0);
@@ -68,7 +70,8 @@ fn bicoptor_as_printed_is_wrong_near_two_thirds_of_its_range() {
 
 #[test]
 fn odd_values_are_right_if_worker_0_holds_the_odd_share() {
-    // What 2x + 1 gains: it is never 0, and with the 1 added at worker 0 the first truncation is exact.
+    // What 2x + 1 gains: it is never 0, and with the 1 added at worker 0 the first truncation is
+    // exact.
     for x in (-127i64..128).step_by(2) {
         for zero in (1..1 << 14).step_by(2) {
             for coin in 0..2 {
@@ -82,7 +85,8 @@ fn odd_values_are_right_if_worker_0_holds_the_odd_share() {
 
 #[test]
 fn bicoptor_as_printed_shows_the_helper_more_than_sums() {
-    // One multiplier on both shares of an entry leaves their ratio. Exactly, over all sharings of a value at λ = 3.
+    // One multiplier on both shares of an entry leaves their ratio. Exactly, over all sharings of a
+    // value at λ = 3.
     let (lambda, ring, p) = (3, 6, 11);
     let inverse = |x: u64| (1..p).find(|i| i * x % p == 1).unwrap();
     let ratios = |x: i64| {
@@ -116,7 +120,8 @@ enum Lists {
     Concurrent,
 }
 
-/// What the dealer sees of a value of three bits, for its mask r: the sums of the entries, in no order, with probabilities.
+/// What the dealer sees of a value of three bits, for its mask r: the sums of the entries, in no
+/// order, with probabilities.
 fn three_bit_view(lists: Lists, x: u64, r: u64) -> BTreeMap<Vec<(u64, u64)>, f64> {
     let p = 5;
     let m = (x + r) & 7;
@@ -182,8 +187,8 @@ fn aegis(secret: u8) -> Transcript {
     transcript_under(&aegis::suite::<u8, Cpu>(), &plan, &inputs)
 }
 
-/// How far more entries have β of one kind than of the other: as the dealer expects it for a guess of x, and as the places
-/// show it where u' is 0 (there u is 0 iff β is 1). A table of counts.
+/// How far more entries have β of one kind than of the other: as the dealer expects it for a guess
+/// of x, and as the places show it where u' is 0 (there u is 0 iff β is 1). A table of counts.
 fn imbalances(run: &Transcript, guess: u8) -> Vec<u64> {
     let p = Prime::above(8);
     let sums = |name: &str| -> Vec<u64> {

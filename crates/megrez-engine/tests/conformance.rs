@@ -1,5 +1,6 @@
-//! The conformance suite: every protocol of the registry, every primitive, every ring. Values equal the plaintext oracle;
-//! the meter equals the formulas exactly, message by message; every message is uniform whatever the secret.
+//! The conformance suite: every protocol of the registry, every primitive, every ring. Values equal
+//! the plaintext oracle; the meter equals the formulas exactly, message by message; every message
+//! is uniform whatever the secret.
 
 mod cases;
 
@@ -69,9 +70,10 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
         for case in cases(ring, 9) {
             for protocol in on_shares() {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
-                // The maximum of all pairs is a step of the dealer's protocols; others compile pools to tournaments. Sums that
-                // wait for their truncation, conjunctions of more than two bits, and values by their bits, are the replicated
-                // protocols'; so are steps of the other family; products of more than two values are meteor's.
+                // The maximum of all pairs is a step of the dealer's protocols; others compile
+                // pools to tournaments. Sums that wait for their truncation, conjunctions of more
+                // than two bits, and values by their bits, are the replicated protocols'; so are
+                // steps of the other family; products of more than two values are meteor's.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("and/")
@@ -231,7 +233,8 @@ fn chi_square(symbols: &[u64], kinds: usize) -> f64 {
     counts.iter().map(|c| (c - expected).powi(2) / expected).sum()
 }
 
-/// The messages of a run with the formula of each, in the order of sending; fails if they do not pair up.
+/// The messages of a run with the formula of each, in the order of sending; fails if they do not
+/// pair up.
 fn transcript(protocol: &str, case: &Case) -> Vec<(Sent, usize, Unit)> {
     let tap = Tap::default();
     execute(protocol, case, Some(tap.clone()));

@@ -1,5 +1,5 @@
-//! The masked steps of `mizar` over every value and every mask at ℓ = 8: the kernels called as the steps call them, with
-//! masks that the test chooses, so that probabilities are exact counts.
+//! The masked steps of `mizar` over every value and every mask at ℓ = 8: the kernels called as the
+//! steps call them, with masks that the test chooses, so that probabilities are exact counts.
 
 use crate::common::{Rng, signed, stats};
 use megrez_engine::local::{LocalOptions, run};
@@ -52,7 +52,8 @@ fn signs<D: Device>(device: &D, spec: &SignList) -> Vec<u64> {
     (0..n).map(|i| megrez_ring::bits::get(&sign, i)).collect()
 }
 
-/// Every way to list λ − 1 bits that differs in kind: bits, one digit, single bits as digits, mixed.
+/// Every way to list λ − 1 bits that differs in kind: bits, one digit, single bits as digits,
+/// mixed.
 fn lists(bits: u32) -> Vec<List> {
     let mut mixed = vec![3; bits as usize / 3];
     mixed.extend((!bits.is_multiple_of(3)).then_some(bits % 3));
@@ -84,7 +85,8 @@ fn the_sign_and_its_cut_are_as_stated_for_every_value_and_mask() {
                 for x in (-128i64..128).filter(|&x| promised(x, k, lambda)) {
                     let row = &got[(x as u8 as usize) << 8..][..256];
                     let negative: u64 = row.iter().sum();
-                    // Between −2^k and 0 the cut reads ≥ 0 for 256·(1 − |x|/2^k) masks; elsewhere it never errs.
+                    // Between −2^k and 0 the cut reads ≥ 0 for 256·(1 − |x|/2^k) masks; elsewhere
+                    // it never errs.
                     let expected = match x {
                         0.. => 0,
                         x if x <= -(1 << k) => 256,
@@ -99,7 +101,8 @@ fn the_sign_and_its_cut_are_as_stated_for_every_value_and_mask() {
 
 #[test]
 fn outside_its_range_the_cut_errs() {
-    // So that the range above is not stricter than need be, and a missing range check would be seen.
+    // So that the range above is not stricter than need be, and a missing range check would be
+    // seen.
     let (k, lambda) = (2, 4);
     let spec = SignList(ListSpec::new(&SignBit { list: List::Bits, cut: k, bits: Some(lambda) }, 8));
     let got = signs(&Reference, &spec);
@@ -146,7 +149,8 @@ fn truncation_is_exact_and_unbiased_for_every_value_and_mask() {
         for x in -64i64..64 {
             let row = &got[(x as u8 as usize) << 8..][..256];
             assert!(row.iter().all(|e| [0, 1].contains(e)), "f = {f}, x = {x}");
-            // One more for exactly the masks that the fraction says, and it is the carry of the low bits.
+            // One more for exactly the masks that the fraction says, and it is the carry of the low
+            // bits.
             let fraction = x.rem_euclid(1 << f);
             assert_eq!(row.iter().sum::<i64>(), (256 * fraction) >> f, "f = {f}, x = {x}");
             for (r, &e) in row.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Floating-point plans between two parties, and with a dealer: bit for bit what they are in the clear, and at the cost that is listed.
+//! Floating-point plans between two parties, and with a dealer: bit for bit what they are in the
+//! clear, and at the cost that is listed.
 
 use megrez_engine::float::{dealt_cost, float_cost, in_the_clear, run_floats};
 use megrez_engine::local::{LocalError, LocalOptions};
@@ -74,7 +75,8 @@ fn holds(plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
     }
 }
 
-/// Runs on shares, twice; compares every output with the clear and every step's bytes with its cost.
+/// Runs on shares, twice; compares every output with the clear and every step's bytes with its
+/// cost.
 fn holds_between(parties: usize, plan: &FloatPlan, numbers: &dyn Fn(u32, &str) -> Vec<f32>) {
     plan.validate().unwrap();
     let given = |run: u32, input: &Input| Ok(numbers(run, &input.name));

@@ -1,4 +1,5 @@
-//! Inputs that last are shared in the first run of a session and never again, and nobody keeps them after the last.
+//! Inputs that last are shared in the first run of a session and never again, and nobody keeps them
+//! after the last.
 
 use crate::common::session::{Ends, Port, each, session};
 use megrez_engine::client::{PartyPort, collect, provide};
@@ -44,11 +45,12 @@ fn expected(run: u32) -> Vec<u32> {
     (0..8).map(cell).collect()
 }
 
-/// What an owner and one party say to each other in one run: the bytes of each share, and how many input-mask keys there are.
+/// What an owner and one party say to each other in one run: the bytes of each share, and how many
+/// input-mask keys there are.
 type Said = (Vec<usize>, usize);
 
-/// What is said in each run, and how many values each party still holds at the end. The owner gives up before it shares anything in
-/// run `until`.
+/// What is said in each run, and how many values each party still holds at the end. The owner gives
+/// up before it shares anything in run `until`.
 fn transcript<S: Suite<Word = u32, Device = Cpu>>(
     suite: &S,
     lasting: &[String],

@@ -1,5 +1,5 @@
-//! Stored material: what is read back computes exactly what the original would have; it serves once, for its own plan,
-//! party and batch; damage is an error, never a panic.
+//! Stored material: what is read back computes exactly what the original would have; it serves
+//! once, for its own plan, party and batch; damage is an error, never a panic.
 
 use crate::common::Rng;
 use crate::common::session::{Part, give_and_take, prepare, session};
@@ -22,7 +22,8 @@ fn binding(plan: &Plan, party: usize) -> Binding<'_> {
     Binding { batch: BATCH, party, protocol: "mizar", client: "owner", upload: Some([1; 16]), plan }
 }
 
-/// Every kind of material: product, truncation, sign, ReLU plain and fused, maximum, selection, bits, conversion, local steps.
+/// Every kind of material: product, truncation, sign, ReLU plain and fused, maximum, selection,
+/// bits, conversion, local steps.
 fn plan(n: usize) -> Plan {
     let mut plan = Plan::new(32);
     let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [n].into(), 8));
@@ -123,7 +124,8 @@ fn material_that_was_stored_computes_what_fresh_material_computes() {
     for (i, prepared) in again.iter().enumerate() {
         assert!(encode(&plan, i, prepared) == bytes[i], "party {i}: other bytes the second time");
     }
-    // Also the last bits of truncations: they depend on the masks alone. (Never reuse material outside a test.)
+    // Also the last bits of truncations: they depend on the masks alone. (Never reuse material
+    // outside a test.)
     let fresh = online(&plan, &inputs, material);
     assert_eq!(online(&plan, &inputs, again), fresh);
 
@@ -137,7 +139,8 @@ fn material_that_was_stored_computes_what_fresh_material_computes() {
         let fused = i64::from(fresh[0][i] as i32);
         assert!(if product < 0 { fused == 0 } else { (0..=1).contains(&(fused - (product >> 8))) });
         assert_eq!(u64::from(fresh[2][i]), u64::from(either));
-        // Just below zero the cut may read the sign of the plain ReLU as positive and pass the value.
+        // Just below zero the cut may read the sign of the plain ReLU as positive and pass the
+        // value.
         let relu = if (-7..0).contains(&cut) { vec![0, cut] } else { vec![cut.max(0)] };
         let chosen = i64::from(fresh[1][i] as i32);
         assert!(if either { relu.contains(&chosen) } else { chosen == 0 }, "{chosen} {relu:?}");
@@ -277,7 +280,8 @@ fn damaged_material_is_an_error_and_never_a_panic() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = content.to_vec();
                 changed[at] = value;
-                // Another word is other material; another length, shape or tag is an error. Neither panics.
+                // Another word is other material; another length, shape or tag is an error. Neither
+                // panics.
                 let _ = decode(&plan, party, &rehashed(changed));
             }
         }

@@ -1,5 +1,5 @@
-//! The maximum by all pairs: every order of values, the edges of the range, what a cut can lose, why values are cut and not
-//! differences, and what each party sees.
+//! The maximum by all pairs: every order of values, the edges of the range, what a cut can lose,
+//! why values are cut and not differences, and what each party sees.
 
 use crate::common::session::{Transcript, transcript, unpack, unpack_field, zip};
 use crate::common::stats::{MANY, SIGMAS, View, compare_views};

@@ -1,5 +1,5 @@
-//! METEOR as its paper prints it, in the clear, and what goes wrong; the suite's truncation as often as it says; and what each of
-//! its parties sees, jointly, at ℓ = 8.
+//! METEOR as its paper prints it, in the clear, and what goes wrong; the suite's truncation as
+//! often as it says; and what each of its parties sees, jointly, at ℓ = 8.
 
 use crate::common::session::{
     Ends, Part, Transcript, each, give_and_take_under, prepare, session, transcript_under, unpack, zip,
@@ -197,7 +197,8 @@ fn stored_material_computes_what_fresh_material_computes() {
         results.into_iter().for_each(|r| drop(r.unwrap()));
         outputs.unwrap()
     });
-    // Last bits of truncations too: they depend on the masks alone. (Never reuse material outside a test.)
+    // Last bits of truncations too: they depend on the masks alone. (Never reuse material outside a
+    // test.)
     assert_eq!(fresh, stored);
     for i in 0..n {
         let [x, y] = ["x", "y"].map(|name| i64::from(inputs[name][i] as i32));
@@ -222,8 +223,9 @@ fn execute(op: Op, secrets: &[u8]) -> Transcript {
     transcript_under(&Meteor::default(), &plan, &inputs)
 }
 
-/// What party `i` holds and what goes through its hands: masked inputs and their masks' components, every message of `N` elements
-/// or of `N` bits, planes of the messages `split` names, and what it tells the recipient.
+/// What party `i` holds and what goes through its hands: masked inputs and their masks' components,
+/// every message of `N` elements or of `N` bits, planes of the messages `split` names, and what it
+/// tells the recipient.
 fn view(run: &Transcript, i: usize, inputs: usize, split: &[&str]) -> Seen {
     let mut columns: Vec<(String, Vec<u8>)> = vec![];
     for input in 0..inputs {

@@ -1,5 +1,5 @@
-//! The protocols as their papers print them, in plain code, and what goes wrong. Each test also shows that the corrected
-//! form, by the same code, does not.
+//! The protocols as their papers print them, in plain code, and what goes wrong. Each test also
+//! shows that the corrected form, by the same code, does not.
 
 use crate::common::list::{Protocol, entry};
 use crate::common::{Rng, mask, signed};
@@ -8,7 +8,8 @@ use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, SignBit};
 use std::collections::HashMap;
 
-/// A pair of list entries up to a common factor: what multiplying both by the same w leaves unchanged.
+/// A pair of list entries up to a common factor: what multiplying both by the same w leaves
+/// unchanged.
 fn ratio(p: u64, a: u64, b: u64) -> (u64, u64) {
     let inverse = |x: u64| (1..p).find(|i| i * x % p == 1).expect("p is prime");
     match (a, b) {
@@ -18,8 +19,9 @@ fn ratio(p: u64, a: u64, b: u64) -> (u64, u64) {
     }
 }
 
-/// The dealer's attack on lists without zero-shares: it made the shares of ρ, so it knows every entry up to the bits of
-/// m̂ and the common bit sgn(m) ⊕ Δ. Bit by bit it keeps the guesses whose ratios stand in the list.
+/// The dealer's attack on lists without zero-shares: it made the shares of ρ, so it knows every
+/// entry up to the bits of m̂ and the common bit sgn(m) ⊕ Δ. Bit by bit it keeps the guesses whose
+/// ratios stand in the list.
 struct Attack {
     protocol: Protocol,
     rho: [Vec<u64>; 2],
@@ -105,7 +107,8 @@ fn a_zero_mask_gives_the_wrong_sign() {
 
 #[test]
 fn the_flip_in_both_shares_is_wrong() {
-    // The arithmetic output: [γ]_j = Δ + (1 − 2Δ)[r']_j + [r_y]_j, m' = b − r', m_y = (1 − 2Δ)m' + γ, y = m_y − r_y.
+    // The arithmetic output: [γ]_j = Δ + (1 − 2Δ)[r']_j + [r_y]_j, m' = b − r', m_y = (1 − 2Δ)m' +
+    // γ, y = m_y − r_y.
     let mut rng = Rng(3);
     let output = |flip: i64, sign: i64, in_both: bool, rng: &mut Rng| {
         let mut draw = || [rng.below(256) as i64, rng.below(256) as i64];

@@ -1,5 +1,6 @@
-//! Random plans on shares equal `clear`, up to what truncations may add in the last bit. The builder keeps for every
-//! value a bound on its size and a bound on that difference, and takes only steps whose bounds fit the ring.
+//! Random plans on shares equal `clear`, up to what truncations may add in the last bit. The
+//! builder keeps for every value a bound on its size and a bound on that difference, and takes only
+//! steps whose bounds fit the ring.
 
 use crate::common::{Rng, mask, signed};
 use megrez_engine::local::{LocalOptions, run};

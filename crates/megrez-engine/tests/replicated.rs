@@ -1,4 +1,5 @@
-//! `aby3` and `alkaid`: how often truncation rounds up and the cut errs, and what each party sees, jointly, at ℓ = 8.
+//! `aby3` and `alkaid`: how often truncation rounds up and the cut errs, and what each party sees,
+//! jointly, at ℓ = 8.
 
 use crate::common::session::{Transcript, transcript_of, unpack};
 use crate::common::signed;
@@ -79,8 +80,8 @@ fn execute(protocol: &str, ops: &[Op], secrets: &[u8]) -> Transcript {
     transcript_of(protocol, &plan, &inputs)
 }
 
-/// What party `i` holds and what goes through its hands: both components of every input, every plane or word of every message that
-/// it sends or receives, and what it tells the recipient.
+/// What party `i` holds and what goes through its hands: both components of every input, every
+/// plane or word of every message that it sends or receives, and what it tells the recipient.
 fn view(run: &Transcript, i: usize, inputs: usize) -> View {
     let mut columns: Vec<(String, Vec<u8>)> = vec![];
     for input in 0..inputs {
@@ -132,7 +133,8 @@ fn no_party_sees_the_value_compared() {
         let runs = [0x05u8, 0xe9].map(|x| execute(name, &[Op::NonNegative(few())], &[x]));
         assert!(runs[0].outputs[0].iter().all(|&b| b == 1) && runs[1].outputs[0].iter().all(|&b| b == 0));
         let views = indistinguishable(name, &runs, 1);
-        // The control: what P1 tells P0 about the result, without the sharing of zero that hides it.
+        // The control: what P1 tells P0 about the result, without the sharing of zero that hides
+        // it.
         let column = if name == "aby3" { "Online op0/level0 1→0 0" } else { "Online op0/top 1→0 0" };
         let bare = [0, 1].map(|k| {
             let mut view = views[k].clone();
@@ -163,7 +165,8 @@ fn no_party_sees_the_value_selected() {
 fn no_party_sees_factors_or_what_is_truncated() {
     let runs = [[0u8, 0], [0xff, 0x7f]].map(|secrets| execute("aby3", &[Op::Mul], &secrets));
     let views = indistinguishable("product", &runs, 2);
-    // The control: P1's additive share of x·y without its sharing of zero, from the components that P1 holds.
+    // The control: P1's additive share of x·y without its sharing of zero, from the components that
+    // P1 holds.
     let bare = [0, 1].map(|k| {
         let held = view(&runs[k], 1, 2);
         let column = |name: &str| &held.iter().find(|c| c.0 == name).expect("a component").1;

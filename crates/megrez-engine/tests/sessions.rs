@@ -240,8 +240,8 @@ fn a_party_that_stalls_is_named_with_the_step_that_waits_for_it() {
         let (results, outputs) = session(Duration::from_secs(3), parts, client);
         let reason = one_reason(results);
         assert!(outputs.is_err());
-        // When a worker stalls, the dealer waits for its list and the other worker for the dealer; both have waited
-        // equally long, and whoever gives up first is believed.
+        // When a worker stalls, the dealer waits for its list and the other worker for the dealer;
+        // both have waited equally long, and whoever gives up first is believed.
         let direct = reason.contains(&format!("'{step}' from party {stalled}"));
         let indirect = stalled != 2 && reason.contains("'first/relu/choice' from party 2");
         assert!(direct || indirect, "party {stalled} stalls: {reason}");

@@ -1,4 +1,5 @@
-//! What each party sees of a look-up, jointly, at ℓ = 8: the shares of the table and what is opened, beside the party's own.
+//! What each party sees of a look-up, jointly, at ℓ = 8: the shares of the table and what is
+//! opened, beside the party's own.
 
 use crate::common::session::{unpack, zip};
 use crate::common::stats::{MANY, View, compare_views};
@@ -37,7 +38,8 @@ fn a_workers_view_of_a_look_up_is_independent_of_the_secret() {
                 })
                 .collect();
             indistinguishable(&format!("worker {j}"), &views);
-            // The controls: an opening without the output's mask, and a table whose other half is known.
+            // The controls: an opening without the output's mask, and a table whose other half is
+            // known.
             let [bare, told] = [0, 1].map(|control| {
                 [0, 1].map(|i| {
                     let (_, _, r, tables, opened) = &runs[i];

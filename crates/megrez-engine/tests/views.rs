@@ -1,6 +1,6 @@
-//! What each party sees, jointly, at ℓ = 8: the dealer's lists have the one distribution that the protocol states, and no
-//! pair or triple of what a party holds tells one secret from another. Every statistic is also shown a protocol with one
-//! protection missing, and must reject it.
+//! What each party sees, jointly, at ℓ = 8: the dealer's lists have the one distribution that the
+//! protocol states, and no pair or triple of what a party holds tells one secret from another.
+//! Every statistic is also shown a protocol with one protection missing, and must reject it.
 
 pub mod dealer;
 
@@ -249,7 +249,8 @@ fn a_workers_view_of_relu_is_independent_of_the_secret() {
             let compared = compared(&run, &sign, x);
             let choice = run.bits(Online, 2, 0, "op/choice", N);
             assert_eq!(choice, run.bits(Online, 2, 1, "op/choice", N));
-            // a = f ⊕ b is the dealer's; the workers hold shares of it and of its product with the mask.
+            // a = f ⊕ b is the dealer's; the workers hold shares of it and of its product with the
+            // mask.
             let a = zip(&choice, &compared.b, |f, b| f ^ b);
             let r = zip(&compared.r[0], &compared.r[1], u8::wrapping_add);
             let bit = dealt(&run, "op/bit", 8, a.iter().copied());
@@ -384,7 +385,8 @@ fn a_workers_view_of_a_product_is_independent_of_the_secrets() {
     }
 }
 
-/// The messages of ring elements and of bits that `party` sent or received, as columns in a fixed order.
+/// The messages of ring elements and of bits that `party` sent or received, as columns in a fixed
+/// order.
 fn messages(run: &Transcript, party: usize) -> View {
     let mut columns: Vec<(String, Vec<u8>)> = run
         .sent

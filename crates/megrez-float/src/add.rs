@@ -1,13 +1,16 @@
-//! Addition. SECFLOAT, Fig. 5, with the smaller number shifted right instead of the larger one left.
+//! Addition. SECFLOAT, Fig. 5, with the smaller number shifted right instead of the larger one
+//! left.
 //!
-//! Deviates from the figure: with three guard bits and a sticky bit below them the sum has q + 5 bits instead of 2q + 2 when
-//! its leading bit is sought. Shift distances of q + 3 and more are one distance: the smaller number is then less than an
-//! eighth of the last place, and only that it is there matters, which the sticky bit keeps. So the figure's case d > q + 1,
-//! which is wrong for d = q + 2, is none. An exact zero is seen before rounding.
+//! Deviates from the figure: with three guard bits and a sticky bit below them the sum has q + 5
+//! bits instead of 2q + 2 when its leading bit is sought. Shift distances of q + 3 and more are one
+//! distance: the smaller number is then less than an eighth of the last place, and only that it is
+//! there matters, which the sticky bit keeps. So the figure's case d > q + 1, which is wrong for
+//! d = q + 2, is none. An exact zero is seen before rounding.
 //!
-//! Why q + 5 bits are enough: let the larger mantissa be M in [2^q, 2^(q+1)) and the exact sum v = M·2^(q+3) ± m·2^(q+3−d).
-//! For d ≤ 1 the low q bits of v are zero, nothing is lost. For d ≥ 2, v ≥ 2^(2q+2), and after q bits have become sticky at
-//! least q + 3 remain: a mantissa, a guard and a sticky bit.
+//! Why q + 5 bits are enough: let the larger mantissa be M in [2^q, 2^(q+1)) and the exact sum v =
+//! M·2^(q+3) ± m·2^(q+3−d). For d ≤ 1 the low q bits of v are zero, nothing is lost. For d ≥ 2, v ≥
+//! 2^(2q+2), and after q bits have become sticky at least q + 3 remain: a mantissa, a guard and a
+//! sticky bit.
 
 use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Table, mask};
 use crate::finish::{Class, finish, four, outside, settle_normal};
@@ -44,7 +47,8 @@ pub fn add<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
     sum(b, x, y, true)
 }
 
-/// x + y at less cost: the neighbour of the sum towards zero, unless the sum is a float; within one unit in the last place.
+/// x + y at less cost: the neighbour of the sum towards zero, unless the sum is a float; within one
+/// unit in the last place.
 ///
 /// # Errors
 /// If the blocks fail.
@@ -103,7 +107,8 @@ fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<
     let man = b.product(Factor::unsigned(&man), Factor::unsigned(&top.scale), q + 5)?;
     let exp = b.offset(&b.add(&exp, &top.position), u64::from(q + 3).wrapping_neg());
 
-    // ∞ − ∞ cancels exactly, so that it is zero and infinite at once: NaN. An exact zero of two signs is +0.
+    // ∞ − ∞ cancels exactly, so that it is zero and infinite at once: NaN. An exact zero of two
+    // signs is +0.
     let pairs = [(&top.zero, &nan), (&top.zero, &inf), (&top.zero, &minus)];
     let class = |b: &B, both: &[B::Bit]| Class {
         zero: b.union(&top.zero, &nan, &both[0]),

@@ -1,18 +1,20 @@
-//! The integer building blocks that floating point is written against: Table I of SECFLOAT, in batches.
+//! The integer building blocks that floating point is written against: Table I of SECFLOAT, in
+//! batches.
 //!
-//! An [`Int`](Blocks::Int) is a vector of secret integers, all of one public width w of 1 to 64 bits; on shares it is
-//! additive modulo 2^w. Whether it is unsigned or two's complement is for the operation to say. A [`Bit`](Blocks::Bit) is
-//! a vector of secret bits; on shares it is additive modulo 2. All vectors of a call have the same number of lanes unless
-//! a method says otherwise. Widths and lanes are public, and a caller that mixes them up has a bug: implementations panic.
+//! An [`Int`](Blocks::Int) is a vector of secret integers, all of one public width w of 1 to 64
+//! bits; on shares it is additive modulo 2^w. Whether it is unsigned or two's complement is for the
+//! operation to say. A [`Bit`](Blocks::Bit) is a vector of secret bits; on shares it is additive
+//! modulo 2. All vectors of a call have the same number of lanes unless a method says otherwise.
+//! Widths and lanes are public, and a caller that mixes them up has a bug: implementations panic.
 //!
-//! Local operations cost nothing. Interactive ones take a slice of independent jobs and run them all in the rounds of the
-//! most expensive one: callers collect whatever does not depend on each other into one call. The functionality must not
-//! know who supplies the blocks: two parties with oblivious transfer, a dealer, or [`Clear`](crate::Clear), which is the
-//! oracle of all of them.
+//! Local operations cost nothing. Interactive ones take a slice of independent jobs and run them
+//! all in the rounds of the most expensive one: callers collect whatever does not depend on each
+//! other into one call. The functionality must not know who supplies the blocks: two parties with
+//! oblivious transfer, a dealer, or [`Clear`](crate::Clear), which is the oracle of all of them.
 
-/// What is known of an integer's most significant bit. With anything but [`Unknown`](Msb::Unknown) the wrap of the shares
-/// is one AND away, and extension and multiplication need no comparison. Zero and one are promises: on shares a broken one
-/// gives a wrong result, in the clear it panics.
+/// What is known of an integer's most significant bit. With anything but [`Unknown`](Msb::Unknown)
+/// the wrap of the shares is one AND away, and extension and multiplication need no comparison.
+/// Zero and one are promises: on shares a broken one gives a wrong result, in the clear it panics.
 pub enum Msb<'a, B: Blocks + ?Sized> {
     /// Nothing is known.
     Unknown,
@@ -167,14 +169,15 @@ pub trait Blocks {
     /// Why an interactive operation failed; nothing secret is in it.
     type Error: Send;
 
-    /// How many [`parts`](Blocks::parts) may run beside each other. Public, and the same at every party.
+    /// How many [`parts`](Blocks::parts) may run beside each other. Public, and the same at every
+    /// party.
     fn threads(&self) -> usize {
         1
     }
 
-    /// Runs `n` parts that do not depend on each other, part i by `part(b, i)`; their results in order. Part i runs after part
-    /// i − [`threads`](Blocks::threads) and beside those between them, so rounds are those of the longest of these chains. A part
-    /// has one thread.
+    /// Runs `n` parts that do not depend on each other, part i by `part(b, i)`; their results in
+    /// order. Part i runs after part i − [`threads`](Blocks::threads) and beside those between
+    /// them, so rounds are those of the longest of these chains. A part has one thread.
     fn parts<T: Send>(
         &mut self,
         n: usize,
@@ -232,7 +235,8 @@ pub trait Blocks {
     fn select(&mut self, jobs: &[Select<'_, Self>]) -> Result<Vec<Row<Self>>, Self::Error>;
     /// The bit as an integer 0 or 1 of each width.
     fn widen(&mut self, jobs: &[(&Self::Bit, u32)]) -> Result<Vec<Self::Int>, Self::Error>;
-    /// The most significant bit: x < 0 in two's complement. With x = a − b that did not overflow it is a < b.
+    /// The most significant bit: x < 0 in two's complement. With x = a − b that did not overflow it
+    /// is a < b.
     fn negative(&mut self, jobs: &[&Self::Int]) -> Result<Vec<Self::Bit>, Self::Error>;
     /// x < 0 in two's complement, and x = 0 (LT&EQ of a − b).
     #[allow(clippy::type_complexity)]
@@ -243,9 +247,10 @@ pub trait Blocks {
     fn lookup(&mut self, jobs: &[Lookup<'_, Self>]) -> Result<Vec<Row<Self>>, Self::Error>;
     /// Zero- or sign-extension.
     fn extend(&mut self, jobs: &[Extend<'_, Self>]) -> Result<Vec<Self::Int>, Self::Error>;
-    /// Truncate-and-reduce: ⌊x / 2^c⌋ of width w − c for each cut c of each integer. A cut needs the carry of the bits below
-    /// it, which is a comparison; all cuts of an integer share its digits. The field between two cuts is local from there,
-    /// also in a wider ring: [`Blocks::low`] of one truncation, or its difference from the next one shifted back.
+    /// Truncate-and-reduce: ⌊x / 2^c⌋ of width w − c for each cut c of each integer. A cut needs
+    /// the carry of the bits below it, which is a comparison; all cuts of an integer share its
+    /// digits. The field between two cuts is local from there, also in a wider ring:
+    /// [`Blocks::low`] of one truncation, or its difference from the next one shifted back.
     fn truncate(&mut self, jobs: &[Truncate<'_, Self>]) -> Result<Vec<Vec<Self::Int>>, Self::Error>;
     /// TRS: ⌊x / 2^s⌋ of width w − s, its lowest bit set if any of the s bits below was. 0 < s < w.
     fn sticky(&mut self, jobs: &[(&Self::Int, u32)]) -> Result<Vec<Self::Int>, Self::Error>;
@@ -253,7 +258,7 @@ pub trait Blocks {
     fn multiply(&mut self, jobs: &[Multiply<'_, Self>]) -> Result<Vec<Self::Int>, Self::Error>;
     /// MSNZB of each x; `position_width` bits must hold w − 1.
     fn leading(&mut self, jobs: &[(&Self::Int, u32)]) -> Result<Vec<Leading<Self>>, Self::Error>;
-    /// ⌊x / 2^r⌉ of width w − r, unsigned, ties to even, modulo 2^(w − r): 2 ≤ r < w ≤ 63. A value that rounds up to
-    /// 2^(w − r) becomes 0.
+    /// ⌊x / 2^r⌉ of width w − r, unsigned, ties to even, modulo 2^(w − r): 2 ≤ r < w ≤ 63. A value
+    /// that rounds up to 2^(w − r) becomes 0.
     fn round(&mut self, jobs: &[(&Self::Int, u32)]) -> Result<Vec<Self::Int>, Self::Error>;
 }

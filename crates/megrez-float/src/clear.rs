@@ -1,4 +1,5 @@
-//! The building blocks in the clear: the oracle of every other implementation, and what the exhaustive checks run on.
+//! The building blocks in the clear: the oracle of every other implementation, and what the
+//! exhaustive checks run on.
 
 use crate::blocks::{
     Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Table, Truncate, mask,
@@ -51,8 +52,8 @@ fn signed(x: u64, width: u32) -> u64 {
     ((x << (64 - width)) as i64 >> (64 - width)) as u64
 }
 
-/// Holds a promise about the top bit to the truth, in release builds too: on shares a broken one gives a wrong result, and the
-/// exhaustive runs here are what shows that none is.
+/// Holds a promise about the top bit to the truth, in release builds too: on shares a broken one
+/// gives a wrong result, and the exhaustive runs here are what shows that none is.
 fn check(x: &Ints, msb: &Msb<'_, Clear>) {
     // One pass without a branch, so that it costs next to nothing.
     let top = x.width - 1;

@@ -1,8 +1,8 @@
 //! Comparison, minimum and maximum, ReLU. SECFLOAT, Fig. 15 and Appendix N.
 //!
-//! Deviates from the figure: a float becomes one signed integer that orders like it (exponent and mantissa, negated under the
-//! sign), and two of them are compared once. Zeros are 0 whatever their sign. NaN, which is stored like +∞, orders beyond
-//! everything on the side where it is not less.
+//! Deviates from the figure: a float becomes one signed integer that orders like it (exponent and
+//! mantissa, negated under the sign), and two of them are compared once. Zeros are 0 whatever their
+//! sign. NaN, which is stored like +∞, orders beyond everything on the side where it is not less.
 
 use crate::add::keys;
 use crate::blocks::{Blocks, Select};
@@ -63,7 +63,8 @@ pub fn eq<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
     b.both(&ordered, &same)
 }
 
-/// The larger of two numbers; NaN if one of them is. Of two equal numbers, the first: zeros keep its sign.
+/// The larger of two numbers; NaN if one of them is. Of two equal numbers, the first: zeros keep
+/// its sign.
 ///
 /// # Errors
 /// If the blocks fail.
@@ -73,7 +74,8 @@ pub fn max<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
     choose(b, &take, y, x)
 }
 
-/// The smaller of two numbers; NaN if one of them is. Of two equal numbers, the first: zeros keep its sign.
+/// The smaller of two numbers; NaN if one of them is. Of two equal numbers, the first: zeros keep
+/// its sign.
 ///
 /// # Errors
 /// If the blocks fail.

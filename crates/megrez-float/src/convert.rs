@@ -6,7 +6,8 @@ use crate::float::Float;
 use crate::format::Format;
 use crate::single::Single;
 
-/// x·2^−frac, correctly rounded, for integers x of up to 63 bits, two's complement if `signed`; `frac` is 0 for integers.
+/// x·2^−frac, correctly rounded, for integers x of up to 63 bits, two's complement if `signed`;
+/// `frac` is 0 for integers.
 ///
 /// # Errors
 /// If the blocks fail.
@@ -44,15 +45,17 @@ pub fn from_fixed<B: Blocks>(
     })
 }
 
-/// x·2^frac as a two's complement integer of `width` bits: rounded to nearest, ties to even; the nearest one there is if it
-/// does not fit, also for infinities; 0 for NaN. For formats with p = 8, widths from 3 with width + q ≤ 60.
+/// x·2^frac as a two's complement integer of `width` bits: rounded to nearest, ties to even; the
+/// nearest one there is if it does not fit, also for infinities; 0 for NaN. For formats with p = 8,
+/// widths from 3 with width + q ≤ 60.
 ///
 /// # Errors
 /// If the blocks fail.
 pub fn to_fixed<B: Blocks>(b: &mut B, x: &Float<B>, width: u32, frac: u32) -> Result<B::Int, B::Error> {
     let Format { p, q } = x.format;
     assert!(p == 8 && width >= 3 && width + q <= 60, "a width that the format can be converted to");
-    // man·2^(r + 2) with r the place of the leading bit, from a quarter up; two bits below are rounded away with man's q.
+    // man·2^(r + 2) with r the place of the leading bit, from a quarter up; two bits below are
+    // rounded away with man's q.
     let bias = x.format.max_exp();
     let table = Table::new(8, &[width + 2], 1, |i| {
         let r = i as i64 - bias + i64::from(frac);

@@ -1,8 +1,9 @@
 //! Division. SECFLOAT, Fig. 6 and 17, with one Newton step from a linear start.
 //!
-//! The quotient m' = ⌊m1·r⌋ is the correctly rounded one or one less, since r is at most the true reciprocal and less than
-//! 2^−(q+2) of it below; m1·2^q against (m' + ½)·m2 decides. They are never equal: 2m' + 1 would divide m1·2^(q+1), yet it is odd
-//! and larger than m1's odd part. Nor does rounding ever carry: m1/m2 ≤ 2 − 1/m2.
+//! The quotient m' = ⌊m1·r⌋ is the correctly rounded one or one less, since r is at most the true
+//! reciprocal and less than 2^−(q+2) of it below; m1·2^q against (m' + ½)·m2 decides. They are
+//! never equal: 2m' + 1 would divide m1·2^(q+1), yet it is odd and larger than m1's odd part. Nor
+//! does rounding ever carry: m1/m2 ≤ 2 − 1/m2.
 
 use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
 use crate::finish::{Class, beyond, finish, four, two};
@@ -37,7 +38,8 @@ fn quotient<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Re
     let r = reciprocal(b, &m2, q)?;
     let product = b.product(Factor::small(&m1), Factor::small(&r), 2 * q + 8)?;
 
-    // Where m1 < m2 it counts twice, and the exponent is one less. The AND gates of the special values join in.
+    // Where m1 < m2 it counts twice, and the exponent is one less. The AND gates of the special
+    // values join in.
     let one = b.constant(x.lanes(b), format.exp_width(), 1);
     let zero = (x.vanishing(b), y.unbounded(b));
     let inf = (x.unbounded(b), y.vanishing(b));

@@ -5,7 +5,8 @@ use crate::float::Float;
 use crate::format::Format;
 use crate::single::Single;
 
-/// What a result is before its range is known. `zero` and `inf` together mean NaN; `special` is their union.
+/// What a result is before its range is known. `zero` and `inf` together mean NaN; `special` is
+/// their union.
 pub(crate) struct Class<B: Blocks> {
     pub zero: B::Bit,
     pub inf: B::Bit,
@@ -16,14 +17,16 @@ pub(crate) struct Class<B: Blocks> {
 /// x is negative, x is zero.
 type Compared<B> = (<B as Blocks>::Bit, <B as Blocks>::Bit);
 
-/// Differences whose signs tell how an exponent lies to the smallest and the largest one, before a carry.
+/// Differences whose signs tell how an exponent lies to the smallest and the largest one, before a
+/// carry.
 fn bounds<B: Blocks>(b: &B, format: Format, exp: &B::Int) -> [B::Int; 2] {
     let from = |k: i64| b.offset(exp, k.wrapping_neg() as u64);
     [from(format.min_exp() - 1), from(format.max_exp())]
 }
 
-/// Underflow and overflow of an exponent that takes a carry, from the comparisons of its [`bounds`], in one round of AND gates;
-/// then [`finish`]. `pairs` are gates that run along with them, and `class` makes the class of their results.
+/// Underflow and overflow of an exponent that takes a carry, from the comparisons of its
+/// [`bounds`], in one round of AND gates; then [`finish`]. `pairs` are gates that run along with
+/// them, and `class` makes the class of their results.
 #[allow(clippy::too_many_arguments)]
 fn carry_over<B: Blocks>(
     b: &mut B,
@@ -45,9 +48,9 @@ fn carry_over<B: Blocks>(
     finish(b, format, exp, man, carry, [&under, &over], class)
 }
 
-/// FPCheck with special values (Fig. 1, corrected): what is zero or infinite already stays so; then underflow and overflow,
-/// both judged by the original exponent and the carry of rounding, which `range` has; then the canonical form. NaN loses
-/// its sign.
+/// FPCheck with special values (Fig. 1, corrected): what is zero or infinite already stays so; then
+/// underflow and overflow, both judged by the original exponent and the carry of rounding, which
+/// `range` has; then the canonical form. NaN loses its sign.
 pub(crate) fn finish<B: Blocks>(
     b: &mut B,
     format: Format,
@@ -68,7 +71,8 @@ pub(crate) fn finish<B: Blocks>(
     canonical(b, draft, carry)
 }
 
-/// Gives zeros, infinities and NaNs their exponent and mantissa, and adds the carry to the exponent of the rest.
+/// Gives zeros, infinities and NaNs their exponent and mantissa, and adds the carry to the exponent
+/// of the rest.
 pub(crate) fn canonical<B: Blocks>(b: &mut B, x: Float<B>, carry: &B::Bit) -> Result<Float<B>, B::Error> {
     let format = x.format;
     let unbounded = x.unbounded(b);
@@ -84,11 +88,13 @@ pub(crate) fn canonical<B: Blocks>(b: &mut B, x: Float<B>, carry: &B::Bit) -> Re
     Ok(Float { exp, man, ..x })
 }
 
-/// Normalises and rounds a mantissa in [1, 4) times 2^exp, then [`finish`]. With g guard bits, at least 3, `man` has q + 1 + g
-/// bits and lies in [2^(q+g−1), 2^(q+g+1)). Its lowest bit is sticky where the result is to be correctly rounded.
+/// Normalises and rounds a mantissa in [1, 4) times 2^exp, then [`finish`]. With g guard bits, at
+/// least 3, `man` has q + 1 + g bits and lies in [2^(q+g−1), 2^(q+g+1)). Its lowest bit is sticky
+/// where the result is to be correctly rounded.
 ///
-/// One comparison decides about both the leading bit and the carry of rounding: from 2^(q+g) − 2^(g−2) on the result has the
-/// higher exponent. Below it twice the mantissa rounds to less than 2^(q+1).
+/// One comparison decides about both the leading bit and the carry of rounding: from 2^(q+g) −
+/// 2^(g−2) on the result has the higher exponent. Below it twice the mantissa rounds to less than
+/// 2^(q+1).
 pub(crate) fn settle<B: Blocks>(
     b: &mut B,
     format: Format,
@@ -108,8 +114,9 @@ pub(crate) fn settle<B: Blocks>(
     carry_over(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
 }
 
-/// Rounds a mantissa in [1, 2) times 2^exp, then [`finish`]. With g guard bits, at least 2, `man` has q + 1 + g bits, of which
-/// the highest is set, or is zero in special lanes. Rounding up to 2^(q+1) leaves zero and a carry.
+/// Rounds a mantissa in [1, 2) times 2^exp, then [`finish`]. With g guard bits, at least 2, `man`
+/// has q + 1 + g bits, of which the highest is set, or is zero in special lanes. Rounding up to
+/// 2^(q+1) leaves zero and a carry.
 pub(crate) fn settle_normal<B: Blocks>(
     b: &mut B,
     format: Format,

@@ -6,8 +6,8 @@ use crate::format::{Format, Plain};
 
 /// Secret numbers of one format, lane by lane, in the canonical form of [`Plain`].
 ///
-/// SECFLOAT's tuple (z, s, e, m) with two more bits: the paper leaves out NaN and takes an infinity for 2^128. The three
-/// flags exclude each other, so that all their unions below are local.
+/// SECFLOAT's tuple (z, s, e, m) with two more bits: the paper leaves out NaN and takes an infinity
+/// for 2^128. The three flags exclude each other, so that all their unions below are local.
 pub struct Float<B: Blocks> {
     /// The format.
     pub format: Format,

@@ -2,11 +2,12 @@
 //!
 //! The rules for special values, the same in the clear and on shares:
 //!
-//! - Denormal inputs are zeros of their sign. A result is rounded to nearest, ties to even, as if the exponent had no bounds;
-//!   below the smallest normal number it is then a zero of its sign, above the largest an infinity (x86 with FTZ and DAZ).
-//! - Infinities and NaN behave as IEEE 754 says: ∞ − ∞, 0·∞, 0/0, ∞/∞, √x and log x of x < 0 are NaN; x/0 is ±∞; log 0 is −∞;
-//!   anything with a NaN is NaN, and every comparison with one is false. There is one NaN, which
-//!   is positive.
+//! - Denormal inputs are zeros of their sign. A result is rounded to nearest, ties to even, as if
+//!   the exponent had no bounds; below the smallest normal number it is then a zero of its sign,
+//!   above the largest an infinity (x86 with FTZ and DAZ).
+//! - Infinities and NaN behave as IEEE 754 says: ∞ − ∞, 0·∞, 0/0, ∞/∞, √x and log x of x < 0 are
+//!   NaN; x/0 is ±∞; log 0 is −∞; anything with a NaN is NaN, and every comparison with one is
+//!   false. There is one NaN, which is positive.
 //! - A sum that is exactly zero is +0, unless both addends are −0.
 
 use crate::blocks::mask;
@@ -82,7 +83,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Reads numbers in the format's interchange encoding: sign, biased exponent, mantissa without the leading one.
+    /// Reads numbers in the format's interchange encoding: sign, biased exponent, mantissa without
+    /// the leading one.
     #[must_use]
     pub fn from_bits(format: Format, bits: &[u64]) -> Self {
         let Format { p, q } = format;

@@ -1,6 +1,7 @@
 //! Multiplication. SECFLOAT, Fig. 4 with Appendix I1.
 //!
-//! The product of the mantissas has 2q + 2 bits; all but q + 4 of them go into a sticky bit, one comparison normalises.
+//! The product of the mantissas has 2q + 2 bits; all but q + 4 of them go into a sticky bit, one
+//! comparison normalises.
 
 use crate::blocks::{Blocks, Factor, Msb};
 use crate::finish::{Class, settle};

@@ -81,8 +81,8 @@ pub fn operands(op: &str) -> Option<usize> {
 
 /// x op y, or op of x alone; `None` if there is no such operation.
 ///
-/// `to-fixed` makes integers of 32 bits, 16 of them after the point; `from-fixed` takes x's mantissas for such numbers, of 24
-/// bits with a sign.
+/// `to-fixed` makes integers of 32 bits, 16 of them after the point; `from-fixed` takes x's
+/// mantissas for such numbers, of 24 bits with a sign.
 ///
 /// # Errors
 /// If the blocks fail.

@@ -1,7 +1,9 @@
-//! Reciprocals and inverse square roots of mantissas: a piecewise linear start, one-sided, and one Newton step.
+//! Reciprocals and inverse square roots of mantissas: a piecewise linear start, one-sided, and one
+//! Newton step.
 //!
-//! SECFLOAT starts from a table of constants and takes two steps; a linear start from half the rows needs one. The start
-//! never exceeds the true value, so that residuals are not negative and their products need no comparison.
+//! SECFLOAT starts from a table of constants and takes two steps; a linear start from half the rows
+//! needs one. The start never exceeds the true value, so that residuals are not negative and their
+//! products need no comparison.
 
 use crate::blocks::{Blocks, Factor, Table, Truncate, mask};
 use crate::single::Single;
@@ -18,13 +20,15 @@ pub(crate) const fn index_bits(q: u32) -> u32 {
     if q > 23 { 7 } else { 6 }
 }
 
-/// Rows (value at the piece's left, drop per unit) of a convex falling f on [1, 2), such that value − drop·t never exceeds f.
+/// Rows (value at the piece's left, drop per unit) of a convex falling f on [1, 2), such that value
+/// − drop·t never exceeds f.
 pub(crate) fn lines(q: u32, f: impl Fn(f64) -> f64, derivative: impl Fn(f64) -> f64) -> Vec<[u64; 2]> {
     let rows = 1u64 << index_bits(q);
     let step = 1.0 / rows as f64;
     let row = |i: u64| {
         let left = 1.0 + i as f64 * step;
-        // The tangent in the middle lies below f; the slope's rounding is made up for at the far end.
+        // The tangent in the middle lies below f; the slope's rounding is made up for at the far
+        // end.
         let middle = left + step / 2.0;
         let drop = (-derivative(middle) * f64::from(1 << SLOPE)).round();
         let tilt = (drop / f64::from(1 << SLOPE) + derivative(middle)).abs() * step / 2.0;
@@ -34,8 +38,9 @@ pub(crate) fn lines(q: u32, f: impl Fn(f64) -> f64, derivative: impl Fn(f64) -> 
     (0..rows).map(row).collect()
 }
 
-/// The lines' value for mantissas of q + 1 bits with the top bit set, in a ring of more bits: scale `START`, `START` + 2 bits,
-/// never above the true value. `rows` looks up the columns of [`lines`] given the mantissa without its low bits.
+/// The lines' value for mantissas of q + 1 bits with the top bit set, in a ring of more bits: scale
+/// `START`, `START` + 2 bits, never above the true value. `rows` looks up the columns of [`lines`]
+/// given the mantissa without its low bits.
 pub(crate) fn start<B: Blocks>(
     b: &mut B,
     man: &B::Int,
@@ -56,7 +61,8 @@ pub(crate) fn start<B: Blocks>(
     let wide = b.sub(&tails[0], &b.shift(&tails[1], inside));
     let t = b.low(&wide, inside + 1);
     let [value, drop] = rows(b, &tails[1])?;
-    // t has scale index + inside, the drop SLOPE; the product is rounded up, for the start must not be too large.
+    // t has scale index + inside, the drop SLOPE; the product is rounded up, for the start must not
+    // be too large.
     let surplus = index + inside + SLOPE - START;
     let product = b.product(Factor::small(&t), Factor::small(&drop), START + 2 + surplus)?;
     let product = b.offset(&product, mask(surplus));
@@ -68,8 +74,8 @@ pub(crate) fn start<B: Blocks>(
 
 pub(crate) const ROW_WIDTHS: [u32; 2] = [START + 2, SLOPE + 2];
 
-/// 2^q/man, for man in [2^q, 2^(q+1)) in q + 2 bits, at scale q + 5 in q + 7 bits: at most the true value, and less than
-/// 2^−(q+2) of it below. The result for man = 0 means nothing.
+/// 2^q/man, for man in [2^q, 2^(q+1)) in q + 2 bits, at scale q + 5 in q + 7 bits: at most the true
+/// value, and less than 2^−(q+2) of it below. The result for man = 0 means nothing.
 pub(crate) fn reciprocal<B: Blocks>(b: &mut B, man: &B::Int, q: u32) -> Result<B::Int, B::Error> {
     let rows = lines(q, |x| 1.0 / x, |x| -1.0 / (x * x));
     let table = Table::new(index_bits(q), &ROW_WIDTHS, 0, |i| rows[i as usize].to_vec());

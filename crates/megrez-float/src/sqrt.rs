@@ -1,8 +1,9 @@
 //! Square root: secfloat.md §2, with one Newton step from a linear start of the inverse root.
 //!
-//! With u = m·2^(exponent's parity) in [1, 4), y ≤ 1/√u from the table and s = u·y, the root is s + (u − s²)·y/2 up to the
-//! square of y's relative error, below √u. So m' = ⌊that⌋ is the correctly rounded root or one less, and m'² + m' against u
-//! decides; (m' + ½)² is no integer, so there is no tie. Rounding never carries, for √(4 − 2^(1−q)) < 2 − 2^−(q+1).
+//! With u = m·2^(exponent's parity) in [1, 4), y ≤ 1/√u from the table and s = u·y, the root is s +
+//! (u − s²)·y/2 up to the square of y's relative error, below √u. So m' = ⌊that⌋ is the correctly
+//! rounded root or one less, and m'² + m' against u decides; (m' + ½)² is no integer, so there is
+//! no tie. Rounding never carries, for √(4 − 2^(1−q)) < 2 − 2^−(q+1).
 
 use crate::blocks::{Blocks, Extend, Factor, Msb, Table};
 use crate::finish::{canonical, two};

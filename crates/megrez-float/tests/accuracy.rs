@@ -1,4 +1,5 @@
-//! Math functions on a sample of all inputs: a few of every exponent and sign, and those that others got wrong.
+//! Math functions on a sample of all inputs: a few of every exponent and sign, and those that
+//! others got wrong.
 
 use megrez_float::accuracy::mpfr::Mpfr;
 use megrez_float::accuracy::{DOUBT, FUNCTIONS, Function, Worst, confirm, error, measure, run};
@@ -12,8 +13,9 @@ fn strata() -> Vec<u32> {
     (0..512).flat_map(|top: u32| mantissas.iter().map(move |m| top << 23 | m)).collect()
 }
 
-/// Arguments where the public SECFLOAT code exceeds one unit in sin(πx), log2 of 1 and its neighbours, exp's last finite
-/// result and the first infinite one, and the borders of the reductions.
+/// Arguments where the public SECFLOAT code exceeds one unit in sin(πx), log2 of 1 and its
+/// neighbours, exp's last finite result and the first infinite one, and the borders of the
+/// reductions.
 const KNOWN: &[u32] = &[
     0x3ec4_07f5,
     0x3ed8_02bc,
@@ -148,7 +150,8 @@ fn powers(x: &[f32], y: &[f32]) -> Vec<f32> {
     z.plain().to_f32()
 }
 
-/// No sample of pairs is all of them: x over all magnitudes and next to 1, y such that the power stays normal.
+/// No sample of pairs is all of them: x over all magnitudes and next to 1, y such that the power
+/// stays normal.
 #[test]
 fn powers_are_within_one_unit_on_a_sample() {
     let mut rng = StdRng::seed_from_u64(3);

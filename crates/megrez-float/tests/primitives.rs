@@ -1,4 +1,5 @@
-//! Every primitive against exact arithmetic in four formats, and single precision against this processor as well.
+//! Every primitive against exact arithmetic in four formats, and single precision against this
+//! processor as well.
 
 mod common;
 
@@ -163,7 +164,8 @@ fn cheap_addition_is_within_one_unit() {
     let (x, y) = Numbers::new(Format::FLOAT32, 13).pairs(200_000);
     let exact = run(add, Format::FLOAT32, &x, &y);
     let cheap = run(add_cheap, Format::FLOAT32, &x, &y);
-    // It may stop short of what rounds up: to the next binade, to infinity, to the smallest normal number.
+    // It may stop short of what rounds up: to the next binade, to infinity, to the smallest normal
+    // number.
     let one_less = |e: u64| e & 0x7fff_ffff == 0x0080_0000 || e & 0x7fff_ffff == 0x7f80_0000;
     let differ = exact.iter().zip(&cheap).filter(|(e, c)| e != c);
     let below = differ.map(|(&e, &c)| assert!(c == e - 1 || one_less(e), "{c:x} for {e:x}")).count();

@@ -1,4 +1,5 @@
-//! Programs against the same single-precision operations on this processor, and against double precision.
+//! Programs against the same single-precision operations on this processor, and against double
+//! precision.
 
 use megrez_float::accuracy::{Function, error, run};
 use megrez_float::programs::{

@@ -1,11 +1,12 @@
 //! Runs models on data and says how far the results are from the expected ones: what
 //! `benches/coverage/onnx_nodes.py` counts.
 //!
-//! After the protocol may stand a network, `mizar@lan`: then parties wait for it, and standard error says what the
-//! run cost. Every argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
-//! model's inputs, and `output_0.npy`, …. For each of them a line says what happened, in three columns:
-//! the folder, `passed`, `unsupported`, `wrong` or `crash`, and why; of what passed, whether its ranges were proven,
-//! calibrated (on `sample0_0.npy`, …, `sample1_0.npy`, … if there are any, else on the inputs) or assumed.
+//! After the protocol may stand a network, `mizar@lan`: then parties wait for it, and standard
+//! error says what the run cost. Every argument after the protocol is a folder with `model.onnx`,
+//! `input_0.npy`, … in the order of the model's inputs, and `output_0.npy`, …. For each of them a
+//! line says what happened, in three columns: the folder, `passed`, `unsupported`, `wrong` or
+//! `crash`, and why; of what passed, whether its ranges were proven, calibrated (on
+//! `sample0_0.npy`, …, `sample1_0.npy`, … if there are any, else on the inputs) or assumed.
 
 use megrez_engine::PartyReport;
 use megrez_engine::local::{LocalOptions, run};

@@ -1,8 +1,9 @@
-//! Calibration: how large the values of each comparison get on data, so that fewer bits can be compared; and what
-//! each layer's numbers lie in, for models whose ranges cannot be proven ([`crate::RangePolicy::Calibrated`]).
+//! Calibration: how large the values of each comparison get on data, so that fewer bits can be
+//! compared; and what each layer's numbers lie in, for models whose ranges cannot be proven
+//! ([`crate::RangePolicy::Calibrated`]).
 //!
-//! A bound is the largest magnitude seen times a safety margin. Data beyond it makes comparisons wrong, not merely
-//! imprecise: `megrez check` counts such elements.
+//! A bound is the largest magnitude seen times a safety margin. Data beyond it makes comparisons
+//! wrong, not merely imprecise: `megrez check` counts such elements.
 
 pub use crate::calibration::Calibration;
 use crate::graph::Graph;
@@ -13,8 +14,8 @@ use crate::range::Interval;
 use crate::tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The magnitude of what a layer compares: an activation its input, a pool the differences within its windows, which
-/// the spread of its whole input bounds. `None` for layers that do not compare.
+/// The magnitude of what a layer compares: an activation its input, a pool the differences within
+/// its windows, which the spread of its whole input bounds. `None` for layers that do not compare.
 pub fn compared(op: &str, input: &Tensor) -> Option<f64> {
     let (low, high) = (input.data.iter()).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &v| {
         (low.min(f64::from(v)), high.max(f64::from(v)))
@@ -31,7 +32,8 @@ pub fn compared(op: &str, input: &Tensor) -> Option<f64> {
     }
 }
 
-/// Measures a model on batches of data; every batch has a tensor for each of the model's inputs, of its shape.
+/// Measures a model on batches of data; every batch has a tensor for each of the model's inputs, of
+/// its shape.
 pub fn calibrate(
     graph: &Graph,
     batches: impl IntoIterator<Item = Vec<Tensor>>,

@@ -32,12 +32,13 @@ impl Calibration {
         self.layers.get(layer).map(|magnitude| magnitude * self.margin)
     }
 
-    /// What a layer's output is taken to lie in: what was seen, each end moved away from it by the margin; `None`
-    /// for a layer that was not seen.
+    /// What a layer's output is taken to lie in: what was seen, each end moved away from it by the
+    /// margin; `None` for a layer that was not seen.
     pub fn interval(&self, layer: &str) -> Option<Interval> {
         let Interval { low, high } = *self.ranges.get(layer)?;
-        // An end on the other side of zero stays there: what was never negative is not taken to be. It comes nearer to zero by as
-        // much as the numbers spread: of those between 0.05 and 1.5 one of 0.02 is no surprise.
+        // An end on the other side of zero stays there: what was never negative is not taken to be.
+        // It comes nearer to zero by as much as the numbers spread: of those between 0.05 and 1.5
+        // one of 0.02 is no surprise.
         let (near, far) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
         let spread = if near > 0.0 { (far / near).powf((self.margin - 1.0) / 2.0) } else { 1.0 };
         let away = |end: f64, outwards: bool| {

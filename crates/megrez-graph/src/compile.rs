@@ -1,4 +1,5 @@
-//! Compiling: passes, then lowering layer by layer, then what the clients and the reports need beside the plan.
+//! Compiling: passes, then lowering layer by layer, then what the clients and the reports need
+//! beside the plan.
 
 use crate::after::After;
 use crate::clients::{DataInput, LayerRange, ModelInput, Revealed};
@@ -22,8 +23,8 @@ pub struct Compiled {
     pub frac: u32,
     /// The graph that the plan computes: the model's after all passes.
     pub graph: Graph,
-    /// The weights that the model owner shares: the plan's inputs of that owner, in order (by name, should the owners
-    /// be the same client).
+    /// The weights that the model owner shares: the plan's inputs of that owner, in order (by name,
+    /// should the owners be the same client).
     pub model_inputs: Vec<ModelInput>,
     /// The inputs that the data owner shares: the plan's inputs of that owner, in order.
     pub data_inputs: Vec<DataInput>,
@@ -33,7 +34,8 @@ pub struct Compiled {
     pub kept: Vec<(String, Interval)>,
     /// The layers in the order of `graph.nodes`.
     pub layers: Vec<LayerInfo>,
-    /// What is known about each layer's range, in the order of `layers`. It follows from the weights: as private.
+    /// What is known about each layer's range, in the order of `layers`. It follows from the
+    /// weights: as private.
     pub ranges: Vec<LayerRange>,
 }
 
@@ -52,10 +54,11 @@ pub struct LayerInfo {
     pub shape: Shape,
     /// The output's fraction bits.
     pub frac: u32,
-    /// Where the layer compares: the magnitude below which its comparisons are right, of an activation's input or of the
-    /// differences within a pool's.
+    /// Where the layer compares: the magnitude below which its comparisons are right, of an
+    /// activation's input or of the differences within a pool's.
     pub compared: Option<f64>,
-    /// An input of the layer, and what it must lie in for the result to be right, where that is assumed and not proven.
+    /// An input of the layer, and what it must lie in for the result to be right, where that is
+    /// assumed and not proven.
     pub domain: Option<(usize, Interval)>,
     /// Multiplications or comparisons of the layer in the clear.
     pub work: u64,
@@ -63,7 +66,8 @@ pub struct LayerInfo {
 
 /// Lowers a graph. The ranges of all steps are proven, or assumed where the policy says so.
 ///
-/// Errors list every node that cannot be lowered. Cost: the constants are copied once; time is linear in them.
+/// Errors list every node that cannot be lowered. Cost: the constants are copied once; time is
+/// linear in them.
 pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Problems> {
     check(options)?;
     let (graph, after) = passes::optimise(graph)?;

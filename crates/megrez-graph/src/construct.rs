@@ -1,6 +1,6 @@
-//! A graph grows by a node. An operator that is made of others becomes those ([`crate::decompose`]);
-//! any other is understood by the table of layers. A node on constants is folded at once, because
-//! other layers read weights and shapes when they are understood.
+//! A graph grows by a node. An operator that is made of others becomes those
+//! ([`crate::decompose`]); any other is understood by the table of layers. A node on constants is
+//! folded at once, because other layers read weights and shapes when they are understood.
 
 use crate::decompose::{Parts, decomposition};
 use crate::graph::{Attributes, Graph, Id, Node};
@@ -45,8 +45,8 @@ impl Graph {
     }
 
     /// Like [`Graph::add_node`], for operators with several outputs: `read` says for each whether
-    /// anything reads it. Gives at least the first output, and those further ones that megrez computes;
-    /// what is not read may be the value of another output.
+    /// anything reads it. Gives at least the first output, and those further ones that megrez
+    /// computes; what is not read may be the value of another output.
     pub fn add_nodes(
         &mut self,
         name: &str,
@@ -122,8 +122,8 @@ impl Graph {
         Ok(output)
     }
 
-    /// Pays for a list of so many places that a node is steered by, or refuses it: a small file may ask
-    /// for long ones.
+    /// Pays for a list of so many places that a node is steered by, or refuses it: a small file may
+    /// ask for long ones.
     pub(crate) fn afford(&mut self, places: usize) -> Result<(), Refusal> {
         let cost = PER_ELEMENT.saturating_mul(places as u64);
         if self.folding().saturating_add(cost) > BUDGET {

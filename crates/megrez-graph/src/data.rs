@@ -1,5 +1,6 @@
-//! Data for a model's inputs: checked before it is shared, because nobody but its owner can look. What does not fit is refused with
-//! what to do about it; nothing is cut, filled up or reinterpreted here.
+//! Data for a model's inputs: checked before it is shared, because nobody but its owner can look.
+//! What does not fit is refused with what to do about it; nothing is cut, filled up or
+//! reinterpreted here.
 
 use crate::clients::DataInput;
 use crate::problem::{Cause, Problem, Refusal, out_of_range};
@@ -7,7 +8,8 @@ use crate::tensor::Tensor;
 use megrez_ring::Shape;
 
 impl DataInput {
-    /// Refuses data of any other shape, and numbers that were not declared: the ranges in the plan hold for declared data only.
+    /// Refuses data of any other shape, and numbers that were not declared: the ranges in the plan
+    /// hold for declared data only.
     pub fn check(&self, data: &Tensor) -> Result<(), Problem> {
         check_shape(&self.shape, &data.shape)
             .and_then(|()| self.numbers(data))
@@ -73,8 +75,8 @@ pub fn check_shape(input: &Shape, data: &Shape) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses data whose rows have another shape than an input's, or that has none; the first dimensions count rows and may differ.
-/// Gives their number.
+/// Refuses data whose rows have another shape than an input's, or that has none; the first
+/// dimensions count rows and may differ. Gives their number.
 ///
 /// # Errors
 /// With what to do about it.
@@ -91,7 +93,8 @@ pub fn check_rows(input: &Shape, data: &Shape) -> Result<usize, Refusal> {
     }
 }
 
-/// Says what data of a wrong shape needs, where that can be guessed. `free`: the first dimension may be any.
+/// Says what data of a wrong shape needs, where that can be guessed. `free`: the first dimension
+/// may be any.
 fn misshapen(expected: &[usize], given: &[usize], takes: &str, free: bool) -> Refusal {
     let what = format!("takes the shape {takes}, the data has {given:?}");
     Refusal::new(what, remedy(expected, given, free)).because(Cause::Invalid)
@@ -107,7 +110,8 @@ fn remedy(expected: &[usize], given: &[usize], free: bool) -> String {
             return format!("transpose it: np.transpose(x, ({}))", order.join(", "));
         }
     }
-    // As many elements in another order are other data: only what is the same but for its dimensions' names can be reshaped.
+    // As many elements in another order are other data: only what is the same but for its
+    // dimensions' names can be reshaped.
     let row = if free { expected.get(1..).unwrap_or_default() } else { expected };
     if given.iter().all(|&d| d > 0) && renames(row, given, free) {
         let first = free.then(|| "-1".to_owned());
@@ -129,7 +133,8 @@ fn remedy(expected: &[usize], given: &[usize], free: bool) -> String {
     "prepare it as the data that the model was trained with".into()
 }
 
-/// The orders of dimensions to try: channels that stand last first, because that is the usual mistake.
+/// The orders of dimensions to try: channels that stand last first, because that is the usual
+/// mistake.
 fn orders(rank: usize) -> Vec<Vec<usize>> {
     match rank {
         2 => vec![vec![1, 0]],
@@ -140,8 +145,8 @@ fn orders(rank: usize) -> Vec<Vec<usize>> {
     }
 }
 
-/// Whether data has the dimensions of a row, but for some of 1, or runs them together in one, or they run its together; before them
-/// may stand one dimension that counts.
+/// Whether data has the dimensions of a row, but for some of 1, or runs them together in one, or
+/// they run its together; before them may stand one dimension that counts.
 fn renames(row: &[usize], given: &[usize], counted: bool) -> bool {
     let big = |dims: &[usize]| dims.iter().copied().filter(|&d| d != 1).collect::<Vec<_>>();
     let (row, given) = (big(row), big(given));

@@ -1,10 +1,11 @@
-//! For tests of readers of untrusted bytes: valid files, damaged in all the ways that disks, networks and people have.
+//! For tests of readers of untrusted bytes: valid files, damaged in all the ways that disks,
+//! networks and people have.
 
 /// So many damaged files by default; `MEGREZ_FAULTS` says another number.
 const FEW: usize = 4000;
 
-/// Calls `read` with damaged files made of valid ones, always the same for the same number. A panic names none of them: it comes with
-/// the number of the file, which goes to standard error.
+/// Calls `read` with damaged files made of valid ones, always the same for the same number. A panic
+/// names none of them: it comes with the number of the file, which goes to standard error.
 pub fn each(valid: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
     let count = std::env::var("MEGREZ_FAULTS").ok().and_then(|n| n.parse().ok()).unwrap_or(FEW);
     for number in 0..count {

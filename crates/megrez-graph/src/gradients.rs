@@ -5,7 +5,8 @@ use crate::problem::{Problem, Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
 use megrez_ring::Shape;
 
-/// What nodes are appended to. A graph has layers, and layers write gradients: so these do not name the graph.
+/// What nodes are appended to. A graph has layers, and layers write gradients: so these do not name
+/// the graph.
 pub trait Growing {
     /// Appends a node.
     fn grow(&mut self, name: &str, op: &str, inputs: &[Id], attributes: Attributes) -> Result<Id, Problem>;
@@ -71,8 +72,8 @@ impl Gradients<'_> {
         self.add(&format!("{part}.all"), "Expand", &[x, dims], Attributes::none())
     }
 
-    /// The gradient of a value with `size` elements along an axis, out of which `indices` were read: of each the sum over the places
-    /// that have read it.
+    /// The gradient of a value with `size` elements along an axis, out of which `indices` were
+    /// read: of each the sum over the places that have read it.
     pub fn unread(
         &mut self,
         part: &str,
@@ -135,7 +136,8 @@ impl Gradients<'_> {
         Ok(vec![Some(self.product("input", of_output, derivative)?)])
     }
 
-    /// The gradient of what was broadcast from shape `to`: summed over the dimensions along which it was repeated.
+    /// The gradient of what was broadcast from shape `to`: summed over the dimensions along which
+    /// it was repeated.
     pub fn summed(&mut self, part: &str, x: Id, to: &Shape) -> Result<Id, Refusal> {
         let from = self.shape(x).clone();
         let missing = from.rank() - to.rank();
@@ -149,7 +151,8 @@ impl Gradients<'_> {
     }
 }
 
-/// The most elements of a result that one element of a value may be read into, for its gradient to be put together.
+/// The most elements of a result that one element of a value may be read into, for its gradient to
+/// be put together.
 const MOST_READ: usize = 64;
 
 pub(crate) fn list(name: &str, values: Vec<i64>) -> Attributes {

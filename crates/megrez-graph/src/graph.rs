@@ -1,4 +1,5 @@
-//! The graph: nodes in an order in which they can run, values with static shapes, constants. No protocol in it.
+//! The graph: nodes in an order in which they can run, values with static shapes, constants. No
+//! protocol in it.
 
 pub use crate::node::{Attribute, Attributes, Id};
 
@@ -148,7 +149,8 @@ impl Graph {
         Id(self.values.len() - 1)
     }
 
-    /// `name` as a part of a step's path: `/` separates the parts, so it cannot stay; a number makes it unique.
+    /// `name` as a part of a step's path: `/` separates the parts, so it cannot stay; a number
+    /// makes it unique.
     pub(crate) fn node_name(&mut self, name: &str, op: &str) -> String {
         let keep = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '.' };
         let clean: String = name.trim_matches('/').chars().take(200).map(keep).collect();

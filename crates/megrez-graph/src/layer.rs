@@ -32,10 +32,10 @@ pub trait Layer: Send + Sync {
         refuse("has no floating-point form yet", "run the model in fixed point: --numbers fixed")
     }
 
-    /// Appends the nodes of the gradients of the inputs that `wanted` marks, from the gradient of the output: for each
-    /// input its gradient, of its shape, or nothing where none is wanted. Nodes, not steps: what holds for nodes (passes,
-    /// ranges, calibration, the plain oracle, costs) then holds for them. `inputs` are the
-    /// node's, omitted ones left out.
+    /// Appends the nodes of the gradients of the inputs that `wanted` marks, from the gradient of
+    /// the output: for each input its gradient, of its shape, or nothing where none is wanted.
+    /// Nodes, not steps: what holds for nodes (passes, ranges, calibration, the plain oracle,
+    /// costs) then holds for them. `inputs` are the node's, omitted ones left out.
     fn backward(
         &self,
         _g: &mut Gradients,
@@ -47,13 +47,14 @@ pub trait Layer: Send + Sync {
         refuse(NO_BACKWARD, "train only layers that come after it")
     }
 
-    /// The input of which the layer needs what its own layer has left beside it ([`Lowering::leave`]): a ReLU's bit, a
-    /// pool's bits, a loss beside its gradient.
+    /// The input of which the layer needs what its own layer has left beside it
+    /// ([`Lowering::leave`]): a ReLU's bit, a pool's bits, a loss beside its gradient.
     fn beside(&self) -> Option<usize> {
         None
     }
 
-    /// Whether an input is there for the plain reference only: the steps of the layer do not read it.
+    /// Whether an input is there for the plain reference only: the steps of the layer do not read
+    /// it.
     fn unread(&self, _input: usize) -> bool {
         false
     }

@@ -1,5 +1,6 @@
-//! From a model to a plan: a frontend for ONNX, the [`Graph`], its layers, the passes that rewrite it, and the lowering
-//! to the primitive steps of [`megrez_plan::Plan`]. No protocol and no share in here.
+//! From a model to a plan: a frontend for ONNX, the [`Graph`], its layers, the passes that rewrite
+//! it, and the lowering to the primitive steps of [`megrez_plan::Plan`]. No protocol and no share
+//! in here.
 //!
 //! ```text
 //! model.onnx ── onnx::read ──► Graph ── compile ──► Compiled { plan, weights to share, ranges, … }
@@ -18,8 +19,8 @@
 //! ```
 //!
 //! # Adding a layer
-//! One file in `layers/` with its import rule, its plain reference and its secure forward, and one line in the registry
-//! of `layers/mod.rs`. Ranges follow from the steps that the layer emits.
+//! One file in `layers/` with its import rule, its plain reference and its secure forward, and one
+//! line in the registry of `layers/mod.rs`. Ranges follow from the steps that the layer emits.
 
 mod after;
 pub mod calibrate;

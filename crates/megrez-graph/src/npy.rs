@@ -1,7 +1,7 @@
 //! NumPy's .npy files, versions 1 to 3: little-endian numbers in C order, read as f32.
 //!
-//! The header is a Python dictionary with three known keys; that grammar is read here, because general readers of
-//! Python literals are larger than this whole file.
+//! The header is a Python dictionary with three known keys; that grammar is read here, because
+//! general readers of Python literals are larger than this whole file.
 
 use crate::tensor::{MAX_ELEMENTS, Tensor, half};
 use megrez_ring::Shape;
@@ -65,7 +65,8 @@ pub fn load(path: &Path) -> Result<Tensor, NpyError> {
     parse(&bytes).map_err(|what| NpyError::Content { place: path.display().to_string(), what })
 }
 
-/// Reads an array from bytes; the error says what is wrong. Memory: 4 bytes per element that is there.
+/// Reads an array from bytes; the error says what is wrong. Memory: 4 bytes per element that is
+/// there.
 pub fn parse(bytes: &[u8]) -> Result<Tensor, String> {
     let cut = || "the file is cut off".to_string();
     if !bytes.starts_with(MAGIC) {

@@ -12,8 +12,8 @@ pub struct CompileOptions {
     pub ring: u32,
     /// f: the fraction bits of inputs, weights and truncated values. 1 ≤ f ≤ ℓ/2 − 2.
     pub frac: u32,
-    /// The most fraction bits that a deep model gets in place of `frac`, as many as its ranges leave room for
-    /// ([`crate::passes::precision`]). `None` gives every model `frac`.
+    /// The most fraction bits that a deep model gets in place of `frac`, as many as its ranges
+    /// leave room for ([`crate::passes::precision`]). `None` gives every model `frac`.
     pub deep_frac: Option<u32>,
     /// The client who provides the weights.
     pub model_owner: String,
@@ -46,7 +46,8 @@ pub struct CompileOptions {
     /// ([`megrez_passes::spread_maxima`]): for protocols of equal parties.
     pub defer_resharing: bool,
     /// The largest ReLUs and maxima, in elements, that are computed by two workers and a dealer
-    /// ([`megrez_passes::offload_to_dealer`]): for plans of replicated values, that is, with `defer_resharing`.
+    /// ([`megrez_passes::offload_to_dealer`]): for plans of replicated values, that is, with
+    /// `defer_resharing`.
     pub offload: usize,
     /// What stands for smooth activations.
     pub activations: Activations,
@@ -84,11 +85,11 @@ pub enum Activations {
     /// Splines of four segments, fitted for the least error.
     Minimax,
     /// Splines of higher degree, a fifth to a sixtieth of the error for two rounds and some bits
-    /// more; on the 64-bit ring. With more than 16 fraction bits, of a degree as high again: a hundredth
-    /// of the error for two rounds more.
+    /// more; on the 64-bit ring. With more than 16 fraction bits, of a degree as high again: a
+    /// hundredth of the error for two rounds more.
     Fine,
-    /// Pieces in dealt tables: one round, an error of 2^−12 at most on the 64-bit ring, and some thousand bits a value
-    /// offline. For protocols that look up ([`megrez_plan::Op::Lookup`]).
+    /// Pieces in dealt tables: one round, an error of 2^−12 at most on the 64-bit ring, and some
+    /// thousand bits a value offline. For protocols that look up ([`megrez_plan::Op::Lookup`]).
     Lookup,
     /// Sigmoid and GELU as MIZAR's Appendix B prints them, the others as ever: to compare with.
     Mizar,

@@ -1,5 +1,6 @@
-//! Bounds on the words that a value can hold. They are exact integers, propagated step by step with the very weights
-//! that are shared, roundings of truncations included: what they prove holds for every input in its declared range.
+//! Bounds on the words that a value can hold. They are exact integers, propagated step by step with
+//! the very weights that are shared, roundings of truncations included: what they prove holds for
+//! every input in its declared range.
 
 use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};
@@ -26,14 +27,15 @@ pub enum RangePolicy {
     /// Refuse to compile, naming the layer.
     Prove,
     /// Where proofs end, take what was measured on data, with its margin
-    /// ([`CompileOptions::measured`](crate::CompileOptions::measured)), and mark the layer. Numbers beyond it may
-    /// give wrong results; `megrez check` counts them.
+    /// ([`CompileOptions::measured`](crate::CompileOptions::measured)), and mark the layer. Numbers
+    /// beyond it may give wrong results; `megrez check` counts them.
     Calibrated,
     /// Compile, and list the layers whose ranges are assumed.
     Assume,
 }
 
-/// Bounds of the words of a value: one pair for each slice along dimension 1 (channels, features), or one for all.
+/// Bounds of the words of a value: one pair for each slice along dimension 1 (channels, features),
+/// or one for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range(Vec<(i128, i128)>);
 

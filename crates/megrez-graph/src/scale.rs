@@ -20,7 +20,8 @@ pub enum Scale {
     ShrinksThenProduct,
     /// Is a function that multiplies, or that a table reads at any scale.
     Function,
-    /// Takes any scale and truncates what it needs to; its result keeps the fraction bits that it has.
+    /// Takes any scale and truncates what it needs to; its result keeps the fraction bits that it
+    /// has.
     Settles,
 }
 

@@ -1,4 +1,5 @@
-//! A block of a transformer is trained: attention of two heads, GELU, normalisations, residual sums.
+//! A block of a transformer is trained: attention of two heads, GELU, normalisations, residual
+//! sums.
 
 use crate::common::noise;
 use crate::shares::{clear, inputs, largest_difference, lay_out, on_shares, one_hot, start};

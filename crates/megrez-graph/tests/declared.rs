@@ -9,7 +9,8 @@ use megrez_graph::{
 use megrez_plan::Fewest;
 use std::sync::Arc;
 
-/// A product with weights of this size, what reads its range to choose its structure, and one more product.
+/// A product with weights of this size, what reads its range to choose its structure, and one more
+/// product.
 fn behind_weights(op: &str, size: f32) -> Graph {
     let mut g = Graph::new("declared");
     let x = g.input("x", [2, 4]).unwrap();
@@ -80,7 +81,8 @@ fn declared_plans_of_the_built_in_networks_do_not_depend_on_their_weights() {
         ..CompileOptions::default()
     };
     for name in ["net-c", "lenet", "relevance", "bert-tiny", "gpt2-block"] {
-        // Weights of other seeds, and of other sizes: channels that are far apart in magnitude, and tensors that are.
+        // Weights of other seeds, and of other sizes: channels that are far apart in magnitude, and
+        // tensors that are.
         let plan = |seed: u64, skewed: bool| {
             let mut graph = models::build(name, 1, seed).unwrap();
             if skewed {

@@ -1,4 +1,5 @@
-//! What old and unusual files hold: operator sets below 7, weights in files of their own, sequences.
+//! What old and unusual files hold: operator sets below 7, weights in files of their own,
+//! sequences.
 
 use crate::common::onnx::{Message, float, int, int_tensor, message, model, node, tensor, value};
 use megrez_graph::onnx::{ImportOptions, read, read_file};

@@ -80,7 +80,8 @@ fn every_layer_without_a_floating_point_form_is_listed_at_once() {
     assert!(problems.to_string().contains("--numbers fixed"), "{problems}");
 }
 
-/// Secret tokens in two shapes, a causal mask, both forms of GELU and Where: what transformers are made of.
+/// Secret tokens in two shapes, a causal mask, both forms of GELU and Where: what transformers are
+/// made of.
 #[test]
 fn attention_on_tokens_is_single_precision() {
     let (mut g, none) = (Graph::new("attention"), Attributes::none);

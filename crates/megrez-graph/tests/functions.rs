@@ -1,4 +1,5 @@
-//! Functions that are approximated, on shares' arithmetic against f64: each stays within the error that it promises.
+//! Functions that are approximated, on shares' arithmetic against f64: each stays within the error
+//! that it promises.
 
 use crate::common::small::none;
 use crate::common::{decode, frac, interpret, noise, run};

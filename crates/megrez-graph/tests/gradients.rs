@@ -276,8 +276,8 @@ fn pools() -> Vec<Case> {
     all
 }
 
-/// Multiples of 1/8 whose products and sums f32 holds exactly; all different and none nearer to 0 than 1/16 where the shape is
-/// small enough.
+/// Multiples of 1/8 whose products and sums f32 holds exactly; all different and none nearer to 0
+/// than 1/16 where the shape is small enough.
 fn dyadic(shape: &[usize], seed: u64) -> Tensor {
     let order = noise(shape.to_vec(), seed);
     let n = order.data.len();
@@ -330,8 +330,9 @@ fn every_backward_is_what_central_differences_are() {
     for (number, case) in cases().iter().enumerate() {
         let (g, y, data) = graph(case);
         let found = plain::run(&g, &data).unwrap();
-        // Of a linear function central differences are exact, however far apart the ends; kinks are further away than this.
-        // Of smooth ones two widths are joined, so that the third derivative falls out; f32 holds no more of them.
+        // Of a linear function central differences are exact, however far apart the ends; kinks are
+        // further away than this. Of smooth ones two widths are joined, so that the third
+        // derivative falls out; f32 holds no more of them.
         let (h, tolerance) = match case.bend {
             Bend::Linear => (1.0, 1e-6),
             Bend::Kinks => (0.03125, 1e-6),
@@ -377,7 +378,8 @@ fn every_backward_is_lowered() {
                 ..CompileOptions::default()
             };
             let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{}: {p}", case.op));
-            // What stands for a smooth function is off by more than rounding: a derivative of GELU by 0.0116 times the gradient.
+            // What stands for a smooth function is off by more than rounding: a derivative of GELU
+            // by 0.0116 times the gradient.
             let off = match case.bend {
                 Bend::Linear | Bend::Kinks => 2e-3,
                 Bend::Smooth | Bend::Positive => 0.02,

@@ -1,4 +1,5 @@
-//! Passes and lowering: what is emitted, where truncations go, and that the plan computes what the graph does.
+//! Passes and lowering: what is emitted, where truncations go, and that the plan computes what the
+//! graph does.
 
 use crate::common::small::none;
 use crate::common::{check, elements, noise, steps};

@@ -1,4 +1,5 @@
-//! What networks are made of beyond the layers: windows, normalisations, cells, attention, quantised numbers.
+//! What networks are made of beyond the layers: windows, normalisations, cells, attention,
+//! quantised numbers.
 
 use crate::common::nodes::{expect, ints, node, none, tensor};
 use crate::common::noise;

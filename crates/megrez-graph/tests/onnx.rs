@@ -257,7 +257,8 @@ fn a_file_cut_off_anywhere_gives_an_error_or_a_model() {
 
 #[test]
 fn small_files_do_not_ask_for_much() {
-    // A chain of additions that doubles in both directions: 2^14 elements more with each node if it were folded.
+    // A chain of additions that doubles in both directions: 2^14 elements more with each node if it
+    // were folded.
     let wide = vec![1.0; 1 << 14];
     let nodes = [node("", "Add", &["a", "b"], &["c"], &[]), node("", "Add", &["x", "c"], &["y"], &[])];
     let tensors = [tensor("a", &[1 << 14, 1], &wide), tensor("b", &[1, 1 << 14], &wide)];

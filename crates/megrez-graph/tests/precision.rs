@@ -7,7 +7,8 @@ use megrez_graph::{
 
 const WIDTH: usize = 4;
 
-/// So many matrices one after the other, each of which turns a vector and makes it a little shorter.
+/// So many matrices one after the other, each of which turns a vector and makes it a little
+/// shorter.
 fn chain(length: usize) -> Graph {
     let mut graph = Graph::new("chain");
     let mut at = graph.input("x", [1, WIDTH]).unwrap();

@@ -1,7 +1,7 @@
 //! Random graphs of many operators: every layer on words against the same layer on real numbers.
 //!
-//! Numbers begin on a coarse grid, and operators that keep it come first, jumps among them: there fixed point
-//! is exact. Smooth operators, which it approximates, come after them.
+//! Numbers begin on a coarse grid, and operators that keep it come first, jumps among them: there
+//! fixed point is exact. Smooth operators, which it approximates, come after them.
 
 use crate::common::check;
 use megrez_graph::{

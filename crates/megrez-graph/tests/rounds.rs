@@ -1,4 +1,5 @@
-//! How many rounds and bytes networks take, by the formulas of the steps; and how near their numbers are.
+//! How many rounds and bytes networks take, by the formulas of the steps; and how near their
+//! numbers are.
 
 use crate::common::{decode, interpret, noise};
 use megrez_engine::PlanCost;

@@ -61,7 +61,8 @@ pub(crate) fn start(step: &Step) -> Vec<Tensor> {
     step.state.iter().map(|s| s.start.clone()).collect()
 }
 
-/// The step as a plan that tells its client everything, for tests alone, laid out for four times what `seen` has.
+/// The step as a plan that tells its client everything, for tests alone, laid out for four times
+/// what `seen` has.
 pub(crate) fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Compiled {
     let mut calibration = calibrate::calibrate(&step.graph, seen.to_vec(), 4.0).unwrap();
     for range in calibration.ranges.values_mut() {
@@ -83,7 +84,8 @@ pub(crate) fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Comp
     compile(&step.graph, &options).unwrap_or_else(|p| panic!("{p}"))
 }
 
-/// One step on shares: the state after it, the loss, and the bytes that all parties sent and the rounds, by phase.
+/// One step on shares: the state after it, the loss, and the bytes that all parties sent and the
+/// rounds, by phase.
 pub(crate) fn on_shares(
     protocol: &str,
     step: &Step,

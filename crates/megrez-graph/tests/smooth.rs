@@ -91,7 +91,8 @@ fn tables_are_as_near_as_they_say() {
                 let compared = |op: &megrez_plan::Op| matches!(op, megrez_plan::Op::CompareMany { .. });
                 let count = compiled.plan.steps.iter().filter(|s| compared(&s.op)).count();
                 let tables = lookups(&compiled.plan);
-                // On 32 bits coefficients have few bits: some tables are clamped first all the same.
+                // On 32 bits coefficients have few bits: some tables are clamped first all the
+                // same.
                 let clamped = if ring == 32 { count } else { steps };
                 assert_eq!((tables.len(), count), (1, clamped), "{op} ±{bound} {ring} {tables:?}");
             }
@@ -99,7 +100,8 @@ fn tables_are_as_near_as_they_say() {
     }
 }
 
-/// Segments that no value reaches, of a function that grows beyond the range, make no table impossible.
+/// Segments that no value reaches, of a function that grows beyond the range, make no table
+/// impossible.
 #[test]
 fn tables_are_found_for_ranges_of_all_sizes() {
     for op in ["Exp", "Softmax", "Gelu", "Swish", "Sigmoid"] {
@@ -133,7 +135,8 @@ fn tables_are_found_for_ranges_of_all_sizes() {
 
 #[test]
 fn without_a_proof_a_table_is_compared_too() {
-    // A range that is declared too narrow: what lies beyond must not come out as the function's value at the other end.
+    // A range that is declared too narrow: what lies beyond must not come out as the function's
+    // value at the other end.
     let x = dense(5.0, 4001);
     let g = one(&[1, 4001], "Sigmoid", &[], none());
     let narrow = megrez_graph::Interval::abs(2.0);
@@ -152,8 +155,8 @@ fn without_a_proof_a_table_is_compared_too() {
 
 #[test]
 fn softmax_takes_its_powers_and_its_quotient_from_tables() {
-    // Narrow scores: nothing is compared but for the maxima. Wide ones: one comparison says whose power counts. Long rows: one
-    // says which table holds their sum.
+    // Narrow scores: nothing is compared but for the maxima. Wide ones: one comparison says whose
+    // power counts. Long rows: one says which table holds their sum.
     for (bound, n, tables, comparisons) in [(7.5, 8, 2, 0), (400.0, 8, 2, 1), (7.5, 120, 4, 1)] {
         let x = tensor([20, n], &dense(bound, 20 * n).data);
         // Behind it something that computes: at an output the recipient would do it.
@@ -211,7 +214,8 @@ fn tables_hold_all_octaves() {
         (inverse_root, |x| 1.0 / x.sqrt(), 3e-5, 1.1),
         (|shape| one(shape, "Log", &[], none()), f64::ln, 0.0, 3.1),
     ];
-    // The borders of all octaves and what is beside them; and every word there is. From one unit up, and on a part of one octave.
+    // The borders of all octaves and what is beside them; and every word there is. From one unit
+    // up, and on a part of one octave.
     let borders = (1..24).flat_map(|j| [-3, -1, 0, 1, 5].map(|d| (1 << j) + d)).filter(|&w| w > 0);
     let borders: Vec<i64> = borders.chain((0..4000).map(|i| 1 + i * i)).collect();
     let ranges = [(64, 16, borders), (64, 10, (1..1 << 15).collect()), (64, 12, (5000..6000).collect())];

@@ -56,7 +56,8 @@ fn small(batch: usize) -> Graph {
     g
 }
 
-/// Forward passes in f64, written down a second time: by the graph's operators, but with none of its code.
+/// Forward passes in f64, written down a second time: by the graph's operators, but with none of
+/// its code.
 mod reference {
     use super::{Graph, Loss, Tensor};
     use megrez_graph::{Attribute, Id, Node};
@@ -186,7 +187,8 @@ fn outputs(step: &Step, inputs: &[Tensor]) -> BTreeMap<String, Tensor> {
     step.graph.outputs.iter().map(|o| o.name.clone()).zip(found).collect()
 }
 
-/// The step against the reference: the loss itself, and for every tensor of weights what it says of the loss along two directions.
+/// The step against the reference: the loss itself, and for every tensor of weights what it says of
+/// the loss along two directions.
 fn agrees(model: &Graph, loss: Loss, x: &Tensor, y: &Tensor, tolerance: f64) {
     // At this rate w − w' is the gradient of the mean loss.
     let step = differentiate(model, loss, &Trained::All, Optimiser::sgd(rate("1"))).unwrap();
@@ -306,7 +308,8 @@ fn a_step_is_lowered_and_backward_compares_nothing() {
             ..CompileOptions::default()
         };
         let compiled = compile(&step.graph, &options).unwrap_or_else(|p| panic!("{p}"));
-        // Adam's gradients are 64 times as large, and their squares; the step itself is compared on shares.
+        // Adam's gradients are 64 times as large, and their squares; the step itself is compared on
+        // shares.
         if optimiser.squares.is_none() {
             check(&compiled, &inputs, 4e-3);
         }

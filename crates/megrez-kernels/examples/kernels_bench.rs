@@ -115,7 +115,8 @@ fn opening(device: &Cpu) {
             };
             drop(black_box(device.open_selected(0, &selected)));
         });
-        // Masked, mask, bit, mask_bit, output mask and the output; with a truncation high, top, top_bit instead of mask.
+        // Masked, mask, bit, mask_bit, output mask and the output; with a truncation high, top,
+        // top_bit instead of mask.
         let bytes = if truncated { 8.0 } else { 6.0 } * 8.0 * n as f64 + 2.0 * bits::bytes(n) as f64;
         let name = if truncated { "with truncation" } else { "plain" };
         report("open_selected", name, bytes / seconds / 1e9, "GB/s");

@@ -1,9 +1,11 @@
-//! Boolean circuits on bit planes: plane i holds bit i of many values, 64 values to a word, and a gate works on whole planes.
+//! Boolean circuits on bit planes: plane i holds bit i of many values, 64 values to a word, and a
+//! gate works on whole planes.
 //!
-//! Protocols write a circuit once per shape of step, with [`Circuit`] as the builder: wires come from planes of the inputs,
-//! gates from wires, and the outputs are lists of wires, one list per output buffer. Gates on constants fold away, so a
-//! protocol may leave shares that are zero by construction in its formulas. [`Circuit::compile`] gives every gate a register
-//! of a small file, so that a block of lanes stays in the nearest cache from the first gate to the last.
+//! Protocols write a circuit once per shape of step, with [`Circuit`] as the builder: wires come
+//! from planes of the inputs, gates from wires, and the outputs are lists of wires, one list per
+//! output buffer. Gates on constants fold away, so a protocol may leave shares that are zero by
+//! construction in its formulas. [`Circuit::compile`] gives every gate a register of a small file,
+//! so that a block of lanes stays in the nearest cache from the first gate to the last.
 
 /// A plane that a circuit reads or makes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -83,7 +85,8 @@ impl Circuit {
         Wire((self.gates.len() - 1) as u32)
     }
 
-    /// The program of the circuit: unused gates are dropped, the others keep their order and share registers.
+    /// The program of the circuit: unused gates are dropped, the others keep their order and share
+    /// registers.
     pub fn compile(&self) -> Program {
         let mut last_use = vec![0usize; self.gates.len()];
         for (at, gate) in self.gates.iter().enumerate() {
@@ -115,7 +118,8 @@ impl Circuit {
                 Gate::Not(a) => (GateKind::Not, a, a),
             };
             let operands = [places[a.0 as usize], places[b.0 as usize]];
-            // The result's register is taken before the operands' are freed: a step never reads what it writes.
+            // The result's register is taken before the operands' are freed: a step never reads
+            // what it writes.
             let register = free.pop().unwrap_or_else(|| {
                 program.registers += 1;
                 program.registers - 1
@@ -198,8 +202,9 @@ impl Program {
         self.registers as usize
     }
 
-    /// Runs every gate on words [from, from + count) of planes of `words` words; `registers` holds `self.registers · count`
-    /// words, the first `count` of them zero. `emit` gets (output buffer, plane, the words).
+    /// Runs every gate on words [from, from + count) of planes of `words` words; `registers` holds
+    /// `self.registers · count` words, the first `count` of them zero. `emit` gets (output buffer,
+    /// plane, the words).
     pub(crate) fn run_block(
         &self,
         inputs: &[&[u64]],

@@ -27,7 +27,8 @@ impl Cpu {
         Cpu::at_level(Level::detect(), threads)
     }
 
-    /// A device that uses the instructions of one level only: for tests, which compare all levels of a machine.
+    /// A device that uses the instructions of one level only: for tests, which compare all levels
+    /// of a machine.
     pub fn at_level(level: Level, threads: usize) -> Self {
         Cpu { threads: threads.max(1), level }
     }

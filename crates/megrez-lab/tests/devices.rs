@@ -1,5 +1,5 @@
-//! Parties of one session may compute on different devices. A machine without a GPU runs the CUDA kernels on the host:
-//! slowly, but the same source, started by the same calls.
+//! Parties of one session may compute on different devices. A machine without a GPU runs the CUDA
+//! kernels on the host: slowly, but the same source, started by the same calls.
 
 use megrez::RunOptions;
 use megrez::{Backend, FixedModel};
@@ -32,7 +32,8 @@ fn options(protocol: &str, ring: u32, batch: usize) -> BenchOptions {
     BenchOptions { ring, frac: 13, batch, shape: [20, 40, 30], ..BenchOptions::new(run) }
 }
 
-/// Every operation's result is compared with the clear one, exactly but for a unit in the last place of a truncation.
+/// Every operation's result is compared with the clear one, exactly but for a unit in the last
+/// place of a truncation.
 #[test]
 fn every_party_may_have_another_device() {
     for (protocol, on_cuda) in [
@@ -73,7 +74,8 @@ fn lenet_with_a_party_on_cuda() {
     let report = bench_model(&mut backend, "lenet", &model, &options).unwrap();
     assert_eq!(report["verified"], true, "{report}");
 
-    // What was planned is what it took: the emulated device is smaller than the planned one, so tiles may differ.
+    // What was planned is what it took: the emulated device is smaller than the planned one, so
+    // tiles may differ.
     let planned = planned_peaks("mizar", &model.compiled.plan).unwrap();
     let measured = report["peak_device_mib"][0].as_f64().unwrap() * f64::from(1 << 20);
     let ratio = measured / planned[0] as f64;

@@ -1,5 +1,6 @@
-//! What a run of a model tells whom, before it runs: who gives what, who learns what, what everybody sees, and what protects the rest. The
-//! same for the command (`megrez plan show`) and for Python (`Model.disclosure`).
+//! What a run of a model tells whom, before it runs: who gives what, who learns what, what
+//! everybody sees, and what protects the rest. The same for the command (`megrez plan show`) and
+//! for Python (`Model.disclosure`).
 
 use crate::batches::Described as _;
 use crate::model::Model;
@@ -59,7 +60,8 @@ pub struct Learned {
     pub recipient: String,
     /// The dimensions of what is opened.
     pub shape: Vec<usize>,
-    /// What the recipient makes of it afterwards, having seen what is opened: `softmax`, `log-softmax`, `argmax`.
+    /// What the recipient makes of it afterwards, having seen what is opened: `softmax`,
+    /// `log-softmax`, `argmax`.
     pub then: Vec<&'static str>,
     /// Whether each row of it follows from one row of the data alone.
     pub by_row: bool,

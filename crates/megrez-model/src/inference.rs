@@ -28,8 +28,8 @@ pub struct Inference {
     pub protocol: String,
     /// Whether the caller insisted on a protocol that does not protect.
     pub insecure: bool,
-    /// What the ranges rest on: `proven`, `calibrated` or `assumed`; `None` for a stored model, whose ranges its
-    /// owner knows.
+    /// What the ranges rest on: `proven`, `calibrated` or `assumed`; `None` for a stored model,
+    /// whose ranges its owner knows.
     pub range: Option<&'static str>,
     /// Inputs per run.
     pub batch: usize,

@@ -5,7 +5,8 @@
 //! row depends on another, and it runs on whatever backend there is ([`inference`]), or where its
 //! weights are kept ([`stored`]). What it cost is reported alike everywhere ([`report`]). The
 //! examinations of a model stand beside: layer by layer against the clear ([`check()`]), whether
-//! every message is masked ([`masks`]), what a run tells whom ([`disclosure`]), whether parties notice damage ([`faults`]).
+//! every message is masked ([`masks`]), what a run tells whom ([`disclosure`]), whether parties
+//! notice damage ([`faults`]).
 //!
 //! Programs use this through the facade, `megrez`, which alone promises its names.
 

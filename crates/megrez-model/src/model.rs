@@ -59,8 +59,8 @@ impl Model {
         }
     }
 
-    /// What the ranges of the layers rest on, the weakest of them: `proven`, `calibrated` or `assumed`; `None` in single
-    /// precision.
+    /// What the ranges of the layers rest on, the weakest of them: `proven`, `calibrated` or
+    /// `assumed`; `None` in single precision.
     pub fn basis(&self) -> Option<&'static str> {
         match self {
             Model::Fixed(model) => Some(LayerRange::basis(&model.compiled.ranges)),
@@ -68,8 +68,8 @@ impl Model {
         }
     }
 
-    /// The layers in the order in which they run, for programs: name, operator and shape, and in fixed point what is known of
-    /// their ranges.
+    /// The layers in the order in which they run, for programs: name, operator and shape, and in
+    /// fixed point what is known of their ranges.
     pub fn layers(&self) -> Json {
         match self {
             Model::Fixed(model) => {

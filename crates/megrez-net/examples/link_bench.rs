@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p megrez-net --example link_bench`
 //!
-//! Links without a profile first, then links that are shaped, with what the profile promises next to them.
-//! Throughput is payload from one party to another in one direction, in GB/s (10^9 bytes); latency is half of a
-//! round trip of 8-byte messages, in microseconds.
+//! Links without a profile first, then links that are shaped, with what the profile promises next
+//! to them. Throughput is payload from one party to another in one direction, in GB/s (10^9 bytes);
+//! latency is half of a round trip of 8-byte messages, in microseconds.
 
 use std::thread;
 use std::time::{Duration, Instant};

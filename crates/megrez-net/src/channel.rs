@@ -30,8 +30,8 @@ pub struct Patience {
     pub idle_timeout: Duration,
     /// A write that makes no progress takes so long at most.
     pub writing: Duration,
-    /// Bytes a second: a message takes no longer than `idle_timeout` and what its bytes take at this rate. Without one, a
-    /// message may trickle for as long as it is never silent.
+    /// Bytes a second: a message takes no longer than `idle_timeout` and what its bytes take at
+    /// this rate. Without one, a message may trickle for as long as it is never silent.
     pub slowest: Option<u64>,
 }
 
@@ -49,12 +49,13 @@ impl Patience {
     }
 }
 
-/// Connects to the party `expect` at `address` (`host:port`). `timeout` bounds the connecting, and then how long nothing may come.
+/// Connects to the party `expect` at `address` (`host:port`). `timeout` bounds the connecting, and
+/// then how long nothing may come.
 ///
 /// # Errors
-/// [`NetError::Io`], [`NetError::Timeout`] or [`NetError::Closed`] when the address does not answer,
-/// [`NetError::Identity`] when another than `expect` answers or this side is not accepted, [`NetError::Version`] when
-/// the party runs another version, [`NetError::Limit`] when it is busy.
+/// [`NetError::Io`], [`NetError::Timeout`] or [`NetError::Closed`] when the address does not
+/// answer, [`NetError::Identity`] when another than `expect` answers or this side is not accepted,
+/// [`NetError::Version`] when the party runs another version, [`NetError::Limit`] when it is busy.
 pub fn dial(
     address: &str,
     identity: &Identity,
@@ -108,7 +109,8 @@ impl Channel {
         self.stream.certificate()
     }
 
-    /// Whether the other side is known to have gone. A connection that is not may be broken all the same.
+    /// Whether the other side is known to have gone. A connection that is not may be broken all the
+    /// same.
     #[must_use]
     pub fn hung_up(&self) -> bool {
         self.stream.hung_up()
@@ -192,11 +194,13 @@ impl Channel {
         self.heard.elapsed()
     }
 
-    /// Waits for the next message, which may have at most `max` bytes. Memory is taken as bytes come in.
+    /// Waits for the next message, which may have at most `max` bytes. Memory is taken as bytes
+    /// come in.
     ///
     /// # Errors
-    /// [`NetError::Closed`] when the other side has finished, [`NetError::Timeout`] when it is silent,
-    /// [`NetError::Limit`] when the message is larger, [`NetError::Garbage`] when the bytes make no sense.
+    /// [`NetError::Closed`] when the other side has finished, [`NetError::Timeout`] when it is
+    /// silent, [`NetError::Limit`] when the message is larger, [`NetError::Garbage`] when the bytes
+    /// make no sense.
     pub fn recv(&mut self, max: u64) -> Result<Payload, NetError> {
         let length = self.announced()?;
         self.message(length, max)
@@ -214,8 +218,8 @@ impl Channel {
         }
     }
 
-    /// As [`recv`](Self::recv) of a message that begins within `time`; before anything of it is taken in, `admit`
-    /// hears how many bytes it has. What it returns comes back with the message.
+    /// As [`recv`](Self::recv) of a message that begins within `time`; before anything of it is
+    /// taken in, `admit` hears how many bytes it has. What it returns comes back with the message.
     ///
     /// # Errors
     /// As [`recv`](Self::recv), and those of `admit`.

@@ -35,7 +35,8 @@ impl Inner {
     pub(crate) fn accept(self: &Arc<Self>, listener: &TcpListener) {
         while !self.stopping() {
             let Ok((socket, address)) = listener.accept() else {
-                // Out of descriptors, or the other side was too fast; trying again at once would spin.
+                // Out of descriptors, or the other side was too fast; trying again at once would
+                // spin.
                 thread::sleep(Duration::from_millis(20));
                 continue;
             };

@@ -63,7 +63,8 @@ pub(crate) struct Inner {
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// Links that peers have dialled for sessions that this party has not opened yet; with a serial number.
+    /// Links that peers have dialled for sessions that this party has not opened yet; with a serial
+    /// number.
     pub(crate) links: HashMap<(SessionId, usize), (u64, TlsStream)>,
     pub(crate) serial: u64,
     /// Sessions of this party that are being opened or run.
@@ -90,8 +91,8 @@ impl Endpoint {
     /// Binds the listener and begins to accept connections.
     ///
     /// # Errors
-    /// [`NetError::Config`] when the configuration contradicts itself, [`NetError::Io`] when the address cannot be
-    /// listened on.
+    /// [`NetError::Config`] when the configuration contradicts itself, [`NetError::Io`] when the
+    /// address cannot be listened on.
     pub fn bind(config: Config) -> Result<Self, NetError> {
         let Config { me, listen, peers, identity, limits } = config;
         check(me, peers.len(), &identity, &limits)?;
@@ -203,12 +204,14 @@ impl Endpoint {
         lock(&self.shared.state).sessions.contains(&id)
     }
 
-    /// Opens a session with all other parties, who have to do the same with the same `id` and number of parties
-    /// within [`Limits::connect`]. What this party sends is slowed down to `profile`.
+    /// Opens a session with all other parties, who have to do the same with the same `id` and
+    /// number of parties within [`Limits::connect`]. What this party sends is slowed down to
+    /// `profile`.
     ///
     /// # Errors
-    /// [`NetError::Timeout`] when a peer does not come, [`NetError::Identity`] or [`NetError::Version`] when a peer
-    /// is not who or what it should be, [`NetError::Config`] when the session is open here already.
+    /// [`NetError::Timeout`] when a peer does not come, [`NetError::Identity`] or
+    /// [`NetError::Version`] when a peer is not who or what it should be, [`NetError::Config`] when
+    /// the session is open here already.
     pub fn open_session(&self, id: SessionId, profile: &NetProfile) -> Result<Network, NetError> {
         profile.check()?;
         let shared = &self.shared;
@@ -417,7 +420,8 @@ impl Inner {
         }
     }
 
-    /// Dials `peer` until it answers. Returns the connection and the idle timeout that the peer tolerates.
+    /// Dials `peer` until it answers. Returns the connection and the idle timeout that the peer
+    /// tolerates.
     fn dial_link(
         &self,
         session: SessionId,

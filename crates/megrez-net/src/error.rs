@@ -7,7 +7,8 @@ pub const MAX_REASON: usize = 512;
 
 /// An error of the network: what happened, where, and what to do about it.
 ///
-/// Once a session has failed, every call on it returns the same [`NetError::Aborted`] value, at every party.
+/// Once a session has failed, every call on it returns the same [`NetError::Aborted`] value, at
+/// every party.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NetError {
@@ -64,8 +65,8 @@ impl NetError {
     }
 }
 
-/// Why a session ended; the variants are ordered from root cause to consequence, and where parties notice
-/// different things the smallest wins.
+/// Why a session ended; the variants are ordered from root cause to consequence, and where parties
+/// notice different things the smallest wins.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -135,7 +136,8 @@ impl std::fmt::Display for Abort {
     }
 }
 
-/// At most `max` bytes of `text`, cut at a character, control characters replaced: safe to print and to log.
+/// At most `max` bytes of `text`, cut at a character, control characters replaced: safe to print
+/// and to log.
 pub(crate) fn sanitise(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max));
     for c in text.chars() {

@@ -1,9 +1,11 @@
 //! How all parties of a session come to report the same reason.
 //!
-//! A party that notices a failure casts one vote: what it saw. A party that hears of a failure before it notices
-//! one adopts the first vote that it hears as its own. Every party passes each vote that is new to it on to all
-//! others, after its own, and decides when it has heard from every peer whose link is alive, or after a short grace
-//! period: the smallest vote wins. Links keep the order, so whoever has heard from all knows all votes. Votes are ordered from root cause to consequence ([`AbortKind`](crate::AbortKind)).
+//! A party that notices a failure casts one vote: what it saw. A party that hears of a failure
+//! before it notices one adopts the first vote that it hears as its own. Every party passes each
+//! vote that is new to it on to all others, after its own, and decides when it has heard from every
+//! peer whose link is alive, or after a short grace period: the smallest vote wins. Links keep the
+//! order, so whoever has heard from all knows all votes. Votes are ordered from root cause to
+//! consequence ([`AbortKind`](crate::AbortKind)).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Abort, NetError};
 
-/// Locks, and carries on after a panic elsewhere: every critical section here leaves consistent state behind.
+/// Locks, and carries on after a panic elsewhere: every critical section here leaves consistent
+/// state behind.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -45,13 +48,14 @@ impl Failure {
         Self { grace, tripped: AtomicBool::new(false), state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Whether somebody has noticed a failure; a relaxed check that is cheap enough for every message.
+    /// Whether somebody has noticed a failure; a relaxed check that is cheap enough for every
+    /// message.
     pub fn tripped(&self) -> bool {
         self.tripped.load(Ordering::Acquire)
     }
 
-    /// This party noticed `abort`. Returns the vote to pass on, or none when it is only a consequence of a
-    /// failure that is known already.
+    /// This party noticed `abort`. Returns the vote to pass on, or none when it is only a
+    /// consequence of a failure that is known already.
     pub fn notice(&self, abort: Abort) -> Option<Abort> {
         let mut state = lock(&self.state);
         if !state.votes.is_empty() {
@@ -101,7 +105,8 @@ impl Failure {
         state.decided.is_some()
     }
 
-    /// The reason that all parties agree on; waits for it for at most the grace period. None when nothing failed.
+    /// The reason that all parties agree on; waits for it for at most the grace period. None when
+    /// nothing failed.
     pub fn settle(&self) -> Option<NetError> {
         let mut state = lock(&self.state);
         loop {

@@ -1,17 +1,17 @@
 //! The bytes on a connection: a hello, a welcome, then frames. Pure functions from and to bytes.
 //!
-//! Everything is little endian. The dialling side sends a [`Hello`], the accepting side answers with a
-//! [`Welcome`], both [`HELLO_LEN`] bytes that begin with `MGRZ` and the version, in every version. Then come frames,
-//! each with a header of [`HEADER_LEN`] bytes:
+//! Everything is little endian. The dialling side sends a [`Hello`], the accepting side answers
+//! with a [`Welcome`], both [`HELLO_LEN`] bytes that begin with `MGRZ` and the version, in every
+//! version. Then come frames, each with a header of [`HEADER_LEN`] bytes:
 //!
 //! ```text
 //! offset  0     1..4   4..8   8..16  16..24   24..32
 //!         kind  zero   round  tag    time_ns  length
 //! ```
 //!
-//! A message longer than [`CHUNK`] bytes is one `Data` frame, whose length is that of the whole message and which
-//! carries the first chunk, followed by `More` frames that carry one chunk each. Other kinds of frame may stand
-//! between the chunks of a message, other messages may not.
+//! A message longer than [`CHUNK`] bytes is one `Data` frame, whose length is that of the whole
+//! message and which carries the first chunk, followed by `More` frames that carry one chunk each.
+//! Other kinds of frame may stand between the chunks of a message, other messages may not.
 
 use crate::error::{Abort, AbortKind, MAX_REASON, NetError};
 use crate::transport::{SessionId, Stamp};
@@ -86,7 +86,8 @@ impl Header {
 /// The length of a `Data` frame is checked by the caller, against its own limit.
 ///
 /// # Errors
-/// [`NetError::Garbage`] when there are too few bytes, or they are no header that this version writes.
+/// [`NetError::Garbage`] when there are too few bytes, or they are no header that this version
+/// writes.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, NetError> {
     let garbage = |what: &str| Err(NetError::Garbage(format!("a frame header with {what}")));
     let Some(bytes) = bytes.first_chunk::<HEADER_LEN>() else {
@@ -169,8 +170,8 @@ impl Hello {
 /// Reads a hello from the first [`HELLO_LEN`] bytes of `bytes`.
 ///
 /// # Errors
-/// [`NetError::Version`] when the other side speaks another version, [`NetError::Garbage`] when it does not speak
-/// this protocol.
+/// [`NetError::Version`] when the other side speaks another version, [`NetError::Garbage`] when it
+/// does not speak this protocol.
 pub fn parse_hello(bytes: &[u8]) -> Result<Hello, NetError> {
     let bytes = opening(bytes, "hello")?;
     let garbage = |what: &str| Err(NetError::Garbage(format!("a hello with {what}")));
@@ -294,7 +295,8 @@ pub fn parse_abort(bytes: &[u8]) -> Result<Abort, NetError> {
     }
     let text = std::str::from_utf8(text).map_err(|_| garbage())?;
     let abort = Abort::new(kind, culprit, origin, text);
-    // Parties compare reasons byte by byte, so a text that comes out different here would split them.
+    // Parties compare reasons byte by byte, so a text that comes out different here would split
+    // them.
     if abort.reason == text { Ok(abort) } else { Err(garbage()) }
 }
 

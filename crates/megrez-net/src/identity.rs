@@ -71,8 +71,9 @@ impl PeerName {
     /// A client's name.
     ///
     /// # Errors
-    /// [`NetError::Config`] when the name has characters other than lower-case letters, digits and inner hyphens,
-    /// more than 40 of them, or could be taken for a party or a file of the deployment.
+    /// [`NetError::Config`] when the name has characters other than lower-case letters, digits and
+    /// inner hyphens, more than 40 of them, or could be taken for a party or a file of the
+    /// deployment.
     pub fn client(name: &str) -> Result<Self, NetError> {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let bytes = name.as_bytes();
@@ -169,17 +170,18 @@ impl CertificateId {
 }
 
 impl Identity {
-    /// From the contents of three PEM files: the authority's certificate, one's own certificate (chain), one's own
-    /// private key.
+    /// From the contents of three PEM files: the authority's certificate, one's own certificate
+    /// (chain), one's own private key.
     ///
     /// # Errors
-    /// [`NetError::Config`] when something cannot be read, the certificate was not issued by the authority, the
-    /// key does not belong to it, or it carries no name of a deployment.
+    /// [`NetError::Config`] when something cannot be read, the certificate was not issued by the
+    /// authority, the key does not belong to it, or it carries no name of a deployment.
     pub fn from_pem(ca: &str, certificate: &str, key: &str) -> Result<Self, NetError> {
         Self::with_revoked(ca, certificate, key, "")
     }
 
-    /// As [`from_pem`](Self::from_pem), with the lists of certificates that authorities have revoked.
+    /// As [`from_pem`](Self::from_pem), with the lists of certificates that authorities have
+    /// revoked.
     ///
     /// # Errors
     /// As [`from_pem`](Self::from_pem).
@@ -187,8 +189,8 @@ impl Identity {
         Self::with_provider(ca, certificate, key, revoked, provider())
     }
 
-    /// From `ca.pem`, `<name>.pem` and `<name>.key` in a folder, as [`certs::generate`](crate::certs::generate)
-    /// writes them, and `crl.pem` if it is there.
+    /// From `ca.pem`, `<name>.pem` and `<name>.key` in a folder, as
+    /// [`certs::generate`](crate::certs::generate) writes them, and `crl.pem` if it is there.
     ///
     /// # Errors
     /// [`NetError::Io`] when a file cannot be read, and as [`from_pem`](Self::from_pem).

@@ -8,14 +8,15 @@ use crate::failure::{lock, wait};
 use crate::shaper::wait_until;
 use crate::transport::Message;
 
-/// Book-keeping per message that counts against the limits in addition to its payload, so that floods of empty
-/// messages are bounded too.
+/// Book-keeping per message that counts against the limits in addition to its payload, so that
+/// floods of empty messages are bounded too.
 const OVERHEAD: u64 = 128;
 
 /// Bounds on what waits in one inbox, in bytes.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Room {
-    /// Above this the sender has to wait, unless somebody here waits for a message that has yet to come.
+    /// Above this the sender has to wait, unless somebody here waits for a message that has yet to
+    /// come.
     pub soft: u64,
     /// Above this the session fails.
     pub hard: u64,
@@ -66,7 +67,8 @@ struct State {
 }
 
 impl State {
-    /// Whether somebody waits for a message that has yet to come; whose message is here just has not run yet.
+    /// Whether somebody waits for a message that has yet to come; whose message is here just has
+    /// not run yet.
     fn starving(&self) -> bool {
         self.waiting.iter().any(|(tag, _)| !self.ready.contains_key(tag))
     }
@@ -91,7 +93,8 @@ impl Inbox {
             if total > self.room.hard && (cost > self.room.hard || starving) {
                 return Err(Refusal::Full);
             }
-            // A lane that waits for a message still to come could wait for ever if the link stood still.
+            // A lane that waits for a message still to come could wait for ever if the link stood
+            // still.
             if total <= self.room.soft || state.bytes == 0 || (starving && total <= self.room.hard) {
                 state.bytes = total;
                 return Ok(());

@@ -1,7 +1,7 @@
 //! Named messages between the parties of a session.
 //!
-//! A session is one run of a protocol. Each party holds a [`Network`], sends bytes under a 64-bit tag to a peer, and
-//! asks for bytes by tag from a peer; the crate never knows what the bytes mean.
+//! A session is one run of a protocol. Each party holds a [`Network`], sends bytes under a 64-bit
+//! tag to a peer, and asks for bytes by tag from a peer; the crate never knows what the bytes mean.
 //!
 //! ```
 //! use std::time::Duration;
@@ -18,25 +18,28 @@
 //!
 //! # Two kinds of session
 //!
-//! [`Network::in_memory`] gives the handles of all parties inside one process, under virtual time (a LAN or a WAN
-//! without sleeping) or real time.
+//! [`Network::in_memory`] gives the handles of all parties inside one process, under virtual time
+//! (a LAN or a WAN without sleeping) or real time.
 //!
-//! [`Endpoint`] is a party on a real network. Every pair of parties is joined by two TCP connections, one for each
-//! direction, dialled by the side that sends, so that reading and writing never wait for each other. Both sides prove
-//! who they are by certificates of the deployment's own authority ([`certs`]), with TLS 1.3, without tickets or early
-//! data. A [`NetProfile`] other than loopback slows down what a party sends, without privileges, so that machines in
-//! one room measure like machines far apart. Clients [`dial`] an endpoint and get a [`Channel`].
+//! [`Endpoint`] is a party on a real network. Every pair of parties is joined by two TCP
+//! connections, one for each direction, dialled by the side that sends, so that reading and writing
+//! never wait for each other. Both sides prove who they are by certificates of the deployment's own
+//! authority ([`certs`]), with TLS 1.3, without tickets or early data. A [`NetProfile`] other than
+//! loopback slows down what a party sends, without privileges, so that machines in one room measure
+//! like machines far apart. Clients [`dial`] an endpoint and get a [`Channel`].
 //!
 //! # When something goes wrong
 //!
-//! A party that is killed, stopped, cut off, or sends what it must not, ends the session at all parties, and all
-//! report the same [`Abort`]: root causes win over their consequences. Links carry signs of life, so a party may
-//! compute for as long as it likes; one that is silent for [`Limits::idle_timeout`] is gone. A message that does not come
-//! within [`Limits::step`] from a party that lives ends the session too, and the error names who waited for whom, and
-//! at which step. What a peer can make this process hold is bounded by [`Limits`], and memory for a message is taken
-//! as its bytes come in, not as its header claims.
+//! A party that is killed, stopped, cut off, or sends what it must not, ends the session at all
+//! parties, and all report the same [`Abort`]: root causes win over their consequences. Links carry
+//! signs of life, so a party may compute for as long as it likes; one that is silent for
+//! [`Limits::idle_timeout`] is gone. A message that does not come within [`Limits::step`] from a
+//! party that lives ends the session too, and the error names who waited for whom, and at which
+//! step. What a peer can make this process hold is bounded by [`Limits`], and memory for a message
+//! is taken as its bytes come in, not as its header claims.
 //!
-//! Peers and clients are authenticated, and reasons that they send are shown; the text is cut and cleaned first.
+//! Peers and clients are authenticated, and reasons that they send are shown; the text is cut and
+//! cleaned first.
 
 #[cfg(target_endian = "big")]
 compile_error!(

@@ -28,8 +28,8 @@ pub struct Limits {
     pub inbox_soft: u64,
     /// Bytes from one peer that may lie undelivered at all. Default 4 GiB.
     pub inbox_hard: u64,
-    /// Connections whose handshake is not done, at most; beyond that the address with the most of them
-    /// loses its oldest. Default 256.
+    /// Connections whose handshake is not done, at most; beyond that the address with the most of
+    /// them loses its oldest. Default 256.
     pub pending: usize,
 }
 

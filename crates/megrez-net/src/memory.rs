@@ -14,8 +14,8 @@ use crate::transport::{ClockKind, Counter, Message, Stamp, Traffic, Transport, W
 
 const ROOM: Room = Room { soft: 1 << 30, hard: 8 << 30 };
 
-/// What the parties share: one inbox for each direction of each link, and one failure, so that the first reason
-/// is everybody's reason.
+/// What the parties share: one inbox for each direction of each link, and one failure, so that the
+/// first reason is everybody's reason.
 struct Hub {
     parties: usize,
     timeout: Duration,

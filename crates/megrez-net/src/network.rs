@@ -12,12 +12,13 @@ use crate::transport::{ClockKind, Message, Stamp, Transport, WireCount};
 
 /// One party's handle on a session: named messages to and from the other parties.
 ///
-/// Clones share the session and may be used from several threads at once. A message is named by a 64-bit tag
-/// that both sides compute; a tag is used once for each ordered pair of parties, and messages can be asked for in
-/// any order.
+/// Clones share the session and may be used from several threads at once. A message is named by a
+/// 64-bit tag that both sides compute; a tag is used once for each ordered pair of parties, and
+/// messages can be asked for in any order.
 ///
-/// When the last clone is dropped, or [`close`](Self::close) is called, the party has left: its messages are still
-/// delivered, but a peer that waits for another one fails. A drop while panicking ends the session everywhere.
+/// When the last clone is dropped, or [`close`](Self::close) is called, the party has left: its
+/// messages are still delivered, but a peer that waits for another one fails. A drop while
+/// panicking ends the session everywhere.
 #[derive(Clone)]
 pub struct Network {
     handle: Arc<Handle>,
@@ -37,13 +38,14 @@ impl Network {
 
     /// The handles of all parties of a session inside this process.
     ///
-    /// With [`ClockKind::Virtual`] nothing waits for the profile: each direction of each link delivers a message
-    /// that is sent at `t` at `max(t, busy) + bytes / rate + rtt / 2`, counting payload bytes, and is busy for
-    /// `bytes / rate`. That is deterministic as long as the sends on one direction of a link come in a
-    /// deterministic order, so from one thread at a time. With [`ClockKind::Real`] the same holds of real time.
+    /// With [`ClockKind::Virtual`] nothing waits for the profile: each direction of each link
+    /// delivers a message that is sent at `t` at `max(t, busy) + bytes / rate + rtt / 2`, counting
+    /// payload bytes, and is busy for `bytes / rate`. That is deterministic as long as the sends on
+    /// one direction of a link come in a deterministic order, so from one thread at a time. With
+    /// [`ClockKind::Real`] the same holds of real time.
     ///
-    /// `timeout` bounds every wait for a message, and every wait for room when a peer does not take its messages
-    /// (1 GiB may lie around in each direction).
+    /// `timeout` bounds every wait for a message, and every wait for room when a peer does not take
+    /// its messages (1 GiB may lie around in each direction).
     ///
     /// # Panics
     /// When `parties` is not 1 to 64, or the profile fails [`NetProfile::check`].
@@ -83,11 +85,12 @@ impl Network {
         self.handle.clock
     }
 
-    /// Queues a message to party `to`, and returns; waits only when too many bytes are on their way.
+    /// Queues a message to party `to`, and returns; waits only when too many bytes are on their
+    /// way.
     ///
     /// # Errors
-    /// [`NetError::Aborted`] when the session has failed, [`NetError::Config`] when `to` is no peer,
-    /// [`NetError::Limit`] when the message is larger than a message may be.
+    /// [`NetError::Aborted`] when the session has failed, [`NetError::Config`] when `to` is no
+    /// peer, [`NetError::Limit`] when the message is larger than a message may be.
     pub fn send(&self, to: usize, tag: u64, stamp: Stamp, payload: Payload) -> Result<(), NetError> {
         self.check_peer(to)?;
         self.handle.transport.send(to, tag, stamp, payload)
@@ -96,15 +99,17 @@ impl Network {
     /// Waits for the message `tag` from party `from`. `what` names the step, for errors.
     ///
     /// # Errors
-    /// [`NetError::Aborted`] when the session has failed; this call fails it when the message does not come in
-    /// time. [`NetError::Config`] when `from` is no peer or the tag was asked for before.
+    /// [`NetError::Aborted`] when the session has failed; this call fails it when the message does
+    /// not come in time. [`NetError::Config`] when `from` is no peer or the tag was asked for
+    /// before.
     pub fn recv(&self, from: usize, tag: u64, what: &str) -> Result<Message, NetError> {
         self.check_peer(from)?;
         self.handle.transport.recv(from, tag, what)
     }
 
-    /// Ends the session at every party, and returns the reason that all of them will report: this one, unless
-    /// another failure came first. The reason is sent to the other parties, so it must not hold secrets.
+    /// Ends the session at every party, and returns the reason that all of them will report: this
+    /// one, unless another failure came first. The reason is sent to the other parties, so it must
+    /// not hold secrets.
     pub fn fail(&self, reason: &str) -> NetError {
         let Handle { me, transport, .. } = &*self.handle;
         let text = if reason.starts_with("party ") {
@@ -129,8 +134,8 @@ impl Network {
         self.handle.transport.flush()
     }
 
-    /// Says that this party has sent all it will send, for all clones of the handle; what was sent before is
-    /// still delivered.
+    /// Says that this party has sent all it will send, for all clones of the handle; what was sent
+    /// before is still delivered.
     pub fn close(self) {
         self.handle.transport.leave();
     }

@@ -5,16 +5,18 @@ use bytemuck::Pod;
 use crate::error::NetError;
 use zeroize::Zeroize;
 
-/// The first words of a payload, which are wiped when it is dropped: whole keys and tickets, and the keys at the head of inputs.
-/// What follows in larger ones are shares in bulk. Wiping these too would write every byte that is sent or received once more, and
-/// win nothing, since the same words lie in the step's buffers on the device.
+/// The first words of a payload, which are wiped when it is dropped: whole keys and tickets, and
+/// the keys at the head of inputs. What follows in larger ones are shares in bulk. Wiping these too
+/// would write every byte that is sent or received once more, and win nothing, since the same words
+/// lie in the step's buffers on the device.
 const WIPED: usize = 512;
 
-/// The bytes of one message in a buffer whose start is aligned to 8 bytes, so that a receiver can view them as
-/// `&[u64]`, `&[u32]` and so on without a copy.
+/// The bytes of one message in a buffer whose start is aligned to 8 bytes, so that a receiver can
+/// view them as `&[u64]`, `&[u32]` and so on without a copy.
 ///
-/// The words are little endian on the wire. Bytes between [`len`](Self::len) and the next multiple of eight are
-/// always zero. `Debug` prints the length only: a payload is usually a share of somebody's secret.
+/// The words are little endian on the wire. Bytes between [`len`](Self::len) and the next multiple
+/// of eight are always zero. `Debug` prints the length only: a payload is usually a share of
+/// somebody's secret.
 #[derive(Clone, Default)]
 pub struct Payload {
     words: Vec<u64>,
@@ -101,8 +103,8 @@ impl Payload {
     /// The payload as values of type `T`, without a copy.
     ///
     /// # Errors
-    /// [`NetError::Config`] when the length is no multiple of the size of `T`, or `T` needs more than 8-byte
-    /// alignment.
+    /// [`NetError::Config`] when the length is no multiple of the size of `T`, or `T` needs more
+    /// than 8-byte alignment.
     pub fn as_pod<T: Pod>(&self) -> Result<&[T], NetError> {
         bytemuck::try_cast_slice(self.as_bytes()).map_err(|_| {
             NetError::Config(format!(
@@ -119,7 +121,8 @@ impl Payload {
         Self { words: Vec::with_capacity(len.div_ceil(8)), len: 0 }
     }
 
-    /// Appends `more` zero bytes and returns them. Reserves geometrically, at most up to `total` bytes.
+    /// Appends `more` zero bytes and returns them. Reserves geometrically, at most up to `total`
+    /// bytes.
     pub(crate) fn grow(&mut self, more: usize, total: usize) -> &mut [u8] {
         let start = self.len;
         let words = (start + more).div_ceil(8);

@@ -7,10 +7,11 @@ use crate::error::NetError;
 
 /// One direction of one link: how many bits a second fit in, and how long a bit travels.
 ///
-/// Each direction of each link has the full rate to itself, and half of the round-trip time as its delay.
+/// Each direction of each link has the full rate to itself, and half of the round-trip time as its
+/// delay.
 ///
-/// Parses `loopback`, `lan`, `wan`, or a round-trip time and a rate: `20ms,500mbps`, `1.5ms,10gbps`, `20,500`
-/// (milliseconds and Mbit/s when no unit is given).
+/// Parses `loopback`, `lan`, `wan`, or a round-trip time and a rate: `20ms,500mbps`,
+/// `1.5ms,10gbps`, `20,500` (milliseconds and Mbit/s when no unit is given).
 ///
 /// ```
 /// use megrez_net::NetProfile;
@@ -54,7 +55,8 @@ impl NetProfile {
     /// A profile of one's own.
     ///
     /// # Errors
-    /// [`NetError::Config`] when a number is negative, not a number, or the round trip is over a minute.
+    /// [`NetError::Config`] when a number is negative, not a number, or the round trip is over a
+    /// minute.
     pub fn new(name: &str, rtt_ms: f64, mbps: f64) -> Result<Self, NetError> {
         let profile = Self { name: name.into(), rtt_ms, mbps };
         profile.check()?;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::profile::NetProfile;
 
-/// The last stretch of a wait is spun, because a sleep ends late by about this much, and by more when the processor
-/// has slept for longer.
+/// The last stretch of a wait is spun, because a sleep ends late by about this much, and by more
+/// when the processor has slept for longer.
 fn slack(wait: Duration) -> Duration {
     (Duration::from_micros(80) + wait / 128).min(Duration::from_micros(300))
 }
@@ -19,8 +19,9 @@ pub(crate) fn wait_until(at: Instant) {
     }
 }
 
-/// One direction of a link in real time: a bit leaves when all earlier ones have left, and arrives half a round
-/// trip later. The schedule counts from when bytes were handed over, so that late wake-ups never add up.
+/// One direction of a link in real time: a bit leaves when all earlier ones have left, and arrives
+/// half a round trip later. The schedule counts from when bytes were handed over, so that late
+/// wake-ups never add up.
 #[derive(Debug)]
 pub(crate) struct Shaper {
     profile: NetProfile,

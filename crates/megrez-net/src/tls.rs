@@ -1,4 +1,5 @@
-//! A TLS connection over a blocking socket, without the copies and small reads of a general-purpose stream.
+//! A TLS connection over a blocking socket, without the copies and small reads of a general-purpose
+//! stream.
 
 mod outgoing;
 
@@ -199,15 +200,16 @@ impl TlsStream {
                     stream.flush()?;
                     return Ok(stream);
                 }
-                // The other side may be done first and have sent data behind its last handshake message.
+                // The other side may be done first and have sent data behind its last handshake
+                // message.
                 Step::Plain => {}
                 Step::Closed => return Err(stream.closed()),
             }
         }
     }
 
-    /// After this, reads have no deadline; each may take `idle_timeout` at most without a byte. Buffers get the size
-    /// that carrying messages wants.
+    /// After this, reads have no deadline; each may take `idle_timeout` at most without a byte.
+    /// Buffers get the size that carrying messages wants.
     pub fn established(&mut self, idle_timeout: Option<Duration>) -> Result<(), NetError> {
         self.incoming.resize(self.incoming.len().max(BUFFER), 0);
         self.idle_timeout = idle_timeout.map(|time| time.max(Duration::from_millis(1)));
@@ -217,7 +219,8 @@ impl TlsStream {
 
     /// Every read must be over by then, however steadily bytes come in.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<(), NetError> {
-        // Under a deadline each read sets the time that it has; what it has set is taken back after the last.
+        // Under a deadline each read sets the time that it has; what it has set is taken back after
+        // the last.
         match (std::mem::replace(&mut self.deadline, deadline), deadline) {
             (Some(_), None) => self.set_read_timeout(self.idle_timeout),
             _ => Ok(()),
@@ -278,8 +281,8 @@ impl TlsStream {
         self.socket.try_clone().map_err(|error| NetError::io("socket", &error))
     }
 
-    /// Fills `buffer`. An error of kind [`NetError::Timeout`] means that the other side was silent for too long,
-    /// [`NetError::Closed`] that it has gone.
+    /// Fills `buffer`. An error of kind [`NetError::Timeout`] means that the other side was silent
+    /// for too long, [`NetError::Closed`] that it has gone.
     pub fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<(), NetError> {
         while !buffer.is_empty() {
             let ready = &self.plain[self.plain_start..];
@@ -344,8 +347,8 @@ impl TlsStream {
         Ok(())
     }
 
-    /// One round with the TLS library. Decrypted bytes go to `target` as far as they fit (the count comes back),
-    /// the rest to `plain`.
+    /// One round with the TLS library. Decrypted bytes go to `target` as far as they fit (the count
+    /// comes back), the rest to `plain`.
     fn step(&mut self, write: Wish<'_>, target: Option<&mut [u8]>) -> Result<(Step, usize), NetError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -380,11 +383,12 @@ impl TlsStream {
         }
     }
 
-    /// After an error the TLS library may have an alert for the other side, so that it too knows why.
+    /// After an error the TLS library may have an alert for the other side, so that it too knows
+    /// why.
     fn send_alert(&mut self) {
         loop {
-            // Another round without anything to encode would look at the incoming bytes again, and the library
-            // insists that it sends one alert only.
+            // Another round without anything to encode would look at the incoming bytes again, and
+            // the library insists that it sends one alert only.
             let more = match &self.side {
                 Side::Client(side) => side.wants_write(),
                 Side::Server(side) => side.wants_write(),

@@ -123,7 +123,8 @@ fn a_sender_far_ahead_waits() {
     assert!(finished.recv_timeout(Duration::from_millis(100)).is_err(), "the fourth has no room");
     nets[1].recv(0, 0, "big").unwrap();
     assert_eq!(finished.recv_timeout(LONG), Ok(3));
-    // A receiver that waits for something still to come opens the gate, or both would wait for ever.
+    // A receiver that waits for something still to come opens the gate, or both would wait for
+    // ever.
     nets[1].recv(0, 4, "big").unwrap();
     worker.join().unwrap();
 }

@@ -17,9 +17,9 @@ pub use resharing::defer_resharing;
 use megrez_plan::{Plan, PlanError};
 
 /// Makes a plan of shared primitives one for equal parties, who truncate and share again in one go
-/// and have no maximum of their own: ReLUs and maxima of at most `offload` elements go to the dealer
-/// (0: none do) and all tables too, the other maxima are made of steps that the parties have, and products wait for
-/// their truncation. The plan computes the same values.
+/// and have no maximum of their own: ReLUs and maxima of at most `offload` elements go to the
+/// dealer (0: none do) and all tables too, the other maxima are made of steps that the parties
+/// have, and products wait for their truncation. The plan computes the same values.
 ///
 /// # Errors
 /// None for a plan that is valid.

@@ -3,10 +3,11 @@
 use megrez_plan::{List, Op, Plan, PlanError, SignBit, ValueId, View};
 use std::collections::HashMap;
 
-/// Replaces every [`Op::Maximum`] by comparisons of all pairs, conjunctions of their bits that say which value wins, and
-/// selections: the rounds of a comparison, a conjunction and a selection, where a tournament has those of a ReLU per level.
-/// A ReLU that is the only reader of a maximum becomes a part of it, as one more value to win against; what it truncates is
-/// truncated beside the comparisons. Nothing is cut: with approximate comparisons no value might win all its pairs.
+/// Replaces every [`Op::Maximum`] by comparisons of all pairs, conjunctions of their bits that say
+/// which value wins, and selections: the rounds of a comparison, a conjunction and a selection,
+/// where a tournament has those of a ReLU per level. A ReLU that is the only reader of a maximum
+/// becomes a part of it, as one more value to win against; what it truncates is truncated beside
+/// the comparisons. Nothing is cut: with approximate comparisons no value might win all its pairs.
 ///
 /// Values keep their numbers; a maximum that has become part of its ReLU is no longer there.
 pub fn spread_maxima(plan: &mut Plan) -> Result<(), PlanError> {

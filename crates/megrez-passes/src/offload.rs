@@ -1,11 +1,13 @@
-//! Offload to the dealer: which steps of a plan of replicated values are computed by two workers and a
-//! dealer.
+//! Offload to the dealer: which steps of a plan of replicated values are computed by two workers
+//! and a dealer.
 
 use megrez_plan::{Op, Plan};
 
-/// Has the ReLUs and maxima of at most so many elements dealt ([`Op::Offloaded`]): they take fewer rounds and more bits, which
-/// pays for small ones on slow networks. The plan computes the same values; names and numbers of steps stay. To be done
-/// before [`spread_maxima`](crate::spread_maxima) and [`defer_resharing`](crate::defer_resharing), which leave dealt steps alone.
+/// Has the ReLUs and maxima of at most so many elements dealt ([`Op::Offloaded`]): they take fewer
+/// rounds and more bits, which pays for small ones on slow networks. The plan computes the same
+/// values; names and numbers of steps stay. To be done before
+/// [`spread_maxima`](crate::spread_maxima) and [`defer_resharing`](crate::defer_resharing), which
+/// leave dealt steps alone.
 pub fn offload_to_dealer(plan: &mut Plan, elements: usize) {
     for at in 0..plan.steps.len() {
         let small = plan.value(plan.steps[at].output).shape.elements() <= elements;

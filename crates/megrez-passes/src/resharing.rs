@@ -3,8 +3,9 @@
 use megrez_plan::{Kind, Op, Plan, PlanError, ValueId};
 use std::collections::HashSet;
 
-/// Leaves products of secrets in additive 3-of-3 sharing where all that follows, up to a truncation, is linear: for protocols that
-/// truncate and share again in one go. The plan computes the same values; names and numbers of steps stay.
+/// Leaves products of secrets in additive 3-of-3 sharing where all that follows, up to a
+/// truncation, is linear: for protocols that truncate and share again in one go. The plan computes
+/// the same values; names and numbers of steps stay.
 pub fn defer_resharing(plan: &mut Plan) -> Result<(), PlanError> {
     let products: Vec<usize> = (0..plan.steps.len()).filter(|&at| may_wait(plan, at)).collect();
     for at in products {
@@ -14,8 +15,9 @@ pub fn defer_resharing(plan: &mut Plan) -> Result<(), PlanError> {
     plan.retype()
 }
 
-/// Whether step `at` is a product of two secrets that only linear steps and truncations read, and no more elements are truncated
-/// than pays: sharing n elements costs 3ℓ bits each, and a truncation of a sum 2ℓ more than one of a shared value.
+/// Whether step `at` is a product of two secrets that only linear steps and truncations read, and
+/// no more elements are truncated than pays: sharing n elements costs 3ℓ bits each, and a
+/// truncation of a sum 2ℓ more than one of a shared value.
 fn may_wait(plan: &Plan, at: usize) -> bool {
     let step = &plan.steps[at];
     let secret = |i: &ValueId| matches!(plan.value(*i).kind, Kind::Ring { .. });

@@ -1,4 +1,5 @@
-//! All passes in their order: small steps to the dealer, other maxima spread, products left to their truncation.
+//! All passes in their order: small steps to the dealer, other maxima spread, products left to
+//! their truncation.
 
 use megrez_passes::legalise;
 use megrez_plan::{Op, Plan, SignBit};

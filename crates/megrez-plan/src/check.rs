@@ -1,4 +1,5 @@
-//! The types of steps: what each primitive accepts and gives. The same rules build a plan and validate one from a file.
+//! The types of steps: what each primitive accepts and gives. The same rules build a plan and
+//! validate one from a file.
 
 use crate::error::{Mistake, PlanError, refuse};
 use crate::{Kind, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
@@ -339,8 +340,8 @@ fn sane(value: &Value) -> Result<(), Mistake> {
 }
 
 impl Plan {
-    /// Checks a plan that came from elsewhere: every value defined once and before use, every type as the rules give
-    /// it, names unique, owners and recipients named.
+    /// Checks a plan that came from elsewhere: every value defined once and before use, every type
+    /// as the rules give it, names unique, owners and recipients named.
     pub fn validate(&self) -> Result<(), PlanError> {
         let fail = |step: &str, what: &str| Err(PlanError::Step { step: step.into(), what: what.into() });
         if ![8, 16, 32, 64].contains(&self.ring) {

@@ -1,5 +1,6 @@
-//! Plans of floating-point programs: straight lists of steps on secret single-precision numbers, agreed by hash like plans on
-//! a ring, and as free of secrets. `megrez-graph` lowers models into them, the engine walks them.
+//! Plans of floating-point programs: straight lists of steps on secret single-precision numbers,
+//! agreed by hash like plans on a ring, and as free of secrets. `megrez-graph` lowers models into
+//! them, the engine walks them.
 
 use crate::error::{Mistake, refuse};
 use crate::{Input, Output, PlanError, ValueId, View};
@@ -47,14 +48,16 @@ pub enum Operation {
     Min,
 }
 
-/// What a step does. Sums add in halves: n terms become ⌈n/2⌉ by adding term i + ⌈n/2⌉ to term i, every addition rounded.
+/// What a step does. Sums add in halves: n terms become ⌈n/2⌉ by adding term i + ⌈n/2⌉ to term i,
+/// every addition rounded.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum FloatOp {
     /// A function of each element.
     Map(Function),
     /// An operation on two values of one shape, element by element.
     Pair(Operation),
-    /// [.., m, k] · [.., k, n] with the same leading dimensions: products are rounded, then summed over k.
+    /// [.., m, k] · [.., k, n] with the same leading dimensions: products are rounded, then summed
+    /// over k.
     MatMul,
     /// The sums over the first dimension.
     Sum,
@@ -62,7 +65,8 @@ pub enum FloatOp {
     Largest,
     /// A rearrangement; local.
     View(View),
-    /// Elements of all inputs by their places, counted through one input after the other; one place further is +0. Local.
+    /// Elements of all inputs by their places, counted through one input after the other; one place
+    /// further is +0. Local.
     Gather {
         /// The shape of the result.
         shape: Shape,
@@ -76,7 +80,8 @@ pub enum FloatOp {
         /// Its elements.
         bits: Vec<u32>,
     },
-    /// [t, n] · [n, w] where each of the t rows has one 1 and zeros: the rows of a table that they name, exactly.
+    /// [t, n] · [n, w] where each of the t rows has one 1 and zeros: the rows of a table that they
+    /// name, exactly.
     Lookup,
 }
 
@@ -101,7 +106,8 @@ pub const MAX_THREADS: u32 = 64;
 pub struct FloatPlan {
     /// Bits of a group of the OT extension: 1, 2, 4 or 8. More is fewer bytes and more work.
     pub group: u32,
-    /// Threads of each party, 1 to [`MAX_THREADS`]: bytes and rounds depend on it a little, results do not.
+    /// Threads of each party, 1 to [`MAX_THREADS`]: bytes and rounds depend on it a little, results
+    /// do not.
     pub threads: u32,
     /// The shapes of the values that inputs and steps define.
     pub values: Vec<Shape>,

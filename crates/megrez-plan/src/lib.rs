@@ -1,9 +1,10 @@
-//! The plan: a straight list of primitive steps on secret values, the same at every party and agreed by hash before
-//! anything runs. It names who owns each input and who learns each output; it holds no secret and no share.
+//! The plan: a straight list of primitive steps on secret values, the same at every party and
+//! agreed by hash before anything runs. It names who owns each input and who learns each output; it
+//! holds no secret and no share.
 //!
-//! Layers are lowered into these primitives by `megrez-graph`; protocols implement the primitives; the engine walks the
-//! list. Whatever a protocol may choose per step (lists, forms, widths) is written in the step, so that every party
-//! makes the same choice.
+//! Layers are lowered into these primitives by `megrez-graph`; protocols implement the primitives;
+//! the engine walks the list. Whatever a protocol may choose per step (lists, forms, widths) is
+//! written in the step, so that every party makes the same choice.
 
 mod check;
 mod error;
@@ -35,8 +36,8 @@ pub enum Kind {
         /// Fraction bits.
         frac: u32,
     },
-    /// A secret ring element with `frac` fraction bits that is left as a sum of one summand per party: it is added, rearranged
-    /// and truncated, and nothing else.
+    /// A secret ring element with `frac` fraction bits that is left as a sum of one summand per
+    /// party: it is added, rearranged and truncated, and nothing else.
     Additive {
         /// Fraction bits.
         frac: u32,
@@ -62,8 +63,8 @@ pub struct Value {
 /// One primitive step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// The path that names the step in messages, streams and reports: `conv1/product`, `relu1`. Unique in the plan; the
-    /// part before the first `/` is the layer.
+    /// The path that names the step in messages, streams and reports: `conv1/product`, `relu1`.
+    /// Unique in the plan; the part before the first `/` is the layer.
     pub name: String,
     /// What to do.
     pub op: Op,
@@ -73,8 +74,9 @@ pub struct Step {
     pub output: ValueId,
 }
 
-/// Owns inputs and receives outputs that stay with the parties in shares: an output for it is kept under the output's
-/// name, and an input of it is what an earlier plan of the same client kept under the input's name. Nobody learns it.
+/// Owns inputs and receives outputs that stay with the parties in shares: an output for it is kept
+/// under the output's name, and an input of it is what an earlier plan of the same client kept
+/// under the input's name. Nobody learns it.
 pub const KEPT: &str = "(kept)";
 
 /// A secret input and its owner.
@@ -144,8 +146,9 @@ impl Plan {
         Ok(output)
     }
 
-    /// Appends a step that defines a value that is declared already, for passes that make a step of others: whoever read the
-    /// value reads this step's. The value gets the type that the step gives it.
+    /// Appends a step that defines a value that is declared already, for passes that make a step of
+    /// others: whoever read the value reads this step's. The value gets the type that the step
+    /// gives it.
     pub fn step_into(
         &mut self,
         name: &str,
@@ -160,8 +163,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Derives the types of all outputs of steps again, for passes that replace the operations of steps; the error names the
-    /// first step whose operation does not fit its inputs any more.
+    /// Derives the types of all outputs of steps again, for passes that replace the operations of
+    /// steps; the error names the first step whose operation does not fit its inputs any more.
     pub fn retype(&mut self) -> Result<(), PlanError> {
         for at in 0..self.steps.len() {
             let step = &self.steps[at];

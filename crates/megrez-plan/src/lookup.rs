@@ -1,13 +1,15 @@
 //! A function of one value by pieces: what [`Op::Lookup`](crate::Op::Lookup) computes, in words.
 //!
-//! Of the word x the `cut` lowest bits are ignored, the next `low` say where in its segment x lies, and the n above them say
-//! in which of the 2^n segments: with y = ⌊x/2^cut⌋, h = ⌊y/2^low⌋ modulo 2^n and l = y − 2^low·h the result is
-//! Σ c_i(h)·l^i modulo 2^ℓ. What lies above the cut + low + n lowest bits of x is not looked at: outside of
-//! −2^(cut+low+n−1) ≤ x < 2^(cut+low+n−1) − 2^(cut+low) + 1 the result is the function's value somewhere else.
+//! Of the word x the `cut` lowest bits are ignored, the next `low` say where in its segment x lies,
+//! and the n above them say in which of the 2^n segments: with y = ⌊x/2^cut⌋, h = ⌊y/2^low⌋ modulo
+//! 2^n and l = y − 2^low·h the result is Σ c_i(h)·l^i modulo 2^ℓ. What lies above the cut + low + n
+//! lowest bits of x is not looked at: outside of −2^(cut+low+n−1) ≤ x < 2^(cut+low+n−1) −
+//! 2^(cut+low) + 1 the result is the function's value somewhere else.
 //!
-//! A protocol that splits a masked value adds carries of its mask's low bits, as a truncation does: y may be one more than
-//! the floor unless the cut bits are zero, and h may be one more unless l is 0, with l − 2^low for l. So the pieces of h
-//! must be good on the segment before it as well, and the last segment is out of bounds: with a carry it is the first.
+//! A protocol that splits a masked value adds carries of its mask's low bits, as a truncation does:
+//! y may be one more than the floor unless the cut bits are zero, and h may be one more unless l is
+//! 0, with l − 2^low for l. So the pieces of h must be good on the segment before it as well, and
+//! the last segment is out of bounds: with a carry it is the first.
 
 use crate::error::{Mistake, refuse};
 use megrez_ring::Shape;
@@ -55,8 +57,8 @@ impl Lookup {
         self.cut + self.low + self.index_bits()
     }
 
-    /// The value at the word x; `carries` say whether y and whether h is one more than the floor. Modulo 2^64, of which a
-    /// ring of fewer bits takes the low ones.
+    /// The value at the word x; `carries` say whether y and whether h is one more than the floor.
+    /// Modulo 2^64, of which a ring of fewer bits takes the low ones.
     pub fn at(&self, x: u64, carries: [bool; 2]) -> u64 {
         let y = (x >> self.cut).wrapping_add(u64::from(carries[0]));
         let (carry, low) = (u64::from(carries[1]), self.low);
@@ -83,7 +85,8 @@ impl Lookup {
         found
     }
 
-    /// Whether a table of such pieces can be dealt for `elements` values with `frac` fraction bits on a ring of `ring` bits.
+    /// Whether a table of such pieces can be dealt for `elements` values with `frac` fraction bits
+    /// on a ring of `ring` bits.
     pub(crate) fn check(&self, ring: u32, frac: u32, elements: usize) -> Result<(), Mistake> {
         if self.degree > MAX_DEGREE {
             return refuse(format!("pieces are of degree {MAX_DEGREE} at most, not {}", self.degree));

@@ -18,8 +18,8 @@ pub enum Op {
         /// Row-major signed words.
         words: Vec<i64>,
     },
-    /// `Σ coefficients[i] · input[i] + constant`: all inputs ring values of one shape and scale. The constant is at the
-    /// scale of the inputs.
+    /// `Σ coefficients[i] · input[i] + constant`: all inputs ring values of one shape and scale.
+    /// The constant is at the scale of the inputs.
     Combine {
         /// One small integer per input.
         coefficients: Vec<i64>,
@@ -52,30 +52,32 @@ pub enum Op {
         /// Positions along it.
         indices: Vec<usize>,
     },
-    /// The same words with another number of fraction bits: multiplies by a power of two without touching the shares.
+    /// The same words with another number of fraction bits: multiplies by a power of two without
+    /// touching the shares.
     Rescale {
         /// The new number of fraction bits.
         frac: u32,
     },
-    /// The product of 2 to [`MAX_FACTORS`] tensors of one shape, element by element. Scales add. Of two at least one is secret, of
-    /// more all are.
+    /// The product of 2 to [`MAX_FACTORS`] tensors of one shape, element by element. Scales add. Of
+    /// two at least one is secret, of more all are.
     Mul,
     /// A batched matrix product [.., m, k] × [.., k, n]; equal batch dimensions. Scales add.
     MatMul,
     /// A convolution of NCHW with OIHW. Scales add.
     Conv(ConvGeometry),
-    /// A product of two secrets that is left as a sum of one summand per party ([`crate::Kind::Additive`]): the truncation that follows
-    /// shares it.
+    /// A product of two secrets that is left as a sum of one summand per party
+    /// ([`crate::Kind::Additive`]): the truncation that follows shares it.
     Additive(#[serde(deserialize_with = "inner")] Box<Op>),
-    /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| < 2^(ℓ−2).
+    /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| <
+    /// 2^(ℓ−2).
     Truncate {
         /// How many fraction bits to drop.
         bits: u32,
     },
     /// The secret bit [x ≥ 0]. |x| < 2^(ℓ−1).
     NonNegative(SignBit),
-    /// The secret bits [x ≥ t] of one value against many public thresholds: bit i of the new first dimension compares with
-    /// threshold i. |x − t| < 2^(ℓ−1) for every threshold.
+    /// The secret bits [x ≥ t] of one value against many public thresholds: bit i of the new first
+    /// dimension compares with threshold i. |x − t| < 2^(ℓ−1) for every threshold.
     CompareMany {
         /// How each bit is computed.
         sign: SignBit,
@@ -84,16 +86,19 @@ pub enum Op {
     },
     /// max(x, 0), with `truncate` fraction bits dropped in the same step.
     Relu(Relu),
-    /// The largest of 2 to [`MAX_OPERANDS`] values of one shape and scale, by comparing every pair of them at once.
+    /// The largest of 2 to [`MAX_OPERANDS`] values of one shape and scale, by comparing every pair
+    /// of them at once.
     /// |x − y| < 2^(ℓ−1) for every pair. A cut is made in each value before they are subtracted: all comparisons then agree
     /// on one order, and the result is one of the values, at most 2^(cut+1) below the largest.
     Maximum(SignBit),
-    /// A ReLU, a maximum or a table on shares of two workers and a dealer, in a plan of replicated values: these are such shares without a message,
-    /// so a plan may mix both families step by step (`megrez_passes::offload_to_dealer`).
+    /// A ReLU, a maximum or a table on shares of two workers and a dealer, in a plan of replicated
+    /// values: these are such shares without a message, so a plan may mix both families step by
+    /// step (`megrez_passes::offload_to_dealer`).
     Offloaded(#[serde(deserialize_with = "inner")] Box<Op>),
     /// The ℓ bits of a ring value, lowest first, along a new first dimension.
     ToBits,
-    /// The ring value, without fraction bits, whose ℓ bits lie along the first dimension, lowest first.
+    /// The ring value, without fraction bits, whose ℓ bits lie along the first dimension, lowest
+    /// first.
     FromBits,
     /// x + y modulo 2^n of two values whose n ≥ 2 bits lie along the first dimension, lowest first.
     AddBits,
@@ -107,12 +112,13 @@ pub enum Op {
     And,
     /// ¬a.
     Not,
-    /// A function of one value by pieces, each a polynomial on one of 2^n segments. [`Lookup`] says where it holds.
+    /// A function of one value by pieces, each a polynomial on one of 2^n segments. [`Lookup`] says
+    /// where it holds.
     Lookup(Lookup),
 }
 
-/// Reads the operation inside of another, which has none inside of itself: bytes from anywhere must not decide how deep a reader calls
-/// itself.
+/// Reads the operation inside of another, which has none inside of itself: bytes from anywhere must
+/// not decide how deep a reader calls itself.
 fn inner<'de, D: Deserializer<'de>>(from: D) -> Result<Box<Op>, D::Error> {
     thread_local!(static INSIDE: Cell<bool> = const { Cell::new(false) });
     if INSIDE.replace(true) {
@@ -132,7 +138,8 @@ pub const MAX_OPERANDS: usize = 4;
 /// The most factors of one [`Op::Mul`] or [`Op::And`].
 pub const MAX_FACTORS: usize = 4;
 
-/// How a sign bit is computed. Protocols that have no such choice ignore the parts that they do not know.
+/// How a sign bit is computed. Protocols that have no such choice ignore the parts that they do not
+/// know.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SignBit {
     /// The list that the workers send to the dealer (dealer-based protocols).
@@ -152,7 +159,8 @@ impl SignBit {
         self.bits.unwrap_or(ring - self.cut)
     }
 
-    /// How many field elements may be dealt for one comparison on a ring of ℓ = `ring` bits, where a list is.
+    /// How many field elements may be dealt for one comparison on a ring of ℓ = `ring` bits, where
+    /// a list is.
     pub fn dealt(&self, ring: u32) -> usize {
         match &self.list {
             List::Bits => self.width(ring) as usize - 1,
@@ -175,13 +183,15 @@ pub enum List {
 pub enum Fewest {
     /// Bits over both phases: for links where material is made when it is used.
     Total,
-    /// Online bits, offline ones counted a quarter: for slow links with time before the inputs come.
+    /// Online bits, offline ones counted a quarter: for slow links with time before the inputs
+    /// come.
     Online,
 }
 
 impl List {
-    /// The digits for a comparison of `lambda` ≥ 2 bits that cost least: of all lists of n digits of at most 4 bits, as even
-    /// as they can be (2^w is convex, so even widths deal the fewest elements).
+    /// The digits for a comparison of `lambda` ≥ 2 bits that cost least: of all lists of n digits
+    /// of at most 4 bits, as even as they can be (2^w is convex, so even widths deal the fewest
+    /// elements).
     pub fn digits(lambda: u32, fewest: Fewest) -> List {
         let bits = lambda.max(2) - 1;
         let candidates = (bits.div_ceil(4)..=bits).map(|n| {
@@ -245,8 +255,8 @@ impl Default for ConvGeometry {
 }
 
 impl ConvGeometry {
-    /// The output's rows and columns for an input and a kernel of these sizes; `None` where the kernel does not fit or
-    /// a number is absurd.
+    /// The output's rows and columns for an input and a kernel of these sizes; `None` where the
+    /// kernel does not fit or a number is absurd.
     pub fn output(&self, image: [usize; 2], kernel: [usize; 2]) -> Option<[usize; 2]> {
         let side = |d: usize| {
             let padded = image[d].checked_add(self.pad[d])?.checked_add(self.pad[d + 2])?;

@@ -1,10 +1,11 @@
-//! Strided views: one mechanism for reshape, transpose, slice, broadcast, and the taps of a pooling window.
+//! Strided views: one mechanism for reshape, transpose, slice, broadcast, and the taps of a pooling
+//! window.
 
 use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};
 
-/// A rearrangement of a tensor: output element (i_0, …) is input element `offset + Σ i_d · strides[d]`. A stride of 0
-/// repeats, a negative one reverses.
+/// A rearrangement of a tensor: output element (i_0, …) is input element `offset + Σ i_d ·
+/// strides[d]`. A stride of 0 repeats, a negative one reverses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct View {
     /// The shape of the result.
@@ -30,7 +31,8 @@ impl View {
         View { shape, strides, offset: self.offset * elements }
     }
 
-    /// Whether it takes elements in order from the first: of an input with as many elements it only renames the shape.
+    /// Whether it takes elements in order from the first: of an input with as many elements it only
+    /// renames the shape.
     pub fn is_contiguous(&self) -> bool {
         self.offset == 0
             && self

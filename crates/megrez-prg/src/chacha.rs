@@ -1,10 +1,12 @@
-//! ChaCha12 in counter mode: 64-bit counter, zero nonce. Many blocks run side by side, one per lane of a vector.
+//! ChaCha12 in counter mode: 64-bit counter, zero nonce. Many blocks run side by side, one per lane
+//! of a vector.
 
 use crate::Level;
 
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// The state words a, b, c, d of the eight quarter rounds of a double round: columns, then diagonals.
+/// The state words a, b, c, d of the eight quarter rounds of a double round: columns, then
+/// diagonals.
 const QUARTERS: [[usize; 4]; 8] = [
     [0, 4, 8, 12],
     [1, 5, 9, 13],
@@ -154,7 +156,8 @@ mod x86 {
         for (word, start) in s.iter_mut().zip(initial) {
             *word = _mm256_add_epi32(*word, start);
         }
-        // Transpose: after the two unpackings lane L of quad[4g + r] holds words 4g … 4g+3 of block 4L + r.
+        // Transpose: after the two unpackings lane L of quad[4g + r] holds words 4g … 4g+3 of block
+        // 4L + r.
         let mut quad = s;
         for g in 0..4 {
             let [a, b, c, d] = [s[4 * g], s[4 * g + 1], s[4 * g + 2], s[4 * g + 3]];
@@ -198,7 +201,8 @@ mod x86 {
         let mut s = initial;
         for _ in 0..DOUBLE_ROUNDS {
             for half in [&QUARTERS[..4], &QUARTERS[4..]] {
-                // The four quarter rounds are independent: step by step over all of them keeps the ports busy.
+                // The four quarter rounds are independent: step by step over all of them keeps the
+                // ports busy.
                 for &[a, b, _, d] in half {
                     s[a] = _mm512_add_epi32(s[a], s[b]);
                     s[d] = _mm512_rol_epi32::<16>(_mm512_xor_si512(s[d], s[a]));
@@ -220,7 +224,8 @@ mod x86 {
         for (word, start) in s.iter_mut().zip(initial) {
             *word = _mm512_add_epi32(*word, start);
         }
-        // Transpose: after the two unpackings lane L of quad[4g + r] holds words 4g … 4g+3 of block 4L + r.
+        // Transpose: after the two unpackings lane L of quad[4g + r] holds words 4g … 4g+3 of block
+        // 4L + r.
         let mut quad = s;
         for g in 0..4 {
             let [a, b, c, d] = [s[4 * g], s[4 * g + 1], s[4 * g + 2], s[4 * g + 3]];

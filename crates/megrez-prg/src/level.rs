@@ -1,7 +1,7 @@
 //! Which vector instructions this machine has.
 
-/// A set of vector instructions that this machine has: holding one proves that its instructions may run. Levels exist so
-/// that tests can compare them; everything else uses [`Level::detect`].
+/// A set of vector instructions that this machine has: holding one proves that its instructions may
+/// run. Levels exist so that tests can compare them; everything else uses [`Level::detect`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Level(Kind);
 

@@ -1,11 +1,12 @@
 //! Pseudo-random streams, addressed by name.
 //!
-//! Two parties that share a [`RootKey`] derive from it one [`Key`], and so one [`Stream`], per *address* (session, phase, step,
-//! purpose); both see the same words at the same index. A stream is never "the next bytes": any part of it can be computed anywhere,
-//! by a CPU or in a GPU's registers.
+//! Two parties that share a [`RootKey`] derive from it one [`Key`], and so one [`Stream`],
+//! per *address* (session, phase, step, purpose); both see the same words at the same index. A
+//! stream is never "the next bytes": any part of it can be computed anywhere, by a CPU or in a
+//! GPU's registers.
 //!
-//! The types keep two primitives apart: a root key is a key of BLAKE3 and derives other keys, a [`Key`] is a key of ChaCha12 and
-//! makes its one stream. No 32 bytes serve both.
+//! The types keep two primitives apart: a root key is a key of BLAKE3 and derives other keys, a
+//! [`Key`] is a key of ChaCha12 and makes its one stream. No 32 bytes serve both.
 
 mod chacha;
 mod level;
@@ -17,7 +18,8 @@ pub use sample::FieldSampler;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A 256-bit secret from which keys are derived, by keyed BLAKE3. It does not print and is wiped when dropped.
+/// A 256-bit secret from which keys are derived, by keyed BLAKE3. It does not print and is wiped
+/// when dropped.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct RootKey([u8; 32]);
 
@@ -45,12 +47,14 @@ impl RootKey {
         &self.0
     }
 
-    /// The key that belongs to `address`. Addresses are unambiguous byte strings: callers length-prefix what they join.
+    /// The key that belongs to `address`. Addresses are unambiguous byte strings: callers
+    /// length-prefix what they join.
     pub fn derive(&self, address: &[u8]) -> Key {
         Key(self.below(b'k', address))
     }
 
-    /// The root that belongs to `address`, from which others are derived in turn. No key and no other root has its bytes.
+    /// The root that belongs to `address`, from which others are derived in turn. No key and no
+    /// other root has its bytes.
     pub fn root(&self, address: &[u8]) -> RootKey {
         RootKey(self.below(b'r', address))
     }
@@ -113,8 +117,9 @@ impl Key {
     }
 }
 
-/// A stream of uniform 64-bit words, ChaCha12 under a key of its own with a zero nonce and a 64-bit counter: word i is
-/// bytes 8i … 8i + 7 of the keystream, little-endian. Cheap to clone and to index anywhere.
+/// A stream of uniform 64-bit words, ChaCha12 under a key of its own with a zero nonce and a 64-bit
+/// counter: word i is bytes 8i … 8i + 7 of the keystream, little-endian. Cheap to clone and to
+/// index anywhere.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Stream {
     key: [u32; 8],

@@ -1,13 +1,14 @@
 //! Bounded sampling: uniform elements of F_p from stream words.
 //!
-//! Each 128-bit draw (two words, low word first) is read as a fraction of 1 and multiplied by the bound again and again;
-//! the integer parts are the samples. With k samples a draw the distance from uniform is at most bound^k / 2^128 a draw.
-//! k is the largest number with bound^k ≤ 2^56, so a message of up to 2^32 draws is within 2^-40 of uniform.
+//! Each 128-bit draw (two words, low word first) is read as a fraction of 1 and multiplied by the
+//! bound again and again; the integer parts are the samples. With k samples a draw the distance
+//! from uniform is at most bound^k / 2^128 a draw. k is the largest number with bound^k ≤ 2^56, so
+//! a message of up to 2^32 draws is within 2^-40 of uniform.
 
 use crate::{BLOCK_WORDS, Level, Stream};
 
-/// Draws uniform values below a small bound from a stream: value i always comes from draw i / k, so that any holder of
-/// the stream computes any value.
+/// Draws uniform values below a small bound from a stream: value i always comes from draw i / k, so
+/// that any holder of the stream computes any value.
 #[derive(Clone)]
 pub struct FieldSampler {
     bound: u64,
@@ -81,8 +82,9 @@ impl FieldSampler {
         }
     }
 
-    /// Values `first` … `first + n − 1`, each plus `offset`, in `buffer`, whose former content is of no use any more.
-    /// Chunks of a long message are made one by one, anywhere, without keeping the message.
+    /// Values `first` … `first + n − 1`, each plus `offset`, in `buffer`, whose former content is
+    /// of no use any more. Chunks of a long message are made one by one, anywhere, without keeping
+    /// the message.
     pub fn window<'a>(
         &self,
         level: Level,
@@ -144,10 +146,12 @@ mod x86 {
     use super::VECTOR_DRAWS;
     use std::arch::x86_64::*;
 
-    /// What splitting needs for one bound. The samples of a draw are the base-b digits of floor(draw · b^k / 2^128), the
-    /// most significant first. They are taken `group` at a time: c = the next digits as one integer below b^group, by one
-    /// long multiplication; then f = c·(floor(2^52 / b^group) + 1) is c / b^group as a 52-bit fraction, too large by less
-    /// than one unit of the last digit since b^(2·group) ≤ 2^52, and 52-bit multiplications by b give digit after digit.
+    /// What splitting needs for one bound. The samples of a draw are the base-b digits of
+    /// floor(draw · b^k / 2^128), the most significant first. They are taken `group` at a time: c =
+    /// the next digits as one integer below b^group, by one long multiplication; then f =
+    /// c·(floor(2^52 / b^group) + 1) is c / b^group as a 52-bit fraction, too large by less than
+    /// one unit of the last digit since b^(2·group) ≤ 2^52, and 52-bit multiplications by b give
+    /// digit after digit.
     #[derive(Clone)]
     pub struct Digits {
         bound: u64,
@@ -155,7 +159,8 @@ mod x86 {
         group: usize,
         /// b^c and floor(2^52 / b^c) + 1 for the last, shorter group and for a whole one.
         powers: [(u64, u64); 2],
-        /// With at most 16 samples a draw: for every byte of the output of eight draws, which byte of which accumulator.
+        /// With at most 16 samples a draw: for every byte of the output of eight draws, which byte
+        /// of which accumulator.
         order: [[u8; 64]; 2],
     }
 
@@ -214,8 +219,8 @@ mod x86 {
         assert!(per_draw <= 8 * P && out.len() >= VECTOR_DRAWS * per_draw + super::OVERSHOOT);
         let splat = |x: u64| _mm512_set1_epi64(x as i64);
         let zero = _mm512_setzero_si512();
-        // The four 32-bit limbs of the fractions; only the low half of a lane counts. Unpacking puts draw d of the first
-        // four into lane 2d, and of the others into lane 2(d − 4) + 1.
+        // The four 32-bit limbs of the fractions; only the low half of a lane counts. Unpacking
+        // puts draw d of the first four into lane 2d, and of the others into lane 2(d − 4) + 1.
         let mut limbs = [[zero; 4]; WIDE];
         for (limbs, words) in limbs.iter_mut().zip(words.as_chunks::<16>().0) {
             // SAFETY: sixteen words are two vectors; the loads are unaligned.
@@ -274,8 +279,9 @@ mod x86 {
             }
             return;
         }
-        // Many samples a draw: eight bytes at a time, in order, so that what is written too much is overwritten. The first
-        // sample of a lane is to be its lowest byte; in the last piece it is not the highest yet.
+        // Many samples a draw: eight bytes at a time, in order, so that what is written too much is
+        // overwritten. The first sample of a lane is to be its lowest byte; in the last piece it is
+        // not the highest yet.
         let pieces = per_draw.div_ceil(8);
         let align = _mm_cvtsi64_si128(((8 * pieces - per_draw) * 8) as i64);
         let reverse = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607));

@@ -49,7 +49,8 @@ pub struct Protocol {
     /// Whether it has a maximum of all pairs; plans for others spread maxima or run tournaments.
     pub native_maximum: bool,
     /// Whether it truncates a product and shares it in one go, so that plans do well to leave
-    /// products in additive sharing (deferred resharing). Reports call it `sums`, as they always have.
+    /// products in additive sharing (deferred resharing). Reports call it `sums`, as they always
+    /// have.
     #[serde(rename = "sums")]
     pub deferred_resharing: bool,
     /// Whether it looks up functions of one value in tables; plans for others compare and multiply.

@@ -20,8 +20,8 @@ pub const SECFLOAT: Protocol = Protocol {
     .without_offline_phase()
 };
 
-/// Floating point between two workers with a dealer: `dealt` in `megrez-twoparty`. What is dealt depends on no data, but is sent while
-/// the session runs, and not kept.
+/// Floating point between two workers with a dealer: `dealt` in `megrez-twoparty`. What is dealt
+/// depends on no data, but is sent while the session runs, and not kept.
 pub const MIZAR_FLOAT: Protocol = Protocol {
     numbers: Numbers::Float32,
     rings: &[],

@@ -76,8 +76,9 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// How many parties take part.
     const PARTIES: usize;
 
-    /// The masks of a fresh secret input, and this party's input-mask key for its owner. The input-mask keys of all
-    /// parties together let the owner share the input, and tell nothing about anything else.
+    /// The masks of a fresh secret input, and this party's input-mask key for its owner. The
+    /// input-mask keys of all parties together let the owner share the input, and tell nothing
+    /// about anything else.
     fn input(&self, party: &mut Party<Self::Device>, value: &Value) -> Result<(Self::Masks, Vec<u8>), Error>;
 
     /// The owner's side: from the input-mask keys of all parties, what to send to each of them.
@@ -157,12 +158,12 @@ pub trait Suite: Sharing {
     /// The exact cost of a primitive, or why the suite does not have it.
     fn cost(&self, call: Call<'_>) -> Result<Cost, Unsupported>;
 
-    /// Whether the output's masks are known only once the step has run. `deferred_inputs` says that the
-    /// masks of some input are.
+    /// Whether the output's masks are known only once the step has run. `deferred_inputs` says that
+    /// the masks of some input are.
     fn deferred(&self, call: Call<'_>, deferred_inputs: bool) -> bool;
 
-    /// The output's masks, before the inputs exist. Masks of inputs that are deferred are `None`; the
-    /// result is `None` where [`Suite::deferred`] says so.
+    /// The output's masks, before the inputs exist. Masks of inputs that are deferred are `None`;
+    /// the result is `None` where [`Suite::deferred`] says so.
     fn masks(
         &self,
         party: &mut Party<Self::Device>,

@@ -140,8 +140,8 @@ impl Cluster {
         })
     }
 
-    /// Connects to parties that run elsewhere; a call may take `timeout` seconds, and is repeated for `busy` seconds while the
-    /// parties are busy.
+    /// Connects to parties that run elsewhere; a call may take `timeout` seconds, and is repeated
+    /// for `busy` seconds while the parties are busy.
     #[staticmethod]
     fn connect(
         py: Python<'_>,
@@ -156,7 +156,9 @@ impl Cluster {
         let options = run_options(protocol, net, insecure)?;
         let seconds =
             |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
-        let (timeout, busy) = (seconds(timeout)?, seconds(busy)?);
+        let duration =
+            |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
+        let (timeout, busy) = (duration(seconds.0)?, duration(seconds.1)?);
         let name = client.clone();
         let (addresses, identity, connection) = wait(py, None, move |_| {
             let addresses = ClusterConfig::load(&config)?.parties;
@@ -244,8 +246,8 @@ impl Cluster {
         wait(py, None, work).map(|material| material.to_string())
     }
 
-    /// Continues a text of tokens; `request` is a [`CompileRequest`] as JSON. Gives the new tokens, what each
-    /// cost as JSON, and whether all ranges were proven.
+    /// Continues a text of tokens; `request` is a [`CompileRequest`] as JSON. Gives the new tokens,
+    /// what each cost as JSON, and whether all ranges were proven.
     fn generate(
         &self,
         py: Python<'_>,

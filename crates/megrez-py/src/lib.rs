@@ -49,8 +49,8 @@ mod _native {
         serde_json::to_string(&all).map_err(refused)
     }
 
-    /// A page of HTML made of reports as JSON, each of which may be missing: of a run, of an earlier one, of what it tells whom, of
-    /// its accuracy, of the model's layers.
+    /// A page of HTML made of reports as JSON, each of which may be missing: of a run, of an
+    /// earlier one, of what it tells whom, of its accuracy, of the model's layers.
     #[pyfunction]
     fn page(parts: BTreeMap<String, String>) -> PyResult<String> {
         let parts: serde_json::Result<BTreeMap<String, Value>> =

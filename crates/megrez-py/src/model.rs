@@ -128,8 +128,8 @@ impl Model {
         about.to_string()
     }
 
-    /// What a run under a protocol tells whom: as JSON, and as text. `roles` are the owner of the model, the owner
-    /// of the data and the recipient.
+    /// What a run under a protocol tells whom: as JSON, and as text. `roles` are the owner of the
+    /// model, the owner of the data and the recipient.
     fn disclosure(&self, protocol: &str, roles: Option<[String; 3]>) -> PyResult<(String, String)> {
         let roles = roles.map_or_else(Roles::default, |[model_owner, data_owner, recipient]| Roles {
             model_owner,

@@ -15,7 +15,8 @@ use pyo3::prelude::*;
 use serde_json::json;
 use std::num::NonZeroU32;
 
-/// Stores rows, and begins training on them. Gives the job as bytes, and the names of what was stored for it alone.
+/// Stores rows, and begins training on them. Gives the job as bytes, and the names of what was
+/// stored for it alone.
 #[pyfunction]
 pub fn begin<'py>(
     py: Python<'py>,

@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Blue, orange, green, purple: told apart by those who see no red or no green, on white and on black.
+/// Blue, orange, green, purple: told apart by those who see no red or no green, on white and on
+/// black.
 const COLORS: [RGBColor; 4] =
     [RGBColor(66, 133, 200), RGBColor(222, 143, 45), RGBColor(70, 160, 110), RGBColor(150, 110, 190)];
 const GRID: RGBColor = RGBColor(128, 136, 148);
@@ -28,7 +29,8 @@ pub enum Scale {
     Logarithmic,
 }
 
-/// Bars from left to right, one line a name; series of a line stand one after the other if `stacked`, else below each other.
+/// Bars from left to right, one line a name; series of a line stand one after the other if
+/// `stacked`, else below each other.
 pub fn bars(
     series: &[&str],
     bars: &[Bar],

@@ -1,7 +1,9 @@
-//! One page, in HTML, of what a run cost, whom it told what, and how exact it was: self-contained, without scripts, light and dark.
+//! One page, in HTML, of what a run cost, whom it told what, and how exact it was: self-contained,
+//! without scripts, light and dark.
 //!
-//! It is made of the JSON that commands print (docs/json.md), so the command, Python and whoever kept such a report get the same page.
-//! A page holds no inputs, no weights and no outputs: of `outputs` it takes names and shapes.
+//! It is made of the JSON that commands print (docs/json.md), so the command, Python and whoever
+//! kept such a report get the same page. A page holds no inputs, no weights and no outputs: of
+//! `outputs` it takes names and shapes.
 
 mod charts;
 mod error;

@@ -1,4 +1,5 @@
-//! Packed bits: element i of a Boolean tensor is bit i mod 64 of word i / 64. Bits past the end are zero.
+//! Packed bits: element i of a Boolean tensor is bit i mod 64 of word i / 64. Bits past the end are
+//! zero.
 
 /// How many 64-bit words hold `n` bits.
 pub const fn words(n: usize) -> usize {

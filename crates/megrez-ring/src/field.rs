@@ -1,4 +1,5 @@
-//! Prime fields F_p with p < 128, and their dense wire form: as many base-p digits in a 64-bit word as fit.
+//! Prime fields F_p with p < 128, and their dense wire form: as many base-p digits in a 64-bit word
+//! as fit.
 
 /// A small prime and the constants that packing needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +63,8 @@ impl Prime {
         64.0 / f64::from(self.digits)
     }
 
-    /// x mod p for x < 2^16, without division or secret-dependent branches: floor(x·⌊2^24/p⌋ / 2^24) is the quotient
-    /// or one less, so one conditional subtraction finishes.
+    /// x mod p for x < 2^16, without division or secret-dependent branches: floor(x·⌊2^24/p⌋ /
+    /// 2^24) is the quotient or one less, so one conditional subtraction finishes.
     #[inline(always)]
     pub const fn reduce(self, x: u32) -> u32 {
         let p = self.p as u32;
@@ -72,8 +73,8 @@ impl Prime {
         rest - p * (rest >= p) as u32
     }
 
-    /// Packs elements (each < p), the first of every group most significant, so that unpacking starts with it. The last
-    /// word is filled with zeros.
+    /// Packs elements (each < p), the first of every group most significant, so that unpacking
+    /// starts with it. The last word is filled with zeros.
     pub fn pack(self, elements: impl ExactSizeIterator<Item = u8>) -> Vec<u64> {
         let mut out = Vec::with_capacity(self.words(elements.len()));
         let (mut word, mut filled) = (0u64, 0usize);
@@ -95,7 +96,8 @@ impl Prime {
         out
     }
 
-    /// Unpacks `n` elements. Every result is < p whatever the words hold, so hostile words cannot leave the field.
+    /// Unpacks `n` elements. Every result is < p whatever the words hold, so hostile words cannot
+    /// leave the field.
     pub fn unpack(self, words: &[u64], n: usize) -> Vec<u8> {
         let mut out = vec![0u8; n];
         for (group, &word) in out.chunks_mut(self.digits()).zip(words) {

@@ -1,4 +1,5 @@
-//! Fixed point: a real number x̃ is the ring element round(x̃ · 2^frac), negative numbers in two's complement.
+//! Fixed point: a real number x̃ is the ring element round(x̃ · 2^frac), negative numbers in two's
+//! complement.
 
 use crate::Word;
 
@@ -28,8 +29,9 @@ pub enum FixedError {
     },
 }
 
-/// Real numbers as integers with `frac` fraction bits, rounded to nearest, for a ring of `bits` bits. Values must lie in
-/// (−2^(ℓ−2), 2^(ℓ−2))·2^−frac: one bit is left free because stochastic truncation without large errors needs |x| < 2^(ℓ−2).
+/// Real numbers as integers with `frac` fraction bits, rounded to nearest, for a ring of `bits`
+/// bits. Values must lie in (−2^(ℓ−2), 2^(ℓ−2))·2^−frac: one bit is left free because stochastic
+/// truncation without large errors needs |x| < 2^(ℓ−2).
 pub fn integers(bits: u32, values: &[f32], frac: u32) -> impl Iterator<Item = Result<i64, FixedError>> {
     let scale = 2f64.powi(frac as i32);
     let limit_log2 = bits as i32 - 2;
@@ -61,7 +63,8 @@ pub fn decode<W: Word>(words: &[W], frac: u32) -> Vec<f32> {
     words.iter().map(|w| real(w.to_i64(), frac)).collect()
 }
 
-/// As [`encode`], for a ring whose width is known at run time, 8 to 64 bits; the unused high bits of a word are zero.
+/// As [`encode`], for a ring whose width is known at run time, 8 to 64 bits; the unused high bits
+/// of a word are zero.
 pub fn encode_words(ring: u32, values: &[f32], frac: u32) -> Result<Vec<u64>, FixedError> {
     let unused = 64 - ring;
     integers(ring, values, frac).map(|v| v.map(|v| (v as u64) << unused >> unused)).collect()

@@ -1,5 +1,5 @@
-//! The numbers that megrez computes on: words of the rings Z_2^8 … Z_2^64, prime fields with their dense packing,
-//! bits, fixed point, and shapes. No threads, no sockets, no protocols.
+//! The numbers that megrez computes on: words of the rings Z_2^8 … Z_2^64, prime fields with their
+//! dense packing, bits, fixed point, and shapes. No threads, no sockets, no protocols.
 
 #[cfg(target_endian = "big")]
 compile_error!("megrez sends words in memory order and supports little-endian machines only");

@@ -5,7 +5,8 @@ use std::fmt;
 /// More elements than this in one tensor are refused: shapes come from untrusted files.
 const MAX_ELEMENTS: usize = 1 << 34;
 
-/// The dimensions of a tensor, outermost first, row-major. A scalar has no dimensions and one element.
+/// The dimensions of a tensor, outermost first, row-major. A scalar has no dimensions and one
+/// element.
 #[derive(Clone, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Shape(Vec<usize>);
 

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 /// An element of the ring Z_2^ℓ, ℓ = `BITS`; all operations wrap.
 ///
-/// `u32` and `u64` are the rings that users choose; `u8` and `u16` exist because protocols are tested exhaustively on
-/// small rings, by the same code.
+/// `u32` and `u64` are the rings that users choose; `u8` and `u16` exist because protocols are
+/// tested exhaustively on small rings, by the same code.
 pub trait Word:
     bytemuck::Pod + Copy + Eq + Ord + Debug + Default + Send + Sync + std::hash::Hash + 'static
 {

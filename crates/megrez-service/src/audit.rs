@@ -1,10 +1,13 @@
 //! The audit log: who asked a party for what, when, and how it ended. Never a value.
 //!
-//! A file to which lines are appended, one JSON object of schema `megrez.audit/1` each. Every line says the hash of the line before it,
-//! so a line that is changed, removed or put in later breaks the chain there ([`verify`]). Who can write the file can also make a whole
-//! new chain, or cut off its end: whoever wants to notice that keeps the hash of the last line elsewhere from time to time.
+//! A file to which lines are appended, one JSON object of schema `megrez.audit/1` each. Every line
+//! says the hash of the line before it, so a line that is changed, removed or put in later breaks
+//! the chain there ([`verify`]). Who can write the file can also make a whole new chain, or cut off
+//! its end: whoever wants to notice that keeps the hash of the last line elsewhere from time to
+//! time.
 //!
-//! A request that begins a session is written down, and on the disk, before the session begins. A party that cannot write refuses.
+//! A request that begins a session is written down, and on the disk, before the session begins. A
+//! party that cannot write refuses.
 
 use crate::log::{SessionName, plain, timestamp};
 use crate::{Error, ErrorKind, Result};
@@ -45,7 +48,8 @@ pub struct Subject {
     /// Inputs per run, of a stored model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// The hash of a plan that the client brings, on which the parties agree; of an upload's, those of its plans.
+    /// The hash of a plan that the client brings, on which the parties agree; of an upload's, those
+    /// of its plans.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<String>,
     /// What its clients call the run of a program.
@@ -163,7 +167,8 @@ struct End {
 }
 
 impl Audit {
-    /// Opens a log, or begins one. A last line that a crash has cut off is closed, and the next one says so.
+    /// Opens a log, or begins one. A last line that a crash has cut off is closed, and the next one
+    /// says so.
     ///
     /// # Errors
     /// If the file cannot be read and written, or its last line is none of an audit log.
@@ -262,7 +267,8 @@ pub struct Verified {
     pub lines: u64,
     /// How many lines were cut off by a crash, and said to be.
     pub cut: u64,
-    /// The name of its last line. Kept elsewhere, it shows later whether the log still goes on from here.
+    /// The name of its last line. Kept elsewhere, it shows later whether the log still goes on from
+    /// here.
     pub head: String,
     /// The line with the name that was asked for, from 1; `None` if none has it.
     pub found: Option<u64>,

@@ -70,8 +70,8 @@ pub struct PartyConfig {
     /// How much this party does at a time, altogether and for one client.
     #[serde(default)]
     pub capacity: Capacity,
-    /// Where an operator's tools ask over HTTP for `/livez`, `/readyz` and `/metrics`: an address that
-    /// others should not reach, such as `127.0.0.1:7701`. Default: nowhere.
+    /// Where an operator's tools ask over HTTP for `/livez`, `/readyz` and `/metrics`: an address
+    /// that others should not reach, such as `127.0.0.1:7701`. Default: nowhere.
     #[serde(default)]
     pub admin: Option<String>,
     /// Where this party writes down who asked for what. Default: `audit.jsonl` in the data folder.

@@ -50,8 +50,8 @@ impl Parties {
         Self::start_with(program, count, devices, Limits::default().idle_timeout)
     }
 
-    /// As [`start`](Self::start); a party that is silent for `idle_timeout`, in whole seconds, is taken
-    /// for dead.
+    /// As [`start`](Self::start); a party that is silent for `idle_timeout`, in whole seconds, is
+    /// taken for dead.
     pub fn start_with(
         program: impl Into<Program>,
         count: usize,
@@ -61,8 +61,8 @@ impl Parties {
         Self::start_for(program, count, devices, idle_timeout, &[])
     }
 
-    /// As [`start_with`](Self::start_with), with further clients whose parts the parent can play: see
-    /// [`connect_as`](Self::connect_as).
+    /// As [`start_with`](Self::start_with), with further clients whose parts the parent can play:
+    /// see [`connect_as`](Self::connect_as).
     pub fn start_for(
         program: impl Into<Program>,
         count: usize,

@@ -1,6 +1,6 @@
-//! Two parties, or three, for one job, without a client: processes of this machine over loopback TLS, or
-//! threads over memory. For benchmarks, examples and recorded programs, in which each party brings
-//! its own data.
+//! Two parties, or three, for one job, without a client: processes of this machine over loopback
+//! TLS, or threads over memory. For benchmarks, examples and recorded programs, in which each party
+//! brings its own data.
 //!
 //! A process that may become such a party names the [`Job`]s that it knows, as [`Known`]; this
 //! module knows none.

@@ -1,9 +1,12 @@
-//! Training as a service: what a [`Job`] is, what its [`Consent`]s bind, and how it stands ([`JobState`]).
+//! Training as a service: what a [`Job`] is, what its [`Consent`]s bind, and how it stands
+//! ([`JobState`]).
 //!
-//! A job says everything that happens to the data: the plan of a step, how often it runs, on the rows of which stored sets, with which
-//! weights it begins, what is opened to whom and when ([`Opening`]), and what is kept for whom ([`Keep`]). Its [`hash`](Job::hash) binds
-//! all of it. Whoever owns rows or weights in it and is not the client who asks must have approved that hash, at every party. A job is named
-//! by its hash ([`Job::id`]), and an epoch is opened once: an approval serves no second job.
+//! A job says everything that happens to the data: the plan of a step, how often it runs, on the
+//! rows of which stored sets, with which weights it begins, what is opened to whom and when
+//! ([`Opening`]), and what is kept for whom ([`Keep`]). Its [`hash`](Job::hash) binds all of it.
+//! Whoever owns rows or weights in it and is not the client who asks must have approved that hash,
+//! at every party. A job is named by its hash ([`Job::id`]), and an epoch is opened once: an
+//! approval serves no second job.
 //!
 //! The parties run nothing else on stored rows.
 
@@ -45,25 +48,29 @@ pub struct Opening {
     pub state: String,
     /// The client who learns it; nobody else does.
     pub recipient: String,
-    /// After every epoch, whereupon it begins at zero again: a single number. Or else once, after the last.
+    /// After every epoch, whereupon it begins at zero again: a single number. Or else once, after
+    /// the last.
     pub every_epoch: bool,
 }
 
 /// A stored model that the last weights become.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Keep {
-    /// Its name. Its owner is the client who asked; for further training all owners of rows have a say in it.
+    /// Its name. Its owner is the client who asked; for further training all owners of rows have a
+    /// say in it.
     pub model: String,
     /// The clients who may run it.
     pub allow: Vec<String>,
-    /// The plans that may be run, one per batch size. Their inputs of the job's client are weights, by the names of the state.
+    /// The plans that may be run, one per batch size. Their inputs of the job's client are weights,
+    /// by the names of the state.
     pub plans: Vec<ModelPlan>,
 }
 
 /// Epochs that have one plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The plan of a step, in bytes: all inputs and outputs are kept. Besides rows it reads and writes what lasts from step to step.
+    /// The plan of a step, in bytes: all inputs and outputs are kept. Besides rows it reads and
+    /// writes what lasts from step to step.
     pub step: Vec<u8>,
     /// How often every row is learnt from by it.
     pub epochs: u32,
@@ -82,7 +89,8 @@ pub struct Job {
     pub data: Vec<RowSet>,
     /// The stored weights with which it begins. State that is not among them begins at zero.
     pub start: String,
-    /// What a step is, epoch after epoch: as many plans as its schedule has rates. All read and write the same.
+    /// What a step is, epoch after epoch: as many plans as its schedule has rates. All read and
+    /// write the same.
     pub stages: Vec<Stage>,
     /// The names of the inputs that are rows, and of what is stored: one name for both.
     pub rows: Vec<String>,
@@ -267,8 +275,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// How many steps an epoch has. The last rows, which fill no batch, are never learnt from: would each epoch leave out others, the
-    /// losses of two epochs would tell those of single rows.
+    /// How many steps an epoch has. The last rows, which fill no batch, are never learnt from:
+    /// would each epoch leave out others, the losses of two epochs would tell those of single rows.
     pub fn steps(&self, job: &Job) -> u32 {
         u32::try_from(job.all_rows() / self.batch).unwrap_or(0)
     }

@@ -1,8 +1,8 @@
 //! What clients and parties say to each other over a client's channel.
 //!
 //! A client opens one channel to each party and sends one [`Request`] at a time. During a run the
-//! party answers with input-mask keys, shares and reports; between them the client sends raw input shares.
-//! Both sides decode strictly and bound what they allocate.
+//! party answers with input-mask keys, shares and reports; between them the client sends raw input
+//! shares. Both sides decode strictly and bound what they allocate.
 
 pub use crate::failure::Failure;
 pub use crate::plans::ModelPlan;
@@ -74,7 +74,8 @@ pub enum Request {
     },
     /// Make material for a plan ahead. All parties are asked the same.
     Prepare(Prepare),
-    /// Begin a training job, or go on with it after its last checkpoint. All parties are asked the same.
+    /// Begin a training job, or go on with it after its last checkpoint. All parties are asked the
+    /// same.
     Train(Train),
     /// Approve a job, or no longer. Every party that is to accept the job is asked.
     Consent(Consent),
@@ -95,7 +96,8 @@ pub enum Request {
         /// The name of a model or of rows.
         model: String,
     },
-    /// Take part in a floating-point program. All its clients ask all parties for the same; it runs once all have come.
+    /// Take part in a floating-point program. All its clients ask all parties for the same; it runs
+    /// once all have come.
     Join(Join),
 }
 
@@ -131,7 +133,8 @@ pub struct Run {
     pub source: Source,
     /// How many times, with new inputs each time.
     pub runs: u32,
-    /// The names of the inputs that last: shared in the first run, and held by the parties until the last.
+    /// The names of the inputs that last: shared in the first run, and held by the parties until
+    /// the last.
     pub lasting: Vec<String>,
     /// Shape the links to this profile; parties accept anything but `loopback` only if they are
     /// configured to.
@@ -155,8 +158,9 @@ pub struct Upload {
     pub plans: Vec<ModelPlan>,
     /// The clients who may run them.
     pub allow: Vec<String>,
-    /// These are no weights but rows to train on, or weights to begin with: nobody runs their plan, which only says what they are, and
-    /// `allow` names those who may ask for training on them ([`Consent`] is theirs to wait for).
+    /// These are no weights but rows to train on, or weights to begin with: nobody runs their plan,
+    /// which only says what they are, and `allow` names those who may ask for training on them
+    /// ([`Consent`] is theirs to wait for).
     pub rows: bool,
 }
 
@@ -167,7 +171,8 @@ pub struct Train {
     pub session: [u8; 16],
     /// What to do.
     pub job: Job,
-    /// Shape the links of this session, as for a [`Run`]. No part of the job: what happens to the data is the same.
+    /// Shape the links of this session, as for a [`Run`]. No part of the job: what happens to the
+    /// data is the same.
     pub net: Net,
 }
 
@@ -188,11 +193,13 @@ pub struct Join {
     pub name: String,
     /// A [`Program`](megrez_engine::float::Program): [`program`] reads it.
     pub program: Vec<u8>,
-    /// How many seconds to wait for the other clients, and until the program begins; no longer than for a turn.
+    /// How many seconds to wait for the other clients, and until the program begins; no longer than
+    /// for a turn.
     pub seconds: u32,
 }
 
-/// A program from bytes that may come from anywhere, not yet [checked](megrez_engine::float::Program::check).
+/// A program from bytes that may come from anywhere, not yet
+/// [checked](megrez_engine::float::Program::check).
 ///
 /// # Errors
 /// If it is too large, or none.
@@ -269,8 +276,8 @@ pub enum Reply {
         /// The approved plan.
         plan: ModelPlan,
     },
-    /// All parties have begun: the job, which goes on whether its client stays or not, or the program that all its clients have
-    /// brought, whose inputs are now due.
+    /// All parties have begun: the job, which goes on whether its client stays or not, or the
+    /// program that all its clients have brought, whose inputs are now due.
     Begun,
     /// How jobs stand.
     Jobs(Vec<JobState>),

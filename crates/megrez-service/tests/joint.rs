@@ -1,4 +1,5 @@
-//! Programs of several clients at parties of this process: clients that misbehave end their own run, and nothing hangs.
+//! Programs of several clients at parties of this process: clients that misbehave end their own
+//! run, and nothing hangs.
 
 use megrez_device::{AnyDevice, DeviceChoice};
 use megrez_float::programs::tape::Entry;
@@ -186,7 +187,8 @@ fn strangers_cannot_disturb_a_program() {
     let ours = program(["alice", "bob"], 2.0);
     let (kind, reason) = refusal(&mut parties.ask("mallory", 0, "study", &ours));
     assert_eq!(kind, ErrorKind::NotPermitted, "{reason}");
-    // Under the same name, with another program, that names one of us: it waits in a room of its own.
+    // Under the same name, with another program, that names one of us: it waits in a room of its
+    // own.
     let theirs = program(["alice", "mallory"], 7.0);
     let mut stranger = parties.ask("mallory", 0, "study", &theirs);
     // Programs that wait are counted.

@@ -1,5 +1,5 @@
-//! What parties log and write down of their clients' requests: whole lines, with what an operator looks for, and no number of anybody's;
-//! and what their policies let clients ask for.
+//! What parties log and write down of their clients' requests: whole lines, with what an operator
+//! looks for, and no number of anybody's; and what their policies let clients ask for.
 
 use megrez_device::AnyDevice;
 use megrez_net::{Config, Endpoint, Identity, PeerName, certs};

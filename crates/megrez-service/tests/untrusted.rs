@@ -1,4 +1,5 @@
-//! Bytes from elsewhere never make a party panic: what the fuzz targets look for, in small, without a special toolchain.
+//! Bytes from elsewhere never make a party panic: what the fuzz targets look for, in small, without
+//! a special toolchain.
 
 use megrez_graph::{CompileOptions, compile, models};
 use megrez_net::NetProfile;

@@ -72,7 +72,8 @@ fn invalid<T>(what: String) -> Result<T> {
 }
 
 impl Rows {
-    /// `inputs`, N rows, are of the shape of the model's input but for N; `labels` are N class numbers or N × K numbers.
+    /// `inputs`, N rows, are of the shape of the model's input but for N; `labels` are N class
+    /// numbers or N × K numbers.
     ///
     /// # Errors
     /// If they do not go with the model, or with each other.

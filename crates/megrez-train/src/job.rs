@@ -1,4 +1,5 @@
-//! From a model and what is wanted of it to a job, and a job's way from the client's side: the parties run it by themselves.
+//! From a model and what is wanted of it to a job, and a job's way from the client's side: the
+//! parties run it by themselves.
 
 use crate::session::{comparison, compile, state_ranges};
 use crate::stored::{Part, ROWS, describe_rows, store};
@@ -22,7 +23,8 @@ const LOOK: Duration = Duration::from_millis(250);
 pub struct Wanted {
     /// The names of stored rows.
     pub data: Vec<String>,
-    /// The stored model that training begins with; without one, the weights of the graph, which are stored first.
+    /// The stored model that training begins with; without one, the weights of the graph, which are
+    /// stored first.
     pub start: Option<String>,
     /// How often every row is learnt from.
     pub epochs: u32,
@@ -64,7 +66,8 @@ pub fn fresh(what: &str) -> Result<String> {
     Ok(format!("{what}-{name}"))
 }
 
-/// Makes a job of a model. `graphs` are the model at the batch of a step and, for a kept model, at those sizes in which it is to be run.
+/// Makes a job of a model. `graphs` are the model at the batch of a step and, for a kept model, at
+/// those sizes in which it is to be run.
 ///
 /// # Errors
 /// If a layer has no backward or does not fit the ring, or the parties know no such rows.
@@ -258,8 +261,8 @@ pub fn history(cluster: &Cluster, job: &Job, standing: &Standing) -> Result<Hist
     Ok(history)
 }
 
-/// Waits until a job no longer runs. `progress` hears how it stands each time that this client has looked; if it fails, waiting ends and the
-/// job goes on.
+/// Waits until a job no longer runs. `progress` hears how it stands each time that this client has
+/// looked; if it fails, waiting ends and the job goes on.
 ///
 /// # Errors
 /// Why the job failed, if it did.

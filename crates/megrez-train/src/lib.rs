@@ -1,10 +1,12 @@
-//! Private training: a model's step as a plan that runs again and again on shares that stay with the parties.
+//! Private training: a model's step as a plan that runs again and again on shares that stay with
+//! the parties.
 //!
-//! [`differentiate`] makes the step of a model; [`rehearse`] finds in the clear how large its numbers get; [`compile`] makes a plan
-//! of it; [`Training`] shares the weights once, runs epochs, and reveals the weights at the end. No protocol is in here.
+//! [`differentiate`] makes the step of a model; [`rehearse`] finds in the clear how large its
+//! numbers get; [`compile`] makes a plan of it; [`Training`] shares the weights once, runs epochs,
+//! and reveals the weights at the end. No protocol is in here.
 //!
-//! What is opened: the mean loss of each epoch, and the weights when they are asked for, both to the client. Nothing else is: no
-//! logit, no gradient, no loss of a batch.
+//! What is opened: the mean loss of each epoch, and the weights when they are asked for, both to
+//! the client. Nothing else is: no logit, no gradient, no loss of a batch.
 
 mod data;
 mod job;

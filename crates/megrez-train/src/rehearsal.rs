@@ -83,8 +83,8 @@ fn labels(step: &Step, largest: f64) -> Interval {
     Interval::abs(if step.loss == Loss::MeanSquares { largest.max(1.0) } else { 1.0 })
 }
 
-/// Runs the step in the clear on some batches and measures it. Whoever sees a plan that is fitted to the result learns each
-/// layer's magnitude on these batches, to a factor of two.
+/// Runs the step in the clear on some batches and measures it. Whoever sees a plan that is fitted
+/// to the result learns each layer's magnitude on these batches, to a factor of two.
 ///
 /// # Errors
 /// Those of [`Clear::step`]; or if there is no batch.
@@ -118,9 +118,10 @@ pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> 
     Ok(Rehearsal { calibration, state, labels: labels(step, targets * MARGIN) })
 }
 
-/// What stands for a rehearsal where there are no rows to see: every layer, weight and gradient is taken to stay within `room`, or
-/// within [`MARGIN`] times what two steps on made-up rows in `range` and the first class give, where that is more. It says
-/// nothing about anybody's rows, and proves nothing about them either.
+/// What stands for a rehearsal where there are no rows to see: every layer, weight and gradient is
+/// taken to stay within `room`, or within [`MARGIN`] times what two steps on made-up rows in
+/// `range` and the first class give, where that is more. It says nothing about anybody's rows, and
+/// proves nothing about them either.
 ///
 /// # Errors
 /// Those of [`rehearse`].

@@ -1,5 +1,5 @@
-//! The loop: the weights are shared once and stay with the parties from step to step; batches are inputs; what is revealed is the
-//! mean loss of an epoch, and the weights when they are asked for.
+//! The loop: the weights are shared once and stay with the parties from step to step; batches are
+//! inputs; what is revealed is the mean loss of an epoch, and the weights when they are asked for.
 
 use crate::{Rehearsal, State, Step};
 use megrez_graph::lower::DataInput;
@@ -11,9 +11,10 @@ use megrez_ring::{decode_words, encode_words};
 use megrez_service::client::{Outcome, RunOptions};
 use megrez_service::{Backend, Error, ErrorKind, Result};
 
-/// The step as a plan for `client`, who owns rows and labels. `options` say the protocol's part; ranges and the widths of
-/// comparisons follow from the rehearsal, unless a comparison is given that looks at chosen bits. With `keeps`, the state is what an
-/// earlier plan has kept; without, it is `client`'s, and what the step makes of it is kept under other names.
+/// The step as a plan for `client`, who owns rows and labels. `options` say the protocol's part;
+/// ranges and the widths of comparisons follow from the rehearsal, unless a comparison is given
+/// that looks at chosen bits. With `keeps`, the state is what an earlier plan has kept; without, it
+/// is `client`'s, and what the step makes of it is kept under other names.
 ///
 /// # Errors
 /// If a layer has no form on shares, or numbers do not fit the ring.
@@ -84,10 +85,12 @@ pub struct Training<'a> {
 }
 
 impl<'a> Training<'a> {
-    /// Shares the weights with the parties, who keep them. `step` adds its losses up ([`Step::adding_up_losses`]).
+    /// Shares the weights with the parties, who keep them. `step` adds its losses up
+    /// ([`Step::adding_up_losses`]).
     ///
     /// # Errors
-    /// If the parties are threads, which keep nothing; if the step reveals the loss of every batch; or if a party fails.
+    /// If the parties are threads, which keep nothing; if the step reveals the loss of every batch;
+    /// or if a party fails.
     pub fn begin(
         backend: &'a mut Backend,
         step: &Step,
@@ -160,8 +163,8 @@ impl<'a> Training<'a> {
         plan.input(name, KEPT, shape.unwrap_or_else(|| [1].into()), self.frac())
     }
 
-    /// Runs `steps` steps, step t on what `batch` gives for it: inputs and labels. Then reveals their mean loss to this client,
-    /// and nothing else.
+    /// Runs `steps` steps, step t on what `batch` gives for it: inputs and labels. Then reveals
+    /// their mean loss to this client, and nothing else.
     ///
     /// # Errors
     /// If a batch does not fit, or a party fails: what was kept is then not to be trained on.

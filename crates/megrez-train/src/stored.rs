@@ -57,12 +57,13 @@ pub(crate) fn store(
     })
 }
 
-/// Checks rows and labels, and keeps them at the parties in shares. `inputs` has N rows; `labels` are N class numbers below `classes`,
-/// or N × K numbers: `classes` is K then, or not given. One class is no choice: with `classes` = 1, N labels are N × 1 numbers.
+/// Checks rows and labels, and keeps them at the parties in shares. `inputs` has N rows; `labels`
+/// are N class numbers below `classes`, or N × K numbers: `classes` is K then, or not given. One
+/// class is no choice: with `classes` = 1, N labels are N × 1 numbers.
 ///
 /// # Errors
-/// If numbers are not finite or do not fit the ring, labels are no classes, or the counts differ: before anything is shared. Or if a
-/// party refuses.
+/// If numbers are not finite or do not fit the ring, labels are no classes, or the counts differ:
+/// before anything is shared. Or if a party refuses.
 pub fn upload_rows(
     cluster: &mut Cluster,
     name: &str,

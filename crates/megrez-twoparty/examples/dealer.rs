@@ -1,5 +1,6 @@
-//! The operations by oblivious transfer and with a dealer, in one run: bytes, rounds, seconds, and whether every result has the bits of
-//! the clear: `cargo run --release -p megrez-twoparty --example dealer -- [lanes] [op…]`. Parties are threads over links in memory.
+//! The operations by oblivious transfer and with a dealer, in one run: bytes, rounds, seconds, and
+//! whether every result has the bits of the clear: `cargo run --release -p
+//! megrez-twoparty --example dealer -- [lanes] [op…]`. Parties are threads over links in memory.
 
 use megrez_float::Format;
 use megrez_kernels::Cpu;
@@ -11,7 +12,8 @@ use megrez_twoparty::ot::Ots;
 use megrez_twoparty::{Sirnn, Supplier};
 use std::time::{Duration, Instant};
 
-/// What one party measured: whether results differ, bytes sent offline and online, rounds, seconds, and those that it worked.
+/// What one party measured: whether results differ, bytes sent offline and online, rounds, seconds,
+/// and those that it worked.
 struct Measured {
     wrong: usize,
     sent: [u64; 2],

@@ -1,5 +1,6 @@
-//! The relevance network between two parties: what it costs and, with `run`, whether it gives bit for bit what it gives in the
-//! clear: `cargo run --release -p megrez-twoparty --example programs -- NAME [LANES] [run]`, where NAME is `forward` or `step`.
+//! The relevance network between two parties: what it costs and, with `run`, whether it gives bit
+//! for bit what it gives in the clear: `cargo run --release -p megrez-twoparty --example
+//! programs -- NAME [LANES] [run]`, where NAME is `forward` or `step`.
 
 use megrez_float::programs::{Layer, Matrix, Mlp};
 use megrez_float::{Blocks, Clear, Float, Format, Plain};
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Sizes of the relevance network.
 const SIZES: [usize; 5] = [874, 300, 200, 100, 4];
 
-/// Runs a program on inputs that `number` supplies by name, number of lanes and largest magnitude as a power of two.
+/// Runs a program on inputs that `number` supplies by name, number of lanes and largest magnitude
+/// as a power of two.
 fn program<B: Blocks>(
     name: &str,
     lanes: usize,

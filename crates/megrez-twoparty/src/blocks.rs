@@ -11,7 +11,8 @@ use megrez_kernels::Device;
 use megrez_session::Error;
 
 impl<D: Device> Sirnn<D> {
-    /// For each (cut, width) of each integer the `width` bits above the cut, and triples that are wanted `later`.
+    /// For each (cut, width) of each integer the `width` bits above the cut, and triples that are
+    /// wanted `later`.
     pub(crate) fn fields(
         &mut self,
         jobs: &[(&Ints, Vec<(u32, u32)>)],
@@ -36,8 +37,9 @@ impl<D: Device> Sirnn<D> {
         Ok((jobs.iter().map(fields).collect(), triples))
     }
 
-    /// ⌊x / 2^s⌋ plus or minus one bit that depends on its lowest bit and on whether the bits below s are zero: at `tie` the bit
-    /// is taken off where the result is odd and they are, otherwise it is added where the result is even and they are not.
+    /// ⌊x / 2^s⌋ plus or minus one bit that depends on its lowest bit and on whether the bits below
+    /// s are zero: at `tie` the bit is taken off where the result is odd and they are, otherwise it
+    /// is added where the result is even and they are not.
     fn shifted(&mut self, jobs: &[(&Ints, u32)], tie: bool) -> Result<Vec<Ints>, Error> {
         let carries: Vec<Carry<'_>> =
             jobs.iter().map(|&(x, s)| Carry { v: &x.v, cuts: vec![(s, Ask::Both)] }).collect();
@@ -69,7 +71,8 @@ impl<D: Device> Sirnn<D> {
         Ok(jobs.iter().zip(wide.chunks(2)).map(one).collect())
     }
 
-    /// Top bits, and whether the other bits are zero where that is asked; and triples that are wanted `later`.
+    /// Top bits, and whether the other bits are zero where that is asked; and triples that are
+    /// wanted `later`.
     #[allow(clippy::type_complexity)]
     fn signs(
         &mut self,
@@ -232,7 +235,8 @@ impl<D: Device> Blocks for Sirnn<D> {
         self.leading_of(jobs)
     }
     fn round(&mut self, jobs: &[(&Ints, u32)]) -> Result<Vec<Ints>, Error> {
-        // Half is added; where that leaves nothing below, it was a tie and an odd result is one too high.
+        // Half is added; where that leaves nothing below, it was a tie and an odd result is one too
+        // high.
         let halves: Vec<Ints> = jobs.iter().map(|&(x, r)| self.offset(x, 1 << (r - 1))).collect();
         let jobs: Vec<(&Ints, u32)> = halves.iter().zip(jobs).map(|(x, &(_, r))| (x, r)).collect();
         self.shifted(&jobs, true)

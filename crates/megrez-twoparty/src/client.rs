@@ -1,8 +1,8 @@
-//! Shares on their way from clients and to them. A client is no party: it makes both shares of its numbers, and puts the shares of
-//! its results together.
+//! Shares on their way from clients and to them. A client is no party: it makes both shares of its
+//! numbers, and puts the shares of its results together.
 //!
-//! A share takes n·(4 + p + 2 + q + 1) bits: the flags, the exponent and the mantissa of each number, 38 bits in single
-//! precision. Party 0's is uniform.
+//! A share takes n·(4 + p + 2 + q + 1) bits: the flags, the exponent and the mantissa of each
+//! number, 38 bits in single precision. Party 0's is uniform.
 //!
 //! Security: `docs/security/secfloat.md`.
 

@@ -1,16 +1,19 @@
-//! Carries: whether the low c bits of the two shares of an integer overflow, and whether those bits of the integer are all
-//! zero. Everything that compares, cuts or widens is made of this. SIRNN's millionaires' protocol (CrypTFlow2, Alg. 1) and
-//! SECFLOAT's Wrap&All0s (App. G2).
+//! Carries: whether the low c bits of the two shares of an integer overflow, and whether those bits
+//! of the integer are all zero. Everything that compares, cuts or widens is made of this. SIRNN's
+//! millionaires' protocol (CrypTFlow2, Alg. 1) and SECFLOAT's Wrap&All0s (App. G2).
 //!
-//! For each lane one party, the sender, holds v, the other u. u + v ≥ 2^c exactly if u > ¬v on c bits. Digit by digit (up to
-//! four bits) the sender offers, for each value that u's digit may have, whether it is greater than and whether it is equal
-//! to its own, under a 1-of-2^b OT; then digits are joined in pairs, higher above lower: gt = gt_hi ⊕ eq_hi∧gt_lo, eq = eq_hi∧eq_lo,
-//! two ANDs under a common factor ([`triple`](crate::triple)). Several cuts of one integer share digits and joins.
+//! For each lane one party, the sender, holds v, the other u. u + v ≥ 2^c exactly if u > ¬v on c
+//! bits. Digit by digit (up to four bits) the sender offers, for each value that u's digit may
+//! have, whether it is greater than and whether it is equal to its own, under a 1-of-2^b OT; then
+//! digits are joined in pairs, higher above lower: gt = gt_hi ⊕ eq_hi∧gt_lo, eq = eq_hi∧eq_lo, two
+//! ANDs under a common factor ([`triple`](crate::triple)). Several cuts of one integer share digits
+//! and joins.
 //!
-//! Deviates from SECFLOAT: zero and wrap come from one comparison with −v, without its two further ANDs or its further bit:
-//! u = −v says zero; gt ⊕ eq says u ≥ −v, which is the wrap unless v = 0, where it is 1 and the sender, who knows v, flips its share.
-//! The first entry of an OT's table is not sent: the sender takes its pad for its mask. The first half of the lanes has
-//! party 0 as sender, the rest party 1, so that both work alike.
+//! Deviates from SECFLOAT: zero and wrap come from one comparison with −v, without its two further
+//! ANDs or its further bit: u = −v says zero; gt ⊕ eq says u ≥ −v, which is the wrap unless v = 0,
+//! where it is 1 and the sender, who knows v, flips its share. The first entry of an OT's table is
+//! not sent: the sender takes its pad for its mask. The first half of the lanes has party 0 as
+//! sender, the rest party 1, so that both work alike.
 //!
 //! rounds      bits per lane, both directions together
 //! 1           Σ digits (128/k)(2 − 2^(1−b)) + Σ joins 2·(127/128)·128/k
@@ -134,7 +137,8 @@ impl Layout {
     }
 }
 
-/// The node of digits `from` … `to` − 1. The higher part begins at a power of two of digits, so that ranges recur.
+/// The node of digits `from` … `to` − 1. The higher part begins at a power of two of digits, so
+/// that ranges recur.
 fn join(nodes: &mut Vec<Node>, made: &mut BTreeMap<(usize, usize), usize>, from: usize, to: usize) -> usize {
     if to - from == 1 {
         return from;
@@ -190,7 +194,8 @@ fn tables(layouts: &[(Layout, usize)], b: u32, sender: usize) -> (usize, usize) 
 type Value = (Option<Bits>, Option<Bits>);
 
 impl<D: Device> Sirnn<D> {
-    /// The carries of every job, and besides them x∧y for every pair, and triples of the shapes that are wanted `later`.
+    /// The carries of every job, and besides them x∧y for every pair, and triples of the shapes
+    /// that are wanted `later`.
     pub(crate) fn carries(
         &mut self,
         jobs: &[Carry<'_>],
@@ -203,7 +208,8 @@ impl<D: Device> Sirnn<D> {
         let flat = [shapes.concat(), later.to_vec()].concat();
         let (me, peer) = (self.me(), 1 - self.me());
 
-        // Corrections: what the digits of this party's shares choose where it receives, and the triples'.
+        // Corrections: what the digits of this party's shares choose where it receives, and the
+        // triples'.
         let mut out = vec![];
         let mut chosen = vec![];
         for b in 1..=MAX_CHOICE {
@@ -299,7 +305,8 @@ impl<D: Device> Sirnn<D> {
         Ok((answers.collect(), products, triples.collect()))
     }
 
-    /// Bit planes of the digits of b bits of this party's shares, in the lanes in which it receives.
+    /// Bit planes of the digits of b bits of this party's shares, in the lanes in which it
+    /// receives.
     fn planes(&self, jobs: &[Carry<'_>], layouts: &[(Layout, usize)], b: u32) -> Vec<Vec<u64>> {
         let peer = 1 - self.me();
         let mut planes: Vec<Writer> = (0..b).map(|_| Writer::default()).collect();
@@ -317,7 +324,8 @@ impl<D: Device> Sirnn<D> {
         planes.into_iter().map(Writer::into_words).collect()
     }
 
-    /// Writes the tables of all digits of b bits; returns this party's shares of \[gt, eq\] of each digit.
+    /// Writes the tables of all digits of b bits; returns this party's shares of \[gt, eq\] of each
+    /// digit.
     fn offer(
         &mut self,
         jobs: &[Carry<'_>],
@@ -387,7 +395,8 @@ impl<D: Device> Sirnn<D> {
     }
 }
 
-/// What [`Sirnn::carries`] costs for integers of (cuts, lanes), ANDs of so many lanes, and triples for later.
+/// What [`Sirnn::carries`] costs for integers of (cuts, lanes), ANDs of so many lanes, and triples
+/// for later.
 pub(crate) fn cost(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[AndShape]) -> Cost {
     let layouts: Vec<(Layout, usize)> = jobs.iter().map(|(c, n)| (Layout::new(c), *n)).collect();
     let shapes = all_shapes(&layouts, ands);

@@ -1,9 +1,10 @@
 //! Bits as integers, selection, extension: products of one bit by words ([`cot`](crate::cot)).
 //!
-//! A shared bit w = w_0 ⊕ w_1 is w_0 + w_1 − 2·w_0·w_1. Selection b·v is Σ_p of b_p·v_p, local, plus the other's bit times
-//! (1 − 2b_p)·v_p. The wrap of an integer whose top bit is known is a product of bits that the parties hold alone: with t_p
-//! party p's top bit it is t_0·t_1 for a top bit of 1, t_0 + t_1 − t_0·t_1 for 0, and for a shared top bit b it is
-//! (b ⊕ t_0)(b ⊕ t_1) ⊕ b ⊕ t_0 ⊕ t_1 (SIRNN §3.4, with the shared case).
+//! A shared bit w = w_0 ⊕ w_1 is w_0 + w_1 − 2·w_0·w_1. Selection b·v is Σ_p of b_p·v_p, local,
+//! plus the other's bit times (1 − 2b_p)·v_p. The wrap of an integer whose top bit is known is a
+//! product of bits that the parties hold alone: with t_p party p's top bit it is t_0·t_1 for a top
+//! bit of 1, t_0 + t_1 − t_0·t_1 for 0, and for a shared top bit b it is (b ⊕ t_0)(b ⊕ t_1) ⊕ b ⊕
+//! t_0 ⊕ t_1 (SIRNN §3.4, with the shared case).
 //!
 //! block   rounds  bits per lane, both directions
 //! widen   2       128/k + w − 1; nothing for w = 1
@@ -28,7 +29,8 @@ pub(crate) enum Wrap {
     Bit(Bits),
 }
 
-/// What is known of the top bit of `x`, which is an unsigned view of an integer: the top bit of a signed one is flipped there.
+/// What is known of the top bit of `x`, which is an unsigned view of an integer: the top bit of a
+/// signed one is flipped there.
 pub(crate) enum Hint<'a> {
     Unknown,
     Known(bool),

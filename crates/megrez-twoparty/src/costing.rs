@@ -1,7 +1,7 @@
 //! What a program costs before it runs: [`Blocks`] that know widths and lanes and nothing else.
 //!
-//! A program is run on [`Costing`] as it would be on shares; the cost is what the meter will read, byte for byte, and no more
-//! rounds than it. The tests hold the two together.
+//! A program is run on [`Costing`] as it would be on shares; the cost is what the meter will read,
+//! byte for byte, and no more rounds than it. The tests hold the two together.
 
 pub use crate::cost::Cost;
 

@@ -1,8 +1,9 @@
-//! Products of one party's bit with the other party's integers, by correlated OTs (CrypTFlow2 §2, SIRNN §3): the core of
-//! selection, conversion of bits, and multiplication.
+//! Products of one party's bit with the other party's integers, by correlated OTs (CrypTFlow2 §2,
+//! SIRNN §3): the core of selection, conversion of bits, and multiplication.
 //!
-//! For each lane the giver has words f_i and the chooser a bit c; they end with additive shares of c·f_i mod 2^w_i. With the
-//! OT's pads m and m' the giver keeps −m and sends f + m − m', and the chooser has m, or m' plus what was sent.
+//! For each lane the giver has words f_i and the chooser a bit c; they end with additive shares of
+//! c·f_i mod 2^w_i. With the OT's pads m and m' the giver keeps −m and sends f + m − m', and the
+//! chooser has m, or m' plus what was sent.
 //!
 //! rounds  bits per lane
 //! 1       128/k     chooser → giver

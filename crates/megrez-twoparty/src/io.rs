@@ -17,11 +17,12 @@ use megrez_session::Error;
 const FLAGS: usize = 4;
 
 impl<D: Device> Sirnn<D> {
-    /// Shares `lanes` numbers of party `owner`, who gives them; the other party gives `None`. `name` is unique in the step.
+    /// Shares `lanes` numbers of party `owner`, who gives them; the other party gives `None`.
+    /// `name` is unique in the step.
     ///
     /// # Errors
-    /// [`Error::Step`] if the owner gives no numbers or others than announced, or the other party gives some;
-    /// [`Error::StreamReused`] if the step has shared under this name before.
+    /// [`Error::Step`] if the owner gives no numbers or others than announced, or the other party
+    /// gives some; [`Error::StreamReused`] if the step has shared under this name before.
     pub fn share(
         &mut self,
         owner: usize,
@@ -63,7 +64,8 @@ impl<D: Device> Sirnn<D> {
         })
     }
 
-    /// Shares `lanes` integers of party `owner`, modulo 2^width, as [`share`](Self::share) shares numbers.
+    /// Shares `lanes` integers of party `owner`, modulo 2^width, as [`share`](Self::share) shares
+    /// numbers.
     ///
     /// # Errors
     /// Those of [`share`](Self::share).

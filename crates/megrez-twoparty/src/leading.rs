@@ -1,8 +1,10 @@
 //! The most significant non-zero bit, by digits of four bits (SIRNN §3.5 with smaller digits).
 //!
-//! The integer is cut into digits; a look-up gives each digit's leading bit as four shared bits, all zero for a zero digit. A digit
-//! counts where all digits above are zero: their products by ranges, as in a comparison, then one AND under a common factor for the four.
-//! What is left is one shared bit for each place, exactly one of them set; sums of their conversions give the scale and the position.
+//! The integer is cut into digits; a look-up gives each digit's leading bit as four shared bits,
+//! all zero for a zero digit. A digit counts where all digits above are zero: their products by
+//! ranges, as in a comparison, then one AND under a common factor for the four. What is left is one
+//! shared bit for each place, exactly one of them set; sums of their conversions give the scale and
+//! the position.
 //!
 //! Security: `docs/security/secfloat.md`.
 
@@ -26,7 +28,8 @@ pub(crate) fn digits(width: u32) -> impl Iterator<Item = u32> {
     (0..width).step_by(DIGIT as usize).map(move |at| DIGIT.min(width - at))
 }
 
-/// Shapes of the ANDs for integers of (width, lanes), level by level: products of zeros, and at last the digits' bits.
+/// Shapes of the ANDs for integers of (width, lanes), level by level: products of zeros, and at
+/// last the digits' bits.
 pub(crate) fn levels(jobs: &[(u32, usize)]) -> Vec<Vec<AndShape>> {
     let count = |width: u32| width.div_ceil(DIGIT) as usize;
     let longest = jobs.iter().map(|j| count(j.0)).max().unwrap_or(0);
@@ -108,7 +111,8 @@ impl<D: Device> Sirnn<D> {
     fn suffixes(&mut self, jobs: &mut [Vec<Bits>], triples: Vec<Vec<Triple>>) -> Result<(), Error> {
         for (level, triples) in triples.into_iter().enumerate() {
             let step = 1 << level;
-            // Blocks of 2·step from the top: those in a lower half take the product of the upper half.
+            // Blocks of 2·step from the top: those in a lower half take the product of the upper
+            // half.
             let pairs: Vec<(usize, usize, usize)> = jobs
                 .iter()
                 .enumerate()

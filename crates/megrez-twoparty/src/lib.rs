@@ -1,8 +1,10 @@
-//! Integer arithmetic between two parties who trust nobody else: the blocks of SIRNN (Rathee et al., S&P 2021) and of
-//! SECFLOAT's Table I, from oblivious transfer. Party 0 and party 1, semi-honest, no dealer.
+//! Integer arithmetic between two parties who trust nobody else: the blocks of SIRNN (Rathee et
+//! al., S&P 2021) and of SECFLOAT's Table I, from oblivious transfer. Party 0 and party 1,
+//! semi-honest, no dealer.
 //!
-//! And the same blocks between two parties who have a dealer of correlated randomness: [`dealt`]. Both compute between two, and share
-//! the dense bits of messages, clients' shares and test data; what differs is where randomness comes from.
+//! And the same blocks between two parties who have a dealer of correlated randomness: [`dealt`].
+//! Both compute between two, and share the dense bits of messages, clients' shares and test data;
+//! what differs is where randomness comes from.
 //!
 //! Security: `docs/security/secfloat.md`, `docs/security/float-dealer.md`.
 

@@ -7,8 +7,9 @@ use megrez_session::{Error, Party};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One of two parties, with OTs set up: what the blocks run on. Both parties call the same blocks with the same
-/// widths and lanes in the same order; the first message that does not fit ends the session.
+/// One of two parties, with OTs set up: what the blocks run on. Both parties call the same blocks
+/// with the same widths and lanes in the same order; the first message that does not fit ends the
+/// session.
 pub struct Sirnn<D: Device> {
     party: Party<D>,
     pub(crate) ot: Ots,
@@ -25,8 +26,9 @@ impl<D: Device> Sirnn<D> {
         Self { party, ot, others: vec![] }
     }
 
-    /// With `threads` threads for parts that do not depend on each other; the same number at both parties. Threads that were there
-    /// before are let go, and the new ones begin where none has been.
+    /// With `threads` threads for parts that do not depend on each other; the same number at both
+    /// parties. Threads that were there before are let go, and the new ones begin where none has
+    /// been.
     ///
     /// # Errors
     /// [`Error::Step`] once a session has had [`MAX_THREADS`].
@@ -85,8 +87,8 @@ impl<D: Device> Sirnn<D> {
         1 + self.others.len()
     }
 
-    /// Runs `n` parts, part i in thread i modulo their number. Every thread has OTs, messages and clocks of its own, so that
-    /// nothing depends on which is faster.
+    /// Runs `n` parts, part i in thread i modulo their number. Every thread has OTs, messages and
+    /// clocks of its own, so that nothing depends on which is faster.
     pub(crate) fn in_threads<T: Send>(
         &mut self,
         n: usize,

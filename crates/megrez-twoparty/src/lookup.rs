@@ -1,16 +1,18 @@
 //! A public table at a secret index: one 1-of-2^m OT of whole rows (Dessouky et al., NDSS 2017).
 //!
-//! The sender holds v, the receiver u, the index is v + u mod 2^m: the sender offers its table rotated by v, masked by one row r
-//! of its own, and the receiver takes row u. An index of more than four bits is chosen in two parts of at most four;
-//! the key of row (i, j) is A_i ⊕ B_j hashed once more (Naor and Pinkas), so that two known rows say nothing of a third. Row 0 is not
-//! sent: the sender takes its pad for what it would send there. The first half of the lanes has party 0 as sender, the rest party 1.
+//! The sender holds v, the receiver u, the index is v + u mod 2^m: the sender offers its table
+//! rotated by v, masked by one row r of its own, and the receiver takes row u. An index of more
+//! than four bits is chosen in two parts of at most four; the key of row (i, j) is A_i ⊕ B_j hashed
+//! once more (Naor and Pinkas), so that two known rows say nothing of a third. Row 0 is not sent:
+//! the sender takes its pad for what it would send there. The first half of the lanes has party 0
+//! as sender, the rest party 1.
 //!
 //! rounds  bits per lane
 //! 1       Σ parts (128/k)(2 − 2^(1−b))      receiver → sender
 //! 1       (2^m − 1)·Σ widths                sender → receiver
 //!
-//! A party's own share is an index into memory here, of the public table and of the received rows. Who watches one party's
-//! memory learns its shares at most, as that party does.
+//! A party's own share is an index into memory here, of the public table and of the received rows.
+//! Who watches one party's memory learns its shares at most, as that party does.
 //!
 //! Security: `docs/security/secfloat.md`.
 
@@ -52,7 +54,8 @@ fn pads(widths: &[u32]) -> (Vec<(usize, u32)>, usize) {
     (places, block + 1)
 }
 
-/// Marks the hashes that make keys of parts, apart from those that make pads: these are numbered below it.
+/// Marks the hashes that make keys of parts, apart from those that make pads: these are numbered
+/// below it.
 const KEY: u128 = 255;
 
 /// Bits of a row.
@@ -214,7 +217,8 @@ impl<D: Device> Sirnn<D> {
         shares
     }
 
-    /// This party's shares of the rows that it chose, column by column; its rows begin at bit `at` of what was received.
+    /// This party's shares of the rows that it chose, column by column; its rows begin at bit `at`
+    /// of what was received.
     fn take_rows(
         &self,
         table: &Table,

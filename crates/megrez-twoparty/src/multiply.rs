@@ -1,13 +1,16 @@
-//! Products of integers of different widths: SIRNN §3.2 with shrinking words, the wrap of a known top bit folded in.
+//! Products of integers of different widths: SIRNN §3.2 with shrinking words, the wrap of a known
+//! top bit folded in.
 //!
-//! x of m bits and y of n ≥ m bits, both as unsigned views x', y' (a signed one is offset by half its range), the product modulo
-//! 2^l with l ≤ m + n. With X_p = x'_p, less the offset at party 0, and Y_p alike,
+//! x of m bits and y of n ≥ m bits, both as unsigned views x', y' (a signed one is offset by half
+//! its range), the product modulo 2^l with l ≤ m + n. With X_p = x'_p, less the offset at party 0,
+//! and Y_p alike,
 //!
 //!   x·y = (X_0 + X_1)(Y_0 + Y_1) − 2^m·wrap(x')·(Y_0 + Y_1) − 2^n·wrap(y')·(X_0 + X_1)  (mod 2^l).
 //!
-//! Bit i of x'_p selects the peer's Y in l − i bits. The wraps select in l − m and l − n bits. Where the top bit of x' is known to
-//! be 1 the wrap is t_0·t_1, so that the OT of bit m − 1 carries ±Y, the sign the giver's own top bit, and the wrap of x costs
-//! nothing; a known 0 alike. The wrap of y takes one OT each way. A square needs X_0·X_1 once. Wider products extend y first.
+//! Bit i of x'_p selects the peer's Y in l − i bits. The wraps select in l − m and l − n bits.
+//! Where the top bit of x' is known to be 1 the wrap is t_0·t_1, so that the OT of bit m − 1
+//! carries ±Y, the sign the giver's own top bit, and the wrap of x costs nothing; a known 0 alike.
+//! The wrap of y takes one OT each way. A square needs X_0·X_1 once. Wider products extend y first.
 //!
 //! rounds              bits per lane, both directions
 //! 2                   2·Σ_{i<m} (128/k + l − i) + 2·(128/k + l − n) if l > n + 2·(128/k + l − m) if l > m and x's top bit is not known
@@ -62,7 +65,8 @@ impl<D: Device> Sirnn<D> {
     where
         B: Blocks<Int = Ints, Bit = Bits>,
     {
-        // The narrower factor is chosen by, the wider one is given, and is widened where the result has more bits than both.
+        // The narrower factor is chosen by, the wider one is given, and is widened where the result
+        // has more bits than both.
         let pairs: Vec<(Factor<'_, B>, Factor<'_, B>)> = jobs
             .iter()
             .map(|job| {
@@ -126,7 +130,8 @@ impl<D: Device> Sirnn<D> {
         let mut tops: Vec<Vec<u64>> = vec![];
         for (i, (product, signed)) in products.iter().enumerate() {
             let (x, y) = (&product.x, &product.y);
-            // Party 0 chooses by the bits of x'_0, which has the offset that X_0 lacks: party 1 takes off 2^(m−1)·Y_1.
+            // Party 0 chooses by the bits of x'_0, which has the offset that X_0 lacks: party 1
+            // takes off 2^(m−1)·Y_1.
             let half = if *signed && self.me() == 1 { 1u64 << (x.view.width - 1) } else { 0 };
             let half = if product.square { 2 * half * (i as u64 % 2) } else { half };
             let local = |(&a, &b): (&u64, &u64)| a.wrapping_mul(b).wrapping_sub(half.wrapping_mul(b));
@@ -140,7 +145,8 @@ impl<D: Device> Sirnn<D> {
         let mut cots = vec![];
         for (i, (product, _)) in products.iter().enumerate() {
             let (m, l, lanes) = (product.x.view.width, product.width, product.x.view.v.len());
-            // A square's mixed term counts twice and runs one way, from the party that the number of the job says.
+            // A square's mixed term counts twice and runs one way, from the party that the number
+            // of the job says.
             let (from, double) = if product.square { (Some(i % 2), 1) } else { (None, 0) };
             for (bit, plane) in (0..m).zip(&planes[i]) {
                 let Some(width) = l.checked_sub(bit + double).filter(|&w| w > 0) else { continue };
@@ -161,8 +167,8 @@ impl<D: Device> Sirnn<D> {
 }
 
 impl Product {
-    /// Adds what the wraps cost locally, and returns the OTs that they take beyond the bits of x, and what the OT
-    /// of x's highest bit gives instead of Y, if anything.
+    /// Adds what the wraps cost locally, and returns the OTs that they take beyond the bits of x,
+    /// and what the OT of x's highest bit gives instead of Y, if anything.
     fn corrections(&self, sum: &mut [u64]) -> (Vec<Extra>, Vec<u64>) {
         let mut extras = vec![];
         let mut top = vec![];
@@ -177,7 +183,8 @@ impl Product {
             let own = |lane: usize| side.view.v[lane] >> (side.view.width - 1) & 1;
             match wrap {
                 Wrap::Top(one) => {
-                    // Known 1: t_p·other goes with the peer's top bit. Known 0: (1 − t_p)·other, and t_p·other is local.
+                    // Known 1: t_p·other goes with the peer's top bit. Known 0: (1 − t_p)·other,
+                    // and t_p·other is local.
                     let with = |lane: usize| if *one { own(lane) } else { 1 - own(lane) };
                     if !one {
                         for (lane, s) in sum.iter_mut().enumerate() {

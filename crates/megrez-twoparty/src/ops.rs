@@ -1,4 +1,5 @@
-//! The floating-point operations on test data, in the clear and opened: what benchmarks and checks compare.
+//! The floating-point operations on test data, in the clear and opened: what benchmarks and checks
+//! compare.
 
 use crate::Supplier;
 pub use megrez_float::ops::{OPS, Output, operands, run, run_in_parts};
@@ -6,8 +7,9 @@ use megrez_float::{Clear, Float, Format, Plain};
 use megrez_prg::Key;
 use megrez_session::Error;
 
-/// Single-precision test data of all kinds: special values, values of similar size, values that differ from those of the other
-/// seed of a pair (2n and 2n + 1) in their last bits only, and arbitrary encodings.
+/// Single-precision test data of all kinds: special values, values of similar size, values that
+/// differ from those of the other seed of a pair (2n and 2n + 1) in their last bits only, and
+/// arbitrary encodings.
 #[must_use]
 pub fn sample(seed: u64, lanes: usize) -> Plain {
     let words =

@@ -1,4 +1,5 @@
-//! What is written against the blocks, on shares: bit for bit what it is in the clear, at its costing.
+//! What is written against the blocks, on shares: bit for bit what it is in the clear, at its
+//! costing.
 
 use crate::Sirnn;
 use crate::costing::Costing;
@@ -13,8 +14,8 @@ use megrez_session::{Error, Phase};
 /// Lanes of the operands.
 const LANES: usize = 256;
 
-/// Both parties run something on x, party 0's, and y, party 1's, and open what comes out. Returns it, with the bytes that each
-/// party sent and the rounds, both before opening.
+/// Both parties run something on x, party 0's, and y, party 1's, and open what comes out. Returns
+/// it, with the bytes that each party sent and the rounds, both before opening.
 fn on_shares(
     threads: usize,
     x: &Plain,

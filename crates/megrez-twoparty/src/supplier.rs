@@ -1,4 +1,5 @@
-//! What a session on floats asks of whoever supplies its blocks, whether by transfers or with a dealer.
+//! What a session on floats asks of whoever supplies its blocks, whether by transfers or with a
+//! dealer.
 
 use crate::Sirnn;
 use crate::dealt::Dealt;
@@ -8,8 +9,8 @@ use megrez_net::Payload;
 use megrez_session::{Error, Party, Phase};
 use std::time::Duration;
 
-/// [`Blocks`] between parties, with what enters and what leaves. Parties 0 and 1 compute; any other holds no value, gives `None`
-/// where they give shares and gets `None` where they learn something.
+/// [`Blocks`] between parties, with what enters and what leaves. Parties 0 and 1 compute; any other
+/// holds no value, gives `None` where they give shares and gets `None` where they learn something.
 pub trait Supplier: Blocks<Error = Error> + Sized {
     /// Where the party works.
     type Device: Device;
@@ -27,7 +28,8 @@ pub trait Supplier: Blocks<Error = Error> + Sized {
     /// # Errors
     /// Those of `body`.
     fn step<R>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error>;
-    /// Shares `lanes` numbers of party `owner`, who gives them; the others give `None`. `name` is unique in the step.
+    /// Shares `lanes` numbers of party `owner`, who gives them; the others give `None`. `name` is
+    /// unique in the step.
     ///
     /// # Errors
     /// If the owner gives other numbers than announced, or another party gives some.

@@ -5,7 +5,8 @@ use megrez_net::{ClockKind, NetProfile, Network};
 use megrez_session::{Error, Party};
 use std::time::Duration;
 
-/// Runs both parties of a session in memory, under virtual time, and returns what party 0 and party 1 returned.
+/// Runs both parties of a session in memory, under virtual time, and returns what party 0 and party
+/// 1 returned.
 pub fn two_parties<R: Send>(
     body: impl Fn(&mut Party<Cpu>) -> Result<R, Error> + Sync,
 ) -> Vec<Result<R, Error>> {

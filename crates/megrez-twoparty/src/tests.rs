@@ -1,4 +1,5 @@
-//! Every block, of both suppliers, against the clear, exhaustively where that is short, with the meter held to the costing.
+//! Every block, of both suppliers, against the clear, exhaustively where that is short, with the
+//! meter held to the costing.
 
 use crate::costing::{Costing, Lanes, Size};
 use crate::ot::Ots;
@@ -260,7 +261,8 @@ fn hint<'a, B: Blocks>(hint: &str, bit: &'a B::Bit) -> Msb<'a, B> {
 
 const HINTS: [&str; 4] = ["unknown", "zero", "one", "shared"];
 
-/// The integers with their top bits as each of [`HINTS`] promises, and those bits, shared by masks of their own.
+/// The integers with their top bits as each of [`HINTS`] promises, and those bits, shared by masks
+/// of their own.
 fn promised((width, v): &Input) -> (Vec<Input>, Vec<Input>) {
     let top = 1u64 << (width - 1);
     let keep = |hint: &str| {

@@ -1,8 +1,10 @@
-//! ANDs under a common factor: x∧y_1, …, x∧y_c for shared bits, from one random OT in each direction.
+//! ANDs under a common factor: x∧y_1, …, x∧y_c for shared bits, from one random OT in each
+//! direction.
 //!
-//! Beaver's triple, made by OT: party p chooses a_p at random, and the peer's two pads differ by what becomes its
-//! share b_(1−p) of c random bits. Each side's pad is its share of a_p ∧ b_(1−p), so the parties hold a, b and a∧b without
-//! another message. Online they open x ⊕ a and y_i ⊕ b_i, which are uniform.
+//! Beaver's triple, made by OT: party p chooses a_p at random, and the peer's two pads differ by
+//! what becomes its share b_(1−p) of c random bits. Each side's pad is its share of a_p ∧ b_(1−p),
+//! so the parties hold a, b and a∧b without another message. Online they open x ⊕ a and y_i ⊕ b_i,
+//! which are uniform.
 //!
 //! rounds  bits per bundle, each direction
 //! 1       127/128 · 128/k   corrections of the OT; sent with whatever else is sent then

@@ -1,5 +1,5 @@
-//! What the parties see: messages and shares are uniform whatever the secrets are. And what a hostile peer can do: nothing but
-//! end the session.
+//! What the parties see: messages and shares are uniform whatever the secrets are. And what a
+//! hostile peer can do: nothing but end the session.
 
 use crate::ot::Ots;
 use crate::testing::{chi_square_is_plausible, two_parties};
@@ -17,8 +17,9 @@ const LANES: usize = 1 << 12;
 /// Width of the integers.
 const WIDTH: u32 = 6;
 
-/// Party `me`'s shares of x, y and a bit that are the same in all lanes. The shares themselves are the same in all lanes too, unless
-/// `fresh`, so that all randomness in what follows is the protocol's own.
+/// Party `me`'s shares of x, y and a bit that are the same in all lanes. The shares themselves are
+/// the same in all lanes too, unless `fresh`, so that all randomness in what follows is the
+/// protocol's own.
 fn inputs(me: usize, [x, y, c]: [u64; 3], fresh: bool) -> ([Ints; 2], Bits) {
     let words = Key::from_bytes([7; 32]).stream().words(3 * LANES);
     let share = |i: usize, lane: usize, secret: u64| {

@@ -1,8 +1,9 @@
 //! Floating-point programs that are recorded while they run, as `megrez.float32` in Python does:
-//! tapes of operations, executed by parties on this machine, two or with a dealer three, or in the clear. All give the
-//! same bits.
+//! tapes of operations, executed by parties on this machine, two or with a dealer three, or in the
+//! clear. All give the same bits.
 //!
-//! Or by the parties of a cluster, for several clients who write the same tapes and bring inputs of their own: [`Connection`].
+//! Or by the parties of a cluster, for several clients who write the same tapes and bring inputs of
+//! their own: [`Connection`].
 //!
 //! The caller writes tapes; nothing comes back but what it asks to be opened. Values stay with the
 //! parties until forgotten, so a program can go on after some of it was opened.

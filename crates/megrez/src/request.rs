@@ -45,12 +45,12 @@ pub struct CompileRequest {
     /// Bits of the ring: 32 or 64.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 64, help_heading = NUMBERS))]
     pub ring: u32,
-    /// Fraction bits [default: 16 on the 64-bit ring, 18 or 20 for deep models whose ranges leave the
-    /// room; 10 on the 32-bit ring].
+    /// Fraction bits [default: 16 on the 64-bit ring, 18 or 20 for deep models whose ranges leave
+    /// the room; 10 on the 32-bit ring].
     #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
     pub frac: Option<u32>,
-    /// What stands for smooth activations: minimax or fine splines, lookup (dealt tables), or mizar,
-    /// its Appendix B to compare with.
+    /// What stands for smooth activations: minimax or fine splines, lookup (dealt tables), or
+    /// mizar, its Appendix B to compare with.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = NUMBERS))]
     pub activations: Smooth,
     /// What every element of the data lies in: B for −B to B, or LOW,HIGH.
@@ -71,8 +71,8 @@ pub struct CompileRequest {
     /// parties how large each layer's values may get, to a factor of two.
     #[cfg_attr(feature = "clap", arg(long, help_heading = RANGES))]
     pub fit: bool,
-    /// As --fit, with magnitudes measured by `megrez calibrate`; with --range calibrated, what takes
-    /// the place of proofs.
+    /// As --fit, with magnitudes measured by `megrez calibrate`; with --range calibrated, what
+    /// takes the place of proofs.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = RANGES))]
     pub calibration: Option<FileOr>,
     /// The list of a comparison: bits or digits [default: digits for models, bits for single
@@ -101,8 +101,8 @@ pub struct CompileRequest {
     /// steps.
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub mix: bool,
-    /// Bits of a group of secfloat's OT extension (SoftSpoken's k), 1, 2, 4 or 8: more is fewer bytes and more
-    /// work.
+    /// Bits of a group of secfloat's OT extension (SoftSpoken's k), 1, 2, 4 or 8: more is fewer
+    /// bytes and more work.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, help_heading = FLOAT))]
     pub group: u32,
     /// Threads of each party of secfloat [default: half of this machine's cores].
@@ -332,8 +332,8 @@ impl CompileRequest {
         self.frac.unwrap_or(default_frac(self.ring))
     }
 
-    /// The most fraction bits of a deep model, where they are left open. A comparison of chosen bits is laid out for
-    /// the usual number.
+    /// The most fraction bits of a deep model, where they are left open. A comparison of chosen
+    /// bits is laid out for the usual number.
     fn deep_frac(&self) -> Option<u32> {
         let open = self.frac.is_none()
             && self.ring == 64

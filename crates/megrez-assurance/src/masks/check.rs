@@ -1,14 +1,18 @@
 //! Whether all that a party sees of a walk is masked, jointly.
 //!
-//! A party's view is what it holds (its streams, and a client's keys and values if it is that client) and the messages that it gets.
-//! Rows of messages are *peeled*: a row goes if one of its labels, with a unit as coefficient and a label of its own for every element,
-//! is unknown to the party and is in no other row that is left, nor in anything on which a rest that is left may depend. Such a row is
-//! uniform whatever all others are, so the view is as well distributed without it. A view from which every row has gone is uniform and
-//! independent of all secrets: the rows that go last to first are drawn one after the other. The order does not matter, for what may go
-//! may go later, too: each term of a row is tried once, and again when what kept it from being the mask has gone.
+//! A party's view is what it holds (its streams, and a client's keys and values if it is that
+//! client) and the messages that it gets. Rows of messages are *peeled*: a row goes if one of its
+//! labels, with a unit as coefficient and a label of its own for every element, is unknown to the
+//! party and is in no other row that is left, nor in anything on which a rest that is left may
+//! depend. Such a row is uniform whatever all others are, so the view is as well distributed
+//! without it. A view from which every row has gone is uniform and independent of all secrets: the
+//! rows that go last to first are drawn one after the other. The order does not matter, for what
+//! may go may go later, too: each term of a row is tried once, and again when what kept it from
+//! being the mask has gone.
 
 use super::deps::Deps;
 use super::form::{Map, Run, Term};
+use super::rests::Rests;
 use super::world::{Source, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -117,7 +121,8 @@ enum Event {
 /// Numbers by ranges of labels.
 #[derive(Default)]
 struct Ranges {
-    /// By the logarithm of their lengths and by their starts: so no search walks over what is too short to reach it.
+    /// By the logarithm of their lengths and by their starts: so no search walks over what is too
+    /// short to reach it.
     by_length: BTreeMap<u32, BTreeMap<u64, Vec<(u64, usize)>>>,
     /// Those that stand for whole draws: few, and they overlap with everything.
     whole: Vec<usize>,
@@ -314,7 +319,8 @@ impl<'a> View<'a> {
         self.rows.push(Some(row));
     }
 
-    /// Removes a row, if it is left, if a term masks it, and says what to try again; else notes what the term waits for.
+    /// Removes a row, if it is left, if a term masks it, and says what to try again; else notes
+    /// what the term waits for.
     fn peel(&mut self, at: usize, term: usize, again: &mut Vec<(usize, usize)>, counted: &mut Counted) {
         let Some(row) = &self.rows[at] else { return };
         match self.masks(at, row, row.terms[term]) {
@@ -345,8 +351,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The terms of a row that may mask it, if nothing else that is left has their labels: with a unit as coefficient, and no label
-    /// that stands in another term of the row.
+    /// The terms of a row that may mask it, if nothing else that is left has their labels: with a
+    /// unit as coefficient, and no label that stands in another term of the row.
     fn candidates(&self, row: &Row) -> Vec<usize> {
         let range = |i: usize| row.terms[i].range(row.run.len);
         let mut order: Vec<usize> = (0..row.terms.len()).collect();
@@ -377,7 +383,8 @@ impl<'a> View<'a> {
         (0..row.terms.len()).filter(may).collect()
     }
 
-    /// What keeps labels of a range of a draw from being a mask: a row that is left other than `except`, or what some rest depends on.
+    /// What keeps labels of a range of a draw from being a mask: a row that is left other than
+    /// `except`, or what some rest depends on.
     fn used(&self, draw: u32, range: (u64, u64), except: usize) -> Result<(), Option<Event>> {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
         let rests = rests.filter_map(|id| match self.first[id] {
@@ -389,7 +396,8 @@ impl<'a> View<'a> {
             }
         });
         let rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
-        // Rows go from the last to the first, for the most part: a term had better wait for the first.
+        // Rows go from the last to the first, for the most part: a term had better wait for the
+        // first.
         let row = rows.filter(|row| *row != except).take(FEW).min().map(Event::Gone);
         match row.or_else(|| rests.min_by_key(|(first, _)| *first).map(|(_, event)| event)) {
             Some(event) => Err(Some(event)),
@@ -397,8 +405,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether a [candidate](Self::candidates) masks the whole row: with the lemma that says so, if one is needed. Else what must come
-    /// before it can.
+    /// Whether a [candidate](Self::candidates) masks the whole row: with the lemma that says so, if
+    /// one is needed. Else what must come before it can.
     fn masks(&self, at: usize, row: &Row, term: &Term) -> Result<Option<&'static str>, Option<Event>> {
         match (&self.state.draws[term.draw as usize].source, term.map) {
             (_, Map::Pick(group)) => self.table(at, term, group),
@@ -411,8 +419,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// An entry of a dealt table at a secret place, beside the other share of that table: their sum is the table's entry, which the
-    /// dealer's bit masks, the same in every entry.
+    /// An entry of a dealt table at a secret place, beside the other share of that table: their sum
+    /// is the table's entry, which the dealer's bit masks, the same in every entry.
     fn table(&self, at: usize, pick: &Term, group: u32) -> Result<Option<&'static str>, Option<Event>> {
         let rows =
             self.linear.get(&pick.draw).into_iter().flat_map(|rows| rows.all().filter(|&row| row != at));
@@ -429,67 +437,5 @@ impl<'a> View<'a> {
             }
             _ => Err(None),
         }
-    }
-}
-
-/// The rests of rows that are left. Many rows have one rest.
-#[derive(Default)]
-struct Rests {
-    /// How many rows have each, by numbers that grow.
-    rows: Vec<usize>,
-    by_hash: HashMap<u128, usize>,
-    of_row: HashMap<usize, usize>,
-    /// The rests by their numbers, empty where no row is left; then, level by level, what two neighbours below are together.
-    levels: Vec<Vec<Deps>>,
-}
-
-impl Rests {
-    fn add(&mut self, row: usize, rest: &Deps) {
-        let next = self.rows.len();
-        let number = *self.by_hash.entry(rest.hash()).or_insert(next);
-        self.of_row.insert(row, number);
-        if number == next {
-            self.rows.push(0);
-            self.set(number, rest.clone());
-        }
-        self.rows[number] += 1;
-    }
-
-    /// A row goes: its rest, if no other row has it.
-    fn remove(&mut self, row: usize) -> Option<usize> {
-        let number = self.of_row.remove(&row)?;
-        self.rows[number] -= 1;
-        if self.rows[number] > 0 {
-            return None;
-        }
-        self.by_hash.remove(&self.levels[0][number].hash());
-        self.set(number, Deps::default());
-        Some(number)
-    }
-
-    /// Puts a rest in its place, and what it is together with others in theirs.
-    fn set(&mut self, mut at: usize, mut rest: Deps) {
-        for level in 0.. {
-            if level == self.levels.len() {
-                self.levels.push(vec![]);
-            }
-            let here = &mut self.levels[level];
-            match here.get_mut(at) {
-                Some(place) => *place = rest,
-                None => here.push(rest),
-            }
-            if here.len() == 1 {
-                return;
-            }
-            at /= 2;
-            rest = here[2 * at..].iter().take(2).fold(Deps::default(), |both, one| both.union(one));
-        }
-    }
-
-    /// A rest that depends on a part.
-    fn holder(&self, part: usize) -> Option<usize> {
-        let (top, below) = self.levels.split_last()?;
-        let left_or_right = |at: usize, level: &Vec<Deps>| 2 * at + usize::from(!level[2 * at].has(part));
-        top[0].has(part).then(|| below.iter().rev().fold(0, left_or_right))
     }
 }

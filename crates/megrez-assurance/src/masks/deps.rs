@@ -1,6 +1,7 @@
-//! Sets of numbers that share what they agree in. What a rest depends on is nearly all that came before it, so there are many large
-//! sets that differ in little: they are trees whose nodes are never changed once two sets have them, and a union looks only into
-//! nodes that are not the same. Parties come to equal sets by different ways, so nodes are compared by their hashes.
+//! Sets of numbers that share what they agree in. What a rest depends on is nearly all that came
+//! before it, so there are many large sets that differ in little: they are trees whose nodes are
+//! never changed once two sets have them, and a union looks only into nodes that are not the same.
+//! Parties come to equal sets by different ways, so nodes are compared by their hashes.
 
 use megrez_prg::Key;
 use std::sync::{Arc, LazyLock};
@@ -34,7 +35,8 @@ static KEYS: LazyLock<[u64; 2 * WIDTH]> = LazyLock::new(|| {
     keys
 });
 
-/// NH of UMAC (RFC 4418, 5.2.2 for words of 64 bits): two different nodes of one level have one hash with probability at most 2^-64.
+/// NH of UMAC (RFC 4418, 5.2.2 for words of 64 bits): two different nodes of one level have one
+/// hash with probability at most 2^-64.
 fn nh(words: impl IntoIterator<Item = [u64; 2]>) -> u128 {
     let keyed = words.into_iter().zip(KEYS.chunks_exact(2));
     keyed.fold(0, |sum, ([a, b], key)| {

@@ -105,7 +105,8 @@ impl Memory for Symbolic {
                 made(rows)
             }
             None => {
-                // What the host makes of a value cannot be followed: nobody would know on what it depends.
+                // What the host makes of a value cannot be followed: nobody would know on what it
+                // depends.
                 let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if given
                     .is_some_and(|rows| rows.runs.iter().any(|r| !r.terms.is_empty() || !r.deps.is_empty()))

@@ -1,8 +1,9 @@
-//! What a buffer is on symbols: runs of elements, each the same linear form in drawn labels, plus a rest that is any function of the
-//! labels and secrets on which it is said to depend.
+//! What a buffer is on symbols: runs of elements, each the same linear form in drawn labels, plus a
+//! rest that is any function of the labels and secrets on which it is said to depend.
 //!
-//! An element of a run is `Σ coeff · label + rest`, over Z_2^ℓ, GF(2) or F_p as the buffer's unit says. Labels are addressed by draw
-//! and bit: bits of a draw are one apart, words and field elements 64.
+//! An element of a run is `Σ coeff · label + rest`, over Z_2^ℓ, GF(2) or F_p as the buffer's unit
+//! says. Labels are addressed by draw and bit: bits of a draw are one apart, words and field
+//! elements 64.
 
 use super::deps::Deps;
 use megrez_ring::{Prime, bits};
@@ -126,7 +127,8 @@ impl Rows {
         self.runs.iter().map(|run| run.len).sum()
     }
 
-    /// Words of the host that such a buffer of 64-bit words has, or elements of one of ring elements.
+    /// Words of the host that such a buffer of 64-bit words has, or elements of one of ring
+    /// elements.
     pub fn host_len(&self) -> usize {
         let n = self.len();
         match self.unit {

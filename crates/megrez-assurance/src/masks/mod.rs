@@ -1,14 +1,17 @@
-//! Symbolic masks: a plan is walked by the very code of a protocol, on a device that computes with symbols. Streams yield labels, and
-//! every message becomes a linear form in labels plus a rest. [`examine`] then shows for every party, and for every party that is
-//! also an owner or a recipient, that what it sees is jointly masked, or names the message that is not.
+//! Symbolic masks: a plan is walked by the very code of a protocol, on a device that computes with
+//! symbols. Streams yield labels, and every message becomes a linear form in labels plus a rest.
+//! [`examine`] then shows for every party, and for every party that is also an owner or a
+//! recipient, that what it sees is jointly masked, or names the message that is not.
 //!
-//! What is assumed: that streams are uniform and independent (ledger and keys see to it); lemmas for lists and tables, which are counted
-//! in the report and proved in `docs/security/`; that a rest depends on no label but those it is registered with (the device's rules).
+//! What is assumed: that streams are uniform and independent (ledger and keys see to it); lemmas
+//! for lists and tables, which are counted in the report and proved in `docs/security/`; that a
+//! rest depends on no label but those it is registered with (the device's rules).
 
 mod check;
 mod deps;
 mod device;
 mod form;
+mod rests;
 mod session;
 mod world;
 
@@ -52,7 +55,8 @@ pub fn examine(protocol: &str, plan: &Plan) -> Result<Report, WalkError> {
     examine_runs(protocol, plan, Options::default(), None)
 }
 
-/// As [`examine`], of a session of several runs, and of a protocol whose randomness is weakened, if a mutation says so.
+/// As [`examine`], of a session of several runs, and of a protocol whose randomness is weakened, if
+/// a mutation says so.
 ///
 /// # Errors
 /// As those of [`examine`].

@@ -16,7 +16,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a party waits for another: nothing is computed, so a party that waits longer waits for ever.
+/// How long a party waits for another: nothing is computed, so a party that waits longer waits for
+/// ever.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Why a plan was not walked.
@@ -167,7 +168,8 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
     fn shares(&self, input: &Input, mask_keys: &[Vec<u8>]) -> Result<(Vec<Payload>, Vec<Rows>), Error> {
         let n = self.plan.value(input.value).shape.elements();
         let payloads = self.suite.share(mask_keys, &vec![S::Word::ZERO; n])?;
-        // The keys that mask it: the input-mask keys', or those that the owner draws and sends ahead of the words.
+        // The keys that mask it: the input-mask keys', or those that the owner draws and sends
+        // ahead of the words.
         let words = n * size_of::<S::Word>();
         let mut keys: Vec<Key> = vec![];
         let mut add = |bytes: &[u8]| {
@@ -190,7 +192,8 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
         let draws =
             |keys: &[Key]| -> Vec<Rows> { keys.iter().map(|key| world.drawn_by_client(key, n)).collect() };
         let value = world.input(&input.name, &input.owner);
-        // Without keys the owner sends words that it draws, and to the next party what is left of the value.
+        // Without keys the owner sends words that it draws, and to the next party what is left of
+        // the value.
         let rows = match keys.as_slice() {
             [] => {
                 let drawn = draws(&[Key::random().map_err(|e| Error::Randomness(e.to_string()))?]);

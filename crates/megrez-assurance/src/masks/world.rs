@@ -1,5 +1,5 @@
-//! What the three parties' devices share: the labels that were drawn, who holds them, what was sent, and what each party's rest
-//! depends on.
+//! What the three parties' devices share: the labels that were drawn, who holds them, what was
+//! sent, and what each party's rest depends on.
 
 use super::deps::Deps;
 use super::form::{Map, Rows, Run, Symbols, Term, Unit};
@@ -17,8 +17,9 @@ pub(super) enum Source {
     Stream,
     /// An input of this owner: no mask to anybody.
     Input(String),
-    /// The sum of two masked lists: uniform but for one zero at a uniform place with probability one half, *if* the draws named here
-    /// are uniform, unknown to the receiver and in nothing else that it sees (lemma L, docs/security/mizar.md).
+    /// The sum of two masked lists: uniform but for one zero at a uniform place with probability
+    /// one half, *if* the draws named here are uniform, unknown to the receiver and in nothing else
+    /// that it sees (lemma L, docs/security/mizar.md).
     List(Vec<u32>),
 }
 
@@ -65,7 +66,8 @@ pub(super) struct State {
     lists: HashMap<Vec<u32>, u32>,
     pub messages: Vec<Message>,
     under_way: HashMap<Name, Box<dyn Any + Send + Sync>>,
-    /// What each party gives to the host because it has been sent, as soon as it comes to that: steps run beside each other.
+    /// What each party gives to the host because it has been sent, as soon as it comes to that:
+    /// steps run beside each other.
     sending: [Vec<Arc<Rows>>; 3],
     /// The plan's steps by name, with their places in its order.
     steps: HashMap<String, usize>,
@@ -73,7 +75,8 @@ pub(super) struct State {
     pub trouble: Vec<String>,
 }
 
-/// When a message is sent, as far as that follows from the plan: in which run, in which phase, for which step.
+/// When a message is sent, as far as that follows from the plan: in which run, in which phase, for
+/// which step.
 pub(super) type Step = (u32, Phase, usize);
 
 /// How a stream repeats itself.

@@ -107,7 +107,8 @@ impl Case {
     }
 }
 
-/// The name of an operation. A new one has no name until it stands here, and no coverage until it has a case.
+/// The name of an operation. A new one has no name until it stands here, and no coverage until it
+/// has a case.
 pub fn name(op: &Op) -> &'static str {
     match op {
         Op::Constant { .. } => "Constant",

@@ -1,8 +1,9 @@
-//! All randomness of a session, made by hand: a draw is known by who asks for what where, and its value in a lane is a digit of
-//! the lane's number, or a hash of it.
+//! All randomness of a session, made by hand: a draw is known by who asks for what where, and its
+//! value in a lane is a digit of the lane's number, or a hash of it.
 //!
-//! A session works on tensors whose elements are *lanes*: element e of a tensor of shape [k, lanes] belongs to lane e mod lanes.
-//! Every lane is an execution of its own, with its own secret and its own randomness.
+//! A session works on tensors whose elements are *lanes*: element e of a tensor of shape [k, lanes]
+//! belongs to lane e mod lanes. Every lane is an execution of its own, with its own secret and its
+//! own randomness.
 
 use megrez_prg::Key;
 use megrez_session::{Name, Probe};
@@ -55,7 +56,8 @@ pub enum Kind {
     Zero,
     /// The values of another draw.
     SameAs(String),
-    /// Place q gets the value of place q mod `period`: one value for all thresholds, or for both halves.
+    /// Place q gets the value of place q mod `period`: one value for all thresholds, or for both
+    /// halves.
     Repeat {
         /// The period.
         period: usize,
@@ -341,7 +343,8 @@ fn content(bytes: &[u8]) -> u64 {
 }
 
 impl Probe for World {
-    /// The same address has the same key in every session, so that what is made of it elsewhere than here repeats too.
+    /// The same address has the same key in every session, so that what is made of it elsewhere
+    /// than here repeats too.
     fn stream(&self, at: &Name, key: Key) -> Key {
         let [me, peer] = at.parties;
         let pair = match me == peer {

@@ -1,7 +1,8 @@
 //! Whether a party's view tells secrets apart.
 //!
-//! For one party: its own draws are fixed, block by block; what it does not know is enumerated but for pads ([`super::cosets`]);
-//! the multiset of what it sees must be the same for all secrets that it may not tell apart.
+//! For one party: its own draws are fixed, block by block; what it does not know is enumerated but
+//! for pads ([`super::cosets`]); the multiset of what it sees must be the same for all secrets that
+//! it may not tell apart.
 
 use super::bench::{Bench, shift, view};
 use super::cases::{Case, Expected, some};
@@ -54,7 +55,8 @@ pub enum Verdict {
     Broken(String),
     /// Too much to enumerate: so many lanes.
     TooLarge(String),
-    /// What pads add depends on what is enumerated, the cosets differ, and there is too much to enumerate those pads.
+    /// What pads add depends on what is enumerated, the cosets differ, and there is too much to
+    /// enumerate those pads.
     Unclear(String),
 }
 
@@ -147,7 +149,8 @@ impl Visitor for Examine<'_> {
             }
             Err(broken) => return found(broken.into()),
         };
-        // Moving all lanes by some number moves what is seen, and changes nothing else: no lane depends on another.
+        // Moving all lanes by some number moves what is seen, and changes nothing else: no lane
+        // depends on another.
         let moved = Assignment { offset: 37, ..Assignment::random(self.limits.probe, secrets, 1) };
         match plain.run(moved) {
             Err(broken) => return found(broken.into()),
@@ -186,7 +189,8 @@ impl Visitor for Examine<'_> {
             };
             for &role in self.roles {
                 let mut finding = self.one(&bench, &draws, party, role, &all, &HashSet::new());
-                // Different cosets of different groups may cover the same: what makes the groups differ is enumerated.
+                // Different cosets of different groups may cover the same: what makes the groups
+                // differ is enumerated.
                 if let Ok((Finding { verdict: Verdict::Leak(_), .. }, uneven)) = &finding
                     && !uneven.is_empty()
                 {

@@ -1,18 +1,23 @@
-//! Exact views: every operation in every form under every protocol, on rings of 2 to 5 bits, with everything that a party does
-//! not know enumerated. What the party sees must be distributed the same for all secrets that it may not tell apart: by counting.
+//! Exact views: every operation in every form under every protocol, on rings of 2 to 5 bits, with
+//! everything that a party does not know enumerated. What the party sees must be distributed the
+//! same for all secrets that it may not tell apart: by counting.
 //!
-//! A session runs on *lanes* ([`draws`]): a tensor's element in each of them is an execution with its own secret and its own
-//! randomness. The parties are the real ones, from the plan to the messages; only the device is another ([`device`]): what it
-//! draws comes from the number of the lane. What a party sees is the draws that it holds, its data and the messages to it
-//! ([`session`]). Its own draws are fixed to values of which there are several blocks; masks that only shift the view are
-//! taken out by algebra ([`cosets`]); all else is enumerated, and the multisets of views are compared ([`judge`]).
+//! A session runs on *lanes* ([`draws`]): a tensor's element in each of them is an execution with
+//! its own secret and its own randomness. The parties are the real ones, from the plan to the
+//! messages; only the device is another ([`device`]): what it draws comes from the number of the
+//! lane. What a party sees is the draws that it holds, its data and the messages to it
+//! ([`session`]). Its own draws are fixed to values of which there are several blocks; masks that
+//! only shift the view are taken out by algebra ([`cosets`]); all else is enumerated, and the
+//! multisets of views are compared ([`judge`]).
 //!
-//! *What rests on more than counting.* Pads are found by trying: on some hundred random executions, adding one to the variable must
-//! add the same to the view whatever all pads are; one that only looks like a pad scatters the cosets, since pads are random in
-//! every execution that is compared, and so makes an alarm, not a silence. A party's own draws are those of a few blocks, not all.
-//! Where not all secrets fit, some of them are compared; where not even two do, the row says [`Verdict::TooLarge`] and shows nothing:
-//! so it is with the helper's lists of `bicoptor`, which the unit tests of its sign enumerate by the places of their zeros.
-//! A verdict of [`Verdict::Unclear`] is neither: more room (`Limits::block`) decides it.
+//! *What rests on more than counting.* Pads are found by trying: on some hundred random executions,
+//! adding one to the variable must add the same to the view whatever all pads are; one that only
+//! looks like a pad scatters the cosets, since pads are random in every execution that is compared,
+//! and so makes an alarm, not a silence. A party's own draws are those of a few blocks, not all.
+//! Where not all secrets fit, some of them are compared; where not even two do, the row says
+//! [`Verdict::TooLarge`] and shows nothing: so it is with the helper's lists of `bicoptor`, which
+//! the unit tests of its sign enumerate by the places of their zeros. A verdict of
+//! [`Verdict::Unclear`] is neither: more room (`Limits::block`) decides it.
 
 mod bench;
 pub mod cases;
@@ -100,7 +105,8 @@ pub fn run(limits: Limits, wanted: impl Fn(&str, &Case) -> bool, mut each: impl 
     rows
 }
 
-/// The mutations of a case: for every draw of its steps, nothing, another draw of the same size, and one value for several places.
+/// The mutations of a case: for every draw of its steps, nothing, another draw of the same size,
+/// and one value for several places.
 pub fn mutations(case: &Case, protocol: &str) -> Vec<Mutation> {
     let Some(Ok(draws)) = judge::draws(case, protocol) else { return vec![] };
     let mut mutations = vec![];
@@ -122,7 +128,8 @@ pub fn mutations(case: &Case, protocol: &str) -> Vec<Mutation> {
     mutations
 }
 
-/// What a mutation of a case does: [`Verdict::Same`] if no party, in no role, can tell secrets apart, the output being right or not.
+/// What a mutation of a case does: [`Verdict::Same`] if no party, in no role, can tell secrets
+/// apart, the output being right or not.
 pub fn survives(case: &Case, protocol: &str, mutation: &Mutation, limits: Limits) -> Option<Verdict> {
     let roles = [Role::Party, Role::Recipient];
     let mut worst = Verdict::Same;

@@ -125,7 +125,8 @@ fn read(bytes: &[u8], format: Format, lanes: usize) -> Vec<Vec<u8>> {
         Format::Field { p, run } => {
             let prime = (1..=u32::from(p)).map(megrez_ring::Prime::above).find(|q| q.p() == u64::from(p));
             let prime = prime.expect("a prime of some list");
-            // As many whole elements as the words have room for, of all lanes: the padding is below one word.
+            // As many whole elements as the words have room for, of all lanes: the padding is below
+            // one word.
             let room = words.len() * prime.digits();
             let n = room / (lanes * run) * lanes * run;
             by_lane(&prime.unpack(&words, n), run)

@@ -1,4 +1,5 @@
-//! What the process-level tests share: the command with a deadline, small plans, and a deployment of three services.
+//! What the process-level tests share: the command with a deadline, small plans, and a deployment
+//! of three services.
 
 #[path = "../../../megrez-graph/tests/common/onnx.rs"]
 pub mod onnx;
@@ -201,7 +202,8 @@ pub fn parties() -> Parties {
     Parties::start_with(Path::new(MEGREZ), 3, &[DeviceChoice::Cpu], Duration::from_secs(2)).unwrap()
 }
 
-/// Three `megrez party --config …` on loopback, with certificates and configuration files as on three hosts.
+/// Three `megrez party --config …` on loopback, with certificates and configuration files as on
+/// three hosts.
 pub struct Deployment {
     pub folder: Folder,
     services: Vec<Service>,

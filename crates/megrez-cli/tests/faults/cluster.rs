@@ -1,4 +1,5 @@
-//! Parties as threads of this process, over real links and with real files: what tests of thousands of faults can afford.
+//! Parties as threads of this process, over real links and with real files: what tests of thousands
+//! of faults can afford.
 
 use crate::common::Folder;
 use megrez::{Cluster, RunOptions};
@@ -15,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Whatever takes longer was ended by a time-out, not by the party that failed: parties wait 20 s for each other.
+/// Whatever takes longer was ended by a time-out, not by the party that failed: parties wait 20 s
+/// for each other.
 pub const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Elements of the small model.

@@ -1,5 +1,6 @@
-//! Generated faults: valid files and requests, changed at random. Nothing panics, nothing hangs, and no number comes out that is
-//! not the right one. `MEGREZ_FAULTS` says how many are tried; 100000 by hand.
+//! Generated faults: valid files and requests, changed at random. Nothing panics, nothing hangs,
+//! and no number comes out that is not the right one. `MEGREZ_FAULTS` says how many are tried;
+//! 100000 by hand.
 
 use super::cluster::{AT_ONCE, N, Parties, approved, data, reason, request, small_model, truth, weights};
 use crate::common::{Folder, small_plan, small_result, small_words};
@@ -223,7 +224,8 @@ impl PartyPort for Port<'_> {
     }
 }
 
-/// A valid request, and what a client then does: the plan whose inputs it gives, which are its own, and whether it gets outputs.
+/// A valid request, and what a client then does: the plan whose inputs it gives, which are its own,
+/// and whether it gets outputs.
 struct Valid {
     name: &'static str,
     client: &'static str,
@@ -269,7 +271,8 @@ fn valid_requests() -> Vec<Valid> {
     ]
 }
 
-/// The plan that parties take a request for, and whether it is a stored model's: the damage may have made it another's.
+/// The plan that parties take a request for, and whether it is a stored model's: the damage may
+/// have made it another's.
 fn asked(bytes: &[u8]) -> Option<(Plan, bool)> {
     let plan = match postcard::from_bytes(bytes).ok()? {
         Request::Run(run) if run.source.is_stored() => return Some((small_model(), true)),
@@ -280,7 +283,8 @@ fn asked(bytes: &[u8]) -> Option<(Plan, bool)> {
     Some((Plan::from_bytes(&plan).ok()?, false))
 }
 
-/// Sends a request to these parties and does the client's part for as long as they want it to. The outputs, if all came.
+/// Sends a request to these parties and does the client's part for as long as they want it to. The
+/// outputs, if all came.
 fn converse(parties: &Parties, to: &[usize], valid: &Valid, bytes: &[u8]) -> Option<Vec<Vec<u64>>> {
     let mut channels: Vec<Channel> = to.iter().map(|&p| parties.channel(valid.client, p)).collect();
     for channel in &mut channels {

@@ -9,7 +9,8 @@ use megrez_twoparty::client::{join, share_bytes, split};
 /// The numbers of an input for a run.
 pub type FloatInputs<'a> = dyn Fn(u32, &Input) -> Result<Vec<f32>, Error> + 'a;
 
-/// Shares this client's inputs, those that `wanted` accepts, with both parties that compute; a dealer gets nothing.
+/// Shares this client's inputs, those that `wanted` accepts, with both parties that compute; a
+/// dealer gets nothing.
 ///
 /// # Errors
 /// If an input has not as many numbers as the plan says, or a party is lost.

@@ -18,7 +18,8 @@ pub struct FloatRun {
     pub reports: Vec<Vec<PartyReport>>,
 }
 
-/// Runs a plan between threads: two, or three with a dealer. One client owns every input and learns every output.
+/// Runs a plan between threads: two, or three with a dealer. One client owns every input and learns
+/// every output.
 ///
 /// # Errors
 /// If the inputs do not fit the plan, or a party fails.

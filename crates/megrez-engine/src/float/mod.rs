@@ -1,4 +1,5 @@
-//! Floating-point plans: walked in the clear, on shares of two parties, with a dealer or without, or on prices, by the same source.
+//! Floating-point plans: walked in the clear, on shares of two parties, with a dealer or without,
+//! or on prices, by the same source.
 
 mod client;
 mod local;
@@ -22,8 +23,8 @@ use megrez_twoparty::dealt::costing as dealt;
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-/// Every value of a plan in the clear, by its number: what the parties get, bit for bit. `inputs` are in the plan's order and of
-/// its shapes.
+/// Every value of a plan in the clear, by its number: what the parties get, bit for bit. `inputs`
+/// are in the plan's order and of its shapes.
 ///
 /// # Panics
 /// If the inputs are not those of the plan, or the plan is not valid.
@@ -56,9 +57,9 @@ pub fn dealt_cost(plan: &FloatPlan) -> Vec<dealt::Cost> {
     steps(plan, &mut dealt::Costing::default(), |costing| std::mem::take(&mut costing.cost))
 }
 
-/// Bytes that a dealer sends for a plan at most: as if every lane went alone, so within a few parts in a hundred of what
-/// [`dealt_cost`] says. It is had from the shapes and the cost of one lane of every operation, so it takes no memory and hardly any
-/// time, however large the plan is.
+/// Bytes that a dealer sends for a plan at most: as if every lane went alone, so within a few parts
+/// in a hundred of what [`dealt_cost`] says. It is had from the shapes and the cost of one lane of
+/// every operation, so it takes no memory and hardly any time, however large the plan is.
 ///
 /// # Panics
 /// If the plan is not valid.
@@ -68,7 +69,8 @@ pub fn dealt_bytes(plan: &FloatPlan) -> u64 {
     let mut lane = |op: &FloatOp| *known.entry(format!("{op:?}")).or_insert_with(|| lane_cost(op));
     let one = |step: &FloatStep| {
         let read = |i: usize| plan.shape(step.inputs[i]).elements() as u64;
-        // Of a product of matrices every element on the left meets as many as there are columns on the right.
+        // Of a product of matrices every element on the left meets as many as there are columns on
+        // the right.
         let met =
             || read(0).saturating_mul(plan.shape(step.inputs[1]).dims().last().map_or(1, |&n| n as u64));
         match &step.op {

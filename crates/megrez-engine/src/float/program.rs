@@ -1,5 +1,6 @@
-//! Recorded programs of several clients: each brings inputs of its own, and some learn outputs. Every client writes the same program
-//! down, and the parties run it once all have brought the same, by its hash.
+//! Recorded programs of several clients: each brings inputs of its own, and some learn outputs.
+//! Every client writes the same program down, and the parties run it once all have brought the
+//! same, by its hash.
 
 use super::serve::SetUp;
 use crate::client::PartyPort;
@@ -27,7 +28,8 @@ pub const MAX_CLIENTS: usize = 16;
 pub const MAX_ENTRIES: usize = 1 << 20;
 /// Most references of a program: operands of its entries, and clients of its openings.
 pub const MAX_REFERENCES: usize = 1 << 22;
-/// A program in memory has at most so many times its bytes as it travels, rounded up: an entry of two bytes takes 40.
+/// A program in memory has at most so many times its bytes as it travels, rounded up: an entry of
+/// two bytes takes 40.
 const PARSED: u64 = 24;
 
 /// A program: a tape, whose entry i has the name i, and who brings and learns what.
@@ -36,7 +38,8 @@ pub struct Program {
     /// The names of all who take part, in an order that they have agreed on.
     #[serde(deserialize_with = "names")]
     pub clients: Vec<String>,
-    /// The entries, in an order in which they can run; the owner of an input is a place in `clients`.
+    /// The entries, in an order in which they can run; the owner of an input is a place in
+    /// `clients`.
     #[serde(deserialize_with = "tape_of")]
     pub tape: Vec<Entry>,
     /// What is opened.
@@ -70,7 +73,8 @@ fn openings<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Opening>, D::Error> {
     d.deserialize_seq(AtMost { items: MAX_ENTRIES, references: MAX_REFERENCES, of: |o: &Opening| o.to.len() })
 }
 
-/// Takes in a sequence while it has not too many items, nor these too many references: a program may come from anywhere.
+/// Takes in a sequence while it has not too many items, nor these too many references: a program
+/// may come from anywhere.
 struct AtMost<T> {
     items: usize,
     references: usize,
@@ -98,8 +102,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for AtMost<T> {
 }
 
 impl Program {
-    /// Checks everything that running it relies on: the program may come from anywhere. Its values and openings may have `most`
-    /// numbers together. Returns the shapes of the entries.
+    /// Checks everything that running it relies on: the program may come from anywhere. Its values
+    /// and openings may have `most` numbers together. Returns the shapes of the entries.
     ///
     /// # Errors
     /// What is wrong, and at which entry.
@@ -152,16 +156,17 @@ impl Program {
         Ok(shapes)
     }
 
-    /// Bytes that a party holds at most while it runs: every value with what a step needs for it, and the program of so many bytes
-    /// itself, twice.
+    /// Bytes that a party holds at most while it runs: every value with what a step needs for it,
+    /// and the program of so many bytes itself, twice.
     #[must_use]
     pub fn memory(shapes: &[Shape], bytes: usize) -> u64 {
         let lanes = shapes.iter().fold(0u64, |all, shape| all.saturating_add(shape.lanes as u64));
         lanes.saturating_mul(256).saturating_add(2 * PARSED * bytes as u64)
     }
 
-    /// Bytes that a dealer sends for it at most: as if every lane went alone. It is had from the shapes and the cost of one lane of every
-    /// operation, however many lanes and entries there are.
+    /// Bytes that a dealer sends for it at most: as if every lane went alone. It is had from the
+    /// shapes and the cost of one lane of every operation, however many lanes and entries there
+    /// are.
     ///
     /// # Panics
     /// If the program is not [checked](Self::check), or the shapes are another's.
@@ -182,7 +187,8 @@ impl Program {
         all
     }
 
-    /// How many numbers clients give each party that computes, and how many it gives them, altogether.
+    /// How many numbers clients give each party that computes, and how many it gives them,
+    /// altogether.
     #[must_use]
     pub fn exchanged(&self, shapes: &[Shape]) -> [u64; 2] {
         let lanes = |value: Name| shapes[value as usize].lanes as u64;
@@ -265,8 +271,8 @@ pub fn collect_program(
     Ok(opened)
 }
 
-/// Runs a [checked](Program::check) program at this party, once the parties have agreed on it. On an error the caller ends the session
-/// with it.
+/// Runs a [checked](Program::check) program at this party, once the parties have agreed on it. On
+/// an error the caller ends the session with it.
 ///
 /// # Errors
 /// If a client is lost or gives a wrong share, or the session breaks.

@@ -1,6 +1,7 @@
-//! One party's whole run of a floating-point plan with its clients: set-up, inputs, online, outputs. How many parties there are
-//! says who supplies the blocks: two make oblivious transfers as they need them, three have a dealer, who deals as fast as it can
-//! what the workers use online. The dealer holds no inputs and no outputs.
+//! One party's whole run of a floating-point plan with its clients: set-up, inputs, online,
+//! outputs. How many parties there are says who supplies the blocks: two make oblivious transfers
+//! as they need them, three have a dealer, who deals as fast as it can what the workers use online.
+//! The dealer holds no inputs and no outputs.
 
 use super::Walk;
 use crate::clients::Clients;
@@ -18,7 +19,8 @@ use megrez_twoparty::{Sirnn, Supplier};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Shares of inputs that this party already holds, by input name: an uploaded model's. A dealer holds none.
+/// Shares of inputs that this party already holds, by input name: an uploaded model's. A dealer
+/// holds none.
 pub type StoredFloats = HashMap<String, Payload>;
 
 /// Runs a plan at this party; one report per run. On an error the caller ends the session with it.

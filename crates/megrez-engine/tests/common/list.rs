@@ -1,5 +1,5 @@
-//! The sign bit's masked list in plain code: MIZAR's Fig. 4 as printed, the corrections one by one, and the shortcuts
-//! that tests must be able to catch.
+//! The sign bit's masked list in plain code: MIZAR's Fig. 4 as printed, the corrections one by one,
+//! and the shortcuts that tests must be able to catch.
 
 use super::{Rng, mask};
 
@@ -16,7 +16,8 @@ pub enum Order {
 pub struct Protocol {
     pub ring: u32,
     pub p: u64,
-    /// ρ = 2^(ℓ−1) − r̂ and padding (1, 0), as printed; else the complement of r̂ and padding (0, 1).
+    /// ρ = 2^(ℓ−1) − r̂ and padding (1, 0), as printed; else the complement of r̂ and padding (0,
+    /// 1).
     pub printed_rho: bool,
     pub zero_shares: bool,
     pub order: Order,
@@ -54,7 +55,8 @@ pub struct Run {
     pub sign: u64,
 }
 
-/// Worker j's entry i for a bit of m̂, before the multiplier: (sum over earlier entries of s, s) → entry.
+/// Worker j's entry i for a bit of m̂, before the multiplier: (sum over earlier entries of s, s) →
+/// entry.
 pub fn entry(p: u64, j: u64, sum: u64, bit: u64, rho: u64, beta: u64) -> (u64, u64) {
     let one = 1 - j;
     let s = (one * bit + if bit == 1 { p - rho } else { rho }) % p;

@@ -1,5 +1,6 @@
-//! What the proof tests share: a fixed generator for test data, statistics with known false-alarm rates, sessions with
-//! hand-made parties and clients, and the sign-bit list in plain code, as printed and as corrected.
+//! What the proof tests share: a fixed generator for test data, statistics with known false-alarm
+//! rates, sessions with hand-made parties and clients, and the sign-bit list in plain code, as
+//! printed and as corrected.
 
 pub mod list;
 pub mod session;

@@ -1,5 +1,5 @@
-//! Sessions in this process with hand-made parties and clients, so that a test sees everything that a party or an owner
-//! sees, and can make any of them misbehave.
+//! Sessions in this process with hand-made parties and clients, so that a test sees everything that
+//! a party or an owner sees, and can make any of them misbehave.
 
 use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_engine::{Clients, Options, Prepared, serve};
@@ -83,7 +83,8 @@ impl Clients for Ends {
 /// One party's part, given its handle and its link to the client.
 pub type Part<'a, T> = Box<dyn FnOnce(&mut Party<Cpu>, &mut Ends) -> Result<T, Error> + Send + 'a>;
 
-/// Runs three parties in threads and the client here. A party that fails ends the session, as every real one does.
+/// Runs three parties in threads and the client here. A party that fails ends the session, as every
+/// real one does.
 pub fn session<T: Send, R>(
     timeout: Duration,
     parts: [Part<'_, T>; 3],
@@ -180,7 +181,8 @@ impl Zeros {
             Kind::Bit => (|a, b| a ^ b, |a, b| a ^ b),
             _ => (u8::wrapping_sub, u8::wrapping_add),
         };
-        // Among three, P_i adds a stream with its successor and subtracts one with its predecessor; of two, worker 0 adds.
+        // Among three, P_i adds a stream with its successor and subtracts one with its predecessor;
+        // of two, worker 0 adds.
         let held = match (zero(me + 1), zero(me + 2)) {
             (Some(after), Some(before)) => zip(&zip(sent.as_bytes(), &after, minus), &before, plus),
             (Some(z), None) if me == 0 => zip(sent.as_bytes(), &z, minus),
@@ -200,7 +202,8 @@ pub fn transcript_of(protocol: &str, plan: &Plan, inputs: &HashMap<String, Vec<u
     }
 }
 
-/// As [`transcript`], under any suite. What a party sent for an output is given as the share that it held, without its sharing of zero.
+/// As [`transcript`], under any suite. What a party sent for an output is given as the share that
+/// it held, without its sharing of zero.
 pub fn transcript_under<S: Suite<Word = u8, Device = Cpu>>(
     suite: &S,
     plan: &Plan,
@@ -258,8 +261,8 @@ impl Transcript {
         self.seen[0].data[input].as_bytes().to_vec()
     }
 
-    /// The ring output's masked value and both shares of its mask, from what the workers sent to the recipient and the
-    /// shares that they opened to each other under `name`.
+    /// The ring output's masked value and both shares of its mask, from what the workers sent to
+    /// the recipient and the shares that they opened to each other under `name`.
     pub fn opened(&self, name: &str) -> Opened {
         let shares = [self.message(Phase::Online, 0, 1, name), self.message(Phase::Online, 1, 0, name)];
         let m = zip(shares[0], shares[1], u8::wrapping_add);

@@ -1,5 +1,6 @@
-//! Chi-square statistics as standard deviations of a normal variable, by Wilson and Hilferty's cube root. The plain
-//! (X − df)/√(2·df) would call a perfectly good bit (df = 1) suspicious once in a thousand tests.
+//! Chi-square statistics as standard deviations of a normal variable, by Wilson and Hilferty's cube
+//! root. The plain (X − df)/√(2·df) would call a perfectly good bit (df = 1) suspicious once in a
+//! thousand tests.
 
 /// The bound on single tests: a false alarm once in 10^10.
 pub const SIGMAS: f64 = 6.5;
@@ -68,8 +69,9 @@ pub fn count(cells: usize, indices: impl Iterator<Item = usize>) -> Vec<u64> {
 /// A party's view of many independent executions: columns of bytes, one row per execution.
 pub type View = Vec<(&'static str, Vec<u8>)>;
 
-/// Compares two views on all pairs and triples of columns: the most surprising table, in standard deviations, and its
-/// columns. Pairs are seen by their low and their high four bits, triples by the lowest and the highest bit of each.
+/// Compares two views on all pairs and triples of columns: the most surprising table, in standard
+/// deviations, and its columns. Pairs are seen by their low and their high four bits, triples by
+/// the lowest and the highest bit of each.
 pub fn compare_views(a: &View, b: &View) -> (f64, String) {
     assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.len() == b.1.len()));
     let widths: Vec<u32> = (0..a.len())

@@ -184,7 +184,8 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
         p.step("op", Op::CompareMany { sign: digits(ring), thresholds: vec![1, edge] }, &[z]).unwrap()
     });
-    // The largest of two, three and four values; a cut is exact on its multiples; one input's mask deferred, one value twice.
+    // The largest of two, three and four values; a cut is exact on its multiples; one input's mask
+    // deferred, one value twice.
     let z = |bits| ("z", vec![n], bits);
     case("maximum/two", false, &[x(quarter), y(quarter)], &|p, v| {
         p.step("op", Op::Maximum(SignBit::FULL), v).unwrap()
@@ -227,7 +228,8 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
             z
         });
     }
-    // Steps of the other family on replicated values: alone, and behind and before steps of this one.
+    // Steps of the other family on replicated values: alone, and behind and before steps of this
+    // one.
     for (name, form) in
         [("3r", ReluForm::ThreeRounds), ("2r", ReluForm::TwoRounds), ("2r-fresh", ReluForm::TwoRoundsFresh)]
     {
@@ -247,12 +249,14 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         let z = p.step("relu", Op::Offloaded(Box::new(relu)), &[z]).unwrap();
         p.step("op", Op::Mul, &[z, z]).unwrap()
     });
-    // The cut on few bits, fused with a truncation that drops at least as much: no error inside the range.
+    // The cut on few bits, fused with a truncation that drops at least as much: no error inside the
+    // range.
     let few = SignBit { cut: f, bits: Some(ring / 2), ..digits(ring / 2) };
     case("relu-truncate/cut", true, &[x(f + ring / 2 - 2)], &|p, v| {
         p.step("op", relu(few.clone(), f), v).unwrap()
     });
-    // The early forms, and what follows them: a deferred mask goes through local steps and products to fresh masks.
+    // The early forms, and what follows them: a deferred mask goes through local steps and products
+    // to fresh masks.
     for (name, form) in
         [("2r", ReluForm::TwoRounds), ("2r-fresh", ReluForm::TwoRoundsFresh), ("table", ReluForm::Table)]
     {
@@ -346,8 +350,8 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
             p.step("op", end.clone(), &[turned]).unwrap()
         });
     }
-    // Tables whose pieces are one function, so that it makes no difference which of them is taken: alone, cut, dealt, and of
-    // a value whose mask is late, twice.
+    // Tables whose pieces are one function, so that it makes no difference which of them is taken:
+    // alone, cut, dealt, and of a value whose mask is late, twice.
     for (degree, cut, bits) in [(0, 0, full), (1, f.min(3), quarter), (2, 0, full)] {
         let lookup = Op::Lookup(pieces(ring, cut, degree));
         case(&format!("lookup/{degree}"), cut > 0, &[x(bits)], &|p, v| {

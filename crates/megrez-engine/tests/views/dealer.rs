@@ -53,8 +53,8 @@ fn lists_with_a_protection_missing_are_noticed() {
     }
 }
 
-/// The dealer made the shares of ρ: for a guess of x it computes the ratio of the first entry's shares and looks for
-/// it in the list. Counts the lists that have it.
+/// The dealer made the shares of ρ: for a guess of x it computes the ratio of the first entry's
+/// shares and looks for it in the list. Counts the lists that have it.
 fn lists_that_fit(lists: &Lists, rho: [&[u8]; 2], dealt: usize, guess: u8) -> [u64; 2] {
     let p = lists.p as u64;
     let mut fit = 0;
@@ -104,7 +104,8 @@ fn the_dealers_shares_of_rho_do_not_help_it() {
     assert!(stats::same(&counts[0], &counts[1]) > 2.0 * SIGMAS);
 }
 
-/// Where the zeros of two lists of one value may be, jointly: as if the lists were of two independent comparisons.
+/// Where the zeros of two lists of one value may be, jointly: as if the lists were of two
+/// independent comparisons.
 pub fn joint_zeros(length: usize, zeros: &[Vec<u8>]) -> f64 {
     let place = |z: usize| if z == length { 0.5 } else { 0.5 / length as f64 };
     let table: Vec<f64> =
@@ -157,7 +158,8 @@ fn the_lists_of_many_thresholds_are_as_independent_as_those_of_many_values() {
                 "{sign:?}, x = {x:#x}: entries of two lists are related by {surprise:.1} σ"
             );
         }
-        // All that the dealer gets of ring elements, bits and zeros, and a worker's view with all its answers.
+        // All that the dealer gets of ring elements, bits and zeros, and a worker's view with all
+        // its answers.
         for party in 0..3 {
             let views: Vec<_> = runs
                 .iter()
@@ -258,8 +260,8 @@ fn the_dealer_sees_the_same_concurrent_lists_whatever_the_secret() {
     }
 }
 
-/// The helper's side of bicoptor's lists. In the place of the mask: worker 1's share of the value, which the helper may have
-/// dealt in an earlier step.
+/// The helper's side of bicoptor's lists. In the place of the mask: worker 1's share of the value,
+/// which the helper may have dealt in an earlier step.
 fn helped_lists(run: &Transcript, width: u32) -> Lists {
     // The smallest prime above 2^width, in width + 1 bits.
     let p = ((1usize << width) + 1..).find(|n| (2..*n).all(|d| n % d != 0)).unwrap();

@@ -1,8 +1,9 @@
 //! How far the math functions are from the truth, in units of the last place.
 //!
-//! The unit of a real r is the distance of the two single-precision numbers around it. Errors are measured against double
-//! precision, whose own error is below 2^−27 of such a unit, and whatever comes within [`DOUBT`] of the largest one
-//! can be measured again against MPFR. Results beyond the normal numbers must be the zero or the infinity that rounding leads to.
+//! The unit of a real r is the distance of the two single-precision numbers around it. Errors are
+//! measured against double precision, whose own error is below 2^−27 of such a unit, and whatever
+//! comes within [`DOUBT`] of the largest one can be measured again against MPFR. Results beyond the
+//! normal numbers must be the zero or the infinity that rounding leads to.
 
 pub mod mpfr;
 mod numbers;
@@ -71,8 +72,8 @@ pub fn error(got: f32, want: f64) -> f64 {
     (wide - want).abs() / unit(want)
 }
 
-/// The largest error of an operation's results, where double precision says what they ought to be: for [`FUNCTIONS`] and the
-/// [`PRIMITIVES`](pairs::PRIMITIVES) that give numbers.
+/// The largest error of an operation's results, where double precision says what they ought to be:
+/// for [`FUNCTIONS`] and the [`PRIMITIVES`](pairs::PRIMITIVES) that give numbers.
 #[must_use]
 pub fn worst(op: &str, x: &Plain, y: &Plain, got: &Plain) -> Option<f64> {
     let primitive = pairs::Primitive::named(op).filter(|p| p.name != "lt");
@@ -92,7 +93,8 @@ fn unit(x: f64) -> f64 {
     2f64.powi(exponent.clamp(-900, 900) - 23)
 }
 
-/// Runs a function on single-precision numbers in the clear, and holds every promise on the way to the truth ([`Clear`]).
+/// Runs a function on single-precision numbers in the clear, and holds every promise on the way to
+/// the truth ([`Clear`]).
 ///
 /// # Panics
 /// If a promise about a top bit is broken, or a result is not in canonical form.
@@ -132,7 +134,8 @@ const CHUNK: u64 = 1 << 20;
 /// Lanes at a time: few enough to stay in the nearest cache.
 const LANES: u64 = 1 << 10;
 
-/// Runs a function on all 2^32 inputs, on so many threads, and tells `progress` of every part that is done.
+/// Runs a function on all 2^32 inputs, on so many threads, and tells `progress` of every part that
+/// is done.
 ///
 /// # Errors
 /// If MPFR is not there.
@@ -190,7 +193,8 @@ pub fn sweep(
     Ok(Report { inputs, worst, confirmed: near.0.len(), seconds: start.elapsed().as_secs_f64() })
 }
 
-/// The error by MPFR. Where a result is not a normal number the rules of [`error`] apply, which no precision sharpens.
+/// The error by MPFR. Where a result is not a normal number the rules of [`error`] apply, which no
+/// precision sharpens.
 ///
 /// # Errors
 /// If MPFR does not know the function.

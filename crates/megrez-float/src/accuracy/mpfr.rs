@@ -1,6 +1,7 @@
 //! MPFR, loaded at run time: the truth to 300 bits, for the few inputs that decide a largest error.
 //!
-//! Nothing of MPFR is needed to build. The library is there wherever a C compiler is (`libmpfr6` on Debian), which uses it.
+//! Nothing of MPFR is needed to build. The library is there wherever a C compiler is (`libmpfr6` on
+//! Debian), which uses it.
 
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_long};
@@ -13,7 +14,8 @@ const PRECISION: c_long = 300;
 const NEAREST: c_int = 0;
 const TO_ZERO: c_int = 1;
 
-/// An `mpfr_t`: on all platforms at most a precision, a sign, an exponent and a pointer, each of at most a word.
+/// An `mpfr_t`: on all platforms at most a precision, a sign, an exponent and a pointer, each of at
+/// most a word.
 #[repr(C)]
 struct Raw([u64; 4]);
 
@@ -58,7 +60,8 @@ impl Mpfr {
     /// # Errors
     /// If there is none.
     pub fn load() -> Result<Self, Missing> {
-        // SAFETY: MPFR's initialisers have no requirements; it is the same library that compilers load.
+        // SAFETY: MPFR's initialisers have no requirements; it is the same library that compilers
+        // load.
         let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok());
         let mut mpfr = Self { library: library.ok_or(Missing::Library)?, version: String::new() };
         let version: unsafe extern "C" fn() -> *const c_char = mpfr.symbol("mpfr_get_version")?;
@@ -68,7 +71,8 @@ impl Mpfr {
     }
 
     fn symbol<T: Copy>(&self, name: &str) -> Result<T, Missing> {
-        // SAFETY: every caller asks for a function of MPFR's documented interface with its documented type.
+        // SAFETY: every caller asks for a function of MPFR's documented interface with its
+        // documented type.
         let symbol = unsafe { self.library.get::<T>(name.as_bytes()) };
         symbol.map(|s| *s).map_err(|_| Missing::Symbol(name.into()))
     }
@@ -91,7 +95,8 @@ impl Mpfr {
         Ok(unsafe { get(&x.raw, TO_ZERO) })
     }
 
-    /// The function of that name ("mpfr_" and `name`, or sigmoid) at `x`: as a double rounded towards zero, and `got` minus it.
+    /// The function of that name ("mpfr_" and `name`, or sigmoid) at `x`: as a double rounded
+    /// towards zero, and `got` minus it.
     ///
     /// # Errors
     /// If the library does not have the function.

@@ -1,7 +1,8 @@
 //! Primitives on many pairs, against this processor.
 //!
-//! A primitive of two single-precision numbers in double precision, rounded once more to 24 bits, is the correctly rounded
-//! result: 53 ≥ 2·24 + 2. So that the exponent has no bounds before flushing, tiny results are rounded 64 binades higher.
+//! A primitive of two single-precision numbers in double precision, rounded once more to 24 bits,
+//! is the correctly rounded result: 53 ≥ 2·24 + 2. So that the exponent has no bounds before
+//! flushing, tiny results are rounded 64 binades higher.
 
 use super::numbers::{canonical, flushed};
 use crate::clear::Clear;
@@ -69,8 +70,9 @@ fn single(x: f64) -> u32 {
     if rounded.is_nan() { 0x7fc0_0000 } else { rounded.to_bits() }
 }
 
-/// Pairs of numbers, structured and random, the n-th of them always the same: mantissas that are runs of ones, powers of two or
-/// random; exponents anywhere, equal, or as far apart as makes numbers cancel, tie or just miss each other.
+/// Pairs of numbers, structured and random, the n-th of them always the same: mantissas that are
+/// runs of ones, powers of two or random; exponents anywhere, equal, or as far apart as makes
+/// numbers cancel, tie or just miss each other.
 #[must_use]
 pub fn pairs(from: u64, n: usize) -> (Vec<u32>, Vec<u32>) {
     (from..from + n as u64).map(pair).unzip()
@@ -111,7 +113,8 @@ fn mix(n: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Runs a primitive on the first `count` pairs, on so many threads; how many results are wrong, and one such pair.
+/// Runs a primitive on the first `count` pairs, on so many threads; how many results are wrong, and
+/// one such pair.
 pub fn check(
     primitive: &Primitive,
     count: u64,

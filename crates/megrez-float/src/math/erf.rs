@@ -1,7 +1,8 @@
-//! The error function: x·h(x) below 1, where h falls from 2/√π; from 1 on a value of its own, which rounds to 1 from 3.92 on.
+//! The error function: x·h(x) below 1, where h falls from 2/√π; from 1 on a value of its own, which
+//! rounds to 1 from 3.92 on.
 //!
-//! One spline of |x|/4 serves both: h on its first quarter, 2·erf on the others. x·h for a mantissa in [1, 2), and 2·erf, lie
-//! between 1 and 2.26: both are mantissas already.
+//! One spline of |x|/4 serves both: h on its first quarter, 2·erf on the others. x·h for a mantissa
+//! in [1, 2), and 2·erf, lie between 1 and 2.26: both are mantissas already.
 
 use super::slide::{Move, flagged, slide};
 use super::tables::ERF;

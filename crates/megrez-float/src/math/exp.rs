@@ -1,9 +1,10 @@
 //! 2^x and e^x. SECFLOAT, Fig. 12, in fixed point.
 //!
-//! x becomes an integer X at scale 28, e^x by way of x·log2 e with a public factor, which is local. Two's complement makes
-//! ⌊x⌋ the exponent and the fraction f in [0, 1) the spline's position for both signs of x, so that one spline of 64 pieces
-//! does. 2^f in [1, 2) is the mantissa. From |x| ≥ 128 the table of exponents says overflow; what is nearer to the
-//! borders, the exponent of the result. Below 2^−25, X is 0 and the result 1.
+//! x becomes an integer X at scale 28, e^x by way of x·log2 e with a public factor, which is local.
+//! Two's complement makes ⌊x⌋ the exponent and the fraction f in [0, 1) the spline's position for
+//! both signs of x, so that one spline of 64 pieces does. 2^f in [1, 2) is the mantissa. From |x| ≥
+//! 128 the table of exponents says overflow; what is nearer to the borders, the exponent of the
+//! result. Below 2^−25, X is 0 and the result 1.
 
 use super::slide::{Move, moves, slide};
 use super::tables::EXP2;
@@ -99,7 +100,8 @@ pub(crate) fn power<B: Blocks>(
     Ok(Power { man, exp: exp.expect("asked for"), large: slid.flag })
 }
 
-/// The power as a float. Whatever is too large, infinities included, is 0 or ∞ by x's sign; NaN is among it.
+/// The power as a float. Whatever is too large, infinities included, is 0 or ∞ by x's sign; NaN is
+/// among it.
 fn rounded<B: Blocks>(b: &mut B, x: &Float<B>, power: &Power<B>) -> Result<Float<B>, B::Error> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let pairs = [(&power.large, &x.sign), (&x.nan, &x.sign)];

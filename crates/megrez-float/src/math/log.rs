@@ -1,8 +1,9 @@
 //! log2 x and ln x. SECFLOAT, Fig. 8, in fixed point.
 //!
-//! x = z·2^N with z in [¾, 3/2), and log z = (z − 1)·h(z) with h between two powers of two. z − 1 is exact, so that its
-//! product with h has h's relative precision, also next to x = 1 where N = 0. For N ≠ 0 the sum with N·log 2 is at least
-//! ¼ in magnitude and does not cancel. Both are one integer at scale 51, which is normalised once.
+//! x = z·2^N with z in [¾, 3/2), and log z = (z − 1)·h(z) with h between two powers of two. z − 1
+//! is exact, so that its product with h has h's relative precision, also next to x = 1 where N = 0.
+//! For N ≠ 0 the sum with N·log 2 is at least ¼ in magnitude and does not cancel. Both are one
+//! integer at scale 51, which is normalised once.
 
 use super::spline::Spline;
 use super::tables::{LN, LOG2};

@@ -1,4 +1,5 @@
-//! Math functions of single precision: range reduction, a spline in fixed point, and one rounding. SECFLOAT, §VI.
+//! Math functions of single precision: range reduction, a spline in fixed point, and one rounding.
+//! SECFLOAT, §VI.
 
 mod atan;
 mod erf;

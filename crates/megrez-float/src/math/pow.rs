@@ -1,10 +1,13 @@
-//! x^y = 2^(y·log2 |x|), with the logarithm to 2^−34 of itself, so that up to |y·log2 |x|| = 128 the exponent is right to 2^−27.
+//! x^y = 2^(y·log2 |x|), with the logarithm to 2^−34 of itself, so that up to |y·log2 |x|| = 128
+//! the exponent is right to 2^−27.
 //!
-//! The logarithm is as in `log.rs`, with a finer spline; next to x = 1 at scale 60, elsewhere at scale 52, where N·log 2 needs
-//! the room. What is infinite in exponent or logarithm makes the power 0 or ∞ by the signs alone.
+//! The logarithm is as in `log.rs`, with a finer spline; next to x = 1 at scale 60, elsewhere at
+//! scale 52, where N·log 2 needs the room. What is infinite in exponent or logarithm makes the
+//! power 0 or ∞ by the signs alone.
 //!
-//! Special cases are those of IEEE 754's powr extended to x < 0: x^0 = 1 and 1^y = 1 unless an argument is NaN; 0^y and ∞^y are
-//! 0 or ∞; x < 0 has a power for integers y only, negative for odd ones, else NaN.
+//! Special cases are those of IEEE 754's powr extended to x < 0: x^0 = 1 and 1^y = 1 unless an
+//! argument is NaN; 0^y and ∞^y are 0 or ∞; x < 0 has a power for integers y only, negative for odd
+//! ones, else NaN.
 
 use super::exp::{power, range};
 use super::slide::{Move, moves, slide};
@@ -24,7 +27,8 @@ const WIDTH: u32 = 61;
 /// Bits of a normalised logarithm: 35 fraction bits.
 const LOG: u32 = 36;
 
-/// A logarithm: sign, mantissa of `LOG` bits with its top bit set, exponent, and whether it is zero.
+/// A logarithm: sign, mantissa of `LOG` bits with its top bit set, exponent, and whether it is
+/// zero.
 struct Log<B: Blocks> {
     sign: B::Bit,
     man: B::Int,

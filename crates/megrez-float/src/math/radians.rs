@@ -1,8 +1,9 @@
 //! sin x, cos x and tan x of radians, for |x| < 16; NaN beyond.
 //!
-//! x = N·π/2 + r with |r| ≤ π/4, and π/2 known to 58 bits after the point: with N ≤ 10 that leaves r an error below 2^−55, while
-//! no single-precision number below 16 comes nearer than 2^−26 to a multiple of π/2. For larger x neither would hold in 64
-//! bits, so larger x are refused: scale arguments by 1/π and use sinpi, whose reduction is exact everywhere.
+//! x = N·π/2 + r with |r| ≤ π/4, and π/2 known to 58 bits after the point: with N ≤ 10 that leaves
+//! r an error below 2^−55, while no single-precision number below 16 comes nearer than 2^−26 to a
+//! multiple of π/2. For larger x neither would hold in 64 bits, so larger x are refused: scale
+//! arguments by 1/π and use sinpi, whose reduction is exact everywhere.
 
 use super::sigmoid::doubled;
 use super::slide::{Move, moves, slide};
@@ -133,7 +134,8 @@ pub fn tan<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let factor = TAN.evaluate(b, &position, false)?.0;
     let top = b.not(&r.zero);
     let man = Factor { x: &r.man, signed: false, msb: Msb::Shared(&top) };
-    // The product has twice the scale; as a mantissa in [1, 4) it has one fraction bit less than `WIDE` has.
+    // The product has twice the scale; as a mantissa in [1, 4) it has one fraction bit less than
+    // `WIDE` has.
     let drop = 2 * SCALE - (WIDE - 2);
     let product = b.product(man, Factor::small(&factor), WIDE + 1 + drop)?;
     let tan = b.cut(&product, drop)?;

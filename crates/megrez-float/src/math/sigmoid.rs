@@ -1,7 +1,8 @@
 //! Sigmoid and hyperbolic tangent, from e^(−|x|) before it is rounded.
 //!
-//! With E = e^(−|x|), sigmoid(x) is 1/(1 + E) or, for x < 0, E/(1 + E); no difference cancels. With E = e^(−2|x|), tanh |x| is
-//! (1 − E)/(1 + E) from 1 on, and x·h(x) with a spline h below 1, where 1 − E would cancel. Both end in one product.
+//! With E = e^(−|x|), sigmoid(x) is 1/(1 + E) or, for x < 0, E/(1 + E); no difference cancels. With
+//! E = e^(−2|x|), tanh |x| is (1 − E)/(1 + E) from 1 on, and x·h(x) with a spline h below 1, where
+//! 1 − E would cancel. Both end in one product.
 
 use super::exp::{Power, exp_below};
 use super::slide::{Move, moves, slide};
@@ -18,7 +19,8 @@ const SCALE: u32 = 28;
 /// Bits of a mantissa in [1, 4) before rounding.
 const WIDE: u32 = 29;
 
-/// E at scale 28 in 31 bits, below 1 (a whole 1 counts as a little less), and 1/(1 + E) at scale 28 in 30 bits.
+/// E at scale 28 in 31 bits, below 1 (a whole 1 counts as a little less), and 1/(1 + E) at scale 28
+/// in 30 bits.
 fn with_one<B: Blocks>(b: &mut B, power: &Power<B>) -> Result<[B::Int; 2], B::Error> {
     let width = SCALE + 3;
     // Exponents are at most zero; from −128 on down they look positive to the table.
@@ -37,7 +39,8 @@ fn with_one<B: Blocks>(b: &mut B, power: &Power<B>) -> Result<[B::Int; 2], B::Er
     Ok([e, r])
 }
 
-/// 2·x·y as a mantissa in [1, 4), for x·y in [½, 2), x of 29 and y of 30 bits, both at scale 28, y at most 1.
+/// 2·x·y as a mantissa in [1, 4), for x·y in [½, 2), x of 29 and y of 30 bits, both at scale 28, y
+/// at most 1.
 pub(super) fn doubled<B: Blocks>(b: &mut B, x: &B::Int, y: &B::Int) -> Result<B::Int, B::Error> {
     let product = b.product(Factor::unsigned(x), Factor::small(y), WIDE + SCALE)?;
     b.cut(&product, SCALE)

@@ -1,7 +1,8 @@
 //! Fixed point from floating point: a mantissa moved to where its exponent says.
 //!
-//! A shift by up to 31 places is a product with 2^0 … 2^7 and then a choice among four shifts by whole bytes. Which ones, a
-//! table of all exponents knows; SECFLOAT multiplies with a power of two of the full width instead.
+//! A shift by up to 31 places is a product with 2^0 … 2^7 and then a choice among four shifts by
+//! whole bytes. Which ones, a table of all exponents knows; SECFLOAT multiplies with a power of two
+//! of the full width instead.
 
 use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table, Truncate};
 use crate::format::Format;
@@ -23,7 +24,8 @@ pub(crate) enum Move {
 
 /// A mantissa on its way.
 pub(crate) struct Slid<B: Blocks> {
-    /// Where it moves right, ⌊man·2^(n−31) · 2^(7−drop)⌋, for the `drop` asked for; otherwise zero. Its top bit is zero.
+    /// Where it moves right, ⌊man·2^(n−31) · 2^(7−drop)⌋, for the `drop` asked for; otherwise zero.
+    /// Its top bit is zero.
     pub right: B::Int,
     /// Where it moves left, man·2^n modulo the width asked for; otherwise zero.
     pub left: Option<B::Int>,
@@ -61,7 +63,8 @@ pub(crate) fn flagged<const N: usize>(of: impl Fn(i64) -> (Move, [bool; N])) -> 
     })
 }
 
-/// Moves `man`, whose top bit is zero, by the exponents `exp` (modulo 2^8); left into `left` bits if anything moves left.
+/// Moves `man`, whose top bit is zero, by the exponents `exp` (modulo 2^8); left into `left` bits
+/// if anything moves left.
 pub(crate) fn slide<B: Blocks>(
     b: &mut B,
     exp: &B::Int,

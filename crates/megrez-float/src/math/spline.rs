@@ -1,14 +1,15 @@
 //! Evaluation of splines on fixed-point positions.
 //!
-//! SECFLOAT evaluates its splines in floating point with q = 27. Here the factor that carries the dynamic range is split off
-//! first (the exponent of 2^x, x of sin(πx) = x·g(x)), and what is left lies between two fixed powers of two: integers do, and
-//! knots may be equidistant, so that a few top bits of the position are the row's number.
+//! SECFLOAT evaluates its splines in floating point with q = 27. Here the factor that carries the
+//! dynamic range is split off first (the exponent of 2^x, x of sin(πx) = x·g(x)), and what is left
+//! lies between two fixed powers of two: integers do, and knots may be equidistant, so that a few
+//! top bits of the position are the row's number.
 
 use crate::blocks::{Blocks, Factor, Msb, Table, Truncate};
 use crate::single::Single;
 
-/// 2^index pieces. With t in [0, 1) the position in a piece, the value is c0 + (c1 + (c2 + …)·t)·t, each product rounded down
-/// to a whole unit. See `scripts/float_tables.py`.
+/// 2^index pieces. With t in [0, 1) the position in a piece, the value is c0 + (c1 + (c2 + …)·t)·t,
+/// each product rounded down to a whole unit. See `scripts/float_tables.py`.
 pub(crate) struct Spline {
     /// Bits of the row's number.
     pub index: u32,
@@ -29,7 +30,8 @@ impl Spline {
         Table::new(self.index, self.widths, 0, |i| row(i).iter().map(|&c| c as u64).collect())
     }
 
-    /// The value at x mod 2^(index + inside), in `widths[0]` bits, and with `whole` also ⌊x / 2^(index + inside)⌋.
+    /// The value at x mod 2^(index + inside), in `widths[0]` bits, and with `whole` also ⌊x /
+    /// 2^(index + inside)⌋.
     pub fn evaluate<B: Blocks>(
         &self,
         b: &mut B,
@@ -62,7 +64,8 @@ impl Spline {
     }
 }
 
-/// ⌊c·t⌋ in `width` bits, for a signed c whose sign is as said, and t in [0, 1) with a zero bit on top.
+/// ⌊c·t⌋ in `width` bits, for a signed c whose sign is as said, and t in [0, 1) with a zero bit on
+/// top.
 fn step<B: Blocks>(
     b: &mut B,
     c: &B::Int,

@@ -1,8 +1,9 @@
 //! sin(πx), cos(πx), tan(πx). SECFLOAT, Fig. 7, 13 and 14, with one factor split off.
 //!
-//! sin(πδ) = δ·g(δ) for δ in [0, ½], where g falls from π to 2; tan(πδ) = δ·h(δ) for δ in [0, ¼], where h rises from π to 4. The
-//! normalised δ keeps all its bits however small it is, and g and h need δ in fixed point only: tiny arguments are no case
-//! of their own. x modulo 2 is exact: from 2^−1 on (tan: 2^−2) it is a multiple of 2^−24 (2^−25), below it is δ already.
+//! sin(πδ) = δ·g(δ) for δ in [0, ½], where g falls from π to 2; tan(πδ) = δ·h(δ) for δ in [0, ¼],
+//! where h rises from π to 4. The normalised δ keeps all its bits however small it is, and g and h
+//! need δ in fixed point only: tiny arguments are no case of their own. x modulo 2 is exact: from
+//! 2^−1 on (tan: 2^−2) it is a multiple of 2^−24 (2^−25), below it is δ already.
 
 use super::slide::{Move, Slid, moves, slide};
 use super::tables::{SINPI, TANPI};
@@ -90,8 +91,8 @@ pub(super) fn either<B: Blocks>(
     })
 }
 
-/// δ·g for a spline value g of 31 bits in [2, 8) at the scale of bit `unit`: as a mantissa of `WIDE` bits in [1, 4), with one
-/// more bit of room.
+/// δ·g for a spline value g of 31 bits in [2, 8) at the scale of bit `unit`: as a mantissa of
+/// `WIDE` bits in [1, 4), with one more bit of room.
 fn factor<B: Blocks>(b: &mut B, delta: &Normal<B>, g: &B::Int, unit: u32) -> Result<B::Int, B::Error> {
     let w = b.width(&delta.man);
     let top = b.not(&delta.zero);
@@ -155,7 +156,8 @@ fn sine<B: Blocks>(
     })
 }
 
-/// tan(πx). At n and n + ½ it is 0 and ∞ with the sign of (−1)^n, turned for negative x; NaN at infinities.
+/// tan(πx). At n and n + ½ it is 0 and ∞ with the sign of (−1)^n, turned for negative x; NaN at
+/// infinities.
 ///
 /// Beyond ¼ it is the reciprocal of tan(π(½ − δ)), which is taken before rounding.
 ///
@@ -194,7 +196,8 @@ pub fn tanpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     })
 }
 
-/// tan·2^exp, or its reciprocal where `steep`: both as a mantissa of `WIDE` bits in [1, 4). `tan` is one, with one bit of room.
+/// tan·2^exp, or its reciprocal where `steep`: both as a mantissa of `WIDE` bits in [1, 4). `tan`
+/// is one, with one bit of room.
 pub(super) fn turned<B: Blocks>(
     b: &mut B,
     tan: &B::Int,

@@ -14,9 +14,10 @@ const LIGHT: usize = 16;
 /// For each column the integers and the flags of its numbers.
 type Columns<B> = (Vec<<B as Blocks>::Int>, Vec<<B as Blocks>::Bit>);
 
-/// The rows of `table` that the rows of `ones` name, each of which has zeros and a single 1: [t, n]·[n, w] is [t, w], exactly. A 1
-/// is what is no zero, and one selection takes a whole row of the table: all but one of the results have nothing but zeros in their
-/// integers and flags, so that their sum is local.
+/// The rows of `table` that the rows of `ones` name, each of which has zeros and a single 1: [t,
+/// n]·[n, w] is [t, w], exactly. A 1 is what is no zero, and one selection takes a whole row of the
+/// table: all but one of the results have nothing but zeros in their integers and flags, so that
+/// their sum is local.
 ///
 /// rounds  bits for each row and place, both directions
 /// 2       2·(⌈w/128⌉·128/k + 38·w)      k: k of the OT extension; rounds are those of a part

@@ -24,8 +24,8 @@ impl<B: Blocks> Clone for Matrix<B> {
 
 /// Sums the terms of each lane: `terms` holds n blocks of `lanes` numbers, the result is one.
 ///
-/// The order, which makes results the same everywhere: n terms become ⌈n/2⌉ by adding term i + ⌈n/2⌉ to term i; the middle one
-/// of an odd number waits. Every addition is correctly rounded.
+/// The order, which makes results the same everywhere: n terms become ⌈n/2⌉ by adding term i +
+/// ⌈n/2⌉ to term i; the middle one of an odd number waits. Every addition is correctly rounded.
 ///
 /// # Errors
 /// If the blocks fail.

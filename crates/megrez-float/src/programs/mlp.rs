@@ -1,7 +1,9 @@
-//! A multi-layer perceptron: forward, softmax with cross-entropy, backward, and a step of gradient descent.
+//! A multi-layer perceptron: forward, softmax with cross-entropy, backward, and a step of gradient
+//! descent.
 //!
-//! All of it is single-precision arithmetic, operation by operation as written here, sums in the order of [`sum`]. ReLU's
-//! gradient is 0 at 0, and the loss is the mean over the batch: both as PyTorch has them.
+//! All of it is single-precision arithmetic, operation by operation as written here, sums in the
+//! order of [`sum`]. ReLU's gradient is 0 at 0, and the loss is the mean over the batch: both as
+//! PyTorch has them.
 
 use super::matrix::{Matrix, fold, sum};
 use super::parts::pairwise;
@@ -37,7 +39,8 @@ pub struct Step<B: Blocks> {
     pub loss: Float<B>,
 }
 
-/// Softmax along the rows, and its logarithm's ingredients: x − max, and the sum of their exponentials (one per row).
+/// Softmax along the rows, and its logarithm's ingredients: x − max, and the sum of their
+/// exponentials (one per row).
 struct Softmax<B: Blocks> {
     probabilities: Matrix<B>,
     shifted: Matrix<B>,

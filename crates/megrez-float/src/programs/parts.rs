@@ -1,12 +1,12 @@
-//! Large vectors in parts: memory is bounded, and parts run beside each other where the blocks have threads for them. Rounds are
-//! those of one part times how many follow each other.
+//! Large vectors in parts: memory is bounded, and parts run beside each other where the blocks have
+//! threads for them. Rounds are those of one part times how many follow each other.
 
 use crate::blocks::Blocks;
 use crate::float::Float;
 use std::ops::Range;
 
-/// The most lanes that programs compute on at once, in all threads together. On shares a lane of an addition takes about 3 kB
-/// while it runs; smaller parts are hardly faster and take more rounds.
+/// The most lanes that programs compute on at once, in all threads together. On shares a lane of an
+/// addition takes about 3 kB while it runs; smaller parts are hardly faster and take more rounds.
 pub const LANES: usize = 1 << 16;
 
 /// Lanes that are worth a thread of their own.
@@ -18,8 +18,8 @@ pub(crate) fn part_size(n: usize, lanes: usize, threads: usize) -> usize {
     n.div_ceil(threads).max(WORTH.div_ceil(lanes)).min(most)
 }
 
-/// `n` results by `part`, which gets a range of them. Each takes `lanes` lanes while it is made: there are as many in a part as
-/// there is room for, or as many as keep all threads busy.
+/// `n` results by `part`, which gets a range of them. Each takes `lanes` lanes while it is made:
+/// there are as many in a part as there is room for, or as many as keep all threads busy.
 ///
 /// # Errors
 /// Those of `part`.

@@ -1,8 +1,9 @@
 //! Is a point on Earth nearer to another one than a threshold? SECFLOAT, Appendix M.
 //!
-//! With latitudes ψ and longitudes φ the haversine of the central angle is
-//! δ = sin²((ψ_A − ψ_B)/2) + cos ψ_A · cos ψ_B · sin²((φ_A − φ_B)/2), and the distance is below d exactly if δ < sin²(d/2R). So
-//! only δ is computed, and compared with a public number. Angles are in half-turns: degrees divided by 180.
+//! With latitudes ψ and longitudes φ the haversine of the central angle is δ = sin²((ψ_A −
+//! ψ_B)/2) + cos ψ_A · cos ψ_B · sin²((φ_A − φ_B)/2), and the distance is below d exactly if δ <
+//! sin²(d/2R). So only δ is computed, and compared with a public number. Angles are in half-turns:
+//! degrees divided by 180.
 
 use crate::add::{add, sub};
 use crate::blocks::Blocks;
@@ -26,7 +27,8 @@ pub fn threshold(metres: f64) -> f32 {
 /// Bits and fraction bits of the coordinates of [`half_vector`].
 pub const FIXED: (u32, u32) = (50, 48);
 
-/// The point, in half-turns, as a vector of length ½ in fixed point: what a party that knows its own point computes by itself.
+/// The point, in half-turns, as a vector of length ½ in fixed point: what a party that knows its
+/// own point computes by itself.
 #[must_use]
 pub fn half_vector(latitude: f64, longitude: f64) -> [u64; 3] {
     let (psi, phi) = (latitude * std::f64::consts::PI, longitude * std::f64::consts::PI);
@@ -34,11 +36,13 @@ pub fn half_vector(latitude: f64, longitude: f64) -> [u64; 3] {
     unit.map(|x| (x * 2f64.powi(FIXED.1 as i32 - 1)).round() as i64 as u64)
 }
 
-/// Scenario I, each party knows a point: δ is the squared distance of their [`half_vector`]s, all first coordinates, then all
-/// second and all third ones. 3 conversions, 3 multiplications and 2 additions.
+/// Scenario I, each party knows a point: δ is the squared distance of their [`half_vector`]s, all
+/// first coordinates, then all second and all third ones. 3 conversions, 3 multiplications and 2
+/// additions.
 ///
-/// The paper's arrangement takes 6 multiplications and 5 additions of floats; for points near each other, which are those that
-/// matter, it subtracts what is almost equal after rounding it. Differences in fixed point are exact, and free.
+/// The paper's arrangement takes 6 multiplications and 5 additions of floats; for points near each
+/// other, which are those that matter, it subtracts what is almost equal after rounding it.
+/// Differences in fixed point are exact, and free.
 ///
 /// # Errors
 /// If the blocks fail.
@@ -50,8 +54,8 @@ pub fn chord<B: Blocks>(b: &mut B, point: &B::Int, other: &B::Int) -> Result<Flo
     super::sum(b, &squares, lanes)
 }
 
-/// Scenario II, everything is shared: δ of [latitude, longitude] in half-turns. 4 multiplications, 3 additions, 2 sines and
-/// 2 cosines.
+/// Scenario II, everything is shared: δ of [latitude, longitude] in half-turns. 4 multiplications,
+/// 3 additions, 2 sines and 2 cosines.
 ///
 /// # Errors
 /// If the blocks fail.

@@ -1,10 +1,11 @@
 //! Programs that come as data: a tape of operations on vectors, as Python records it.
 //!
-//! Entries have numbers of the caller's and refer to earlier ones. A [`Machine`] runs tape after tape and keeps the values, so
-//! that a program can go on after some of it was opened. Shapes are the caller's business: broadcasting, transposing, slicing and
-//! matrix products are gathers.
+//! Entries have numbers of the caller's and refer to earlier ones. A [`Machine`] runs tape after
+//! tape and keeps the values, so that a program can go on after some of it was opened. Shapes are
+//! the caller's business: broadcasting, transposing, slicing and matrix products are gathers.
 //!
-//! Entries that do not wait for each other and do the same go together, in one call of the operation: rounds are per call.
+//! Entries that do not wait for each other and do the same go together, in one call of the
+//! operation: rounds are per call.
 
 use super::parts::part_size;
 use super::sum;
@@ -34,7 +35,8 @@ pub enum Entry {
     Public(Vec<u32>),
     /// Truth values that everybody knows.
     Known(Vec<bool>),
-    /// An operation of [`ops::OPS`] on numbers, lane by lane, but for those on integers; or `neg`, `abs`.
+    /// An operation of [`ops::OPS`] on numbers, lane by lane, but for those on integers; or `neg`,
+    /// `abs`.
     Apply {
         /// Its name.
         op: String,
@@ -241,7 +243,8 @@ impl<B: Blocks> Machine<B> {
         self.values.remove(&name);
     }
 
-    /// Runs a tape whose entries have [`shape`]s. `input` gives the numbers of an input by name, owner and lanes.
+    /// Runs a tape whose entries have [`shape`]s. `input` gives the numbers of an input by name,
+    /// owner and lanes.
     ///
     /// # Errors
     /// If the blocks fail.
@@ -346,7 +349,8 @@ fn call<B: Blocks>(b: &mut B, key: &str, operands: &[Value<B>]) -> Result<Value<
     })
 }
 
-/// How many entries that cost rounds each entry waits for, itself included; within a level, local entries come last.
+/// How many entries that cost rounds each entry waits for, itself included; within a level, local
+/// entries come last.
 fn levels_of(tape: &[(Name, Entry)]) -> impl Iterator<Item = usize> {
     let mut known: HashMap<Name, usize> = HashMap::new();
     tape.iter().map(move |(name, entry)| {

@@ -43,7 +43,8 @@ pub fn nan(format: Format) -> u64 {
     inf(format, false) | 1 << (format.q - 1)
 }
 
-/// Rounds n·2^exp, where `rest` says that a little more follows, to nearest even; flushes and overflows.
+/// Rounds n·2^exp, where `rest` says that a little more follows, to nearest even; flushes and
+/// overflows.
 pub fn round(format: Format, sign: bool, exp: i64, n: u128, rest: bool) -> u64 {
     assert!(n >> (format.q + 3) != 0, "too few bits to round");
     let drop = 127 - n.leading_zeros() - format.q;
@@ -64,7 +65,8 @@ pub fn round(format: Format, sign: bool, exp: i64, n: u128, rest: bool) -> u64 {
     special(format, sign, (exp + format.max_exp()) as u64) | kept as u64 & ((1 << format.q) - 1)
 }
 
-/// Encodings: special ones, powers of two, runs of ones, single low bits, random ones; and neighbours of each other.
+/// Encodings: special ones, powers of two, runs of ones, single low bits, random ones; and
+/// neighbours of each other.
 pub struct Numbers {
     pub format: Format,
     rng: StdRng,
@@ -104,7 +106,8 @@ impl Numbers {
         u64::from(self.rng.random::<bool>()) << (p + q) | exp << q | self.mantissa()
     }
 
-    /// Two numbers; half the time of close exponents, so that they cancel, tie, or just miss each other.
+    /// Two numbers; half the time of close exponents, so that they cancel, tie, or just miss each
+    /// other.
     pub fn pair(&mut self) -> (u64, u64) {
         let Format { p, q } = self.format;
         let (x, mut y) = (self.one(), self.one());

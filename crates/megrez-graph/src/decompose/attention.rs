@@ -1,5 +1,5 @@
-//! Attention and RotaryEmbedding. A mask that is known becomes infinite weights, which the passes make a
-//! masked softmax of; one that is secret is added.
+//! Attention and RotaryEmbedding. A mask that is known becomes infinite weights, which the passes
+//! make a masked softmax of; one that is secret is added.
 
 use super::shapes::{coordinates, element, few};
 use super::{Decompose, Parts};

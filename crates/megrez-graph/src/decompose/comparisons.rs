@@ -1,5 +1,5 @@
-//! Comparisons and logic on secret numbers: truth is 1, falsehood 0, and both stay secret. On constants
-//! they are computed when compiling ([`crate::layers`]).
+//! Comparisons and logic on secret numbers: truth is 1, falsehood 0, and both stay secret. On
+//! constants they are computed when compiling ([`crate::layers`]).
 
 use super::{Decompose, Parts};
 use crate::graph::Id;
@@ -141,9 +141,9 @@ fn min(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     if p.inputs.len() == 2 { p.itself() } else { Ok(vec![folded(p, "Min")?]) }
 }
 
-/// The remainder for a constant divisor, with the divisor's sign, or with `fmod` the dividend's. The
-/// quotient of fixed-point numbers may be off by one unit, and its floor by 1: two comparisons put the
-/// remainder right.
+/// The remainder for a constant divisor, with the divisor's sign, or with `fmod` the dividend's.
+/// The quotient of fixed-point numbers may be off by one unit, and its floor by 1: two comparisons
+/// put the remainder right.
 fn modulo(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(2, &["fmod"])?;
     let Some((x, y)) = secrets(p)? else { return p.itself() };

@@ -1,6 +1,6 @@
-//! Classical models, as exporters of scikit-learn write them (the domain `ai.onnx.ml`): linear models,
-//! support vectors, and what prepares numbers for them. Coefficients are weights of the model's owner,
-//! secret like any other. Ensembles of trees are in [`super::trees`].
+//! Classical models, as exporters of scikit-learn write them (the domain `ai.onnx.ml`): linear
+//! models, support vectors, and what prepares numbers for them. Coefficients are weights of the
+//! model's owner, secret like any other. Ensembles of trees are in [`super::trees`].
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
@@ -24,7 +24,8 @@ pub(super) const TABLE: &[(&str, Decompose)] = &[
     ("ZipMap", zip),
 ];
 
-/// The rows [n, features] that a model computes on; a single row may come without its first dimension.
+/// The rows [n, features] that a model computes on; a single row may come without its first
+/// dimension.
 pub(super) fn rows(p: &mut Parts) -> Result<(Id, [usize; 2]), Refusal> {
     let x = p.input(0)?;
     match p.dims(x)[..] {
@@ -116,8 +117,8 @@ pub(super) fn transformed(p: &mut Parts, scores: Id) -> Result<Id, Refusal> {
     }
 }
 
-/// The labels of a classifier's classes. Shares hold numbers: where labels are strings, the label is the
-/// number of the class, in their order.
+/// The labels of a classifier's classes. Shares hold numbers: where labels are strings, the label
+/// is the number of the class, in their order.
 pub(super) struct Classes(pub Vec<i64>);
 
 impl Classes {
@@ -137,7 +138,8 @@ impl Classes {
     }
 }
 
-/// Label and scores of a classifier. The largest score decides, before anything that keeps the order.
+/// Label and scores of a classifier. The largest score decides, before anything that keeps the
+/// order.
 pub(super) fn classified(p: &mut Parts, classes: &Classes, scores: Id) -> Result<Vec<Id>, Refusal> {
     let label = if !p.reads(0) {
         scores
@@ -169,8 +171,8 @@ fn scale(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![x])
 }
 
-/// For each number and each category 1 where it is that category: a number is cut off to a whole one first, as
-/// the original does. What is none of the categories becomes zeros.
+/// For each number and each category 1 where it is that category: a number is cut off to a whole
+/// one first, as the original does. What is none of the categories becomes zeros.
 fn one_hot(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &["cats_int64s", "cats_strings", "zeros"])?;
     let Some(categories) = p.call().ints("cats_int64s")?.filter(|list| !list.is_empty()) else {
@@ -186,7 +188,8 @@ fn one_hot(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let n = categories.len();
     let (mut from, mut strictly, mut until, mut above) = (vec![], vec![], vec![], vec![]);
     for &c in &categories {
-        // From c to below c + 1, for c above 0; about 0, from above −1 to below 1; and so on downwards.
+        // From c to below c + 1, for c above 0; about 0, from above −1 to below 1; and so on
+        // downwards.
         from.push(if c > 0 { c } else { c - 1 } as f32);
         strictly.push(f32::from(c <= 0));
         until.push(if c >= 0 { c + 1 } else { c } as f32);
@@ -271,8 +274,8 @@ fn normalize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.of("Div", &[x, norm])?])
 }
 
-/// Replaces a number that stands for a missing one. NaN, which no share can hold, is refused where data
-/// is encoded; without it there is nothing to replace.
+/// Replaces a number that stands for a missing one. NaN, which no share can hold, is refused where
+/// data is encoded; without it there is nothing to replace.
 fn impute(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let known =
         ["imputed_value_floats", "imputed_value_int64s", "replaced_value_float", "replaced_value_int64"];
@@ -339,7 +342,8 @@ fn extract(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.reshape(label, &[1, n])?])
 }
 
-/// The columns of the table that a map has one entry for: the recipient, who has the labels, makes it.
+/// The columns of the table that a map has one entry for: the recipient, who has the labels, makes
+/// it.
 fn zip(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &["classlabels_int64s", "classlabels_strings"])?;
     Ok(vec![p.input(0)?])
@@ -370,8 +374,8 @@ fn support_vector_regressor(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![transformed(p, y)?])
 }
 
-/// For every pair of classes a decision between them; a class gets a vote for each that it wins. The
-/// scores are the decisions, and of two classes the one decision with both signs.
+/// For every pair of classes a decision between them; a class gets a vote for each that it wins.
+/// The scores are the decisions, and of two classes the one decision with both signs.
 fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let known = [
         "classlabels_ints",

@@ -46,7 +46,8 @@ struct Sampling {
 }
 
 impl Sampling {
-    /// The place between −1 and 1 as one between 0 and `size` − 1, brought back where the padding says so.
+    /// The place between −1 and 1 as one between 0 and `size` − 1, brought back where the padding
+    /// says so.
     fn place(&self, v: f64, size: usize) -> f64 {
         let n = size as f64;
         let x = if self.aligned { (v + 1.0) / 2.0 * (n - 1.0) } else { ((v + 1.0) * n - 1.0) / 2.0 };
@@ -127,7 +128,8 @@ fn grid_sample(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let each: usize = to[1..=n].iter().product();
     let shape = [&dims[..2], &to[1..=n]].concat();
     few(&shape)?;
-    // The combinations of one tap per dimension: for each, a place and a weight for each place of the result.
+    // The combinations of one tap per dimension: for each, a place and a weight for each place of
+    // the result.
     let per_axis = sampling.taps(0.0).len();
     let count = per_axis.pow(n as u32);
     let mut sum: Option<Id> = None;

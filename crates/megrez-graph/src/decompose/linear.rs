@@ -280,7 +280,8 @@ fn determinant(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     )?])
 }
 
-/// The determinant of these columns and as many of the last rows of matrices of n rows, as [count, 1].
+/// The determinant of these columns and as many of the last rows of matrices of n rows, as [count,
+/// 1].
 fn minor(p: &mut Parts, x: Id, n: usize, columns: &[usize]) -> Result<Id, Refusal> {
     let row = n - columns.len();
     let mut sum: Option<Id> = None;

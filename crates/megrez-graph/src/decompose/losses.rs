@@ -1,5 +1,5 @@
-//! NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss for labels that are known: the numbers of the
-//! labels are taken by place.
+//! NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss for labels that are known: the numbers of
+//! the labels are taken by place.
 
 use super::parts::Place;
 use super::shapes::{coordinates, element, few, index};

@@ -1,6 +1,7 @@
 //! Operators that are made of others: what a node becomes before a layer sees it. One mechanism for
-//! many operators: a decomposition has no lowering, no range rule and no floating-point form of its own,
-//! because its parts have them. What costs less as a step of its own is a layer ([`crate::layers`]).
+//! many operators: a decomposition has no lowering, no range rule and no floating-point form of its
+//! own, because its parts have them. What costs less as a step of its own is a layer
+//! ([`crate::layers`]).
 
 mod activations;
 mod attention;
@@ -27,8 +28,8 @@ pub(crate) use parts::{Decompose, Parts};
 pub(crate) use quantized::TO_TYPE;
 pub(crate) use reductions::FLATTENED;
 
-/// Every operator that is made of others, or may be. Where a layer has the operator as it is used, the
-/// decomposition leaves it ([`Parts::itself`]).
+/// Every operator that is made of others, or may be. Where a layer has the operator as it is used,
+/// the decomposition leaves it ([`Parts::itself`]).
 const TABLE: &[&[(&str, Decompose)]] = &[
     activations::TABLE,
     attention::TABLE,

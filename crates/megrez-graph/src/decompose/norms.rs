@@ -1,5 +1,5 @@
-//! Normalisations: centred, scaled by a root, weighted. The layer LayerNormalization does the common
-//! case in fewer steps; everything else is made of means and powers.
+//! Normalisations: centred, scaled by a root, weighted. The layer LayerNormalization does the
+//! common case in fewer steps; everything else is made of means and powers.
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};

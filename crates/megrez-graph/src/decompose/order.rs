@@ -1,5 +1,5 @@
-//! Hardmax and TopK: the ranks of all numbers of a row by one comparison of all pairs, then those of
-//! which the rank is asked for.
+//! Hardmax and TopK: the ranks of all numbers of a row by one comparison of all pairs, then those
+//! of which the rank is asked for.
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};

@@ -1,4 +1,5 @@
-//! A node while it is taken apart: what it asks of its inputs and attributes, and the nodes that it adds.
+//! A node while it is taken apart: what it asks of its inputs and attributes, and the nodes that it
+//! adds.
 
 use crate::graph::{Attributes, Graph, Id};
 use crate::layers::call::Call;
@@ -93,8 +94,8 @@ impl Parts<'_> {
         Ok(vec![self.layer(op, inputs, attributes)?])
     }
 
-    /// A node of an operator that a layer has. The first of the node's own operator keeps its name: a
-    /// copy of it is taken apart into itself.
+    /// A node of an operator that a layer has. The first of the node's own operator keeps its name:
+    /// a copy of it is taken apart into itself.
     pub(crate) fn layer(
         &mut self,
         op: &str,
@@ -210,7 +211,8 @@ impl Parts<'_> {
         self.node("Gather", &[x, indices], Attributes::none().with("axis", axis as i64))
     }
 
-    /// A value of this shape whose elements come from public places; zeros where there is none. Local.
+    /// A value of this shape whose elements come from public places; zeros where there is none.
+    /// Local.
     pub(crate) fn places(
         &mut self,
         sources: &[Id],

@@ -1,4 +1,5 @@
-//! Powers with constant exponents, and functions that are made of exponentials, logarithms and roots.
+//! Powers with constant exponents, and functions that are made of exponentials, logarithms and
+//! roots.
 
 use super::{Decompose, Parts};
 use crate::graph::Id;
@@ -24,8 +25,8 @@ pub(super) const TABLE: &[(&str, Decompose)] = &[
 /// The most different exponents of one node.
 const MOST: usize = 64;
 
-/// x^y for constant y. The layer has small whole exponents and roots; others are e^(y·ln x). Elements
-/// with one exponent are computed together.
+/// x^y for constant y. The layer has small whole exponents and roots; others are e^(y·ln x).
+/// Elements with one exponent are computed together.
 fn power(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(2, &[])?;
     let (x, y) = (p.input(0)?, p.input(1)?);
@@ -94,8 +95,8 @@ fn one_power(p: &mut Parts, x: Id, exponent: f32) -> Result<Id, Refusal> {
     p.of("Exp", &[scaled])
 }
 
-/// arccos u/√(1 − u) for u = (w + 1)/2 between 0 and 1: the polynomial through its values at the nodes of
-/// Chebyshev, off by at most 3e-8.
+/// arccos u/√(1 − u) for u = (w + 1)/2 between 0 and 1: the polynomial through its values at the
+/// nodes of Chebyshev, off by at most 3e-8.
 const ARC: [f32; 8] = [
     1.480_961,
     -0.076_016_09,
@@ -166,8 +167,8 @@ fn size_and_sign(p: &mut Parts, x: Id) -> Result<(Id, Id), Refusal> {
     Ok((size, p.affine(bit, 2.0, -1.0)?))
 }
 
-/// asin x = sign(x)·(π/2 − √(1 − |x|)·q(|x|)): the root takes the steep ends, and what is left, arccos x/√(1 − x),
-/// is smooth: [`ARC`].
+/// asin x = sign(x)·(π/2 − √(1 − |x|)·q(|x|)): the root takes the steep ends, and what is left,
+/// arccos x/√(1 − x), is smooth: [`ARC`].
 fn sine_to_angle(p: &mut Parts, x: Id) -> Result<Id, Refusal> {
     let (size, sign) = size_and_sign(p, x)?;
     let rest = p.affine(size, -1.0, 1.0)?;

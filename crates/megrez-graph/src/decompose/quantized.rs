@@ -1,6 +1,6 @@
-//! Quantised operators: integers with a scale and a zero point. Integers are computed exactly; what is
-//! scaled is rounded as the integers of the original are, but where a number lies within the fixed
-//! point's error of a half.
+//! Quantised operators: integers with a scale and a zero point. Integers are computed exactly; what
+//! is scaled is rounded as the integers of the original are, but where a number lies within the
+//! fixed point's error of a half.
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
@@ -29,8 +29,8 @@ fn limits(element: i64) -> Result<[f32; 2], Refusal> {
     }
 }
 
-/// A scale or a zero point as numbers that broadcast to the data: one, one for each place of an axis,
-/// or one for each block of an axis.
+/// A scale or a zero point as numbers that broadcast to the data: one, one for each place of an
+/// axis, or one for each block of an axis.
 fn spread(p: &mut Parts, i: usize, dims: &[usize], at: usize) -> Result<Tensor, Refusal> {
     let t = p.known_floats(i)?;
     let mut shape = vec![1; dims.len()];
@@ -159,8 +159,8 @@ fn integer_product(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
 /// The attributes of a convolution.
 const WINDOWS: [&str; 6] = ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
 
-/// A convolution of whole numbers, of data and weights less their zero points. Zeros around the data are
-/// zero points, so they count for nothing. The bias is added as it is.
+/// A convolution of whole numbers, of data and weights less their zero points. Zeros around the
+/// data are zero points, so they count for nothing. The bias is added as it is.
 fn convolved(p: &mut Parts, at: [usize; 4], bias: Option<usize>) -> Result<Id, Refusal> {
     let [x, zero, weights, zero_of_weights] = at;
     let (x, weights) = (less(p, x, zero, 1)?, less(p, weights, zero_of_weights, 0)?);

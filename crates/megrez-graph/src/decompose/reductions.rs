@@ -119,8 +119,8 @@ fn product(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.reshape(x, &shape)?])
 }
 
-/// One operator on 1, 2, 4, … numbers before each, so that log n of it do. `neutral` stands where there
-/// is no number before.
+/// One operator on 1, 2, 4, … numbers before each, so that log n of it do. `neutral` stands where
+/// there is no number before.
 fn cumulative(p: &mut Parts, op: &str, neutral: f32) -> Result<Vec<Id>, Refusal> {
     p.call().only(2, &["exclusive", "reverse"])?;
     let x = p.input(0)?;

@@ -1,6 +1,6 @@
-//! Resize and Upsample: along each dimension a matrix of the weights with which places of the data make
-//! a place of the result, by its modes as ONNX defines them. Where every row has a single 1, the places
-//! are gathered and nothing is multiplied.
+//! Resize and Upsample: along each dimension a matrix of the weights with which places of the data
+//! make a place of the result, by its modes as ONNX defines them. Where every row has a single 1,
+//! the places are gathered and nothing is multiplied.
 
 use super::shapes::few;
 use super::{Decompose, Parts};
@@ -87,7 +87,8 @@ impl Modes {
         }
     }
 
-    /// The weights of the places around one that lies `ratio` behind the place before it, in their order.
+    /// The weights of the places around one that lies `ratio` behind the place before it, in their
+    /// order.
     fn weights(&self, ratio: f64, scale: f64) -> Result<Vec<f64>, Refusal> {
         let narrow = if self.antialias { scale.min(1.0) } else { 1.0 };
         let spread = |half: f64, f: &dyn Fn(f64) -> f64| {

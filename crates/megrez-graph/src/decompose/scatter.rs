@@ -1,5 +1,5 @@
-//! What puts elements to public places: Scatter in all forms, MaxUnpool, Col2Im. A place that is written
-//! several times is computed in as many rounds.
+//! What puts elements to public places: Scatter in all forms, MaxUnpool, Col2Im. A place that is
+//! written several times is computed in as many rounds.
 
 use super::parts::Place;
 use super::shapes::{coordinates, element, few, index};

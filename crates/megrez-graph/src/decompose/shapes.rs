@@ -52,7 +52,8 @@ pub(super) fn element(dims: &[usize], at: &[usize]) -> usize {
     dims.iter().zip(at).fold(0, |n, (d, i)| n * d + i)
 }
 
-/// The shape of a rearrangement element by element, if it has no more elements than a compiler should list.
+/// The shape of a rearrangement element by element, if it has no more elements than a compiler
+/// should list.
 pub(super) fn few(shape: &[usize]) -> Result<Shape, Refusal> {
     match sane(Shape::new(shape)) {
         Ok(shape) if shape.elements() <= MOST => Ok(shape),

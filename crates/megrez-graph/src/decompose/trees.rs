@@ -1,12 +1,12 @@
 //! Ensembles of decision trees (the domain `ai.onnx.ml`): random forests and gradient boosting.
 //!
-//! All comparisons of all trees are one step, and so is the choice of all leaves: a leaf is reached if
-//! no comparison on its way leads elsewhere, so the comparisons that do are counted, and the count is
-//! compared with 0. Two comparisons deep, whatever the depth of the trees.
+//! All comparisons of all trees are one step, and so is the choice of all leaves: a leaf is reached
+//! if no comparison on its way leads elsewhere, so the comparisons that do are counted, and the
+//! count is compared with 0. Two comparisons deep, whatever the depth of the trees.
 //!
-//! Everybody sees the shape of the trees and which feature a node looks at; thresholds and the values of
-//! leaves are weights, and secret. Thresholds are exact on the fixed-point grid: a number on a threshold
-//! goes where the original sends it.
+//! Everybody sees the shape of the trees and which feature a node looks at; thresholds and the
+//! values of leaves are weights, and secret. Thresholds are exact on the fixed-point grid: a number
+//! on a threshold goes where the original sends it.
 
 use super::estimators::{Classes, both, classified, reals, row, rows, transformed};
 use super::{Decompose, Parts};

@@ -1,6 +1,7 @@
-//! From a model to the step that trains it, as a graph like any other: forward, backward, update. Each layer brings its backward
-//! ([`Layer::backward`](crate::layers::Layer::backward)) as nodes, so passes, ranges, calibration, the plain oracle and costs hold
-//! for a step of training without a further word.
+//! From a model to the step that trains it, as a graph like any other: forward, backward, update.
+//! Each layer brings its backward ([`Layer::backward`](crate::layers::Layer::backward)) as nodes,
+//! so passes, ranges, calibration, the plain oracle and costs hold for a step of training without a
+//! further word.
 //!
 //! Backward compares nothing: the bits of ReLUs and pools are those of the forward pass.
 
@@ -19,8 +20,9 @@ use crate::problem::{Problems, Refusal};
 use crate::tensor::Tensor;
 use std::collections::{HashMap, HashSet};
 
-/// Appends to a graph the gradients of values that `wanted` names: of a function whose gradient with respect to the value
-/// `output` is the value `of_output`. `None` for values that `output` does not depend on.
+/// Appends to a graph the gradients of values that `wanted` names: of a function whose gradient
+/// with respect to the value `output` is the value `of_output`. `None` for values that `output`
+/// does not depend on.
 ///
 /// # Errors
 /// Every layer on the way that has no backward.

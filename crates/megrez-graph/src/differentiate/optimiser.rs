@@ -4,7 +4,8 @@ use crate::layers::MOMENTUM_BITS;
 use std::fmt;
 use std::str::FromStr;
 
-/// A learning rate c·2^−k with 1 ≤ c < 16 and 0 ≤ k ≤ 30: a factor for the words and a number of fraction bits, both free.
+/// A learning rate c·2^−k with 1 ≤ c < 16 and 0 ≤ k ≤ 30: a factor for the words and a number of
+/// fraction bits, both free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     factor: u32,
@@ -44,8 +45,8 @@ impl Rate {
         (self.factor.into(), self.bits.into())
     }
 
-    /// This rate over a batch as c·2^−k: exact where the batch is a power of two, else with 8 significant bits: 0.4 % of a
-    /// rate is nothing, and every bit is one less for the gradient.
+    /// This rate over a batch as c·2^−k: exact where the batch is a power of two, else with 8
+    /// significant bits: 0.4 % of a rate is nothing, and every bit is one less for the gradient.
     pub(super) fn over(self, batch: usize) -> (i64, i64) {
         let (twos, odd) = (batch.trailing_zeros(), batch >> batch.trailing_zeros());
         if odd == 1 {
@@ -89,8 +90,8 @@ impl fmt::Display for Rate {
     }
 }
 
-/// How weights follow their gradients: w' = w − v', v' = momentum·v + rate·(gradient/B + decay·w), as `torch.optim.SGD` has it for a
-/// constant rate; when the rate changes, v stays as it is.
+/// How weights follow their gradients: w' = w − v', v' = momentum·v + rate·(gradient/B + decay·w),
+/// as `torch.optim.SGD` has it for a constant rate; when the rate changes, v stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Optimiser {
     /// The learning rate.
@@ -99,13 +100,14 @@ pub struct Optimiser {
     pub momentum: u8,
     /// The weight decay: a step takes rate·decay of each weight away.
     pub decay: Option<Rate>,
-    /// Steps are divided by the roots of what squares of gradients are on average: Adam and AMSGrad.
+    /// Steps are divided by the roots of what squares of gradients are on average: Adam and
+    /// AMSGrad.
     pub squares: Option<Squares>,
 }
 
-/// How squares of gradients are averaged: u' = β·u + (1 − β)·g², and w' = w − rate·(m'/√(h + ε) + decay·w), with m' = momentum·m +
-/// (1 − momentum)·g. These are AdamW and AMSGrad without their corrections of the first steps, which are larger for that: by up to
-/// (1 − momentum)/√(1 − β).
+/// How squares of gradients are averaged: u' = β·u + (1 − β)·g², and w' = w − rate·(m'/√(h + ε) +
+/// decay·w), with m' = momentum·m + (1 − momentum)·g. These are AdamW and AMSGrad without their
+/// corrections of the first steps, which are larger for that: by up to (1 − momentum)/√(1 − β).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Squares {
     /// β in units of 2^−10.
@@ -115,7 +117,8 @@ pub struct Squares {
 }
 
 impl Squares {
-    /// Gradients are taken 2^6 times as large, so that their squares have 12 more bits. √ε is 2^−12 of a gradient.
+    /// Gradients are taken 2^6 times as large, so that their squares have 12 more bits. √ε is 2^−12
+    /// of a gradient.
     pub(super) const BITS: u32 = 6;
 
     /// β = 1023/1024.

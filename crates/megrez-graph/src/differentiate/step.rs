@@ -38,8 +38,8 @@ impl FromStr for Loss {
 /// Which constants of a model are trained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trained {
-    /// Weights and biases of Gemm, MatMul and Conv, scales and offsets of LayerNormalization, and what of more than one element is added
-    /// to a value.
+    /// Weights and biases of Gemm, MatMul and Conv, scales and offsets of LayerNormalization, and
+    /// what of more than one element is added to a value.
     #[default]
     All,
     /// Those whose names, or whose nodes' names, are these, or begin with one of these and a dot.
@@ -49,8 +49,8 @@ pub enum Trained {
 /// A step of training.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Takes the model's inputs, [`LABELS`](Self::LABELS) and the state; gives the new state and, unless it is added up,
-    /// [`LOSS`](Self::LOSS).
+    /// Takes the model's inputs, [`LABELS`](Self::LABELS) and the state; gives the new state and,
+    /// unless it is added up, [`LOSS`](Self::LOSS).
     pub graph: Graph,
     /// What lasts from step to step, in the order of inputs.
     pub state: Vec<State>,
@@ -73,7 +73,8 @@ impl Step {
         self.state.iter().map(|state| (state.name.clone(), state.name.clone())).collect()
     }
 
-    /// The same step with the losses of steps added up in the state: then nothing is revealed by a step.
+    /// The same step with the losses of steps added up in the state: then nothing is revealed by a
+    /// step.
     ///
     /// # Errors
     /// If the step does not reveal its loss.
@@ -90,14 +91,16 @@ impl Step {
     }
 }
 
-/// The step that trains a model: from a batch, labels and weights to new weights and the batch's mean loss. The gradient of the
-/// loss is never divided by the batch: the optimiser's truncation does that.
+/// The step that trains a model: from a batch, labels and weights to new weights and the batch's
+/// mean loss. The gradient of the loss is never divided by the batch: the optimiser's truncation
+/// does that.
 ///
-/// A Softmax at the model's end belongs to the cross-entropy and is left out. Batch normalisation is frozen.
+/// A Softmax at the model's end belongs to the cross-entropy and is left out. Batch normalisation
+/// is frozen.
 ///
 /// # Errors
-/// Every layer behind trained weights that has no backward; a model whose output is not one matrix; names of which nothing is
-/// trained.
+/// Every layer behind trained weights that has no backward; a model whose output is not one matrix;
+/// names of which nothing is trained.
 pub fn differentiate(
     model: &Graph,
     loss: Loss,
@@ -124,8 +127,9 @@ pub fn differentiate(
     Ok(Step { graph, state, batch, loss })
 }
 
-/// A model whose trained weights are inputs, `w.` and their names: what a step of training begins with, and what a model that was
-/// trained on shares is run as. A Softmax at its end is left out where it belongs to the loss.
+/// A model whose trained weights are inputs, `w.` and their names: what a step of training begins
+/// with, and what a model that was trained on shares is run as. A Softmax at its end is left out
+/// where it belongs to the loss.
 ///
 /// # Errors
 /// As [`differentiate`].
@@ -174,7 +178,8 @@ fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<U
         inputs.push(input);
         state.push(State { name, start: (**start).clone() });
     }
-    // What depends on a node that takes its weights as constants only is not reported: it would say nothing new.
+    // What depends on a node that takes its weights as constants only is not reported: it would say
+    // nothing new.
     let (mut refused, mut missing) = (vec![], BTreeSet::new());
     for node in &model.nodes {
         if node.inputs.iter().flatten().any(|id| missing.contains(id)) {

@@ -9,7 +9,8 @@ use crate::tensor::Tensor;
 /// Units of β.
 const BETA_BITS: u32 = 10;
 
-/// What an optimiser keeps of each weight besides the weight: inputs of the step, by the weights' order.
+/// What an optimiser keeps of each weight besides the weight: inputs of the step, by the weights'
+/// order.
 pub(super) struct Lasts {
     /// What momentum adds up.
     moves: Vec<Id>,
@@ -109,8 +110,9 @@ impl Lasts {
 /// What a step of training changes: an input and an output of the graph of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// `w.` and the name of the weights; `v.` and the same for what momentum adds up, `u.` for the mean square of the gradient, `h.` for
-    /// the largest of those; or [`Step::LOSS_SO_FAR`](super::Step::LOSS_SO_FAR).
+    /// `w.` and the name of the weights; `v.` and the same for what momentum adds up, `u.` for the
+    /// mean square of the gradient, `h.` for the largest of those; or
+    /// [`Step::LOSS_SO_FAR`](super::Step::LOSS_SO_FAR).
     pub name: String,
     /// What training begins with: the model's weights, and zeros for the others.
     pub start: Tensor,

@@ -1,8 +1,10 @@
-//! A mean gradient over the root of a mean square, as Adam divides them: m/√(u + ε), ε = 2^−12, by one inverse root
-//! ([`super::octaves`]) and one product. Both are of gradients that are taken 2^6 times as large, so √ε is 2^−12 of a gradient.
+//! A mean gradient over the root of a mean square, as Adam divides them: m/√(u + ε), ε = 2^−12, by
+//! one inverse root ([`super::octaves`]) and one product. Both are of gradients that are taken 2^6
+//! times as large, so √ε is 2^−12 of a gradient.
 //!
-//! u is a mean of squares: never negative, whatever was rounded. Dear beside SGD: the root compares with every power of two up to the largest u,
-//! for each weight. Tables would be dearer yet, so there are none, whatever stands for activations.
+//! u is a mean of squares: never negative, whatever was rounded. Dear beside SGD: the root compares
+//! with every power of two up to the largest u, for each weight. Tables would be dearer yet, so
+//! there are none, whatever stands for activations.
 
 use super::call::Call;
 use super::octaves::INVERSE_ROOT;

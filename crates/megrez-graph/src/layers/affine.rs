@@ -1,6 +1,6 @@
-//! a·x + b with two numbers of the architecture, which everybody may know: local. A factor that is a
-//! whole number keeps the scale; any other is rounded to at least 16 significant bits and adds as many
-//! fraction bits as it has.
+//! a·x + b with two numbers of the architecture, which everybody may know: local. A factor that is
+//! a whole number keeps the scale; any other is rounded to at least 16 significant bits and adds as
+//! many fraction bits as it has.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};
@@ -31,7 +31,8 @@ pub(super) fn affine(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 }
 
 impl Affine {
-    /// The bits after the binary point that the factor has, or at most `EXACT` and as many as it has zeros there.
+    /// The bits after the binary point that the factor has, or at most `EXACT` and as many as it
+    /// has zeros there.
     fn bits(&self) -> u32 {
         let exact = |k: &u32| (f64::from(self.factor) * 2f64.powi(*k as i32)).fract() == 0.0;
         (0..=EXACT).find(exact).unwrap_or_else(|| {

@@ -1,17 +1,20 @@
-//! Sigmoid and GELU as MIZAR prints them in its Appendix B, to compare with ([`crate::Activations::Mizar`]): a line between
-//! two constants, off by up to 0.1332, and polynomials of degrees 3 and 6 between 0 and x, off by up to 0.0199.
+//! Sigmoid and GELU as MIZAR prints them in its Appendix B, to compare with
+//! ([`crate::Activations::Mizar`]): a line between two constants, off by up to 0.1332, and
+//! polynomials of degrees 3 and 6 between 0 and x, off by up to 0.0199.
 //!
-//! With a, b, … = max(x − border, 0) from one comparison and one selection, x clamped between two borders is linear, and each
-//! polynomial is computed on x clamped to its own segment, where its powers are small. For the sigmoid that is the printed
-//! function: ½ + ⅛·clamp(x, −4, 4) = (a − b)/8. GELU's segments do not meet, so the bits of the comparison e0, e1, e2
-//! bring the jumps back:
+//! With a, b, … = max(x − border, 0) from one comparison and one selection, x clamped between two
+//! borders is linear, and each polynomial is computed on x clamped to its own segment, where its
+//! powers are small. For the sigmoid that is the printed function: ½ + ⅛·clamp(x, −4, 4) = (a −
+//! b)/8. GELU's segments do not meet, so the bits of the comparison e0, e1, e2 bring the jumps
+//! back:
 //!
 //! ```text
 //! v0 = clamp(x, −4, −1.95)     v1 = clamp(x, −1.95, 3)     u = v / 4 ∈ [−1, 1]
 //! F0(v0) + F1(v1) − F1(−1.95) + c − (1 − e0)·F0(−4) + e1·(F1(−1.95) − F0(−1.95)) + e2·(3 − F1(3))
 //! ```
 //!
-//! Rounds online under `mizar`: comparison 2, selection 1, products with truncations 3 · 2 for GELU, the last truncation 1.
+//! Rounds online under `mizar`: comparison 2, selection 1, products with truncations 3 · 2 for
+//! GELU, the last truncation 1.
 
 use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
@@ -112,7 +115,8 @@ fn gelu(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     }
     let constant = F0[0] + F1[0] - value(&F1, BORDERS[1]) - jumps[0];
     let y = cx.combine("polynomial", &terms, cx.encode(constant as f32, 2 * f)?)?;
-    // Between −0.2 and max(x, 0) + 0.1, roundings included, if no comparison is wrong; f is 6 at least for that.
+    // Between −0.2 and max(x, 0) + 0.1, roundings included, if no comparison is wrong; f is 6 at
+    // least for that.
     let y = if above.wrong == 0 && f >= 10 {
         let (_, highest) = c.range.hull();
         y.within(Range::uniform(-(1 << (2 * f)) / 4, ((highest + (3 << f)) << f) + ((1 << (2 * f)) / 4)))

@@ -1,8 +1,10 @@
-//! Add, Sub, Mul, Div, Max, Min and Neg, element by element, with NumPy's broadcast. Sums of values with different scales are
-//! aligned upwards, which is local; constants are shared at the scale that they meet.
+//! Add, Sub, Mul, Div, Max, Min and Neg, element by element, with NumPy's broadcast. Sums of values
+//! with different scales are aligned upwards, which is local; constants are shared at the scale
+//! that they meet.
 //!
-//! A factor or divisor that is one power of two, as in the scaling of attention, is no weight: it stands in the plan as a
-//! change of scale, which is free. Division by a secret multiplies by its reciprocal ([`super::octaves`]).
+//! A factor or divisor that is one power of two, as in the scaling of attention, is no weight: it
+//! stands in the plan as a change of scale, which is free. Division by a secret multiplies by its
+//! reciprocal ([`super::octaves`]).
 
 use super::call::Call;
 use super::{known, roots};

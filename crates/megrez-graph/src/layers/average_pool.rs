@@ -1,7 +1,7 @@
 //! AveragePool and GlobalAveragePool: the sum of the taps, divided by their number.
 //!
-//! A division by 2^k is free: the same words with k fraction bits more, which the next truncation drops. Any other
-//! number is a product with 1/count, a public constant.
+//! A division by 2^k is free: the same words with k fraction bits more, which the next truncation
+//! drops. Any other number is a product with 1/count, a public constant.
 
 use super::average_pool_grad::AVERAGE_POOL_GRAD;
 use super::call::{Call, image};

@@ -1,5 +1,5 @@
-//! The gradient of AveragePool and GlobalAveragePool: every element gets δ / count of each window that it lies in. Local, but for
-//! the truncation that a count other than a power of two asks for.
+//! The gradient of AveragePool and GlobalAveragePool: every element gets δ / count of each window
+//! that it lies in. Local, but for the truncation that a count other than a power of two asks for.
 
 use super::call::{Call, image};
 use super::window::Axis;
@@ -11,8 +11,8 @@ use crate::tensor::Tensor;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
-/// The name that the gradient of an average pool has; no ONNX operator. Of the output's gradient, with the pool's windows and
-/// the size of its input.
+/// The name that the gradient of an average pool has; no ONNX operator. Of the output's gradient,
+/// with the pool's windows and the size of its input.
 pub(crate) const AVERAGE_POOL_GRAD: &str = "AveragePoolGrad";
 
 struct AveragePoolGrad {

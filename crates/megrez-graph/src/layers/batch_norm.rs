@@ -1,5 +1,5 @@
-//! BatchNormalization at inference: a scale and an offset per channel. Folded into the linear layer before it where
-//! there is one (`passes::batch_norm`); else one product and one addition.
+//! BatchNormalization at inference: a scale and an offset per channel. Folded into the linear layer
+//! before it where there is one (`passes::batch_norm`); else one product and one addition.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};

@@ -1,4 +1,5 @@
-//! Clip: low + relu(x − low) − relu(x − high), both comparisons in one step. A missing bound saves its half.
+//! Clip: low + relu(x − low) − relu(x − high), both comparisons in one step. A missing bound saves
+//! its half.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};

@@ -1,9 +1,9 @@
-//! Comparisons of secret numbers, whose results stay secret: the tests of a number against zero, as 0
-//! and 1, and the staircases that are sums of such tests (Floor, Ceil, Round).
+//! Comparisons of secret numbers, whose results stay secret: the tests of a number against zero, as
+//! 0 and 1, and the staircases that are sums of such tests (Floor, Ceil, Round).
 //!
 //! They are exact on the fixed-point grid: numbers that the grid cannot tell apart are equal. A
-//! staircase compares with every step in the range of its operand, all at once, so that its cost grows
-//! with the range; one with too many steps is refused.
+//! staircase compares with every step in the range of its operand, all at once, so that its cost
+//! grows with the range; one with too many steps is refused.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};
@@ -97,7 +97,8 @@ impl Kind {
         }
     }
 
-    /// The least word of the grid with `frac` fraction bits at which the staircase is `step` or more.
+    /// The least word of the grid with `frac` fraction bits at which the staircase is `step` or
+    /// more.
     fn border(self, step: i128, frac: u32) -> i128 {
         let word = step << frac;
         match self {
@@ -111,7 +112,8 @@ impl Kind {
 
     /// The whole number of a word.
     fn step(self, word: i128, frac: u32) -> i128 {
-        // The border of the floor is at the floor; those of the others are less than one apart from it.
+        // The border of the floor is at the floor; those of the others are less than one apart from
+        // it.
         let floor = word >> frac;
         (floor..=floor + 1).rev().find(|&step| self.border(step, frac) <= word).unwrap_or(floor)
     }

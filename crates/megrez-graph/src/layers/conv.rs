@@ -1,5 +1,5 @@
-//! Conv: 2-D convolution with groups, stride, padding and dilation. Product, bias at the product's scale; the
-//! placement pass decides where the truncation goes.
+//! Conv: 2-D convolution with groups, stride, padding and dilation. Product, bias at the product's
+//! scale; the placement pass decides where the truncation goes.
 
 use super::call::{Call, image};
 use super::conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
@@ -61,7 +61,8 @@ impl Layer for Conv {
         let [_, per_group, kh, kw] = self.kernel;
         let ConvGeometry { stride, pad, dilation, groups } = self.geometry;
         let (weights, bias) = (&inputs[1].data, inputs.get(2));
-        // The outputs o of one row whose tap k lies inside the image, as a range: the inner loop has no test.
+        // The outputs o of one row whose tap k lies inside the image, as a range: the inner loop
+        // has no test.
         let inside = |k: usize| {
             let shift = (k * dilation[1]) as isize - pad[1] as isize;
             let first = (-shift).max(0) as usize;
@@ -167,7 +168,8 @@ impl Layer for Conv {
         let [_, per_group, kh, kw] = self.kernel;
         let ConvGeometry { stride, pad, dilation, groups } = self.geometry;
         let (inner, each) = (per_group * kh * kw, out / groups);
-        // Every window as a row: image, group, window, then channel and tap; zeros where it reaches over the image.
+        // Every window as a row: image, group, window, then channel and tap; zeros where it reaches
+        // over the image.
         let place = |i: usize| {
             let (tap, i) = (i % (kh * kw), i / (kh * kw));
             let (channel, i) = (i % per_group, i / per_group);

@@ -17,12 +17,12 @@ use megrez_plan::{ConvGeometry, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
-/// The name that the gradient of Conv's input has; no ONNX operator. Of the output's gradient and the weights, with the windows
-/// and the size of the input.
+/// The name that the gradient of Conv's input has; no ONNX operator. Of the output's gradient and
+/// the weights, with the windows and the size of the input.
 pub(crate) const CONV_GRAD_INPUT: &str = "ConvGradInput";
 
-/// The name that the gradient of Conv's weights has; no ONNX operator. Of Conv's input and the output's gradient, with the
-/// windows.
+/// The name that the gradient of Conv's weights has; no ONNX operator. Of Conv's input and the
+/// output's gradient, with the windows.
 pub(crate) const CONV_GRAD_WEIGHT: &str = "ConvGradWeight";
 
 /// A convolution as its gradients see it.
@@ -176,7 +176,8 @@ impl Layer for ConvGradInput {
     }
 }
 
-/// The kernel reversed, channels and filters of each group exchanged: a view, and the shape that its groups are joined to.
+/// The kernel reversed, channels and filters of each group exchanged: a view, and the shape that
+/// its groups are joined to.
 fn turn(g: &Geometry) -> (View, Shape) {
     let [kh, kw] = g.sides(|axis| axis.kernel);
     let (per_group, each) = (g.per_group(), g.filters / g.groups);

@@ -1,7 +1,9 @@
-//! Softmax cross-entropy of logits [B, K] and one-hot rows: its gradient p − y, never divided by B, and the mean loss beside it,
-//! from the same maxima and sums. The steps are those of Softmax ([`super::softmax`]); no logit and no sum of them is opened.
+//! Softmax cross-entropy of logits [B, K] and one-hot rows: its gradient p − y, never divided by B,
+//! and the mean loss beside it, from the same maxima and sums. The steps are those of Softmax
+//! ([`super::softmax`]); no logit and no sum of them is opened.
 //!
-//! The gradient leaves with f + 8 fraction bits on the 64-bit ring: a product takes as many without a truncation.
+//! The gradient leaves with f + 8 fraction bits on the 64-bit ring: a product takes as many without
+//! a truncation.
 
 use super::call::Call;
 use super::exp::decay;
@@ -20,7 +22,8 @@ use std::sync::Arc;
 /// The name that the gradient of the loss has; no ONNX operator. Of logits and one-hot rows.
 pub(crate) const SOFTMAX_CROSS_ENTROPY: &str = "SoftmaxCrossEntropy";
 
-/// The name that the loss itself has, the sum over the rows; no ONNX operator. Of logits, one-hot rows, and the gradient.
+/// The name that the loss itself has, the sum over the rows; no ONNX operator. Of logits, one-hot
+/// rows, and the gradient.
 pub(crate) const CROSS_ENTROPY: &str = "CrossEntropy";
 
 fn logits(call: &Call, inputs: usize) -> Result<Shape, Refusal> {

@@ -1,9 +1,10 @@
 //! Gather by a secret index: the rows of a table that secret tokens name.
 //!
-//! The owner of the tokens shares each as a row of zeros with a one at its place, whole numbers without fraction bits. The
-//! lookup is then one matrix product, exact, with the table's fraction bits and no truncation; it sends as much as its result.
-//! The upload is as many words per token as the table has rows. In floating point, numbers take the place of words, and a selection
-//! under each that of the product.
+//! The owner of the tokens shares each as a row of zeros with a one at its place, whole numbers
+//! without fraction bits. The lookup is then one matrix product, exact, with the table's fraction
+//! bits and no truncation; it sends as much as its result. The upload is as many words per token as
+//! the table has rows. In floating point, numbers take the place of words, and a selection under
+//! each that of the product.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};

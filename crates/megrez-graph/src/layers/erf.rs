@@ -1,4 +1,5 @@
-//! Erf by a spline, off by at most 0.0033 (see [`super::spline`]). As a part of GELU it becomes one with it (`passes::fuse_gelu`).
+//! Erf by a spline, off by at most 0.0033 (see [`super::spline`]). As a part of GELU it becomes one
+//! with it (`passes::fuse_gelu`).
 
 use super::call::Call;
 use super::spline::{Activation, ERF};

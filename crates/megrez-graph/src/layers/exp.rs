@@ -1,13 +1,16 @@
-//! Exp. Numbers that are never positive: e^x = p(x/4)^4 with one polynomial and two squarings, on max(x, −16); off by at most
-//! 4e-7 in exact arithmetic, absolute, in which e^−16 for everything below is contained. This is what Softmax uses.
+//! Exp. Numbers that are never positive: e^x = p(x/4)^4 with one polynomial and two squarings, on
+//! max(x, −16); off by at most 4e-7 in exact arithmetic, absolute, in which e^−16 for everything
+//! below is contained. This is what Softmax uses.
 //!
-//! Numbers within ±8: e^x = p(x/2^k)^(2^k) with k squarings, k ≤ 3, off by at most 4e-7·2^k relative; nothing is compared.
+//! Numbers within ±8: e^x = p(x/2^k)^(2^k) with k squarings, k ≤ 3, off by at most 4e-7·2^k
+//! relative; nothing is compared.
 //!
-//! Others: one comparison with the multiples of ln 2 in the range of x gives 2^n and the rest x − n·ln 2 ∈ [0, ln 2), both linear
-//! in the bits; e^x = p(rest)·2^n, off by at most 2e-7 relative. Numbers below −(f + 1)·ln 2 are clamped there, where e^x is half a unit.
+//! Others: one comparison with the multiples of ln 2 in the range of x gives 2^n and the rest x −
+//! n·ln 2 ∈ [0, ln 2), both linear in the bits; e^x = p(rest)·2^n, off by at most 2e-7 relative.
+//! Numbers below −(f + 1)·ln 2 are clamped there, where e^x is half a unit.
 //!
-//! Rounding adds about 2^−17 relative to 1 in the first form and relative to the result in the others, and one unit in the last
-//! place.
+//! Rounding adds about 2^−17 relative to 1 in the first form and relative to the result in the
+//! others, and one unit in the last place.
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
@@ -54,7 +57,8 @@ pub(super) fn exp(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(Exp { shape: call.shape(0)?.clone() }))
 }
 
-/// e^x for x ≤ 0 with f fraction bits; the result has f as well. `over`: by how many words x may exceed 0 after all.
+/// e^x for x ≤ 0 with f fraction bits; the result has f as well. `over`: by how many words x may
+/// exceed 0 after all.
 pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
     if cx.activations() == Activations::Lookup {
         return decay_by_table(cx, x, over);
@@ -82,7 +86,8 @@ pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret,
     Ok(y.within(range))
 }
 
-/// As [`decay`], by one table; where x may lie beyond [`TABLE_CUT`], a comparison runs beside it and says whether its value counts.
+/// As [`decay`], by one table; where x may lie beyond [`TABLE_CUT`], a comparison runs beside it
+/// and says whether its value counts.
 fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
     let (f, frac) = (cx.frac(), cx.frac_of(x));
     let power = |x: f64| x.exp();

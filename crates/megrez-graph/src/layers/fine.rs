@@ -1,8 +1,9 @@
 //! The finer splines of smooth activations: q or p of a higher degree in u, of [`super::spline`].
 //!
-//! With at most 16 fraction bits the degree is 7 ([`super::polynomial`]), three products deep instead of two: two rounds, two products (a
-//! sigmoid: three) and as many truncations more. With more fraction bits it is 15: two rounds and three products more again. They need the
-//! 64-bit ring. `scripts/splines.py` fits the coefficients. Largest error over all x, in exact arithmetic:
+//! With at most 16 fraction bits the degree is 7 ([`super::polynomial`]), three products deep
+//! instead of two: two rounds, two products (a sigmoid: three) and as many truncations more. With
+//! more fraction bits it is 15: two rounds and three products more again. They need the 64-bit
+//! ring. `scripts/splines.py` fits the coefficients. Largest error over all x, in exact arithmetic:
 //!
 //! | function | degree 7: T | error | degree 15: T | error |
 //! | --- | --- | --- | --- | --- |
@@ -23,7 +24,8 @@ use crate::range::Range;
 /// The most fraction bits that degree 7 is good for.
 const COARSE: u32 = 16;
 
-/// The numbers of a finer spline: as those of [`super::spline::Spline`], with c0 to c7 or to c15 (of q for a sigmoid).
+/// The numbers of a finer spline: as those of [`super::spline::Spline`], with c0 to c7 or to c15
+/// (of q for a sigmoid).
 pub(super) struct Fine {
     end: f32,
     shift: u32,
@@ -201,7 +203,8 @@ pub(super) const GELU: [Fine; 2] = [
     },
 ];
 
-/// The derivative of GELU, of degree 7: more degrees would have coefficients too large for the roundings of powers.
+/// The derivative of GELU, of degree 7: more degrees would have coefficients too large for the
+/// roundings of powers.
 const SLOPE: Fine = Fine {
     end: 4.0,
     shift: 1,

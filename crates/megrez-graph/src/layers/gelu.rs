@@ -1,5 +1,6 @@
-//! Gelu: x·(1 + erf(x/√2))/2 by a spline, off by at most 0.0021 (see [`super::spline`]). The form with tanh differs from it by
-//! less than 0.0005 and has the same spline. The derivative, Φ(x) + x·φ(x), has one of its own, off by at most 0.0116.
+//! Gelu: x·(1 + erf(x/√2))/2 by a spline, off by at most 0.0021 (see [`super::spline`]). The form
+//! with tanh differs from it by less than 0.0005 and has the same spline. The derivative, Φ(x) +
+//! x·φ(x), has one of its own, off by at most 0.0116.
 
 use super::call::Call;
 use super::spline::{Activation, GELU, GELU_SLOPE};

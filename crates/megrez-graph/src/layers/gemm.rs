@@ -1,4 +1,5 @@
-//! Gemm: α·A·B + β·C with optional transpositions. What is constant is transposed and scaled in the clear.
+//! Gemm: α·A·B + β·C with optional transpositions. What is constant is transposed and scaled in the
+//! clear.
 
 use super::call::Call;
 use super::matmul::plain_product;

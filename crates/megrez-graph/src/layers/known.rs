@@ -1,5 +1,6 @@
-//! Operators on shapes, indices and masks: Range, ConstantOfShape, Equal, Where on constants, … Exporters leave them in models to
-//! compute shapes and attention masks. Their results are known when compiling, so none of them reaches a plan.
+//! Operators on shapes, indices and masks: Range, ConstantOfShape, Equal, Where on constants, …
+//! Exporters leave them in models to compute shapes and attention masks. Their results are known
+//! when compiling, so none of them reaches a plan.
 
 use super::call::{Call, axis};
 use crate::graph::Attribute;

@@ -1,12 +1,14 @@
 //! LayerNormalization: (x − mean)/√(variance + ε)·γ + β over the last dimensions.
 //!
-//! With c = x − mean and S = Σ c² + n·ε, the result is c·γ · √n/√S + β, whatever both c and √S are multiplied by. So no mean is
-//! divided out: κ·c is n·x − Σx, exact, with ⌈log₂ n⌉ bits dropped, by the truncation that x waits for if it is a product.
-//! S keeps its 2f fraction bits, 1/√S is one number per row ([`super::octaves`]) with as many fraction bits as the ring has room
-//! for, and c·γ does not wait for it. Σ c² must stay below 2^(ℓ − 3 − 2f): on 64 bits with f = 16 for n = 768, a standard
-//! deviation below 836.
+//! With c = x − mean and S = Σ c² + n·ε, the result is c·γ · √n/√S + β, whatever both c and √S are
+//! multiplied by. So no mean is divided out: κ·c is n·x − Σx, exact, with ⌈log₂ n⌉ bits dropped, by
+//! the truncation that x waits for if it is a product. S keeps its 2f fraction bits, 1/√S is one
+//! number per row ([`super::octaves`]) with as many fraction bits as the ring has room for, and c·γ
+//! does not wait for it. Σ c² must stay below 2^(ℓ − 3 − 2f): on 64 bits with f = 16 for n = 768, a
+//! standard deviation below 836.
 //!
-//! Largest error: 2^−17 relative to the result (2^−6 on the 32-bit ring, 2^−15 with tables), and 2·|γ|/σ + 1 units of 2^−f.
+//! Largest error: 2^−17 relative to the result (2^−6 on the 32-bit ring, 2^−15 with tables), and
+//! 2·|γ|/σ + 1 units of 2^−f.
 
 use super::call::{Call, axis};
 use super::octaves::INVERSE_ROOT;
@@ -116,7 +118,8 @@ impl Layer for LayerNorm {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let (f, n) = (cx.frac(), self.size());
         let rows: Shape = [self.shape.elements() / n, n].into();
-        // n·x − Σx is n·c, exactly; dropping ⌈log₂ n⌉ bits with those that x has too many leaves κ·c, ½ < κ ≤ 1.
+        // n·x − Σx is n·c, exactly; dropping ⌈log₂ n⌉ bits with those that x has too many leaves
+        // κ·c, ½ < κ ≤ 1.
         let bits = n.next_power_of_two().ilog2();
         let (x, room) = (inputs[0].secret()?, 1i128 << (cx.ring() - 4));
         let x = if x.range.magnitude().saturating_mul(n as i128) < room { x.clone() } else { cx.settle(x)? };
@@ -132,7 +135,8 @@ impl Layer for LayerNorm {
         let squares = cx.mul("squares", &centred, &centred)?;
         let range = squares.range.map(|b| b.max(0));
         let sum = cx.sum("sum-of-squares", &squares.within(range), 1)?;
-        // An epsilon below the grid counts as one unit of it: the sum is known no better, and no row may have none.
+        // An epsilon below the grid counts as one unit of it: the sum is known no better, and no
+        // row may have none.
         let epsilon = f64::from(self.epsilon) * n as f64 * kappa.powi(2);
         let epsilon = (epsilon * 2f64.powi(2 * f as i32)).round().max(1.0) as i64;
         let sum = cx.combine("with-epsilon", &[(1, &sum)], epsilon)?;
@@ -205,7 +209,8 @@ impl Layer for LayerNorm {
     }
 }
 
-/// The name of 1/σ of each row; no ONNX operator. Of what a LayerNormalization has normalised, and of its result.
+/// The name of 1/σ of each row; no ONNX operator. Of what a LayerNormalization has normalised, and
+/// of its result.
 pub(crate) const INVERSE_DEVIATION: &str = "InverseDeviation";
 
 /// 1/√(variance + ε) of each row, which the normalisation has left.

@@ -1,4 +1,5 @@
-//! LeakyRelu: x for x ≥ 0, a·x below: a·x + (1 − a)·relu(x). The slope is part of the architecture, hence public.
+//! LeakyRelu: x for x ≥ 0, a·x below: a·x + (1 − a)·relu(x). The slope is part of the architecture,
+//! hence public.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};

@@ -1,4 +1,5 @@
-//! Values as rows of a matrix, for what works along some dimensions: reductions, Softmax, LayerNormalization.
+//! Values as rows of a matrix, for what works along some dimensions: reductions, Softmax,
+//! LayerNormalization.
 
 use super::call::{Call, axis};
 use crate::float::lowering::FloatLowering;
@@ -29,7 +30,8 @@ impl Lines {
         Lines { from: from.clone(), order, rows: from.elements() / size, size }
     }
 
-    /// The axes of a reduction: an attribute of older operator sets, or input 1; all if there are none.
+    /// The axes of a reduction: an attribute of older operator sets, or input 1; all if there are
+    /// none.
     pub(crate) fn of_call(call: &Call) -> Result<(Self, Vec<usize>), Refusal> {
         let shape = call.shape(0)?;
         let given = call.integers(1, "axes")?.unwrap_or_default();

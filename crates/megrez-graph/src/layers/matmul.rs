@@ -165,7 +165,8 @@ impl Layer for MatMul {
             let mut a = g.reshaped("left-factor", inputs[0], &self.factors[0])?;
             let mut delta = delta;
             if self.factors[1].rank() == 2 {
-                // One matrix for the whole batch: the batch dimensions are just more rows, and nothing is left to add up.
+                // One matrix for the whole batch: the batch dimensions are just more rows, and
+                // nothing is left to add up.
                 let rows = self.factors[0].elements() / k;
                 a = g.reshaped("rows", a, &[rows, k].into())?;
                 delta = g.reshaped("row-gradients", delta, &[rows, n].into())?;

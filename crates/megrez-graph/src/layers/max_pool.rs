@@ -1,11 +1,11 @@
 //! MaxPool: a tournament of max(x, y) = y + relu(x − y), first along columns, then along rows.
 //!
-//! All windows of a level are one tensor, so that a level is one ReLU. Going axis by axis, windows that overlap share
-//! their comparisons: 3×3 takes 2 + 2 comparisons per output at stride 1 where all nine taps at once take 8; 2×2 at
-//! stride 2 takes 3 either way. ⌈log₂ kh⌉ + ⌈log₂ kw⌉ levels.
+//! All windows of a level are one tensor, so that a level is one ReLU. Going axis by axis, windows
+//! that overlap share their comparisons: 3×3 takes 2 + 2 comparisons per output at stride 1 where
+//! all nine taps at once take 8; 2×2 at stride 2 takes 3 either way. ⌈log₂ kh⌉ + ⌈log₂ kw⌉ levels.
 //!
-//! With [`PoolForm::AllPairs`], up to four values at a time are compared in all pairs instead: a window of at most four
-//! elements is one step, 3×3 two, one along each axis.
+//! With [`PoolForm::AllPairs`], up to four values at a time are compared in all pairs instead: a
+//! window of at most four elements is one step, 3×3 two, one along each axis.
 
 use super::call::{Call, image};
 use super::max_pool_grad::MAX_POOL_GRAD;
@@ -45,8 +45,8 @@ pub(super) fn max_pool(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 }
 
 impl MaxPool {
-    /// The maxima of the windows along one axis; `tap(o, k)` is where tap k of window o stands in x. `level` numbers
-    /// the steps.
+    /// The maxima of the windows along one axis; `tap(o, k)` is where tap k of window o stands in
+    /// x. `level` numbers the steps.
     fn along(
         cx: &mut Lowering,
         x: &Secret,
@@ -62,7 +62,8 @@ impl MaxPool {
         if taps == 1 {
             return cx.pick("max/taps", x, dimension, &positions(0..1));
         }
-        // After the first level, tap k's values for all windows stand one after the other at k · windows.
+        // After the first level, tap k's values for all windows stand one after the other at k ·
+        // windows.
         let mut x = x.clone();
         let mut first = true;
         while taps > 1 {
@@ -84,7 +85,8 @@ impl MaxPool {
                     cx.select(&name("select"), &bit, &difference)?
                 }
             };
-            // A maximum lies where its operands lie: the bounds of y + relu(x − y) alone would be looser.
+            // A maximum lies where its operands lie: the bounds of y + relu(x − y) alone would be
+            // looser.
             let mut larger = cx.combine(&name("max"), &[(1, &b), (1, &excess)], 0)?.within(x.range.clone());
             if taps % 2 == 1 {
                 let odd = cx.pick(&name("odd"), &x, dimension, &place(taps - 1..taps))?;

@@ -1,9 +1,10 @@
-//! The gradient of MaxPool: each window's gradient goes to the element that has won its tournament, by the bits that the
-//! pool has left: nothing is compared. Level by level, last one first: the winner's side gets bit · δ, the other side δ − bit · δ,
-//! so exactly one element of a window gets the gradient, also among equals. Windows that overlap add up.
+//! The gradient of MaxPool: each window's gradient goes to the element that has won its tournament,
+//! by the bits that the pool has left: nothing is compared. Level by level, last one first: the
+//! winner's side gets bit · δ, the other side δ − bit · δ, so exactly one element of a window gets
+//! the gradient, also among equals. Windows that overlap add up.
 //!
-//! One selection a level, of as many elements as the pool has compared: ⌈log₂ kh⌉ + ⌈log₂ kw⌉ rounds under protocols that select
-//! in one.
+//! One selection a level, of as many elements as the pool has compared: ⌈log₂ kh⌉ + ⌈log₂ kw⌉
+//! rounds under protocols that select in one.
 
 use super::call::{Call, image};
 use super::window::{Axis, windows};
@@ -14,8 +15,8 @@ use crate::tensor::Tensor;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
-/// The name that the gradient of MaxPool has; no ONNX operator. Of the pool's input, its output, and the output's gradient, with
-/// the pool's attributes.
+/// The name that the gradient of MaxPool has; no ONNX operator. Of the pool's input, its output,
+/// and the output's gradient, with the pool's attributes.
 pub(crate) const MAX_POOL_GRAD: &str = "MaxPoolGrad";
 
 struct MaxPoolGrad {
@@ -52,7 +53,8 @@ fn winner(mut taps: Vec<(f32, usize)>) -> (f32, usize) {
 }
 
 impl MaxPoolGrad {
-    /// From the gradient of the maxima along one axis to that of what was compared; `bits` are those of its levels.
+    /// From the gradient of the maxima along one axis to that of what was compared; `bits` are
+    /// those of its levels.
     fn along(
         cx: &mut Lowering,
         delta: &Secret,

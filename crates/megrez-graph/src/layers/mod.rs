@@ -1,5 +1,5 @@
-//! The layers: one file per operator or tight family, one line in the registry. Operators that are made
-//! of others are in `decompose`.
+//! The layers: one file per operator or tight family, one line in the registry. Operators that are
+//! made of others are in `decompose`.
 
 mod adaptive;
 mod affine;

@@ -1,25 +1,31 @@
-//! 1/x, 1/√x, √x and ln x over many orders of magnitude: one comparison with all powers of two, then a polynomial.
+//! 1/x, 1/√x, √x and ln x over many orders of magnitude: one comparison with all powers of two,
+//! then a polynomial.
 //!
-//! With b_j = [x ≥ 2^j] for the powers within the range of x, both the factor M = 2^(K−j) that moves x into [½, 1) and
-//! what undoes it (M for 1/x, √M for 1/√x, 1/√M for √x, −ln M for ln x) are linear in the bits:
+//! With b_j = [x ≥ 2^j] for the powers within the range of x, both the factor M = 2^(K−j) that
+//! moves x into [½, 1) and what undoes it (M for 1/x, √M for 1/√x, 1/√M for √x, −ln M for ln x) are
+//! linear in the bits:
 //!
 //! ```text
 //! u = M·x = 2^(K−k)·x − Σ 2^(K−j)·(b_j·x)          w = 4u − 3 ∈ [−1, 1)
 //! f(x) = p(w)·r,  r = r_k + Σ (r_j − r_(j−1))·b_j  (or p(w) + r for the logarithm)
 //! ```
 //!
-//! Σ is exact modulo 2^ℓ, though its terms wrap. Steps: one comparison with up to ℓ − 2 thresholds, one selection of x beside
-//! one conversion of the bits, one truncation, the polynomial's three products, and one more. The number of thresholds is
-//! the number of octaves in the proven range of x: a declared range makes it cheaper.
+//! Σ is exact modulo 2^ℓ, though its terms wrap. Steps: one comparison with up to ℓ − 2 thresholds,
+//! one selection of x beside one conversion of the bits, one truncation, the polynomial's three
+//! products, and one more. The number of thresholds is the number of octaves in the proven range of
+//! x: a declared range makes it cheaper.
 //!
-//! Under `--activations lookup` tables take the place of the polynomial ([`super::table`]): one table where the range is a few octaves,
-//! and elsewhere one for every [`STRETCH`] octaves, all looked up beside the comparison with where they begin; the
-//! bits choose among their values, f(x) = T_0 + Σ [x ≥ 2^(j_k)]·(T_k − T_(k−1)), so what a table gives for numbers that it does
-//! not hold is dropped. One round and a truncation, or three rounds under `mizar`, where the polynomial takes twelve.
+//! Under `--activations lookup` tables take the place of the polynomial ([`super::table`]): one
+//! table where the range is a few octaves, and elsewhere one for every [`STRETCH`] octaves, all
+//! looked up beside the comparison with where they begin; the bits choose among their values,
+//! f(x) = T_0 + Σ [x ≥ 2^(j_k)]·(T_k − T_(k−1)), so what a table gives for numbers that it does not
+//! hold is dropped. One round and a truncation, or three rounds under `mizar`, where the polynomial
+//! takes twelve.
 //!
-//! Largest relative error in exact arithmetic (absolute for the logarithm), from `scripts/splines.py`: 1/x 1.6e-6, 1/√x 4e-7,
-//! √x 2e-7, ln x 3e-7. Rounding adds about 2^−18 relative (2^−7 on the 32-bit ring), and one unit of the result's last
-//! place. Below the smallest unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
+//! Largest relative error in exact arithmetic (absolute for the logarithm), from
+//! `scripts/splines.py`: 1/x 1.6e-6, 1/√x 4e-7, √x 2e-7, ln x 3e-7. Rounding adds about 2^−18
+//! relative (2^−7 on the 32-bit ring), and one unit of the result's last place. Below the smallest
+//! unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
 use super::table::{Table, WIDEST, Wanted, coarse, look_up};
@@ -118,7 +124,8 @@ pub(super) const LOGARITHM: Octaves = Octaves {
 };
 
 impl Octaves {
-    /// gain · f(x) with `frac` fraction bits, for x of any scale. Where x may leave the domain, refuses or assumes.
+    /// gain · f(x) with `frac` fraction bits, for x of any scale. Where x may leave the domain,
+    /// refuses or assumes.
     pub(super) fn lower(
         &self,
         cx: &mut Lowering,
@@ -130,8 +137,8 @@ impl Octaves {
         self.lower_held(cx, x, gain, frac..=frac, held)
     }
 
-    /// As [`lower`](Self::lower), of a value that is known to lie in its range (`held`: whatever is proven of others), with any
-    /// number of fraction bits out of `fracs`.
+    /// As [`lower`](Self::lower), of a value that is known to lie in its range (`held`: whatever is
+    /// proven of others), with any number of fraction bits out of `fracs`.
     pub(super) fn lower_held(
         &self,
         cx: &mut Lowering,
@@ -159,7 +166,8 @@ impl Octaves {
         cx.holds_within(x, domain, &format!("{} must be taken of numbers from {lowest:.1e} up", self.name))
     }
 
-    /// As [`lower`](Self::lower), always by a comparison and a polynomial: where there are many values, tables are dear.
+    /// As [`lower`](Self::lower), always by a comparison and a polynomial: where there are many
+    /// values, tables are dear.
     pub(super) fn by_bits(
         &self,
         cx: &mut Lowering,
@@ -253,7 +261,8 @@ impl Octaves {
         // Otherwise the tables hold all that the ring does.
         let high = if held { high.clamp(low + 1, top) } else { top };
         let function = |x: f64| gain * (self.function)(x);
-        // Half of what the polynomials of a ring of so many bits are off by is left to the rounding of the argument.
+        // Half of what the polynomials of a ring of so many bits are off by is left to the rounding
+        // of the argument.
         let bits = if ring > 32 { 16 } else { 9 };
         let wanted = |first: i128| Wanted {
             target: 2f64.powi(-bits),

@@ -1,4 +1,5 @@
-//! What all splines of smooth activations compute with: |x| up to T, x cut to ±T, and max(x, 0), from one comparison and one selection.
+//! What all splines of smooth activations compute with: |x| up to T, x cut to ±T, and max(x, 0),
+//! from one comparison and one selection.
 
 use crate::lowering::{Above, Lowering, Secret};
 use crate::problem::Refusal;
@@ -46,8 +47,8 @@ impl Form {
         Ok(Pieces { centred, clamped, positive: b, wrong })
     }
 
-    /// The bounds of the result with `frac` fraction bits, given those of max(x, 0) with f: what the function promises and
-    /// `slack`.
+    /// The bounds of the result with `frac` fraction bits, given those of max(x, 0) with f: what
+    /// the function promises and `slack`.
     pub(super) fn range(self, frac: u32, slack: f64, f: u32, positive: &Range) -> Range {
         let word = |v: f64| (v * 2f64.powi(frac as i32)).ceil() as i128;
         let slack = word(slack);

@@ -1,9 +1,11 @@
-//! Polynomials of degree 7, three products deep: p(w) = a(w) + w⁴·b(w) with a and b of degree 3; and of degree 15, one deeper.
+//! Polynomials of degree 7, three products deep: p(w) = a(w) + w⁴·b(w) with a and b of degree 3;
+//! and of degree 15, one deeper.
 //!
-//! w lies in [−1, 1] (a little more does no harm), where the coefficients of the functions here fall off quickly, so powers
-//! need few bits: g = 20 on the 64-bit ring, 9 on the 32-bit ring. Products: w², then w³ and w⁴, then w⁴·b; the first
-//! two levels are truncated, the last result carries ℓ − 6 fraction bits, so that |p| < 8.
-//! Rounding: each power is off by at most a few units of 2^−g, the result by about 2^(2−g) times the derivative's size.
+//! w lies in [−1, 1] (a little more does no harm), where the coefficients of the functions here
+//! fall off quickly, so powers need few bits: g = 20 on the 64-bit ring, 9 on the 32-bit ring.
+//! Products: w², then w³ and w⁴, then w⁴·b; the first two levels are truncated, the last result
+//! carries ℓ − 6 fraction bits, so that |p| < 8. Rounding: each power is off by at most a few units
+//! of 2^−g, the result by about 2^(2−g) times the derivative's size.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};
@@ -76,8 +78,8 @@ pub(super) fn degree_7(cx: &mut Lowering, w: &Secret, c: &[f32]) -> Result<Secre
     cx.combine("polynomial", &[(1, &high), (1, &low)], 0)
 }
 
-/// p(w), c0 to c15, whose magnitudes may add up to 63: a(w) + w⁴·b(w) + w⁸·(c(w) + w⁴·d(w)), four products deep. The
-/// result has ℓ − 8 fraction bits.
+/// p(w), c0 to c15, whose magnitudes may add up to 63: a(w) + w⁴·b(w) + w⁸·(c(w) + w⁴·d(w)), four
+/// products deep. The result has ℓ − 8 fraction bits.
 pub(super) fn degree_15(cx: &mut Lowering, w: &Secret, c: &[f32]) -> Result<Secret, Refusal> {
     let g = cx.frac_of(w);
     let scale = cx.ring() - 8;

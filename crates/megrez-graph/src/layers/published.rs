@@ -1,5 +1,6 @@
-//! Integers that are known when compiling and are an output: the shape of a value, the mask of a Dropout.
-//! They stand in the plan, where everybody sees them, and reach the recipient like any output.
+//! Integers that are known when compiling and are an output: the shape of a value, the mask of a
+//! Dropout. They stand in the plan, where everybody sees them, and reach the recipient like any
+//! output.
 
 use super::call::Call;
 use crate::layer::Layer;

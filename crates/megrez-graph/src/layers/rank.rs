@@ -1,6 +1,6 @@
-//! The order of the numbers of a row: for each how many are before it, by comparing all pairs at once,
-//! in one comparison. Of equal numbers the first counts as larger, or the last. ArgMax within a plan,
-//! and what Hardmax and TopK are made of.
+//! The order of the numbers of a row: for each how many are before it, by comparing all pairs at
+//! once, in one comparison. Of equal numbers the first counts as larger, or the last. ArgMax within
+//! a plan, and what Hardmax and TopK are made of.
 
 use super::call::{Call, axis};
 use super::lines::Lines;

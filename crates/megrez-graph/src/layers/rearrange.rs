@@ -1,5 +1,5 @@
-//! What only rearranges its input: Identity, Dropout, Cast, Constant, Flatten, Reshape, Transpose, Squeeze, Unsqueeze,
-//! Slice. Each is one [`View`], which is local.
+//! What only rearranges its input: Identity, Dropout, Cast, Constant, Flatten, Reshape, Transpose,
+//! Squeeze, Unsqueeze, Slice. Each is one [`View`], which is local.
 
 use super::call::{Call, axis};
 use super::known;
@@ -65,7 +65,8 @@ pub(super) fn cast(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     layer(View::whole(call.any_shape(0)?.clone()))
 }
 
-/// A tensor in an attribute. Importers turn it into a constant; it is a layer for graphs built by hand.
+/// A tensor in an attribute. Importers turn it into a constant; it is a layer for graphs built by
+/// hand.
 pub(super) fn constant(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(0, &["value"])?;
     match call.attributes.0.get("value") {
@@ -254,7 +255,8 @@ fn order(from: &Shape, view: &View) -> Option<Vec<i64>> {
     Some(back)
 }
 
-/// What surrounds a block that a view takes out of a value, as the sizes of a Pad; `None` if it takes something else.
+/// What surrounds a block that a view takes out of a value, as the sizes of a Pad; `None` if it
+/// takes something else.
 fn around(from: &Shape, view: &View) -> Option<Vec<i64>> {
     let (strides, mut left) = (from.strides(), view.offset);
     if view.strides.len() != strides.len()

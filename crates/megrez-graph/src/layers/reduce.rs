@@ -1,5 +1,5 @@
-//! ReduceSum, ReduceMean, ReduceMax and ReduceMin along any axes. Sums are local; means divide as average pools do; maxima are a
-//! tournament of ⌈log₂ n⌉ ReLUs.
+//! ReduceSum, ReduceMean, ReduceMax and ReduceMin along any axes. Sums are local; means divide as
+//! average pools do; maxima are a tournament of ⌈log₂ n⌉ ReLUs.
 
 use super::call::Call;
 use super::lines::Lines;
@@ -60,7 +60,8 @@ fn reduce(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(Reduce { kind, lines, axes, shape: shape.into() }))
 }
 
-/// The mean of every row of x [rows, n]: the result [rows, 1] has as many fraction bits as the division adds.
+/// The mean of every row of x [rows, n]: the result [rows, 1] has as many fraction bits as the
+/// division adds.
 fn row_means(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     let n = cx.shape(x).dims()[1];
     let sum = cx.sum("sum", x, 1)?;
@@ -80,7 +81,8 @@ fn row_means(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     Ok(mean.within(bounds.map(|b| b.saturating_mul(scale) + b)))
 }
 
-/// The largest element of every row of x [rows, n], as [rows, 1], and by how many words it may be too small.
+/// The largest element of every row of x [rows, n], as [rows, 1], and by how many words it may be
+/// too small.
 pub(super) fn row_maxima(cx: &mut Lowering, x: &Secret) -> Result<(Secret, i128), Refusal> {
     let (mut x, mut wrong, mut level) = (x.clone(), 0, 0);
     loop {
@@ -115,7 +117,8 @@ pub(super) fn row_maxima(cx: &mut Lowering, x: &Secret) -> Result<(Secret, i128)
         let excess = cx.relu(&name("relu"), &difference)?;
         wrong += cx.last_cut();
         let bounds = x.range.merged();
-        // A maximum lies where its operands lie: the bounds of y + relu(x − y) alone would be looser.
+        // A maximum lies where its operands lie: the bounds of y + relu(x − y) alone would be
+        // looser.
         let slack = bounds.zip(&bounds, |b, _| (b.0.saturating_sub(wrong), b.1));
         let mut larger = cx.combine(&name("max"), &[(1, &b), (1, &excess)], 0)?.within(slack);
         if n % 2 == 1 {

@@ -1,4 +1,5 @@
-//! Relu, max(x, 0), and Abs, 2·max(x, 0) − x. One step; the comparison does not care about the scale.
+//! Relu, max(x, 0), and Abs, 2·max(x, 0) − x. One step; the comparison does not care about the
+//! scale.
 
 use super::call::Call;
 use super::known;

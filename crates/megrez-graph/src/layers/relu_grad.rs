@@ -1,4 +1,5 @@
-//! The gradient of Relu: δ ⊙ [x ≥ 0]. One selection by the bit that the ReLU has left: nothing is compared.
+//! The gradient of Relu: δ ⊙ [x ≥ 0]. One selection by the bit that the ReLU has left: nothing is
+//! compared.
 
 use super::call::Call;
 use crate::layer::Layer;
@@ -8,7 +9,8 @@ use crate::tensor::Tensor;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
-/// The name that the gradient of Relu has; no ONNX operator. Of Relu's input, its output, and the output's gradient.
+/// The name that the gradient of Relu has; no ONNX operator. Of Relu's input, its output, and the
+/// output's gradient.
 pub(crate) const RELU_GRAD: &str = "ReluGrad";
 
 struct ReluGrad(Shape);

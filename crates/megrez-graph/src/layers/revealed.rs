@@ -1,6 +1,6 @@
-//! Softmax, LogSoftmax and ArgMax at an output: computed by the recipient on what is revealed. The recipient learns the input
-//! of the first of them, not just its result. Within a model ArgMax compares all pairs ([`super::rank`]); for the others see
-//! [`super::softmax`].
+//! Softmax, LogSoftmax and ArgMax at an output: computed by the recipient on what is revealed. The
+//! recipient learns the input of the first of them, not just its result. Within a model ArgMax
+//! compares all pairs ([`super::rank`]); for the others see [`super::softmax`].
 
 use super::call::{Call, axis};
 use super::lines::Lines;

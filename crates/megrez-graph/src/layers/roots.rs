@@ -1,7 +1,9 @@
-//! Reciprocal, Sqrt, Log and Pow with a constant exponent: [`super::octaves`], and products for small whole exponents.
+//! Reciprocal, Sqrt, Log and Pow with a constant exponent: [`super::octaves`], and products for
+//! small whole exponents.
 //!
-//! Errors are those of the octaves plus one unit of 2^−f; 1/x and 1/√x near the smallest unit of x are as coarse as x is. A
-//! whole exponent n takes ⌈log₂ n⌉ products one after the other, each off by one unit and what its factors are off.
+//! Errors are those of the octaves plus one unit of 2^−f; 1/x and 1/√x near the smallest unit of x
+//! are as coarse as x is. A whole exponent n takes ⌈log₂ n⌉ products one after the other, each off
+//! by one unit and what its factors are off.
 
 use super::call::Call;
 use super::octaves::{INVERSE_ROOT, LOGARITHM, Octaves, RECIPROCAL, ROOT};

@@ -1,5 +1,5 @@
-//! Shape and Gather: the arithmetic on shapes that exporters leave in models, folded away when the shapes are known;
-//! and slices by constant index.
+//! Shape and Gather: the arithmetic on shapes that exporters leave in models, folded away when the
+//! shapes are known; and slices by constant index.
 
 use super::call::{Call, axis};
 use crate::float::lowering::{FloatLowering, FloatOperand};

@@ -1,9 +1,9 @@
 //! Sin and Cos: one comparison with the borders between the half waves in the range of x gives the
-//! number k of its half wave, and x − kπ, which lies within ±π/2, and (−1)^k are linear in the bits. A
-//! polynomial in (x − kπ)/2 does the rest, off by at most 6e-7; cos x is sin(x + π/2).
+//! number k of its half wave, and x − kπ, which lies within ±π/2, and (−1)^k are linear in the
+//! bits. A polynomial in (x − kπ)/2 does the rest, off by at most 6e-7; cos x is sin(x + π/2).
 //!
-//! Rounding adds about 2^−16, and the words of kπ half a unit. The cost grows with the range of x; more
-//! than 64 half waves are refused.
+//! Rounding adds about 2^−16, and the words of kπ half a unit. The cost grows with the range of x;
+//! more than 64 half waves are refused.
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};

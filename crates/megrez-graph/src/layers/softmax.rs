@@ -1,10 +1,13 @@
-//! Softmax and LogSoftmax on shares: e^(x − max) / Σ e^(x − max), by a tournament, one decay ([`super::exp`]) and one reciprocal
-//! per row ([`super::octaves`]). At an output the recipient computes them on what is revealed, which costs nothing.
+//! Softmax and LogSoftmax on shares: e^(x − max) / Σ e^(x − max), by a tournament, one decay
+//! ([`super::exp`]) and one reciprocal per row ([`super::octaves`]). At an output the recipient
+//! computes them on what is revealed, which costs nothing.
 //!
-//! A public mask ([`crate::passes::fuse_masks`] makes it of −∞ constants) takes elements out exactly: they count in no maximum,
-//! they are not exponentiated, and their results are 0. No stand-in for −∞ is needed, so no range grows.
+//! A public mask ([`crate::passes::fuse_masks`] makes it of −∞ constants) takes elements out
+//! exactly: they count in no maximum, they are not exponentiated, and their results are 0. No
+//! stand-in for −∞ is needed, so no range grows.
 //!
-//! Largest error, absolute: about 3 units of 2^−f (f = 16: 5e-5); a row's results sum up to 1 within n units.
+//! Largest error, absolute: about 3 units of 2^−f (f = 16: 5e-5); a row's results sum up to 1
+//! within n units.
 
 use super::call::{Call, axis};
 use super::exp::decay;
@@ -106,7 +109,8 @@ impl Softmax {
         cx.view("spread-rows", &all, View::whole([self.lines.rows, self.lines.size].into()))
     }
 
-    /// The matrix with every masked element replaced by one of its row that counts: the maxima are the same.
+    /// The matrix with every masked element replaced by one of its row that counts: the maxima are
+    /// the same.
     fn filled(&self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
         let Some(places) = self.filling() else { return Ok(x.clone()) };
         let flat = cx.view("scores", x, View::whole([self.lines.rows * self.lines.size].into()))?;
@@ -212,7 +216,8 @@ impl Layer for Softmax {
             let log = cx.broadcast("logarithms", &log, &[rows, n].into())?;
             cx.combine("log-softmax", &[(1, &shifted), (-1, &log)], 0)?
         } else {
-            // The product of a power with what is left untruncated must leave the last truncation its bits.
+            // The product of a power with what is left untruncated must leave the last truncation
+            // its bits.
             let fine = (cx.ring() / 2 - 8).max(f);
             let inverse = RECIPROCAL.lower_held(cx, &sum, 1.0, fine..=fine.max(cx.ring() - 3 - f), true)?;
             let fine = cx.frac_of(&inverse);

@@ -1,24 +1,29 @@
 //! Activations as piecewise polynomials, all branches in one comparison and one selection.
 //!
-//! With the borders −T, 0, T and the three selected values a = max(x + T, 0), b = max(x, 0), c = max(x − T, 0),
+//! With the borders −T, 0, T and the three selected values a = max(x + T, 0), b = max(x, 0), c =
+//! max(x − T, 0),
 //!
 //! ```text
 //! t = min(|x|, T) = T − a + 2b − c      v = clamp(x, −T, T) = a − c − T      u = (t − T/2) / 2^k ∈ [−1, 1]
 //! ```
 //!
-//! are linear. A sigmoid is y(0) + v/2^k · (c1 + c2 u + c3 u² + c4 u³), 4 segments of degree 4, constant outside of [−T, T];
-//! a smooth ReLU is b + c0 + c1 u + … + c4 u⁴, equal to b + const outside. Both are continuous whatever the coefficients.
+//! are linear. A sigmoid is y(0) + v/2^k · (c1 + c2 u + c3 u² + c4 u³), 4 segments of degree 4,
+//! constant outside of [−T, T]; a smooth ReLU is b + c0 + c1 u + … + c4 u⁴, equal to b + const
+//! outside. Both are continuous whatever the coefficients.
 //!
-//! Why select first and multiply then: selection by a bit is exact modulo 2^ℓ, so it would also discard a power of x that
-//! overflowed. But the range of such a power cannot be proven, and its truncation is off by far more than rounding; it would
-//! have to cancel word by word. Powers of u never leave [−1, 1], whatever x is, cost the same number of selections, and
-//! a comparison that cuts low bits errs by those bits only, where a choice between polynomials would jump.
+//! Why select first and multiply then: selection by a bit is exact modulo 2^ℓ, so it would also
+//! discard a power of x that overflowed. But the range of such a power cannot be proven, and its
+//! truncation is off by far more than rounding; it would have to cancel word by word. Powers of u
+//! never leave [−1, 1], whatever x is, cost the same number of selections, and a comparison that
+//! cuts low bits errs by those bits only, where a choice between polynomials would jump.
 //!
-//! Rounds online under `mizar`: comparison 2, selection 1, two products with truncations 2 · 2, the last truncation 1.
-//! Per element: 3 selections; 4 products (sigmoids) or 3 (smooth ReLUs), each with a truncation, and one truncation.
+//! Rounds online under `mizar`: comparison 2, selection 1, two products with truncations 2 · 2, the
+//! last truncation 1. Per element: 3 selections; 4 products (sigmoids) or 3 (smooth ReLUs), each
+//! with a truncation, and one truncation.
 //!
-//! The coefficients are minimax fits by `scripts/splines.py`, which also says how. Largest error over all x, in exact
-//! arithmetic, beside the piecewise polynomials of MIZAR's Appendix B (3 segments of degree 1; 4 segments of degree up to 6):
+//! The coefficients are minimax fits by `scripts/splines.py`, which also says how. Largest error
+//! over all x, in exact arithmetic, beside the piecewise polynomials of MIZAR's Appendix B (3
+//! segments of degree 1; 4 segments of degree up to 6):
 //!
 //! | function | T | error | MIZAR |
 //! | --- | --- | --- | --- |
@@ -201,8 +206,9 @@ fn spline_of(op: &str) -> Option<Spline> {
     }
 }
 
-/// The largest error of what stands for an operator with `frac` fraction bits, over all inputs and without roundings,
-/// on the 64-bit ring (tables of the 32-bit ring have coefficients of fewer bits); `None` for operators that are computed as they are.
+/// The largest error of what stands for an operator with `frac` fraction bits, over all inputs and
+/// without roundings, on the 64-bit ring (tables of the 32-bit ring have coefficients of fewer
+/// bits); `None` for operators that are computed as they are.
 pub fn spline_error(op: &str, activations: Activations, frac: u32) -> Option<f64> {
     let spline = spline_of(op)?;
     let error = match (activations, spline.printed) {
@@ -300,7 +306,8 @@ impl Layer for Activation {
     }
 
     fn non_decreasing(&self) -> bool {
-        // The functions of this form are, but derivatives; their splines are too, up to their error.
+        // The functions of this form are, but derivatives; their splines are too, up to their
+        // error.
         matches!(self.spline.form, Form::Sigmoid { .. }) && !matches!(self.spline.slope, Slope::None)
     }
 }
@@ -352,7 +359,8 @@ impl Spline {
             }
         };
         let y = cx.combine("polynomial", &terms, cx.encode(constant, 2 * f)?)?;
-        // Truncated powers are off by 1, 3 and 4 units, coefficients by half a unit, their factors are below T, 2, 4, 8.
+        // Truncated powers are off by 1, 3 and 4 units, coefficients by half a unit, their factors
+        // are below T, 2, 4, 8.
         let [_, _, c2, c3, c4] = self.coefficients.map(|c| f64::from(c.abs()));
         let units = c2 + 3.0 * c3 + 4.0 * c4 + f64::from(self.end) / 2.0 + 8.0;
         let slack = f64::from(self.error) + units * 2f64.powi(-(f as i32));

@@ -1,4 +1,5 @@
-//! Swish with factor 1, or SiLU: x / (1 + e^−x) by a spline, off by at most 0.0078 (see [`super::spline`]).
+//! Swish with factor 1, or SiLU: x / (1 + e^−x) by a spline, off by at most 0.0078 (see
+//! [`super::spline`]).
 
 use super::call::Call;
 use super::spline::{Activation, SWISH};

@@ -1,18 +1,22 @@
 //! Functions by dealt tables ([`Op::Lookup`]): one round, and one for the truncation of the result.
 //!
-//! A table has 2^n segments of one width, each a polynomial of degree 1 to 3 through Chebyshev's nodes. Carries of masks may
-//! put a value one segment further ([`Lookup`]), so each piece is fitted to its segment *and the one before*. Of all shapes
-//! that keep the error below what is wanted the one of fewest words is taken; where there are no more words than segments, a table
-//! holds the values themselves. The value is moved to begin at 0, so that the last segment is never its own, and its lowest bits
-//! may be left unread.
+//! A table has 2^n segments of one width, each a polynomial of degree 1 to 3 through Chebyshev's
+//! nodes. Carries of masks may put a value one segment further ([`Lookup`]), so each piece is
+//! fitted to its segment *and the one before*. Of all shapes that keep the error below what is
+//! wanted the one of fewest words is taken; where there are no more words than segments, a table
+//! holds the values themselves. The value is moved to begin at 0, so that the last segment is never
+//! its own, and its lowest bits may be left unread.
 //!
-//! An activation reads [`ARGUMENT`] fraction bits. Where x is proven to lie in so few segments that [`WIDEST`] words hold them, a
-//! table is all. Where its range is wider, or ranges may be measured or assumed, the table holds where the function bends; one
-//! comparison with both ends runs beside it, and one selection takes the table's value, or a constant, or x: the bits choose
-//! among values, so what a table gives for numbers that it does not hold is dropped. Three rounds under `mizar`.
+//! An activation reads [`ARGUMENT`] fraction bits. Where x is proven to lie in so few segments that
+//! [`WIDEST`] words hold them, a table is all. Where its range is wider, or ranges may be measured
+//! or assumed, the table holds where the function bends; one comparison with both ends runs beside
+//! it, and one selection takes the table's value, or a constant, or x: the bits choose among
+//! values, so what a table gives for numbers that it does not hold is dropped. Three rounds under
+//! `mizar`.
 //!
-//! Errors: the fit's, [`TARGET`]; 2^−15 for what is left of the bend at an end; a unit of the argument times the slope; one
-//! unit of the result. On the 64-bit ring with f = 16 they stay below [`ERROR`] together.
+//! Errors: the fit's, [`TARGET`]; 2^−15 for what is left of the bend at an end; a unit of the
+//! argument times the slope; one unit of the result. On the 64-bit ring with f = 16 they stay below
+//! [`ERROR`] together.
 
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
@@ -36,7 +40,8 @@ pub(super) const WIDEST: usize = 512;
 pub(super) struct Wanted {
     /// The largest error of its pieces.
     pub target: f64,
-    /// Whether that is relative to the function's value, where this is not so small that a quarter of a unit of the result is more.
+    /// Whether that is relative to the function's value, where this is not so small that a quarter
+    /// of a unit of the result is more.
     pub relative: bool,
     /// How many low bits of the argument it leaves unread.
     pub cut: u32,
@@ -48,7 +53,8 @@ pub(super) struct Wanted {
     pub spare: u32,
 }
 
-/// A function that is as good as constant to the left of where it bends, and constant or x to the right.
+/// A function that is as good as constant to the left of where it bends, and constant or x to the
+/// right.
 #[derive(Clone, Copy)]
 pub(super) struct Smooth {
     /// The function.
@@ -62,7 +68,8 @@ pub(super) struct Smooth {
 /// A function on an interval, as pieces.
 struct Fit {
     lookup: Lookup,
-    /// The largest distance from the function, coefficients as they are rounded; relative if wanted so.
+    /// The largest distance from the function, coefficients as they are rounded; relative if wanted
+    /// so.
     error: f64,
     /// The smallest and the largest value, with that distance.
     values: (f64, f64),
@@ -76,7 +83,8 @@ struct Words {
     /// Fraction bits of the argument, all and those that are cut.
     frac: u32,
     cut: u32,
-    /// Fraction bits of the result; as many as small values need, so perhaps more than the ring has.
+    /// Fraction bits of the result; as many as small values need, so perhaps more than the ring
+    /// has.
     scale: u32,
 }
 
@@ -106,8 +114,8 @@ fn interpolated(function: impl Fn(f64) -> f64, [from, to]: [f64; 2], degree: usi
     powers
 }
 
-/// Coefficients in words, of a polynomial in t = l / 2^low. What the rounding of a power takes off goes to the powers below
-/// that are most like it.
+/// Coefficients in words, of a polynomial in t = l / 2^low. What the rounding of a power takes off
+/// goes to the powers below that are most like it.
 fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
     let mut words = vec![0; powers.len()];
     for i in (0..powers.len()).rev() {
@@ -126,8 +134,8 @@ fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
 }
 
 impl Fit {
-    /// Pieces of `function` for `units` units from `words.start` on, on segments of 2^low of them. Errors count relative to the
-    /// `size` of the function's values.
+    /// Pieces of `function` for `units` units from `words.start` on, on segments of 2^low of them.
+    /// Errors count relative to the `size` of the function's values.
     fn new(
         function: &dyn Fn(f64) -> f64,
         words: Words,
@@ -143,13 +151,15 @@ impl Fit {
         let (mut error, mut off) = (0f64, 0f64);
         let mut values = (f64::INFINITY, f64::NEG_INFINITY);
         for h in 0..segments {
-            // No value comes so far, not even with a carry: what would be fitted there may be of any size.
+            // No value comes so far, not even with a carry: what would be fitted there may be of
+            // any size.
             if h > 0 && (h as i128 - 1) << low > units {
                 pieces.extend_from_within(pieces.len() - 1 - degree as usize..);
                 continue;
             }
             let at = |t: f64| function(start + (h as f64 + t) * width);
-            // There is nothing before the first segment, and no carry where nothing is below a segment's number.
+            // There is nothing before the first segment, and no carry where nothing is below a
+            // segment's number.
             let from = if h == 0 || low == 0 { 0.0 } else { -1.0 };
             let powers = match degree {
                 0 => vec![at(0.0)],
@@ -208,9 +218,10 @@ impl Fit {
     }
 }
 
-/// A range as a table may show it. The table's beginning and size become part of the plan, and weights may have made the range: its ends
-/// go outward to the next of 2^k·(1 ± 1/16), so that they are told to a factor of two. The sixteenth keeps what a rounding has moved
-/// beyond a power of two from costing an octave.
+/// A range as a table may show it. The table's beginning and size become part of the plan, and
+/// weights may have made the range: its ends go outward to the next of 2^k·(1 ± 1/16), so that they
+/// are told to a factor of two. The sixteenth keeps what a rounding has moved beyond a power of two
+/// from costing an octave.
 pub(super) fn coarse(range: &Range) -> Range {
     let (low, high) = range.hull();
     let away = |v: i128| {
@@ -242,7 +253,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Of `function`, for all of the range of a value; `None` if there is no such table as is wanted.
+    /// Of `function`, for all of the range of a value; `None` if there is no such table as is
+    /// wanted.
     pub(super) fn new(
         cx: &Lowering,
         x: &Secret,
@@ -264,8 +276,8 @@ impl Table {
         let samples =
             (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
         let whole = samples.fold(0.0, f64::max).log2().ceil().clamp(-64.0, 128.0) as i32;
-        // As many fraction bits as there is room for, and where small values need them more than there are bits: these are
-        // counted from another place until the truncation.
+        // As many fraction bits as there is room for, and where small values need them more than
+        // there are bits: these are counted from another place until the truncation.
         let room = ring as i32 - 4;
         let scale = room - whole.max(if wanted.relative { -(f as i32) } else { 0 });
         let over = (scale - room).max(0);
@@ -295,7 +307,8 @@ impl Table {
         Some(Table { lookup, moved, range, frac: to, over })
     }
 
-    /// The function of the value that it is made for. Where that is outside of its range after all, the result is some number.
+    /// The function of the value that it is made for. Where that is outside of its range after all,
+    /// the result is some number.
     pub(super) fn look_up(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         cx.not_by_weights()?;
         let x = cx.combine(&format!("{name}-argument"), &[(1, x)], self.moved)?;
@@ -308,7 +321,8 @@ impl Table {
     }
 }
 
-/// A value as it is compared and looked up: not truncated before, unless there is no room for differences of such values.
+/// A value as it is compared and looked up: not truncated before, unless there is no room for
+/// differences of such values.
 pub(super) fn readable(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     match x.range.magnitude() < 1 << (cx.ring() - 4) {
         true => Ok(x.clone()),
@@ -316,8 +330,8 @@ pub(super) fn readable(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal>
     }
 }
 
-/// `function` of a value by one table that holds all of its range; `None` if there is no such table as is wanted. Where the value is
-/// elsewhere after all, the result is some number.
+/// `function` of a value by one table that holds all of its range; `None` if there is no such table
+/// as is wanted. Where the value is elsewhere after all, the result is some number.
 pub(super) fn look_up(
     cx: &mut Lowering,
     name: &str,
@@ -342,8 +356,8 @@ impl Smooth {
             spare: f,
         };
         let told = |x: &Secret| Secret { id: x.id, range: coarse(&x.range) };
-        // What leaves a table's segments comes out as another value of the function, and not as one nearby: without a proof it is
-        // compared.
+        // What leaves a table's segments comes out as another value of the function, and not as one
+        // nearby: without a proof it is compared.
         if cx.proves()
             && let Some(y) = look_up(cx, "table", &told(x), &self.function, wanted)?
         {
@@ -362,7 +376,8 @@ impl Smooth {
         };
         let far = |x: f64| ((self.function)(x) * 2f64.powi(f as i32)).round() as i64;
         let (left, right) = (far(-1e6), far(1e6));
-        // left + [x ≥ −end]·(table − left) + [x ≥ end]·(right − table), and right is x where the function rises as x does.
+        // left + [x ≥ −end]·(table − left) + [x ≥ end]·(right − table), and right is x where the
+        // function rises as x does.
         let from_left = cx.combine("from-left", &[(1, &y)], -left)?;
         let (to_right, highest) = match self.rises {
             true => {

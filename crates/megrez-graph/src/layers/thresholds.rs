@@ -1,6 +1,6 @@
-//! The two comparisons of trees. Both are exact, and compare only as many bits as everybody knows to be
-//! enough: what they look at follows from the declared range of the data and from the shape of the trees, so
-//! that the plan says nothing about thresholds.
+//! The two comparisons of trees. Both are exact, and compare only as many bits as everybody knows
+//! to be enough: what they look at follows from the declared range of the data and from the shape
+//! of the trees, so that the plan says nothing about thresholds.
 
 use super::call::Call;
 use crate::layer::Layer;
@@ -56,7 +56,8 @@ impl Layer for Thresholds {
         let held = Tensor::new(thresholds.shape.clone(), held);
         let below = Tensor::new(held.shape.clone(), held.data.iter().map(|t| -t).collect());
         let room = cx.bias(x, &below)?;
-        // Numbers have 24 significant bits: rounded, the borders of the range may move outwards by so much.
+        // Numbers have 24 significant bits: rounded, the borders of the range may move outwards by
+        // so much.
         let slack = 2.0 * unit + (first.abs().max(last.abs()) * unit / 4e6).ceil();
         let most = high.saturating_sub(low).saturating_add(slack as i128);
         cx.exactly("compare", &room, i64::from(self.strict), cx.is_data(x).then_some(most))

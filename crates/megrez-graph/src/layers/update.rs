@@ -1,5 +1,6 @@
-//! The step that an optimiser takes: a multiple of the gradient, of the last step for momentum, and of the weight itself for decay, in
-//! one truncation (training.md §3.6). The learning rate over the batch is c·2^−k: 2^−k is a change of scale, so none of it costs anything.
+//! The step that an optimiser takes: a multiple of the gradient, of the last step for momentum, and
+//! of the weight itself for decay, in one truncation (training.md §3.6). The learning rate over the
+//! batch is c·2^−k: 2^−k is a change of scale, so none of it costs anything.
 //!
 //! ```text
 //! v' = momentum·v + c·2^−k·gradient + d·2^−j·w        w' = w − v'
@@ -13,7 +14,8 @@ use crate::tensor::Tensor;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
-/// The name of the step; no ONNX operator. Of the gradient, of the last step where there is momentum, and of the weight where it decays.
+/// The name of the step; no ONNX operator. Of the gradient, of the last step where there is
+/// momentum, and of the weight where it decays.
 pub(crate) const UPDATE: &str = "Update";
 
 /// Momentum is a multiple of 2^−8, unless another unit is given.

@@ -22,8 +22,8 @@ impl Axis {
         Axis { size, kernel: size, stride: 1, dilation: 1, pad: [0; 2], windows: 1 }
     }
 
-    /// The axes that a layer's own windows were, from attributes that name all of it: for gradients, which know the size of the
-    /// image and how many windows there are.
+    /// The axes that a layer's own windows were, from attributes that name all of it: for
+    /// gradients, which know the size of the image and how many windows there are.
     pub(super) fn given(call: &Call, image: [usize; 2], windows: [usize; 2]) -> Result<[Self; 2], Refusal> {
         let kernel = call.sizes("kernel_shape", [0; 2])?;
         let stride = call.sizes("strides", [1; 2])?;
@@ -65,8 +65,8 @@ impl Axis {
         self.inside(o).map(move |k| o * self.stride + k * self.dilation - self.pad[0])
     }
 
-    /// The position of tap `k` of window `o`; of the nearest tap of the same window if that one is padding. A maximum
-    /// does not mind a tap that occurs twice.
+    /// The position of tap `k` of window `o`; of the nearest tap of the same window if that one is
+    /// padding. A maximum does not mind a tap that occurs twice.
     pub(super) fn nearest_tap(&self, o: usize, k: usize) -> usize {
         let inside = self.inside(o);
         let k = k.clamp(inside.start, inside.end - 1);
@@ -78,7 +78,8 @@ impl Axis {
         self.inside(o).contains(&k).then(|| o * self.stride + k * self.dilation - self.pad[0])
     }
 
-    /// How many taps of window `o` lie inside the image, or, if padding counts, inside the padded image.
+    /// How many taps of window `o` lie inside the image, or, if padding counts, inside the padded
+    /// image.
     pub(super) fn count(&self, o: usize, padding_counts: bool) -> usize {
         if !padding_counts {
             return self.inside(o).len();
@@ -88,8 +89,9 @@ impl Axis {
     }
 }
 
-/// Reads `kernel_shape` (or takes `kernel`), `strides`, `dilations`, `pads`, `auto_pad` and `ceil_mode`: windows along
-/// rows and along columns. Every window holds at least one element of the image, unless `may_miss`.
+/// Reads `kernel_shape` (or takes `kernel`), `strides`, `dilations`, `pads`, `auto_pad` and
+/// `ceil_mode`: windows along rows and along columns. Every window holds at least one element of
+/// the image, unless `may_miss`.
 pub(super) fn windows(
     call: &Call,
     image: [usize; 2],

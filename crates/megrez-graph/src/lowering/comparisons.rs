@@ -65,8 +65,8 @@ impl Lowering<'_> {
         Ok(Above { parts, bits, wrong })
     }
 
-    /// The bits [x ≥ border] of public borders, words at the scale of x, along a new first dimension; and by how many words x may
-    /// be below a border that it counts as having reached.
+    /// The bits [x ≥ border] of public borders, words at the scale of x, along a new first
+    /// dimension; and by how many words x may be below a border that it counts as having reached.
     pub(crate) fn at_least(
         &mut self,
         name: &str,
@@ -96,8 +96,8 @@ impl Lowering<'_> {
         self.emit(name, op, &[x.id], Range::uniform(0, 1))
     }
 
-    /// The bits [x ≥ border] as numbers without fraction bits; exact. `most` is a bound of |x − border| that
-    /// everybody may know: then no more bits are compared than it needs.
+    /// The bits [x ≥ border] as numbers without fraction bits; exact. `most` is a bound of |x −
+    /// border| that everybody may know: then no more bits are compared than it needs.
     pub(crate) fn exactly(
         &mut self,
         name: &str,
@@ -131,8 +131,8 @@ impl Lowering<'_> {
         SignBit { list, cut: 0, bits: Some(width) }
     }
 
-    /// Whether a value is data as its owner gives it, or elements of it: its range is declared, and follows
-    /// from no weights.
+    /// Whether a value is data as its owner gives it, or elements of it: its range is declared, and
+    /// follows from no weights.
     pub(crate) fn is_data(&self, x: &Secret) -> bool {
         let (mut open, mut seen) = (vec![x.id], HashSet::new());
         while let Some(id) = open.pop() {
@@ -178,7 +178,8 @@ impl Lowering<'_> {
         self.emit(name, Op::BitToRing, &[bits.id], Range::uniform(0, 1))
     }
 
-    /// By how many words the results of the ReLU, comparison or maximum that was emitted last may be wrong.
+    /// By how many words the results of the ReLU, comparison or maximum that was emitted last may
+    /// be wrong.
     pub fn last_cut(&self) -> i128 {
         match self.plan.steps.last().map(|s| &s.op) {
             Some(Op::Relu(Relu { sign, .. }) | Op::NonNegative(sign)) => (1 << sign.cut) - 1,

@@ -31,7 +31,8 @@ pub struct Lowering<'a> {
     pub(super) relu_inputs: HashMap<ValueId, Range>,
     /// The inputs of the data owner.
     pub(super) data: HashSet<ValueId>,
-    /// Of values whose elements are not negative, what each row of the last dimension adds up to at most.
+    /// Of values whose elements are not negative, what each row of the last dimension adds up to at
+    /// most.
     pub(super) row_sums: HashMap<ValueId, i128>,
     /// Below which magnitude, as a real number, the current layer's comparisons are right.
     pub(super) compared: Option<f64>,
@@ -46,8 +47,8 @@ pub struct Lowering<'a> {
     pub(super) calibrated: bool,
     /// … and whether some range of it was assumed without any.
     pub(super) assumed: bool,
-    /// How many times wider than what data has shown a proven range may be before it is given up; `None` if it never
-    /// is.
+    /// How many times wider than what data has shown a proven range may be before it is given up;
+    /// `None` if it never is.
     pub(crate) slack: Option<i128>,
     /// Whether the current layer has read secret weights.
     pub(super) reads_weights: bool,
@@ -153,8 +154,8 @@ impl<'a> Lowering<'a> {
         Ok(Secret { range, ..y })
     }
 
-    /// The output of the current layer with the range that data has shown, where what is proven is wider by more than
-    /// is worth keeping a proof for.
+    /// The output of the current layer with the range that data has shown, where what is proven is
+    /// wider by more than is worth keeping a proof for.
     pub(crate) fn measured(&mut self, y: Secret) -> Result<Secret, Refusal> {
         let seen = self.options.measured.as_ref().and_then(|measured| measured.interval(&self.layer));
         let (Some(slack), Some(seen)) = (self.slack, seen) else { return Ok(y) };
@@ -180,7 +181,8 @@ impl<'a> Lowering<'a> {
         names.map(String::as_str).find(|&name| !self.declared.contains(name))
     }
 
-    /// The elements of x are not negative, and each row of its last dimension adds up to `total` words at most.
+    /// The elements of x are not negative, and each row of its last dimension adds up to `total`
+    /// words at most.
     pub(crate) fn rows_add_up_to(&mut self, x: &Secret, total: i128) {
         self.row_sums.insert(x.id, total);
     }
@@ -190,7 +192,8 @@ impl<'a> Lowering<'a> {
         self.leaving.is_some()
     }
 
-    /// Leaves a value for the later layer whose [`Layer::beside`](crate::layers::Layer::beside) asks for it.
+    /// Leaves a value for the later layer whose [`Layer::beside`](crate::layers::Layer::beside)
+    /// asks for it.
     pub fn leave(&mut self, x: Secret) {
         self.leaving.iter_mut().for_each(|all| all.push(x.clone()));
     }

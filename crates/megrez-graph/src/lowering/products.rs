@@ -71,7 +71,8 @@ impl Lowering<'_> {
     pub fn matmul(&mut self, name: &str, x: &Secret, y: &Secret) -> Result<Secret, Refusal> {
         let terms = self.shape(x).dims().last().copied().unwrap_or(1);
         let range = match self.row_sums.get(&x.id) {
-            // Weights that are not negative: a row of them makes no more than so many times the numbers.
+            // Weights that are not negative: a row of them makes no more than so many times the
+            // numbers.
             Some(&total) => y.range.merged().with_zero().product(&Range::uniform(0, total)),
             None => x.range.merged().product(&y.range.merged()).sum(terms),
         };

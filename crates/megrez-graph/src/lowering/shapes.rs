@@ -94,8 +94,8 @@ impl Lowering<'_> {
         Ok([a, self.pick(second, x, axis, &(half..2 * half).collect::<Vec<_>>())?])
     }
 
-    /// A sum of slices for every place along an axis: place p gets the sum of slice i over i in `sources[p]`, 0 where there is
-    /// none. The transpose of picking slices. Local.
+    /// A sum of slices for every place along an axis: place p gets the sum of slice i over i in
+    /// `sources[p]`, 0 where there is none. The transpose of picking slices. Local.
     pub fn spread(
         &mut self,
         name: &str,

@@ -1,4 +1,5 @@
-//! The networks of the field's tables, with seeded random weights: for costs, which do not depend on the weights.
+//! The networks of the field's tables, with seeded random weights: for costs, which do not depend
+//! on the weights.
 
 mod builder;
 mod relevance;
@@ -30,7 +31,8 @@ pub const NAMES: [&str; 14] = [
     "relevance",
 ];
 
-/// A network by name for a batch of inputs, with weights and biases drawn from `seed` as such networks are initialised.
+/// A network by name for a batch of inputs, with weights and biases drawn from `seed` as such
+/// networks are initialised.
 ///
 /// | name | input | layers |
 /// | --- | --- | --- |
@@ -171,7 +173,8 @@ mod tests {
             net("net-c").nodes.iter().find(|n| n.op == "Flatten").unwrap().layer.shape().dims(),
             [1, 256]
         );
-        // torchvision's 11,689,512 and 25,557,032 parameters, less 1000 biases and two per normalised channel.
+        // torchvision's 11,689,512 and 25,557,032 parameters, less 1000 biases and two per
+        // normalised channel.
         assert_eq!(weights(&net("resnet18")), 11_678_912);
         assert_eq!(weights(&net("resnet50")), 25_502_912);
         assert_eq!(weights(&net("gpt2-block")), 12 * 768 * 768);

@@ -1,9 +1,11 @@
-//! The relevance network of SECFLOAT's Section IX.B, 874-300-200-100-4 with ReLU: is an advertisement of interest to a user? The
-//! paper's weights are not public; they are said to lie between 10^-7 and 10 in magnitude, and activations to spread more.
+//! The relevance network of SECFLOAT's Section IX.B, 874-300-200-100-4 with ReLU: is an
+//! advertisement of interest to a user? The paper's weights are not public; they are said to lie
+//! between 10^-7 and 10 in magnitude, and activations to spread more.
 //!
-//! Ours do as well. Features and hidden units are measured in units that differ by factors up to 10^4 within each layer: the
-//! network is one with weights drawn as usual, written in those units, which ReLU allows, and weights moved to the range's ends
-//! where they left it. The small weights matter as much as the large ones, since they belong to large numbers.
+//! Ours do as well. Features and hidden units are measured in units that differ by factors up to
+//! 10^4 within each layer: the network is one with weights drawn as usual, written in those units,
+//! which ReLU allows, and weights moved to the range's ends where they left it. The small weights
+//! matter as much as the large ones, since they belong to large numbers.
 
 use super::builder::{Builder, Weights};
 use crate::graph::Attributes;
@@ -12,7 +14,8 @@ use crate::tensor::Tensor;
 
 /// Features, units of the hidden layers, and logits.
 const SIZES: [usize; 5] = [874, 300, 200, 100, 4];
-/// The smallest of the five units of each layer; the others are 10, 100, 1000 and 10000 times that. Logits have one.
+/// The smallest of the five units of each layer; the others are 10, 100, 1000 and 10000 times that.
+/// Logits have one.
 const UNITS: [f64; 4] = [1e5, 1e3, 1e1, 1e-1];
 const LOGITS: f64 = 5.0;
 /// Bounds of weights' magnitudes.

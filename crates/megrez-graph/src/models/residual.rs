@@ -5,7 +5,8 @@ use crate::graph::{Attributes, Id};
 use crate::problem::Problem;
 use crate::tensor::Tensor;
 
-/// A residual network: how many blocks each of its four stages has, and whether blocks are bottlenecks of three convolutions.
+/// A residual network: how many blocks each of its four stages has, and whether blocks are
+/// bottlenecks of three convolutions.
 pub(super) fn residual(net: &mut Builder, blocks: [usize; 4], bottleneck: bool) -> Result<(), Problem> {
     let mut x = net.at;
     x = conv(net, "conv1", x, [64, 7, 2, 3], 1.0)?;

@@ -1,5 +1,5 @@
-//! Graphs within the graph: functions of the model, and If, Loop and Scan, whose conditions and lengths
-//! are known when compiling. Each becomes the nodes of its body, as often as it runs.
+//! Graphs within the graph: functions of the model, and If, Loop and Scan, whose conditions and
+//! lengths are known when compiling. Each becomes the nodes of its body, as often as it runs.
 
 use super::importer::{Importer, Known, label};
 use super::{elements, message};
@@ -75,8 +75,8 @@ impl<'a> Importer<'a> {
         outputs.map_err(|refusal| refusal.map(at))
     }
 
-    /// Reads a graph within the graph whose inputs are known: its outputs. The names that it defines are
-    /// forgotten afterwards.
+    /// Reads a graph within the graph whose inputs are known: its outputs. The names that it
+    /// defines are forgotten afterwards.
     fn body(&mut self, body: &message::Graph<'a>, given: Vec<(&'a str, Known)>) -> Outputs {
         let bytes = body.tensors.iter().map(elements::NamedTensor::size).sum::<usize>();
         let attributes = body.nodes.iter().flat_map(|n| &n.attributes);

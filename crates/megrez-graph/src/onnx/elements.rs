@@ -78,8 +78,8 @@ impl<'a> NamedTensor<'a> {
         Ok(tensor)
     }
 
-    /// The elements; as many as the dimensions say. `beside` gives the bytes of what is in another file,
-    /// by their place and number.
+    /// The elements; as many as the dimensions say. `beside` gives the bytes of what is in another
+    /// file, by their place and number.
     pub fn decode(&self, beside: impl FnOnce(&Place<'a>, u64) -> Decoded<Vec<u8>>) -> Decoded<Constant> {
         let (mut dims, mut kind, mut raw, mut external) = (vec![], 0, None, false);
         let mut place = Place::default();

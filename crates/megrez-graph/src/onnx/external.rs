@@ -1,6 +1,6 @@
-//! Weights in files beside the model. The model names the file, so it could name any: only files that lie
-//! in the model's own folder are opened, whatever links and `..` say, and only as many bytes are read as the
-//! weights have and the files hold.
+//! Weights in files beside the model. The model names the file, so it could name any: only files
+//! that lie in the model's own folder are opened, whatever links and `..` say, and only as many
+//! bytes are read as the weights have and the files hold.
 
 use super::elements::Place;
 use super::fields::Decoded;

@@ -4,7 +4,8 @@ use super::protobuf::{Field, Malformed, Reader};
 
 const MAX_NAME: usize = 1 << 12;
 
-/// What a part of the file fails with: a short description, or nothing more than that the bytes are malformed.
+/// What a part of the file fails with: a short description, or nothing more than that the bytes are
+/// malformed.
 pub type Decoded<T> = Result<T, String>;
 
 impl From<Malformed> for String {

@@ -1,4 +1,5 @@
-//! A file's graph becomes a graph of megrez, node by node. Everything that stands in the way is listed.
+//! A file's graph becomes a graph of megrez, node by node. Everything that stands in the way is
+//! listed.
 
 use super::importer::{Importer, Known, label};
 use super::kinds::{Kind, output_kind};
@@ -111,7 +112,8 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Every name has one meaning: a file that gives it two would be read in one way here and in another elsewhere.
+    /// Every name has one meaning: a file that gives it two would be read in one way here and in
+    /// another elsewhere.
     fn once(&mut self, name: &str, node: &str, op: &str) {
         if self.names.contains_key(name) {
             let what = format!("defines `{name}`, which is defined already");
@@ -159,7 +161,8 @@ impl<'a> Importer<'a> {
         self.graph.input(info.name, shape)
     }
 
-    /// What a node's outputs are. `Err(None)` where one of its inputs has failed, which is known already.
+    /// What a node's outputs are. `Err(None)` where one of its inputs has failed, which is known
+    /// already.
     fn node(&mut self, node: &message::Node<'a>) -> Result<Vec<Known>, Option<Problem>> {
         let at = |refusal: Refusal| Some(refusal.at(label(node), node.op));
         if !matches!(node.domain, "" | "ai.onnx" | "ai.onnx.ml") {
@@ -232,7 +235,8 @@ impl<'a> Importer<'a> {
         Ok(ids.into_iter().map(Known::Value).collect())
     }
 
-    /// A node's inputs; `Err` with the first that is no value, or with nothing where a name means nothing.
+    /// A node's inputs; `Err` with the first that is no value, or with nothing where a name means
+    /// nothing.
     fn inputs(&self, node: &message::Node<'a>) -> Result<Vec<Option<Id>>, Option<Known>> {
         let mut inputs = vec![];
         for &name in &node.inputs {
@@ -262,7 +266,8 @@ impl<'a> Importer<'a> {
         refuse(format!("reads `{name}`, which has no elements"), "give the input at least one element")
     }
 
-    /// Refuses nodes that train: what they compute depends on chance or on the other inputs of the batch.
+    /// Refuses nodes that train: what they compute depends on chance or on the other inputs of the
+    /// batch.
     fn untrained(&self, node: &message::Node<'a>, inputs: &[Option<Id>]) -> Result<(), Refusal> {
         let eval = "call `model.eval()` before you export the model";
         match node.op {
@@ -272,7 +277,8 @@ impl<'a> Importer<'a> {
                 Some(Some(_)) => refuse("is in training mode: it drops numbers at random", eval),
                 Some(None) => refuse("whether it is in training mode depends on an input", eval),
             },
-            // Before set 14 there was no attribute: the means and variances of the batch as outputs said it.
+            // Before set 14 there was no attribute: the means and variances of the batch as outputs
+            // said it.
             "BatchNormalization" if self.opset < 14 && node.outputs.iter().skip(1).any(|o| !o.is_empty()) => {
                 refuse("is in training mode: it has outputs for the batch's mean and variance", eval)
             }
@@ -280,8 +286,8 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Says what older operator sets left to defaults that have changed since, and what a cast of secret
-    /// numbers is: gives the operator to use.
+    /// Says what older operator sets left to defaults that have changed since, and what a cast of
+    /// secret numbers is: gives the operator to use.
     fn modernise<'o>(
         &self,
         op: &'o str,

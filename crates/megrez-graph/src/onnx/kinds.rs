@@ -1,5 +1,5 @@
-//! What secret values stand for. Shares hold numbers; the file's types say which are whole numbers or
-//! truth values, and some operators mean something else on those.
+//! What secret values stand for. Shares hold numbers; the file's types say which are whole numbers
+//! or truth values, and some operators mean something else on those.
 
 use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::problem::{Refusal, refuse};

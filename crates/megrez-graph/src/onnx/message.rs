@@ -1,5 +1,5 @@
-//! The messages of ONNX, as far as megrez reads them: fields that no operator here uses are skipped. Every list is
-//! bounded.
+//! The messages of ONNX, as far as megrez reads them: fields that no operator here uses are
+//! skipped. Every list is bounded.
 
 use super::elements::{MAX_RANK, NamedTensor, Place};
 use super::fields::{Decoded, each_float, each_int, name, push};

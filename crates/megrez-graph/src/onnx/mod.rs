@@ -1,7 +1,7 @@
 //! Reading ONNX models: operator sets 1 to 28, weights inside the file or in files of its folder.
 //!
-//! Everything that stands in the way is listed at once, with the node's name and what to do. Files are not trusted:
-//! sizes and counts are bounded, and no bytes lead to a panic.
+//! Everything that stands in the way is listed at once, with the node's name and what to do. Files
+//! are not trusted: sizes and counts are bounded, and no bytes lead to a panic.
 
 mod control;
 mod elements;

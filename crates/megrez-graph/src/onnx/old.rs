@@ -1,5 +1,6 @@
-//! Operator sets below 7, which nobody exports any more and old files still have: broadcasting had to be
-//! asked for, and some attributes had other names, places or defaults. A node becomes what it is in set 7.
+//! Operator sets below 7, which nobody exports any more and old files still have: broadcasting had
+//! to be asked for, and some attributes had other names, places or defaults. A node becomes what it
+//! is in set 7.
 
 use super::importer::Importer;
 use crate::graph::{Attribute, Attributes, Id};

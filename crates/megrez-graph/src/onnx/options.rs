@@ -9,11 +9,12 @@ use std::path::PathBuf;
 pub struct ImportOptions {
     /// The size of the first dimension of every input where the model leaves it open.
     pub batch: usize,
-    /// Whole shapes for inputs by name; they replace what the model says. An input without elements may be joined to
-    /// others only.
+    /// Whole shapes for inputs by name; they replace what the model says. An input without elements
+    /// may be joined to others only.
     pub shapes: BTreeMap<String, Vec<usize>>,
-    /// The folder in which weights may lie in files of their own, as `external_data` names them. Without it,
-    /// models must have their weights inside. [`read_file`] takes the folder of the file.
+    /// The folder in which weights may lie in files of their own, as `external_data` names them.
+    /// Without it, models must have their weights inside. [`read_file`] takes the folder of the
+    /// file.
     pub folder: Option<PathBuf>,
 }
 

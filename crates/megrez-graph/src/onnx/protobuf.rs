@@ -1,8 +1,8 @@
 //! Reading the protobuf wire format from borrowed bytes.
 //!
-//! Written out here because a model comes from an untrusted file: generated readers build the whole tree of messages
-//! before anybody can count it (two bytes on the wire become a message of 150), and copy every weight. This reader
-//! allocates nothing.
+//! Written out here because a model comes from an untrusted file: generated readers build the whole
+//! tree of messages before anybody can count it (two bytes on the wire become a message of 150),
+//! and copy every weight. This reader allocates nothing.
 
 /// The bytes are not what they claim to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

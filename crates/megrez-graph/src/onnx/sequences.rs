@@ -1,5 +1,5 @@
-//! Sequences: lists of values whose lengths and places are known when compiling. Exporters write them for
-//! chunks, splits and lists of Python; they never reach the graph.
+//! Sequences: lists of values whose lengths and places are known when compiling. Exporters write
+//! them for chunks, splits and lists of Python; they never reach the graph.
 
 use super::importer::{Importer, Known, label};
 use super::message;
@@ -166,7 +166,8 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// A place among `count`, counted from the end if negative; with `end` also the place behind the last.
+    /// A place among `count`, counted from the end if negative; with `end` also the place behind
+    /// the last.
     fn place(
         &self,
         given: &[Known],

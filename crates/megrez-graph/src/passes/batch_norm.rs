@@ -7,8 +7,8 @@ use crate::problem::{Problem, Refusal};
 use crate::tensor::Tensor;
 use std::collections::HashMap;
 
-/// Folds every BatchNormalization that directly follows a linear layer with constant weights, of which it is the only
-/// reader. Others stay and are lowered as a product and a sum.
+/// Folds every BatchNormalization that directly follows a linear layer with constant weights, of
+/// which it is the only reader. Others stay and are lowered as a product and a sum.
 pub fn fold_batch_norm(graph: &Graph) -> Result<Graph, Problem> {
     let readers = graph.readers();
     let mut folded: HashMap<usize, Linear> = HashMap::new();

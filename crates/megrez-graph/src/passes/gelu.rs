@@ -1,5 +1,6 @@
-//! x·(1 + erf(x/√2))/2 and x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2, as exporters write GELU, become one Gelu: one spline instead of
-//! five products and the error of erf or tanh multiplied by x.
+//! x·(1 + erf(x/√2))/2 and x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2, as exporters write GELU,
+//! become one Gelu: one spline instead of five products and the error of erf or tanh multiplied by
+//! x.
 
 use super::pattern::Pattern;
 use super::rewrite::Rewrite;

@@ -1,5 +1,5 @@
-//! (x − mean)/√(variance + ε)·γ + β in its parts, as operator sets before 17 write it, becomes one LayerNormalization: one
-//! inverse square root per row instead of a division per element.
+//! (x − mean)/√(variance + ε)·γ + β in its parts, as operator sets before 17 write it, becomes one
+//! LayerNormalization: one inverse square root per row instead of a division per element.
 
 use super::pattern::Pattern;
 use super::rewrite::Rewrite;
@@ -49,7 +49,8 @@ pub fn fuse_layer_norm(graph: &Graph) -> Result<Graph, Problem> {
 /// What the names of products with the scale of a normalisation end with.
 pub(crate) const LAYER_NORM_SCALE: &str = ".normal-scale";
 
-/// Takes scale and offset off every normalisation, as a product and a sum of their own: the gradient of the rest follows from its result.
+/// Takes scale and offset off every normalisation, as a product and a sum of their own: the
+/// gradient of the rest follows from its result.
 pub fn split_layer_norm(graph: &Graph) -> Result<Graph, Problem> {
     let mut rewrite = Rewrite::new(graph)?;
     for node in &graph.nodes {

@@ -1,8 +1,10 @@
-//! A constant mask before a Softmax becomes public knowledge of where elements count: `x + c` with c = 0 or very negative, and
-//! `Where(condition, x, c)`. What stands for −∞ is then never added, and no range grows by it.
+//! A constant mask before a Softmax becomes public knowledge of where elements count: `x + c` with
+//! c = 0 or very negative, and `Where(condition, x, c)`. What stands for −∞ is then never added,
+//! and no range grows by it.
 //!
-//! Every addend of −1000 or less masks: e^−1000 is nothing at any precision, unless the scores themselves differ by hundreds. A
-//! mask is part of the architecture (causal, or of padding): it stands in the plan.
+//! Every addend of −1000 or less masks: e^−1000 is nothing at any precision, unless the scores
+//! themselves differ by hundreds. A mask is part of the architecture (causal, or of padding): it
+//! stands in the plan.
 
 use super::pattern::Pattern;
 use super::rewrite::Rewrite;

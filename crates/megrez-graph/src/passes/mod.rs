@@ -1,4 +1,5 @@
-//! Rewriting the graph before it is lowered. Each pass takes a graph and gives one that computes the same.
+//! Rewriting the graph before it is lowered. Each pass takes a graph and gives one that computes
+//! the same.
 
 mod batch_norm;
 mod gelu;

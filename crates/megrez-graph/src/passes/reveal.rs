@@ -1,4 +1,5 @@
-//! Softmax and ArgMax at an output are left to the recipient, who computes them on what is revealed.
+//! Softmax and ArgMax at an output are left to the recipient, who computes them on what is
+//! revealed.
 
 use crate::after::After;
 use crate::graph::Graph;

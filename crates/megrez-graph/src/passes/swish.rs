@@ -1,5 +1,5 @@
-//! x · Sigmoid(x), as exporters write SiLU, becomes one Swish: one spline instead of a spline and a product, and no error
-//! of the sigmoid multiplied by a large x.
+//! x · Sigmoid(x), as exporters write SiLU, becomes one Swish: one spline instead of a spline and a
+//! product, and no error of the sigmoid multiplied by a large x.
 
 use super::rewrite::Rewrite;
 use crate::graph::{Attributes, Graph, Node};

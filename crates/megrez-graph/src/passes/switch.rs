@@ -1,5 +1,6 @@
-//! An activation before a MaxPool trades places with it: max(f(x), f(y)) = f(max(x, y)) for non-decreasing f, and the
-//! pool leaves fewer elements to activate. This is exact. Activations that decrease anywhere stay where they are.
+//! An activation before a MaxPool trades places with it: max(f(x), f(y)) = f(max(x, y)) for
+//! non-decreasing f, and the pool leaves fewer elements to activate. This is exact. Activations
+//! that decrease anywhere stay where they are.
 
 use super::rewrite::Rewrite;
 use crate::graph::{Graph, Id};
@@ -53,7 +54,8 @@ pub fn pool_before_activation(graph: &Graph) -> Result<Graph, Problem> {
 struct Switch<'a> {
     graph: &'a Graph,
     rewrite: Rewrite<'a>,
-    /// For an old value with one reader: the new value and the activations, by node, that are still to be applied.
+    /// For an old value with one reader: the new value and the activations, by node, that are still
+    /// to be applied.
     waiting: HashMap<Id, (Id, Vec<usize>)>,
 }
 

@@ -1,5 +1,5 @@
-//! Removing what computes nothing: Identity, Dropout, Cast and other nodes that give their input unchanged; and nodes
-//! that no output depends on.
+//! Removing what computes nothing: Identity, Dropout, Cast and other nodes that give their input
+//! unchanged; and nodes that no output depends on.
 
 use super::rewrite::Rewrite;
 use crate::graph::Graph;

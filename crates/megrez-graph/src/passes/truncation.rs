@@ -1,15 +1,17 @@
 //! Where products are truncated.
 //!
-//! A product carries 2f fraction bits and must be back at f before the next product. Comparisons, sums and
-//! rearrangements do not care. The first ReLU on the way takes the truncation into its own step, at no online cost.
-//! Without one it goes where the fewest elements are: behind a pool; among places with equally many the last that
-//! computes is taken, so that branches that meet share one truncation. A product that reaches an output is not
-//! truncated at all: its recipient decodes 2f bits. Nor is one that its readers truncate themselves, once they have made it smaller
-//! or centred it.
+//! A product carries 2f fraction bits and must be back at f before the next product. Comparisons,
+//! sums and rearrangements do not care. The first ReLU on the way takes the truncation into its own
+//! step, at no online cost. Without one it goes where the fewest elements are: behind a pool; among
+//! places with equally many the last that computes is taken, so that branches that meet share one
+//! truncation. A product that reaches an output is not truncated at all: its recipient decodes 2f
+//! bits. Nor is one that its readers truncate themselves, once they have made it smaller or centred
+//! it.
 //!
-//! Waiting asks nothing more of the range: |x| < 2^(ℓ−2), which the truncation needs anyway, bounds differences of two
-//! such values by 2^(ℓ−1). Only averages need room for their sums, and wait behind them only where there is plenty. So
-//! the placement depends on shapes alone and tells nothing about the weights.
+//! Waiting asks nothing more of the range: |x| < 2^(ℓ−2), which the truncation needs anyway, bounds
+//! differences of two such values by 2^(ℓ−1). Only averages need room for their sums, and wait
+//! behind them only where there is plenty. So the placement depends on shapes alone and tells
+//! nothing about the weights.
 
 use crate::graph::Graph;
 use crate::options::CompileOptions;
@@ -41,7 +43,8 @@ pub fn place(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
     truncate
 }
 
-/// The node after which the product of node `start` is truncated; `None` if it never is, or by its reader.
+/// The node after which the product of node `start` is truncated; `None` if it never is, or by its
+/// reader.
 fn best_place(
     graph: &Graph,
     readers: &[Vec<usize>],
@@ -61,8 +64,8 @@ fn best_place(
         let next = match readers[value.0][..] {
             [] if graph.is_output(value) => return None,
             [next] if !graph.is_output(value) => next,
-            // Some truncate what they make of it, the others hand it on: so a sum that only normalisations multiply is never
-            // truncated itself.
+            // Some truncate what they make of it, the others hand it on: so a sum that only
+            // normalisations multiply is never truncated itself.
             ref several
                 if !graph.is_output(value) && elements(at) <= elements(best) && handed_on(several) =>
             {

@@ -1,4 +1,5 @@
-//! What the tests share: an interpreter of plans on exact integers, small graphs, a writer of ONNX files.
+//! What the tests share: an interpreter of plans on exact integers, small graphs, a writer of ONNX
+//! files.
 
 use megrez_engine::float::in_the_clear;
 use megrez_graph::{Compiled, FloatCompiled, FloatOptions, Graph, Tensor, compile_floats};
@@ -13,8 +14,8 @@ fn encode(values: &[f32], frac: u32) -> Vec<i128> {
     values.iter().map(|&v| (f64::from(v) * 2f64.powi(frac as i32)).round() as i128).collect()
 }
 
-/// Every value of a run of the plan, truncations rounding down. Panics where a step's words leave the ranges that the
-/// plan's ops demand.
+/// Every value of a run of the plan, truncations rounding down. Panics where a step's words leave
+/// the ranges that the plan's ops demand.
 pub fn interpret(compiled: &Compiled, inputs: &[Tensor]) -> Vec<Option<Words>> {
     let plan = &compiled.plan;
     plan.validate().expect("compiled plans are valid");
@@ -146,7 +147,8 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(bit, w)| bit * w).collect())
         }
-        // Carries of the masks as they come, now one way and now the other. What a table does not hold is some value of it.
+        // Carries of the masks as they come, now one way and now the other. What a table does not
+        // hold is some value of it.
         Op::Lookup(lookup) => {
             let value = |(i, &w): (usize, &i128)| {
                 let found = lookup.results(w as u64);
@@ -193,7 +195,8 @@ fn conv(x: &Words, w: &Words, g: &ConvGeometry, shape: Shape) -> Words {
     Words::new(shape, data)
 }
 
-/// Runs the plan and the graph and compares every layer. `tolerance` is absolute. Also checks the proven ranges.
+/// Runs the plan and the graph and compares every layer. `tolerance` is absolute. Also checks the
+/// proven ranges.
 pub fn check(compiled: &Compiled, inputs: &[Tensor], tolerance: f64) {
     let values = interpret(compiled, inputs);
     let trace = megrez_graph::plain::trace(&compiled.graph, inputs).unwrap();

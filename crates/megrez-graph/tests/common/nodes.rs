@@ -32,7 +32,8 @@ pub fn node(op: &str, x: &[Tensor], constants: &[Constant], attributes: Attribut
     g
 }
 
-/// The numbers of all outputs by hand; then every layer lowered, with secret and with public weights.
+/// The numbers of all outputs by hand; then every layer lowered, with secret and with public
+/// weights.
 pub fn expect(g: &Graph, x: &[Tensor], want: &[Tensor], tolerance: f64) {
     let got = plain::run(g, x).unwrap();
     for (got, want) in got.iter().zip(want) {

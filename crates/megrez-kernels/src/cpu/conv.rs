@@ -1,6 +1,6 @@
-//! Convolutions as products of matrices: the kernel (output channels × taps) by the image's patches (taps × output
-//! pixels). Patches are copied sliver by sliver while the product runs, from a zero-padded copy of a few images, so memory
-//! stays at the size of those images.
+//! Convolutions as products of matrices: the kernel (output channels × taps) by the image's patches
+//! (taps × output pixels). Patches are copied sliver by sliver while the product runs, from a
+//! zero-padded copy of a few images, so memory stays at the size of those images.
 
 use super::gemm::{FEW_COLUMNS, Left, Target, few_columns, product, tile_columns, tiles};
 use super::work::{Disjoint, at_every_level, chunks, parallel};
@@ -180,7 +180,8 @@ fn pack<W: Word>(level: Level, x: &[W], taps: &[usize], pixels: &[usize], nr: us
         let last = pixels.iter().max().zip(taps.iter().max()).map(|(p, t)| p + t);
         assert!(last.is_none_or(|last| last < x.len()) && sliver.len() >= taps.len() * nr);
         assert_eq!(nr * size_of::<W>(), 128);
-        // SAFETY: the level is a witness of the instructions, the lengths are checked, and the type is as wide as it tells.
+        // SAFETY: the level is a witness of the instructions, the lengths are checked, and the type
+        // is as wide as it tells.
         unsafe {
             match W::BITS {
                 64 => x86::pack(x.as_ptr().cast::<u64>(), taps, pixels, sliver.as_mut_ptr().cast()),
@@ -255,14 +256,16 @@ mod x86 {
         }
     }
 
-    /// For each tap the pixels at `x + tap`, as two vectors. Pixels that are neighbours in the image are loaded together.
+    /// For each tap the pixels at `x + tap`, as two vectors. Pixels that are neighbours in the
+    /// image are loaded together.
     ///
     /// # Safety
-    /// The machine has AVX-512 F; x[tap + pixel] exists for all taps and pixels; at most two vectors of pixels, and room
-    /// for two vectors per tap in `sliver`.
+    /// The machine has AVX-512 F; x[tap + pixel] exists for all taps and pixels; at most two
+    /// vectors of pixels, and room for two vectors per tap in `sliver`.
     #[target_feature(enable = "avx512f")]
     pub unsafe fn pack<T: Lanes>(x: *const T, taps: &[usize], pixels: &[usize], sliver: *mut T) {
-        // Per vector: the lanes of each run of neighbours and where lane 0 would stand, perhaps outside of the image.
+        // Per vector: the lanes of each run of neighbours and where lane 0 would stand, perhaps
+        // outside of the image.
         let mut runs = [[(0u16, 0isize); 16]; 2];
         let mut counts = [0; 2];
         for ((runs, count), pixels) in runs.iter_mut().zip(&mut counts).zip(pixels.chunks(T::LANES)) {

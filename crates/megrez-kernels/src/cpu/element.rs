@@ -1,19 +1,21 @@
-//! Ring arithmetic element by element, and packed bits: bound by memory, so every operand is read once and every result
-//! written once, in blocks that stay in the nearest cache. No branch and no index depends on an element or a bit.
+//! Ring arithmetic element by element, and packed bits: bound by memory, so every operand is read
+//! once and every result written once, in blocks that stay in the nearest cache. No branch and no
+//! index depends on an element or a bit.
 
 use super::work::{Disjoint, at_every_level, parallel};
 use megrez_prg::{Level, Stream};
 use megrez_ring::{Word, bits};
 
-/// Elements in work at a time; a multiple of 64, so that blocks of elements are blocks of words of bits.
+/// Elements in work at a time; a multiple of 64, so that blocks of elements are blocks of words of
+/// bits.
 const BLOCK: usize = 512;
 /// Elements of one task.
 const TASK: usize = 1 << 15;
 /// Fewer elements than this are one thread's work (a quarter of a millisecond or so).
 const WORTH_A_THREAD: usize = 1 << 18;
 
-/// A vector of `n` elements whose block from `start` on is written by `block(start, out)`. What `out` holds before is
-/// unspecified.
+/// A vector of `n` elements whose block from `start` on is written by `block(start, out)`. What
+/// `out` holds before is unspecified.
 pub fn build<T: bytemuck::Pod + Send>(
     threads: usize,
     n: usize,

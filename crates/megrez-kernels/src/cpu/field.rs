@@ -1,10 +1,11 @@
-//! The dense wire form of field elements, packed and unpacked in chunks. Like everything that touches shares, without
-//! branches, memory indices or divisions that depend on the elements.
+//! The dense wire form of field elements, packed and unpacked in chunks. Like everything that
+//! touches shares, without branches, memory indices or divisions that depend on the elements.
 
 use megrez_prg::Level;
 use megrez_ring::Prime;
 
-/// The vector code unpacks this many words at a time and may write so many bytes past the last digit.
+/// The vector code unpacks this many words at a time and may write so many bytes past the last
+/// digit.
 const VECTOR_WORDS: usize = 32;
 const OVERSHOOT: usize = 8;
 
@@ -60,7 +61,8 @@ impl Unpacker {
         }
     }
 
-    /// Elements `first` … `first + n − 1` of a packed message, in `buffer`. Every one is < p, whatever the words hold.
+    /// Elements `first` … `first + n − 1` of a packed message, in `buffer`. Every one is < p,
+    /// whatever the words hold.
     pub fn window<'a>(&self, words: &[u64], first: usize, n: usize, buffer: &'a mut Vec<u8>) -> &'a [u8] {
         let (field, level) = (self.field, self.level);
         let digits = field.digits();
@@ -106,8 +108,9 @@ mod x86 {
     use megrez_ring::Prime;
     use std::arch::x86_64::*;
 
-    /// Packs whole words, eight at a time. A word's elements are taken in pieces of eight bytes, the first piece shorter:
-    /// three rounds of pairwise multiply-and-add make one number of a piece, Horner's rule one of the pieces.
+    /// Packs whole words, eight at a time. A word's elements are taken in pieces of eight bytes,
+    /// the first piece shorter: three rounds of pairwise multiply-and-add make one number of a
+    /// piece, Horner's rule one of the pieces.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
     pub fn pack(field: Prime, elements: &[u8], out: &mut [u64]) {
         let (p, digits) = (field.p(), field.digits());
@@ -129,7 +132,8 @@ mod x86 {
                 _mm512_add_epi64(_mm512_mul_epu32(fours, eights), _mm512_srli_epi64::<32>(fours))
             };
             let piece = |offset: usize| {
-                // SAFETY: eight bytes from 7·digits + offset on are inside the 8·digits elements, as offset ≤ digits − 8.
+                // SAFETY: eight bytes from 7·digits + offset on are inside the 8·digits elements,
+                // as offset ≤ digits − 8.
                 unsafe { _mm512_i64gather_epi64::<1>(starts, elements.as_ptr().add(offset).cast()) }
             };
             let mut sum = value(_mm512_sll_epi64(piece(0), drop));
@@ -142,9 +146,10 @@ mod x86 {
         }
     }
 
-    /// What unpacking needs. A word is cut into three numbers of at most h digits, where p^2h ≤ 2^52: the top, the middle
-    /// and the low ones. A number c < p^h becomes the 52-bit fraction c·(floor(2^52 / p^h) + 1), too large by less than one
-    /// unit of its last digit, and multiplications by p give digit after digit.
+    /// What unpacking needs. A word is cut into three numbers of at most h digits, where p^2h ≤
+    /// 2^52: the top, the middle and the low ones. A number c < p^h becomes the 52-bit fraction
+    /// c·(floor(2^52 / p^h) + 1), too large by less than one unit of its last digit, and
+    /// multiplications by p give digit after digit.
     pub struct Digits {
         p: u64,
         digits: usize,
@@ -154,7 +159,8 @@ mod x86 {
         powers: [u64; 3],
         /// floor(2^52 / p^count) + 1 of the pieces.
         reciprocals: [u64; 3],
-        /// With at most 16 digits a word: for every byte of the output of eight words, which byte of which accumulator.
+        /// With at most 16 digits a word: for every byte of the output of eight words, which byte
+        /// of which accumulator.
         order: [[u8; 64]; 2],
     }
 
@@ -191,8 +197,8 @@ mod x86 {
     /// So many vectors at a time.
     const WIDE: usize = VECTOR_WORDS / 8;
 
-    /// Quotient and remainder by a constant `d` ≤ 2^52, for quotients below 2^32: the quotient by floating point is right
-    /// or one off, and the remainder tells.
+    /// Quotient and remainder by a constant `d` ≤ 2^52, for quotients below 2^32: the quotient by
+    /// floating point is right or one off, and the remainder tells.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     fn divide(x: __m512i, d: u64) -> (__m512i, __m512i) {
@@ -229,7 +235,8 @@ mod x86 {
             let x = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
             let (top, rest) = divide(x, powers[0]);
             let (middle, low) = divide(rest, powers[1]);
-            // A word of the wire may be larger than p^digits: its top is cut to the field as all the rest is.
+            // A word of the wire may be larger than p^digits: its top is cut to the field as all
+            // the rest is.
             let (_, top) = divide(top, powers[2]);
             for (i, piece) in [top, middle, low].into_iter().enumerate() {
                 fractions[i][wide] = _mm512_mullo_epi64(piece, _mm512_set1_epi64(reciprocals[i] as i64));
@@ -268,8 +275,9 @@ mod x86 {
             }
             return;
         }
-        // Many digits a word: eight bytes at a time, in order, so that what is written too much is overwritten. The first
-        // digit of a lane is to be its lowest byte; in the last piece it is not the highest yet.
+        // Many digits a word: eight bytes at a time, in order, so that what is written too much is
+        // overwritten. The first digit of a lane is to be its lowest byte; in the last piece it is
+        // not the highest yet.
         let pieces = digits.div_ceil(8);
         let align = _mm_cvtsi64_si128(((8 * pieces - digits) * 8) as i64);
         let reverse = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607));

@@ -1,9 +1,10 @@
 //! Products of matrices over rings.
 //!
-//! The general product keeps a tile of the result in registers: `MR` rows by `NR` columns, over a slice of `DEPTH` of the
-//! inner dimension. The right matrix is packed sliver by sliver (`NR` columns of the slice, 32 KiB, in the nearest cache)
-//! and every sliver meets all rows of the left one, whose slice is packed once and stays in the second cache. Few rows or
-//! few columns are bound by reading the larger matrix and have forms of their own that read it once, in order.
+//! The general product keeps a tile of the result in registers: `MR` rows by `NR` columns, over a
+//! slice of `DEPTH` of the inner dimension. The right matrix is packed sliver by sliver (`NR`
+//! columns of the slice, 32 KiB, in the nearest cache) and every sliver meets all rows of the left
+//! one, whose slice is packed once and stays in the second cache. Few rows or few columns are bound
+//! by reading the larger matrix and have forms of their own that read it once, in order.
 
 use super::work::{Disjoint, at_every_level, parallel};
 use megrez_prg::Level;
@@ -11,7 +12,8 @@ use megrez_ring::Word;
 
 /// The inner dimension is cut into slices of this many.
 const DEPTH: usize = 256;
-/// Rows of the left matrix that are packed together: with `DEPTH` words of 8 bytes, half of the second cache.
+/// Rows of the left matrix that are packed together: with `DEPTH` words of 8 bytes, half of the
+/// second cache.
 const ROWS: usize = 256;
 /// A tile has this many rows.
 const MR: usize = 8;
@@ -31,7 +33,8 @@ pub struct Left<'a, W> {
     pub k: usize,
 }
 
-/// Where the result goes: element (i, j) at base + (c / run)·block + c % run + i·row with c = first + j.
+/// Where the result goes: element (i, j) at base + (c / run)·block + c % run + i·row with c =
+/// first + j.
 #[derive(Clone, Copy)]
 pub struct Target {
     /// Offset of element (0, 0).
@@ -54,9 +57,9 @@ pub fn tile_columns<W: Word>(level: Level) -> usize {
     }
 }
 
-/// left · right, where `pack(k0, depth, j0, sliver)` writes rows k0 … k0 + depth − 1 of the right matrix from column j0 on
-/// as rows of [`tile_columns`] elements; what it writes past column n does not matter. Elements of the result are
-/// replaced, and no other product may write them meanwhile.
+/// left · right, where `pack(k0, depth, j0, sliver)` writes rows k0 … k0 + depth − 1 of the right
+/// matrix from column j0 on as rows of [`tile_columns`] elements; what it writes past column n does
+/// not matter. Elements of the result are replaced, and no other product may write them meanwhile.
 pub fn product<W: Word>(
     level: Level,
     left: Left<'_, W>,
@@ -84,7 +87,8 @@ pub fn product<W: Word>(
                 let columns = nr.min(n - j0);
                 for i in (0..rows).step_by(MR) {
                     let count = MR.min(rows - i);
-                    // Rows past the end repeat the last one and are dropped with the tile's unused rows.
+                    // Rows past the end repeat the last one and are dropped with the tile's unused
+                    // rows.
                     let (a, step): ([&[W]; MR], usize) = if packs {
                         let block = &packed[i * depth..(i + MR) * depth];
                         (std::array::from_fn(|r| &block[r.min(block.len())..]), MR)
@@ -122,7 +126,8 @@ fn store<W: Word>(tile: &[W], j0: usize, row: usize, replace: bool, out: &Disjoi
         let (block, offset) = ((t.first + j0 + at) / t.run, (t.first + j0 + at) % t.run);
         let count = (tile.len() - at).min(t.run - offset);
         let start = t.base + row * t.row + block * t.block + offset;
-        // SAFETY: callers let no other product write the elements of this one, and the parts live one after another.
+        // SAFETY: callers let no other product write the elements of this one, and the parts live
+        // one after another.
         let out = unsafe { out.part(start..start + count) };
         let tile = &tile[at..at + count];
         if replace {
@@ -146,8 +151,8 @@ fn multiply_tile<W: Word>(level: Level, a: [&[W]; MR], step: usize, b: &[W], dep
         assert!(
             a.iter().all(|a| a.len() > (depth - 1) * step) && b.len() >= depth * nr && tile.len() >= MR * nr
         );
-        // SAFETY: the level is a witness of the instructions; the lengths were just checked, and the pointers are cast to
-        // the type that they have, as the width tells.
+        // SAFETY: the level is a witness of the instructions; the lengths were just checked, and
+        // the pointers are cast to the type that they have, as the width tells.
         unsafe {
             match W::BITS {
                 64 => x86::tile::<u64>(
@@ -190,7 +195,8 @@ at_every_level! {
 }
 
 at_every_level! {
-    /// out[i][·] += Σ_q a[i][q] · b[q][·] for few rows i: `b` is read once, in order, four rows at a time.
+    /// out[i][·] += Σ_q a[i][q] · b[q][·] for few rows i: `b` is read once, in order, four rows at
+    /// a time.
     fn few_rows<W: Word>(a: &[&[W]], b: &[W], width: usize, columns: std::ops::Range<usize>, out: &mut [&mut [W]]) {
         let depth = a.first().map_or(0, |a| a.len());
         let row = |q: usize| &b[q * width..][columns.clone()];
@@ -230,8 +236,9 @@ at_every_level! {
     }
 }
 
-/// Few columns: each is given as a contiguous vector, `columns` of length k one after another; element (i, j) of the
-/// product is handed to `each`. The left matrix is read once, four rows at a time.
+/// Few columns: each is given as a contiguous vector, `columns` of length k one after another;
+/// element (i, j) of the product is handed to `each`. The left matrix is read once, four rows at a
+/// time.
 pub fn few_columns<W: Word>(
     level: Level,
     left: Left<'_, W>,
@@ -261,7 +268,8 @@ pub fn tiles(
 ) -> Vec<(std::ops::Range<usize>, std::ops::Range<usize>)> {
     let work = m.saturating_mul(k).saturating_mul(n);
     let parts = if work < WORTH_A_THREAD { 1 } else { threads * if threads > 1 { 2 } else { 1 } };
-    // Rows first: row parts share nothing but the packing of the right matrix; columns where rows are few.
+    // Rows first: row parts share nothing but the packing of the right matrix; columns where rows
+    // are few.
     let row_parts = parts.min(m.div_ceil(ROWS)).max(1);
     let column_parts = parts.div_ceil(row_parts).min(n.div_ceil(8 * nr)).max(1);
     let split = |total: usize, parts: usize, unit: usize| {
@@ -287,7 +295,8 @@ fn prefetch<T>(data: &[T], count: usize) {
     let _ = (data, count);
 }
 
-/// Fewer rows than this are multiplied in the form for few rows: more where the right matrix is far away in memory.
+/// Fewer rows than this are multiplied in the form for few rows: more where the right matrix is far
+/// away in memory.
 const FEW_ROWS: usize = 5;
 const FEW_ROWS_FAR: usize = 12;
 const FAR: usize = 1 << 20;
@@ -328,7 +337,8 @@ pub fn matmul<W: Word>(
             });
         });
     } else if m < few {
-        // The part of the result in work stays in the nearest cache, with four rows of the right matrix.
+        // The part of the result in work stays in the nearest cache, with four rows of the right
+        // matrix.
         let part = n.div_ceil(threads).min((4096 / m).next_multiple_of(64)).min(1024);
         let parts = n.div_ceil(part);
         parallel(threads, batch * parts, |task| {
@@ -422,8 +432,8 @@ mod x86 {
     /// A tile of `MR` rows by two vectors, in sixteen registers.
     ///
     /// # Safety
-    /// The machine has AVX-512 F and DQ. Every `a` has (depth − 1)·step + 1 elements, `b` has depth·2·LANES, `tile` room
-    /// for MR·2·LANES.
+    /// The machine has AVX-512 F and DQ. Every `a` has (depth − 1)·step + 1 elements, `b` has
+    /// depth·2·LANES, `tile` room for MR·2·LANES.
     #[target_feature(enable = "avx512f,avx512dq")]
     pub unsafe fn tile<T: Lanes>(a: [*const T; MR], step: usize, b: *const T, depth: usize, tile: *mut T) {
         let mut sums = [[_mm512_setzero_si512(); 2]; MR];

@@ -1,4 +1,5 @@
-//! The CPU device: the fastest instructions that the machine has, chosen when it runs, on some threads.
+//! The CPU device: the fastest instructions that the machine has, chosen when it runs, on some
+//! threads.
 
 mod conv;
 pub(crate) mod element;

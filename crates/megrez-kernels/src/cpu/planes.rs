@@ -1,4 +1,5 @@
-//! Bit planes: transposition between values and planes, and circuits on planes. See the methods of [`crate::Device`].
+//! Bit planes: transposition between values and planes, and circuits on planes. See the methods of
+//! [`crate::Device`].
 
 use super::work::{Disjoint, at_every_level, parallel};
 use crate::circuit::{GateKind, Program};
@@ -11,7 +12,8 @@ const BLOCK: usize = 64;
 const WORTH_A_THREAD: usize = 1 << 15;
 
 at_every_level! {
-    /// Transposes 64 rows of 64 bits, lowest bit first, by swapping ever smaller off-diagonal squares.
+    /// Transposes 64 rows of 64 bits, lowest bit first, by swapping ever smaller off-diagonal
+    /// squares.
     fn transpose<>(rows: &mut [u64; 64]) {
         let mut half = 32;
         let mut mask = u64::MAX >> 32;
@@ -65,7 +67,8 @@ pub fn join_planes<W: Word>((level, threads): (Level, usize), planes: &[u64], n:
                 *row = planes[k * words + word];
             }
             transpose(level, &mut rows);
-            // SAFETY: every word index belongs to one block, and the elements of different words are apart.
+            // SAFETY: every word index belongs to one block, and the elements of different words
+            // are apart.
             let out = unsafe { out.part(word * 64..n.min(word * 64 + 64)) };
             out.iter_mut().zip(&rows).for_each(|(o, &row)| *o = W::from_u64(row));
         }

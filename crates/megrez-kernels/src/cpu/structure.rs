@@ -1,11 +1,12 @@
-//! Rearranging elements and bits. A view is reduced to few dimensions first; then runs of neighbours are copied whole.
+//! Rearranging elements and bits. A view is reduced to few dimensions first; then runs of
+//! neighbours are copied whole.
 
 use super::work::at_every_level;
 use megrez_plan::View;
 use megrez_ring::{Word, bits};
 
-/// A view without dimensions of size 1 and with neighbouring dimensions joined where one stride tells both. The last
-/// dimension stands apart: `outer` holds (size, stride) of the others.
+/// A view without dimensions of size 1 and with neighbouring dimensions joined where one stride
+/// tells both. The last dimension stands apart: `outer` holds (size, stride) of the others.
 struct Simple {
     outer: Vec<(usize, isize)>,
     inner: (usize, isize),
@@ -79,8 +80,8 @@ pub fn view<T: bytemuck::Pod>(x: &[T], view: &View) -> Vec<T> {
     out
 }
 
-/// A view whose neighbours in the input are far apart in the output, along outer dimension `t`: reads lines of eight
-/// neighbours and writes eight rows at a time.
+/// A view whose neighbours in the input are far apart in the output, along outer dimension `t`:
+/// reads lines of eight neighbours and writes eight rows at a time.
 fn transpose<T: bytemuck::Pod>(x: &[T], simple: &Simple, t: usize, total: usize) -> Vec<T> {
     let mut out = vec![T::zeroed(); total];
     let (n, stride) = simple.inner;

@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs `task` for 0 … `tasks` − 1 on up to `threads` threads. Threads take the next task when they are free, since other
-/// parties may keep some cores busy. Starting a thread takes some ten microseconds: callers pass 1 for small work.
+/// Runs `task` for 0 … `tasks` − 1 on up to `threads` threads. Threads take the next task when they
+/// are free, since other parties may keep some cores busy. Starting a thread takes some ten
+/// microseconds: callers pass 1 for small work.
 pub fn parallel(threads: usize, tasks: usize, task: impl Fn(usize) + Sync) {
     if threads.min(tasks) <= 1 {
         return (0..tasks).for_each(task);
@@ -55,12 +56,14 @@ impl<'a, T> Disjoint<'a, T> {
     #[inline(always)]
     pub unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "part outside of its slice");
-        // SAFETY: the range is inside the slice, which is borrowed for 'a; the caller keeps parts disjoint.
+        // SAFETY: the range is inside the slice, which is borrowed for 'a; the caller keeps parts
+        // disjoint.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
     }
 }
 
-/// Splits `out` into chunks of `size` elements and runs `task(index of the chunk, chunk)` on up to `threads` threads.
+/// Splits `out` into chunks of `size` elements and runs `task(index of the chunk, chunk)` on up to
+/// `threads` threads.
 pub fn chunks<T: Send>(threads: usize, out: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) + Sync) {
     let len = out.len();
     let shared = Disjoint::new(out);
@@ -70,8 +73,8 @@ pub fn chunks<T: Send>(threads: usize, out: &mut [T], size: usize, task: impl Fn
     });
 }
 
-/// Defines a function whose first argument is the [`megrez_prg::Level`] that it runs at: the same plain code, compiled
-/// once for each set of vector instructions.
+/// Defines a function whose first argument is the [`megrez_prg::Level`] that it runs at: the same
+/// plain code, compiled once for each set of vector instructions.
 macro_rules! at_every_level {
     ($(#[$meta:meta])* $vis:vis fn $name:ident<$($gen:ident: $bound:path),*>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*

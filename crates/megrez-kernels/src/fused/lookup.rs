@@ -1,4 +1,5 @@
-//! Tables of a function by pieces: what the dealer deals of them, and what a worker opens from its share.
+//! Tables of a function by pieces: what the dealer deals of them, and what a worker opens from its
+//! share.
 
 use crate::cpu::element::and;
 use crate::cpu::work::{Disjoint, at_every_level, parallel};
@@ -7,11 +8,11 @@ use megrez_plan::Lookup;
 use megrez_ring::Word;
 use std::sync::Arc;
 
-/// A function by pieces, by a table that the dealer deals. A table has 2^n entries of d + 1 words; word i of entry q of
-/// value e stands at (q·(d+1) + i)·values + e.
+/// A function by pieces, by a table that the dealer deals. A table has 2^n entries of d + 1 words;
+/// word i of entry q of value e stands at (q·(d+1) + i)·values + e.
 pub trait LookupTables: Memory {
-    /// The dealer's tables. With r_h and r_l the parts of the mask, entry q holds the coefficients C_i of the piece of segment
-    /// q − r_h, moved by r_l: Σ C_i·t^i = Σ c_i(q − r_h)·(t − r_l)^i.
+    /// The dealer's tables. With r_h and r_l the parts of the mask, entry q holds the coefficients
+    /// C_i of the piece of segment q − r_h, moved by r_l: Σ C_i·t^i = Σ c_i(q − r_h)·(t − r_l)^i.
     fn lookup_tables<W: Word>(&self, f: &Lookup, masks: &Self::Buf<W>) -> Result<Self::Buf<W>, DeviceError> {
         let masks = self.download(masks.clone())?;
         let (n, width, segments) = (masks.len(), f.coefficients(), f.segments());
@@ -45,7 +46,8 @@ pub trait LookupTables: Memory {
     }
 }
 
-/// The parts of a masked value or of a mask: the n bits that choose a segment, and the `low` below them.
+/// The parts of a masked value or of a mask: the n bits that choose a segment, and the `low` below
+/// them.
 fn split<W: Word>(f: &Lookup, x: W) -> (usize, W) {
     let y = x.to_u64() >> f.cut;
     let low = y & ((1 << f.low) - 1);
@@ -120,7 +122,8 @@ impl LookupTables for Cpu {
 }
 
 at_every_level! {
-    /// The tables of some masks, word by word beside each other, into `table`; `turned` is as large.
+    /// The tables of some masks, word by word beside each other, into `table`; `turned` is as
+    /// large.
     fn tables_of<W: Word>(f: &Lookup, pieces: &[W], masks: &[W; LANES], table: &mut Vec<[W; LANES]>, turned: &mut Vec<[W; LANES]>) {
         let (width, entries) = (f.coefficients(), pieces.len());
         table.iter_mut().zip(pieces).for_each(|(lanes, &c)| *lanes = [c; LANES]);

@@ -1,6 +1,6 @@
-//! `megrez bench op OP --protocol secfloat` or `mizar-float`: floating point between two parties over
-//! oblivious transfer, or with a dealer; measured, verified against the functionality in the clear,
-//! beside its cost.
+//! `megrez bench op OP --protocol secfloat` or `mizar-float`: floating point between two parties
+//! over oblivious transfer, or with a dealer; measured, verified against the functionality in the
+//! clear, beside its cost.
 //!
 //! The parties are a [`pair`]. They take test data from the seed, not from a client: each is the
 //! owner of one operand.
@@ -145,7 +145,8 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
     }))
 }
 
-/// Bytes by `from>to`, as far as parties send each other any; both directions between the first two.
+/// Bytes by `from>to`, as far as parties send each other any; both directions between the first
+/// two.
 fn by_link(sent: &[Vec<u64>]) -> Map<String, Json> {
     let links = sent.iter().enumerate().flat_map(|(from, to)| to.iter().enumerate().map(move |t| (from, t)));
     let used = links.filter(|&(from, (to, &bytes))| from != to && (bytes > 0 || from + to == 1));
@@ -161,8 +162,8 @@ fn options(o: &FloatBench) -> Json {
     }
 }
 
-/// What the operation costs by its formulas: bytes from each party to each other, offline and online,
-/// and rounds online.
+/// What the operation costs by its formulas: bytes from each party to each other, offline and
+/// online, and rounds online.
 struct Cost {
     sent: [Vec<Vec<u64>>; 2],
     rounds: u32,
@@ -254,8 +255,8 @@ fn runs(mut b: impl Supplier, o: &FloatBench, report: Report) -> Result<Report> 
     Ok(Report { runs, peak_rss_mib: peak_rss_mib(), ..report })
 }
 
-/// Shares, computes, opens and compares some lanes; `number` is unique in the session. What a dealer deals is
-/// measured with what uses it.
+/// Shares, computes, opens and compares some lanes; `number` is unique in the session. What a
+/// dealer deals is measured with what uses it.
 fn measure(b: &mut impl Supplier, o: &FloatBench, number: u32, lanes: usize) -> Result<Measured> {
     let me = b.party().me();
     let operands = [0, 1].map(|i| sample(o.seed.wrapping_mul(1 << 20) + u64::from(number) * 2 + i, lanes));

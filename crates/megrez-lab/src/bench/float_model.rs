@@ -132,7 +132,8 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
     }))
 }
 
-/// What a plan costs by its formulas: bytes online from 0 to 1 and from 1 to 0, dealt bytes from 2 to 0.
+/// What a plan costs by its formulas: bytes online from 0 to 1 and from 1 to 0, dealt bytes from 2
+/// to 0.
 struct Priced {
     online: [u64; 2],
     dealt: u64,

@@ -1,5 +1,6 @@
-//! `megrez bench train`: a step of training in fixed point, measured, and its loss beside that of the same step in the clear. Every
-//! run begins with the same weights; what it makes of them stays with the parties.
+//! `megrez bench train`: a step of training in fixed point, measured, and its loss beside that of
+//! the same step in the clear. Every run begins with the same weights; what it makes of them stays
+//! with the parties.
 
 use super::measure::report;
 use super::options::{BenchOptions, Errors};

@@ -1,4 +1,5 @@
-//! Certificates of a deployment: one authority, and one certificate and key for each party and client.
+//! Certificates of a deployment: one authority, and one certificate and key for each party and
+//! client.
 
 mod renew;
 
@@ -29,12 +30,14 @@ pub struct Request {
     pub parties: usize,
     /// Names of clients, without the `client:`.
     pub clients: Vec<String>,
-    /// For each party, further host names or addresses to put into its certificate. Megrez itself checks the
-    /// party's name only; this is for other tools. May be shorter than the list of parties.
+    /// For each party, further host names or addresses to put into its certificate. Megrez itself
+    /// checks the party's name only; this is for other tools. May be shorter than the list of
+    /// parties.
     pub hosts: Vec<Vec<String>>,
     /// Days until these certificates expire; 1 to 3650.
     pub days: u32,
-    /// Days until the authority's certificate expires, and with it all that it has issued; 1 to 3650.
+    /// Days until the authority's certificate expires, and with it all that it has issued; 1
+    /// to 3650.
     pub authority_days: u32,
 }
 
@@ -97,8 +100,8 @@ pub fn issue(request: &Request) -> Result<Deployment, NetError> {
 /// A new authority: its certificate, its key, and what issues with them.
 fn authority(days: u32) -> Result<(String, Zeroizing<String>, Issuer<'static, KeyPair>), NetError> {
     let key = KeyPair::generate().map_err(|error| failed(&error))?;
-    // Authorities that follow each other have names of their own, or one's list of revoked certificates would be
-    // taken for the other's.
+    // Authorities that follow each other have names of their own, or one's list of revoked
+    // certificates would be taken for the other's.
     let serial: String =
         key.public_key_raw().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
     let mut params = params(&format!("megrez deployment authority {serial}"), days)?;
@@ -117,13 +120,14 @@ fn issuer(folder: &Path) -> Result<Issuer<'static, KeyPair>, NetError> {
     Issuer::from_ca_cert_pem(&read(&folder.join("ca.pem"))?, key).map_err(|error| failed(&error))
 }
 
-/// Makes the certificates of a deployment and writes them into `folder`, which is created when missing: `ca.pem`
-/// (public), `ca.key` (keep it off the parties' machines), and `<name>.pem` and `<name>.key` for each party and
-/// client. Key files can be read by their owner only. Returns the files.
+/// Makes the certificates of a deployment and writes them into `folder`, which is created when
+/// missing: `ca.pem` (public), `ca.key` (keep it off the parties' machines), and `<name>.pem` and
+/// `<name>.key` for each party and client. Key files can be read by their owner only. Returns the
+/// files.
 ///
 /// # Errors
-/// As [`issue`]; [`NetError::Config`] when one of the files is there already, in which case nothing is written;
-/// [`NetError::Io`] when the folder cannot be written to.
+/// As [`issue`]; [`NetError::Config`] when one of the files is there already, in which case nothing
+/// is written; [`NetError::Io`] when the folder cannot be written to.
 pub fn generate(folder: &Path, request: &Request) -> Result<Vec<PathBuf>, NetError> {
     let deployment = issue(request)?;
     let mut files =
@@ -135,7 +139,8 @@ pub fn generate(folder: &Path, request: &Request) -> Result<Vec<PathBuf>, NetErr
     write_new(folder, &files)
 }
 
-/// Issues one more client certificate with the `ca.pem` and `ca.key` in `folder`, and writes it there.
+/// Issues one more client certificate with the `ca.pem` and `ca.key` in `folder`, and writes it
+/// there.
 ///
 /// # Errors
 /// As [`generate`].
@@ -159,15 +164,17 @@ pub struct Report {
     pub not_after: i64,
     /// Whole days left; negative when expired.
     pub days_left: i64,
-    /// Everything that is wrong, each with a remedy; empty when all is well. Includes a certificate that was not
-    /// issued by `ca.pem`, a key that does not match, a key that others can read, and validity.
+    /// Everything that is wrong, each with a remedy; empty when all is well. Includes a certificate
+    /// that was not issued by `ca.pem`, a key that does not match, a key that others can read, and
+    /// validity.
     pub problems: Vec<String>,
 }
 
 /// Checks the certificate and key of `name` in `folder` against `ca.pem` there.
 ///
 /// # Errors
-/// [`NetError::Io`] when a file cannot be read, [`NetError::Config`] when the certificate cannot be parsed at all.
+/// [`NetError::Io`] when a file cannot be read, [`NetError::Config`] when the certificate cannot be
+/// parsed at all.
 pub fn inspect(folder: &Path, name: &PeerName) -> Result<Report, NetError> {
     let stem = name.file_stem();
     let ca = read(&folder.join("ca.pem"))?;

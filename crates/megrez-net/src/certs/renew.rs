@@ -1,4 +1,5 @@
-//! What happens to certificates after they were made: renewed, revoked, and an authority that follows another.
+//! What happens to certificates after they were made: renewed, revoked, and an authority that
+//! follows another.
 
 use super::{Leaf, authority, failed, issuer, leaf, write_file};
 use crate::error::NetError;
@@ -14,11 +15,13 @@ use zeroize::Zeroizing;
 const END: &str = "-----END CERTIFICATE-----";
 const END_OF_LIST: &str = "-----END X509 CRL-----";
 
-/// Issues a new certificate with a new key for `name`, for as many `days`, by the authority in `folder`, in place of the
-/// one there, whose host names it keeps. The old one stays valid until it expires or is [revoked](revoke).
+/// Issues a new certificate with a new key for `name`, for as many `days`, by the authority in
+/// `folder`, in place of the one there, whose host names it keeps. The old one stays valid until it
+/// expires or is [revoked](revoke).
 ///
 /// # Errors
-/// [`NetError::Io`] when a file cannot be read or written, [`NetError::Config`] when the authority's files are no good.
+/// [`NetError::Io`] when a file cannot be read or written, [`NetError::Config`] when the
+/// authority's files are no good.
 pub fn renew(folder: &Path, name: &PeerName, days: u32) -> Result<Vec<PathBuf>, NetError> {
     let stem = name.file_stem();
     let hosts = hosts(&read(&folder.join(format!("{stem}.pem")))?);
@@ -26,8 +29,9 @@ pub fn renew(folder: &Path, name: &PeerName, days: u32) -> Result<Vec<PathBuf>, 
     replace(folder, &[(format!("{stem}.key"), key), (format!("{stem}.pem"), Zeroizing::new(certificate))])
 }
 
-/// Makes a new authority, which issues from now on, and trusts the one before it as well until it is
-/// [retired](retire_authority): everybody gets the new `ca.pem`, then new certificates, and nobody is ever cut off.
+/// Makes a new authority, which issues from now on, and trusts the one before it as well until it
+/// is [retired](retire_authority): everybody gets the new `ca.pem`, then new certificates, and
+/// nobody is ever cut off.
 ///
 /// # Errors
 /// As [`renew`].
@@ -50,11 +54,12 @@ pub fn retire_authority(folder: &Path) -> Result<Vec<PathBuf>, NetError> {
     replace(folder, &[("ca.pem".into(), Zeroizing::new(format!("{first}{END}\n")))])
 }
 
-/// Puts the certificate of `name` in `folder` on the list of revoked ones, `crl.pem`, which every party and client then
-/// needs.
+/// Puts the certificate of `name` in `folder` on the list of revoked ones, `crl.pem`, which every
+/// party and client then needs.
 ///
 /// # Errors
-/// As [`renew`], and [`NetError::Config`] when another authority than that in `folder` has issued it.
+/// As [`renew`], and [`NetError::Config`] when another authority than that in `folder` has issued
+/// it.
 pub fn revoke(folder: &Path, name: &PeerName) -> Result<Vec<PathBuf>, NetError> {
     let stem = name.file_stem();
     let unreadable = |_| NetError::Config(format!("{stem}.pem in {} is no certificate", folder.display()));
@@ -70,7 +75,8 @@ pub fn revoke(folder: &Path, name: &PeerName) -> Result<Vec<PathBuf>, NetError> 
         );
         return Err(NetError::Config(what));
     }
-    // The lists of other authorities stay as they are; this one's is made anew with all that it has.
+    // The lists of other authorities stay as they are; this one's is made anew with all that it
+    // has.
     let mut others = String::new();
     let mut serials = vec![revoked.serial];
     for pem in read_revoked(folder)?.split_inclusive(END_OF_LIST).filter(|pem| pem.contains(END_OF_LIST)) {

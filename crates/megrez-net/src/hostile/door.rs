@@ -107,7 +107,8 @@ fn slow_handshakes_are_cut_off_and_bounded() {
     let endpoint = endpoint(&deployment(), 0, Limits { handshake, pending: 2, ..limits() });
     let connect = || TcpStream::connect(endpoint.local_addr()).unwrap();
     let mut slow = [connect(), connect()];
-    // The first bytes of a TLS record, then one byte at a time: the time-out is for the whole handshake.
+    // The first bytes of a TLS record, then one byte at a time: the time-out is for the whole
+    // handshake.
     for socket in &mut slow {
         socket.write_all(&[22, 3, 1, 2, 0]).unwrap();
     }

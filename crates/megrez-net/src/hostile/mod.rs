@@ -100,7 +100,8 @@ fn session(limits: Limits) -> (Vec<Network>, Fake) {
     })
 }
 
-/// What parties 0 and 1 report, who wait for a message of party 2 that never comes; it has to be the same.
+/// What parties 0 and 1 report, who wait for a message of party 2 that never comes; it has to be
+/// the same.
 fn outcome(nets: &[Network]) -> NetError {
     let waiting: Vec<_> = nets
         .iter()
@@ -164,7 +165,8 @@ fn garbage_frames_end_the_session_everywhere() {
 
 #[test]
 fn tampered_records_end_the_session_everywhere() {
-    // Application data of 32 bytes that does not decrypt, a record of an unknown kind, and an alert in the clear.
+    // Application data of 32 bytes that does not decrypt, a record of an unknown kind, and an alert
+    // in the clear.
     let forged = [&[23, 3, 3, 0, 32][..], &[7; 32]].concat();
     for bytes in [&forged[..], &[99, 3, 3, 0, 1, 0], &[21, 3, 3, 0, 2, 2, 40]] {
         let (nets, fake) = session(limits());
@@ -281,7 +283,8 @@ fn a_slow_peer_that_shows_signs_of_life_is_waited_for() {
         fake.send(0, data(1, 0), &[]);
         fake
     });
-    // Three times the idle timeout; parties 0 and 1 have nothing to say either, and keep each other alive.
+    // Three times the idle timeout; parties 0 and 1 have nothing to say either, and keep each other
+    // alive.
     nets[0].recv(2, 1, "slow").unwrap();
     nets[1].flush().unwrap();
     drop(alive.join().unwrap());

@@ -43,7 +43,8 @@ impl Transport for Link {
             if state.bytes == 0 || state.bytes + bytes <= session.limits.queue {
                 break;
             }
-            // The reader of the reverse link notices when the peer is gone; a peer that is there may yet not read.
+            // The reader of the reverse link notices when the peer is gone; a peer that is there
+            // may yet not read.
             let left = session.limits.step.saturating_sub(at.elapsed());
             if left.is_zero() {
                 drop(state);
@@ -56,7 +57,8 @@ impl Transport for Link {
         }
         state.bytes += bytes;
         peer.sent.message(bytes);
-        // A wait for room counts as computing, so that back-pressure does not also look like a slow line.
+        // A wait for room counts as computing, so that back-pressure does not also look like a slow
+        // line.
         let at = if at.elapsed() > Duration::from_millis(1) { Instant::now() } else { at };
         state.queue.push_back(Outgoing { tag, stamp, payload, at });
         drop(state);

@@ -1,5 +1,5 @@
-//! A session over TLS: for each peer one connection that this side dialled and writes, with its writer thread,
-//! and one that the peer dialled and this side reads, with its reader thread.
+//! A session over TLS: for each peer one connection that this side dialled and writes, with its
+//! writer thread, and one that the peer dialled and this side reads, with its reader thread.
 
 mod handle;
 mod read;
@@ -27,8 +27,8 @@ struct Session {
     parties: usize,
     limits: Limits,
     failure: Failure,
-    /// Held from casting or hearing a vote until it is queued, so that the first vote that a peer gets from here is
-    /// this party's own.
+    /// Held from casting or hearing a vote until it is queued, so that the first vote that a peer
+    /// gets from here is this party's own.
     order: Mutex<()>,
     /// By party; none for this one.
     peers: Vec<Option<Peer>>,
@@ -52,8 +52,8 @@ const OUT: usize = 0;
 const IN: usize = 1;
 
 impl Peer {
-    /// Gets whoever reads or writes this connection out of it, and lets go of it, so that the socket is gone when
-    /// they are.
+    /// Gets whoever reads or writes this connection out of it, and lets go of it, so that the
+    /// socket is gone when they are.
     fn hang_up(&self, which: usize) {
         if let Some(socket) = lock(&self.sockets)[which].take() {
             // Fails when the connection is closed already, which is what is wanted.
@@ -151,7 +151,8 @@ impl Session {
             peer.inbox.wake();
         }
         if first {
-            // Threads may be blocked in reads and writes that only the end of the socket gets them out of.
+            // Threads may be blocked in reads and writes that only the end of the socket gets them
+            // out of.
             let session = Arc::clone(self);
             let reaper = thread::Builder::new().name("megrez-end".into());
             if reaper.spawn(move || session.reap()).is_err() {

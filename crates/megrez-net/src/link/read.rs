@@ -24,7 +24,8 @@ impl Session {
             return;
         };
         if lock(&peer.outbox.state).leaving {
-            // Nothing from this peer matters any more, but the writer must not wait for it for ever.
+            // Nothing from this peer matters any more, but the writer must not wait for it for
+            // ever.
             peer.hang_up(OUT);
         }
         if self.failure.tripped() || lock(&peer.outbox.state).leaving {
@@ -102,8 +103,8 @@ impl Session {
         if peer.inbox.knows(tag) {
             return Err(NetError::Garbage(format!("the message {tag:#018x} twice")));
         }
-        // Nobody here wants it when this party has left or the session has failed, but the link goes on, because
-        // what comes after it may say why.
+        // Nobody here wants it when this party has left or the session has failed, but the link
+        // goes on, because what comes after it may say why.
         let unwanted = || self.failure.tripped() || lock(&peer.outbox.state).leaving;
         let keep = match peer.inbox.admit(length, self.limits.step, unwanted) {
             Ok(()) => true,
@@ -118,7 +119,8 @@ impl Session {
                 return Err(NetError::Limit(format!("more than {hard} bytes ahead of what is needed")));
             }
         };
-        // Memory is taken as bytes come in: a length alone costs the peer nothing, so it gets nothing.
+        // Memory is taken as bytes come in: a length alone costs the peer nothing, so it gets
+        // nothing.
         let mut payload = Payload::with_capacity(if keep { total.min(4 << 20) } else { 0 });
         let mut left = total;
         let mut frame = left.min(CHUNK);

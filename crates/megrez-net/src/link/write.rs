@@ -1,4 +1,5 @@
-//! The thread that writes a connection: messages in order, signs of life between them, and votes before all else.
+//! The thread that writes a connection: messages in order, signs of life between them, and votes
+//! before all else.
 
 use super::{OUT, Outgoing, Peer, Session, left};
 use crate::error::AbortKind;
@@ -47,7 +48,8 @@ impl Session {
         peer.outbox.drained.notify_all();
     }
 
-    /// The peer does not read any more. What it has sent may say why, so the reader gets to speak first.
+    /// The peer does not read any more. What it has sent may say why, so the reader gets to speak
+    /// first.
     fn lost(self: &Arc<Self>, peer: &Peer) {
         let until = Instant::now() + self.limits.grace;
         while !self.failure.tripped() && !peer.inbox.ended() {
@@ -123,7 +125,8 @@ impl Session {
         let mut at = 0;
         loop {
             let piece = &bytes[at..bytes.len().min(at + CHUNK)];
-            // A frame goes out in the shaper's pieces: the receiver sees a trickle, as on a slow line.
+            // A frame goes out in the shaper's pieces: the receiver sees a trickle, as on a slow
+            // line.
             let mut sent = 0;
             let mut head = &header.encode()[..];
             loop {

@@ -87,8 +87,8 @@ impl List {
         Unit::Residue(self.field.p() as u32)
     }
 
-    /// Worker `j`'s entries for x_0 or −x_1 and the coin, read in 1 … M; the sum's entry is 0 iff both
-    /// workers' are equal.
+    /// Worker `j`'s entries for x_0 or −x_1 and the coin, read in 1 … M; the sum's entry is 0 iff
+    /// both workers' are equal.
     fn readings(&self, j: usize, share: u64, coin: u64, mut each: impl FnMut(u64)) {
         let low = u64::MAX >> (64 - self.share);
         let flip = coin.wrapping_neg();

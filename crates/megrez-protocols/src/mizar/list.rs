@@ -1,4 +1,5 @@
-//! The lists of MIZAR's sign bit: what the dealer deals and what the entries are (Fig. 4, and its generalisation to digits).
+//! The lists of MIZAR's sign bit: what the dealer deals and what the entries are (Fig. 4, and its
+//! generalisation to digits).
 
 use megrez_kernels::{Entries, Field, ListAlgebra, ListInput, ListSpec};
 use megrez_plan::SignBit;

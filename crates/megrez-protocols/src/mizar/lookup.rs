@@ -1,26 +1,31 @@
-//! A function of one value by a dealt table, on MSS: any piecewise polynomial in one round, with nothing sent by the dealer online
-//! (but of a value whose mask is only known then, such as a two-round ReLU's: its table is dealt online).
+//! A function of one value by a dealt table, on MSS: any piecewise polynomial in one round, with
+//! nothing sent by the dealer online (but of a value whose mask is only known then, such as a
+//! two-round ReLU's: its table is dealt online).
 //!
-//! The idea is that of one-time truth tables (Ishai, Kushilevitz, Meldgaard, Orlandi and Paskin-Cherniavsky, TCC 2013): who
-//! holds the mask r deals the function of m − r for every m. Deviations: the table is of the n bits m_h that choose a
-//! segment and no more; an entry is a polynomial in the k bits m_l below them, which the workers evaluate on their shares;
-//! the value opens under a fresh mask.
+//! The idea is that of one-time truth tables (Ishai, Kushilevitz, Meldgaard, Orlandi and
+//! Paskin-Cherniavsky, TCC 2013): who holds the mask r deals the function of m − r for every m.
+//! Deviations: the table is of the n bits m_h that choose a segment and no more; an entry is a
+//! polynomial in the k bits m_l below them, which the workers evaluate on their shares; the value
+//! opens under a fresh mask.
 //!
-//! With m' = m >> cut, m_h = (m' >> k) mod 2^n, m_l = m' mod 2^k and r likewise, x' = 2^k·h + l for h = m_h − r_h mod 2^n and
-//! l = m_l − r_l ∈ (−2^k, 2^k). Entry q deals the coefficients C_i of the piece of segment q − r_h moved by r_l:
+//! With m' = m >> cut, m_h = (m' >> k) mod 2^n, m_l = m' mod 2^k and r likewise, x' = 2^k·h + l for
+//! h = m_h − r_h mod 2^n and l = m_l − r_l ∈ (−2^k, 2^k). Entry q deals the coefficients C_i of the
+//! piece of segment q − r_h moved by r_l:
 //!
 //!   Σ_i C_i(q)·t^i = Σ_i c_i(q − r_h)·(t − r_l)^i    so that    [z] = Σ_i [C_i(m_h)]·m_l^i.
 //!
-//! x' is ⌊x/2^cut⌋ or one more, h is ⌊x'/2^k⌋ or one more: carries of the masks' low bits, functions of m and r as in the
-//! truncation. All words are modulo 2^ℓ and exact; only cut + k + n low bits of x are looked at ([`megrez_plan::Lookup`]
-//! says what comes out elsewhere). A table is made for one mask, and serves the one value that has it.
+//! x' is ⌊x/2^cut⌋ or one more, h is ⌊x'/2^k⌋ or one more: carries of the masks' low bits,
+//! functions of m and r as in the truncation. All words are modulo 2^ℓ and exact; only cut + k + n
+//! low bits of x are looked at ([`megrez_plan::Lookup`] says what comes out elsewhere). A table is
+//! made for one mask, and serves the one value that has it.
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       (d+1)·2^n·ℓ        dealer → worker 0
 //! online    1       2ℓ                 worker ↔ worker
 //!
-//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also uniform shares of the table. The dealer sees nothing.
-//! A worker reads at m_h, which is masked; no index of the dealer depends on its mask (on the CPU).
+//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also uniform shares of the table. The
+//! dealer sees nothing. A worker reads at m_h, which is masked; no index of the dealer depends on
+//! its mask (on the CPU).
 //!
 //! Security: `docs/security/mizar.md`.
 
@@ -118,8 +123,8 @@ mod tests {
         }
     }
 
-    /// Everything that the step computes, for all masks and all values: what the shares open to, and that it is the
-    /// carries of the masks' low bits that decide.
+    /// Everything that the step computes, for all masks and all values: what the shares open to,
+    /// and that it is the carries of the masks' low bits that decide.
     #[test]
     fn exhaustive_over_values_and_masks() {
         fn check<W: Word>(bits: u32, cut: u32, low: u32, degree: u32) {

@@ -18,8 +18,8 @@
 //! - *2R-fresh*: the dealer sends what turns that mask into a fresh r_z along with f.
 //! - *table*: no list. The dealer deals T[i] = msb(i − r') ⊕ a for the 2^(λ−1) smaller values i of
 //!   m', in XOR shares; the workers look up their share of f = T[m'] (the other half of the table
-//!   is its complement), and open f and the halves together; worker 0 tells the dealer f. Deferred. A
-//!   table serves one m'.
+//!   is its complement), and open f and the halves together; worker 0 tells the dealer f. Deferred.
+//!   A table serves one m'.
 //!
 //! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ,
 //! fused list + 3ℓ + 2f.

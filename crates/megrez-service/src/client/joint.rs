@@ -19,14 +19,15 @@ pub struct Joint<'a> {
     pub name: &'a str,
     /// The program: the same at every client, bit for bit.
     pub program: &'a Program,
-    /// How long to wait for the other clients and until the program begins; parties wait no longer than for a turn.
+    /// How long to wait for the other clients and until the program begins; parties wait no longer
+    /// than for a turn.
     pub patience: Duration,
 }
 
 impl Cluster {
-    /// Takes part in a program: gives the numbers of this client's inputs, by their places on the tape, once the parties agree that
-    /// all its clients have brought the same program. Gives what this client learns, in the program's order, and what every party
-    /// measured.
+    /// Takes part in a program: gives the numbers of this client's inputs, by their places on the
+    /// tape, once the parties agree that all its clients have brought the same program. Gives what
+    /// this client learns, in the program's order, and what every party measured.
     ///
     /// # Errors
     /// If the clients' programs differ or not all come in time; if a party refuses or fails.

@@ -77,10 +77,12 @@ impl Standing {
 }
 
 impl Cluster {
-    /// Begins a job, or goes on with it after its last checkpoint. The parties then run it by themselves, over links of this profile.
+    /// Begins a job, or goes on with it after its last checkpoint. The parties then run it by
+    /// themselves, over links of this profile.
     ///
     /// # Errors
-    /// If a party refuses: [`ErrorKind::NotPermitted`] where somebody who has a say has not approved it.
+    /// If a party refuses: [`ErrorKind::NotPermitted`] where somebody who has a say has not
+    /// approved it.
     pub fn train(&mut self, job: &Job, net: &NetProfile) -> Result<()> {
         self.repeated(true, |cluster| {
             let session = wire::fresh_name()?;

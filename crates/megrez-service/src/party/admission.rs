@@ -65,8 +65,8 @@ impl Admission {
     /// away because too many wait: their client could not come back with them.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if too many wait already, its turn does not come or the party drains, and
-    /// those of `present`.
+    /// [`ErrorKind::Busy`] if too many wait already, its turn does not come or the party drains,
+    /// and those of `present`.
     pub(super) fn turn(
         &self,
         client: &str,
@@ -268,7 +268,8 @@ mod tests {
             drop(first);
         });
         drop(done);
-        // `a` came first and has had a turn: the others go before its next, and then it has its own.
+        // `a` came first and has had a turn: the others go before its next, and then it has its
+        // own.
         assert_eq!(order.iter().collect::<Vec<_>>(), ["b", "c", "a", "a", "a"]);
         assert_eq!((admission.sessions(), admission.waiting()), (0, 0));
     }

@@ -4,8 +4,8 @@ use megrez_net::Patience;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How much longer than the idle timeout a client may take to make room for what it is sent: it may be
-/// hearing another party.
+/// How much longer than the idle timeout a client may take to make room for what it is sent: it may
+/// be hearing another party.
 const TIMES_TO_WRITE: u32 = 5;
 /// Bytes a second at which a client speaks at least: a line of 1 Mbit/s.
 const SLOWEST: u64 = 128 << 10;
@@ -134,7 +134,8 @@ impl Capacity {
         Patience { idle_timeout, writing: idle_timeout * TIMES_TO_WRITE, slowest: Some(SLOWEST) }
     }
 
-    /// How long a client may take to give, or to take, so many bytes, however it keeps itself alive meanwhile.
+    /// How long a client may take to give, or to take, so many bytes, however it keeps itself alive
+    /// meanwhile.
     pub(super) fn time_for(&self, bytes: u64) -> Duration {
         self.client_idle_timeout().saturating_add(Duration::from_secs(bytes / SLOWEST))
     }

@@ -29,7 +29,8 @@ impl ClientChannel {
         self.channel.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the client is known to have gone. Does not wait for whoever talks to it, so one with whom somebody does is there.
+    /// Whether the client is known to have gone. Does not wait for whoever talks to it, so one with
+    /// whom somebody does is there.
     pub(super) fn gone(&self) -> bool {
         self.channel.try_lock().is_ok_and(|channel| channel.hung_up())
     }
@@ -114,7 +115,8 @@ impl Clients for ChannelClients<'_> {
         wire::send(&mut hold(self.channel), &Reply::MaskKey(mask_key)).map_err(client_lost)
     }
     fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
-        // A session that fails meanwhile must not wait for its client; who had to wait for it need not have spoken.
+        // A session that fails meanwhile must not wait for its client; who had to wait for it need
+        // not have spoken.
         let since = Instant::now();
         loop {
             let mut channel = hold(self.channel);

@@ -54,8 +54,8 @@ pub(super) fn memory(plan: &FloatPlan) -> u64 {
     elements.fold(0u64, u64::saturating_add).saturating_mul(64)
 }
 
-/// As [`memory`], and what the dealer has sent ahead, which waits at worker 0 until it is used: all that is dealt, or as much as this
-/// party's inbox takes from one peer.
+/// As [`memory`], and what the dealer has sent ahead, which waits at worker 0 until it is used: all
+/// that is dealt, or as much as this party's inbox takes from one peer.
 pub(super) fn session_memory(protocol: &str, plan: &FloatPlan, inbox: u64) -> u64 {
     let dealt = if protocol == MIZAR_FLOAT.name { dealt_bytes(plan).min(inbox) } else { 0 };
     memory(plan).saturating_add(dealt)

@@ -90,7 +90,8 @@ impl Host {
         })
     }
 
-    /// Takes part in the session of a request that this party accepts; one that cannot write that down ends it.
+    /// Takes part in the session of a request that this party accepts; one that cannot write that
+    /// down ends it.
     pub(super) fn join(&self, asked: &Asked, session: [u8; 16], profile: &NetProfile) -> Result<Network> {
         let network = self.endpoint.open_session(SessionId(session), profile)?;
         asked.accept().map_err(|e| given_up(&network, &e))?;
@@ -155,7 +156,8 @@ impl Host {
     }
 }
 
-/// What a plan makes a party hold, in elements: its values, and what is dealt for each of its look-ups and comparisons.
+/// What a plan makes a party hold, in elements: its values, and what is dealt for each of its
+/// look-ups and comparisons.
 fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
     // Field elements are packed in fewer bits than 16.
     let packed = |sign: &SignBit| (16 * sign.dealt(plan.ring)).div_ceil(plan.ring as usize);

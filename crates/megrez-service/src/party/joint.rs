@@ -1,8 +1,10 @@
-//! Programs of several clients. Those who take part meet under a name and bring the same program; then the thread of the first of
-//! them runs it at this party, for all. Until then a party holds the program's bytes once, and no share.
+//! Programs of several clients. Those who take part meet under a name and bring the same program;
+//! then the thread of the first of them runs it at this party, for all. Until then a party holds
+//! the program's bytes once, and no share.
 //!
-//! Parties do not trust a client to have asked all of them the same: the session is named after the program and the parts of all
-//! clients, so parties that differ do not meet, and its hash is agreed before any client is asked for a share.
+//! Parties do not trust a client to have asked all of them the same: the session is named after the
+//! program and the parts of all clients, so parties that differ do not meet, and its hash is agreed
+//! before any client is asked for a share.
 
 use super::asked::{Asked, Wish};
 use super::clients::{ChannelClients, ClientChannel, alive, by, hold};
@@ -200,7 +202,8 @@ impl Due {
 struct Guests<'a> {
     guests: &'a BTreeMap<String, Guest>,
     network: Network,
-    /// Until when all inputs must be there, and all outputs taken: clients wait for each other, and a sign of life gives none more time.
+    /// Until when all inputs must be there, and all outputs taken: clients wait for each other, and
+    /// a sign of life gives none more time.
     given: Due,
     opened: Due,
 }

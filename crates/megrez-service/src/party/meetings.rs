@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of the programs that wait at most, together; those in which one client takes part have a quarter of it.
+/// Bytes of the programs that wait at most, together; those in which one client takes part have a
+/// quarter of it.
 const MAX_WAITING: usize = 256 << 20;
 
 /// How often who waits looks whether its client is still there.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What must be the same for clients to meet: the protocol, the name, and all who take part, in any order.
+/// What must be the same for clients to meet: the protocol, the name, and all who take part, in any
+/// order.
 pub(super) type Key = (String, String, Vec<String>);
 
 /// How a program ended.
@@ -236,7 +238,8 @@ impl Seat<'_> {
         }
     }
 
-    /// Waits for the end of a meeting that has begun; `note` writes down that this client takes part, when the time has come.
+    /// Waits for the end of a meeting that has begun; `note` writes down that this client takes
+    /// part, when the time has come.
     pub(super) fn outcome(&self, note: impl Fn([u8; 16]) -> Result<()>) -> Result<PartyReport> {
         let mut state = self.meetings.lock();
         loop {

@@ -1,7 +1,8 @@
 //! What clients may ask a party for: `policy.toml`.
 //!
-//! A certificate says who a client is; this says what for. Without a policy every client may ask for everything that it could do to its
-//! own data, and for those models that their owners allow it.
+//! A certificate says who a client is; this says what for. Without a policy every client may ask
+//! for everything that it could do to its own data, and for those models that their owners allow
+//! it.
 
 use super::stored::forbidden;
 use crate::wire::{Request, Source};
@@ -38,7 +39,8 @@ pub enum Right {
 pub struct Grant {
     /// Everything that it may ask for.
     pub rights: Vec<Right>,
-    /// The stored models that it may run or store, by name; one `*` stands for any letters. Default: all.
+    /// The stored models that it may run or store, by name; one `*` stands for any letters.
+    /// Default: all.
     #[serde(default = "all")]
     pub models: Vec<String>,
     /// The protocols that it may use. Default: all.
@@ -170,8 +172,8 @@ impl Rights {
         }
     }
 
-    /// Gives back the runs of a request that [`permit`](Self::permit) has counted and that led to no session, such as one that has to
-    /// wait its turn elsewhere and comes again.
+    /// Gives back the runs of a request that [`permit`](Self::permit) has counted and that led to
+    /// no session, such as one that has to wait its turn elsewhere and comes again.
     pub fn forget(&self, client: &str, runs: u32) {
         let mut all = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((_, n)) = all.get_mut(client).and_then(|mine| mine.last_mut()) else { return };

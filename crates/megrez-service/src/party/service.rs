@@ -87,8 +87,8 @@ impl Service {
     }
 
     /// Who this party is to those who connect from now on, by a certificate that `expires` at that
-    /// second since 1970, and whose certificates are revoked: their connections are closed. Says how
-    /// many were.
+    /// second since 1970, and whose certificates are revoked: their connections are closed. Says
+    /// how many were.
     ///
     /// # Errors
     /// If it is another party.

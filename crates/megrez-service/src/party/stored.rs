@@ -1,5 +1,5 @@
-//! Stored models, and rows to train on, which are stored in the same way: their files, who may run them, and what a run of one takes from and gives to
-//! whom.
+//! Stored models, and rows to train on, which are stored in the same way: their files, who may run
+//! them, and what a run of one takes from and gives to whom.
 //!
 //! A file is a header, the party's shares, and a hash of everything before it, which is checked
 //! before anything is used: damage never becomes a number. The header names the model, the party
@@ -43,7 +43,8 @@ pub(super) struct ModelHeader {
     pub(super) owner: String,
     /// The clients who may run it, or ask for training on it.
     pub(super) allow: Vec<String>,
-    /// Those who have a say in every training that uses it: its owner, and the owners of the rows that it was trained on.
+    /// Those who have a say in every training that uses it: its owner, and the owners of the rows
+    /// that it was trained on.
     pub(super) owners: Vec<String>,
     /// It is no model: nobody runs its plan.
     pub(super) rows: bool,
@@ -230,7 +231,8 @@ pub(super) struct StoredModel {
 }
 
 impl StoredModel {
-    /// Reads and checks the model's file at party `me`, for a client who may use it or, with `say`, has a say in its use.
+    /// Reads and checks the model's file at party `me`, for a client who may use it or, with `say`,
+    /// has a say in its use.
     pub(super) fn open(data: &Path, model: &str, client: &str, me: usize, say: bool) -> Result<Self> {
         let path = model_path(data, model)?;
         // The same words whether it is missing or not permitted: a stranger does not learn which

@@ -37,8 +37,8 @@ pub struct Name {
     pub label: String,
 }
 
-/// What machines that check protocols see of a party, and change: see [`Party::probe`](super::Party::probe). Outside
-/// tests and checks there is none.
+/// What machines that check protocols see of a party, and change: see
+/// [`Party::probe`](super::Party::probe). Outside tests and checks there is none.
 pub trait Probe: Send + Sync {
     /// A stream is about to be used; its key is replaced by what comes back.
     fn stream(&self, _name: &Name, key: Key) -> Key {
@@ -62,8 +62,8 @@ pub struct Statement<'a> {
     pub body: &'a dyn Any,
 }
 
-/// Proves and checks messages after they were sent: see [`Party::transcribe`](super::Party::transcribe). Semi-honest sessions
-/// have none.
+/// Proves and checks messages after they were sent: see
+/// [`Party::transcribe`](super::Party::transcribe). Semi-honest sessions have none.
 pub trait Transcript: Send + Sync {
     /// A message of a step; its sender, its receiver and the third party record it alike.
     fn record(&self, statement: Statement<'_>);

@@ -88,7 +88,8 @@ impl<D: Device> Dealt<D> {
         Ok(jobs.iter().map(one).collect())
     }
 
-    /// Of y, a half and x, the borrow at r + 1 bits and the lowest bit of what x rounds to: y's bit r, if any bit below is set.
+    /// Of y, a half and x, the borrow at r + 1 bits and the lowest bit of what x rounds to: y's bit
+    /// r, if any bit below is set.
     fn rounded(&mut self, jobs: &[(&Ints, u32)]) -> Result<Vec<(Bits, Bits)>, Error> {
         let short: Vec<(&Ints, u32)> = jobs.iter().filter(|j| j.1 < ROUNDED).copied().collect();
         let long: Vec<(&Ints, u32)> = jobs.iter().filter(|j| j.1 >= ROUNDED).copied().collect();
@@ -102,7 +103,8 @@ impl<D: Device> Dealt<D> {
                     return vec![];
                 }
                 let (all, m) = (1u32 << (at + 1), |i: usize| y.m[i] & mask(at + 1));
-                // The digits of r with which m borrows; with which the digit of y is above 2^at: those at 1 … 2^at − 1 above m.
+                // The digits of r with which m borrows; with which the digit of y is above 2^at:
+                // those at 1 … 2^at − 1 above m.
                 let above = mask(1 << at) & !1;
                 let set = |m: u64| (above << m | above >> (u64::from(all) - m)) & mask(all);
                 bits::pack(y.lanes(), |i| {
@@ -341,7 +343,8 @@ impl<D: Device> Blocks for Dealt<D> {
         self.leading_of(jobs)
     }
     fn round(&mut self, jobs: &[(&Ints, u32)]) -> Result<Vec<Ints>, Error> {
-        // Half is added; where that leaves nothing below, it was a tie and an odd result is one too high.
+        // Half is added; where that leaves nothing below, it was a tie and an odd result is one too
+        // high.
         let halves: Vec<(Ints, u32)> = jobs.iter().map(|&(x, r)| (x.offset(1 << (r - 1)), r)).collect();
         let bits = self.rounded(&halves.iter().map(|(y, r)| (y, *r)).collect::<Vec<_>>())?;
         let form = |((y, r), (borrow, lowest)): (&(Ints, u32), &(Bits, Bits))| {

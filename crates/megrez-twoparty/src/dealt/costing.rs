@@ -1,5 +1,6 @@
-//! What a program costs with a dealer before it runs: [`Blocks`] that know widths and lanes and nothing else. The cost is what the
-//! meter will read, byte for byte, and no more rounds than it; the tests hold the two together.
+//! What a program costs with a dealer before it runs: [`Blocks`] that know widths and lanes and
+//! nothing else. The cost is what the meter will read, byte for byte, and no more rounds than it;
+//! the tests hold the two together.
 
 use super::blocks::ROUNDED;
 use super::digits::one_hot_words;
@@ -17,7 +18,8 @@ pub struct Cost {
     pub dealt: u64,
     /// Payload bytes that each worker sends the other.
     pub opened: u64,
-    /// Messages between the workers on the longest chain. The dealer's are one round, whatever they are.
+    /// Messages between the workers on the longest chain. The dealer's are one round, whatever they
+    /// are.
     pub rounds: u32,
 }
 
@@ -110,7 +112,8 @@ fn singles(parts: &[u32], width: u32) -> usize {
     above * parts.len()
 }
 
-/// Bits dealt and opened of a rounding to `width` bits: with a quotient of one bit less above a bit.
+/// Bits dealt and opened of a rounding to `width` bits: with a quotient of one bit less above a
+/// bit.
 fn lifted(width: u32) -> (usize, usize) {
     let width = width as usize;
     (width + 2 * (width - 1), width)

@@ -1,7 +1,8 @@
 //! One-hot digits, and what is asked of low bits: whether they borrow, whether they are zero.
 //!
-//! Of n bits d of a mask the dealer deals e_q = [d = q], q = 1 … 2^n − 1, modulo 2; e_0 = 1 ⊕ ⊕_q e_q. Workers have shares of every
-//! function of (m_d, d) from these without a message. Digits are opened as (less, equal), then joined ([`Joins`]).
+//! Of n bits d of a mask the dealer deals e_q = [d = q], q = 1 … 2^n − 1, modulo 2; e_0 = 1 ⊕ ⊕_q
+//! e_q. Workers have shares of every function of (m_d, d) from these without a message. Digits are
+//! opened as (less, equal), then joined ([`Joins`]).
 //!
 //! phase     rounds        bits per lane                       from → to
 //! offline   1             Σ_d (2^{n_d} − 1) + joins           dealer → worker 0
@@ -18,7 +19,8 @@ use megrez_kernels::Device;
 use megrez_ring::bits;
 use megrez_session::Error;
 
-/// Worker's shares of one-hot vectors, word by word: bit q of the words of a lane is its share of [d = q]. Empty at the dealer.
+/// Worker's shares of one-hot vectors, word by word: bit q of the words of a lane is its share of
+/// [d = q]. Empty at the dealer.
 pub(super) struct OneHots {
     pub words: Vec<Share>,
 }
@@ -37,7 +39,8 @@ pub(super) struct Answer {
 }
 
 impl<D: Device> Dealt<D> {
-    /// Shares of the one-hot vectors of digits of `n` bits in so many lanes; the dealer knows the digits.
+    /// Shares of the one-hot vectors of digits of `n` bits in so many lanes; the dealer knows the
+    /// digits.
     pub(super) fn one_hots(
         &mut self,
         jobs: &[(u32, usize)],

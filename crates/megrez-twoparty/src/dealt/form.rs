@@ -7,7 +7,8 @@
 //! offline   1       Σ_k (w − s_k); 1 for each S    dealer → worker 0
 //! online    1       2w; 2 for each polynomial      worker ↔ worker
 //!
-//! Workers see their shares of D_k, which are uniform, and the result under its fresh mask. The dealer sees nothing.
+//! Workers see their shares of D_k, which are uniform, and the result under its fresh mask. The
+//! dealer sees nothing.
 //!
 //! Security: `docs/security/float-dealer.md`.
 
@@ -19,7 +20,8 @@ use megrez_ring::bits;
 use megrez_session::Error;
 use std::collections::BTreeSet;
 
-/// A form of `lanes` lanes, of which this party has its side: coefficients at a worker, secrets at the dealer.
+/// A form of `lanes` lanes, of which this party has its side: coefficients at a worker, secrets at
+/// the dealer.
 pub(super) struct Form {
     pub width: u32,
     pub lanes: usize,
@@ -56,8 +58,8 @@ impl Form {
         self
     }
 
-    /// Adds coefficient·2^shift·secret: workers are asked for the one, the dealer for the other. Nothing is dealt of what is
-    /// shifted out.
+    /// Adds coefficient·2^shift·secret: workers are asked for the one, the dealer for the other.
+    /// Nothing is dealt of what is shifted out.
     pub fn term(
         mut self,
         shift: u32,
@@ -127,13 +129,15 @@ impl BitForms {
     }
 }
 
-/// Polynomials of the same masked bits: each a list of products, each product a set of inputs, bit i for input i.
+/// Polynomials of the same masked bits: each a list of products, each product a set of inputs, bit
+/// i for input i.
 pub(super) struct Polynomials {
     pub inputs: Vec<Bits>,
     pub outputs: Vec<Vec<u32>>,
 }
 
-/// Sets of two inputs and more whose masks' products are dealt: those inside some product of some polynomial.
+/// Sets of two inputs and more whose masks' products are dealt: those inside some product of some
+/// polynomial.
 pub(super) fn products_of_masks(outputs: &[Vec<u32>]) -> Vec<u32> {
     let subsets = |m: u32| std::iter::successors(Some(m), move |&s| (s > 0).then(|| (s - 1) & m));
     let all: BTreeSet<u32> = outputs.iter().flatten().flat_map(|&m| subsets(m)).collect();

@@ -43,7 +43,8 @@ impl<D: Device> Dealt<D> {
     /// Shares `lanes` numbers of worker `owner`, who gives them; the others give `None`.
     ///
     /// # Errors
-    /// [`Error::Step`] if the owner is no worker, or gives no numbers or others than announced, or another party gives some.
+    /// [`Error::Step`] if the owner is no worker, or gives no numbers or others than announced, or
+    /// another party gives some.
     pub fn share(
         &mut self,
         owner: usize,
@@ -61,7 +62,8 @@ impl<D: Device> Dealt<D> {
         Ok(float(format, lanes, self.enter_words(owner, &sizes, given)?))
     }
 
-    /// Takes a client's additive shares of `n` single-precision numbers; the dealer gets none and gives `None`.
+    /// Takes a client's additive shares of `n` single-precision numbers; the dealer gets none and
+    /// gives `None`.
     ///
     /// # Errors
     /// If a worker's share has another size, or the session breaks.
@@ -81,7 +83,8 @@ impl<D: Device> Dealt<D> {
         Ok(float(FORMAT, n, self.open_shares(&sizes(FORMAT, n), shares)?))
     }
 
-    /// A worker's additive share of numbers, for the client who may learn them; `None` at the dealer.
+    /// A worker's additive share of numbers, for the client who may learn them; `None` at the
+    /// dealer.
     ///
     /// # Panics
     /// If they are not of single precision.

@@ -1,5 +1,5 @@
-//! How prefixes of digits are compared: which digits there are, and which are joined when. Public, and the same for the blocks
-//! and for their costing.
+//! How prefixes of digits are compared: which digits there are, and which are joined when. Public,
+//! and the same for the blocks and for their costing.
 
 use super::form::products_of_masks;
 
@@ -33,7 +33,8 @@ pub(super) struct Join {
     pub made: usize,
 }
 
-/// The digits of an integer, and the joins, level by level. Parts are numbered: the digits first, then what is made.
+/// The digits of an integer, and the joins, level by level. Parts are numbered: the digits first,
+/// then what is made.
 #[derive(Debug)]
 pub(super) struct Joins {
     /// (lowest bit, width) of each digit, from the lowest.
@@ -116,8 +117,8 @@ impl Joins {
         Self { digits, levels, wanted, answers }
     }
 
-    /// A join as polynomials: the inputs as (part, whether it is `equal`), and of less and equal, as far as they are wanted, the
-    /// products.
+    /// A join as polynomials: the inputs as (part, whether it is `equal`), and of less and equal,
+    /// as far as they are wanted, the products.
     pub fn polynomials(&self, join: &Join) -> (Vec<(usize, bool)>, Vec<Vec<u32>>) {
         let wanted = self.wanted[join.made];
         let mut inputs = vec![];
@@ -139,7 +140,8 @@ impl Joins {
         (inputs, outputs.into_iter().filter(|o| o.0).map(|o| o.1).collect())
     }
 
-    /// Bits a lane: dealt with the digits and opened of them in each direction, and then so of each level.
+    /// Bits a lane: dealt with the digits and opened of them in each direction, and then so of each
+    /// level.
     pub fn bits(&self) -> Vec<(usize, usize)> {
         let count = |part: usize| usize::from(self.wanted[part].less) + usize::from(self.wanted[part].equal);
         let one_hot = self.digits.iter().map(|d| (1 << d.1) - 1).sum();

@@ -1,10 +1,14 @@
-//! The most significant non-zero bit, by digits of four bits, as between two parties (`leading.rs` there).
+//! The most significant non-zero bit, by digits of four bits, as between two parties (`leading.rs`
+//! there).
 //!
 //! 1. The borrows u_k = v_k ⊕ ρ_k at the lower ends of all digits but the lowest, as masked bits.
-//! 2. Digit k is y = m_k − r_k − u_k mod 2^{w_k}, a function of public m_k and v_k and of (r_k, ρ_k), of which the dealer deals a
-//!    one-hot vector of 2^{w_k + 1} bits. So shares of [y's leading bit is i] are local; opened.
-//! 3. Zeros above, by groups of four digits from the top: polynomials, then once more between groups.
-//! 4. Exactly one place is left, or none: the scale and the position are forms in the masks of places and of their sums modulo 2.
+//! 2. Digit k is y = m_k − r_k − u_k mod 2^{w_k}, a function of public m_k and v_k and of (r_k,
+//!    ρ_k), of which the dealer deals a one-hot vector of 2^{w_k + 1} bits. So shares of [y's
+//!    leading bit is i] are local; opened.
+//! 3. Zeros above, by groups of four digits from the top: polynomials, then once more between
+//!    groups.
+//! 4. Exactly one place is left, or none: the scale and the position are forms in the masks of
+//!    places and of their sums modulo 2.
 //!
 //! phase     rounds                   bits per lane                                              from → to
 //! offline   1                        cuts + Σ_k (2^{w_k + 1} − 1) + products + w(w + 1)/2 + …    dealer → worker 0
@@ -38,9 +42,9 @@ pub(super) fn cuts(width: u32) -> Vec<Cut> {
     (DIGIT..width).step_by(DIGIT as usize).map(|at| Cut { at, borrow: true, zero: false }).collect()
 }
 
-/// The polynomials of a group of digits of such widths: inputs are whether each is zero, but for the last, then the places of all but
-/// the first; outputs are those places where all above in the group is zero, and with `whole` that all of it is, which takes
-/// the last zero as the last input.
+/// The polynomials of a group of digits of such widths: inputs are whether each is zero, but for
+/// the last, then the places of all but the first; outputs are those places where all above in the
+/// group is zero, and with `whole` that all of it is, which takes the last zero as the last input.
 pub(super) fn group(widths: &[u32], whole: bool) -> Vec<Vec<u32>> {
     let zeros = widths.len() - 1;
     let mut outputs = vec![];
@@ -57,12 +61,14 @@ pub(super) fn group(widths: &[u32], whole: bool) -> Vec<Vec<u32>> {
     outputs
 }
 
-/// The polynomials of `places` places below so many groups: inputs are whether those groups are zero, then the places.
+/// The polynomials of `places` places below so many groups: inputs are whether those groups are
+/// zero, then the places.
 pub(super) fn below(groups: usize, places: usize) -> Vec<Vec<u32>> {
     (0..places).map(|i| vec![1 << (groups + i) | ((1u32 << groups) - 1)]).collect()
 }
 
-/// For a digit's m and v, and place i, all (r, ρ) such that the leading bit of m − r − (v ⊕ ρ) is i: bit r + 2^w·ρ.
+/// For a digit's m and v, and place i, all (r, ρ) such that the leading bit of m − r − (v ⊕ ρ) is
+/// i: bit r + 2^w·ρ.
 fn patterns(width: u32, m: u64, v: u64) -> Vec<u64> {
     let mut sets = vec![0; width as usize];
     for q in 0..2u64 << width {
@@ -107,7 +113,8 @@ impl<D: Device> Dealt<D> {
         Ok(places.iter().map(one).collect())
     }
 
-    /// For each integer, one bit for each of its places from the lowest: whether it is the leading one.
+    /// For each integer, one bit for each of its places from the lowest: whether it is the leading
+    /// one.
     fn places(&mut self, jobs: &[(&Ints, u32)]) -> Result<Vec<Vec<Bits>>, Error> {
         let digits = self.places_of_digits(jobs)?;
         // Groups, from the top; in each the digits, from the top, with their places.

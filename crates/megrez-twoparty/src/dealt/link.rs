@@ -11,11 +11,12 @@ use std::time::Duration;
 /// The party that deals; the others are the workers 0 and 1.
 pub const DEALER: usize = 2;
 
-/// One of two workers or their dealer: what the blocks run on. All three call the same blocks with the same widths and
-/// lanes in the same order; the first message that does not fit ends the session.
+/// One of two workers or their dealer: what the blocks run on. All three call the same blocks with
+/// the same widths and lanes in the same order; the first message that does not fit ends the
+/// session.
 ///
-/// The dealer's messages are those of the offline phase: it sends them without waiting for anybody, as far ahead as the links
-/// take them, and they wait at worker 0 until they are used.
+/// The dealer's messages are those of the offline phase: it sends them without waiting for anybody,
+/// as far ahead as the links take them, and they wait at worker 0 until they are used.
 pub struct Dealt<D: Device> {
     /// What the workers send each other.
     party: Party<D>,
@@ -195,7 +196,8 @@ impl<D: Device> Dealt<D> {
         (self.next - 1).to_string()
     }
 
-    /// Deals secrets: the sum of the workers' shares is the secret. `secrets` are the dealer's; the workers say the same sizes.
+    /// Deals secrets: the sum of the workers' shares is the secret. `secrets` are the dealer's; the
+    /// workers say the same sizes.
     ///
     /// One message of all bits, dealer → worker 0; worker 1's shares are a stream.
     pub(super) fn deal(
@@ -230,7 +232,8 @@ impl<D: Device> Dealt<D> {
         Ok(first)
     }
 
-    /// Fresh masks, one a lane: a worker's shares, which are streams, and the dealer's sums of both. No message. Returns r and first.
+    /// Fresh masks, one a lane: a worker's shares, which are streams, and the dealer's sums of
+    /// both. No message. Returns r and first.
     #[allow(clippy::type_complexity)]
     fn masks(&mut self, label: &str, sizes: &[Size]) -> Result<Vec<(Vec<u64>, Vec<u64>)>, Error> {
         let purpose = format!("mask {label}");
@@ -248,7 +251,8 @@ impl<D: Device> Dealt<D> {
         Ok(all.map(|(size, (x, y))| (size.sum(&x, y), x)).collect())
     }
 
-    /// Opens what the workers have additive shares of, under fresh masks; the dealer gives none. One message of all bits each way.
+    /// Opens what the workers have additive shares of, under fresh masks; the dealer gives none.
+    /// One message of all bits each way.
     pub(super) fn open_shares(&mut self, sizes: &[Size], shares: Vec<Share>) -> Result<Vec<Masked>, Error> {
         let (label, bits) = (self.next.to_string(), all(sizes));
         let masks = if bits == 0 {
@@ -267,7 +271,8 @@ impl<D: Device> Dealt<D> {
         Ok(opened.zip(masks).map(|(m, (r, first))| Masked { m, r, first }).collect())
     }
 
-    /// Bits `at` of integers as masked bits: m's bit, and r's, which is dealt. No round, one bit a lane dealt.
+    /// Bits `at` of integers as masked bits: m's bit, and r's, which is dealt. No round, one bit a
+    /// lane dealt.
     pub(super) fn bits_of(&mut self, jobs: &[(&Ints, u32)]) -> Result<Vec<Bits>, Error> {
         let sizes: Vec<Size> = jobs.iter().map(|(x, _)| Size::Bits(x.lanes())).collect();
         let pack = |v: &[u64], at: u32| bits::pack(v.len(), |i| v[i] >> at);
@@ -280,7 +285,8 @@ impl<D: Device> Dealt<D> {
         Ok(jobs.iter().zip(shares).map(one).collect())
     }
 
-    /// Words of worker `owner` under masks that it shares with the dealer; it sends them to the other worker, whose share of the masks is zero.
+    /// Words of worker `owner` under masks that it shares with the dealer; it sends them to the
+    /// other worker, whose share of the masks is zero.
     pub(super) fn enter_words(
         &mut self,
         owner: usize,

@@ -1,8 +1,10 @@
-//! Rows of a public table at a secret index of n ≤ 8 bits: one-time truth tables (Ishai et al., TCC 2013) with a one-hot vector.
+//! Rows of a public table at a secret index of n ≤ 8 bits: one-time truth tables (Ishai et al.,
+//! TCC 2013) with a one-hot vector.
 //!
-//! The dealer deals e_q = [r = q] modulo 2; a worker's share of the row of x = m − r is ⊕_q e_q·T[m − q], bit by bit. The row's bits
-//! are opened under masks ρ_i; an integer of the row is Σ_i 2^i·(v_i + (1 − 2v_i)·ρ_i), opened as a form. Only bits that differ
-//! between rows are looked up; ℓ of them, and of an integer of w bits those at places i.
+//! The dealer deals e_q = [r = q] modulo 2; a worker's share of the row of x = m − r is ⊕_q e_q·T[m
+//! − q], bit by bit. The row's bits are opened under masks ρ_i; an integer of the row is Σ_i
+//! 2^i·(v_i + (1 − 2v_i)·ρ_i), opened as a form. Only bits that differ between rows are looked up;
+//! ℓ of them, and of an integer of w bits those at places i.
 //!
 //! phase     rounds  bits per lane                    from → to
 //! offline   1       2^n − 1 + Σ_ints Σ_i (w − i)     dealer → worker 0
@@ -60,7 +62,8 @@ impl Live {
         self.columns[..ints].iter().flat_map(|(w, places)| places.iter().map(move |i| (w - i) as usize)).sum()
     }
 
-    /// A worker's shares of the rows of m − r, word by word: lane `i` of word `k` is `[i * words + k]`.
+    /// A worker's shares of the rows of m − r, word by word: lane `i` of word `k` is `[i * words +
+    /// k]`.
     fn shares(&self, m: &[u64], hot: &OneHots) -> Vec<u64> {
         let n = self.rows.len() / self.words.max(1);
         // From row m on downwards, around.

@@ -1,8 +1,10 @@
-//! The blocks of floating point between two workers and a dealer of correlated randomness: no oblivious transfer, few rounds. Three
-//! parties, semi-honest, one of them corrupted. Design: `docs/protocols/float-dealer.md`.
+//! The blocks of floating point between two workers and a dealer of correlated randomness: no
+//! oblivious transfer, few rounds. Three parties, semi-honest, one of them corrupted. Design:
+//! `docs/protocols/float-dealer.md`.
 //!
-//! Values are m − r: the workers know m and hold shares of the mask r, the dealer knows r. A block deals functions of masks,
-//! computes shares of its result from these and from m, and opens the result under a fresh mask.
+//! Values are m − r: the workers know m and hold shares of the mask r, the dealer knows r. A block
+//! deals functions of masks, computes shares of its result from these and from m, and opens the
+//! result under a fresh mask.
 //!
 //! Security: `docs/security/float-dealer.md`.
 

@@ -1,22 +1,25 @@
 //! Wraps, and with them extensions and products.
 //!
-//! As an integer x = m − r + 2^w·u, u = [m < r]. Where x's top bit is known, m's and r's top bits m_t and r_t tell u:
+//! As an integer x = m − r + 2^w·u, u = [m < r]. Where x's top bit is known, m's and r's top bits
+//! m_t and r_t tell u:
 //!
 //!   x_t = 0: u = (1 − m_t)·r_t        x_t = 1: u = (1 − m_t) + m_t·r_t        x_t = b: u = (1 − m_t)(r_t ∨ b) + m_t·(r_t ∧ b)
 //!
-//! Otherwise u is found by a comparison of all digits first. Two's complement is unsigned with 2^(w−1) added to m, and taken off
-//! again. So x mod 2^width is public plus public times secret, part by part; a product of two such sums is one again.
+//! Otherwise u is found by a comparison of all digits first. Two's complement is unsigned with
+//! 2^(w−1) added to m, and taken off again. So x mod 2^width is public plus public times secret,
+//! part by part; a product of two such sums is one again.
 //!
-//! Workers hold r_0 and r_1 as integers: r = r_0 + r_1 − 2^w·κ, and the dealer, who knows both, deals κ. An extension keeps m and r in its
-//! low w bits, and opens u + κ modulo 2^(W−w) under a mask of its own.
+//! Workers hold r_0 and r_1 as integers: r = r_0 + r_1 − 2^w·κ, and the dealer, who knows both,
+//! deals κ. An extension keeps m and r in its low w bits, and opens u + κ modulo 2^(W−w) under a
+//! mask of its own.
 //!
 //! phase     rounds  bits per lane                                             from → to
 //! offline   1       extend: p·(W − w); product: Σ_k (W − s_k) over κ, all      dealer → worker 0
 //!                   parts but r, and all pairs of parts
 //! online    1       extend: 2(W − w); product: 2W                             worker ↔ worker
 //!
-//! Parts: r with s = 0, and where W > w with s = w: r_t; or r_t, ρ_b, r_t·ρ_b; or ρ_u; κ has s = w too, and p counts it with them. A square
-//! has every pair once.
+//! Parts: r with s = 0, and where W > w with s = w: r_t; or r_t, ρ_b, r_t·ρ_b; or ρ_u; κ has s = w
+//! too, and p counts it with them. A square has every pair once.
 //!
 //! Security: `docs/security/float-dealer.md`.
 
@@ -50,7 +53,8 @@ struct Part {
 struct Held {
     /// At a worker.
     share: Vec<u64>,
-    /// Where they are modulo less than the result is: their width, and at the dealer where they carry.
+    /// Where they are modulo less than the result is: their width, and at the dealer where they
+    /// carry.
     carry: Option<(u32, Vec<u64>)>,
 }
 

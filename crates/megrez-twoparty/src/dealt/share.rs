@@ -1,4 +1,5 @@
-//! What a party holds of secret integers and bits: a mask, or its share of it, and at a worker the masked value. None prints.
+//! What a party holds of secret integers and bits: a mask, or its share of it, and at a worker the
+//! masked value. None prints.
 
 use megrez_float::blocks::mask;
 use megrez_ring::bits;

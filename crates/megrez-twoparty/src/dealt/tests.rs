@@ -1,5 +1,5 @@
-//! The programs of `crate::tests` with a dealer: against the clear, with the meter held to the costing at each party in each direction
-//! and phase; and the operations of floating point.
+//! The programs of `crate::tests` with a dealer: against the clear, with the meter held to the
+//! costing at each party in each direction and phase; and the operations of floating point.
 
 use super::costing::{Costing, Lanes, Size};
 use super::{Bits, DEALER, Dealt, Ints};
@@ -12,7 +12,8 @@ use megrez_kernels::Cpu;
 use megrez_ring::bits;
 use megrez_session::{Party, Phase};
 
-/// What party `me` holds of (x, r): m and its share of r, or r. Worker 0's share is `first`, or another in each lane.
+/// What party `me` holds of (x, r): m and its share of r, or r. Worker 0's share is `first`, or
+/// another in each lane.
 fn held(me: usize, width: u32, v: &[(u64, u64)], first: Option<u64>) -> [Vec<u64>; 3] {
     let shares = |party: usize| -> Vec<u64> {
         let share = |(i, (_, r)): (usize, &(u64, u64))| {
@@ -35,8 +36,8 @@ fn ints_with(me: usize, (width, v): &Input, first: Option<u64>) -> Ints {
     Ints { width: *width, m, r, first }
 }
 
-/// What to take for worker 0's shares of each integer's mask: where widths are 3 and below all that there are, of two integers
-/// in all pairs, of more of them the same for all; else once a mixture.
+/// What to take for worker 0's shares of each integer's mask: where widths are 3 and below all that
+/// there are, of two integers in all pairs, of more of them the same for all; else once a mixture.
 fn firsts(x: &[Input]) -> Vec<Vec<Option<u64>>> {
     if x.is_empty() || x.iter().any(|v| v.0 > 3) {
         return vec![vec![None; x.len()]];

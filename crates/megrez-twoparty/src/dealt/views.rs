@@ -1,5 +1,5 @@
-//! What the parties see: every word that they are sent has a mask of its own, and the dealer is sent none. And what a hostile peer
-//! can do: nothing but end the session or make results wrong.
+//! What the parties see: every word that they are sent has a mask of its own, and the dealer is
+//! sent none. And what a hostile peer can do: nothing but end the session or make results wrong.
 
 use super::link::Size;
 use super::tests::{bits, ints};
@@ -220,9 +220,10 @@ fn all_sent(name: &str, secrets: [u64; 3], other: Option<(usize, String)>) -> Ve
     results.into_iter().map(Result::unwrap).collect()
 }
 
-/// Each message's bytes, all lanes together, against the uniform distribution, and so the sums of two messages of one party: a word
-/// without a mask and a mask that serves two messages of one party stand out. It says nothing of words of one message with each
-/// other; [`every_word_has_a_mask_of_its_own_that_is_in_none_before`] does.
+/// Each message's bytes, all lanes together, against the uniform distribution, and so the sums of
+/// two messages of one party: a word without a mask and a mask that serves two messages of one
+/// party stand out. It says nothing of words of one message with each other;
+/// [`every_word_has_a_mask_of_its_own_that_is_in_none_before`] does.
 #[test]
 fn bytes_of_messages_are_uniform_and_the_dealer_is_sent_none() {
     for name in BLOCKS {
@@ -245,8 +246,8 @@ fn bytes_of_messages_are_uniform_and_the_dealer_is_sent_none() {
     }
 }
 
-/// The sum of two messages of two parties, all lanes together, against the uniform distribution: a mask that two parties put into
-/// messages stands out.
+/// The sum of two messages of two parties, all lanes together, against the uniform distribution: a
+/// mask that two parties put into messages stands out.
 #[test]
 fn no_two_parties_mask_with_the_same() {
     for name in BLOCKS {
@@ -289,8 +290,9 @@ impl Probe for Fixed {
     }
 }
 
-/// The mask rule, word by word: with another key for the stream that masks a message, each of its words is another by just what
-/// the word of the stream at its place is another, and nothing that its receiver was sent before is.
+/// The mask rule, word by word: with another key for the stream that masks a message, each of its
+/// words is another by just what the word of the stream at its place is another, and nothing that
+/// its receiver was sent before is.
 #[test]
 fn every_word_has_a_mask_of_its_own_that_is_in_none_before() {
     for name in BLOCKS {
@@ -330,7 +332,8 @@ fn every_word_has_a_mask_of_its_own_that_is_in_none_before() {
     }
 }
 
-/// Whatever words a party sends in place of its own, each under the name of the one that is waited for.
+/// Whatever words a party sends in place of its own, each under the name of the one that is waited
+/// for.
 #[test]
 fn garbage_of_the_right_size_gives_wrong_results_and_nothing_else() {
     for name in BLOCKS {

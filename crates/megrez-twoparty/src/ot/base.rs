@@ -1,9 +1,11 @@
-//! Random OTs from a group: the endemic OT of Masny and Rindal (CCS 2019) over Ristretto, many at a time.
+//! Random OTs from a group: the endemic OT of Masny and Rindal (CCS 2019) over Ristretto, many at a
+//! time.
 //!
-//! The receiver with choice c draws a and a uniform point r_(1−c), and sends (r_0, r_1) with r_c = a·G − H(r_(1−c)). The
-//! sender publishes s·G; the keys are those of s·(r_0 + H(r_1)) and s·(r_1 + H(r_0)). The receiver knows a·(s·G), one of the
-//! two; the other would solve a Diffie–Hellman problem at a point that the hash H chose. Both messages travel at once.
-//! r_0 and r_1 are uniform whatever c is.
+//! The receiver with choice c draws a and a uniform point r_(1−c), and sends (r_0, r_1) with r_c =
+//! a·G − H(r_(1−c)). The sender publishes s·G; the keys are those of s·(r_0 + H(r_1)) and s·(r_1 +
+//! H(r_0)). The receiver knows a·(s·G), one of the two; the other would solve a Diffie–Hellman
+//! problem at a point that the hash H chose. Both messages travel at once. r_0 and r_1 are uniform
+//! whatever c is.
 //!
 //! receiver → sender 64 bytes per OT, sender → receiver 32 bytes in all; one round.
 

@@ -1,13 +1,15 @@
-//! The codes that make 1-of-2^b OTs out of one extension, and the map that folds a codeword's worth of rows into
-//! 128 bits.
+//! The codes that make 1-of-2^b OTs out of one extension, and the map that folds a codeword's worth
+//! of rows into 128 bits.
 //!
-//! A choice x of b bits is encoded by the simplex code: position i holds ⟨x, αⁱ⟩, where α generates F_(2^b)*. Two different
-//! choices differ in 2^(b−1) of the 2^b − 1 positions. The code is repeated until the distance is 128/k positions of k
-//! secret bits each, so that 128 bits of the sender's secret stand between any two choices. b = 1 is plain repetition.
+//! A choice x of b bits is encoded by the simplex code: position i holds ⟨x, αⁱ⟩, where α generates
+//! F_(2^b)*. Two different choices differ in 2^(b−1) of the 2^b − 1 positions. The code is repeated
+//! until the distance is 128/k positions of k secret bits each, so that 128 bits of the sender's
+//! secret stand between any two choices. b = 1 is plain repetition.
 //!
-//! Hashing wants 128 bits, not all positions. Position i is added to the rows in which xⁱ mod g has a coefficient, with g
-//! of degree 2^(b−1). For these g the columns where any codeword is 1 are independent (the tests try them all), so what
-//! stands between two choices is still uniform in all 128 bits: the fold loses nothing.
+//! Hashing wants 128 bits, not all positions. Position i is added to the rows in which xⁱ mod g has
+//! a coefficient, with g of degree 2^(b−1). For these g the columns where any codeword is 1 are
+//! independent (the tests try them all), so what stands between two choices is still uniform in all
+//! 128 bits: the fold loses nothing.
 
 /// Most choice bits of one OT.
 pub const MAX_CHOICE: u32 = 4;

@@ -1,9 +1,10 @@
-//! The hash that turns correlated blocks into pads: H(x, t) = π(π(x) ⊕ t) ⊕ π(x), with π = AES-128 under a public key that
-//! the session draws.
+//! The hash that turns correlated blocks into pads: H(x, t) = π(π(x) ⊕ t) ⊕ π(x), with π = AES-128
+//! under a public key that the session draws.
 //!
-//! In the ideal-permutation model this is tweakable and correlation robust, also for inputs that differ by known linear
-//! functions of one secret (Guo, Katz, Wang and Yu, S&P 2020, call it TMMO); plain π(x) ⊕ x would not survive tweaks. The key
-//! is public, so its schedule is computed once, and AES instructions work on many blocks at a time.
+//! In the ideal-permutation model this is tweakable and correlation robust, also for inputs that
+//! differ by known linear functions of one secret (Guo, Katz, Wang and Yu, S&P 2020, call it TMMO);
+//! plain π(x) ⊕ x would not survive tweaks. The key is public, so its schedule is computed once,
+//! and AES instructions work on many blocks at a time.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};

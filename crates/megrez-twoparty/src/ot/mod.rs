@@ -1,8 +1,9 @@
 //! Oblivious transfer between two parties, in both directions, over a session's links.
 //!
-//! Two sides agree on blocks: the sender holds q_j for OT j, the receiver q_j ⊕ Δ_c for its choice c of b bits, and
-//! the sender knows Δ_x for all x. [`struct@Hash`] turns them into pads. [`OtSender`] and [`OtReceiver`] are the seam behind which
-//! the blocks are made; [`softspoken`] is what stands there now. [`Ots`] is both, set up once for a session.
+//! Two sides agree on blocks: the sender holds q_j for OT j, the receiver q_j ⊕ Δ_c for its choice
+//! c of b bits, and the sender knows Δ_x for all x. [`struct@Hash`] turns them into pads.
+//! [`OtSender`] and [`OtReceiver`] are the seam behind which the blocks are made; [`softspoken`] is
+//! what stands there now. [`Ots`] is both, set up once for a session.
 //!
 //! Security: `docs/security/secfloat.md`.
 
@@ -23,7 +24,8 @@ use megrez_net::Payload;
 use megrez_prg::{Key, RootKey, Stream};
 use megrez_session::{Error, Party};
 
-/// Both halves at one party, the hash, and a number for every OT that was ever made in each direction.
+/// Both halves at one party, the hash, and a number for every OT that was ever made in each
+/// direction.
 pub struct Ots {
     /// This party chooses.
     pub receiver: Box<dyn OtReceiver>,
@@ -38,7 +40,8 @@ pub struct Ots {
     threads: u64,
 }
 
-/// The most threads of a session, over its whole life: each has 2^56 places of every stream for itself.
+/// The most threads of a session, over its whole life: each has 2^56 places of every stream for
+/// itself.
 pub const MAX_THREADS: usize = 1 << 8;
 
 /// Rounds of [`Ots::set_up`].
@@ -52,13 +55,16 @@ pub const fn setup_bytes(k: u32) -> usize {
 }
 
 impl Ots {
-    /// Sets up SoftSpoken with groups of `k` bits in both directions between party 0 and party 1. Larger k means
-    /// fewer bytes and more work: a 1-of-2 OT takes 128/k bits and 2^k·128/k bits of expansion.
+    /// Sets up SoftSpoken with groups of `k` bits in both directions between party 0 and party 1.
+    /// Larger k means fewer bytes and more work: a 1-of-2 OT takes 128/k bits and 2^k·128/k bits of
+    /// expansion.
     ///
-    /// Each party sends [`setup_bytes`] in [`SETUP_ROUNDS`] rounds, under the phase and step that run.
+    /// Each party sends [`setup_bytes`] in [`SETUP_ROUNDS`] rounds, under the phase and step that
+    /// run.
     ///
     /// # Errors
-    /// [`Error::Step`] unless there are two parties and k is 1, 2, 4 or 8, and when the peer's bytes are no group elements.
+    /// [`Error::Step`] unless there are two parties and k is 1, 2, 4 or 8, and when the peer's
+    /// bytes are no group elements.
     pub fn set_up<D: Device>(party: &mut Party<D>, k: u32) -> Result<Self, Error> {
         if party.parties() != 2 {
             return party.refuse("oblivious transfer runs between exactly two parties");
@@ -139,8 +145,9 @@ impl Ots {
         })
     }
 
-    /// What the next thread of both parties goes on with: places, numbers and messages from a multiple of 2^56 on, which no other thread
-    /// comes to. None are given out twice; once [`MAX_THREADS`] have some, and to a thread of a thread, there are none.
+    /// What the next thread of both parties goes on with: places, numbers and messages from a
+    /// multiple of 2^56 on, which no other thread comes to. None are given out twice; once
+    /// [`MAX_THREADS`] have some, and to a thread of a thread, there are none.
     pub(crate) fn next_thread(&mut self) -> Option<Self> {
         if self.threads >= MAX_THREADS as u64 {
             return None;
@@ -158,7 +165,8 @@ impl Ots {
         })
     }
 
-    /// The number of the first of `n` OTs in which this party chooses; each number is given out once.
+    /// The number of the first of `n` OTs in which this party chooses; each number is given out
+    /// once.
     pub fn next_received(&mut self, n: usize) -> u64 {
         self.received += n as u64;
         self.received - n as u64

@@ -1,17 +1,21 @@
-//! SoftSpoken extension (Roy, CRYPTO 2022, the semi-honest protocol) for 1-of-2^b choices; k = 1 is IKNP.
+//! SoftSpoken extension (Roy, CRYPTO 2022, the semi-honest protocol) for 1-of-2^b choices; k = 1 is
+//! IKNP.
 //!
-//! Group g stands for k secret bits Δ_g of the sender. The receiver has 2^k seeds of the group, the sender all but number
-//! Δ_g. With r_x the bits of seed x, the receiver sums u = Σ r_x and v = Σ x·r_x, the sender w = Σ (x ⊕ Δ_g)·r_x, in which
-//! the missing seed does not occur: w = v ⊕ Δ_g·u, one such equation for each OT. The receiver sends d = u ⊕ c, with
-//! c the position's bits of its choices' codewords ([`Code`]), and the sender adds Δ_g·d, so q = v ⊕ Δ_g·c. Folded to 128 bits, the sender has a
-//! block q and the receiver t = q ⊕ Δ_c, and the sender knows Δ_x for every x: hashing q ⊕ Δ_x gives it 2^b pads,
-//! and the receiver the one that it chose.
+//! Group g stands for k secret bits Δ_g of the sender. The receiver has 2^k seeds of the group, the
+//! sender all but number Δ_g. With r_x the bits of seed x, the receiver sums u = Σ r_x and v = Σ
+//! x·r_x, the sender w = Σ (x ⊕ Δ_g)·r_x, in which the missing seed does not occur: w = v ⊕ Δ_g·u,
+//! one such equation for each OT. The receiver sends d = u ⊕ c, with c the position's bits of its
+//! choices' codewords ([`Code`]), and the sender adds Δ_g·d, so q = v ⊕ Δ_g·c. Folded to 128 bits,
+//! the sender has a block q and the receiver t = q ⊕ Δ_c, and the sender knows Δ_x for every x:
+//! hashing q ⊕ Δ_x gives it 2^b pads, and the receiver the one that it chose.
 //!
-//! Deviates from the paper: no consistency check (the parties are semi-honest); the code is a repeated simplex code, so that
-//! 1-of-16 costs (16/k)·15 bits and not four times 128/k; one set of groups and Δ serves all codes.
+//! Deviates from the paper: no consistency check (the parties are semi-honest); the code is a
+//! repeated simplex code, so that 1-of-16 costs (16/k)·15 bits and not four times 128/k; one set of
+//! groups and Δ serves all codes.
 //!
-//! receiver → sender (128/k)·(2 − 2^(1−b)) bits for each OT, one less for the first row where choices are random; both
-//! sides expand 2^k times as many bits. The sender sees u under one-time pads r_(Δ), uniform whatever the choices are.
+//! receiver → sender (128/k)·(2 − 2^(1−b)) bits for each OT, one less for the first row where
+//! choices are random; both sides expand 2^k times as many bits. The sender sees u under one-time
+//! pads r_(Δ), uniform whatever the choices are.
 
 use super::code::{Code, MAX_CHOICE};
 use super::extension::{OtReceiver, OtSender};
@@ -52,7 +56,8 @@ impl Expansion {
         Self { seeds: Arc::clone(&self.seeds), next, ..*self }
     }
 
-    /// `sum` = Σ r_y and `bit[i]` = Σ over the y with bit i of r_y, for seeds y = `first` … 2^k − 1 of a group.
+    /// `sum` = Σ r_y and `bit[i]` = Σ over the y with bit i of r_y, for seeds y = `first` … 2^k − 1
+    /// of a group.
     fn fold(&self, group: usize, first: usize, words: usize, bit: &mut [Row], sum: &mut Row) {
         bit.iter_mut().for_each(|row| row[..words].fill(0));
         // Sums of whole subtrees, as carries of a binary counter: each seed is read once.
@@ -198,7 +203,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// From the number of the missing seed and all seeds (the missing one is not looked at) for each of [`groups`] groups.
+    /// From the number of the missing seed and all seeds (the missing one is not looked at) for
+    /// each of [`groups`] groups.
     #[must_use]
     pub fn new(k: u32, delta: Vec<u8>, seeds: Vec<Vec<Stream>>) -> Self {
         let order = |(delta, seeds): (&u8, Vec<Stream>)| {

@@ -1,4 +1,5 @@
-//! The extension over a session: blocks agree, messages are uniform, the meter is the formula, hostile bytes are refused.
+//! The extension over a session: blocks agree, messages are uniform, the meter is the formula,
+//! hostile bytes are refused.
 
 use super::*;
 use crate::testing::{chi_square_is_plausible, two_parties};

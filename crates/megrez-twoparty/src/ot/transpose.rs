@@ -1,6 +1,7 @@
 //! Bit matrices on their side: 128 rows become one 128-bit block per column.
 
-/// Words between the starts of two rows of [`Rows`]: no power of two, so that a column does not fall into few cache sets.
+/// Words between the starts of two rows of [`Rows`]: no power of two, so that a column does not
+/// fall into few cache sets.
 const STRIDE: usize = 136;
 
 /// Most words of a row.
@@ -29,7 +30,8 @@ impl Rows {
     /// Appends the first `n` columns; row r gives bit r.
     pub fn columns(&self, n: usize, out: &mut Vec<u128>) {
         for first in (0..n.div_ceil(64)).step_by(8) {
-            // Eight words of each row, side by side, so that the compiler works on all of them at once.
+            // Eight words of each row, side by side, so that the compiler works on all of them at
+            // once.
             let half = |from: usize| {
                 let mut lanes: [[u64; 8]; 64] = std::array::from_fn(|r| {
                     let at = (from + r) * STRIDE + first;

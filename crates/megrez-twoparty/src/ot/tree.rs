@@ -1,5 +1,5 @@
-//! All but one of 2^k seeds, from k OTs of one of two: a tree of keys (Goldreich, Goldwasser and Micali) whose sums
-//! by side are sent level by level.
+//! All but one of 2^k seeds, from k OTs of one of two: a tree of keys (Goldreich, Goldwasser and
+//! Micali) whose sums by side are sent level by level.
 
 use megrez_prg::{Key, RootKey};
 
@@ -39,8 +39,9 @@ pub fn grow(root: RootKey, k: u32) -> Tree {
     Tree { leaves: nodes.iter().map(seed).collect(), sums }
 }
 
-/// The seeds without number `missing`, whose bits, highest first, say which side's sum is *not* given on each level.
-/// Entry x is seed x; in place of the missing one stands a key that everybody knows.
+/// The seeds without number `missing`, whose bits, highest first, say which side's sum is *not*
+/// given on each level. Entry x is seed x; in place of the missing one stands a key that everybody
+/// knows.
 pub fn regrow(missing: usize, sums: &[[u8; 32]]) -> Vec<Key> {
     let k = sums.len();
     let zero = || RootKey::from_bytes([0; 32]);

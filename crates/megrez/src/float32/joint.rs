@@ -1,5 +1,6 @@
-//! A client's side of programs that several clients run at the parties of a cluster. Each opening is a run of its own, of all that it
-//! needs from the inputs on: parties keep nothing in between, and what is not opened is not computed.
+//! A client's side of programs that several clients run at the parties of a cluster. Each opening
+//! is a run of its own, of all that it needs from the inputs on: parties keep nothing in between,
+//! and what is not opened is not computed.
 
 use super::messages::{Reply, Request};
 use crate::{Cluster, ClusterConfig, Error, Result};
@@ -28,7 +29,8 @@ pub struct Connection {
     pub certs: PathBuf,
     /// This client's name.
     pub client: String,
-    /// The program's name: the same at all clients, and of no other program that they run at the same time.
+    /// The program's name: the same at all clients, and of no other program that they run at the
+    /// same time.
     pub name: String,
     /// The protocol's name.
     pub protocol: String,

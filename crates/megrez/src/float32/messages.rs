@@ -15,7 +15,8 @@ pub struct Request {
     pub forget: Vec<Name>,
     /// Values to open, of this tape or earlier ones.
     pub open: Vec<Name>,
-    /// Who brings inputs: an input's owner is a place here. Earlier places do not change. Empty where parties bring them.
+    /// Who brings inputs: an input's owner is a place here. Earlier places do not change. Empty
+    /// where parties bring them.
     #[serde(default)]
     pub clients: Vec<String>,
     /// The clients who learn what is opened; of no meaning where parties bring inputs.
@@ -26,7 +27,8 @@ pub struct Request {
 /// What was opened, and what the tape cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// Numbers as bits of single precision; truth values as 0 and 1. Nothing of what is for other clients.
+    /// Numbers as bits of single precision; truth values as 0 and 1. Nothing of what is for other
+    /// clients.
     pub opened: Vec<Vec<u32>>,
     /// Of the tape, without opening.
     pub seconds: f64,

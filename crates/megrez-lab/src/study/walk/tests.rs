@@ -96,7 +96,8 @@ fn splines_and_pools_by_all_pairs_are_walked_as_well() {
     // Half of 26 fraction bits in every factor; and real masks, under which deep models fall.
     let deep = of_graph(&graph, CompileOptions { frac: 26, ..CompileOptions::default() });
     let clear = under("clear", &deep, 3);
-    // One walk in about sixty has a large error, as real masks have it: none in three is as good as impossible.
+    // One walk in about sixty has a large error, as real masks have it: none in three is as good as
+    // impossible.
     let mut walks = (0..3).map(|_| walked(&deep, &Rules { truncation: Form::TruncateFirst, cut: false }, 3));
     let (first, counts) = walks.find(|(_, counts)| counts.big_errors == 0.0).expect("large errors are rare");
     assert!(mean_error(&first, &clear) < 0.02, "{counts:?}");

@@ -120,8 +120,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
     const PARTIES: usize = 3;
 
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
-        // The input-mask key is the key of the party's own component: with all three the owner computes ψ,
-        // and nothing else.
+        // The input-mask key is the key of the party's own component: with all three the owner
+        // computes ψ, and nothing else.
         let keys = keys(party, "input")?;
         let mask_key = keys.own.expose().to_vec();
         let mask = keys.map(party.me(), |_, key| {

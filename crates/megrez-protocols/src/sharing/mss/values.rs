@@ -153,8 +153,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
     const PARTIES: usize = 3;
 
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
-        // A worker's input-mask key is the key of its share of the mask: the owner computes r, and nothing
-        // else.
+        // A worker's input-mask key is the key of its share of the mask: the owner computes r, and
+        // nothing else.
         let mut mask_key = Vec::new();
         let mask = draw(party, "input", |party, key: Key| {
             if Role::of(party) != Role::Dealer {

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Jobs that may run at once at a party, and of these one client's: they stay long, and others want its places, too.
+/// Jobs that may run at once at a party, and of these one client's: they stay long, and others want
+/// its places, too.
 const JOBS: [usize; 2] = [4, 2];
 
 /// A job that runs.

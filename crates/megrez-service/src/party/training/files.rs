@@ -1,8 +1,10 @@
 //! What a party keeps of jobs: the job, what its owners said, and a checkpoint after each epoch.
 //!
-//! Each file ends with a hash, which is checked before anything is used. A checkpoint holds one party's shares of what lasts from step to
-//! step, and of what was opened after earlier epochs. What is opened after its own is opened from it, once all parties have it: whatever
-//! fails then, the same is opened again. The parties make a name for each opening together; shares of two never meet.
+//! Each file ends with a hash, which is checked before anything is used. A checkpoint holds one
+//! party's shares of what lasts from step to step, and of what was opened after earlier epochs.
+//! What is opened after its own is opened from it, once all parties have it: whatever fails then,
+//! the same is opened again. The parties make a name for each opening together; shares of two never
+//! meet.
 
 use super::super::stored::forbidden;
 use crate::training::{Consent, Job, JobId, Opened};
@@ -68,7 +70,8 @@ fn consent_path(data: &Path, job: &[u8; 32], owner: &str) -> PathBuf {
     data.join("consents").join(format!("{}-{owner}.consent", digits(job)))
 }
 
-/// Writes down what an owner says of a job, besides what it has said of other uploads in it; `of` are the owner's.
+/// Writes down what an owner says of a job, besides what it has said of other uploads in it; `of`
+/// are the owner's.
 pub(super) fn consent(data: &Path, owner: &str, consent: &Consent, of: Vec<(String, Id)>) -> Result<()> {
     let path = consent_path(data, &consent.job, owner);
     let before = read::<Given>(CONSENT, &path)?.map_or(vec![], |given| given.of).into_iter();
@@ -212,7 +215,8 @@ impl<'a> Folder<'a> {
         Ok(self.record()?.map(|(job, _)| job))
     }
 
-    /// Writes the job down, and of which uploads its rows and weights are: it goes on with these and with no others.
+    /// Writes the job down, and of which uploads its rows and weights are: it goes on with these
+    /// and with no others.
     pub(super) fn begin(&self, job: &Job, uploads: &[Id]) -> Result<()> {
         match self.record()? {
             None => write(JOB, &self.job_path(), &(job, uploads)),

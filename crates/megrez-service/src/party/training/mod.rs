@@ -1,4 +1,5 @@
-//! Training as a service, at a party: jobs that run without their client, what owners have approved, and how jobs stand.
+//! Training as a service, at a party: jobs that run without their client, what owners have
+//! approved, and how jobs stand.
 
 mod entries;
 mod files;
@@ -36,7 +37,8 @@ struct Ready {
 }
 
 impl Service {
-    /// Begins a job, or goes on with one. Its client hears when all parties have begun, and may go then.
+    /// Begins a job, or goes on with one. Its client hears when all parties have begun, and may go
+    /// then.
     pub(super) fn train(
         &self,
         asked: &Asked,
@@ -69,7 +71,8 @@ impl Service {
             let entered = self.training.enter(job)?;
             let running = Arc::clone(&entered.running);
             *entry.borrow_mut() = Some(entered);
-            // What was taken back since has not stopped the job; what is taken back from now on does.
+            // What was taken back since has not stopped the job; what is taken back from now on
+            // does.
             self.approved(job, &owners)?;
             Ok(running)
         };
@@ -89,7 +92,8 @@ impl Service {
         };
         let ring = work.ring();
         let result = ended(&network, dispatch(&job.protocol, ring, task).and_then(|done| done));
-        // An attempt that never had the job's place says nothing about the job: its client hears why.
+        // An attempt that never had the job's place says nothing about the job: its client hears
+        // why.
         let entry = entry.take();
         if let (Err(e), Some(entry)) = (&result, &entry) {
             self.training.failed(entry.id, e);
@@ -182,7 +186,8 @@ impl Service {
         let me = self.host.endpoint.me();
         let running = lock(&self.training.running).get(&job.id()).cloned();
         let failed = lock(&self.training.failed).get(&job.id()).cloned();
-        // What a running job has sealed last may not be sealed everywhere yet; and it may go on while we look.
+        // What a running job has sealed last may not be sealed everywhere yet; and it may go on
+        // while we look.
         let look = || -> Result<_> {
             let epoch = match &running {
                 Some(running) => running.epoch.load(Ordering::Acquire),
@@ -258,7 +263,8 @@ fn memory(work: &Work, job: &Job) -> u64 {
 }
 
 impl Service {
-    /// What this party makes of a job: everything that it names is there and fits, and all who have a say in it have approved this very job.
+    /// What this party makes of a job: everything that it names is there and fits, and all who have
+    /// a say in it have approved this very job.
     fn accepted(&self, train: &Train) -> Result<Ready> {
         let (host, job) = (&self.host, &train.job);
         job.stages.iter().try_for_each(|stage| host.affordable(&stage.step).map(drop))?;

@@ -1,4 +1,5 @@
-//! A job in its session: the parties cut batches out of stored rows, run the step on what lasts, and seal it after every epoch.
+//! A job in its session: the parties cut batches out of stored rows, run the step on what lasts,
+//! and seal it after every epoch.
 
 use super::entries::Running;
 use super::files::{Checkpoint, Folder};
@@ -81,7 +82,8 @@ impl Local {
     }
 }
 
-/// The order of rows in an epoch: a permutation that follows from what the parties have drawn together.
+/// The order of rows in an epoch: a permutation that follows from what the parties have drawn
+/// together.
 pub(super) fn order(seed: &[u8; 16], epoch: u32, rows: usize) -> Vec<usize> {
     let key = megrez_engine::hash("megrez 2026 order of rows", &[&seed[..], &epoch.to_le_bytes()].concat());
     let mut order: Vec<usize> = (0..rows).collect();
@@ -204,7 +206,8 @@ impl TrainJob<'_> {
         Ok(outbox.0.into_iter().map(opened).collect())
     }
 
-    /// Opens what the job says after the epoch of a checkpoint that all parties have sealed, from what is in it.
+    /// Opens what the job says after the epoch of a checkpoint that all parties have sealed, from
+    /// what is in it.
     fn tell<S: Suite>(
         &self,
         suite: &S,
@@ -221,8 +224,9 @@ impl TrainJob<'_> {
         Ok(())
     }
 
-    /// From which epoch the parties go on: the last that all of them have. They make sure that it is of one run. All have sealed an epoch
-    /// before one begins the next, so a party that lacks two has lost them, and no epoch is done again for its sake.
+    /// From which epoch the parties go on: the last that all of them have. They make sure that it
+    /// is of one run. All have sealed an epoch before one begins the next, so a party that lacks
+    /// two has lost them, and no epoch is done again for its sake.
     fn resume<D: megrez_kernels::Device>(&self, folder: &Folder, party: &mut Party<D>) -> Result<Checkpoint> {
         let newest = folder.newest()?;
         let all = party.step("agreement", |party| {
@@ -285,7 +289,8 @@ impl TrainJob<'_> {
             }
             file.write(&path)?;
         }
-        // A party that has lost its share hears of it here; the others keep theirs, for the next attempt.
+        // A party that has lost its share hears of it here; the others keep theirs, for the next
+        // attempt.
         Ok(party.barrier("trained-model")?)
     }
 }
