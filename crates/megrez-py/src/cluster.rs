@@ -154,8 +154,6 @@ impl Cluster {
         seconds: (Option<f64>, Option<f64>),
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
-        let seconds =
-            |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
         let duration =
             |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
         let (timeout, busy) = (duration(seconds.0)?, duration(seconds.1)?);
