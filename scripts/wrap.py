@@ -1,7 +1,8 @@
 """Wrap comments of Rust at 100 columns and prose of Markdown at 120: `python scripts/wrap.py [--check]`.
 
-Only paragraphs with a line that is too long are touched; tables, code and aligned lines are left as they
-are. With `--check` nothing is written, and it fails if something would be.
+Only paragraphs with a line that is too long, or with code that goes on in the next line, are touched; tables,
+code and aligned lines are left as they are. With `--check` nothing is written, and it fails if something
+would be.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COMMENT = re.compile(r"^(\s*)(///|//!|//)( ?)(.*)$")
 ITEM = re.compile(r"^(\s*)([-*+]|\d+\.) +")
+# Words, with code that holds blanks in one piece.
+WORD = re.compile(r"(?:`[^`]*`|[^\s`]|`)+")
 # What would mean something else at the beginning of a line.
 MARKUP = re.compile(r"^([-*+>|=#]|\d+[.)]$|```|:$)")
 
@@ -53,12 +56,13 @@ def wrapped(texts: list[str], margin: int, width: int) -> list[str]:
     def flush() -> None:
         if not paragraph:
             return
-        if all(margin + len(line) <= width for line in paragraph):
+        if all(margin + len(line) <= width and line.count("`") % 2 == 0 for line in paragraph):
             out.extend(paragraph)
         else:
             item = ITEM.match(paragraph[0])
             first = item[0] if item else re.match(r"\s*", paragraph[0])[0]  # type: ignore[index]
-            words = " ".join([paragraph[0][len(first) :], *paragraph[1:]]).split()
+            text = " ".join([paragraph[0][len(first) :], *(line.strip() for line in paragraph[1:])])
+            words = WORD.findall(text)
             out.extend(fill(words, first, " " * len(first), width - margin))
         paragraph.clear()
 

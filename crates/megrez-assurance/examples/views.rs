@@ -1,5 +1,5 @@
-//! Prints the table of exact views: `cargo run --release -p megrez-assurance --example views
-//! [PROTOCOL [OPERATION [FORM]]]`.
+//! Prints the table of exact views:
+//! `cargo run --release -p megrez-assurance --example views [PROTOCOL [OPERATION [FORM]]]`.
 
 use megrez_assurance::views::{Limits, Verdict, run};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Writes every kernel file, in the forms that are compiled at run time, to a folder: `units
-//! FOLDER`.
+//! Writes every kernel file, in the forms that are compiled at run time, to a folder:
+//! `units FOLDER`.
 
 use std::{env, fs, path::Path, process::ExitCode};
 

@@ -4,8 +4,8 @@
 use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};
 
-/// A rearrangement of a tensor: output element (i_0, …) is input element `offset + Σ i_d ·
-/// strides[d]`. A stride of 0 repeats, a negative one reverses.
+/// A rearrangement of a tensor: output element (i_0, …) is input element
+/// `offset + Σ i_d · strides[d]`. A stride of 0 repeats, a negative one reverses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct View {
     /// The shape of the result.

@@ -1,5 +1,6 @@
-//! What the blocks and the floating-point operations cost, without running them: `cargo run -p
-//! megrez-twoparty --example costs -- [k]`, and with `dealer` in place of k with a dealer.
+//! What the blocks and the floating-point operations cost, without running them:
+//! `cargo run -p megrez-twoparty --example costs -- [k]`, and with `dealer` in place of k with a
+//! dealer.
 
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
 use megrez_float::{Float, Format, Plain};

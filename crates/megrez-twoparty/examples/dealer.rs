@@ -1,6 +1,7 @@
 //! The operations by oblivious transfer and with a dealer, in one run: bytes, rounds, seconds, and
-//! whether every result has the bits of the clear: `cargo run --release -p
-//! megrez-twoparty --example dealer -- [lanes] [op…]`. Parties are threads over links in memory.
+//! whether every result has the bits of the clear:
+//! `cargo run --release -p megrez-twoparty --example dealer -- [lanes] [op…]`. Parties are threads
+//! over links in memory.
 
 use megrez_float::Format;
 use megrez_kernels::Cpu;

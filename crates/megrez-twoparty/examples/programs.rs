@@ -1,6 +1,7 @@
 //! The relevance network between two parties: what it costs and, with `run`, whether it gives bit
-//! for bit what it gives in the clear: `cargo run --release -p megrez-twoparty --example
-//! programs -- NAME [LANES] [run]`, where NAME is `forward` or `step`.
+//! for bit what it gives in the clear:
+//! `cargo run --release -p megrez-twoparty --example programs -- NAME [LANES] [run]`, where NAME is
+//! `forward` or `step`.
 
 use megrez_float::programs::{Layer, Matrix, Mlp};
 use megrez_float::{Blocks, Clear, Float, Format, Plain};

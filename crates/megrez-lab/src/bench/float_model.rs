@@ -165,8 +165,8 @@ fn costing(plan: &FloatPlan, parties: usize) -> Priced {
     }
 }
 
-/// What each operation costs for many at once under a protocol of so many parties: rows of `megrez
-/// protocols`.
+/// What each operation costs for many at once under a protocol of so many parties: rows of
+/// `megrez protocols`.
 #[must_use]
 pub fn price_rows(parties: usize) -> Vec<Json> {
     const LANES: usize = 10_000;

@@ -62,8 +62,8 @@ impl Live {
         self.columns[..ints].iter().flat_map(|(w, places)| places.iter().map(move |i| (w - i) as usize)).sum()
     }
 
-    /// A worker's shares of the rows of m − r, word by word: lane `i` of word `k` is `[i * words +
-    /// k]`.
+    /// A worker's shares of the rows of m − r, word by word: lane `i` of word `k` is
+    /// `[i * words + k]`.
     fn shares(&self, m: &[u64], hot: &OneHots) -> Vec<u64> {
         let n = self.rows.len() / self.words.max(1);
         // From row m on downwards, around.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// An interval as people write it: `2` is from −2 to 2, `0,1` from 0 to 1; in JSON `2` and `[0,
-/// 1]`.
+/// An interval as people write it: `2` is from −2 to 2, `0,1` from 0 to 1; in JSON `2` and
+/// `[0, 1]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Bounds(pub Interval);
