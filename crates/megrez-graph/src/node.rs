@@ -3,7 +3,7 @@
 use crate::tensor::Constant;
 use std::collections::BTreeMap;
 
-/// A value of a graph: the index into [`Graph::values`].
+/// A value of a graph: the index into [`Graph::values`](crate::Graph::values).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id(pub usize);
 

@@ -23,9 +23,9 @@ fn tests() -> BTreeMap<String, (u32, u32)> {
 fn expected() -> String {
     let mut out = String::from(
         "# Operators\n\nWhat a model may have, of ONNX's operator sets 1 to 28 and of `ai.onnx.ml`. `megrez operators` prints \
-         the same list. Tests are\nONNX's own of the operator alone; [coverage.md](coverage.md) says how they run, and why \
+         the same list.\nTests are ONNX's own of the operator alone; [coverage.md](coverage.md) says how they run, and why \
          some are refused.\n\nThis page is made by `MEGREZ_WRITE=1 cargo test -p megrez-graph --test graph operators`; the same \
-         test fails when it is stale.\n\n| operator | tests passed | refused |\n| --- | --- | --- |\n",
+         test fails when it is\nstale.\n\n| operator | tests passed | refused |\n| --- | --- | --- |\n",
     );
     let tests = tests();
     for op in supported() {

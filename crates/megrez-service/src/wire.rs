@@ -191,7 +191,7 @@ pub struct Join {
     pub protocol: String,
     /// What the clients call this run of the program: at most [`MAX_RUN_NAME`] bytes.
     pub name: String,
-    /// A [`Program`](megrez_engine::float::Program): [`program`] reads it.
+    /// A [`Program`]: [`program`] reads it.
     pub program: Vec<u8>,
     /// How many seconds to wait for the other clients, and until the program begins; no longer than
     /// for a turn.

@@ -13,8 +13,8 @@ pub struct ImportOptions {
     /// may be joined to others only.
     pub shapes: BTreeMap<String, Vec<usize>>,
     /// The folder in which weights may lie in files of their own, as `external_data` names them.
-    /// Without it, models must have their weights inside. [`read_file`] takes the folder of the
-    /// file.
+    /// Without it, models must have their weights inside. [`read_file`](super::read_file) takes the
+    /// folder of the file.
     pub folder: Option<PathBuf>,
 }
 
