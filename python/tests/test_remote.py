@@ -141,8 +141,8 @@ def test_busy_parties_are_waited_for_no_longer_than_asked(
             running = threading.Thread(target=long)
             running.start()
             assert begun.wait(60)
-            files = {"certs": tmp_path / "certs", "client": "alice"}
-            with megrez.connect(tmp_path / "cluster.toml", **files, busy=0) as alice:
+            cluster, certs = tmp_path / "cluster.toml", tmp_path / "certs"
+            with megrez.connect(cluster, certs=certs, client="alice", busy=0) as alice:
                 with pytest.raises(megrez.BusyError):
                     alice.run(small, images[:2])
                 running.join()
