@@ -46,7 +46,7 @@ def test_calls_go_on_to_another_triple_if_their_error_says_so() -> None:
         both = triples(first, second)
         await both.parties()
         assert (first.calls, second.calls) == (1, 1)
-        # The first is left alone for now.
+        # A triple that has just failed gets no call for a while.
         await both.parties()
         assert (first.calls, second.calls) == (1, 2)
         for kind in (InvalidError, OutOfRangeError, megrez.NotPermittedError, megrez.InternalError):
