@@ -29,7 +29,7 @@ from megrez._native import (
     UnsupportedError,
 )
 from megrez._protocols import Protocol, protocols
-from megrez._results import Check, FloatLayerCheck, Generated, LayerCheck, Report, Result
+from megrez._results import Check, FloatLayerCheck, Forecast, Generated, LayerCheck, Report, Result
 from megrez._training import Training
 
 __version__ = _native.RELEASE
@@ -42,6 +42,7 @@ __all__ = [
     "Disclosure",
     "Error",
     "FloatLayerCheck",
+    "Forecast",
     "Generated",
     "InternalError",
     "InvalidError",

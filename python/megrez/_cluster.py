@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Progress = Callable[[int], Any]
+Mode = Literal["execute", "simulate", "clear"]
 
 
 class Cluster:
@@ -48,20 +49,29 @@ class Cluster:
         return self._native.client
 
     @overload
-    def run(self, model: Model, data: Given, *, progress: Progress | None = None) -> Result[Array]: ...
+    def run(
+        self, model: Model, data: Given, *, progress: Progress | None = None, mode: Mode = "execute"
+    ) -> Result[Array]: ...
     @overload
     def run(
-        self, model: Model, data: GivenTensor, *, progress: Progress | None = None
+        self, model: Model, data: GivenTensor, *, progress: Progress | None = None, mode: Mode = "execute"
     ) -> Result[torch.Tensor]: ...
-    def run(self, model: Model, data: Any, *, progress: Progress | None = None) -> Result[Any]:
+    def run(
+        self, model: Model, data: Any, *, progress: Progress | None = None, mode: Mode = "execute"
+    ) -> Result[Any]:
         """Run a model on data: an array or tensor, or several by the inputs' names.
 
         The first dimension counts inputs; they go in runs of `model.batch`, the last one filled up. Where an
         output is not made input by input, data is refused unless it is just one run.
         `progress` is called with the number of finished runs.
+
+        With `mode="simulate"` no party runs, and nothing is private: this process does the protocol's steps,
+        words and roundings included. The report has the same bytes and rounds, how far the outputs are from
+        the clear, and as seconds those of this machine's work and of the network, one after the other. With
+        `mode="clear"` the model runs in floating point, as `Model.plain` does.
         """
         given, tensors = arrays(data, list(model.inputs))
-        named, report, text = self._native.run(model._native, given, progress)
+        named, report, text = self._native.run(model._native, given, progress, mode)
         return Result(outputs(named, tensors), Report(report, text))
 
     @overload

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from megrez import _native
 from megrez._data import Array, Given, GivenTensor, arrays, outputs
 from megrez._disclosure import Disclosure
-from megrez._results import only
+from megrez._results import Forecast, only
 
 if TYPE_CHECKING:
     import torch
@@ -139,6 +139,21 @@ class Model:
         """
         known = protocol or ("mizar" if self.numbers == "fixed" else "secfloat")
         return Disclosure(*self._native.disclosure(known, (model_owner, data_owner, recipient)))
+
+    def forecast(self, *, rows: int | None = None, protocol: str | None = None, net: str = "loopback") -> Forecast:
+        """Reckon what runs will cost, before anything runs.
+
+        Args:
+            rows: how many inputs there are; by default one batch.
+            protocol: defaults to `mizar`, and to `secfloat` for a model in float32.
+            net: the network between the parties: `loopback`, `lan`, `wan`, or its round trip and rate.
+
+        """
+        known = protocol or ("mizar" if self.numbers == "fixed" else "secfloat")
+        runs = 1 if rows is None else -(-rows // self.batch)
+        if runs < 1:
+            raise _native.InvalidError(f"there is one row at least, not {rows}")
+        return Forecast(*self._native.forecast(known, net, runs))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name} {list(shape)}" for name, shape in self.inputs.items())

@@ -44,6 +44,16 @@ class Report:
         """Payload bytes of a phase over all links."""
         return sum(self._phase(phase)["sent_bytes"].values())
 
+    @property
+    def mode(self) -> str:
+        """How the model ran: `execute`, `simulate` or `clear`. A stored model is always executed."""
+        return str(self._data["mode"])
+
+    @property
+    def distances(self) -> dict[str, tuple[float, float]]:
+        """Of a simulation: how far each output is from the clear, at most and in the mean."""
+        return {far["name"]: (far["largest"], far["mean"]) for far in self._data["distances"]}
+
     def _phase(self, phase: str) -> dict[str, Any]:
         phases: dict[str, dict[str, Any]] = self._data["cost"]["phases"]
         if phase not in phases:
@@ -81,6 +91,45 @@ class Report:
 
     def _repr_html_(self) -> str:
         return _native.fragment(json.dumps(self._data))
+
+
+class Forecast:
+    """What runs will cost, by the formulas that reports are held to: rounds, bytes, seconds of the network."""
+
+    def __init__(self, data: str, text: str) -> None:
+        self._data: dict[str, Any] = json.loads(data)
+        self._text = text
+
+    @property
+    def runs(self) -> int:
+        """How many runs the data takes."""
+        return int(self._data["runs"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast as plain data: what `megrez infer --dry-run --json` prints."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        return copy
+
+    def seconds(self, phase: str = "online") -> float:
+        """Seconds that the network takes for one run of a phase. What parties compute comes on top."""
+        return float(self._phase(phase)["network_seconds"])
+
+    def rounds(self, phase: str = "online") -> int:
+        """Messages on the critical path of a phase."""
+        return int(self._phase(phase)["rounds"])
+
+    def bytes(self, phase: str = "online") -> int:
+        """Payload bytes of a phase over all links."""
+        return sum(self._phase(phase)["sent_bytes"].values())
+
+    def _phase(self, phase: str) -> dict[str, Any]:
+        phases: dict[str, dict[str, Any]] = self._data["phases"]
+        if phase not in phases:
+            raise KeyError(f"there is no phase {phase!r}; there are {', '.join(phases)}")
+        return phases[phase]
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 def page(

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Demo, json: bool) -> Result<ExitCode> {
     let data = [first_rows(&images, n)];
     let run = args.common.run(1);
     let private = megrez::infer(&mut backend, &model, &data, &run, &|run| progress::tick(&bar, run))?;
-    bar.finish_and_clear();
+    drop(bar);
     let plain = infer_plain(&model, &data)?;
     let ((_, private_logits), (_, plain_logits)) = (&private.outputs[0], &plain[0]);
 

@@ -7,8 +7,8 @@ use crate::report::Page;
 use clap::Args;
 use megrez::protocols::is_float;
 use megrez::{
-    Backend, Described, Inference, Material, Model, ModelFile, Names, Result, RunOptions, StoredModel,
-    check_apart,
+    Backend, Described, Forecast, Inference, Material, Mode, Model, ModelFile, Names, Result, RunOptions,
+    StoredModel, check_apart,
 };
 use megrez_graph::npy;
 use megrez_report::Parts;
@@ -40,6 +40,13 @@ pub(crate) struct Infer {
     /// is made for].
     #[arg(long)]
     batch: Option<usize>,
+    /// How to run: execute, by parties; simulate, the protocol's steps in this process, where
+    /// nothing is private; clear, in floating point.
+    #[arg(long, default_value_t, conflicts_with_all = ["model_name", "cluster"])]
+    mode: Mode,
+    /// Run nothing: say what the protocol would cost.
+    #[arg(long, conflicts_with = "model_name")]
+    dry_run: bool,
     /// Print the cost of every layer.
     #[arg(long)]
     layers: bool,
@@ -54,14 +61,18 @@ pub(crate) struct Infer {
     material: Option<String>,
 }
 
+/// Seconds from which on a run is foretold.
+const LONG: f64 = 2.0;
+
 /// What came out, and where each output is to be written.
 type Inferred = (Inference, Vec<Option<PathBuf>>);
 
 pub(crate) fn run(args: &Infer, json: bool) -> Result<ExitCode> {
-    let (inference, files) = match (&args.model_name, &args.model) {
-        (Some(name), _) => stored(args, name)?,
-        (None, model) => file(args, model.as_ref().expect("clap asks for one of the two"))?,
+    let inferred = match (&args.model_name, &args.model) {
+        (Some(name), _) => Some(stored(args, name)?),
+        (None, model) => file(args, model.as_ref().expect("clap asks for one of the two"), json)?,
     };
+    let Some((inference, files)) = inferred else { return Ok(ExitCode::SUCCESS) };
     for ((_, output), file) in inference.outputs.iter().zip(&files) {
         if let Some(file) = file {
             npy::save(file, output)?;
@@ -100,13 +111,13 @@ fn stored(args: &Infer, name: &str) -> Result<Inferred> {
     let options = options(args)?;
     let bar = progress::bar(rows(&data).div_ceil(size.max(1)) as u32, "private inference");
     let inference = model.infer(&mut cluster, &data, &options, &|run| progress::tick(&bar, run))?;
-    bar.finish_and_clear();
+    drop(bar);
     written(&args.page, &inference, None)?;
     Ok((inference, files))
 }
 
-/// A model in a file.
-fn file(args: &Infer, model: &Path) -> Result<Inferred> {
+/// A model in a file; nothing comes out of a dry run.
+fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
     let file = ModelFile::open(model)?;
     let data = file.names().load("--input", &args.input)?;
     let graph = file.graph(Some(&data), &args.shape, args.batch)?;
@@ -119,18 +130,32 @@ fn file(args: &Infer, model: &Path) -> Result<Inferred> {
     }
     let options = options(args)?;
     args.common.request.is_float()?;
-    let mut backend = match args.place.connect()? {
-        Some(cluster) => Backend::Remote(cluster),
-        None => args.common.backend()?,
-    };
+    let mode = if args.dry_run { Mode::Simulate } else { args.mode };
+    let mut backend = mode.backend(|| match args.place.connect()? {
+        Some(cluster) => Ok(Backend::Remote(cluster)),
+        None => args.common.backend(),
+    })?;
     let model = args.common.request.compile(&graph, backend.client())?;
     let files = Names::of_outputs(model.outputs()).files("--output", &args.output)?;
     let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied()).unwrap_or(1);
-    let bar = progress::bar(rows(&data).div_ceil(size) as u32, "private inference");
-    let inference = megrez::infer(&mut backend, &model, &data, &options, &|run| progress::tick(&bar, run))?;
-    bar.finish_and_clear();
+    let runs = rows(&data).div_ceil(size) as u32;
+    let foretold = Forecast::of(&model, args.common.protocol(), &options.net, runs)?;
+    if args.dry_run {
+        match json {
+            true => println!("{}", foretold.json()),
+            false => print!("{}", foretold.table()),
+        }
+        return Ok(None);
+    }
+    if mode == Mode::Execute && foretold.network_seconds() > LONG {
+        eprint!("{}", foretold.table());
+    }
+    let bar = progress::bar(runs, "private inference");
+    let tick = |run| progress::tick(&bar, run);
+    let inference = megrez::mode::run(mode, &mut backend, &model, &data, &options, &tick)?;
+    drop(bar);
     written(&args.page, &inference, Some((&model, args.common.protocol(), backend.client())))?;
-    Ok((inference, files))
+    Ok(Some((inference, files)))
 }
 
 /// The page of a run, without its numbers.

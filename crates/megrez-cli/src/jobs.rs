@@ -213,7 +213,7 @@ pub(crate) fn follow(cluster: &mut Cluster, job: &Job) -> Result<(Standing, Hist
         let bar = bar.get_or_insert_with(|| progress::bar(steps, "private training"));
         progress::tick(bar, standing.step())
     });
-    bar.into_inner().inspect(|bar| bar.finish_and_clear());
+    drop(bar);
     done
 }
 

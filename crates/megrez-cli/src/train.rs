@@ -135,7 +135,7 @@ fn private(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail
         let done = training.epoch(steps, &batch, &|run| {
             let _ = progress::tick(&bar, run);
         })?;
-        bar.finish_and_clear();
+        drop(bar);
         eprintln!("epoch {} of {}: loss {:.4}", epoch + 1, args.epochs, done.loss);
         epochs.push((done.loss, start.elapsed().as_secs_f64()));
         last = Some(done);

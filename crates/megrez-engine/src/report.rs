@@ -84,6 +84,11 @@ impl Measured {
         self.phases.insert(phase, report);
     }
 
+    /// A phase of so many rounds that goes on beside another one, in whose seconds it is.
+    pub(crate) fn beside(&mut self, phase: Phase, rounds: u32) {
+        self.phases.insert(phase, PhaseReport { rounds, ..PhaseReport::default() });
+    }
+
     /// The report of the whole run; `before` is what the device had done before it.
     ///
     /// # Errors

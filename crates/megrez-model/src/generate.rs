@@ -122,7 +122,7 @@ impl<'a> Generation<'a> {
         options: CompileOptions,
         run: RunOptions,
     ) -> Result<Self> {
-        if matches!(backend, Backend::Threads(_)) {
+        if matches!(backend, Backend::Threads(_) | Backend::Simulated) {
             return Err(Error::of(
                 ErrorKind::Unsupported,
                 "generation keeps values with the parties between runs, which threads do not: use --parties process",

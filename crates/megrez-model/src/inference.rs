@@ -5,6 +5,8 @@
 use crate::batches::{Batches, Described, Rows};
 use crate::fixed::{FixedModel, decode_output};
 use crate::float::FloatModel;
+use crate::forecast::Distance;
+use crate::mode::Mode;
 use crate::model::Model;
 use crate::report::Cost;
 use megrez_engine::PartyReport;
@@ -37,6 +39,10 @@ pub struct Inference {
     pub runs: u32,
     /// The cost of one run.
     pub cost: Cost,
+    /// How it ran.
+    pub mode: Mode,
+    /// How far each output is from the clear, where that was asked for: by [`Mode::Simulate`].
+    pub distances: Vec<Distance>,
 }
 
 impl Inference {
@@ -50,12 +56,14 @@ impl Inference {
             "shape": outputs.first().map(|first| &first["shape"]),
             "output": outputs.first().map(|first| &first["output"]),
             "outputs": outputs,
+            "mode": self.mode,
             "protocol": self.protocol,
             "insecure": self.insecure,
             "range": self.range,
             "batch": self.batch,
             "runs": self.runs,
             "cost": self.cost,
+            "distances": self.distances,
         })
     }
 
@@ -66,7 +74,23 @@ impl Inference {
 
     /// The report as a table.
     pub fn summary(&self) -> String {
-        let mut out = format!(
+        if self.mode == Mode::Clear {
+            return "in the clear, in floating point: no party ran\n".into();
+        }
+        let simulated = match self.mode {
+            Mode::Simulate => {
+                "simulated in this process, where nothing is private; seconds are of this machine's work and the network's, one after the other\n"
+            }
+            _ => "",
+        };
+        let mut out = simulated.to_owned();
+        for far in &self.distances {
+            out += &format!(
+                "`{}` is off the clear by {:.2e} at most, {:.2e} in the mean\n",
+                far.name, far.largest, far.mean
+            );
+        }
+        out += &format!(
             "cost of one run of {} under {} on {}\n",
             self.batch,
             self.protocol,
@@ -137,6 +161,8 @@ pub(crate) fn in_batches(
         batch: batches.size,
         runs: batches.runs,
         cost: Cost::of(&ran.reports),
+        mode: Mode::Execute,
+        distances: vec![],
     })
 }
 

@@ -3,7 +3,8 @@
 //! A model is read ([`inputs`]), compiled to fixed point or to single precision ([`model`], with
 //! forms that [`choose`] finds for a network), its data is cut into batches ([`batches`]) where no
 //! row depends on another, and it runs on whatever backend there is ([`inference`]), or where its
-//! weights are kept ([`stored`]). What it cost is reported alike everywhere ([`report`]). The
+//! weights are kept ([`stored`]); or only as if ([`mode`]). What it will cost is known before
+//! ([`forecast`]), what it did cost is reported alike everywhere ([`report`]). The
 //! examinations of a model stand beside: layer by layer against the clear ([`check()`]), whether
 //! every message is masked ([`masks`]), what a run tells whom ([`disclosure`]), whether parties
 //! notice damage ([`faults`]).
@@ -18,11 +19,13 @@ pub mod disclosure;
 pub mod faults;
 pub mod fixed;
 pub mod float;
+pub mod forecast;
 pub mod generate;
 pub mod inference;
 pub mod inputs;
 pub mod masks;
 pub mod material;
+pub mod mode;
 pub mod model;
 pub mod report;
 mod rows;

@@ -6,11 +6,12 @@ use crate::model::Model;
 use crate::program::program;
 use crate::wait::{Watch, wait};
 use megrez::generate::{Generation, LanguageModel};
+use megrez::mode::{Mode, run};
 use megrez::protocols::find;
 use megrez::report::Cost;
 use megrez::{
     Backend, ClusterConfig, CompileRequest, DeviceChoice, Error, ErrorKind, Inference, Material, Parties,
-    Recipe, Result, RunOptions, StoredModel, first_batch, infer, upload,
+    Recipe, Result, RunOptions, StoredModel, first_batch, upload,
 };
 use megrez_device::{AnyDevice, open_each};
 use megrez_net::{Identity, NetProfile, PeerName};
@@ -89,7 +90,7 @@ impl Job {
     pub fn run_connected<T>(self, work: impl FnOnce(&mut client::Cluster) -> Result<T>) -> Result<T> {
         self.run(|backend| match backend {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => work(cluster),
-            Backend::Threads(_) => Err(Error::of(
+            Backend::Threads(_) | Backend::Simulated => Err(Error::of(
                 ErrorKind::Unsupported,
                 "threads keep nothing: use parties=\"process\" or a remote cluster",
             )),
@@ -194,20 +195,26 @@ impl Cluster {
         serde_json::to_string(&parties).map_err(refused)
     }
 
-    /// Runs a model.
+    /// Runs a model in a mode.
     fn run<'py>(
         &self,
         py: Python<'py>,
         model: &Model,
         data: Vec<Given<'py>>,
         progress: Option<Bound<'py, PyAny>>,
+        mode: &str,
     ) -> PyResult<Ran<'py>> {
+        let mode: Mode = mode.parse().map_err(refused)?;
         let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
         let (apart, model) = (model.apart(), model.model(&options.protocol)?);
         let work = move |watch: &Watch| {
             apart(&data)?;
             let before = |run| watch.before(run);
-            job.run(|backend| infer(backend, &model, &data, &options, &before))
+            let run = |backend: &mut Backend| run(mode, backend, &model, &data, &options, &before);
+            match mode {
+                Mode::Execute => job.run(run),
+                Mode::Simulate | Mode::Clear => run(&mut Backend::Simulated),
+            }
         };
         ran(py, wait(py, progress.as_ref(), work)?)
     }

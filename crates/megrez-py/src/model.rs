@@ -5,10 +5,12 @@ use crate::error::{error, refused};
 use crate::wait::wait;
 use megrez::calibrate::measure;
 use megrez::{
-    CompileRequest, Described, Disclosure, Error, ErrorKind, Recipe, Result, Roles, check_apart, infer_plain,
+    CompileRequest, Described, Disclosure, Error, ErrorKind, Forecast, Recipe, Result, Roles, check_apart,
+    infer_plain,
 };
 use megrez_graph::onnx::{self, ImportOptions};
 use megrez_graph::{DataInput, Graph, Tensor};
+use megrez_net::NetProfile;
 use megrez_service::embedded::CLIENT;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -138,6 +140,14 @@ impl Model {
         });
         let found = Disclosure::of(&self.compiled, protocol, &roles).map_err(error)?;
         Ok((serde_json::to_string(&found).map_err(refused)?, found.text()))
+    }
+
+    /// What so many runs will cost under a protocol on a network: as JSON, and as text.
+    fn forecast(&self, py: Python<'_>, protocol: &str, net: &str, runs: u32) -> PyResult<(String, String)> {
+        let (model, protocol) = (self.model(protocol)?, protocol.to_owned());
+        let net: NetProfile = net.parse().map_err(refused)?;
+        let foretold = wait(py, None, move |_| Forecast::of(&model, &protocol, &net, runs))?;
+        Ok((foretold.json().to_string(), foretold.table()))
     }
 
     /// The outputs in the clear.

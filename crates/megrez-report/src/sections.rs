@@ -19,9 +19,20 @@ fn report(run: &Value) -> Result<At<'_>> {
     }
 }
 
+/// How it ran; an older report does not say.
+fn mode<'a>(run: &At<'a>) -> Result<Option<&'a str>> {
+    let mode = run.get("mode");
+    if mode.is_null() { Ok(None) } else { mode.text().map(Some) }
+}
+
 pub fn title(run: &Value) -> Result<String> {
     let run = report(run)?;
-    Ok(format!("private inference under {}", run.get("protocol").text()?))
+    let how = match mode(&run)? {
+        Some("simulate") => "simulated",
+        Some("clear") => return Ok("inference in the clear".into()),
+        _ => "private",
+    };
+    Ok(format!("{how} inference under {}", run.get("protocol").text()?))
 }
 
 pub fn summary(run: &Value, title: &str) -> Result<String> {
@@ -44,6 +55,19 @@ pub fn summary(run: &Value, title: &str) -> Result<String> {
         out += &warning(
             "The caller asked for a protocol that does not protect: what stands below was not private.",
         );
+    }
+    if mode(&run)? == Some("simulate") {
+        out += &warning(
+            "One process did the steps of all parties: nothing was private. Seconds are of its work and of the network, one after the other.",
+        );
+    }
+    if !run.get("distances").is_null() && !run.get("distances").items()?.is_empty() {
+        let row = |far: &At<'_>| {
+            let number = |name: &str| Ok(format!("{:.2e}", far.get(name).number()?));
+            Ok(vec![far.get("name").text()?.to_owned(), number("largest")?, number("mean")?])
+        };
+        let rows: Result<Vec<Vec<String>>> = run.get("distances").items()?.iter().map(row).collect();
+        out += &words(&["output", "off the clear at most", "in the mean"], &rows?);
     }
     if !run.get("outputs").is_null() {
         let row =

@@ -20,6 +20,8 @@ pub enum Backend {
     Processes(Parties, Cluster),
     /// Threads of this process, over memory: party i on device i, or all on the only one.
     Threads(Vec<AnyDevice>),
+    /// As threads, on the processor; delays of the network are reckoned, not waited for.
+    Simulated,
     /// A cluster of parties that run elsewhere.
     Remote(Cluster),
 }
@@ -45,7 +47,7 @@ impl Backend {
     pub fn client(&self) -> &str {
         match self {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => cluster.name(),
-            Backend::Threads(_) => embedded::CLIENT,
+            Backend::Threads(_) | Backend::Simulated => embedded::CLIENT,
         }
     }
 
@@ -72,8 +74,10 @@ impl Backend {
                 cluster.run(plan, Source::Plan(plan.to_bytes()), options, &|_| true, inputs, progress)
             }
             Backend::Threads(devices) => {
-                let run = run_on(devices, &options.protocol, plan, inputs, progress, &local(options))?;
-                Ok(Outcome { outputs: run.outputs, reports: run.reports })
+                in_threads(devices, plan, options, inputs, progress, ClockKind::Real)
+            }
+            Backend::Simulated => {
+                in_threads(&[AnyDevice::default()], plan, options, inputs, progress, ClockKind::Virtual)
             }
         }
     }
@@ -94,19 +98,35 @@ impl Backend {
                 let source = Source::Plan(plan.to_bytes());
                 cluster.run_floats(plan, source, options, &|_| true, inputs, progress)
             }
-            Backend::Threads(_) => {
+            Backend::Threads(_) | Backend::Simulated => {
                 let parties = find(&options.protocol)?.parties;
-                Ok(run_floats(parties, plan, inputs, progress, &local(options))?)
+                let clock = match self {
+                    Backend::Simulated => ClockKind::Virtual,
+                    _ => ClockKind::Real,
+                };
+                Ok(run_floats(parties, plan, inputs, progress, &local(options, clock))?)
             }
         }
     }
 }
 
+fn in_threads(
+    devices: &[AnyDevice],
+    plan: &Plan,
+    options: &RunOptions,
+    inputs: &Inputs<'_>,
+    progress: &dyn Fn(u32),
+    clock: ClockKind,
+) -> Result<Outcome> {
+    let run = run_on(devices, &options.protocol, plan, inputs, progress, &local(options, clock))?;
+    Ok(Outcome { outputs: run.outputs, reports: run.reports })
+}
+
 /// Threads run as long as it takes.
-fn local(options: &RunOptions) -> LocalOptions {
+fn local(options: &RunOptions, clock: ClockKind) -> LocalOptions {
     LocalOptions {
         net: options.net.clone(),
-        clock: ClockKind::Real,
+        clock,
         runs: options.runs,
         lasting: options.lasting.clone(),
         timeout: Duration::from_secs(3600),

@@ -98,7 +98,7 @@ impl<'a> Training<'a> {
         rehearsal: &Rehearsal,
         options: RunOptions,
     ) -> Result<Self> {
-        if matches!(backend, Backend::Threads(_)) {
+        if matches!(backend, Backend::Threads(_) | Backend::Simulated) {
             return Err(Error::of(
                 ErrorKind::Unsupported,
                 "training keeps weights with the parties between steps, which threads do not: use --parties process",
