@@ -187,6 +187,7 @@ def compile(
     cut: int = 0,
     fit: bool = False,
     calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    guard: bool = False,
     declared: Mapping[str, float | Interval] | str | os.PathLike[str] | None = None,
     form: Literal["3r", "2r", "2r-fresh", "table", "auto"] = "3r",
     pool: Literal["tournament", "all-pairs"] | None = None,
@@ -222,6 +223,9 @@ def compile(
         calibration: as `fit`, with magnitudes measured by `Model.calibrate`: what it gave, or a file of
             `megrez calibrate`. With `ranges="calibrated"` its ranges take the place of proofs, and nothing is
             fitted unless `fit` says so.
+        guard: with `ranges="calibrated"`, compare what rests on measurements with them in every run. Data beyond
+            them then raises `OutOfRangeError`, and the recipient learns that one bit; without it, such data gives
+            wrong numbers.
         declared: ranges of the layers that read secret weights, so that the plan tells nothing about them:
             bounds by the layer's name, with "*" for all others, or a JSON or TOML file of these. The weights
             must prove them.
@@ -277,6 +281,7 @@ def compile(
         cut=cut,
         fit=fit,
         calibration=calibration,
+        guard=guard,
         declared=declared,
         form=form,
         pool=pool,

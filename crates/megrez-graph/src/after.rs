@@ -26,6 +26,10 @@ pub enum After {
         /// Whether the last of equal elements wins, not the first.
         last: bool,
     },
+    /// Is 0, or all other outputs of the run are worth nothing: some value has left the range that
+    /// was measured ([`CompileOptions::guard`](crate::CompileOptions::guard)). No output of the
+    /// model's.
+    InRange,
 }
 
 impl After {
@@ -33,6 +37,7 @@ impl After {
     pub fn axis(&self) -> usize {
         match *self {
             After::Softmax { axis } | After::LogSoftmax { axis } | After::ArgMax { axis, .. } => axis,
+            After::InRange => 0,
         }
     }
 
@@ -55,6 +60,9 @@ impl After {
     /// # Panics
     /// If the axis is outside of the shape.
     pub fn apply(&self, x: &Tensor) -> Tensor {
+        if *self == After::InRange {
+            return x.clone();
+        }
         let stride = x.shape.strides()[self.axis()];
         let size = x.shape.dims()[self.axis()];
         let shape = self.shape(&x.shape);
@@ -76,6 +84,7 @@ impl After {
                     let index = if last { equal.next_back() } else { equal.next() };
                     y.data[line] = index.unwrap_or(0) as f32;
                 }
+                After::InRange => unreachable!("returned above"),
             }
         }
         y

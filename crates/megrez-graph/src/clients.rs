@@ -59,6 +59,11 @@ pub struct Revealed {
 }
 
 impl Revealed {
+    /// Whether this says that all values were in range, and is no output of the model's.
+    pub fn guards(&self) -> bool {
+        self.after == [After::InRange]
+    }
+
     /// Applies `after` to the opened and decoded output.
     pub fn finish(&self, opened: Vec<f32>) -> Tensor {
         self.after.iter().fold(Tensor::new(self.shape.clone(), opened), |x, after| after.apply(&x))

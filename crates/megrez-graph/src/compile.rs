@@ -112,6 +112,16 @@ fn check(options: &CompileOptions) -> Result<(), Problem> {
             Some(measured) => measured.check().or_else(|what| wrong(&format!("the calibration {what}")))?,
         }
     }
+    if options.guard && (options.policy != RangePolicy::Calibrated || options.declared.is_some()) {
+        return wrong(
+            "a guard holds values to what was measured: it goes with calibrated ranges, and not with declared ones",
+        );
+    }
+    if options.guard && !options.kept.is_empty() {
+        return wrong(
+            "a guard tells the recipient of a run; where values are kept for another run there is none",
+        );
+    }
     if options.frac == 0 || options.frac > options.ring / 2 - 2 {
         return wrong(&format!("the fraction has 1 to {} bits on this ring", options.ring / 2 - 2));
     }
@@ -279,6 +289,21 @@ fn lower_with(
             ),
             None => {}
         }
+    }
+    cx.enter("guard");
+    match cx.guarded() {
+        Ok(Some(outside)) => {
+            let taken = |name: &str| graph.outputs.iter().any(|output| output.name == name);
+            let mut name = "out of range".to_owned();
+            while taken(&name) {
+                name.push('\'');
+            }
+            cx.plan.output(&name, &options.recipient, outside.id);
+            let shape = cx.shape(&outside).clone();
+            outputs.push(Revealed { name, shape, frac: 0, after: vec![After::InRange] });
+        }
+        Ok(None) => {}
+        Err(refusal) => problems.push(refusal.at("(guard)", "")),
     }
     let mut names = HashSet::new();
     if let Some(twice) = graph.outputs.iter().find(|output| !names.insert(&output.name)) {

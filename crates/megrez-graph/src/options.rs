@@ -35,6 +35,9 @@ pub struct CompileOptions {
     pub policy: RangePolicy,
     /// What was measured on data, for [`RangePolicy::Calibrated`].
     pub measured: Option<Calibration>,
+    /// Whether every range that rests on what was measured is held to it during the run, and the
+    /// recipient told, in one bit, whether all were kept ([`After::InRange`](crate::After)).
+    pub guard: bool,
     /// How ReLUs compare.
     pub comparison: Comparison,
     /// The form of every ReLU.
@@ -141,6 +144,7 @@ impl Default for CompileOptions {
             kept: BTreeMap::new(),
             policy: RangePolicy::Prove,
             measured: None,
+            guard: false,
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,

@@ -7,7 +7,7 @@ use megrez_graph::{
     CompileOptions, FloatOptions, Graph, Id, Interval, RangePolicy, Revealed, Tensor, compile, compile_floats,
 };
 use megrez_plan::Input;
-use megrez_service::{Error, Result};
+use megrez_service::{Error, ErrorKind, Result};
 
 /// What a run takes of an input, by run and input.
 pub type Rows<'a> = dyn Fn(u32, &DataInput) -> Result<Tensor> + 'a;
@@ -18,8 +18,34 @@ pub trait Described {
     fn inputs(&self) -> &[DataInput];
     /// What it gives.
     fn outputs(&self) -> &[Revealed];
+    /// What says that all values were in range, where ranges are guarded: after the outputs.
+    fn guard(&self) -> Option<&Revealed>;
     /// The first output that is not made row by row, when a run takes `rows`.
     fn mixed(&self, rows: usize) -> Option<&Revealed>;
+}
+
+/// The outputs of a model, and the guard, of all that is revealed.
+pub(crate) fn apart(revealed: &[Revealed]) -> (&[Revealed], Option<&Revealed>) {
+    match revealed.split_last() {
+        Some((guard, outputs)) if guard.guards() => (outputs, Some(guard)),
+        _ => (revealed, None),
+    }
+}
+
+/// Refuses the outputs of runs in which some value was out of range.
+pub(crate) fn in_range<W: Default + PartialEq>(guard: Option<&Revealed>, runs: &[Vec<Vec<W>>]) -> Result<()> {
+    let outside =
+        |run: &Vec<Vec<W>>| run.last().is_none_or(|bits| bits.iter().any(|bit| *bit != W::default()));
+    match (guard, runs.iter().position(outside)) {
+        (Some(_), Some(run)) => Err(Error::of(
+            ErrorKind::OutOfRange,
+            format!(
+                "in run {run} a value was beyond what the calibration had measured, so the outputs would be wrong and are not \
+                 given: calibrate on data like this, or with a larger margin"
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Data for a model, checked and ready to be cut into batches.
@@ -187,6 +213,10 @@ pub fn batch(data: &Tensor, run: u32, size: usize, range: Interval) -> Tensor {
     let start = (run as usize * size * row).min(data.data.len());
     let end = (start + size * row).min(data.data.len());
     let mut rows = data.data[start..end].to_vec();
+    // What fills up must lie where real data lies, or it would set off a guard.
+    while row > 0 && (row..size * row).contains(&rows.len()) {
+        rows.extend_from_within(rows.len() - row..);
+    }
     rows.resize(size * row, filler);
     let mut shape = dims.to_vec();
     shape[0] = size;

@@ -6,7 +6,7 @@ use crate::batches::Described as _;
 use crate::model::Model;
 use megrez_graph::lower::After;
 use megrez_graph::{LayerRange, ModelInput, Revealed};
-use megrez_plan::{Op, Plan, Relu, SignBit};
+use megrez_plan::{Op, Output, Plan, Relu, SignBit};
 use megrez_service::Result;
 use megrez_service::protocols::find;
 use serde::Serialize;
@@ -140,7 +140,7 @@ impl Disclosure {
             gives,
             learns: learns.collect(),
             everybody_sees: seen(model),
-            opened: vec![],
+            opened: opened(model, &roles.recipient),
             ranges: model.basis(),
             warnings: vec![],
         };
@@ -174,7 +174,14 @@ impl Disclosure {
                 "calibrated" => "data beyond what was measured gives wrong numbers",
                 _ => "data that leaves them gives wrong numbers",
             };
-            if unproven > 0 {
+            if unproven > 0 && self.ranges == Some("guarded") {
+                warnings.push(format!(
+                    "the ranges of {unproven} of {} layers are not proven: a run whose data leaves them gives no outputs, and the \
+                     {} learns that",
+                    ranges.len(),
+                    roles.recipient
+                ));
+            } else if unproven > 0 {
                 warnings.push(format!(
                     "the ranges of {unproven} of {} layers are not proven: {data}, and nobody notices",
                     ranges.len()
@@ -230,11 +237,24 @@ impl Disclosure {
     }
 }
 
+/// What a plan opens that is no output of the model's.
+fn opened(model: &Model, recipient: &str) -> Vec<String> {
+    let Model::Fixed(fixed) = model else { return vec![] };
+    let own = |name: &str| model.outputs().iter().any(|output| output.name == name);
+    let beside = fixed.compiled.plan.outputs.iter().filter(|output| !own(&output.name));
+    let text = |output: &Output| match model.guard().is_some_and(|guard| guard.name == output.name) {
+        true => format!("one bit of every run to the {recipient}: whether all values were in range"),
+        false => format!("`{}` to the {recipient}", output.name),
+    };
+    beside.map(text).collect()
+}
+
 fn learned(output: &Revealed, recipient: &str, mixed: Option<&String>) -> Learned {
     let then = |after: &After| match after {
         After::Softmax { .. } => "softmax",
         After::LogSoftmax { .. } => "log-softmax",
         After::ArgMax { .. } => "argmax",
+        After::InRange => "nothing",
     };
     Learned {
         name: output.name.clone(),

@@ -1,7 +1,7 @@
 //! Models in fixed point on a ring: compiled, their weights encoded, their data encoded and their
 //! outputs decoded.
 
-use crate::batches::{Described, Rows, named, one_hot};
+use crate::batches::{Described, Rows, apart, named, one_hot};
 use crate::rows;
 use megrez_graph::lower::{Compiled, DataInput, Revealed};
 use megrez_graph::{CompileOptions, Graph, Tensor, compile};
@@ -90,7 +90,11 @@ impl Described for FixedModel {
     }
 
     fn outputs(&self) -> &[Revealed] {
-        &self.compiled.outputs
+        apart(&self.compiled.outputs).0
+    }
+
+    fn guard(&self) -> Option<&Revealed> {
+        apart(&self.compiled.outputs).1
     }
 
     fn mixed(&self, rows: usize) -> Option<&Revealed> {

@@ -81,6 +81,10 @@ impl Described for FloatModel {
         &self.compiled.outputs
     }
 
+    fn guard(&self) -> Option<&Revealed> {
+        None
+    }
+
     fn mixed(&self, rows: usize) -> Option<&Revealed> {
         rows::mixed_floats(&self.compiled.plan, self.inputs(), self.outputs(), rows)
     }

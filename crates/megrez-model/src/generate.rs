@@ -9,6 +9,7 @@
 //!
 //! The client learns the logits and chooses the next token, here the one with the largest logit.
 
+use crate::batches::{Described, in_range};
 use crate::fixed::{FixedModel, encode_data};
 use crate::report::Cost;
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
@@ -196,7 +197,8 @@ impl<'a> Generation<'a> {
         };
         let options = RunOptions { runs: 1, ..self.run.clone() };
         let mut outcome = self.backend.run(&plan, &options, &words, &|_| {})?;
-        let revealed = model.compiled.outputs.first();
+        in_range(model.guard(), &outcome.outputs)?;
+        let revealed = model.outputs().first();
         let revealed = revealed.ok_or_else(|| Error::Refused("the model reveals nothing".into()))?;
         let logits = decode_words(plan.ring, &outcome.outputs[0].remove(0), revealed.frac);
         self.bounds.extend(model.compiled.kept.iter().cloned());

@@ -2,7 +2,7 @@
 //! the data is checked before any party hears of it, cut into batches where that changes nothing,
 //! and the outputs are put together again, all of them, whole.
 
-use crate::batches::{Batches, Described, Rows};
+use crate::batches::{Batches, Described, Rows, in_range};
 use crate::fixed::{FixedModel, decode_output};
 use crate::float::FloatModel;
 use crate::forecast::Distance;
@@ -30,8 +30,8 @@ pub struct Inference {
     pub protocol: String,
     /// Whether the caller insisted on a protocol that does not protect.
     pub insecure: bool,
-    /// What the ranges rest on: `proven`, `calibrated` or `assumed`; `None` for a stored model,
-    /// whose ranges its owner knows.
+    /// What the ranges rest on: `proven`, `guarded`, `calibrated` or `assumed`; `None` for a stored
+    /// model, whose ranges its owner knows.
     pub range: Option<&'static str>,
     /// Inputs per run.
     pub batch: usize,
@@ -187,6 +187,7 @@ impl FixedModel {
         let options = &lasting(options, &self.compiled.model_inputs);
         let words = |run: u32, input: &Input| end.keep(self.words(run, input, rows));
         let outcome = end.of(backend.run(&plan, options, &words, &|_| {}))?;
+        in_range(self.guard(), &outcome.outputs)?;
         let finish = |revealed: &Revealed, words: Vec<u64>| decode_output(plan.ring, revealed, &words);
         Ok(Ran { outputs: finished(outcome.outputs, self.outputs(), finish), reports: outcome.reports })
     }

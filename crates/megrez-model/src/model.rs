@@ -59,11 +59,14 @@ impl Model {
         }
     }
 
-    /// What the ranges of the layers rest on, the weakest of them: `proven`, `calibrated` or
-    /// `assumed`; `None` in single precision.
+    /// What the ranges of the layers rest on, the weakest of them: `proven`, `guarded` (calibrated,
+    /// and looked at in every run), `calibrated` or `assumed`; `None` in single precision.
     pub fn basis(&self) -> Option<&'static str> {
         match self {
-            Model::Fixed(model) => Some(LayerRange::basis(&model.compiled.ranges)),
+            Model::Fixed(model) => Some(match LayerRange::basis(&model.compiled.ranges) {
+                "calibrated" if model.guard().is_some() => "guarded",
+                basis => basis,
+            }),
             Model::Float(_) => None,
         }
     }
@@ -120,6 +123,10 @@ impl Described for Model {
 
     fn outputs(&self) -> &[Revealed] {
         self.described().outputs()
+    }
+
+    fn guard(&self) -> Option<&Revealed> {
+        self.described().guard()
     }
 
     fn mixed(&self, rows: usize) -> Option<&Revealed> {

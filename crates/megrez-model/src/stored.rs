@@ -1,6 +1,6 @@
 //! Models whose weights the parties keep: stored by their owner, run by whoever may.
 
-use crate::batches::{Described, Rows, named};
+use crate::batches::{Described, Rows, apart, in_range, named};
 use crate::fixed::{decode_output, encode_data};
 use crate::float::{Work, spread};
 use crate::inference::{End, Inference, Ran, finished, in_batches, without_material};
@@ -37,7 +37,11 @@ impl Described for StoredModel {
     }
 
     fn outputs(&self) -> &[Revealed] {
-        &self.approved.outputs
+        apart(&self.approved.outputs).0
+    }
+
+    fn guard(&self) -> Option<&Revealed> {
+        apart(&self.approved.outputs).1
     }
 
     fn mixed(&self, rows: usize) -> Option<&Revealed> {
@@ -106,6 +110,7 @@ impl StoredModel {
                 let encode = |(wanted, rows): (&DataInput, Tensor)| encode_data(plan.ring, wanted, &rows);
                 let words = |run: u32, input: &Input| end.keep(given(run, input).and_then(encode));
                 let outcome = end.of(cluster.run(plan, source, options, &mine, &words, &|_| {}))?;
+                in_range(self.guard(), &outcome.outputs)?;
                 let finish =
                     |revealed: &Revealed, words: Vec<u64>| decode_output(plan.ring, revealed, &words);
                 Ok(Ran {

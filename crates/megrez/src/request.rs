@@ -75,6 +75,11 @@ pub struct CompileRequest {
     /// takes the place of proofs.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = RANGES))]
     pub calibration: Option<FileOr>,
+    /// With --range calibrated: compare what rests on measurements with them in every run. Data
+    /// beyond them is then an error, which the recipient learns in one bit, and never wrong
+    /// numbers.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = RANGES))]
+    pub guard: bool,
     /// The list of a comparison: bits or digits [default: digits for models, bits for single
     /// operations].
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
@@ -136,6 +141,7 @@ impl Default for CompileRequest {
             declared: None,
             fit: false,
             calibration: None,
+            guard: false,
             list: None,
             widths: None,
             bits: None,
@@ -188,10 +194,12 @@ impl CompileRequest {
     /// # Errors
     /// The same.
     pub fn recipe_by_layer(&self, graph: &Graph, client: &str) -> Result<Recipe> {
+        // Every layer is looked at anyway.
+        let unguarded = CompileRequest { guard: false, ..self.clone() };
         if self.is_float()? || !protocols::find(&self.protocol)?.deferred_resharing {
-            return self.recipe(graph, client);
+            return unguarded.recipe(graph, client);
         }
-        let options = self.options_with(ReluForm::ThreeRounds)?;
+        let options = unguarded.options_with(ReluForm::ThreeRounds)?;
         Ok(Recipe::Fixed(Box::new(CompileOptions {
             defer_resharing: false,
             pool: PoolForm::Tournament,
@@ -221,6 +229,7 @@ impl CompileRequest {
             input_ranges: by_name.collect(),
             policy: RangePolicy::from(self.ranges),
             measured: self.measured()?,
+            guard: self.guard,
             declared: self.declared.as_ref().map(declared).transpose()?,
             comparison: self.comparison()?,
             relu,
@@ -293,6 +302,7 @@ impl CompileRequest {
             ("declared", self.declared.is_some()),
             ("fit", self.fit),
             ("calibration", self.calibration.is_some()),
+            ("guard", self.guard),
             ("list", self.list.is_some_and(|list| list != List::default())),
             ("widths", self.widths.is_some()),
             ("bits", self.bits.is_some()),
@@ -307,7 +317,7 @@ impl CompileRequest {
     /// The fields that are not as they are by default and mean nothing to a single operation, which
     /// has no layers and no ranges.
     pub fn unused_in_operation(&self) -> Vec<&'static str> {
-        let of_layers = ["input_range", "ranges", "declared", "fit", "calibration"];
+        let of_layers = ["input_range", "ranges", "declared", "fit", "calibration", "guard"];
         self.unused_in_float().into_iter().filter(|name| of_layers.contains(name)).collect()
     }
 

@@ -270,6 +270,8 @@ impl Lowering<'_> {
         let proven = x.range.magnitude();
         let measured = calibration
             .as_ref()
+            // A guarded plan relies on no magnitude that it does not look at.
+            .filter(|_| !self.options.guard)
             .and_then(|c| c.bound(&self.layer))
             .map(|bound| ((bound * 2f64.powi(self.frac_of(x) as i32)).ceil() as i128).saturating_add(moved));
         let magnitude = measured.map_or(proven, |m| m.min(proven));

@@ -2,6 +2,7 @@
 //! emitted.
 
 mod comparisons;
+mod guard;
 mod inputs;
 mod operand;
 mod plan;

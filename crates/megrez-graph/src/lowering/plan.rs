@@ -50,6 +50,8 @@ pub struct Lowering<'a> {
     /// How many times wider than what data has shown a proven range may be before it is given up;
     /// `None` if it never is.
     pub(crate) slack: Option<i128>,
+    /// Of values that were held to measured ranges: how many elements lie in them, and of how many.
+    pub(super) guards: Vec<(Secret, usize)>,
     /// Whether the current layer has read secret weights.
     pub(super) reads_weights: bool,
     /// The layers whose ranges were declared.
@@ -84,6 +86,7 @@ impl<'a> Lowering<'a> {
             calibrated: false,
             assumed: false,
             slack: None,
+            guards: vec![],
             reads_weights: false,
             declared: HashSet::new(),
             out_of_range: false,
@@ -172,6 +175,9 @@ impl<'a> Lowering<'a> {
             );
         }
         (self.proven, self.calibrated) = (false, true);
+        if self.options.guard {
+            self.guard(&y, seen.hull())?;
+        }
         Ok(Secret { range, ..y })
     }
 
