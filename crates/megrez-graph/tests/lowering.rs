@@ -154,6 +154,25 @@ fn data_vouches_for_ranges_that_cannot_be_proven() {
     assert!(compile(&g, &wrong).unwrap_err().to_string().contains("cannot lie where they were measured"));
 }
 
+/// (x + y) − x is y, and y − y/2 half of it: bounds alone would add up.
+#[test]
+fn what_cancels_is_not_counted_twice() {
+    let mut g = megrez_graph::Graph::new("cancels");
+    let none = megrez_graph::Attributes::none;
+    let (x, y) = (g.input("x", [1, 3]).unwrap(), g.input("y", [1, 3]).unwrap());
+    let sum = g.add("sum", "Add", &[x, y], none()).unwrap();
+    let rest = g.add("rest", "Sub", &[sum, x], none()).unwrap();
+    let twice = g.add("twice", "Add", &[rest, rest], none()).unwrap();
+    let once = g.add("once", "Sub", &[twice, y], none()).unwrap();
+    g.output("once", once);
+    let wide = ("x".to_owned(), megrez_graph::Interval::abs(1000.0));
+    let options = CompileOptions { input_ranges: [wide].into(), ..CompileOptions::default() };
+    let compiled = compile(&g, &options).unwrap();
+    let bound = |i: usize| compiled.ranges[i].output.high;
+    assert_eq!([bound(0), bound(1), bound(2), bound(3)], [1001.0, 1.0, 2.0, 1.0]);
+    check(&compiled, &[Tensor::new([1, 3], vec![999.0, -1000.0, 3.5]), noise([1, 3], 4)], 1e-3);
+}
+
 fn digits(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits").join(name)
 }

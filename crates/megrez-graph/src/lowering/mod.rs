@@ -1,6 +1,7 @@
 //! Lowering: the plan under construction, as layers see it. Every step's range is checked as it is
 //! emitted.
 
+mod affine;
 mod comparisons;
 mod guard;
 mod inputs;

@@ -1,6 +1,7 @@
 //! The plan under construction: its steps, each of which is bounded as it is emitted, and the layer
 //! that emits them.
 
+use super::affine::Affine;
 use super::operand::Secret;
 use crate::clients::{LayerRange, ModelInput};
 use crate::options::{Activations, CompileOptions, PoolForm};
@@ -29,6 +30,8 @@ pub struct Lowering<'a> {
     pub(crate) operands: Vec<Option<ValueId>>,
     /// The inputs' bounds of values that ReLUs made.
     pub(super) relu_inputs: HashMap<ValueId, Range>,
+    /// Values that are sums of others.
+    pub(super) sums: HashMap<ValueId, Affine>,
     /// The inputs of the data owner.
     pub(super) data: HashSet<ValueId>,
     /// Of values whose elements are not negative, what each row of the last dimension adds up to at
@@ -76,6 +79,7 @@ impl<'a> Lowering<'a> {
             vocabularies: HashMap::new(),
             operands: vec![],
             relu_inputs: HashMap::new(),
+            sums: HashMap::new(),
             data: HashSet::new(),
             row_sums: HashMap::new(),
             compared: None,

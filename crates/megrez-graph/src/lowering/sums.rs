@@ -1,5 +1,6 @@
 //! Sums, and the scales that their terms must have in common.
 
+use super::affine::Affine;
 use super::operand::{Secret, Weight};
 use super::plan::Lowering;
 use crate::problem::Refusal;
@@ -18,9 +19,19 @@ impl Lowering<'_> {
     ) -> Result<Secret, Refusal> {
         let ranges: Vec<(i64, &Range)> = terms.iter().map(|(c, x)| (*c, &x.range)).collect();
         let range = Range::combine(&ranges, constant);
+        let parts: Vec<(i64, Affine)> = terms.iter().map(|(c, x)| (*c, self.affine(x))).collect();
+        let sum = Affine::sum(&parts, constant);
+        let range = sum.iter().fold(range, |range, sum| range.tighten(&sum.range()));
         let ids: Vec<ValueId> = terms.iter().map(|(_, x)| x.id).collect();
         let coefficients = terms.iter().map(|(c, _)| *c).collect();
-        self.emit(name, Op::Combine { coefficients, constant }, &ids, range)
+        let y = self.emit(name, Op::Combine { coefficients, constant }, &ids, range)?;
+        self.sums.extend(sum.map(|sum| (y.id, sum)));
+        Ok(y)
+    }
+
+    /// A value as a sum of others, or of itself.
+    fn affine(&self, x: &Secret) -> Affine {
+        self.sums.get(&x.id).cloned().unwrap_or_else(|| Affine::of(x))
     }
 
     /// As [`Lowering::combine`], for a sum that is known to lie in `range` whatever its terms do:
@@ -52,7 +63,10 @@ impl Lowering<'_> {
         if frac == self.frac_of(x) {
             return Ok(x.clone());
         }
-        self.emit(name, Op::Rescale { frac }, &[x.id], x.range.clone())
+        let sum = self.affine(x);
+        let y = self.emit(name, Op::Rescale { frac }, &[x.id], x.range.clone())?;
+        self.sums.insert(y.id, sum);
+        Ok(y)
     }
 
     /// The same number with `frac` fraction bits, at least as many as it has.
