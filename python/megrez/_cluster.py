@@ -27,6 +27,11 @@ Progress = Callable[[int], Any]
 Mode = Literal["execute", "simulate", "clear"]
 
 
+def _result(named: list[tuple[str, Array]], tensors: bool, report: Report) -> Result[Any]:
+    """Outputs with the names of classes that the report has, in the kind of the data."""
+    return Result(outputs(named, tensors, report.names("classes")), report)
+
+
 class Cluster:
     """Parties, and this process as their client. `local` and `connect` make one.
 
@@ -72,7 +77,7 @@ class Cluster:
         """
         given, tensors = arrays(data, list(model.inputs))
         named, report, text = self._native.run(model._native, given, progress, mode)
-        return Result(outputs(named, tensors), Report(report, text))
+        return _result(named, tensors, Report(report, text))
 
     @overload
     def run_stored(
@@ -113,7 +118,7 @@ class Cluster:
             size = 1 if np.isscalar(first) or getattr(first, "ndim", 1) == 0 else len(first)
         given, tensors = arrays(data, self._native.stored_inputs(name, size))
         named, report, text = self._native.run_stored(name, size, given, material, progress)
-        return Result(outputs(named, tensors), Report(report, text))
+        return _result(named, tensors, Report(report, text))
 
     def prepare(self, name: str, *, batch: int = 1) -> str:
         """Have the parties make the correlated randomness of one run of a stored model ahead.

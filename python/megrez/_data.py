@@ -64,10 +64,24 @@ def _array(values: Any) -> Array:
     return single.reshape(array.shape)
 
 
-def outputs(named: list[tuple[str, Array]], tensors: bool) -> dict[str, Any]:
-    """The outputs by name, in the kind of the data."""
+def _named(places: Array, names: list[str]) -> npt.NDArray[np.str_]:
+    """The names at these places of a list; what is no place of it stays a number."""
+    known = dict(enumerate(names))
+    flat = [known.get(round(place), str(place)) for place in places.reshape(-1).tolist()]
+    return np.array(flat, dtype=np.str_).reshape(places.shape)
+
+
+def outputs(
+    named: list[tuple[str, Array]], tensors: bool, classes: Mapping[str, list[str]] | None = None
+) -> dict[str, Any]:
+    """The outputs by name, in the kind of the data; what is a name of a class, as arrays of strings."""
+    found: dict[str, Any] = dict(named)
+    for name, names in (classes or {}).items():
+        if names and name in found:
+            found[name] = _named(found[name], names)
     if not tensors:
-        return dict(named)
+        return found
     import torch
 
-    return {name: torch.from_numpy(array) for name, array in named}
+    kept = {name for name, array in found.items() if array.dtype.kind == "U"}
+    return {name: array if name in kept else torch.from_numpy(array) for name, array in found.items()}

@@ -82,6 +82,16 @@ class Model:
         """The names of the outputs."""
         return list(self._about["outputs"])
 
+    @property
+    def classes(self) -> dict[str, list[str]]:
+        """Of outputs that are labels, the names of the classes; everybody sees them."""
+        return {name: [*names] for name, names in self._about["classes"].items() if names}
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """Of outputs whose columns have names, as a ZipMap has them, these names; everybody sees them."""
+        return {name: [*names] for name, names in self._about["columns"].items() if names}
+
     def to_dict(self) -> dict[str, Any]:
         """The model's description as plain data."""
         copy: dict[str, Any] = json.loads(json.dumps(self._about))
@@ -113,7 +123,7 @@ class Model:
     def plain_outputs(self, data: Any) -> dict[str, Any]:
         """As `plain`, all outputs by name."""
         given, tensors = arrays(data, list(self.inputs))
-        return outputs(self._native.plain(given), tensors)
+        return outputs(self._native.plain(given), tensors, self.classes)
 
     def calibrate(self, data: Given | GivenTensor, *, margin: float = 2.0) -> dict[str, Any]:
         """Measure how large the values of each layer get, for the `calibration` of `compile`.
@@ -191,6 +201,7 @@ def compile(
     declared: Mapping[str, float | Interval] | str | os.PathLike[str] | None = None,
     form: Literal["3r", "2r", "2r-fresh", "table", "auto"] = "3r",
     pool: Literal["tournament", "all-pairs"] | None = None,
+    trees: Literal["hidden", "shape"] = "hidden",
     mix: bool = False,
     activations: Literal["minimax", "fine", "lookup", "mizar"] = "minimax",
     protocol: str | None = None,
@@ -233,6 +244,9 @@ def compile(
             what is fastest for the protocol on the network.
         pool: how pools find a maximum; by default a tournament of ReLUs, or what is fastest on the network
             where `form` is `auto` or the protocol has one form of ReLU only.
+        trees: what everybody sees of ensembles of trees: how many there are, and how many leaves the largest
+            has, up to a power of two; or their exact shape and which feature each test looks at, which costs
+            less. Thresholds and the numbers of leaves are secret in both.
         mix: under aby3 and alkaid, have ReLUs and maxima computed by MIZAR's steps, with party 2 as dealer,
             up to the size where that is faster on the network.
         activations: what stands for smooth activations: splines fitted for the least error, finer ones,
@@ -285,6 +299,7 @@ def compile(
         declared=declared,
         form=form,
         pool=pool,
+        trees=trees,
         mix=mix,
         activations=activations,
         protocol=protocol,

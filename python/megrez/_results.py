@@ -54,6 +54,10 @@ class Report:
         """Of a simulation: how far each output is from the clear, at most and in the mean."""
         return {far["name"]: (far["largest"], far["mean"]) for far in self._data["distances"]}
 
+    def names(self, what: str) -> dict[str, list[str]]:
+        """By output, the names of its `classes` or its `columns`, where it has any."""
+        return {output["name"]: [*output[what]] for output in self._data["outputs"] if what in output}
+
     def _phase(self, phase: str) -> dict[str, Any]:
         phases: dict[str, dict[str, Any]] = self._data["cost"]["phases"]
         if phase not in phases:
@@ -167,6 +171,15 @@ class Result(Generic[A_co]):
     """The outputs in the model's order, of the kind of the data: arrays, or tensors of PyTorch."""
     report: Report
     """What the run cost."""
+
+    @property
+    def maps(self) -> dict[str, list[dict[str, float]]]:
+        """Of outputs whose columns have names, as a ZipMap has them, a number by name for each row."""
+        rows: dict[str, Any] = {name: self.outputs[name] for name in self.report.names("columns")}
+        columns = self.report.names("columns")
+        return {
+            name: [dict(zip(columns[name], row, strict=True)) for row in rows[name].tolist()] for name in rows
+        }
 
     @property
     def output(self) -> A_co:

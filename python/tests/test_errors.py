@@ -146,6 +146,7 @@ def test_the_commands_choices_are_pythons(threads: megrez.Cluster, images: Array
     path = DIGITS / "lenet.onnx"
     assert "tournament or all-pairs" in refusal(megrez.compile, path, pool="pairs")
     assert "minimax, fine, lookup or mizar" in refusal(megrez.compile, path, activations="coarse")
+    assert "hidden or shape" in refusal(megrez.compile, path, trees="seen")
     assert "no range is declared" in refusal(megrez.compile, path, declared={"conv1": (-100, 100)})
     options: dict[str, Any] = {"pool": "all-pairs", "activations": "fine", "ranges": "assume"}
     declared = megrez.compile(path, declared={"*": 1000.0}, batch=2, **options)

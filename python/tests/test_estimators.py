@@ -40,6 +40,44 @@ def test_labels_and_probabilities_are_those_of_the_estimator() -> None:
         assert np.abs(scores - estimator.predict_proba(rows[::3])).max() < 1e-2
 
 
+def test_strings_come_back_as_strings() -> None:
+    from skl2onnx import to_onnx
+    from sklearn.ensemble import RandomForestClassifier
+
+    rows, kinds = flowers()
+    names = np.array(["setosa", "versicolor", "virginica"])[kinds]
+    forest = RandomForestClassifier(3, max_depth=3, random_state=0).fit(rows, names)
+    model = megrez.compile(forest, batch=50, input_range=8.0, trees="shape")
+    assert [*model.classes.values()] == [["setosa", "versicolor", "virginica"]]
+    assert not model.columns
+    labels, _ = model.plain_outputs(rows[:50]).values()
+    assert (labels == forest.predict(rows[:50])).all()
+    # With a map of probabilities, and its shape hidden.
+    mapped = megrez.compile(to_onnx(forest, rows[:1]).SerializeToString(), batch=50, input_range=8.0)
+    assert "not their shape" in str(mapped.disclosure("mizar"))
+    with megrez.local(parties="thread") as cluster:
+        result = cluster.run(mapped, rows[::3])
+    label, _ = result.outputs.values()
+    assert (label == forest.predict(rows[::3])).all()
+    (probabilities,) = result.maps.values()
+    for row, wanted in zip(probabilities, forest.predict_proba(rows[::3]), strict=True):
+        assert [*row] == ["setosa", "versicolor", "virginica"]
+        assert np.abs(np.array([*row.values()]) - wanted).max() < 1e-2
+
+
+def test_probabilities_of_support_vectors_are_coupled() -> None:
+    from sklearn.svm import SVC
+
+    rows, kinds = flowers()
+    machine = SVC(probability=True, random_state=0).fit(rows, kinds)
+    model = megrez.compile(machine, batch=50, input_range=8.0, ranges="assume", activations="fine")
+    with megrez.local(parties="thread") as cluster:
+        result = cluster.run(model, rows[::3])
+    _, probabilities = result.outputs.values()
+    _, wanted = model.plain_outputs(rows[::3]).values()
+    assert np.abs(probabilities - wanted).max() < 2**-8
+
+
 def test_mistakes() -> None:
     from sklearn.linear_model import LogisticRegression
 

@@ -80,8 +80,9 @@ pub(crate) fn run(args: &Infer, json: bool) -> Result<ExitCode> {
     }
     if json {
         let place = |name: &str| inference.outputs.iter().position(|(n, _)| n == name);
-        let report = inference.json(&|name, output| match place(name).and_then(|i| files[i].as_ref()) {
-            Some(file) => json!(file),
+        let report = inference.json(&|name, output| match place(name).map(|i| (i, files[i].as_ref())) {
+            Some((_, Some(file))) => json!(file),
+            Some((i, None)) => json!(inference.elements(i)),
             None => json!(output.data),
         });
         println!("{report}");
@@ -170,17 +171,29 @@ fn options(args: &Infer) -> Result<RunOptions> {
     Ok(RunOptions { material: material.map(<[u8; 16]>::from), ..args.common.run(1) })
 }
 
+/// A name from a file as it may be printed: no character steers the terminal.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// Prints the outputs that no file takes, and the cost.
 fn show(inference: &Inference, files: &[Option<PathBuf>], layers: bool) {
     let float = is_float(&inference.protocol);
-    let shown = inference.outputs.iter().zip(files).filter(|(_, file)| file.is_none());
-    for ((name, output), _) in shown {
+    let named = inference.outputs.iter().zip(&inference.named);
+    for (((name, output), named), _) in named.zip(files).filter(|(_, file)| file.is_none()) {
         if inference.outputs.len() > 1 {
             println!("{name} {:?}", output.shape.dims());
         }
+        if !named.columns.is_empty() {
+            println!("{}", named.columns.iter().map(|name| plain(name)).collect::<Vec<_>>().join(" "));
+        }
         let lines = output.shape.dims().first().copied().unwrap_or(1);
         for row in output.data.chunks((output.data.len() / lines).max(1)) {
-            let number = |v: &f32| if float { format!("{v:e}") } else { format!("{v:.6}") };
+            let number = |v: &f32| match named.class(*v) {
+                Some(name) => plain(name),
+                None if float => format!("{v:e}"),
+                None => format!("{v:.6}"),
+            };
             println!("{}", row.iter().map(number).collect::<Vec<_>>().join(" "));
         }
     }

@@ -2,11 +2,12 @@
 //! `benches/coverage/onnx_nodes.py` counts.
 //!
 //! After the protocol may stand a network, `mizar@lan`: then parties wait for it, and standard
-//! error says what the run cost. Every argument after the protocol is a folder with `model.onnx`,
-//! `input_0.npy`, … in the order of the model's inputs, and `output_0.npy`, …. For each of them a
-//! line says what happened, in three columns: the folder, `passed`, `unsupported`, `wrong` or
-//! `crash`, and why; of what passed, whether its ranges were proven, calibrated (on
-//! `sample0_0.npy`, …, `sample1_0.npy`, … if there are any, else on the inputs) or assumed.
+//! error says what the run cost; and after the network a form of trees, `mizar@lan@shape`. Every
+//! argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
+//! model's inputs, and `output_0.npy`, …. For each of them a line says what happened, in three
+//! columns: the folder, `passed`, `unsupported`, `wrong` or `crash`, and why; of what passed,
+//! whether its ranges were proven, calibrated (on `sample0_0.npy`, …, `sample1_0.npy`, … if there
+//! are any, else on the inputs) or assumed.
 
 use megrez_engine::PartyReport;
 use megrez_engine::local::{LocalOptions, run};
@@ -14,10 +15,12 @@ use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{ImportOptions, bytes, inputs, read_file};
 use megrez_graph::plain::trace;
 use megrez_graph::{
-    Activations, CompileOptions, Compiled, Interval, LayerRange, RangePolicy, Tensor, compile, npy,
+    Activations, Comparison, CompileOptions, Compiled, Interval, LayerRange, RangePolicy, Tensor, TreeForm,
+    compile, npy,
 };
 use megrez_kernels::Cpu;
 use megrez_net::ClockKind;
+use megrez_plan::{Fewest, List, SignBit};
 use megrez_ring::{Word, encode};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::read_dir;
@@ -91,6 +94,9 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         activations: Activations::Fine,
         deep_frac: Some(20),
         policy: RangePolicy::Prove,
+        // As the command compares, if nothing else is said.
+        comparison: Comparison::Fixed(SignBit { list: List::digits(64, Fewest::Total), ..SignBit::FULL }),
+        trees: if protocol.ends_with("@shape") { TreeForm::Shape } else { TreeForm::Hidden },
         ..CompileOptions::default()
     };
     let assumed = |frac| {
@@ -140,6 +146,7 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         given.insert(input.name.clone(), words(&input.values, input.frac)?);
     }
     let (protocol, net) = protocol.split_once('@').unwrap_or((protocol, ""));
+    let net = net.split('@').next().unwrap_or_default();
     let options = match net.parse() {
         Ok(net) => LocalOptions { net, clock: ClockKind::Real, ..LocalOptions::default() },
         Err(_) => LocalOptions::default(),

@@ -30,14 +30,41 @@ pub enum After {
     /// was measured ([`CompileOptions::guard`](crate::CompileOptions::guard)). No output of the
     /// model's.
     InRange,
+    /// Numbers are places in a list of names, such as the labels of classes. The numbers stay as
+    /// they are; [`Revealed::named`](crate::Revealed::named) has the names.
+    Labels {
+        /// The names.
+        names: Vec<String>,
+    },
+    /// The columns along the last dimension have names. The numbers stay as they are.
+    Columns {
+        /// The names, one for each column.
+        names: Vec<String>,
+    },
 }
 
+/// The most names of a list, and the most bytes of one: they come from files and from parties.
+pub(crate) const MAX_NAMES: usize = 1 << 12;
+pub(crate) const MAX_NAME: usize = 1 << 8;
+
 impl After {
-    /// The axis.
-    pub fn axis(&self) -> usize {
+    /// The axis along which elements meet, if any do.
+    pub fn axis(&self) -> Option<usize> {
         match *self {
-            After::Softmax { axis } | After::LogSoftmax { axis } | After::ArgMax { axis, .. } => axis,
-            After::InRange => 0,
+            After::Softmax { axis } | After::LogSoftmax { axis } | After::ArgMax { axis, .. } => Some(axis),
+            After::Labels { .. } | After::Columns { .. } | After::InRange => None,
+        }
+    }
+
+    /// Whether it can be done to a value of this shape: it may come from anywhere.
+    pub fn fits(&self, from: &Shape) -> bool {
+        let sane =
+            |names: &[String]| names.len() <= MAX_NAMES && names.iter().all(|name| name.len() <= MAX_NAME);
+        match self {
+            After::Labels { names } => sane(names),
+            After::Columns { names } => sane(names) && from.dims().last() == Some(&names.len()),
+            After::InRange => true,
+            _ => self.axis().is_some_and(|axis| axis < from.rank()),
         }
     }
 
@@ -60,11 +87,8 @@ impl After {
     /// # Panics
     /// If the axis is outside of the shape.
     pub fn apply(&self, x: &Tensor) -> Tensor {
-        if *self == After::InRange {
-            return x.clone();
-        }
-        let stride = x.shape.strides()[self.axis()];
-        let size = x.shape.dims()[self.axis()];
+        let Some(axis) = self.axis() else { return x.clone() };
+        let (stride, size) = (x.shape.strides()[axis], x.shape.dims()[axis]);
         let shape = self.shape(&x.shape);
         let mut y = Tensor::filled(shape.clone(), 0.0);
         for line in 0..x.data.len() / size {
@@ -84,7 +108,9 @@ impl After {
                     let index = if last { equal.next_back() } else { equal.next() };
                     y.data[line] = index.unwrap_or(0) as f32;
                 }
-                After::InRange => unreachable!("returned above"),
+                After::Labels { .. } | After::Columns { .. } | After::InRange => {
+                    unreachable!("they have no axis")
+                }
             }
         }
         y

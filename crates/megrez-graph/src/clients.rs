@@ -68,6 +68,37 @@ impl Revealed {
     pub fn finish(&self, opened: Vec<f32>) -> Tensor {
         self.after.iter().fold(Tensor::new(self.shape.clone(), opened), |x, after| after.apply(&x))
     }
+
+    /// What the finished numbers are called.
+    pub fn named(&self) -> Named {
+        let mut named = Named::default();
+        for after in &self.after {
+            match after {
+                After::Labels { names } => named.classes.clone_from(names),
+                After::Columns { names } => named.columns.clone_from(names),
+                _ => {}
+            }
+        }
+        named
+    }
+}
+
+/// What the numbers of an output are called. The names belong to the architecture: they stand in
+/// the model's description, for everybody to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The numbers are places in this list; empty where they are just numbers.
+    pub classes: Vec<String>,
+    /// The names of the columns of the last dimension, if they have any.
+    pub columns: Vec<String>,
+}
+
+impl Named {
+    /// The name of a number; `None` where it stands for itself.
+    pub fn class(&self, number: f32) -> Option<&str> {
+        let place = (number >= 0.0).then_some(number.round() as usize)?;
+        self.classes.get(place).map(String::as_str)
+    }
 }
 
 /// What is known about the numbers in a layer.

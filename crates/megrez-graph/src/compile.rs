@@ -5,7 +5,7 @@ use crate::after::After;
 use crate::clients::{DataInput, LayerRange, ModelInput, Revealed};
 use crate::graph::{Graph, Id, Node};
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::options::CompileOptions;
+use crate::options::{CompileOptions, TreeForm};
 use crate::passes;
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::range::{Interval, RangePolicy};
@@ -32,6 +32,8 @@ pub struct Compiled {
     pub outputs: Vec<Revealed>,
     /// The outputs that are kept: their names, and the bounds of their elements.
     pub kept: Vec<(String, Interval)>,
+    /// What everybody sees of ensembles of trees, should there be any.
+    pub trees: TreeForm,
     /// The layers in the order of `graph.nodes`.
     pub layers: Vec<LayerInfo>,
     /// What is known about each layer's range, in the order of `layers`. It follows from the
@@ -329,6 +331,7 @@ fn lower_with(
         data_inputs,
         outputs,
         kept,
+        trees: options.trees,
         layers,
         ranges,
     })

@@ -53,12 +53,12 @@ mod tensor;
 mod tokens;
 
 pub use calibration::Calibration;
-pub use clients::{DataInput, LayerRange, ModelInput, Revealed};
+pub use clients::{DataInput, LayerRange, ModelInput, Named, Revealed};
 pub use compile::{Compiled, LayerInfo, compile};
 pub use data::{check_rows, check_shape};
 pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOptions, compile_floats};
 pub use graph::{Attribute, Attributes, Graph, Id, Node, Output, Value};
-pub use options::{Activations, Comparison, CompileOptions, Declared, ListStyle, PoolForm};
+pub use options::{Activations, Comparison, CompileOptions, Declared, ListStyle, PoolForm, TreeForm};
 pub use problem::{Cause, Problem, Problems, Refusal};
 pub use range::{Interval, RangePolicy};
 pub use tensor::{Constant, MAX_ELEMENTS, Tensor};

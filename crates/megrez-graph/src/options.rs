@@ -54,6 +54,8 @@ pub struct CompileOptions {
     pub offload: usize,
     /// What stands for smooth activations.
     pub activations: Activations,
+    /// What everybody sees of ensembles of trees.
+    pub trees: TreeForm,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
     pub private_weights: bool,
 }
@@ -80,6 +82,16 @@ pub enum PoolForm {
     /// Up to four values at a time, by comparing all pairs at once: fewer rounds, and more bits
     /// offline.
     AllPairs,
+}
+
+/// What everybody sees of an ensemble of trees. Thresholds and the numbers of leaves are secret
+/// weights in both forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeForm {
+    /// The number of trees, and how many leaves the largest has, rounded up to a power of two.
+    Hidden,
+    /// The exact shape of every tree, and which feature each test looks at.
+    Shape,
 }
 
 /// What stands for smooth activations.
@@ -151,6 +163,7 @@ impl Default for CompileOptions {
             defer_resharing: false,
             offload: 0,
             activations: Activations::Minimax,
+            trees: TreeForm::Hidden,
             private_weights: true,
         }
     }

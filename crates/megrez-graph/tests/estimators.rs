@@ -2,9 +2,10 @@
 
 use crate::common::check;
 use megrez_graph::{
-    Activations, Attribute, Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, compile,
-    plain,
+    Activations, Attribute, Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, TreeForm,
+    compile, plain,
 };
+use megrez_plan::{Op, Plan};
 
 fn floats(list: &[f32]) -> Attribute {
     Attribute::Floats(list.to_vec())
@@ -38,8 +39,11 @@ fn expect(op: &str, x: &Tensor, attributes: Attributes, outputs: usize, want: &[
         policy: RangePolicy::Assume,
         ..CompileOptions::default()
     };
-    let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
-    check(&compiled, std::slice::from_ref(x), 4e-3);
+    for trees in [TreeForm::Hidden, TreeForm::Shape] {
+        let options = CompileOptions { trees, ..options.clone() };
+        let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
+        check(&compiled, std::slice::from_ref(x), 4e-3);
+    }
 }
 
 /// Two trees on two features: x0 ≤ 1.5 ? (x1 ≤ −2 ? 1 : 2) : 4, and x1 ≤ 0.5 ? 10 : 20.
@@ -204,20 +208,22 @@ fn thresholds_outside_of_the_data_lead_one_way() {
     let x = Tensor::new([3, 2], vec![8.0, -8.0, -8.0, 8.0, 0.0, 0.0]);
     expect("TreeEnsembleRegressor", &x, far, 1, &[12.0, 12.0, 12.0]);
     // All comparisons are narrow: of declared data, and of the few steps to a leaf.
-    let options = CompileOptions::default();
-    let g = graph("TreeEnsembleRegressor", &x, regression("BRANCH_LT"), 1).unwrap();
-    let widths: Vec<u32> = compile(&g, &options)
-        .unwrap()
-        .plan
-        .steps
-        .iter()
-        .filter_map(|step| match &step.op {
-            megrez_plan::Op::CompareMany { sign, .. } => sign.bits,
-            _ => None,
-        })
-        .collect();
-    assert_eq!(widths.len(), 2);
-    assert!(widths[0] <= 20 && widths[1] <= 3, "{widths:?}");
+    let options = CompileOptions { input_range: Interval::abs(8.0), ..CompileOptions::default() };
+    assert_eq!(widths(&far_plan(&x, &options)), [22, 3]);
+    let shape = CompileOptions { trees: TreeForm::Shape, ..options };
+    assert_eq!(widths(&far_plan(&x, &shape)), [22]);
+}
+
+fn far_plan(x: &Tensor, options: &CompileOptions) -> Plan {
+    compile(&graph("TreeEnsembleRegressor", x, regression("BRANCH_LT"), 1).unwrap(), options).unwrap().plan
+}
+
+fn widths(plan: &Plan) -> Vec<u32> {
+    let width = |step: &megrez_plan::Step| match &step.op {
+        Op::CompareMany { sign, .. } => sign.bits,
+        _ => None,
+    };
+    plan.steps.iter().filter_map(width).collect()
 }
 
 #[test]
@@ -242,6 +248,170 @@ fn probabilities_of_two_classes_are_fitted_to_the_decision() {
         assert!((row[0] - first).abs() < 1e-5 && (row[0] + row[1] - 1.0).abs() < 1e-5, "{row:?}");
     }
     assert!(graph("SVMClassifier", &x, attributes(3), 2).is_err());
+}
+
+/// One random tree of so many leaves, as attributes that begin with the tree's number.
+struct Grown {
+    nodes: Vec<[i64; 5]>,
+    thresholds: Vec<f32>,
+    modes: Vec<&'static str>,
+    leaves: Vec<[i64; 2]>,
+    numbers: Vec<f32>,
+}
+
+/// Trees of these numbers of leaves on so many features, drawn at random; as deep as `chain` makes
+/// them.
+fn grown(
+    seed: u64,
+    sizes: &[usize],
+    features: i64,
+    modes: &[&'static str],
+    chain: bool,
+) -> (Attributes, Grown) {
+    let mut state = seed;
+    let mut draw = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let mut all = Grown { nodes: vec![], thresholds: vec![], modes: vec![], leaves: vec![], numbers: vec![] };
+    for (tree, &leaves) in sizes.iter().enumerate() {
+        // Node 0 is a leaf; any leaf becomes a test with two of them.
+        let first = all.nodes.len();
+        let mut open = vec![0i64];
+        let add = |all: &mut Grown, node: i64| {
+            all.nodes.push([tree as i64, node, 0, 0, 0]);
+            all.thresholds.push(0.0);
+            all.modes.push("LEAF");
+        };
+        add(&mut all, 0);
+        while open.len() < leaves {
+            let at = if chain { open.len() - 1 } else { draw(open.len()) };
+            let node = open.swap_remove(at);
+            let next = (all.nodes.len() - first) as i64;
+            let i = first + node as usize;
+            all.nodes[i] = [tree as i64, node, draw(features as usize) as i64, next, next + 1];
+            all.thresholds[i] = draw(64) as f32 / 8.0 - 4.0;
+            all.modes[i] = modes[draw(modes.len())];
+            add(&mut all, next);
+            add(&mut all, next + 1);
+            open.extend([next, next + 1]);
+        }
+        for leaf in open {
+            all.leaves.push([tree as i64, leaf]);
+            all.numbers.push(draw(1000) as f32 / 64.0);
+        }
+    }
+    let column = |c: usize| all.nodes.iter().map(|node| node[c]).collect::<Vec<i64>>();
+    let attributes = Attributes::none()
+        .with("nodes_treeids", column(0))
+        .with("nodes_nodeids", column(1))
+        .with("nodes_featureids", column(2))
+        .with("nodes_truenodeids", column(3))
+        .with("nodes_falsenodeids", column(4))
+        .with("nodes_modes", strings(&all.modes))
+        .with("nodes_values", floats(&all.thresholds))
+        .with("target_treeids", all.leaves.iter().map(|leaf| leaf[0]).collect::<Vec<_>>())
+        .with("target_nodeids", all.leaves.iter().map(|leaf| leaf[1]).collect::<Vec<_>>())
+        .with("target_ids", vec![0i64; all.leaves.len()])
+        .with("target_weights", floats(&all.numbers))
+        .with("n_targets", 1);
+    (attributes, all)
+}
+
+impl Grown {
+    /// The sum of the trees for a row, node by node as the file says.
+    fn value(&self, row: &[f32]) -> f32 {
+        let trees = self.nodes.iter().map(|node| node[0]).max().unwrap_or(0);
+        (0..=trees).map(|tree| self.leaf(tree, row)).sum()
+    }
+
+    fn leaf(&self, tree: i64, row: &[f32]) -> f32 {
+        let first = self.nodes.iter().position(|node| node[0] == tree).unwrap();
+        let mut at = 0;
+        loop {
+            let i = first + at as usize;
+            let [_, _, feature, passed, failed] = self.nodes[i];
+            let (x, t) = (row[feature as usize], self.thresholds[i]);
+            at = match self.modes[i] {
+                "BRANCH_LEQ" if x <= t => passed,
+                "BRANCH_LT" if x < t => passed,
+                "BRANCH_GTE" if x >= t => passed,
+                "BRANCH_GT" if x > t => passed,
+                "LEAF" => break,
+                _ => failed,
+            };
+        }
+        let leaf = self.leaves.iter().position(|leaf| *leaf == [tree, at]).unwrap();
+        self.numbers[leaf]
+    }
+}
+
+const MODES: [&str; 4] = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"];
+
+#[test]
+fn trees_of_any_shape_give_the_same_in_all_forms() {
+    // Few rows are counted where trees are deep, many are walked; leaves alone are trees as well.
+    for (sizes, rows, chain) in [
+        (&[5usize, 1, 9, 2][..], 3, false),
+        (&[12, 3, 1], 4, true),
+        (&[1, 31, 17, 31], 2, false),
+        (&[2, 2], 5, false),
+        (&[40], 1000, true),
+    ] {
+        for seed in 0..3 {
+            let (attributes, trees) = grown(seed, sizes, 5, &MODES, chain);
+            // On a grid that thresholds lie on.
+            let x = (0..rows * 5).map(|i| ((i * 7919 + seed as usize * 31) % 129) as f32 / 16.0 - 4.0);
+            let x = Tensor::new([rows, 5], x.collect());
+            let want: Vec<f32> = x.data.chunks(5).map(|row| trees.value(row)).collect();
+            expect("TreeEnsembleRegressor", &x, attributes, 1, &want);
+        }
+    }
+}
+
+#[test]
+fn hidden_trees_have_one_plan_whatever_they_look_like() {
+    let x = Tensor::filled([7, 5], 0.0);
+    let plan = |attributes: Attributes, trees: TreeForm| {
+        let options = CompileOptions { trees, input_range: Interval::abs(8.0), ..CompileOptions::default() };
+        let g = graph("TreeEnsembleRegressor", &x, attributes, 1).unwrap();
+        compile(&g, &options).unwrap()
+    };
+    let same = |a: Attributes, b: Attributes, trees: TreeForm| {
+        let (a, b) = (plan(a, trees), plan(b, trees));
+        // All that may differ is what the owner of the model shares.
+        (a.plan.to_bytes() == b.plan.to_bytes(), a.model_inputs == b.model_inputs)
+    };
+    // Other shapes, features, modes, thresholds far outside of the data, and numbers of leaves; of
+    // as many trees, the largest of 17 to 32 leaves.
+    let one = || grown(1, &[17, 3, 8], 5, &MODES, false).0;
+    let deep = grown(2, &[4, 4, 32], 1, &MODES[..1], true).0;
+    let far = one().with("nodes_values", floats(&[1e30; 53]));
+    let large = one().with("target_weights", floats(&[500.0; 28]));
+    for other in [deep, far, large] {
+        assert_eq!(same(one(), other, TreeForm::Hidden), (true, false));
+    }
+    let (more_leaves, more_trees) =
+        (grown(1, &[33, 3, 8], 5, &MODES, false).0, grown(1, &[17, 3, 8, 2], 5, &MODES, false).0);
+    for other in [more_leaves, more_trees] {
+        assert_eq!(same(one(), other, TreeForm::Hidden), (false, false));
+    }
+    let moved = grown(3, &[17, 3, 8], 5, &MODES, false).0;
+    assert_eq!(same(one(), moved.clone(), TreeForm::Hidden), (true, false));
+    assert_eq!(same(one(), moved, TreeForm::Shape), (false, false));
+    // Nothing of a tree stands in the plan: there are no constants, no picked features.
+    let hidden = plan(one(), TreeForm::Hidden).plan;
+    assert!(hidden.steps.iter().all(|s| !matches!(s.op, Op::Constant { .. } | Op::Gather { .. })));
+}
+
+#[test]
+fn trees_that_are_too_large_to_hide_are_refused_and_shown_if_asked_for() {
+    let x = Tensor::filled([1, 2], 0.0);
+    let (attributes, _) = grown(1, &[4097, 2, 2], 2, &MODES, false);
+    let g = graph("TreeEnsembleRegressor", &x, attributes, 1).unwrap();
+    let error = compile(&g, &CompileOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("--trees shape") && error.contains("8192 leaves"), "{error}");
+    assert!(compile(&g, &CompileOptions { trees: TreeForm::Shape, ..CompileOptions::default() }).is_ok());
 }
 
 #[test]

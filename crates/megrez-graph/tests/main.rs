@@ -1,6 +1,7 @@
 //! One binary for all tests: every suite is compiled and linked once.
 
 mod attention;
+mod classical;
 mod common;
 mod control;
 mod declared;

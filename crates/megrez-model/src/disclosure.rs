@@ -5,7 +5,7 @@
 use crate::batches::Described as _;
 use crate::model::Model;
 use megrez_graph::lower::After;
-use megrez_graph::{LayerRange, ModelInput, Revealed};
+use megrez_graph::{LayerRange, ModelInput, Revealed, TreeForm};
 use megrez_plan::{Op, Output, Plan, Relu, SignBit};
 use megrez_service::Result;
 use megrez_service::protocols::find;
@@ -254,13 +254,13 @@ fn learned(output: &Revealed, recipient: &str, mixed: Option<&String>) -> Learne
         After::Softmax { .. } => "softmax",
         After::LogSoftmax { .. } => "log-softmax",
         After::ArgMax { .. } => "argmax",
-        After::InRange => "nothing",
+        After::Labels { .. } | After::Columns { .. } | After::InRange => "",
     };
     Learned {
         name: output.name.clone(),
         recipient: recipient.into(),
         shape: output.shape.dims().to_vec(),
-        then: output.after.iter().map(then).collect(),
+        then: output.after.iter().map(then).filter(|then| !then.is_empty()).collect(),
         by_row: mixed != Some(&output.name),
     }
 }
@@ -281,6 +281,15 @@ fn seen(model: &Model) -> Vec<String> {
         "the names of inputs, of outputs and of their owners and recipients".into(),
         "when it runs, how long, and how many bytes go over each link".into(),
     ];
+    let named = model.outputs().iter().map(|output| (&output.name, output.named()));
+    let named: Vec<String> = named
+        .filter_map(|(output, named)| {
+            let names = [named.classes, named.columns].concat();
+            (!names.is_empty())
+                .then(|| format!("the names of classes of output `{output}`: {}", listed(&names)))
+        })
+        .collect();
+    seen.extend(named);
     let Model::Fixed(model) = model else { return seen };
     let (compiled, plan) = (&model.compiled, &model.compiled.plan);
     seen.push(format!("the ring of {} bits and {} fraction bits", plan.ring, compiled.frac));
@@ -308,14 +317,31 @@ fn seen(model: &Model) -> Vec<String> {
              these follow from the weights unless they are declared (--declared)"
         ));
     }
-    let trees = compiled.layers.iter().filter(|layer| layer.op == "Thresholds").count();
-    if trees > 0 {
-        seen.push(
-            "of trees their number and shape, and which feature each node looks at; no threshold and no leaf"
-                .into(),
-        );
+    if compiled.layers.iter().any(|layer| layer.op == "Trees") {
+        let of_trees = match compiled.trees {
+            TreeForm::Hidden => {
+                "how many trees there are, and how many leaves the largest has, up to a power of two; not their shape, \
+                 nor which features they look at, no threshold and no leaf (--trees hidden)"
+            }
+            TreeForm::Shape => {
+                "the shape of all trees, and which feature each of their tests looks at; no threshold and no leaf \
+                 (--trees shape)"
+            }
+        };
+        seen.push(of_trees.into());
     }
     seen
+}
+
+/// The first of some names.
+fn listed(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(8).map(|name| name.escape_debug().to_string()).collect();
+    let more = if names.len() > shown.len() {
+        format!(" and {} more", names.len() - shown.len())
+    } else {
+        String::new()
+    };
+    shown.join(", ") + &more
 }
 
 /// How many comparisons look at fewer bits than the ring has.

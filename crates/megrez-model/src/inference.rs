@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::report::Cost;
 use megrez_engine::PartyReport;
 use megrez_graph::lower::{DataInput, ModelInput};
-use megrez_graph::{Revealed, Tensor, plain};
+use megrez_graph::{Named, Revealed, Tensor, plain};
 use megrez_plan::Input;
 use megrez_service::backend::Backend;
 use megrez_service::client::RunOptions;
@@ -26,6 +26,8 @@ use std::cell::RefCell;
 pub struct Inference {
     /// The outputs by name, in the model's order.
     pub outputs: Vec<(String, Tensor)>,
+    /// What the numbers of each are called, in the same order.
+    pub named: Vec<Named>,
     /// The protocol that ran.
     pub protocol: String,
     /// Whether the caller insisted on a protocol that does not protect.
@@ -49,8 +51,17 @@ impl Inference {
     /// The report of `megrez infer --json`. `numbers` says what stands there for the elements of an
     /// output: them, or where they are.
     pub fn json(&self, numbers: &dyn Fn(&str, &Tensor) -> Json) -> Json {
-        let named = |(name, output): &(String, Tensor)| json!({ "name": name, "shape": output.shape.dims(), "output": numbers(name, output) });
-        let outputs: Vec<Json> = self.outputs.iter().map(named).collect();
+        let named = |((name, output), named): (&(String, Tensor), &Named)| {
+            let mut of =
+                json!({ "name": name, "shape": output.shape.dims(), "output": numbers(name, output) });
+            for (key, names) in [("classes", &named.classes), ("columns", &named.columns)] {
+                if !names.is_empty() {
+                    of[key] = json!(names);
+                }
+            }
+            of
+        };
+        let outputs: Vec<Json> = self.outputs.iter().zip(&self.named).map(named).collect();
         json!({
             "schema": "megrez.infer/1",
             "shape": outputs.first().map(|first| &first["shape"]),
@@ -65,6 +76,12 @@ impl Inference {
             "cost": self.cost,
             "distances": self.distances,
         })
+    }
+
+    /// The elements of an output: numbers, or the names that they stand for.
+    pub fn elements(&self, i: usize) -> Vec<Json> {
+        let element = |&v: &f32| self.named[i].class(v).map_or_else(|| json!(v), |name| json!(name));
+        self.outputs[i].1.data.iter().map(element).collect()
     }
 
     /// The report as a table, with the cost of every layer.
@@ -155,6 +172,7 @@ pub(crate) fn in_batches(
     let ran = run(&options, &rows)?;
     Ok(Inference {
         outputs: batches.outputs(model.outputs(), &|run, i| ran.outputs[run][i].clone()),
+        named: model.outputs().iter().map(Revealed::named).collect(),
         protocol: options.protocol,
         insecure: options.insecure,
         range: None,

@@ -1,11 +1,11 @@
 //! One model, one call, three ways to run it.
 
-use crate::batches::Batches;
+use crate::batches::{Batches, Described};
 use crate::forecast::Distance;
 use crate::inference::{Inference, infer, infer_plain};
 use crate::model::Model;
 use crate::report::Cost;
-use megrez_graph::Tensor;
+use megrez_graph::{Revealed, Tensor};
 use megrez_service::Result;
 use megrez_service::backend::Backend;
 use megrez_service::client::RunOptions;
@@ -84,6 +84,7 @@ pub fn run(
         return Ok(Inference {
             mode,
             outputs: infer_plain(model, data)?,
+            named: model.outputs().iter().map(Revealed::named).collect(),
             protocol: options.protocol.clone(),
             insecure: options.insecure,
             range: model.basis(),

@@ -142,11 +142,11 @@ pub(crate) fn check_description<'a>(
     let after = |output: &Revealed| {
         let mut shape = output.shape.clone();
         output.after.iter().all(|after| {
-            let inside = after.axis() < shape.rank();
-            if inside {
+            let fits = after.fits(&shape);
+            if fits {
                 shape = after.shape(&shape);
             }
-            inside
+            fits
         })
     };
     let fits = shapes.len() == approved.outputs.len()

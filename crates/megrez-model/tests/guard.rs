@@ -52,7 +52,7 @@ fn a_number_is_right_or_there_is_an_error() {
         // Three rows: the last run is filled up.
         let right = Tensor::new([3, 3], vec![1.25, -1.0, 0.5, 0.0, 1.1, -1.25, 1.2, -0.1, 0.9]);
         let y = run(&model, protocol, right.clone()).unwrap_or_else(|e| panic!("{protocol}: {e}"));
-        let clear = infer_plain(&model, &[right.clone()]).unwrap().remove(0).1;
+        let clear = infer_plain(&model, std::slice::from_ref(&right)).unwrap().remove(0).1;
         let far = y.data.iter().zip(&clear.data).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
         assert!(far < 0.05, "{protocol}: {far}");
         // One number of any row, slightly or far beyond, as far as words wrap.

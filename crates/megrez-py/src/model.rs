@@ -115,6 +115,11 @@ impl Model {
         let inputs: Vec<_> = self.compiled.inputs().iter().map(input).collect();
         let outputs: Vec<&str> = self.compiled.outputs().iter().map(|o| o.name.as_str()).collect();
         let mut about = json!({ "batch": self.batch, "inputs": inputs, "outputs": outputs });
+        let named: Vec<_> = self.compiled.outputs().iter().map(|o| (&o.name, o.named())).collect();
+        about["classes"] =
+            named.iter().map(|(name, named)| (name.to_string(), json!(named.classes))).collect();
+        about["columns"] =
+            named.iter().map(|(name, named)| (name.to_string(), json!(named.columns))).collect();
         about["layers"] = self.compiled.layers();
         match &*self.compiled {
             megrez::Model::Fixed(model) => {

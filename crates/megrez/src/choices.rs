@@ -1,6 +1,6 @@
 //! The choices that a compile request offers, by the names that users know.
 
-use megrez_graph::{Activations, ListStyle, PoolForm, RangePolicy};
+use megrez_graph::{Activations, ListStyle, PoolForm, RangePolicy, TreeForm};
 use megrez_plan::{Fewest, ReluForm};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -141,6 +141,26 @@ choice! {
     Lookup = "lookup",
     /// MIZAR's Appendix B for Sigmoid and GELU; minimax splines for the rest.
     Mizar = "mizar",
+}
+
+choice! {
+    /// What everybody sees of ensembles of trees. Thresholds and the numbers of leaves are secret
+    /// in both forms.
+    Trees, "form of trees":
+    /// How many there are, and how many leaves the largest has, up to a power of two.
+    #[default]
+    Hidden = "hidden",
+    /// Their exact shape and which feature each test looks at: a third to a tenth of the bytes.
+    Shape = "shape",
+}
+
+impl From<Trees> for TreeForm {
+    fn from(trees: Trees) -> Self {
+        match trees {
+            Trees::Hidden => TreeForm::Hidden,
+            Trees::Shape => TreeForm::Shape,
+        }
+    }
 }
 
 impl From<Ranges> for RangePolicy {

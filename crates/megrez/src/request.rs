@@ -4,7 +4,7 @@ mod text;
 
 pub use text::Bounds;
 
-use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth};
+use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth, Trees};
 use crate::file::FileOr;
 use megrez_graph::{Calibration, Comparison, CompileOptions, Declared, Graph, PoolForm, RangePolicy};
 use megrez_model::choose;
@@ -101,6 +101,11 @@ pub struct CompileRequest {
     /// --form auto, or under aby3, alkaid and meteor].
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub pool: Option<Pool>,
+    /// What everybody sees of ensembles of trees: hidden (how many there are, and how many leaves
+    /// the largest has, up to a power of two) or shape (their exact shape, and which feature each
+    /// test looks at), which costs less. Thresholds and the numbers of leaves are secret in both.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = STEPS))]
+    pub trees: Trees,
     /// Under aby3 and alkaid: have ReLUs and maxima computed by MIZAR's steps, with party 2 as
     /// dealer, up to the size where that is faster on the network. The form is then that of these
     /// steps.
@@ -148,6 +153,7 @@ impl Default for CompileRequest {
             cut: 0,
             form: Form::default(),
             pool: None,
+            trees: Trees::default(),
             mix: false,
             group: 4,
             threads: None,
@@ -236,6 +242,7 @@ impl CompileRequest {
             pool: self.pool.map_or(PoolForm::Tournament, PoolForm::from),
             defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations.into(),
+            trees: self.trees.into(),
             ..CompileOptions::default()
         })
     }
@@ -309,6 +316,7 @@ impl CompileRequest {
             ("cut", self.cut > 0),
             ("form", self.form != default.form),
             ("pool", self.pool.is_some()),
+            ("trees", self.trees != default.trees),
             ("mix", self.mix),
         ];
         chosen.into_iter().filter(|(_, chosen)| *chosen).map(|(name, _)| name).collect()
@@ -317,7 +325,7 @@ impl CompileRequest {
     /// The fields that are not as they are by default and mean nothing to a single operation, which
     /// has no layers and no ranges.
     pub fn unused_in_operation(&self) -> Vec<&'static str> {
-        let of_layers = ["input_range", "ranges", "declared", "fit", "calibration", "guard"];
+        let of_layers = ["input_range", "ranges", "declared", "fit", "calibration", "guard", "trees"];
         self.unused_in_float().into_iter().filter(|name| of_layers.contains(name)).collect()
     }
 

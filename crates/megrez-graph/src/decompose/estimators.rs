@@ -1,6 +1,7 @@
 //! Classical models, as exporters of scikit-learn write them (the domain `ai.onnx.ml`): linear
-//! models, support vectors, and what prepares numbers for them. Coefficients are weights of the
-//! model's owner, secret like any other. Ensembles of trees are in [`super::trees`].
+//! models, and what prepares numbers for them. Coefficients are weights of the model's owner, secret
+//! like any other. Ensembles of trees are in [`super::trees`], support vector machines in
+//! [`super::vectors`].
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
@@ -18,8 +19,6 @@ pub(super) const TABLE: &[(&str, Decompose)] = &[
     ("LinearRegressor", linear_regressor),
     ("Normalizer", normalize),
     ("OneHotEncoder", one_hot),
-    ("SVMClassifier", support_vector_classifier),
-    ("SVMRegressor", support_vector_regressor),
     ("Scaler", scale),
     ("ZipMap", zip),
 ];
@@ -44,7 +43,7 @@ pub(super) fn reals(p: &Parts, name: &str) -> Result<Vec<f32>, Refusal> {
 }
 
 /// A matrix of weights from an attribute.
-fn matrix(p: &mut Parts, name: &str, columns: usize) -> Result<(Id, usize), Refusal> {
+pub(super) fn matrix(p: &mut Parts, name: &str, columns: usize) -> Result<(Id, usize), Refusal> {
     let data = reals(p, name)?;
     if data.is_empty() || data.len() % columns != 0 {
         let what = format!("`{name}` has {} numbers, which are no rows of {columns}", data.len());
@@ -118,7 +117,8 @@ pub(super) fn transformed(p: &mut Parts, scores: Id) -> Result<Id, Refusal> {
 }
 
 /// The labels of a classifier's classes. Shares hold numbers: where labels are strings, the label
-/// is the number of the class, in their order.
+/// is the number of the class, in their order, for which its recipient gets the string
+/// (`onnx/labels.rs`).
 pub(super) struct Classes(pub Vec<i64>);
 
 impl Classes {
@@ -181,6 +181,9 @@ fn one_hot(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
             "encode them as numbers before",
         );
     };
+    if categories.iter().any(|c| c.unsigned_abs() > 1 << 24) {
+        return refuse("has categories that float32 does not hold", "number them from 0 on");
+    }
     let x = p.input(0)?;
     let mut dims = p.dims(x);
     dims.push(1);
@@ -219,13 +222,14 @@ fn one_hot(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.minus(low, high)?])
 }
 
-/// Numbers for numbers: the value of the key that a number is, or a default.
+/// Numbers for numbers: the value of the key that a number is, or a default. Values that are
+/// strings are their places in the list, and the default the place after it.
 fn relabel(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let strings = "strings have no shares: use numbers on both sides, and keep the names beside the model";
     let known = ["default_float", "default_int64", "default_string", "default_tensor"];
-    let lists = ["keys_floats", "keys_int64s", "values_floats", "values_int64s"];
+    let lists = ["keys_floats", "keys_int64s", "values_floats", "values_int64s", "values_strings"];
     for name in p.attributes.0.keys().filter(|name| name.contains("strings") || name.contains("tensor")) {
-        if name != "default_tensor" {
+        if !["default_tensor", "values_strings"].contains(&name.as_str()) {
             return refuse(format!("`{name}` maps what are not numbers"), strings);
         }
     }
@@ -236,18 +240,28 @@ fn relabel(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
             None => p.call().reals(floats)?.unwrap_or_default(),
         })
     };
-    let (keys, values) = (list("keys_int64s", "keys_floats")?, list("values_int64s", "values_floats")?);
+    let keys = list("keys_int64s", "keys_floats")?;
+    let names = p.call().strings("values_strings")?.map(|names| names.len());
+    let values = match names {
+        Some(names) => (0..names).map(|place| place as f32).collect(),
+        None => list("values_int64s", "values_floats")?,
+    };
     if keys.is_empty() || keys.len() != values.len() || keys.iter().any(|key| !key.is_finite()) {
         return refuse("has no value for each key, or keys that are no numbers", strings);
     }
     if (1..keys.len()).any(|i| keys[..i].contains(&keys[i])) {
         return refuse("has a key twice", "export the model again");
     }
-    let default = match p.call().ints("values_int64s")?.is_some() {
-        true => p.call().int("default_int64", -1)? as f32,
-        false => p.call().number(usize::MAX, "default_float")?.unwrap_or(0.0),
+    let default = match (names, p.call().ints("values_int64s")?.is_some()) {
+        (Some(names), _) => names as f32,
+        (None, true) => p.call().int("default_int64", -1)? as f32,
+        (None, false) => p.call().number(usize::MAX, "default_float")?.unwrap_or(0.0),
     };
     let x = p.input(0)?;
+    let in_order = keys.iter().zip(&values).enumerate().all(|(i, (k, v))| [*k, *v] == [i as f32; 2]);
+    if in_order && places(p, x).is_some_and(|places| places <= keys.len()) {
+        return Ok(vec![p.of("Identity", &[x])?]);
+    }
     let (dims, n) = (p.dims(x), keys.len());
     let count = p.graph.shape(x).elements();
     let x = p.reshape(x, &[count, 1])?;
@@ -257,6 +271,13 @@ fn relabel(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let y = p.of("MatMul", &[hits, values])?;
     let y = p.affine(y, 1.0, default)?;
     Ok(vec![p.reshape(y, &dims)?])
+}
+
+/// How many places a value may be that is the place of the largest number of several.
+fn places(p: &Parts, x: Id) -> Option<usize> {
+    let node = p.graph.nodes.iter().rev().find(|node| node.output == x).filter(|node| node.op == "ArgMax")?;
+    let from = p.graph.shape(*node.inputs.first()?.as_ref()?);
+    from.dims().get(node.layer.after()?.axis()?).copied()
 }
 
 /// Rows divided by their largest number, the sum of their sizes, or their length.
@@ -342,158 +363,10 @@ fn extract(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.reshape(label, &[1, n])?])
 }
 
-/// The columns of the table that a map has one entry for: the recipient, who has the labels, makes
-/// it.
+/// The columns of the table that a map has one entry for: the recipient, who gets the labels, makes
+/// it (`onnx/labels.rs`).
 fn zip(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &["classlabels_int64s", "classlabels_strings"])?;
-    Ok(vec![p.input(0)?])
-}
-
-/// Σ coefficient·K(x, vector) + ρ.
-fn support_vector_regressor(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
-    let known = [
-        "coefficients",
-        "kernel_params",
-        "kernel_type",
-        "n_supports",
-        "one_class",
-        "post_transform",
-        "rho",
-        "support_vectors",
-    ];
-    p.call().only(1, &known)?;
-    if p.call().int("one_class", 0)? != 0 {
-        return refuse("looks for outliers", "use a regressor or a classifier");
-    }
-    let kernel = kernel(p)?;
-    let count = p.dims(kernel)[1];
-    let (coefficients, targets) = matrix(p, "coefficients", count)?;
-    let rho = reals(p, "rho")?;
-    let rho = row(p, rho, targets)?;
-    let y = p.node("Gemm", &[kernel, coefficients, rho], Attributes::none().with("transB", 1))?;
-    Ok(vec![transformed(p, y)?])
-}
-
-/// For every pair of classes a decision between them; a class gets a vote for each that it wins.
-/// The scores are the decisions, and of two classes the one decision with both signs.
-fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
-    let known = [
-        "classlabels_ints",
-        "classlabels_strings",
-        "coefficients",
-        "kernel_params",
-        "kernel_type",
-        "post_transform",
-        "prob_a",
-        "prob_b",
-        "rho",
-        "support_vectors",
-        "vectors_per_class",
-    ];
-    let remedy = "export decisions in place of probabilities: SVC(probability=False)";
-    let fitted =
-        [p.call().reals("prob_a")?.unwrap_or_default(), p.call().reals("prob_b")?.unwrap_or_default()];
-    p.call().only(1, &known)?;
-    if p.call().string("post_transform", "NONE")? != "NONE" {
-        return refuse("transforms its decisions", remedy);
-    }
-    let kernel = kernel(p)?;
-    let (classes, count) = (Classes::of(p, "classlabels_ints")?, p.dims(kernel)[1]);
-    let sizes = p.call().ints("vectors_per_class")?.unwrap_or_default();
-    let sizes = sizes.iter().map(|&n| usize::try_from(n).ok()).collect::<Option<Vec<_>>>();
-    let (coefficients, rho) = (reals(p, "coefficients")?, reals(p, "rho")?);
-    let n = classes.0.len();
-    let fits = |sizes: &Vec<usize>| {
-        sizes.len() == n && sizes.iter().try_fold(0usize, |sum, &s| sum.checked_add(s)) == Some(count)
-    };
-    let Some(sizes) = sizes.filter(fits).filter(|_| n >= 2 && coefficients.len() == (n - 1) * count) else {
-        return refuse("has support vectors that are not those of its classes", "export the model again");
-    };
-    let ends: Vec<usize> = (0..=n).map(|class| sizes[..class].iter().sum()).collect();
-    let pairs: Vec<(usize, usize)> = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))).collect();
-    let mut weights = vec![0.0; pairs.len() * count];
-    for (row, &(i, j)) in weights.chunks_mut(count).zip(&pairs) {
-        for (class, other) in [(i, j - 1), (j, i)] {
-            let vectors = ends[class]..ends[class + 1];
-            row[vectors.clone()].copy_from_slice(&coefficients[other * count..][vectors]);
-        }
-    }
-    let weights = p.constant(Tensor::new([pairs.len(), count], weights));
-    let rho = row(p, rho, pairs.len())?;
-    let decisions = p.node("Gemm", &[kernel, weights, rho], Attributes::none().with("transB", 1))?;
-    match (&fitted[0][..], &fitted[1][..], n) {
-        ([], [], _) => {}
-        // Platt's: 1/(1 + e^(a·d + b)) of two classes, and the larger one is the label.
-        (&[a], &[b], 2) => {
-            let slope = p.constant(Tensor::new([1, 1], vec![-a]));
-            let offset = p.constant(Tensor::new([1, 1], vec![-b]));
-            let inner = p.times(decisions, slope)?;
-            let inner = p.plus(inner, offset)?;
-            let first = p.of("Sigmoid", &[inner])?;
-            let second = p.affine(first, -1.0, 1.0)?;
-            let scores = p.concat(&[first, second], 1)?;
-            return Ok(vec![classified(p, &classes, scores)?[0], scores]);
-        }
-        _ => return refuse("couples the probabilities of more than two classes", remedy),
-    }
-    if n == 2 {
-        let scores = both(p, decisions)?;
-        let label = p.of("Neg", &[scores])?;
-        return Ok(vec![classified(p, &classes, label)?[0], scores]);
-    }
-    let won = p.of(POSITIVE, &[decisions])?;
-    // The first of a pair has what is won, the second what is not.
-    let (mut votes, mut lost) = (vec![0.0; pairs.len() * n], vec![0.0; n]);
-    for (k, &(i, j)) in pairs.iter().enumerate() {
-        (votes[k * n + i], votes[k * n + j]) = (1.0, -1.0);
-        lost[j] += 1.0;
-    }
-    let votes = p.constant(Tensor::new([pairs.len(), n], votes));
-    let lost = row(p, lost, n)?;
-    let votes = p.node("Gemm", &[won, votes, lost], Attributes::none())?;
-    Ok(vec![classified(p, &classes, votes)?[0], decisions])
-}
-
-/// K(x, v) of every row with every support vector, with the kernels of LIBSVM.
-fn kernel(p: &mut Parts) -> Result<Id, Refusal> {
-    let (x, [_, features]) = rows(p)?;
-    if p.call().reals("support_vectors")?.is_none_or(|list| list.is_empty()) {
-        // A linear model that LIBLINEAR made: its coefficients are those of the features.
-        return Ok(x);
-    }
-    let (vectors, count) = matrix(p, "support_vectors", features)?;
-    let kind = p.call().string("kernel_type", "LINEAR")?;
-    let parameters = p.call().reals("kernel_params")?.unwrap_or_default();
-    let (gamma, offset, degree) = match parameters[..] {
-        [gamma, offset, degree] => (gamma, offset, degree),
-        [] => (1.0, 0.0, 3.0),
-        _ => return refuse("`kernel_params` are not three", "export the model again"),
-    };
-    let products = p.node("Gemm", &[x, vectors], Attributes::none().with("transB", 1))?;
-    match kind.as_str() {
-        "LINEAR" => Ok(products),
-        "POLY" => {
-            let inner = p.affine(products, gamma, offset)?;
-            p.power(inner, degree)
-        }
-        "SIGMOID" => {
-            let inner = p.affine(products, gamma, offset)?;
-            p.of("Tanh", &[inner])
-        }
-        "RBF" => {
-            // −γ·|x − v|² = 2γ·x·v − γ·|x|² − γ·|v|², which is not above 0.
-            let axes = p.ints(&[1]);
-            let length = p.node("ReduceSumSquare", &[x, axes], Attributes::none().with("keepdims", 1))?;
-            let vectors = reals(p, "support_vectors")?;
-            let lengths = vectors.chunks(features).map(|v| v.iter().map(|a| a * a).sum()).collect();
-            let lengths = row(p, lengths, count)?;
-            let doubled = p.affine(products, 2.0, 0.0)?;
-            let distance = p.minus(doubled, length)?;
-            let distance = p.minus(distance, lengths)?;
-            let inner = p.affine(distance, gamma, 0.0)?;
-            let inner = p.node("Clip", &[inner], Attributes::none().with("max", 0.0))?;
-            p.of("Exp", &[inner])
-        }
-        other => refuse(format!("`kernel_type` {other} is not known"), "export the model again"),
-    }
+    let x = p.input(0)?;
+    Ok(vec![p.of("Identity", &[x])?])
 }

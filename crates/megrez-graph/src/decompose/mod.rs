@@ -21,6 +21,7 @@ mod resize;
 mod scatter;
 mod shapes;
 mod trees;
+mod vectors;
 mod windows;
 
 pub(crate) use comparisons::NOT_ZERO;
@@ -48,6 +49,7 @@ const TABLE: &[&[(&str, Decompose)]] = &[
     scatter::TABLE,
     shapes::TABLE,
     trees::TABLE,
+    vectors::TABLE,
     windows::TABLE,
 ];
 

@@ -1,17 +1,10 @@
-//! Ensembles of decision trees (the domain `ai.onnx.ml`): random forests and gradient boosting.
-//!
-//! All comparisons of all trees are one step, and so is the choice of all leaves: a leaf is reached
-//! if no comparison on its way leads elsewhere, so the comparisons that do are counted, and the
-//! count is compared with 0. Two comparisons deep, whatever the depth of the trees.
-//!
-//! Everybody sees the shape of the trees and which feature a node looks at; thresholds and the
-//! values of leaves are weights, and secret. Thresholds are exact on the fixed-point grid: a number
-//! on a threshold goes where the original sends it.
+//! Ensembles of decision trees (the domain `ai.onnx.ml`), random forests and gradient boosting: what
+//! a file says of them becomes one layer ([`crate::layers::TREES`]).
 
 use super::estimators::{Classes, both, classified, reals, row, rows, transformed};
 use super::{Decompose, Parts};
-use crate::graph::{Attributes, Id};
-use crate::layers::{NONE, THRESHOLDS};
+use crate::graph::Id;
+use crate::layers::{Forest, Next, TREES, Test};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::Tensor;
 use std::collections::{BTreeSet, HashMap};
@@ -40,13 +33,6 @@ const PER_STEP: usize = 4;
 /// What to do about a file that does not hold together.
 const AGAIN: &str = "export the model again";
 
-/// A node that compares.
-struct Test {
-    feature: usize,
-    mode: Mode,
-    threshold: f32,
-}
-
 /// How a node compares a feature with its threshold.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
@@ -56,17 +42,17 @@ enum Mode {
     Above,
 }
 
-/// A leaf: the tests on its way, each with whether it is passed, and what it adds to the targets.
-struct Leaf {
-    way: Vec<(usize, bool)>,
-    adds: Vec<(usize, f32)>,
-}
+/// What a leaf adds to which targets.
+type Adds = Vec<(usize, f32)>;
 
 /// All trees of a model.
 struct Ensemble {
-    tests: Vec<Test>,
-    leaves: Vec<Leaf>,
-    trees: usize,
+    forest: Forest,
+    thresholds: Vec<f32>,
+    /// In the forest's order of leaves.
+    leaves: Vec<Adds>,
+    /// Of trees that are one leaf, which everything reaches.
+    always: Vec<Adds>,
 }
 
 /// The nodes as the file lists them: everything about one stands at one place of all lists.
@@ -152,30 +138,53 @@ impl Ensemble {
             }
         }
         let roots: Vec<usize> = (0..lists.ids.len()).filter(|place| !below.contains(place)).collect();
-        let mut ensemble = Ensemble { tests: vec![], leaves: vec![], trees: roots.len() };
+        let mut ensemble =
+            Ensemble { forest: Forest::default(), thresholds: vec![], leaves: vec![], always: vec![] };
         let mut seen = vec![false; lists.ids.len()];
-        let mut open: Vec<(usize, Vec<(usize, bool)>)> = roots.into_iter().map(|r| (r, vec![])).collect();
-        while let Some((place, way)) = open.pop() {
-            if std::mem::replace(&mut seen[place], true) || way.len() > MAX_DEPTH {
+        // A node, its level, and the side of the test that leads to it.
+        type Open = (usize, usize, Option<(usize, usize)>);
+        let mut open: Vec<Open> = roots.into_iter().rev().map(|root| (root, 0, None)).collect();
+        while let Some((place, level, from)) = open.pop() {
+            if std::mem::replace(&mut seen[place], true) || level > MAX_DEPTH {
                 return refuse(format!("has trees that are none, or deeper than {MAX_DEPTH}"), AGAIN);
             }
             // Its way here, and a column for each step of it.
-            p.graph.afford(PER_STEP * (way.len() + 1))?;
-            let Some(mode) = lists.mode(place)? else {
-                let adds = added.remove(&place).unwrap_or_default();
-                ensemble.leaves.push(Leaf { way, adds });
-                continue;
+            p.graph.afford(PER_STEP * (level + 1))?;
+            let next = match lists.mode(place)? {
+                None => {
+                    let adds = added.remove(&place).unwrap_or_default();
+                    if from.is_none() {
+                        ensemble.always.push(adds);
+                        continue;
+                    }
+                    ensemble.leaves.push(adds);
+                    ensemble.forest.leaves += 1;
+                    Next::Leaf(ensemble.leaves.len() - 1)
+                }
+                Some(mode) => {
+                    let feature = usize::try_from(lists.features[place]).ok().filter(|&f| f < features);
+                    let (Some(feature), Some(failed), Some(passed)) =
+                        (feature, child(place, false), child(place, true))
+                    else {
+                        return refuse("has a node without its feature or its branches", AGAIN);
+                    };
+                    let threshold = lists.thresholds[place];
+                    if threshold.is_nan() {
+                        return refuse("compares with what is no number", AGAIN);
+                    }
+                    let test = ensemble.thresholds.len();
+                    ensemble.thresholds.push(threshold);
+                    // At most a threshold is what is not above it.
+                    let strict = matches!(mode, Mode::AtMost | Mode::Above);
+                    let above = usize::from(matches!(mode, Mode::AtLeast | Mode::Above));
+                    ensemble.forest.tests.push(Test { feature, strict, next: [Next::Leaf(0); 2] });
+                    open.push((passed, level + 1, Some((test, above))));
+                    open.push((failed, level + 1, Some((test, 1 - above))));
+                    Next::Test(test)
+                }
             };
-            let feature = usize::try_from(lists.features[place]).ok().filter(|&f| f < features);
-            let (Some(feature), Some(failed), Some(passed)) =
-                (feature, child(place, false), child(place, true))
-            else {
-                return refuse("has a node without its feature or its branches", AGAIN);
-            };
-            let test = ensemble.tests.len();
-            ensemble.tests.push(Test { feature, mode, threshold: lists.thresholds[place] });
-            for (next, passes) in [(failed, false), (passed, true)] {
-                open.push((next, way.iter().copied().chain([(test, passes)]).collect()));
+            if let Some((test, side)) = from {
+                ensemble.forest.tests[test].next[side] = next;
             }
         }
         if seen.contains(&false) {
@@ -184,77 +193,33 @@ impl Ensemble {
         Ok(ensemble)
     }
 
-    /// The targets that leaves add to.
-    fn targets(&self) -> BTreeSet<usize> {
-        self.leaves.iter().flat_map(|leaf| leaf.adds.iter().map(|(target, _)| *target)).collect()
-    }
-
-    /// The outcomes of all tests, 1 where one is passed, in the order of `order`.
-    fn outcomes(&self, p: &mut Parts, x: Id) -> Result<(Id, Vec<usize>), Refusal> {
-        let (mut parts, mut order) = (vec![], vec![0; self.tests.len()]);
-        let mut column = 0;
-        for mode in [Mode::AtMost, Mode::Below, Mode::AtLeast, Mode::Above] {
-            let tests: Vec<usize> = (0..self.tests.len()).filter(|&t| self.tests[t].mode == mode).collect();
-            if tests.is_empty() {
-                continue;
-            }
-            let features: Vec<usize> = tests.iter().map(|&t| self.tests[t].feature).collect();
-            let thresholds: Vec<f32> = tests.iter().map(|&t| self.tests[t].threshold).collect();
-            let x = p.gather(x, 1, &features)?;
-            let thresholds = row(p, thresholds, tests.len())?;
-            let strict = i64::from(matches!(mode, Mode::AtMost | Mode::Above));
-            let above = p.node(THRESHOLDS, &[x, thresholds], Attributes::none().with("strict", strict))?;
-            // At most a threshold is what is not above it.
-            parts.push(match mode {
-                Mode::AtMost | Mode::Below => p.affine(above, -1.0, 1.0)?,
-                Mode::AtLeast | Mode::Above => above,
-            });
-            for test in tests {
-                order[test] = column;
-                column += 1;
-            }
-        }
-        Ok((p.concat(&parts, 1)?, order))
+    /// What all leaves add.
+    fn adds(&mut self) -> impl Iterator<Item = &mut (usize, f32)> {
+        self.leaves.iter_mut().chain(&mut self.always).flatten()
     }
 
     /// For every row the sum of what its leaves add, for `targets` of them.
     fn sums(&self, p: &mut Parts, x: Id, targets: usize) -> Result<Id, Refusal> {
-        let n = p.dims(x)[0];
-        let mut leaves = vec![0.0; self.leaves.len() * targets];
-        for (i, leaf) in self.leaves.iter().enumerate() {
-            for &(target, number) in &leaf.adds {
-                match leaves.get_mut(i * targets + target).filter(|_| target < targets) {
-                    Some(sum) => *sum += number,
-                    None => return refuse("adds to a target that there is not", AGAIN),
-                }
-            }
-        }
-        let values = p.constant(Tensor::new([self.leaves.len(), targets], leaves));
-        if self.tests.is_empty() {
+        if self.forest.tests.is_empty() {
             return refuse("has no node that compares", "remove the model: it gives one number");
         }
-        let (passed, order) = self.outcomes(p, x)?;
-        let count = self.tests.len();
-        // Column t: test t is failed; column count + t: it is passed; the last one: zero.
-        let failed = p.affine(passed, -1.0, 1.0)?;
-        let all = p.concat(&[failed, passed], 1)?;
-        let all = p.node("Pad", &[all], Attributes::none().with("pads", [0, 0, 0, 1]))?;
-        let depth = self.leaves.iter().map(|leaf| leaf.way.len()).max().unwrap_or(0);
-        let mut misses = vec![];
-        for level in 0..depth {
-            let miss = |leaf: &Leaf| match leaf.way.get(level) {
-                // What leads elsewhere is the other outcome.
-                Some(&(test, true)) => order[test],
-                Some(&(test, false)) => count + order[test],
-                None => 2 * count,
-            };
-            let columns: Vec<usize> = self.leaves.iter().map(miss).collect();
-            misses.push(p.gather(all, 1, &columns)?);
+        p.graph.afford(self.leaves.len().saturating_mul(targets))?;
+        let mut leaves = vec![0.0; self.leaves.len() * targets];
+        // What everything reaches is added to all leaves of the first tree.
+        let first = self.forest.trees()[0].leaves.len();
+        let own = self.leaves.iter().enumerate().map(|(i, adds)| (i..i + 1, adds));
+        for (range, adds) in own.chain(self.always.iter().map(|adds| (0..first, adds))) {
+            for &(target, number) in adds {
+                if target >= targets {
+                    return refuse("adds to a target that there is not", AGAIN);
+                }
+                range.clone().for_each(|leaf| leaves[leaf * targets + target] += number);
+            }
         }
-        let misses = if depth == 1 { misses[0] } else { p.of("Sum", &misses)? };
-        let reached = p.node(NONE, &[misses], Attributes::none().with("most", depth as i64))?;
-        debug_assert_eq!(p.dims(reached), [n, self.leaves.len()]);
-        p.of("MatMul", &[reached, values])
+        let tests = p.constant(self.forest.encoded());
+        let thresholds = p.constant(Tensor::new([self.thresholds.len()], self.thresholds.clone()));
+        let leaves = p.constant(Tensor::new([self.leaves.len(), targets], leaves));
+        p.of(TREES, &[x, tests, thresholds, leaves])
     }
 }
 
@@ -268,8 +233,8 @@ fn regressor(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     match p.call().string("aggregate_function", "SUM")?.as_str() {
         "SUM" => {}
         "AVERAGE" => {
-            let trees = ensemble.trees as f32;
-            ensemble.leaves.iter_mut().flat_map(|leaf| &mut leaf.adds).for_each(|(_, v)| *v /= trees);
+            let trees = (ensemble.forest.trees().len() + ensemble.always.len()) as f32;
+            ensemble.adds().for_each(|(_, v)| *v /= trees);
         }
         other => return refuse(format!("aggregates by {other}"), "use sums or averages"),
     }
@@ -300,7 +265,7 @@ fn classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let mut ensemble =
         Ensemble::of(p, features, ["class_treeids", "class_nodeids", "class_ids", "class_weights"])?;
     let classes = Classes::of(p, "classlabels_int64s")?;
-    let targets = ensemble.targets();
+    let targets: BTreeSet<usize> = ensemble.adds().map(|(target, _)| *target).collect();
     let base = p.call().reals("base_values")?.unwrap_or_default();
     // Of two classes, a model may have just one score.
     let single = classes.0.len() == 2 && targets.len() == 1;
@@ -312,8 +277,7 @@ fn classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
         }
         return classified(p, &classes, y);
     }
-    let mut adds = ensemble.leaves.iter_mut().flat_map(|leaf| &mut leaf.adds);
-    let positive = adds.by_ref().map(|(target, v)| (*target = 0, *v >= 0.0).1).fold(true, |all, v| all & v);
+    let positive = ensemble.adds().map(|(target, v)| (*target = 0, *v >= 0.0).1).fold(true, |all, v| all & v);
     let mut y = ensemble.sums(p, x, 1)?;
     match base[..] {
         [] => {}

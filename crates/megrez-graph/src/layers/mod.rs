@@ -50,7 +50,7 @@ mod spline;
 mod swish;
 mod table;
 mod tanh;
-mod thresholds;
+mod trees;
 mod update;
 mod window;
 
@@ -76,9 +76,10 @@ pub(crate) use polynomial::POLYNOMIAL;
 pub(crate) use published::PUBLISHED;
 pub(crate) use rank::RANK;
 pub(crate) use relu_grad::RELU_GRAD;
+pub(crate) use revealed::LABELS;
 pub(crate) use softmax::MASKED;
 pub(crate) use spline::GELU_SLOPE_OP;
-pub(crate) use thresholds::{NONE, THRESHOLDS};
+pub(crate) use trees::{Forest, Next, TREES, Test};
 pub(crate) use update::{MOMENTUM_BITS, UPDATE};
 
 use crate::decompose::{decomposed, decomposition};
@@ -135,7 +136,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     (NOT_NEGATIVE, compare::not_negative),
     (POSITIVE, compare::positive),
     (ZERO, compare::zero),
-    (NONE, thresholds::none),
+    (LABELS, revealed::labels),
     ("LayerNormalization", layer_norm::layer_norm),
     ("LeakyRelu", leaky_relu::leaky_relu),
     ("Less", known::less),
@@ -182,9 +183,9 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Sub", arithmetic::sub),
     ("Swish", swish::swish),
     ("Tanh", tanh::tanh),
-    (THRESHOLDS, thresholds::thresholds),
     (TOWARDS_ZERO, compare::towards_zero),
     ("Transpose", rearrange::transpose),
+    (TREES, trees::trees),
     ("Trilu", known::trilu),
     (UPDATE, update::update),
     ("Unsqueeze", rearrange::unsqueeze),
@@ -202,20 +203,20 @@ const INTERNAL: [&str; 24] = [
     CROSS_ENTROPY,
     GELU_SLOPE_OP,
     INVERSE_DEVIATION,
+    LABELS,
     MAX_POOL_GRAD,
     RELU_GRAD,
     SOFTMAX_CROSS_ENTROPY,
     UPDATE,
     MASKED,
-    NONE,
     NOT_NEGATIVE,
     NOT_ZERO,
     POLYNOMIAL,
     POSITIVE,
     PUBLISHED,
     RANK,
-    THRESHOLDS,
     TOWARDS_ZERO,
+    TREES,
     ZERO,
     "Constant",
 ];

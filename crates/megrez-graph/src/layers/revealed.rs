@@ -5,7 +5,7 @@
 use super::call::{Call, axis};
 use super::lines::Lines;
 use super::rank;
-use crate::after::After;
+use crate::after::{After, MAX_NAME, MAX_NAMES};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -24,6 +24,27 @@ pub(super) fn arg_max(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     let axis = axis(call.int("axis", 0)?, call.shape(0)?.rank())?;
     let (keep, last) = (call.int("keepdims", 1)? != 0, call.int("select_last_index", 0)? != 0);
     layer(call, After::ArgMax { axis, keep, last })
+}
+
+/// The names of numbers or, if `columns`, of the columns of the last dimension.
+pub(crate) const LABELS: &str = "Labels";
+
+pub(super) fn labels(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(1, &["names", "columns"])?;
+    let names = call.strings("names")?.unwrap_or_default();
+    let after = match call.int("columns", 0)? {
+        0 => After::Labels { names },
+        _ => After::Columns { names },
+    };
+    match after.fits(call.shape(0)?) {
+        true => layer(call, after),
+        false => refuse(
+            format!(
+                "has labels that are not those of its columns, more than {MAX_NAMES} of them, or longer ones than {MAX_NAME} bytes"
+            ),
+            "use other labels, or numbers",
+        ),
+    }
 }
 
 fn layer(call: &Call, after: After) -> Result<Arc<dyn Layer>, Refusal> {

@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 struct Softmax {
     lines: Lines,
+    axis: usize,
     after: After,
     /// Where a row's elements count, row by row; everywhere if `None`.
     mask: Option<Vec<bool>>,
@@ -77,13 +78,13 @@ pub(super) fn masked_softmax(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 fn layer(call: &Call, after: After, axis: usize, mask: Option<Vec<bool>>) -> Result<Arc<dyn Layer>, Refusal> {
     let shape = call.shape(0)?.clone();
     let mask = mask.filter(|mask| mask.contains(&false));
-    Ok(Arc::new(Softmax { lines: Lines::new(&shape, &[axis]), after, mask, shape }))
+    Ok(Arc::new(Softmax { lines: Lines::new(&shape, &[axis]), axis, after, mask, shape }))
 }
 
 impl Softmax {
     /// The size of the last dimension, if rows lie along it.
     fn last(&self) -> usize {
-        match self.after.axis() + 1 == self.shape.rank() {
+        match self.axis + 1 == self.shape.rank() {
             true => self.lines.size,
             false => usize::MAX,
         }
@@ -168,7 +169,7 @@ impl Layer for Softmax {
     ) -> Result<Vec<Option<Id>>, Refusal> {
         // y ⊙ (δ − Σ y ⊙ δ) of a row; what a mask hides has y = 0. Of the logarithm: δ − e^y · Σ δ.
         let mut of_inputs = vec![None; wanted.len()];
-        let (axis, shape) = (self.after.axis() as i64, self.shape.clone());
+        let (axis, shape) = (self.axis as i64, self.shape.clone());
         let total = |g: &mut Gradients, x: Id| -> Result<Id, Refusal> {
             let sum = g.add("rows", "ReduceSum", &[x], list("axes", vec![axis]))?;
             g.repeated("total", sum, &shape)

@@ -5,7 +5,7 @@ use super::plan::Lowering;
 use crate::options::{Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
-use megrez_plan::{Fewest, List, Lookup, Op, Relu, SignBit, ValueId};
+use megrez_plan::{Fewest, List, Lookup, Op, Relu, SignBit, ValueId, View};
 use std::collections::HashSet;
 
 impl Lowering<'_> {
@@ -96,28 +96,37 @@ impl Lowering<'_> {
         self.emit(name, op, &[x.id], Range::uniform(0, 1))
     }
 
-    /// The bits [x ≥ border] as numbers without fraction bits; exact. `most` is a bound of |x −
-    /// border| that everybody may know: then no more bits are compared than it needs.
-    pub(crate) fn exactly(
+    /// The bits [x ≥ 0], exactly, of |x| ≤ `most`. If that bound is `public`, no more bits are
+    /// compared than it needs.
+    pub(crate) fn reached(
         &mut self,
         name: &str,
         x: &Secret,
-        border: i64,
-        most: Option<i128>,
+        most: i128,
+        public: bool,
     ) -> Result<Secret, Refusal> {
-        let bits = match most {
-            None => self.thermometer(name, x, &[border])?,
-            Some(most) => {
-                let range = Range::uniform(-most, most);
-                self.admit(&format!("{}/{name}", self.layer), range, self.options.ring - 1)?;
-                let sign = self.known_sign(most);
-                let op = Op::CompareMany { sign, thresholds: vec![border] };
-                self.emit(name, op, &[x.id], Range::uniform(0, 1))?
-            }
-        };
-        let ones = self.bit_to_ring("number", &bits)?;
+        let range = Range::uniform(-most, most);
+        self.admit(&format!("{}/{name}", self.layer), range, self.options.ring - 1)?;
+        let sign = if public { self.known_sign(most) } else { self.exact_sign(most) };
+        let op = Op::CompareMany { sign, thresholds: vec![0] };
+        let bits = self.emit(name, op, &[x.id], Range::uniform(0, 1))?;
         let shape = self.shape(x).clone();
-        self.reshape("shape", &ones, shape)
+        self.view("bits", &bits, View::whole(shape))
+    }
+
+    /// The exclusive or over the middle dimension, a power of two, of bits that lie as `shape` says.
+    /// Local.
+    pub(crate) fn parity(&mut self, name: &str, bits: &Secret, shape: [usize; 3]) -> Result<Secret, Refusal> {
+        let [outer, mut left, inner] = shape;
+        let mut x = self.view(name, bits, View::whole(shape.into()))?;
+        while left > 1 {
+            let (from, half) = ([outer, left, inner].into(), left / 2);
+            let a = self.view(name, &x, View::slice(&from, 1, 0, 1, half))?;
+            let b = self.view(name, &x, View::slice(&from, 1, half, 1, half))?;
+            x = self.emit(name, Op::Xor, &[a.id, b.id], Range::uniform(0, 1))?;
+            left = half;
+        }
+        Ok(x)
     }
 
     /// The comparison of values whose magnitude everybody knows: of no more bits than that has.
@@ -131,9 +140,12 @@ impl Lowering<'_> {
         SignBit { list, cut: 0, bits: Some(width) }
     }
 
-    /// Whether a value is data as its owner gives it, or elements of it: its range is declared, and
-    /// follows from no weights.
-    pub(crate) fn is_data(&self, x: &Secret) -> bool {
+    /// Whether the range of a value follows from no weights: it is data as its owner gives it, or
+    /// elements of it, or all ranges are declared.
+    pub(crate) fn is_public(&self, x: &Secret) -> bool {
+        if self.options.declared.is_some() {
+            return true;
+        }
         let (mut open, mut seen) = (vec![x.id], HashSet::new());
         while let Some(id) = open.pop() {
             if self.data.contains(&id) || !seen.insert(id) {

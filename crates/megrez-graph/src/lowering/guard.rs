@@ -46,7 +46,9 @@ impl Lowering<'_> {
         }
         let terms: Vec<(i64, &Secret)> = guards.iter().map(|(inside, _)| (-1, inside)).collect();
         let most = all as i128;
-        let outside = self.combine_within("outside", &terms, all as i64, Range::uniform(0, most))?;
-        self.exactly("any", &outside, 1, Some(most + 1)).map(Some)
+        let beyond = Range::uniform(-1, most - 1);
+        let beyond = self.combine_within("outside-beyond-one", &terms, all as i64 - 1, beyond)?;
+        let any = self.reached("any", &beyond, most, true)?;
+        self.bit_to_ring("any-number", &any).map(Some)
     }
 }

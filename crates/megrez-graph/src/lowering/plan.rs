@@ -4,7 +4,7 @@
 use super::affine::Affine;
 use super::operand::Secret;
 use crate::clients::{LayerRange, ModelInput};
-use crate::options::{Activations, CompileOptions, PoolForm};
+use crate::options::{Activations, CompileOptions, PoolForm, TreeForm};
 use crate::problem::{Cause, Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
 use crate::tensor::Tensor;
@@ -243,6 +243,11 @@ impl<'a> Lowering<'a> {
         self.options.activations
     }
 
+    /// What everybody sees of ensembles of trees.
+    pub fn tree_form(&self) -> TreeForm {
+        self.options.trees
+    }
+
     /// How pools find the largest value of a window.
     pub fn pool(&self) -> PoolForm {
         self.options.pool
@@ -256,6 +261,12 @@ impl<'a> Lowering<'a> {
     pub(super) fn words(&self, values: &[f32], frac: u32) -> Result<Vec<i64>, Refusal> {
         let words: Result<_, FixedError> = integers(self.options.ring, values, frac).collect();
         words.map_err(|e| Refusal::new(format!("a weight does not fit: {e}"), "").because(Cause::OutOfRange))
+    }
+
+    /// The bounds of weights, as words.
+    pub(crate) fn bounds(&self, weights: &[f32], frac: u32) -> Result<Range, Refusal> {
+        let words = self.words(weights, frac)?;
+        Ok(Range::of_words(&words, &[words.len()].into(), &[words.len()].into()))
     }
 
     /// Appends a step and bounds its result.

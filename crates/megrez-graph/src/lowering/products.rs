@@ -149,6 +149,30 @@ impl Lowering<'_> {
         self.emit(name, Op::MatMul, &[weight.id, x.id], range)
     }
 
+    /// weights [.., m, k] · x [.., k, n], for weights with `frac` fraction bits, named after their
+    /// role, whose products with x are known to lie in `range`.
+    pub(crate) fn product_within(
+        &mut self,
+        [name, role]: [&str; 2],
+        (weights, frac): (&Tensor, u32),
+        x: &Secret,
+        range: Range,
+    ) -> Result<Secret, Refusal> {
+        let weight = self.weight(role, weights, frac)?;
+        self.emit(name, Op::MatMul, &[weight.id, x.id], range)
+    }
+
+    /// As [`Lowering::matmul`], for products that are known to lie in `range`.
+    pub(crate) fn matmul_within(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        y: &Secret,
+        range: Range,
+    ) -> Result<Secret, Refusal> {
+        self.emit(name, Op::MatMul, &[x.id, y.id], range)
+    }
+
     /// x [N, C, H, W] convolved with weights [O, C/groups, kh, kw].
     pub fn conv(&mut self, x: &Secret, tensor: &Tensor, geometry: ConvGeometry) -> Result<Secret, Refusal> {
         let weight = self.weight("weight", tensor, self.frac())?;

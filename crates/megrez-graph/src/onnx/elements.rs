@@ -2,9 +2,12 @@
 
 use super::fields::{Decoded, each_double, each_float, each_int, name, push, words};
 use super::protobuf::Reader;
+use crate::after::MAX_NAMES;
 use crate::tensor::{Constant, MAX_ELEMENTS, Tensor, half};
 
 pub const MAX_RANK: usize = 8;
+/// The ONNX data type of strings.
+pub const STRINGS: i64 = 8;
 
 /// TensorProto.
 #[derive(Clone, Copy)]
@@ -76,6 +79,24 @@ impl<'a> NamedTensor<'a> {
             }
         }
         Ok(tensor)
+    }
+
+    /// The elements of a list of strings.
+    pub fn strings(&self) -> Decoded<Vec<String>> {
+        let (mut dims, mut list) = (vec![], vec![]);
+        let mut reader = Reader::new(self.bytes);
+        while let Some((number, field)) = reader.next()? {
+            match number {
+                1 => each_int(field, |v| push(&mut dims, v, MAX_RANK, "dimensions"))?,
+                6 => push(&mut list, name(field)?.to_string(), MAX_NAMES, "strings")?,
+                _ => {}
+            }
+        }
+        let count = dims.iter().try_fold(1i64, |n, &d| n.checked_mul(d));
+        match count {
+            Some(n) if n > 0 && usize::try_from(n) == Ok(list.len()) => Ok(list),
+            _ => Err("is no list of strings that its dimensions say".into()),
+        }
     }
 
     /// The elements; as many as the dimensions say. `beside` gives the bytes of what is in another

@@ -1,8 +1,10 @@
 //! A file's graph becomes a graph of megrez, node by node. Everything that stands in the way is
 //! listed.
 
+use super::elements::STRINGS;
 use super::importer::{Importer, Known, label};
 use super::kinds::{Kind, output_kind};
+use super::labels::Names;
 use super::options::fixed;
 use super::{message, old, sequences};
 use crate::graph::{Attribute, Attributes, Graph, Id};
@@ -47,7 +49,7 @@ impl<'a> Importer<'a> {
         self.nodes(&model.nodes);
         for output in &model.outputs {
             match self.names.get(output.name) {
-                Some(&Known::Value(id)) => match self.published(id) {
+                Some(&Known::Value(id)) => match self.published(id).and_then(|id| self.with_names(id)) {
                     Ok(id) => self.graph.output(output.name, id),
                     Err(problem) => self.problems.push(problem),
                 },
@@ -84,6 +86,17 @@ impl<'a> Importer<'a> {
     pub(super) fn initializers(&mut self, model: &message::Graph<'a>) {
         for tensor in &model.tensors {
             self.once(tensor.name, tensor.name, "initializer");
+            if tensor.element() == Ok(STRINGS) {
+                let known = tensor.strings().map(|names| {
+                    let places = (0..names.len() as i64).collect();
+                    let id = self.graph.constant(tensor.name, Tensor::new([names.len()], places));
+                    self.labels.insert(id, Names { names, columns: false });
+                    Known::Value(id)
+                });
+                let known = known.map_err(|what| Refusal::new(what, "").at(tensor.name, "initializer"));
+                self.learn(tensor.name, known);
+                continue;
+            }
             let known = tensor
                 .decode(|place, bytes| self.beside.bytes(place, bytes))
                 .map(|constant| Known::Value(self.graph.constant(tensor.name, constant)));
@@ -208,6 +221,7 @@ impl<'a> Importer<'a> {
             old::update(self, self.opset, node.op, &mut inputs, &mut attributes).map_err(at)?;
         }
         self.untrained(node, &inputs).map_err(at)?;
+        let named = self.named_by(node, &inputs, &attributes).map_err(at)?;
         let kind = output_kind(&self.graph, &self.kinds, node.op, &inputs, &attributes).map_err(at)?;
         let op = self.modernise(node.op, &inputs, &mut attributes, kind);
         let inputs = if op == node.op { inputs } else { inputs[..1].to_vec() };
@@ -218,6 +232,9 @@ impl<'a> Importer<'a> {
             .graph
             .add_nodes(node.name, op, &inputs, attributes, &read)
             .map_err(|p| Some(Problem { node: label(node).into(), op: node.op.into(), ..p }))?;
+        if read.first() == Some(&true) {
+            self.labels.extend(named.map(|named| (ids[0], named)));
+        }
         if let Some(extra) = node.outputs.iter().zip(&read).skip(ids.len()).find(|(_, read)| **read) {
             let what = format!("its extra output `{}` is used, which is not supported", extra.0);
             return Err(at(Refusal::new(what, "use its first output only")));

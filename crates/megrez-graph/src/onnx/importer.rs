@@ -2,6 +2,7 @@
 
 use super::external::Beside;
 use super::kinds::Kind;
+use super::labels::Names;
 use super::message;
 use super::options::ImportOptions;
 use crate::graph::{Graph, Id};
@@ -36,6 +37,8 @@ pub(super) struct Importer<'a> {
     pub(super) read: HashSet<&'a str>,
     /// The ONNX data types of initializers and inputs.
     pub(super) types: HashMap<Id, i64>,
+    /// What the numbers of values are called, where strings stand behind them.
+    pub(super) labels: HashMap<Id, Names>,
     /// What secret values stand for; real numbers where nothing is said.
     pub(super) kinds: HashMap<Id, Kind>,
     pub(super) problems: Vec<Problem>,
@@ -66,6 +69,7 @@ impl<'a> Importer<'a> {
             listed: 0,
             read,
             types: HashMap::new(),
+            labels: HashMap::new(),
             kinds: HashMap::new(),
             problems: vec![],
             depth: 0,

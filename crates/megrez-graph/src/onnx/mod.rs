@@ -10,6 +10,7 @@ mod fields;
 mod import;
 mod importer;
 mod kinds;
+mod labels;
 mod message;
 mod old;
 mod options;

@@ -77,6 +77,23 @@ pub fn float(name: &str, v: f32) -> Message {
     message().text(1, name).float(2, v).int(20, 1)
 }
 
+pub fn floats(name: &str, list: &[f32]) -> Message {
+    list.iter().fold(message().text(1, name).int(20, 6), |m, &v| m.float(7, v))
+}
+
+pub fn text(name: &str, v: &str) -> Message {
+    message().text(1, name).text(4, v).int(20, 3)
+}
+
+pub fn texts(name: &str, list: &[&str]) -> Message {
+    list.iter().fold(message().text(1, name).int(20, 8), |m, v| m.text(9, v))
+}
+
+pub fn text_tensor(name: &str, list: &[&str]) -> Message {
+    let head = message().int(1, list.len() as i64).int(2, 8).text(8, name);
+    list.iter().fold(head, |m, v| m.text(6, v))
+}
+
 pub fn node(name: &str, op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Message]) -> Message {
     let m = inputs.iter().fold(message(), |m, i| m.text(1, i));
     let m = outputs.iter().fold(m, |m, o| m.text(2, o));
