@@ -18,6 +18,7 @@ mod onnx;
 mod operators;
 mod passes;
 mod precision;
+mod quantized;
 mod random;
 mod rounds;
 mod shares;

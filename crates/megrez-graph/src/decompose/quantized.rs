@@ -14,6 +14,7 @@ pub(crate) const TO_TYPE: &str = "to_type";
 pub(super) const TABLE: &[(&str, Decompose)] = &[
     ("ConvInteger", integer_convolution),
     ("DequantizeLinear", dequantize),
+    ("DynamicQuantizeLinear", dynamic),
     ("MatMulInteger", integer_product),
     ("QLinearConv", convolution),
     ("QLinearMatMul", product),
@@ -112,6 +113,15 @@ fn quantize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let inverse = Tensor::new(scale.shape.clone(), scale.data.iter().map(|v| 1.0 / v).collect());
     let y = precisely(p, x, &inverse)?;
     Ok(vec![rounded(p, y, zero.as_ref(), element)?])
+}
+
+/// The numbers themselves, scaled by 1 with a zero point of 0: the importer has seen that only
+/// products read them, which are scaled back.
+fn dynamic(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(1, &[])?;
+    let x = p.input(0)?;
+    let [one, zero] = [1.0, 0.0].map(|v| p.constant(Tensor::new([], vec![v])));
+    Ok(vec![x, one, zero])
 }
 
 fn dequantize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {

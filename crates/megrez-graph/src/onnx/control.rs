@@ -1,6 +1,7 @@
 //! Graphs within the graph: functions of the model, and If, Loop and Scan, whose conditions and
 //! lengths are known when compiling. Each becomes the nodes of its body, as often as it runs.
 
+use super::dynamic::scaled_back;
 use super::importer::{Importer, Known, label};
 use super::{elements, message};
 use crate::graph::{Attributes, Id};
@@ -92,6 +93,8 @@ impl<'a> Importer<'a> {
         let reads = body.nodes.iter().flat_map(|n| n.inputs.iter().copied());
         let reads: HashSet<&str> = reads.chain(body.outputs.iter().map(|o| o.name)).collect();
         let outer_reads = std::mem::replace(&mut self.read, reads);
+        let inside = scaled_back(&body.nodes, body.outputs.iter().map(|o| o.name));
+        let outside = std::mem::replace(&mut self.scaled_back, inside);
         // A body may name its values as the graph around it does.
         let defines = body.nodes.iter().flat_map(|n| n.outputs.iter().copied());
         let defines = defines.chain(body.tensors.iter().map(|t| t.name)).chain(given.iter().map(|g| g.0));
@@ -102,7 +105,7 @@ impl<'a> Importer<'a> {
         self.initializers(body);
         self.nodes(&body.nodes);
         self.depth -= 1;
-        self.read = outer_reads;
+        (self.read, self.scaled_back) = (outer_reads, outside);
         let outputs: Vec<Option<Known>> =
             body.outputs.iter().map(|output| self.names.get(output.name).copied()).collect();
         for (name, known) in hidden {

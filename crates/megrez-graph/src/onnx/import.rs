@@ -221,6 +221,12 @@ impl<'a> Importer<'a> {
             old::update(self, self.opset, node.op, &mut inputs, &mut attributes).map_err(at)?;
         }
         self.untrained(node, &inputs).map_err(at)?;
+        if node.op == "DynamicQuantizeLinear" && !self.scaled_back.contains(output) {
+            return Err(at(Refusal::new(
+                "its integers are read by something else than a product that is scaled back",
+                "quantise with static scales, or export the model in floating point",
+            )));
+        }
         let named = self.named_by(node, &inputs, &attributes).map_err(at)?;
         let kind = output_kind(&self.graph, &self.kinds, node.op, &inputs, &attributes).map_err(at)?;
         let op = self.modernise(node.op, &inputs, &mut attributes, kind);

@@ -1,5 +1,6 @@
 //! What is known while a model is read.
 
+use super::dynamic::scaled_back;
 use super::external::Beside;
 use super::kinds::Kind;
 use super::labels::Names;
@@ -35,6 +36,8 @@ pub(super) struct Importer<'a> {
     pub(super) listed: usize,
     /// Names that a node reads or the graph gives.
     pub(super) read: HashSet<&'a str>,
+    /// Integers that stand for the numbers that they are made of.
+    pub(super) scaled_back: HashSet<&'a str>,
     /// The ONNX data types of initializers and inputs.
     pub(super) types: HashMap<Id, i64>,
     /// What the numbers of values are called, where strings stand behind them.
@@ -68,6 +71,7 @@ impl<'a> Importer<'a> {
             sequences: vec![],
             listed: 0,
             read,
+            scaled_back: scaled_back(&model.nodes, model.outputs.iter().map(|o| o.name)),
             types: HashMap::new(),
             labels: HashMap::new(),
             kinds: HashMap::new(),

@@ -4,6 +4,7 @@
 //! are not trusted: sizes and counts are bounded, and no bytes lead to a panic.
 
 mod control;
+mod dynamic;
 mod elements;
 mod external;
 mod fields;

@@ -20,7 +20,8 @@ use megrez_plan::View;
 /// Leaves of all rows from which on a round costs less than what counting sends more, some 75 bits
 /// a leaf: as many as a link of 1 Gbit/s carries in 2.5 ms.
 const LEAVES_PER_ROUND: usize = 1 << 15;
-/// Rounds from a test's bit to the bit of a leaf, counted: a conversion, a comparison, a conversion.
+/// Rounds from a test's bit to the bit of a leaf, counted: a conversion, a comparison, a
+/// conversion.
 const ROUNDS: usize = 4;
 
 /// The sums of all trees [targets, rows], from the features [features, rows].
