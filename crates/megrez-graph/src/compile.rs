@@ -168,6 +168,9 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
     ways.join(", or ")
 }
 
+/// How often a graph is lowered with fewer fraction bits in some layers.
+const ATTEMPTS: usize = 8;
+
 /// The problems, and which of them are about ranges.
 type Failure = (Problems, Vec<usize>);
 
@@ -175,11 +178,38 @@ fn lower(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Resul
     lower_with(graph, after, options, None)
 }
 
+/// As [`lower_each`], with fewer fraction bits for the operands of products that would not have
+/// room.
 fn lower_with(
     graph: &Graph,
     after: &[Vec<After>],
     options: &CompileOptions,
     slack: Option<i128>,
+) -> Result<Compiled, Failure> {
+    let mut coarser = HashMap::new();
+    let mut first = None;
+    for _ in 0..ATTEMPTS {
+        let mut short = HashMap::new();
+        match lower_each(graph, after, options, slack, &coarser, &mut short) {
+            Ok(compiled) => return Ok(compiled),
+            Err(failure) => drop(first.get_or_insert(failure)),
+        }
+        if !passes::precision::coarsen(&mut coarser, &short, options) {
+            break;
+        }
+    }
+    Err(first.expect("it failed once at least"))
+}
+
+/// Lowers layer by layer. `coarser` has for nodes how many fraction bits their operands give up;
+/// `short` gets those that lack room, and how many bits of it.
+fn lower_each(
+    graph: &Graph,
+    after: &[Vec<After>],
+    options: &CompileOptions,
+    slack: Option<i128>,
+    coarser: &HashMap<usize, u32>,
+    short: &mut HashMap<usize, u32>,
 ) -> Result<Compiled, Failure> {
     let truncate = passes::truncation::place(graph, options);
     let mut cx = Lowering::new(options);
@@ -222,6 +252,7 @@ fn lower_with(
         // What depends on a node that failed is not reported: it would say nothing new.
         let Some(operands) = operands.collect::<Option<Vec<Operand>>>() else { continue };
         cx.enter(&node.name);
+        cx.coarser = coarser.get(&n).copied().unwrap_or(0);
         cx.leaving = left_for.contains(&node.output).then(Vec::new);
         cx.given = needed(node).and_then(|id| left.get(&id).cloned()).unwrap_or_default();
         cx.operands = operands
@@ -258,6 +289,9 @@ fn lower_with(
             Err(refusal) => {
                 if cx.out_of_range {
                     out_of_range.push(problems.len());
+                }
+                if cx.shortage > 0 && node.layer.multilinear() {
+                    short.insert(n, cx.shortage);
                 }
                 problems.push(refusal.at(&node.name, &node.op));
             }

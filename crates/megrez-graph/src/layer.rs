@@ -64,6 +64,12 @@ pub trait Layer: Send + Sync {
         Scale::Passes
     }
 
+    /// Whether it does nothing but multiply and add, so that its operands may have any number of
+    /// fraction bits.
+    fn multilinear(&self) -> bool {
+        false
+    }
+
     /// The layer as a rearrangement of its first input; every other input only steers it.
     fn view(&self) -> Option<&View> {
         None

@@ -76,3 +76,36 @@ fn more_bits_than_the_ring_has_are_refused() {
     let error = compile(&chain(1), &options).unwrap_err().to_string();
     assert!(error.contains("at most 30"), "{error}");
 }
+
+/// Sums of thousands that meet thousands: 2^16 words more than the ring has room for at 16 fraction
+/// bits, and none at fewer.
+#[test]
+fn products_of_large_numbers_take_fewer_fraction_bits() {
+    let mut g = Graph::new("large");
+    let x = g.input("x", [2, 4]).unwrap();
+    let weights = g.constant("w", Tensor::new([4, 3], (0..12).map(|i| 900.0 - 150.0 * i as f32).collect()));
+    let none = Attributes::none;
+    let y = g.add("first", "MatMul", &[x, weights], none()).unwrap();
+    let y = g.add("relu", "Relu", &[y], none()).unwrap();
+    let y = g.add("square", "Mul", &[y, y], none()).unwrap();
+    g.output("y", y);
+    let data = Tensor::new([2, 4], vec![900.0, -31.25, 7.5, 0.125, -1000.0, 3.0, 1000.0, -0.5]);
+    let options = CompileOptions { input_range: Interval::abs(1000.0), ..CompileOptions::default() };
+    let compiled = compile(&g, &options).unwrap_or_else(|e| panic!("{e}"));
+    assert!(compiled.ranges.iter().all(|r| r.proven));
+    let coarser = compiled.plan.steps.iter().filter(|step| step.name.contains("coarser")).count();
+    assert!(coarser > 0, "a step gives up fraction bits");
+    // Relative to what the numbers are.
+    let output = compiled.plan.outputs[0].value.0;
+    let values = crate::common::interpret(&compiled, std::slice::from_ref(&data));
+    let got = crate::common::decode(values[output as usize].as_ref().unwrap(), compiled.outputs[0].frac);
+    let want = megrez_graph::plain::run(&compiled.graph, &[data]).unwrap();
+    for (got, want) in got.iter().zip(&want[0].data) {
+        let want = f64::from(*want);
+        assert!((got - want).abs() <= 1e-6 * want.abs() + 100.0, "{got} for {want}");
+    }
+    // Whose plan tells nothing of its weights keeps its scale.
+    let declared = Declared { all: Some(Interval::abs(4e6)), ..Default::default() };
+    let declared = CompileOptions { declared: Some(declared), ..options };
+    assert!(compile(&g, &declared).is_err());
+}

@@ -317,4 +317,8 @@ impl Layer for Arithmetic {
             Kind::Shift { .. } => Scale::Passes,
         }
     }
+
+    fn multilinear(&self) -> bool {
+        matches!(self.kind, Kind::Mul)
+    }
 }

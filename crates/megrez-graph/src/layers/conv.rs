@@ -204,6 +204,10 @@ impl Layer for Conv {
         Scale::Product
     }
 
+    fn multilinear(&self) -> bool {
+        true
+    }
+
     fn work(&self) -> u64 {
         let [_, per_group, kh, kw] = self.kernel;
         (self.shape.elements() * per_group * kh * kw) as u64

@@ -185,6 +185,10 @@ impl Layer for Gemm {
         Scale::Product
     }
 
+    fn multilinear(&self) -> bool {
+        true
+    }
+
     fn work(&self) -> u64 {
         (self.shape.elements() * self.inner) as u64
     }

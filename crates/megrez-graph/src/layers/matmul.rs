@@ -183,6 +183,10 @@ impl Layer for MatMul {
         Scale::Product
     }
 
+    fn multilinear(&self) -> bool {
+        true
+    }
+
     fn work(&self) -> u64 {
         let dims = self.factors[0].dims();
         let inner = dims[dims.len() - 1];

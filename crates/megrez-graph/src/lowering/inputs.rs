@@ -7,8 +7,9 @@ use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range};
 use crate::scale::Scale;
 use crate::tensor::Tensor;
-use megrez_plan::{KEPT, Op, View};
+use megrez_plan::{KEPT, Op, ValueId, View};
 use megrez_ring::Shape;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
@@ -138,6 +139,34 @@ impl Lowering<'_> {
             }
             operand => Ok(operand),
         };
-        operands.into_iter().map(settle).collect()
+        let operands: Vec<Operand> = operands.into_iter().map(settle).collect::<Result<_, Refusal>>()?;
+        if self.coarser == 0 { Ok(operands) } else { self.coarser(operands) }
+    }
+
+    /// Operands of a product with fewer fraction bits: as many fewer as the largest number has
+    /// digits before the point, so that it keeps the plan's precision; and no fewer than four, or
+    /// than make the plan's in the product.
+    fn coarser(&mut self, operands: Vec<Operand>) -> Result<Vec<Operand>, Refusal> {
+        let several = operands.iter().filter(|o| matches!(o, Operand::Secret(_))).count() > 1;
+        let most = if several { self.frac() / 2 } else { self.frac().saturating_sub(4) };
+        let bits = if several { self.coarser.div_ceil(2) } else { self.coarser }.min(most);
+        // A square stays one.
+        let mut done: HashMap<ValueId, Secret> = HashMap::new();
+        let give_up = |operand| match operand {
+            Operand::Secret(x) => {
+                let y = match done.get(&x.id) {
+                    Some(y) => y.clone(),
+                    None => {
+                        let (frac, magnitude) = (self.frac_of(&x), x.range.magnitude());
+                        let digits = (i128::BITS - magnitude.leading_zeros()).saturating_sub(frac + 1);
+                        self.rounded("coarser", &x, frac.saturating_sub(bits.min(digits)))?
+                    }
+                };
+                done.insert(x.id, y.clone());
+                Ok(Operand::Secret(y))
+            }
+            operand => Ok(operand),
+        };
+        operands.into_iter().map(give_up).collect()
     }
 }

@@ -59,8 +59,12 @@ pub struct Lowering<'a> {
     pub(super) reads_weights: bool,
     /// The layers whose ranges were declared.
     pub(super) declared: HashSet<String>,
-    /// Whether a step of the current layer had no room.
+    /// Whether a step of the current layer had no room, …
     pub(crate) out_of_range: bool,
+    /// … and by how many bits.
+    pub(crate) shortage: u32,
+    /// Fraction bits that the current layer's operands give up, so that its result has room.
+    pub(crate) coarser: u32,
     /// What the current layer leaves beside its result, if a later one needs it.
     pub(crate) leaving: Option<Vec<Secret>>,
     /// What an earlier layer has left for the current one.
@@ -94,6 +98,8 @@ impl<'a> Lowering<'a> {
             reads_weights: false,
             declared: HashSet::new(),
             out_of_range: false,
+            shortage: 0,
+            coarser: 0,
             leaving: None,
             given: vec![],
         }
@@ -108,6 +114,7 @@ impl<'a> Lowering<'a> {
         self.assumed = false;
         self.reads_weights = false;
         self.out_of_range = false;
+        self.shortage = 0;
         self.compared = None;
         self.domain = None;
     }
@@ -310,6 +317,7 @@ impl<'a> Lowering<'a> {
         self.out_of_range = true;
         let (ring, frac) = (self.options.ring, self.frac());
         let log2 = (magnitude as f64).log2();
+        self.shortage = (i128::BITS - magnitude.leading_zeros()).saturating_sub(limit);
         out_of_range(
             format!(
                 "its numbers may outgrow the {ring}-bit ring at {frac} fraction bits: words of step `{step}` may \

@@ -5,12 +5,19 @@
 //! bits, 50 layers lead to errors of 0.01 and more. More bits cost nothing but room on the ring, so
 //! a deep model gets as many as its ranges allow, in steps of two.
 //!
+//! The other way round, a product whose factors may be too large for the ring takes them with fewer
+//! fraction bits, in steps of four: large numbers have digits enough before the point. That is done
+//! layer by layer where a proof would fail, so the plan shows of these layers how large their
+//! operands may be, to a factor of 16.
+//!
 //! Which models are deep is decided by the graph alone. How many of the steps hold follows from the
 //! ranges, and stands in the plan: one of few numbers for the whole model.
 
 use crate::graph::Graph;
 use crate::options::CompileOptions;
+use crate::range::RangePolicy;
 use crate::scale::Scale;
+use std::collections::HashMap;
 
 /// More products than this one after the other make a model deep.
 pub const DEEP: usize = 32;
@@ -35,4 +42,25 @@ pub fn fractions(graph: &Graph, options: &CompileOptions) -> Vec<u32> {
     let most = options.deep_frac.filter(|_| free && depth(graph) > DEEP);
     let more = most.into_iter().flat_map(|most| (options.frac + 1..=most).rev().step_by(2));
     more.chain([options.frac]).collect()
+}
+
+/// Has those layers that are short of so many bits give up as many fraction bits of all their
+/// operands together; whether that is any more than before.
+pub fn coarsen(
+    coarser: &mut HashMap<usize, u32>,
+    short: &HashMap<usize, u32>,
+    options: &CompileOptions,
+) -> bool {
+    // As for more bits: these plans tell nothing of weights, or share values with another plan.
+    if !options.kept.is_empty() || options.declared.is_some() || options.policy == RangePolicy::Assume {
+        return false;
+    }
+    let mut any = false;
+    for (&node, &bits) in short {
+        let has = coarser.entry(node).or_insert(0);
+        let more = (*has + bits.next_multiple_of(4)).min(options.frac);
+        any |= more > *has;
+        *has = more;
+    }
+    any
 }
