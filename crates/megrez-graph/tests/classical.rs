@@ -215,6 +215,50 @@ fn probabilities_of_three_classes_are_coupled_as_libsvm_does() {
 }
 
 #[test]
+fn damaged_files_of_classical_models_give_errors_or_names() {
+    let names = [texts("classlabels_strings", &["setosa", "b", "c"])];
+    let zip = node("zip", "ZipMap", &["scores"], &["map"], &names);
+    let shape = |outputs: &[&str]| outputs.iter().map(|name| value(name, &[2, 3])).collect::<Vec<_>>();
+    let first = model(15, &[linear(&names), zip], &[], &[value("x", &[2, 2])], &shape(&["label", "map"]));
+    let arg = node("arg", "ArgMax", &["x"], &["place"], &[int("axis", 1)]);
+    let pick = node("pick", "ArrayFeatureExtractor", &["names", "place"], &["label"], &[]);
+    let tensors = [text_tensor("names", &["no", "yes"])];
+    let second = model(15, &[arg, pick], &tensors, &[value("x", &[2, 2])], &shape(&["label"]));
+    let nodes = [
+        ints("nodes_treeids", &[0, 0, 0]),
+        ints("nodes_nodeids", &[0, 1, 2]),
+        ints("nodes_featureids", &[1, 0, 0]),
+        texts("nodes_modes", &["BRANCH_LEQ", "LEAF", "LEAF"]),
+        floats("nodes_values", &[0.5, 0.0, 0.0]),
+        ints("nodes_truenodeids", &[1, 0, 0]),
+        ints("nodes_falsenodeids", &[2, 0, 0]),
+        ints("class_treeids", &[0, 0]),
+        ints("class_nodeids", &[1, 2]),
+        ints("class_ids", &[0, 1]),
+        floats("class_weights", &[1.0, 0.75]),
+        texts("classlabels_strings", &["no", "yes"]),
+    ];
+    let trees = node("trees", "TreeEnsembleClassifier", &["x"], &["label", "scores"], &nodes);
+    let third = model(15, &[trees], &[], &[value("x", &[2, 2])], &shape(&["label", "scores"]));
+    let mut named = 0;
+    faults::each(&[first, second, third], |bytes| {
+        let Ok(graph) = read(bytes, &ImportOptions::default()) else { return };
+        if graph.values.iter().map(|v| v.shape.elements()).sum::<usize>() > 1 << 16 {
+            return;
+        }
+        let Ok(compiled) = compile(&graph, &options()) else { return };
+        compiled.plan.validate().unwrap();
+        for output in &compiled.outputs {
+            let names = output.named();
+            let all = [names.classes, names.columns].concat();
+            assert!(all.len() <= 1 << 13 && all.iter().all(|name| name.len() <= 256));
+            named += usize::from(!all.is_empty());
+        }
+    });
+    assert!(named > 100, "only {named} of the damaged files have names");
+}
+
+#[test]
 fn damaged_classical_models_give_errors_or_sound_plans() {
     let mut sound = 0;
     faults::noise(|bytes| {
