@@ -6,8 +6,8 @@ use crate::graph::{Attribute, Attributes, Graph};
 /// So many damaged files by default; `MEGREZ_FAULTS` says another number.
 const FEW: usize = 4000;
 
-/// Calls `read` with random bytes, always the same for the same number, as many as there are damaged
-/// files.
+/// Calls `read` with random bytes, always the same for the same number, as many as there are
+/// damaged files.
 pub fn noise(mut read: impl FnMut(&[u8])) {
     for number in 0..count() {
         let mut random = Random(number as u64);
@@ -87,8 +87,9 @@ fn damaged(valid: &[Vec<u8>], number: usize) -> Vec<u8> {
     bytes
 }
 
-/// A classical model of the domain `ai.onnx.ml` whose attributes these bytes have changed: the first
-/// picks a valid model, each four that follow change an attribute. `None` where it is refused.
+/// A classical model of the domain `ai.onnx.ml` whose attributes these bytes have changed: the
+/// first picks a valid model, each four that follow change an attribute. `None` where it is
+/// refused.
 pub fn estimator(bytes: &[u8]) -> Option<Graph> {
     let (first, changes) = bytes.split_first()?;
     let models = estimators();

@@ -1,5 +1,5 @@
-//! Classical models whole: labels that are strings, maps, probabilities that are coupled, and models
-//! that somebody has damaged.
+//! Classical models whole: labels that are strings, maps, probabilities that are coupled, and
+//! models that somebody has damaged.
 
 use crate::common::check;
 use crate::common::onnx::{Message, floats, int, ints, model, node, text, text_tensor, texts, value};

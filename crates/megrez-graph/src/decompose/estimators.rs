@@ -1,6 +1,6 @@
 //! Classical models, as exporters of scikit-learn write them (the domain `ai.onnx.ml`): linear
-//! models, and what prepares numbers for them. Coefficients are weights of the model's owner, secret
-//! like any other. Ensembles of trees are in [`super::trees`], support vector machines in
+//! models, and what prepares numbers for them. Coefficients are weights of the model's owner,
+//! secret like any other. Ensembles of trees are in [`super::trees`], support vector machines in
 //! [`super::vectors`].
 
 use super::{Decompose, Parts};

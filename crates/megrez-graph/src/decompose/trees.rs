@@ -1,5 +1,5 @@
-//! Ensembles of decision trees (the domain `ai.onnx.ml`), random forests and gradient boosting: what
-//! a file says of them becomes one layer ([`crate::layers::TREES`]).
+//! Ensembles of decision trees (the domain `ai.onnx.ml`), random forests and gradient boosting:
+//! what a file says of them becomes one layer ([`crate::layers::TREES`]).
 
 use super::estimators::{Classes, both, classified, reals, row, rows, transformed};
 use super::{Decompose, Parts};

@@ -114,8 +114,8 @@ impl Lowering<'_> {
         self.view("bits", &bits, View::whole(shape))
     }
 
-    /// The exclusive or over the middle dimension, a power of two, of bits that lie as `shape` says.
-    /// Local.
+    /// The exclusive or over the middle dimension, a power of two, of bits that lie as `shape`
+    /// says. Local.
     pub(crate) fn parity(&mut self, name: &str, bits: &Secret, shape: [usize; 3]) -> Result<Secret, Refusal> {
         let [outer, mut left, inner] = shape;
         let mut x = self.view(name, bits, View::whole(shape.into()))?;

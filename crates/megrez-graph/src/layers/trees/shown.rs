@@ -9,8 +9,8 @@
 //!
 //! Which one it is follows from the shape and the number of rows alone.
 
+use super::ensemble::{Ensemble, compared, leaf_frac};
 use super::forest::{Next, Way};
-use super::{Ensemble, compared, leaf_frac};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
 use crate::range::Range;
@@ -20,7 +20,8 @@ use megrez_plan::View;
 /// Leaves of all rows from which on a round costs less than what counting sends more, some 75 bits
 /// a leaf: as many as a link of 1 Gbit/s carries in 2.5 ms.
 const LEAVES_PER_ROUND: usize = 1 << 15;
-/// Rounds from a test's bit to the bit of a leaf, counted: a conversion, a comparison, a conversion.
+/// Rounds from a test's bit to the bit of a leaf, counted: a conversion, a comparison, a
+/// conversion.
 const ROUNDS: usize = 4;
 
 /// The sums of all trees [targets, rows], from the features [features, rows].
