@@ -76,6 +76,8 @@ def estimators() -> list[tuple[Any, Data]]:
         (linear_model.SGDClassifier(loss="log_loss", random_state=0), two),
         (svm.LinearSVC(random_state=0), two),
         (svm.SVC(), three),
+        (svm.SVC(probability=True, random_state=0), three),
+        (svm.SVC(probability=True, random_state=0), two),
         (svm.SVR(), numbers),
         (tree.DecisionTreeClassifier(max_depth=5, random_state=0), three),
         (tree.DecisionTreeRegressor(max_depth=5, random_state=0), numbers),

@@ -444,6 +444,39 @@ mod tests {
     }
 
     #[test]
+    fn what_trees_and_their_labels_tell_is_said() {
+        use megrez_graph::Attribute;
+        let texts = |list: &[&str]| Attribute::Strings(list.iter().map(ToString::to_string).collect());
+        let attributes = Attributes::none()
+            .with("nodes_treeids", [0i64; 3])
+            .with("nodes_nodeids", [0i64, 1, 2])
+            .with("nodes_featureids", [1i64, 0, 0])
+            .with("nodes_modes", texts(&["BRANCH_LEQ", "LEAF", "LEAF"]))
+            .with("nodes_values", Attribute::Floats(vec![0.5, 0.0, 0.0]))
+            .with("nodes_truenodeids", [1i64, 0, 0])
+            .with("nodes_falsenodeids", [2i64, 0, 0])
+            .with("target_treeids", [0i64; 2])
+            .with("target_nodeids", [1i64, 2])
+            .with("target_ids", [0i64; 2])
+            .with("target_weights", Attribute::Floats(vec![1.0, 2.0]));
+        let mut graph = Graph::new("test");
+        let x = graph.input("x", [2, 3]).unwrap();
+        let y = graph.add("trees", "TreeEnsembleRegressor", &[x], attributes).unwrap();
+        let labels = Attributes::none().with("names", texts(&["no", "yes", "per\u{1b}haps"]));
+        let y = graph.add("labels", "Labels", &[y], labels).unwrap();
+        graph.output("label", y);
+        let told = |trees: TreeForm| {
+            let options = CompileOptions { trees, ..CompileOptions::default() };
+            of(&Model::Fixed(FixedModel::new(&graph, "client", &options).unwrap()), "mizar").text()
+        };
+        let (hidden, shape) = (told(TreeForm::Hidden), told(TreeForm::Shape));
+        assert!(hidden.contains("not their shape") && hidden.contains("--trees hidden"), "{hidden}");
+        assert!(shape.contains("the shape of all trees") && !shape.contains("not their shape"), "{shape}");
+        let names = "classes of output `label`: no, yes, per\\u{1b}haps";
+        assert!(hidden.contains(names) && !hidden.contains('\u{1b}'), "{hidden}");
+    }
+
+    #[test]
     fn other_numbers_and_unknown_protocols_are_refused() {
         let model = model("Relu", &CompileOptions::default());
         assert!(Disclosure::of(&model, "secfloat", &Roles::default()).is_err());

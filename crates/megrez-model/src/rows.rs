@@ -434,6 +434,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn trees_are_walked_row_by_row() {
+        let texts =
+            |list: &[&str]| megrez_graph::Attribute::Strings(list.iter().map(ToString::to_string).collect());
+        let floats = |list: &[f32]| megrez_graph::Attribute::Floats(list.to_vec());
+        let attributes = none()
+            .with("nodes_treeids", [0i64; 5])
+            .with("nodes_nodeids", [0i64, 1, 2, 3, 4])
+            .with("nodes_featureids", [1i64, 0, 0, 0, 0])
+            .with("nodes_modes", texts(&["BRANCH_LEQ", "BRANCH_GT", "LEAF", "LEAF", "LEAF"]))
+            .with("nodes_values", floats(&[0.5, 0.25, 0.0, 0.0, 0.0]))
+            .with("nodes_truenodeids", [1i64, 3, 0, 0, 0])
+            .with("nodes_falsenodeids", [2i64, 4, 0, 0, 0])
+            .with("target_treeids", [0i64; 3])
+            .with("target_nodeids", [2i64, 3, 4])
+            .with("target_ids", [0i64, 1, 0])
+            .with("target_weights", floats(&[1.0, 2.0, 3.0]))
+            .with("n_targets", 2);
+        let graph = small(|g, x| g.add("y", "TreeEnsembleRegressor", &[x], attributes.clone()).unwrap());
+        for trees in [megrez_graph::TreeForm::Hidden, megrez_graph::TreeForm::Shape] {
+            let compiled = compile(&graph, &CompileOptions { trees, ..CompileOptions::default() }).unwrap();
+            assert!(mixed(&compiled.plan, &compiled.data_inputs, &compiled.outputs, 3).is_none());
+        }
+    }
+
     /// What a row of the outputs is marked with is all that it changes with.
     #[test]
     fn marks_leave_nothing_out() {

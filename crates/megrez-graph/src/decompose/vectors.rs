@@ -84,9 +84,10 @@ fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let weights = p.constant(Tensor::new([pairs.len(), count], weights));
     let rho = row(p, rho, pairs.len())?;
     let decisions = p.node("Gemm", &[kernel, weights, rho], Attributes::none().with("transB", 1))?;
+    let mut probabilities = None;
     if !(slopes.is_empty() && offsets.is_empty()) {
         let first = won(p, decisions, slopes, offsets)?;
-        let scores = match n {
+        probabilities = Some(match n {
             2 => {
                 let second = p.affine(first, -1.0, 1.0)?;
                 p.concat(&[first, second], 1)?
@@ -98,14 +99,13 @@ fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
                     remedy,
                 );
             }
-        };
-        // The largest is the label.
-        return Ok(vec![classified(p, &classes, scores)?[0], scores]);
+        });
     }
+    // The label follows from the decisions, whatever the probabilities are.
     if n == 2 {
         let scores = both(p, decisions)?;
         let label = p.of("Neg", &[scores])?;
-        return Ok(vec![classified(p, &classes, label)?[0], scores]);
+        return Ok(vec![classified(p, &classes, label)?[0], probabilities.unwrap_or(scores)]);
     }
     let won = p.of(POSITIVE, &[decisions])?;
     // The first of a pair has what is won, the second what is not.
@@ -117,7 +117,7 @@ fn support_vector_classifier(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let votes = p.constant(Tensor::new([pairs.len(), n], votes));
     let lost = row(p, lost, n)?;
     let votes = p.node("Gemm", &[won, votes, lost], Attributes::none())?;
-    Ok(vec![classified(p, &classes, votes)?[0], decisions])
+    Ok(vec![classified(p, &classes, votes)?[0], probabilities.unwrap_or(decisions)])
 }
 
 /// Platt's probability that the first class of each pair wins: 1/(1 + e^(a·d + b)) of a decision d.

@@ -2,9 +2,8 @@
 //! listed.
 
 use super::elements::STRINGS;
-use super::importer::{Importer, Known, label};
+use super::importer::{Importer, Known, Names, label};
 use super::kinds::{Kind, output_kind};
-use super::labels::Names;
 use super::options::fixed;
 use super::{message, old, sequences};
 use crate::graph::{Attribute, Attributes, Graph, Id};

@@ -3,12 +3,19 @@
 use super::dynamic::scaled_back;
 use super::external::Beside;
 use super::kinds::Kind;
-use super::labels::Names;
 use super::message;
 use super::options::ImportOptions;
 use crate::graph::{Graph, Id};
 use crate::problem::Problem;
 use std::collections::{HashMap, HashSet};
+
+/// What the numbers of a value are called.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    pub names: Vec<String>,
+    /// Whether they are those of the columns of the last dimension, not of the numbers.
+    pub columns: bool,
+}
 
 /// What is known of a name of the model.
 #[derive(Clone, Copy)]

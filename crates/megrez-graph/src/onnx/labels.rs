@@ -1,19 +1,11 @@
 //! Strings in models: labels of classes. Shares hold numbers, so a string is its place in a list
 //! of names that everybody sees, and its recipient gets the name.
 
-use super::importer::Importer;
+use super::importer::{Importer, Names};
 use super::message;
 use crate::graph::{Attribute, Attributes, Id};
 use crate::layers::LABELS;
 use crate::problem::{Problem, Refusal, refuse};
-
-/// What the numbers of a value are called.
-#[derive(Clone, Debug)]
-pub(super) struct Names {
-    pub names: Vec<String>,
-    /// Whether they are those of the columns of the last dimension, not of the numbers.
-    pub columns: bool,
-}
 
 /// Operators that pass on what each number of their first input is called.
 const PASS: [&str; 9] = [

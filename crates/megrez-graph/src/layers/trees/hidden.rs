@@ -12,7 +12,7 @@
 //! digits: the exclusive or over the leaves of one digit is local, so that few bits, not L, must
 //! become numbers before the products with the leaves' values.
 
-use super::{Ensemble, compared, leaf_frac};
+use super::ensemble::{Ensemble, compared, leaf_frac};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;

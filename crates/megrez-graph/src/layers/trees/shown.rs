@@ -9,8 +9,8 @@
 //!
 //! Which one it is follows from the shape and the number of rows alone.
 
+use super::ensemble::{Ensemble, compared, leaf_frac};
 use super::forest::{Next, Way};
-use super::{Ensemble, compared, leaf_frac};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
 use crate::range::Range;
