@@ -1,0 +1,193 @@
+"""What must hold when the load pauses and nothing is wrong any more."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from answers import MARKER
+from load import Load
+from parties import Deployment, Party, Sample
+
+TEMPORARY = (".new", ".claimed")
+"""What a file is called while it is written or used up."""
+GROWTH, SLACK = 1.5, {"rss_mib": 64.0, "descriptors": 24.0, "threads": 24.0}
+"""How much larger a quarter's median may be than that of the second quarter: a factor, and what is added."""
+
+
+class Checks:
+    """Looks at parties, files and logs."""
+
+    def __init__(self, deployment: Deployment, load: Load, patience: float) -> None:
+        self.samples: list[Sample] = []
+        self.idle: list[dict[str, float]] = []
+        """What parties hold while nothing is asked of them, one entry for each pause."""
+        self.stranded = 0
+        """Files of material that can serve no run any more."""
+        self.halves: dict[str, str] = {}
+        """Models of which some parties have a share, and others none: which, and what became of the name."""
+        self._deployment, self._load, self._patience = deployment, load, patience
+        self._found = load.calls.findings
+        self._seen = dict.fromkeys(range(3), 0)
+        self.events: Counter[str] = Counter()
+
+    def sample(self) -> None:
+        """Note what all parties hold."""
+        now = time.monotonic()
+        found = (party.sample(now) for party in self._deployment.parties)
+        self.samples += [sample for sample in found if sample is not None]
+
+    def _note(self, place: list[str], what: str) -> None:
+        self._load.calls.note(place, what)
+
+    def pause(self, dice: random.Random) -> None:
+        """Check all promises. Nothing may be wrong with the deployment."""
+        self._quiet()
+        held = [sample for party in self._deployment.parties if (sample := party.sample(0.0)) is not None]
+        if held:
+            self.idle.append({name: max(float(getattr(sample, name)) for sample in held) for name in SLACK})
+        self._answers(dice)
+        self._files()
+        self.read_logs()
+
+    def _quiet(self) -> None:
+        """Wait until no party has a session any more."""
+        end = time.monotonic() + 90 + self._patience
+        for party in self._deployment.parties:
+            while (left := self._left(party)) and time.monotonic() < end:
+                time.sleep(0.2)
+            if left:
+                self._note(self._found.hangs, f"party {party.number} still has {left} while nobody asks")
+            while not party.ready() and time.monotonic() < end:
+                time.sleep(0.2)
+            if not party.ready():
+                self._note(self._found.ends, f"party {party.number} is not ready, and nothing is wrong")
+
+    @staticmethod
+    def _left(party: Party) -> str | None:
+        counts = {name: party.metric(f"megrez_{name}") for name in ("sessions", "waiting", "connections")}
+        left = {name: count for name, count in counts.items() if count != 0}
+        return str(left) if left else None
+
+    def _answers(self, dice: random.Random) -> None:
+        """Whatever was done is there, and right."""
+        promises, load = self._load.promises, self._load
+        for name in [name for name, state in promises.models.items() if state == "stored"]:
+            outcome = load.run_stored(name, dice, "verify")
+            if outcome.kind is not None:
+                self._note(self._found.lost, f"the stored model {name}: {outcome.error}")
+        for name, (file, _) in promises.jobs.items():
+            command = ["jobs", "--job", file]
+            outcome = load.calls.command("verify", load.cluster, "alice", *command, requests=1)
+            job = outcome.printed["jobs"][0] if outcome.printed is not None else {"state": outcome.error}
+            if job["state"] != "done":
+                self._note(self._found.lost, f"the finished job {name}: {job['state']}")
+            elif (wrong := load.losses_differ(job["losses"])) is not None:
+                self._note(self._found.wrong, f"the finished job {name}: {wrong}")
+            outcome = load.run_trained(name)
+            if outcome.kind is not None:
+                self._note(self._found.lost, f"the trained model {name}: {outcome.error}")
+        while promises.material:
+            name = promises.material[0]
+            outcome = load.use_material(dice)
+            if outcome.kind is not None:
+                self._note(self._found.lost, f"the material {name}: {outcome.error}")
+
+    def _files(self) -> None:
+        """No file is half written, or one party's alone."""
+        models: dict[str, list[int]] = {}
+        self.stranded = 0
+        for party in self._deployment.parties:
+            for file in sorted(party.data.rglob("*")):
+                if file.is_dir():
+                    continue
+                if file.suffix in TEMPORARY or file.name.startswith(".writable"):
+                    self._note(self._found.leftovers, f"party {party.number}: {file.name}")
+                    file.unlink()
+                if file.parent.name == "models":
+                    models.setdefault(file.stem, []).append(party.number)
+                self.stranded += file.parent.name == "material"
+        states = self._load.promises.models
+        for name, parties in models.items():
+            count = len(parties)
+            if count < 3 and name not in self.halves:
+                self.halves[name] = f"at {parties}: {self._load.again(name)}"
+            if states.get(name) == "stored" and count < 3:
+                self._note(self._found.lost, f"the stored model {name} is at {count} parties")
+            if states.get(name) == "removed":
+                self._note(self._found.leftovers, f"the removed model {name} is at {count} parties")
+
+    def read_logs(self) -> None:
+        """No panic, no secret; how often which event is logged."""
+        keys = [line for file in self._deployment.folder.glob("certs/*.key") for line in _secret_lines(file)]
+        for party in self._deployment.parties:
+            with party.log.open("rb") as log:
+                log.seek(self._seen[party.number])
+                text = log.read()
+                self._seen[party.number] = log.tell()
+            for line in text.decode(errors="replace").splitlines():
+                self._line(party, line, keys)
+            audit = party.data / "audit.jsonl"
+            if audit.exists() and any(word in audit.read_text() for word in [str(MARKER), *keys]):
+                self._note(self._found.logs, f"a secret is in {audit}")
+
+    def _line(self, party: Party, line: str, keys: list[str]) -> None:
+        if any(word in line for word in [str(MARKER), *keys]):
+            self._note(self._found.logs, f"a secret in the log of party {party.number}: {line[:300]}")
+        event: Any = None
+        try:
+            event = json.loads(line)
+            self.events[f"{event['event']}{':' + event['kind'] if event.get('kind') else ''}"] += 1
+        except (ValueError, KeyError, TypeError):
+            if not line.startswith("megrez: ") and 'rror":' not in line:
+                self._note(self._found.logs, f"party {party.number} says {line[:300]}")
+        if "panicked" in line:
+            self._note(self._found.logs, f"party {party.number} panicked: {line[:300]}")
+
+    def audits(self) -> None:
+        """All audit logs follow from one another, crashes and all."""
+        for party in self._deployment.parties:
+            if (wrong := self._load.calls.local("audit", "verify", party.data / "audit.jsonl")) is not None:
+                self._note(self._found.logs, f"the audit log of party {party.number}: {wrong}")
+
+    def quarters(self) -> list[dict[str, Any]]:
+        """What parties held in each quarter of the run: medians and maxima."""
+        if len(self.samples) < 8:
+            return []
+        first, last = self.samples[0].at, self.samples[-1].at
+        parts: list[list[Sample]] = [[], [], [], []]
+        for sample in self.samples:
+            parts[min(3, int(4 * (sample.at - first) / max(last - first, 1e-9)))].append(sample)
+        return [
+            {
+                name: {
+                    "median": statistics.median(getattr(one, name) for one in part),
+                    "max": max(getattr(one, name) for one in part),
+                }
+                for name in SLACK
+            }
+            for part in parts
+            if part
+        ]
+
+    def flat(self) -> None:
+        """Note what grows from the second quarter to the last, under load and idle."""
+        quarters = self.quarters()
+        for name, slack in SLACK.items():
+            if len(quarters) == 4:
+                second, last = quarters[1][name]["median"], quarters[3][name]["median"]
+                if last > GROWTH * second + slack:
+                    self._note(self._found.growth, f"{name} under load: {second} in quarter 2, then {last}")
+            if len(self.idle) >= 4:
+                second, last = self.idle[len(self.idle) // 4][name], self.idle[-1][name]
+                if last > GROWTH * second + slack:
+                    self._note(self._found.growth, f"{name} idle: {second} after a quarter, then {last}")
+
+
+def _secret_lines(file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines() if len(line) > 40]
