@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -154,8 +155,10 @@ class Calls:
 
     def note(self, place: list[str], what: str) -> None:
         """Note something that must not be."""
+        said = f"[{time.monotonic() - self.begun:.1f} s] {what}"
         with self._lock:
-            place.append(f"[{time.monotonic() - self.begun:.1f} s] {what}")
+            place.append(said)
+        print(f"chaos: {said}", file=sys.stderr, flush=True)
 
     def running(self) -> int:
         """How many commands run."""

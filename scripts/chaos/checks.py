@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from answers import MARKER
+from deployment import Deployment, Party, Sample
 from load import Load
-from parties import Deployment, Party, Sample
 
 TEMPORARY = (".new", ".claimed")
 """What a file is called while it is written or used up."""
@@ -146,6 +146,10 @@ class Checks:
         except (ValueError, KeyError, TypeError):
             if not line.startswith("megrez: ") and 'rror":' not in line:
                 self._note(self._found.logs, f"party {party.number} says {line[:300]}")
+        if "asked for nothing" in line:
+            self._note(
+                self._found.logs, f"party {party.number} found a client idle for an hour: {line[:300]}"
+            )
         if "panicked" in line:
             self._note(self._found.logs, f"party {party.number} panicked: {line[:300]}")
 

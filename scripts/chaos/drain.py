@@ -14,7 +14,7 @@ import megrez.aio
 import numpy as np
 from answers import BATCH, TOLERANCE, Answers, differ
 from calls import Findings
-from parties import Deployment
+from deployment import Deployment
 
 _CALLERS = 6
 _NAME = "drained"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calls import Calls
-from parties import PARTIES, Deployment
+from deployment import PARTIES, Deployment
 from relay import Link
 
 WEIGHTS = {

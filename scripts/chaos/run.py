@@ -1,7 +1,7 @@
 """Breaks a deployment of three parties in every way that a host, a network or a user can, and looks on.
 
     cargo build --release -p megrez-cli && pip install .
-    python scripts/chaos --minutes 5 --seed 1
+    python scripts/chaos/run.py --minutes 5 --seed 1
 
 Clients keep working meanwhile. Every call must end within its time-out, with the right numbers or with an
 error of a documented kind; what was reported as done must be there after any restart; no party may die,
@@ -27,10 +27,10 @@ from typing import Any
 from answers import Answers
 from calls import Calls, Findings
 from checks import Checks
+from deployment import Deployment
 from drain import drained, judge
 from events import WEIGHTS, Events
 from load import Load
-from parties import Deployment
 
 ROOT = Path(__file__).resolve().parents[2]
 _APART = "MEGREZ_CHAOS_APART"
