@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay import Relay
+from relays import Relay
 
 CLIENTS = ("alice", "bob")
 SETTINGS = """\

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from calls import Calls
 from deployment import PARTIES, Deployment
-from relay import Link
+from relays import Link
 
 WEIGHTS = {
     "kill": 10,
