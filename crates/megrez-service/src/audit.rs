@@ -215,7 +215,8 @@ impl Audit {
         let end = Mutex::new(End { file, next, last, length, broken: false });
         let audit = Audit { party, path: path.into(), end };
         if cut {
-            // With the end of the line that it tells of, or not at all: nothing else can follow that.
+            // With the end of the line that it tells of, or not at all: nothing else can follow
+            // that.
             audit.append(b"\n", Entry { event: "recovered", ..Entry::default() }, true)?;
         }
         Ok(audit)
