@@ -56,7 +56,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long things go wrong [5]")
     parser.add_argument("--events", type=int, help="at most so many events [as many as there is time for]")
     parser.add_argument("--seed", type=int, default=1, help="seed of events and clients, never of shares [1]")
-    parser.add_argument("--pause", type=float, default=0.6, help="mean seconds between two events [0.6]")
+    parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between two events [1]")
     parser.add_argument(
         "--calm", type=int, default=60, help="events between two checks of all that was promised [60]"
     )
@@ -168,6 +168,7 @@ class Run:
         self.events.calm()
         if not self.load.pause(4 * self.calls.limit(3)):
             return
+        self.checks.hold()
         if restart:
             self.deployment.end()
         self.deployment.heal(self.asked.margin)
@@ -209,7 +210,7 @@ class Run:
             "halves": self.checks.halves,
             "stranded_material": self.checks.stranded,
             "quarters": self.checks.quarters(),
-            "idle": [self.checks.idle[0], self.checks.idle[-1]] if self.checks.idle else [],
+            "idle": self.checks.idle,
             "log_events": dict(self.checks.events.most_common()),
             "errors": {
                 sort: dict(tally.errors.most_common(8)) for sort, tally in sorted(self.calls.tallies.items())
@@ -236,7 +237,7 @@ def show(report: dict[str, Any]) -> None:
             f"{name} {what['median']:.0f} (at most {what['max']:.0f})" for name, what in quarter.items()
         )
         print(f"quarter {number}: {held}")
-    print(f"idle, first and last: {report['idle']}")
+    print(f"idle, first and last: {report['idle'][:1]} {report['idle'][-1:]}")
     print(f"{report['names_blocked']} names blocked, {len(report['halves'])} halves of models, ", end="")
     print(f"{report['stranded_material']} files of material that serves no run")
     if (drains := report["drains"]) is not None:
