@@ -157,7 +157,8 @@ class Checks:
             event = json.loads(line)
             self.events[f"{event['event']}{':' + event['kind'] if event.get('kind') else ''}"] += 1
         except (ValueError, KeyError, TypeError):
-            if not line.startswith("megrez: ") and 'rror":' not in line:
+            # A party that is killed may leave half of a line.
+            if not line.startswith(("megrez: ", "{")):
                 self._note(self._found.logs, f"party {party.number} says {line[:300]}")
         if "asked for nothing" in line:
             self._note(
