@@ -7,15 +7,19 @@ import random
 import statistics
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from answers import MARKER
+from calls import Outcome
 from deployment import Deployment, Party, Sample
 from load import Load
 
 TEMPORARY = (".new", ".claimed")
 """What a file is called while it is written or used up."""
+LATER = ("timed-out", "peer-lost", "busy")
+"""The kinds of errors after which the same call may succeed."""
 HELD = ("rss_mib", "descriptors", "threads")
 """What is watched of a party."""
 GROWTH = 1.5
@@ -91,24 +95,24 @@ class Checks:
         """Whatever was done is there, and right."""
         promises, load = self._load.promises, self._load
         for name in [name for name, state in promises.models.items() if state == "stored"]:
-            outcome = load.run_stored(name, dice, "verify")
+            outcome = _patiently(lambda name=name: load.run_stored(name, dice, "verify"))  # type: ignore[misc]
             if outcome.kind is not None:
                 self._note(self._found.lost, f"the stored model {name}: {outcome.error}")
         for name, (file, _) in promises.jobs.items():
-            command = ["jobs", "--job", file]
-            outcome = load.calls.command("verify", load.cluster, "alice", *command, requests=1)
+            outcome = _patiently(lambda file=file: load.job(file))  # type: ignore[misc]
             job = outcome.printed["jobs"][0] if outcome.printed is not None else {"state": outcome.error}
             if job["state"] != "done":
                 self._note(self._found.lost, f"the finished job {name}: {job['state']}")
             elif (wrong := load.losses_differ(job["losses"])) is not None:
                 self._note(self._found.wrong, f"the finished job {name}: {wrong}")
-            outcome = load.run_trained(name)
+            outcome = _patiently(lambda name=name: load.run_trained(name))  # type: ignore[misc]
             if outcome.kind is not None:
                 self._note(self._found.lost, f"the trained model {name}: {outcome.error}")
         while promises.material:
             name = promises.material[0]
             outcome = load.use_material(dice)
-            if outcome.kind is not None:
+            # It serves one attempt, whatever comes of that.
+            if outcome.kind not in (None, *LATER):
                 self._note(self._found.lost, f"the material {name}: {outcome.error}")
 
     def _files(self) -> None:
@@ -207,6 +211,15 @@ class Checks:
                 second, last = self.idle[len(self.idle) // 4][name], self.idle[-1][name]
                 if last > GROWTH * second + slack:
                     self._note(self._found.growth, f"{name} idle: {second} after a quarter, then {last}")
+
+
+def _patiently(call: Callable[[], Outcome]) -> Outcome:
+    """Make a call again that a busy machine has made late."""
+    for _ in range(4):
+        outcome = call()
+        if outcome.kind not in LATER:
+            break
+    return outcome
 
 
 def _secret_lines(file: Path) -> list[str]:

@@ -25,7 +25,7 @@ silence_seconds = 5
 log = { level = "info", format = "json" }
 
 [capacity]
-client_seconds = 10
+client_seconds = 20
 turn_seconds = 60
 drain_seconds = 20
 """

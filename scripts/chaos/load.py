@@ -259,6 +259,10 @@ class Load:
         """How the losses that a job has opened differ from those in the clear."""
         return differ(losses, np.asarray(self.answers.losses), LOSS_TOLERANCE)
 
+    def job(self, file: Path) -> Outcome:
+        """Ask how a job stands."""
+        return self.calls.command("jobs", self.cluster, "alice", "jobs", "--job", file, requests=1)
+
     def run_trained(self, name: str) -> Outcome:
         """Run a model that a job has kept, and compare with the one that was trained in the clear."""
         words = ["infer", "--input", self.answers.files[0], "--model-name", name, "--batch", BATCH]
