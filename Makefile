@@ -18,7 +18,7 @@ CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches notebooks
 
-.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python site \
+.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python site \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -68,6 +68,12 @@ coverage: ## Measure which lines the tests of Rust run; needs cargo-llvm-cov and
 
 test-python: python ## Run the tests of the Python package.
 	$(BIN)/python -m pytest -q python/tests
+
+# Longer on a machine that has the time: MINUTES=120.
+MINUTES ?= 5
+SEED ?= 1
+chaos: build python ## Break a deployment for five minutes (MINUTES, SEED), and look whether it holds.
+	$(BIN)/python scripts/chaos/run.py --megrez target/release/megrez --minutes $(MINUTES) --seed $(SEED)
 
 lint: lint-rust lint-python doc ## Run all linters; warnings are errors.
 

@@ -267,12 +267,20 @@ impl TlsStream {
         if self.plain_start < self.plain.len() || self.start < self.end {
             return Ok(true);
         }
-        self.set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
-        let peeked = self.socket.peek(&mut [0]);
+        let since = Instant::now();
+        let peeked = loop {
+            let left = time.saturating_sub(since.elapsed());
+            self.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            match self.socket.peek(&mut [0]) {
+                // Linux ends the wait when the process is stopped and continued: that is no silence
+                // of the other side.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                peeked => break peeked,
+            }
+        };
         self.set_read_timeout(self.idle_timeout)?;
         // A broken connection is readable: reading says what is wrong with it.
-        let waits =
-            |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
+        let waits = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut);
         Ok(!peeked.is_err_and(|error| waits(error.kind())))
     }
 
@@ -468,6 +476,15 @@ impl TlsStream {
 fn tls_error(peer: &str, error: &TlsError) -> NetError {
     match error {
         TlsError::AlertReceived(AlertDescription::CloseNotify) => NetError::Closed(peer.to_owned()),
+        // These say nothing about certificates.
+        TlsError::AlertReceived(
+            alert @ (AlertDescription::BadRecordMac
+            | AlertDescription::DecodeError
+            | AlertDescription::RecordOverflow
+            | AlertDescription::UnexpectedMessage),
+        ) => NetError::Garbage(format!(
+            "{peer} could not read what this side sent ({alert:?}): it was damaged on the way, or that is no megrez port"
+        )),
         TlsError::AlertReceived(alert) => NetError::Identity(format!(
             "{peer} refused this side's certificate or TLS settings ({alert:?}); check that both sides use the \
              certificates of the same deployment"

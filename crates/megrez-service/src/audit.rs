@@ -162,7 +162,9 @@ struct End {
     next: u64,
     /// The name of the last line.
     last: String,
-    /// Writing failed, so nobody knows how the file ends.
+    /// Where that line ends, in bytes.
+    length: u64,
+    /// A line could not be written, and what there is of it could not be taken back.
     broken: bool,
 }
 
@@ -203,14 +205,19 @@ impl Audit {
         // A crash may also have cut off nothing but the end of the line.
         let complete = place(torn);
         let cut = !torn.is_empty() && complete.is_none();
-        if !torn.is_empty() {
-            (next, last) = complete.unwrap_or((next, name(torn)));
+        if complete.is_some() {
             file.write_all(b"\n").map_err(fail)?;
         }
-        let audit =
-            Audit { party, path: path.into(), end: Mutex::new(End { file, next, last, broken: false }) };
+        if !torn.is_empty() {
+            (next, last) = complete.unwrap_or((next, name(torn)));
+        }
+        let length = file.metadata().map_err(fail)?.len();
+        let end = Mutex::new(End { file, next, last, length, broken: false });
+        let audit = Audit { party, path: path.into(), end };
         if cut {
-            audit.write(Entry { event: "recovered", ..Entry::default() }, true)?;
+            // With the end of the line that it tells of, or not at all: nothing else can follow
+            // that.
+            audit.append(b"\n", Entry { event: "recovered", ..Entry::default() }, true)?;
         }
         Ok(audit)
     }
@@ -218,8 +225,12 @@ impl Audit {
     /// Appends a line, and waits until it is on the disk if it must not be lost.
     ///
     /// # Errors
-    /// If it cannot: then no later line can either, until the party starts again.
+    /// If it cannot. The log is then as it was, and takes the next line if there is room again.
     pub fn write(&self, entry: Entry<'_>, keep: bool) -> Result<()> {
+        self.append(b"", entry, keep)
+    }
+
+    fn append(&self, first: &[u8], entry: Entry<'_>, keep: bool) -> Result<()> {
         let fail = |what: &dyn std::fmt::Display| {
             let what = format!("the audit log {} cannot be written: {what}", self.path.display());
             Error::of(ErrorKind::Internal, what)
@@ -239,14 +250,15 @@ impl Audit {
             entry,
             before: &end.last,
         };
-        let mut bytes = serde_json::to_vec(&line).map_err(|e| fail(&e))?;
-        let last = name(&bytes);
-        bytes.push(b'\n');
+        let line = serde_json::to_vec(&line).map_err(|e| fail(&e))?;
+        let bytes = [first, &line, b"\n"].concat();
         let written =
             end.file.write_all(&bytes).and_then(|()| if keep { end.file.sync_data() } else { Ok(()) });
-        end.broken = written.is_err();
+        // Half a line would be taken for one that a crash has cut off, and none follows it.
+        end.broken = written.is_err() && end.file.set_len(end.length).is_err();
         written.map_err(|e| fail(&e))?;
-        (end.next, end.last) = (end.next + 1, last);
+        (end.next, end.last) = (end.next + 1, name(&line));
+        end.length += bytes.len() as u64;
         Ok(())
     }
 }
@@ -448,6 +460,7 @@ mod tests {
                 file: OpenOptions::new().append(true).open("/dev/full").unwrap(),
                 next: 0,
                 last: beginning(),
+                length: 0,
                 broken: false,
             }),
         };

@@ -60,7 +60,14 @@ pub(super) fn line(party: usize, address: &str, identity: &Identity, timeout: Du
 pub(super) fn next(lines: &RefCell<Vec<Line>>, index: usize, patience: &Patience) -> Result<(usize, Reply)> {
     let lines = &mut *lines.borrow_mut();
     let party = lines[index].party;
+    let mut last = Instant::now();
     loop {
+        // Others may wait for what this client cannot send before it has heard this party.
+        if last.elapsed() > wire::HEARTBEAT {
+            let others = lines.iter_mut().filter(|line| line.party != party);
+            others.for_each(|line| drop(line.channel.keep_alive()));
+            last = Instant::now();
+        }
         let line = &mut lines[index];
         if let Some(reply) = line.ahead.take() {
             return Ok((party, reply));

@@ -3,7 +3,7 @@
 use crate::wire::{self, Reply};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::Clients;
-use megrez_net::{Channel, Network, Payload};
+use megrez_net::{Channel, NetError, Network, Payload};
 use megrez_plan::{Input, Output};
 use megrez_session::Error as SessionError;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -105,9 +105,16 @@ pub(super) fn by<T>(
 }
 
 /// A client that went away is no peer of the session: its loss is this party's own failure, for all
-/// to hear.
+/// to hear. Of what kind it is, is for the client's other attempts: a cut connection is no mistake
+/// of whoever asked.
 fn client_lost(e: Error) -> SessionError {
-    SessionError::Refused(format!("the client was lost: {e}"))
+    match e {
+        Error::Net(NetError::Closed(what)) => NetError::Closed(format!("the client was lost: {what}")).into(),
+        Error::Net(NetError::Timeout(what)) => {
+            NetError::Timeout(format!("the client was lost: {what}")).into()
+        }
+        e => SessionError::Refused(format!("the client was lost: {e}")),
+    }
 }
 
 impl Clients for ChannelClients<'_> {
@@ -124,11 +131,11 @@ impl Clients for ChannelClients<'_> {
                 Some(data) => return Ok(data),
                 None if channel.silent().min(since.elapsed()) > self.channel.idle_timeout => {
                     let what = format!("the client was silent for {} s", self.channel.idle_timeout.as_secs());
-                    return Err(SessionError::Refused(what));
+                    return Err(NetError::Timeout(what).into());
                 }
                 None if self.due.is_some_and(|due| Instant::now() >= due) => {
                     let what = "the inputs of all clients were not here in time".into();
-                    return Err(SessionError::Refused(what));
+                    return Err(NetError::Timeout(what).into());
                 }
                 None => drop(channel),
             }

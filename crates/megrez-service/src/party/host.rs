@@ -193,10 +193,13 @@ pub fn writable(folder: &Path) -> Result<()> {
     static PROBES: AtomicU64 = AtomicU64::new(0);
     let number = PROBES.fetch_add(1, Ordering::Relaxed);
     let probe = folder.join(format!(".writable-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&probe, b"megrez"))
-        .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|e| Error::file(folder, format!("nothing can be kept there: {e}")))
+    let written = std::fs::create_dir_all(folder).and_then(|()| {
+        let written = std::fs::write(&probe, b"megrez");
+        // A full disk takes the name of a file, and not what is in it.
+        let removed = std::fs::remove_file(&probe);
+        written.and(removed)
+    });
+    written.map_err(|e| Error::file(folder, format!("nothing can be kept there: {e}")))
 }
 
 /// Every input and output must belong to `client`.
