@@ -11,6 +11,7 @@ with 1.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import subprocess
 import sys
@@ -33,9 +34,11 @@ def build(processor: str) -> Path:
         subprocess.run(["rustup", "target", "add", target], check=True)
     for old in FOLDER.glob(f"*_{processor}.whl"):
         old.unlink()
-    command = [PROGRAMS / "maturin", "build", "--release", "--locked", "--zig", "--target", target]
-    command += ["--compatibility", SYSTEM, "--compression-level", "9", "--out", FOLDER]
-    subprocess.run(command, check=True, cwd=ROOT)
+    command: list[str | Path] = [PROGRAMS / "maturin", "build", "--release", "--locked", "--zig"]
+    command += ["--target", target, "--compatibility", SYSTEM, "--compression-level", "9", "--out", FOLDER]
+    # maturin asks the first Python of the path for zig.
+    paths = {"PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(command, check=True, cwd=ROOT, env=os.environ | paths)
     (wheel,) = FOLDER.glob(f"*_{processor}.whl")
     return wheel
 
@@ -52,7 +55,7 @@ def problems(wheel: Path, processor: str) -> list[str]:
     )
     if f'"{SYSTEM}_{processor}"' not in shown.stdout:
         found.append(f"needs a newer system than {SYSTEM}:\n{shown.stdout}{shown.stderr}")
-    audit = [PROGRAMS / "abi3audit", "--strict", "--verbose", wheel]
+    audit: list[str | Path] = [PROGRAMS / "abi3audit", "--strict", "--verbose", wheel]
     if subprocess.run(audit, check=False).returncode != 0:
         found.append("leaves Python's stable interface")
     return found

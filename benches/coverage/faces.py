@@ -95,8 +95,11 @@ def through_command(protocol: str, folder: Path, data: Data) -> list[Array]:
 def case(folder: Path, run: Callable[[Path, Data], list[Array]]) -> Outcome:
     """What happened to a case, and why."""
     names = [value.name for value in onnx.load(folder / "model.onnx").graph.input]
+    data = dict(zip(names, arrays(folder, "input"), strict=True))
+    if any(x.size == 0 for x in data.values()):
+        return "unsupported", "an input without elements has no range"
     try:
-        found = run(folder, dict(zip(names, arrays(folder, "input"), strict=True)))
+        found = run(folder, data)
     except RefusalError as refusal:
         return "unsupported", str(refusal)
     except (ValueError, RuntimeError, subprocess.TimeoutExpired) as failure:
