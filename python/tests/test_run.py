@@ -347,6 +347,14 @@ def test_a_text_is_continued(processes: megrez.Cluster) -> None:
         processes.generate(folder / "model.onnx", [], 2)
 
 
+def test_a_range_that_is_taken_from_the_data_holds_it(threads: megrez.Cluster) -> None:
+    source = model([node("Relu", ["x"], "y")], {"x": ["n", 2]}, "y")
+    # The bound in decimals lies between two numbers: only one of them is the bound.
+    x = np.array([[0.38367754, 0.9545905]], dtype=np.float32)
+    compiled = megrez.compile(source, input_range=(float(x.min()), float(x.max())))
+    np.testing.assert_allclose(threads.run(compiled, x).output, x, atol=1e-4)
+
+
 def test_threads_store_nothing(threads: megrez.Cluster, small: megrez.Model) -> None:
     with pytest.raises(megrez.Error, match="threads keep nothing"):
         threads.upload(small, name="lenet", allow=["local"])
