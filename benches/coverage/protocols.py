@@ -28,9 +28,14 @@ MARKER = "<!-- protocols -->"
 PROTOCOLS = ("clear", "mizar", "aby3", "alkaid", "alkaid-masked", "meteor", "concurrent", "bicoptor")
 
 
+def kept_at(arguments: argparse.Namespace) -> Path:
+    """Where the outcomes of a protocol through a face are kept."""
+    return Path(arguments.kept) / f"{arguments.protocol}-{arguments.face}.json"
+
+
 def outcomes(arguments: argparse.Namespace, tests: list[Case]) -> dict[str, Outcome]:
     """What happened to each test, from the folder where that is kept or now."""
-    path = Path(arguments.kept) / f"{arguments.protocol}-{arguments.face}.json"
+    path = kept_at(arguments)
     kept = json.loads(path.read_text()) if path.exists() else {}
     if kept.keys() != {case[0] for case in tests}:
         kept = results(arguments, tests)
@@ -46,6 +51,7 @@ def main() -> int:
     parser.add_argument("--through", action="append", choices=FACES, help="these ways only")
     parser.add_argument("--every", type=int, default=10, help="which tests go through the command")
     parser.add_argument("--kept", default="target/coverage", help="the folder of outcomes")
+    parser.add_argument("--no-run", action="store_true", help="list what is kept, and run nothing")
     arguments = parser.parse_args()
     everything = cases(arguments.only)
     lines = [f"onnx {onnx.__version__}.", ""]
@@ -56,6 +62,8 @@ def main() -> int:
         passed: set[str] = set()
         for protocol in arguments.under or PROTOCOLS:
             arguments.protocol, arguments.face = protocol, face
+            if arguments.no_run and not kept_at(arguments).exists():
+                continue
             found = outcomes(arguments, tests)
             passes = {name for name, (what, _) in found.items() if what.startswith("passed")}
             count = collections.Counter(what for what, _ in found.values())
