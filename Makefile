@@ -13,12 +13,14 @@ DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
 BIN := $(VENV)/bin
+# The processors that `make wheels` builds for.
+WHEELS ?= x86_64 aarch64
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
-CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-python test-python site demo
+CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-python test-python site demo-wheel
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches notebooks
 
-.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python site \
+.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python wheels site demo-wheel \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -108,8 +110,20 @@ check-cuda: ## Compile every CUDA kernel for sm_80 and sm_90; needs no GPU.
 bench-gpu: ## Check and measure everything on this machine's GPU; writes gpu.json.
 	$(PYTHON) benches/gpu.py --output gpu.json
 
-python: $(VENV)/tools ## Build the Python package and install it into the virtual environment.
-	$(BIN)/python -m pip install -q ".[test]"
+python: $(VENV)/tools ## Build this machine's wheel, check it, and install it into the virtual environment.
+	$(BIN)/python scripts/wheels.py
+	$(BIN)/python -m pip install -q --force-reinstall --no-deps target/wheels/*_$$(uname -m).whl
+	$(BIN)/python -m pip install -q -r python/requirements-test.txt
+
+wheels: $(VENV)/tools ## Build what a release has, in target/wheels: a wheel for each processor, checked, and the sources.
+	$(BIN)/python scripts/wheels.py $(WHEELS)
+	$(BIN)/maturin sdist --out target/wheels
+	cd target/wheels && sha256sum *.whl *.tar.gz > SHA256SUMS
+
+# What is installed needs nothing of this repository.
+demo-wheel: python
+	mkdir -p target/empty
+	cd target/empty && $(abspath $(BIN))/megrez demo
 
 fuzz-smoke: ## Run every fuzz target for a moment; needs the nightly toolchain and cargo-fuzz.
 	for target in $$(cargo +$(NIGHTLY) fuzz list); do \

@@ -25,9 +25,10 @@ import onnxruntime
 import torch
 import torchvision.models as vision
 import transformers as hugging
+from faces import Outcome
 from megrez import _torch
 from megrez._native import Error
-from runs import Outcome, attempt, finish, options, save, told
+from runs import attempt, finish, options, save, told
 from torch import Tensor, nn
 
 MARKER = "<!-- networks -->"

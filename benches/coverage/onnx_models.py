@@ -18,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from faces import Array
 from onnx.backend.test.loader import load_model_tests
 from onnx_nodes import Case, counts, load_array, results
-from runs import Array, finish, options
+from runs import finish, options
 
 KINDS = ("pytorch-converted", "pytorch-operator", "simple", "light")
 MARKER = "<!-- onnx models -->"

@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+from faces import Array, Outcome
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
-from runs import Array, Outcome, attempt, finish, options, save
+from runs import attempt, finish, options, save
 
 FLOATS = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16}
 WHOLE = {getattr(onnx.TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64)}

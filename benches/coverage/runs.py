@@ -8,10 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import faces
 import numpy as np
+from faces import Outcome
 
-Array = np.ndarray[Any, Any]
-Outcome = tuple[str, str]
+# `library` is the built example.
+FACES = ("library", "python", "command")
+# How many folders one process of the runner gets, and how long it has.
+AT_ONCE = 50
+SECONDS = 1200
 
 
 def options(description: str | None) -> argparse.ArgumentParser:
@@ -21,6 +26,7 @@ def options(description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--runner", default="target/debug/examples/onnx_cases", help="the built example")
     parser.add_argument("--protocol", default="clear")
+    parser.add_argument("--face", choices=FACES, default="library", help="what the cases go through")
     parser.add_argument("--only", default="", help="what has this in its name")
     parser.add_argument("--write", metavar="FILE", help="put the table behind the marker of this page")
     return parser
@@ -46,12 +52,14 @@ def save(
 
 def attempt(arguments: argparse.Namespace, folders: Sequence[Path]) -> dict[str, Outcome]:
     """What happened in each folder, and why."""
+    if arguments.face != "library":
+        return faces.attempt(arguments.face, arguments.protocol, folders)
     done: dict[str, Outcome] = {}
     left = [str(folder) for folder in folders]
     while left:
-        command = [arguments.runner, arguments.protocol, *left]
+        command = [arguments.runner, arguments.protocol, *left[:AT_ONCE]]
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+            ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
             output = ended.stdout
         except subprocess.TimeoutExpired as late:
             output = (late.stdout or b"").decode()
@@ -59,9 +67,11 @@ def attempt(arguments: argparse.Namespace, folders: Sequence[Path]) -> dict[str,
             folder, what, why = line.split("\t")
             done[folder] = (what, why)
         # What ended the process itself is a crash of the folder that it worked on.
-        left = [folder for folder in left if folder not in done]
-        if left:
-            done[left.pop(0)] = ("crash", "the process ended")
+        ran, left = left[:AT_ONCE], left[AT_ONCE:]
+        missing = [folder for folder in ran if folder not in done]
+        if missing:
+            done[missing.pop(0)] = ("crash", "the process ended")
+            left = missing + left
     return done
 
 

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from faces import Outcome
 from megrez import _torch
 from megrez._native import Error
-from runs import Outcome, attempt, finish, options, save, told
+from runs import attempt, finish, options, save, told
 from torch import Tensor, nn
 from torch.nn import functional
 

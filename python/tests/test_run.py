@@ -347,6 +347,14 @@ def test_a_text_is_continued(processes: megrez.Cluster) -> None:
         processes.generate(folder / "model.onnx", [], 2)
 
 
+def test_a_range_that_is_taken_from_the_data_holds_it(threads: megrez.Cluster) -> None:
+    source = model([node("Relu", ["x"], "y")], {"x": ["n", 2]}, "y")
+    # The bound in decimals lies between two numbers: only one of them is the bound.
+    x = np.array([[0.38367754, 0.9545905]], dtype=np.float32)
+    compiled = megrez.compile(source, input_range=(float(x.min()), float(x.max())))
+    np.testing.assert_allclose(threads.run(compiled, x).output, x, atol=1e-4)
+
+
 def test_threads_store_nothing(threads: megrez.Cluster, small: megrez.Model) -> None:
     with pytest.raises(megrez.Error, match="threads keep nothing"):
         threads.upload(small, name="lenet", allow=["local"])
@@ -363,14 +371,15 @@ def test_outputs_that_only_the_recipient_finishes(threads: megrez.Cluster) -> No
     np.testing.assert_allclose(compiled.plain(x), expected, atol=1e-5)
 
 
-def test_the_command(images: Array) -> None:
+def test_the_command(images: Array, tmp_path: Path) -> None:
     listing = subprocess.run(
         [sys.executable, "-m", "megrez", "protocols", "--json"], capture_output=True, text=True, check=True
     )
     names = [entry["protocol"]["name"] for entry in json.loads(listing.stdout)["protocols"]]
     assert names == [protocol.name for protocol in megrez.protocols()]
-    demo = ["demo", "--folder", str(DIGITS), "--images", "4", "--batch", "4", "--json"]
-    run = subprocess.run([sys.executable, "-m", "megrez", *demo], capture_output=True, text=True, check=True)
+    # The demo needs no file: the command carries the digits.
+    demo = [sys.executable, "-m", "megrez", "demo", "--images", "4", "--batch", "4", "--json"]
+    run = subprocess.run(demo, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert json.loads(run.stdout)["agree"] == 4
     assert len(images) == 360
     wrong = subprocess.run(

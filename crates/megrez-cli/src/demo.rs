@@ -1,5 +1,6 @@
 //! `megrez demo`: handwritten digits under a private LeNet.
 
+use crate::digits::Digits;
 use crate::options::Common;
 use crate::outcome::verdict;
 use crate::progress;
@@ -7,18 +8,15 @@ use crate::report::Page;
 use clap::Args;
 use megrez::choices::Ranges;
 use megrez::{Error, Result, infer_plain};
-use megrez_graph::onnx::{self, ImportOptions};
-use megrez_graph::{Tensor, npy};
+use megrez_graph::Tensor;
 use megrez_report::Parts;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// The folder of the example.
-    #[arg(long, default_value = "examples/digits")]
-    folder: PathBuf,
+    #[command(flatten)]
+    digits: Digits,
     /// Images per run.
     #[arg(long, default_value_t = 60)]
     batch: usize,
@@ -43,10 +41,8 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Demo, json: bool) -> Result<ExitCode> {
-    let images = npy::load(&args.folder.join("test_images.npy"))?;
-    let labels = npy::load(&args.folder.join("test_labels.npy"))?;
-    let options = ImportOptions { batch: args.batch, ..ImportOptions::default() };
-    let graph = onnx::read_file(&args.folder.join("lenet.onnx"), &options)?;
+    let (images, labels) = args.digits.rows()?;
+    let graph = args.digits.lenet(args.batch)?;
     let n = args.images.unwrap_or(labels.data.len()).min(labels.data.len());
     if n == 0 || args.batch == 0 {
         return Err(Error::Refused("the demo needs at least one image per run".into()));

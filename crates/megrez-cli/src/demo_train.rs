@@ -1,15 +1,15 @@
 //! `megrez demo-train`: two owners of handwritten digits have a LeNet trained that nobody ever
 //! holds.
 
+use crate::digits::Digits;
 use crate::jobs::{describe, follow};
 use crate::options::Common;
 use clap::Args;
 use megrez::train::{Consent, Form, Learning, Loss, Optimiser, Trained, Wanted, propose, room, upload_rows};
-use megrez::{Error, ErrorKind, Parties, Program, Result, StoredModel, models, npy, protocols};
+use megrez::{Error, ErrorKind, Parties, Program, Result, StoredModel, models, protocols};
 use megrez_graph::Tensor;
 use megrez_net::Limits;
 use serde_json::json;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -22,9 +22,8 @@ const MODEL: &str = "digits";
 
 #[derive(Args)]
 pub(crate) struct DemoTrain {
-    /// The folder of the example.
-    #[arg(long, default_value = "examples/digits")]
-    folder: PathBuf,
+    #[command(flatten)]
+    digits: Digits,
     /// How often every row is learnt from.
     #[arg(long, default_value_t = 6)]
     epochs: u32,
@@ -39,14 +38,10 @@ fn rows(all: &Tensor, from: usize, to: usize) -> Tensor {
 }
 
 pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
-    let images = npy::load(&args.folder.join("test_images.npy"))?;
-    let labels = npy::load(&args.folder.join("test_labels.npy"))?;
+    let (images, labels) = args.digits.rows()?;
     let count = labels.data.len();
     if images.shape.dims() != [count, 1, 28, 28] || count < TEST + 2 * BATCH {
-        return Err(Error::of(
-            ErrorKind::Invalid,
-            format!("{} does not hold the digits", args.folder.display()),
-        ));
+        return Err(Error::of(ErrorKind::Invalid, "the folder does not hold the digits"));
     }
     let start = Instant::now();
     let say = |line: String| {

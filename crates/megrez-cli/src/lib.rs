@@ -12,6 +12,7 @@ mod check;
 mod cluster;
 mod demo;
 mod demo_train;
+mod digits;
 mod doctor;
 mod example;
 mod float;

@@ -130,6 +130,8 @@ fn impossible_options_are_refused() {
         .refused(&["--parties thread"]);
     cli("demo --parties thread --folder {}", &[&folder.path("")]).refused(&["test_images.npy"]);
     cli("demo --parties thread --images 0 --folder {}", &[&example("")]).refused(&["at least one image"]);
+    // Without a folder the command has its own digits.
+    cli("demo --parties thread --images 0", &[]).refused(&["at least one image"]);
     for (option, word) in [
         ("--list squares", "the list is bits or digits"),
         ("--form 9r", "the form of ReLU is"),

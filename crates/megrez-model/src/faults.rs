@@ -2,10 +2,8 @@
 //! sessions.
 
 use crate::fixed::FixedModel;
-use megrez_device::AnyDevice;
 use megrez_engine::faults::{self, Faults};
-use megrez_engine::local::LocalError;
-use megrez_service::{Error, ErrorKind, Result};
+use megrez_service::Result;
 use serde_json::{Value, json};
 
 /// How many bits of each thing are flipped.
@@ -17,13 +15,7 @@ const FLIPS: usize = 64;
 /// # Errors
 /// If the protocol cannot run the plan.
 pub fn examine(protocol: &str, model: &FixedModel) -> Result<Faults> {
-    faults::examine::<AnyDevice>(protocol, &model.compiled.plan, FLIPS).map_err(|e| {
-        let kind = match &e {
-            LocalError::Unknown(..) | LocalError::Unsupported(_) => ErrorKind::Unsupported,
-            LocalError::Session(_) => ErrorKind::Internal,
-        };
-        Error::of(kind, e)
-    })
+    megrez_service::protocols::faults(protocol, &model.compiled.plan, FLIPS)
 }
 
 /// What is kept, by name.

@@ -2,6 +2,8 @@
 
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
+use megrez_engine::faults::{self, Faults};
+use megrez_engine::local::LocalError;
 use megrez_engine::{PlanCost, check};
 use megrez_plan::Plan;
 use megrez_protocols::Suite;
@@ -57,6 +59,22 @@ pub fn cost(protocol: &str, plan: &Plan) -> Result<PlanCost> {
         }
     }
     registry::dispatch(protocol, plan.ring, Costs(plan)).ok_or_else(|| no_ring(protocol, plan.ring))?
+}
+
+/// How many flipped bits a party notices of what it keeps between sessions, of `flips` of each
+/// thing: [`faults::examine`]. It is here because what runs every protocol is compiled in this
+/// crate alone: a second copy would be a sixth of the command.
+///
+/// # Errors
+/// If the protocol cannot run the plan.
+pub fn faults(protocol: &str, plan: &Plan, flips: usize) -> Result<Faults> {
+    faults::examine::<AnyDevice>(protocol, plan, flips).map_err(|e| {
+        let kind = match &e {
+            LocalError::Unknown(..) | LocalError::Unsupported(_) => ErrorKind::Unsupported,
+            LocalError::Session(_) => ErrorKind::Internal,
+        };
+        Error::of(kind, e)
+    })
 }
 
 /// Whether a protocol computes in floating point.

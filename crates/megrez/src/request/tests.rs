@@ -67,3 +67,13 @@ fn declared_ranges_come_from_files_and_values() {
     assert!(error.contains(path.to_str().unwrap()), "{error}");
     let _ = std::fs::remove_file(&path);
 }
+
+/// A bound is taken from data, which must then lie within it.
+#[test]
+fn bounds_in_json_are_read_to_the_last_bit() {
+    let text = r#"{ "input_range": [0.38367754220962524, 0.9545904994010925] }"#;
+    let request: CompileRequest = serde_json::from_str(text).unwrap();
+    let Interval { low, high } = request.options().unwrap().input_range;
+    assert_eq!((low, high), (0.38367754220962524, 0.9545904994010925));
+    assert_eq!((low as f32, f64::from(low as f32)), (0.38367754, low));
+}
