@@ -390,3 +390,65 @@ def test_the_command(images: Array, tmp_path: Path) -> None:
     )
     assert wrong.returncode == 2
     assert "no.onnx" in wrong.stderr
+
+
+def test_one_call_has_three_modes(threads: megrez.Cluster, small: megrez.Model, images: Array) -> None:
+    data = images[:3]
+    executed = threads.run(small, data)
+    simulated = threads.run(small, data, mode="simulate")
+    clear = threads.run(small, data, mode="clear")
+    np.testing.assert_array_equal(clear.output, small.plain(data))
+    assert (executed.report.mode, simulated.report.mode, clear.report.mode) == (
+        "execute",
+        "simulate",
+        "clear",
+    )
+    for phase in ("offline", "online"):
+        assert simulated.report.bytes(phase) == executed.report.bytes(phase)
+        assert simulated.report.rounds(phase) == executed.report.rounds(phase)
+    ((name, (largest, mean)),) = simulated.report.distances.items()
+    assert name in simulated.outputs
+    assert largest == pytest.approx(np.abs(simulated.output - clear.output).max(), rel=1e-5)
+    assert 0 < mean < largest < 5e-3
+    assert "nothing is private" in repr(simulated)
+    assert "nothing was private" in simulated.report.to_html()
+    assert "in the clear" in clear.report.to_html()
+    assert executed.report.distances == {}
+    with pytest.raises(megrez.InvalidError, match="execute, simulate or clear"):
+        threads.run(small, data, mode="pretend")  # type: ignore[call-overload]
+
+
+def test_costs_are_foretold(threads: megrez.Cluster, small: megrez.Model, images: Array) -> None:
+    foretold = small.forecast(rows=3)
+    report = threads.run(small, images[:3]).report
+    assert foretold.runs == 2
+    for phase in ("offline", "online"):
+        assert (foretold.bytes(phase), foretold.rounds(phase)) == (report.bytes(phase), report.rounds(phase))
+    assert small.forecast(net="wan").seconds() > 10 * small.forecast(net="lan").seconds() > 0
+    assert foretold.to_dict()["schema"] == "megrez.forecast/1"
+    assert "foretold" in repr(foretold)
+    with pytest.raises(KeyError, match="there are"):
+        foretold.bytes("input")
+    with pytest.raises(megrez.InvalidError, match="one row at least"):
+        small.forecast(rows=0)
+    with pytest.raises(megrez.InvalidError, match="computes in float32"):
+        small.forecast(protocol="secfloat")
+
+
+def test_a_guard_gives_errors_for_wrong_numbers(threads: megrez.Cluster) -> None:
+    nodes = [node("Mul", ["x", "x"], "a"), node("Mul", ["a", "a"], "b"), node("Mul", ["b", "b"], "c")]
+    source = model([*nodes, node("Mul", ["c", "c"], "y")], {"x": ["n", 3]}, "y")
+    seen = np.array([[1.25, -1.0, 0.5]], dtype=np.float32)
+    measured = megrez.compile(source, input_range=8.0, ranges="assume").calibrate(seen)
+    guarded = megrez.compile(
+        source, input_range=8.0, ranges="calibrated", calibration=measured, guard=True, batch=2
+    )
+    assert guarded.outputs == ["y"]
+    assert len(guarded.disclosure()["opened"]) == 1
+    three = np.repeat(seen, 3, axis=0)
+    result = threads.run(guarded, three)
+    np.testing.assert_allclose(result.output, guarded.plain(three), atol=0.02)
+    assert result.report.to_dict()["range"] == "guarded"
+    three[2, 1] = -6.0
+    with pytest.raises(megrez.OutOfRangeError, match="calibrate on data like this"):
+        threads.run(guarded, three)

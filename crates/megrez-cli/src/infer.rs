@@ -153,7 +153,7 @@ fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
     }
     let bar = progress::bar(runs, "private inference");
     let tick = |run| progress::tick(&bar, run);
-    let inference = megrez::mode::run(mode, &mut backend, &model, &data, &options, &tick)?;
+    let inference = megrez::infer_as(mode, &mut backend, &model, &data, &options, &tick)?;
     drop(bar);
     written(&args.page, &inference, Some((&model, args.common.protocol(), backend.client())))?;
     Ok(Some((inference, files)))

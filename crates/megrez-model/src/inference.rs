@@ -5,8 +5,7 @@
 use crate::batches::{Batches, Described, Rows, in_range};
 use crate::fixed::{FixedModel, decode_output};
 use crate::float::FloatModel;
-use crate::forecast::Distance;
-use crate::mode::Mode;
+use crate::mode::{Distance, Mode};
 use crate::model::Model;
 use crate::report::Cost;
 use megrez_engine::PartyReport;
@@ -252,6 +251,41 @@ pub fn infer(
         Model::Float(model) => model.run(backend, options, rows),
     })?;
     Ok(Inference { range: model.basis(), ..inference })
+}
+
+/// Runs a model on data as [`infer`] does, in a mode, on what [`Mode::backend`] gave.
+///
+/// # Errors
+/// Those of [`infer`].
+pub fn infer_as(
+    mode: Mode,
+    backend: &mut Backend,
+    model: &Model,
+    data: &[Tensor],
+    options: &RunOptions,
+    before: &dyn Fn(u32) -> Result<()>,
+) -> Result<Inference> {
+    if mode == Mode::Clear {
+        let batches = Batches::new(model, data)?;
+        return Ok(Inference {
+            mode,
+            outputs: infer_plain(model, data)?,
+            named: model.outputs().iter().map(Revealed::named).collect(),
+            protocol: options.protocol.clone(),
+            insecure: options.insecure,
+            range: model.basis(),
+            batch: batches.size,
+            runs: batches.runs,
+            cost: Cost::default(),
+            distances: vec![],
+        });
+    }
+    let ran = infer(backend, model, data, options, before)?;
+    let distances = match mode {
+        Mode::Simulate => Distance::of(&ran.outputs, &infer_plain(model, data)?),
+        _ => vec![],
+    };
+    Ok(Inference { mode, distances, ..ran })
 }
 
 /// A compiled model on data in the clear, in floating point: the outputs by name.

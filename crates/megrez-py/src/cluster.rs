@@ -6,12 +6,11 @@ use crate::model::Model;
 use crate::program::program;
 use crate::wait::{Watch, wait};
 use megrez::generate::{Generation, LanguageModel};
-use megrez::mode::{Mode, run};
 use megrez::protocols::find;
 use megrez::report::Cost;
 use megrez::{
-    Backend, ClusterConfig, CompileRequest, DeviceChoice, Error, ErrorKind, Inference, Material, Parties,
-    Recipe, Result, RunOptions, StoredModel, first_batch, upload,
+    Backend, ClusterConfig, CompileRequest, DeviceChoice, Error, ErrorKind, Inference, Material, Mode,
+    Parties, Recipe, Result, RunOptions, StoredModel, first_batch, infer_as, upload,
 };
 use megrez_device::{AnyDevice, open_each};
 use megrez_net::{Identity, NetProfile, PeerName};
@@ -210,7 +209,7 @@ impl Cluster {
         let work = move |watch: &Watch| {
             apart(&data)?;
             let before = |run| watch.before(run);
-            let run = |backend: &mut Backend| run(mode, backend, &model, &data, &options, &before);
+            let run = |backend: &mut Backend| infer_as(mode, backend, &model, &data, &options, &before);
             match mode {
                 Mode::Execute => job.run(run),
                 Mode::Simulate | Mode::Clear => run(&mut Backend::Simulated),

@@ -11,7 +11,7 @@
 //! | say how a model is compiled | [`CompileRequest`], [`choices`] |
 //! | read models and data from files | [`ModelFile`], [`Names`] |
 //! | run a model, or one that is stored at a cluster | [`infer`], [`StoredModel`], [`upload`] |
-//! | run it as if, or know its cost beforehand | [`mode`], [`Forecast`] |
+//! | run it as if, or know its cost beforehand | [`infer_as`], [`Forecast`] |
 //! | have its randomness made ahead | [`StoredModel::prepare`], [`Material`] |
 //! | compare every layer with the clear | [`check()`] |
 //! | compare fewer bits | [`calibrate`] |
@@ -104,10 +104,10 @@ pub use megrez_model::disclosure::{Disclosure, Roles};
 pub use megrez_model::fixed::FixedModel;
 pub use megrez_model::float::{FloatModel, Work};
 pub use megrez_model::forecast::Forecast;
-pub use megrez_model::inference::{Inference, first_batch, infer, infer_plain};
+pub use megrez_model::inference::{Inference, first_batch, infer, infer_as, infer_plain};
 pub use megrez_model::inputs::{ModelFile, Names};
 pub use megrez_model::material::Material;
-pub use megrez_model::mode::{self, Mode};
+pub use megrez_model::mode::{Distance, Mode};
 pub use megrez_model::model::{Model, Recipe};
 pub use megrez_model::stored::{StoredModel, upload};
 pub use megrez_model::{calibrate, check, faults, fixed, float, generate, inference, inputs, masks, report};
