@@ -150,7 +150,9 @@ class Model:
         known = protocol or ("mizar" if self.numbers == "fixed" else "secfloat")
         return Disclosure(*self._native.disclosure(known, (model_owner, data_owner, recipient)))
 
-    def forecast(self, *, rows: int | None = None, protocol: str | None = None, net: str = "loopback") -> Forecast:
+    def forecast(
+        self, *, rows: int | None = None, protocol: str | None = None, net: str = "loopback"
+    ) -> Forecast:
         """Reckon what runs will cost, before anything runs.
 
         Args:
@@ -234,9 +236,9 @@ def compile(
         calibration: as `fit`, with magnitudes measured by `Model.calibrate`: what it gave, or a file of
             `megrez calibrate`. With `ranges="calibrated"` its ranges take the place of proofs, and nothing is
             fitted unless `fit` says so.
-        guard: with `ranges="calibrated"`, compare what rests on measurements with them in every run. Data beyond
-            them then raises `OutOfRangeError`, and the recipient learns that one bit; without it, such data gives
-            wrong numbers.
+        guard: with `ranges="calibrated"`, compare what rests on measurements with them in every run. Data
+            beyond them then raises `OutOfRangeError`, and the recipient learns that one bit; without it, such
+            data gives wrong numbers.
         declared: ranges of the layers that read secret weights, so that the plan tells nothing about them:
             bounds by the layer's name, with "*" for all others, or a JSON or TOML file of these. The weights
             must prove them.

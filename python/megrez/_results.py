@@ -98,7 +98,7 @@ class Report:
 
 
 class Forecast:
-    """What runs will cost, by the formulas that reports are held to: rounds, bytes, seconds of the network."""
+    """What runs will cost, by the formulas that reports are held to: rounds, bytes, network seconds."""
 
     def __init__(self, data: str, text: str) -> None:
         self._data: dict[str, Any] = json.loads(data)
