@@ -7,7 +7,8 @@
 //! ([`forecast`]), what it did cost is reported alike everywhere ([`report`]). The
 //! examinations of a model stand beside: layer by layer against the clear ([`check()`]), whether
 //! every message is masked ([`masks`]), what a run tells whom ([`disclosure`]), whether parties
-//! notice damage ([`faults`]).
+//! notice damage ([`faults`]). Programs of floating point that no model file describes are
+//! [`float32`].
 //!
 //! Programs use this through the facade, `megrez`, which alone promises its names.
 
@@ -19,6 +20,7 @@ pub mod disclosure;
 pub mod faults;
 pub mod fixed;
 pub mod float;
+pub mod float32;
 pub mod forecast;
 pub mod generate;
 pub mod inference;

@@ -1,6 +1,7 @@
 //! A TLS connection over a blocking socket, without the copies and small reads of a general-purpose
 //! stream.
 
+mod blame;
 mod outgoing;
 
 use std::io::{ErrorKind, Read, Write};
@@ -8,13 +9,14 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::Error as TlsError;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{AlertDescription, Error as TlsError};
 
 use crate::error::NetError;
 use crate::identity::{self, CertificateId, Identity, PeerName};
+use blame::tls_error;
 use outgoing::Outgoing;
 
 /// Size of the buffers of a connection that carries messages: some records for each system call.
@@ -469,36 +471,5 @@ impl TlsStream {
 
     fn closed(&self) -> NetError {
         NetError::Closed(self.peer.clone())
-    }
-}
-
-/// Says who is to blame and what to do.
-fn tls_error(peer: &str, error: &TlsError) -> NetError {
-    match error {
-        TlsError::AlertReceived(AlertDescription::CloseNotify) => NetError::Closed(peer.to_owned()),
-        // These say nothing about certificates.
-        TlsError::AlertReceived(
-            alert @ (AlertDescription::BadRecordMac
-            | AlertDescription::DecodeError
-            | AlertDescription::RecordOverflow
-            | AlertDescription::UnexpectedMessage),
-        ) => NetError::Garbage(format!(
-            "{peer} could not read what this side sent ({alert:?}): it was damaged on the way, or that is no megrez port"
-        )),
-        TlsError::AlertReceived(alert) => NetError::Identity(format!(
-            "{peer} refused this side's certificate or TLS settings ({alert:?}); check that both sides use the \
-             certificates of the same deployment"
-        )),
-        TlsError::InvalidCertificate(reason) => NetError::Identity(format!(
-            "the certificate of {peer} is not acceptable ({reason}); check that both sides use the certificates of \
-             the same deployment and that the address belongs to that party"
-        )),
-        TlsError::NoCertificatesPresented => {
-            NetError::Identity(format!("{peer} sent no certificate; all sides of a deployment need one"))
-        }
-        TlsError::InvalidMessage(_) | TlsError::DecryptError => {
-            NetError::Garbage(format!("{peer} sent bytes that are no TLS ({error}); is this a megrez port?"))
-        }
-        _ => NetError::Identity(format!("TLS with {peer} failed: {error}")),
     }
 }

@@ -4,8 +4,10 @@
 //! byte for byte, and no more rounds than it. The tests hold the two together.
 
 pub use crate::cost::Cost;
+pub use crate::sizes::{Lanes, Size};
 
 use crate::compare::{self, Ask};
+use crate::sizes::local_blocks;
 use crate::triple::{self, AndShape};
 use crate::{cot, leading, lookup};
 use megrez_float::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
@@ -21,19 +23,6 @@ pub struct Costing {
     /// What was asked so far.
     pub cost: Cost,
 }
-
-/// Integers that nobody has: a width and lanes.
-#[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// Bits of each.
-    pub width: u32,
-    /// How many.
-    pub lanes: usize,
-}
-
-/// Bits that nobody has.
-#[derive(Clone, Copy, Debug)]
-pub struct Lanes(pub usize);
 
 /// How the wrap of a factor is had.
 #[derive(Clone, Copy, PartialEq)]
@@ -142,9 +131,7 @@ fn row(table: &megrez_float::blocks::Table, lanes: usize) -> Row<Costing> {
 }
 
 impl Blocks for Costing {
-    type Int = Size;
-    type Bit = Lanes;
-    type Error = Infallible;
+    local_blocks!();
 
     fn threads(&self) -> usize {
         self.threads
@@ -169,64 +156,6 @@ impl Blocks for Costing {
         let bytes = [0, 1].map(|party| costs.iter().map(|b| b.bytes[party]).sum());
         self.cost.pay(Cost { bytes, rounds: costs.iter().map(|b| b.rounds).max().unwrap_or(0) });
         results
-    }
-
-    fn lanes(&self, x: &Size) -> usize {
-        x.lanes
-    }
-    fn bit_lanes(&self, x: &Lanes) -> usize {
-        x.0
-    }
-    fn width(&self, x: &Size) -> u32 {
-        x.width
-    }
-    fn public(&self, width: u32, v: &[u64]) -> Size {
-        Size { width, lanes: v.len() }
-    }
-    fn public_bits(&self, v: &[bool]) -> Lanes {
-        Lanes(v.len())
-    }
-    fn add(&self, x: &Size, _: &Size) -> Size {
-        *x
-    }
-    fn sub(&self, x: &Size, _: &Size) -> Size {
-        *x
-    }
-    fn scale(&self, x: &Size, _: u64) -> Size {
-        *x
-    }
-    fn offset(&self, x: &Size, _: u64) -> Size {
-        *x
-    }
-    fn shift(&self, x: &Size, s: u32) -> Size {
-        Size { width: x.width + s, lanes: x.lanes }
-    }
-    fn low(&self, x: &Size, width: u32) -> Size {
-        Size { width, lanes: x.lanes }
-    }
-    fn parity(&self, x: &Size) -> Lanes {
-        Lanes(x.lanes)
-    }
-    fn narrow(&self, b: &Lanes) -> Size {
-        Size { width: 1, lanes: b.0 }
-    }
-    fn xor(&self, a: &Lanes, _: &Lanes) -> Lanes {
-        *a
-    }
-    fn not(&self, a: &Lanes) -> Lanes {
-        *a
-    }
-    fn gather(&self, x: &Size, lanes: &[usize]) -> Size {
-        Size { width: x.width, lanes: lanes.len() }
-    }
-    fn gather_bits(&self, _: &Lanes, lanes: &[usize]) -> Lanes {
-        Lanes(lanes.len())
-    }
-    fn concat(&self, x: &[&Size]) -> Size {
-        Size { width: x[0].width, lanes: x.iter().map(|x| x.lanes).sum() }
-    }
-    fn concat_bits(&self, b: &[&Lanes]) -> Lanes {
-        Lanes(b.iter().map(|b| b.0).sum())
     }
 
     fn and(&mut self, jobs: &[(&Lanes, &Lanes)]) -> Result<Vec<Lanes>, Infallible> {

@@ -26,6 +26,7 @@ pub mod ot;
 #[cfg(test)]
 mod programs;
 mod share;
+mod sizes;
 mod supplier;
 #[cfg(test)]
 mod testing;

@@ -3,8 +3,8 @@
 //!
 //! This crate is the library's face, and the only one whose names are kept from release to release.
 //! What it says of models and runs comes from `megrez-model`, of parties and clients from
-//! `megrez-service`; its own are the description of a compilation and pairs that compute in single
-//! precision. The `megrez` command and the Python package are thin shells over it.
+//! `megrez-service`; its own is the description of a compilation. The `megrez` command and the
+//! Python package are thin shells over it.
 //!
 //! | to | see |
 //! | --- | --- |
@@ -92,7 +92,6 @@
 
 pub mod choices;
 mod file;
-pub mod float32;
 pub mod request;
 
 pub use file::FileOr;
@@ -110,7 +109,9 @@ pub use megrez_model::material::Material;
 pub use megrez_model::mode::{Distance, Mode};
 pub use megrez_model::model::{Model, Recipe};
 pub use megrez_model::stored::{StoredModel, upload};
-pub use megrez_model::{calibrate, check, faults, fixed, float, generate, inference, inputs, masks, report};
+pub use megrez_model::{
+    calibrate, check, faults, fixed, float, float32, generate, inference, inputs, masks, report,
+};
 
 pub use megrez_service::backend::Backend;
 pub use megrez_service::client::{Cluster, RunOptions};

@@ -14,11 +14,11 @@ mod messages;
 pub use joint::Connection;
 pub use messages::{Reply, Request};
 
+use crate::float::Work;
 use joint::Joint;
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
 use megrez_float::{Clear, Float, Format, Plain};
 use megrez_kernels::Cpu;
-use megrez_model::float::Work;
 use megrez_net::NetProfile;
 use megrez_service::pair::{Child, Known, Processes};
 use megrez_service::protocols;

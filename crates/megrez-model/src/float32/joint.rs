@@ -3,11 +3,12 @@
 //! and what is not opened is not computed.
 
 use super::messages::{Reply, Request};
-use crate::{Cluster, ClusterConfig, Error, Result};
 use megrez_float::programs::tape::{Entry, Name, Shape};
 use megrez_net::{Identity, PeerName};
-use megrez_service::client;
+use megrez_service::client::{self, Cluster};
+use megrez_service::config::ClusterConfig;
 use megrez_service::wire::{Opening, PartyReport, Program};
+use megrez_service::{Error, Result};
 use megrez_session::Phase;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
