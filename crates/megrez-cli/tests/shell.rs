@@ -68,8 +68,8 @@ fn plan_show_says_who_learns_what() {
 fn nothing_is_coloured_where_nobody_looks() {
     let help = cli("--help", &[]).ok();
     assert!(!help.contains('\u{1b}'));
-    let wrong = cli("infer --modle x", &[]);
+    let wrong = cli("infer --protcol x", &[]);
     assert_eq!(wrong.code, Some(2));
     assert!(!wrong.err.contains('\u{1b}'));
-    assert!(wrong.err.contains("--model"), "a near name is suggested: {}", wrong.err);
+    assert!(wrong.err.contains("--protocol"), "a near name is suggested: {}", wrong.err);
 }
