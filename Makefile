@@ -44,10 +44,10 @@ test-rust: ## Run the tests of all crates, documentation examples included.
 	cargo test --workspace --locked --no-fail-fast
 
 assurance: ## Have machines check that no plan leaks: a part, within minutes.
-	cargo run --locked -p megrez-assurance
+	cargo run --locked --bin megrez-assurance
 
 assurance-all: ## The same, whole: 10,000 random plans, all networks, all mutants, exact views.
-	cargo run --release --locked -p megrez-assurance -- --plans 1500 --mutants all --zoo all --views 16
+	cargo run --release --locked --bin megrez-assurance -- --plans 1500 --mutants all --zoo all --views 16
 
 deny: $(DENY) ## Check licences and sources of all dependencies, and advisories where their database can be had.
 	$(DENY) --locked check bans licenses sources
