@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "target" / "wheels"
 # Rust's standard library runs on no older glibc.
 SYSTEM = "manylinux_2_17"
-LARGEST = 16_000_000
+LARGEST = 15 << 20
 # What takes no part in a run and is a fifth of the module is compiled for size.
 SMALL = ("megrez-assurance", "megrez-cli", "megrez-report", "clap_builder", "clap_complete", "clap_mangen")
 # Programs of this Python's environment.
@@ -50,9 +50,9 @@ def problems(wheel: Path, processor: str) -> list[str]:
     """What is wrong with a wheel."""
     found = []
     size = wheel.stat().st_size
-    print(f"{wheel.name}: {size / 1e6:.2f} MB", flush=True)
+    print(f"{wheel.name}: {size / 1e6:.2f} MB ({size / (1 << 20):.2f} MiB)", flush=True)
     if size > LARGEST:
-        found.append(f"is larger than {LARGEST / 1e6:.0f} MB")
+        found.append(f"is larger than {LARGEST >> 20} MiB")
     shown = subprocess.run(
         [PROGRAMS / "auditwheel", "show", wheel], capture_output=True, text=True, check=False
     )
