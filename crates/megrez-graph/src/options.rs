@@ -36,7 +36,8 @@ pub struct CompileOptions {
     /// What was measured on data, for [`RangePolicy::Calibrated`].
     pub measured: Option<Calibration>,
     /// Whether every range that rests on what was measured is held to it during the run, and the
-    /// recipient told, in one bit, whether all were kept ([`After::InRange`](crate::lower::After::InRange)).
+    /// recipient told, in one bit, whether all were kept
+    /// ([`After::InRange`](crate::lower::After::InRange)).
     pub guard: bool,
     /// How ReLUs compare.
     pub comparison: Comparison,
