@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from megrez import _cluster, _native
 from megrez._batcher import Batcher
-from megrez._cluster import Progress
+from megrez._cluster import Mode, Progress
 from megrez._data import Array, Given, GivenTensor
 from megrez._model import Model
 from megrez._results import Check, Generated, Result
@@ -97,14 +97,18 @@ class Cluster:
             raise
 
     @overload
-    async def run(self, model: Model, data: Given, *, progress: Progress | None = None) -> Result[Array]: ...
+    async def run(
+        self, model: Model, data: Given, *, progress: Progress | None = None, mode: Mode = "execute"
+    ) -> Result[Array]: ...
     @overload
     async def run(
-        self, model: Model, data: GivenTensor, *, progress: Progress | None = None
+        self, model: Model, data: GivenTensor, *, progress: Progress | None = None, mode: Mode = "execute"
     ) -> Result[torch.Tensor]: ...
-    async def run(self, model: Model, data: Any, *, progress: Progress | None = None) -> Result[Any]:
+    async def run(
+        self, model: Model, data: Any, *, progress: Progress | None = None, mode: Mode = "execute"
+    ) -> Result[Any]:
         """Run a model on data, as `megrez.Cluster.run`."""
-        return await self._call(lambda one, heard: one.run(model, data, progress=heard), progress)
+        return await self._call(lambda one, heard: one.run(model, data, progress=heard, mode=mode), progress)
 
     @overload
     async def run_stored(
