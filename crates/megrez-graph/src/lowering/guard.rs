@@ -6,7 +6,9 @@
 //! ranges, so the comparisons with the measured bounds are exact. By induction over the layers: if
 //! no comparison fails, every value was in the range that its steps were laid out for, and no word
 //! has wrapped. If one fails, what follows may be wrong, the later comparisons too, but that one
-//! has been counted; counts of elements do not wrap.
+//! has been counted: an element inside counts 1, one that is outside 0, and where comparisons are
+//! wrong −1 to 1. So nothing makes up for an element outside, and no count exceeds twice the number
+//! of elements, which the last comparison has room for.
 
 use super::operand::Secret;
 use super::plan::Lowering;
@@ -25,8 +27,12 @@ impl Lowering<'_> {
         let reached = self.bit_to_ring("guard-number", &reached)?;
         let line = self.view("guard-line", &reached, View::whole(Shape::from([2 * count])))?;
         let parts = self.unstack_line(&line, count)?;
-        let inside =
-            self.combine_within("guard-inside", &[(1, &parts[0]), (-1, &parts[1])], 0, Range::uniform(0, 1))?;
+        let inside = self.combine_within(
+            "guard-inside",
+            &[(1, &parts[0]), (-1, &parts[1])],
+            0,
+            Range::uniform(-1, 1),
+        )?;
         let inside = self.sum("guard-sum", &inside, 0)?;
         self.guards.push((inside, count));
         Ok(())
@@ -45,7 +51,7 @@ impl Lowering<'_> {
             return Ok(None);
         }
         let terms: Vec<(i64, &Secret)> = guards.iter().map(|(inside, _)| (-1, inside)).collect();
-        let most = all as i128;
+        let most = 2 * all as i128;
         let beyond = Range::uniform(-1, most - 1);
         let beyond = self.combine_within("outside-beyond-one", &terms, all as i64 - 1, beyond)?;
         let any = self.reached("any", &beyond, most, true)?;

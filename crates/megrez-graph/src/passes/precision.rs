@@ -52,7 +52,8 @@ pub fn coarsen(
     options: &CompileOptions,
 ) -> bool {
     // As for more bits: these plans tell nothing of weights, or share values with another plan.
-    if !options.kept.is_empty() || options.declared.is_some() || options.policy == RangePolicy::Assume {
+    // Measured ranges keep more precision than a coarser proof.
+    if !options.kept.is_empty() || options.declared.is_some() || options.policy != RangePolicy::Prove {
         return false;
     }
     let mut any = false;
