@@ -1,8 +1,8 @@
 """Run the node tests of ONNX through megrez, and count what passes, is refused, is wrong and crashes.
 
     pip install "onnx==1.23.2" numpy
-    cargo build -p megrez-graph --example onnx_cases
-    python benches/coverage/onnx_nodes.py --write docs/coverage.md
+    make python
+    python benches/coverage/onnx_nodes.py --face python --floats mizar-float --write docs/coverage.md
 
 Every test is a model of one operator, or of its decomposition into others, with data for its inputs and
 outputs. Tests on floating-point numbers count: all inputs and outputs are arrays of real numbers, integers
@@ -10,16 +10,18 @@ or booleans, at least one input is of real numbers, and the operator's domain is
 
 A test is tried with all inputs secret, and where that is refused again with only the first input secret and
 the others constants of the model, as exporters write them. `passed` needs every number of every output
-within 2^-8 absolute plus 2^-8 relative of the expected one. This ends with 1 if any result is wrong or any
-test crashes.
+within 2^-8 absolute plus 2^-8 relative of the expected one. With `--floats` the tests run again, under a
+protocol of float32. This ends with 1 if any result is wrong or any test crashes.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -107,48 +109,92 @@ def results(arguments: argparse.Namespace, tests: list[Case]) -> dict[str, Outco
     return found
 
 
-def table(count: collections.Counter[str], operators: dict[str, collections.Counter[str]]) -> str:
+def versions(operator: str) -> str:
+    """The operator sets that have changed an operator; those of `ai.onnx.ml` where only it has it."""
+    every = onnx.defs.get_all_schemas_with_history()
+    sets = {(schema.domain, schema.since_version) for schema in every if schema.name == operator}
+    domain = min((domain for domain, _ in sets), default="")
+    return ", ".join(str(version) for of, version in sorted(sets) if of == domain)
+
+
+@dataclass
+class Outcomes:
+    """What became of the tests of an operator."""
+
+    count: collections.Counter[str] = field(default_factory=collections.Counter)
+    error: float = 0.0
+
+    def add(self, what: str, why: str) -> None:
+        """One more test; of one that passed, `why` may be its error."""
+        self.count[what] += 1
+        with contextlib.suppress(ValueError):
+            self.error = max(self.error, float(why) if what.startswith("passed") else 0.0)
+
+    def cells(self) -> list[str]:
+        """How many passed, how many did not, and the largest error."""
+        passed = self.count["passed"] + self.count["passed with constants"]
+        error = f"{self.error:.0e}" if self.error else "0" if passed else ""
+        return [str(passed), str(sum(self.count.values()) - passed), error]
+
+
+def by_operator(tests: list[Case], found: dict[str, Outcome]) -> dict[str, Outcomes]:
+    """What became of the tests of each operator."""
+    operators: dict[str, Outcomes] = collections.defaultdict(Outcomes)
+    for name, model, _, _ in tests:
+        nodes = {node.op_type for node in model.graph.node}
+        operators[nodes.pop() if len(nodes) == 1 else "(several)"].add(*found[name])
+    return operators
+
+
+def counts_of(found: dict[str, Outcome]) -> collections.Counter[str]:
+    """How many tests went how."""
+    return collections.Counter(what for what, _ in found.values())
+
+
+def row(*cells: object) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(tests: list[Case], found: dict[str, Outcome], floats: dict[str, Outcome] | None) -> str:
     """The figures in Markdown."""
-    total = sum(count.values())
-    lines = [
-        f"onnx {onnx.__version__}: {total} tests on floating-point numbers.",
-        "",
-        "| outcome | tests |",
-        "| --- | --- |",
-        f"| passed, all inputs secret | {count['passed']} |",
-        f"| passed, the first input secret and the others constants | {count['passed with constants']} |",
-        f"| refused | {count['unsupported']} |",
-        f"| wrong | {count['wrong']} |",
-        f"| crashed | {count['crash']} |",
-        "",
-        "| operator | passed | refused |",
-        "| --- | --- | --- |",
-    ]
-    for operator, outcomes in sorted(operators.items()):
-        passed = outcomes["passed"] + outcomes["passed with constants"]
-        lines.append(f"| {operator} | {passed} | {sum(outcomes.values()) - passed} |")
-    return "\n".join(lines)
+    runs = [found] if floats is None else [found, floats]
+    outcomes = {
+        "passed": "passed, all inputs secret",
+        "passed with constants": "passed, the first input secret and the others constants",
+        "unsupported": "refused",
+        "wrong": "wrong",
+        "crash": "crashed",
+    }
+    names = ["fixed point", "float32"][: len(runs)]
+    lines = [f"onnx {onnx.__version__}: {len(found)} tests on floating-point numbers.", ""]
+    lines += [row("outcome", *names), row(*["---"] * (1 + len(runs)))]
+    lines += [row(words, *(counts_of(run)[what] for run in runs)) for what, words in outcomes.items()]
+    columns = [f"{name}: {what}" for name in names for what in ("passed", "refused", "largest error")]
+    lines += ["", row("operator", "versions", *columns), row(*["---"] * (2 + len(columns)))]
+    operators = [by_operator(tests, run) for run in runs]
+    for name in sorted(operators[0]):
+        lines.append(row(name, versions(name), *(cell for run in operators for cell in run[name].cells())))
+    return "\n".join(lines).replace("|  |", "| |").replace("|  |", "| |")
 
 
 def main() -> int:
     """Run all tests and print how many went how."""
     parser = options(__doc__)
     parser.add_argument("--verbose", action="store_true", help="print why tests are refused, too")
+    parser.add_argument("--floats", metavar="PROTOCOL", help="run the tests again under this one, in float32")
     arguments = parser.parse_args()
     tests = cases(arguments.only)
-    count: collections.Counter[str] = collections.Counter()
-    operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    found = results(arguments, tests)
-    for name, model, _, _ in tests:
-        what, why = found[name]
-        nodes = {node.op_type for node in model.graph.node}
-        operator = nodes.pop() if len(nodes) == 1 else "(several)"
-        count[what] += 1
-        operators[operator][what] += 1
-        if what in ("wrong", "crash") or (arguments.verbose and what == "unsupported"):
-            print(f"{what}: {name}: {why}", flush=True)
-    text = table(count, operators)
-    return finish(arguments, MARKER, text, bad=bool(count["wrong"] or count["crash"]))
+    found, floats = results(arguments, tests), None
+    if arguments.floats:
+        arguments.protocol = arguments.floats
+        floats = results(arguments, tests)
+    for run in filter(None, (found, floats)):
+        for name, (what, why) in run.items():
+            if what in ("wrong", "crash") or (arguments.verbose and what == "unsupported"):
+                print(f"{what}: {name}: {why}", flush=True)
+    bad = sum(counts_of(run)[what] for run in filter(None, (found, floats)) for what in ("wrong", "crash"))
+    return finish(arguments, MARKER, table(tests, found, floats), bad=bool(bad))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from megrez._native import (
 )
 from megrez._protocols import Protocol, protocols
 from megrez._results import Check, FloatLayerCheck, Forecast, Generated, LayerCheck, Report, Result
+from megrez._stored import Stored
 from megrez._training import Training
 
 __version__ = _native.RELEASE
@@ -55,6 +56,7 @@ __all__ = [
     "Protocol",
     "Report",
     "Result",
+    "Stored",
     "TimedOutError",
     "Training",
     "UnsupportedError",

@@ -17,6 +17,7 @@ from megrez._data import Array, Given, GivenTensor, arrays, outputs
 from megrez._model import Model, compile_request
 from megrez._program import program
 from megrez._results import Check, Generated, Report, Result
+from megrez._stored import Stored
 from megrez._training import EpochEnd, Training
 
 if TYPE_CHECKING:
@@ -237,9 +238,23 @@ class Cluster:
         """
         return Training._load(self, path, callbacks, progress)
 
+    def stored(self) -> list[Stored]:
+        """What the parties keep that this client owns or may use, by kind and name."""
+        return [Stored(**entry) for entry in json.loads(_native.stored(self._native))]
+
+    def allow(self, name: str, clients: Sequence[str]) -> None:
+        """Let these clients, and no others but this one, use a model or rows that it has stored."""
+        if isinstance(clients, str):
+            raise _native.InvalidError(f"clients is a list of names, such as [{clients!r}]")
+        _native.allow(self._native, name, clients)
+
     def remove(self, name: str) -> None:
         """Have the parties remove a model, or rows, that this client has stored under a name."""
-        _native.remove_stored(self._native, name)
+        _native.remove(self._native, name)
+
+    def discard(self, material: str) -> None:
+        """Have the parties remove correlated randomness that `prepare` has made and no run has used."""
+        _native.discard(self._native, material)
 
     def check(self, model: Model, data: Given | GivenTensor) -> Check:
         """Run the first batch of the data with every layer's output revealed to this process, and compare.

@@ -201,11 +201,11 @@ def compile(
     calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     guard: bool = False,
     declared: Mapping[str, float | Interval] | str | os.PathLike[str] | None = None,
-    form: Literal["3r", "2r", "2r-fresh", "table", "auto"] = "3r",
+    form: Literal["3r", "2r", "2r-fresh", "table", "key", "auto"] = "3r",
     pool: Literal["tournament", "all-pairs"] | None = None,
     trees: Literal["hidden", "shape"] = "hidden",
     mix: bool = False,
-    activations: Literal["minimax", "fine", "lookup", "mizar"] = "minimax",
+    activations: Literal["auto", "minimax", "fine", "lookup", "mizar"] = "auto",
     protocol: str | None = None,
     net: str = "loopback",
     numbers: Literal["fixed", "float32"] | None = None,
@@ -242,8 +242,8 @@ def compile(
         declared: ranges of the layers that read secret weights, so that the plan tells nothing about them:
             bounds by the layer's name, with "*" for all others, or a JSON or TOML file of these. The weights
             must prove them.
-        form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, a table, or `auto`:
-            what is fastest for the protocol on the network.
+        form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, a table, a key, or
+            `auto`: what is fastest for the protocol on the network.
         pool: how pools find a maximum; by default a tournament of ReLUs, or what is fastest on the network
             where `form` is `auto` or the protocol has one form of ReLU only.
         trees: what everybody sees of ensembles of trees: how many there are, and how many leaves the largest
@@ -251,8 +251,9 @@ def compile(
             less. Thresholds and the numbers of leaves are secret in both.
         mix: under aby3 and alkaid, have ReLUs and maxima computed by MIZAR's steps, with party 2 as dealer,
             up to the size where that is faster on the network.
-        activations: what stands for smooth activations: splines fitted for the least error, finer ones,
-            tables that a dealer deals (one round), or MIZAR's Appendix B to compare with.
+        activations: what stands for smooth activations: tables that a dealer deals where the protocol has
+            one, and splines elsewhere; splines fitted for the least error, finer ones, tables as short as
+            ranges (one round; the plan tells the ranges), or MIZAR's Appendix B to compare with.
         protocol: what the model is compiled for; by default mizar, or secfloat for float32. Other protocols
             can run it if they have its steps.
         net: the network that choices are made for.

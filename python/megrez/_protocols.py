@@ -33,6 +33,8 @@ class Protocol:
     """Whether it has a maximum of all pairs of its own."""
     lookup: bool
     """Whether it looks up functions of one value in dealt tables."""
+    offload: bool
+    """Whether a dealer and two workers compute single steps for its equal parties, tables among them."""
     sums: bool
     """Whether it truncates a product and shares it in one go."""
     factors: int

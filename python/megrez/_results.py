@@ -20,21 +20,12 @@ A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 
 
-class Report:
-    """What a run cost: time, rounds and bytes per phase, party and layer."""
+class _Costs:
+    """Rounds and bytes by phase, which were measured or foretold."""
 
     def __init__(self, data: str, text: str) -> None:
         self._data: dict[str, Any] = json.loads(data)
         self._text = text
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain data: what `megrez infer --json` prints, with None for outputs' numbers."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._data))
-        return copy
-
-    def seconds(self, phase: str = "online") -> float:
-        """Seconds of one run in a phase (`offline`, `input`, `online`, `output`), median over the runs."""
-        return float(self._phase(phase)["seconds"]["median"])
 
     def rounds(self, phase: str = "online") -> int:
         """Messages on the critical path of a phase."""
@@ -43,6 +34,35 @@ class Report:
     def bytes(self, phase: str = "online") -> int:
         """Payload bytes of a phase over all links."""
         return sum(self._phase(phase)["sent_bytes"].values())
+
+    def _phases(self) -> dict[str, dict[str, Any]]:
+        phases: dict[str, dict[str, Any]] = self._data["phases"]
+        return phases
+
+    def _phase(self, phase: str) -> dict[str, Any]:
+        phases = self._phases()
+        if phase not in phases:
+            raise KeyError(f"there is no phase {phase!r}; there are {', '.join(phases)}")
+        return phases[phase]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        return copy
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class Report(_Costs):
+    """What a run cost: time, rounds and bytes per phase, party and layer.
+
+    `to_dict` is what `megrez infer --json` prints, with None for outputs' numbers.
+    """
+
+    def seconds(self, phase: str = "online") -> float:
+        """Seconds of one run in a phase (`offline`, `input`, `online`, `output`), median over the runs."""
+        return float(self._phase(phase)["seconds"]["median"])
 
     @property
     def mode(self) -> str:
@@ -58,14 +78,9 @@ class Report:
         """By output, the names of its `classes` or its `columns`, where it has any."""
         return {output["name"]: [*output[what]] for output in self._data["outputs"] if what in output}
 
-    def _phase(self, phase: str) -> dict[str, Any]:
+    def _phases(self) -> dict[str, dict[str, Any]]:
         phases: dict[str, dict[str, Any]] = self._data["cost"]["phases"]
-        if phase not in phases:
-            raise KeyError(f"there is no phase {phase!r}; there are {', '.join(phases)}")
-        return phases[phase]
-
-    def __repr__(self) -> str:
-        return self._text
+        return phases
 
     def to_html(
         self,
@@ -97,43 +112,20 @@ class Report:
         return _native.fragment(json.dumps(self._data))
 
 
-class Forecast:
-    """What runs will cost, by the formulas that reports are held to: rounds, bytes, network seconds."""
+class Forecast(_Costs):
+    """What runs will cost, by the formulas that reports are held to: rounds, bytes, network seconds.
 
-    def __init__(self, data: str, text: str) -> None:
-        self._data: dict[str, Any] = json.loads(data)
-        self._text = text
+    `to_dict` is what `megrez infer --dry-run --json` prints.
+    """
 
     @property
     def runs(self) -> int:
         """How many runs the data takes."""
         return int(self._data["runs"])
 
-    def to_dict(self) -> dict[str, Any]:
-        """The forecast as plain data: what `megrez infer --dry-run --json` prints."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._data))
-        return copy
-
     def seconds(self, phase: str = "online") -> float:
         """Seconds that the network takes for one run of a phase. What parties compute comes on top."""
         return float(self._phase(phase)["network_seconds"])
-
-    def rounds(self, phase: str = "online") -> int:
-        """Messages on the critical path of a phase."""
-        return int(self._phase(phase)["rounds"])
-
-    def bytes(self, phase: str = "online") -> int:
-        """Payload bytes of a phase over all links."""
-        return sum(self._phase(phase)["sent_bytes"].values())
-
-    def _phase(self, phase: str) -> dict[str, Any]:
-        phases: dict[str, dict[str, Any]] = self._data["phases"]
-        if phase not in phases:
-            raise KeyError(f"there is no phase {phase!r}; there are {', '.join(phases)}")
-        return phases[phase]
-
-    def __repr__(self) -> str:
-        return self._text
 
 
 def page(

@@ -103,7 +103,7 @@ class Training:
             # Nothing else uses what was stored for this job. Who has followed it as well may have removed it.
             while self._own:
                 with contextlib.suppress(_native.NotPermittedError):
-                    _native.remove_stored(self._cluster._native, self._own.pop())
+                    _native.remove(self._cluster._native, self._own.pop())
         return self.state
 
     def _time(self) -> None:

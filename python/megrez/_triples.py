@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from megrez._data import Array, Given, GivenTensor
 from megrez._model import Model
-from megrez._native import BusyError, InvalidError, PeerLostError, TimedOutError
+from megrez._native import (
+    BusyError,
+    DamagedFileError,
+    InternalError,
+    InvalidError,
+    PeerLostError,
+    TimedOutError,
+)
 from megrez._results import Result
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAY_BE_RETRIED = (BusyError, PeerLostError, TimedOutError)
+MAY_BE_RETRIED = (BusyError, DamagedFileError, InternalError, PeerLostError, TimedOutError)
 """After these the same rows may do well elsewhere; other errors would be the same on every triple."""
 
 _FORGOTTEN = 600.0
@@ -76,10 +83,10 @@ def pause(attempt: int) -> float:
 class Triples:
     """Several triples of parties as one: each call goes to the one with the fewest calls, or on to another.
 
-    A call that fails of `BusyError`, `PeerLostError` or `TimedOutError` is repeated on another triple if one
-    is well, `attempts` times at most in all, and for `rest` seconds a triple that has failed is left alone
-    while another is well. Other errors would be the same everywhere. A stored model lies at every triple
-    under one name.
+    A call that fails of `BusyError`, `DamagedFileError`, `InternalError`, `PeerLostError` or `TimedOutError`
+    is repeated on another triple if one is well, `attempts` times at most in all, and for `rest` seconds a
+    triple that has failed is left alone while another is well. Other errors would be the same everywhere. A
+    stored model lies at every triple under one name.
 
     Use it in an `async with` statement, or call `close`: it closes the clusters as well.
     """

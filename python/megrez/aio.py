@@ -29,6 +29,7 @@ from megrez._cluster import Mode, Progress
 from megrez._data import Array, Given, GivenTensor
 from megrez._model import Model
 from megrez._results import Check, Generated, Result
+from megrez._stored import Stored
 from megrez._training import EpochEnd
 from megrez._training import Training as _Training
 from megrez._triples import Triples
@@ -237,9 +238,21 @@ class Cluster:
         taken = await self._call(lambda one, _: one.training(path, callbacks=later, progress=told))
         return Training(self, taken)
 
+    async def stored(self) -> list[Stored]:
+        """What the parties keep that this client owns or may use, as `megrez.Cluster.stored`."""
+        return await self._call(lambda one, _: one.stored())
+
+    async def allow(self, name: str, clients: Sequence[str]) -> None:
+        """Say who may use a model or rows of this client, as `megrez.Cluster.allow`."""
+        await self._call(lambda one, _: one.allow(name, clients))
+
     async def remove(self, name: str) -> None:
         """Have the parties remove a model, or rows, of this client, as `megrez.Cluster.remove`."""
         await self._call(lambda one, _: one.remove(name))
+
+    async def discard(self, material: str) -> None:
+        """Have the parties remove unused correlated randomness, as `megrez.Cluster.discard`."""
+        await self._call(lambda one, _: one.discard(material))
 
     async def check(self, model: Model, data: Given | GivenTensor) -> Check:
         """Compare every layer with the clear, as `megrez.Cluster.check`."""

@@ -94,7 +94,7 @@ def test_retries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [megrez.InvalidError, megrez.OutOfRangeError, megrez.NotPermittedError, megrez.InternalError]
+    "kind", [megrez.InvalidError, megrez.OutOfRangeError, megrez.NotPermittedError, megrez.UnsupportedError]
 )
 def test_other_errors_are_not_retried(monkeypatch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
     run, (first, second) = runner(monkeypatch, [kind("no")], [None])

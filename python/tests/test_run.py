@@ -435,14 +435,21 @@ def test_costs_are_foretold(threads: megrez.Cluster, small: megrez.Model, images
         small.forecast(protocol="secfloat")
 
 
-def test_a_guard_gives_errors_for_wrong_numbers(threads: megrez.Cluster) -> None:
-    nodes = [node("Mul", ["x", "x"], "a"), node("Mul", ["a", "a"], "b"), node("Mul", ["b", "b"], "c")]
-    source = model([*nodes, node("Mul", ["c", "c"], "y")], {"x": ["n", 3]}, "y")
+def guarded_power() -> tuple[megrez.Model, Array]:
+    """(w x)^16, whose ranges rest on data, and a row within them."""
+    factors = [("x", "w", "u"), ("u", "u", "a"), ("a", "a", "b"), ("b", "b", "c"), ("c", "c", "y")]
+    nodes = [node("Mul", [a, b], y) for a, b, y in factors]
+    source = model(nodes, {"x": ["n", 3]}, "y", w=np.array([1.0, -1.0, 0.75], np.float32))
     seen = np.array([[1.25, -1.0, 0.5]], dtype=np.float32)
     measured = megrez.compile(source, input_range=8.0, ranges="assume").calibrate(seen)
     guarded = megrez.compile(
         source, input_range=8.0, ranges="calibrated", calibration=measured, guard=True, batch=2
     )
+    return guarded, seen
+
+
+def test_a_guard_gives_errors_for_wrong_numbers(threads: megrez.Cluster) -> None:
+    guarded, seen = guarded_power()
     assert guarded.outputs == ["y"]
     assert len(guarded.disclosure()["opened"]) == 1
     three = np.repeat(seen, 3, axis=0)
@@ -452,3 +459,16 @@ def test_a_guard_gives_errors_for_wrong_numbers(threads: megrez.Cluster) -> None
     three[2, 1] = -6.0
     with pytest.raises(megrez.OutOfRangeError, match="calibrate on data like this"):
         threads.run(guarded, three)
+
+
+def test_a_stored_model_is_guarded_too(deployment: Path) -> None:
+    guarded, seen = guarded_power()
+    three = np.repeat(seen, 3, axis=0)
+    with megrez.connect(deployment / "cluster.toml", certs=deployment / "certs", client="bob") as bob:
+        bob.upload(guarded, name="guarded", allow=["bob"], batches=[1, 2])
+        np.testing.assert_allclose(
+            bob.run_stored("guarded", three, batch=2).output, guarded.plain(three), atol=0.02
+        )
+        three[2, 1] = -6.0
+        with pytest.raises(megrez.OutOfRangeError, match="calibrate on data like this"):
+            bob.run_stored("guarded", three, batch=2)

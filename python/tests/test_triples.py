@@ -49,7 +49,7 @@ def test_calls_go_on_to_another_triple_if_their_error_says_so() -> None:
         # A triple that has just failed gets no call for a while.
         await both.parties()
         assert (first.calls, second.calls) == (1, 2)
-        for kind in (InvalidError, OutOfRangeError, megrez.NotPermittedError, megrez.InternalError):
+        for kind in (InvalidError, OutOfRangeError, megrez.NotPermittedError, megrez.UnsupportedError):
             first, second = Ends(kind("no")), Ends()
             with pytest.raises(kind):
                 await triples(first, second).parties()

@@ -48,9 +48,10 @@ fn relu(form: ReluForm, truncate: u32) -> Op {
     Op::Relu(Relu { sign, form, truncate })
 }
 
-/// Four segments of degree 2, with a cut.
-fn lookup() -> Op {
-    Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces: (0..12).map(|i| i * i - 40).collect(), frac: 16 })
+/// 2^n segments of degree 2, with a cut: four are dealt as a table, sixteen as a key.
+fn lookup(segments: i64) -> Op {
+    let pieces = (0..3 * segments).map(|i| i * i - 40).collect();
+    Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces, frac: 16 })
 }
 
 /// One step on fresh inputs; the result is multiplied by an input and both are received.
@@ -124,7 +125,8 @@ pub fn of(protocol: &str) -> Vec<Case> {
         step("sign, digits", Op::NonNegative(digits(9, 3)), 1),
         step("many thresholds", many, 1),
         step("maximum", Op::Maximum(digits(9, 0)), 4),
-        step("lookup", lookup(), 1),
+        step("lookup by table", lookup(4), 1),
+        step("lookup by key", lookup(16), 1),
         step("bits", Op::ToBits, 1),
         bits("select", |plan, b| plan.step("step", Op::Select, &[b[0], b[4]]).ok()),
         bits("bit to ring", |plan, b| plan.step("step", Op::BitToRing, &[b[0]]).ok()),
@@ -144,6 +146,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
         },
         deferred(),
         lasting("weights that last", Op::Truncate { bits: 8 }),
+        lasting("weights that last, by key", relu(ReluForm::Key, 8)),
         lasting("weights that last, compared", Op::NonNegative(digits(9, 3))),
     ];
     for truncate in [0, 8] {
@@ -152,6 +155,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
             ("relu in two rounds", ReluForm::TwoRounds),
             ("relu in two rounds, fresh", ReluForm::TwoRoundsFresh),
             ("relu by table", ReluForm::Table),
+            ("relu by key", ReluForm::Key),
         ] {
             cases.push(step(name, relu(form, truncate), 1));
             if registered.deferred_resharing && truncate > 0 {
@@ -160,7 +164,9 @@ pub fn of(protocol: &str) -> Vec<Case> {
         }
     }
     if registered.deferred_resharing {
-        cases.push(step("offloaded lookup", Op::Offloaded(Box::new(lookup())), 1));
+        for segments in [4, 16] {
+            cases.push(step("offloaded lookup", Op::Offloaded(Box::new(lookup(segments))), 1));
+        }
         cases.push(step("offloaded maximum", Op::Offloaded(Box::new(Op::Maximum(digits(9, 0)))), 4));
     }
     cases.into_iter().flatten().collect()

@@ -91,8 +91,12 @@ impl Builder {
     }
 
     fn relu(&mut self, truncate: u32) -> Op {
-        let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
-        let form = if self.protocol.name == "bicoptor" { forms[0] } else { forms[self.choices.below(4)] };
+        use ReluForm::{Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
+        let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key];
+        let form = match self.protocol.name {
+            "bicoptor" => ThreeRounds,
+            _ => forms[self.choices.below(forms.len())],
+        };
         let sign = match form {
             ReluForm::Table => {
                 SignBit { list: List::Bits, cut: 0, bits: Some(2 + self.choices.below(5) as u32) }
@@ -197,12 +201,11 @@ impl Builder {
                     }
                 }
             }
-            20 if (self.protocol.lookup || self.protocol.deferred_resharing)
-                && matches!(kind, Kind::Ring { .. }) =>
-            {
+            20 if (self.protocol.lookup || self.protocol.offload) && matches!(kind, Kind::Ring { .. }) => {
                 let (cut, degree) =
                     (self.choices.below(1 + frac.min(3) as usize) as u32, self.choices.below(4) as u32);
-                let count = (i64::from(degree) + 1) << (1 + self.choices.below(3));
+                // Few segments are dealt as tables, more of them as keys.
+                let count = (i64::from(degree) + 1) << (1 + self.choices.below(5));
                 let pieces = (0..count).map(|i| i * 7 - 20).collect();
                 let lookup = Op::Lookup(Lookup { cut, low: 6, degree, pieces, frac });
                 match self.protocol.lookup {

@@ -154,6 +154,17 @@ fn mutants_that_once_survived_are_killed() {
     });
 }
 
+/// Without a root of its own that the receiver does not know, a key is no mask.
+#[test]
+fn weak_roots_of_keys_are_killed() {
+    for protocol in ["mizar", "aby3"] {
+        all_killed(protocol, "a weak root", |_, m| purposes(m).contains(&"root"));
+    }
+    all_killed("mizar", "the root of another run", |_, m| {
+        matches!(m, Mutation::Again(_)) && purposes(m)[0] == "root"
+    });
+}
+
 /// Weights that are held from run to run stay under the masks of the first; what reads them draws
 /// anew in each run.
 #[test]

@@ -150,13 +150,28 @@ fn no_operation_is_without_a_case() {
     assert_eq!(cases::name(&Op::Lookup(last)), *cases::NAMES.last().expect("names"));
 }
 
+/// Small enough to be decided, every one of them, around keys that are dealt ideally.
+#[test]
+fn what_stands_around_a_key_shows_nothing() {
+    let cases = all_cases();
+    let by_key = cases.iter().filter(|case| case.op == "Relu" && case.form.starts_with("Key"));
+    let by_key: Vec<&Case> = by_key.collect();
+    assert_eq!(by_key.len(), 4);
+    for case in by_key {
+        for party in 0..3 {
+            let verdict = verdict(case, "mizar", party, Role::Party, Limits { block: 1 << 14, ..QUICK });
+            assert_eq!(verdict, Verdict::Same, "{} at party {party}", case.form);
+        }
+    }
+}
+
 /// Protections taken away one by one: each is noticed.
 #[test]
 fn missing_protections_are_noticed() {
     let cases = all_cases();
     let limits = Limits { block: 1 << 16, ..QUICK };
     let same = |draw: &str| Kind::SameAs(draw.into());
-    let table: [(&str, &str, &str, &str, Kind); 12] = [
+    let table: [(&str, &str, &str, &str, Kind); 15] = [
         ("mizar", "NonNegative", "3 bits", "op: zero-share of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: multiplier of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: flip of P0 and P1", Kind::Zero),
@@ -173,6 +188,9 @@ fn missing_protections_are_noticed() {
         ("mizar", "Lookup", "2 segments of degree 1", "op: mask of P0 and P2", Kind::Zero),
         ("mizar", "Lookup", "2 segments of degree 1", "op: table of P1 and P2", Kind::Zero),
         ("mizar", "Lookup", "2 segments of degree 1", "op: table of P1 and P2", Kind::Repeat { period: 2 }),
+        ("mizar", "Relu", "Key, 3 bits", "op: mask of P1 and P2", Kind::Zero),
+        ("mizar", "Relu", "Key, 3 bits", "op: root of P0 and P2", Kind::Zero),
+        ("mizar", "Relu", "Key, 3 bits", "op: mask-bit of P1 and P2", Kind::Zero),
         ("aby3", "Mul", "x·y", "Online op: zero of P0 and P2", Kind::Zero),
         ("meteor", "NonNegative", "2 bits", "op: mask of P0 and P1", Kind::Zero),
     ];

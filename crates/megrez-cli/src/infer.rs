@@ -140,16 +140,20 @@ fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
     let files = Names::of_outputs(model.outputs()).files("--output", &args.output)?;
     let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied()).unwrap_or(1);
     let runs = rows(&data).div_ceil(size) as u32;
-    let foretold = Forecast::of(&model, args.common.protocol(), &options.net, runs)?;
+    let foretold = || Forecast::of(&model, args.common.protocol(), &options.net, runs);
     if args.dry_run {
+        let foretold = foretold()?;
         match json {
             true => println!("{}", foretold.json()),
             false => print!("{}", foretold.table()),
         }
         return Ok(None);
     }
-    if mode == Mode::Execute && foretold.network_seconds() > LONG {
-        eprint!("{}", foretold.table());
+    if mode == Mode::Execute && !options.net.is_unshaped() {
+        let foretold = foretold()?;
+        if foretold.network_seconds() > LONG {
+            eprint!("{}", foretold.table());
+        }
     }
     let bar = progress::bar(runs, "private inference");
     let tick = |run| progress::tick(&bar, run);

@@ -1,5 +1,4 @@
-//! Training jobs that run without their client: `approve`, `jobs`, `resume`, `stop`, and `remove`
-//! for what is stored.
+//! Training jobs that run without their client: `approve`, `jobs`, `resume` and `stop`.
 
 use crate::cluster::There;
 use crate::progress;
@@ -311,24 +310,6 @@ pub(crate) fn stop(args: &Stop, json: bool) -> Result<ExitCode> {
         println!("{}", json!({ "schema": "megrez.stop/1", "job": digits(&id) }));
     } else {
         println!("job {} stops at the border of a step", digits(&id));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Args)]
-pub(crate) struct Remove {
-    /// The name of a model or of rows.
-    name: String,
-    #[command(flatten)]
-    there: There,
-}
-
-pub(crate) fn remove(args: &Remove, json: bool) -> Result<ExitCode> {
-    args.there.connect()?.remove(&args.name)?;
-    if json {
-        println!("{}", json!({ "schema": "megrez.remove/1", "name": args.name }));
-    } else {
-        println!("`{}` is removed", args.name);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -28,6 +28,7 @@ mod progress;
 mod protocols;
 mod report;
 mod shell;
+mod stored;
 mod study;
 mod train;
 mod train_job;
@@ -115,8 +116,12 @@ enum Command {
     Resume(jobs::Resume),
     /// Stop a training job.
     Stop(jobs::Stop),
-    /// Remove a model or rows that this client keeps at a cluster.
-    Remove(jobs::Remove),
+    /// What a cluster keeps that this client owns or may use: models, rows, randomness made ahead.
+    Stored(stored::Stored),
+    /// Say who may use a model or rows that this client keeps at a cluster.
+    Allow(stored::Allow),
+    /// Remove a model, rows or randomness that this client keeps at a cluster.
+    Remove(stored::Remove),
     /// Make correlated randomness ahead at a cluster.
     Offline(offline::Offline),
     /// Look for what is wrong with a deployment.
@@ -179,7 +184,9 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Jobs(args) => jobs::list(args, json),
         Command::Resume(args) => jobs::resume(args, json),
         Command::Stop(args) => jobs::stop(args, json),
-        Command::Remove(args) => jobs::remove(args, json),
+        Command::Stored(args) => stored::list(args, json),
+        Command::Allow(args) => stored::allow(args, json),
+        Command::Remove(args) => stored::remove(args, json),
         Command::Offline(args) => offline::run(args, json),
         Command::Doctor(args) => doctor::run(args, json),
     }

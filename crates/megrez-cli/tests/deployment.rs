@@ -6,7 +6,7 @@ use megrez::ErrorKind;
 use megrez_graph::{Tensor, npy};
 use megrez_net::{Identity, PeerName};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The first `n` test images, and their labels.
 fn images(deployment: &Deployment, n: usize) -> (PathBuf, Vec<usize>) {
@@ -108,6 +108,127 @@ fn a_damaged_file_of_a_model_is_named_with_its_party_and_leftovers_are_swept() {
     assert!(!half.exists());
     let report = deployment.cli("alice", infer, &[&one]).json("megrez.infer/1");
     assert_eq!(classes(&report), label);
+}
+
+#[test]
+fn what_is_stored_is_told_let_to_others_and_removed() {
+    let deployment = Deployment::start("");
+    let stored = |client: &str| {
+        let told = deployment.cli(client, "--json stored", &[]).json("megrez.stored/1");
+        told["stored"].as_array().unwrap().clone()
+    };
+    let upload = "upload-model --model {} --name digits --batch 1,3 --allow alice";
+    deployment.cli("bob", upload, &[&example("lenet.onnx")]).ok();
+    let offline = deployment.cli("alice", "--json offline --model-name digits --batch 3", &[]);
+    let material = offline.json("megrez.offline/1")["material"].as_str().unwrap().to_owned();
+
+    let [model] = &stored("bob")[..] else { panic!("{:?}", stored("bob")) };
+    assert_eq!((&model["name"], &model["kind"]), (&"digits".into(), &"model".into()));
+    assert_eq!(model["allow"], serde_json::json!(["alice"]));
+    assert_eq!((&model["parties"], &model["whole"]), (&serde_json::json!([0, 1, 2]), &true.into()));
+    let [model, made] = &stored("alice")[..] else { panic!("{:?}", stored("alice")) };
+    assert_eq!((&model["owner"], &model["batches"]), (&"bob".into(), &serde_json::json!([1, 3])));
+    assert_eq!(model["allow"], serde_json::json!([]), "only the owner is told");
+    assert_eq!((&made["name"], &made["kind"]), (&material.as_str().into(), &"material".into()));
+    assert!(made["bytes"].as_u64().unwrap() > 1000);
+    assert!(stored("mallory").is_empty());
+    assert!(deployment.cli("mallory", "stored", &[]).ok().contains("nothing that `mallory`"));
+
+    // Material is its client's, for as long as it is not used up.
+    let discard = format!("remove --material {material}");
+    for client in ["bob", "mallory"] {
+        deployment.cli(client, &discard, &[]).refused(&["no such material"]);
+    }
+    std::fs::remove_file(deployment.folder.path(&format!("data2/material/{material}.material"))).unwrap();
+    let told = deployment.cli("alice", "stored", &[]).ok();
+    assert!(told.contains("NOT WHOLE: at parties 0, 1 only"), "{told}");
+    deployment.cli("alice", &discard, &[]).ok();
+    deployment.cli("alice", &discard, &[]).refused(&["no such material"]);
+    assert_eq!(stored("alice").len(), 1);
+
+    // Others may run it; whether it is there a stranger is not told.
+    let (one, label) = images(&deployment, 1);
+    let infer = "--json infer --model-name digits --input {}";
+    for (client, change) in [("alice", "allow digits mallory"), ("alice", "remove digits")] {
+        deployment.cli(client, change, &[]).refused(&["`digits` is `bob`'s"]);
+    }
+    for change in ["allow digits mallory", "remove digits"] {
+        deployment.cli("mallory", change, &[]).refused(&["there is no model `digits`"]);
+    }
+    deployment.cli("bob", "allow digits user", &[]).refused(&["`user` stands for"]);
+    deployment.cli("bob", "allow digits party1", &[]).refused(&["cannot be a client's name"]);
+    assert_eq!(deployment.cli("bob", "allow digits", &[]).code, Some(2));
+    deployment.cli("bob", "allow digits mallory", &[]).ok();
+    let report = deployment.cli("mallory", infer, &[&one]).json("megrez.infer/1");
+    assert_eq!(classes(&report), label);
+    deployment.cli("alice", infer, &[&one]).refused(&["no model `digits`"]);
+    deployment.cli("bob", "allow digits --nobody", &[]).ok();
+    deployment.cli("mallory", infer, &[&one]).refused(&["no model `digits`"]);
+    let report = deployment.cli("bob", infer, &[&one]).json("megrez.infer/1");
+    assert_eq!(classes(&report), label);
+
+    // Half of it, and damaged at that, goes as well.
+    let file = |party: usize| deployment.folder.path(&format!("data{party}")).join("models/digits.model");
+    std::fs::remove_file(file(0)).unwrap();
+    let mut damaged = std::fs::read(file(1)).unwrap();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(file(1), damaged).unwrap();
+    assert_eq!(stored("bob")[0]["whole"], false);
+    let again = "upload-model --model {} --name digits --batch 1 --allow alice";
+    deployment.cli("bob", again, &[&example("lenet.onnx")]).refused(&["stored already", "remove it first"]);
+    deployment.cli("bob", "remove digits", &[]).ok();
+    deployment.cli("bob", "remove digits", &[]).refused(&["there is no model `digits`"]);
+    assert!((0..3).all(|party| !file(party).exists()));
+    // The name is free again; a file that does not say whose it is, is its operator's.
+    deployment.cli("bob", again, &[&example("lenet.onnx")]).ok();
+    std::fs::write(file(2), "no model").unwrap();
+    deployment.cli("bob", "remove digits", &[]).refused(&["party 2", "operator has to remove it"]);
+    // What was done is in the audit log, soon after its client has heard of it.
+    let audit = || std::fs::read_to_string(deployment.folder.path("data0").join("audit.jsonl")).unwrap();
+    for request in ["allow", "remove"] {
+        let line = format!(r#""event":"ended","client":"bob","request":"{request}""#);
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while !audit().contains(&line) {
+            assert!(std::time::Instant::now() < until, "{line} is not in {}", audit());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    // Nobody makes lines that the log cannot be read for.
+    let mut mallory = deployment.connect("mallory");
+    let many: Vec<String> = (0..100_000).map(|i| format!("client-{i}")).collect();
+    mallory.allow("nothing", &many).unwrap_err();
+    let log = deployment.folder.path("data0").join("audit.jsonl");
+    cli("audit verify {}", &[&log]).ok();
+}
+
+#[test]
+fn material_that_nobody_uses_expires() {
+    let mut deployment = Deployment::start("[capacity]\nmaterial_days = 2");
+    let upload = "upload-model --model {} --name digits --batch 1";
+    deployment.cli("bob", upload, &[&example("lenet.onnx")]).ok();
+    let make = || {
+        let made = deployment.cli("bob", "--json offline --model-name digits", &[]);
+        made.json("megrez.offline/1")["material"].as_str().unwrap().to_owned()
+    };
+    let old: Vec<String> = (0..2).map(|_| make()).collect();
+    let file = |party: usize, name: &str| {
+        deployment.folder.path(&format!("data{party}")).join(format!("material/{name}.material"))
+    };
+    let three_days = Duration::from_secs(3 * 24 * 3600);
+    let age = |party: usize, name: &str| {
+        let file = std::fs::File::options().write(true).open(file(party, name)).unwrap();
+        file.set_modified(SystemTime::now() - three_days).unwrap();
+    };
+    (0..3).for_each(|party| age(party, &old[0]));
+    let young = make();
+    assert!((0..3).all(|party| !file(party, &old[0]).exists()));
+    assert!((0..3).all(|party| file(party, &old[1]).exists() && file(party, &young).exists()));
+    age(1, &old[1]);
+    let (expired, kept) = (file(1, &old[1]), file(1, &young));
+    deployment.kill(1);
+    deployment.restart(1);
+    deployment.wait_for_log(1, "removed material that nobody has used");
+    assert!(!expired.exists() && kept.exists());
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn two_owners_train_a_model_that_nobody_holds() {
     // Rows are run by nobody, and removed by their owner.
     let x = &part(&deployment, "test", 0, 30)[0];
     deployment.cli("alice", "infer --model-name clinic-a --input {}", &[x]).refused(&["is no model"]);
-    deployment.cli("alice", "remove clinic-b", &[]).refused(&["no model `clinic-b`"]);
+    deployment.cli("alice", "remove clinic-b", &[]).refused(&["`clinic-b` is `bob`'s"]);
     deployment.cli("bob", "remove clinic-b", &[]).ok();
     deployment.cli("alice", &propose, &[&job]).refused(&["no model `clinic-b`"]);
 }

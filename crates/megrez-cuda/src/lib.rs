@@ -22,6 +22,7 @@ mod dry_run;
 mod emulator;
 mod gemm;
 mod gpu;
+mod keys;
 mod list_shape;
 mod lists;
 mod memory;

@@ -3,8 +3,9 @@
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{
-    Cpu, Device, DeviceError, Elem, FieldShare, ListAlgebra, ListStreams, LookupTables, MaskedLists, Memory,
-    OpenSelected, OpenTruncated, Placement, Program, Selected, SignTables, Truncation, Usage,
+    ComparisonKeys, Cpu, DealtKeys, DealtLookup, Device, DeviceError, Elem, FieldShare, KeyShare, KeySpec,
+    ListAlgebra, ListStreams, LookupKey, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected,
+    OpenTruncated, Placement, Program, Selected, SignTables, Truncation, Usage,
 };
 use megrez_plan::{ConvGeometry, Lookup, View};
 use megrez_prg::Stream;
@@ -385,6 +386,45 @@ impl LookupTables for AnyDevice {
     }
 }
 
+impl LookupKeys for AnyDevice {
+    fn deal_lookup<W: Word>(
+        &self,
+        f: &Lookup,
+        permutations: &AnyBuf<u64>,
+        masks: &AnyBuf<W>,
+        roots: [&Stream; 2],
+    ) -> Result<DealtLookup<W, Self>> {
+        on!(self, d => {
+            let dealt = d.deal_lookup(f, own(d, permutations)?, own(d, masks)?, roots)?;
+            Ok(DealtLookup {
+                first: wrap(d, dealt.first),
+                others: wrap(d, dealt.others),
+                values: wrap(d, dealt.values),
+            })
+        })
+    }
+
+    fn open_by_keys<W: Word>(
+        &self,
+        f: &Lookup,
+        permutations: &AnyBuf<u64>,
+        masked: &AnyBuf<W>,
+        key: &LookupKey<'_, W, Self>,
+        output_mask: &AnyBuf<W>,
+    ) -> Result<AnyBuf<W>> {
+        on!(self, d => {
+            let key = LookupKey {
+                root: key.root,
+                first: key.first.map(|first| own(d, first)).transpose()?,
+                others: own(d, key.others)?,
+                values: own(d, key.values)?,
+            };
+            let (permutations, masked) = (own(d, permutations)?, own(d, masked)?);
+            Ok(wrap(d, d.open_by_keys(f, permutations, masked, &key, own(d, output_mask)?)?))
+        })
+    }
+}
+
 impl SignTables for AnyDevice {
     fn sign_table<W: Word>(
         &self,
@@ -405,5 +445,45 @@ impl SignTables for AnyDevice {
         table: &AnyBuf<u64>,
     ) -> Result<AnyBuf<u64>> {
         on!(self, d => Ok(wrap(d, d.look_up_sign(cut, width, j, own(d, masked)?, own(d, table)?)?)))
+    }
+}
+
+impl ComparisonKeys for AnyDevice {
+    fn deal_keys<W: Word>(
+        &self,
+        spec: KeySpec,
+        permutations: &AnyBuf<u64>,
+        masks: &AnyBuf<W>,
+        roots: [&Stream; 2],
+    ) -> Result<DealtKeys<W, Self>> {
+        on!(self, d => {
+            let dealt = d.deal_keys(spec, own(d, permutations)?, own(d, masks)?, roots)?;
+            Ok(DealtKeys {
+                first: wrap(d, dealt.first),
+                others: wrap(d, dealt.others),
+                values: wrap(d, dealt.values),
+                tops: wrap(d, dealt.tops),
+            })
+        })
+    }
+
+    fn evaluate_keys<W: Word>(
+        &self,
+        spec: KeySpec,
+        permutations: &AnyBuf<u64>,
+        masked: &AnyBuf<W>,
+        key: &KeyShare<'_, W, Self>,
+    ) -> Result<Vec<AnyBuf<W>>> {
+        on!(self, d => {
+            let share = KeyShare {
+                root: key.root,
+                first: key.first.map(|first| own(d, first)).transpose()?,
+                others: own(d, key.others)?,
+                values: own(d, key.values)?,
+                tops: own(d, key.tops)?,
+            };
+            let sums = d.evaluate_keys(spec, own(d, permutations)?, own(d, masked)?, &share)?;
+            Ok(sums.into_iter().map(|sum| wrap(d, sum)).collect())
+        })
     }
 }

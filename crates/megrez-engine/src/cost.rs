@@ -1,6 +1,7 @@
 //! What a plan costs under a protocol, before it runs.
 
 use crate::walk::{call, offline_waves, types, waves};
+use megrez_net::NetProfile;
 use megrez_plan::Plan;
 use megrez_protocols::{Clocks, Cost, Path, Suite, Wires, last, later};
 use megrez_session::Phase;
@@ -37,10 +38,17 @@ impl PlanCost {
     pub fn bytes(&self, phase: Phase, from: usize, to: usize) -> u64 {
         self.steps.iter().map(|s| s.cost.bytes(phase, from, to)).sum()
     }
-    /// Rounds and network seconds of the critical path of a phase, wave by wave. A message takes
-    /// `delay` seconds and `transmit` of its bytes.
-    pub fn critical_path(&self, phase: Phase, delay: f64, transmit: impl Fn(u64) -> f64) -> Path {
-        let mut wires = Wires::new(delay, transmit);
+
+    /// Rounds of the critical path of a phase.
+    pub fn rounds(&self, phase: Phase) -> u32 {
+        self.critical_path(phase, &NetProfile::loopback()).rounds
+    }
+
+    /// Rounds and network seconds of the critical path of a phase, wave by wave, over links of
+    /// this kind.
+    pub fn critical_path(&self, phase: Phase, net: &NetProfile) -> Path {
+        let mut wires =
+            Wires::new(net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
         let mut clocks = Clocks::default();
         // A step's place: its wave and, unless it is a lane by itself, its lane.
         let place = |(i, step): &(usize, &StepCost)| match phase {

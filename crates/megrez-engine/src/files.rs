@@ -8,6 +8,7 @@ use crate::hash;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// The extension of a file that is being written.
 const TEMPORARY: &str = "new";
@@ -38,6 +39,15 @@ fn sync(folder: &Path) -> Result<()> {
 
 /// Writes a new file, readable by its owner only; refuses to replace one.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    put(path, bytes, false)
+}
+
+/// Writes another content into a file that is there: after a crash it is the one or the other.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    put(path, bytes, true)
+}
+
+fn put(path: &Path, bytes: &[u8], over: bool) -> Result<()> {
     let folder = parent(path);
     let missing: Vec<&Path> = folder.ancestors().take_while(|p| !p.exists()).collect();
     fs::create_dir_all(folder)?;
@@ -55,8 +65,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     // Whoever makes the temporary file is the only one who may make the other.
     let mut file = options.open(&temporary)?;
     let mut fill = || {
-        if path.exists() {
-            return Err(Error::new(ErrorKind::AlreadyExists, "there is one already"));
+        match (path.exists(), over) {
+            (true, false) => return Err(Error::new(ErrorKind::AlreadyExists, "there is one already")),
+            (false, true) => return Err(Error::new(ErrorKind::NotFound, "it is gone")),
+            _ => {}
         }
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -64,7 +76,11 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     fill().inspect_err(|_| drop(fs::remove_file(&temporary)))?;
     // What may not last is not there.
-    sync(folder).inspect_err(|_| drop(fs::remove_file(path)))
+    sync(folder).inspect_err(|_| {
+        if !over {
+            drop(fs::remove_file(path))
+        }
+    })
 }
 
 /// Removes a file for good.
@@ -103,4 +119,35 @@ pub fn sweep(folder: &Path) -> Result<Vec<PathBuf>> {
         sync(folder)?;
     }
     Ok(swept)
+}
+
+/// Removes the files of an extension that were written longer than `age` ago. Returns their names.
+pub fn expire(folder: &Path, extension: &str, age: Duration) -> Result<Vec<PathBuf>> {
+    let mut expired = vec![];
+    for (path, written) in of_extension(folder, extension)? {
+        // One that is used in this moment is gone, and one from the future is young.
+        if written.elapsed().is_ok_and(|elapsed| elapsed > age) && remove(&path).is_ok() {
+            expired.push(path);
+        }
+    }
+    Ok(expired)
+}
+
+/// The files of an extension in a folder, if there is one, with the times when they were written.
+pub fn of_extension(folder: &Path, extension: &str) -> Result<Vec<(PathBuf, SystemTime)>> {
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(vec![]),
+        entries => entries?,
+    };
+    let mut files = vec![];
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        if path.extension().is_some_and(|e| e == extension)
+            && let Ok(written) = entry.metadata().and_then(|about| about.modified())
+        {
+            files.push((path, written));
+        }
+    }
+    Ok(files)
 }

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 16] = b"megrez-material3";
+const MAGIC: &[u8; 16] = b"megrez-material4";
 /// For what material is sealed ([`files::seal`]).
 pub const MATERIAL: &str = "megrez 2026 material";
 const VALUE: &str = "megrez 2026 kept value";
@@ -89,10 +89,30 @@ impl Binding<'_> {
     }
 }
 
+/// The extension of files of material.
+pub const EXTENSION: &str = "material";
+
 /// Where a party keeps the material of a batch.
 pub fn path(folder: &Path, batch: &BatchId) -> PathBuf {
     let name: String = batch.iter().map(|b| format!("{b:02x}")).collect();
-    folder.join(format!("{name}.material"))
+    folder.join(format!("{name}.{EXTENSION}"))
+}
+
+/// The batch and the preparation of a file of material that is this client's, by what its header
+/// says, whose hash nobody checks here: enough to list the file or to remove it.
+pub fn belongs(path: &Path, client: &str) -> Option<(BatchId, Id)> {
+    // As `Binding::fields` puts them.
+    const SIZES: [usize; 8] = [16, 16, 8, 32, 32, 16, 32, 16];
+    let mut header = vec![0; SIZES.iter().sum()];
+    File::open(path).ok()?.read_exact(&mut header).ok()?;
+    let mut rest = &header[..];
+    let [magic, batch, _, _, owner, _, _, preparation] = SIZES.map(|size| {
+        let (field, after) = rest.split_at(size);
+        rest = after;
+        field
+    });
+    let own = magic == MAGIC && owner == blake3::hash(client.as_bytes()).as_bytes();
+    own.then(|| (batch.try_into().expect("16 bytes"), preparation.try_into().expect("16 bytes")))
 }
 
 fn refused(path: &Path, what: impl std::fmt::Display) -> Error {
@@ -102,8 +122,12 @@ fn refused(path: &Path, what: impl std::fmt::Display) -> Error {
 fn lost(path: &Path, e: &std::io::Error) -> Error {
     match e.kind() {
         ErrorKind::NotFound => refused(path, "it was never made, or is used up: material serves one run"),
-        _ => refused(path, e),
+        _ => storage(path, e),
     }
+}
+
+fn storage(path: &Path, e: &std::io::Error) -> Error {
+    Error::Storage(format!("material {}: {e}", path.display()))
 }
 
 /// The bytes of a party's material.
@@ -180,7 +204,10 @@ pub fn keep<S: Suite>(
     prepared: &Prepared<S>,
 ) -> Result<PathBuf, Error> {
     let path = path(folder, &binding.batch);
-    files::write(&path, &encode(device, binding, preparation, prepared)?).map_err(|e| refused(&path, e))?;
+    files::write(&path, &encode(device, binding, preparation, prepared)?).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => refused(&path, e),
+        _ => storage(&path, &e),
+    })?;
     Ok(path)
 }
 

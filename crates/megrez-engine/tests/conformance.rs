@@ -189,7 +189,8 @@ fn the_meter_equals_the_formulas() {
                     }
                     let rounds = |phase| reports.iter().map(|r| r.phases[&phase].rounds).max().unwrap();
                     for phase in [Phase::Offline, Phase::Online] {
-                        let path = costing(protocol, &case.plan).critical_path(phase, 0.0, |_| 0.0);
+                        let path = costing(protocol, &case.plan)
+                            .critical_path(phase, &megrez_net::NetProfile::loopback());
                         assert_eq!(rounds(phase), path.rounds, "{protocol} {}: {phase:?} rounds", case.name);
                     }
                 }
@@ -203,7 +204,7 @@ fn what_waits_for_one_step_runs_beside_a_longer_one() {
     let cases = cases(64, 3);
     let case = cases.iter().find(|case| case.name == "lookup/beside").unwrap();
     // Two rounds of the comparison, one of the selection.
-    assert_eq!(costing("mizar", &case.plan).critical_path(Phase::Online, 0.0, |_| 0.0).rounds, 3);
+    assert_eq!(costing("mizar", &case.plan).rounds(Phase::Online), 3);
 }
 
 /// The symbols of a message and how many different ones there are.
@@ -212,6 +213,8 @@ fn symbols(message: &Sent, n: usize, unit: Unit) -> (Vec<u64>, usize) {
     bytes.resize(bytes.len().div_ceil(8) * 8, 0);
     let words: Vec<u64> = bytes.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
     match unit {
+        // Seeds and other wide elements, byte by byte.
+        Unit::Bits(width) if width > 32 => (message.bytes.iter().map(|&b| b.into()).collect(), 256),
         Unit::Bits(width) => {
             let symbols = (0..n).map(|i| megrez_ring::bits::get_low(&words, i, width)).collect();
             (symbols, 1 << width)

@@ -278,20 +278,22 @@ fn the_cut_is_as_stated_at_sixteen_bits() {
 fn relu_with_truncation_at_sixteen_bits() {
     let (f, lambda) = (6, 8);
     let sign = SignBit { list: List::Digits(vec![3, 2, 2]), cut: f, bits: Some(lambda) };
-    let op = || Op::Relu(Relu { sign: sign.clone(), form: ReluForm::ThreeRounds, truncate: f });
-    let n = 1 << 14;
-    for x in [-(1i64 << 13), -100, -64, -63, -33, -1, 0, 64, 128] {
-        let got = sixteen(op(), vec![x as u64 & 0xffff; n]);
-        assert!(got.iter().all(|&y| y == x.max(0) as u64 >> f), "{x}");
-    }
-    for x in [1i64, 31, 63, 65, 1000, 8127] {
-        let (floor, fraction) = ((x >> f) as u64, x % (1 << f));
-        let up = sixteen(op(), vec![x as u64; n])
-            .into_iter()
-            .map(|y| y - floor)
-            .inspect(|e| assert!(*e <= 1))
-            .sum();
-        let off = stats::binomial(up, n as u64, fraction as f64 / 64.0);
-        assert!(off < stats::SIGMAS, "{x} is off by {off:.1} σ");
+    for form in [ReluForm::ThreeRounds, ReluForm::Key] {
+        let op = || Op::Relu(Relu { sign: sign.clone(), form, truncate: f });
+        let n = 1 << 14;
+        for x in [-(1i64 << 13), -100, -64, -63, -33, -1, 0, 64, 128] {
+            let got = sixteen(op(), vec![x as u64 & 0xffff; n]);
+            assert!(got.iter().all(|&y| y == x.max(0) as u64 >> f), "{x}");
+        }
+        for x in [1i64, 31, 63, 65, 1000, 8127] {
+            let (floor, fraction) = ((x >> f) as u64, x % (1 << f));
+            let up = sixteen(op(), vec![x as u64; n])
+                .into_iter()
+                .map(|y| y - floor)
+                .inspect(|e| assert!(*e <= 1))
+                .sum();
+            let off = stats::binomial(up, n as u64, fraction as f64 / 64.0);
+            assert!(off < stats::SIGMAS, "{x} is off by {off:.1} σ");
+        }
     }
 }

@@ -45,6 +45,11 @@ fn functions() -> FloatPlan {
         Function::Sigmoid,
         Function::Tanh,
         Function::Erf,
+        Function::Sign,
+        Function::Round,
+        Function::Floor,
+        Function::Ceil,
+        Function::Trunc,
     ];
     for f in all {
         let y = plan.step(&format!("{f:?}"), FloatOp::Map(f), &[x]).unwrap();

@@ -22,8 +22,8 @@ fn binding(plan: &Plan, party: usize) -> Binding<'_> {
     Binding { batch: BATCH, party, protocol: "mizar", client: "owner", upload: Some([1; 16]), plan }
 }
 
-/// Every kind of material: product, truncation, sign, ReLU plain and fused, maximum, selection,
-/// bits, conversion, local steps.
+/// Every kind of material: product, truncation, sign, ReLU plain, fused and by key, maximum,
+/// selection, bits, conversion, local steps.
 fn plan(n: usize) -> Plan {
     let mut plan = Plan::new(32);
     let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [n].into(), 8));
@@ -37,6 +37,12 @@ fn plan(n: usize) -> Plan {
     let cut = step("truncate", Op::Truncate { bits: 8 }, &[product]);
     let plain = step("relu", relu(0), &[cut]);
     let fused = step("relu-truncate", relu(8), &[product]);
+    let by_key = Op::Relu(Relu {
+        sign: SignBit { list: List::Bits, cut: 3, bits: Some(24) },
+        form: ReluForm::Key,
+        truncate: 8,
+    });
+    let key = step("relu-key", by_key, &[product]);
     let [a, b] = [("a", x), ("b", y)].map(|(name, v)| step(name, Op::NonNegative(SignBit::FULL), &[v]));
     let largest = step("largest", Op::Maximum(SignBit::FULL), &[x, y, x]);
     let both = step("and", Op::And, &[a, b]);
@@ -45,7 +51,7 @@ fn plan(n: usize) -> Plan {
     let chosen = step("select", Op::Select, &[either, plain]);
     let bit = step("bit", Op::BitToRing, &[either]);
     for (name, value) in
-        [("fused", fused), ("chosen", chosen), ("bit", bit), ("cut", cut), ("largest", largest)]
+        [("fused", fused), ("chosen", chosen), ("bit", bit), ("cut", cut), ("largest", largest), ("key", key)]
     {
         plan.output(name, "owner", value);
     }
@@ -138,6 +144,8 @@ fn material_that_was_stored_computes_what_fresh_material_computes() {
         assert!((0..=1).contains(&(cut - (product >> 8))));
         let fused = i64::from(fresh[0][i] as i32);
         assert!(if product < 0 { fused == 0 } else { (0..=1).contains(&(fused - (product >> 8))) });
+        let by_key = i64::from(fresh[5][i] as i32);
+        assert!(if product < 0 { by_key == 0 } else { (0..=1).contains(&(by_key - (product >> 8))) });
         assert_eq!(u64::from(fresh[2][i]), u64::from(either));
         // Just below zero the cut may read the sign of the plain ReLU as positive and pass the
         // value.
@@ -239,6 +247,30 @@ fn leftovers_of_a_crash_are_swept_and_nothing_else_is() {
     assert_eq!(std::fs::read(file("00.material")).unwrap(), b"whole");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2);
     assert!(megrez_engine::files::sweep(&file("nowhere")).unwrap().is_empty());
+}
+
+#[test]
+fn a_file_of_material_says_whose_it_is() {
+    let (folder, plan) = (Folder::new("whose"), plan(1));
+    let prepared = &offline(&plan)[1];
+    let path = store::path(&folder.0, &BATCH);
+    files::write(&path, &encode(&plan, 1, prepared)).unwrap();
+    assert_eq!(store::belongs(&path, "owner"), Some((BATCH, PREPARATION)));
+    assert_eq!(store::belongs(&path, "other"), None);
+    std::fs::write(&path, b"short").unwrap();
+    assert_eq!(store::belongs(&path, "owner"), None);
+    assert_eq!(store::belongs(&folder.0.join("nowhere"), "owner"), None);
+}
+
+#[test]
+fn a_file_is_replaced_only_where_there_is_one() {
+    let folder = Folder::new("replace");
+    let path = folder.0.join("one");
+    assert!(files::replace(&path, b"new").is_err());
+    files::write(&path, b"old").unwrap();
+    files::replace(&path, b"new").unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
 }
 
 /// The same bytes with a hash that fits them: damage that the hash does not see.

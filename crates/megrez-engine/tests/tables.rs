@@ -1,5 +1,5 @@
-//! What each party sees of a look-up, jointly, at ℓ = 8: the shares of the table and what is
-//! opened, beside the party's own.
+//! What each party sees of a look-up, jointly, at ℓ = 8: the shares of the table, or of a key what
+//! is closest to the secret, and what is opened, beside the party's own.
 
 use crate::common::session::{unpack, zip};
 use crate::common::stats::{MANY, View, compare_views};
@@ -59,6 +59,61 @@ fn a_workers_view_of_a_look_up_is_independent_of_the_secret() {
             for (what, [a, b]) in [("an unmasked opening", bare), ("a table in the clear", told)] {
                 assert!(compare_views(&a, &b).0 > 2.0 * MANY, "{what} passes");
             }
+        }
+    }
+}
+
+/// One byte of each seed's correction at a level below the first.
+fn corrections(of_key: &[u8], level: usize) -> Vec<u8> {
+    of_key[16 * N * (level - 1)..16 * N * level].iter().step_by(16).copied().collect()
+}
+
+#[test]
+fn a_workers_view_of_a_look_up_by_key_is_independent_of_the_secret() {
+    // A steep function of every word, and one that is constant.
+    for steep in [83, 0] {
+        let f = Lookup {
+            cut: 0,
+            low: 0,
+            degree: 0,
+            pieces: (0..256).map(|h| (h * steep) % 128).collect(),
+            frac: 2,
+        };
+        assert!(f.is_keyed(8));
+        let runs = [0u8, 0x3f, 0xc0, 0xff].map(|x| {
+            let run = execute(Op::Lookup(f.clone()), 2, &[x]);
+            let r = [run.input_mask(0, 0, N), run.input_mask(1, 0, N)];
+            let seen = [0, 1].map(|j| {
+                let of_key = run.message(Offline, 2, j, "op/corrections");
+                let mut view: View = vec![("m", run.masked_input(0)), ("r_j", r[j].clone())];
+                // The path's lowest bit is that of the first level, the highest that of the last.
+                view.push(("CW_2", corrections(of_key, 1)));
+                view.push(("CW_8", corrections(of_key, 7)));
+                view.push(("V", unpack(run.message(Offline, 2, j, "op/values"), 8, N)));
+                if j == 1 {
+                    let first = run.message(Offline, 2, 1, "op/first-correction");
+                    view.push(("CW_1", first.iter().step_by(16).copied().collect()));
+                }
+                view
+            });
+            (x, r, seen, run.opened("op/looked-up"))
+        });
+        for j in 0..2 {
+            let views: Vec<(String, View)> = (runs.iter())
+                .map(|(x, _, seen, opened)| {
+                    let mut view = seen[j].clone();
+                    view.extend(opened_columns(j, opened));
+                    (format!("x = {x:#x}"), view)
+                })
+                .collect();
+            indistinguishable(&format!("worker {j} with a key"), &views);
+            // The control: a worker that holds the other's half of the mask, and so the path.
+            let [a, b] = [0, 1].map(|i| {
+                let mut view = views[i].1.clone();
+                view[1].1 = zip(&runs[i].1[0], &runs[i].1[1], u8::wrapping_add);
+                view
+            });
+            assert!(compare_views(&a, &b).0 > 2.0 * MANY, "a whole mask passes");
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod programs;
 mod reciprocal;
 mod single;
 mod sqrt;
+pub mod whole;
 
 pub use add::{add, add_cheap, sub};
 pub use blocks::Blocks;

@@ -356,6 +356,9 @@ fn lower_each(
     if options.defer_resharing {
         megrez_passes::legalise(&mut plan, options.offload)
             .expect("a plan that was built by the rules keeps to them");
+    } else if options.replicated {
+        megrez_passes::offload_tables(&mut plan);
+        megrez_passes::spread_maxima(&mut plan).expect("a plan that was built by the rules keeps to them");
     }
     Ok(Compiled {
         plan,

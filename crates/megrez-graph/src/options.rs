@@ -49,6 +49,10 @@ pub struct CompileOptions {
     /// ([`megrez_passes::defer_resharing`]), and maxima of all pairs are made of other steps
     /// ([`megrez_passes::spread_maxima`]): for protocols of equal parties.
     pub defer_resharing: bool,
+    /// Whether the plan is for parties who are equal, on replicated shares: tables are dealt,
+    /// maxima made of comparisons. Part of `defer_resharing`, and for runs in which every layer is
+    /// opened.
+    pub replicated: bool,
     /// The largest ReLUs and maxima, in elements, that are computed by two workers and a dealer
     /// ([`megrez_passes::offload_to_dealer`]): for plans of replicated values, that is, with
     /// `defer_resharing`.
@@ -106,9 +110,21 @@ pub enum Activations {
     Fine,
     /// Pieces in dealt tables: one round, an error of 2^−12 at most on the 64-bit ring, and some
     /// thousand bits a value offline. For protocols that look up ([`megrez_plan::Op::Lookup`]).
+    /// Where a table of an activation begins and ends is told by the plan, and follows from proven
+    /// ranges, and so from weights, to a factor of two.
     Lookup,
+    /// The same tables, of activations the same whatever the weights are, with a comparison beside
+    /// each: three rounds.
+    Tables,
     /// Sigmoid and GELU as MIZAR's Appendix B prints them, the others as ever: to compare with.
     Mizar,
+}
+
+impl Activations {
+    /// Whether functions come from tables.
+    pub(crate) fn looks_up(self) -> bool {
+        matches!(self, Activations::Lookup | Activations::Tables)
+    }
 }
 
 /// How the comparisons of a plan are chosen.
@@ -162,6 +178,7 @@ impl Default for CompileOptions {
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,
             defer_resharing: false,
+            replicated: false,
             offload: 0,
             activations: Activations::Minimax,
             trees: TreeForm::Hidden,

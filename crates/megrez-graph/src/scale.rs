@@ -29,7 +29,7 @@ impl Scale {
     /// What it is with these activations.
     pub(crate) fn with(self, activations: Activations) -> Scale {
         match (self, activations) {
-            (Scale::Function, Activations::Lookup) => Scale::ShrinksThenProduct,
+            (Scale::Function, Activations::Lookup | Activations::Tables) => Scale::ShrinksThenProduct,
             (Scale::Function, _) => Scale::Product,
             _ => self,
         }

@@ -72,6 +72,23 @@ fn without_declared_ranges_a_plan_tells_bounds_to_a_factor_of_two() {
 }
 
 #[test]
+fn tables_of_one_extent_tell_no_more_than_splines_do() {
+    let told = |op: &str, activations| {
+        let options = CompileOptions { activations, ..CompileOptions::default() };
+        let [small, large] =
+            [0.125, 1.5].map(|size| compile(&behind_weights(op, size), &options).unwrap().plan.to_bytes());
+        small != large
+    };
+    for op in ["Sigmoid", "Tanh", "Erf", "Gelu", "Swish"] {
+        assert!(!told(op, Activations::Tables), "{op}");
+        assert!(told(op, Activations::Lookup), "{op}: a short table shows the range");
+    }
+    for op in ["Exp", "LayerNormalization", "Softmax", "Relu"] {
+        assert!(!told(op, Activations::Tables) || told(op, Activations::Minimax), "{op}");
+    }
+}
+
+#[test]
 fn declared_plans_of_the_built_in_networks_do_not_depend_on_their_weights() {
     let list = ListStyle::Digits(Fewest::Total);
     let declared = CompileOptions {

@@ -1,6 +1,6 @@
 //! Classical models, against numbers worked out by hand, in the clear and lowered.
 
-use crate::common::check;
+use crate::common::{check, check_floats};
 use megrez_graph::{
     Activations, Attribute, Attributes, CompileOptions, Graph, Id, Interval, RangePolicy, Tensor, TreeForm,
     compile, plain,
@@ -163,6 +163,12 @@ fn linear_models_and_what_prepares_their_numbers() {
     expect("Scaler", &x, scaler, 1, &[0.0, 3.0, -8.0, 0.0]);
     let sums = Attributes::none().with("norm", "L1");
     expect("Normalizer", &x, sums, 1, &[1.0 / 3.0, 2.0 / 3.0, -3.0 / 3.5, 0.5 / 3.5]);
+    for norm in ["L1", "L2"] {
+        let zeros = Tensor::new([1, 2], vec![0.0, 0.0]);
+        let g = graph("Normalizer", &zeros, Attributes::none().with("norm", norm), 1).unwrap();
+        assert_eq!(plain::run(&g, std::slice::from_ref(&zeros)).unwrap()[0].data, [0.0, 0.0], "{norm}");
+        check_floats(&g, &[zeros]);
+    }
     expect("Binarizer", &x, Attributes::none().with("threshold", 1.0), 1, &[0.0, 1.0, 0.0, 0.0]);
     let missing = Attributes::none()
         .with("imputed_value_floats", floats(&[4.0, 5.0]))

@@ -1,7 +1,7 @@
 //! Models in floating point, from ONNX: on shares bit for bit what they are in the clear.
 
 use crate::common::onnx::{float, int, model, node, sample, tensor, value};
-use crate::common::{check_floats, float_inputs, noise};
+use crate::common::{check_floats, float_inputs, nodes, noise};
 use megrez_engine::float::{float_cost, in_the_clear, run_floats};
 use megrez_engine::local::LocalOptions;
 use megrez_graph::onnx::{ImportOptions, read};
@@ -52,6 +52,21 @@ fn on_shares(graph: &Graph, data: &Tensor) {
         let sent: u64 = online.map(|r| r.sent[1 - report.party]).sum();
         assert_eq!(sent, costs.iter().map(|b| b.bytes[report.party]).sum::<u64>(), "party {}", report.party);
     }
+}
+
+#[test]
+fn signs_and_whole_numbers_are_exact() {
+    let x = vec![-2.5, -1.0, -0.5, -1e-30, 0.0, 1e-30, 0.5, 1.0, 1.5, 2.5, 8_388_609.0, -1e20];
+    let x = Tensor::new([3, 4], x);
+    for op in ["Floor", "Ceil", "Round", "Sign"] {
+        let g = nodes::node(op, std::slice::from_ref(&x), &[], Attributes::none(), 1);
+        on_shares(&g, &x);
+    }
+    // A choice by a secret condition is a product, which would round: b + c·(a − b).
+    let mask = Tensor::new([3, 4], (0..12).map(|i| f32::from(i % 2 == 0)).collect());
+    let g = nodes::node("Where", &[mask, x.clone(), x], &[], Attributes::none(), 1);
+    let refused = compile_floats(&g, &FloatOptions::default()).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("chooses by a secret condition"), "{refused}");
 }
 
 #[test]

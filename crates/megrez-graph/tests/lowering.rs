@@ -455,7 +455,14 @@ proptest! {
         let options = CompileOptions { private_weights, pool, ..CompileOptions::default() };
         // Products of products can outgrow any ring; then the error names a layer.
         match compile(&graph, &options) {
-            Ok(compiled) => { check(&compiled, &[noise([1, 2, 6, 6], seed)], 5e-2) }
+            Ok(compiled) => {
+                let x = noise([1, 2, 6, 6], seed);
+                // What is off in a factor counts as often as the other is large.
+                let trace = megrez_graph::plain::trace(&compiled.graph, std::slice::from_ref(&x)).unwrap();
+                let numbers = compiled.layers.iter().flat_map(|l| &trace.value(l.graph_value).unwrap().data);
+                let largest = numbers.fold(0f32, |m, v| m.max(v.abs()));
+                check(&compiled, &[x], f64::from(largest).mul_add(1e-4, 5e-2))
+            }
             Err(problems) => prop_assert!(problems.0.iter().all(|p| p.what.contains("outgrow")), "{problems}"),
         }
     }

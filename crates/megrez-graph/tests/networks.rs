@@ -2,7 +2,7 @@
 //! quantised numbers.
 
 use crate::common::nodes::{expect, ints, node, none, tensor};
-use crate::common::noise;
+use crate::common::{check_floats, noise};
 use megrez_graph::{Attributes, Constant, Graph, Id, Tensor, plain};
 
 #[test]
@@ -72,6 +72,14 @@ fn normalisations_are_as_defined() {
         .flat_map(|c| c.iter().map(|v| v / (c[0].abs() + c[1].abs())).collect::<Vec<_>>())
         .collect();
     expect(&g, x, &[tensor(&[1, 2, 2, 2], &lp)], 4e-3);
+    // Zeros stay zeros, also where there are infinite numbers.
+    for (p, want) in [(1, [3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0]), (2, [0.6, -0.8, 0.0, 0.0])] {
+        let rows = &[tensor(&[2, 2], &[3.0, -4.0, 0.0, 0.0])];
+        let g = node("LpNormalization", rows, &[], none().with("p", p), 1);
+        let got = &plain::run(&g, rows).unwrap()[0];
+        assert!(got.data.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6), "{p}: {:?}", got.data);
+        check_floats(&g, rows);
+    }
     let lrn: Vec<f32> = (0..8)
         .map(|i| {
             let sum: f32 =

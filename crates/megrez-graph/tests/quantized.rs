@@ -1,9 +1,10 @@
 //! Reading ONNX: numbers that are quantised as they come.
 
 use crate::common::onnx::{Message, int, message, model, node, tensor, value};
+use crate::common::{decode, interpret};
 use crate::onnx::batch;
 use megrez_graph::onnx::read;
-use megrez_graph::{CompileOptions, Tensor, compile, plain};
+use megrez_graph::{CompileOptions, Interval, Tensor, compile, plain};
 
 /// Integers of 8 bits as an initializer.
 fn bytes(name: &str, dims: &[i64], values: &[i64]) -> Message {
@@ -13,17 +14,21 @@ fn bytes(name: &str, dims: &[i64], values: &[i64]) -> Message {
 
 /// x · w + nothing, as the quantiser of onnxruntime writes a layer, with further nodes and outputs.
 fn layer(more: &[Message], outputs: &[Message]) -> Vec<u8> {
+    let back =
+        [node("ss", "Mul", &["s", "ws"], &["t"], &[]), node("back", "Mul", &["r", "t"], &["out"], &[])];
+    scaled(1, &[0.02], &[&back[..], more].concat(), outputs)
+}
+
+/// A product of integers, cast to a type, and scales of the columns; what is left to other nodes.
+fn scaled(to: i64, scales: &[f32], more: &[Message], outputs: &[Message]) -> Vec<u8> {
     let nodes = [
         node("q", "DynamicQuantizeLinear", &["x"], &["y", "s", "z"], &[]),
         node("p", "MatMulInteger", &["y", "w", "z", "wz"], &["p"], &[]),
-        node("c", "Cast", &["p"], &["r"], &[int("to", 1)]),
-        node("ss", "Mul", &["s", "ws"], &["t"], &[]),
-        node("back", "Mul", &["r", "t"], &["out"], &[]),
+        node("c", "Cast", &["p"], &["r"], &[int("to", to)]),
     ];
-    let weights =
-        [bytes("w", &[2, 2], &[100, -50, 7, 127]), bytes("wz", &[], &[3]), tensor("ws", &[], &[0.02])];
-    let nodes: Vec<Message> = nodes.into_iter().chain(more.iter().cloned()).collect();
-    model(13, &nodes, &weights, &[value("x", &[1, 2])], outputs)
+    let scales = tensor("ws", if scales.len() == 1 { &[] } else { &[2] }, scales);
+    let weights = [bytes("w", &[2, 2], &[100, -50, 7, 127]), bytes("wz", &[], &[3]), scales];
+    model(13, &[&nodes[..], more].concat(), &weights, &[value("x", &[1, 2])], outputs)
 }
 
 #[test]
@@ -34,6 +39,36 @@ fn products_that_are_scaled_back_take_the_numbers_themselves() {
     let got = plain::run(&graph, std::slice::from_ref(&x)).unwrap();
     assert!(got[0].data.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5), "{:?} {want:?}", got[0].data);
     crate::common::check(&compile(&graph, &CompileOptions::default()).unwrap(), &[x], 1e-3);
+}
+
+/// The products are large and the scales small: what is lost of a scale counts many times.
+#[test]
+fn small_scales_keep_their_digits() {
+    let back =
+        [node("ss", "Mul", &["s", "ws"], &["t"], &[]), node("back", "Mul", &["r", "t"], &["out"], &[])];
+    let scales = [0.000_3, 0.000_061];
+    let graph = read(&scaled(1, &scales, &back, &[value("out", &[1, 2])]), &batch(1)).unwrap();
+    let x = Tensor::new([1, 2], vec![31.5, -29.25]);
+    let options = CompileOptions { input_range: Interval::abs(32.0), ..CompileOptions::default() };
+    let compiled = compile(&graph, &options).unwrap();
+    let (values, output) = (interpret(&compiled, std::slice::from_ref(&x)), compiled.layers.last().unwrap());
+    let got = decode(values[output.value.0 as usize].as_ref().unwrap(), output.frac);
+    // A scale of 16 bits would be off by 0.02 and 0.08.
+    for (got, want) in got.iter().zip(&plain::run(&graph, &[x]).unwrap()[0].data) {
+        assert!((got - f64::from(*want)).abs() < 2e-3, "{got} {want}");
+    }
+}
+
+#[test]
+fn what_is_not_scaled_back_in_float32_by_both_scales_is_refused() {
+    let both =
+        [node("ss", "Mul", &["s", "ws"], &["t"], &[]), node("back", "Mul", &["r", "t"], &["out"], &[])];
+    let bare =
+        [node("half", "Mul", &["r", "s"], &["t"], &[]), node("rest", "Mul", &["t", "ws"], &["out"], &[])];
+    for (to, more) in [(10, &both), (7, &both), (1, &bare)] {
+        let problem = read(&scaled(to, &[0.02], more, &[value("out", &[1, 2])]), &batch(1)).unwrap_err();
+        assert!(problem.to_string().contains("scaled back by both scales"), "{to}: {problem}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The seam between protocols and hardware.
 
 use crate::circuit::Program;
-use crate::fused::{LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables};
+use crate::fused::{
+    ComparisonKeys, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables,
+};
 use crate::memory::{DeviceError, Elem, Memory};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
@@ -19,7 +21,9 @@ pub struct Placement<'a, T: Elem, D: Device> {
 /// agree as stated; they are checked by debug assertions since callers derive them from a validated
 /// plan. What protocols fuse into one kernel are traits of their own, beside the step's plain
 /// statement.
-pub trait Device: Memory + MaskedLists + OpenTruncated + OpenSelected + SignTables + LookupTables {
+pub trait Device:
+    Memory + MaskedLists + OpenTruncated + OpenSelected + SignTables + LookupTables + LookupKeys + ComparisonKeys
+{
     // ---- ring arithmetic, element by element ----
 
     /// Σ c_i · x_i + constant over buffers of `n` elements (`terms` may be empty).

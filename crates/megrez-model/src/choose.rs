@@ -5,20 +5,45 @@ use crate::fixed::compile_for;
 use megrez_graph::{CompileOptions, Graph, PoolForm};
 use megrez_net::NetProfile;
 use megrez_passes::{Estimate, choose, legalise, offload_sizes};
-use megrez_plan::{Plan, ReluForm};
+use megrez_plan::{Op, Plan, ReluForm};
 use megrez_service::Result;
 use megrez_service::protocols::{self, find};
 use megrez_session::Phase;
 
-const BOTH: &[Phase] = &[Phase::Offline, Phase::Online];
+/// The phases, and how much a second of each counts.
+type Weights = [(Phase, f64); 2];
+const BOTH: Weights = [(Phase::Offline, 1.0), (Phase::Online, 1.0)];
+/// As widths are chosen for the online phase ([`megrez_plan::Fewest::Online`]).
+const ONLINE: Weights = [(Phase::Offline, 0.25), (Phase::Online, 1.0)];
 
-/// Seconds that a plan takes the network in these phases, and bits of both.
-fn estimate(protocol: &str, plan: &Plan, net: &NetProfile, phases: &[Phase]) -> Result<Estimate> {
+/// Seconds that a level of a comparison key takes a core for one value: a worker's walk took 290 ns
+/// for 15 levels on a Xeon with AVX-512 and other work. What lists take is within the noise of
+/// networks, and is not counted.
+const KEY_LEVEL: f64 = 20e-9;
+
+/// Seconds of local work in a plan that are worth a thought beside the network's: those of keys.
+fn local(plan: &Plan) -> f64 {
+    let seconds = plan.steps.iter().map(|step| {
+        let op = if let Op::Offloaded(op) = &step.op { op } else { &step.op };
+        match op {
+            Op::Relu(relu) if relu.form == ReluForm::Key => {
+                let levels = relu.sign.width(plan.ring) - 1;
+                plan.value(step.output).shape.elements() as f64 * f64::from(levels) * KEY_LEVEL
+            }
+            _ => 0.0,
+        }
+    });
+    seconds.sum()
+}
+
+/// Seconds that a plan takes the network in both phases, weighted, and that its keys take; bits of
+/// both.
+fn estimate(protocol: &str, plan: &Plan, net: &NetProfile, weights: Weights) -> Result<Estimate> {
     let cost = protocols::cost(protocol, plan)?;
-    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
+    let seconds = |(phase, weight)| weight * cost.critical_path(phase, net).seconds;
     Ok(Estimate {
-        seconds: phases.iter().map(|&phase| cost.critical_path(phase, delay, transmit).seconds).sum(),
-        bits: BOTH.iter().map(|&phase| cost.bits(phase)).sum(),
+        seconds: weights.map(seconds).iter().sum::<f64>() + local(plan),
+        bits: weights.map(|(phase, _)| cost.bits(phase)).iter().sum(),
     })
 }
 
@@ -82,7 +107,9 @@ pub fn mix(
 ) -> CompileOptions {
     let forms = match form {
         Some(form) => vec![form],
-        None => vec![ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh],
+        None => {
+            vec![ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Key]
+        }
     };
     // Compiled once for all sizes: the steps as they are before any of them is made of others.
     let compiled = variants(graph, options, pool, &forms).filter_map(|options| {
@@ -104,8 +131,8 @@ pub fn mix(
 }
 
 /// The options with the form of ReLU, and the form of pools unless that is given, whose online
-/// phase takes the network least time, and among equals the fewest bits of both phases. Forms that
-/// the protocol lacks are left out.
+/// phase takes the network least time, that of the offline phase counted a quarter, and among
+/// equals the fewest bits of both phases. Forms that the protocol lacks are left out.
 ///
 /// # Errors
 /// If the protocol can run none of them.
@@ -117,11 +144,12 @@ pub fn form(
     protocol: &str,
     net: &NetProfile,
 ) -> Result<CompileOptions> {
-    let forms = [ReluForm::ThreeRounds, ReluForm::TwoRounds, ReluForm::TwoRoundsFresh, ReluForm::Table];
+    use ReluForm::{Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
+    let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key];
     let chosen = choose(variants(graph, options, pool, &forms), |options| {
-        estimate(protocol, &compile_for(graph, client, options)?.plan, net, &[Phase::Online])
+        estimate(protocol, &compile_for(graph, client, options)?.plan, net, ONLINE)
     });
-    chosen.map_err(|e| e.expect("there are four forms"))
+    chosen.map_err(|e| e.expect("there are five forms"))
 }
 
 #[cfg(test)]
@@ -146,6 +174,24 @@ mod tests {
         let few = form(&graph, "client", &few, None, "bicoptor", &NetProfile::wan()).unwrap();
         assert_eq!(few.pool, PoolForm::Tournament);
         assert!(protocols::cost("bicoptor", &compile_for(&graph, "client", &few).unwrap().plan).is_ok());
+    }
+
+    /// Small networks win rounds by keys; large ones on fast links would lose more by their bytes
+    /// and walks, and without a network there is nothing to win.
+    #[test]
+    fn keys_are_taken_where_rounds_cost_more_than_they_do() {
+        let chosen = |name: &str, net: &NetProfile| {
+            let graph = models::build(name, 1, 1).unwrap();
+            let options = CompileOptions {
+                policy: RangePolicy::Assume,
+                comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 16, bits: Some(16) }),
+                ..CompileOptions::default()
+            };
+            form(&graph, "client", &options, None, "mizar", net).unwrap().relu
+        };
+        assert_eq!(chosen("lenet", &NetProfile::wan()), ReluForm::Key);
+        assert_ne!(chosen("lenet", &NetProfile::loopback()), ReluForm::Key);
+        assert_ne!(chosen("vgg16-cifar", &NetProfile::lan()), ReluForm::Key);
     }
 
     #[test]

@@ -321,7 +321,8 @@ fn seen(model: &Model) -> Vec<String> {
         let of_trees = match compiled.trees {
             TreeForm::Hidden => {
                 "how many trees there are, and how many leaves the largest has, up to a power of two; not their shape, \
-                 nor which features they look at, no threshold and no leaf (--trees hidden)"
+                 nor which features they look at, no threshold and no leaf, but for what ranges tell of any layer, and, of \
+                 two classes with one score, whether a leaf is negative (--trees hidden)"
             }
             TreeForm::Shape => {
                 "the shape of all trees, and which feature each of their tests looks at; no threshold and no leaf \

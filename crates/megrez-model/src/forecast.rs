@@ -134,11 +134,10 @@ fn of_steps(
     net: &NetProfile,
 ) -> Result<BTreeMap<Phase, Foretold>> {
     let protocol = find(protocol)?;
-    let (delay, transmit) = (net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
     let links = (0..protocol.parties).flat_map(|from| (0..protocol.parties).map(move |to| (from, to)));
     let phases: &[Phase] = if protocol.offline { &[Phase::Offline, Phase::Online] } else { &[Phase::Online] };
     let of = |&phase: &Phase| {
-        let path = cost.critical_path(phase, delay, transmit);
+        let path = cost.critical_path(phase, net);
         let sent = links.clone().map(|(from, to)| (format!("{from}>{to}"), cost.bytes(phase, from, to)));
         let sent_bytes = sent.filter(|(_, bytes)| *bytes > 0).collect();
         (phase, Foretold { rounds: path.rounds, network_seconds: path.seconds, sent_bytes })

@@ -87,3 +87,42 @@ pub fn json(protocol: &str, report: &Report) -> Value {
         "unmasked": unmasked, "trouble": report.trouble,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_graph::{Attribute, Attributes, CompileOptions, Graph, TreeForm};
+
+    /// Secret features, secret ways and products of bits, of two trees: x0 ≤ 1.5 ? (x1 ≤ −2 ? 1 :
+    /// 2) : 4, and x1 ≤ 0.5 ? 10 : 20.
+    #[test]
+    fn every_message_of_trees_is_masked() {
+        let texts = |list: &[&str]| Attribute::Strings(list.iter().map(ToString::to_string).collect());
+        let (test, leaf) = ("BRANCH_LEQ", "LEAF");
+        let attributes = Attributes::none()
+            .with("nodes_treeids", [0i64, 0, 0, 0, 0, 1, 1, 1])
+            .with("nodes_nodeids", [0i64, 1, 2, 3, 4, 0, 1, 2])
+            .with("nodes_featureids", [0i64, 1, 0, 0, 0, 1, 0, 0])
+            .with("nodes_modes", texts(&[test, test, leaf, leaf, leaf, test, leaf, leaf]))
+            .with("nodes_values", Attribute::Floats(vec![1.5, -2.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0]))
+            .with("nodes_truenodeids", [1i64, 2, 0, 0, 0, 1, 0, 0])
+            .with("nodes_falsenodeids", [4i64, 3, 0, 0, 0, 2, 0, 0])
+            .with("target_treeids", [0i64, 0, 0, 1, 1])
+            .with("target_nodeids", [2i64, 3, 4, 1, 2])
+            .with("target_ids", [0i64; 5])
+            .with("target_weights", Attribute::Floats(vec![1.0, 2.0, 4.0, 10.0, 20.0]));
+        let mut graph = Graph::new("trees");
+        let x = graph.input("x", [2, 2]).unwrap();
+        let y = graph.add("trees", "TreeEnsembleRegressor", &[x], attributes).unwrap();
+        graph.output("y", y);
+        for protocol in ["mizar", "aby3", "alkaid", "alkaid-masked", "meteor"] {
+            let defer_resharing = find(protocol).unwrap().deferred_resharing;
+            for trees in [TreeForm::Hidden, TreeForm::Shape] {
+                let options = CompileOptions { trees, defer_resharing, ..CompileOptions::default() };
+                let model = FixedModel::new(&graph, "client", &options).unwrap();
+                let report = examine(protocol, &model).unwrap();
+                assert!(report.is_masked(), "{trees:?}: {}", text(protocol, &report));
+            }
+        }
+    }
+}

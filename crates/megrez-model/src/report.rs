@@ -249,9 +249,7 @@ pub struct Floor {
 impl Floor {
     /// The floor of a phase: formulas for the network, measurement for local work.
     pub fn of(plan: &PlanCost, measured: &PhaseCost, phase: Phase, net: &NetProfile) -> Self {
-        let delay = net.delay_ns() as f64 * 1e-9;
-        let transmit = |bytes| net.transmit_ns(bytes) as f64 * 1e-9;
-        let network_seconds = plan.critical_path(phase, delay, transmit).seconds;
+        let network_seconds = plan.critical_path(phase, net).seconds;
         let busy = |i: usize| measured.busy_seconds.get(i).copied().unwrap_or(0.0);
         let local_seconds = busy(0).max(busy(1)) + busy(2);
         let seconds = network_seconds + local_seconds;

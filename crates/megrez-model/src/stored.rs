@@ -211,6 +211,15 @@ pub fn upload(
         let batch =
             size.ok_or_else(|| Error::Refused("the model has no input with a first dimension".into()))?;
         plans.push(ModelPlan { batch, plan, data_inputs, outputs });
+        let read = |inputs: &[ModelInput]| -> Vec<_> {
+            inputs.iter().map(|w| (w.name.clone(), w.shape.clone(), w.frac)).collect()
+        };
+        if !weights.is_empty() && read(&weights) != read(&model_inputs) {
+            return Err(Error::Refused(format!(
+                "at a batch of {batch} the model's weights are encoded otherwise than at the batches before: keep \
+                 it once for each batch, or give --frac"
+            )));
+        }
         weights = model_inputs;
     }
     let weight = |input: &Input| {

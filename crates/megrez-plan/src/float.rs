@@ -29,6 +29,16 @@ pub enum Function {
     Tanh,
     /// 2/√π·∫₀ˣ e^(−t²) dt.
     Erf,
+    /// −1, 0 or 1; zeros and NaN stay.
+    Sign,
+    /// The nearest whole number, halves to the even one.
+    Round,
+    /// The largest whole number that is not above x.
+    Floor,
+    /// The smallest whole number that is not below x.
+    Ceil,
+    /// The nearest whole number towards zero.
+    Trunc,
 }
 
 /// An operation on the elements of two values.

@@ -16,7 +16,7 @@ use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};
 
 /// The most segments of a [`Lookup`].
-pub const MAX_SEGMENTS: usize = 256;
+pub const MAX_SEGMENTS: usize = 1024;
 
 /// The highest degree of its pieces.
 pub const MAX_DEGREE: u32 = 3;
@@ -55,6 +55,20 @@ impl Lookup {
     /// How many low bits of x are looked at: cut + low + n.
     pub fn bits(&self) -> u32 {
         self.cut + self.low + self.index_bits()
+    }
+
+    /// Whether it is dealt as keys of point functions, and not as tables: where these are of more
+    /// bits.
+    pub fn is_keyed(&self, ring: u32) -> bool {
+        let (table, key) = dealt(ring, self.coefficients(), self.segments());
+        key < table
+    }
+
+    /// Bits that are dealt for one value on a ring of ℓ = `ring` bits, of a table or of a key, with
+    /// 2^n segments and pieces of d + 1 coefficients.
+    pub fn dealt_bits(ring: u32, coefficients: usize, segments: usize) -> usize {
+        let (table, key) = dealt(ring, coefficients, segments);
+        table.min(key)
     }
 
     /// The value at the word x; `carries` say whether y and whether h is one more than the floor.
@@ -115,11 +129,19 @@ impl Lookup {
         if let Some(c) = self.pieces.iter().find(|&&c| !(-half..half).contains(&i128::from(c))) {
             return refuse(format!("the coefficient {c} does not fit {ring} bits"));
         }
-        match Shape::from([self.pieces.len(), elements]).checked() {
+        let bits = Lookup::dealt_bits(ring, self.coefficients(), segments);
+        match Shape::from([bits, elements]).checked() {
             Ok(_) => Ok(()),
-            Err(e) => refuse(format!("its tables are too large: {e}")),
+            Err(e) => refuse(format!("what is dealt for it is too large: {e}")),
         }
     }
+}
+
+/// Bits of a table, (d+1)·2^n·ℓ, and of a key, 128·(2n − 1) + 2·(d+1)·ℓ: corrections and values for
+/// both workers.
+fn dealt(ring: u32, coefficients: usize, segments: usize) -> (usize, usize) {
+    let (n, words) = (segments.trailing_zeros() as usize, coefficients * ring as usize);
+    (segments * words, 128 * (2 * n - 1) + 2 * words)
 }
 
 #[cfg(test)]
@@ -152,6 +174,19 @@ mod tests {
             found.dedup();
             assert_eq!(found, expected, "{x}");
         }
+    }
+
+    /// Keys grow with the number of a segment's bits, tables with that of segments.
+    #[test]
+    fn keys_take_the_place_of_large_tables() {
+        let keyed = |ring: u32, segments: usize, degree: u32| {
+            let pieces = vec![1; segments * (degree as usize + 1)];
+            Lookup { pieces, degree, ..square() }.is_keyed(ring)
+        };
+        assert!(!keyed(64, 2, 3) && !keyed(64, 4, 1) && keyed(64, 64, 3) && keyed(64, 16, 1));
+        assert!(!keyed(8, 8, 3) && keyed(8, 1024, 3));
+        assert_eq!(Lookup::dealt_bits(64, 4, 64), 128 * 11 + 2 * 4 * 64);
+        assert_eq!(Lookup::dealt_bits(64, 1, 4), 4 * 64);
     }
 
     #[test]
@@ -191,6 +226,6 @@ mod tests {
         let mut many = Plan::new(64);
         let x = many.input("x", "alice", [1 << 33].into(), 2);
         let error = many.step("f", Op::Lookup(square()), &[x]).unwrap_err();
-        assert!(error.to_string().contains("tables are too large"), "{error}");
+        assert!(error.to_string().contains("dealt for it is too large"), "{error}");
     }
 }

@@ -233,6 +233,9 @@ pub enum ReluForm {
     TwoRoundsFresh,
     /// One round by a dealt truth table; small λ only.
     Table,
+    /// One round and 2ℓ bits by a dealt key of a distributed comparison function; the output mask
+    /// is fresh. λ·160 bits or so for each worker offline.
+    Key,
 }
 
 /// The geometry of a two-dimensional convolution.

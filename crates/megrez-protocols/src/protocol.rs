@@ -55,6 +55,9 @@ pub struct Protocol {
     pub deferred_resharing: bool,
     /// Whether it looks up functions of one value in tables; plans for others compare and multiply.
     pub lookup: bool,
+    /// Whether steps of two workers and a dealer are computed so for equal parties, tables among
+    /// them ([`megrez_plan::Op::Offloaded`]).
+    pub offload: bool,
     /// How many bits a conjunction takes at most.
     pub factors: usize,
 }
@@ -83,6 +86,7 @@ impl Protocol {
             offline: true,
             native_maximum: false,
             lookup: false,
+            offload: false,
             deferred_resharing: false,
             factors: 2,
         }
@@ -102,6 +106,10 @@ impl Protocol {
 
     pub(crate) const fn with_lookup(self) -> Self {
         Protocol { lookup: true, ..self }
+    }
+
+    pub(crate) const fn with_offload(self) -> Self {
+        Protocol { offload: true, ..self }
     }
 
     pub(crate) const fn with_deferred_resharing(self) -> Self {

@@ -123,7 +123,7 @@ mod tests {
     struct Capabilities;
 
     impl Visitor<Reference> for Capabilities {
-        type Output = (usize, bool, bool, bool, usize, bool);
+        type Output = (usize, bool, bool, [bool; 2], usize, bool);
 
         fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
             let value = |kind| Value { shape: [1].into(), kind };
@@ -136,7 +136,9 @@ mod tests {
             let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
             let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
             let table = megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0 };
-            let lookup = has(Op::Lookup(table), &[&ring], &ring);
+            let looked_up = Op::Lookup(table);
+            let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
+            let lookup = [looked_up, offloaded].map(|op| has(op, &[&ring], &ring));
             let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
             let truncate = Op::Truncate { bits: 1 };
             let own: [(Op, &[&Value], &Value); 3] = [
@@ -164,8 +166,9 @@ mod tests {
                 // to look like.
                 if !p.insecure {
                     assert_eq!((maximum, sums), (p.native_maximum, p.deferred_resharing), "{}", p.name);
+                    assert_eq!(lookup, [p.lookup, p.offload], "{}", p.name);
                 }
-                assert_eq!((lookup, factors), (p.lookup, p.factors), "{}", p.name);
+                assert_eq!((lookup[0], factors), (p.lookup, p.factors), "{}", p.name);
             }
         }
     }

@@ -7,6 +7,7 @@ mod error;
 mod float32;
 mod model;
 mod program;
+mod stored;
 mod training;
 mod wait;
 
@@ -35,7 +36,9 @@ mod _native {
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]
-    use super::training::{begin, job_state, remove_stored, resume_job, stop_job};
+    use super::stored::{allow, discard, remove, stored};
+    #[pymodule_export]
+    use super::training::{begin, job_state, resume_job, stop_job};
     use super::*;
 
     /// The release of megrez.

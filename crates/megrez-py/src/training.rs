@@ -128,10 +128,3 @@ pub fn stop_job(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<()> {
     let (connection, job) = (cluster.job()?, Job::from_bytes(job).map_err(error)?);
     wait(py, None, move |_| connection.run_connected(|cluster| cluster.stop(job.id())))
 }
-
-/// Removes what this client has stored under a name.
-#[pyfunction]
-pub fn remove_stored(py: Python<'_>, cluster: &Cluster, name: String) -> PyResult<()> {
-    let connection = cluster.job()?;
-    wait(py, None, move |_| connection.run_connected(|cluster| cluster.remove(&name)))
-}

@@ -70,6 +70,9 @@ pub struct Subject {
     /// The hash of a training job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// Of what is too much for a line, in place of all of it: the hash of its JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
     /// The caller insists on a protocol that does not protect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
@@ -242,15 +245,19 @@ impl Audit {
             return Err(fail(&"an earlier line could not be"));
         }
         let time = timestamp(SystemTime::now());
-        let line = Line {
-            schema: SCHEMA,
-            number: end.next,
-            time: &time,
-            party: self.party,
-            entry,
-            before: &end.last,
+        let line = |entry: Entry<'_>| {
+            let (number, party) = (end.next, self.party);
+            let line = Line { schema: SCHEMA, number, time: &time, party, entry, before: &end.last };
+            serde_json::to_vec(&line).map_err(|e| fail(&e))
         };
-        let line = serde_json::to_vec(&line).map_err(|e| fail(&e))?;
+        let mut whole = line(entry.clone())?;
+        // With its end, and perhaps that of the line before.
+        if whole.len() as u64 + 2 > MAX_LINE {
+            let subject = serde_json::to_vec(&entry.subject).map_err(|e| fail(&e))?;
+            let subject = Subject { hash: Some(name(&subject)), ..Subject::default() };
+            whole = line(Entry { subject: Some(&subject), ..entry })?;
+        }
+        let line = whole;
         let bytes = [first, &line, b"\n"].concat();
         let written =
             end.file.write_all(&bytes).and_then(|()| if keep { end.file.sync_data() } else { Ok(()) });

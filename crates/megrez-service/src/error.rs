@@ -72,7 +72,7 @@ pub enum ErrorKind {
     TimedOut,
     /// A party or a connection went away, or another party gave up.
     PeerLost,
-    /// Parties that disagree, a device that failed: nothing that the caller did.
+    /// Parties that disagree, a device that failed, a full disk: nothing that the caller did.
     Internal,
     /// The parties have too much to do, or are about to end: the same request may be done later.
     Busy,
@@ -136,6 +136,12 @@ impl Error {
         Error::File { path: path.display().to_string(), kind: ErrorKind::Invalid, what: what.to_string() }
     }
 
+    /// An error about a party's own file that could not be read or written: nothing that a client
+    /// did.
+    pub fn storage(path: &Path, what: impl fmt::Display) -> Self {
+        Error::File { path: path.display().to_string(), kind: ErrorKind::Internal, what: what.to_string() }
+    }
+
     /// An error about a file that is not what was written.
     pub fn damaged(path: &Path, what: impl fmt::Display) -> Self {
         Error::File { path: path.display().to_string(), kind: ErrorKind::DamagedFile, what: what.to_string() }
@@ -195,6 +201,7 @@ impl From<Error> for SessionError {
         match e {
             Error::Session(e) => e,
             Error::Net(e) => SessionError::Net(e),
+            e if e.kind() == ErrorKind::Internal => SessionError::Storage(e.to_string()),
             e => SessionError::Refused(e.to_string()),
         }
     }

@@ -7,8 +7,8 @@ use megrez_engine::local::LocalError;
 use megrez_engine::{PlanCost, check};
 use megrez_plan::Plan;
 use megrez_protocols::Suite;
-use megrez_protocols::registry::{self, Numbers, Protocol};
-pub use megrez_protocols::registry::{FLOAT_PROTOCOLS, MIZAR_FLOAT, SECFLOAT, all};
+use megrez_protocols::registry::{self, Numbers};
+pub use megrez_protocols::registry::{FLOAT_PROTOCOLS, MIZAR_FLOAT, Protocol, SECFLOAT, all};
 
 /// The protocol of this name.
 pub fn find(name: &str) -> Result<&'static Protocol> {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
@@ -91,7 +91,7 @@ pub enum Request {
         /// Which one.
         job: JobId,
     },
-    /// Remove what this client has stored. Every party that holds it is asked.
+    /// Remove what this client has stored. All parties are asked; each says whether it held it.
     Remove {
         /// The name of a model or of rows.
         model: String,
@@ -99,6 +99,56 @@ pub enum Request {
     /// Take part in a floating-point program. All its clients ask all parties for the same; it runs
     /// once all have come.
     Join(Join),
+    /// Say what is kept here that this client owns or may use.
+    Stored,
+    /// Let these clients, and no others, use a stored model or rows of this client.
+    Allow {
+        /// The name of a model or of rows.
+        model: String,
+        /// Who may use it.
+        allow: Vec<String>,
+    },
+    /// Remove material that was made for this client. All parties are asked; each says whether it
+    /// held it.
+    Discard {
+        /// The name of the batch.
+        material: [u8; 16],
+    },
+}
+
+/// What a party keeps for clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoredKind {
+    /// A model, in shares.
+    Model,
+    /// Rows to train on, in shares.
+    Rows,
+    /// Correlated randomness for one run.
+    Material,
+}
+
+/// One thing that a party keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredItem {
+    /// What it is.
+    pub kind: StoredKind,
+    /// Its name; of material the name of the batch, in hexadecimal digits.
+    pub name: String,
+    /// Whose it is.
+    pub owner: String,
+    /// Who else may use it. Only its owner is told.
+    pub allow: Vec<String>,
+    /// The protocol in whose sharing it is; none of material.
+    pub protocol: Option<String>,
+    /// The batch sizes that its owner approved; of rows and material none.
+    pub batches: Vec<usize>,
+    /// Its size at this party in bytes.
+    pub bytes: u64,
+    /// When it was written, by this party's clock: seconds since 1970.
+    pub written_s: u64,
+    /// Which upload or preparation it is of: parties that hold another do not work together.
+    pub made: [u8; 16],
 }
 
 /// Where the plan of a run comes from.
@@ -281,6 +331,10 @@ pub enum Reply {
     Begun,
     /// How jobs stand.
     Jobs(Vec<JobState>),
+    /// What is kept here.
+    Stored(Vec<StoredItem>),
+    /// Whether there was something to remove.
+    Removed(bool),
     /// It failed, and why.
     Failed(Failure),
 }

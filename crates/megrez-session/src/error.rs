@@ -48,6 +48,9 @@ pub enum Error {
         /// What is wrong and what to do.
         what: String,
     },
+    /// A failure of this party alone: a file could not be read or written, as its disk is full.
+    #[error("{0}")]
+    Storage(String),
     /// Something outside the plan: stored material, an input, a request.
     #[error("{0}")]
     Refused(String),

@@ -2,6 +2,7 @@
 
 use megrez_graph::{Activations, ListStyle, PoolForm, RangePolicy, TreeForm};
 use megrez_plan::{Fewest, ReluForm};
+use megrez_service::protocols::Protocol;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -114,6 +115,8 @@ choice! {
     TwoRoundsFresh = "2r-fresh",
     /// A table.
     Table = "table",
+    /// A dealt key: one round, the fewest bits online, the most offline.
+    Key = "key",
     /// What is fastest for the protocol on the network.
     Auto = "auto",
 }
@@ -132,12 +135,16 @@ choice! {
 choice! {
     /// What stands for smooth activations.
     Smooth, "kind of activations":
-    /// Splines of four segments, fitted for the least error.
+    /// Dealt tables that tell nothing about weights, where the protocol has a dealer and the ring
+    /// 64 bits: three rounds, an error below 2^−12; minimax splines elsewhere.
     #[default]
+    Auto = "auto",
+    /// Splines of four segments, fitted for the least error.
     Minimax = "minimax",
     /// Splines of higher degree: a tenth of the error, two more rounds; on the 64-bit ring.
     Fine = "fine",
-    /// Dealt tables: one round, an error below 2^−12, more bits offline; where a dealer deals them.
+    /// Dealt tables, which begin and end where ranges do, so that the plan tells these to a factor
+    /// of two: one round, an error below 2^−12.
     Lookup = "lookup",
     /// MIZAR's Appendix B for Sigmoid and GELU; minimax splines for the rest.
     Mizar = "mizar",
@@ -191,6 +198,7 @@ impl Form {
             Form::TwoRounds => Some(ReluForm::TwoRounds),
             Form::TwoRoundsFresh => Some(ReluForm::TwoRoundsFresh),
             Form::Table => Some(ReluForm::Table),
+            Form::Key => Some(ReluForm::Key),
             Form::Auto => None,
         }
     }
@@ -205,9 +213,13 @@ impl From<Pool> for PoolForm {
     }
 }
 
-impl From<Smooth> for Activations {
-    fn from(smooth: Smooth) -> Self {
-        match smooth {
+impl Smooth {
+    /// What it is under a protocol, on a ring of ℓ = `ring` bits.
+    pub fn with(self, protocol: &Protocol, ring: u32) -> Activations {
+        let looks_up = protocol.lookup || protocol.offload;
+        match self {
+            Smooth::Auto if looks_up && ring == 64 => Activations::Tables,
+            Smooth::Auto => Activations::Minimax,
             Smooth::Minimax => Activations::Minimax,
             Smooth::Fine => Activations::Fine,
             Smooth::Lookup => Activations::Lookup,
@@ -229,7 +241,7 @@ mod tests {
         assert_eq!("2R".parse(), Ok(Form::TwoRounds));
         assert_eq!("all-pairs".parse(), Ok(Pool::AllPairs));
         let wrong = "9r".parse::<Form>().unwrap_err();
-        assert_eq!(wrong, "the form of ReLU is 3r, 2r, 2r-fresh, table or auto, not `9r`");
+        assert_eq!(wrong, "the form of ReLU is 3r, 2r, 2r-fresh, table, key or auto, not `9r`");
         assert!("pairs".parse::<Pool>().unwrap_err().contains("tournament or all-pairs"));
     }
 }

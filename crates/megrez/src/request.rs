@@ -6,7 +6,9 @@ pub use text::Bounds;
 
 use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth, Trees};
 use crate::file::FileOr;
-use megrez_graph::{Calibration, Comparison, CompileOptions, Declared, Graph, PoolForm, RangePolicy};
+use megrez_graph::{
+    Activations, Calibration, Comparison, CompileOptions, Declared, Graph, PoolForm, RangePolicy,
+};
 use megrez_model::choose;
 use megrez_model::float::Work;
 use megrez_model::model::{Model, Recipe};
@@ -49,8 +51,9 @@ pub struct CompileRequest {
     /// the room; 10 on the 32-bit ring].
     #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
     pub frac: Option<u32>,
-    /// What stands for smooth activations: minimax or fine splines, lookup (dealt tables), or
-    /// mizar, its Appendix B to compare with.
+    /// What stands for smooth activations: auto (dealt tables where there is a dealer, minimax
+    /// splines elsewhere), minimax or fine splines, lookup (tables as short as ranges, which they
+    /// tell), or mizar, its Appendix B to compare with.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = NUMBERS))]
     pub activations: Smooth,
     /// What every element of the data lies in: B for −B to B, or LOW,HIGH.
@@ -225,6 +228,14 @@ impl CompileRequest {
         self.options_with(form)
     }
 
+    /// What stands for smooth activations under the protocol.
+    ///
+    /// # Errors
+    /// If there is no such protocol.
+    pub fn activations(&self) -> Result<Activations> {
+        Ok(self.activations.with(protocols::find(&self.protocol)?, self.ring))
+    }
+
     fn options_with(&self, relu: ReluForm) -> Result<CompileOptions> {
         let by_name = self.input_ranges.iter().map(|(name, bounds)| (name.clone(), bounds.0));
         Ok(CompileOptions {
@@ -241,7 +252,8 @@ impl CompileRequest {
             relu,
             pool: self.pool.map_or(PoolForm::Tournament, PoolForm::from),
             defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
-            activations: self.activations.into(),
+            replicated: protocols::find(&self.protocol)?.deferred_resharing,
+            activations: self.activations()?,
             trees: self.trees.into(),
             ..CompileOptions::default()
         })

@@ -229,7 +229,7 @@ impl<'a> View<'a> {
         let holds = |holders: u8| observer.party.is_some_and(|party| holders >> party & 1 == 1);
         let mut unknown: Vec<bool> = (state.draws.iter())
             .map(|draw| match &draw.source {
-                Source::Stream | Source::List(_) => !holds(draw.holders),
+                Source::Stream | Source::List(_) | Source::Key(_) => !holds(draw.holders),
                 Source::Input(owner) => observer.client.as_ref() != Some(owner),
             })
             .collect();
@@ -299,10 +299,11 @@ impl<'a> View<'a> {
         (!terms.is_empty() || run.deps.meets(&self.hidden)).then_some(Row { message, at, run, terms })
     }
 
-    /// The draws whose labels mask a list.
-    fn masks_of_list(&self, term: &Term) -> &'a [u32] {
+    /// The draws whose labels mask a list or a key.
+    fn made_of(&self, term: &Term) -> &'a [u32] {
         match &self.state.draws[term.draw as usize].source {
             Source::List(draws) => draws,
+            Source::Key(roots) => roots,
             Source::Stream | Source::Input(_) => &[],
         }
     }
@@ -311,8 +312,8 @@ impl<'a> View<'a> {
         let at = self.rows.len();
         for term in &row.terms {
             self.linear.entry(term.draw).or_default().insert(term.range(row.run.len), at);
-            // A list is masked by all labels of its draws.
-            for draw in self.masks_of_list(term) {
+            // A list is masked by all labels of its draws, a key by all of its roots.
+            for draw in self.made_of(term) {
                 self.linear.entry(*draw).or_default().insert((0, u64::MAX), at);
             }
         }
@@ -342,7 +343,7 @@ impl<'a> View<'a> {
     fn remove(&mut self, at: usize) {
         let Some(row) = self.rows[at].take() else { return };
         for term in row.terms {
-            let draws = self.masks_of_list(term).iter().map(|draw| (*draw, (0, u64::MAX)));
+            let draws = self.made_of(term).iter().map(|draw| (*draw, (0, u64::MAX)));
             for (draw, range) in draws.chain([(term.draw, term.range(row.run.len))]) {
                 if let Some(rows) = self.linear.get_mut(&draw) {
                     rows.remove(range, at);
@@ -374,10 +375,11 @@ impl<'a> View<'a> {
                 (Source::List(draws), Map::Each) => {
                     unit && draws.iter().all(|&draw| self.unknown[draw as usize])
                 }
-                (Source::Stream, Map::Pick(_)) => true,
-                (_, Map::Group(_) | Map::Some) | (Source::Input(_), _) | (Source::List(_), Map::Pick(_)) => {
-                    false
+                (Source::Key(roots), Map::Each) => {
+                    unit && !shared[i] && roots.iter().any(|&root| self.unknown[root as usize])
                 }
+                (Source::Stream, Map::Pick(_)) => true,
+                (_, Map::Group(_) | Map::Some | Map::Pick(_)) | (Source::Input(_), _) => false,
             }
         };
         (0..row.terms.len()).filter(may).collect()
@@ -386,6 +388,16 @@ impl<'a> View<'a> {
     /// What keeps labels of a range of a draw from being a mask: a row that is left other than
     /// `except`, or what some rest depends on.
     fn used(&self, draw: u32, range: (u64, u64), except: usize) -> Result<(), Option<Event>> {
+        self.used_but(draw, range, |row| row == except)
+    }
+
+    /// As [`View::used`] with several rows excepted.
+    fn used_but(
+        &self,
+        draw: u32,
+        range: (u64, u64),
+        except: impl Fn(usize) -> bool,
+    ) -> Result<(), Option<Event>> {
         let rests = self.parts.get(&draw).into_iter().flat_map(|parts| parts.overlapping(range));
         let rests = rests.filter_map(|id| match self.first[id] {
             usize::MAX => None,
@@ -398,7 +410,7 @@ impl<'a> View<'a> {
         let rows = self.linear.get(&draw).into_iter().flat_map(|rows| rows.overlapping(range));
         // Rows go from the last to the first, for the most part: a term had better wait for the
         // first.
-        let row = rows.filter(|row| *row != except).take(FEW).min().map(Event::Gone);
+        let row = rows.filter(|row| !except(*row)).take(FEW).min().map(Event::Gone);
         match row.or_else(|| rests.min_by_key(|(first, _)| *first).map(|(_, event)| event)) {
             Some(event) => Err(Some(event)),
             None => Ok(()),
@@ -414,6 +426,23 @@ impl<'a> View<'a> {
                 let mut all = draws.iter().chain([&term.draw]);
                 all.try_for_each(|&draw| self.used(draw, (0, u64::MAX), at))?;
                 Ok(Some("L: two masked lists"))
+            }
+            (Source::Key(roots), _) => {
+                self.used(term.draw, term.range(row.run.len), at)?;
+                // Other words of the key are made of the same root; that they are uniform beside
+                // each other is the lemma.
+                let alone = |&root: &u32| {
+                    let of_key = |row: usize| {
+                        self.rows[row].as_ref().is_some_and(|row| {
+                            row.terms.iter().any(|t| t.draw == term.draw)
+                                && row.terms.iter().all(|t| t.draw != root)
+                        })
+                    };
+                    self.used_but(root, (0, u64::MAX), of_key)
+                };
+                let unknown = roots.iter().filter(|root| self.unknown[**root as usize]);
+                let alone = unknown.map(alone).reduce(Result::or).unwrap_or(Err(None));
+                alone.map(|()| Some("K: a key of a function"))
             }
             _ => self.used(term.draw, term.range(row.run.len), at).map(|()| None),
         }

@@ -21,6 +21,10 @@ pub(super) enum Source {
     /// one half, *if* the draws named here are uniform, unknown to the receiver and in nothing else
     /// that it sees (lemma L, docs/security/mizar.md).
     List(Vec<u32>),
+    /// The words of a comparison key: uniform, *if* one of the two draws of roots named here is
+    /// uniform, unknown to the receiver and in nothing else that it sees (lemma K,
+    /// docs/security/keys.md).
+    Key([u32; 2]),
 }
 
 /// A draw.
@@ -64,6 +68,7 @@ pub(super) struct State {
     /// Streams that repeat themselves.
     weak: HashMap<[u32; 8], Weak>,
     lists: HashMap<Vec<u32>, u32>,
+    keys: HashMap<[u32; 2], u32>,
     pub messages: Vec<Message>,
     under_way: HashMap<Name, Box<dyn Any + Send + Sync>>,
     /// What each party gives to the host because it has been sent, as soon as it comes to that:
@@ -213,6 +218,19 @@ impl World {
         state.draws[list as usize].end = end;
         state.lists.insert(draws, list);
         list
+    }
+
+    /// The comparison keys from these roots; their words are `end` bits.
+    pub fn key(&self, roots: [u32; 2], end: u64) -> u32 {
+        let mut state = self.state();
+        if let Some(&key) = state.keys.get(&roots) {
+            return key;
+        }
+        let name = format!("key of {}", state.draws[roots[0] as usize].name);
+        let key = state.draw(name, Source::Key(roots), 0);
+        state.draws[key as usize].end = end;
+        state.keys.insert(roots, key);
+        key
     }
 
     /// Anything that is computed from these buffers.

@@ -3,8 +3,9 @@
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{
-    Device, DeviceError, Elem, Field, FieldShare, ListAlgebra, ListInput, ListStreams, LookupTables,
-    MaskedLists, Memory, OpenSelected, OpenTruncated, Placement, Reference, Selected, SignTables, Truncation,
+    ComparisonKeys, DealtKeys, Device, DeviceError, Elem, Field, FieldShare, KeyShare, KeySpec, ListAlgebra,
+    ListInput, ListStreams, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated,
+    Placement, Reference, Selected, SignTables, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
@@ -260,3 +261,59 @@ impl OpenSelected for Enumerating {
 impl SignTables for Enumerating {}
 
 impl LookupTables for Enumerating {}
+
+/// Never on rings as small as these: tables are of fewer bits.
+impl LookupKeys for Enumerating {}
+
+/// Keys as an ideal dealer would deal them: the tree cannot be enumerated, so worker 0's sum at
+/// every walk is uniform, from its roots, and worker 1 is sent what is left of the function's
+/// table, in place of the first correction. The others are zeros. What is enumerated is the step
+/// around a key, not the key.
+impl ComparisonKeys for Enumerating {
+    fn deal_keys<W: Word>(
+        &self,
+        spec: KeySpec,
+        _: &Buf<u64>,
+        masks: &Buf<W>,
+        [root, other]: [&Stream; 2],
+    ) -> Result<DealtKeys<W, Self>> {
+        let (n, parts, entries) = (masks.len(), spec.parts(), 1usize << spec.levels());
+        let own = self.read(root, 1 << W::BITS, n, entries * parts)?;
+        self.read(other, 1 << W::BITS, n, 1)?;
+        let word = |i: usize| {
+            let (q, e) = (i / n / parts, i % n);
+            let (p, low) = (i / n % parts, (masks[e].to_u64() >> spec.cut) as usize % entries);
+            let value = if q >= low { spec.payload(masks[e])[p] } else { W::ZERO };
+            value.sub(W::from_u64(own.at(e, q * parts + p).into())).to_u64()
+        };
+        let mut first = bits::pack_low((0..entries * parts * n).map(word), W::BITS);
+        assert!(first.len() <= 2 * n, "a table of {entries} entries is longer than a correction");
+        first.resize(2 * n, 0);
+        Ok(DealtKeys {
+            first: self.packed(first, Format::Low { width: W::BITS })?,
+            others: Arc::new(vec![0; 2 * (spec.levels() - 1) * n]),
+            values: Arc::new(vec![W::ZERO; 2 * spec.digits() * n]),
+            tops: Arc::new(vec![W::ZERO; (parts - 2) * spec.digits() * n]),
+        })
+    }
+
+    fn evaluate_keys<W: Word>(
+        &self,
+        spec: KeySpec,
+        _: &Buf<u64>,
+        masked: &Buf<W>,
+        key: &KeyShare<'_, W, Self>,
+    ) -> Result<Vec<Buf<W>>> {
+        let (n, parts, entries) = (masked.len(), spec.parts(), 1usize << spec.levels());
+        let draws = if key.first.is_some() { 1 } else { entries * parts };
+        let own = self.read(key.root, 1 << W::BITS, n, draws)?;
+        let at = |p: usize, e: usize| {
+            let q = (masked[e].to_u64() >> spec.cut) as usize % entries;
+            W::from_u64(match key.first {
+                Some(first) => bits::get_low(first, (q * parts + p) * n + e, W::BITS),
+                None => own.at(e, q * parts + p).into(),
+            })
+        };
+        Ok((0..parts).map(|p| Arc::new((0..n).map(|e| at(p, e)).collect())).collect())
+    }
+}

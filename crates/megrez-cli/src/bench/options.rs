@@ -19,7 +19,7 @@ pub(super) fn options(common: &Common, batch: usize, repeat: u32, seed: u64) -> 
         sign: request.sign(List::Bits)?,
         form: request.form.fixed().unwrap_or(ReluForm::ThreeRounds),
         pool: PoolForm::from(request.pool.unwrap_or(Pool::Tournament)),
-        activations: request.activations.into(),
+        activations: request.activations()?,
         seed,
         parties: common.parties.name(),
         ..BenchOptions::new(common.run(repeat))

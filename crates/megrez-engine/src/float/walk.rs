@@ -1,7 +1,7 @@
 //! One step after the other, on whatever supplies the integer blocks.
 
 use megrez_float::programs::{LANES, Matrix, each, fold, in_parts, lookup, pairwise};
-use megrez_float::{Blocks, Float, Format, Plain, add, div, math, max, min, mul, relu, sqrt, sub};
+use megrez_float::{Blocks, Float, Format, Plain, add, div, math, max, min, mul, relu, sqrt, sub, whole};
 use megrez_plan::{FloatOp, FloatPlan, Function, Operation, ValueId};
 
 /// A plan on its way. Values go when nobody reads them any more.
@@ -115,6 +115,11 @@ fn map<B: Blocks>(b: &mut B, f: Function, x: &Float<B>) -> Result<Float<B>, B::E
         Function::Sigmoid => each(b, x, math::sigmoid),
         Function::Tanh => each(b, x, math::tanh),
         Function::Erf => each(b, x, math::erf),
+        Function::Sign => each(b, x, whole::sign),
+        Function::Round => each(b, x, whole::round),
+        Function::Floor => each(b, x, whole::floor),
+        Function::Ceil => each(b, x, whole::ceil),
+        Function::Trunc => each(b, x, whole::trunc),
     }
 }
 

@@ -55,11 +55,16 @@ fn relu_as(form: ReluForm, sign: SignBit, truncate: u32) -> Op {
     Op::Relu(Relu { sign, form, truncate })
 }
 
-/// Pieces of one function: 3 − 5·x + 7·x² of all words, 3 + y of all y = x / 2^cut, or 3.
+/// Two or eight pieces of one function, of [`pieces_of`].
 fn pieces(ring: u32, cut: u32, degree: u32) -> Lookup {
-    let low = ring - cut - if degree == 0 { 1 } else { 3 };
+    pieces_of(ring, cut, degree, if degree == 0 { 1 } else { 3 })
+}
+
+/// 2^n pieces of one function: 3 − 5·x + 7·x² of all words, 3 + y of all y = x / 2^cut, or 3.
+fn pieces_of(ring: u32, cut: u32, degree: u32, index: u32) -> Lookup {
+    let (low, segments) = (ring - cut - index, 1i64 << index);
     let piece = |h: i64| {
-        let start = (if h < 4 { h } else { h - 8 }) << low;
+        let start = (if h < segments / 2 { h } else { h - segments }) << low;
         match degree {
             0 => vec![3],
             1 => vec![start + 3, 1],
@@ -70,7 +75,7 @@ fn pieces(ring: u32, cut: u32, degree: u32) -> Lookup {
             }
         }
     };
-    let pieces = (0..if degree == 0 { 2 } else { 8 }).flat_map(piece);
+    let pieces = (0..segments).flat_map(piece);
     let pieces = pieces.map(|c: i64| c << (64 - ring) >> (64 - ring)).collect();
     Lookup { cut, low, degree, pieces, frac: ring / 4 }
 }
@@ -230,9 +235,12 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     }
     // Steps of the other family on replicated values: alone, and behind and before steps of this
     // one.
-    for (name, form) in
-        [("3r", ReluForm::ThreeRounds), ("2r", ReluForm::TwoRounds), ("2r-fresh", ReluForm::TwoRoundsFresh)]
-    {
+    for (name, form) in [
+        ("3r", ReluForm::ThreeRounds),
+        ("2r", ReluForm::TwoRounds),
+        ("2r-fresh", ReluForm::TwoRoundsFresh),
+        ("key", ReluForm::Key),
+    ] {
         for truncate in [0, f] {
             case(&format!("dealt/relu/{name}/{truncate}"), truncate > 0, &[x(quarter)], &|p, v| {
                 let relu = relu_as(form, digits(ring), truncate);
@@ -257,9 +265,12 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     });
     // The early forms, and what follows them: a deferred mask goes through local steps and products
     // to fresh masks.
-    for (name, form) in
-        [("2r", ReluForm::TwoRounds), ("2r-fresh", ReluForm::TwoRoundsFresh), ("table", ReluForm::Table)]
-    {
+    for (name, form) in [
+        ("2r", ReluForm::TwoRounds),
+        ("2r-fresh", ReluForm::TwoRoundsFresh),
+        ("table", ReluForm::Table),
+        ("key", ReluForm::Key),
+    ] {
         let narrow = SignBit { cut: ring - ring.min(8), bits: Some(ring.min(8)), list: List::Bits };
         let (plain, fused) = match form {
             // A table compares few bits: at its top the cut is exact only for multiples of 2^cut.
@@ -288,6 +299,10 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     let table = SignBit { cut: f, bits: Some(6), list: List::Bits };
     case("relu-truncate/table-cut", true, &[x(f + 4)], &|p, v| {
         p.step("op", relu_as(ReluForm::Table, table.clone(), f), v).unwrap()
+    });
+    // The same by key.
+    case("relu-truncate/key-cut", true, &[x(f + 4)], &|p, v| {
+        p.step("op", relu_as(ReluForm::Key, table.clone(), f), v).unwrap()
     });
     case("select", false, &[x(full), y(full)], &|p, v| {
         let b = bit_of(p, "bit", v[0]);
@@ -352,6 +367,13 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     }
     // Tables whose pieces are one function, so that it makes no difference which of them is taken:
     // alone, cut, dealt, and of a value whose mask is late, twice.
+    // So many pieces are dealt as keys on every ring.
+    let by_key = pieces_of(ring, 0, 1, 8);
+    assert!(by_key.is_keyed(ring));
+    case("lookup/key", false, &[x(full)], &|p, v| p.step("op", Op::Lookup(by_key.clone()), v).unwrap());
+    case("dealt/lookup/key", false, &[x(full)], &|p, v| {
+        p.step("op", Op::Offloaded(Box::new(Op::Lookup(by_key.clone()))), v).unwrap()
+    });
     for (degree, cut, bits) in [(0, 0, full), (1, f.min(3), quarter), (2, 0, full)] {
         let lookup = Op::Lookup(pieces(ring, cut, degree));
         case(&format!("lookup/{degree}"), cut > 0, &[x(bits)], &|p, v| {

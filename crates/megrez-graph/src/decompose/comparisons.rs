@@ -2,8 +2,8 @@
 //! constants they are computed when compiling ([`crate::layers`]).
 
 use super::{Decompose, Parts};
-use crate::graph::Id;
-use crate::layers::{NOT_NEGATIVE, POSITIVE, ZERO};
+use crate::graph::{Attributes, Id};
+use crate::layers::{FIXED_ONLY, NOT_NEGATIVE, POSITIVE, ZERO};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::Tensor;
 
@@ -102,7 +102,7 @@ fn choose(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
         return p.itself();
     }
     let difference = p.minus(a, b)?;
-    let chosen = p.times(condition, difference)?;
+    let chosen = p.node("Mul", &[condition, difference], Attributes::none().with(FIXED_ONLY, 1))?;
     Ok(vec![p.plus(chosen, b)?])
 }
 

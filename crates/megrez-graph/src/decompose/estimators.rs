@@ -292,6 +292,8 @@ fn normalize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     };
     let axes = p.ints(&[1]);
     let norm = p.node(op, &[x, axes], Attributes::none().with("keepdims", 1))?;
+    // A maximum may be 0 among negative numbers, which no number makes of norm 1.
+    let norm = if op == "ReduceMax" { norm } else { super::norms::nonzero(p, norm)? };
     Ok(vec![p.of("Div", &[x, norm])?])
 }
 

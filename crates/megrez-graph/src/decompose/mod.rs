@@ -26,7 +26,7 @@ mod windows;
 
 pub(crate) use comparisons::NOT_ZERO;
 pub(crate) use parts::{Decompose, Parts};
-pub(crate) use quantized::TO_TYPE;
+pub(crate) use quantized::{SCALED_BACK, TO_TYPE};
 pub(crate) use reductions::FLATTENED;
 
 /// Every operator that is made of others, or may be. Where a layer has the operator as it is used,

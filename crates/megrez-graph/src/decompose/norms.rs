@@ -141,16 +141,24 @@ fn lp(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
         1 => {
             let sizes = p.of("Abs", &[x])?;
             let sum = p.sum(sizes, &[along], true)?;
+            let sum = nonzero(p, sum)?;
             p.of("Reciprocal", &[sum])?
         }
         2 => {
             let squares = p.power(x, 2.0)?;
             let sum = p.sum(squares, &[along], true)?;
+            let sum = nonzero(p, sum)?;
             p.power(sum, -0.5)?
         }
         other => return refuse(format!("takes the norm {other}"), "use 1 or 2"),
     };
     Ok(vec![p.times(x, inverse)?])
+}
+
+/// A norm that zeros are divided by as well, and stay zeros: in floating point 0/0 is no number. It
+/// is 2^−126 more, which fixed point does not see, and floats only where the norm is below 2^−102.
+pub(super) fn nonzero(p: &mut Parts, norm: Id) -> Result<Id, Refusal> {
+    p.affine(norm, 1.0, f32::MIN_POSITIVE)
 }
 
 /// x/(bias + α/size·Σ x²)^β, with the sum over neighbouring channels.

@@ -4,12 +4,15 @@
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::axis;
+use crate::layers::{FIXED_ONLY, axis};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::Tensor;
 
 /// The attribute with the ONNX data type of the result, which the importer knows.
 pub(crate) const TO_TYPE: &str = "to_type";
+
+/// An exact product of integers times a small constant, in either order.
+pub(crate) const SCALED_BACK: &str = "ScaledBack";
 
 pub(super) const TABLE: &[(&str, Decompose)] = &[
     ("ConvInteger", integer_convolution),
@@ -19,6 +22,7 @@ pub(super) const TABLE: &[(&str, Decompose)] = &[
     ("QLinearConv", convolution),
     ("QLinearMatMul", product),
     ("QuantizeLinear", quantize),
+    (SCALED_BACK, scaled_back),
 ];
 
 /// The least and the largest integer of an ONNX data type.
@@ -79,7 +83,7 @@ fn rounded(p: &mut Parts, x: Id, zero: Option<&Tensor>, element: i64) -> Result<
     };
     // Held before, too: there are as many steps to compare with as the range has whole numbers.
     let x = clip(p, x, -512.0, 512.0)?;
-    let y = p.of("Round", &[x])?;
+    let y = p.node("Round", &[x], Attributes::none().with(FIXED_ONLY, 1))?;
     let y = match zero {
         Some(zero) if zero.data.iter().any(|&v| v != 0.0) => {
             let zero = p.constant(zero.clone());
@@ -122,6 +126,13 @@ fn dynamic(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let x = p.input(0)?;
     let [one, zero] = [1.0, 0.0].map(|v| p.constant(Tensor::new([], vec![v])));
     Ok(vec![x, one, zero])
+}
+
+fn scaled_back(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    p.call().only(2, &[])?;
+    let i = usize::from(!p.is_constant(p.input(0)?));
+    let (x, factor) = (p.input(1 - i)?, p.known_floats(i)?);
+    Ok(vec![precisely(p, x, &factor)?])
 }
 
 fn dequantize(p: &mut Parts) -> Result<Vec<Id>, Refusal> {

@@ -6,7 +6,7 @@
 //! stands in the plan as a change of scale, which is free. Division by a secret multiplies by its
 //! reciprocal ([`super::octaves`]).
 
-use super::call::Call;
+use super::call::{Call, FIXED_ONLY, refuse_floats};
 use super::{known, roots};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::{Gradients, NO_BACKWARD};
@@ -43,6 +43,8 @@ struct Arithmetic {
     secret: bool,
     /// Which input is shifted.
     input: usize,
+    /// Whether floating point would lose digits here.
+    fixed_only: bool,
 }
 
 pub(super) fn add(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
@@ -77,7 +79,13 @@ pub(super) fn neg(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     if known::is_ints(call, 0) {
         return known::negative(call);
     }
-    Ok(Arc::new(Arithmetic { kind: Kind::Neg, shape: call.shape(0)?.clone(), secret: false, input: 0 }))
+    Ok(Arc::new(Arithmetic {
+        kind: Kind::Neg,
+        shape: call.shape(0)?.clone(),
+        secret: false,
+        input: 0,
+        fixed_only: false,
+    }))
 }
 
 /// The sign and the exponent of a power of two between 2^−32 and 2^32.
@@ -103,14 +111,17 @@ fn shift(call: &Call, kind: Kind) -> Option<(Kind, usize)> {
 }
 
 fn arithmetic(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
-    call.only(2, &[])?;
+    call.only(2, if kind == Kind::Mul { &[FIXED_ONLY] } else { &[] })?;
     if known::is_ints(call, 0) && known::is_ints(call, 1) {
         return known::arithmetic(call, kind.name());
     }
     let (a, b) = (call.shape(0)?, call.shape(1)?);
     let (kind, input) = shift(call, kind).unwrap_or((kind, 0));
     match a.broadcast(b) {
-        Ok(shape) => Ok(Arc::new(Arithmetic { kind, shape, secret: !call.is_constant(1), input })),
+        Ok(shape) => {
+            let (secret, fixed_only) = (!call.is_constant(1), call.int(FIXED_ONLY, 0)? != 0);
+            Ok(Arc::new(Arithmetic { kind, shape, secret, input, fixed_only }))
+        }
         Err(_) => refuse(format!("the shapes {a} and {b} do not broadcast"), ""),
     }
 }
@@ -285,6 +296,9 @@ impl Layer for Arithmetic {
     }
 
     fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        if self.fixed_only {
+            return refuse_floats();
+        }
         let operation = match self.kind {
             Kind::Add => Operation::Add,
             Kind::Sub => Operation::Sub,

@@ -6,6 +6,19 @@ use crate::tensor::{Constant, Tensor};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
+/// The attribute of a node that stands for more digits than floating point has: a choice by a
+/// secret condition, b + c·(a − b), and the levels of a quantised number, whose ties such a product
+/// misses.
+pub(crate) const FIXED_ONLY: &str = "fixed_only";
+
+/// The refusal of such a node in floating point.
+pub(super) fn refuse_floats<T>() -> Result<T, Refusal> {
+    refuse(
+        "chooses by a secret condition, or quantises, where floating point loses digits",
+        "run it in fixed point: --numbers fixed",
+    )
+}
+
 /// A node while it is being understood.
 pub struct Call<'a> {
     /// The graph so far.

@@ -5,14 +5,14 @@
 //! staircase compares with every step in the range of its operand, all at once, so that its cost
 //! grows with the range; one with too many steps is refused.
 
-use super::call::Call;
+use super::call::{Call, FIXED_ONLY, refuse_floats};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::Range;
 use crate::tensor::Tensor;
-use megrez_plan::{MAX_THRESHOLDS, ValueId};
+use megrez_plan::{Function, MAX_THRESHOLDS, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -43,11 +43,13 @@ enum Kind {
 struct Compare {
     kind: Kind,
     shape: Shape,
+    fixed_only: bool,
 }
 
 fn compare(call: &Call, kind: Kind) -> Result<Arc<dyn Layer>, Refusal> {
-    call.only(1, &[])?;
-    Ok(Arc::new(Compare { kind, shape: call.shape(0)?.clone() }))
+    call.only(1, &[FIXED_ONLY])?;
+    let fixed_only = call.int(FIXED_ONLY, 0)? != 0;
+    Ok(Arc::new(Compare { kind, shape: call.shape(0)?.clone(), fixed_only }))
 }
 
 pub(super) fn positive(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
@@ -186,11 +188,25 @@ impl Layer for Compare {
         cx.scaled_up(&whole, frac)
     }
 
-    fn float(&self, _cx: &mut FloatLowering, _inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
-        refuse(
-            "compares secret numbers, which floating point cannot yet",
-            "run it in fixed point: --numbers fixed",
-        )
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        if self.fixed_only {
+            return refuse_floats();
+        }
+        let x = cx.value(&inputs[0]);
+        let function = match self.kind {
+            Kind::Positive | Kind::NotNegative | Kind::Zero => {
+                return refuse(
+                    "compares secret numbers, which floating point cannot yet",
+                    "run it in fixed point: --numbers fixed",
+                );
+            }
+            Kind::Sign => Function::Sign,
+            Kind::Floor => Function::Floor,
+            Kind::Ceil => Function::Ceil,
+            Kind::Round => Function::Round,
+            Kind::TowardsZero => Function::Trunc,
+        };
+        cx.map("whole", function, x)
     }
 
     fn non_decreasing(&self) -> bool {

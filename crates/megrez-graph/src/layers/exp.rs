@@ -14,13 +14,12 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{WIDEST, Wanted, coarse, look_up};
+use super::table::{Wanted, coarse, look_up, worth};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
 use crate::scale::Scale;
@@ -60,7 +59,7 @@ pub(super) fn exp(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 /// e^x for x ≤ 0 with f fraction bits; the result has f as well. `over`: by how many words x may
 /// exceed 0 after all.
 pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
-    if cx.activations() == Activations::Lookup {
+    if cx.activations().looks_up() {
         return decay_by_table(cx, x, over);
     }
     let f = cx.frac();
@@ -95,7 +94,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, R
         target: 2f64.powi(-15),
         relative: false,
         cut: frac.saturating_sub(18),
-        most: Some(WIDEST),
+        most: Some(worth(cx, x)),
         frac: f,
         spare: f,
     };
@@ -103,7 +102,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, R
     let x = x.clone().within(Range::uniform(low, high.min(over)));
     let (low, high) = coarse(&x.range).hull();
     let told = Secret { id: x.id, range: Range::uniform(low, high.min(over)) };
-    if cx.proves()
+    if cx.tells()
         && let Some(y) = look_up(cx, "power", &told, &power, wanted)?
     {
         return Ok(y);
@@ -221,7 +220,7 @@ impl Layer for Exp {
         match (0..=SQUARINGS).find(|k| largest <= 1 << (cx.frac() + k)) {
             Some(k) => near(cx, &x, k),
             // A table gives some number for what exceeds 0 after all.
-            None if high <= 0 && (cx.proves() || cx.activations() != Activations::Lookup) => decay(cx, &x, 0),
+            None if high <= 0 && (cx.proves() || !cx.activations().looks_up()) => decay(cx, &x, 0),
             None => rise(cx, &x),
         }
     }

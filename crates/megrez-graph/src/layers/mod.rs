@@ -60,11 +60,12 @@ pub use crate::scale::Scale;
 pub use call::Call;
 pub use spline::spline_error;
 
-pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO, TO_TYPE};
+pub(crate) use crate::decompose::{FLATTENED, NOT_ZERO, SCALED_BACK, TO_TYPE};
 pub(crate) use crate::gradients::AFFINE;
 pub(crate) use adaptive::ADAPTIVE;
 pub(crate) use average_pool_grad::AVERAGE_POOL_GRAD;
 pub(crate) use batch_norm::channel_affine;
+pub(crate) use call::FIXED_ONLY;
 pub(crate) use call::{axis, image};
 pub(crate) use compare::{NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
 pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
@@ -194,7 +195,7 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 24] = [
+const INTERNAL: [&str; 25] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
@@ -215,6 +216,7 @@ const INTERNAL: [&str; 24] = [
     POSITIVE,
     PUBLISHED,
     RANK,
+    SCALED_BACK,
     TOWARDS_ZERO,
     TREES,
     ZERO,

@@ -28,9 +28,8 @@
 //! unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Table, WIDEST, Wanted, coarse, look_up};
+use super::table::{Table, Wanted, coarse, look_up, worth};
 use crate::lowering::{Lowering, Secret};
-use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
 use megrez_ring::Shape;
@@ -149,7 +148,7 @@ impl Octaves {
     ) -> Result<Secret, Refusal> {
         self.holds(cx, x)?;
         let frac = *fracs.start();
-        if cx.activations() == Activations::Lookup
+        if cx.activations().looks_up()
             && !self.takes_zero
             && let Some(y) = self.by_tables(cx, x, gain, fracs, held)?
         {
@@ -264,12 +263,12 @@ impl Octaves {
         // Half of what the polynomials of a ring of so many bits are off by is left to the rounding
         // of the argument.
         let bits = if ring > 32 { 16 } else { 9 };
+        let most = worth(cx, x);
         let wanted = |first: i128| Wanted {
             target: 2f64.powi(-bits),
             relative: !self.adds,
             cut: first.ilog2().saturating_sub(bits as u32 + 1),
-            // One number of a row: words count less than rounds.
-            most: Some(2 * WIDEST),
+            most: Some(most),
             frac: *fracs.start(),
             spare: *fracs.end(),
         };

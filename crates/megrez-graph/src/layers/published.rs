@@ -3,10 +3,12 @@
 //! output.
 
 use super::call::Call;
+use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
+use megrez_plan::ValueId;
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -39,5 +41,9 @@ impl Layer for Published {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         cx.published(inputs[0].secret()?, &self.0)
+    }
+
+    fn float(&self, cx: &mut FloatLowering, _inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        cx.public("published", &self.0)
     }
 }

@@ -8,7 +8,6 @@ use crate::gradients::{Gradients, NO_BACKWARD};
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::scale::Scale;
 use crate::tensor::Tensor;
@@ -97,7 +96,7 @@ pub(super) fn row_maxima(cx: &mut Lowering, x: &Secret) -> Result<(Secret, i128)
         };
         // Where rounds count, as many at a time as are compared at once.
         let at_once = n.min(MAX_OPERANDS);
-        if at_once > 2 && cx.activations() == Activations::Lookup {
+        if at_once > 2 && cx.activations().looks_up() {
             let size = n / at_once;
             let parts = (0..at_once)
                 .map(|i| pick(cx, "part", i * size, (i + 1) * size))

@@ -21,7 +21,6 @@ use crate::gradients::{Gradients, list};
 use crate::graph::{Attributes, Id};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use crate::scale::Scale;
@@ -194,7 +193,7 @@ impl Layer for Softmax {
         let [rows, n] = [self.lines.rows, self.lines.size];
         let x = inputs[0].secret()?;
         let x = match (cx.activations(), &self.after) {
-            (Activations::Lookup, After::Softmax { .. }) => readable(cx, x)?,
+            (activations, After::Softmax { .. }) if activations.looks_up() => readable(cx, x, 4)?,
             _ => cx.settle(x)?,
         };
         let x = self.lines.split(cx, &x)?;

@@ -212,7 +212,7 @@ fn spline_of(op: &str) -> Option<Spline> {
 pub fn spline_error(op: &str, activations: Activations, frac: u32) -> Option<f64> {
     let spline = spline_of(op)?;
     let error = match (activations, spline.printed) {
-        (Activations::Lookup, _) => return Some(ERROR),
+        (Activations::Lookup | Activations::Tables, _) => return Some(ERROR),
         (Activations::Fine, _) => fine::of(spline.fine, frac).error,
         (Activations::Mizar, Some(printed)) => printed.error,
         _ => spline.error,
@@ -282,10 +282,10 @@ impl Layer for Activation {
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
-        if cx.activations() == Activations::Lookup {
+        if cx.activations().looks_up() {
             let rises = matches!(self.spline.form, Form::SmoothRelu { .. });
             let smooth = Smooth { function: self.function, reach: self.spline.reach, rises };
-            let x = readable(cx, inputs[0].secret()?)?;
+            let x = readable(cx, inputs[0].secret()?, 2)?;
             return smooth.lower(cx, &x);
         }
         let x = cx.settle(inputs[0].secret()?)?;

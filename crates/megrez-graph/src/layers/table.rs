@@ -1,24 +1,27 @@
-//! Functions by dealt tables ([`Op::Lookup`]): one round, and one for the truncation of the result.
+//! Functions by dealt tables or keys ([`Op::Lookup`]): one round, and one for the truncation of the
+//! result.
 //!
 //! A table has 2^n segments of one width, each a polynomial of degree 1 to 3 through Chebyshev's
 //! nodes. Carries of masks may put a value one segment further ([`Lookup`]), so each piece is
 //! fitted to its segment *and the one before*. Of all shapes that keep the error below what is
-//! wanted the one of fewest words is taken; where there are no more words than segments, a table
-//! holds the values themselves. The value is moved to begin at 0, so that the last segment is never
-//! its own, and its lowest bits may be left unread.
+//! wanted the one of which fewest bits are dealt is taken; where there are no more words than
+//! segments, a table holds the values themselves. The value is moved to begin at 0, so that the
+//! last segment is never its own, and its lowest bits may be left unread.
 //!
-//! An activation reads [`ARGUMENT`] fraction bits. Where x is proven to lie in so few segments that
-//! [`WIDEST`] words hold them, a table is all. Where its range is wider, or ranges may be measured
-//! or assumed, the table holds where the function bends; one comparison with both ends runs beside
-//! it, and one selection takes the table's value, or a constant, or x: the bits choose among
-//! values, so what a table gives for numbers that it does not hold is dropped. Three rounds under
-//! `mizar`.
+//! An activation reads [`ARGUMENT`] fraction bits. Where x is proven to lie in so few segments as
+//! [`worth`] says, and the plan may tell that range ([`Activations::Lookup`], or declared ranges),
+//! a table is all. Where its range is wider, or ranges may be measured or assumed, the table holds
+//! where the function bends; one comparison with both ends runs beside it, and one selection takes
+//! the table's value, or a constant, or x: the bits choose among values, so what a table gives for
+//! numbers that it does not hold is dropped. Three rounds under `mizar`.
 //!
 //! Errors: the fit's, [`TARGET`]; 2^−15 for what is left of the bend at an end; a unit of the
 //! argument times the slope; one unit of the result. On the 64-bit ring with f = 16 they stay below
 //! [`ERROR`] together.
 
 use crate::lowering::{Lowering, Secret};
+#[cfg(doc)]
+use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use megrez_plan::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
@@ -29,11 +32,23 @@ pub(super) const ERROR: f64 = 1.0 / 4096.0;
 /// What pieces are held to, where the ring has the bits, 2^−13.
 const TARGET: f64 = ERROR / 2.0;
 
+/// Bits of the furthest end of a bend before the point.
+const REACH_BITS: u32 = 4;
+
 /// Fraction bits that a table of an activation reads of its argument.
 const ARGUMENT: u32 = 15;
 
-/// The most words of a table for which a comparison is spared.
-pub(super) const WIDEST: usize = 512;
+/// The most segments of a table for which a comparison is spared, however many values there are, …
+const WIDEST: usize = 128;
+
+/// … and the most of all values together for which it is: a worker looks at every segment of a
+/// key, some nanoseconds each, and a comparison costs two rounds more.
+const LOOKED_AT: usize = 1 << 20;
+
+/// The most segments of a table for this value for which a comparison is spared.
+pub(super) fn worth(cx: &Lowering, x: &Secret) -> usize {
+    (LOOKED_AT / cx.shape(x).elements().max(1)).clamp(WIDEST, MAX_SEGMENTS)
+}
 
 /// What is asked of a table.
 #[derive(Clone, Copy)]
@@ -45,7 +60,7 @@ pub(super) struct Wanted {
     pub relative: bool,
     /// How many low bits of the argument it leaves unread.
     pub cut: u32,
-    /// The most words for one value; `None` where the best that there is will do.
+    /// The most segments; `None` where the best that there is will do.
     pub most: Option<usize>,
     /// Fraction bits of the result.
     pub frac: u32,
@@ -83,6 +98,8 @@ struct Words {
     /// Fraction bits of the argument, all and those that are cut.
     frac: u32,
     cut: u32,
+    /// ℓ.
+    ring: u32,
     /// Fraction bits of the result; as many as small values need, so perhaps more than the ring
     /// has.
     scale: u32,
@@ -145,7 +162,7 @@ impl Fit {
         degree: u32,
         segments: usize,
     ) -> Fit {
-        let Words { start, frac, cut, scale } = words;
+        let Words { start, frac, cut, scale, .. } = words;
         let width = 2f64.powi((low + cut) as i32 - frac as i32);
         let mut pieces = vec![];
         let (mut error, mut off) = (0f64, 0f64);
@@ -189,19 +206,22 @@ impl Fit {
         Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale }, error, values }
     }
 
-    /// The pieces of fewest words that are as good as wanted for words from 0 to `span`.
+    /// The pieces of which fewest bits are dealt that are as good as wanted for words from 0 to
+    /// `span`.
     fn best(function: &dyn Fn(f64) -> f64, words: Words, span: i128, wanted: Wanted) -> Option<Fit> {
         let most = wanted.most.unwrap_or(usize::MAX);
         let least = 2f64.powi(-(wanted.frac as i32) - 2) / wanted.target;
         let size = |value: f64| if wanted.relative { value.abs().max(least) } else { 1.0 };
-        let mut shapes: Vec<(usize, u32, usize)> = vec![];
+        let mut shapes: Vec<(usize, usize, u32)> = vec![];
         for degree in 0..=MAX_DEGREE {
-            let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS);
-            shapes.extend(sizes.map(|segments| (segments * (degree as usize + 1), degree, segments)));
+            let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS.min(most));
+            shapes.extend(sizes.map(|segments| {
+                (Lookup::dealt_bits(words.ring, degree as usize + 1, segments), segments, degree)
+            }));
         }
         shapes.sort_unstable();
         let mut best: Option<Fit> = None;
-        for (_, degree, segments) in shapes.into_iter().filter(|&(words, ..)| words <= most) {
+        for (_, segments, degree) in shapes {
             // With the carry of the cut, and the last segment free.
             let units = (span >> words.cut) + 1;
             let mut widths = if degree == 0 { 0..1 } else { 1..40 };
@@ -285,7 +305,7 @@ impl Table {
             return None;
         }
         let (scale, over) = (scale as u32, over as u32);
-        let words = |scale: u32| Words { start: start as f64 * unit, frac, cut, scale };
+        let words = |scale: u32| Words { start: start as f64 * unit, frac, cut, ring, scale };
         // Without a truncation if that is as good.
         let short = Some(wanted.spare.min(scale)).filter(|&short| short > f).and_then(|short| {
             let most = Some(wanted.most.unwrap_or(WIDEST));
@@ -321,10 +341,13 @@ impl Table {
     }
 }
 
-/// A value as it is compared and looked up: not truncated before, unless there is no room for
-/// differences of such values.
-pub(super) fn readable(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
-    match x.range.magnitude() < 1 << (cx.ring() - 4) {
+/// A value as it is compared and looked up: not truncated before, unless it leaves fewer than
+/// `spare` bits of the ring free, or there is no room for its fraction bits in a comparison of as
+/// many bits as were asked for, or in the ends of a table.
+pub(super) fn readable(cx: &mut Lowering, x: &Secret, spare: u32) -> Result<Secret, Refusal> {
+    let (ring, frac) = (cx.ring(), cx.frac_of(x));
+    let compared = cx.compares(frac);
+    match x.range.magnitude() < 1 << (ring - spare) && compared && frac + REACH_BITS < ring - 1 {
         true => Ok(x.clone()),
         false => cx.settle(x),
     }
@@ -351,14 +374,14 @@ impl Smooth {
             target: TARGET.max(2f64.powi(-(f as i32) - 1)),
             relative: false,
             cut: frac.saturating_sub(ARGUMENT),
-            most: Some(WIDEST),
+            most: Some(worth(cx, x)),
             frac: f,
             spare: f,
         };
         let told = |x: &Secret| Secret { id: x.id, range: coarse(&x.range) };
         // What leaves a table's segments comes out as another value of the function, and not as one
         // nearby: without a proof it is compared.
-        if cx.proves()
+        if cx.tells()
             && let Some(y) = look_up(cx, "table", &told(x), &self.function, wanted)?
         {
             return Ok(y);
@@ -415,7 +438,8 @@ mod tests {
     fn pieces_are_good_with_every_carry() {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         for (frac, cut, span) in [(16, 2, 6i128 << 16), (10, 0, 8 << 10), (20, 6, 3 << 20)] {
-            let words = Words { start: -3.0, frac, cut, scale: if frac == 10 { 27 } else { 58 } };
+            let (ring, scale) = if frac == 10 { (32, 27) } else { (64, 58) };
+            let words = Words { start: -3.0, frac, cut, ring, scale };
             let wanted =
                 Wanted { target: TARGET, relative: false, cut, most: Some(WIDEST), frac: 0, spare: 0 };
             let fit = Fit::best(&sigmoid, words, span, wanted).expect("a table");

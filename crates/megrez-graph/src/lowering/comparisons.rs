@@ -2,7 +2,7 @@
 
 use super::operand::{Above, Secret};
 use super::plan::Lowering;
-use crate::options::{Comparison, ListStyle};
+use crate::options::{Activations, Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
 use megrez_plan::{Fewest, List, Lookup, Op, Relu, SignBit, ValueId, View};
@@ -206,6 +206,11 @@ impl Lowering<'_> {
         self.options.policy == RangePolicy::Prove
     }
 
+    /// Whether a table of an activation may begin and end where its range does.
+    pub(crate) fn tells(&self) -> bool {
+        self.proves() && (self.options.declared.is_some() || self.options.activations == Activations::Lookup)
+    }
+
     /// Refuses to choose a comparison by a range that secret weights of the same layer have made.
     pub(crate) fn not_by_weights(&self) -> Result<(), Refusal> {
         if self.reads_weights && self.options.declared.is_some() {
@@ -266,6 +271,17 @@ impl Lowering<'_> {
             self.admit(&step, x.range.clone(), limit)?
         };
         Ok((sign, range))
+    }
+
+    /// Whether values of so many fraction bits can be compared as was asked for.
+    pub(crate) fn compares(&self, frac: u32) -> bool {
+        match &self.options.comparison {
+            Comparison::Fixed(sign) => {
+                let beyond = frac.saturating_sub(self.frac());
+                sign.bits.is_none_or(|bits| sign.cut + beyond + bits <= self.options.ring)
+            }
+            Comparison::Fitted { .. } => true,
+        }
     }
 
     /// The comparison for a value, and whether it relies on measured magnitudes.

@@ -14,7 +14,6 @@ use super::operand::Secret;
 use super::plan::Lowering;
 use crate::problem::Refusal;
 use crate::range::Range;
-use megrez_plan::View;
 use megrez_ring::Shape;
 
 impl Lowering<'_> {
@@ -25,8 +24,7 @@ impl Lowering<'_> {
         let count = shape.elements();
         let reached = self.thermometer("guard", x, &borders)?;
         let reached = self.bit_to_ring("guard-number", &reached)?;
-        let line = self.view("guard-line", &reached, View::whole(Shape::from([2 * count])))?;
-        let parts = self.unstack_line(&line, count)?;
+        let parts = self.unstack("guard-bound", &reached, &Shape::from([count]))?;
         let inside = self.combine_within(
             "guard-inside",
             &[(1, &parts[0]), (-1, &parts[1])],
@@ -36,11 +34,6 @@ impl Lowering<'_> {
         let inside = self.sum("guard-sum", &inside, 0)?;
         self.guards.push((inside, count));
         Ok(())
-    }
-
-    fn unstack_line(&mut self, line: &Secret, count: usize) -> Result<[Secret; 2], Refusal> {
-        let part = |offset| View { offset, ..View::whole(Shape::from([count])) };
-        Ok([self.view("guard-from", line, part(0))?, self.view("guard-beyond", line, part(count))?])
     }
 
     /// The bit that is 1 if some element was outside, as a number; `None` if nothing is guarded.

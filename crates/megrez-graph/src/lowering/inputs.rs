@@ -12,6 +12,9 @@ use megrez_ring::Shape;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// The fewest fraction bits that an operand of a coarser product keeps.
+const FEWEST: u32 = 4;
+
 /// A product's operand may carry this many fraction bits more than `frac` before it is truncated.
 pub(crate) const SPARE_BITS: u32 = 8;
 
@@ -144,11 +147,11 @@ impl Lowering<'_> {
     }
 
     /// Operands of a product with fewer fraction bits: as many fewer as the largest number has
-    /// digits before the point, so that it keeps the plan's precision; and no fewer than four, or
-    /// than make the plan's in the product.
+    /// digits before the point, so that it keeps the plan's precision; and no fewer than
+    /// [`FEWEST`], or than make the plan's in the product.
     fn coarser(&mut self, operands: Vec<Operand>) -> Result<Vec<Operand>, Refusal> {
         let several = operands.iter().filter(|o| matches!(o, Operand::Secret(_))).count() > 1;
-        let most = if several { self.frac() / 2 } else { self.frac().saturating_sub(4) };
+        let most = if several { self.frac() / 2 } else { self.frac() };
         let bits = if several { self.coarser.div_ceil(2) } else { self.coarser }.min(most);
         // A square stays one.
         let mut done: HashMap<ValueId, Secret> = HashMap::new();
@@ -159,7 +162,8 @@ impl Lowering<'_> {
                     None => {
                         let (frac, magnitude) = (self.frac_of(&x), x.range.magnitude());
                         let digits = (i128::BITS - magnitude.leading_zeros()).saturating_sub(frac + 1);
-                        self.rounded("coarser", &x, frac.saturating_sub(bits.min(digits)))?
+                        let left = frac.saturating_sub(bits.min(digits)).max(FEWEST.min(frac));
+                        self.rounded("coarser", &x, left)?
                     }
                 };
                 done.insert(x.id, y.clone());

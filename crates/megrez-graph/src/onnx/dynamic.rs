@@ -4,22 +4,28 @@
 //! themselves go into the product: the result is that of exact integers, nearer to the model as it
 //! was trained than the quantised one. Anything else would read the integers, and is refused.
 
-use super::message::Node;
+use super::message::{Node, RawAttribute};
+use crate::graph::Attribute;
+use crate::layers::SCALED_BACK;
 use std::collections::{HashMap, HashSet};
+
+const QUANTISED: &str = "DynamicQuantizeLinear";
 
 /// Products of integers, whose first operand has its zero point as third input.
 const PRODUCTS: [&str; 2] = ["MatMulInteger", "ConvInteger"];
 
-/// The first outputs of those nodes whose integers nobody reads but products that are scaled back;
-/// `outputs` are those of the graph.
+/// What those nodes are to be read as whose integers nobody reads but products that are scaled
+/// back, by their first outputs: the nodes themselves, and the products with the scale, which need
+/// more fraction bits than others, since scales are small and what they meet is large. `outputs`
+/// are those of the graph.
 pub(super) fn scaled_back<'a>(
     nodes: &[Node<'a>],
     outputs: impl Iterator<Item = &'a str>,
-) -> HashSet<&'a str> {
-    let dynamic = || nodes.iter().filter(|n| n.op == "DynamicQuantizeLinear");
+) -> HashMap<&'a str, &'static str> {
+    let dynamic = || nodes.iter().filter(|n| n.op == QUANTISED);
     // Graphs within this one may read its values.
     if dynamic().next().is_none() || nodes.iter().any(|n| matches!(n.op, "If" | "Loop" | "Scan")) {
-        return HashSet::new();
+        return HashMap::new();
     }
     let mut readers: HashMap<&str, Vec<(&Node<'a>, usize)>> = HashMap::new();
     for node in nodes {
@@ -28,11 +34,15 @@ pub(super) fn scaled_back<'a>(
         }
     }
     let graph = Graph { readers, outputs: outputs.collect() };
-    let good = dynamic().filter_map(|node| match node.outputs[..] {
-        [y, scale, zero] if !y.is_empty() && graph.returns(y, scale, zero) => Some(y),
-        _ => None,
-    });
-    good.collect()
+    let mut read_as = HashMap::new();
+    for node in dynamic() {
+        let [y, scale, zero] = node.outputs[..] else { continue };
+        if let Some(products) = (!y.is_empty()).then(|| graph.returns(y, scale, zero)).flatten() {
+            read_as.insert(y, QUANTISED);
+            read_as.extend(products.into_iter().map(|product| (product, SCALED_BACK)));
+        }
+    }
+    read_as
 }
 
 struct Graph<'n, 'a> {
@@ -47,14 +57,11 @@ impl<'n, 'a> Graph<'n, 'a> {
         (!self.outputs.contains(name)).then_some(found)
     }
 
-    /// Whether every use of the integers y is a product that takes their zero point away and is
-    /// multiplied by their scale once, and whether scale and zero point are used for nothing else.
-    fn returns(&self, y: &str, scale: &str, zero: &str) -> bool {
-        let (Some(of_y), Some(of_zero), Some(of_scale)) =
-            (self.readers(y), self.readers(zero), self.readers(scale))
-        else {
-            return false;
-        };
+    /// If every use of the integers y is a product that takes their zero point away and is
+    /// multiplied once by their scale times another, and if scale and zero point are used for
+    /// nothing else: what those last products give.
+    fn returns(&self, y: &str, scale: &'a str, zero: &str) -> Option<HashSet<&'a str>> {
+        let (of_y, of_zero, of_scale) = (self.readers(y)?, self.readers(zero)?, self.readers(scale)?);
         let product = |(node, i): &(&Node, usize)| {
             PRODUCTS.contains(&node.op) && *i == 0 && node.inputs.get(2) == Some(&zero)
         };
@@ -62,38 +69,51 @@ impl<'n, 'a> Graph<'n, 'a> {
             PRODUCTS.contains(&node.op) && *i == 2 && node.inputs.first() == Some(&y)
         };
         if of_y.is_empty() || !of_y.iter().all(product) || !of_zero.iter().all(minus) {
-            return false;
+            return None;
         }
-        // The products as real numbers, and the scales: their own, and times another number.
+        // The products as real numbers.
         let mut numbers = HashSet::new();
         for (node, _) in of_y {
-            let Some(casts) = node.outputs.first().and_then(|name| self.readers(name)) else { return false };
-            if casts.len() != 1 || casts[0].0.op != "Cast" {
-                return false;
-            }
-            numbers.extend(casts[0].0.outputs.first().copied());
+            match self.readers(node.outputs.first()?)? {
+                [(cast, _)] if to_float32(cast) => numbers.insert(*cast.outputs.first()?),
+                _ => return None,
+            };
         }
-        let mut scales = HashSet::from([scale]);
+        // The scale times that of the weights.
+        let mut scales = HashSet::new();
         for (node, _) in of_scale {
-            let [a, b] = node.inputs[..] else { return false };
+            let [a, b] = node.inputs[..] else { return None };
             let other = if a == scale { b } else { a };
-            if node.op != "Mul" || other == scale {
-                return false;
+            if !multiplies(node) || other == scale || numbers.contains(other) {
+                return None;
             }
-            if !numbers.contains(other) {
-                scales.extend(node.outputs.first().copied());
-            }
+            scales.insert(*node.outputs.first()?);
         }
         // Each number meets one scale, and each scale nothing but numbers.
-        let meets = |(node, _): &(&Node, usize)| match node.inputs[..] {
-            [a, b] if node.op == "Mul" => {
+        let meets = |node: &Node| match node.inputs[..] {
+            [a, b] if multiplies(node) => {
                 (numbers.contains(a) && scales.contains(b)) || (numbers.contains(b) && scales.contains(a))
             }
             _ => false,
         };
-        let one = |name: &&str| self.readers(name).is_some_and(|r| r.len() == 1 && meets(&r[0]));
-        let others = scales.iter().filter(|name| **name != scale);
-        numbers.iter().all(one)
-            && others.clone().all(|name| self.readers(name).is_some_and(|readers| readers.iter().all(meets)))
+        let mut back = HashSet::new();
+        for number in &numbers {
+            match self.readers(number)? {
+                [(node, _)] if meets(node) => back.insert(*node.outputs.first()?),
+                _ => return None,
+            };
+        }
+        let only = |name: &&str| self.readers(name).is_some_and(|r| r.iter().all(|(node, _)| meets(node)));
+        scales.iter().all(only).then_some(back)
     }
+}
+
+fn multiplies(node: &Node) -> bool {
+    node.op == "Mul" && matches!(node.domain, "" | "ai.onnx")
+}
+
+fn to_float32(node: &Node) -> bool {
+    let to =
+        |(name, raw): &(&str, RawAttribute)| *name == "to" && matches!(raw.decode(), Ok(Attribute::Int(1)));
+    node.op == "Cast" && matches!(node.domain, "" | "ai.onnx") && node.attributes.iter().any(to)
 }

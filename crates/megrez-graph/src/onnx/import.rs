@@ -220,9 +220,10 @@ impl<'a> Importer<'a> {
             old::update(self, self.opset, node.op, &mut inputs, &mut attributes).map_err(at)?;
         }
         self.untrained(node, &inputs).map_err(at)?;
-        if node.op == "DynamicQuantizeLinear" && !self.scaled_back.contains(output) {
+        let read_as = self.scaled_back.get(output).copied();
+        if node.op == "DynamicQuantizeLinear" && read_as.is_none() {
             return Err(at(Refusal::new(
-                "its integers are read by something else than a product that is scaled back",
+                "its integers are read by something else than a product that is scaled back by both scales",
                 "quantise with static scales, or export the model in floating point",
             )));
         }
@@ -230,6 +231,7 @@ impl<'a> Importer<'a> {
         let kind = output_kind(&self.graph, &self.kinds, node.op, &inputs, &attributes).map_err(at)?;
         let op = self.modernise(node.op, &inputs, &mut attributes, kind);
         let inputs = if op == node.op { inputs } else { inputs[..1].to_vec() };
+        let op = read_as.unwrap_or(op);
         let before = self.graph.values.len();
         let reads = |name: &&str| !name.is_empty() && self.read.contains(name);
         let read: Vec<bool> = node.outputs.iter().map(reads).collect();

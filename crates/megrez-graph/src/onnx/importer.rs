@@ -43,8 +43,8 @@ pub(super) struct Importer<'a> {
     pub(super) listed: usize,
     /// Names that a node reads or the graph gives.
     pub(super) read: HashSet<&'a str>,
-    /// Integers that stand for the numbers that they are made of.
-    pub(super) scaled_back: HashSet<&'a str>,
+    /// What [`super::dynamic`] reads some nodes as, by their first outputs.
+    pub(super) scaled_back: HashMap<&'a str, &'static str>,
     /// The ONNX data types of initializers and inputs.
     pub(super) types: HashMap<Id, i64>,
     /// What the numbers of values are called, where strings stand behind them.

@@ -3,16 +3,22 @@
 //! and the CPU's fast form beside it. So a new step is one file before any device is fast at it,
 //! and `Device` has the trait among its supertraits.
 
+mod comparison_key;
+mod half_tree;
 mod list;
 mod lookup;
+mod lookup_keys;
 mod select;
 mod sign_table;
 mod truncate;
 
+pub use comparison_key::{ComparisonKeys, DealtKeys, KeyShare, KeySpec};
+pub use half_tree::PERMUTATION_WORDS;
 pub use list::{
     Entries, Field, FieldShare, ListAlgebra, ListInput, ListSpec, ListStreams, MaskedLists, on_host,
 };
 pub use lookup::LookupTables;
+pub use lookup_keys::{DealtLookup, LookupKey, LookupKeys};
 pub use select::{OpenSelected, Selected};
 pub use sign_table::SignTables;
 pub use truncate::{OpenTruncated, Truncation};

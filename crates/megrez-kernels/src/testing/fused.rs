@@ -2,8 +2,9 @@
 
 use super::{Suite, host, same};
 use crate::{
-    Device, FieldShare, ListAlgebra, ListStreams, LookupTables, MaskedLists, OpenSelected, OpenTruncated,
-    Reference, Selected, SignTables, Truncation,
+    ComparisonKeys, Device, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams, LookupKey, LookupKeys,
+    LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated, PERMUTATION_WORDS, Reference, Selected,
+    SignTables, Truncation,
 };
 use megrez_plan::Lookup;
 use megrez_ring::Word;
@@ -107,6 +108,107 @@ impl<D: Device> Suite<D> {
                     up!(&tables),
                     up!(&out)
                 ));
+            }
+        }
+    }
+
+    /// Keys of functions by pieces.
+    pub fn lookup_keys(&self) {
+        rings!(self.lookup_keys_of());
+    }
+
+    fn lookup_keys_of<W: Word>(&self) {
+        let ring = W::BITS;
+        // Every leaf of every value is looked at.
+        for &n in self.lengths().iter().filter(|&&n| n <= 200) {
+            for (cut, low, degree, index) in
+                [(0, 0, 0, 1), (0, 3, 1, 2), (2, 1, 3, 5), (1, 1, 2, 6), (0, ring - 4, 2, 4)]
+            {
+                let pieces: Vec<i64> =
+                    self.words::<W>((degree as usize + 1) << index).into_iter().map(W::to_i64).collect();
+                let f = &Lookup { cut, low, degree, pieces, frac: 0 };
+                let what = format!("ring {ring} n {n} {cut} {low} {degree} {index}");
+                let permutations = self.words::<u64>(PERMUTATION_WORDS);
+                let (masks, masked, out) = (self.words::<W>(n), self.words::<W>(n), self.words::<W>(n));
+                let roots = [self.stream(), self.stream()];
+                let roots = [&roots[0], &roots[1]];
+                let dealt = {
+                    let up = |x: &[W]| Reference.upload(x.to_vec()).unwrap();
+                    let permutations = Reference.upload(permutations.clone()).unwrap();
+                    Reference.deal_lookup(f, &permutations, &up(&masks), roots).unwrap()
+                };
+                let found =
+                    self.device.deal_lookup(f, &self.up(&permutations), &self.up(&masks), roots).unwrap();
+                self.same(&format!("first corrections {what}"), found.first, &dealt.first);
+                self.same(&format!("corrections {what}"), found.others, &dealt.others);
+                self.same(&format!("values {what}"), found.values, &dealt.values);
+                for j in [0, 1] {
+                    compare!(self, format!("open_by_keys {what} {j}"), |d, up| {
+                        let (first, others, values) =
+                            (up!(&dealt.first), up!(&dealt.others), up!(&dealt.values));
+                        let first = (j == 1).then_some(first);
+                        let key = LookupKey { root: roots[j], first, others, values };
+                        d.open_by_keys(f, up!(&permutations), up!(&masked), &key, up!(&out))
+                    });
+                }
+            }
+        }
+    }
+
+    /// Keys of comparisons.
+    pub fn comparison_keys(&self) {
+        rings!(self.comparison_keys_of());
+    }
+
+    fn comparison_keys_of<W: Word>(&self) {
+        let ring = W::BITS;
+        for &n in self.lengths() {
+            let forms = [(0, ring, 0), (1, 2, 0), (2, 5, ring - 3), (ring - 6, 6, 3), (0, 6, 1)];
+            for (cut, width, truncate) in forms.into_iter().take(if n < 300 { 5 } else { 2 }) {
+                self.keys_of::<W>(KeySpec { cut, width, truncate }, n);
+            }
+        }
+    }
+
+    /// Keys for `n` masks, and what both workers make of them at other values.
+    pub fn keys_of<W: Word>(&self, spec: KeySpec, n: usize) {
+        let what = format!("ring {} n {n} {spec:?}", W::BITS);
+        let (masks, masked) = (self.words::<W>(n), self.words::<W>(n));
+        let permutations: Vec<u64> = self.words(PERMUTATION_WORDS);
+        let roots = [self.stream(), self.stream()];
+        let of = [&roots[0], &roots[1]];
+        let found = self.device.deal_keys(spec, &self.up(&permutations), &self.up(&masks), of).unwrap();
+        let dealt = Reference.deal_keys(spec, &host(&permutations), &host(&masks), of).unwrap();
+        same(&format!("first {what}"), self.down(found.first), &dealt.first);
+        same(&format!("others {what}"), self.down(found.others), &dealt.others);
+        same(&format!("values {what}"), self.down(found.values), &dealt.values);
+        same(&format!("tops {what}"), self.down(found.tops), &dealt.tops);
+
+        // A worker's key comes from the dealer: it may be anything.
+        let hostile = |n: usize| self.words::<u64>(n);
+        let words = [hostile(dealt.first.len()), hostile(dealt.others.len())];
+        for (first, others) in [(&dealt.first[..], &dealt.others[..]), (&words[0], &words[1])] {
+            for j in [0, 1] {
+                let [first, others] = [first, others].map(|words| (self.up(words), host(words)));
+                let key = KeyShare {
+                    root: &roots[j],
+                    first: (j == 1).then_some(&first.0),
+                    others: &others.0,
+                    values: &self.up(&dealt.values),
+                    tops: &self.up(&dealt.tops),
+                };
+                let found = self.device.evaluate_keys(spec, &self.up(&permutations), &self.up(&masked), &key);
+                let key = KeyShare {
+                    root: &roots[j],
+                    first: (j == 1).then_some(&first.1),
+                    others: &others.1,
+                    values: &dealt.values,
+                    tops: &dealt.tops,
+                };
+                let expected = Reference.evaluate_keys(spec, &host(&permutations), &host(&masked), &key);
+                for (p, (found, expected)) in found.unwrap().into_iter().zip(expected.unwrap()).enumerate() {
+                    same(&format!("part {p} of worker {j} {what}"), self.down(found), &expected);
+                }
             }
         }
     }

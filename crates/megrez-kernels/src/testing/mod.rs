@@ -87,6 +87,8 @@ impl<D: Device> Suite<D> {
         self.openings();
         self.sign_tables();
         self.lookup_tables();
+        self.lookup_keys();
+        self.comparison_keys();
     }
 
     /// Lengths around words, vectors, packing groups, blocks and chunks.
@@ -144,6 +146,8 @@ macro_rules! differential_tests {
     ($suites:expr) => {
         $crate::differential_tests! { $suites =>
             elements packed_bits planes circuits matrices images structure openings sign_tables lookup_tables
+            lookup_keys
+            comparison_keys
         }
     };
     ($suites:expr => $($part:ident)*) => {$(

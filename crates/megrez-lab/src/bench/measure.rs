@@ -150,6 +150,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
             Activations::Minimax => "minimax",
             Activations::Fine => "fine",
             Activations::Lookup => "lookup",
+            Activations::Tables => "tables",
             Activations::Mizar => "mizar",
         },
         "pool": if pairs { "all-pairs" } else { "tournament" },
@@ -222,5 +223,6 @@ pub fn form_name(form: ReluForm) -> &'static str {
         ReluForm::TwoRounds => "2R",
         ReluForm::TwoRoundsFresh => "2R-fresh",
         ReluForm::Table => "table",
+        ReluForm::Key => "key",
     }
 }

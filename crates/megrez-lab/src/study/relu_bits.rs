@@ -243,7 +243,7 @@ fn quotes(share: f64, cost: impl Fn(&str) -> Result<PlanCost>) -> Vec<Quote> {
                 // An empty sum of floating-point numbers is −0.
                 offline_bits: cost.bits(Phase::Offline) * share + 0.0,
                 online_bits: cost.bits(Phase::Online) * share + 0.0,
-                rounds: cost.critical_path(Phase::Online, 0.0, |_| 0.0).rounds,
+                rounds: cost.rounds(Phase::Online),
             }),
             Err(e) => Offer::Unavailable(e.to_string()),
         }

@@ -39,6 +39,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 )
 .without_offline_phase()
 .with_deferred_resharing()
+.with_offload()
 .with_factors(4);
 
 suite_of_steps! { Aby3, refuse =>

@@ -42,6 +42,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "ALKAID, corrected, on replicated values",
 )
 .with_deferred_resharing()
+.with_offload()
 .with_factors(4);
 
 suite_of_steps! { Alkaid, refuse =>

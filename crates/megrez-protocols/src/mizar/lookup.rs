@@ -16,23 +16,32 @@
 //!
 //! x' is ⌊x/2^cut⌋ or one more, h is ⌊x'/2^k⌋ or one more: carries of the masks' low bits,
 //! functions of m and r as in the truncation. All words are modulo 2^ℓ and exact; only cut + k + n
-//! low bits of x are looked at ([`megrez_plan::Lookup`] says what comes out elsewhere). A table is
-//! made for one mask, and serves the one value that has it.
+//! low bits of x are looked at ([`megrez_plan::Lookup`] says what comes out elsewhere). What is
+//! dealt is made for one mask, and serves the one value that has it.
 //!
-//! phase     rounds  bits per element   from → to
-//! offline   1       (d+1)·2^n·ℓ        dealer → worker 0
-//! online    1       2ℓ                 worker ↔ worker
+//! *Table* or *key*: where a table would be of more bits than a key, the dealer deals the key of a
+//! point function ([`super::half_tree`], depth n) that pays (1, −r_l, …, (−r_l)^d) at r_h. Its
+//! leaves are shares of which segment it is, without anybody knowing
+//! ([`megrez_kernels::LookupKeys`] has the sum over them): the same words, from fewer bits and more
+//! work.
 //!
-//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also uniform shares of the table. The
-//! dealer sees nothing. A worker reads at m_h, which is masked; no index of the dealer depends on
-//! its mask (on the CPU).
+//! phase     rounds  bits per element                        from → to
+//! offline   1       table: (d+1)·2^n·ℓ                      dealer → worker 0
+//!                   key: 128·(n−1) + (d+1)·ℓ, and 384 in all  dealer → worker 0
+//!                        128·n + (d+1)·ℓ, and 384 in all      dealer → worker 1
+//! online    1       2ℓ                                      worker ↔ worker
 //!
-//! Security: `docs/security/mizar.md`.
+//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also uniform shares of the table, or
+//! both a key, which looks uniform to each. The dealer sees nothing. A worker reads at m_h, which
+//! is masked; no index of the dealer depends on its mask (on the CPU).
+//!
+//! Security: `docs/security/mizar.md`, and of keys `docs/security/keys.md`.
 
 use super::family::Mizar;
+use super::half_tree::{HalfTree, Size};
 use crate::mss::{DEALER, Data, Masks, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Device, Tensor};
+use megrez_kernels::{Device, LookupKey, Tensor};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
@@ -48,11 +57,25 @@ impl Lookup<'_> {
     fn words(&self) -> usize {
         self.shape.elements() * self.f.pieces.len()
     }
+
+    /// The keys of all values.
+    fn keys(&self) -> Size {
+        let depth = self.f.index_bits() as usize;
+        Size { trees: self.shape.elements(), depth, values: self.f.coefficients() }
+    }
 }
 
+/// What a worker was dealt; nothing at the dealer.
+pub enum Dealt<W: Word, D: Device> {
+    /// Its share of the tables.
+    Table(Option<Tensor<W, D>>),
+    /// Its keys.
+    Key(Option<HalfTree<W, D>>),
+}
+encode_enum!(Dealt[W: Word, D: Device] on D => 0 = Table, 1 = Key);
+
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
-    /// A worker's share of the tables; nothing at the dealer.
-    type Material = Option<Tensor<W, D>>;
+    type Material = Dealt<W, D>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         let Op::Lookup(f) = call.op else { return None };
@@ -61,7 +84,10 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let word = Unit::Bits(W::BITS);
-        let dealt = Cost::LOCAL.offline(DEALER, 0, self.words(), word);
+        let dealt = match self.f.is_keyed(W::BITS) {
+            true => self.keys().cost::<W>(),
+            false => Cost::LOCAL.offline(DEALER, 0, self.words(), word),
+        };
         Ok(dealt.online_swap(1, 0, 1, self.shape.elements(), word))
     }
 
@@ -72,24 +98,45 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
         let r = inputs[0].ring();
+        if self.f.is_keyed(W::BITS) {
+            let keys = self.keys().deal(party, |device, permutations, roots| {
+                let dealt = device.deal_lookup(self.f, permutations, &r.total(device)?.buf, roots)?;
+                Ok((dealt.first, dealt.others, dealt.values))
+            })?;
+            return Ok(Dealt::Key(keys));
+        }
         let tables = deal(party, "table", self.words(), |device| {
             Ok(device.lookup_tables(self.f, &r.total(device)?.buf)?)
         })?;
-        Ok(tables.map(|tables| Tensor::new([self.words()], tables)))
+        Ok(Dealt::Table(tables.map(|tables| Tensor::new([self.words()], tables))))
     }
 
     fn online(
         &self,
         party: &mut Party<D>,
         operands: Operands<'_, Mizar<W, D>>,
-        tables: Self::Material,
+        dealt: Self::Material,
     ) -> Result<Made<Mizar<W, D>>, Error> {
-        let (Role::Worker(j), Some(tables)) = (Role::of(party), tables) else {
-            return Ok((Data::None, None));
-        };
+        let Role::Worker(j) = Role::of(party) else { return Ok((Data::None, None)) };
         let (m, _) = operands.ring(0);
         let rz = operands.fresh().share();
-        let share = party.device().open_looked_up(self.f, &m.buf, &tables.buf, &rz.buf)?;
+        let device = party.device();
+        let share = match dealt {
+            Dealt::Table(Some(tables)) => device.open_looked_up(self.f, &m.buf, &tables.buf, &rz.buf)?,
+            Dealt::Key(Some(key)) if self.keys().holds(j, &key) => {
+                let permutations = &key.permutations.buf;
+                let key = LookupKey {
+                    root: &key.root.stream(),
+                    first: key.first.as_ref().map(|first| &first.buf),
+                    others: &key.others.buf,
+                    values: &key.values.buf,
+                };
+                device.open_by_keys(self.f, permutations, &m.buf, &key, &rz.buf)?
+            }
+            Dealt::Table(None) | Dealt::Key(_) => {
+                return party.refuse("a worker was dealt nothing for a function, or for another");
+            }
+        };
         let mz = open(party, j, "looked-up", m.elements(), share)?;
         Ok((Data::of_ring(self.shape, Some(mz)), None))
     }
@@ -99,8 +146,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
 mod tests {
     use crate::mizar::Mizar;
     use crate::testing::World;
-    use megrez_kernels::{LookupTables, Memory, Reference};
+    use megrez_kernels::{Cpu, LookupKey, LookupKeys, LookupTables, Memory, PERMUTATION_WORDS, Reference};
     use megrez_plan::{Lookup, Op};
+    use megrez_prg::Key;
     use megrez_ring::Word;
 
     /// Pieces without rhyme or reason.
@@ -110,8 +158,19 @@ mod tests {
 
     #[test]
     fn every_value_gives_a_neighbouring_piece_at_the_place() {
-        for (cut, low, degree, index) in [(0, 4, 2, 4), (2, 3, 1, 3), (1, 0, 0, 7), (0, 7, 3, 1)] {
+        let shapes = [
+            (0, 4, 2, 4),
+            (2, 3, 1, 3),
+            (1, 0, 0, 7),
+            (0, 7, 3, 1),
+            (0, 2, 3, 6),
+            (2, 1, 2, 5),
+            (0, 0, 3, 8),
+        ];
+        let mut keyed = 0;
+        for (cut, low, degree, index) in shapes {
             let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 3 };
+            keyed += usize::from(f.is_keyed(8));
             // Every word, several times, since masks decide which neighbour it is.
             let x: Vec<u64> = (0..256).cycle().take(8 * 256).collect();
             let world = World::new(Mizar::<u8, Reference>::default());
@@ -121,6 +180,32 @@ mod tests {
                 assert!(allowed.iter().any(|z| *z as u8 as u64 == y), "f({x}) is {y}, not of {allowed:?}");
             }
         }
+        assert!((2..shapes.len()).contains(&keyed), "both are tried, not {keyed} by keys");
+    }
+
+    /// What both workers' keys open to, for values m under masks r.
+    fn by_keys<W: Word>(f: &Lookup, pairs: &[(W, W)]) -> Vec<W> {
+        let device = Cpu::default();
+        let up = |word: &dyn Fn(&(W, W)) -> W| device.upload(pairs.iter().map(word).collect()).unwrap();
+        let (m, r, zero) = (up(&|p| p.0), up(&|p| p.1), up(&|_| W::ZERO));
+        let roots = [1, 2].map(|seed| Key::from_bytes([seed; 32]).stream());
+        let permutations = device.upload(Key::from_bytes([3; 32]).stream().words(PERMUTATION_WORDS)).unwrap();
+        let dealt = device.deal_lookup(f, &permutations, &r, [&roots[0], &roots[1]]).unwrap();
+        let share = |j: usize| {
+            let first = (j == 1).then_some(&dealt.first);
+            let key = LookupKey { root: &roots[j], first, others: &dealt.others, values: &dealt.values };
+            device.open_by_keys(f, &permutations, &m, &key, &zero).unwrap()
+        };
+        share(0).iter().zip(share(1).iter()).map(|(a, b)| a.add(*b)).collect()
+    }
+
+    /// What must come out of x under the mask r.
+    fn expected<W: Word>(f: &Lookup, x: u64, r: u64) -> W {
+        let ones = |n: u32| (1u64 << n) - 1;
+        let first = (x & ones(f.cut)) + (r & ones(f.cut)) > ones(f.cut);
+        let place = (x >> f.cut).wrapping_add(u64::from(first));
+        let second = (place & ones(f.low)) + (r >> f.cut & ones(f.low)) > ones(f.low);
+        W::from_u64(f.at(x, [first, second]))
     }
 
     /// Everything that the step computes, for all masks and all values: what the shares open to,
@@ -139,14 +224,14 @@ mod tests {
                 let masked = Reference.upload(masked).unwrap();
                 let y = Reference.open_looked_up(&f, &masked, &tables, &zero).unwrap();
                 for (r, y) in masks.iter().zip(Reference.download(y).unwrap()) {
-                    let (r, ones) = (r.to_u64(), |n: u32| (1u64 << n) - 1);
-                    let first = (x & ones(cut)) + (r & ones(cut)) > ones(cut);
-                    let place = (x >> cut) + u64::from(first);
-                    let second = (place & ones(low)) + (r >> cut & ones(low)) > ones(low);
-                    let expected = W::from_u64(f.at(x, [first, second]));
-                    assert_eq!(y, expected, "x = {x}, r = {r}");
+                    assert_eq!(y, expected(&f, x, r.to_u64()), "x = {x}, r = {r:?}");
                     assert!(f.results(x).iter().any(|z| W::from_u64(*z) == y));
                 }
+            }
+            let all = (0..1u64 << bits).flat_map(|x| masks.iter().map(move |r| (x, *r)));
+            let pairs: Vec<(W, W)> = all.clone().map(|(x, r)| (r.add(W::from_u64(x)), r)).collect();
+            for ((x, r), y) in all.zip(by_keys(&f, &pairs)) {
+                assert_eq!(y, expected(&f, x, r.to_u64()), "by keys: x = {x}, r = {r:?}");
             }
         }
         check::<u8>(8, 0, 4, 2);
@@ -155,6 +240,31 @@ mod tests {
         check::<u16>(9, 2, 4, 3);
         check::<u16>(10, 0, 3, 2);
         check::<u16>(10, 1, 5, 3);
+    }
+
+    #[test]
+    fn random_and_extreme_words_by_keys() {
+        fn check<W: Word>() {
+            let drawn = Key::from_bytes([7; 32]).stream().words(800);
+            let edges = [0, 1, u64::MAX, u64::MAX >> 1, 1 << 63, (1 << 31) - 1, 1 << 31, u64::from(u32::MAX)];
+            let words = || drawn.iter().copied().chain(edges).map(W::from_u64);
+            for (cut, low, degree, index) in
+                [(0, 6, 3, 6), (3, 10, 1, 9), (5, 12, 2, 7), (0, 0, 0, 10), (0, W::BITS - 5, 3, 5)]
+            {
+                let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 0 };
+                let masks = words().skip(17).chain(words().take(17));
+                let pairs: Vec<(W, W)> = words().zip(masks).map(|(x, r)| (x.add(r), r)).collect();
+                for (x, ((_, r), y)) in words().zip(pairs.iter().zip(by_keys(&f, &pairs))) {
+                    assert_eq!(
+                        y,
+                        expected(&f, x.to_u64(), r.to_u64()),
+                        "{cut} {low} {degree} {index}: x = {x:?}, r = {r:?}"
+                    );
+                }
+            }
+        }
+        check::<u32>();
+        check::<u64>();
     }
 
     #[test]

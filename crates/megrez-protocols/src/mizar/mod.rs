@@ -9,7 +9,9 @@
 
 mod bits;
 mod family;
+mod half_tree;
 mod halves;
+mod key;
 mod list;
 mod lookup;
 mod many;

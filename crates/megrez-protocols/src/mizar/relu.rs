@@ -1,4 +1,4 @@
-//! ReLU on MSS in four forms, with a truncation in the same step if the plan asks for it.
+//! ReLU on MSS in five forms, with a truncation in the same step if the plan asks for it.
 //!
 //! Deviates from MIZAR's ReLU (sign bit, conversion, product): the dealer deals a random bit a per
 //! element and the product r·a, so the comparison's answer is one bit, f = b ⊕ a, and selects a
@@ -20,15 +20,19 @@
 //!   m', in XOR shares; the workers look up their share of f = T[m'] (the other half of the table
 //!   is its complement), and open f and the halves together; worker 0 tells the dealer f. Deferred.
 //!   A table serves one m'.
+//! - *key*: neither list nor flip. A dealt key ([`super::key`]) gives the workers shares of a bit U
+//!   and its products in place of a; f = msb m', public to them, is U ⊕ [x ≥ 0]. Only the selected
+//!   half is opened, masked by a fresh r_z. A key serves one m.
 //!
 //! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ,
-//! fused list + 3ℓ + 2f.
+//! fused list + 3ℓ + 2f. A key also goes to worker 1, and costs what [`super::key`] says.
 //!
 //! form       rounds  online bits (plain / fused)          from → to
 //! 3R         3       list + 2 + 2ℓ                        workers → dealer, dealer → workers, worker ↔ worker
 //! 2R         2       list + 2 + 2ℓ / list + 2 + 4ℓ         workers → dealer and worker ↔ worker, dealer → workers
 //! 2R-fresh   2       list + 2 + 4ℓ / list + 2 + 6ℓ         as 2R
 //! table      1       2 + 2ℓ + 1 / 2 + 4ℓ + 1               worker ↔ worker; then worker 0 → dealer, for which no worker waits
+//! key        1       2ℓ                                    worker ↔ worker
 //!
 //! "list" as in the sign bit. Workers see f, uniform because a is, and openings under fresh masks;
 //! 2R-fresh also r_z − κ_f, uniform because r_z is and no worker knows it. The dealer sees what it
@@ -39,6 +43,7 @@
 
 use super::family::Mizar;
 use super::halves::{Shares, chosen_mask, chosen_value};
+use super::key;
 use super::list::Lists;
 use super::sign::{Dealt, List, answer_cost};
 use super::truncate::MaskParts;
@@ -51,7 +56,7 @@ use megrez_session::{Error, Party};
 
 /// What the comparison needs, what selects, and the masks of halves that are opened early.
 pub struct Material<W: Word, D: Device> {
-    comparison: Comparison<D>,
+    comparison: Comparison<W, D>,
     /// Dealer: the bits a.
     bits: Option<Bits<D>>,
     worker: Option<Shares<W, D>>,
@@ -63,13 +68,15 @@ pub struct Material<W: Word, D: Device> {
 encode_struct!(Material[W, D] => comparison, bits, worker, zero, one);
 
 /// How the sign is found.
-enum Comparison<D: Device> {
+enum Comparison<W: Word, D: Device> {
     /// By lists at the dealer.
     List(Dealt<D>),
     /// By this worker's shares of the tables; nothing at the dealer.
     Table(Option<Bits<D>>),
+    /// By this worker's key; nothing at the dealer.
+    Key(Option<key::Dealt<W, D>>),
 }
-encode_enum!(Comparison[D: Device] on D => 0 = List, 1 = Table);
+encode_enum!(Comparison[W: Word, D: Device] on D => 0 = List, 1 = Table, 2 = Key);
 
 /// λ up to which tables are dealt: 2^(λ−1) bits per element.
 const WIDEST_TABLE: u32 = 12;
@@ -109,9 +116,10 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
             )));
         }
         let halves = if relu.truncate == 0 { 1 } else { 2 };
-        let mut cost = match table {
-            true => Cost::LOCAL.offline(DEALER, 0, n << (width - 1), Unit::Bits(1)),
-            false => self.list(W::BITS).cost(),
+        let mut cost = match relu.form {
+            ReluForm::Table => Cost::LOCAL.offline(DEALER, 0, n << (width - 1), Unit::Bits(1)),
+            ReluForm::Key => key::cost::<W>(key::spec::<W>(relu), n),
+            _ => self.list(W::BITS).cost(),
         };
         cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
         if relu.truncate > 0 {
@@ -124,6 +132,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
             ReluForm::Table => {
                 opened(cost.online_swap(1, 0, 1, n, Unit::Bits(1))).online(2, 0, DEALER, n, Unit::Bits(1))
             }
+            ReluForm::Key => cost.online_swap(1, 0, 1, n, word),
             ReluForm::ThreeRounds => answer_cost(cost, n).online_swap(3, 0, 1, n, word),
             ReluForm::TwoRounds => opened(answer_cost(cost, n)),
             ReluForm::TwoRoundsFresh => {
@@ -145,15 +154,23 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
         let (relu, shape, mask) = (self.relu, self.shape, inputs[0].ring());
         let n = shape.elements();
         let tensor = |buf| Tensor::new(shape.clone(), buf);
-        let bits = match Role::of(party) {
-            Role::Dealer => {
+        let by_key = (relu.form == ReluForm::Key).then(|| key::spec::<W>(relu));
+        let bits = match (Role::of(party), by_key) {
+            (Role::Dealer, Some(spec)) => {
+                let r = mask.total(party.device())?;
+                Some(Bits::new(shape.clone(), key::top_bits(party.device(), spec, &r.buf)?))
+            }
+            (Role::Dealer, None) => {
                 let stream = party.stream(DEALER, "bit")?;
                 Some(Bits::new(shape.clone(), party.device().random_bits(&stream, n)?))
             }
-            Role::Worker(_) => None,
+            (Role::Worker(_), _) => None,
         };
-        let comparison = match relu.form {
-            ReluForm::Table => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
+        let comparison = match (relu.form, by_key) {
+            (_, Some(spec)) => {
+                Comparison::Key(key::deal(party, spec, n, |device| Ok(mask.total(device)?.buf))?)
+            }
+            (ReluForm::Table, _) => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
             _ => Comparison::List(self.list(W::BITS).deal(party, mask)?),
         };
         let a = || &bits.as_ref().expect("the dealer drew them").buf;
@@ -183,7 +200,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
                 Ok(Tensor::new(shape.clone(), party.device().random(&key.stream(), n)?))
             })
         };
-        let early = relu.form != ReluForm::ThreeRounds;
+        let early = !matches!(relu.form, ReluForm::ThreeRounds | ReluForm::Key);
         let zero = if early { Some(half("zero-half")?) } else { None };
         let one = if early && f > 0 { Some(half("one-half")?) } else { None };
         Ok(Material { comparison, bits, worker, zero, one })
@@ -205,6 +222,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
                 self.two_rounds(party, input, output, masked, material)?
             }
             ReluForm::Table => self.by_table(party, input, masked, material)?,
+            ReluForm::Key => (self.by_key(party, input, operands.fresh(), masked, material)?, None),
         };
         Ok((Data::of_ring(self.shape, m), deferred.map(Masks::Ring)))
     }
@@ -388,11 +406,41 @@ impl Relu<'_> {
     }
 }
 
-impl<D: Device> Comparison<D> {
+impl Relu<'_> {
+    /// *key*.
+    fn by_key<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        input: &RingMask<W, D>,
+        output: &RingMask<W, D>,
+        masked: Option<&Tensor<W, D>>,
+        material: Material<W, D>,
+    ) -> Result<Option<D::Buf<W>>, Error> {
+        let (relu, n, spec) = (self.relu, self.shape.elements(), key::spec::<W>(self.relu));
+        let Role::Worker(j) = Role::of(party) else { return Ok(None) };
+        let (Comparison::Key(Some(key)), Some(shares)) = (material.comparison, material.worker) else {
+            return party.refuse("a worker was given no keys");
+        };
+        if !key::holds(spec, n, j, &key) {
+            return party.refuse("a worker was given another step's keys");
+        }
+        let m = &masked.expect("workers hold masked values online").buf;
+        let shares = key::evaluate(party.device(), spec, m, key, shares)?;
+        let choice = key::top_bits(party.device(), spec, m)?;
+        let none = party.device().xor(&[], false, n)?;
+        let value = (m, input.share());
+        let share = shares.half(party, relu.truncate, j, value, &choice, &none, output.share())?;
+        Ok(Some(open(party, j, "selected", n, share)?))
+    }
+}
+
+impl<W: Word, D: Device> Comparison<W, D> {
     fn list(&self) -> &Dealt<D> {
         match self {
             Comparison::List(dealt) => dealt,
-            Comparison::Table(_) => panic!("material of a ReLU by table in a ReLU by lists"),
+            Comparison::Table(_) | Comparison::Key(_) => {
+                panic!("material of another form in a ReLU by lists")
+            }
         }
     }
 }

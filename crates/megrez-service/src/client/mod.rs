@@ -2,6 +2,7 @@
 //! party.
 
 mod exchange;
+mod holdings;
 mod joint;
 mod lines;
 mod training;
@@ -18,6 +19,7 @@ use megrez_plan::{FloatPlan, Input, KEPT, Plan};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
+pub use holdings::Holding;
 pub use joint::Joint;
 pub use training::{Learnt, Standing};
 

@@ -112,15 +112,7 @@ impl Cluster {
         self.told_all(&Request::Stop { job })
     }
 
-    /// Removes a model or rows that this client has stored.
-    ///
-    /// # Errors
-    /// If there are none of this name, or they are somebody else's.
-    pub fn remove(&mut self, model: &str) -> Result<()> {
-        self.told_all(&Request::Remove { model: model.into() })
-    }
-
-    fn told_all(&mut self, request: &Request) -> Result<()> {
+    pub(super) fn told_all(&mut self, request: &Request) -> Result<()> {
         self.attempt(|cluster| {
             cluster.ask(request)?;
             cluster.done()

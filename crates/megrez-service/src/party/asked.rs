@@ -74,6 +74,13 @@ fn subject(request: &Request) -> Subject {
             ..Subject::default()
         },
         Request::Remove { model } => Subject { model: Some(model.clone()), ..Subject::default() },
+        Request::Stored => Subject::default(),
+        Request::Allow { model, allow } => {
+            Subject { model: Some(model.clone()), allow: allow.clone(), ..Subject::default() }
+        }
+        Request::Discard { material } => {
+            Subject { material: Some(Subject::material(material)), ..Subject::default() }
+        }
         Request::Prepare(prepare) => Subject {
             material: Some(Subject::material(&prepare.material)),
             ..of(&prepare.protocol, &prepare.source)
@@ -96,6 +103,9 @@ impl<'a> Asked<'a> {
             Request::Stop { .. } => ("stop", None),
             Request::Join(join) => ("join", Some((join.session, &join.protocol))),
             Request::Remove { .. } => ("remove", None),
+            Request::Stored => ("stored", None),
+            Request::Allow { .. } => ("allow", None),
+            Request::Discard { .. } => ("discard", None),
         };
         Asked {
             client,
@@ -137,6 +147,11 @@ impl<'a> Asked<'a> {
         self.accepted.set(true);
         self.log.write(Level::Info, self.event("accepted", "the session begins"));
         Ok(())
+    }
+
+    /// Where it is written down what becomes of it.
+    pub(super) fn log(&self) -> &Log {
+        self.log
     }
 
     /// Whether its session has begun here.
@@ -185,7 +200,7 @@ impl<'a> Asked<'a> {
         let event = if self.accepted.get() { "failed" } else { "refused" };
         let (kind, reason) = (e.kind(), e.to_string());
         // What changes nothing is no matter of the audit but where it was not permitted.
-        if self.session.get().is_some() || kind == ErrorKind::NotPermitted {
+        if self.session.get().is_some() || self.accepted.get() || kind == ErrorKind::NotPermitted {
             let entry = Entry {
                 kind: Some(kind),
                 reason: Some(&reason),

@@ -42,6 +42,8 @@ pub struct Capacity {
     pub idle_seconds: u64,
     /// Seconds that running sessions have to finish when the party is asked to end. Default: 120.
     pub drain_seconds: u64,
+    /// Days after which material that nobody has used is removed. Default: 30.
+    pub material_days: u64,
 }
 
 impl Default for Capacity {
@@ -58,6 +60,7 @@ impl Default for Capacity {
             client_seconds: 60,
             idle_seconds: 3600,
             drain_seconds: 120,
+            material_days: 30,
         }
     }
 }
@@ -90,6 +93,7 @@ impl Capacity {
             ("turn_seconds", self.turn_seconds),
             ("client_seconds", self.client_seconds),
             ("idle_seconds", self.idle_seconds),
+            ("material_days", self.material_days),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(format!("`{name}` is at least 1"));
@@ -103,6 +107,10 @@ impl Capacity {
         ];
         if let Some((name, _)) = times.iter().find(|(_, seconds)| *seconds > WEEK) {
             return Err(format!("`{name}` is at most {WEEK}, a week"));
+        }
+        const CENTURY: u64 = 36_500;
+        if self.material_days > CENTURY {
+            return Err(format!("`material_days` is at most {CENTURY}"));
         }
         if self.max_request_mib > 4096 {
             return Err("`max_request_mib` is at most 4096".into());
@@ -142,6 +150,10 @@ impl Capacity {
 
     pub(super) fn idle(&self) -> Duration {
         Duration::from_secs(self.idle_seconds)
+    }
+
+    pub(super) fn material_life(&self) -> Duration {
+        Duration::from_secs(self.material_days * 24 * 3600)
     }
 
     pub(super) fn drain(&self) -> Duration {

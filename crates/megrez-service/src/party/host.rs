@@ -2,13 +2,13 @@
 
 use super::asked::Asked;
 use super::capacity::Capacity;
-use super::stored::{StoredModel, forbidden};
+use super::stored::{Changes, StoredModel, forbidden};
 use crate::protocols;
 use crate::wire::{self, Source};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
-use megrez_plan::{Input, KEPT, Op, Output, Plan, Relu, SignBit, Step};
+use megrez_plan::{Input, KEPT, Lookup, Op, Output, Plan, Relu, ReluForm, SignBit, Step};
 use megrez_protocols::registry::Protocol;
 use megrez_session::Error as SessionError;
 use serde::Serialize;
@@ -50,6 +50,8 @@ pub(super) struct Host {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) policy: Policy,
     pub(super) device: AnyDevice,
+    /// Who changes files of models.
+    pub(super) changes: Changes,
 }
 
 impl Host {
@@ -160,14 +162,20 @@ impl Host {
 /// look-ups and comparisons.
 fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
     // Field elements are packed in fewer bits than 16.
-    let packed = |sign: &SignBit| (16 * sign.dealt(plan.ring)).div_ceil(plan.ring as usize);
+    let words = |bits: usize| bits.div_ceil(plan.ring as usize);
+    let packed = move |sign: &SignBit| words(16 * sign.dealt(plan.ring));
     let dealt = move |step: &Step| {
         let op = match &step.op {
             Op::Offloaded(op) => op,
             op => op,
         };
         let each = match op {
-            Op::Lookup(f) => f.pieces.len(),
+            Op::Lookup(f) => words(Lookup::dealt_bits(plan.ring, f.coefficients(), f.segments())),
+            Op::Relu(Relu { sign, form: ReluForm::Key, truncate }) => {
+                // Corrections of levels and of digits, for both workers.
+                let levels = sign.width(plan.ring) as usize - 1;
+                words(256 * levels + 2 * levels.div_ceil(4) * (2 * plan.ring + truncate) as usize)
+            }
             Op::NonNegative(sign) | Op::CompareMany { sign, .. } | Op::Relu(Relu { sign, .. }) => {
                 packed(sign)
             }
@@ -241,10 +249,11 @@ fn given_up(network: &Network, e: &Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_plan::{List, Lookup};
+    use megrez_plan::List;
 
     #[test]
     fn what_is_dealt_counts_as_what_a_plan_holds() {
+        // 256 segments as a key: 15 corrections of 128 bits, and two words for each worker.
         let f = Lookup { cut: 0, low: 4, degree: 1, pieces: vec![0; 512], frac: 0 };
         let plan = |op| {
             let mut plan = Plan::new(64);
@@ -255,8 +264,8 @@ mod tests {
         };
         for op in [Op::Lookup(f.clone()), Op::Offloaded(Box::new(Op::Lookup(f)))] {
             let plan = plan(op);
-            assert_eq!(sizes(&plan).sum::<usize>(), 100 + 100 + 51_200);
-            assert_eq!(Host::memory(&plan), 51_400 * 32);
+            assert_eq!(sizes(&plan).sum::<usize>(), 100 + 100 + 100 * (2 * 15 + 4));
+            assert_eq!(Host::memory(&plan), 3_600 * 32);
         }
         // Wide digits take long lists.
         let sign = |widths: &[u32]| {
@@ -265,5 +274,10 @@ mod tests {
         };
         assert_eq!(sizes(&sign(&[8; 7])).sum::<usize>(), 200 + 100 * (16 * 7 * 255usize).div_ceil(64));
         assert_eq!(sizes(&sign(&[4, 3])).sum::<usize>(), 200 + 100 * 6);
+        let sign = SignBit { list: List::Bits, cut: 16, bits: Some(16) };
+        let relu =
+            |form| sizes(&plan(Op::Relu(Relu { sign: sign.clone(), form, truncate: 0 }))).sum::<usize>();
+        assert_eq!(relu(ReluForm::ThreeRounds), 200 + 100 * 4);
+        assert_eq!(relu(ReluForm::Key), 200 + 100 * (4 * 15 + 4 * 4));
     }
 }

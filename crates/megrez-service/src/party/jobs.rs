@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Where a party keeps material.
-fn material_folder(host: &Host) -> PathBuf {
+pub(super) fn material_folder(host: &Host) -> PathBuf {
     host.policy.data.join("material")
 }
 
@@ -136,7 +136,7 @@ impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
 }
 
 pub(super) struct UploadJob<'a> {
-    pub device: AnyDevice,
+    pub host: &'a Host,
     pub network: Network,
     pub plan: &'a Plan,
     pub header: ModelHeader,
@@ -149,7 +149,7 @@ impl registry::Visitor<AnyDevice> for UploadJob<'_> {
     type Output = Result<()>;
 
     fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Result<()> {
-        let mut party = Party::start(self.network.clone(), self.device)?;
+        let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         agree(&mut party, "request", &self.request)?;
         let header = self.header.of_upload(common_name(&mut party, "upload")?);
         party.enter(Phase::Input, 0);
@@ -173,7 +173,7 @@ impl registry::Visitor<AnyDevice> for UploadJob<'_> {
             data.write(party.device(), file.body()).map_err(refuse)?;
         }
         arrivals.compare(&mut party, "uploaded")?;
-        file.keep(self.path, &mut party)
+        file.keep(&self.host.changes, self.path, &mut party)
     }
 }
 

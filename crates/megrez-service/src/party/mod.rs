@@ -8,6 +8,7 @@ pub(crate) mod capacity;
 mod clients;
 mod connections;
 mod float;
+mod holdings;
 mod host;
 mod jobs;
 mod joint;

@@ -130,10 +130,14 @@ impl Rights {
             },
             Request::Join(join) => (Right::RunPlans, Some(&join.protocol), None, 1),
             Request::Upload(upload) => (Right::Upload, Some(&upload.protocol), Some(&upload.model), 0),
+            Request::Allow { model, .. } => (Right::Upload, None, Some(model), 0),
             // What concerns a client's own word, jobs and files is no more than it has been given.
-            Request::Consent(_) | Request::Jobs { .. } | Request::Stop { .. } | Request::Remove { .. } => {
-                return Ok(());
-            }
+            Request::Consent(_)
+            | Request::Jobs { .. }
+            | Request::Stop { .. }
+            | Request::Remove { .. }
+            | Request::Discard { .. }
+            | Request::Stored => return Ok(()),
             Request::Train(train) => {
                 let keep = train.job.keep.as_ref().map(|keep| &keep.model);
                 (Right::Train, Some(&train.job.protocol), keep, train.job.epochs())

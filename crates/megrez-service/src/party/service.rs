@@ -11,7 +11,7 @@ use super::kept::Kept;
 use super::meetings::Meetings;
 use super::metrics::{Metrics, Now};
 use super::rights::Rights;
-use super::stored::{ModelHeader, model_path};
+use super::stored::{Changes, ModelHeader, model_path, taken};
 use super::training::Training;
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
@@ -60,7 +60,7 @@ impl Service {
             training: Training::default(),
             meetings: Meetings::default(),
             metrics: Metrics::new(endpoint.me()),
-            host: Host { endpoint, policy, device },
+            host: Host { endpoint, policy, device, changes: Changes::default() },
             draining: AtomicBool::new(false),
             writable: AtomicBool::new(true),
         }))
@@ -135,6 +135,7 @@ impl Service {
                 log.write(Level::Warn, Event::new("swept", message));
             }
         }
+        self.expire(&log);
         let log = Arc::new(log);
         let mut ends = None;
         loop {
@@ -323,6 +324,11 @@ impl Service {
             }
             Request::Stop { job } => permitted.and_then(|()| self.stop(asked.client, job, channel)),
             Request::Remove { model } => permitted.and_then(|()| self.remove(asked, &model, channel)),
+            Request::Stored => permitted.and_then(|()| self.holdings(asked.client, channel)),
+            Request::Allow { model, allow } => {
+                permitted.and_then(|()| self.allow(asked, &model, allow, channel))
+            }
+            Request::Discard { material } => permitted.and_then(|()| self.discard(asked, material, channel)),
         }
     }
 
@@ -433,28 +439,23 @@ impl Service {
         let header = ModelHeader::new(asked.client, self.host.endpoint.me(), upload)?;
         let path = model_path(&self.host.policy.data, &upload.model)?;
         let profile = &NetProfile::loopback();
-        let free = if permitted.is_err() {
-            permitted
-        } else if path.exists() {
-            Err(Error::Refused(format!("a model `{}` is stored already; choose another name", upload.model)))
-        } else {
-            Ok(())
-        };
+        let permitted =
+            permitted.and_then(|()| if path.exists() { Err(taken(&upload.model)) } else { Ok(()) });
         let (session, alone, depend, present) = (upload.session, true, false, &|| shared.present());
         let bytes = &upload.plans[0].plan;
         if protocol.numbers == Numbers::Float32 {
-            let ready = free.and_then(|()| float::affordable(&self.host, bytes));
+            let ready = permitted.and_then(|()| float::affordable(&self.host, bytes));
             let wish =
                 Wish { asked, session, profile, present, depend, alone, ready, memory: &float::memory };
             let (plan, _place) = self.admitted(wish)?;
             return float::upload(&self.host, asked, upload, header, &plan, &path, shared);
         }
-        let ready = free.and_then(|()| self.host.affordable(bytes));
+        let ready = permitted.and_then(|()| self.host.affordable(bytes));
         let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &Host::memory };
         let (plan, _place) = self.admitted(wish)?;
         let network = self.host.join(asked, session, profile)?;
         let job = UploadJob {
-            device: self.host.device.clone(),
+            host: &self.host,
             network: network.clone(),
             plan: &plan,
             header,
@@ -484,6 +485,8 @@ impl Service {
         let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
         let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
+        // What is made is kept for some time only: it does not fill a disk over the years.
+        self.expire(asked.log());
         let network = self.host.join(asked, session, profile)?;
         let job = PrepareJob {
             host: &self.host,

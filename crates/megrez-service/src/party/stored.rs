@@ -8,26 +8,43 @@
 //! can write the folder can do what the party can.
 
 use crate::protocols::is_float;
-use crate::wire::{ModelPlan, USER, Upload};
+use crate::wire::{ModelPlan, StoredItem, StoredKind, USER, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::store::Id;
 use megrez_engine::{Stored, agree_or, files, hash};
 use megrez_kernels::Device;
+use megrez_net::PeerName;
 use megrez_plan::{FloatPlan, Input, KEPT, Kind, Output, Plan, Value, ValueId};
 use megrez_protocols::{Encode as _, Suite};
 use megrez_ring::Shape;
 use megrez_session::{Error as SessionError, Party};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MAGIC: &[u8; 16] = b"megrez-model-003";
 const PURPOSE: &str = "megrez 2026 stored model";
 
+/// Most clients who may use a model.
+const MAX_USERS: usize = 1024;
+
 /// What this party or the owner of a model does not allow.
 pub(super) fn forbidden(what: impl std::fmt::Display) -> Error {
     Error::of(ErrorKind::NotPermitted, what)
+}
+
+/// Held while a file of a model is written, changed or removed: one at a time, so that nothing
+/// comes between looking at a file and changing it.
+#[derive(Default)]
+pub(super) struct Changes(Mutex<()>);
+
+impl Changes {
+    /// Nobody else changes what is stored.
+    pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a party knows of a stored model besides its shares.
@@ -61,17 +78,8 @@ impl ModelHeader {
     /// client. The upload's name is not known yet.
     pub(super) fn new(client: &str, party: usize, upload: &Upload) -> Result<Self> {
         let refuse = |what: &str| Err(Error::Refused(format!("model `{}`: {what}", upload.model)));
-        if client == USER || upload.allow.iter().any(|c| c == USER) {
-            return refuse(&format!(
-                "`{USER}` stands for whoever runs a model: a client of that name can neither own nor run one"
-            ));
-        }
         let mut weights = None;
-        for approved in &upload.plans {
-            let plan = Ends::of(&upload.protocol, &approved.plan)?;
-            let known = |name: &str| name == client || upload.allow.iter().any(|c| c == name);
-            plan.only(|name| name == USER || name == KEPT || known(name), |_| false)
-                .map_err(|what| forbidden(format!("model `{}`: {what}, who may not run it", upload.model)))?;
+        for plan in known(&upload.model, &upload.protocol, &upload.plans, client, &upload.allow)? {
             let mine = plan.owned(client);
             match &weights {
                 None => weights = Some(mine),
@@ -105,6 +113,62 @@ impl ModelHeader {
     /// The header of a model that was trained on what others own as well.
     pub(super) fn of_owners(self, owners: Vec<String>) -> Self {
         ModelHeader { owners, ..self }
+    }
+
+    /// The header once its owner lets others use the model than before.
+    pub(super) fn of_users(self, allow: Vec<String>) -> Result<Self> {
+        // Who may run a model was a part of what the owners of those rows have approved.
+        if self.owners.iter().any(|other| *other != self.owner) {
+            let what = format!("`{}` was trained on others' rows, who approved who may run it", self.model);
+            return Err(forbidden(what));
+        }
+        known(&self.model, &self.protocol, &self.plans, &self.owner, &allow)?;
+        Ok(ModelHeader { allow, ..self })
+    }
+
+    /// What a file says of itself, if there is one: its hash nobody has checked, which is enough to
+    /// list it or to remove it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not this party's of this name.
+    pub(super) fn peek(path: &Path, me: usize) -> Result<Option<Self>> {
+        let mut file = match std::fs::File::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|e| Error::storage(path, e))?,
+        };
+        let unread =
+            || Error::damaged(path, "does not say whose it is: this party's operator has to remove it");
+        let mut bytes = vec![];
+        let mut more = 1 << 16;
+        let header = loop {
+            let read = file.by_ref().take(more).read_to_end(&mut bytes);
+            let read = read.map_err(|e| Error::storage(path, e))?;
+            let packed = bytes.strip_prefix(MAGIC).ok_or_else(unread)?;
+            match postcard::take_from_bytes::<ModelHeader>(packed) {
+                Ok((header, _)) => break header,
+                Err(postcard::Error::DeserializeUnexpectedEnd) if read > 0 => more = bytes.len() as u64,
+                Err(_) => return Err(unread()),
+            }
+        };
+        let named = path.file_stem().and_then(|name| name.to_str());
+        if named == Some(&header.model) && header.party == me { Ok(Some(header)) } else { Err(unread()) }
+    }
+
+    /// What its owner, or `client` who may use it, is told of it.
+    pub(super) fn item(&self, client: &str, bytes: u64, written_s: u64) -> Option<StoredItem> {
+        let own = self.owner == client;
+        let may = own || [&self.allow, &self.owners].iter().any(|names| names.iter().any(|c| c == client));
+        may.then(|| StoredItem {
+            kind: if self.rows { StoredKind::Rows } else { StoredKind::Model },
+            name: self.model.clone(),
+            owner: self.owner.clone(),
+            allow: if own { self.allow.clone() } else { vec![] },
+            protocol: Some(self.protocol.clone()),
+            batches: self.plans.iter().map(|plan| plan.batch).filter(|_| !self.rows).collect(),
+            bytes,
+            written_s,
+            made: self.upload,
+        })
     }
 
     /// Its name.
@@ -158,6 +222,41 @@ impl ModelHeader {
         })?;
         Ok(approved)
     }
+}
+
+/// A name that is not free.
+pub(super) fn taken(model: &str) -> Error {
+    Error::Refused(format!("a model `{model}` is stored already; choose another name, or remove it first"))
+}
+
+/// The ends of a model's plans, once all clients that they name are its owner or may use it.
+fn known(
+    model: &str,
+    protocol: &str,
+    plans: &[ModelPlan],
+    owner: &str,
+    allow: &[String],
+) -> Result<Vec<Ends>> {
+    if owner == USER || allow.iter().any(|c| c == USER) {
+        return Err(Error::Refused(format!(
+            "model `{model}`: `{USER}` stands for whoever runs a model: a client of that name can neither own nor run \
+             one"
+        )));
+    }
+    if allow.len() > MAX_USERS {
+        let what =
+            format!("model `{model}`: {} clients may use it, and {MAX_USERS} are the most", allow.len());
+        return Err(Error::Refused(what));
+    }
+    allow.iter().try_for_each(|name| PeerName::client(name).map(drop))?;
+    let ends = |approved: &ModelPlan| {
+        let ends = Ends::of(protocol, &approved.plan)?;
+        let known = |name: &str| name == owner || allow.iter().any(|c| c == name);
+        ends.only(|name| name == USER || name == KEPT || known(name), |_| false)
+            .map_err(|what| forbidden(format!("model `{model}`: {what}, who may not run it")))?;
+        Ok(ends)
+    };
+    plans.iter().map(ends).collect()
 }
 
 /// The inputs and outputs of a plan, on a ring or of floating point, with the shapes and kinds of
@@ -234,34 +333,47 @@ impl StoredModel {
     /// Reads and checks the model's file at party `me`, for a client who may use it or, with `say`,
     /// has a say in its use.
     pub(super) fn open(data: &Path, model: &str, client: &str, me: usize, say: bool) -> Result<Self> {
-        let path = model_path(data, model)?;
         // The same words whether it is missing or not permitted: a stranger does not learn which
         // models there are.
         let absent = || forbidden(format!("there is no model `{model}` that `{client}` may use"));
-        let mut bytes = std::fs::read(&path).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => absent(),
-            _ => Error::file(&path, e),
-        })?;
+        let stored = Self::read(&model_path(data, model)?, model, me)?.ok_or_else(absent)?;
+        let others = if say { &stored.header.owners } else { &stored.header.allow };
+        if stored.header.owner != client && !others.iter().any(|c| c == client) {
+            return Err(absent());
+        }
+        Ok(stored)
+    }
+
+    /// Reads and checks a model's file at party `me`, if there is one.
+    fn read(path: &Path, model: &str, me: usize) -> Result<Option<Self>> {
+        let mut bytes = match std::fs::read(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|e| Error::storage(path, e))?,
+        };
         let again = "upload the model again under another name";
-        let damaged = || Error::damaged(&path, format!("is damaged, or of another version: {again}"));
+        let damaged = || Error::damaged(path, format!("is damaged, or of another version: {again}"));
         let content = files::unseal(PURPOSE, &bytes).ok_or_else(damaged)?;
         let rest = content.strip_prefix(MAGIC).ok_or_else(damaged)?;
         let (header, body) = postcard::take_from_bytes::<ModelHeader>(rest).map_err(|_| damaged())?;
         let (end, body) = (content.len(), content.len() - body.len());
         let wrong =
-            |what: String| Error::damaged(&path, format!("{what}: put this party's own back, or {again}"));
+            |what: String| Error::damaged(path, format!("{what}: put this party's own back, or {again}"));
         if header.model != model {
             return Err(wrong(format!("is a file of the model `{}`", header.model)));
         }
         if header.party != me {
             return Err(wrong(format!("is a file of party {}", header.party)));
         }
-        let others = if say { &header.owners } else { &header.allow };
-        if header.owner != client && !others.iter().any(|c| c == client) {
-            return Err(absent());
-        }
         bytes.truncate(end);
-        Ok(StoredModel { header, bytes, body })
+        Ok(Some(StoredModel { header, bytes, body }))
+    }
+
+    /// The same shares for other users.
+    pub(super) fn for_users(self, allow: Vec<String>) -> Result<ModelFile> {
+        let header = self.header.clone().of_users(allow)?;
+        let mut file = ModelFile::new(&header)?;
+        file.body().extend_from_slice(self.body());
+        Ok(file)
     }
 
     /// The shares.
@@ -304,12 +416,15 @@ impl StoredModel {
 /// The file of a model that is being stored: shares are appended, then it is written.
 pub(super) struct ModelFile {
     bytes: Vec<u8>,
+    party: usize,
+    upload: Id,
 }
 
 impl ModelFile {
     pub(super) fn new(header: &ModelHeader) -> Result<Self> {
-        let header = postcard::to_allocvec(header).map_err(|e| Error::of(ErrorKind::Internal, e))?;
-        Ok(ModelFile { bytes: [MAGIC.as_slice(), &header].concat() })
+        let packed = postcard::to_allocvec(header).map_err(|e| Error::of(ErrorKind::Internal, e))?;
+        let bytes = [MAGIC.as_slice(), &packed].concat();
+        Ok(ModelFile { bytes, party: header.party, upload: header.upload })
     }
 
     /// Where the next share is written.
@@ -318,18 +433,33 @@ impl ModelFile {
     }
 
     /// Writes the file.
-    pub(super) fn write(mut self, path: &Path) -> Result<()> {
+    pub(super) fn write(mut self, changes: &Changes, path: &Path) -> Result<()> {
         files::seal(PURPOSE, &mut self.bytes);
-        files::write(path, &self.bytes).map_err(|e| Error::file(path, e))
+        let _alone = changes.alone();
+        if path.exists() {
+            return Err(taken(&path.file_stem().unwrap_or_default().to_string_lossy()));
+        }
+        files::write(path, &self.bytes).map_err(|e| Error::storage(path, e))
+    }
+
+    /// Writes the file in the place of the one that is there, while nobody else changes it.
+    pub(super) fn replace(mut self, path: &Path) -> Result<()> {
+        files::seal(PURPOSE, &mut self.bytes);
+        files::replace(path, &self.bytes).map_err(|e| Error::storage(path, e))
     }
 
     /// Writes the file, waits until all parties have written theirs, and removes it if one could
     /// not: half a model is of no use.
-    pub(super) fn keep<D: Device>(self, path: &Path, party: &mut Party<D>) -> Result<()> {
-        self.write(path)?;
+    pub(super) fn keep<D: Device>(self, changes: &Changes, path: &Path, party: &mut Party<D>) -> Result<()> {
+        let (me, upload) = (self.party, self.upload);
+        self.write(changes, path)?;
         let kept = party.barrier("model-kept");
         if kept.is_err() {
-            let _ = files::remove(path);
+            let _alone = changes.alone();
+            // Whoever has removed it meanwhile may have stored another one.
+            if ModelHeader::peek(path, me).is_ok_and(|found| found.is_some_and(|h| h.upload == upload)) {
+                let _ = files::remove(path);
+            }
         }
         Ok(kept?)
     }

@@ -77,3 +77,62 @@ fn bounds_in_json_are_read_to_the_last_bit() {
     assert_eq!((low, high), (0.38367754220962524, 0.9545904994010925));
     assert_eq!((low as f32, f64::from(low as f32)), (0.38367754, low));
 }
+
+/// A model of smooth functions, behind a product.
+fn smooth() -> Graph {
+    use megrez_graph::{Attributes, Tensor};
+    let mut g = Graph::new("smooth");
+    let x = g.input("x", [2, 4]).unwrap();
+    let w = g.constant("w", Tensor::new([4, 4], (0..16).map(|i| i as f32 / 16.0 - 0.4).collect()));
+    let mut y = x;
+    for op in ["Gelu", "Sigmoid", "Softmax"] {
+        let attributes = Attributes::none();
+        let attributes = if op == "Softmax" { attributes.with("axis", -1) } else { attributes };
+        y = g.add(&format!("{op}/product"), "MatMul", &[y, w], Attributes::none()).unwrap();
+        y = g.add(op, op, &[y], attributes).unwrap();
+    }
+    let y = g.add("end", "MatMul", &[y, w], Attributes::none()).unwrap();
+    g.output("y", y);
+    g
+}
+
+/// Whatever stands for smooth functions by default, the protocol has its steps.
+#[test]
+fn every_protocol_runs_smooth_functions_by_default() {
+    for protocol in protocols::all().filter(|p| !p.rings.is_empty()) {
+        for ring in [64, 32] {
+            if protocol.name == "bicoptor" {
+                continue; // It compares nothing but in a ReLU.
+            }
+            let request =
+                CompileRequest { protocol: protocol.name.into(), ring, ..CompileRequest::default() };
+            for recipe in [request.recipe(&smooth(), "client"), request.recipe_by_layer(&smooth(), "client")]
+            {
+                let model = recipe.and_then(|recipe| recipe.compile(&smooth(), "client"));
+                let model = model.unwrap_or_else(|e| panic!("{}, {ring} bits: {e}", protocol.name));
+                let Model::Fixed(model) = model else { unreachable!("it is in fixed point") };
+                let cost = protocols::cost(protocol.name, &model.compiled.plan);
+                assert!(cost.is_ok(), "{}, {ring} bits: {}", protocol.name, cost.unwrap_err());
+            }
+        }
+    }
+}
+
+/// What the earlier default ran, this one does.
+#[test]
+fn many_bits_and_many_fraction_bits_leave_tables_their_room() {
+    for (bits, frac) in [(Some(56), None), (None, Some(30)), (Some(40), Some(28)), (None, Some(29))] {
+        let compiled = |activations| {
+            let input_range = "0.25".parse().unwrap();
+            let request =
+                CompileRequest { bits, frac, activations, input_range, ..CompileRequest::default() };
+            request.recipe(&smooth(), "client").unwrap().compile(&smooth(), "client")
+        };
+        let splines = compiled(Smooth::Minimax).is_ok();
+        assert!(splines || frac == Some(30));
+        for activations in [Smooth::Auto, Smooth::Lookup] {
+            let found = compiled(activations);
+            assert!(found.is_ok() || !splines, "{bits:?} {frac:?} {activations}: {}", found.err().unwrap());
+        }
+    }
+}

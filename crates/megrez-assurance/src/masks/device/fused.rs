@@ -1,16 +1,53 @@
 //! The fused steps on symbols: what each of them makes is a rest, but for the masks that it adds.
 
+use super::super::deps::Deps;
 use super::super::form::{Map, Rows, Run, Symbols, Term, Unit};
 use super::{Result, Symbolic, made, mask_of, unit_of};
 use megrez_kernels::{
-    FieldShare, ListAlgebra, ListStreams, LookupTables, MaskedLists, OpenSelected, OpenTruncated, Selected,
-    SignTables, Truncation,
+    ComparisonKeys, DealtKeys, DealtLookup, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams,
+    LookupKey, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, Selected, SignTables,
+    Truncation,
 };
 use megrez_plan::Lookup;
 use megrez_prg::Stream;
 use megrez_ring::Word;
 
+/// The draw that gives each element a label of its own, and nothing else.
+fn own_labels(rows: &Rows) -> Option<u32> {
+    match rows.runs.as_slice() {
+        [Run { terms, deps, .. }] if deps.is_empty() => match terms.as_slice() {
+            [Term { draw, map: Map::Each, start: 0, .. }] => Some(*draw),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 impl Symbolic {
+    /// The words of the keys of `n` values, message by message: all are labels of one key, if its
+    /// roots are draws of their own.
+    fn words_of_key<const K: usize>(
+        &self,
+        roots: [&Stream; 2],
+        n: usize,
+        lengths: [usize; K],
+        deps: &Deps,
+    ) -> [Rows; K] {
+        let roots = roots.map(|root| self.world.random(self.me, root, Unit::Raw, 2 * n));
+        let key = match [&roots[0], &roots[1]].map(own_labels) {
+            [Some(a), Some(b)] if a != b => {
+                Some(self.world.key([a, b], lengths.iter().sum::<usize>() as u64 * 64))
+            }
+            _ => None,
+        };
+        let mut start = 0;
+        lengths.map(|len| {
+            let terms = key.map(|draw| Term { draw, start, stride: 64, map: Map::Each, coeff: 1 });
+            start += len as u64 * 64;
+            Rows::new(Unit::Word, vec![Run { len, terms: terms.into_iter().collect(), deps: deps.clone() }])
+        })
+    }
+
     /// Worker `j`'s share of one masked list of n·length elements: the zero-share, and at worker 1
     /// what the sum of both shares is.
     fn list(
@@ -28,14 +65,7 @@ impl Symbolic {
             .map(|(stream, n)| world.random(self.me, stream, unit, n));
         let flips = flips.bits(n).unwrap_or_else(|| Rows::new(Unit::Bit, vec![Run::zero(n)]));
         // The lemma wants a label of its own for each multiplier, rotation and flip.
-        let uniform = |rows: &Rows| match rows.runs.as_slice() {
-            [Run { terms, deps, .. }] if deps.is_empty() => match terms.as_slice() {
-                [Term { draw, map: Map::Each, start: 0, .. }] => Some(*draw),
-                _ => None,
-            },
-            _ => None,
-        };
-        let draws = [&others[0], &others[1], &flips].map(uniform);
+        let draws = [&others[0], &others[1], &flips].map(own_labels);
         let mut rows = self.rest(unit, inputs, entries);
         if j == 0 {
             return Rows::sum(unit, &[(1, &rows), (1, &zero)], entries, u64::MAX);
@@ -202,6 +232,76 @@ impl LookupTables for Symbolic {
     ) -> Result<Symbols<W>> {
         let n = masked.rows.len();
         let rest = self.rest(Unit::Word, &[&masked.rows, &tables.rows], n);
+        let mask = self.words(output_mask, n);
+        made(Rows::sum(Unit::Word, &[(1, &rest), (1, &mask)], n, mask_of(W::BITS)))
+    }
+}
+
+impl ComparisonKeys for Symbolic {
+    fn deal_keys<W: Word>(
+        &self,
+        spec: KeySpec,
+        permutations: &Symbols<u64>,
+        masks: &Symbols<W>,
+        roots: [&Stream; 2],
+    ) -> Result<DealtKeys<W, Self>> {
+        let n = masks.rows.len();
+        let lengths = [
+            2 * n,
+            2 * (spec.levels() - 1) * n,
+            2 * spec.digits() * n,
+            (spec.parts() - 2) * spec.digits() * n,
+        ];
+        let deps = self.world.rest(&[&masks.rows, &permutations.rows]);
+        let [first, others, values, tops] = self.words_of_key(roots, n, lengths, &deps);
+        Ok(DealtKeys { first: made(first)?, others: made(others)?, values: made(values)?, tops: made(tops)? })
+    }
+
+    fn evaluate_keys<W: Word>(
+        &self,
+        spec: KeySpec,
+        permutations: &Symbols<u64>,
+        masked: &Symbols<W>,
+        key: &KeyShare<'_, W, Self>,
+    ) -> Result<Vec<Symbols<W>>> {
+        let n = masked.rows.len();
+        let root = self.world.random(self.me, key.root, Unit::Raw, 2 * n);
+        let mut inputs = vec![&*permutations.rows, &*masked.rows, &root, &*key.others.rows];
+        inputs.extend([&*key.values.rows, &*key.tops.rows]);
+        inputs.extend(key.first.map(|first| &*first.rows));
+        (0..spec.parts()).map(|_| made(self.rest(Unit::Word, &inputs, n))).collect()
+    }
+}
+
+impl LookupKeys for Symbolic {
+    fn deal_lookup<W: Word>(
+        &self,
+        f: &Lookup,
+        permutations: &Symbols<u64>,
+        masks: &Symbols<W>,
+        roots: [&Stream; 2],
+    ) -> Result<DealtLookup<W, Self>> {
+        let n = masks.rows.len();
+        let lengths = [2 * n, 2 * (f.index_bits() as usize - 1) * n, f.coefficients() * n];
+        let deps = self.world.rest(&[&masks.rows, &permutations.rows]);
+        let [first, others, values] = self.words_of_key(roots, n, lengths, &deps);
+        Ok(DealtLookup { first: made(first)?, others: made(others)?, values: made(values)? })
+    }
+
+    fn open_by_keys<W: Word>(
+        &self,
+        _: &Lookup,
+        permutations: &Symbols<u64>,
+        masked: &Symbols<W>,
+        key: &LookupKey<'_, W, Self>,
+        output_mask: &Symbols<W>,
+    ) -> Result<Symbols<W>> {
+        let n = masked.rows.len();
+        let root = self.world.random(self.me, key.root, Unit::Raw, 2 * n);
+        let mut inputs =
+            vec![&*permutations.rows, &*masked.rows, &root, &*key.others.rows, &*key.values.rows];
+        inputs.extend(key.first.map(|first| &*first.rows));
+        let rest = self.rest(Unit::Word, &inputs, n);
         let mask = self.words(output_mask, n);
         made(Rows::sum(Unit::Word, &[(1, &rest), (1, &mask)], n, mask_of(W::BITS)))
     }

@@ -112,17 +112,27 @@ impl Table {
     pub(super) fn relus(&mut self) {
         use ReluForm::*;
         let digit = |widths: &[u32]| SignBit { list: List::Digits(widths.to_vec()), ..SignBit::FULL };
-        for form in [ThreeRounds, TwoRounds, TwoRoundsFresh, Table] {
+        for form in [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key] {
             let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
-            let forms = [
+            let few = SignBit { bits: Some(3), ..SignBit::FULL };
+            let by_lists = [
                 ("3 bits", 3, 1, 0, SignBit::FULL),
                 ("digits 1, 1", 3, 1, 0, digit(&[1, 1])),
                 ("a digit of 2", 3, 1, 0, digit(&[2])),
                 ("neighbours", 3, 2, 0, digit(&[2])),
                 ("truncated by 1", 4, 1, 1, digit(&[2, 1])),
+                ("truncated by 1, cut by 1", 4, 1, 1, cut.clone()),
+            ];
+            // A key compares the same whatever the list; the table that stands for it here has
+            // room for few words.
+            let by_keys = [
+                ("3 bits", 3, 1, 0, SignBit::FULL),
+                ("neighbours", 3, 2, 0, SignBit::FULL),
+                ("truncated by 1", 4, 1, 1, few),
                 ("truncated by 1, cut by 1", 4, 1, 1, cut),
             ];
-            for (name, ring, elements, truncate, sign) in forms {
+            let forms: &[_] = if form == Key { &by_keys } else { &by_lists };
+            for (name, ring, elements, truncate, sign) in forms.iter().cloned() {
                 let values = if truncate > 0 { (-4..4).collect() } else { range(ring) };
                 // After a cut, comparisons are of few bits.
                 let values: Vec<i64> =

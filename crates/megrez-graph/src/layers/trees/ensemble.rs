@@ -44,7 +44,7 @@ impl Ensemble<'_> {
         let (low, high) = x.range.hull();
         let unit = 2f64.powi(cx.frac_of(x) as i32);
         // Beyond the range one threshold is like any other.
-        let first = ((low - 1) as f64 / unit) as f32;
+        let first = not_above((low - 1) as f64 / unit);
         let last = after(high, unit);
         let border = |place: &Option<usize>| {
             let Some(i) = *place else { return 0.0 };
@@ -62,11 +62,15 @@ pub(super) fn leaf_frac(cx: &Lowering) -> u32 {
     if cx.ring() == 64 { cx.frac() + SPARE_BITS } else { cx.frac() }
 }
 
+/// The largest number of float32 that is not above this one.
+fn not_above(value: f64) -> f32 {
+    let near = value as f32;
+    if f64::from(near) > value { near.next_down() } else { near }
+}
+
 /// The least number of float32 that is not below the word after this one.
 fn after(word: i128, unit: f64) -> f32 {
-    let next = (word + 1) as f64 / unit;
-    let near = next as f32;
-    if f64::from(near) < next { near.next_up() } else { near }
+    -not_above(-((word + 1) as f64 / unit))
 }
 
 /// A bound that everybody may know of |x − t| for borders t of [`Ensemble::borders`], in words: the

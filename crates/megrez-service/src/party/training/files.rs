@@ -39,7 +39,7 @@ pub(super) fn name(id: &JobId) -> String {
 fn read<T: DeserializeOwned>(purpose: &str, path: &Path) -> Result<Option<T>> {
     let bytes = match std::fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|e| Error::file(path, e))?,
+        read => read.map_err(|e| Error::storage(path, e))?,
     };
     let content = files::unseal(purpose, &bytes).and_then(|content| postcard::from_bytes(content).ok());
     content.map(Some).ok_or_else(|| Error::damaged(path, "is damaged, or of another version"))
@@ -48,12 +48,12 @@ fn read<T: DeserializeOwned>(purpose: &str, path: &Path) -> Result<Option<T>> {
 fn write<T: Serialize>(purpose: &str, path: &Path, content: &T) -> Result<()> {
     let mut bytes = postcard::to_allocvec(content).map_err(|e| Error::of(ErrorKind::Internal, e))?;
     files::seal(purpose, &mut bytes);
-    files::write(path, &bytes).map_err(|e| Error::file(path, e))
+    files::write(path, &bytes).map_err(|e| Error::storage(path, e))
 }
 
 fn remove(path: &Path) -> Result<()> {
     match files::remove(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file(path, e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::storage(path, e)),
         _ => Ok(()),
     }
 }
@@ -182,7 +182,7 @@ impl<'a> Folder<'a> {
         let folder = data.join("jobs");
         let entries = match std::fs::read_dir(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-            entries => entries.map_err(|e| Error::file(&folder, e))?,
+            entries => entries.map_err(|e| Error::storage(&folder, e))?,
         };
         let id = |entry: io::Result<std::fs::DirEntry>| {
             let name = entry.ok()?.file_name().into_string().ok()?;
@@ -247,7 +247,7 @@ impl<'a> Folder<'a> {
         let folder = self.data.join("jobs");
         let entries = match std::fs::read_dir(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
-            entries => entries.map_err(|e| Error::file(&folder, e))?,
+            entries => entries.map_err(|e| Error::storage(&folder, e))?,
         };
         let prefix = format!("{}.", name(&self.id));
         let epoch = |entry: io::Result<std::fs::DirEntry>| {

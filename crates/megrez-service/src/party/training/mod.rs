@@ -18,7 +18,6 @@ use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
 use entries::lock;
 use files::{Folder, name};
-use megrez_engine::files as disk;
 use megrez_engine::store::Id;
 use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
@@ -232,18 +231,6 @@ impl Service {
         if let Some(running) = lock(&self.training.running).get(&id) {
             running.stop.store(true, Ordering::Release);
         }
-        wire::send(&mut hold(shared), &Reply::Done)
-    }
-
-    /// Removes what a client has stored.
-    pub(super) fn remove(&self, asked: &Asked, model: &str, shared: &ClientChannel) -> Result<()> {
-        let (client, path) = (asked.client, model_path(&self.host.policy.data, model)?);
-        let stored = StoredModel::open(&self.host.policy.data, model, client, self.host.endpoint.me(), true)?;
-        if stored.header.owner != client {
-            return Err(forbidden(format!("`{model}` is not `{client}`'s to remove")));
-        }
-        asked.accept()?;
-        disk::remove(&path).map_err(|e| Error::file(&path, e))?;
         wire::send(&mut hold(shared), &Reply::Done)
     }
 }

@@ -287,7 +287,7 @@ impl TrainJob<'_> {
                 masks.write(party.device(), file.body()).map_err(refuse)?;
                 data.write(party.device(), file.body()).map_err(refuse)?;
             }
-            file.write(&path)?;
+            file.write(&self.host.changes, &path)?;
         }
         // A party that has lost its share hears of it here; the others keep theirs, for the next
         // attempt.
