@@ -111,7 +111,8 @@ class Cluster:
     ) -> Result[Any]:
         """Run a model that is stored at the parties, in a batch size that its owner approved.
 
-        Without `batch`, all data goes in one run. `material` is what `prepare` has made for the first run.
+        Without `batch`, all data goes in one run. `material` is what `prepare` has made for the first run; by
+        default each run takes some of what is in stock for this client, if there is any.
         """
         size = batch
         if size is None:
@@ -127,6 +128,14 @@ class Cluster:
         Gives the name of this `material` for `run_stored`, which then has only its online phase to do.
         """
         return self._native.prepare(name, batch)
+
+    def keep(self, name: str, runs: int, *, batch: int = 1) -> list[str]:
+        """Have the parties make correlated randomness until they have that of so many `runs` in stock.
+
+        Runs of the stored model take from it by themselves, one batch each, while there is any. Gives the
+        names of what was made.
+        """
+        return self._native.keep(name, batch, runs)
 
     def generate(
         self,

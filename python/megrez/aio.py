@@ -150,6 +150,10 @@ class Cluster:
         """Have correlated randomness made ahead, as `megrez.Cluster.prepare`."""
         return await self._call(lambda one, _: one.prepare(name, batch=batch))
 
+    async def keep(self, name: str, runs: int, *, batch: int = 1) -> list[str]:
+        """Have correlated randomness made until there is a stock of it, as `megrez.Cluster.keep`."""
+        return await self._call(lambda one, _: one.keep(name, runs, batch=batch))
+
     async def generate(
         self,
         model: str | os.PathLike[str],

@@ -105,6 +105,7 @@ def test_a_party_whose_disk_was_full_goes_on_when_it_has_room(
     deployment = Deployment(WORDS, tmp_path / "cluster", random.Random(os.getpid()), mounted=False)
     try:
         deployment.start(60)
+        assert not any(party.deaths for party in deployment.parties)
         party = deployment.parties[0]
         certs = deployment.folder / "certs"
         with megrez.connect(deployment.cluster, certs=certs, client="bob", timeout=60) as bob:

@@ -34,14 +34,17 @@ DRAIN_SECONDS = 20
 PARTIES = range(3)
 
 
-def free_port(dice: random.Random) -> int:
-    """Find a port that no client's connection can take while its party is down."""
-    while True:
-        port = dice.randrange(20000, 32000)
+def free_ports(dice: random.Random, count: int) -> list[int]:
+    """Find ports, all different, that no client's connection can take while their party is down."""
+    ports: list[int] = []
+    for port in dice.sample(range(20000, 32000), 12000):
         with socket.socket() as one, contextlib.suppress(OSError):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind(("127.0.0.1", port))
-            return port
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError(f"there are no {count} free ports from 20000 to 31999")
 
 
 @dataclass(frozen=True)
@@ -219,10 +222,11 @@ class Deployment:
         self.relay = Relay()
         certs = ["certs", "--folder", str(folder / "certs"), "--clients", ",".join(CLIENTS)]
         subprocess.run([*words, *certs], check=True, stdout=subprocess.DEVNULL)
-        ports = [free_port(dice) for _ in PARTIES]
+        found = free_ports(dice, 2 * len(PARTIES))
+        ports, admin = found[: len(PARTIES)], found[len(PARTIES) :]
         self.cluster = folder / "cluster.toml"
         self._addresses(self.cluster, [self.relay.link("client", i, port) for i, port in enumerate(ports)])
-        self.parties = [self._party(i, ports, free_port(dice)) for i in PARTIES]
+        self.parties = [self._party(i, ports, admin[i]) for i in PARTIES]
 
     @staticmethod
     def _addresses(file: Path, ports: Sequence[int]) -> None:

@@ -172,7 +172,7 @@ fn written(page: &Page, inference: &Inference, model: Option<(&Model, &str, &str
 /// How to run, with the material that is named.
 fn options(args: &Infer) -> Result<RunOptions> {
     let material = args.material.as_deref().map(str::parse::<Material>).transpose()?;
-    Ok(RunOptions { material: material.map(<[u8; 16]>::from), ..args.common.run(1) })
+    Ok(RunOptions { material: Material::ahead(material), ..args.common.run(1) })
 }
 
 /// A name from a file as it may be printed: no character steers the terminal.

@@ -5,7 +5,7 @@ use crate::common::{Deployment, HANG, cli, run_small, signal, small_plan, small_
 use megrez::ErrorKind;
 use megrez_net::{Channel, Identity, NetError, PeerName, dial};
 use megrez_plan::Input;
-use megrez_service::wire::{self, Net, Reply, Request, Run, Source};
+use megrez_service::wire::{self, Ahead, Net, Reply, Request, Run, Source};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn stall(deployment: &Deployment, client: &str) -> Vec<Channel> {
         runs: 1,
         lasting: vec![],
         net: Net::from(&megrez_net::NetProfile::loopback()),
-        material: None,
+        material: Ahead::Nothing,
         insecure: false,
     };
     let mut channels: Vec<Channel> = (0..3).map(|party| channel(deployment, client, party)).collect();

@@ -4,7 +4,7 @@ use crate::common::{HANG, options, parties, run_small, signal, small_plan, small
 use megrez::{Cluster, ErrorKind};
 use megrez_net::{Channel, Identity, NetProfile, PeerName, certs, dial};
 use megrez_plan::{Input, Plan};
-use megrez_service::wire::{self, Net, Reply, Request, Run, Source};
+use megrez_service::wire::{self, Ahead, Net, Reply, Request, Run, Source};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
@@ -179,7 +179,7 @@ fn request(plan: &Plan, session: [u8; 16], runs: u32) -> Run {
         runs,
         lasting: vec![],
         net: Net::from(&NetProfile::loopback()),
-        material: None,
+        material: Ahead::Nothing,
         insecure: false,
     }
 }

@@ -23,5 +23,7 @@ pub use cost::{PlanCost, StepCost, Unsupported, check};
 pub use hash::hash;
 pub use inputs::Arrivals;
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
-pub use serve::{Options, Stored, agree, agree_or, common_name, derive, run_again, serve};
+pub use serve::{
+    Options, Stored, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from, told_by_first,
+};
 pub use walk::{Prepared, Values, offline, online};

@@ -99,6 +99,42 @@ pub fn agree_or<D: Device>(
     })
 }
 
+/// What party 0 tells the others about `what`; what the others pass counts for nothing.
+pub fn told_by_first<D: Device>(
+    party: &mut Party<D>,
+    what: &str,
+    told: [u8; 32],
+) -> Result<[u8; 32], Error> {
+    party.step("agreement", |party| {
+        if party.me() == 0 {
+            for peer in party.peers() {
+                party.send(peer, what, Payload::from_bytes(&told))?;
+            }
+            return Ok(told);
+        }
+        let heard = party.recv(0, what, 32)?;
+        Ok(*heard.as_bytes().first_chunk().expect("32 bytes"))
+    })
+}
+
+/// Whether all parties say yes to `what`.
+pub fn all_say<D: Device>(party: &mut Party<D>, what: &str, yes: bool) -> Result<bool, Error> {
+    party.step("agreement", |party| {
+        for peer in party.peers() {
+            party.send(peer, what, Payload::from_bytes(&[u8::from(yes)]))?;
+        }
+        let mut all = yes;
+        for peer in party.peers() {
+            match party.recv(peer, what, 1)?.as_bytes() {
+                [1] => {}
+                [0] => all = false,
+                _ => return party.refuse(format!("party {peer} says neither yes nor no to `{what}`")),
+            }
+        }
+        Ok(all)
+    })
+}
+
 /// A fresh name for `what` the parties make together: none of them chooses it, and all hold the
 /// same.
 pub fn common_name<D: Device>(party: &mut Party<D>, what: &str) -> Result<[u8; 16], Error> {
@@ -134,6 +170,20 @@ pub fn serve<S: Suite>(
     clients: &mut dyn Clients,
     options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
+    serve_from(suite, plan, party, stored, &mut |_| Ok(prepared.take()), clients, options)
+}
+
+/// As [`serve`]; `ahead` gives before each run the material that was made for it, at all parties
+/// of the same preparation, or says at all of them that there is none.
+pub fn serve_from<S: Suite>(
+    suite: &S,
+    plan: &Plan,
+    party: &mut Party<S::Device>,
+    stored: &mut Stored<S>,
+    ahead: &mut dyn FnMut(&mut Party<S::Device>) -> Result<Option<Prepared<S>>, Error>,
+    clients: &mut dyn Clients,
+    options: Options<'_>,
+) -> Result<Vec<PartyReport>, Error> {
     agree(party, "plan", &plan.hash())?;
     if let Err(what) = options.fit(plan) {
         return party.refuse(what);
@@ -141,8 +191,9 @@ pub fn serve<S: Suite>(
     let mut held = HashMap::new();
     (0..options.runs)
         .map(|run| {
+            let prepared = ahead(party)?;
             party.meter().reset();
-            one_run(suite, plan, party, stored, &mut held, prepared.take(), clients, options, run)
+            one_run(suite, plan, party, stored, &mut held, prepared, clients, options, run)
         })
         .collect()
 }

@@ -115,6 +115,29 @@ pub fn belongs(path: &Path, client: &str) -> Option<(BatchId, Id)> {
     own.then(|| (batch.try_into().expect("16 bytes"), preparation.try_into().expect("16 bytes")))
 }
 
+/// The batches of material in `folder` that serve what `binding` names, of whatever batch, by what
+/// their headers say; the oldest first.
+///
+/// # Errors
+/// If the folder cannot be looked through.
+pub fn stock(folder: &Path, binding: &Binding<'_>) -> std::io::Result<Vec<BatchId>> {
+    let mut found = files::of_extension(folder, EXTENSION)?;
+    found.sort_by_key(|(path, written)| (*written, path.clone()));
+    let wanted = binding.header(&Id::default());
+    // All but the batch, which follows the magic, and the preparation, which comes last.
+    let (batch, rest) = (MAGIC.len()..MAGIC.len() + 16, MAGIC.len() + 16..wanted.len() - 16);
+    let mut header = vec![0; wanted.len()];
+    let mut serves = |path: &Path| {
+        // One that is used up in this moment is gone.
+        File::open(path).ok()?.read_exact(&mut header).ok()?;
+        let same = header[..batch.start] == wanted[..batch.start] && header[rest.clone()] == wanted[rest.clone()];
+        let name: BatchId = header[batch.clone()].try_into().expect("16 bytes");
+        // A file of another name would not be found again.
+        (same && self::path(folder, &name) == path).then_some(name)
+    };
+    Ok(found.iter().filter_map(|(path, _)| serves(path)).collect())
+}
+
 fn refused(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::Refused(format!("material {}: {what}", path.display()))
 }

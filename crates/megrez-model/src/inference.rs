@@ -14,6 +14,7 @@ use megrez_graph::{Named, Revealed, Tensor, plain};
 use megrez_plan::Input;
 use megrez_service::backend::Backend;
 use megrez_service::client::RunOptions;
+use megrez_service::wire::Ahead;
 use megrez_service::protocols::find;
 use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::Error as SessionError;
@@ -225,7 +226,7 @@ impl FloatModel {
 
 /// Refuses material under a protocol that has none.
 pub(crate) fn without_material(protocol: &str, options: &RunOptions) -> Result<()> {
-    if options.material.is_some() && !find(protocol)?.offline {
+    if options.material != Ahead::Nothing && !find(protocol)?.offline {
         let what = format!("`{protocol}` has no offline phase: leave out --material");
         return Err(Error::of(ErrorKind::Unsupported, what));
     }

@@ -1,6 +1,7 @@
 //! The name of correlated randomness that parties have made ahead.
 
 use megrez_service::Error;
+use megrez_service::wire::Ahead;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,6 +9,14 @@ use std::str::FromStr;
 /// digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Material(pub(crate) [u8; 16]);
+
+impl Material {
+    /// What a run is asked for: to use this material, or none that is named.
+    #[must_use]
+    pub fn ahead(named: Option<Material>) -> Ahead {
+        named.map_or(Ahead::Nothing, |material| Ahead::Batch(material.0))
+    }
+}
 
 impl From<Material> for [u8; 16] {
     fn from(material: Material) -> Self {

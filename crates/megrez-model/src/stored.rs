@@ -11,9 +11,9 @@ use megrez_graph::lower::{DataInput, ModelInput};
 use megrez_graph::{CompileOptions, FloatOptions, Graph, Revealed, Tensor, compile, compile_floats};
 use megrez_plan::{FloatPlan, Input, Plan};
 use megrez_ring::{Shape, encode_words};
-use megrez_service::client::{Cluster, RunOptions};
+use megrez_service::client::{Cluster, Description, RunOptions};
 use megrez_service::protocols::is_float;
-use megrez_service::wire::{ModelPlan, Source, USER, Upload, fresh_name};
+use megrez_service::wire::{Ahead, ModelPlan, Source, USER, Upload, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 
 /// A model that is stored at a cluster, as the parties describe it.
@@ -23,6 +23,8 @@ pub struct StoredModel {
     pub protocol: String,
     /// What its owner approved: one batch size, with what its user needs to know.
     pub approved: ModelPlan,
+    /// How many runs the parties have made randomness ahead for, for this client.
+    pub stock: usize,
     plan: StoredPlan,
 }
 
@@ -58,7 +60,7 @@ impl StoredModel {
     /// # Errors
     /// If there is no such model for this client, or the parties describe it in different ways.
     pub fn describe(cluster: &mut Cluster, name: &str, batch: usize) -> Result<Self> {
-        let (protocol, approved) = cluster.describe(name, batch)?;
+        let Description { protocol, plan: approved, stock } = cluster.describe(name, batch)?;
         let refuse = |e: megrez_plan::PlanError| Error::of(ErrorKind::Unsupported, e);
         let plan = if is_float(&protocol) {
             let plan = FloatPlan::from_bytes(&approved.plan).map_err(refuse)?;
@@ -69,10 +71,11 @@ impl StoredModel {
             check_description(name, &approved, plan.outputs.iter().map(|o| &plan.value(o.value).shape))?;
             StoredPlan::Fixed(plan)
         };
-        Ok(StoredModel { name: name.into(), protocol, approved, plan })
+        Ok(StoredModel { name: name.into(), protocol, approved, stock, plan })
     }
 
-    /// As [`infer`](crate::inference::infer), at the cluster that keeps the model.
+    /// As [`infer`](crate::inference::infer), at the cluster that keeps the model. Unless `options`
+    /// name material, each run takes some of the [`stock`](Self::stock) while there is any.
     ///
     /// # Errors
     /// If the data does not fit, or a party refuses or fails.
@@ -84,7 +87,10 @@ impl StoredModel {
         before: &dyn Fn(u32) -> Result<()>,
     ) -> Result<Inference> {
         without_material(&self.protocol, options)?;
-        let options = RunOptions { protocol: self.protocol.clone(), ..options.clone() };
+        let mut options = RunOptions { protocol: self.protocol.clone(), ..options.clone() };
+        if options.material == Ahead::Nothing && self.stock > 0 {
+            options.material = Ahead::Stock;
+        }
         in_batches(self, data, &options, before, &mut |options, rows| self.run(cluster, options, rows))
     }
 
@@ -95,6 +101,15 @@ impl StoredModel {
     pub fn prepare(&self, cluster: &mut Cluster) -> Result<Material> {
         let source = Source::Model { model: self.name.clone(), batch: self.approved.batch };
         cluster.prepare(&self.protocol, source).map(Material)
+    }
+
+    /// Has the parties make correlated randomness until they have that of so many `runs` in stock.
+    /// Returns what was made.
+    ///
+    /// # Errors
+    /// Those of [`prepare`](Self::prepare). What was made before stays in stock.
+    pub fn keep(&self, cluster: &mut Cluster, runs: usize) -> Result<Vec<Material>> {
+        (self.stock..runs).map(|_| self.prepare(cluster)).collect()
     }
 
     fn run(&self, cluster: &mut Cluster, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {

@@ -229,7 +229,7 @@ impl Cluster {
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Ran<'py>> {
         let material = material.map(str::parse::<Material>).transpose().map_err(error)?;
-        let options = RunOptions { material: material.map(<[u8; 16]>::from), ..self.options.clone() };
+        let options = RunOptions { material: Material::ahead(material), ..self.options.clone() };
         let (job, data) = (self.job()?, tensors(&data)?);
         let work = move |watch: &Watch| {
             let before = |run| watch.before(run);
@@ -248,6 +248,16 @@ impl Cluster {
             job.run_connected(|cluster| StoredModel::describe(cluster, &name, batch)?.prepare(cluster))
         };
         wait(py, None, work).map(|material| material.to_string())
+    }
+
+    /// Has the parties make randomness until they have that of so many runs in stock: the names of
+    /// what was made.
+    fn keep(&self, py: Python<'_>, name: String, batch: usize, runs: usize) -> PyResult<Vec<String>> {
+        let job = self.job()?;
+        let work = move |_: &Watch| {
+            job.run_connected(|cluster| StoredModel::describe(cluster, &name, batch)?.keep(cluster, runs))
+        };
+        Ok(wait(py, None, work)?.iter().map(Material::to_string).collect())
     }
 
     /// Continues a text of tokens; `request` is a [`CompileRequest`] as JSON. Gives the new tokens,
@@ -288,8 +298,8 @@ impl Cluster {
     fn stored_inputs(&self, py: Python<'_>, name: String, batch: usize) -> PyResult<Vec<String>> {
         let job = self.job()?;
         wait(py, None, move |_| {
-            let (_, approved) = job.run_connected(|cluster| cluster.describe(&name, batch))?;
-            Ok(approved.data_inputs.into_iter().map(|i| i.name).collect())
+            let described = job.run_connected(|cluster| cluster.describe(&name, batch))?;
+            Ok(described.plan.data_inputs.into_iter().map(|i| i.name).collect())
         })
     }
 

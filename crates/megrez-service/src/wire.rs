@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
@@ -172,6 +172,20 @@ impl Source {
     }
 }
 
+/// Which of the material that was made ahead serves a request's runs. A run for which there is none
+/// makes its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ahead {
+    /// None.
+    #[default]
+    Nothing,
+    /// This batch serves the first run; it is an error if it cannot.
+    Batch([u8; 16]),
+    /// Each run takes a batch of the client's stock for this plan, the oldest first, for as long as
+    /// all parties have one.
+    Stock,
+}
+
 /// A request to run a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -189,8 +203,8 @@ pub struct Run {
     /// Shape the links to this profile; parties accept anything but `loopback` only if they are
     /// configured to.
     pub net: Net,
-    /// A batch of material that was made ahead, for the first run.
-    pub material: Option<[u8; 16]>,
+    /// What was made ahead for these runs.
+    pub material: Ahead,
     /// The caller insists on a protocol that does not protect.
     pub insecure: bool,
 }
@@ -325,6 +339,8 @@ pub enum Reply {
         protocol: String,
         /// The approved plan.
         plan: ModelPlan,
+        /// How many batches of material for it this party keeps for the client who asks.
+        stock: usize,
     },
     /// All parties have begun: the job, which goes on whether its client stays or not, or the
     /// program that all its clients have brought, whose inputs are now due.

@@ -7,7 +7,7 @@ use megrez_plan::{Input, Op, Plan};
 use megrez_service::client::{Cluster, RunOptions};
 use megrez_service::log::{Format, Level, Log, LogConfig};
 use megrez_service::party::{Capacity, Policy, Service, limits};
-use megrez_service::wire::{Source, fresh_name};
+use megrez_service::wire::{Ahead, Source, fresh_name};
 use megrez_service::{Result, audit::verify};
 use serde_json::Value;
 use std::io::Write;
@@ -147,7 +147,7 @@ fn parties_log_who_asked_and_how_it_ended_and_no_number_of_theirs() {
     assert_eq!(outputs[0][0], [y; 2]);
     // Refused before there is a session; and failed within one.
     run(RunOptions::new("clear"), &product(64)).unwrap_err();
-    let absent = RunOptions { material: Some(fresh_name().unwrap()), ..RunOptions::new("mizar") };
+    let absent = RunOptions { material: Ahead::Batch(fresh_name().unwrap()), ..RunOptions::new("mizar") };
     run(absent, &product(64)).unwrap_err();
 
     let fields = [

@@ -7,7 +7,7 @@ use megrez_plan::{KEPT, Op, Plan};
 use megrez_protocols::registry::PROTOCOLS;
 use megrez_service::protocols::cost;
 use megrez_service::training::{Job, Opening, RowSet, Stage};
-use megrez_service::wire::{Net, Reply, Request, Run, Source};
+use megrez_service::wire::{Ahead, Net, Reply, Request, Run, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -26,7 +26,7 @@ static REQUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
         runs: 2,
         lasting: vec!["weight".into()],
         net: Net::from(&NetProfile::lan()),
-        material: Some([9; 16]),
+        material: Ahead::Batch([9; 16]),
         insecure: false,
     };
     postcard::to_allocvec(&Request::Run(run)).unwrap()

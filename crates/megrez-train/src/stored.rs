@@ -5,7 +5,7 @@ use megrez_graph::lower::DataInput;
 use megrez_graph::{Interval, Tensor};
 use megrez_plan::{KEPT, Plan};
 use megrez_ring::encode_words;
-use megrez_service::client::Cluster;
+use megrez_service::client::{Cluster, Description};
 use megrez_service::training::RowSet;
 use megrez_service::wire::{ModelPlan, Upload, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
@@ -108,7 +108,7 @@ pub fn upload_rows(
 /// # Errors
 /// If there are none of this name that this client may ask for training on.
 pub fn describe_rows(cluster: &mut Cluster, name: &str) -> Result<(RowSet, Form)> {
-    let (protocol, stored) = cluster.describe(name, 0)?;
+    let Description { protocol, plan: stored, .. } = cluster.describe(name, 0)?;
     let plan = Plan::from_bytes(&stored.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
     let inputs = plan.inputs.iter().find(|input| input.name == ROWS[0]).map(|input| plan.value(input.value));
     let (Some(value), megrez_plan::Kind::Ring { frac }) =

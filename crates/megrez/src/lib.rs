@@ -118,6 +118,7 @@ pub use megrez_service::client::{Cluster, RunOptions};
 pub use megrez_service::config::{ClusterConfig, PartyConfig};
 pub use megrez_service::embedded::Parties;
 pub use megrez_service::launch::Program;
+pub use megrez_service::wire::Ahead;
 pub use megrez_service::{Error, ErrorKind, Result, protocols};
 
 pub use megrez_device::DeviceChoice;

@@ -9,7 +9,7 @@ use megrez_net::{Channel, Config, Endpoint, Identity, Limits, NetProfile, PeerNa
 use megrez_plan::{Input, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_service::log::{Log, LogConfig};
 use megrez_service::party::{Capacity, Policy, Service, limits};
-use megrez_service::wire::{self, ModelPlan, Reply, Request, Run, Source, Upload};
+use megrez_service::wire::{self, Ahead, ModelPlan, Reply, Request, Run, Source, Upload};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -214,7 +214,7 @@ impl Parties {
         material: Option<[u8; 16]>,
     ) -> Result<Vec<Vec<u64>>, String> {
         let source = Source::Model { model: model.into(), batch: 1 };
-        let options = RunOptions { material, ..crate::common::options(1) };
+        let options = RunOptions { material: material.map_or(Ahead::Nothing, Ahead::Batch), ..crate::common::options(1) };
         let mine = |input: &Input| input.owner == "user";
         let run = cluster.run(plan, source, &options, &mine, &|_, _| Ok(data()), &|_| {});
         run.map(|mut outcome| outcome.outputs.remove(0)).map_err(|e| e.to_string())
@@ -254,7 +254,7 @@ pub fn request(model: &str, material: Option<[u8; 16]>) -> Run {
         runs: 1,
         lasting: vec![],
         net: (&NetProfile::loopback()).into(),
-        material,
+        material: material.map_or(Ahead::Nothing, Ahead::Batch),
         insecure: false,
     }
 }

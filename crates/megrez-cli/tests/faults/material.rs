@@ -1,7 +1,11 @@
 //! Material that is damaged, mixed, or of something else.
 
-use super::cluster::{Parties, request, truth, weights};
-use megrez_service::wire::{self, Prepare, Reply, Request, Source};
+use super::cluster::{Parties, data, request, small_model, truth, weights};
+use megrez_engine::PartyReport;
+use megrez_plan::Input;
+use megrez_service::client::RunOptions;
+use megrez_service::wire::{self, Ahead, Prepare, Reply, Request, Source};
+use megrez_session::Phase;
 use std::path::PathBuf;
 
 fn source(model: &str) -> Source {
@@ -116,5 +120,95 @@ fn nothing_is_prepared_for_a_protocol_that_makes_nothing_ahead() {
     parties.upload("m", &weights(2)).unwrap();
     let error = parties.connect("alice").prepare("aby3", source("m")).unwrap_err().to_string();
     assert!(error.contains("`aby3` has no offline phase"), "{error}");
+    assert!((0..3).all(|p| parties.files(p, "material").is_empty()));
+}
+
+/// What a run that takes from the stock gives, and how many of its runs had material made ahead.
+fn from_stock(parties: &Parties, runs: u32) -> (Vec<Vec<u64>>, usize) {
+    let options = RunOptions { material: Ahead::Stock, ..crate::common::options(runs) };
+    let mine = |input: &Input| input.owner == "user";
+    let mut alice = parties.connect("alice");
+    let outcome = alice.run(&small_model(), source("m"), &options, &mine, &|_, _| Ok(data()), &|_| {}).unwrap();
+    let ahead = |reports: &&Vec<PartyReport>| reports.iter().all(|r| !r.phases.contains_key(&Phase::Offline));
+    let without = outcome.reports.iter().filter(ahead).count();
+    (outcome.outputs.into_iter().map(|mut run| run.remove(0)).collect(), without)
+}
+
+#[test]
+fn runs_take_from_the_stock_while_there_is_any() {
+    let parties = Parties::start(3);
+    parties.upload("m", &weights(2)).unwrap();
+    let right = truth(&weights(2));
+    assert_eq!(from_stock(&parties, 2), (vec![right.clone(); 2], 0), "nothing is in stock");
+    let stock = || parties.connect("alice").describe("m", 1).unwrap().stock;
+    assert_eq!(stock(), 0);
+    (0..3).for_each(|_| drop(parties.connect("alice").prepare("mizar", source("m")).unwrap()));
+    assert_eq!((stock(), parties.connect("bob").describe("m", 1).unwrap().stock), (3, 0));
+    assert_eq!(from_stock(&parties, 1), (vec![right.clone()], 1));
+    assert_eq!(from_stock(&parties, 3), (vec![right.clone(); 3], 2), "the third makes its own");
+    assert!((0..3).all(|p| parties.files(p, "material").is_empty()));
+}
+
+#[test]
+fn what_is_in_stock_is_used_by_all_parties_or_by_none() {
+    let parties = Parties::start(3);
+    parties.upload("m", &weights(2)).unwrap();
+    let right = truth(&weights(2));
+    for party in 0..3 {
+        let spoil: [&dyn Fn(&PathBuf); 3] = [
+            &|path| std::fs::remove_file(path).unwrap(),
+            &|path| std::fs::write(path, "no material").unwrap(),
+            &|path| {
+                let mut bytes = std::fs::read(path).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(path, bytes).unwrap();
+            },
+        ];
+        for spoil in spoil {
+            parties.connect("alice").prepare("mizar", source("m")).unwrap();
+            spoil(&file(&parties, party));
+            assert_eq!(from_stock(&parties, 2), (vec![right.clone(); 2], 0));
+            // What one of them lacks none of them tries again; what nobody has claimed may stay.
+            (0..3).flat_map(|p| parties.files(p, "material")).for_each(|p| std::fs::remove_file(p).unwrap());
+        }
+    }
+    // Two preparations under one name: the files of one party are exchanged.
+    let made = || {
+        parties.connect("alice").prepare("mizar", source("m")).unwrap();
+        let path = file(&parties, 1);
+        let bytes = std::fs::read(&path).unwrap();
+        (0..3).for_each(|p| std::fs::remove_file(file(&parties, p)).unwrap());
+        bytes
+    };
+    let other = made();
+    parties.connect("alice").prepare("mizar", source("m")).unwrap();
+    let path = file(&parties, 1);
+    // Its header names the batch in its bytes 16 to 31, which the seal at its end covers.
+    let mut bytes = other;
+    let name = std::fs::read(&path).unwrap()[16..32].to_vec();
+    bytes[16..32].copy_from_slice(&name);
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(from_stock(&parties, 1), (vec![right], 0));
+}
+
+#[test]
+fn no_two_runs_of_a_client_use_one_batch() {
+    let parties = Parties::start(3);
+    parties.upload("m", &weights(2)).unwrap();
+    let right = truth(&weights(2));
+    const STOCK: usize = 8;
+    (0..STOCK).for_each(|_| drop(parties.connect("alice").prepare("mizar", source("m")).unwrap()));
+    let ahead: usize = std::thread::scope(|scope| {
+        let run = || {
+            let (outputs, ahead) = from_stock(&parties, 3);
+            assert_eq!(outputs, vec![right.clone(); 3]);
+            ahead
+        };
+        let runs: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        runs.into_iter().map(|run| run.join().unwrap()).sum()
+    });
+    // Twelve runs, and each batch of the stock served one of them.
+    assert_eq!(ahead, STOCK);
     assert!((0..3).all(|p| parties.files(p, "material").is_empty()));
 }

@@ -5,7 +5,7 @@ use megrez::{ErrorKind, RunOptions};
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Op, Plan};
 use megrez_protocols::registry::{self, Protocol};
-use megrez_service::wire::{self, Request, Source};
+use megrez_service::wire::{self, Ahead, Request, Source};
 use std::time::Instant;
 
 /// All parties end at once, for the same reason, which names the party and its file.
@@ -107,7 +107,8 @@ fn models_and_material_are_whole_or_refused_under_every_protocol() {
         let model = format!("of-{}", protocol.name);
         let plans = vec![approved(1, &small_model())];
         parties.upload_under(protocol.name, &model, plans, &["alice"], &weights(2)).unwrap();
-        let infer = |material| {
+        let infer = |material: Option<[u8; 16]>| {
+            let material = material.map_or(Ahead::Nothing, Ahead::Batch);
             let source = Source::Model { model: model.clone(), batch: 1 };
             let protocol = protocol.name.into();
             let options = RunOptions { protocol, material, ..crate::common::options(1) };

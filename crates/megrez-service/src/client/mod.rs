@@ -7,7 +7,7 @@ mod joint;
 mod lines;
 mod training;
 
-use crate::wire::{self, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
+use crate::wire::{self, Ahead, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
 use exchange::{Exchange, Share, dispatch};
 use lines::{LAST_WORDS, Line, Patience, Port, last_words, line, next, unexpected};
@@ -51,8 +51,8 @@ pub struct RunOptions {
     pub lasting: Vec<String>,
     /// Shape the links.
     pub net: NetProfile,
-    /// Material made ahead, for the first run.
-    pub material: Option<[u8; 16]>,
+    /// Which of the material that was made ahead serves these runs.
+    pub material: Ahead,
     /// The caller insists on a protocol that does not protect.
     pub insecure: bool,
 }
@@ -66,7 +66,7 @@ impl RunOptions {
             runs: 1,
             lasting: vec![],
             net: NetProfile::loopback(),
-            material: None,
+            material: Ahead::Nothing,
             insecure: false,
         }
     }
@@ -76,6 +76,17 @@ impl RunOptions {
     fn of_runs(&self) -> Options<'_> {
         Options { runs: self.runs, lasting: &self.lasting }
     }
+}
+
+/// A stored model at a batch size, as its parties tell of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// The protocol in whose sharing it is kept.
+    pub protocol: String,
+    /// What its owner approved.
+    pub plan: ModelPlan,
+    /// How many runs of it every party has made material ahead for, for this client.
+    pub stock: usize,
 }
 
 /// What came out of a run.
@@ -166,18 +177,22 @@ impl Cluster {
         })
     }
 
-    /// The approved plan of a stored model; all parties must say the same.
-    pub fn describe(&mut self, model: &str, batch: usize) -> Result<(String, ModelPlan)> {
+    /// A stored model at a batch size; all parties must say the same of its protocol and plan.
+    pub fn describe(&mut self, model: &str, batch: usize) -> Result<Description> {
         let mut answers = self.attempt(|cluster| {
             cluster.ask(&Request::Describe { model: model.into(), batch })?;
             cluster.each(|party, reply| match reply {
-                Reply::Model { protocol, plan } => Ok((protocol, plan)),
+                Reply::Model { protocol, plan, stock } => Ok(Description { protocol, plan, stock }),
                 other => Err(unexpected(party, &other)),
             })
         })?;
         let first = answers.remove(0);
-        match answers.iter().position(|a| *a != first) {
-            None => Ok(first),
+        let same = |other: &Description| other.protocol == first.protocol && other.plan == first.plan;
+        match answers.iter().position(|other| !same(other)) {
+            None => {
+                let stock = answers.iter().fold(first.stock, |least, other| least.min(other.stock));
+                Ok(Description { stock, ..first })
+            }
             Some(i) => Err(Error::of(
                 ErrorKind::DamagedFile,
                 format!("parties 0 and {} describe the model `{model}` differently: do not use it", i + 1),

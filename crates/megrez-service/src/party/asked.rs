@@ -3,7 +3,7 @@
 use crate::audit::{Audit, Entry, Subject};
 use crate::log::{Event, Level, Log, SessionName};
 use crate::protocols::is_float;
-use crate::wire::{self, Request, Source};
+use crate::wire::{self, Ahead, Request, Source};
 use crate::{Error, ErrorKind, Result};
 use megrez_net::NetProfile;
 use megrez_protocols::registry;
@@ -43,7 +43,10 @@ fn subject(request: &Request) -> Subject {
         }
         Request::Run(run) => Subject {
             runs: Some(run.runs),
-            material: run.material.as_ref().map(Subject::material),
+            material: match &run.material {
+                Ahead::Batch(batch) => Some(Subject::material(batch)),
+                Ahead::Nothing | Ahead::Stock => None,
+            },
             insecure: run.insecure,
             ..of(&run.protocol, &run.source)
         },

@@ -44,6 +44,9 @@ pub struct Capacity {
     pub drain_seconds: u64,
     /// Days after which material that nobody has used is removed. Default: 30.
     pub material_days: u64,
+    /// Disk in MiB that what one client stores may take: models, rows and material. Who has as much
+    /// stores no more. Default: 65536, which is 64 GiB.
+    pub client_disk_mib: u64,
 }
 
 impl Default for Capacity {
@@ -61,6 +64,7 @@ impl Default for Capacity {
             idle_seconds: 3600,
             drain_seconds: 120,
             material_days: 30,
+            client_disk_mib: 64 << 10,
         }
     }
 }
@@ -74,6 +78,7 @@ impl Capacity {
             sessions_per_client: all.max_sessions,
             connections_per_client: all.max_connections,
             max_request_mib: 1024,
+            client_disk_mib: u64::MAX,
             ..all
         }
     }
@@ -94,6 +99,7 @@ impl Capacity {
             ("client_seconds", self.client_seconds),
             ("idle_seconds", self.idle_seconds),
             ("material_days", self.material_days),
+            ("client_disk_mib", self.client_disk_mib),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(format!("`{name}` is at least 1"));
@@ -154,6 +160,11 @@ impl Capacity {
 
     pub(super) fn material_life(&self) -> Duration {
         Duration::from_secs(self.material_days * 24 * 3600)
+    }
+
+    /// Bytes of what one client stores.
+    pub(super) fn client_disk(&self) -> u64 {
+        self.client_disk_mib.saturating_mul(1 << 20)
     }
 
     pub(super) fn drain(&self) -> Duration {

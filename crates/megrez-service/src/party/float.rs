@@ -6,7 +6,7 @@ use super::clients::{ChannelClients, ClientChannel};
 use super::host::{Host, ended, hash, own};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
 use crate::protocols::MIZAR_FLOAT;
-use crate::wire::{Run, Source, Upload};
+use crate::wire::{Ahead, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::float::{StoredFloats, dealt_bytes, serve_floats};
 use megrez_engine::{Clients, Options, PartyReport, agree, common_name};
@@ -63,7 +63,7 @@ pub(super) fn session_memory(protocol: &str, plan: &FloatPlan, inbox: u64) -> u6
 
 /// The plan of a request, and the stored model that it may use.
 pub(super) fn plan_of(host: &Host, client: &str, run: &Run) -> Result<(FloatPlan, Option<StoredModel>)> {
-    if run.material.is_some() {
+    if run.material != Ahead::Nothing {
         return Err(Error::Refused(
             "floating point has no offline phase whose material is kept: leave out the name of the material"
                 .into(),

@@ -4,6 +4,7 @@ use super::asked::Asked;
 use super::clients::{ClientChannel, hold};
 use super::jobs::material_folder;
 use super::service::Service;
+use super::stock::stock_of;
 use super::stored::{ModelHeader, StoredModel, forbidden, model_path};
 use crate::log::{Event, Level, Log};
 use crate::wire::{self, Reply, StoredItem, StoredKind};
@@ -43,6 +44,21 @@ impl Service {
             });
         }
         wire::send(&mut hold(shared), &Reply::Stored(items))
+    }
+
+    /// Tells of a stored model at a batch size, and what is made ahead for it.
+    pub(super) fn describe(
+        &self,
+        client: &str,
+        model: &str,
+        batch: usize,
+        shared: &ClientChannel,
+    ) -> Result<()> {
+        let stored = self.host.open(model, client)?;
+        let protocol = stored.header.protocol.clone();
+        let plan = stored.header.plan(batch)?.clone();
+        let stock = stock_of(&self.host, client, &stored.header, batch)?;
+        wire::send(&mut hold(shared), &Reply::Model { protocol, plan, stock })
     }
 
     /// Lets other clients than before use what a client has stored.
@@ -86,6 +102,34 @@ impl Service {
         let removed = removed(asked, held.then_some(path));
         drop(alone);
         wire::send(&mut hold(shared), &Reply::Removed(removed?))
+    }
+
+    /// Refuses a client whose models, rows and material take as much of this party's disk as one
+    /// client may have.
+    pub(super) fn room_on_disk(&self, client: &str) -> Result<()> {
+        let (me, data) = (self.host.endpoint.me(), &self.host.policy.data);
+        let (models, material) = (data.join("models"), material_folder(&self.host));
+        let files = |folder: &Path, extension| {
+            files::of_extension(folder, extension).map_err(|e| Error::storage(folder, e))
+        };
+        // What cannot be read is nobody's.
+        let owned = |path: &Path| {
+            ModelHeader::peek(path, me).ok().flatten().is_some_and(|header| header.owner == client)
+        };
+        let own = files(&models, "model")?.into_iter().filter(|(path, _)| owned(path));
+        let made = files(&material, store::EXTENSION)?.into_iter();
+        let made = made.filter(|(path, _)| store::belongs(path, client).is_some());
+        let taken: u64 = own.chain(made).map(|(path, _)| size(&path)).fold(0, u64::saturating_add);
+        let most = self.host.policy.capacity.client_disk();
+        if taken < most {
+            return Ok(());
+        }
+        Err(forbidden(format!(
+            "what `{client}` stores takes {} MiB at this party, which gives one client {}: remove models or material, or \
+             raise client_disk_mib in party.toml",
+            taken >> 20,
+            most >> 20
+        )))
     }
 
     /// Removes material that nobody has used for as long as this party keeps it. What cannot be

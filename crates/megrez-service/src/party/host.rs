@@ -2,6 +2,7 @@
 
 use super::asked::Asked;
 use super::capacity::Capacity;
+use super::stock::Chosen;
 use super::stored::{Changes, StoredModel, forbidden};
 use crate::protocols;
 use crate::wire::{self, Source};
@@ -52,6 +53,8 @@ pub(super) struct Host {
     pub(super) device: AnyDevice,
     /// Who changes files of models.
     pub(super) changes: Changes,
+    /// Which material sessions are about to use.
+    pub(super) chosen: Chosen,
 }
 
 impl Host {

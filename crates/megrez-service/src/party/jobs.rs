@@ -5,13 +5,14 @@ use super::host::{Host, hash};
 use super::kept::{Kept, Origin};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
 use crate::protocols::no_ring;
-use crate::wire::{Prepare, Run};
+use crate::log::Log;
+use crate::wire::{Ahead, Prepare, Run};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::store::{self, BatchId, Binding};
 use megrez_engine::{
     Arrivals, Clients as _, Options, PartyReport, Prepared, Stored, agree, agree_or, check, common_name,
-    files, offline, serve,
+    files, offline, serve_from,
 };
 use megrez_net::Network;
 use megrez_plan::{Input, Plan};
@@ -45,19 +46,20 @@ pub(super) struct RunJob<'a> {
     pub stored: Option<StoredModel>,
     pub channel: &'a ClientChannel,
     pub kept: &'a mut Kept,
+    pub log: &'a Log,
 }
 
 impl RunJob<'_> {
+    /// What material of these runs belongs to, at this party.
+    pub(super) fn binding(&self, batch: BatchId, party: usize) -> Binding<'_> {
+        let upload = self.stored.as_ref().map(|s| s.header.upload);
+        let (protocol, client) = (&self.run.protocol, self.client);
+        Binding { batch, party, protocol, client, upload, plan: self.plan }
+    }
+
     /// Claims material once all parties know that theirs is of one preparation.
     fn claim<S: Suite>(&self, batch: BatchId, party: &mut Party<S::Device>) -> Result<Prepared<S>> {
-        let binding = Binding {
-            batch,
-            party: party.me(),
-            protocol: &self.run.protocol,
-            client: self.client,
-            upload: self.stored.as_ref().map(|s| s.header.upload),
-            plan: self.plan,
-        };
+        let binding = self.binding(batch, party.me());
         let folder = material_folder(self.host);
         let preparation = store::peek(&folder, &binding)?;
         let compared = megrez_engine::hash("megrez 2026 preparation", &preparation);
@@ -85,10 +87,21 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
             upload: self.stored.as_ref().map(|s| s.header.upload),
         };
         self.kept.load::<S>(&origin, self.plan, &mut party, &mut stored)?;
-        let prepared = self.run.material.map(|batch| self.claim::<S>(batch, &mut party)).transpose()?;
+        let mut named = match self.run.material {
+            Ahead::Batch(batch) => Some(self.claim::<S>(batch, &mut party)?),
+            Ahead::Nothing | Ahead::Stock => None,
+        };
+        let mut more = self.run.material == Ahead::Stock;
+        let mut ahead = |party: &mut Party<AnyDevice>| {
+            let taken = if more { self.take::<S>(party, self.log)? } else { named.take() };
+            // What all parties do not have now they will not have for the next run.
+            more &= taken.is_some();
+            Ok(taken)
+        };
         let mut clients = ChannelClients { channel: self.channel, network: self.network.clone(), due: None };
         let options = Options { runs: self.run.runs, lasting: &self.run.lasting };
-        let reports = serve(&suite, self.plan, &mut party, &mut stored, prepared, &mut clients, options)?;
+        let reports =
+            serve_from(&suite, self.plan, &mut party, &mut stored, &mut ahead, &mut clients, options)?;
         let most = self.host.policy.max_elements;
         self.kept.store::<S>(&origin, self.plan, &party, &stored, request, most)?;
         Ok(reports)

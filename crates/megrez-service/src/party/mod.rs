@@ -17,6 +17,7 @@ mod meetings;
 mod metrics;
 mod rights;
 mod service;
+mod stock;
 mod stored;
 mod training;
 

@@ -217,7 +217,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::training::{Job, Keep, Stage};
-    use crate::wire::{Net, Prepare, Run, Train, Upload};
+    use crate::wire::{Ahead, Net, Prepare, Run, Train, Upload};
     use megrez_net::NetProfile;
 
     fn rights(name: &str, text: &str) -> Result<Rights> {
@@ -236,7 +236,7 @@ mod tests {
             runs,
             lasting: vec![],
             net,
-            material: None,
+            material: Ahead::Nothing,
             insecure: false,
         })
     }

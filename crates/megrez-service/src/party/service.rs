@@ -11,6 +11,7 @@ use super::kept::Kept;
 use super::meetings::Meetings;
 use super::metrics::{Metrics, Now};
 use super::rights::Rights;
+use super::stock::Chosen;
 use super::stored::{Changes, ModelHeader, model_path, taken};
 use super::training::Training;
 use crate::audit::{Audit, Entry};
@@ -60,7 +61,7 @@ impl Service {
             training: Training::default(),
             meetings: Meetings::default(),
             metrics: Metrics::new(endpoint.me()),
-            host: Host { endpoint, policy, device, changes: Changes::default() },
+            host: Host { endpoint, policy, device, changes: Changes::default(), chosen: Chosen::default() },
             draining: AtomicBool::new(false),
             writable: AtomicBool::new(true),
         }))
@@ -277,11 +278,7 @@ impl Service {
                 wire::send(&mut hold(channel), &Reply::Info(self.info()))
             }
             Request::Describe { model, batch } => {
-                permitted?;
-                let stored = self.host.open(&model, asked.client)?;
-                let protocol = stored.header.protocol.clone();
-                let plan = stored.header.plan(batch)?.clone();
-                wire::send(&mut hold(channel), &Reply::Model { protocol, plan })
+                permitted.and_then(|()| self.describe(asked.client, &model, batch, channel))
             }
             Request::Run(run) => {
                 let counted = permitted.is_ok();
@@ -424,6 +421,7 @@ impl Service {
             stored,
             channel: shared,
             kept,
+            log: asked.log(),
         };
         ended(&network, dispatch(&run.protocol, plan.ring, job)?)
     }
@@ -439,8 +437,9 @@ impl Service {
         let header = ModelHeader::new(asked.client, self.host.endpoint.me(), upload)?;
         let path = model_path(&self.host.policy.data, &upload.model)?;
         let profile = &NetProfile::loopback();
-        let permitted =
-            permitted.and_then(|()| if path.exists() { Err(taken(&upload.model)) } else { Ok(()) });
+        let permitted = permitted
+            .and_then(|()| if path.exists() { Err(taken(&upload.model)) } else { Ok(()) })
+            .and_then(|()| self.room_on_disk(asked.client));
         let (session, alone, depend, present) = (upload.session, true, false, &|| shared.present());
         let bytes = &upload.plans[0].plan;
         if protocol.numbers == Numbers::Float32 {
@@ -479,6 +478,7 @@ impl Service {
             return Err(Error::of(ErrorKind::Unsupported, what));
         }
         let profile = &NetProfile::loopback();
+        let permitted = permitted.and_then(|()| self.room_on_disk(asked.client));
         let (session, depend, present) = (prepare.session, false, &|| shared.present());
         let alone = prepare.source.is_stored() || permitted.is_err();
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &prepare.source));

@@ -1,0 +1,126 @@
+//! A client's stock: batches of material that were made ahead for one plan, of which runs take one
+//! each by themselves.
+//!
+//! Party 0 chooses, since it alone knows which batches its other sessions are about to claim. All
+//! parties claim theirs of the batch that it names, and use it if all of them have it, of one
+//! preparation. Otherwise what was claimed is dropped, since material serves once, and the run
+//! makes its own.
+
+use super::host::Host;
+use super::jobs::{RunJob, material_folder};
+use super::stored::ModelHeader;
+use crate::log::{Event, Level, Log};
+use crate::{Error, ErrorKind, Result, protocols};
+use megrez_device::AnyDevice;
+use megrez_engine::store::{self, BatchId, Binding};
+use megrez_engine::{Prepared, all_say, told_by_first};
+use megrez_plan::Plan;
+use megrez_protocols::Suite;
+use megrez_session::{Error as SessionError, Party};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Batches that sessions of this party have chosen and not claimed yet.
+#[derive(Default)]
+pub(super) struct Chosen(Mutex<BTreeSet<BatchId>>);
+
+/// A batch that no other session chooses while this is held.
+struct Choice<'a> {
+    chosen: &'a Chosen,
+    batch: BatchId,
+}
+
+impl Chosen {
+    fn all(&self) -> MutexGuard<'_, BTreeSet<BatchId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first that `find` gives and nobody has chosen. It looks while nobody can choose, since a
+    /// batch that was found and then claimed is there no more.
+    fn first(&self, find: impl FnOnce() -> Vec<BatchId>) -> Option<Choice<'_>> {
+        let mut all = self.all();
+        let batch = find().into_iter().find(|batch| !all.contains(batch))?;
+        all.insert(batch);
+        Some(Choice { chosen: self, batch })
+    }
+}
+
+impl Drop for Choice<'_> {
+    fn drop(&mut self) {
+        self.chosen.all().remove(&self.batch);
+    }
+}
+
+/// How many batches of material this party keeps for a client's runs of a stored model.
+pub(super) fn stock_of(host: &Host, client: &str, header: &ModelHeader, batch: usize) -> Result<usize> {
+    let folder = material_folder(host);
+    if header.rows || !protocols::find(&header.protocol)?.offline || !folder.exists() {
+        return Ok(0);
+    }
+    let plan = &header.plan_for(batch, client)?.plan;
+    let plan = Plan::from_bytes(plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+    let party = host.endpoint.me();
+    let (protocol, upload) = (&header.protocol, Some(header.upload));
+    let binding = Binding { batch: BatchId::default(), party, protocol, client, upload, plan: &plan };
+    let found = store::stock(&folder, &binding).map_err(|e| Error::storage(&folder, e))?;
+    Ok(found.len())
+}
+
+/// What party 0 says when there is nothing in stock.
+const NONE: [u8; 32] = [0; 32];
+
+impl RunJob<'_> {
+    /// Takes a batch of the client's stock for the next run, if all parties have one.
+    pub(super) fn take<S: Suite<Device = AnyDevice>>(
+        &self,
+        party: &mut Party<AnyDevice>,
+        log: &Log,
+    ) -> std::result::Result<Option<Prepared<S>>, SessionError> {
+        let folder = material_folder(self.host);
+        let me = party.me();
+        let binding = |batch| self.binding(batch, me);
+        // A party that cannot look through its folder has nothing in stock.
+        let find = || store::stock(&folder, &binding(BatchId::default())).unwrap_or_default();
+        let choice = if me == 0 { self.host.chosen.first(find) } else { None };
+        let preparation = |batch| store::peek(&folder, &binding(batch)).ok();
+        let named = choice.as_ref().and_then(|choice| {
+            let parts = [choice.batch, preparation(choice.batch)?];
+            Some(parts.concat().try_into().expect("two names of 16 bytes"))
+        });
+        let named = told_by_first(party, "stock", named.unwrap_or(NONE))?;
+        if named == NONE {
+            return Ok(None);
+        }
+        let (batch, made) = named.split_at(16);
+        let batch: BatchId = batch.try_into().expect("16 bytes");
+        let claimed = match preparation(batch) {
+            Some(own) if own == *made => store::claim::<S>(&folder, party.device(), &binding(batch), &own),
+            _ => Err(SessionError::Refused("it is not there, or of another preparation".into())),
+        };
+        // From here on it is not there to be chosen.
+        drop(choice);
+        if let Err(e) = &claimed {
+            let message = format!("the run makes its own material, since a batch in stock cannot be used: {e}");
+            log.write(Level::Warn, Event { client: Some(self.client), ..Event::new("stock", message) });
+        }
+        let all = all_say(party, "claimed", claimed.is_ok())?;
+        Ok(claimed.ok().filter(|_| all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_sessions_choose_one_batch() {
+        let chosen = Chosen::default();
+        let find = || vec![[1; 16], [2; 16]];
+        let first = chosen.first(find).unwrap();
+        let second = chosen.first(find).unwrap();
+        assert_eq!((first.batch, second.batch), ([1; 16], [2; 16]));
+        assert!(chosen.first(find).is_none());
+        drop(first);
+        assert_eq!(chosen.first(find).unwrap().batch, [1; 16]);
+    }
+}
