@@ -327,6 +327,20 @@ def test_material_is_made_ahead_and_used_up(processes: megrez.Cluster, images: A
         processes.run_stored("ahead", images[:2], material="5f0c")
 
 
+def test_runs_take_from_a_stock_by_themselves(processes: megrez.Cluster, images: Array) -> None:
+    small = megrez.compile(DIGITS / "lenet.onnx", batch=2)
+    processes.upload(small, name="stocked", allow=["local"])
+    assert len(processes.keep("stocked", 2, batch=2)) == 2
+    assert processes.keep("stocked", 2, batch=2) == []
+    expected = small.plain(images[:6])
+    for phases in ({"input", "online", "output"}, {"offline", "input", "online", "output"}):
+        # The second time nothing is left for the last two of three runs.
+        result = processes.run_stored("stocked", images[:2] if "offline" not in phases else images[:6], batch=2)
+        assert np.abs(result.output - expected[: len(result.output)]).max() < 5e-3
+        assert set(result.report.to_dict()["cost"]["phases"]) == phases
+    assert [one for one in processes.stored() if one.kind == "material"] == []
+
+
 def test_a_text_is_continued(processes: megrez.Cluster) -> None:
     folder = DIGITS.parent / "language"
     letters = (folder / "letters.txt").read_text(encoding="utf-8")

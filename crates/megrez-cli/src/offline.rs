@@ -50,7 +50,8 @@ pub(crate) fn run(args: &Offline, json: bool) -> Result<ExitCode> {
             Ok(()) => {}
         }
         std::thread::sleep(Duration::from_secs(seconds));
-        let connected = if cluster.is_connected() { Ok(()) } else { args.there.connect().map(|c| cluster = c) };
+        let connected =
+            if cluster.is_connected() { Ok(()) } else { args.there.connect().map(|c| cluster = c) };
         result = connected.and_then(|()| keep(args, &mut cluster, runs, json));
     }
 }

@@ -59,6 +59,12 @@ fn a_stored_model_serves_those_whom_its_owner_allows() {
         .refused(&["lower-case letters"]);
 
     // Material is made ahead, is used once, and is refused the second time.
+    for made in [2, 0] {
+        let offline = deployment.cli("alice", "--json offline --model-name digits --batch 3 --keep 2", &[]);
+        let report = offline.json("megrez.offline/1");
+        assert_eq!((&report["stock"], report["made"].as_array().unwrap().len()), (&2.into(), made));
+    }
+    assert_eq!(deployment.cli("alice", "offline --model-name digits --every 5", &[]).code, Some(2));
     let offline = deployment.cli("alice", "--json offline --model-name digits --batch 3", &[]);
     let material = offline.json("megrez.offline/1")["material"].as_str().unwrap().to_owned();
     let with_material = format!("{infer} --material {material}");
@@ -66,6 +72,12 @@ fn a_stored_model_serves_those_whom_its_owner_allows() {
     assert_eq!(classes(&report), labels);
     assert!(report["cost"]["phases"].get("offline").is_none(), "nothing is left to do offline");
     deployment.cli("alice", &with_material, &[&three]).refused(&["material"]);
+    // Who names none takes from the stock, while there is any.
+    for offline in [false, false, true] {
+        let report = deployment.cli("alice", infer, &[&three]).json("megrez.infer/1");
+        assert_eq!(classes(&report), labels);
+        assert_eq!(report["cost"]["phases"].get("offline").is_some(), offline);
+    }
     let (one, label) = images(&deployment, 1);
     deployment.cli("alice", &with_material, &[&one]).refused(&["material"]);
     deployment.cli("alice", &format!("{infer} --material 12"), &[&one]).refused(&["32 hexadecimal digits"]);

@@ -24,6 +24,7 @@ pub use hash::hash;
 pub use inputs::Arrivals;
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
 pub use serve::{
-    Options, Stored, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from, told_by_first,
+    Options, Stored, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from,
+    told_by_first,
 };
 pub use walk::{Prepared, Values, offline, online};

@@ -100,11 +100,7 @@ pub fn agree_or<D: Device>(
 }
 
 /// What party 0 tells the others about `what`; what the others pass counts for nothing.
-pub fn told_by_first<D: Device>(
-    party: &mut Party<D>,
-    what: &str,
-    told: [u8; 32],
-) -> Result<[u8; 32], Error> {
+pub fn told_by_first<D: Device>(party: &mut Party<D>, what: &str, told: [u8; 32]) -> Result<[u8; 32], Error> {
     party.step("agreement", |party| {
         if party.me() == 0 {
             for peer in party.peers() {

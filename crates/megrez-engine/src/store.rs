@@ -130,7 +130,8 @@ pub fn stock(folder: &Path, binding: &Binding<'_>) -> std::io::Result<Vec<BatchI
     let mut serves = |path: &Path| {
         // One that is used up in this moment is gone.
         File::open(path).ok()?.read_exact(&mut header).ok()?;
-        let same = header[..batch.start] == wanted[..batch.start] && header[rest.clone()] == wanted[rest.clone()];
+        let same =
+            header[..batch.start] == wanted[..batch.start] && header[rest.clone()] == wanted[rest.clone()];
         let name: BatchId = header[batch.clone()].try_into().expect("16 bytes");
         // A file of another name would not be found again.
         (same && self::path(folder, &name) == path).then_some(name)

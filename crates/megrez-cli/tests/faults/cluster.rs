@@ -214,7 +214,10 @@ impl Parties {
         material: Option<[u8; 16]>,
     ) -> Result<Vec<Vec<u64>>, String> {
         let source = Source::Model { model: model.into(), batch: 1 };
-        let options = RunOptions { material: material.map_or(Ahead::Nothing, Ahead::Batch), ..crate::common::options(1) };
+        let options = RunOptions {
+            material: material.map_or(Ahead::Nothing, Ahead::Batch),
+            ..crate::common::options(1)
+        };
         let mine = |input: &Input| input.owner == "user";
         let run = cluster.run(plan, source, &options, &mine, &|_, _| Ok(data()), &|_| {});
         run.map(|mut outcome| outcome.outputs.remove(0)).map_err(|e| e.to_string())

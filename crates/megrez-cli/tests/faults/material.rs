@@ -128,7 +128,8 @@ fn from_stock(parties: &Parties, runs: u32) -> (Vec<Vec<u64>>, usize) {
     let options = RunOptions { material: Ahead::Stock, ..crate::common::options(runs) };
     let mine = |input: &Input| input.owner == "user";
     let mut alice = parties.connect("alice");
-    let outcome = alice.run(&small_model(), source("m"), &options, &mine, &|_, _| Ok(data()), &|_| {}).unwrap();
+    let outcome =
+        alice.run(&small_model(), source("m"), &options, &mine, &|_, _| Ok(data()), &|_| {}).unwrap();
     let ahead = |reports: &&Vec<PartyReport>| reports.iter().all(|r| !r.phases.contains_key(&Phase::Offline));
     let without = outcome.reports.iter().filter(ahead).count();
     (outcome.outputs.into_iter().map(|mut run| run.remove(0)).collect(), without)

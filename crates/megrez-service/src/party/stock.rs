@@ -100,7 +100,8 @@ impl RunJob<'_> {
         // From here on it is not there to be chosen.
         drop(choice);
         if let Err(e) = &claimed {
-            let message = format!("the run makes its own material, since a batch in stock cannot be used: {e}");
+            let message =
+                format!("the run makes its own material, since a batch in stock cannot be used: {e}");
             log.write(Level::Warn, Event { client: Some(self.client), ..Event::new("stock", message) });
         }
         let all = all_say(party, "claimed", claimed.is_ok())?;
