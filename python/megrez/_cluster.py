@@ -337,6 +337,7 @@ def connect(
     insecure: bool = False,
     timeout: float | None = None,
     busy: float | None = None,
+    replica: int | None = None,
 ) -> Cluster:
     """Connect to parties that run elsewhere.
 
@@ -351,7 +352,9 @@ def connect(
             may take as long as it likes.
         busy: while the parties are busy, repeat a call for so many seconds, with growing pauses, before it
             fails of `BusyError`; by default a minute.
+        replica: which replica of the cluster, from 0; by default one that has little to do. Jobs, and material
+            that is named, are at one replica only.
 
     """
     seconds = (timeout, busy)
-    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, seconds))
+    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, seconds, replica))

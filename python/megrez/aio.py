@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-__all__ = ["Batcher", "Cluster", "Training", "Triples", "connect", "local"]
+__all__ = ["Batcher", "Cluster", "Training", "Triples", "connect", "connect_all", "local"]
 
 T = TypeVar("T")
 
@@ -416,6 +416,7 @@ def connect(
     insecure: bool = False,
     timeout: float | None = None,
     busy: float | None = None,
+    replica: int | None = None,
     connections: int = 8,
 ) -> Cluster:
     """Connect to parties that run elsewhere, as `megrez.connect`.
@@ -435,6 +436,19 @@ def connect(
             insecure=insecure,
             timeout=timeout,
             busy=busy,
+            replica=replica,
         ),
         connections,
     )
+
+
+def connect_all(
+    config: str | os.PathLike[str], *, attempts: int = 3, rest: float = 10.0, **options: Any
+) -> Triples:
+    """Connect to all replicas of a cluster as one: calls are spread over them, as `Triples` says.
+
+    `options` are those of `connect`.
+    """
+    count = _native.replicas(config)
+    clusters = [connect(config, replica=replica, **options) for replica in range(count)]
+    return Triples(clusters, attempts=attempts, rest=rest)

@@ -221,6 +221,9 @@ class Triple:
     busy: float = 5
     """For so many seconds a run is repeated while the parties are busy, before it goes to another triple."""
 
+    replica: int | None = None
+    """Which replica of the cluster's file this is, if the file has several."""
+
     def connect(self) -> _cluster.Cluster:
         """Connect to the parties of this triple."""
         return _cluster.connect(
@@ -230,6 +233,7 @@ class Triple:
             protocol=self.protocol,
             timeout=self.timeout,
             busy=self.busy,
+            replica=self.replica,
         )
 
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who asks a cluster, and how long it waits.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(next_help_heading = "Cluster")]
 struct Caller {
     /// The folder with this client's certificate (cluster only).
@@ -22,13 +22,31 @@ struct Caller {
     /// Give a request up after so many seconds, waiting for its turn included (cluster only).
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
+    /// The replica of the cluster to go to, from 0. Default: one that has little to do; for what
+    /// only one replica has, such as jobs and material, the first (cluster only).
+    #[arg(long, value_name = "NUMBER")]
+    replica: Option<usize>,
+}
+
+/// What a command needs of a replica.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Needs {
+    /// What all replicas have.
+    Any,
+    /// What only one of them has, which is the first unless the caller names it.
+    Own,
 }
 
 impl Caller {
-    fn connect(&self, cluster: &Path) -> Result<Cluster> {
+    fn connect(&self, cluster: &Path, needs: Needs) -> Result<Cluster> {
         let config = ClusterConfig::load(cluster)?;
         let identity = identity(&self.certs, &self.client)?;
-        let mut cluster = Cluster::connect(&config.parties, &identity, PATIENCE)?;
+        let pinned = self.replica.or((needs == Needs::Own).then_some(0));
+        let triples = match pinned {
+            Some(replica) => vec![config.triple(replica)?],
+            None => config.triples(),
+        };
+        let (_, mut cluster) = Cluster::connect_any(&triples, &identity, PATIENCE)?;
         cluster.set_timeout(self.timeout.map(Duration::from_secs));
         Ok(cluster)
     }
@@ -47,8 +65,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Connects, if a cluster is named.
-    pub(crate) fn connect(&self) -> Result<Option<Cluster>> {
-        self.cluster.as_deref().map(|cluster| self.caller.connect(cluster)).transpose()
+    pub(crate) fn connect(&self, needs: Needs) -> Result<Option<Cluster>> {
+        self.cluster.as_deref().map(|cluster| self.caller.connect(cluster, needs)).transpose()
     }
 }
 
@@ -64,8 +82,19 @@ pub(crate) struct There {
 }
 
 impl There {
-    pub(crate) fn connect(&self) -> Result<Cluster> {
-        self.caller.connect(&self.cluster)
+    pub(crate) fn connect(&self, needs: Needs) -> Result<Cluster> {
+        self.caller.connect(&self.cluster, needs)
+    }
+
+    /// The replica that the caller names, or all of them.
+    pub(crate) fn replicas(&self) -> Result<Vec<usize>> {
+        let count = ClusterConfig::load(&self.cluster)?.triples().len();
+        Ok(self.caller.replica.map_or_else(|| (0..count).collect(), |replica| vec![replica]))
+    }
+
+    /// Connects to this replica.
+    pub(crate) fn connect_to(&self, replica: usize) -> Result<Cluster> {
+        Caller { replica: Some(replica), ..self.caller.clone() }.connect(&self.cluster, Needs::Own)
     }
 }
 

@@ -56,7 +56,11 @@ pub(crate) fn run(args: &Doctor, json: bool) -> Result<ExitCode> {
     match identity(&args.certs, &args.client) {
         Err(e) => problems.push(format!("{client}: {e}")),
         Ok(identity) => {
-            for (i, address) in config.parties.iter().enumerate() {
+            let triples = config.triples();
+            let all = triples.iter().enumerate();
+            for (replica, i, address) in
+                all.flat_map(|(replica, triple)| triple.iter().enumerate().map(move |(i, a)| (replica, i, a)))
+            {
                 match examine(i, address, &identity) {
                     Ok((info, skew)) => {
                         if info.release != env!("CARGO_PKG_VERSION") {
@@ -72,12 +76,17 @@ pub(crate) fn run(args: &Doctor, json: bool) -> Result<ExitCode> {
                                 skew / 1000
                             ));
                         }
-                        parties.push(json!({ "party": i, "address": address, "reachable": true, "release": info.release,
-                            "device": info.device, "clock_skew_ms": skew, "sessions": info.sessions }));
+                        parties.push(
+                            json!({ "party": i, "replica": replica, "address": address, "reachable": true,
+                            "release": info.release, "device": info.device, "clock_skew_ms": skew,
+                            "sessions": info.sessions }),
+                        );
                     }
                     Err(e) => {
                         problems.push(format!("party {i} at {address}: {e}"));
-                        parties.push(json!({ "party": i, "address": address, "reachable": false }));
+                        parties.push(
+                            json!({ "party": i, "replica": replica, "address": address, "reachable": false }),
+                        );
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! `megrez generate`: a text, continued letter by letter.
 
-use crate::cluster::Place;
+use crate::cluster::{Needs, Place};
 use crate::options::Common;
 use crate::outcome::verdict;
 use clap::Args;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
     let request = &args.common.request;
     request.only_fixed()?;
     let model = LanguageModel::load(&args.model)?;
-    let mut backend = match args.place.connect()? {
+    let mut backend = match args.place.connect(Needs::Any)? {
         Some(cluster) => Backend::Remote(cluster),
         None => args.common.backend()?,
     };

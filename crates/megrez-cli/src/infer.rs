@@ -1,6 +1,6 @@
 //! `megrez infer`: a model on data, here or on a cluster.
 
-use crate::cluster::Place;
+use crate::cluster::{Needs, Place};
 use crate::options::{Common, rows};
 use crate::progress;
 use crate::report::Page;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Infer, json: bool) -> Result<ExitCode> {
 
 /// A model that is stored at a cluster.
 fn stored(args: &Infer, name: &str) -> Result<Inferred> {
-    let mut cluster = args.place.connect()?.expect("clap asks for a cluster");
+    let mut cluster = args.place.connect(needs(args))?.expect("clap asks for a cluster");
     let size = match (args.batch, &args.input[..]) {
         (Some(size), _) => size,
         // The approved batch sizes are the parties' to know: the first array says which is meant.
@@ -132,7 +132,7 @@ fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
     let options = options(args)?;
     args.common.request.is_float()?;
     let mode = if args.dry_run { Mode::Simulate } else { args.mode };
-    let mut backend = mode.backend(|| match args.place.connect()? {
+    let mut backend = mode.backend(|| match args.place.connect(needs(args))? {
         Some(cluster) => Ok(Backend::Remote(cluster)),
         None => args.common.backend(),
     })?;
@@ -167,6 +167,11 @@ fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
 fn written(page: &Page, inference: &Inference, model: Option<(&Model, &str, &str)>) -> Result<()> {
     let run = inference.json(&|_, _| Value::Null);
     page.write(model, &Parts { run: Some(&run), ..Parts::default() })
+}
+
+/// Material that is named lies at one replica.
+fn needs(args: &Infer) -> Needs {
+    if args.material.is_some() { Needs::Own } else { Needs::Any }
 }
 
 /// How to run, with the material that is named.

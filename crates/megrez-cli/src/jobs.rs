@@ -1,6 +1,6 @@
 //! Training jobs that run without their client: `approve`, `jobs`, `resume` and `stop`.
 
-use crate::cluster::There;
+use crate::cluster::{Needs, There};
 use crate::progress;
 use clap::Args;
 use megrez::train::{Consent, History, Job, JobId, Stage, Standing, history, wait};
@@ -130,7 +130,7 @@ pub(crate) fn approve(args: &Approve, json: bool) -> Result<ExitCode> {
     }
     if !args.show {
         let consent = Consent { job: job.hash(), of: args.of.clone(), withdrawn: args.withdraw };
-        args.there.connect()?.consent(&consent)?;
+        args.there.connect(Needs::Own)?.consent(&consent)?;
     }
     let word = match (args.show, args.withdraw) {
         (true, _) => "shown",
@@ -168,7 +168,7 @@ pub(crate) struct Jobs {
 
 pub(crate) fn list(args: &Jobs, json: bool) -> Result<ExitCode> {
     let only = args.job.as_deref().map(id).transpose()?;
-    let mut cluster = args.there.connect()?;
+    let mut cluster = args.there.connect(Needs::Own)?;
     let standings = cluster.jobs(only, only.is_some())?;
     let mut reports = vec![];
     for standing in &standings {
@@ -262,7 +262,7 @@ pub(crate) struct Resume {
 
 pub(crate) fn resume(args: &Resume, json: bool) -> Result<ExitCode> {
     let id = id(&args.job)?;
-    let mut cluster = args.there.connect()?;
+    let mut cluster = args.there.connect(Needs::Own)?;
     let standing = cluster.jobs(Some(id), true)?.pop();
     let job = standing.as_ref().and_then(|standing| standing.parties[0].job.as_deref().cloned());
     let (Some(standing), Some(job)) = (standing, job) else {
@@ -305,7 +305,7 @@ pub(crate) struct Stop {
 
 pub(crate) fn stop(args: &Stop, json: bool) -> Result<ExitCode> {
     let id = id(&args.job)?;
-    args.there.connect()?.stop(id)?;
+    args.there.connect(Needs::Own)?.stop(id)?;
     if json {
         println!("{}", json!({ "schema": "megrez.stop/1", "job": digits(&id) }));
     } else {

@@ -54,11 +54,12 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     let device = args.device.unwrap_or(config.device).open()?;
     let cluster = ClusterConfig::load(&config.cluster)?;
     let name = PeerName::party_of(config.party, cluster.parties.len())?;
+    let (peers, models) = config.place(&cluster)?;
     let identity = Identity::load(&config.certs, &name)?;
     let endpoint = Arc::new(Endpoint::bind(Config {
         me: config.party,
         listen: config.listen.clone(),
-        peers: cluster.parties,
+        peers,
         identity: identity.clone(),
         limits: limits(Duration::from_secs(config.silence_seconds)),
     })?);
@@ -66,6 +67,7 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     let log_config = LogConfig { level: args.log.unwrap_or(config.log.level), format };
     let policy = Policy {
         data: config.data,
+        models,
         allow_shaping: config.allow_shaping,
         allow_insecure: config.allow_insecure,
         capacity: config.capacity,
@@ -156,16 +158,21 @@ fn check(config: &PartyConfig, device: Option<DeviceChoice>, json: bool) -> Resu
     let mut found = serde_json::Map::new();
     match ClusterConfig::load(&config.cluster) {
         Err(e) => problems.push(e.to_string()),
-        Ok(cluster) => match PeerName::party_of(config.party, cluster.parties.len()) {
-            Err(e) => problems.push(e.to_string()),
-            Ok(name) => match certs::inspect(&config.certs, &name) {
+        Ok(cluster) => {
+            match PeerName::party_of(config.party, cluster.parties.len())
+                .map_err(Error::from)
+                .and_then(|name| Ok(certs::inspect(&config.certs, &name)?))
+            {
                 Err(e) => problems.push(e.to_string()),
                 Ok(report) => {
                     found.insert("certificate_days_left".into(), report.days_left.into());
                     problems.extend(report.problems);
                 }
-            },
-        },
+            }
+            if let Err(e) = config.place(&cluster).and_then(|(_, models)| writable(models.folder())) {
+                problems.push(e.to_string());
+            }
+        }
     }
     for (key, address) in [("listen", Some(&config.listen)), ("admin", config.admin.as_ref())] {
         if let Some(Err(e)) = address.map(TcpListener::bind) {

@@ -1,6 +1,6 @@
 //! What a cluster keeps for its clients: `stored`, `allow` and `remove`.
 
-use crate::cluster::There;
+use crate::cluster::{Needs, There};
 use clap::Args;
 use megrez::{Material, Result};
 use serde_json::json;
@@ -13,7 +13,7 @@ pub(crate) struct Stored {
 }
 
 pub(crate) fn list(args: &Stored, json: bool) -> Result<ExitCode> {
-    let mut cluster = args.there.connect()?;
+    let mut cluster = args.there.connect(Needs::Own)?;
     let holdings = cluster.holdings()?;
     if json {
         println!("{}", json!({ "schema": "megrez.stored/1", "stored": holdings }));
@@ -60,7 +60,7 @@ pub(crate) struct Allow {
 }
 
 pub(crate) fn allow(args: &Allow, json: bool) -> Result<ExitCode> {
-    args.there.connect()?.allow(&args.name, &args.clients)?;
+    args.there.connect(Needs::Own)?.allow(&args.name, &args.clients)?;
     if json {
         println!("{}", json!({ "schema": "megrez.allow/1", "name": args.name, "allow": args.clients }));
     } else if args.nobody {
@@ -84,7 +84,7 @@ pub(crate) struct Remove {
 }
 
 pub(crate) fn remove(args: &Remove, json: bool) -> Result<ExitCode> {
-    let mut cluster = args.there.connect()?;
+    let mut cluster = args.there.connect(Needs::Own)?;
     let name = match (&args.name, args.material) {
         (_, Some(material)) => {
             cluster.discard(material.into())?;

@@ -119,7 +119,7 @@ fn private(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail
     let step = &steps_of[0];
     let options = request.options()?;
     let rehearsal = rehearsal(args, step, Some(rows), &options)?;
-    let mut backend = match args.place.connect()? {
+    let mut backend = match args.place.connect(crate::cluster::Needs::Any)? {
         Some(cluster) => Backend::Remote(cluster),
         None => args.common.backend()?,
     };

@@ -1,7 +1,7 @@
 //! `megrez train --data`, `--keep` and `--job`: training as a job of the parties, on rows that they
 //! keep in shares.
 
-use crate::cluster::Place;
+use crate::cluster::{Needs, Place};
 use crate::jobs::{describe, digits, finish, follow, go_on, load};
 use crate::train_options::{Train, rehearsal, rows};
 use megrez::train::{Form, Job, Learning, Proposal, Wanted, fresh, propose, upload_rows};
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     let place: &Place = &args.place;
-    let mut cluster = match place.connect()? {
+    let mut cluster = match place.connect(Needs::Own)? {
         Some(cluster) => cluster,
         None => return Err(Error::of(ErrorKind::Invalid, "a job is for a cluster: --cluster")),
     };

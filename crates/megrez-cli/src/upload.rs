@@ -1,7 +1,7 @@
 //! `megrez upload-model` and `megrez upload-data`: weights, or rows to train on, kept at a cluster
 //! in shares.
 
-use crate::cluster::There;
+use crate::cluster::{Needs, There};
 use crate::options::Common;
 use clap::Args;
 use megrez::train::{Form, upload_rows};
@@ -35,7 +35,7 @@ pub(crate) struct UploadModel {
 }
 
 pub(crate) fn run(args: &UploadModel, json: bool) -> Result<ExitCode> {
-    let mut cluster = args.there.connect()?;
+    let mut cluster = args.there.connect(Needs::Any)?;
     let file = ModelFile::open(&args.model)?;
     let graph = |&size: &usize| file.graph(None, &args.shape, Some(size));
     let graphs = args.batch.iter().map(graph).collect::<Result<Vec<_>>>()?;
@@ -84,7 +84,7 @@ pub(crate) fn run_data(args: &UploadData, json: bool) -> Result<ExitCode> {
     let (protocol, ring, frac) = (args.common.protocol().to_owned(), options.ring, options.frac);
     let form = Form { protocol, ring, frac, range: options.input_range };
     let (inputs, labels) = (npy::load(&args.inputs)?, npy::load(&args.labels)?);
-    let mut cluster = args.there.connect()?;
+    let mut cluster = args.there.connect(Needs::Any)?;
     let set = upload_rows(&mut cluster, &args.name, &form, inputs, labels, args.classes, &args.allow)?;
     if json {
         println!(

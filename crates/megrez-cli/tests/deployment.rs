@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The first `n` test images, and their labels.
-fn images(deployment: &Deployment, n: usize) -> (PathBuf, Vec<usize>) {
+pub fn images(deployment: &Deployment, n: usize) -> (PathBuf, Vec<usize>) {
     let all = npy::load(&example("test_images.npy")).unwrap();
     let labels = npy::load(&example("test_labels.npy")).unwrap();
     let path = deployment.folder.path(&format!("images{n}.npy"));

@@ -16,6 +16,8 @@ mod language;
 mod limits;
 #[cfg(unix)]
 mod parties;
+#[cfg(unix)]
+mod replicas;
 mod shell;
 mod study;
 mod training;

@@ -152,6 +152,7 @@ impl Cluster {
         net: &str,
         insecure: bool,
         seconds: (Option<f64>, Option<f64>),
+        replica: Option<usize>,
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
         let duration =
@@ -159,11 +160,15 @@ impl Cluster {
         let (timeout, busy) = (duration(seconds.0)?, duration(seconds.1)?);
         let name = client.clone();
         let (addresses, identity, connection) = wait(py, None, move |_| {
-            let addresses = ClusterConfig::load(&config)?.parties;
+            let config = ClusterConfig::load(&config)?;
+            let mut triples = match replica {
+                Some(replica) => vec![config.triple(replica)?],
+                None => config.triples(),
+            };
             let identity = Identity::load(&certs, &PeerName::client(&name)?)?;
-            let mut connection = client::Cluster::connect(&addresses, &identity, PATIENCE)?;
+            let (found, mut connection) = client::Cluster::connect_any(&triples, &identity, PATIENCE)?;
             connection.info()?;
-            Ok((addresses, identity, connection))
+            Ok((triples.swap_remove(found), identity, connection))
         })?;
         Ok(Cluster {
             place: Mutex::new(Some(Place::Remote(addresses, Box::new(identity)))),

@@ -52,6 +52,12 @@ mod _native {
         serde_json::to_string(&all).map_err(refused)
     }
 
+    /// How often every party of a cluster's file is there.
+    #[pyfunction]
+    fn replicas(config: PathBuf) -> PyResult<usize> {
+        Ok(megrez::ClusterConfig::load(&config).map_err(error)?.triples().len())
+    }
+
     /// A page of HTML made of reports as JSON, each of which may be missing: of a run, of an
     /// earlier one, of what it tells whom, of its accuracy, of the model's layers.
     #[pyfunction]

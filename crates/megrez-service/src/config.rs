@@ -2,7 +2,7 @@
 //! `party.toml`.
 
 use crate::log::LogConfig;
-use crate::party::Capacity;
+use crate::party::{Capacity, Models};
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,41 @@ const MAX_SILENCE: u64 = 24 * 3600;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterConfig {
-    /// `host:port` of every party, in order.
+    /// `host:port` of every party, in order: of replica 0, or of all of them, with `{replica}` in
+    /// place of the number.
     pub parties: Vec<String>,
+    /// How often every party is there. Default: once.
+    #[serde(default, skip_serializing_if = "Replicas::is_none")]
+    pub replicas: Replicas,
 }
+
+/// Further parties that do the same as the first ones. Replica k of each makes a triple, or a pair,
+/// which runs sessions by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Replicas {
+    /// So many in all, whose addresses differ in their number.
+    Count(usize),
+    /// The addresses of the second and all further ones.
+    Further(Vec<Vec<String>>),
+}
+
+impl Default for Replicas {
+    fn default() -> Self {
+        Replicas::Further(vec![])
+    }
+}
+
+impl Replicas {
+    fn is_none(&self) -> bool {
+        *self == Replicas::default()
+    }
+}
+
+/// Most replicas of a party.
+const MAX_REPLICAS: usize = 1024;
+/// What stands for a replica's number.
+const NUMBER: &str = "{replica}";
 
 /// `party.toml`: one party's own settings. Paths are relative to the file.
 ///
@@ -45,8 +77,19 @@ pub struct PartyConfig {
     pub cluster: PathBuf,
     /// The folder with `ca.pem`, `party<i>.pem` and `party<i>.key`.
     pub certs: PathBuf,
+    /// Which replica of the party this is, from 0. Default: 0.
+    #[serde(default)]
+    pub replica: usize,
     /// The folder for stored models and material.
     pub data: PathBuf,
+    /// The folder for stored models where this party has replicas, which share it. Default:
+    /// `models` in the data folder.
+    #[serde(default)]
+    pub models: Option<PathBuf>,
+    /// A file with a key, 64 hexadecimal digits, with which files in `models` are sealed. Default:
+    /// they are not.
+    #[serde(default)]
+    pub models_key: Option<PathBuf>,
     /// Where this party computes: `auto`, `cpu` or `cuda:N`. Default: `auto`, the first GPU if it
     /// can be used.
     #[serde(default)]
@@ -106,13 +149,74 @@ impl ClusterConfig {
     /// Reads and checks the file.
     pub fn load(path: &Path) -> Result<Self> {
         let config: ClusterConfig = read(path)?;
+        let wrong = |what: String| Err(Error::file(path, what));
         if !(1..=3).contains(&config.parties.len()) {
-            return Err(Error::file(path, "`parties` names 2 or 3 addresses"));
+            return wrong("`parties` names 2 or 3 addresses".into());
         }
-        if let Some(bad) = config.parties.iter().find(|p| !p.contains(':')) {
-            return Err(Error::file(path, format!("`{bad}` has no port: write host:port")));
+        let numbered = config.parties.iter().filter(|p| p.contains(NUMBER)).count();
+        match &config.replicas {
+            Replicas::Count(count) if !(1..=MAX_REPLICAS).contains(count) => {
+                return wrong(format!("`replicas` is 1 to {MAX_REPLICAS}"));
+            }
+            Replicas::Count(_) if numbered < config.parties.len() => {
+                return wrong(format!(
+                    "`replicas` is a number, so every address in `parties` has `{NUMBER}` in place of it; or list the \
+                     addresses: replicas = [[\"host:port\", …]]"
+                ));
+            }
+            Replicas::Further(_) if numbered > 0 => {
+                return wrong(format!(
+                    "`{NUMBER}` stands in `parties`, and `replicas` does not say how many"
+                ));
+            }
+            Replicas::Further(more) if more.len() >= MAX_REPLICAS => {
+                return wrong(format!("there are at most {MAX_REPLICAS} replicas"));
+            }
+            Replicas::Further(more) if more.iter().any(|parties| parties.len() != config.parties.len()) => {
+                return wrong(format!(
+                    "each of `replicas` names {} addresses, as `parties` does",
+                    config.parties.len()
+                ));
+            }
+            Replicas::Count(_) | Replicas::Further(_) => {}
+        }
+        let all: Vec<String> = config.triples().concat();
+        if let Some(bad) = all.iter().find(|p| !p.contains(':')) {
+            return wrong(format!("`{bad}` has no port: write host:port"));
+        }
+        if let Some(twice) = all.iter().enumerate().find(|(i, p)| !p.ends_with(":0") && all[..*i].contains(p))
+        {
+            return wrong(format!("`{}` is named twice", twice.1));
         }
         Ok(config)
+    }
+
+    /// The addresses of all parties, by replica.
+    #[must_use]
+    pub fn triples(&self) -> Vec<Vec<String>> {
+        match &self.replicas {
+            Replicas::Count(count) => {
+                let of = |replica: usize| {
+                    self.parties.iter().map(|p| p.replace(NUMBER, &replica.to_string())).collect()
+                };
+                (0..*count).map(of).collect()
+            }
+            Replicas::Further(more) => std::iter::once(&self.parties).chain(more).cloned().collect(),
+        }
+    }
+
+    /// The addresses of one replica's parties.
+    ///
+    /// # Errors
+    /// If there is no such replica.
+    pub fn triple(&self, replica: usize) -> Result<Vec<String>> {
+        let mut all = self.triples();
+        if replica < all.len() {
+            return Ok(all.swap_remove(replica));
+        }
+        let what =
+            format!("there is no replica {replica}: the cluster's file has {}, counted from 0", all.len());
+        Err(Error::Refused(what))
     }
 }
 
@@ -126,6 +230,11 @@ impl PartyConfig {
         }
         config.audit = Some(config.audit.map_or_else(|| config.data.join("audit.jsonl"), |p| folder.join(p)));
         config.policy = config.policy.map(|p| folder.join(p));
+        config.models = config.models.map(|p| folder.join(p));
+        config.models_key = config.models_key.map(|p| folder.join(p));
+        if config.models_key.is_some() && config.models.is_none() {
+            return Err(Error::file(path, "`models_key` is the key of the folder `models`: name that, too"));
+        }
         if config.silence_seconds == 0 || config.max_sessions == 0 {
             return Err(Error::file(path, "`silence_seconds` and `max_sessions` are at least 1"));
         }
@@ -135,6 +244,26 @@ impl PartyConfig {
             return Err(Error::file(path, format!("`silence_seconds` is at most {MAX_SILENCE}, a day")));
         }
         Ok(config)
+    }
+
+    /// Where this party listens to others, and where it keeps models.
+    ///
+    /// # Errors
+    /// If the cluster has no such replica, its replicas share no models, or the key is of no use.
+    pub fn place(&self, cluster: &ClusterConfig) -> Result<(Vec<String>, Models)> {
+        let peers = cluster.triple(self.replica)?;
+        let models = match &self.models {
+            Some(folder) => Models::shared(folder, self.models_key.as_deref())?,
+            None if cluster.triples().len() > 1 => {
+                return Err(Error::Refused(
+                    "the cluster has replicas, and those of a party share its models: name the folder as `models` in \
+                     party.toml"
+                        .into(),
+                ));
+            }
+            None => Models::of(&self.data),
+        };
+        Ok((peers, models))
     }
 }
 
@@ -170,6 +299,41 @@ mod tests {
         assert!(ClusterConfig::load(&path).unwrap_err().to_string().contains("host:port"));
         let path = file("c.toml", "parties = [");
         assert!(ClusterConfig::load(&path).is_err());
+        let parties = "parties = [\"a:1\", \"b:1\"]\n";
+        for (text, what) in [
+            (format!("{parties}replicas = 2"), "{replica}"),
+            (format!("{parties}replicas = [[\"c:1\"]]"), "2 addresses"),
+            (format!("{parties}replicas = [[\"c:1\", \"b:1\"]]"), "named twice"),
+            (format!("{parties}replicas = [[\"c:1\", \"d\"]]"), "host:port"),
+            ("parties = [\"a{replica}:1\", \"b{replica}:1\"]".to_owned(), "how many"),
+            ("parties = [\"a{replica}:1\", \"b{replica}:1\"]\nreplicas = 0".to_owned(), "1 to 1024"),
+        ] {
+            let error = ClusterConfig::load(&file("g.toml", &text)).unwrap_err().to_string();
+            assert!(error.contains(what), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn replicas_are_numbered_or_listed() {
+        let text = "parties = [\"a{replica}:1\", \"b-{replica}.org:2\"]\nreplicas = 3";
+        let config = ClusterConfig::load(&file("h.toml", text)).unwrap();
+        assert_eq!(config.triples()[2], ["a2:1", "b-2.org:2"]);
+        let text = "parties = [\"a:1\", \"b:1\"]\nreplicas = [[\"c:1\", \"d:1\"]]";
+        let config = ClusterConfig::load(&file("i.toml", text)).unwrap();
+        assert_eq!(config.triples(), [["a:1", "b:1"], ["c:1", "d:1"]]);
+        assert!(config.triple(2).unwrap_err().to_string().contains("has 2"));
+        // Replicas keep their models together.
+        let text = "party = 1\nlisten = \"x:1\"\ncluster = \"c\"\ncerts = \"c\"\ndata = \"d\"\nreplica = 1\n";
+        let party = PartyConfig::load(&file("j.toml", text)).unwrap();
+        assert!(party.place(&config).unwrap_err().to_string().contains("`models`"));
+        let party = PartyConfig::load(&file("k.toml", &format!("{text}models = \"/shared\"\n"))).unwrap();
+        let (peers, models) = party.place(&config).unwrap();
+        assert_eq!(
+            (peers, models.folder()),
+            (vec!["c:1".to_owned(), "d:1".to_owned()], Path::new("/shared"))
+        );
+        let error = PartyConfig::load(&file("l.toml", &format!("{text}models_key = \"k\"\n"))).unwrap_err();
+        assert!(error.to_string().contains("name that, too"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::client::Cluster;
 use crate::launch::{Children, Program, Start, listen, read_line};
 use crate::log::Log;
-use crate::party::{Capacity, Policy, Service, limits};
+use crate::party::{Capacity, Models, Policy, Service, limits};
 use crate::wire::fresh_name;
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
@@ -133,6 +133,7 @@ pub fn serve_embedded() -> Result<()> {
     let endpoint = Arc::new(endpoint);
     // Whoever started this party owns the machine: it may be asked for anything.
     let policy = Policy {
+        models: Models::of(&start.task.data),
         data: start.task.data,
         allow_shaping: true,
         allow_insecure: true,

@@ -370,6 +370,10 @@ pub struct Info {
     pub clock_ms: u64,
     /// Sessions that run.
     pub sessions: usize,
+    /// Requests that wait for their turn.
+    pub waiting: usize,
+    /// It is about to end, and takes no requests any more.
+    pub draining: bool,
 }
 
 /// Refuses a client of another [`VERSION`].

@@ -7,7 +7,7 @@ use megrez_net::certs::{self, Deployment};
 use megrez_net::{Channel, Config, Endpoint, Limits, PeerName, dial};
 use megrez_service::client::{Cluster, Joint};
 use megrez_service::log::Log;
-use megrez_service::party::{Capacity, Policy, Service, limits};
+use megrez_service::party::{Capacity, Models, Policy, Service, limits};
 use megrez_service::wire::{self, Join, Opening, Program, Reply, Request};
 use megrez_service::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -53,6 +53,7 @@ impl Parties {
             let data = data(count, name, me);
             let policy = Policy {
                 data: data.clone(),
+                models: Models::of(&data),
                 allow_shaping: false,
                 allow_insecure: false,
                 capacity: capacity.clone(),

@@ -6,7 +6,7 @@ use megrez_net::{Config, Endpoint, Identity, PeerName, certs};
 use megrez_plan::{Input, Op, Plan};
 use megrez_service::client::{Cluster, RunOptions};
 use megrez_service::log::{Format, Level, Log, LogConfig};
-use megrez_service::party::{Capacity, Policy, Service, limits};
+use megrez_service::party::{Capacity, Models, Policy, Service, limits};
 use megrez_service::wire::{Ahead, Source, fresh_name};
 use megrez_service::{Result, audit::verify};
 use serde_json::Value;
@@ -98,6 +98,7 @@ impl Three {
             });
             let policy = Policy {
                 data: folder.join(format!("data{me}")),
+                models: Models::of(&folder.join(format!("data{me}"))),
                 allow_shaping: false,
                 allow_insecure: false,
                 capacity: Capacity { max_sessions: 4, ..Capacity::default() },

@@ -225,30 +225,46 @@ impl Drop for Service {
 impl Deployment {
     /// Starts all parties; `settings` goes into every party's file.
     pub fn start(settings: &str) -> Self {
+        Self::start_replicas(1, settings, &|_| {})
+    }
+
+    /// Starts so many replicas of three parties. Party p of replica r is number 3·r + p here; those
+    /// of one organisation share the folder `models{p}`, if there are several. `before` puts into
+    /// the folder what they need.
+    pub fn start_replicas(replicas: usize, settings: &str, before: &dyn Fn(&Folder)) -> Self {
+        let count = 3 * replicas;
         let folder = Folder::new();
         let certs = folder.path("certs");
+        before(&folder);
         cli("certs --folder {} --clients alice,bob,mallory", &[&certs]).ok();
         // Ports that are free now may be taken a moment later: then others are tried.
         for _ in 0..5 {
             let listeners: Vec<TcpListener> =
-                (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+                (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
             let addresses: Vec<String> =
                 listeners.iter().map(|l| l.local_addr().unwrap().to_string()).collect();
             drop(listeners);
-            folder.file("cluster.toml", format!("parties = {addresses:?}\n"));
+            let (first, further) = addresses.split_at(3);
+            let further: Vec<&[String]> = further.chunks(3).collect();
+            folder.file("cluster.toml", format!("parties = {first:?}\nreplicas = {further:?}\n"));
             for (i, address) in addresses.iter().enumerate() {
+                let (party, replica) = (i % 3, i / 3);
+                let models = match replicas {
+                    1 => String::new(),
+                    _ => format!("replica = {replica}\nmodels = \"models{party}\"\n"),
+                };
                 let text = format!(
-                    "party = {i}\nlisten = \"{address}\"\ncluster = \"cluster.toml\"\ncerts = \"certs\"\n\
-                     data = \"data{i}\"\nsilence_seconds = 2\n{settings}\n"
+                    "party = {party}\nlisten = \"{address}\"\ncluster = \"cluster.toml\"\ncerts = \"certs\"\n\
+                     data = \"data{i}\"\nsilence_seconds = 2\n{models}{settings}\n"
                 );
                 folder.file(&format!("party{i}.toml"), text);
             }
-            let services: Vec<_> = (0..3).map_while(|i| launch(&folder, i)).collect();
-            if services.len() == 3 {
+            let services: Vec<_> = (0..count).map_while(|i| launch(&folder, i)).collect();
+            if services.len() == count {
                 return Deployment { folder, services, addresses };
             }
         }
-        panic!("three services did not start");
+        panic!("{count} services did not start");
     }
 
     pub fn cluster_file(&self) -> PathBuf {
@@ -259,8 +275,14 @@ impl Deployment {
         self.folder.path("certs")
     }
 
+    /// The addresses of the first replica.
     pub fn addresses(&self) -> &[String] {
-        &self.addresses
+        &self.addresses[..3]
+    }
+
+    /// The addresses of all parties, by replica.
+    pub fn triples(&self) -> Vec<Vec<String>> {
+        self.addresses.chunks(3).map(<[String]>::to_vec).collect()
     }
 
     pub fn identity(&self, client: &str) -> Identity {
@@ -268,7 +290,7 @@ impl Deployment {
     }
 
     pub fn connect(&self, client: &str) -> Cluster {
-        Cluster::connect(&self.addresses, &self.identity(client), Duration::from_secs(10)).unwrap()
+        Cluster::connect(self.addresses(), &self.identity(client), Duration::from_secs(10)).unwrap()
     }
 
     /// `megrez … --cluster … --certs … --client …`, paths as in [`cli`].
@@ -323,7 +345,7 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            (0..3).for_each(|i| drop(self.log(i)));
+            (0..self.services.len()).for_each(|i| drop(self.log(i)));
         }
     }
 }

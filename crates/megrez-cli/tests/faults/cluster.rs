@@ -8,7 +8,7 @@ use megrez_net::certs::{self, Deployment};
 use megrez_net::{Channel, Config, Endpoint, Identity, Limits, NetProfile, PeerName, dial};
 use megrez_plan::{Input, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_service::log::{Log, LogConfig};
-use megrez_service::party::{Capacity, Policy, Service, limits};
+use megrez_service::party::{Capacity, Models, Policy, Service, limits};
 use megrez_service::wire::{self, Ahead, ModelPlan, Reply, Request, Run, Source, Upload};
 use std::io::Write;
 use std::path::PathBuf;
@@ -105,6 +105,7 @@ impl Parties {
             endpoint.set_peers(self.addresses.clone()).unwrap();
             let policy = Policy {
                 data: self.folder.path(&format!("data{me}")),
+                models: Models::of(&self.folder.path(&format!("data{me}"))),
                 allow_shaping: false,
                 allow_insecure: false,
                 capacity: Capacity {

@@ -143,7 +143,9 @@ fn runs_take_from_the_stock_while_there_is_any() {
     assert_eq!(from_stock(&parties, 2), (vec![right.clone(); 2], 0), "nothing is in stock");
     let stock = || parties.connect("alice").describe("m", 1).unwrap().stock;
     assert_eq!(stock(), 0);
-    (0..3).for_each(|_| drop(parties.connect("alice").prepare("mizar", source("m")).unwrap()));
+    for _ in 0..3 {
+        parties.connect("alice").prepare("mizar", source("m")).unwrap();
+    }
     assert_eq!((stock(), parties.connect("bob").describe("m", 1).unwrap().stock), (3, 0));
     assert_eq!(from_stock(&parties, 1), (vec![right.clone()], 1));
     assert_eq!(from_stock(&parties, 3), (vec![right.clone(); 3], 2), "the third makes its own");
@@ -199,7 +201,9 @@ fn no_two_runs_of_a_client_use_one_batch() {
     parties.upload("m", &weights(2)).unwrap();
     let right = truth(&weights(2));
     const STOCK: usize = 8;
-    (0..STOCK).for_each(|_| drop(parties.connect("alice").prepare("mizar", source("m")).unwrap()));
+    for _ in 0..STOCK {
+        parties.connect("alice").prepare("mizar", source("m")).unwrap();
+    }
     let ahead: usize = std::thread::scope(|scope| {
         let run = || {
             let (outputs, ahead) = from_stock(&parties, 3);

@@ -60,7 +60,8 @@ impl Joint {
         if to.name.is_empty() || to.name.len() > MAX_NAME {
             return Err(Error::Refused(format!("a program's name has 1 to {MAX_NAME} bytes")));
         }
-        let addresses = ClusterConfig::load(&to.config)?.parties;
+        // All clients of a program have to meet at one replica.
+        let addresses = ClusterConfig::load(&to.config)?.triple(0)?;
         let identity = Identity::load(&to.certs, &PeerName::client(&to.client)?)?;
         let mut cluster = Cluster::connect(&addresses, &identity, PATIENCE)?;
         cluster.info()?;

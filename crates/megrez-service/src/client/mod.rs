@@ -5,6 +5,7 @@ mod exchange;
 mod holdings;
 mod joint;
 mod lines;
+mod replicas;
 mod training;
 
 use crate::wire::{self, Ahead, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};

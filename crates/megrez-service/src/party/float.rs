@@ -111,7 +111,7 @@ pub(super) fn upload(
             }
             file.body().extend_from_slice(share.as_bytes());
         }
-        file.keep(&host.changes, path, &mut party)
+        file.keep(&host.policy.models, path, &mut party)
     };
     ended(&network, keep())
 }

@@ -5,7 +5,7 @@ use super::clients::{ClientChannel, hold};
 use super::jobs::material_folder;
 use super::service::Service;
 use super::stock::stock_of;
-use super::stored::{ModelHeader, StoredModel, forbidden, model_path};
+use super::stored::{ModelHeader, StoredModel, forbidden};
 use crate::log::{Event, Level, Log};
 use crate::wire::{self, Reply, StoredItem, StoredKind};
 use crate::{Error, Result};
@@ -17,15 +17,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 impl Service {
     /// Tells a client what is kept here that it owns or may use.
     pub(super) fn holdings(&self, client: &str, shared: &ClientChannel) -> Result<()> {
-        let (me, data) = (self.host.endpoint.me(), &self.host.policy.data);
+        let (me, models) = (self.host.endpoint.me(), &self.host.policy.models);
         let mut items = vec![];
-        let models = data.join("models");
-        for (path, written) in
-            files::of_extension(&models, "model").map_err(|e| Error::storage(&models, e))?
-        {
+        for (path, written) in models.list()? {
             let item = |header: ModelHeader| header.item(client, size(&path), seconds(written));
             // What cannot be read, or is somebody else's, is nothing to this client.
-            items.extend(ModelHeader::peek(&path, me).ok().flatten().and_then(item));
+            items.extend(ModelHeader::peek(models, &path, me).ok().flatten().and_then(item));
         }
         let material = material_folder(&self.host);
         let found = files::of_extension(&material, store::EXTENSION);
@@ -69,23 +66,24 @@ impl Service {
         allow: Vec<String>,
         shared: &ClientChannel,
     ) -> Result<()> {
-        let (client, data) = (asked.client, &self.host.policy.data);
-        let path = model_path(data, model)?;
-        let alone = self.host.changes.alone();
-        let stored = StoredModel::open(data, model, client, self.host.endpoint.me(), false)?;
+        let (client, models) = (asked.client, &self.host.policy.models);
+        let path = models.path(model)?;
+        let alone = models.alone()?;
+        let stored = StoredModel::open(models, model, client, self.host.endpoint.me(), false)?;
         owned(&stored.header, client)?;
         let file = stored.for_users(allow)?;
         asked.accept()?;
-        file.replace(&path)?;
+        file.replace(models, &path)?;
         drop(alone);
         wire::send(&mut hold(shared), &Reply::Done)
     }
 
     /// Removes what a client has stored, whole or damaged, and says whether there was something.
     pub(super) fn remove(&self, asked: &Asked, model: &str, shared: &ClientChannel) -> Result<()> {
-        let (client, path) = (asked.client, model_path(&self.host.policy.data, model)?);
-        let alone = self.host.changes.alone();
-        let header = ModelHeader::peek(&path, self.host.endpoint.me())?;
+        let (client, models) = (asked.client, &self.host.policy.models);
+        let path = models.path(model)?;
+        let alone = models.alone()?;
+        let header = ModelHeader::peek(models, &path, self.host.endpoint.me())?;
         // To a stranger it is not there.
         let header = header.filter(|header| header.item(client, 0, 0).is_some());
         header.as_ref().map_or(Ok(()), |header| owned(header, client))?;
@@ -97,7 +95,7 @@ impl Service {
     /// Removes material of a client's, and says whether there was any.
     pub(super) fn discard(&self, asked: &Asked, batch: [u8; 16], shared: &ClientChannel) -> Result<()> {
         let path = store::path(&material_folder(&self.host), &batch);
-        let alone = self.host.changes.alone();
+        let alone = self.host.policy.models.alone()?;
         let held = store::belongs(&path, asked.client).is_some_and(|(found, _)| found == batch);
         let removed = removed(asked, held.then_some(path));
         drop(alone);
@@ -107,17 +105,15 @@ impl Service {
     /// Refuses a client whose models, rows and material take as much of this party's disk as one
     /// client may have.
     pub(super) fn room_on_disk(&self, client: &str) -> Result<()> {
-        let (me, data) = (self.host.endpoint.me(), &self.host.policy.data);
-        let (models, material) = (data.join("models"), material_folder(&self.host));
-        let files = |folder: &Path, extension| {
-            files::of_extension(folder, extension).map_err(|e| Error::storage(folder, e))
-        };
+        let (me, models) = (self.host.endpoint.me(), &self.host.policy.models);
+        let material = material_folder(&self.host);
+        let made = files::of_extension(&material, store::EXTENSION);
+        let made = made.map_err(|e| Error::storage(&material, e))?.into_iter();
         // What cannot be read is nobody's.
         let owned = |path: &Path| {
-            ModelHeader::peek(path, me).ok().flatten().is_some_and(|header| header.owner == client)
+            ModelHeader::peek(models, path, me).ok().flatten().is_some_and(|header| header.owner == client)
         };
-        let own = files(&models, "model")?.into_iter().filter(|(path, _)| owned(path));
-        let made = files(&material, store::EXTENSION)?.into_iter();
+        let own = models.list()?.into_iter().filter(|(path, _)| owned(path));
         let made = made.filter(|(path, _)| store::belongs(path, client).is_some());
         let taken: u64 = own.chain(made).map(|(path, _)| size(&path)).fold(0, u64::saturating_add);
         let most = self.host.policy.capacity.client_disk();

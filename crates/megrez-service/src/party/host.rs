@@ -2,8 +2,9 @@
 
 use super::asked::Asked;
 use super::capacity::Capacity;
+use super::models::Models;
 use super::stock::Chosen;
-use super::stored::{Changes, StoredModel, forbidden};
+use super::stored::{StoredModel, forbidden};
 use crate::protocols;
 use crate::wire::{self, Source};
 use crate::{Error, ErrorKind, Result};
@@ -30,8 +31,10 @@ pub fn limits(idle_timeout: Duration) -> Limits {
 /// What a party allows and where it keeps things.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Stored models and material.
+    /// Material, jobs and what else is this party's alone.
     pub data: PathBuf,
+    /// Stored models and rows.
+    pub models: Models,
     /// Whether clients may ask for artificial delays and rates.
     pub allow_shaping: bool,
     /// Whether clients may ask for protocols that do not protect.
@@ -51,15 +54,13 @@ pub(super) struct Host {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) policy: Policy,
     pub(super) device: AnyDevice,
-    /// Who changes files of models.
-    pub(super) changes: Changes,
     /// Which material sessions are about to use.
     pub(super) chosen: Chosen,
 }
 
 impl Host {
     pub(super) fn open(&self, model: &str, client: &str) -> Result<StoredModel> {
-        StoredModel::open(&self.policy.data, model, client, self.endpoint.me(), false)
+        StoredModel::open(&self.policy.models, model, client, self.endpoint.me(), false)
     }
 
     /// The plan of a request, and the stored model that it may use.

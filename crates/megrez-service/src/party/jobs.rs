@@ -186,7 +186,7 @@ impl registry::Visitor<AnyDevice> for UploadJob<'_> {
             data.write(party.device(), file.body()).map_err(refuse)?;
         }
         arrivals.compare(&mut party, "uploaded")?;
-        file.keep(&self.host.changes, self.path, &mut party)
+        file.keep(&self.host.policy.models, self.path, &mut party)
     }
 }
 

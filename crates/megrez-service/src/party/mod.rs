@@ -15,6 +15,7 @@ mod joint;
 mod kept;
 mod meetings;
 mod metrics;
+mod models;
 mod rights;
 mod service;
 mod stock;
@@ -23,5 +24,6 @@ mod training;
 
 pub use capacity::Capacity;
 pub use host::{Policy, limits, writable};
+pub use models::Models;
 pub use rights::{Grant, Right, Rights};
 pub use service::Service;

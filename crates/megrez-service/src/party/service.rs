@@ -12,7 +12,7 @@ use super::meetings::Meetings;
 use super::metrics::{Metrics, Now};
 use super::rights::Rights;
 use super::stock::Chosen;
-use super::stored::{Changes, ModelHeader, model_path, taken};
+use super::stored::{ModelHeader, taken};
 use super::training::Training;
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
@@ -61,7 +61,7 @@ impl Service {
             training: Training::default(),
             meetings: Meetings::default(),
             metrics: Metrics::new(endpoint.me()),
-            host: Host { endpoint, policy, device, changes: Changes::default(), chosen: Chosen::default() },
+            host: Host { endpoint, policy, device, chosen: Chosen::default() },
             draining: AtomicBool::new(false),
             writable: AtomicBool::new(true),
         }))
@@ -127,14 +127,16 @@ impl Service {
             self.host.device.describe()
         );
         writable(&self.host.policy.data)?;
+        writable(self.host.policy.models.folder())?;
         self.audited("started")?;
         log.write(Level::Info, Event::new("listening", listening));
-        for folder in ["models", "material", "jobs", "consents"].map(|name| self.host.policy.data.join(name))
-        {
-            for swept in files::sweep(&folder).map_err(|e| Error::file(&folder, e))? {
-                let message = format!("removed what an earlier end had left: {}", swept.display());
-                log.write(Level::Warn, Event::new("swept", message));
-            }
+        let mut swept = self.host.policy.models.sweep()?;
+        for folder in ["material", "jobs", "consents"].map(|name| self.host.policy.data.join(name)) {
+            swept.extend(files::sweep(&folder).map_err(|e| Error::file(&folder, e))?);
+        }
+        for swept in swept {
+            let message = format!("removed what an earlier end had left: {}", swept.display());
+            log.write(Level::Warn, Event::new("swept", message));
         }
         self.expire(&log);
         let log = Arc::new(log);
@@ -380,6 +382,8 @@ impl Service {
             device: self.host.device.describe(),
             clock_ms: now.as_millis() as u64,
             sessions: self.admission.sessions(),
+            waiting: self.admission.waiting(),
+            draining: self.draining.load(Ordering::Acquire),
         }
     }
 
@@ -435,7 +439,7 @@ impl Service {
     ) -> Result<()> {
         let protocol = self.host.protocol(&upload.protocol, false)?;
         let header = ModelHeader::new(asked.client, self.host.endpoint.me(), upload)?;
-        let path = model_path(&self.host.policy.data, &upload.model)?;
+        let path = self.host.policy.models.path(&upload.model)?;
         let profile = &NetProfile::loopback();
         let permitted = permitted
             .and_then(|()| if path.exists() { Err(taken(&upload.model)) } else { Ok(()) })

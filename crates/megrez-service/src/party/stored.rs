@@ -7,6 +7,7 @@
 //! compare it, so that files of two uploads never meet. The hash finds damage, not malice: whoever
 //! can write the folder can do what the party can.
 
+use super::models::Models;
 use crate::protocols::is_float;
 use crate::wire::{ModelPlan, StoredItem, StoredKind, USER, Upload};
 use crate::{Error, ErrorKind, Result};
@@ -20,9 +21,7 @@ use megrez_ring::Shape;
 use megrez_session::{Error as SessionError, Party};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
 
 const MAGIC: &[u8; 16] = b"megrez-model-003";
 const PURPOSE: &str = "megrez 2026 stored model";
@@ -33,18 +32,6 @@ const MAX_USERS: usize = 1024;
 /// What this party or the owner of a model does not allow.
 pub(super) fn forbidden(what: impl std::fmt::Display) -> Error {
     Error::of(ErrorKind::NotPermitted, what)
-}
-
-/// Held while a file of a model is written, changed or removed: one at a time, so that nothing
-/// comes between looking at a file and changing it.
-#[derive(Default)]
-pub(super) struct Changes(Mutex<()>);
-
-impl Changes {
-    /// Nobody else changes what is stored.
-    pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What a party knows of a stored model besides its shares.
@@ -131,27 +118,21 @@ impl ModelHeader {
     ///
     /// # Errors
     /// If it cannot be read, or is not this party's of this name.
-    pub(super) fn peek(path: &Path, me: usize) -> Result<Option<Self>> {
-        let mut file = match std::fs::File::open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|e| Error::storage(path, e))?,
-        };
+    pub(super) fn peek(models: &Models, path: &Path, me: usize) -> Result<Option<Self>> {
         let unread =
             || Error::damaged(path, "does not say whose it is: this party's operator has to remove it");
-        let mut bytes = vec![];
-        let mut more = 1 << 16;
-        let header = loop {
-            let read = file.by_ref().take(more).read_to_end(&mut bytes);
-            let read = read.map_err(|e| Error::storage(path, e))?;
+        let header = models.head(path, |bytes| {
+            // A file may end within it; what is read next says so.
             let packed = bytes.strip_prefix(MAGIC).ok_or_else(unread)?;
             match postcard::take_from_bytes::<ModelHeader>(packed) {
-                Ok((header, _)) => break header,
-                Err(postcard::Error::DeserializeUnexpectedEnd) if read > 0 => more = bytes.len() as u64,
-                Err(_) => return Err(unread()),
+                Ok((header, _)) => Ok(Some(header)),
+                Err(postcard::Error::DeserializeUnexpectedEnd) => Ok(None),
+                Err(_) => Err(unread()),
             }
-        };
+        })?;
         let named = path.file_stem().and_then(|name| name.to_str());
-        if named == Some(&header.model) && header.party == me { Ok(Some(header)) } else { Err(unread()) }
+        let fits = |header: &ModelHeader| named == Some(&header.model) && header.party == me;
+        if header.as_ref().is_none_or(fits) { Ok(header) } else { Err(unread()) }
     }
 
     /// What its owner, or `client` who may use it, is told of it.
@@ -310,17 +291,6 @@ impl Ends {
     }
 }
 
-/// The file of a model; names are as plain as clients' names, so that they cannot leave the folder.
-pub(super) fn model_path(data: &Path, model: &str) -> Result<PathBuf> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if model.is_empty() || model.len() > 64 || !model.chars().all(plain) {
-        return Err(Error::Refused(
-            "a model's name has 1 to 64 lower-case letters, digits, hyphens and underscores".into(),
-        ));
-    }
-    Ok(data.join("models").join(format!("{model}.model")))
-}
-
 /// A stored model whose file is whole and whose use is permitted.
 pub(super) struct StoredModel {
     pub(super) header: ModelHeader,
@@ -332,11 +302,11 @@ pub(super) struct StoredModel {
 impl StoredModel {
     /// Reads and checks the model's file at party `me`, for a client who may use it or, with `say`,
     /// has a say in its use.
-    pub(super) fn open(data: &Path, model: &str, client: &str, me: usize, say: bool) -> Result<Self> {
+    pub(super) fn open(models: &Models, model: &str, client: &str, me: usize, say: bool) -> Result<Self> {
         // The same words whether it is missing or not permitted: a stranger does not learn which
         // models there are.
         let absent = || forbidden(format!("there is no model `{model}` that `{client}` may use"));
-        let stored = Self::read(&model_path(data, model)?, model, me)?.ok_or_else(absent)?;
+        let stored = Self::read(models, model, me)?.ok_or_else(absent)?;
         let others = if say { &stored.header.owners } else { &stored.header.allow };
         if stored.header.owner != client && !others.iter().any(|c| c == client) {
             return Err(absent());
@@ -345,11 +315,9 @@ impl StoredModel {
     }
 
     /// Reads and checks a model's file at party `me`, if there is one.
-    fn read(path: &Path, model: &str, me: usize) -> Result<Option<Self>> {
-        let mut bytes = match std::fs::read(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|e| Error::storage(path, e))?,
-        };
+    fn read(models: &Models, model: &str, me: usize) -> Result<Option<Self>> {
+        let path = &models.path(model)?;
+        let Some(mut bytes) = models.read(path)? else { return Ok(None) };
         let again = "upload the model again under another name";
         let damaged = || Error::damaged(path, format!("is damaged, or of another version: {again}"));
         let content = files::unseal(PURPOSE, &bytes).ok_or_else(damaged)?;
@@ -416,6 +384,8 @@ impl StoredModel {
 /// The file of a model that is being stored: shares are appended, then it is written.
 pub(super) struct ModelFile {
     bytes: Vec<u8>,
+    /// Where the shares begin.
+    head: usize,
     party: usize,
     upload: Id,
 }
@@ -424,7 +394,7 @@ impl ModelFile {
     pub(super) fn new(header: &ModelHeader) -> Result<Self> {
         let packed = postcard::to_allocvec(header).map_err(|e| Error::of(ErrorKind::Internal, e))?;
         let bytes = [MAGIC.as_slice(), &packed].concat();
-        Ok(ModelFile { bytes, party: header.party, upload: header.upload })
+        Ok(ModelFile { head: bytes.len(), bytes, party: header.party, upload: header.upload })
     }
 
     /// Where the next share is written.
@@ -433,31 +403,33 @@ impl ModelFile {
     }
 
     /// Writes the file.
-    pub(super) fn write(mut self, changes: &Changes, path: &Path) -> Result<()> {
+    pub(super) fn write(mut self, models: &Models, path: &Path) -> Result<()> {
         files::seal(PURPOSE, &mut self.bytes);
-        let _alone = changes.alone();
+        let _alone = models.alone()?;
         if path.exists() {
             return Err(taken(&path.file_stem().unwrap_or_default().to_string_lossy()));
         }
-        files::write(path, &self.bytes).map_err(|e| Error::storage(path, e))
+        models.write(path, self.head, self.bytes)
     }
 
     /// Writes the file in the place of the one that is there, while nobody else changes it.
-    pub(super) fn replace(mut self, path: &Path) -> Result<()> {
+    pub(super) fn replace(mut self, models: &Models, path: &Path) -> Result<()> {
         files::seal(PURPOSE, &mut self.bytes);
-        files::replace(path, &self.bytes).map_err(|e| Error::storage(path, e))
+        models.replace(path, self.head, self.bytes)
     }
 
     /// Writes the file, waits until all parties have written theirs, and removes it if one could
     /// not: half a model is of no use.
-    pub(super) fn keep<D: Device>(self, changes: &Changes, path: &Path, party: &mut Party<D>) -> Result<()> {
+    pub(super) fn keep<D: Device>(self, models: &Models, path: &Path, party: &mut Party<D>) -> Result<()> {
         let (me, upload) = (self.party, self.upload);
-        self.write(changes, path)?;
+        self.write(models, path)?;
         let kept = party.barrier("model-kept");
         if kept.is_err() {
-            let _alone = changes.alone();
+            let _alone = models.alone();
             // Whoever has removed it meanwhile may have stored another one.
-            if ModelHeader::peek(path, me).is_ok_and(|found| found.is_some_and(|h| h.upload == upload)) {
+            if ModelHeader::peek(models, path, me)
+                .is_ok_and(|found| found.is_some_and(|h| h.upload == upload))
+            {
                 let _ = files::remove(path);
             }
         }

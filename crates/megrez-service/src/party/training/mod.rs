@@ -12,7 +12,7 @@ use super::clients::{ClientChannel, alive, hold};
 use super::host::{Host, ended};
 use super::jobs::dispatch;
 use super::service::Service;
-use super::stored::{StoredModel, forbidden, model_path};
+use super::stored::{StoredModel, forbidden};
 use crate::training::{Consent, Job, JobId, JobState, Stands, Work};
 use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
@@ -131,7 +131,8 @@ impl Service {
         }
         let mut of = vec![];
         for named in &consent.of {
-            let stored = StoredModel::open(data, named, client, self.host.endpoint.me(), true)?;
+            let stored =
+                StoredModel::open(&self.host.policy.models, named, client, self.host.endpoint.me(), true)?;
             if !stored.header.owners.iter().any(|owner| owner == client) {
                 return Err(forbidden(format!("`{client}` has no say in `{named}`")));
             }
@@ -198,9 +199,9 @@ impl Service {
         };
         let (epoch, checkpoint) = look().or_else(|_| look())?;
         let kept = || {
-            job.keep.as_ref().map_or(Ok(true), |keep| {
-                model_path(&self.host.policy.data, &keep.model).map(|path| path.exists())
-            })
+            job.keep
+                .as_ref()
+                .map_or(Ok(true), |keep| self.host.policy.models.path(&keep.model).map(|path| path.exists()))
         };
         let stands = match (running, failed) {
             (Some(running), _) => Stands::Runs(running.step.load(Ordering::Acquire)),
@@ -264,7 +265,7 @@ impl Service {
         let me = host.endpoint.me();
         let mut stored = vec![];
         for named in job.data.iter().map(|set| &set.name).chain([&job.start]) {
-            let found = StoredModel::open(&host.policy.data, named, &job.client, me, false)?;
+            let found = StoredModel::open(&host.policy.models, named, &job.client, me, false)?;
             // A model may be run by those whom its owner allows; only its owner trains it further.
             if !found.header.rows && found.header.owner != job.client {
                 return Err(forbidden(format!("`{}` may not train the model `{named}` further", job.client)));

@@ -4,7 +4,7 @@
 use super::entries::Running;
 use super::files::{Checkpoint, Folder};
 use crate::party::host::{Host, hash};
-use crate::party::stored::{ModelFile, ModelHeader, StoredModel, forbidden, model_path};
+use crate::party::stored::{ModelFile, ModelHeader, StoredModel, forbidden};
 use crate::training::{Opened, Opening, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
@@ -271,8 +271,8 @@ impl TrainJob<'_> {
         let Some((header, path)) = self.keep else { return Ok(()) };
         let header = header.of_upload(tag);
         if path.exists() {
-            let (data, me) = (&self.host.policy.data, self.host.endpoint.me());
-            let found = StoredModel::open(data, header.name(), &header.owner, me, false)?;
+            let (models, me) = (&self.host.policy.models, self.host.endpoint.me());
+            let found = StoredModel::open(models, header.name(), &header.owner, me, false)?;
             if found.header.upload != tag {
                 let what =
                     format!("another model `{}` was stored meanwhile: remove it, and resume", header.name());
@@ -287,7 +287,7 @@ impl TrainJob<'_> {
                 masks.write(party.device(), file.body()).map_err(refuse)?;
                 data.write(party.device(), file.body()).map_err(refuse)?;
             }
-            file.write(&self.host.changes, &path)?;
+            file.write(&self.host.policy.models, &path)?;
         }
         // A party that has lost its share hears of it here; the others keep theirs, for the next
         // attempt.
@@ -439,7 +439,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
             return refuse(format!("keeps a model with weights `{name}` that training does not leave"));
         }
     }
-    let path = model_path(&host.policy.data, &keep.model)?;
+    let path = host.policy.models.path(&keep.model)?;
     let newest = Folder::new(&host.policy.data, job.id()).newest()?;
     if path.exists() && newest < job.epochs() {
         return Err(forbidden(format!("a model `{}` is stored already; choose another name", keep.model)));
