@@ -352,8 +352,8 @@ def connect(
             may take as long as it likes.
         busy: while the parties are busy, repeat a call for so many seconds, with growing pauses, before it
             fails of `BusyError`; by default a minute.
-        replica: which replica of the cluster, from 0; by default one that has little to do. Jobs, and material
-            that is named, are at one replica only.
+        replica: which replica of the cluster, from 0; by default one that has little to do. Jobs, and
+            material that is named, are at one replica only.
 
     """
     seconds = (timeout, busy)

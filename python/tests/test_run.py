@@ -333,11 +333,11 @@ def test_runs_take_from_a_stock_by_themselves(processes: megrez.Cluster, images:
     assert len(processes.keep("stocked", 2, batch=2)) == 2
     assert processes.keep("stocked", 2, batch=2) == []
     expected = small.plain(images[:6])
-    for phases in ({"input", "online", "output"}, {"offline", "input", "online", "output"}):
-        # The second time nothing is left for the last two of three runs.
-        result = processes.run_stored("stocked", images[:2] if "offline" not in phases else images[:6], batch=2)
+    # The second time nothing is left for the last two of three runs.
+    for rows, offline in ((2, False), (6, True)):
+        result = processes.run_stored("stocked", images[:rows], batch=2)
         assert np.abs(result.output - expected[: len(result.output)]).max() < 5e-3
-        assert set(result.report.to_dict()["cost"]["phases"]) == phases
+        assert ("offline" in result.report.to_dict()["cost"]["phases"]) == offline
     assert [one for one in processes.stored() if one.kind == "material"] == []
 
 

@@ -112,3 +112,38 @@ def test_a_triple_that_is_drained_under_load_loses_no_call(
         assert begun(deployment) - before[0] >= 24
 
     run(test)
+
+
+def test_replicas_of_one_file_are_triples_that_share_their_models(
+    small: megrez.Model, images: Array, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    configs = [write_triple(folder, ["alice", "bob"]) for folder in folders]
+    first, second = ((folder / "cluster.toml").read_text().split("=")[1].strip() for folder in folders)
+    cluster, certs = folders[0] / "cluster.toml", folders[0] / "certs"
+    cluster.write_text(f"parties = {first}\nreplicas = [{second}]\n")
+    for replica, of_replica in enumerate(configs):
+        for party, config in enumerate(of_replica):
+            text = config.read_text().replace('"cluster.toml"', f'"{cluster}"')
+            models = tmp_path / f"models{party}"
+            text = text.replace('certs = "certs"', f'certs = "{certs}"')
+            config.write_text(f'{text}replica = {replica}\nmodels = "{models}"\n')
+    parties = [Supervised(config) for of_replica in configs for config in of_replica]
+    for party in parties:
+        party.wait()
+    with megrez.connect(cluster, certs=certs, client="bob", replica=1) as bob:
+        bob.upload(small, name="shared", allow=["alice"], batches=[2])
+
+    async def test() -> None:
+        async with megrez.aio.connect_all(cluster, certs=certs, client="alice") as both:
+            calls = [both.run_stored("shared", images[:2]) for _ in range(6)]
+            for result in await asyncio.gather(*calls):
+                assert np.abs(result.output - small.plain(images[:2])).max() < 5e-3
+
+    run(test)
+    for folder in folders:
+        assert (folder / "data0" / "audit.jsonl").read_text().count('"began"') >= 2, folder
+    with pytest.raises(InvalidError, match="no replica 2"):
+        megrez.connect(cluster, certs=certs, replica=2)
+    for party in parties:
+        party.stop(timeout=5)

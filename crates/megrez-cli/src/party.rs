@@ -73,6 +73,7 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         capacity: config.capacity,
         max_elements: config.max_elements,
         audit: config.audit,
+        traces: config.traces,
         rights: config.policy,
     };
     let service = Service::new(endpoint, policy, device)?;
@@ -82,7 +83,10 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     warn_of_expiry(&log, &certificate);
     if let Some(address) = &config.admin {
         let bound = admin::serve(&service, address)?;
-        log.write(Level::Info, Event::new("admin", format!("/livez, /readyz and /metrics are on {bound}")));
+        log.write(
+            Level::Info,
+            Event::new("admin", format!("/console, /livez, /readyz and /metrics are on {bound}")),
+        );
     }
     listen_to_signals(&service, config.certs, name, Log::stderr(config.party, log_config))?;
     service.run(log)?;

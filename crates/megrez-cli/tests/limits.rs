@@ -1,7 +1,7 @@
 //! A deployment under attack and under load: nothing of one client, or of nobody, keeps the others
 //! out; and how a service ends, renews itself and is watched.
 
-use crate::common::{Deployment, HANG, cli, run_small, signal, small_plan, small_words};
+use crate::common::{Deployment, HANG, cli, example, run_small, signal, small_plan, small_words};
 use megrez::ErrorKind;
 use megrez_net::{Channel, Identity, NetError, PeerName, dial};
 use megrez_plan::Input;
@@ -273,6 +273,47 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
+/// As [`get`], by the name of a host.
+fn get_at(address: &str, path: &str, host: &str) -> String {
+    get(address, &format!("{path} HTTP/1.0\r\nHost: {host}\r\nIgnored:"))
+}
+
+#[test]
+fn an_operator_has_a_page_to_look_at() {
+    let deployment = Deployment::start("admin = \"127.0.0.1:0\"");
+    deployment.wait_for_log(0, "/metrics are on");
+    let log = deployment.log(0);
+    let address = log.split("/metrics are on ").nth(1).unwrap().split_whitespace().next().unwrap();
+    deployment
+        .cli("bob", "upload-model --model {} --name digits --allow alice", &[&example("lenet.onnx")])
+        .ok();
+    deployment.cli("bob", "offline --model-name digits", &[]).ok();
+    let _connected = deployment.connect("mallory");
+    let page = get_at(address, "/console", address);
+    assert!(page.starts_with("HTTP/1.0 200"), "{page}");
+    for words in [
+        "Content-Type: text/html",
+        "default-src 'none'",
+        "<title>Party 0 · megrez</title>",
+        "<h1>Party 0 of 3</h1>",
+        "✓ data folder can be written",
+        "<td>mallory</td><td class=n>1</td>",
+        "<td>upload</td><td class=n>1</td><td class=n>0</td>",
+        "<td>digits</td><td>model</td><td>bob</td><td>alice</td><td>mizar</td>",
+        "<h2>Randomness made ahead</h2><div class=wide><table>",
+        "no job has begun here",
+    ] {
+        assert!(page.contains(words), "{words} is not in\n{page}");
+    }
+    // Nothing runs in it, nothing is loaded, and nobody else's page can read it.
+    for never in ["<script", "src=", "href=", "url(", "http://", "https://"] {
+        assert!(!page.contains(never), "{never} is in\n{page}");
+    }
+    assert!(get_at(address, "/", "rebound.example:80").starts_with("HTTP/1.0 403"));
+    assert!(get(address, "/console").starts_with("HTTP/1.0 403"), "no host");
+    assert!(get_at(address, "/", "localhost:1").contains("<h1>Party 0"));
+}
+
 #[test]
 fn an_operator_sees_health_and_counts() {
     let deployment = Deployment::start("admin = \"127.0.0.1:0\"");
@@ -302,6 +343,61 @@ fn an_operator_sees_health_and_counts() {
     }
     assert!(!metrics.contains("alice"), "no names");
     assert!(get(address, "/nothing").starts_with("HTTP/1.0 404"));
+}
+
+#[test]
+fn the_parties_of_a_session_write_one_trace() {
+    // All three write into one file here, which parties of different hosts cannot.
+    let deployment = Deployment::start("[traces]\nfile = \"traces.jsonl\"");
+    run_small(&mut deployment.connect("alice"), 10, 2, &|_| {}).unwrap();
+    let words = |_: u32, input: &Input| Ok(small_words(0, &input.name, 10));
+    let plan = small_plan("alice", 10);
+    let clear = megrez::RunOptions::new("clear");
+    let source = Source::Plan(plan.to_bytes());
+    deployment
+        .connect("alice")
+        .run(&plan, source, &clear, &|_| true, &words, &|_| {})
+        .map(|_| ())
+        .unwrap_err();
+    let until = Instant::now() + HANG;
+    let lines = loop {
+        let text = std::fs::read_to_string(deployment.folder.path("traces.jsonl")).unwrap();
+        if text.lines().count() == 6 {
+            break text;
+        }
+        assert!(Instant::now() < until, "{text}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(!lines.contains("alice"), "no names");
+    let mut traces = std::collections::BTreeMap::<String, Vec<serde_json::Value>>::new();
+    let mut ids = std::collections::BTreeSet::new();
+    for line in lines.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let spans = line["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+        let time = |span: &serde_json::Value, key: &str| span[key].as_str().unwrap().parse::<u128>().unwrap();
+        for span in &spans {
+            assert!(ids.insert(span["spanId"].to_string()), "twice one name");
+            assert_eq!(span["traceId"], spans[0]["traceId"]);
+            if let Some(parent) = spans.iter().find(|p| p["spanId"] == span["parentSpanId"]) {
+                // Clocks are read a moment apart.
+                let slack = 1_000_000;
+                assert!(time(parent, "startTimeUnixNano") <= time(span, "startTimeUnixNano") + slack);
+                assert!(time(span, "endTimeUnixNano") <= time(parent, "endTimeUnixNano") + slack);
+            } else {
+                assert_eq!(span["name"], "run");
+            }
+        }
+        traces.entry(spans[0]["traceId"].to_string()).or_default().extend(spans);
+    }
+    assert_eq!(traces.len(), 2, "one for each session");
+    for spans in traces.values() {
+        let count = |name: &str| spans.iter().filter(|span| span["name"] == name).count();
+        assert_eq!((count("run"), count("wait")), (3, 3));
+        let failed = spans.iter().filter(|span| span["status"]["code"] == 2).count();
+        // Two runs of two steps in each phase at three parties; or nothing at all.
+        let done = [count("offline"), count("online"), count("mul1"), count("relu1")];
+        assert!((failed, done) == (0, [6, 6, 12, 12]) || (failed, done) == (3, [0; 4]), "{failed} {done:?}");
+    }
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub struct PhaseReport {
     pub rounds: u32,
     /// Virtual seconds, under a virtual clock.
     pub virtual_seconds: f64,
+    /// When it ended, known at the party alone.
+    #[serde(skip)]
+    pub ended: Option<Instant>,
 }
 
 /// One step at one party in one phase.
@@ -30,11 +33,21 @@ pub struct StepReport {
     pub seconds: f64,
     /// Messages on the critical path since the phase began, at the step's end.
     pub rounds: u32,
+    /// When it ended, known at the party alone.
+    #[serde(skip)]
+    pub ended: Option<Instant>,
 }
 
 impl StepReport {
-    pub(crate) fn new<D: Device>(phase: Phase, step: &str, wall: Duration, party: &Party<D>) -> Self {
-        StepReport { phase, step: step.to_owned(), seconds: wall.as_secs_f64(), rounds: party.rounds() }
+    /// A step that began at `start` and took this long.
+    pub(crate) fn new<D: Device>(
+        phase: Phase,
+        step: &str,
+        (start, wall): (Instant, Duration),
+        party: &Party<D>,
+    ) -> Self {
+        let (seconds, ended) = (wall.as_secs_f64(), start.checked_add(wall));
+        StepReport { phase, step: step.to_owned(), seconds, rounds: party.rounds(), ended }
     }
 }
 
@@ -80,6 +93,7 @@ impl Measured {
             busy_seconds: start.elapsed().saturating_sub(party.waited()).as_secs_f64(),
             rounds: party.rounds(),
             virtual_seconds: party.time_ns() as f64 * 1e-9,
+            ended: Some(Instant::now()),
         };
         self.phases.insert(phase, report);
     }

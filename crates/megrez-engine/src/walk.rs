@@ -86,7 +86,7 @@ pub fn offline<S: Suite>(
     for wave in offline_waves(suite, plan) {
         for (index, lane) in wave.iter().zip(together(party, wave.clone(), make)) {
             let name = &plan.steps[*index].name;
-            let report = StepReport::new(Phase::Offline, name, lane.wall, &lane.party);
+            let report = StepReport::new(Phase::Offline, name, lane.time, &lane.party);
             made[*index] = Some((lane.result?, report));
         }
     }
@@ -257,7 +257,8 @@ struct Slot<S: Suite> {
 /// What a lane made, how long it took, and where it ended.
 struct Lane<D: Device, R> {
     party: Party<D>,
-    wall: Duration,
+    /// When it began, and how long it took.
+    time: (Instant, Duration),
     result: R,
 }
 
@@ -271,7 +272,7 @@ fn together<D: Device, I: Send, R: Send>(
     let run = |mut party: Party<D>, item: I| {
         let start = Instant::now();
         let result = work(&mut party, item);
-        Lane { wall: start.elapsed(), party, result }
+        Lane { time: (start, start.elapsed()), party, result }
     };
     let start = Instant::now();
     let waiting: Vec<_> = items.into_iter().map(|item| Mutex::new(Some((party.lane(), item)))).collect();
@@ -296,7 +297,7 @@ fn together<D: Device, I: Send, R: Send>(
     };
     // All together worked as long as the busiest lane.
     let wall = start.elapsed();
-    let busy = |lane: &Lane<D, R>| lane.wall.saturating_sub(lane.party.waited());
+    let busy = |lane: &Lane<D, R>| lane.time.1.saturating_sub(lane.party.waited());
     let waited = wall.saturating_sub(lanes.iter().map(busy).max().unwrap_or_default());
     lanes.iter().for_each(|lane| party.join(&lane.party));
     party.has_waited(waited);
@@ -322,7 +323,7 @@ fn one_lane<S: Suite>(
         };
         let (data, masks) =
             party.step(&step.name, |party| one_step(suite, plan, party, step, material, &slot))?;
-        reports.push(StepReport::new(Phase::Online, &step.name, start.elapsed(), party));
+        reports.push(StepReport::new(Phase::Online, &step.name, (start, start.elapsed()), party));
         made.push((step.output, Slot { masks, data: Some(data) }));
     }
     Ok(made.into_iter().map(|(_, slot)| slot).zip(reports).collect())

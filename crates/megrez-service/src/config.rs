@@ -2,7 +2,7 @@
 //! `party.toml`.
 
 use crate::log::LogConfig;
-use crate::party::{Capacity, Models};
+use crate::party::{Capacity, Models, TraceConfig};
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,10 @@ pub struct PartyConfig {
     /// Where this party writes down who asked for what. Default: `audit.jsonl` in the data folder.
     #[serde(default)]
     pub audit: Option<PathBuf>,
+    /// Where this party writes down when phases and steps of sessions began and ended. Default:
+    /// nowhere.
+    #[serde(default)]
+    pub traces: Option<TraceConfig>,
     /// What clients may ask for, a `policy.toml`. Default: everything that a certificate allows.
     #[serde(default)]
     pub policy: Option<PathBuf>,
@@ -230,6 +234,9 @@ impl PartyConfig {
         }
         config.audit = Some(config.audit.map_or_else(|| config.data.join("audit.jsonl"), |p| folder.join(p)));
         config.policy = config.policy.map(|p| folder.join(p));
+        if let Some(traces) = &mut config.traces {
+            traces.file = folder.join(&traces.file);
+        }
         config.models = config.models.map(|p| folder.join(p));
         config.models_key = config.models_key.map(|p| folder.join(p));
         if config.models_key.is_some() && config.models.is_none() {

@@ -140,6 +140,7 @@ pub fn serve_embedded() -> Result<()> {
         capacity: Capacity::of_one_client(),
         max_elements: usize::MAX,
         audit: None,
+        traces: None,
         rights: None,
     };
     let log = Log::of_child(endpoint.me());

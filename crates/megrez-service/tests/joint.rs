@@ -59,6 +59,7 @@ impl Parties {
                 capacity: capacity.clone(),
                 max_elements: 1000,
                 audit: (!name.is_empty()).then(|| data.join("audit.jsonl")),
+                traces: None,
                 rights: None,
             };
             let device: AnyDevice = "cpu".parse::<DeviceChoice>().unwrap().open().unwrap();

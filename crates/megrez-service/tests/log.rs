@@ -104,6 +104,7 @@ impl Three {
                 capacity: Capacity { max_sessions: 4, ..Capacity::default() },
                 max_elements: 1000,
                 audit: Some(folder.join(format!("audit{me}.jsonl"))),
+                traces: None,
                 rights,
             };
             let service = Service::new(Arc::clone(endpoint), policy, AnyDevice::default()).unwrap();

@@ -117,6 +117,7 @@ impl Parties {
                 },
                 max_elements: 1 << 20,
                 audit: None,
+                traces: None,
                 rights: None,
             };
             let service = Service::new(Arc::clone(&endpoint), policy, AnyDevice::default()).unwrap();

@@ -326,7 +326,7 @@ fn run<S: Supplier>(
         let mut input = |_: &mut S, name, _, _| Ok(inputs.remove(&name).expect("shared above"));
         machine.run(b, &program.numbered(), &mut input)
     })?;
-    measured.steps.push(StepReport::new(Phase::Online, "tape", start.elapsed(), b.party()));
+    measured.steps.push(StepReport::new(Phase::Online, "tape", (start, start.elapsed()), b.party()));
     measured.close(Phase::Online, start, b.party());
 
     let start = Instant::now();

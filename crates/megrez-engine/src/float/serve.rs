@@ -124,7 +124,7 @@ fn one_run<S: Supplier>(
     for (i, step) in plan.steps.iter().enumerate() {
         let start = Instant::now();
         b.step(&step.name, |b| walk.step(b, i))?;
-        measured.steps.push(StepReport::new(Phase::Online, &step.name, start.elapsed(), b.party()));
+        measured.steps.push(StepReport::new(Phase::Online, &step.name, (start, start.elapsed()), b.party()));
     }
     measured.close(Phase::Online, start, b.party());
     if b.party().parties() > 2 {

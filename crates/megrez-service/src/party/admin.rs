@@ -1,7 +1,8 @@
 //! What an operator's tools ask a party over HTTP, on an address of its own: whether it lives,
-//! whether it is ready, and what it counts. It takes no commands.
+//! whether it is ready, what it counts, and the console, a page for people. It takes no commands.
 
 use super::Service;
+use super::console::{self, Console};
 use crate::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use tiny_http::{Header, Method, Request, Response, Server};
@@ -12,10 +13,12 @@ const THREADS: usize = 2;
 /// What an answer holds.
 type Answer = (u16, &'static str, String);
 
+const HTML: &str = "text/html; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves `/livez`, `/readyz`, `/metrics` and `/version` on `address` until the process ends.
+/// Serves `/console`, `/livez`, `/readyz`, `/metrics` and `/version` on `address` until the process
+/// ends.
 ///
 /// # Errors
 /// If the address cannot be listened on.
@@ -25,13 +28,14 @@ pub fn serve(service: &Arc<Service>, address: &str) -> Result<std::net::SocketAd
     };
     let server = Arc::new(Server::http(address).map_err(|e| cannot(&e))?);
     let bound = server.server_addr().to_ip().ok_or_else(|| cannot(&"not an address of TCP"))?;
+    let console = Arc::new(Console::new());
     for _ in 0..THREADS {
-        let (service, server) = (Arc::clone(service), Arc::clone(&server));
+        let (service, server, console) = (Arc::clone(service), Arc::clone(&server), Arc::clone(&console));
         std::thread::Builder::new()
             .name("megrez-admin".into())
             .spawn(move || {
                 while let Ok(request) = server.recv() {
-                    respond(&service, request);
+                    respond(&service, &console, request);
                 }
             })
             .map_err(|e| cannot(&e))?;
@@ -39,18 +43,31 @@ pub fn serve(service: &Arc<Service>, address: &str) -> Result<std::net::SocketAd
     Ok(bound)
 }
 
-fn respond(service: &Service, request: Request) {
+fn respond(service: &Service, console: &Console, request: Request) {
     let (status, kind, text) = match request.method() {
-        Method::Get | Method::Head => answer(service, request.url()),
+        Method::Get | Method::Head => match request.url().split('?').next().unwrap_or_default() {
+            "/" | "/console" if request.headers().iter().any(is_trusted) => {
+                (200, HTML, console.page(service))
+            }
+            "/" | "/console" => (403, PLAIN, "ask for the console by an IP address or as localhost\n".into()),
+            path => answer(service, path),
+        },
         _ => (405, PLAIN, "this address is read only\n".into()),
     };
-    let header = Header::from_bytes("Content-Type", kind).expect("a valid header");
+    let mut response = Response::from_string(text).with_status_code(status);
+    for (name, value) in std::iter::once(("Content-Type", kind)).chain(console::HEADERS) {
+        response.add_header(Header::from_bytes(name, value).expect("a valid header"));
+    }
     // Whoever asked may have gone.
-    let _ = request.respond(Response::from_string(text).with_status_code(status).with_header(header));
+    let _ = request.respond(response);
 }
 
-fn answer(service: &Service, url: &str) -> Answer {
-    match url.split('?').next().unwrap_or_default() {
+fn is_trusted(header: &Header) -> bool {
+    header.field.equiv("Host") && console::trusted(header.value.as_str())
+}
+
+fn answer(service: &Service, path: &str) -> Answer {
+    match path {
         // Whether this process works; never whether others do.
         "/livez" | "/healthz" => (200, PLAIN, "ok\n".into()),
         "/readyz" => {
@@ -64,6 +81,6 @@ fn answer(service: &Service, url: &str) -> Answer {
         }
         "/metrics" => (200, METRICS, service.metrics()),
         "/version" => (200, PLAIN, format!("{}\n", env!("CARGO_PKG_VERSION"))),
-        _ => (404, PLAIN, "there are /livez, /readyz, /metrics and /version\n".into()),
+        _ => (404, PLAIN, "there are /console, /livez, /readyz, /metrics and /version\n".into()),
     }
 }

@@ -145,6 +145,16 @@ impl Admission {
         self.lock().sessions
     }
 
+    /// How many sessions run, by client.
+    pub(super) fn running(&self) -> Vec<(String, usize)> {
+        self.lock().running.iter().map(|(client, count)| (client.clone(), *count)).collect()
+    }
+
+    /// The clients of the requests that wait, each with one.
+    pub(super) fn waiting_clients(&self) -> Vec<(String, usize)> {
+        self.lock().waiting.iter().map(|waiting| (waiting.client.clone(), 1)).collect()
+    }
+
     /// How many requests wait.
     pub(super) fn waiting(&self) -> usize {
         self.lock().waiting.len()

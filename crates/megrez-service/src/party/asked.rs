@@ -5,9 +5,10 @@ use crate::log::{Event, Level, Log, SessionName};
 use crate::protocols::is_float;
 use crate::wire::{self, Ahead, Request, Source};
 use crate::{Error, ErrorKind, Result};
+use megrez_engine::PartyReport;
 use megrez_net::NetProfile;
 use megrez_protocols::registry;
-use std::cell::Cell;
+use std::cell::{Cell, Ref, RefCell};
 use std::time::Instant;
 
 /// A request that this party works on.
@@ -20,7 +21,9 @@ pub(super) struct Asked<'a> {
     protocol: Option<&'static str>,
     pub(super) since: Instant,
     /// Whether this party takes part in the session.
-    accepted: Cell<bool>,
+    accepted: Cell<Option<Instant>>,
+    /// What this party has measured of its runs.
+    measured: RefCell<Vec<PartyReport>>,
     subject: Subject,
     log: &'a Log,
     audit: Option<&'a Audit>,
@@ -116,7 +119,8 @@ impl<'a> Asked<'a> {
             session: Cell::new(session.map(|(session, _)| SessionName(session))),
             protocol: session.and_then(|(_, protocol)| registry::find_any(protocol)).map(|p| p.name),
             since: Instant::now(),
-            accepted: Cell::new(false),
+            accepted: Cell::new(None),
+            measured: RefCell::default(),
             subject: subject(request),
             log,
             audit,
@@ -147,7 +151,7 @@ impl<'a> Asked<'a> {
         if let Some(audit) = self.audit {
             audit.write(self.entry("began"), true)?;
         }
-        self.accepted.set(true);
+        self.accepted.set(Some(Instant::now()));
         self.log.write(Level::Info, self.event("accepted", "the session begins"));
         Ok(())
     }
@@ -159,7 +163,32 @@ impl<'a> Asked<'a> {
 
     /// Whether its session has begun here.
     pub(super) fn has_begun(&self) -> bool {
+        self.accepted.get().is_some()
+    }
+
+    /// Since when.
+    pub(super) fn accepted_at(&self) -> Option<Instant> {
         self.accepted.get()
+    }
+
+    /// The session's name, if the request has one.
+    pub(super) fn session(&self) -> Option<[u8; 16]> {
+        self.session.get().map(|SessionName(name)| name)
+    }
+
+    /// The protocol's name, if the request names one that there is.
+    pub(super) fn protocol(&self) -> Option<&'static str> {
+        self.protocol
+    }
+
+    /// What this party measures of its runs.
+    pub(super) fn measure(&self, reports: &[PartyReport]) {
+        self.measured.borrow_mut().extend_from_slice(reports);
+    }
+
+    /// What this party has measured of its runs.
+    pub(super) fn measured(&self) -> Ref<'_, Vec<PartyReport>> {
+        self.measured.borrow()
     }
 
     fn entry<'e>(&'e self, event: &'static str) -> Entry<'e> {
@@ -188,11 +217,11 @@ impl<'a> Asked<'a> {
 
     /// The request is done. One without a session changes nothing, and matters less.
     pub(super) fn done(&self) {
-        let (level, event) = match self.accepted.get() {
+        let (level, event) = match self.has_begun() {
             true => (Level::Info, "ended"),
             false => (Level::Debug, "answered"),
         };
-        if self.accepted.get() {
+        if self.has_begun() {
             self.audited(Entry { seconds: self.seconds(), ..self.entry("ended") });
         }
         self.log.write(level, Event { seconds: self.seconds(), ..self.event(event, "done") });
@@ -200,10 +229,10 @@ impl<'a> Asked<'a> {
 
     /// The request came to nothing: it was refused, or its session failed.
     pub(super) fn failed(&self, e: &Error) {
-        let event = if self.accepted.get() { "failed" } else { "refused" };
+        let event = if self.has_begun() { "failed" } else { "refused" };
         let (kind, reason) = (e.kind(), e.to_string());
         // What changes nothing is no matter of the audit but where it was not permitted.
-        if self.session.get().is_some() || self.accepted.get() || kind == ErrorKind::NotPermitted {
+        if self.session.get().is_some() || self.has_begun() || kind == ErrorKind::NotPermitted {
             let entry = Entry {
                 kind: Some(kind),
                 reason: Some(&reason),

@@ -93,6 +93,11 @@ impl Connections {
         self.lock().open.len()
     }
 
+    /// The clients, each with one connection.
+    pub(super) fn by_client(&self) -> Vec<(String, usize)> {
+        self.lock().open.values().map(|open| (open.client.clone(), 1)).collect()
+    }
+
     /// How many there are on which something has been asked and not yet answered to the end.
     pub(super) fn busy(&self) -> usize {
         self.lock().open.values().filter(|o| o.idle.is_none()).count()

@@ -5,6 +5,7 @@ use super::capacity::Capacity;
 use super::models::Models;
 use super::stock::Chosen;
 use super::stored::{StoredModel, forbidden};
+use super::traces::TraceConfig;
 use crate::protocols;
 use crate::wire::{self, Source};
 use crate::{Error, ErrorKind, Result};
@@ -45,6 +46,8 @@ pub struct Policy {
     pub max_elements: usize,
     /// Where requests are written down; `None` where the only client has started the party.
     pub audit: Option<PathBuf>,
+    /// Where times of sessions are written down.
+    pub traces: Option<TraceConfig>,
     /// What clients may ask for; `None` where all may ask for everything.
     pub rights: Option<PathBuf>,
 }

@@ -10,8 +10,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// All that a party counts.
 pub(super) struct Metrics {
@@ -22,6 +24,31 @@ pub(super) struct Metrics {
     refused: Counter,
     now: [Gauge; 4],
     expiry: Gauge,
+    since: Instant,
+    /// What the families above know as well, which do not list what they have.
+    of_kind: Mutex<BTreeMap<&'static str, OfKind>>,
+}
+
+/// What was counted, for people to read.
+pub(super) struct Figures {
+    /// Since when.
+    pub(super) up: Duration,
+    pub(super) requests: Vec<OfKind>,
+    /// Bytes to each party that something was sent to.
+    pub(super) sent: Vec<(u32, u64)>,
+    pub(super) refused: u64,
+    /// When the certificate in use expires, in seconds since 1970.
+    pub(super) expires: Option<i64>,
+}
+
+/// Requests of one kind.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OfKind {
+    pub(super) kind: &'static str,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    /// All together took so long.
+    pub(super) seconds: f64,
 }
 
 /// What a party has at present.
@@ -96,13 +123,35 @@ impl Metrics {
         let expiry = Gauge::default();
         let help = "When this party's certificate expires, in seconds since 1970; 0 if that is not known";
         registry.register("certificate_expiry_timestamp_seconds", help, expiry.clone());
-        Metrics { registry, requests, seconds, sent, refused, now, expiry }
+        let (since, of_kind) = (Instant::now(), Mutex::default());
+        Metrics { registry, requests, seconds, sent, refused, now, expiry, since, of_kind }
     }
 
     /// A request has ended.
     pub(super) fn request(&self, kind: &'static str, failure: Option<ErrorKind>, time: Duration) {
         self.requests.get_or_create(&Request { kind, outcome: Outcome(failure) }).inc();
         self.seconds.get_or_create(&Kind { kind }).observe(time.as_secs_f64());
+        let mut all = self.of_kind.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = all.entry(kind).or_insert(OfKind { kind, ..OfKind::default() });
+        if failure.is_none() {
+            of_kind.done += 1
+        } else {
+            of_kind.failed += 1
+        }
+        of_kind.seconds += time.as_secs_f64();
+    }
+
+    /// What was counted so far.
+    pub(super) fn figures(&self) -> Figures {
+        let of_kind = self.of_kind.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = |peer| (peer, self.sent.get_or_create(&Peer { peer }).get());
+        Figures {
+            up: self.since.elapsed(),
+            requests: of_kind.values().copied().collect(),
+            sent: (0..3).map(sent).filter(|(_, bytes)| *bytes > 0).collect(),
+            refused: self.refused.get(),
+            expires: Some(self.expiry.get()).filter(|at| *at > 0),
+        }
     }
 
     /// A session has sent so many bytes to each party.

@@ -9,14 +9,15 @@ use super::host::{Host, Policy, ended, hash, writable};
 use super::jobs::{PrepareJob, RunJob, UploadJob, dispatch};
 use super::kept::Kept;
 use super::meetings::Meetings;
-use super::metrics::{Metrics, Now};
+use super::metrics::Metrics;
 use super::rights::Rights;
 use super::stock::Chosen;
 use super::stored::{ModelHeader, taken};
+use super::traces::Traces;
 use super::training::Training;
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
-use crate::wire::{self, Failure, Info, Prepare, Reply, Request, Run, Upload};
+use crate::wire::{self, Failure, Prepare, Reply, Request, Run, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::{PartyReport, files};
@@ -26,7 +27,7 @@ use megrez_plan::{FloatPlan, Plan};
 use megrez_protocols::registry::Numbers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often a session that waits for party 0 looks whether its client is still there.
 const LOOK: Duration = Duration::from_millis(200);
@@ -34,15 +35,16 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Service {
     pub(super) host: Host,
     pub(super) admission: Admission,
-    connections: Connections,
+    pub(super) connections: Connections,
     pub(super) training: Training,
     pub(super) meetings: Meetings,
     pub(super) metrics: Metrics,
     audit: Option<Audit>,
+    traces: Option<Traces>,
     rights: RwLock<Arc<Rights>>,
-    draining: AtomicBool,
+    pub(super) draining: AtomicBool,
     /// Whether the data folder could be written when somebody last looked.
-    writable: AtomicBool,
+    pub(super) writable: AtomicBool,
 }
 
 impl Service {
@@ -53,8 +55,10 @@ impl Service {
     pub fn new(endpoint: Arc<Endpoint>, policy: Policy, device: AnyDevice) -> Result<Arc<Self>> {
         let audit = policy.audit.as_deref().map(|path| Audit::open(endpoint.me(), path)).transpose()?;
         let rights = policy.rights.as_deref().map_or_else(|| Ok(Rights::default()), Rights::load)?;
+        let traces = policy.traces.as_ref().map(|config| Traces::open(endpoint.me(), config)).transpose()?;
         Ok(Arc::new(Service {
             audit,
+            traces,
             rights: RwLock::new(Arc::new(rights)),
             admission: Admission::new(policy.capacity.clone()),
             connections: Connections::new(policy.capacity.clone()),
@@ -97,24 +101,6 @@ impl Service {
         self.host.endpoint.set_identity(identity.clone())?;
         self.metrics.expires(expires);
         Ok(self.connections.close_revoked(|certificate| identity.revokes(certificate)))
-    }
-
-    /// Whether this party can take requests, by what that takes: names, and what is wrong.
-    pub fn checks(&self) -> Vec<(&'static str, Option<String>)> {
-        let open = self.admission.is_open().err().map(|e| e.to_string());
-        let data = writable(&self.host.policy.data).err().map(|e| e.to_string());
-        self.writable.store(data.is_none(), Ordering::Relaxed);
-        vec![("admits requests", open), ("data folder can be written", data)]
-    }
-
-    /// What this party counts, as OpenMetrics.
-    pub fn metrics(&self) -> String {
-        self.metrics.text(&Now {
-            sessions: self.admission.sessions(),
-            waiting: self.admission.waiting(),
-            connections: self.connections.count(),
-            ready: self.admission.is_open().is_ok() && self.writable.load(Ordering::Relaxed),
-        })
     }
 
     /// Sweeps away what a crash has left in its folders, then accepts clients until the endpoint
@@ -233,10 +219,12 @@ impl Service {
                 Ok(()) => {
                     asked.done();
                     self.metrics.request(asked.request, None, asked.since.elapsed());
+                    self.traces.iter().for_each(|traces| traces.write(&asked, None, log));
                 }
                 Err(e) => {
                     asked.failed(&e);
                     self.metrics.request(asked.request, Some(e.kind()), asked.since.elapsed());
+                    self.traces.iter().for_each(|traces| traces.write(&asked, Some(e.kind()), log));
                     break e;
                 }
             }
@@ -289,6 +277,7 @@ impl Service {
                     rights.forget(asked.client, run.runs);
                 }
                 let reports = ran?;
+                asked.measure(&reports);
                 // Bytes are counted from the beginning of the session.
                 reports.last().iter().for_each(|last| self.metrics.sent(&last.wire_bytes));
                 wire::send(&mut hold(channel), &Reply::Reports(reports))
@@ -371,20 +360,6 @@ impl Service {
             }
         }
         Ok(())
-    }
-
-    fn info(&self) -> Info {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Info {
-            version: wire::VERSION,
-            release: env!("CARGO_PKG_VERSION").into(),
-            party: self.host.endpoint.me(),
-            device: self.host.device.describe(),
-            clock_ms: now.as_millis() as u64,
-            sessions: self.admission.sessions(),
-            waiting: self.admission.waiting(),
-            draining: self.draining.load(Ordering::Acquire),
-        }
     }
 
     fn run_plan(

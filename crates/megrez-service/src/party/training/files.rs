@@ -27,7 +27,7 @@ pub(super) const MAX_OF: usize = 64;
 /// Checkpoints of so many epochs are kept: the last may be one that not all parties have.
 const KEEP: u32 = 2;
 
-fn digits(bytes: &[u8]) -> String {
+pub(super) fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -89,6 +89,17 @@ pub(super) fn withdraw(data: &Path, owner: &str, job: &[u8; 32]) -> Result<Optio
     let given = read::<Given>(CONSENT, &path)?;
     remove(&path)?;
     Ok(given.map(|given| given.of.into_iter().map(|(name, _)| name).collect()))
+}
+
+/// What owners have said of jobs, at most so many: the job's hash in digits, who, and about what.
+pub(super) fn consents(data: &Path, most: usize) -> Vec<(String, String, String)> {
+    let found = files::of_extension(&data.join("consents"), "consent").unwrap_or_default();
+    let read = |(path, _): &(PathBuf, _)| {
+        let given = read::<Given>(CONSENT, path).ok()??;
+        let of: Vec<&str> = given.of.iter().map(|(name, _)| name.as_str()).collect();
+        Some((digits(&given.job), given.owner, of.join(", ")))
+    };
+    found.iter().filter_map(read).take(most).collect()
 }
 
 /// Whether an owner has approved a job with something in it that the job uses.

@@ -35,6 +35,17 @@ struct Ready {
     owners: Vec<(String, String, Id)>,
 }
 
+/// A job that has begun here, as its operator is shown it.
+pub(super) struct Known {
+    /// In digits.
+    pub(super) name: String,
+    /// Who has asked for it.
+    pub(super) client: String,
+    pub(super) state: &'static str,
+    pub(super) epoch: u32,
+    pub(super) epochs: u32,
+}
+
 impl Service {
     /// Begins a job, or goes on with one. Its client hears when all parties have begun, and may go
     /// then.
@@ -221,6 +232,48 @@ impl Service {
             opened: checkpoint.opened.into_iter().filter_map(mine).collect(),
             job: whole.then(|| Box::new(job)),
         })
+    }
+
+    /// The jobs that have begun here, at most so many, for the operator.
+    pub(super) fn known_jobs(&self, most: usize) -> Vec<Known> {
+        let data = &self.host.policy.data;
+        let known = |id: JobId| {
+            let folder = Folder::new(data, id);
+            let job = folder.job().ok().flatten()?;
+            let running = lock(&self.training.running).get(&id).cloned();
+            let failed = lock(&self.training.failed).contains_key(&id);
+            let epoch = match &running {
+                Some(running) => running.epoch.load(Ordering::Acquire),
+                None => folder.newest().ok()?,
+            };
+            let state = match running {
+                Some(_) => "runs",
+                None if epoch == job.epochs() => "done",
+                None if failed => "failed",
+                None => "waits to be resumed",
+            };
+            Some(Known {
+                name: files::name(&id),
+                client: job.client.clone(),
+                state,
+                epoch,
+                epochs: job.epochs(),
+            })
+        };
+        Folder::all(data).unwrap_or_default().into_iter().take(most).filter_map(known).collect()
+    }
+
+    /// Approvals of jobs that have not begun: the job's hash, who, and of what; at most a few
+    /// hundred.
+    pub(super) fn approvals(&self) -> Vec<(String, String, String)> {
+        const MOST: usize = 400;
+        let data = &self.host.policy.data;
+        let begun = |id| Folder::new(data, id).job().ok().flatten().map(|job| job.hash());
+        let begun: Vec<[u8; 32]> =
+            Folder::all(data).unwrap_or_default().into_iter().take(MOST).filter_map(begun).collect();
+        let waits =
+            |(job, ..): &(String, String, String)| !begun.iter().any(|hash| files::digits(hash) == *job);
+        files::consents(data, MOST).into_iter().filter(waits).collect()
     }
 
     /// Stops a job, which its client and all who have a say in it may do.
