@@ -49,7 +49,8 @@ pub(crate) fn run(args: &UploadModel, json: bool) -> Result<ExitCode> {
             json!({ "schema": "megrez.upload/1", "model": args.name, "batches": args.batch, "allow": args.allow })
         );
     } else {
-        println!("model `{}` is stored in shares; {} may run it", args.name, args.allow.join(", "));
+        let others = if args.allow.is_empty() { "nobody else".into() } else { args.allow.join(", ") };
+        println!("model `{}` is stored in shares; {others} may run it", args.name);
     }
     Ok(ExitCode::SUCCESS)
 }

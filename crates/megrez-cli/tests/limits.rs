@@ -342,6 +342,7 @@ fn an_operator_sees_health_and_counts() {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
     assert!(!metrics.contains("alice"), "no names");
+    assert!(!metrics.contains("peer=\"0\""), "party 0 sends itself nothing");
     assert!(get(address, "/nothing").starts_with("HTTP/1.0 404"));
 }
 

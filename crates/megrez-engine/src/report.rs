@@ -64,8 +64,8 @@ pub struct PartyReport {
     pub sent: Vec<Reading>,
     /// Time and rounds per step.
     pub steps: Vec<StepReport>,
-    /// Bytes on the wire to each party so far in the session, framing and TLS included; 0 where
-    /// there is no wire.
+    /// Bytes on the wire to each of the other parties so far in the session, framing and TLS
+    /// included; 0 where there is no wire.
     pub wire_bytes: Vec<u64>,
     /// Peak resident memory of this party's process in MiB so far; `None` where the system does not
     /// say.

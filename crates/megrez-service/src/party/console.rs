@@ -44,7 +44,7 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:68rem;padding:1rem 1.25rem 3rem}\
 h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:2rem 0 .4rem}p{margin:.3rem 0}\
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}\
-th,td{text-align:left;padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}\
+th,td{text-align:left;padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}\
 th{font-weight:600;white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums}\
 .none,small{opacity:.7}.bad{color:var(--bad)}.good{color:var(--good)}\
 dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.8rem;margin:1rem 0}\

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 /// All that a party counts.
 pub(super) struct Metrics {
+    party: u32,
     registry: Registry,
     requests: Family<Request, Counter>,
     seconds: Family<Kind, Histogram>,
@@ -124,7 +125,18 @@ impl Metrics {
         let help = "When this party's certificate expires, in seconds since 1970; 0 if that is not known";
         registry.register("certificate_expiry_timestamp_seconds", help, expiry.clone());
         let (since, of_kind) = (Instant::now(), Mutex::default());
-        Metrics { registry, requests, seconds, sent, refused, now, expiry, since, of_kind }
+        Metrics {
+            party: party as u32,
+            registry,
+            requests,
+            seconds,
+            sent,
+            refused,
+            now,
+            expiry,
+            since,
+            of_kind,
+        }
     }
 
     /// A request has ended.
@@ -154,9 +166,10 @@ impl Metrics {
         }
     }
 
-    /// A session has sent so many bytes to each party.
+    /// A session has sent so many bytes to each of the other parties.
     pub(super) fn sent(&self, bytes: &[u64]) {
-        for (peer, &bytes) in (0..).zip(bytes).filter(|(_, bytes)| **bytes > 0) {
+        let peers = (0..).filter(|peer| *peer != self.party);
+        for (peer, &bytes) in peers.zip(bytes).filter(|(_, bytes)| **bytes > 0) {
             self.sent.get_or_create(&Peer { peer }).inc_by(bytes);
         }
     }
@@ -194,7 +207,7 @@ mod tests {
         metrics.request("run", None, Duration::from_millis(20));
         metrics.request("run", None, Duration::from_millis(30));
         metrics.request("run", Some(ErrorKind::PeerLost), Duration::from_secs(9));
-        metrics.sent(&[0, 0, 12]);
+        metrics.sent(&[0, 12]);
         metrics.refused(3);
         metrics.expires(1_900_000_000);
         let text = metrics.text(&Now { sessions: 2, waiting: 5, connections: 7, ready: true });
