@@ -357,4 +357,5 @@ def connect(
 
     """
     seconds = (timeout, busy)
-    return Cluster(_native.Cluster.connect(config, certs, client, protocol, net, insecure, seconds, replica))
+    place = (config, replica)
+    return Cluster(_native.Cluster.connect(place, certs, client, protocol, net, insecure, seconds))

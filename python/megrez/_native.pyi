@@ -67,14 +67,13 @@ class Cluster:
     def threads(protocol: str, net: str, insecure: bool, device: str) -> Cluster: ...
     @staticmethod
     def connect(
-        config: _Path,
+        config: tuple[_Path, int | None],
         certs: _Path,
         client: str,
         protocol: str,
         net: str,
         insecure: bool,
         seconds: tuple[float | None, float | None],
-        replica: int | None,
     ) -> Cluster: ...
     @property
     def protocol(self) -> str: ...

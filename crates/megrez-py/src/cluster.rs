@@ -140,19 +140,18 @@ impl Cluster {
         })
     }
 
-    /// Connects to parties that run elsewhere; a call may take `timeout` seconds, and is repeated
+    /// Connects to parties that run elsewhere, at a replica or any; a call may take `timeout` seconds, and is repeated
     /// for `busy` seconds while the parties are busy.
     #[staticmethod]
     fn connect(
         py: Python<'_>,
-        config: PathBuf,
+        (config, replica): (PathBuf, Option<usize>),
         certs: PathBuf,
         client: String,
         protocol: &str,
         net: &str,
         insecure: bool,
         seconds: (Option<f64>, Option<f64>),
-        replica: Option<usize>,
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
         let duration =

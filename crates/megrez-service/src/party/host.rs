@@ -2,8 +2,8 @@
 
 use super::asked::Asked;
 use super::capacity::Capacity;
+use super::chosen::Chosen;
 use super::models::Models;
-use super::stock::Chosen;
 use super::stored::{StoredModel, forbidden};
 use super::traces::TraceConfig;
 use crate::protocols;

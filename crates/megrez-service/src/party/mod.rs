@@ -5,6 +5,7 @@ pub mod admin;
 mod admission;
 mod asked;
 pub(crate) mod capacity;
+mod chosen;
 mod clients;
 mod connections;
 mod console;

@@ -7,7 +7,6 @@
 //! has the storage can remove files or put earlier ones of the same name back; a party whose file
 //! is of another upload than the others' is noticed when a run begins.
 
-use super::stored::forbidden;
 use crate::{Error, ErrorKind, Result};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use megrez_engine::files;
@@ -219,7 +218,9 @@ impl Models {
         let mut body = bytes.split_off(head);
         let mut head = bytes;
         let size = u32::try_from(head.len()).ok().filter(|size| *size as usize <= MAX_HEAD);
-        let size = size.ok_or_else(|| forbidden("the model's plans are too large to be kept"))?;
+        let size = size.ok_or_else(|| {
+            Error::of(ErrorKind::NotPermitted, "the model's plans are too large to be kept")
+        })?;
         let first = key.seal_in_place_append_tag(Aad::from(about(path, &[])), &mut head).map_err(cannot)?;
         let bound = about(path, &head[head.len() - TAG_LEN..]);
         let second = key.seal_in_place_append_tag(Aad::from(bound), &mut body).map_err(cannot)?;

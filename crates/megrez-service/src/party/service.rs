@@ -2,6 +2,7 @@
 
 use super::admission::{Admission, Place};
 use super::asked::{Asked, Wish};
+use super::chosen::Chosen;
 use super::clients::{ClientChannel, alive, hold};
 use super::connections::{Connection, Connections, Receiving};
 use super::float;
@@ -11,7 +12,6 @@ use super::kept::Kept;
 use super::meetings::Meetings;
 use super::metrics::Metrics;
 use super::rights::Rights;
-use super::stock::Chosen;
 use super::stored::{ModelHeader, taken};
 use super::traces::Traces;
 use super::training::Training;

@@ -17,39 +17,6 @@ use megrez_engine::{Prepared, all_say, told_by_first};
 use megrez_plan::Plan;
 use megrez_protocols::Suite;
 use megrez_session::{Error as SessionError, Party};
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Batches that sessions of this party have chosen and not claimed yet.
-#[derive(Default)]
-pub(super) struct Chosen(Mutex<BTreeSet<BatchId>>);
-
-/// A batch that no other session chooses while this is held.
-struct Choice<'a> {
-    chosen: &'a Chosen,
-    batch: BatchId,
-}
-
-impl Chosen {
-    fn all(&self) -> MutexGuard<'_, BTreeSet<BatchId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The first that `find` gives and nobody has chosen. It looks while nobody can choose, since a
-    /// batch that was found and then claimed is there no more.
-    fn first(&self, find: impl FnOnce() -> Vec<BatchId>) -> Option<Choice<'_>> {
-        let mut all = self.all();
-        let batch = find().into_iter().find(|batch| !all.contains(batch))?;
-        all.insert(batch);
-        Some(Choice { chosen: self, batch })
-    }
-}
-
-impl Drop for Choice<'_> {
-    fn drop(&mut self) {
-        self.chosen.all().remove(&self.batch);
-    }
-}
 
 /// How many batches of material this party keeps for a client's runs of a stored model.
 pub(super) fn stock_of(host: &Host, client: &str, header: &ModelHeader, batch: usize) -> Result<usize> {
@@ -106,22 +73,5 @@ impl RunJob<'_> {
         }
         let all = all_say(party, "claimed", claimed.is_ok())?;
         Ok(claimed.ok().filter(|_| all))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_sessions_choose_one_batch() {
-        let chosen = Chosen::default();
-        let find = || vec![[1; 16], [2; 16]];
-        let first = chosen.first(find).unwrap();
-        let second = chosen.first(find).unwrap();
-        assert_eq!((first.batch, second.batch), ([1; 16], [2; 16]));
-        assert!(chosen.first(find).is_none());
-        drop(first);
-        assert_eq!(chosen.first(find).unwrap().batch, [1; 16]);
     }
 }
