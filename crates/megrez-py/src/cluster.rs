@@ -145,7 +145,7 @@ impl Cluster {
     #[staticmethod]
     fn connect(
         py: Python<'_>,
-        (config, replica): (PathBuf, Option<usize>),
+        place: (PathBuf, Option<usize>),
         certs: PathBuf,
         client: String,
         protocol: &str,
@@ -154,6 +154,7 @@ impl Cluster {
         seconds: (Option<f64>, Option<f64>),
     ) -> PyResult<Self> {
         let options = run_options(protocol, net, insecure)?;
+        let (config, replica) = place;
         let duration =
             |given: Option<f64>| given.map(Duration::try_from_secs_f64).transpose().map_err(refused);
         let (timeout, busy) = (duration(seconds.0)?, duration(seconds.1)?);
