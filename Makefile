@@ -16,11 +16,11 @@ BIN := $(VENV)/bin
 # The processors that `make wheels` builds for.
 WHEELS ?= x86_64 aarch64
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
-CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda lint-python test-python site demo-wheel
+CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda check-deploy lint-python test-python site demo-wheel
 # Everything that is written in Python.
-PYTHON_SOURCES := python examples docs scripts benches notebooks
+PYTHON_SOURCES := python examples docs scripts benches notebooks deploy
 
-.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda bench-gpu python wheels site demo-wheel \
+.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda check-deploy bench-gpu python wheels site demo-wheel \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -106,6 +106,14 @@ fmt-check: ## Check formats, and that no imports go round in circles.
 
 check-cuda: ## Compile every CUDA kernel for sm_80 and sm_90; needs no GPU.
 	sh crates/megrez-cuda/check.sh sm_80 sm_90
+
+check-deploy: target/tools/deploy ## Check Dockerfile, manifests and unit; needs systemd-analyze, and no engine.
+	sh deploy/check.sh target/tools/deploy
+
+target/tools/deploy: deploy/requirements.txt
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install -q -r deploy/requirements.txt
+	touch $@
 
 bench-gpu: ## Check and measure everything on this machine's GPU; writes gpu.json.
 	$(PYTHON) benches/gpu.py --output gpu.json

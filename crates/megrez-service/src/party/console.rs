@@ -6,6 +6,7 @@
 //! randomness are nowhere near it. Names come from clients and may be anything, so that what is
 //! written is escaped, and cut.
 
+use super::host::free_bytes;
 use super::jobs::material_folder;
 use super::service::Service;
 use super::stored::ModelHeader;
@@ -187,7 +188,7 @@ fn write(service: &Service, out: &mut String) -> fmt::Result {
         "<dl><div><dt>up for</dt><dd>{}</dd></div><div><dt>sessions</dt><dd>{}</dd></div>\
          <div><dt>waiting</dt><dd>{}</dd></div><div><dt>connections</dt><dd>{}</dd></div>\
          <div><dt>requests a minute</dt><dd>{:.1}</dd></div>\
-         <div><dt>refused connections</dt><dd>{}</dd></div>\
+         <div><dt>refused connections</dt><dd>{}</dd></div><div><dt>free on the disk</dt><dd>{}</dd></div>\
          <div><dt>certificate, left</dt><dd{class}>{days}</dd></div></dl>",
         time(figures.up),
         info.sessions,
@@ -195,6 +196,7 @@ fn write(service: &Service, out: &mut String) -> fmt::Result {
         service.connections.count(),
         done as f64 / minutes.max(1.0 / 60.0),
         figures.refused,
+        free_bytes(&service.host.policy.data).map_or_else(|| "unknown".into(), size),
     )?;
     let clients = clients(service);
     table(

@@ -217,6 +217,20 @@ pub fn writable(folder: &Path) -> Result<()> {
     written.map_err(|e| Error::file(folder, format!("nothing can be kept there: {e}")))
 }
 
+/// Bytes that a folder's disk has room for, where the system tells.
+pub(super) fn free_bytes(folder: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        let disk = rustix::fs::statvfs(folder).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        None
+    }
+}
+
 /// Every input and output must belong to `client`.
 pub(super) fn own(inputs: &[Input], outputs: &[Output], client: &str) -> Result<()> {
     let foreign = inputs

@@ -23,7 +23,7 @@ pub(super) struct Metrics {
     seconds: Family<Kind, Histogram>,
     sent: Family<Peer, Counter>,
     refused: Counter,
-    now: [Gauge; 4],
+    now: [Gauge; 7],
     expiry: Gauge,
     since: Instant,
     /// What the families above know as well, which do not list what they have.
@@ -58,6 +58,12 @@ pub(super) struct Now {
     pub(super) waiting: usize,
     pub(super) connections: usize,
     pub(super) ready: bool,
+    /// Batches of material, of all clients.
+    pub(super) material: usize,
+    /// Approvals of jobs that have not begun.
+    pub(super) approvals: usize,
+    /// Bytes that the data folder has room for, where the system tells.
+    pub(super) free: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -111,12 +117,15 @@ impl Metrics {
         );
         let refused = Counter::default();
         registry.register("connections_refused", "Connections that were not let in", refused.clone());
-        let now = [(); 4].map(|()| Gauge::default());
+        let now = [(); 7].map(|()| Gauge::default());
         let names = [
             ("sessions", "Sessions that run"),
             ("waiting", "Requests that wait for their turn"),
             ("connections", "Connections of clients"),
             ("ready", "Whether requests are admitted"),
+            ("material_batches", "Batches of randomness made ahead that no run has used"),
+            ("approvals_pending", "Approvals of training jobs that have not begun"),
+            ("data_free_bytes", "Room on the disk of the data folder; 0 if that is not known"),
         ];
         for ((name, help), gauge) in names.into_iter().zip(&now) {
             registry.register(name, help, gauge.clone());
@@ -186,9 +195,11 @@ impl Metrics {
 
     /// All of it as text, in the format OpenMetrics.
     pub(super) fn text(&self, now: &Now) -> String {
-        let values = [now.sessions, now.waiting, now.connections, usize::from(now.ready)];
+        let counts = [now.sessions, now.waiting, now.connections, usize::from(now.ready)];
+        let kept = [now.material, now.approvals].map(|count| count as u64);
+        let values = counts.map(|count| count as u64).into_iter().chain(kept).chain([now.free.unwrap_or(0)]);
         for (gauge, value) in self.now.iter().zip(values) {
-            gauge.set(value as i64);
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -210,7 +221,15 @@ mod tests {
         metrics.sent(&[0, 12]);
         metrics.refused(3);
         metrics.expires(1_900_000_000);
-        let text = metrics.text(&Now { sessions: 2, waiting: 5, connections: 7, ready: true });
+        let text = metrics.text(&Now {
+            sessions: 2,
+            waiting: 5,
+            connections: 7,
+            ready: true,
+            material: 11,
+            approvals: 1,
+            free: Some(5 << 30),
+        });
         for line in [
             "megrez_requests_total{kind=\"run\",outcome=\"done\"} 2",
             "megrez_requests_total{kind=\"run\",outcome=\"peer-lost\"} 1",
@@ -221,6 +240,9 @@ mod tests {
             "megrez_waiting 5",
             "megrez_connections 7",
             "megrez_ready 1",
+            "megrez_material_batches 11",
+            "megrez_approvals_pending 1",
+            "megrez_data_free_bytes 5368709120",
             "megrez_certificate_expiry_timestamp_seconds 1900000000",
             "party=\"1\"",
         ] {
@@ -232,12 +254,17 @@ mod tests {
             include_str!("../../../../deploy/observability/alerts.yaml"),
             include_str!("../../../../deploy/observability/dashboard.json"),
             include_str!("../../../../docs/user-guide.md"),
+            include_str!("../../../../docs/operating.md"),
         ];
         let letters = |c: char| !(c.is_ascii_lowercase() || c == '_');
         for word in deployed.iter().flat_map(|file| file.split(letters)) {
             if word.starts_with("megrez_") {
                 assert!(text.contains(word), "there is no metric {word}");
             }
+        }
+        // Every alert has its line in the runbook.
+        for alert in deployed[0].lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+            assert!(deployed[3].contains(&format!("| `{alert}` |")), "{alert} is not in docs/operating.md");
         }
     }
 }

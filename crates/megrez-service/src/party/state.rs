@@ -1,9 +1,11 @@
 //! What a party says of itself: whether it is ready, what it has counted, who it is.
 
-use super::host::writable;
+use super::host::{free_bytes, writable};
+use super::jobs::material_folder;
 use super::metrics::Now;
 use super::service::Service;
 use crate::wire::{self, Info};
+use megrez_engine::{files, store};
 use megrez_kernels::Memory as _;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,11 +21,15 @@ impl Service {
 
     /// What this party counts, as OpenMetrics.
     pub fn metrics(&self) -> String {
+        let material = files::of_extension(&material_folder(&self.host), store::EXTENSION);
         self.metrics.text(&Now {
             sessions: self.admission.sessions(),
             waiting: self.admission.waiting(),
             connections: self.connections.count(),
             ready: self.admission.is_open().is_ok() && self.writable.load(Ordering::Relaxed),
+            material: material.map_or(0, |files| files.len()),
+            approvals: self.approvals().len(),
+            free: free_bytes(&self.host.policy.data),
         })
     }
 
