@@ -1,14 +1,18 @@
 """Measures a deployment of three parties on loopback under load and under attack.
 
-    cargo build --release -p megrez-cli
-    python benches/service.py --output service.json
+    cargo build --release -p megrez-cli && make python
+    .venv/bin/python benches/service.py --output service.json
 
 Each figure is a ratio to the quiet deployment in the same run, since machines differ:
 
 - latency of an inference (LeNet, one image, a process for each) while strangers open connections and say
   nothing;
+- latency while one client opens a thousand connections, with its certificate;
 - throughput of 16 and of 64 clients at once (a batch of 32 each), and how many succeed;
-- peak memory of the parties, and their exit codes when they are asked to end.
+- sessions a second, a process for each and over kept connections; how alike eight clients are served who
+  ask without pause; 256 clients at once, of whom each is served or told that the parties are busy;
+- memory of the parties after a run of 360 images, at its peak, and of the whole; their exit codes when they
+  are asked to end.
 """
 
 from __future__ import annotations
@@ -18,22 +22,31 @@ import contextlib
 import json
 import os
 import socket
+import ssl
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import megrez
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = ROOT / "examples" / "digits"
+CROWD = 256
+"""How many clients ask at once."""
 
 
-def free_port() -> int:
-    """Find a port that nobody uses at present."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Find different ports that nobody uses at present."""
+    with contextlib.ExitStack() as bound:
+        sockets = [bound.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
 
 
 class Deployment:
@@ -43,7 +56,7 @@ class Deployment:
         self.megrez, self.folder = megrez, folder
         names = ",".join(f"client{i}" for i in range(clients))
         self.command("certs", "--folder", folder / "certs", "--clients", names)
-        self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
         (folder / "cluster.toml").write_text(f"parties = {json.dumps(self.addresses)}\n")
         self.parties = [self.start(i) for i in range(3)]
 
@@ -82,11 +95,16 @@ class Deployment:
         start = time.monotonic()
         return time.monotonic() - start if self.infer(0, images).wait() == 0 else None
 
-    def peak_mib(self, party: int) -> float:
-        """Peak memory of a party in MiB."""
+    def mib(self, party: int, what: str) -> float:
+        """Memory of a party in MiB: at its peak (`VmHWM`) or now (`VmRSS`)."""
         status = Path(f"/proc/{self.parties[party].pid}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+        line = next(line for line in status.splitlines() if line.startswith(what))
         return int(line.split()[1]) / 1024
+
+    def connect(self, client: int) -> megrez.Cluster:
+        """Connect as a client."""
+        certs = self.folder / "certs"
+        return megrez.connect(self.folder / "cluster.toml", certs=certs, client=f"client{client}", busy=0)
 
     def stop(self) -> list[int]:
         """Ask all parties to end; their exit codes."""
@@ -97,8 +115,6 @@ class Deployment:
 
 def images(folder: Path, count: int) -> Path:
     """The first test images as a file."""
-    import numpy as np
-
     path = folder / f"images{count}.npy"
     np.save(path, np.load(DIGITS / "test_images.npy")[:count])
     return path
@@ -113,12 +129,28 @@ def flood(address: str, count: int, each_second: int, kept: list[socket.socket])
             kept.append(socket.create_connection((host, int(port)), timeout=5))
 
 
-def under_flood(deployment: Deployment, one: Path, connections: int, tries: int) -> dict[str, object]:
+def known_flood(deployment: Deployment, address: str, count: int, kept: list[socket.socket]) -> None:
+    """Open connections as a client who is known, and say nothing on them."""
+    certs = deployment.folder / "certs"
+    context = ssl.create_default_context(cafile=certs / "ca.pem")
+    context.load_cert_chain(certs / "client1.pem", certs / "client1.key")
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    host, port = address.split(":")
+    name = f"party{deployment.addresses.index(address)}.megrez"
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            plain = socket.create_connection((host, int(port)), timeout=5)
+            kept.append(context.wrap_socket(plain, server_hostname=name))
+
+
+def under_flood(
+    deployment: Deployment, one: Path, tries: int, flood: Callable[[str, list[socket.socket]], None]
+) -> dict[str, object]:
     """Latency on the quiet deployment, and while connections flood it."""
     quiet = [t for t in (deployment.latency(one) for _ in range(tries)) if t is not None]
     opened: list[socket.socket] = []
     floods = [
-        threading.Thread(target=flood, args=(address, connections // 3, 67, opened), daemon=True)
+        threading.Thread(target=flood, args=(address, opened), daemon=True)
         for address in deployment.addresses
     ]
     for thread in floods:
@@ -163,6 +195,81 @@ def together(deployment: Deployment, clients: int, batch: Path, count: int) -> d
     }
 
 
+def rate(deployment: Deployment, one: Path, seconds: float) -> dict[str, float]:
+    """Sessions a second of a stored model at batch 1: a process for each, and over kept connections."""
+    start, count = time.monotonic(), 0
+    while time.monotonic() - start < seconds:
+        assert deployment.latency(one) is not None
+        count += 1
+    processes = count / (time.monotonic() - start)
+    served = ask(deployment, [0] * 4, seconds)
+    return {"processes": processes, "kept_connections": sum(served) / seconds}
+
+
+def ask(deployment: Deployment, clients: list[int], seconds: float) -> list[int]:
+    """How many runs each of these clients gets, who ask without pause over a connection of their own."""
+    image = np.load(DIGITS / "test_images.npy")[:1]
+    served = [0] * len(clients)
+    connected = [deployment.connect(client) for client in clients]
+    end = time.monotonic() + seconds
+
+    def work(place: int) -> None:
+        while time.monotonic() < end:
+            connected[place].run_stored("lenet", image, batch=1)
+            served[place] += time.monotonic() < end
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(clients))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return served
+
+
+def crowd(deployment: Deployment, clients: int) -> dict[str, object]:
+    """So many clients ask at once: who is served, who is sent away, and how soon."""
+    image = np.load(DIGITS / "test_images.npy")[:1]
+    connected = [deployment.connect(client) for client in range(clients)]
+    ends: list[tuple[float, str]] = []
+    begin = threading.Barrier(clients + 1)
+
+    def work(place: int) -> None:
+        begin.wait()
+        start = time.monotonic()
+        try:
+            connected[place].run_stored("lenet", image, batch=1)
+            how = "served"
+        except megrez.BusyError:
+            how = "busy"
+        except megrez.Error as error:
+            how = f"failed: {error}"
+        ends.append((time.monotonic() - start, how))
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(clients)]
+    for thread in threads:
+        thread.start()
+    begin.wait()
+    for thread in threads:
+        thread.join()
+    busy = [took for took, how in ends if how == "busy"]
+    return {
+        "clients": clients,
+        "served": sum(how == "served" for _, how in ends),
+        "busy": len(busy),
+        "busy_seconds": max(busy, default=None),
+        "last_seconds": max(took for took, _ in ends),
+        "failures": [how for _, how in ends if how.startswith("failed")][:3],
+    }
+
+
+def memory(deployment: Deployment, folder: Path) -> dict[str, object]:
+    """Memory of the parties for a run of 360 images, and ten seconds after it."""
+    assert deployment.latency(images(folder, 360)) is not None
+    peak = [deployment.mib(i, "VmHWM") for i in range(3)]
+    time.sleep(10)
+    return {"peak_mib": peak, "after_mib": [deployment.mib(i, "VmRSS") for i in range(3)]}
+
+
 def main() -> None:
     """Measure, print and write."""
     formatter = argparse.RawDescriptionHelpFormatter
@@ -170,16 +277,31 @@ def main() -> None:
     parser.add_argument("--megrez", type=Path, default=ROOT / "target" / "release" / "megrez")
     parser.add_argument("--connections", type=int, default=10_000, help="idle connections of the flood")
     parser.add_argument("--tries", type=int, default=20, help="inferences on the quiet deployment")
+    parser.add_argument("--seconds", type=float, default=20, help="how long rates are measured")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        deployment = Deployment(arguments.megrez, folder, 64)
+        deployment = Deployment(arguments.megrez, folder, CROWD)
         one, batch = images(folder, 1), images(folder, 32)
+        with deployment.connect(0) as cluster:
+            everybody = [f"client{i}" for i in range(CROWD)]
+            model = megrez.compile(DIGITS / "lenet.onnx", batch=1)
+            cluster.upload(model, name="lenet", allow=everybody)
         report: dict[str, object] = {"schema": "megrez.bench-service/1", "processors": os.cpu_count()}
-        report["flood"] = under_flood(deployment, one, arguments.connections, arguments.tries)
+        report["memory"] = memory(deployment, folder)
+        report["sessions_a_second"] = rate(deployment, one, arguments.seconds)
+        report["eight_clients"] = ask(deployment, list(range(8)), arguments.seconds)
+        report["crowd"] = crowd(deployment, CROWD)
+        strangers = arguments.connections // 3
+        report["flood"] = under_flood(
+            deployment, one, arguments.tries, lambda address, kept: flood(address, strangers, 67, kept)
+        )
+        report["known_flood"] = under_flood(
+            deployment, one, arguments.tries, lambda at, kept: known_flood(deployment, at, 1000, kept)
+        )
         report["clients"] = [together(deployment, n, batch, 32) for n in (16, 64)]
-        report["peak_mib"] = [deployment.peak_mib(i) for i in range(3)]
+        report["peak_mib"] = [deployment.mib(i, "VmHWM") for i in range(3)]
         report["exit_codes"] = deployment.stop()
     text = json.dumps(report, indent=2)
     print(text)
