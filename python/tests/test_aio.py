@@ -131,7 +131,7 @@ def test_errors_are_those_of_the_other_client(
         with pytest.raises(megrez.Error, match="nobody"):
             async with connect(deployment, client="nobody"):
                 pass
-        (tmp_path / "cluster.toml").write_text('parties = ["127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1"]')
+        (tmp_path / "cluster.toml").write_text('parties = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]')
         with pytest.raises(PeerLostError, match="party 0"):
             async with megrez.aio.connect(tmp_path / "cluster.toml", certs=deployment / "certs"):
                 pass

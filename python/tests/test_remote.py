@@ -117,7 +117,7 @@ def test_mistakes(deployment: Path, tmp_path: Path) -> None:
         connect(deployment, "nobody")
     with pytest.raises(megrez.Error, match=r"cluster\.toml"):
         connect(tmp_path, "alice")
-    (tmp_path / "cluster.toml").write_text('parties = ["127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1"]')
+    (tmp_path / "cluster.toml").write_text('parties = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]')
     start = time.monotonic()
     with pytest.raises(megrez.Error, match="party 0"):
         megrez.connect(tmp_path / "cluster.toml", certs=deployment / "certs", client="alice")

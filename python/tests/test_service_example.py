@@ -105,7 +105,7 @@ def begun(deployment: Path) -> int:
 
 def test_a_service_without_parties_says_so(example: Any, deployment: Path, tmp_path: Path) -> None:
     certs = str(deployment / "certs")
-    (tmp_path / "cluster.toml").write_text('parties = ["127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1"]')
+    (tmp_path / "cluster.toml").write_text('parties = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]')
 
     async def test() -> None:
         with pytest.raises(megrez.PeerLostError):

@@ -118,7 +118,7 @@ class Checks:
     def _files(self) -> None:
         """No file is half written, or one party's alone."""
         models: dict[str, list[int]] = {}
-        self.stranded = 0
+        material: dict[str, int] = {}
         for party in self._deployment.parties:
             for file in sorted(party.data.rglob("*")):
                 if file.is_dir():
@@ -128,7 +128,10 @@ class Checks:
                     file.unlink()
                 if file.parent.name == "models":
                     models.setdefault(file.stem, []).append(party.number)
-                self.stranded += file.parent.name == "material"
+                if file.parent.name == "material":
+                    material[file.stem] = material.get(file.stem, 0) + 1
+        # What clients were promised has just been used, and what all parties have is in stock.
+        self.stranded = sum(count for count in material.values() if count < 3)
         states = self._load.promises.models
         for name, parties in models.items():
             count = len(parties)

@@ -57,6 +57,7 @@ class Load:
             "library": self._library,
             "upload": self._upload,
             "material": self._material,
+            "stock": self._stock,
             "train": self._train,
         }
         self.threads = [
@@ -209,6 +210,12 @@ class Load:
             self.promises.material.append(outcome.printed["material"])
         if len(self.promises.material) > KEPT_MATERIAL:
             self.use_material(dice)
+
+    def _stock(self, dice: random.Random) -> None:
+        """Fill up what the other runs of the model take by themselves."""
+        words = ["offline", "--model-name", BASE, "--batch", BATCH, "--keep", dice.randrange(1, 4)]
+        self.calls.command("stock", self.cluster, "alice", *words, requests=4)
+        time.sleep(dice.random())
 
     def use_material(self, dice: random.Random) -> Outcome:
         """Run the model with the oldest material, which is used up by it."""

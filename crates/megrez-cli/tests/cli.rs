@@ -89,7 +89,7 @@ fn malformed_configurations_are_refused() {
     }
     cli("party --config {}", &[&folder.path("nowhere.toml")]).refused(&["nowhere.toml"]);
     // Nobody listens there: the party and its address are named.
-    let path = folder.file("cluster.toml", "parties = [\"127.0.0.1:1\", \"127.0.0.1:1\", \"127.0.0.1:1\"]");
+    let path = folder.file("cluster.toml", "parties = [\"127.0.0.1:1\", \"127.0.0.1:2\", \"127.0.0.1:3\"]");
     cli("infer --model {} --input {} --cluster {} --certs {}", &[&lenet, &images, &path, &certs])
         .refused(&["party 0", "127.0.0.1:1"]);
 }

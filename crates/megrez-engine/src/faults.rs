@@ -136,7 +136,8 @@ fn material<S: Suite>(
     party.barrier("material")?;
     let prepared = offline(suite, plan, party, 0, &|_| None, &mut vec![])?;
     let (batch, preparation) = (BatchId::default(), Id::default());
-    let binding = Binding { batch, party: party.me(), protocol, client: "owner", upload: None, plan };
+    let binding =
+        Binding { batch, party: party.me(), stock: false, protocol, client: "owner", upload: None, plan };
     let bytes = store::encode(party.device(), &binding, &preparation, &prepared).map_err(refuse)?;
     flip(&bytes, most, |bytes| store::decode::<S>(party.device(), &binding, &preparation, bytes).is_ok())
 }

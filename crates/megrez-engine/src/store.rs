@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 16] = b"megrez-material4";
+const MAGIC: &[u8; 16] = b"megrez-material5";
 /// For what material is sealed ([`files::seal`]).
 pub const MATERIAL: &str = "megrez 2026 material";
 const VALUE: &str = "megrez 2026 kept value";
@@ -32,6 +32,8 @@ pub struct Binding<'a> {
     pub batch: BatchId,
     /// Whose part it is.
     pub party: usize,
+    /// Whether runs take it by themselves; if not, only the one that names it.
+    pub stock: bool,
     /// The protocol.
     pub protocol: &'a str,
     /// The client for whom it was made.
@@ -45,13 +47,17 @@ pub struct Binding<'a> {
 impl Binding<'_> {
     /// The fields of a header with what it means that one is another. The preparation comes last;
     /// of the names there are hashes, so that all headers have one size.
-    fn fields(&self, preparation: &Id) -> [(Vec<u8>, &'static str); 8] {
+    fn fields(&self, preparation: &Id) -> [(Vec<u8>, &'static str); 9] {
         let name = |name: &str| blake3::hash(name.as_bytes()).as_bytes().to_vec();
         let batch = "the file belongs to another batch or party";
         [
             (MAGIC.to_vec(), "the file is damaged, or of another version"),
             (self.batch.to_vec(), batch),
             ((self.party as u64).to_le_bytes().to_vec(), batch),
+            (
+                vec![u8::from(self.stock)],
+                "it is in stock, from which runs take by themselves, or is named and not in stock",
+            ),
             (name(self.protocol), "it was made for another protocol"),
             (name(self.client), "it was made for another client"),
             // No upload has this name.
@@ -102,11 +108,11 @@ pub fn path(folder: &Path, batch: &BatchId) -> PathBuf {
 /// says, whose hash nobody checks here: enough to list the file or to remove it.
 pub fn belongs(path: &Path, client: &str) -> Option<(BatchId, Id)> {
     // As `Binding::fields` puts them.
-    const SIZES: [usize; 8] = [16, 16, 8, 32, 32, 16, 32, 16];
+    const SIZES: [usize; 9] = [16, 16, 8, 1, 32, 32, 16, 32, 16];
     let mut header = vec![0; SIZES.iter().sum()];
     File::open(path).ok()?.read_exact(&mut header).ok()?;
     let mut rest = &header[..];
-    let [magic, batch, _, _, owner, _, _, preparation] = SIZES.map(|size| {
+    let [magic, batch, _, _, _, owner, _, _, preparation] = SIZES.map(|size| {
         let (field, after) = rest.split_at(size);
         rest = after;
         field
@@ -115,8 +121,8 @@ pub fn belongs(path: &Path, client: &str) -> Option<(BatchId, Id)> {
     own.then(|| (batch.try_into().expect("16 bytes"), preparation.try_into().expect("16 bytes")))
 }
 
-/// The batches of material in `folder` that serve what `binding` names, of whatever batch, by what
-/// their headers say; the oldest first.
+/// The batches of material in `folder` that belong to `binding` but for its batch, by what their
+/// headers say; the oldest first.
 ///
 /// # Errors
 /// If the folder cannot be looked through.

@@ -19,7 +19,8 @@ const PREPARATION: Id = [0xc3; 16];
 
 /// What the material of these tests belongs to.
 fn binding(plan: &Plan, party: usize) -> Binding<'_> {
-    Binding { batch: BATCH, party, protocol: "mizar", client: "owner", upload: Some([1; 16]), plan }
+    let (protocol, client, upload) = ("mizar", "owner", Some([1; 16]));
+    Binding { batch: BATCH, party, stock: false, protocol, client, upload, plan }
 }
 
 /// Every kind of material: product, truncation, sign, ReLU plain, fused and by key, maximum,
@@ -210,6 +211,7 @@ fn material_of_something_else_is_refused() {
         (Binding { plan: &large, ..own }, "another plan"),
         (Binding { party: 0, ..own }, "another batch or party"),
         (Binding { batch: [0; 16], ..own }, "another batch or party"),
+        (Binding { stock: true, ..own }, "in stock"),
         (Binding { protocol: "concurrent", ..own }, "another protocol"),
         (Binding { client: "alice", ..own }, "another client"),
         (Binding { upload: Some([2; 16]), ..own }, "another upload"),

@@ -174,6 +174,7 @@ fn stored_material_computes_what_fresh_material_computes() {
     let binding = |party| store::Binding {
         batch: [3; 16],
         party,
+        stock: false,
         protocol: "meteor",
         client: "owner",
         upload: None,

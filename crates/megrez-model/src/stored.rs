@@ -94,13 +94,12 @@ impl StoredModel {
         in_batches(self, data, &options, before, &mut |options, rows| self.run(cluster, options, rows))
     }
 
-    /// Has the parties make the correlated randomness of one run ahead.
+    /// Has the parties make the correlated randomness of one run ahead, of the run that names it.
     ///
     /// # Errors
     /// If the protocol has no offline phase, or a party fails.
     pub fn prepare(&self, cluster: &mut Cluster) -> Result<Material> {
-        let source = Source::Model { model: self.name.clone(), batch: self.approved.batch };
-        cluster.prepare(&self.protocol, source).map(Material)
+        cluster.prepare(&self.protocol, self.source()).map(Material)
     }
 
     /// Has the parties make correlated randomness until they have that of so many `runs` in stock.
@@ -109,13 +108,19 @@ impl StoredModel {
     /// # Errors
     /// Those of [`prepare`](Self::prepare). What was made before stays in stock.
     pub fn keep(&self, cluster: &mut Cluster, runs: usize) -> Result<Vec<Material>> {
-        (self.stock..runs).map(|_| self.prepare(cluster)).collect()
+        (self.stock..runs)
+            .map(|_| cluster.prepare_stock(&self.protocol, self.source()).map(Material))
+            .collect()
+    }
+
+    fn source(&self) -> Source {
+        Source::Model { model: self.name.clone(), batch: self.approved.batch }
     }
 
     fn run(&self, cluster: &mut Cluster, options: &RunOptions, rows: &Rows<'_>) -> Result<Ran> {
         let (inputs, end) = (self.inputs(), End::default());
         let mine = |input: &Input| inputs.iter().any(|d| d.name == input.name);
-        let source = Source::Model { model: self.name.clone(), batch: self.approved.batch };
+        let source = self.source();
         let given = |run: u32, input: &Input| {
             let wanted = named(inputs, input)?;
             Ok((wanted, rows(run, wanted)?))

@@ -140,8 +140,8 @@ impl Cluster {
         })
     }
 
-    /// Connects to parties that run elsewhere, at a replica or any; a call may take `timeout` seconds, and is repeated
-    /// for `busy` seconds while the parties are busy.
+    /// Connects to parties that run elsewhere, at a replica or any; a call may take `timeout`
+    /// seconds, and is repeated for `busy` seconds while the parties are busy.
     #[staticmethod]
     fn connect(
         py: Python<'_>,

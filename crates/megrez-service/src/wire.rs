@@ -270,6 +270,8 @@ pub struct Prepare {
     pub source: Source,
     /// The batch's fresh name.
     pub material: [u8; 16],
+    /// Whether runs take it by themselves; if not, only the one that names it.
+    pub stock: bool,
 }
 
 /// A party's answer.

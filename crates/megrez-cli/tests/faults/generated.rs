@@ -257,7 +257,8 @@ fn valid_requests() -> Vec<Valid> {
         allow: vec!["mallory".into()],
         rows: false,
     };
-    let prepare = Prepare { session, protocol: "mizar".into(), source: stored(), material: session };
+    let prepare =
+        Prepare { session, protocol: "mizar".into(), source: stored(), material: session, stock: false };
     let run = |source| Request::Run(megrez_service::wire::Run { source, ..request("m", None) });
     let valid =
         |name, client, request, plan, outputs| Valid { name, client, bytes: bytes(request), plan, outputs };

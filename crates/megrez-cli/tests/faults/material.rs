@@ -28,7 +28,13 @@ fn two_preparations_under_one_name_are_never_mixed() {
         let mut channels = parties.channels("alice");
         let session = wire::fresh_name().unwrap();
         for channel in &mut channels {
-            let prepare = Prepare { session, protocol: "mizar".into(), source: source("m"), material: batch };
+            let prepare = Prepare {
+                session,
+                protocol: "mizar".into(),
+                source: source("m"),
+                material: batch,
+                stock: false,
+            };
             wire::send(channel, &Request::Prepare(prepare)).unwrap();
         }
         for channel in &mut channels {
@@ -144,12 +150,20 @@ fn runs_take_from_the_stock_while_there_is_any() {
     let stock = || parties.connect("alice").describe("m", 1).unwrap().stock;
     assert_eq!(stock(), 0);
     for _ in 0..3 {
-        parties.connect("alice").prepare("mizar", source("m")).unwrap();
+        parties.connect("alice").prepare_stock("mizar", source("m")).unwrap();
     }
+    // What a run is to name no other takes.
+    let named = parties.connect("alice").prepare("mizar", source("m")).unwrap();
     assert_eq!((stock(), parties.connect("bob").describe("m", 1).unwrap().stock), (3, 0));
     assert_eq!(from_stock(&parties, 1), (vec![right.clone()], 1));
     assert_eq!(from_stock(&parties, 3), (vec![right.clone(); 3], 2), "the third makes its own");
+    assert_eq!(parties.infer("alice", "m", Some(named)).unwrap(), right);
     assert!((0..3).all(|p| parties.files(p, "material").is_empty()));
+    // And what is in stock no run takes by its name.
+    let stocked = parties.connect("alice").prepare_stock("mizar", source("m")).unwrap();
+    let reasons = parties.reasons("alice", &request("m", Some(stocked)));
+    assert!(reasons.iter().all(|r| r.contains("in stock")), "{reasons:?}");
+    assert_eq!(stock(), 1);
 }
 
 #[test]
@@ -169,7 +183,7 @@ fn what_is_in_stock_is_used_by_all_parties_or_by_none() {
             },
         ];
         for spoil in spoil {
-            parties.connect("alice").prepare("mizar", source("m")).unwrap();
+            parties.connect("alice").prepare_stock("mizar", source("m")).unwrap();
             spoil(&file(&parties, party));
             assert_eq!(from_stock(&parties, 2), (vec![right.clone(); 2], 0));
             // What one of them lacks none of them tries again; what nobody has claimed may stay.
@@ -178,14 +192,14 @@ fn what_is_in_stock_is_used_by_all_parties_or_by_none() {
     }
     // Two preparations under one name: the files of one party are exchanged.
     let made = || {
-        parties.connect("alice").prepare("mizar", source("m")).unwrap();
+        parties.connect("alice").prepare_stock("mizar", source("m")).unwrap();
         let path = file(&parties, 1);
         let bytes = std::fs::read(&path).unwrap();
         (0..3).for_each(|p| std::fs::remove_file(file(&parties, p)).unwrap());
         bytes
     };
     let other = made();
-    parties.connect("alice").prepare("mizar", source("m")).unwrap();
+    parties.connect("alice").prepare_stock("mizar", source("m")).unwrap();
     let path = file(&parties, 1);
     // Its header names the batch in its bytes 16 to 31, which the seal at its end covers.
     let mut bytes = other;
@@ -202,7 +216,7 @@ fn no_two_runs_of_a_client_use_one_batch() {
     let right = truth(&weights(2));
     const STOCK: usize = 8;
     for _ in 0..STOCK {
-        parties.connect("alice").prepare("mizar", source("m")).unwrap();
+        parties.connect("alice").prepare_stock("mizar", source("m")).unwrap();
     }
     let ahead: usize = std::thread::scope(|scope| {
         let run = || {

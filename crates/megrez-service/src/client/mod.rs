@@ -328,10 +328,22 @@ impl Cluster {
 
     /// Makes material for a plan ahead; returns the name of the batch.
     pub fn prepare(&mut self, protocol: &str, source: Source) -> Result<[u8; 16]> {
+        self.make(protocol, &source, false)
+    }
+
+    /// As [`prepare`](Self::prepare), for the stock of this client: runs take it by themselves.
+    ///
+    /// # Errors
+    /// Those of [`prepare`](Self::prepare).
+    pub fn prepare_stock(&mut self, protocol: &str, source: Source) -> Result<[u8; 16]> {
+        self.make(protocol, &source, true)
+    }
+
+    fn make(&mut self, protocol: &str, source: &Source, stock: bool) -> Result<[u8; 16]> {
         let material = wire::fresh_name()?;
         self.repeated(true, |cluster| {
             let (session, protocol, source) = (wire::fresh_name()?, protocol.into(), source.clone());
-            cluster.ask(&Request::Prepare(Prepare { session, protocol, source, material }))?;
+            cluster.ask(&Request::Prepare(Prepare { session, protocol, source, material, stock }))?;
             cluster.done()
         })?;
         Ok(material)

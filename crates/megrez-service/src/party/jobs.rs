@@ -51,15 +51,15 @@ pub(super) struct RunJob<'a> {
 
 impl RunJob<'_> {
     /// What material of these runs belongs to, at this party.
-    pub(super) fn binding(&self, batch: BatchId, party: usize) -> Binding<'_> {
+    pub(super) fn binding(&self, batch: BatchId, party: usize, stock: bool) -> Binding<'_> {
         let upload = self.stored.as_ref().map(|s| s.header.upload);
         let (protocol, client) = (&self.run.protocol, self.client);
-        Binding { batch, party, protocol, client, upload, plan: self.plan }
+        Binding { batch, party, stock, protocol, client, upload, plan: self.plan }
     }
 
     /// Claims material once all parties know that theirs is of one preparation.
     fn claim<S: Suite>(&self, batch: BatchId, party: &mut Party<S::Device>) -> Result<Prepared<S>> {
-        let binding = self.binding(batch, party.me());
+        let binding = self.binding(batch, party.me(), false);
         let folder = material_folder(self.host);
         let preparation = store::peek(&folder, &binding)?;
         let compared = megrez_engine::hash("megrez 2026 preparation", &preparation);
@@ -131,6 +131,7 @@ impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
         let binding = Binding {
             batch: self.prepare.material,
             party: party.me(),
+            stock: self.prepare.stock,
             protocol: &self.prepare.protocol,
             client: self.client,
             upload: self.stored.as_ref().map(|s| s.header.upload),

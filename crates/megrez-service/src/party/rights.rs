@@ -294,6 +294,7 @@ mod tests {
                 protocol: "mizar".into(),
                 source,
                 material: [0; 16],
+                stock: false,
             })
         };
         assert!(may("alice", &prepare(model("triage-1"))) && !may("bob", &prepare(Source::Plan(vec![]))));

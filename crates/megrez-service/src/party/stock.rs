@@ -1,5 +1,5 @@
-//! A client's stock: batches of material that were made ahead for one plan, of which runs take one
-//! each by themselves.
+//! A client's stock: batches of material that were made ahead for one plan and for no run by name,
+//! of which runs take one each by themselves.
 //!
 //! Party 0 chooses, since it alone knows which batches its other sessions are about to claim. All
 //! parties claim theirs of the batch that it names, and use it if all of them have it, of one
@@ -28,7 +28,8 @@ pub(super) fn stock_of(host: &Host, client: &str, header: &ModelHeader, batch: u
     let plan = Plan::from_bytes(plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
     let party = host.endpoint.me();
     let (protocol, upload) = (&header.protocol, Some(header.upload));
-    let binding = Binding { batch: BatchId::default(), party, protocol, client, upload, plan: &plan };
+    let batch = BatchId::default();
+    let binding = Binding { batch, party, stock: true, protocol, client, upload, plan: &plan };
     let found = store::stock(&folder, &binding).map_err(|e| Error::storage(&folder, e))?;
     Ok(found.len())
 }
@@ -45,7 +46,7 @@ impl RunJob<'_> {
     ) -> std::result::Result<Option<Prepared<S>>, SessionError> {
         let folder = material_folder(self.host);
         let me = party.me();
-        let binding = |batch| self.binding(batch, me);
+        let binding = |batch| self.binding(batch, me, true);
         // A party that cannot look through its folder has nothing in stock.
         let find = || store::stock(&folder, &binding(BatchId::default())).unwrap_or_default();
         let choice = if me == 0 { self.host.chosen.first(find) } else { None };
