@@ -63,7 +63,13 @@ fn signs_and_whole_numbers_are_exact() {
         on_shares(&g, &x);
     }
     // A remainder would be rounded.
-    let g = nodes::node("Mod", std::slice::from_ref(&x), &[Tensor::filled([], 3.0).into()], Attributes::none(), 1);
+    let g = nodes::node(
+        "Mod",
+        std::slice::from_ref(&x),
+        &[Tensor::filled([], 3.0).into()],
+        Attributes::none(),
+        1,
+    );
     let refused = compile_floats(&g, &FloatOptions::default()).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("loses digits"), "{refused}");
 }
@@ -120,7 +126,8 @@ fn comparisons_and_choices_are_of_the_numbers_as_they_are() {
         assert_eq!(got, want, "{op}");
         // With the model's numbers on either side.
         let row = Tensor::new([n], some.to_vec());
-        let got = computed(&nodes::node(op, &[x.clone()], &[row.into()], Attributes::none(), 1), &[x.clone()]);
+        let got =
+            computed(&nodes::node(op, &[x.clone()], &[row.into()], Attributes::none(), 1), &[x.clone()]);
         assert_eq!(got, want, "{op} with weights");
     }
     // A choice gives every bit of what it chooses, also beside a mask of −3·10^38.

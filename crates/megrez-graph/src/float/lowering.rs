@@ -104,8 +104,8 @@ impl FloatLowering {
         self.step(name, FloatOp::Pair(f), &[x, y])
     }
 
-    /// Of two values, by a third: `yes` where it is not zero, `no` where it is; all are broadcast to
-    /// `shape`.
+    /// Of two values, by a third: `yes` where it is not zero, `no` where it is; all are broadcast
+    /// to `shape`.
     pub fn choose(
         &mut self,
         name: &str,
