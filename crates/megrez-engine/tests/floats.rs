@@ -24,11 +24,14 @@ fn everything() -> FloatPlan {
     let total = step("sum", FloatOp::Sum, &[gathered]);
     let largest = step("largest", FloatOp::Largest, &[gathered]);
     let ratio = step("ratio", FloatOp::Pair(Operation::Div), &[total, largest]);
-    for op in [Operation::Sub, Operation::Mul, Operation::Max, Operation::Min] {
+    use Operation::{Equal, Less, LessOrEqual, Max, Min, Mul, Sub};
+    for op in [Sub, Mul, Max, Min, Less, LessOrEqual, Equal] {
         let name = format!("{op:?}");
         let y = plan.step(&name, FloatOp::Pair(op), &[ratio, total]).unwrap();
         plan.output(&name, "alice", y);
     }
+    let choice = plan.step("choose", FloatOp::Choose, &[total, ratio, largest]).unwrap();
+    plan.output("choice", "alice", choice);
     plan
 }
 
@@ -121,6 +124,35 @@ fn every_step_is_what_it_is_in_the_clear_and_costs_what_it_should() {
     holds(&everything(), &numbers);
     let special = [0.0, -0.0, 1.0, -1.0, 0.7, 1e-30, 80.0, f32::INFINITY, f32::NAN];
     holds(&functions(), &|run, _| special.map(|v| if run == 0 { v } else { -v * 0.3 }).to_vec());
+}
+
+/// Comparisons and choices of numbers whose differences are none, on shares.
+#[test]
+fn comparisons_of_special_numbers() {
+    let special = [0.0, -0.0, f32::MIN_POSITIVE, 1.0, -3e38, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let n = special.len();
+    let mut plan = FloatPlan::new(4).with_threads(2);
+    let [c, x, y] = ["c", "x", "y"].map(|name| plan.input(name, "alice", [n * n].into()));
+    for op in [Operation::Less, Operation::LessOrEqual, Operation::Equal] {
+        let y = plan.step(&format!("{op:?}"), FloatOp::Pair(op), &[x, y]).unwrap();
+        plan.output(&format!("{op:?}"), "alice", y);
+    }
+    let chosen = plan.step("choose", FloatOp::Choose, &[c, x, y]).unwrap();
+    plan.output("chosen", "alice", chosen);
+    assert!(plan.clone().step("other", FloatOp::Choose, &[c, x]).is_err());
+    let numbers = |run: u32, name: &str| match name {
+        "c" => (0..n * n).map(|i| f32::from((i + run as usize).is_multiple_of(3)) * -1e-38).collect(),
+        "x" => (0..n * n).map(|i| special[i / n]).collect::<Vec<_>>(),
+        _ => (0..n * n).map(|i| special[(i + run as usize) % n]).collect(),
+    };
+    holds(&plan, &numbers);
+    let clear = in_the_clear(&plan, &["c", "x", "y"].map(|name| numbers(0, name)));
+    let (x, y) = (numbers(0, "x"), numbers(0, "y"));
+    for i in 0..n * n {
+        let truth = [x[i] < y[i], x[i] <= y[i], x[i] == y[i]].map(f32::from);
+        let got = [0, 1, 2].map(|op| clear[plan.outputs[op].value.0 as usize][i]);
+        assert_eq!(got, truth, "{} and {}", x[i], y[i]);
+    }
 }
 
 /// A one at a secret place takes a row of a table as it is, special values and all.

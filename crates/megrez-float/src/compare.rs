@@ -8,7 +8,11 @@ use crate::add::keys;
 use crate::blocks::{Blocks, Select};
 use crate::finish::two;
 use crate::float::{Float, choose};
+use crate::format::Format;
 use crate::single::Single;
+
+/// The encoding of 1.
+const ONE: u64 = 0x3f80_0000;
 
 /// x − y as integers that order like floats, a NaN of x being +∞ and one of y −∞.
 fn difference<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Int, B::Error> {
@@ -61,6 +65,16 @@ pub fn eq<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
     let ordered = ordered(b, x, y)?;
     let same = B::one(b.is_zero(&[&d])?);
     b.both(&ordered, &same)
+}
+
+/// 1 where a bit is set, else +0.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn truth<B: Blocks>(b: &mut B, bit: &B::Bit, like: &Float<B>) -> Result<Float<B>, B::Error> {
+    assert_eq!(like.format, Format::FLOAT32, "truth is a number of single precision");
+    let [one, zero] = [ONE, 0].map(|bits| Float::constant(b, like.format, bits, like.lanes(b)));
+    choose(b, bit, &one, &zero)
 }
 
 /// The larger of two numbers; NaN if one of them is. Of two equal numbers, the first: zeros keep

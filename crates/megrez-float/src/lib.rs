@@ -27,7 +27,7 @@ pub mod whole;
 pub use add::{add, add_cheap, sub};
 pub use blocks::Blocks;
 pub use clear::{Bits, Clear, Ints};
-pub use compare::{eq, le, lt, max, min, relu};
+pub use compare::{eq, le, lt, max, min, relu, truth};
 pub use convert::{from_fixed, to_fixed};
 pub use div::{div, div_cheap};
 pub use float::{Float, choose};

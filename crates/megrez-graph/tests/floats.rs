@@ -62,11 +62,107 @@ fn signs_and_whole_numbers_are_exact() {
         let g = nodes::node(op, std::slice::from_ref(&x), &[], Attributes::none(), 1);
         on_shares(&g, &x);
     }
-    // A choice by a secret condition is a product, which would round: b + c·(a − b).
-    let mask = Tensor::new([3, 4], (0..12).map(|i| f32::from(i % 2 == 0)).collect());
-    let g = nodes::node("Where", &[mask, x.clone(), x], &[], Attributes::none(), 1);
+    // A remainder would be rounded.
+    let g = nodes::node(
+        "Mod",
+        std::slice::from_ref(&x),
+        &[Tensor::filled([], 3.0).into()],
+        Attributes::none(),
+        1,
+    );
     let refused = compile_floats(&g, &FloatOptions::default()).map(|_| ()).unwrap_err().to_string();
-    assert!(refused.contains("chooses by a secret condition"), "{refused}");
+    assert!(refused.contains("loses digits"), "{refused}");
+}
+
+/// The outputs of a graph on these inputs.
+fn computed(graph: &Graph, inputs: &[Tensor]) -> Vec<u32> {
+    let compiled = compile_floats(graph, &FloatOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let values = in_the_clear(&compiled.plan, &float_inputs(&compiled, inputs));
+    let plain = megrez_graph::plain::trace(&compiled.graph, inputs).unwrap();
+    let output = &compiled.plan.outputs[0];
+    let got: Vec<u32> = values[output.value.0 as usize].iter().map(|v| v.to_bits()).collect();
+    let want = &plain.value(compiled.graph.outputs[0].id).unwrap().data;
+    let alike =
+        |(got, want): (&u32, &f32)| f32::from_bits(*got).is_nan() && want.is_nan() || *got == want.to_bits();
+    assert!(got.iter().zip(want).all(alike), "{got:x?} instead of {want:?}");
+    got
+}
+
+#[test]
+fn comparisons_and_choices_are_of_the_numbers_as_they_are() {
+    // Differences of some of these vanish, overflow or are no numbers.
+    let some = [
+        0.0,
+        -0.0,
+        f32::MIN_POSITIVE,
+        f32::MIN_POSITIVE * (1.0 + f32::EPSILON),
+        1.0,
+        1.0 + f32::EPSILON,
+        -1.0,
+        3e38,
+        -3e38,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+    ];
+    let n = some.len();
+    let pairs = |pick: fn(usize, usize) -> usize| {
+        Tensor::new([n, n], (0..n * n).map(|i| some[pick(i / n, i % n)]).collect())
+    };
+    let (x, y) = (pairs(|i, _| i), pairs(|_, j| j));
+    let inputs = [x.clone(), y.clone()];
+    type Holds = fn(f32, f32) -> bool;
+    let tests: [(&str, Holds); 5] = [
+        ("Greater", |x, y| x > y),
+        ("GreaterOrEqual", |x, y| x >= y),
+        ("Less", |x, y| x < y),
+        ("LessOrEqual", |x, y| x <= y),
+        ("Equal", |x, y| x == y),
+    ];
+    for (op, holds) in tests {
+        let got = computed(&nodes::node(op, &inputs, &[], Attributes::none(), 1), &inputs);
+        let want: Vec<u32> =
+            x.data.iter().zip(&y.data).map(|(&x, &y)| f32::from(holds(x, y)).to_bits()).collect();
+        assert_eq!(got, want, "{op}");
+        // With the model's numbers on either side.
+        let row = Tensor::new([n], some.to_vec());
+        let got =
+            computed(&nodes::node(op, &[x.clone()], &[row.into()], Attributes::none(), 1), &[x.clone()]);
+        assert_eq!(got, want, "{op} with weights");
+    }
+    // A choice gives every bit of what it chooses, also beside a mask of −3·10^38.
+    let conditions = Tensor::new([n, n], (0..n * n).map(|i| f32::from(i % 3 == 0)).collect());
+    let chosen: Vec<u32> =
+        (0..n * n).map(|i| if i % 3 == 0 { x.data[i] } else { y.data[i] }).map(f32::to_bits).collect();
+    let all = [conditions.clone(), x.clone(), y.clone()];
+    let same = |(a, b): (&u32, &u32)| a == b || f32::from_bits(*a).is_nan() && f32::from_bits(*b).is_nan();
+    let got = computed(&nodes::node("Where", &all, &[], Attributes::none(), 1), &all);
+    assert!(got.iter().zip(&chosen).all(same), "{got:x?} {chosen:x?}");
+    let masked = nodes::node("Where", &all[..2], &[Tensor::filled([], -3e38).into()], Attributes::none(), 1);
+    let got = computed(&masked, &all[..2]);
+    let want = (0..n * n).map(|i| if i % 3 == 0 { x.data[i] } else { -3e38 }).map(f32::to_bits);
+    assert!(got.iter().zip(&want.collect::<Vec<_>>()).all(same));
+    // Two numbers of the model.
+    let two = [0.1, 1e30].map(|v| Tensor::filled([], v).into());
+    let got = computed(&nodes::node("Where", &all[..1], &two, Attributes::none(), 1), &all[..1]);
+    assert!((0..n * n).all(|i| got[i] == if i % 3 == 0 { 0.1f32 } else { 1e30 }.to_bits()));
+}
+
+#[test]
+fn truths_are_joined() {
+    let mut graph = Graph::new("test");
+    let [x, y] = ["x", "y"].map(|name| graph.input(name, [4]).unwrap());
+    let mut add = |op: &str, of: &[megrez_graph::Id]| graph.add(op, op, of, Attributes::none()).unwrap();
+    let (less, equal) = (add("Less", &[x, y]), add("Equal", &[x, y]));
+    let either = add("Or", &[less, equal]);
+    let not = add("Not", &[either]);
+    let odd = add("Xor", &[not, less]);
+    let both = add("And", &[odd, not]);
+    let largest = add("Where", &[both, x, y]);
+    graph.output("largest", largest);
+    let inputs = [[1.0, 2.0, 3.0, -1e30], [2.0, 2.0, 1e-30, -3e38]].map(|v| Tensor::new([4], v.to_vec()));
+    let got = computed(&graph, &inputs);
+    assert_eq!(got, [2.0f32, 2.0, 3.0, -1e30].map(f32::to_bits));
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn effect(op: &Op) -> Effect<'_> {
 
 fn float_effect(op: &FloatOp) -> Effect<'_> {
     match op {
-        FloatOp::Map(_) | FloatOp::Pair(_) => Effect::Element,
+        FloatOp::Map(_) | FloatOp::Pair(_) | FloatOp::Choose => Effect::Element,
         FloatOp::MatMul | FloatOp::Lookup => Effect::Product,
         FloatOp::Sum | FloatOp::Largest => Effect::Reduce(0),
         FloatOp::View(view) => Effect::View(view),

@@ -56,6 +56,12 @@ pub enum Operation {
     Max,
     /// The smaller one; NaN if one is.
     Min,
+    /// 1 if x < y, else 0: with a NaN, too. Zeros are equal.
+    Less,
+    /// 1 if x ≤ y, else 0.
+    LessOrEqual,
+    /// 1 if x = y, else 0.
+    Equal,
 }
 
 /// What a step does. Sums add in halves: n terms become ⌈n/2⌉ by adding term i + ⌈n/2⌉ to term i,
@@ -93,6 +99,9 @@ pub enum FloatOp {
     /// [t, n] · [n, w] where each of the t rows has one 1 and zeros: the rows of a table that they
     /// name, exactly.
     Lookup,
+    /// Of three values of one shape, the second where the first is not zero and the third where it
+    /// is: whole, with their signs, infinities and NaN.
+    Choose,
 }
 
 /// One step.
@@ -249,6 +258,10 @@ impl FloatOp {
             FloatOp::Pair(_) => match inputs {
                 [x, y] if x == y => (*x).clone(),
                 _ => return refuse("takes two inputs of one shape"),
+            },
+            FloatOp::Choose => match inputs {
+                [c, x, y] if c == x && x == y => (*x).clone(),
+                _ => return refuse("takes three inputs of one shape"),
             },
             FloatOp::MatMul => {
                 let [x, y] = inputs else { return refuse("takes two inputs") };

@@ -75,7 +75,9 @@ pub fn dealt_bytes(plan: &FloatPlan) -> u64 {
             || read(0).saturating_mul(plan.shape(step.inputs[1]).dims().last().map_or(1, |&n| n as u64));
         match &step.op {
             op @ FloatOp::Map(_) => read(0).saturating_mul(lane(op)),
-            op @ FloatOp::Pair(_) => (plan.shape(step.output).elements() as u64).saturating_mul(lane(op)),
+            op @ (FloatOp::Pair(_) | FloatOp::Choose) => {
+                (plan.shape(step.output).elements() as u64).saturating_mul(lane(op))
+            }
             op @ FloatOp::MatMul => met().saturating_mul(lane(op) + lane(&FloatOp::Sum)),
             op @ FloatOp::Lookup => met().saturating_mul(lane(op)),
             op @ (FloatOp::Sum | FloatOp::Largest) => read(0).saturating_mul(lane(op)),
@@ -91,6 +93,7 @@ fn lane_cost(op: &FloatOp) -> u64 {
     let (operands, shape) = match op {
         FloatOp::Map(_) => (1, vec![1]),
         FloatOp::Sum | FloatOp::Largest => (1, vec![2, 1]),
+        FloatOp::Choose => (3, vec![1]),
         _ => (2, vec![1, 1]),
     };
     let inputs: Vec<_> =

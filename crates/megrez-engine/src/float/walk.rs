@@ -1,7 +1,10 @@
 //! One step after the other, on whatever supplies the integer blocks.
 
 use megrez_float::programs::{LANES, Matrix, each, fold, in_parts, lookup, pairwise};
-use megrez_float::{Blocks, Float, Format, Plain, add, div, math, max, min, mul, relu, sqrt, sub, whole};
+use megrez_float::{
+    Blocks, Float, Format, Plain, add, choose, div, eq, le, lt, math, max, min, mul, relu, sqrt, sub, truth,
+    whole,
+};
 use megrez_plan::{FloatOp, FloatPlan, Function, Operation, ValueId};
 
 /// A plan on its way. Values go when nobody reads them any more.
@@ -47,6 +50,10 @@ impl<'a, B: Blocks> Walk<'a, B> {
         let result = match &step.op {
             FloatOp::Map(f) => map(b, *f, inputs[0])?,
             FloatOp::Pair(f) => pairwise(b, inputs[0], inputs[1], operation(*f))?,
+            FloatOp::Choose => in_parts(b, inputs[0].lanes(b), 1, |b, range| {
+                let [c, x, y] = [0, 1, 2].map(|i| inputs[i].slice(b, range.clone()));
+                choose(b, &c.zero, &y, &x)
+            })?,
             FloatOp::MatMul => self.product(b, step.inputs[0], step.inputs[1])?,
             FloatOp::Lookup => {
                 let [ones, table] = [0, 1].map(|i| self.matrix(b, step.inputs[i]));
@@ -134,6 +141,18 @@ fn operation<B: Blocks>(f: Operation) -> Lanewise<B> {
         Operation::Div => div,
         Operation::Max => max,
         Operation::Min => min,
+        Operation::Less => |b, x, y| {
+            let bit = lt(b, x, y)?;
+            truth(b, &bit, x)
+        },
+        Operation::LessOrEqual => |b, x, y| {
+            let bit = le(b, x, y)?;
+            truth(b, &bit, x)
+        },
+        Operation::Equal => |b, x, y| {
+            let bit = eq(b, x, y)?;
+            truth(b, &bit, x)
+        },
     }
 }
 

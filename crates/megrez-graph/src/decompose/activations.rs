@@ -3,7 +3,7 @@
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::POSITIVE;
+use crate::layers::{CHOSEN, POSITIVE};
 use crate::problem::Refusal;
 
 pub(super) const TABLE: &[(&str, Decompose)] = &[
@@ -123,7 +123,10 @@ fn above(p: &mut Parts, x: Id, border: f32, offset: f32) -> Result<Id, Refusal> 
     let over = p.affine(x, 1.0, -border)?;
     let bit = p.of(POSITIVE, &[over])?;
     let moved = p.affine(x, 1.0, offset)?;
-    p.times(bit, moved)
+    let kept = p.times(bit, moved)?;
+    // In floating point zero times an infinity is no number.
+    let zero = p.number(0.0);
+    p.of(CHOSEN, &[kept, bit, moved, zero])
 }
 
 fn thresholded_relu(p: &mut Parts) -> Result<Vec<Id>, Refusal> {

@@ -3,9 +3,9 @@
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::{FIXED_ONLY, NOT_NEGATIVE, POSITIVE, ZERO};
+use crate::layers::{CHOSEN, FIXED_ONLY, NOT_NEGATIVE, POSITIVE, ZERO};
 use crate::problem::{Refusal, refuse};
-use crate::tensor::Tensor;
+use crate::tensor::{Constant, Tensor};
 
 /// [x ≠ 0], as a cast to truth values; ONNX has no operator for it.
 pub(crate) const NOT_ZERO: &str = "IsNotZero";
@@ -94,7 +94,7 @@ fn xor(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     either(p, 2.0)
 }
 
-/// With a secret condition: b + condition·(a − b).
+/// With a secret condition: b + condition·(a − b), or what floating point does in its place.
 fn choose(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(3, &[])?;
     let [condition, a, b] = [p.input(0)?, p.input(1)?, p.input(2)?];
@@ -103,7 +103,9 @@ fn choose(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     }
     let difference = p.minus(a, b)?;
     let chosen = p.node("Mul", &[condition, difference], Attributes::none().with(FIXED_ONLY, 1))?;
-    Ok(vec![p.plus(chosen, b)?])
+    let sum = p.plus(chosen, b)?;
+    let ints = |id: Id| matches!(p.graph.value(id).constant, Some(Constant::Ints(_)));
+    Ok(vec![if ints(a) || ints(b) { sum } else { p.of(CHOSEN, &[sum, condition, a, b])? }])
 }
 
 /// One operator after the other on all inputs, in pairs so that few depend on each other.
@@ -159,11 +161,12 @@ fn modulo(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let multiple = p.times(whole, size)?;
     let rest = p.minus(dividend, multiple)?;
     let below = p.of("Neg", &[rest])?;
-    let below = p.of(POSITIVE, &[below])?;
+    // In floating point the rest is rounded: it would not be one.
+    let below = p.node(POSITIVE, &[below], Attributes::none().with(FIXED_ONLY, 1))?;
     let more = p.times(below, size)?;
     let rest = p.plus(rest, more)?;
     let beyond = p.minus(rest, size)?;
-    let beyond = p.of(NOT_NEGATIVE, &[beyond])?;
+    let beyond = p.node(NOT_NEGATIVE, &[beyond], Attributes::none().with(FIXED_ONLY, 1))?;
     let less = p.times(beyond, size)?;
     let rest = p.minus(rest, less)?;
     if like_dividend {

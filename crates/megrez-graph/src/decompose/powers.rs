@@ -2,8 +2,8 @@
 //! roots.
 
 use super::{Decompose, Parts};
-use crate::graph::Id;
-use crate::layers::NOT_NEGATIVE;
+use crate::graph::{Attributes, Id};
+use crate::layers::{FIXED_ONLY, NOT_NEGATIVE};
 use crate::problem::{Refusal, refuse};
 use megrez_plan::View;
 use std::collections::BTreeMap;
@@ -160,10 +160,11 @@ fn area_tangent(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.affine(difference, 0.5, 0.0)?])
 }
 
-/// |x|, and −1 or 1.
+/// |x|, and −1 or 1. What is made of them is near a number of order one that cancels: in floating
+/// point it would lose digits of small numbers.
 fn size_and_sign(p: &mut Parts, x: Id) -> Result<(Id, Id), Refusal> {
     let size = p.of("Abs", &[x])?;
-    let bit = p.of(NOT_NEGATIVE, &[x])?;
+    let bit = p.node(NOT_NEGATIVE, &[x], Attributes::none().with(FIXED_ONLY, 1))?;
     Ok((size, p.affine(bit, 2.0, -1.0)?))
 }
 

@@ -75,7 +75,7 @@ pub struct FloatLayer {
 /// # Errors
 /// Every node that has no floating-point form.
 pub fn compile_floats(graph: &Graph, options: &FloatOptions) -> Result<FloatCompiled, Problems> {
-    let (graph, after) = passes::optimise(graph)?;
+    let (graph, after) = passes::optimise(&passes::for_floats(graph)?)?;
     let plan = FloatPlan::new(options.group).with_threads(options.threads);
     let mut cx = FloatLowering::new(plan, &options.model_owner);
     let (mut problems, mut data_inputs, mut layers) = (vec![], vec![], vec![]);

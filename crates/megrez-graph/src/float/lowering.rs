@@ -104,6 +104,20 @@ impl FloatLowering {
         self.step(name, FloatOp::Pair(f), &[x, y])
     }
 
+    /// Of two values, by a third: `yes` where it is not zero, `no` where it is; all are broadcast
+    /// to `shape`.
+    pub fn choose(
+        &mut self,
+        name: &str,
+        [condition, yes, no]: [ValueId; 3],
+        shape: &Shape,
+    ) -> Result<ValueId, Refusal> {
+        let condition = self.broadcast(&format!("{name}-condition"), condition, shape)?;
+        let yes = self.broadcast(&format!("{name}-yes"), yes, shape)?;
+        let no = self.broadcast(&format!("{name}-no"), no, shape)?;
+        self.step(name, FloatOp::Choose, &[condition, yes, no])
+    }
+
     /// The operation on a value and one public number.
     pub fn with_number(
         &mut self,

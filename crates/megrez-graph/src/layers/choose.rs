@@ -1,8 +1,11 @@
-//! Where with a public condition, and Expand: local. A condition that is secret is not supported.
+//! Where with a public condition, and Expand: local. With a secret condition it is made of others,
+//! and in floating point one selection.
 
 use super::call::Call;
 use super::known::known;
 use crate::float::lowering::{FloatLowering, FloatOperand};
+use crate::gradients::{Gradients, NO_BACKWARD};
+use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
@@ -11,6 +14,83 @@ use crate::tensor::{Constant, Tensor};
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
+
+/// What the choice by a secret condition is in fixed point, beside the condition and the two
+/// values: in fixed point the first input as it is, in floating point [`CHOOSE`] of the others.
+pub(crate) const CHOSEN: &str = "Chosen";
+/// The second input where the first is not zero, the third where it is.
+pub(crate) const CHOOSE: &str = "Choose";
+
+/// A choice by a secret condition.
+struct ByCondition {
+    /// The input before the condition, for [`CHOSEN`].
+    whole: Option<View>,
+    shape: Shape,
+}
+
+fn by_condition(call: &Call, first: usize) -> Result<Shape, Refusal> {
+    call.only(first + 3, &[])?;
+    let [condition, a, b] = [call.shape(first)?, call.shape(first + 1)?, call.shape(first + 2)?];
+    let shape = a.broadcast(b).ok().and_then(|shape| shape.broadcast(condition).ok());
+    shape.ok_or_else(|| Refusal::new(format!("the shapes {condition}, {a} and {b} do not broadcast"), ""))
+}
+
+pub(super) fn chosen(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    let shape = by_condition(call, 1)?;
+    Ok(Arc::new(ByCondition { whole: Some(View::whole(shape.clone())), shape }))
+}
+
+pub(super) fn choose_secretly(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    Ok(Arc::new(ByCondition { whole: None, shape: by_condition(call, 0)? }))
+}
+
+impl Layer for ByCondition {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let [.., condition, a, b] = inputs else { unreachable!("three inputs were asked for") };
+        let view = |t: &Tensor| t.view(&View::broadcast(&t.shape, &self.shape).expect("they broadcast")).data;
+        let (condition, a, b) = (view(condition), view(a), view(b));
+        let data = (0..condition.len()).map(|i| if condition[i] == 0.0 { b[i] } else { a[i] });
+        Tensor::new(self.shape.clone(), data.collect())
+    }
+
+    fn lower(&self, _cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        match self.whole {
+            Some(_) => Ok(inputs[0].secret()?.clone()),
+            None => refuse("is a choice of floating point", "run it with --numbers float32"),
+        }
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let [.., condition, a, b] = inputs else { return refuse("lacks inputs", "") };
+        let of = [cx.value(condition), cx.value(a), cx.value(b)];
+        cx.choose("chosen", of, &self.shape)
+    }
+
+    fn view(&self) -> Option<&View> {
+        self.whole.as_ref()
+    }
+
+    fn backward(
+        &self,
+        _g: &mut Gradients,
+        _inputs: &[Id],
+        _output: Id,
+        of_output: Id,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Id>>, Refusal> {
+        if self.whole.is_none() {
+            return refuse(NO_BACKWARD, "train only layers that come after it");
+        }
+        // Through the fixed-point form, which the others are in.
+        let mut of_inputs = vec![None; wanted.len()];
+        of_inputs[0] = Some(of_output);
+        Ok(of_inputs)
+    }
+}
 
 /// The elements of one of two operands, by a public condition.
 struct Choose {

@@ -12,7 +12,7 @@ use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::Range;
 use crate::tensor::Tensor;
-use megrez_plan::{Function, MAX_THRESHOLDS, ValueId};
+use megrez_plan::{Function, MAX_THRESHOLDS, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -20,6 +20,10 @@ use std::sync::Arc;
 pub(crate) const POSITIVE: &str = "IsPositive";
 pub(crate) const NOT_NEGATIVE: &str = "IsNotNegative";
 pub(crate) const ZERO: &str = "IsZero";
+/// [x < y], [x ≤ y] and [x = y] of floating point, where a difference would be rounded.
+pub(crate) const LESS: &str = "IsLess";
+pub(crate) const LESS_OR_EQUAL: &str = "IsLessOrEqual";
+pub(crate) const EQUAL: &str = "IsEqual";
 /// To the nearest whole number towards zero, as a cast to integers.
 pub(crate) const TOWARDS_ZERO: &str = "TowardsZero";
 
@@ -84,6 +88,59 @@ pub(super) fn towards_zero(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     compare(call, Kind::TowardsZero)
 }
 
+/// A comparison of two secret numbers in floating point.
+struct Pair {
+    operation: Operation,
+    shape: Shape,
+}
+
+fn pair(call: &Call, operation: Operation) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &[])?;
+    let (a, b) = (call.shape(0)?, call.shape(1)?);
+    let Ok(shape) = a.broadcast(b) else {
+        return refuse(format!("the shapes {a} and {b} do not broadcast"), "");
+    };
+    Ok(Arc::new(Pair { operation, shape }))
+}
+
+pub(super) fn less(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    pair(call, Operation::Less)
+}
+
+pub(super) fn less_or_equal(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    pair(call, Operation::LessOrEqual)
+}
+
+pub(super) fn equal(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    pair(call, Operation::Equal)
+}
+
+impl Layer for Pair {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let view = |t: &Tensor| t.view(&View::broadcast(&t.shape, &self.shape).expect("they broadcast")).data;
+        let (x, y) = (view(inputs[0]), view(inputs[1]));
+        let holds = |(x, y): (&f32, &f32)| match self.operation {
+            Operation::Less => x < y,
+            Operation::LessOrEqual => x <= y,
+            _ => x == y,
+        };
+        Tensor::new(self.shape.clone(), x.iter().zip(&y).map(|pair| f32::from(holds(pair))).collect())
+    }
+
+    fn lower(&self, _cx: &mut Lowering, _inputs: &[Operand]) -> Result<Secret, Refusal> {
+        refuse("is a comparison of floating point", "run it with --numbers float32")
+    }
+
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let (x, y) = (cx.value(&inputs[0]), cx.value(&inputs[1]));
+        cx.pair("compare", self.operation, x, y, &self.shape)
+    }
+}
+
 impl Kind {
     fn of(self, x: f32) -> f32 {
         match self {
@@ -134,6 +191,13 @@ fn reached(cx: &mut Lowering, x: &Secret, thresholds: &[i64]) -> Result<Secret, 
     let terms: Vec<(i64, &Secret)> = sums.iter().map(|sum| (1, sum)).collect();
     let all = Range::uniform(0, thresholds.len() as i128);
     Ok(if sums.len() == 1 { sums.remove(0) } else { cx.combine("all", &terms, 0)? }.within(all))
+}
+
+/// An operation on +0 and x.
+fn number_first(cx: &mut FloatLowering, f: Operation, x: ValueId) -> Result<ValueId, Refusal> {
+    let shape = cx.shape(x).clone();
+    let zero = cx.public("zero", &Tensor::filled([], 0.0))?;
+    cx.pair("compare", f, zero, x, &shape)
 }
 
 impl Layer for Compare {
@@ -194,12 +258,9 @@ impl Layer for Compare {
         }
         let x = cx.value(&inputs[0]);
         let function = match self.kind {
-            Kind::Positive | Kind::NotNegative | Kind::Zero => {
-                return refuse(
-                    "compares secret numbers, which floating point cannot yet",
-                    "run it in fixed point: --numbers fixed",
-                );
-            }
+            Kind::Positive => return number_first(cx, Operation::Less, x),
+            Kind::NotNegative => return number_first(cx, Operation::LessOrEqual, x),
+            Kind::Zero => return cx.with_number("compare", Operation::Equal, x, 0.0),
             Kind::Sign => Function::Sign,
             Kind::Floor => Function::Floor,
             Kind::Ceil => Function::Ceil,

@@ -67,7 +67,8 @@ pub(crate) use average_pool_grad::AVERAGE_POOL_GRAD;
 pub(crate) use batch_norm::channel_affine;
 pub(crate) use call::FIXED_ONLY;
 pub(crate) use call::{axis, image};
-pub(crate) use compare::{NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
+pub(crate) use choose::{CHOOSE, CHOSEN};
+pub(crate) use compare::{EQUAL, LESS, LESS_OR_EQUAL, NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
 pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
 pub(crate) use layer_norm::INVERSE_DEVIATION;
@@ -104,6 +105,8 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("BatchNormalization", batch_norm::batch_norm),
     ("Cast", rearrange::cast),
     ("Ceil", compare::ceil),
+    (CHOOSE, choose::choose_secretly),
+    (CHOSEN, choose::chosen),
     ("Clip", clip::clip),
     ("Concat", concat::concat),
     ("Constant", rearrange::constant),
@@ -134,6 +137,9 @@ const REGISTRY: &[(&str, Understand)] = &[
     (INVERSE_DEVIATION, layer_norm::inverse_deviation),
     ("IsInf", known::is_infinite),
     ("IsNaN", known::is_nan),
+    (EQUAL, compare::equal),
+    (LESS, compare::less),
+    (LESS_OR_EQUAL, compare::less_or_equal),
     (NOT_NEGATIVE, compare::not_negative),
     (POSITIVE, compare::positive),
     (ZERO, compare::zero),
@@ -195,16 +201,21 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 25] = [
+const INTERNAL: [&str; 30] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
+    CHOOSE,
+    CHOSEN,
     CONV_GRAD_INPUT,
     CONV_GRAD_WEIGHT,
     CROSS_ENTROPY,
+    EQUAL,
     GELU_SLOPE_OP,
     INVERSE_DEVIATION,
     LABELS,
+    LESS,
+    LESS_OR_EQUAL,
     MAX_POOL_GRAD,
     RELU_GRAD,
     SOFTMAX_CROSS_ENTROPY,

@@ -2,6 +2,7 @@
 //! the same.
 
 mod batch_norm;
+mod floats;
 mod gelu;
 mod layer_norm;
 mod mask;
@@ -15,6 +16,7 @@ mod tidy;
 pub mod truncation;
 
 pub use batch_norm::fold_batch_norm;
+pub use floats::for_floats;
 pub use gelu::fuse_gelu;
 pub(crate) use layer_norm::LAYER_NORM_SCALE;
 pub use layer_norm::{fuse_layer_norm, split_layer_norm};
