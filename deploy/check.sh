@@ -2,8 +2,8 @@
 # Checks the files that deployments are made of, without an engine or a cluster:
 #   sh deploy/check.sh VENV   a virtual environment with deploy/requirements.txt
 set -eu
+tools=$(cd "$1/bin" && pwd)
 cd "$(dirname "$0")"
-tools=$1/bin
 
 "$tools/hadolint" container/Dockerfile
 "$tools/kubernetes-validate" --quiet --strict kubernetes/*.yaml
