@@ -123,9 +123,9 @@ def test_replicas_of_one_file_are_triples_that_share_their_models(
     cluster, certs = folders[0] / "cluster.toml", folders[0] / "certs"
     cluster.write_text(f"parties = {first}\nreplicas = [{second}]\n")
     for replica, of_replica in enumerate(configs):
-        for party, config in enumerate(of_replica):
+        for number, config in enumerate(of_replica):
             text = config.read_text().replace('"cluster.toml"', f'"{cluster}"')
-            models = tmp_path / f"models{party}"
+            models = tmp_path / f"models{number}"
             text = text.replace('certs = "certs"', f'certs = "{certs}"')
             config.write_text(f'{text}replica = {replica}\nmodels = "{models}"\n')
     parties = [Supervised(config) for of_replica in configs for config in of_replica]
