@@ -100,8 +100,9 @@ def test_pipelines_and_searches_take_them(processes: megrez.Cluster) -> None:
     assert clone(model).get_params() == model.get_params()
     assert copy.deepcopy(processes) is processes
     pipeline = make_pipeline(StandardScaler(), model)
-    assert pipeline.set_params(logisticregression__max_iter=4).fit(rows, kinds).n_features_in_ == 4
-    assert model.n_iter_ == 4
+    # After four epochs the order of the batches, which the parties draw, decides about 0.8.
+    assert pipeline.set_params(logisticregression__max_iter=12).fit(rows, kinds).n_features_in_ == 4
+    assert model.n_iter_ == 12
     assert pipeline.score(held_out, wanted) > 0.8
     assert cross_val_score(model, rows, kinds, cv=2).min() > 0.7
 
