@@ -321,7 +321,7 @@ def crowd(deployment: Deployment, clients: int) -> dict[str, object]:
 
 
 def memory(deployment: Deployment, folder: Path) -> dict[str, object]:
-    """Memory of the parties for 360 images in runs of 60 and in one, each at its peak and ten seconds after."""
+    """Memory of the parties for 360 images in runs of 60 and in one, at its peak and ten seconds after."""
     many = images(folder, 360)
 
     def at_peak(*more: str) -> dict[str, object]:
@@ -376,8 +376,8 @@ def main() -> None:
             parser.error(f"--only: {', '.join(unknown)}: choose from {', '.join(parts)}")
         report: dict[str, object] = {"schema": "megrez.bench-service/1", "processors": os.cpu_count()}
         report["load"] = os.getloadavg()[0]
-        for name in wanted:
-            report[name] = parts[name]()
+        for part in wanted:
+            report[part] = parts[part]()
         report["peak_mib"] = [deployment.mib(i, "VmHWM") for i in range(3)]
         report["exit_codes"] = deployment.stop()
     text = json.dumps(report, indent=2)
