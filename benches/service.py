@@ -7,12 +7,16 @@ Each figure is a ratio to the quiet deployment in the same run, since machines d
 
 - latency of an inference (LeNet, one image, a process for each) while strangers open connections and say
   nothing;
-- latency while one client opens a thousand connections, with its certificate;
+- latency while one client opens a thousand connections, with its certificate; while sixteen sessions of one
+  client stand still in the middle; memory of a party that is sent six requests of a GiB;
 - throughput of 16 and of 64 clients at once (a batch of 32 each), and how many succeed;
 - sessions a second, a process for each and over kept connections; how alike eight clients are served who
   ask without pause; 256 clients at once, of whom each is served or told that the parties are busy;
-- memory of the parties after a run of 360 images, at its peak, and of the whole; their exit codes when they
-  are asked to end.
+- memory of the parties in a run of 360 images, at its peak and ten seconds later, and of the whole; their
+  exit codes when they are asked to end.
+
+`--only memory,crowd` leaves the others out. `scripts/chaos/run.py --drains` has the sessions of two triples
+while one party after the other is drained.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import socket
 import ssl
 import statistics
@@ -81,19 +86,29 @@ class Deployment:
         """Run the command to its end."""
         subprocess.run([self.megrez, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
 
-    def infer(self, client: int, images: Path) -> subprocess.Popen[str]:
-        """Start an inference of a client."""
+    def infer(self, client: int, images: Path, *more: str) -> subprocess.Popen[str]:
+        """Start an inference of a client; `more` are further options."""
         words = ["infer", "--cluster", self.folder / "cluster.toml", "--certs", self.folder / "certs"]
         words += ["--client", f"client{client}", "--model", DIGITS / "lenet.onnx"]
-        words += ["--input", images, "--json"]
+        words += ["--input", images, "--json", *more]
         return subprocess.Popen(
             [str(self.megrez), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
 
-    def latency(self, images: Path) -> float | None:
+    def latency(self, images: Path, client: int = 0) -> float | None:
         """Seconds of one inference; none if it failed."""
         start = time.monotonic()
-        return time.monotonic() - start if self.infer(0, images).wait() == 0 else None
+        return time.monotonic() - start if self.infer(client, images).wait() == 0 else None
+
+    def channel(self, client: int, address: str) -> ssl.SSLSocket:
+        """Connect to a party as a client, as far as TLS goes."""
+        certs = self.folder / "certs"
+        context = ssl.create_default_context(cafile=certs / "ca.pem")
+        context.load_cert_chain(certs / f"client{client}.pem", certs / f"client{client}.key")
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        host, port = address.split(":")
+        plain = socket.create_connection((host, int(port)), timeout=10)
+        return context.wrap_socket(plain, server_hostname=f"party{self.addresses.index(address)}.megrez")
 
     def mib(self, party: int, what: str) -> float:
         """Memory of a party in MiB: at its peak (`VmHWM`) or now (`VmRSS`)."""
@@ -131,16 +146,9 @@ def flood(address: str, count: int, each_second: int, kept: list[socket.socket])
 
 def known_flood(deployment: Deployment, address: str, count: int, kept: list[socket.socket]) -> None:
     """Open connections as a client who is known, and say nothing on them."""
-    certs = deployment.folder / "certs"
-    context = ssl.create_default_context(cafile=certs / "ca.pem")
-    context.load_cert_chain(certs / "client1.pem", certs / "client1.key")
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    host, port = address.split(":")
-    name = f"party{deployment.addresses.index(address)}.megrez"
     for _ in range(count):
         with contextlib.suppress(OSError):
-            plain = socket.create_connection((host, int(port)), timeout=5)
-            kept.append(context.wrap_socket(plain, server_hostname=name))
+            kept.append(deployment.channel(1, address))
 
 
 def under_flood(
@@ -167,6 +175,56 @@ def under_flood(
         "flooded_seconds": statistics.median(done) if done else None,
         "ratio": statistics.median(done) / statistics.median(quiet) if done else None,
     }
+
+
+def stalled(deployment: Deployment, one: Path, many: Path, tries: int) -> dict[str, object]:
+    """Latency of a client while sixteen runs of another one are stopped in the middle."""
+    quiet = [t for t in (deployment.latency(one) for _ in range(tries)) if t is not None]
+    stopped = [deployment.infer(1, many) for _ in range(16)]
+    time.sleep(1)
+    try:
+        for process in stopped:
+            process.send_signal(signal.SIGSTOP)
+        times = [deployment.latency(one, client=2) for _ in range(tries)]
+    finally:
+        for process in stopped:
+            process.kill()
+            process.wait()
+    done = [t for t in times if t is not None]
+    return {
+        "sessions": len(stopped),
+        "succeeded": len(done),
+        "of": len(times),
+        "quiet_seconds": statistics.median(quiet),
+        "stalled_seconds": statistics.median(done) if done else None,
+    }
+
+
+def huge(deployment: Deployment) -> dict[str, object]:
+    """Memory of party 0, to which one client sends six requests of a GiB at once."""
+    gib, piece = 1 << 30, bytes(1 << 18)
+    # The hello of a client, then the header of a message, as `megrez_net::frame` has them.
+    hello = b"MGRZ" + (1).to_bytes(2, "little") + bytes([2]) + bytes(25)
+    header = bytes([1]) + bytes(23) + gib.to_bytes(8, "little")
+    sent = [0] * 6
+
+    def work(place: int) -> None:
+        with deployment.channel(3, deployment.addresses[0]) as channel, contextlib.suppress(OSError):
+            channel.sendall(hello)
+            channel.recv(32)
+            channel.sendall(header + piece)
+            while sent[place] < gib:
+                channel.sendall((2).to_bytes(24, "little") + len(piece).to_bytes(8, "little") + piece)
+                sent[place] += len(piece)
+
+    before = deployment.mib(0, "VmRSS")
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(sent))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = [size / (1 << 20) for size in sent]
+    return {"before_mib": before, "peak_mib": deployment.mib(0, "VmHWM"), "sent_mib": taken}
 
 
 def together(deployment: Deployment, clients: int, batch: Path, count: int) -> dict[str, object]:
@@ -263,11 +321,19 @@ def crowd(deployment: Deployment, clients: int) -> dict[str, object]:
 
 
 def memory(deployment: Deployment, folder: Path) -> dict[str, object]:
-    """Memory of the parties for a run of 360 images, and ten seconds after it."""
-    assert deployment.latency(images(folder, 360)) is not None
-    peak = [deployment.mib(i, "VmHWM") for i in range(3)]
-    time.sleep(10)
-    return {"peak_mib": peak, "after_mib": [deployment.mib(i, "VmRSS") for i in range(3)]}
+    """Memory of the parties for 360 images in runs of 60 and in one, at its peak and ten seconds after."""
+    many = images(folder, 360)
+
+    def at_peak(*more: str) -> dict[str, object]:
+        for party in deployment.parties:
+            # From now on the peak is counted anew.
+            Path(f"/proc/{party.pid}/clear_refs").write_text("5")
+        assert deployment.infer(0, many, *more).wait() == 0
+        peak = [deployment.mib(i, "VmHWM") for i in range(3)]
+        time.sleep(10)
+        return {"peak_mib": peak, "after_mib": [deployment.mib(i, "VmRSS") for i in range(3)]}
+
+    return {"runs_of_60": at_peak("--batch", "60"), "one_run": at_peak()}
 
 
 def main() -> None:
@@ -278,29 +344,40 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=10_000, help="idle connections of the flood")
     parser.add_argument("--tries", type=int, default=20, help="inferences on the quiet deployment")
     parser.add_argument("--seconds", type=float, default=20, help="how long rates are measured")
+    parser.add_argument("--only", help="the parts to measure, by their names in the report")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         deployment = Deployment(arguments.megrez, folder, CROWD)
         one, batch = images(folder, 1), images(folder, 32)
-        with deployment.connect(0) as cluster:
-            everybody = [f"client{i}" for i in range(CROWD)]
-            model = megrez.compile(DIGITS / "lenet.onnx", batch=1)
-            cluster.upload(model, name="lenet", allow=everybody)
-        report: dict[str, object] = {"schema": "megrez.bench-service/1", "processors": os.cpu_count()}
-        report["memory"] = memory(deployment, folder)
-        report["sessions_a_second"] = rate(deployment, one, arguments.seconds)
-        report["eight_clients"] = ask(deployment, list(range(8)), arguments.seconds)
-        report["crowd"] = crowd(deployment, CROWD)
+        everybody = ",".join(f"client{i}" for i in range(CROWD))
+        there = ["--cluster", folder / "cluster.toml", "--certs", folder / "certs", "--client", "client0"]
+        stored = ["--model", DIGITS / "lenet.onnx", "--name", "lenet", "--allow", everybody]
+        deployment.command("upload-model", *there, *stored)
         strangers = arguments.connections // 3
-        report["flood"] = under_flood(
-            deployment, one, arguments.tries, lambda address, kept: flood(address, strangers, 67, kept)
-        )
-        report["known_flood"] = under_flood(
-            deployment, one, arguments.tries, lambda at, kept: known_flood(deployment, at, 1000, kept)
-        )
-        report["clients"] = [together(deployment, n, batch, 32) for n in (16, 64)]
+        parts: dict[str, Callable[[], object]] = {
+            "memory": lambda: memory(deployment, folder),
+            "huge": lambda: huge(deployment),
+            "sessions_a_second": lambda: rate(deployment, one, arguments.seconds),
+            "eight_clients": lambda: ask(deployment, list(range(8)), arguments.seconds),
+            "crowd": lambda: crowd(deployment, CROWD),
+            "stalled": lambda: stalled(deployment, one, images(folder, 360), arguments.tries),
+            "flood": lambda: under_flood(
+                deployment, one, arguments.tries, lambda address, kept: flood(address, strangers, 67, kept)
+            ),
+            "known_flood": lambda: under_flood(
+                deployment, one, arguments.tries, lambda at, kept: known_flood(deployment, at, 1000, kept)
+            ),
+            "clients": lambda: [together(deployment, n, batch, 32) for n in (16, 64)],
+        }
+        wanted = arguments.only.split(",") if arguments.only else list(parts)
+        if unknown := set(wanted) - set(parts):
+            parser.error(f"--only: {', '.join(unknown)}: choose from {', '.join(parts)}")
+        report: dict[str, object] = {"schema": "megrez.bench-service/1", "processors": os.cpu_count()}
+        report["load"] = os.getloadavg()[0]
+        for part in wanted:
+            report[part] = parts[part]()
         report["peak_mib"] = [deployment.mib(i, "VmHWM") for i in range(3)]
         report["exit_codes"] = deployment.stop()
     text = json.dumps(report, indent=2)

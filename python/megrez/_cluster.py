@@ -251,11 +251,26 @@ class Cluster:
         """What the parties keep that this client owns or may use, by kind and name."""
         return [Stored(**entry) for entry in json.loads(_native.stored(self._native))]
 
-    def allow(self, name: str, clients: Sequence[str]) -> None:
-        """Let these clients, and no others but this one, use a model or rows that it has stored."""
+    def allow(
+        self,
+        name: str,
+        clients: Sequence[str],
+        *,
+        runs: int | None = None,
+        rows: int | None = None,
+        days: int | None = None,
+        rules: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Let these clients, and no others but this one, use a model or rows that it has stored.
+
+        `runs`, `rows` and `days` limit how far each of them may, from now on; a run has as many rows as
+        its batch. `rules` is a file with what training on stored rows has to keep to. This client signs it,
+        and every party enforces it.
+        """
         if isinstance(clients, str):
             raise _native.InvalidError(f"clients is a list of names, such as [{clients!r}]")
-        _native.allow(self._native, name, clients)
+        limits = (runs, rows, days)
+        _native.allow(self._native, name, clients, limits, None if rules is None else os.fspath(rules))
 
     def remove(self, name: str) -> None:
         """Have the parties remove a model, or rows, that this client has stored under a name."""

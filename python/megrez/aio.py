@@ -246,9 +246,20 @@ class Cluster:
         """What the parties keep that this client owns or may use, as `megrez.Cluster.stored`."""
         return await self._call(lambda one, _: one.stored())
 
-    async def allow(self, name: str, clients: Sequence[str]) -> None:
+    async def allow(
+        self,
+        name: str,
+        clients: Sequence[str],
+        *,
+        runs: int | None = None,
+        rows: int | None = None,
+        days: int | None = None,
+        rules: str | os.PathLike[str] | None = None,
+    ) -> None:
         """Say who may use a model or rows of this client, as `megrez.Cluster.allow`."""
-        await self._call(lambda one, _: one.allow(name, clients))
+        await self._call(
+            lambda one, _: one.allow(name, clients, runs=runs, rows=rows, days=days, rules=rules)
+        )
 
     async def remove(self, name: str) -> None:
         """Have the parties remove a model, or rows, of this client, as `megrez.Cluster.remove`."""

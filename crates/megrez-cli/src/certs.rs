@@ -3,12 +3,10 @@
 use clap::Args;
 use megrez::{Error, Result};
 use megrez_net::{PeerName, certs};
+use megrez_service::party::RENEW_DAYS;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Days left from which on a certificate is to be renewed.
-pub(crate) const RENEW_DAYS: i64 = 30;
 
 #[derive(Args)]
 pub(crate) struct Certs {
@@ -21,6 +19,10 @@ pub(crate) struct Certs {
     /// Names of clients.
     #[arg(long, value_delimiter = ',', default_value = "alice")]
     clients: Vec<String>,
+    /// In place of all parties and clients, those of one organisation, which has an authority of
+    /// its own: party0,alice. The others name it in their authorities.toml.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "clients")]
+    only: Vec<String>,
     /// Days until new certificates expire.
     #[arg(long, default_value_t = 365)]
     days: u32,
@@ -92,6 +94,7 @@ pub(crate) fn run(args: &Certs, json: bool) -> Result<ExitCode> {
             hosts: vec![],
             days: args.days,
             authority_days: args.authority_days,
+            only: args.only.iter().map(|text| name(text)).collect::<Result<_>>()?,
         };
         let next = "give each party its own .pem and .key and ca.pem; keep ca.key off their machines";
         (certs::generate(folder, &request)?, next)

@@ -111,7 +111,8 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
         }
     }
     for (owner, cluster) in OWNERS.iter().zip(&mut owners) {
-        let consent = Consent { job: job.hash(), of: vec![(*owner).to_owned()], withdrawn: false };
+        let of = vec![(*owner).to_owned()];
+        let consent = Consent { job: job.hash(), of, withdrawn: false, until_s: None };
         cluster.consent(&consent)?;
         say(format!("`{owner}` approves it at every party"));
     }

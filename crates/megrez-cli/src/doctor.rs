@@ -6,6 +6,7 @@ use megrez::{Cluster, ClusterConfig, DeviceChoice, Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_kernels::{Device, Memory};
 use megrez_net::{Identity, PeerName, certs};
+use megrez_service::party::RENEW_DAYS;
 use megrez_service::wire::Info;
 use serde_json::json;
 use std::path::PathBuf;
@@ -49,7 +50,10 @@ pub(crate) fn run(args: &Doctor, json: bool) -> Result<ExitCode> {
     };
     let config = ClusterConfig::load(cluster)?;
     match certs::inspect(&args.certs, &client) {
-        Ok(report) => problems.extend(report.problems.iter().map(|p| format!("{}: {p}", report.name))),
+        Ok(report) => {
+            problems.extend(report.problems.iter().map(|p| format!("{}: {p}", report.name)));
+            problems.extend(ends_soon(&report.name.to_string(), report.days_left));
+        }
         Err(e) => problems.push(format!("{client}: {e}")),
     }
     // Parties one by one, so that one that is down does not hide the others.
@@ -62,7 +66,14 @@ pub(crate) fn run(args: &Doctor, json: bool) -> Result<ExitCode> {
                 all.flat_map(|(replica, triple)| triple.iter().enumerate().map(move |(i, a)| (replica, i, a)))
             {
                 match examine(i, address, &identity) {
-                    Ok((info, skew)) => {
+                    Ok(Examined { info, skew, round_trip }) => {
+                        let days = info.certificate_ends_s.map(days_until);
+                        problems.extend(days.and_then(|days| ends_soon(&format!("party {i}"), days)));
+                        if !info.writable {
+                            problems.push(format!(
+                                "party {i}: its data folder cannot be written: its disk may be full, its log says more"
+                            ));
+                        }
                         if info.release != env!("CARGO_PKG_VERSION") {
                             problems.push(format!(
                                 "party {i} runs release {}, this is {}: install one release everywhere",
@@ -79,7 +90,8 @@ pub(crate) fn run(args: &Doctor, json: bool) -> Result<ExitCode> {
                         parties.push(
                             json!({ "party": i, "replica": replica, "address": address, "reachable": true,
                             "release": info.release, "device": info.device, "clock_skew_ms": skew,
-                            "sessions": info.sessions }),
+                            "sessions": info.sessions, "round_trip_ms": round_trip.as_secs_f64() * 1e3,
+                            "certificate_days_left": days, "writable": info.writable }),
                         );
                     }
                     Err(e) => {
@@ -100,7 +112,7 @@ pub(crate) fn run(args: &Doctor, json: bool) -> Result<ExitCode> {
         }
         problems.iter().for_each(|p| println!("problem: {p}"));
         if problems.is_empty() {
-            println!("all parties are reachable, of one release, and their clocks agree");
+            println!("all parties are reachable, of one release, their clocks agree, and certificates last");
         }
     }
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -144,15 +156,36 @@ fn works(device: &AnyDevice) -> Result<()> {
     }
 }
 
-fn examine(party: usize, address: &str, identity: &Identity) -> Result<(Info, i64)> {
+/// What a party says of itself.
+struct Examined {
+    info: Info,
+    /// By how much its clock is ahead of this machine's, in milliseconds.
+    skew: i64,
+    round_trip: Duration,
+}
+
+/// Whole days until a second since 1970.
+fn days_until(second: i64) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+    second.saturating_sub(now).div_euclid(24 * 3600)
+}
+
+/// That a certificate ends soon, if it does.
+fn ends_soon(whose: &str, days: i64) -> Option<String> {
+    (days < RENEW_DAYS)
+        .then(|| format!("{whose}: the certificate has {days} days left: megrez certs --renew"))
+}
+
+fn examine(party: usize, address: &str, identity: &Identity) -> Result<Examined> {
     let mut one = Cluster::connect_one(party, address, identity, Duration::from_secs(5))?;
     let before = SystemTime::now();
     let info = one.info()?.remove(0);
-    let middle = before + before.elapsed().unwrap_or_default() / 2;
+    let round_trip = before.elapsed().unwrap_or_default();
+    let middle = before + round_trip / 2;
     let here = middle.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
     if info.party != party {
         return Err(Error::Refused(format!("says that it is party {}", info.party)));
     }
     let skew = info.clock_ms as i64 - here;
-    Ok((info, skew))
+    Ok(Examined { info, skew, round_trip })
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use megrez::train::{Consent, History, Job, JobId, Stage, Standing, history, wait};
 use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;
+use megrez_service::approval::now_s;
 use megrez_service::audit::Subject;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -99,6 +100,18 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     Ok(lines)
 }
 
+/// Makes sure that a job keeps to the rules of whoever owns rows in it, as far as this client is
+/// told them. The parties look again.
+pub(crate) fn kept_to(cluster: &mut Cluster, job: &Job) -> Result<()> {
+    let broken = cluster.broken_rules(job)?;
+    if broken.is_empty() { Ok(()) } else { Err(Error::of(ErrorKind::NotPermitted, broken.join("; "))) }
+}
+
+/// When so many days are over: seconds since 1970.
+pub(crate) fn in_days(days: u32) -> u64 {
+    now_s().saturating_add(u64::from(days) * 24 * 3600)
+}
+
 #[derive(Args)]
 pub(crate) struct Approve {
     /// The job's file, as `megrez train --propose` has written it.
@@ -110,6 +123,9 @@ pub(crate) struct Approve {
     /// Take an approval back: the job neither begins nor goes on.
     #[arg(long)]
     withdraw: bool,
+    /// For how many days the job may begin, or go on after it was interrupted [default: no end].
+    #[arg(long, conflicts_with_all = ["withdraw", "show"], value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: Option<u32>,
     /// Show what the job does, and tell the parties nothing.
     #[arg(long, conflicts_with = "withdraw")]
     show: bool,
@@ -125,12 +141,16 @@ pub(crate) fn approve(args: &Approve, json: bool) -> Result<ExitCode> {
     {
         return Err(Error::of(ErrorKind::Invalid, format!("the job does not use `{name}`")));
     }
+    let mut cluster = if args.show { None } else { Some(args.there.connect(Needs::Own)?) };
+    if let Some(cluster) = cluster.as_mut().filter(|_| !args.withdraw) {
+        kept_to(cluster, &job)?;
+    }
     if !json {
         lines.iter().for_each(|line| println!("{line}"));
     }
-    if !args.show {
-        let consent = Consent { job: job.hash(), of: args.of.clone(), withdrawn: args.withdraw };
-        args.there.connect(Needs::Own)?.consent(&consent)?;
+    if let Some(cluster) = &mut cluster {
+        let (job, of, until_s) = (job.hash(), args.of.clone(), args.days.map(in_days));
+        cluster.consent(&Consent { job, of, withdrawn: args.withdraw, until_s })?;
     }
     let word = match (args.show, args.withdraw) {
         (true, _) => "shown",

@@ -1,6 +1,5 @@
 //! `megrez party`: a party as a service.
 
-use crate::certs::RENEW_DAYS;
 use clap::Args;
 use megrez::{ClusterConfig, DeviceChoice, Error, ErrorKind, PartyConfig, Result};
 use megrez_net::certs::{self, Report};
@@ -65,13 +64,11 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     })?);
     let format = json.then_some(Format::Json).or(args.log_format).unwrap_or(config.log.format);
     let log_config = LogConfig { level: args.log.unwrap_or(config.log.level), format };
+    let began = config.clone();
     let policy = Policy {
+        settings: config.settings(),
         data: config.data,
         models,
-        allow_shaping: config.allow_shaping,
-        allow_insecure: config.allow_insecure,
-        capacity: config.capacity,
-        max_elements: config.max_elements,
         audit: config.audit,
         traces: config.traces,
         rights: config.policy,
@@ -80,7 +77,6 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     let log = Log::stderr(config.party, log_config);
     let certificate = certs::inspect(&config.certs, &name)?;
     service.set_identity(identity, certificate.not_after)?;
-    warn_of_expiry(&log, &certificate);
     if let Some(address) = &config.admin {
         let bound = admin::serve(&service, address)?;
         log.write(
@@ -88,14 +84,25 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
             Event::new("admin", format!("/console, /livez, /readyz and /metrics are on {bound}")),
         );
     }
-    listen_to_signals(&service, config.certs, name, Log::stderr(config.party, log_config))?;
+    let running = Running { path: path.clone(), began, name };
+    listen_to_signals(&service, running, Log::stderr(config.party, log_config))?;
     service.run(log)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// SIGTERM and SIGINT drain, and end at once if they come again; SIGHUP reads certificates and the
-/// policy anew.
-fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log: Log) -> Result<()> {
+/// What a party was started with, to read it anew.
+struct Running {
+    path: PathBuf,
+    began: PartyConfig,
+    name: PeerName,
+}
+
+/// Settings that SIGHUP puts into force; all others need a restart.
+const LIVE: [&str; 5] = ["capacity", "max_sessions", "max_elements", "allow_shaping", "allow_insecure"];
+
+/// SIGTERM and SIGINT drain, and end at once if they come again; SIGHUP reads the configuration,
+/// certificates and the policy anew.
+fn listen_to_signals(service: &Arc<Service>, running: Running, log: Log) -> Result<()> {
     let cannot = |e| Error::of(ErrorKind::Internal, format!("cannot listen to signals: {e}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot)?;
     let service = Arc::clone(service);
@@ -103,7 +110,7 @@ fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log
         let mut draining = false;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                reload(&service, &certs, &name, &log);
+                reload(&service, &running, &log);
             } else if draining {
                 // As a shell says that a signal has ended a program.
                 std::process::exit(128 + signal);
@@ -117,8 +124,38 @@ fn listen_to_signals(service: &Arc<Service>, certs: PathBuf, name: PeerName, log
     Ok(())
 }
 
-/// New certificates and rights, or the old ones if the new ones are of no use.
-fn reload(service: &Service, folder: &std::path::Path, name: &PeerName, log: &Log) {
+/// The settings of another configuration that take effect with the next start only.
+fn for_the_next_start(began: &PartyConfig, now: &PartyConfig) -> Vec<String> {
+    let [began, now] = [began, now].map(|config| json!(config));
+    let keys = now.as_object().into_iter().flat_map(|now| now.keys());
+    keys.filter(|key| !LIVE.contains(&key.as_str()) && began[*key] != now[*key]).cloned().collect()
+}
+
+/// New limits, certificates and rights, or the old ones if the new ones are of no use.
+fn reload(service: &Service, running: &Running, log: &Log) {
+    let Running { path, began, name } = running;
+    let folder = &began.certs;
+    match PartyConfig::load(path) {
+        Ok(config) => {
+            let later = for_the_next_start(began, &config);
+            if !later.is_empty() {
+                let message = format!(
+                    "changes of `{}` take effect when this party is started again",
+                    later.join("`, `")
+                );
+                log.write(Level::Warn, Event::new("reloaded", message));
+            }
+            service.set(config.settings());
+            log.write(
+                Level::Info,
+                Event::new("reloaded", format!("limits are read anew from {}", path.display())),
+            );
+        }
+        Err(e) => {
+            let message = format!("limits stay as they were: {e}");
+            log.write(Level::Error, Event { kind: Some(e.kind()), ..Event::new("reload-failed", message) });
+        }
+    }
     if let Err(e) = service.read_rights() {
         let message = format!("what clients may ask for stays as it was: {e}");
         log.write(Level::Error, Event { kind: Some(e.kind()), ..Event::new("reload-failed", message) });
@@ -138,21 +175,12 @@ fn reload(service: &Service, folder: &std::path::Path, name: &PeerName, log: &Lo
             };
             let message = format!("certificates are read anew; this party's has {days} days left{revoked}");
             log.write(Level::Info, Event::new("reloaded", message));
-            warn_of_expiry(log, &certificate);
         }
         Err(e) => {
             let message = format!("certificates stay as they were: {e}");
             let event = Event { kind: Some(e.kind()), ..Event::new("reload-failed", message) };
             log.write(Level::Error, event);
         }
-    }
-}
-
-fn warn_of_expiry(log: &Log, certificate: &Report) {
-    if certificate.days_left < RENEW_DAYS {
-        let message =
-            format!("the certificate of {} has {} days left", certificate.name, certificate.days_left);
-        log.write(Level::Warn, Event::new("certificate", message));
     }
 }
 

@@ -1,9 +1,13 @@
 //! What a cluster keeps for its clients: `stored`, `allow` and `remove`.
 
 use crate::cluster::{Needs, There};
+use crate::jobs::in_days;
 use clap::Args;
 use megrez::{Material, Result};
+use megrez_service::approval::{Grant, Rules, now_s};
+use megrez_service::log::date;
 use serde_json::json;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -29,6 +33,14 @@ pub(crate) fn list(args: &Stored, json: bool) -> Result<ExitCode> {
             let allow = holding.allow.join("`, `");
             about.push(format!("for `{}`", allow.escape_debug()));
         }
+        for grant in &holding.limits {
+            let most = |count: Option<u64>, what: &str| count.map(|count| format!("{count} {what}"));
+            let until = grant.until_s.map(|until| format!("until {}", &date(until)[..10]));
+            let limits = [most(grant.runs, "runs"), most(grant.rows, "rows"), until].into_iter().flatten();
+            let limits = limits.collect::<Vec<_>>().join(" and ");
+            about.push(format!("`{}` for {limits} at most", grant.client.escape_debug()));
+        }
+        about.extend(holding.rules.iter().map(|_| "under rules".into()));
         about.extend(holding.protocol.iter().map(|protocol| format!("under `{}`", protocol.escape_debug())));
         if !holding.batches.is_empty() {
             let batches: Vec<String> = holding.batches.iter().map(ToString::to_string).collect();
@@ -55,14 +67,56 @@ pub(crate) struct Allow {
     /// Nobody but this client.
     #[arg(long, conflicts_with = "clients")]
     nobody: bool,
+    /// Others who may use it may still, as before.
+    #[arg(long)]
+    also: bool,
+    /// Most runs of each of these clients, from now on.
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Most rows of data of each of these clients, from now on; a run has as many as its batch.
+    #[arg(long)]
+    rows: Option<u64>,
+    /// For how many days these clients may use it.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: Option<u32>,
+    /// A file of TOML with what jobs on these rows have to keep to; without it, whatever their
+    /// owner approves.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     #[command(flatten)]
     there: There,
 }
 
 pub(crate) fn allow(args: &Allow, json: bool) -> Result<ExitCode> {
-    args.there.connect(Needs::Own)?.allow(&args.name, &args.clients)?;
+    let rules = args.rules.as_deref().map(Rules::load).transpose()?;
+    let mut cluster = args.there.connect(Needs::Own)?;
+    let (since_s, until_s) = (now_s(), args.days.map(in_days));
+    let grant = |client: &String| Grant {
+        client: client.clone(),
+        since_s,
+        runs: args.runs,
+        rows: args.rows,
+        until_s,
+    };
+    let mut allow: Vec<Grant> = args.clients.iter().map(grant).collect();
+    if args.also {
+        let own = cluster.name().to_owned();
+        let mut held = cluster.holdings()?.into_iter();
+        let held = held.find(|held| held.name == args.name && held.owner == own);
+        for client in held.iter().flat_map(|held| &held.allow).filter(|client| !args.clients.contains(client))
+        {
+            let limits = held.iter().flat_map(|held| &held.limits).find(|grant| grant.client == *client);
+            allow.push(limits.cloned().unwrap_or_else(|| Grant::unlimited(client)));
+        }
+    }
+    cluster.allow(&args.name, &allow, rules.as_ref())?;
     if json {
-        println!("{}", json!({ "schema": "megrez.allow/1", "name": args.name, "allow": args.clients }));
+        let names: Vec<&String> = allow.iter().map(|grant| &grant.client).collect();
+        let limits: Vec<&Grant> = allow.iter().filter(|grant| grant.is_limited()).collect();
+        println!(
+            "{}",
+            json!({ "schema": "megrez.allow/1", "name": args.name, "allow": names, "limits": limits, "rules": rules })
+        );
     } else if args.nobody {
         println!("`{}` may be used by nobody else", args.name);
     } else {

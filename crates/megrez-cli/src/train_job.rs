@@ -2,7 +2,7 @@
 //! keep in shares.
 
 use crate::cluster::{Needs, Place};
-use crate::jobs::{describe, digits, finish, follow, go_on, load};
+use crate::jobs::{describe, digits, finish, follow, go_on, kept_to, load};
 use crate::train_options::{Train, rehearsal, rows};
 use megrez::train::{Form, Job, Learning, Proposal, Wanted, fresh, propose, upload_rows};
 use megrez::{Cluster, Error, ErrorKind, Result, npy};
@@ -28,6 +28,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     let names = own.iter().chain(&args.job.data).cloned().collect();
     let proposal = made(args, &mut cluster, names)?;
     let job = &proposal.job;
+    kept_to(&mut cluster, job)?;
     proposal.store_start(&mut cluster)?;
     if let Some(path) = &args.job.propose {
         std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;

@@ -5,6 +5,7 @@ use crate::common::{Deployment, cli, example, run_small};
 use megrez::ErrorKind;
 use megrez_graph::{Tensor, npy};
 use megrez_net::{Identity, PeerName};
+use megrez_service::approval::Grant;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -207,8 +208,8 @@ fn what_is_stored_is_told_let_to_others_and_removed() {
     }
     // Nobody makes lines that the log cannot be read for.
     let mut mallory = deployment.connect("mallory");
-    let many: Vec<String> = (0..100_000).map(|i| format!("client-{i}")).collect();
-    mallory.allow("nothing", &many).unwrap_err();
+    let many: Vec<Grant> = (0..100_000).map(|i| Grant::unlimited(&format!("client-{i}"))).collect();
+    mallory.allow("nothing", &many, None).unwrap_err();
     let log = deployment.folder.path("data0").join("audit.jsonl");
     cli("audit verify {}", &[&log]).ok();
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Rows `from..to` of the digits, and their labels, as files.
-fn part(deployment: &Deployment, name: &str, from: usize, to: usize) -> [PathBuf; 2] {
+pub fn part(deployment: &Deployment, name: &str, from: usize, to: usize) -> [PathBuf; 2] {
     let images = npy::load(&example("test_images.npy")).unwrap();
     let labels = npy::load(&example("test_labels.npy")).unwrap();
     let [x, y] = ["x", "y"].map(|what| deployment.folder.path(&format!("{name}-{what}.npy")));
@@ -19,7 +19,7 @@ fn part(deployment: &Deployment, name: &str, from: usize, to: usize) -> [PathBuf
 }
 
 /// Stores rows of a client; `more` are further options.
-fn store(deployment: &Deployment, client: &str, name: &str, files: &[PathBuf; 2], more: &str) {
+pub fn store(deployment: &Deployment, client: &str, name: &str, files: &[PathBuf; 2], more: &str) {
     let line = format!("--json upload-data --name {name} --inputs {{}} --labels {{}} --classes 10 {more}");
     deployment.cli(client, &line, &[&files[0], &files[1]]).json("megrez.upload-data/1");
 }
@@ -39,7 +39,7 @@ fn right(deployment: &Deployment, client: &str, model: &str, rows: usize) -> usi
     logits.chunks(10).zip(&labels.data).filter(|(row, label)| best(row) == **label as usize).count()
 }
 
-const TRAIN: &str = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 6";
+pub const TRAIN: &str = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 6";
 
 #[test]
 fn two_owners_train_a_model_that_nobody_holds() {

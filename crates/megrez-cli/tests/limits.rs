@@ -27,6 +27,7 @@ fn stall(deployment: &Deployment, client: &str) -> Vec<Channel> {
         net: Net::from(&megrez_net::NetProfile::loopback()),
         material: Ahead::Nothing,
         insecure: false,
+        within_s: None,
     };
     let mut channels: Vec<Channel> = (0..3).map(|party| channel(deployment, client, party)).collect();
     channels.iter_mut().for_each(|c| wire::send(c, &Request::Run(run.clone())).unwrap());
@@ -60,7 +61,7 @@ fn idle_connections_of_strangers_keep_nobody_out() {
 fn stalled_sessions_of_one_client_leave_room_and_end() {
     let deployment =
         Deployment::start("max_sessions = 4\n[capacity]\nsessions_per_client = 2\nclient_seconds = 4");
-    let mut stalled: Vec<_> = (0..8).map(|_| stall(&deployment, "mallory")).collect();
+    let mut stalled: Vec<_> = (0..16).map(|_| stall(&deployment, "mallory")).collect();
     deployment.wait_for_log(0, "the session begins");
     let start = Instant::now();
     run_small(&mut deployment.connect("alice"), 10, 2, &|_| {}).unwrap();
@@ -117,7 +118,8 @@ fn a_full_queue_is_told_at_once_and_repeated_requests_get_through() {
 fn large_requests_are_refused_by_their_length() {
     let deployment = Deployment::start("");
     let before = resident_mib(deployment.process_id(0));
-    let huge = vec![0; 200 << 20];
+    // Pages that nobody writes to take no memory here.
+    let huge = vec![0; 1 << 30];
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
@@ -228,6 +230,32 @@ fn certificates_are_exchanged_while_a_party_runs() {
     signal("-HUP", deployment.process_id(2));
     deployment.wait_for_log(2, "certificates are read anew; this party's has 36");
     run_small(&mut deployment.connect("alice"), 10, 1, &|_| {}).unwrap();
+}
+
+#[test]
+fn limits_are_changed_while_a_party_runs() {
+    let deployment = Deployment::start("max_elements = 20");
+    let run = || run_small(&mut deployment.connect("alice"), 10, 1, &|_| {});
+    let refused = run().unwrap_err();
+    assert!(refused.to_string().contains("raise max_elements"), "{refused}");
+    let change = |party: usize, from: &str, to: &str| {
+        let path = deployment.folder.path(&format!("party{party}.toml"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&path, text.replace(from, to)).unwrap();
+        signal("-HUP", deployment.process_id(party));
+    };
+    (0..3)
+        .for_each(|party| change(party, "max_elements = 20", "max_elements = 2000\nadmin = \"127.0.0.1:0\""));
+    for party in 0..3 {
+        deployment.wait_for_log(party, "limits are read anew");
+        deployment.wait_for_log(party, "changes of `admin` take effect when this party is started again");
+    }
+    run().unwrap();
+    // What is of no use changes nothing.
+    change(0, "max_elements = 2000", "max_elements = \"many\"");
+    deployment.wait_for_log(0, "limits stay as they were");
+    run().unwrap();
 }
 
 /// What an operator's address answers: the status line and everything behind it.

@@ -1,5 +1,6 @@
 //! One binary for all tests: every suite is compiled and linked once.
 
+mod approvals;
 mod cli;
 mod common;
 #[cfg(unix)]

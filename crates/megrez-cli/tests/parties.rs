@@ -146,6 +146,7 @@ fn strangers_and_impostors_are_refused() {
         hosts: vec![],
         days: 1,
         authority_days: 1,
+        only: vec![],
     };
     let other = certs::issue(&request).unwrap();
     let stranger = other.identity(&PeerName::client("local").unwrap()).unwrap();
@@ -181,6 +182,7 @@ fn request(plan: &Plan, session: [u8; 16], runs: u32) -> Run {
         net: Net::from(&NetProfile::loopback()),
         material: Ahead::Nothing,
         insecure: false,
+        within_s: None,
     }
 }
 

@@ -247,7 +247,8 @@ pub fn upload(
         weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))
     };
     let (session, model, allow) = (fresh_name()?, name.into(), allow.to_vec());
-    let upload = Upload { session, protocol: protocol.into(), model, plans, allow, rows: false };
+    let upload =
+        Upload { session, protocol: protocol.into(), model, plans, allow, rows: false, within_s: None };
     match recipe {
         Recipe::Fixed(options) => cluster.upload(upload, &|input| {
             let weight = weight(input)?;

@@ -102,8 +102,14 @@ fn latency(mut nets: Vec<Network>, count: u64) -> f64 {
 
 /// Two parties of a session over TLS on this machine.
 fn tls(session: u8, profile: &NetProfile) -> Vec<Network> {
-    let request =
-        certs::Request { parties: 2, clients: Vec::new(), hosts: Vec::new(), days: 1, authority_days: 1 };
+    let request = certs::Request {
+        parties: 2,
+        clients: Vec::new(),
+        hosts: Vec::new(),
+        days: 1,
+        authority_days: 1,
+        only: Vec::new(),
+    };
     let deployment = certs::issue(&request).expect("certificates");
     let endpoints: Vec<Endpoint> = (0..2)
         .map(|me| {

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use crate::connect::connect;
 use crate::error::NetError;
 use crate::frame::{self, CHUNK, FrameKind, HEADER_LEN, Header, Hello};
-use crate::identity::{CertificateId, Identity, PeerName};
+use crate::identity::Identity;
+use crate::names::PeerName;
 use crate::payload::Payload;
 use crate::tls::TlsStream;
 use crate::transport::Stamp;
+use crate::trust::CertificateId;
 
 /// A connection between a client and a party that carries messages of any size in both directions.
 ///

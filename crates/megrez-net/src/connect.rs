@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::NetError;
 use crate::frame::{self, HELLO_LEN, Hello, Verdict};
-use crate::identity::{Identity, PeerName};
+use crate::identity::Identity;
+use crate::names::PeerName;
 use crate::tls::TlsStream;
 
 /// Longest single attempt to connect.

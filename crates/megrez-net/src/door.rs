@@ -10,7 +10,7 @@ use crate::endpoint::Inner;
 use crate::error::NetError;
 use crate::failure::{lock, wait};
 use crate::frame::{self, HELLO_LEN, Hello, Verdict, Welcome};
-use crate::identity::PeerName;
+use crate::names::PeerName;
 use crate::tls::TlsStream;
 
 /// Links of sessions that this party has not opened yet, at most.

@@ -13,9 +13,10 @@ use crate::error::NetError;
 use crate::failure::{lock, wait};
 use crate::frame::{Hello, MAX_PARTIES};
 use crate::handshakes::Handshakes;
-use crate::identity::{Identity, PeerName};
+use crate::identity::Identity;
 use crate::limits::Limits;
 use crate::link::{self, PeerLinks};
+use crate::names::PeerName;
 use crate::network::Network;
 use crate::profile::NetProfile;
 use crate::tls::TlsStream;
@@ -166,6 +167,12 @@ impl Endpoint {
         }
         *lock(&self.shared.peers) = peers;
         Ok(())
+    }
+
+    /// Who this party is, and whom it trusts.
+    #[must_use]
+    pub fn identity(&self) -> Arc<Identity> {
+        self.shared.identity()
     }
 
     /// From now on, connections are made and taken with this identity; those that stand go on.

@@ -15,7 +15,9 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 
 use crate::error::NetError;
-use crate::identity::{self, CertificateId, Identity, PeerName};
+use crate::identity::Identity;
+use crate::names::{PeerName, certified_name, server_name};
+use crate::trust::CertificateId;
 use blame::tls_error;
 use outgoing::Outgoing;
 
@@ -145,9 +147,8 @@ impl TlsStream {
         name: &PeerName,
         deadline: Instant,
     ) -> Result<Self, NetError> {
-        let side =
-            UnbufferedClientConnection::new(Arc::clone(&identity.client), identity::server_name(name)?)
-                .map_err(|error| tls_error(&name.to_string(), &error))?;
+        let side = UnbufferedClientConnection::new(Arc::clone(&identity.client), server_name(name)?)
+            .map_err(|error| tls_error(&name.to_string(), &error))?;
         Self::handshake(socket, Side::Client(side), name.to_string(), deadline)
     }
 
@@ -166,7 +167,7 @@ impl TlsStream {
         };
         let leaf = side.peer_certificates().and_then(<[_]>::first);
         let leaf = leaf.ok_or_else(|| NetError::Identity(format!("{} sent no certificate", stream.peer)))?;
-        let name = identity::certified_name(leaf)?;
+        let name = certified_name(leaf)?;
         stream.certificate = Some(CertificateId::of(leaf)?);
         stream.peer = format!("{name} ({})", stream.peer);
         Ok((stream, name))

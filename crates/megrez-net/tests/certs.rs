@@ -32,6 +32,7 @@ fn request() -> certs::Request {
         hosts: vec![vec!["a.example.org".into(), "192.0.2.7".into()]],
         days: 30,
         authority_days: 60,
+        only: vec![],
     }
 }
 
@@ -263,4 +264,130 @@ fn an_authority_follows_another_without_a_gap() {
     accept(&load(&zero), &load(&alice)).unwrap();
     assert!(accept(&load(&zero), &old).is_err(), "of an authority that nobody trusts any more");
     assert!(Identity::load(&folder.0, &PeerName::Party(1)).is_err());
+}
+
+/// Three organisations, each with an authority of its own for a party and some clients, and the
+/// folder of each member, who trusts all three for their own.
+fn organisations(name: &str) -> (Vec<Folder>, Folder) {
+    let own = |i: usize, client: &str| {
+        let folder = Folder::new(&format!("{name}-{i}"));
+        let only = vec![PeerName::Party(i), PeerName::client(client).unwrap()];
+        certs::generate(&folder.0, &certs::Request { only, ..request() }).unwrap();
+        folder
+    };
+    let own: Vec<Folder> =
+        ["alice", "bob", "carol"].iter().enumerate().map(|(i, client)| own(i, client)).collect();
+    let all = Folder::new(name);
+    fs::create_dir_all(&all.0).unwrap();
+    for (i, folder) in own.iter().enumerate() {
+        fs::copy(folder.0.join("ca.pem"), all.0.join(format!("authority{i}.pem"))).unwrap();
+        for entry in fs::read_dir(&folder.0).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.file_name().unwrap();
+            if !file.to_str().unwrap().starts_with("ca.") {
+                fs::copy(&path, all.0.join(file)).unwrap();
+            }
+        }
+    }
+    let list = "\"authority0.pem\" = [\"party0\", \"alice\"]\n\
+                \"authority1.pem\" = [\"party1\", \"bob\", \"bank-*\"]\n\
+                \"authority2.pem\" = [\"party2\", \"carol\"]\n";
+    fs::write(all.0.join("authorities.toml"), list).unwrap();
+    (own, all)
+}
+
+#[test]
+fn authorities_vouch_for_their_own_alone() {
+    let (own, all) = organisations("own");
+    assert_eq!(fs::read_dir(&own[1].0).unwrap().count(), 6, "nobody else's certificate or key");
+    let load = |name: &PeerName| Identity::load(&all.0, name);
+    let (zero, alice, bob) = (PeerName::Party(0), client("alice"), client("bob"));
+    for name in [&zero, &alice, &bob] {
+        assert_eq!(certs::inspect(&all.0, name).unwrap().problems, Vec::<String>::new());
+    }
+    let party = load(&zero).unwrap();
+    accept(&party, &load(&alice).unwrap()).unwrap();
+    accept(&party, &load(&bob).unwrap()).unwrap();
+    // The second organisation makes another client and another party of its own accord.
+    let forged = Folder::new("own-forged");
+    certs::generate(
+        &forged.0,
+        &certs::Request { only: vec![zero.clone(), alice.clone(), client("bank-7")], ..request() },
+    )
+    .unwrap();
+    fs::copy(forged.0.join("ca.pem"), all.0.join("authority1.pem")).unwrap();
+    // As it sees itself: it vouches for everybody.
+    let forger = |name: &PeerName| Identity::load(&forged.0, name).unwrap();
+    let party = load(&zero).unwrap();
+    for name in [&alice, &zero] {
+        let refused = accept(&party, &forger(name)).unwrap_err();
+        assert!(matches!(refused, NetError::Identity(_) | NetError::Closed(_)), "{name}: {refused}");
+    }
+    // A forged party is refused by a client as well, whatever it accepts itself.
+    let refused = accept(&forger(&zero), &load(&alice).unwrap()).unwrap_err();
+    assert!(matches!(refused, NetError::Identity(_)), "{refused}");
+    // For those of the pattern it does vouch.
+    for file in ["bank-7.pem", "bank-7.key"] {
+        fs::copy(forged.0.join(file), all.0.join(file)).unwrap();
+    }
+    accept(&party, &load(&client("bank-7")).unwrap()).unwrap();
+    // And whoever is not in the list is nobody, to itself as well.
+    assert!(matches!(load(&bob), Err(NetError::Config(text)) if text.contains("UnknownIssuer")));
+}
+
+#[test]
+fn lists_of_authorities_are_checked() {
+    let (_own, all) = organisations("lists");
+    let error = |list: &str| {
+        fs::write(all.0.join("authorities.toml"), list).unwrap();
+        Identity::load(&all.0, &client("alice")).unwrap_err().to_string()
+    };
+    for (list, what) in [
+        ("", "names no authority"),
+        ("\"authority0.pem\" = \"alice\"", "authorities.toml"),
+        ("\"authority0.pem\" = [\"a*b*\"]", "a*b*"),
+        ("\"authority0.pem\" = [\"alice\"]\n\"authority1.pem\" = [\"alice\"]", "more than one"),
+        ("\"nothing.pem\" = [\"alice\"]", "nothing.pem"),
+        ("\"alice.key\" = [\"alice\"]", "authority's certificate"),
+        ("\"authority1.pem\" = [\"alice\"]", "UnknownIssuer"),
+        ("\"authority0.pem\" = [\"party0\"]", "UnknownIssuer"),
+    ] {
+        let error = error(list);
+        assert!(error.contains(what), "{list}: {error}");
+    }
+}
+
+#[test]
+fn signatures_are_of_one_message_for_one_purpose() {
+    let (ours, theirs) = (Folder::new("signs"), Folder::new("signs-theirs"));
+    certs::generate(&ours.0, &request()).unwrap();
+    certs::generate(&theirs.0, &request()).unwrap();
+    let [zero, alice] =
+        [PeerName::Party(0), client("alice")].map(|name| Identity::load(&ours.0, &name).unwrap());
+    let signature = alice.sign("approval", b"yes").unwrap();
+    assert_eq!(zero.signer("approval", b"yes", &signature).unwrap(), client("alice"));
+    for (purpose, message) in
+        [("approval", &b"yes!"[..]), ("approva", b"lyes"), ("refusal", b"yes"), ("approval", b"")]
+    {
+        assert!(matches!(zero.signer(purpose, message, &signature), Err(NetError::Identity(_))), "{purpose}");
+    }
+    // Every bit of it matters: of its certificates, too.
+    for at in (0..signature.len()).step_by(7) {
+        let mut damaged = signature.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(zero.signer("approval", b"yes", &damaged).is_err(), "byte {at}");
+        assert!(zero.signer("approval", b"yes", &signature[..at]).is_err(), "cut at {at}");
+    }
+    // Another deployment's alice is nobody here, and whoever is revoked signs no more.
+    let stranger = Identity::load(&theirs.0, &client("alice")).unwrap().sign("approval", b"yes").unwrap();
+    assert!(zero.signer("approval", b"yes", &stranger).is_err());
+    certs::revoke(&ours.0, &client("alice")).unwrap();
+    let zero = Identity::load(&ours.0, &PeerName::Party(0)).unwrap();
+    let refused = zero.signer("approval", b"yes", &signature).unwrap_err().to_string();
+    assert!(refused.contains("Revoked"), "{refused}");
+    // Only the key makes signatures: its certificate is everybody's to show.
+    let bob = Identity::load(&ours.0, &client("bob")).unwrap();
+    let of_bob = bob.sign("approval", b"no").unwrap();
+    assert_eq!(zero.signer("approval", b"no", &of_bob).unwrap(), client("bob"));
+    assert!(zero.signer("approval", b"yes", &of_bob).is_err());
 }

@@ -64,8 +64,14 @@ impl Drop for Party {
 /// Parties 0 and 1 here, party 2 in a process; all are ready and wait.
 fn session(name: &str) -> (Vec<Network>, Party) {
     let folder = std::env::temp_dir().join(format!("megrez-net-{}-{name}", std::process::id()));
-    let request =
-        certs::Request { parties: 3, clients: Vec::new(), hosts: Vec::new(), days: 1, authority_days: 1 };
+    let request = certs::Request {
+        parties: 3,
+        clients: Vec::new(),
+        hosts: Vec::new(),
+        days: 1,
+        authority_days: 1,
+        only: Vec::new(),
+    };
     certs::generate(&folder, &request).unwrap();
     let endpoints = [endpoint(&folder, 0), endpoint(&folder, 1)];
     let process = Command::new(std::env::current_exe().unwrap())

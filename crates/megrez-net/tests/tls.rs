@@ -13,7 +13,15 @@ const LONG: Duration = Duration::from_secs(30);
 
 fn deployment(parties: usize) -> certs::Deployment {
     let clients = vec!["alice".to_owned()];
-    certs::issue(&certs::Request { parties, clients, hosts: Vec::new(), days: 1, authority_days: 1 }).unwrap()
+    certs::issue(&certs::Request {
+        parties,
+        clients,
+        hosts: Vec::new(),
+        days: 1,
+        authority_days: 1,
+        only: Vec::new(),
+    })
+    .unwrap()
 }
 
 fn endpoints(deployment: &certs::Deployment, parties: usize, limits: &Limits) -> Vec<Endpoint> {

@@ -4,7 +4,9 @@ use crate::cluster::Cluster;
 use crate::error::refused;
 use crate::wait::wait;
 use megrez::Material;
+use megrez_service::approval::{Grant, Rules, now_s};
 use pyo3::prelude::*;
+use std::path::PathBuf;
 
 /// What the parties keep that this client owns or may use, as JSON.
 #[pyfunction]
@@ -14,11 +16,24 @@ pub fn stored(py: Python<'_>, cluster: &Cluster) -> PyResult<String> {
     serde_json::to_string(&holdings).map_err(refused)
 }
 
-/// Lets these clients, and no others but this one, use what it has stored under a name.
+/// Lets these clients, and no others but this one, use what it has stored under a name, each up to
+/// these limits; `rules` is a file of rules for jobs on rows.
 #[pyfunction]
-pub fn allow(py: Python<'_>, cluster: &Cluster, name: String, clients: Vec<String>) -> PyResult<()> {
+pub fn allow(
+    py: Python<'_>,
+    cluster: &Cluster,
+    name: String,
+    clients: Vec<String>,
+    limits: (Option<u64>, Option<u64>, Option<u32>),
+    rules: Option<PathBuf>,
+) -> PyResult<()> {
+    let (runs, rows, days) = limits;
+    let until_s = days.map(|days| now_s() + u64::from(days) * 24 * 3600);
+    let allow: Vec<Grant> =
+        clients.into_iter().map(|client| Grant { client, since_s: now_s(), runs, rows, until_s }).collect();
+    let rules = rules.as_deref().map(Rules::load).transpose().map_err(crate::error::error)?;
     let connection = cluster.job()?;
-    wait(py, None, move |_| connection.run_connected(|cluster| cluster.allow(&name, &clients)))
+    wait(py, None, move |_| connection.run_connected(|cluster| cluster.allow(&name, &allow, rules.as_ref())))
 }
 
 /// Removes what this client has stored under a name.

@@ -9,6 +9,7 @@
 //! A request that begins a session is written down, and on the disk, before the session begins. A
 //! party that cannot write refuses.
 
+use crate::approval::Grant;
 use crate::log::{SessionName, plain, timestamp};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::hash;
@@ -67,6 +68,9 @@ pub struct Subject {
     /// Who may run an uploaded model besides its owner.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// The limits of those of them who have any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Grant>,
     /// The hash of a training job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,

@@ -2,7 +2,7 @@
 //! `party.toml`.
 
 use crate::log::LogConfig;
-use crate::party::{Capacity, Models, TraceConfig};
+use crate::party::{Capacity, Models, Settings, TraceConfig};
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
 use serde::{Deserialize, Serialize};
@@ -251,6 +251,17 @@ impl PartyConfig {
             return Err(Error::file(path, format!("`silence_seconds` is at most {MAX_SILENCE}, a day")));
         }
         Ok(config)
+    }
+
+    /// What is allowed, and how much at a time.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings {
+            capacity: self.capacity.clone(),
+            max_elements: self.max_elements,
+            allow_shaping: self.allow_shaping,
+            allow_insecure: self.allow_insecure,
+        }
     }
 
     /// Where this party listens to others, and where it keeps models.

@@ -4,7 +4,7 @@
 use crate::client::Cluster;
 use crate::launch::{Children, Program, Start, listen, read_line};
 use crate::log::Log;
-use crate::party::{Capacity, Models, Policy, Service, limits};
+use crate::party::{Capacity, Models, Policy, Service, Settings, limits};
 use crate::wire::fresh_name;
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
@@ -135,10 +135,12 @@ pub fn serve_embedded() -> Result<()> {
     let policy = Policy {
         models: Models::of(&start.task.data),
         data: start.task.data,
-        allow_shaping: true,
-        allow_insecure: true,
-        capacity: Capacity::of_one_client(),
-        max_elements: usize::MAX,
+        settings: Settings {
+            capacity: Capacity::of_one_client(),
+            max_elements: usize::MAX,
+            allow_shaping: true,
+            allow_insecure: true,
+        },
         audit: None,
         traces: None,
         rights: None,

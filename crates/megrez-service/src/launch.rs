@@ -113,6 +113,7 @@ impl Children {
             hosts: vec![],
             days: 2,
             authority_days: 2,
+            only: vec![],
         })?;
         let parties = tasks.len();
         let mut children = Children { children: vec![], addresses: vec![] };

@@ -5,6 +5,7 @@
 //! A [`Backend`] runs a plan on any of them. What is in a plan and where it comes from is none of
 //! this crate's business.
 
+pub mod approval;
 pub mod audit;
 pub mod backend;
 pub mod client;
@@ -17,6 +18,7 @@ pub mod launch;
 pub mod log;
 pub mod pair;
 pub mod party;
+mod pattern;
 mod plans;
 pub mod protocols;
 pub mod training;

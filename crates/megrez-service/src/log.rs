@@ -12,7 +12,7 @@ use std::fmt::{self, Write as _};
 use std::io::Write;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 
 /// Longest text in an event, in characters.
@@ -222,6 +222,14 @@ pub(crate) fn timestamp(now: SystemTime) -> String {
     let (year, month, day) = t.to_calendar_date();
     let (hour, minute, second, milli) = t.to_hms_milli();
     format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z", u8::from(month))
+}
+
+/// The latest second since 1970 whose year has four digits: others may say anything.
+const LATEST: u64 = 253_402_300_799;
+
+/// Seconds since 1970, which may come from anywhere, as RFC 3339 in UTC.
+pub fn date(seconds: u64) -> String {
+    timestamp(UNIX_EPOCH + Duration::from_secs(seconds.min(LATEST)))
 }
 
 /// A text without control characters, and not too long.

@@ -317,6 +317,9 @@ pub struct Consent {
     pub of: Vec<String>,
     /// An approval is taken back: the job neither begins nor goes on.
     pub withdrawn: bool,
+    /// Until when the job may begin, or go on after it was interrupted, by each party's clock:
+    /// seconds since 1970.
+    pub until_s: Option<u64>,
 }
 
 /// A share of something that was opened.

@@ -6,6 +6,7 @@
 
 mod programs;
 
+use crate::approval::{Grant, Rules, Usage};
 pub use crate::failure::Failure;
 pub use crate::plans::ModelPlan;
 use crate::training::{Consent, Job, JobId, JobState};
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.
@@ -81,7 +82,12 @@ pub enum Request {
     /// same.
     Train(Train),
     /// Approve a job, or no longer. Every party that is to accept the job is asked.
-    Consent(Consent),
+    Consent {
+        /// What is said.
+        consent: Consent,
+        /// That this client says so: of a [`Approval`](crate::approval::Approval).
+        signature: Vec<u8>,
+    },
     /// Say how jobs stand: one, or all that concern this client.
     Jobs {
         /// Which one.
@@ -104,12 +110,13 @@ pub enum Request {
     Join(Join),
     /// Say what is kept here that this client owns or may use.
     Stored,
-    /// Let these clients, and no others, use a stored model or rows of this client.
+    /// Let these clients, and no others, use a stored model or rows of this client, as far as it
+    /// says.
     Allow {
-        /// The name of a model or of rows.
-        model: String,
-        /// Who may use it.
-        allow: Vec<String>,
+        /// Who may use what.
+        usage: Usage,
+        /// That this client says so: of a [`Approval`](crate::approval::Approval).
+        signature: Vec<u8>,
     },
     /// Remove material that was made for this client. All parties are asked; each says whether it
     /// held it.
@@ -142,6 +149,10 @@ pub struct StoredItem {
     pub owner: String,
     /// Who else may use it. Only its owner is told.
     pub allow: Vec<String>,
+    /// The limits of those who may use it up to one; others than its owner are told their own.
+    pub limits: Vec<Grant>,
+    /// What jobs on these rows have to keep to.
+    pub rules: Option<Rules>,
     /// The protocol in whose sharing it is; none of material.
     pub protocol: Option<String>,
     /// The batch sizes that its owner approved; of rows and material none.
@@ -210,6 +221,8 @@ pub struct Run {
     pub material: Ahead,
     /// The caller insists on a protocol that does not protect.
     pub insecure: bool,
+    /// How many seconds its client still waits for it; without an end, if it does not say.
+    pub within_s: Option<u32>,
 }
 
 /// A request to keep a model.
@@ -229,6 +242,8 @@ pub struct Upload {
     /// which only says what they are, and `allow` names those who may ask for training on them
     /// ([`Consent`] is theirs to wait for).
     pub rows: bool,
+    /// How many seconds its client still waits for it; without an end, if it does not say.
+    pub within_s: Option<u32>,
 }
 
 /// A request to train.
@@ -241,6 +256,8 @@ pub struct Train {
     /// Shape the links of this session, as for a [`Run`]. No part of the job: what happens to the
     /// data is the same.
     pub net: Net,
+    /// How many seconds its client still waits for it; without an end, if it does not say.
+    pub within_s: Option<u32>,
 }
 
 /// A request to take part in a program.
@@ -272,6 +289,8 @@ pub struct Prepare {
     pub material: [u8; 16],
     /// Whether runs take it by themselves; if not, only the one that names it.
     pub stock: bool,
+    /// How many seconds its client still waits for it; without an end, if it does not say.
+    pub within_s: Option<u32>,
 }
 
 /// A party's answer.
@@ -328,6 +347,10 @@ pub struct Info {
     pub waiting: usize,
     /// It is about to end, and takes no requests any more.
     pub draining: bool,
+    /// Its data folder can be written.
+    pub writable: bool,
+    /// When its certificate ends, in seconds since 1970, where it is known.
+    pub certificate_ends_s: Option<i64>,
 }
 
 /// Refuses a client of another [`VERSION`].

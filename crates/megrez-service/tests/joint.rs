@@ -7,7 +7,7 @@ use megrez_net::certs::{self, Deployment};
 use megrez_net::{Channel, Config, Endpoint, Limits, PeerName, dial};
 use megrez_service::client::{Cluster, Joint};
 use megrez_service::log::Log;
-use megrez_service::party::{Capacity, Models, Policy, Service, limits};
+use megrez_service::party::{Capacity, Models, Policy, Service, Settings, limits};
 use megrez_service::wire::{self, Join, Opening, Program, Reply, Request};
 use megrez_service::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -38,6 +38,7 @@ impl Parties {
             hosts: vec![],
             days: 2,
             authority_days: 2,
+            only: vec![],
         };
         let deployment = certs::issue(&request).unwrap();
         let bind = |me| {
@@ -54,10 +55,12 @@ impl Parties {
             let policy = Policy {
                 data: data.clone(),
                 models: Models::of(&data),
-                allow_shaping: false,
-                allow_insecure: false,
-                capacity: capacity.clone(),
-                max_elements: 1000,
+                settings: Settings {
+                    capacity: capacity.clone(),
+                    max_elements: 1000,
+                    allow_shaping: false,
+                    allow_insecure: false,
+                },
                 audit: (!name.is_empty()).then(|| data.join("audit.jsonl")),
                 traces: None,
                 rights: None,

@@ -6,7 +6,7 @@ use megrez_net::{Config, Endpoint, Identity, PeerName, certs};
 use megrez_plan::{Input, Op, Plan};
 use megrez_service::client::{Cluster, RunOptions};
 use megrez_service::log::{Format, Level, Log, LogConfig};
-use megrez_service::party::{Capacity, Models, Policy, Service, limits};
+use megrez_service::party::{Capacity, Models, Policy, Service, Settings, limits};
 use megrez_service::wire::{Ahead, Source, fresh_name};
 use megrez_service::{Result, audit::verify};
 use serde_json::Value;
@@ -71,7 +71,8 @@ impl Three {
     /// `policies`: the text of each party's `policy.toml`, if it has one.
     fn start(name: &str, policies: [Option<&str>; 3]) -> Three {
         let clients = vec!["alice".to_owned()];
-        let request = certs::Request { parties: 3, clients, hosts: vec![], days: 1, authority_days: 1 };
+        let request =
+            certs::Request { parties: 3, clients, hosts: vec![], days: 1, authority_days: 1, only: vec![] };
         let deployment = certs::issue(&request).unwrap();
         let endpoint = |me| {
             let config = Config {
@@ -99,10 +100,12 @@ impl Three {
             let policy = Policy {
                 data: folder.join(format!("data{me}")),
                 models: Models::of(&folder.join(format!("data{me}"))),
-                allow_shaping: false,
-                allow_insecure: false,
-                capacity: Capacity { max_sessions: 4, ..Capacity::default() },
-                max_elements: 1000,
+                settings: Settings {
+                    capacity: Capacity { max_sessions: 4, ..Capacity::default() },
+                    max_elements: 1000,
+                    allow_shaping: false,
+                    allow_insecure: false,
+                },
                 audit: Some(folder.join(format!("audit{me}.jsonl"))),
                 traces: None,
                 rights,

@@ -28,6 +28,7 @@ static REQUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
         net: Net::from(&NetProfile::lan()),
         material: Ahead::Batch([9; 16]),
         insecure: false,
+        within_s: None,
     };
     postcard::to_allocvec(&Request::Run(run)).unwrap()
 });

@@ -49,7 +49,15 @@ pub(crate) fn store(
     let batch = parts.first().and_then(|(_, tensor, _)| tensor.shape.dims().first().copied()).unwrap_or(1);
     let stored = ModelPlan { batch: batch.max(1), plan: plan.to_bytes(), data_inputs, outputs: vec![] };
     let (session, protocol, allow) = (fresh_name()?, protocol.to_owned(), allow.to_vec());
-    let upload = Upload { session, protocol, model: name.into(), plans: vec![stored], allow, rows: true };
+    let upload = Upload {
+        session,
+        protocol,
+        model: name.into(),
+        plans: vec![stored],
+        allow,
+        rows: true,
+        within_s: None,
+    };
     cluster.upload(upload, &|input| {
         let part = parts.iter().find(|(part, ..)| *part == input.name);
         let (_, tensor, frac) = part.ok_or_else(|| Error::of(ErrorKind::Internal, "no such part"))?;

@@ -8,7 +8,7 @@ use megrez_net::certs::{self, Deployment};
 use megrez_net::{Channel, Config, Endpoint, Identity, Limits, NetProfile, PeerName, dial};
 use megrez_plan::{Input, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_service::log::{Log, LogConfig};
-use megrez_service::party::{Capacity, Models, Policy, Service, limits};
+use megrez_service::party::{Capacity, Models, Policy, Service, Settings, limits};
 use megrez_service::wire::{self, Ahead, ModelPlan, Reply, Request, Run, Source, Upload};
 use std::io::Write;
 use std::path::PathBuf;
@@ -67,7 +67,14 @@ impl Parties {
     /// Parties that wait no longer than `patience` for each other.
     pub fn start_with(count: usize, patience: Duration) -> Self {
         let clients = ["alice", "bob", "mallory"].map(String::from).to_vec();
-        let request = certs::Request { parties: count, clients, hosts: vec![], days: 1, authority_days: 1 };
+        let request = certs::Request {
+            parties: count,
+            clients,
+            hosts: vec![],
+            days: 1,
+            authority_days: 1,
+            only: vec![],
+        };
         let mut started = Parties {
             parties: vec![],
             folder: Folder::new(),
@@ -106,16 +113,19 @@ impl Parties {
             let policy = Policy {
                 data: self.folder.path(&format!("data{me}")),
                 models: Models::of(&self.folder.path(&format!("data{me}"))),
-                allow_shaping: false,
-                allow_insecure: false,
-                capacity: Capacity {
-                    max_sessions: 64,
-                    sessions_per_client: 64,
-                    // Nothing waits here for long: requests that go to some parties only end soon.
-                    turn_seconds: 1,
-                    ..Capacity::default()
+                settings: Settings {
+                    capacity: Capacity {
+                        max_sessions: 64,
+                        sessions_per_client: 64,
+                        // Nothing waits here for long: requests that go to some parties only end
+                        // soon.
+                        turn_seconds: 1,
+                        ..Capacity::default()
+                    },
+                    max_elements: 1 << 20,
+                    allow_shaping: false,
+                    allow_insecure: false,
                 },
-                max_elements: 1 << 20,
                 audit: None,
                 traces: None,
                 rights: None,
@@ -198,6 +208,7 @@ impl Parties {
             plans,
             allow: allow.iter().map(|c| (*c).to_owned()).collect(),
             rows: false,
+            within_s: None,
         };
         self.connect("bob").upload(upload, &|_| Ok(weights.to_vec()))
     }
@@ -261,6 +272,7 @@ pub fn request(model: &str, material: Option<[u8; 16]>) -> Run {
         net: (&NetProfile::loopback()).into(),
         material: material.map_or(Ahead::Nothing, Ahead::Batch),
         insecure: false,
+        within_s: None,
     }
 }
 

@@ -256,9 +256,16 @@ fn valid_requests() -> Vec<Valid> {
         plans: vec![approved(1, &small_model())],
         allow: vec!["mallory".into()],
         rows: false,
+        within_s: None,
     };
-    let prepare =
-        Prepare { session, protocol: "mizar".into(), source: stored(), material: session, stock: false };
+    let prepare = Prepare {
+        session,
+        protocol: "mizar".into(),
+        source: stored(),
+        material: session,
+        stock: false,
+        within_s: None,
+    };
     let run = |source| Request::Run(megrez_service::wire::Run { source, ..request("m", None) });
     let valid =
         |name, client, request, plan, outputs| Valid { name, client, bytes: bytes(request), plan, outputs };

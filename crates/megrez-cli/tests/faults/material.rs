@@ -34,6 +34,7 @@ fn two_preparations_under_one_name_are_never_mixed() {
                 source: source("m"),
                 material: batch,
                 stock: false,
+                within_s: None,
             };
             wire::send(channel, &Request::Prepare(prepare)).unwrap();
         }

@@ -20,8 +20,11 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
 use crate::error::NetError;
+use crate::files::{read, read_revoked};
 use crate::frame::MAX_PARTIES;
-use crate::identity::{Identity, PeerName, SUFFIX, certified_name, read, read_revoked};
+use crate::identity::{Identity, provider};
+use crate::names::{PeerName, SUFFIX, certified_name};
+use crate::trust::Roots;
 
 /// What to make certificates for.
 #[derive(Clone, Debug)]
@@ -39,6 +42,9 @@ pub struct Request {
     /// Days until the authority's certificate expires, and with it all that it has issued; 1
     /// to 3650.
     pub authority_days: u32,
+    /// In place of all parties and clients, whom to make certificates for, if there are any: an
+    /// organisation with an authority of its own names its own.
+    pub only: Vec<PeerName>,
 }
 
 /// A certificate and its private key, both as PEM.
@@ -165,19 +171,19 @@ pub struct Report {
     /// Whole days left; negative when expired.
     pub days_left: i64,
     /// Everything that is wrong, each with a remedy; empty when all is well. Includes a certificate
-    /// that was not issued by `ca.pem`, a key that does not match, a key that others can read, and
+    /// of none of the authorities, a key that does not match, a key that others can read, and
     /// validity.
     pub problems: Vec<String>,
 }
 
-/// Checks the certificate and key of `name` in `folder` against `ca.pem` there.
+/// Checks the certificate and key of `name` in `folder` against the authorities there.
 ///
 /// # Errors
 /// [`NetError::Io`] when a file cannot be read, [`NetError::Config`] when the certificate cannot be
 /// parsed at all.
 pub fn inspect(folder: &Path, name: &PeerName) -> Result<Report, NetError> {
     let stem = name.file_stem();
-    let ca = read(&folder.join("ca.pem"))?;
+    let roots = Roots::load(folder)?;
     let certificate = read(&folder.join(format!("{stem}.pem")))?;
     let key_path = folder.join(format!("{stem}.key"));
     let key = Zeroizing::new(read(&key_path)?);
@@ -190,7 +196,7 @@ pub fn inspect(folder: &Path, name: &PeerName) -> Result<Report, NetError> {
     let left = not_after - OffsetDateTime::now_utc().unix_timestamp();
     let mut problems = Vec::new();
     // Chain, validity and key in one go, with exactly the checks that connections make.
-    if let Err(error) = Identity::with_revoked(&ca, &certificate, &key, &read_revoked(folder)?) {
+    if let Err(error) = Identity::of(roots, &certificate, &key, &read_revoked(folder)?, provider()) {
         problems.push(error.to_string());
     }
     match certified_name(&der) {
@@ -215,12 +221,20 @@ fn names(request: &Request) -> Result<Vec<PeerName>, NetError> {
         let text = format!("a deployment has 1 to {MAX_PARTIES} parties, not {}", request.parties);
         return Err(NetError::Config(text));
     }
-    let mut names: Vec<PeerName> = (0..request.parties).map(PeerName::Party).collect();
-    for client in &request.clients {
-        let name = PeerName::client(client)?;
+    let all = || (0..request.parties).map(PeerName::Party).collect();
+    let parties = if request.only.is_empty() { all() } else { vec![] };
+    let clients =
+        request.clients.iter().filter(|_| request.only.is_empty()).map(|name| PeerName::client(name));
+    let mut names: Vec<PeerName> = parties;
+    for name in clients.chain(request.only.iter().cloned().map(Ok)) {
+        let name = name?;
+        if matches!(name, PeerName::Party(index) if index >= request.parties) {
+            let text = format!("{name} does not exist: the deployment has {} parties", request.parties);
+            return Err(NetError::Config(text));
+        }
         if names.contains(&name) {
             return Err(NetError::Config(format!(
-                "{name} is listed twice; every client needs a name of its own"
+                "{name} is listed twice; everybody needs a name of one's own"
             )));
         }
         names.push(name);

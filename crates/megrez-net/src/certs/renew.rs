@@ -3,7 +3,9 @@
 
 use super::{Leaf, authority, failed, issuer, leaf, write_file};
 use crate::error::NetError;
-use crate::identity::{CertificateId, PeerName, SUFFIX, crl_file, read, read_revoked};
+use crate::files::{CRL, read, read_revoked};
+use crate::names::{PeerName, SUFFIX};
+use crate::trust::CertificateId;
 use rcgen::{CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -113,7 +115,7 @@ pub fn revoke(folder: &Path, name: &PeerName) -> Result<Vec<PathBuf>, NetError> 
         ),
         error => failed(&error),
     })?;
-    replace(folder, &[(crl_file(), Zeroizing::new(list.pem().map_err(|error| failed(&error))? + &others))])
+    replace(folder, &[(CRL.into(), Zeroizing::new(list.pem().map_err(|error| failed(&error))? + &others))])
 }
 
 /// The names and addresses of a certificate other than the deployment's.

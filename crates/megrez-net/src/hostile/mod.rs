@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::connect::connect;
 use crate::frame::{self, CHUNK, FrameKind, HELLO_LEN, Header, Hello, Verdict, Welcome};
 use crate::tls::TlsStream;
+use crate::trust::Roots;
 use crate::{
     AbortKind, Config, Endpoint, Identity, Limits, NetError, NetProfile, Network, Payload, PeerName,
     SessionId, Stamp, certs,
@@ -24,6 +25,7 @@ fn deployment() -> certs::Deployment {
         hosts: Vec::new(),
         days: 1,
         authority_days: 1,
+        only: Vec::new(),
     };
     certs::issue(&request).unwrap()
 }
@@ -379,7 +381,7 @@ fn keys_are_renewed_on_long_connections() {
     let deployment = deployment();
     let identity = |party: usize| {
         let certs::Leaf { certificate, key, .. } = &deployment.pairs[party];
-        Identity::with_provider(&deployment.ca, certificate, key, "", provider.clone()).unwrap()
+        Identity::of(Roots::of_everybody(&deployment.ca), certificate, key, "", provider.clone()).unwrap()
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,13 +1,16 @@
 //! What parties keep for a client: asked for, let to others, and removed.
 
-use super::Cluster;
 use super::lines::unexpected;
-use crate::log::timestamp;
+use super::{Cluster, Description};
+use crate::approval::{Approval, Grant, Rules, Usage, now_s};
+use crate::audit::Subject;
+use crate::log::date;
+use crate::protocols::is_float;
+use crate::training::Job;
 use crate::wire::{Reply, Request, StoredItem, StoredKind};
 use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// A model, rows or material, as all parties tell of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +23,10 @@ pub struct Holding {
     pub owner: String,
     /// Who else may use it, which only its owner is told.
     pub allow: Vec<String>,
+    /// The limits of those who may use it up to one; others than its owner are told their own.
+    pub limits: Vec<Grant>,
+    /// What jobs on these rows have to keep to.
+    pub rules: Option<Rules>,
     /// The protocol in whose sharing it is; none of material.
     pub protocol: Option<String>,
     /// The batch sizes that its owner approved.
@@ -30,19 +37,21 @@ pub struct Holding {
     pub written: String,
     /// The parties that have it.
     pub parties: Vec<usize>,
+    /// Which upload or preparation it is of, at the first party that has it.
+    #[serde(skip)]
+    pub made: [u8; 16],
     /// All parties have it, of one upload or preparation, for the same clients. Anything else is of
     /// no use: say again who may use it, or remove it and upload it again.
     pub whole: bool,
 }
 
-/// Parties may say anything: no later than the last second that has four digits for its year.
-const LATEST: u64 = 253_402_300_799;
-
 impl Holding {
     fn new(items: &[(usize, StoredItem)], of: usize) -> Self {
         let (_, first) = &items[0];
         let alike = |item: &StoredItem| {
-            let of = |item: &StoredItem| (item.made, item.owner.clone(), item.allow.clone());
+            let of = |item: &StoredItem| {
+                (item.made, item.owner.clone(), item.allow.clone(), item.limits.clone(), item.rules.clone())
+            };
             of(item) == of(first)
         };
         let written = items.iter().map(|(_, item)| item.written_s).max().unwrap_or_default();
@@ -51,11 +60,14 @@ impl Holding {
             name: first.name.clone(),
             owner: first.owner.clone(),
             allow: first.allow.clone(),
+            limits: first.limits.clone(),
+            rules: first.rules.clone(),
             protocol: first.protocol.clone(),
             batches: first.batches.clone(),
             bytes: items.iter().map(|(_, item)| item.bytes).max().unwrap_or_default(),
-            written: timestamp(UNIX_EPOCH + Duration::from_secs(written.min(LATEST))),
+            written: date(written),
             parties: items.iter().map(|(party, _)| *party).collect(),
+            made: first.made,
             whole: items.len() == of && items.iter().all(|(_, item)| alike(item)),
         }
     }
@@ -87,12 +99,52 @@ impl Cluster {
         Ok(items.values().map(|items| Holding::new(items, all)).collect())
     }
 
-    /// Lets these clients, and no others but this one, use a model or rows that it has stored.
+    /// Approves at every party that these clients, and no others but this one, use a model or rows
+    /// that it has stored, as far as it says; of rows also which `rules` jobs have to keep to. What
+    /// is signed names the upload and the hashes of its plans.
     ///
     /// # Errors
-    /// If there are none of this name, or they are somebody else's.
-    pub fn allow(&mut self, model: &str, allow: &[String]) -> Result<()> {
-        self.told_all(&Request::Allow { model: model.into(), allow: allow.to_vec() })
+    /// If there are none of this name, they are somebody else's, or not whole.
+    pub fn allow(&mut self, model: &str, allow: &[Grant], rules: Option<&Rules>) -> Result<()> {
+        let found = self.holdings()?.into_iter().find(|found| {
+            found.kind != StoredKind::Material && found.name == model && found.owner == self.name
+        });
+        // The parties know better what to say of what is not this client's.
+        let (upload, batches) = match found {
+            Some(Holding { whole: false, .. }) => {
+                return Err(Error::of(
+                    ErrorKind::DamagedFile,
+                    format!("not all parties have the same of `{model}`: remove it, and upload it again"),
+                ));
+            }
+            Some(found) if found.kind == StoredKind::Rows => (found.made, vec![0]),
+            Some(found) => (found.made, found.batches),
+            None => ([0; 16], vec![]),
+        };
+        let mut plans = vec![];
+        for batch in batches {
+            let Description { protocol, plan, .. } = self.describe(model, batch)?;
+            plans.push(Subject::plan(&plan.plan, is_float(&protocol)));
+        }
+        let (model, allow, rules) = (model.into(), allow.to_vec(), rules.cloned());
+        let usage = Usage { model, upload, plans, allow, rules, given_s: now_s() };
+        let signature = Approval::Usage(&usage).sign(&self.identity)?;
+        self.told_all(&Request::Allow { usage, signature })
+    }
+
+    /// The rules that a job breaks, of those for rows that this client may ask for training on,
+    /// each with the name of the rows and their owner. The job's own client's rules bind others.
+    ///
+    /// # Errors
+    /// If a party cannot say.
+    pub fn broken_rules(&mut self, job: &Job) -> Result<Vec<String>> {
+        let held =
+            self.holdings()?.into_iter().filter(|held| job.uses(&held.name) && held.owner != job.client);
+        let broken = |held: Holding| {
+            let Holding { name, owner, rules, .. } = held;
+            rules.and_then(|rules| rules.permit(&name, &owner, job).err()).map(|e| e.to_string())
+        };
+        Ok(held.filter_map(broken).collect())
     }
 
     /// Removes a model or rows that this client has stored, from every party that has them.

@@ -37,6 +37,14 @@ pub(super) struct Patience {
     pub(super) until: Option<Instant>,
 }
 
+impl Patience {
+    /// How many seconds are left for the request that is under way.
+    pub(super) fn within_s(&self) -> Option<u32> {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
+        self.until.map(|until| (left(until) as u32).max(1))
+    }
+}
+
 impl Line {
     /// What the party says; that it fails is an error.
     fn answer(&self, payload: &Payload) -> Result<Reply> {

@@ -269,9 +269,10 @@ impl Cluster {
             net: (&options.net).into(),
             material: options.material,
             insecure: options.insecure,
+            within_s: None,
         };
         let (outputs, reports) = self.repeated(again, |cluster| {
-            run.session = wire::fresh_name()?;
+            (run.session, run.within_s) = (wire::fresh_name()?, cluster.patience.within_s());
             cluster.ask(&Request::Run(run.clone()))?;
             Ok((exchange(cluster)?, cluster.reports(options.runs)?))
         })?;
@@ -294,7 +295,7 @@ impl Cluster {
         let weights = |input: &Input| Ok(weights(input)?);
         let mut upload = upload;
         self.repeated(true, |cluster| {
-            upload.session = wire::fresh_name()?;
+            (upload.session, upload.within_s) = (wire::fresh_name()?, cluster.patience.within_s());
             cluster.ask(&Request::Upload(upload.clone()))?;
             let mut ports = cluster.ports();
             let mut ports: Vec<&mut dyn PartyPort> =
@@ -315,7 +316,7 @@ impl Cluster {
         let inputs = |_: u32, input: &Input| Ok(weights(input)?);
         let mut upload = upload;
         self.repeated(true, |cluster| {
-            upload.session = wire::fresh_name()?;
+            (upload.session, upload.within_s) = (wire::fresh_name()?, cluster.patience.within_s());
             cluster.ask(&Request::Upload(upload.clone()))?;
             dispatch(
                 &protocol,
@@ -343,7 +344,15 @@ impl Cluster {
         let material = wire::fresh_name()?;
         self.repeated(true, |cluster| {
             let (session, protocol, source) = (wire::fresh_name()?, protocol.into(), source.clone());
-            cluster.ask(&Request::Prepare(Prepare { session, protocol, source, material, stock }))?;
+            let within_s = cluster.patience.within_s();
+            cluster.ask(&Request::Prepare(Prepare {
+                session,
+                protocol,
+                source,
+                material,
+                stock,
+                within_s,
+            }))?;
             cluster.done()
         })?;
         Ok(material)

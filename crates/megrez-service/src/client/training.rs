@@ -2,6 +2,7 @@
 
 use super::exchange::dispatch;
 use super::{Cluster, unexpected};
+use crate::approval::Approval;
 use crate::training::{Consent, Job, JobId, JobState, Opened, Stands, Work};
 use crate::wire::{self, Reply, Request, Train};
 use crate::{Error, ErrorKind, Result};
@@ -86,7 +87,8 @@ impl Cluster {
     pub fn train(&mut self, job: &Job, net: &NetProfile) -> Result<()> {
         self.repeated(true, |cluster| {
             let session = wire::fresh_name()?;
-            cluster.ask(&Request::Train(Train { session, job: job.clone(), net: net.into() }))?;
+            let within_s = cluster.patience.within_s();
+            cluster.ask(&Request::Train(Train { session, job: job.clone(), net: net.into(), within_s }))?;
             cluster.each(|party, reply| match reply {
                 Reply::Begun => Ok(()),
                 other => Err(unexpected(party, &other)),
@@ -101,7 +103,8 @@ impl Cluster {
     /// # Errors
     /// If the client has no say in what it names.
     pub fn consent(&mut self, consent: &Consent) -> Result<()> {
-        self.told_all(&Request::Consent(consent.clone()))
+        let signature = Approval::Job(consent).sign(&self.identity)?;
+        self.told_all(&Request::Consent { consent: consent.clone(), signature })
     }
 
     /// Stops a job at the border of a step; what its finished epochs left is there to go on with.

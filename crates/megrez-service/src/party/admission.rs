@@ -8,7 +8,7 @@
 //! Turns are fair between clients: of those who wait, the client with the fewest running sessions
 //! is next, then the one whose last turn was longest ago.
 
-use super::capacity::Capacity;
+use super::settings::Current;
 use crate::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// The sessions of a party: those that run and, at party 0, those that wait.
 pub(super) struct Admission {
-    capacity: Capacity,
+    settings: Current,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -54,36 +54,41 @@ pub(super) struct Place<'a> {
 }
 
 impl Admission {
-    pub(super) fn new(capacity: Capacity) -> Self {
-        Admission { capacity, state: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(settings: Current) -> Self {
+        Admission { settings, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Waits for this client's turn with a session that plans to hold `memory` bytes. `present`
     /// fails once there is nobody to wait for.
     ///
     /// Requests that `depend` on what earlier ones of the same connection have left are never sent
-    /// away because too many wait: their client could not come back with them.
+    /// away because too many wait: their client could not come back with them. A client that waits
+    /// `within` some time only is told when that is over.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if too many wait already, its turn does not come or the party drains,
-    /// and those of `present`.
+    /// [`ErrorKind::TimedOut`] if it does not come within the client's time, and those of
+    /// `present`.
     pub(super) fn turn(
         &self,
         client: &str,
         memory: u64,
         depend: bool,
+        within: Option<Duration>,
         mut present: impl FnMut() -> Result<()>,
     ) -> Result<Place<'_>> {
         let mut state = self.lock();
         self.open(&state)?;
         let (all, mine) = (state.waiting.len(), state.waiting.iter().filter(|w| w.client == client).count());
-        let most = self.capacity.max_waiting;
+        let most = self.settings.get().capacity.max_waiting;
         // Nobody takes more than half of the queue.
         let full = !depend && (all >= most || mine >= most.div_ceil(2));
         state.serial += 1;
         let serial = state.serial;
         state.waiting.push(Waiting { serial, client: client.into(), memory });
-        let until = Instant::now() + self.capacity.turn();
+        let turn = self.settings.get().capacity.turn();
+        let hurried = within.is_some_and(|within| within < turn);
+        let until = Instant::now() + within.map_or(turn, |within| within.min(turn));
         loop {
             if let Some(next) = self.next(&state)
                 && state.waiting[next].serial == serial
@@ -95,7 +100,13 @@ impl Admission {
             if full || Instant::now() >= until {
                 state.waiting.retain(|w| w.serial != serial);
                 self.changed.notify_all();
-                return Err(self.busy(&state));
+                return Err(match full || !hurried {
+                    true => self.busy(&state),
+                    false => Error::of(
+                        ErrorKind::TimedOut,
+                        "its turn has not come in the time that its client gave",
+                    ),
+                });
             }
             state = self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
             let leave = match state.draining {
@@ -123,10 +134,15 @@ impl Admission {
     /// [`ErrorKind::Busy`] if twice as many sessions run as may.
     pub(super) fn follow(&self, client: &str, memory: u64) -> Result<Place<'_>> {
         let mut state = self.lock();
-        if state.sessions >= 2 * self.capacity.max_sessions {
+        if state.sessions >= 2 * self.settings.get().capacity.max_sessions {
             return Err(self.busy(&state));
         }
         Ok(self.place(&mut state, client, memory))
+    }
+
+    /// There may be more room than before.
+    pub(super) fn look_again(&self) {
+        self.changed.notify_all();
     }
 
     /// From now on nothing is admitted, and what waits is sent away.
@@ -188,22 +204,26 @@ impl Admission {
 
     /// Which of those who wait is next, if there is room for it.
     fn next(&self, state: &State) -> Option<usize> {
-        let Capacity { max_sessions, sessions_per_client, .. } = self.capacity;
+        let settings = self.settings.get();
+        let (max_sessions, of_client) =
+            (settings.capacity.max_sessions, settings.capacity.sessions_per_client);
         if state.sessions >= max_sessions {
             return None;
         }
         let running = |w: &Waiting| state.running.get(&w.client).copied().unwrap_or(0);
-        let allowed = state.waiting.iter().enumerate().filter(|(_, w)| running(w) < sessions_per_client);
+        let allowed = state.waiting.iter().enumerate().filter(|(_, w)| running(w) < of_client);
         let (index, first) = allowed
             .min_by_key(|(_, w)| (running(w), state.served.get(&w.client).copied().unwrap_or(0), w.serial))?;
         // Larger than all there is: alone. Nobody overtakes the next one, or large ones would
         // wait for ever.
-        let room = state.sessions == 0 || state.memory.saturating_add(first.memory) <= self.capacity.memory();
+        let room =
+            state.sessions == 0 || state.memory.saturating_add(first.memory) <= settings.capacity.memory();
         room.then_some(index)
     }
 
     fn busy(&self, state: &State) -> Error {
-        let ahead = (state.waiting.len() + state.sessions) as f64 / self.capacity.max_sessions as f64;
+        let ahead =
+            (state.waiting.len() + state.sessions) as f64 / self.settings.get().capacity.max_sessions as f64;
         let seconds = (ahead * state.seconds).clamp(1.0, 60.0).ceil();
         let what = format!(
             "busy: {} sessions run and {} wait: try again in {seconds} s",
@@ -233,19 +253,20 @@ impl Drop for Place<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::capacity::Capacity;
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
 
     fn admission(max_sessions: usize, sessions_per_client: usize, max_waiting: usize) -> Admission {
         let memory_mib = 1;
-        Admission::new(Capacity {
+        Admission::new(Current::of(Capacity {
             max_sessions,
             sessions_per_client,
             max_waiting,
             memory_mib,
             ..Capacity::default()
-        })
+        }))
     }
 
     fn here() -> Result<()> {
@@ -263,14 +284,14 @@ mod tests {
     #[test]
     fn turns_go_round_between_clients() {
         let admission = admission(1, 1, 100);
-        let first = admission.turn("a", 0, false, here).unwrap();
+        let first = admission.turn("a", 0, false, None, here).unwrap();
         let (done, order) = mpsc::channel();
         std::thread::scope(|scope| {
             for client in ["a", "a", "a", "b", "c"] {
                 let (admission, done) = (&admission, done.clone());
                 let before = admission.waiting();
                 scope.spawn(move || {
-                    let _place = admission.turn(client, 0, false, here).unwrap();
+                    let _place = admission.turn(client, 0, false, None, here).unwrap();
                     done.send(client).unwrap();
                 });
                 until(|| admission.waiting() == before + 1);
@@ -287,36 +308,37 @@ mod tests {
     #[test]
     fn one_client_leaves_places_to_others() {
         let admission = admission(3, 2, 100);
-        let _two = [0; 2].map(|_| admission.turn("greedy", 0, false, here).unwrap());
+        let _two = [0; 2].map(|_| admission.turn("greedy", 0, false, None, here).unwrap());
         let gone = || Err(Error::of(ErrorKind::PeerLost, "gone"));
         assert_eq!(
-            admission.turn("greedy", 0, false, gone).map(|_| ()).unwrap_err().kind(),
+            admission.turn("greedy", 0, false, None, gone).map(|_| ()).unwrap_err().kind(),
             ErrorKind::PeerLost
         );
         assert_eq!(admission.waiting(), 0, "who has gone does not wait");
-        assert!(admission.turn("modest", 0, false, gone).is_ok(), "at once");
+        assert!(admission.turn("modest", 0, false, None, gone).is_ok(), "at once");
     }
 
     #[test]
     fn a_full_queue_says_so_at_once_and_halves_are_kept_free() {
         let admission = admission(1, 1, 2);
-        let _running = admission.turn("a", 0, false, here).unwrap();
+        let _running = admission.turn("a", 0, false, None, here).unwrap();
         let gone = AtomicBool::new(false);
         let leave = || match gone.load(Ordering::Acquire) {
             true => Err(Error::of(ErrorKind::PeerLost, "gone")),
             false => Ok(()),
         };
-        let wait = |client, depend| drop(admission.turn(client, 0, depend, leave).map(|_| ()).unwrap_err());
+        let wait =
+            |client, depend| drop(admission.turn(client, 0, depend, None, leave).map(|_| ()).unwrap_err());
         std::thread::scope(|scope| {
             scope.spawn(|| wait("a", false));
             until(|| admission.waiting() == 1);
-            let error = admission.turn("a", 0, false, here).map(|_| ()).unwrap_err();
+            let error = admission.turn("a", 0, false, None, here).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Busy);
             assert!(error.to_string().contains("1 sessions run and 1 wait: try again in"), "{error}");
             // Another client still finds room, and so does who cannot come back.
             scope.spawn(|| wait("b", false));
             until(|| admission.waiting() == 2);
-            let error = admission.turn("c", 0, false, here).map(|_| ()).unwrap_err();
+            let error = admission.turn("c", 0, false, None, here).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Busy);
             scope.spawn(|| wait("a", true));
             until(|| admission.waiting() == 3);
@@ -325,29 +347,40 @@ mod tests {
     }
 
     #[test]
+    fn a_client_in_a_hurry_is_told_when_its_time_is_over() {
+        let admission = admission(1, 1, 9);
+        let _running = admission.turn("a", 0, false, None, here).unwrap();
+        let start = Instant::now();
+        let soon = Some(Duration::from_millis(300));
+        let error = admission.turn("b", 0, false, soon, here).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        assert!(start.elapsed() >= Duration::from_millis(300) && admission.waiting() == 0);
+    }
+
+    #[test]
     fn memory_admits_what_fits_and_giants_alone() {
         let admission = admission(9, 9, 9);
         let gone = || Err(Error::of(ErrorKind::PeerLost, "gone"));
-        let small = admission.turn("a", 600 << 10, false, here).unwrap();
-        assert!(admission.turn("b", 600 << 10, false, gone).is_err(), "both do not fit into 1 MiB");
+        let small = admission.turn("a", 600 << 10, false, None, here).unwrap();
+        assert!(admission.turn("b", 600 << 10, false, None, gone).is_err(), "both do not fit into 1 MiB");
         drop(small);
-        let giant = admission.turn("b", 1 << 40, false, gone).unwrap();
-        assert!(admission.turn("a", 1, false, gone).is_err());
+        let giant = admission.turn("b", 1 << 40, false, None, gone).unwrap();
+        assert!(admission.turn("a", 1, false, None, gone).is_err());
         drop(giant);
-        assert!(admission.turn("a", 1, false, gone).is_ok());
+        assert!(admission.turn("a", 1, false, None, gone).is_ok());
     }
 
     #[test]
     fn a_draining_party_admits_nothing() {
         let admission = admission(1, 1, 9);
-        let running = admission.turn("a", 0, false, here).unwrap();
+        let running = admission.turn("a", 0, false, None, here).unwrap();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| admission.turn("b", 0, false, here).map(|_| ()).unwrap_err());
+            let waits = scope.spawn(|| admission.turn("b", 0, false, None, here).map(|_| ()).unwrap_err());
             until(|| admission.waiting() == 1);
             admission.drain();
             assert_eq!(waits.join().unwrap().kind(), ErrorKind::Busy);
         });
-        assert_eq!(admission.turn("c", 0, true, here).map(|_| ()).unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(admission.turn("c", 0, true, None, here).map(|_| ()).unwrap_err().kind(), ErrorKind::Busy);
         assert_eq!(admission.sessions(), 1, "what runs may finish");
         drop(running);
         assert_eq!(admission.sessions(), 0);

@@ -9,7 +9,7 @@ use megrez_engine::PartyReport;
 use megrez_net::NetProfile;
 use megrez_protocols::registry;
 use std::cell::{Cell, Ref, RefCell};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A request that this party works on.
 pub(super) struct Asked<'a> {
@@ -69,7 +69,9 @@ fn subject(request: &Request) -> Subject {
             allow: train.job.keep.as_ref().map_or(vec![], |keep| keep.allow.clone()),
             ..Subject::default()
         },
-        Request::Consent(consent) => Subject { job: Some(Subject::job(&consent.job)), ..Subject::default() },
+        Request::Consent { consent, .. } => {
+            Subject { job: Some(Subject::job(&consent.job)), ..Subject::default() }
+        }
         Request::Jobs { .. } => Subject::default(),
         Request::Stop { job } => Subject { job: Some(Subject::material(job)), ..Subject::default() },
         Request::Join(join) => Subject {
@@ -81,9 +83,13 @@ fn subject(request: &Request) -> Subject {
         },
         Request::Remove { model } => Subject { model: Some(model.clone()), ..Subject::default() },
         Request::Stored => Subject::default(),
-        Request::Allow { model, allow } => {
-            Subject { model: Some(model.clone()), allow: allow.clone(), ..Subject::default() }
-        }
+        Request::Allow { usage, .. } => Subject {
+            model: Some(usage.model.clone()),
+            plans: usage.plans.clone(),
+            allow: usage.allow.iter().map(|grant| grant.client.clone()).collect(),
+            limits: usage.allow.iter().filter(|grant| grant.is_limited()).cloned().collect(),
+            ..Subject::default()
+        },
         Request::Discard { material } => {
             Subject { material: Some(Subject::material(material)), ..Subject::default() }
         }
@@ -103,8 +109,8 @@ impl<'a> Asked<'a> {
             Request::Upload(upload) => ("upload", Some((upload.session, &upload.protocol))),
             Request::Prepare(prepare) => ("prepare", Some((prepare.session, &prepare.protocol))),
             Request::Train(train) => ("train", Some((train.session, &train.job.protocol))),
-            Request::Consent(consent) if consent.withdrawn => ("withdraw", None),
-            Request::Consent(_) => ("approve", None),
+            Request::Consent { consent, .. } if consent.withdrawn => ("withdraw", None),
+            Request::Consent { .. } => ("approve", None),
             Request::Jobs { .. } => ("jobs", None),
             Request::Stop { .. } => ("stop", None),
             Request::Join(join) => ("join", Some((join.session, &join.protocol))),
@@ -260,11 +266,18 @@ pub(super) struct Wish<'a, T> {
     pub(super) present: &'a dyn Fn() -> Result<()>,
     /// It reads what earlier requests of its connection have left.
     pub(super) depend: bool,
+    /// How long its client still waits for it.
+    pub(super) within: Option<Duration>,
     /// A refusal may be this party's alone.
     pub(super) alone: bool,
     pub(super) ready: Result<T>,
     /// What the session will hold, in bytes.
     pub(super) memory: &'a dyn Fn(&T) -> u64,
+}
+
+/// How long the client of a request still waits for it.
+pub(super) fn seconds(within: Option<u32>) -> Option<Duration> {
+    within.map(|seconds| Duration::from_secs(seconds.into()))
 }
 
 /// The step that a reason names. All parties of a session report one reason, in words; only where

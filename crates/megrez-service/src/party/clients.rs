@@ -69,6 +69,26 @@ pub(super) fn alive<T>(shared: &ClientChannel, work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Does a session's work, which ends at all parties when its client's time is over: nobody waits
+/// for what comes out of it.
+pub(super) fn until<T>(due: Option<Instant>, network: &Network, work: impl FnOnce() -> T) -> T {
+    let Some(due) = due else { return work() };
+    let (done, finished) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let watch = move || {
+            let left = due.saturating_duration_since(Instant::now());
+            if let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(left) {
+                network.fail("the time that its client gave is over");
+            }
+        };
+        // Without a thread for it the session ends when its client is looked for.
+        let _ = std::thread::Builder::new().name("megrez-watch".into()).spawn_scoped(scope, watch);
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
 /// The client's channel during a run.
 pub(super) struct ChannelClients<'a> {
     pub(super) channel: &'a ClientChannel,

@@ -1,7 +1,7 @@
 //! The connections of clients: how many there are, which of them may go, and how much is being
 //! received on all of them.
 
-use super::capacity::Capacity;
+use super::settings::Current;
 use crate::{Error, ErrorKind, Result};
 use megrez_net::{CertificateId, HangUp};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const SMALL: u64 = 64 << 10;
 
 pub(super) struct Connections {
-    capacity: Capacity,
+    settings: Current,
     state: Mutex<State>,
 }
 
@@ -45,8 +45,8 @@ pub(super) struct Receiving<'a> {
 }
 
 impl Connections {
-    pub(super) fn new(capacity: Capacity) -> Self {
-        Connections { capacity, state: Mutex::default() }
+    pub(super) fn new(settings: Current) -> Self {
+        Connections { settings, state: Mutex::default() }
     }
 
     /// Takes in a connection. If its client has too many already, or there are too many in all, an
@@ -64,10 +64,10 @@ impl Connections {
         let of = |state: &State, client: &str| state.open.values().filter(|o| o.client == client).count();
         let mine = of(&state, client);
         let busy = |what: String| Err(Error::of(ErrorKind::Busy, what));
-        if mine >= self.capacity.connections_per_client && !state.close_idle(client) {
+        if mine >= self.settings.get().capacity.connections_per_client && !state.close_idle(client) {
             return busy(format!("`{client}` has {mine} connections open already: close some"));
         }
-        if state.open.len() >= self.capacity.max_connections {
+        if state.open.len() >= self.settings.get().capacity.max_connections {
             let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
             state.open.values().for_each(|o| *counts.entry(&o.client).or_default() += 1);
             let most = counts.into_iter().max_by_key(|(_, n)| *n).map(|(name, _)| name.to_owned());
@@ -135,7 +135,7 @@ impl<'a> Connection<'a> {
         };
         let all: u64 = state.receiving.values().sum();
         let mine = state.receiving.get(&client).copied().unwrap_or_default();
-        let most = connections.capacity.request();
+        let most = connections.settings.get().capacity.request();
         if all + bytes > 2 * most || mine + bytes > most {
             return Err(Error::of(
                 ErrorKind::Busy,
@@ -176,6 +176,7 @@ impl Drop for Receiving<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::capacity::Capacity;
     use super::*;
 
     fn connections(max: usize, of_one: usize) -> Connections {
@@ -185,7 +186,7 @@ mod tests {
             max_request_mib: 1,
             ..Capacity::default()
         };
-        Connections::new(capacity)
+        Connections::new(Current::of(capacity))
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::asked::Asked;
 use super::clients::{ChannelClients, ClientChannel};
 use super::host::{Host, ended, hash, own};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
+use super::uses::Use;
 use crate::protocols::MIZAR_FLOAT;
 use crate::wire::{Ahead, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
@@ -29,7 +30,12 @@ pub(super) fn run(
     stored: Option<&StoredModel>,
     channel: &ClientChannel,
 ) -> Result<Vec<PartyReport>> {
-    let network = host.join(asked, run.session, &host.profile(&run.net)?)?;
+    let network = host.join(
+        asked,
+        run.session,
+        &host.profile(&run.net)?,
+        Use::of(run, stored.map(|stored| &stored.header)),
+    )?;
     let serve = || {
         let mut party = Party::start(network.clone(), Cpu::new(1))?;
         agree(&mut party, "request", &hash(run))?;
@@ -92,7 +98,7 @@ pub(super) fn upload(
     path: &Path,
     channel: &ClientChannel,
 ) -> Result<()> {
-    let network = host.join(asked, upload.session, &NetProfile::loopback())?;
+    let network = host.join(asked, upload.session, &NetProfile::loopback(), None)?;
     let keep = || {
         let mut party = Party::start(network.clone(), Cpu::new(1))?;
         agree(&mut party, "request", &hash(upload))?;

@@ -6,6 +6,7 @@ use super::jobs::material_folder;
 use super::service::Service;
 use super::stock::stock_of;
 use super::stored::{ModelHeader, StoredModel, forbidden};
+use crate::approval::{Approval, Usage};
 use crate::log::{Event, Level, Log};
 use crate::wire::{self, Reply, StoredItem, StoredKind};
 use crate::{Error, Result};
@@ -33,6 +34,8 @@ impl Service {
                 name: batch.iter().map(|byte| format!("{byte:02x}")).collect(),
                 owner: client.into(),
                 allow: vec![],
+                limits: vec![],
+                rules: None,
                 protocol: None,
                 batches: vec![],
                 bytes: size(&path),
@@ -62,16 +65,17 @@ impl Service {
     pub(super) fn allow(
         &self,
         asked: &Asked,
-        model: &str,
-        allow: Vec<String>,
+        usage: &Usage,
+        signature: &[u8],
         shared: &ClientChannel,
     ) -> Result<()> {
-        let (client, models) = (asked.client, &self.host.policy.models);
+        let (client, models, model) = (asked.client, &self.host.policy.models, &usage.model);
         let path = models.path(model)?;
         let alone = models.alone()?;
         let stored = StoredModel::open(models, model, client, self.host.endpoint.me(), false)?;
         owned(&stored.header, client)?;
-        let file = stored.for_users(allow)?;
+        Approval::Usage(usage).is_signed_by(client, signature, &self.host.endpoint.identity())?;
+        let file = stored.for_usage(usage, signature)?;
         asked.accept()?;
         file.replace(models, &path)?;
         drop(alone);
@@ -88,6 +92,9 @@ impl Service {
         let header = header.filter(|header| header.item(client, 0, 0).is_some());
         header.as_ref().map_or(Ok(()), |header| owned(header, client))?;
         let removed = removed(asked, header.map(|_| path));
+        if removed.as_ref().is_ok_and(|removed| *removed) {
+            self.host.uses.forget(&self.host.policy.data, model)?;
+        }
         drop(alone);
         wire::send(&mut hold(shared), &Reply::Removed(removed?))
     }
@@ -116,7 +123,7 @@ impl Service {
         let own = models.list()?.into_iter().filter(|(path, _)| owned(path));
         let made = made.filter(|(path, _)| store::belongs(path, client).is_some());
         let taken: u64 = own.chain(made).map(|(path, _)| size(&path)).fold(0, u64::saturating_add);
-        let most = self.host.policy.capacity.client_disk();
+        let most = self.host.settings.get().capacity.client_disk();
         if taken < most {
             return Ok(());
         }
@@ -132,7 +139,7 @@ impl Service {
     /// removed is in nobody's way.
     pub(super) fn expire(&self, log: &Log) {
         let folder = material_folder(&self.host);
-        match files::expire(&folder, store::EXTENSION, self.host.policy.capacity.material_life()) {
+        match files::expire(&folder, store::EXTENSION, self.host.settings.get().capacity.material_life()) {
             Ok(expired) => expired.iter().for_each(|path| {
                 let message = format!("removed material that nobody has used: {}", path.display());
                 log.write(Level::Info, Event::new("expired", message));

@@ -1,11 +1,12 @@
 //! A party as its sessions see it: its endpoint, its device, and what it allows.
 
 use super::asked::Asked;
-use super::capacity::Capacity;
 use super::chosen::Chosen;
 use super::models::Models;
+use super::settings::{Current, Settings};
 use super::stored::{StoredModel, forbidden};
 use super::traces::TraceConfig;
+use super::uses::{Use, Uses};
 use crate::protocols;
 use crate::wire::{self, Source};
 use crate::{Error, ErrorKind, Result};
@@ -36,14 +37,8 @@ pub struct Policy {
     pub data: PathBuf,
     /// Stored models and rows.
     pub models: Models,
-    /// Whether clients may ask for artificial delays and rates.
-    pub allow_shaping: bool,
-    /// Whether clients may ask for protocols that do not protect.
-    pub allow_insecure: bool,
-    /// How much is done at a time.
-    pub capacity: Capacity,
-    /// Most elements that the values of one plan may have together.
-    pub max_elements: usize,
+    /// What is allowed, and how much at a time, to begin with.
+    pub settings: Settings,
     /// Where requests are written down; `None` where the only client has started the party.
     pub audit: Option<PathBuf>,
     /// Where times of sessions are written down.
@@ -56,9 +51,12 @@ pub struct Policy {
 pub(super) struct Host {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) policy: Policy,
+    pub(super) settings: Current,
     pub(super) device: AnyDevice,
     /// Which material sessions are about to use.
     pub(super) chosen: Chosen,
+    /// How often clients have used what is limited.
+    pub(super) uses: Uses,
 }
 
 impl Host {
@@ -99,11 +97,18 @@ impl Host {
         })
     }
 
-    /// Takes part in the session of a request that this party accepts; one that cannot write that
-    /// down ends it.
-    pub(super) fn join(&self, asked: &Asked, session: [u8; 16], profile: &NetProfile) -> Result<Network> {
+    /// Takes part in the session of a request that this party accepts, and counts what it uses; a
+    /// party that may not, or cannot write that down, ends it.
+    pub(super) fn join(
+        &self,
+        asked: &Asked,
+        session: [u8; 16],
+        profile: &NetProfile,
+        of: Option<Use<'_>>,
+    ) -> Result<Network> {
         let network = self.endpoint.open_session(SessionId(session), profile)?;
-        asked.accept().map_err(|e| given_up(&network, &e))?;
+        let count = |of: Use<'_>| self.uses.count(&self.policy.data, asked.client, &of);
+        of.map_or(Ok(()), count).and_then(|()| asked.accept()).map_err(|e| given_up(&network, &e))?;
         Ok(network)
     }
 
@@ -124,11 +129,11 @@ impl Host {
     /// Refuses a plan whose values have too many elements together.
     pub(super) fn room_for(&self, mut values: impl Iterator<Item = usize>) -> Result<()> {
         let elements = values.try_fold(0usize, usize::checked_add).unwrap_or(usize::MAX);
-        if elements > self.policy.max_elements {
+        let most = self.settings.get().max_elements;
+        if elements > most {
             return Err(forbidden(format!(
-                "the plan's values and tables have {elements} elements together, this party takes at most {}: use a smaller \
-                 batch, or raise max_elements in party.toml",
-                self.policy.max_elements
+                "the plan's values and tables have {elements} elements together, this party takes at most {most}: use a \
+                 smaller batch, or raise max_elements in party.toml"
             )));
         }
         Ok(())
@@ -136,7 +141,7 @@ impl Host {
 
     pub(super) fn profile(&self, net: &wire::Net) -> Result<NetProfile> {
         let profile = net.profile()?;
-        if !profile.is_unshaped() && !self.policy.allow_shaping {
+        if !profile.is_unshaped() && !self.settings.get().allow_shaping {
             return Err(forbidden(
                 "this party does not shape its links; set allow_shaping in party.toml for measurements",
             ));
@@ -147,7 +152,7 @@ impl Host {
     /// The protocol, if this party and this caller allow it.
     pub(super) fn protocol(&self, name: &str, insecure: bool) -> Result<&'static Protocol> {
         let protocol = protocols::find(name)?;
-        if protocol.insecure && !(insecure && self.policy.allow_insecure) {
+        if protocol.insecure && !(insecure && self.settings.get().allow_insecure) {
             return Err(forbidden(format!(
                 "`{name}` does not protect the data ({}); it runs only when the caller says `--insecure` and the \
                  party allows it",

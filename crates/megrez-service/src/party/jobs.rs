@@ -102,7 +102,7 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
         let options = Options { runs: self.run.runs, lasting: &self.run.lasting };
         let reports =
             serve_from(&suite, self.plan, &mut party, &mut stored, &mut ahead, &mut clients, options)?;
-        let most = self.host.policy.max_elements;
+        let most = self.host.settings.get().max_elements;
         self.kept.store::<S>(&origin, self.plan, &party, &stored, request, most)?;
         Ok(reports)
     }

@@ -83,7 +83,7 @@ impl Service {
         let first = names[0] == asked.client;
         names.sort_unstable();
         let key: Key = (join.protocol, join.name, names);
-        let capacity = &self.host.policy.capacity;
+        let capacity = &self.host.settings.get().capacity;
         let until = Instant::now() + capacity.turn().min(Duration::from_secs(join.seconds.into()));
         let guest = Guest { part: join.session, channel: Arc::clone(shared), until };
         let seat = self.meetings.enter(&key, asked.client, guest, join.program, capacity)?;
@@ -109,7 +109,7 @@ impl Service {
     /// A program that this party has room for, and its shapes.
     fn program(&self, bytes: &[u8]) -> Result<(Program, Vec<Shape>)> {
         let program = wire::program(bytes)?;
-        let most = self.host.policy.max_elements;
+        let most = self.host.settings.get().max_elements;
         let shapes = program.check(most).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         Ok((program, shapes))
     }
@@ -146,6 +146,7 @@ impl Service {
         };
         let profile = &NetProfile::loopback();
         let wish = Wish {
+            within: None,
             asked,
             session,
             profile,
@@ -158,7 +159,7 @@ impl Service {
         let ((), _place) = self.admitted(wish)?;
         seat.admitted();
         asked.is_done_in(session);
-        let network = self.host.join(asked, session, profile)?;
+        let network = self.host.join(asked, session, profile, None)?;
         let serve = || {
             let (program, shapes) = self.program(&seat.program)?;
             let mut party = Party::start(network.clone(), Cpu::new(1))?;
@@ -168,7 +169,7 @@ impl Service {
             for guest in guests.values() {
                 wire::send(&mut hold(&guest.channel), &Reply::Begun)?;
             }
-            let capacity = &self.host.policy.capacity;
+            let capacity = &self.host.settings.get().capacity;
             let [given, opened] = program.exchanged(&shapes).map(|lanes| share_bytes(1) as u64 * lanes);
             let mut clients = Guests {
                 guests: &guests,

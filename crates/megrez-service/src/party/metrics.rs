@@ -171,7 +171,7 @@ impl Metrics {
             requests: of_kind.values().copied().collect(),
             sent: (0..3).map(sent).filter(|(_, bytes)| *bytes > 0).collect(),
             refused: self.refused.get(),
-            expires: Some(self.expiry.get()).filter(|at| *at > 0),
+            expires: self.expiry(),
         }
     }
 
@@ -191,6 +191,11 @@ impl Metrics {
     /// When the certificate that is in use expires.
     pub(super) fn expires(&self, seconds_since_1970: i64) {
         self.expiry.set(seconds_since_1970);
+    }
+
+    /// When the certificate that is in use expires, in seconds since 1970, if that is known.
+    pub(super) fn expiry(&self) -> Option<i64> {
+        Some(self.expiry.get()).filter(|at| *at > 0)
     }
 
     /// All of it as text, in the format OpenMetrics.

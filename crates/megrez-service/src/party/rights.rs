@@ -5,6 +5,7 @@
 //! it.
 
 use super::stored::forbidden;
+use crate::pattern::matches;
 use crate::wire::{Request, Source};
 use crate::{Error, Result};
 use serde::Deserialize;
@@ -130,9 +131,9 @@ impl Rights {
             },
             Request::Join(join) => (Right::RunPlans, Some(&join.protocol), None, 1),
             Request::Upload(upload) => (Right::Upload, Some(&upload.protocol), Some(&upload.model), 0),
-            Request::Allow { model, .. } => (Right::Upload, None, Some(model), 0),
+            Request::Allow { usage, .. } => (Right::Upload, None, Some(&usage.model), 0),
             // What concerns a client's own word, jobs and files is no more than it has been given.
-            Request::Consent(_)
+            Request::Consent { .. }
             | Request::Jobs { .. }
             | Request::Stop { .. }
             | Request::Remove { .. }
@@ -203,16 +204,6 @@ impl Rights {
     }
 }
 
-/// Whether a name is one of a pattern, in which `*` stands for any letters.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, end)) => {
-            name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +229,7 @@ mod tests {
             net,
             material: Ahead::Nothing,
             insecure: false,
+            within_s: None,
         })
     }
 
@@ -253,6 +245,7 @@ mod tests {
             plans: vec![],
             allow: vec![],
             rows: false,
+            within_s: None,
         })
     }
 
@@ -270,7 +263,12 @@ mod tests {
             keep,
             about: String::new(),
         };
-        Request::Train(Train { session: [0; 16], job, net: Net::from(&NetProfile::loopback()) })
+        Request::Train(Train {
+            session: [0; 16],
+            job,
+            net: Net::from(&NetProfile::loopback()),
+            within_s: None,
+        })
     }
 
     const POLICY: &str = "[default]\nrights = [\"run-models\"]\nmodels = [\"open\"]\n\
@@ -295,6 +293,7 @@ mod tests {
                 source,
                 material: [0; 16],
                 stock: false,
+                within_s: None,
             })
         };
         assert!(may("alice", &prepare(model("triage-1"))) && !may("bob", &prepare(Source::Plan(vec![]))));
@@ -344,18 +343,5 @@ mod tests {
         assert!(wrong("c", "[client.alice]\nrights = []\nmodels = [\"a*b*\"]").contains("a*b*"));
         assert!(wrong("d", "[clients]\n").contains("clients"));
         assert!(Rights::load(Path::new("/nonexistent/policy.toml")).is_err());
-    }
-
-    #[test]
-    fn patterns() {
-        for (pattern, name, is) in [
-            ("*", "", true),
-            ("a*", "abc", true),
-            ("a*c", "ac", true),
-            ("ab*bc", "abc", false),
-            ("a", "ab", false),
-        ] {
-            assert_eq!(matches(pattern, name), is, "{pattern} {name}");
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! The service: accepts clients, takes their requests, and has each done in a session of its own.
 
 use super::admission::{Admission, Place};
-use super::asked::{Asked, Wish};
+use super::asked::{Asked, Wish, seconds};
 use super::chosen::Chosen;
-use super::clients::{ClientChannel, alive, hold};
+use super::clients::{ClientChannel, alive, hold, until};
 use super::connections::{Connection, Connections, Receiving};
 use super::float;
 use super::host::{Host, Policy, ended, hash, writable};
@@ -12,9 +12,12 @@ use super::kept::Kept;
 use super::meetings::Meetings;
 use super::metrics::Metrics;
 use super::rights::Rights;
+use super::settings::Current;
 use super::stored::{ModelHeader, taken};
 use super::traces::Traces;
 use super::training::Training;
+use super::upkeep::Upkeep;
+use super::uses::{Use, Uses};
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
 use crate::wire::{self, Failure, Prepare, Reply, Request, Run, Upload};
@@ -22,7 +25,7 @@ use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::{PartyReport, files};
 use megrez_kernels::Memory;
-use megrez_net::{Channel, Endpoint, Identity, NetError, NetProfile, PeerName, SessionId};
+use megrez_net::{Channel, Endpoint, NetError, NetProfile, PeerName, SessionId};
 use megrez_plan::{FloatPlan, Plan};
 use megrez_protocols::registry::Numbers;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +44,7 @@ pub struct Service {
     pub(super) metrics: Metrics,
     audit: Option<Audit>,
     traces: Option<Traces>,
-    rights: RwLock<Arc<Rights>>,
+    pub(super) rights: RwLock<Arc<Rights>>,
     pub(super) draining: AtomicBool,
     /// Whether the data folder could be written when somebody last looked.
     pub(super) writable: AtomicBool,
@@ -56,31 +59,27 @@ impl Service {
         let audit = policy.audit.as_deref().map(|path| Audit::open(endpoint.me(), path)).transpose()?;
         let rights = policy.rights.as_deref().map_or_else(|| Ok(Rights::default()), Rights::load)?;
         let traces = policy.traces.as_ref().map(|config| Traces::open(endpoint.me(), config)).transpose()?;
+        let settings = Current::new(policy.settings.clone());
         Ok(Arc::new(Service {
             audit,
             traces,
             rights: RwLock::new(Arc::new(rights)),
-            admission: Admission::new(policy.capacity.clone()),
-            connections: Connections::new(policy.capacity.clone()),
+            admission: Admission::new(settings.clone()),
+            connections: Connections::new(settings.clone()),
             training: Training::default(),
             meetings: Meetings::default(),
             metrics: Metrics::new(endpoint.me()),
-            host: Host { endpoint, policy, device, chosen: Chosen::default() },
+            host: Host {
+                endpoint,
+                policy,
+                settings,
+                device,
+                chosen: Chosen::default(),
+                uses: Uses::default(),
+            },
             draining: AtomicBool::new(false),
             writable: AtomicBool::new(true),
         }))
-    }
-
-    /// Reads anew what clients may ask for; what is running goes on.
-    ///
-    /// # Errors
-    /// If the file is of no use: the rights stay as they were.
-    pub fn read_rights(&self) -> Result<()> {
-        let Some(path) = &self.host.policy.rights else { return Ok(()) };
-        let read = Rights::load(path)?;
-        let mut rights = self.rights.write().unwrap_or_else(PoisonError::into_inner);
-        *rights = Arc::new(read.replaces(&rights));
-        Ok(())
     }
 
     /// Ends gently: from now on nothing is admitted, and [`run`](Self::run) returns once what runs
@@ -89,18 +88,6 @@ impl Service {
         self.draining.store(true, Ordering::Release);
         self.admission.drain();
         self.stop_jobs();
-    }
-
-    /// Who this party is to those who connect from now on, by a certificate that `expires` at that
-    /// second since 1970, and whose certificates are revoked: their connections are closed. Says
-    /// how many were.
-    ///
-    /// # Errors
-    /// If it is another party.
-    pub fn set_identity(&self, identity: Identity, expires: i64) -> Result<usize> {
-        self.host.endpoint.set_identity(identity.clone())?;
-        self.metrics.expires(expires);
-        Ok(self.connections.close_revoked(|certificate| identity.revokes(certificate)))
     }
 
     /// Sweeps away what a crash has left in its folders, then accepts clients until the endpoint
@@ -124,7 +111,7 @@ impl Service {
             let message = format!("removed what an earlier end had left: {}", swept.display());
             log.write(Level::Warn, Event::new("swept", message));
         }
-        self.expire(&log);
+        let mut upkeep = Upkeep::default();
         let log = Arc::new(log);
         let mut ends = None;
         loop {
@@ -134,7 +121,7 @@ impl Service {
                 let end = *ends.get_or_insert_with(|| {
                     let message = format!("draining: {running} sessions run");
                     log.write(Level::Info, Event::new("draining", message));
-                    Instant::now() + self.host.policy.capacity.drain()
+                    Instant::now() + self.host.settings.get().capacity.drain()
                 });
                 if running == 0 || Instant::now() >= end {
                     let (level, message) = match running {
@@ -147,6 +134,7 @@ impl Service {
                     return Ok(());
                 }
             }
+            self.look_after(&mut upkeep, &log, Instant::now());
             let accepted = self.host.endpoint.accept_client_within(Duration::from_millis(200));
             let refusals = self.host.endpoint.take_refusals();
             self.metrics.refused(refusals.len());
@@ -196,7 +184,7 @@ impl Service {
             }
         };
         log.write(Level::Info, about("connection", "connected".to_owned()));
-        let capacity = &self.host.policy.capacity;
+        let capacity = &self.host.settings.get().capacity;
         if channel.set_patience(capacity.patience()).is_err() {
             return;
         }
@@ -241,7 +229,7 @@ impl Service {
         shared: &ClientChannel,
         connection: &Connection<'c>,
     ) -> Result<(Request, Option<Receiving<'c>>)> {
-        let capacity = &self.host.policy.capacity;
+        let capacity = &self.host.settings.get().capacity;
         let mut channel = hold(shared);
         let (payload, room) = channel.recv_admitted(capacity.request(), capacity.idle(), |bytes| {
             connection.idle(false);
@@ -306,15 +294,17 @@ impl Service {
                 }
                 trained
             }
-            Request::Consent(consent) => permitted.and_then(|()| self.consent(asked, &consent, channel)),
+            Request::Consent { consent, signature } => {
+                permitted.and_then(|()| self.consent(asked, &consent, &signature, channel))
+            }
             Request::Jobs { job, whole } => {
                 permitted.and_then(|()| self.jobs(asked.client, job, whole, channel))
             }
             Request::Stop { job } => permitted.and_then(|()| self.stop(asked.client, job, channel)),
             Request::Remove { model } => permitted.and_then(|()| self.remove(asked, &model, channel)),
             Request::Stored => permitted.and_then(|()| self.holdings(asked.client, channel)),
-            Request::Allow { model, allow } => {
-                permitted.and_then(|()| self.allow(asked, &model, allow, channel))
+            Request::Allow { usage, signature } => {
+                permitted.and_then(|()| self.allow(asked, &usage, &signature, channel))
             }
             Request::Discard { material } => permitted.and_then(|()| self.discard(asked, material, channel)),
         }
@@ -324,16 +314,16 @@ impl Service {
     /// party 0 has begun it. `ready` is what this party has made of the request; a refusal that may
     /// be its own `alone` is told to those who come.
     pub(super) fn admitted<T>(&self, wish: Wish<'_, T>) -> Result<(T, Place<'_>)> {
-        let Wish { asked, session, profile, present, depend, alone, ready, memory } = wish;
+        let Wish { asked, session, profile, present, depend, within, alone, ready, memory } = wish;
         let endpoint = &self.host.endpoint;
         let admitted = match ready {
             Ok(ready) if endpoint.me() == 0 => {
-                let place = self.admission.turn(asked.client, memory(&ready), depend, present)?;
+                let place = self.admission.turn(asked.client, memory(&ready), depend, within, present)?;
                 return Ok((ready, place));
             }
             Err(e) if endpoint.me() == 0 || !alone => Err(e),
             ready => {
-                self.await_party_0(session, present)?;
+                self.await_party_0(session, within, present)?;
                 ready.and_then(|ready| {
                     self.admission.is_open()?;
                     let place = self.admission.follow(asked.client, memory(&ready))?;
@@ -347,10 +337,16 @@ impl Service {
 
     /// Waits until party 0 has dialled its link of a session. One that is open here already is
     /// waited for no more: it is refused where it is opened.
-    fn await_party_0(&self, session: [u8; 16], present: &dyn Fn() -> Result<()>) -> Result<()> {
+    fn await_party_0(
+        &self,
+        session: [u8; 16],
+        within: Option<Duration>,
+        present: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
         let session = SessionId(session);
         // As long as a turn may take there, and then as long as parties wait for each other.
-        let wait = self.host.policy.capacity.turn() + self.host.endpoint.connect_limit();
+        let wait = self.host.settings.get().capacity.turn() + self.host.endpoint.connect_limit();
+        let wait = within.map_or(wait, |within| within.min(wait));
         let until = Instant::now() + wait;
         while !self.host.endpoint.is_open(session) && !self.host.endpoint.announced(session, 0, LOOK)? {
             present()?;
@@ -376,21 +372,28 @@ impl Service {
             return Err(Error::Refused("a run has at least one repetition".into()));
         }
         let (session, depend, present) = (run.session, kept.any(), &|| shared.present());
+        let (since, within) = (Instant::now(), seconds(run.within_s));
         // A policy is this party's own.
         let alone = run.source.is_stored() || permitted.is_err();
         if protocol.numbers == Numbers::Float32 {
             let ready = permitted.and_then(|()| float::plan_of(&self.host, asked.client, run));
             let inbox = self.host.endpoint.sent_ahead();
             let memory = |(plan, _): &(FloatPlan, _)| float::session_memory(&run.protocol, plan, inbox);
-            let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
+            let wish =
+                Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
             let ((plan, stored), _place) = self.admitted(wish)?;
             return float::run(&self.host, asked, run, &plan, stored.as_ref(), shared);
         }
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &run.source));
         let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
-        let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
+        let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
-        let network = self.host.join(asked, session, profile)?;
+        let network = self.host.join(
+            asked,
+            session,
+            profile,
+            Use::of(run, stored.as_ref().map(|stored| &stored.header)),
+        )?;
         let job = RunJob {
             host: &self.host,
             client: asked.client,
@@ -402,7 +405,8 @@ impl Service {
             kept,
             log: asked.log(),
         };
-        ended(&network, dispatch(&run.protocol, plan.ring, job)?)
+        let due = within.map(|within| since + within);
+        ended(&network, until(due, &network, || dispatch(&run.protocol, plan.ring, job))?)
     }
 
     fn upload(
@@ -420,18 +424,29 @@ impl Service {
             .and_then(|()| if path.exists() { Err(taken(&upload.model)) } else { Ok(()) })
             .and_then(|()| self.room_on_disk(asked.client));
         let (session, alone, depend, present) = (upload.session, true, false, &|| shared.present());
+        let within = seconds(upload.within_s);
         let bytes = &upload.plans[0].plan;
         if protocol.numbers == Numbers::Float32 {
             let ready = permitted.and_then(|()| float::affordable(&self.host, bytes));
-            let wish =
-                Wish { asked, session, profile, present, depend, alone, ready, memory: &float::memory };
+            let wish = Wish {
+                asked,
+                session,
+                profile,
+                present,
+                depend,
+                within,
+                alone,
+                ready,
+                memory: &float::memory,
+            };
             let (plan, _place) = self.admitted(wish)?;
             return float::upload(&self.host, asked, upload, header, &plan, &path, shared);
         }
         let ready = permitted.and_then(|()| self.host.affordable(bytes));
-        let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &Host::memory };
+        let wish =
+            Wish { asked, session, profile, present, depend, within, alone, ready, memory: &Host::memory };
         let (plan, _place) = self.admitted(wish)?;
-        let network = self.host.join(asked, session, profile)?;
+        let network = self.host.join(asked, session, profile, None)?;
         let job = UploadJob {
             host: &self.host,
             network: network.clone(),
@@ -459,14 +474,15 @@ impl Service {
         let profile = &NetProfile::loopback();
         let permitted = permitted.and_then(|()| self.room_on_disk(asked.client));
         let (session, depend, present) = (prepare.session, false, &|| shared.present());
+        let within = seconds(prepare.within_s);
         let alone = prepare.source.is_stored() || permitted.is_err();
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &prepare.source));
         let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
-        let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
+        let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
         // What is made is kept for some time only: it does not fill a disk over the years.
         self.expire(asked.log());
-        let network = self.host.join(asked, session, profile)?;
+        let network = self.host.join(asked, session, profile, None)?;
         let job = PrepareJob {
             host: &self.host,
             client: asked.client,

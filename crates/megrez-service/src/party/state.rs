@@ -45,6 +45,8 @@ impl Service {
             sessions: self.admission.sessions(),
             waiting: self.admission.waiting(),
             draining: self.draining.load(Ordering::Acquire),
+            writable: writable(&self.host.policy.data).is_ok(),
+            certificate_ends_s: self.metrics.expiry(),
         }
     }
 }

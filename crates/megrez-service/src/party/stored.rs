@@ -8,6 +8,9 @@
 //! can write the folder can do what the party can.
 
 use super::models::Models;
+use crate::approval::{Grant, Rules, Usage, now_s};
+use crate::audit::Subject;
+use crate::log::date;
 use crate::protocols::is_float;
 use crate::wire::{ModelPlan, StoredItem, StoredKind, USER, Upload};
 use crate::{Error, ErrorKind, Result};
@@ -23,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
 
-const MAGIC: &[u8; 16] = b"megrez-model-003";
+const MAGIC: &[u8; 16] = b"megrez-model-004";
 const PURPOSE: &str = "megrez 2026 stored model";
 
 /// Most clients who may use a model.
@@ -45,8 +48,13 @@ pub(super) struct ModelHeader {
     pub(super) upload: Id,
     /// The client who uploaded it.
     pub(super) owner: String,
-    /// The clients who may run it, or ask for training on it.
-    pub(super) allow: Vec<String>,
+    /// The clients who may run it, or ask for training on it, and how far.
+    pub(super) allow: Vec<Grant>,
+    /// What jobs on these rows have to keep to.
+    pub(super) rules: Option<Rules>,
+    /// When its owner said so last, and the signature; an upload needs none, since all of it is its
+    /// owner's.
+    approved: Option<(u64, Vec<u8>)>,
     /// Those who have a say in every training that uses it: its owner, and the owners of the rows
     /// that it was trained on.
     pub(super) owners: Vec<String>,
@@ -82,7 +90,9 @@ impl ModelHeader {
                 party,
                 upload: Id::default(),
                 owner: client.into(),
-                allow: upload.allow.clone(),
+                allow: upload.allow.iter().map(|client| Grant::unlimited(client)).collect(),
+                rules: None,
+                approved: None,
                 owners: vec![client.into()],
                 rows: upload.rows,
                 protocol: upload.protocol.clone(),
@@ -102,15 +112,42 @@ impl ModelHeader {
         ModelHeader { owners, ..self }
     }
 
-    /// The header once its owner lets others use the model than before.
-    pub(super) fn of_users(self, allow: Vec<String>) -> Result<Self> {
+    /// The header once its owner lets others use the model than before, by a word that is signed.
+    pub(super) fn of_usage(self, usage: &Usage, signature: &[u8]) -> Result<Self> {
+        let plans = self.plans.iter().map(|plan| Subject::plan(&plan.plan, is_float(&self.protocol)));
+        if usage.upload != self.upload || !plans.eq(usage.plans.iter().cloned()) {
+            let what =
+                format!("what was approved is another upload of `{}`, or other plans of it", self.model);
+            return Err(Error::of(ErrorKind::NotPermitted, what));
+        }
+        if let Some((given_s, _)) = self.approved.as_ref().filter(|(given_s, _)| *given_s > usage.given_s) {
+            let what = format!("`{}` has said something else since, at {}", self.owner, date(*given_s));
+            return Err(Error::of(ErrorKind::NotPermitted, what));
+        }
+        usage.rules.as_ref().map_or(Ok(()), Rules::check)?;
+        let counts = usage.allow.iter().any(|grant| grant.runs.is_some() || grant.rows.is_some());
+        if self.rows && counts {
+            let what = "rows are not run: limit jobs on them by rules, and by when they may begin";
+            return Err(Error::Refused(what.into()));
+        }
+        if !self.rows && usage.rules.is_some() {
+            return Err(Error::Refused("rules are for rows, which jobs are proposed on".into()));
+        }
+        let allow: Vec<String> = usage.allow.iter().map(|grant| grant.client.clone()).collect();
         // Who may run a model was a part of what the owners of those rows have approved.
         if self.owners.iter().any(|other| *other != self.owner) {
             let what = format!("`{}` was trained on others' rows, who approved who may run it", self.model);
             return Err(forbidden(what));
         }
         known(&self.model, &self.protocol, &self.plans, &self.owner, &allow)?;
-        Ok(ModelHeader { allow, ..self })
+        let mut names = allow.clone();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() < allow.len() {
+            return Err(Error::Refused("a client is named twice".into()));
+        }
+        let (allow, rules) = (usage.allow.clone(), usage.rules.clone());
+        Ok(ModelHeader { allow, rules, approved: Some((usage.given_s, signature.to_vec())), ..self })
     }
 
     /// What a file says of itself, if there is one: its hash nobody has checked, which is enough to
@@ -138,18 +175,26 @@ impl ModelHeader {
     /// What its owner, or `client` who may use it, is told of it.
     pub(super) fn item(&self, client: &str, bytes: u64, written_s: u64) -> Option<StoredItem> {
         let own = self.owner == client;
-        let may = own || [&self.allow, &self.owners].iter().any(|names| names.iter().any(|c| c == client));
+        let may = own || self.grant(client).is_some() || self.owners.iter().any(|owner| owner == client);
+        let told = |grant: &&Grant| grant.is_limited() && (own || grant.client == client);
         may.then(|| StoredItem {
             kind: if self.rows { StoredKind::Rows } else { StoredKind::Model },
             name: self.model.clone(),
             owner: self.owner.clone(),
-            allow: if own { self.allow.clone() } else { vec![] },
+            allow: if own { self.allow.iter().map(|grant| grant.client.clone()).collect() } else { vec![] },
+            limits: self.allow.iter().filter(told).cloned().collect(),
+            rules: self.rules.clone(),
             protocol: Some(self.protocol.clone()),
             batches: self.plans.iter().map(|plan| plan.batch).filter(|_| !self.rows).collect(),
             bytes,
             written_s,
             made: self.upload,
         })
+    }
+
+    /// What its owner has let a client do.
+    pub(super) fn grant(&self, client: &str) -> Option<&Grant> {
+        self.allow.iter().find(|grant| grant.client == client)
     }
 
     /// Its name.
@@ -307,9 +352,16 @@ impl StoredModel {
         // models there are.
         let absent = || forbidden(format!("there is no model `{model}` that `{client}` may use"));
         let stored = Self::read(models, model, me)?.ok_or_else(absent)?;
-        let others = if say { &stored.header.owners } else { &stored.header.allow };
-        if stored.header.owner != client && !others.iter().any(|c| c == client) {
+        let header = &stored.header;
+        let grant = header.grant(client).filter(|_| !say);
+        let has_say = say && header.owners.iter().any(|owner| owner == client);
+        if header.owner != client && !has_say && grant.is_none() {
             return Err(absent());
+        }
+        let ended = grant.and_then(|grant| grant.until_s).filter(|until| *until <= now_s());
+        if let Some(until) = ended.filter(|_| header.owner != client) {
+            let what = format!("`{}` lets `{client}` use `{model}` until {}", header.owner, date(until));
+            return Err(forbidden(format!("{what}, and that is over")));
         }
         Ok(stored)
     }
@@ -337,8 +389,8 @@ impl StoredModel {
     }
 
     /// The same shares for other users.
-    pub(super) fn for_users(self, allow: Vec<String>) -> Result<ModelFile> {
-        let header = self.header.clone().of_users(allow)?;
+    pub(super) fn for_usage(self, usage: &Usage, signature: &[u8]) -> Result<ModelFile> {
+        let header = self.header.clone().of_usage(usage, signature)?;
         let mut file = ModelFile::new(&header)?;
         file.body().extend_from_slice(self.body());
         Ok(file)

@@ -6,14 +6,16 @@
 //! the same is opened again. The parties make a name for each opening together; shares of two never
 //! meet.
 
+use super::super::sealed::{put, read, remove, write};
 use super::super::stored::forbidden;
+use crate::approval::now_s;
+use crate::log::date;
 use crate::training::{Consent, Job, JobId, Opened};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::store::{self, Id};
 use megrez_engine::{Stored, files};
 use megrez_plan::Value;
 use megrez_protocols::Suite;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,34 +38,15 @@ pub(super) fn name(id: &JobId) -> String {
     digits(id)
 }
 
-fn read<T: DeserializeOwned>(purpose: &str, path: &Path) -> Result<Option<T>> {
-    let bytes = match std::fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|e| Error::storage(path, e))?,
-    };
-    let content = files::unseal(purpose, &bytes).and_then(|content| postcard::from_bytes(content).ok());
-    content.map(Some).ok_or_else(|| Error::damaged(path, "is damaged, or of another version"))
-}
-
-fn write<T: Serialize>(purpose: &str, path: &Path, content: &T) -> Result<()> {
-    let mut bytes = postcard::to_allocvec(content).map_err(|e| Error::of(ErrorKind::Internal, e))?;
-    files::seal(purpose, &mut bytes);
-    files::write(path, &bytes).map_err(|e| Error::storage(path, e))
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match files::remove(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::storage(path, e)),
-        _ => Ok(()),
-    }
-}
-
-/// What is known of a consent: the uploads that it is about.
+/// What an owner has said of a job.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Given {
     job: [u8; 32],
     owner: String,
-    of: Vec<(String, Id)>,
+    /// The uploads that it is about, each with when the approval ends.
+    of: Vec<(String, Id, Option<u64>)>,
+    /// What was signed, with the signature: for whoever asks later.
+    signed: Vec<(Consent, Vec<u8>)>,
 }
 
 fn consent_path(data: &Path, job: &[u8; 32], owner: &str) -> PathBuf {
@@ -72,15 +55,28 @@ fn consent_path(data: &Path, job: &[u8; 32], owner: &str) -> PathBuf {
 
 /// Writes down what an owner says of a job, besides what it has said of other uploads in it; `of`
 /// are the owner's.
-pub(super) fn consent(data: &Path, owner: &str, consent: &Consent, of: Vec<(String, Id)>) -> Result<()> {
+pub(super) fn consent(
+    data: &Path,
+    owner: &str,
+    consent: &Consent,
+    signature: &[u8],
+    of: Vec<(String, Id)>,
+) -> Result<()> {
     let path = consent_path(data, &consent.job, owner);
-    let before = read::<Given>(CONSENT, &path)?.map_or(vec![], |given| given.of).into_iter();
-    let of: Vec<_> = before.filter(|(name, _)| of.iter().all(|(n, _)| n != name)).chain(of.clone()).collect();
+    let before = read::<Given>(CONSENT, &path)?;
+    let (of_before, mut signed) = before.map_or((vec![], vec![]), |given| (given.of, given.signed));
+    let others = of_before.into_iter().filter(|(name, ..)| of.iter().all(|(n, _)| n != name));
+    let new = of.iter().map(|(name, upload)| (name.clone(), *upload, consent.until_s));
+    let of: Vec<_> = others.chain(new).collect();
+    // What says nothing of these any more is not kept.
+    signed.retain(|(earlier, _)| {
+        of.iter().any(|(name, ..)| earlier.of.contains(name) && !consent.of.contains(name))
+    });
+    signed.push((consent.clone(), signature.to_vec()));
     if of.len() > MAX_OF {
         return Err(forbidden(format!("an approval is about {MAX_OF} rows and weights at most")));
     }
-    remove(&path)?;
-    write(CONSENT, &path, &Given { job: consent.job, owner: owner.into(), of })
+    put(CONSENT, &path, &Given { job: consent.job, owner: owner.into(), of, signed })
 }
 
 /// Forgets what an owner has said of a job: the names that it was about, if it has said anything.
@@ -88,7 +84,7 @@ pub(super) fn withdraw(data: &Path, owner: &str, job: &[u8; 32]) -> Result<Optio
     let path = consent_path(data, job, owner);
     let given = read::<Given>(CONSENT, &path)?;
     remove(&path)?;
-    Ok(given.map(|given| given.of.into_iter().map(|(name, _)| name).collect()))
+    Ok(given.map(|given| given.of.into_iter().map(|(name, ..)| name).collect()))
 }
 
 /// What owners have said of jobs, at most so many: the job's hash in digits, who, and about what.
@@ -96,7 +92,7 @@ pub(super) fn consents(data: &Path, most: usize) -> Vec<(String, String, String)
     let found = files::of_extension(&data.join("consents"), "consent").unwrap_or_default();
     let read = |(path, _): &(PathBuf, _)| {
         let given = read::<Given>(CONSENT, path).ok()??;
-        let of: Vec<&str> = given.of.iter().map(|(name, _)| name.as_str()).collect();
+        let of: Vec<&str> = given.of.iter().map(|(name, ..)| name.as_str()).collect();
         Some((digits(&given.job), given.owner, of.join(", ")))
     };
     found.iter().filter_map(read).take(most).collect()
@@ -105,7 +101,7 @@ pub(super) fn consents(data: &Path, most: usize) -> Vec<(String, String, String)
 /// Whether an owner has approved a job with something in it that the job uses.
 pub(super) fn has_consented(data: &Path, job: &Job, owner: &str) -> bool {
     let given = read::<Given>(CONSENT, &consent_path(data, &job.hash(), owner));
-    matches!(given, Ok(Some(given)) if given.of.iter().any(|(name, _)| job.uses(name)))
+    matches!(given, Ok(Some(given)) if given.of.iter().any(|(name, ..)| job.uses(name)))
 }
 
 /// Makes sure that an owner has approved the job, with this upload in it.
@@ -114,13 +110,15 @@ pub(super) fn has_consented(data: &Path, job: &Job, owner: &str) -> bool {
 /// [`ErrorKind::NotPermitted`], in words that name the hash.
 pub(super) fn approved(data: &Path, job: &[u8; 32], owner: &str, upload: (&str, Id)) -> Result<()> {
     let given: Option<Given> = read(CONSENT, &consent_path(data, job, owner))?;
-    let named = |given: Given| {
-        given.job == *job
-            && given.owner == owner
-            && given.of.iter().any(|(n, id)| (n.as_str(), *id) == upload)
-    };
-    if given.is_some_and(named) {
-        return Ok(());
+    let given = given.filter(|given| given.job == *job && given.owner == owner);
+    let found = given.and_then(|given| given.of.into_iter().find(|(n, id, _)| (n.as_str(), *id) == upload));
+    match found {
+        Some((_, _, Some(until))) if until <= now_s() => {
+            let what = format!("`{owner}` has approved the job {} until {}", digits(job), date(until));
+            return Err(forbidden(format!("{what}, and that is over")));
+        }
+        Some(_) => return Ok(()),
+        None => {}
     }
     let hash = digits(job);
     Err(forbidden(format!("`{owner}`, who has a say in `{}`, has not approved the job {hash}", upload.0)))
@@ -249,8 +247,7 @@ impl<'a> Folder<'a> {
 
     /// Writes down what was opened after an epoch.
     pub(super) fn tell(&self, epoch: u32, opened: &[(String, Opened)]) -> Result<()> {
-        remove(&self.told_path(epoch))?;
-        write(TOLD, &self.told_path(epoch), &opened)
+        put(TOLD, &self.told_path(epoch), &opened)
     }
 
     /// The last epoch whose checkpoint this party has; 0 for none.

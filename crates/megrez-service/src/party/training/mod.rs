@@ -7,12 +7,13 @@ mod run;
 
 pub(super) use entries::Training;
 
-use super::asked::{Asked, Wish};
+use super::asked::{Asked, Wish, seconds};
 use super::clients::{ClientChannel, alive, hold};
 use super::host::{Host, ended};
 use super::jobs::dispatch;
 use super::service::Service;
-use super::stored::{StoredModel, forbidden};
+use super::stored::{ModelHeader, StoredModel, forbidden};
+use crate::approval::Approval;
 use crate::training::{Consent, Job, JobId, JobState, Stands, Work};
 use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
@@ -70,9 +71,11 @@ impl Service {
             let ready = permitted.and_then(|()| self.accepted(train));
             let memory = |ready: &Ready| memory(&ready.work, job);
             let (session, alone, depend, present) = (train.session, true, false, &|| shared.present());
-            let wish = Wish { asked, session, profile, present, depend, alone, ready, memory: &memory };
+            let within = seconds(train.within_s);
+            let wish =
+                Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
             let (ready, place) = self.admitted(wish)?;
-            let network = self.host.join(asked, session, profile)?;
+            let network = self.host.join(asked, session, profile, None)?;
             Ok::<_, Error>((ready, place, network))
         };
         let (Ready { work, stored, keep, owners }, _place, network) = alive(shared, begin)?;
@@ -118,8 +121,15 @@ impl Service {
     }
 
     /// Writes down what an owner says of a job.
-    pub(super) fn consent(&self, asked: &Asked, consent: &Consent, shared: &ClientChannel) -> Result<()> {
+    pub(super) fn consent(
+        &self,
+        asked: &Asked,
+        consent: &Consent,
+        signature: &[u8],
+        shared: &ClientChannel,
+    ) -> Result<()> {
         let client = asked.client;
+        Approval::Job(consent).is_signed_by(client, signature, &self.host.endpoint.identity())?;
         if consent.of.is_empty() {
             return Err(Error::Refused("an approval names the rows or weights that it is about".into()));
         }
@@ -150,7 +160,7 @@ impl Service {
             of.push((named.clone(), stored.header.upload));
         }
         asked.accept()?;
-        files::consent(data, client, consent, of)?;
+        files::consent(data, client, consent, signature, of)?;
         wire::send(&mut hold(shared), &Reply::Done)
     }
 
@@ -310,7 +320,7 @@ impl Service {
         let (host, job) = (&self.host, &train.job);
         job.stages.iter().try_for_each(|stage| host.affordable(&stage.step).map(drop))?;
         let work = job.check()?;
-        let (needs, has) = (memory(&work, job), host.policy.capacity.memory());
+        let (needs, has) = (memory(&work, job), host.settings.get().capacity.memory());
         if needs > has {
             let what = format!("the job needs up to {needs} bytes, this party's sessions have {has}");
             return Err(Error::of(ErrorKind::Unsupported, what));
@@ -319,6 +329,10 @@ impl Service {
         let mut stored = vec![];
         for named in job.data.iter().map(|set| &set.name).chain([&job.start]) {
             let found = StoredModel::open(&host.policy.models, named, &job.client, me, false)?;
+            let ModelHeader { rules, owner, .. } = &found.header;
+            if let Some(rules) = rules.as_ref().filter(|_| *owner != job.client) {
+                rules.permit(named, owner, job)?;
+            }
             // A model may be run by those whom its owner allows; only its owner trains it further.
             if !found.header.rows && found.header.owner != job.client {
                 return Err(forbidden(format!("`{}` may not train the model `{named}` further", job.client)));

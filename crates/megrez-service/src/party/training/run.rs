@@ -423,6 +423,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
         plans: keep.plans.clone(),
         allow: keep.allow.clone(),
         rows: false,
+        within_s: None,
     };
     let mut owners: Vec<String> = stored.iter().flat_map(|s| s.header.owners.clone()).collect();
     owners.push(job.client.clone());
