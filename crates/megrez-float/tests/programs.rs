@@ -280,7 +280,7 @@ fn fused_dot_products_are_within_their_bounds() {
             let Ok(dots) = fused_dots(&mut Clear, (&x, &place), (&y, &place), n, lanes);
             let exact = |(x, y): (&f32, &f32)| {
                 let ((a, e), (c, f)) = (exact_parts(*x), exact_parts(*y));
-                a * c << (e + f - UNIT)
+                (a * c) << (e + f - UNIT)
             };
             let terms: Vec<Vec<i128>> =
                 rows.iter().zip(&factors).map(|(x, y)| x.iter().zip(y).map(exact).collect()).collect();
@@ -313,8 +313,8 @@ fn fused_sums_of_two_are_additions() {
     let ones = float(&vec![1.0; 2 * n]);
     let Ok(dots) = fused_dots(&mut Clear, (&both, &place), (&ones, &place), 2, n);
     let all = [&x, &y, &want, &sums, &dots].map(|v| v.plain().to_bits());
-    for i in 0..n {
-        let [x, y, want, sum, dot] = [0, 1, 2, 3, 4].map(|v: usize| all[v][i]);
+    let rows = (0..n).map(|i| all.each_ref().map(|v| v[i]));
+    for [x, y, want, sum, dot] in rows {
         assert!(sum == want && dot == want, "{x:x} + {y:x}: {sum:x} and {dot:x}, not {want:x}");
     }
 }
