@@ -160,6 +160,12 @@ pub const fn mask(width: u32) -> u64 {
     u64::MAX >> (64 - width)
 }
 
+/// An integer of `width` bits, two's complement, as 64 bits.
+#[must_use]
+pub const fn two_complement(x: u64, width: u32) -> u64 {
+    ((x << (64 - width)) as i64 >> (64 - width)) as u64
+}
+
 /// A supplier of integer arithmetic on secrets. See the [module](self) for what the types hold.
 pub trait Blocks {
     /// Secret integers of one width.
@@ -204,6 +210,8 @@ pub trait Blocks {
     fn sub(&self, x: &Self::Int, y: &Self::Int) -> Self::Int;
     /// k·x mod 2^w for a public k; −x for k = `u64::MAX`.
     fn scale(&self, x: &Self::Int, k: u64) -> Self::Int;
+    /// k_i·x_i mod 2^w for public k_i, one a lane.
+    fn weigh(&self, x: &Self::Int, k: &[u64]) -> Self::Int;
     /// x + k mod 2^w for a public k.
     fn offset(&self, x: &Self::Int, k: u64) -> Self::Int;
     /// x·2^s, of width w + s: no bit is lost.
@@ -226,6 +234,18 @@ pub trait Blocks {
     fn concat(&self, x: &[&Self::Int]) -> Self::Int;
     /// All lanes of all b, one after the other.
     fn concat_bits(&self, b: &[&Self::Bit]) -> Self::Bit;
+
+    // What everybody knows.
+
+    /// The values of integers that everybody knows, if these blocks keep apart what is known:
+    /// [`Folding`](crate::Folding) does.
+    fn known<'a>(&self, _: &'a Self::Int) -> Option<&'a [u64]> {
+        None
+    }
+    /// As [`known`](Blocks::known), of bits: 0 or 1 each.
+    fn known_bits<'a>(&self, _: &'a Self::Bit) -> Option<&'a [u64]> {
+        None
+    }
 
     // Interactive.
 

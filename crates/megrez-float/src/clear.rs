@@ -3,6 +3,7 @@
 
 use crate::blocks::{
     Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Table, Truncate, mask,
+    two_complement,
 };
 use std::convert::Infallible;
 
@@ -47,11 +48,6 @@ impl Bits {
     }
 }
 
-/// Two's complement of `width` bits as 64 bits.
-fn signed(x: u64, width: u32) -> u64 {
-    ((x << (64 - width)) as i64 >> (64 - width)) as u64
-}
-
 /// Holds a promise about the top bit to the truth, in release builds too: on shares a broken one
 /// gives a wrong result, and the exhaustive runs here are what shows that none is.
 fn check(x: &Ints, msb: &Msb<'_, Clear>) {
@@ -75,7 +71,7 @@ fn check(x: &Ints, msb: &Msb<'_, Clear>) {
 fn words(factor: &Factor<'_, Clear>) -> Ints {
     check(factor.x, &factor.msb);
     let width = factor.x.width;
-    if factor.signed { factor.x.map(64, |x| signed(x, width)) } else { factor.x.clone() }
+    if factor.signed { factor.x.map(64, |x| two_complement(x, width)) } else { factor.x.clone() }
 }
 
 fn row(job: &Lookup<'_, Clear>) -> Row<Clear> {
@@ -120,6 +116,9 @@ impl Blocks for Clear {
     }
     fn scale(&self, x: &Ints, k: u64) -> Ints {
         x.map(x.width, |v| v.wrapping_mul(k))
+    }
+    fn weigh(&self, x: &Ints, k: &[u64]) -> Ints {
+        x.zip(k, x.width, u64::wrapping_mul)
     }
     fn offset(&self, x: &Ints, k: u64) -> Ints {
         x.map(x.width, |v| v.wrapping_add(k))
@@ -188,7 +187,7 @@ impl Blocks for Clear {
             let w = job.x.width;
             assert!(job.width >= w, "extended to fewer bits");
             check(job.x, &job.msb);
-            job.x.map(job.width, |x| if job.signed { signed(x, w) } else { x })
+            job.x.map(job.width, |x| if job.signed { two_complement(x, w) } else { x })
         };
         Ok(jobs.iter().map(one).collect())
     }

@@ -36,11 +36,25 @@ fn ordered<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B
     Ok(b.not(&b.union(&x.nan, &y.nan, &both)))
 }
 
+/// Everybody knows that x is zero, in every lane: then the sign and flags of the other number tell
+/// how the two compare.
+fn is_nil<B: Blocks>(b: &B, x: &Float<B>) -> bool {
+    b.known_bits(&x.zero).is_some_and(|v| v.iter().all(|&v| v == 1))
+}
+
 /// x < y; false with a NaN. −0 and +0 are equal.
 ///
 /// # Errors
 /// If the blocks fail.
 pub fn lt<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+    if is_nil(b, y) {
+        let nonzero = b.not(&x.zero);
+        return b.both(&x.sign, &nonzero);
+    }
+    if is_nil(b, x) {
+        let (plus, number) = (b.not(&y.sign), b.not(&y.vanishing(b)));
+        return b.both(&plus, &number);
+    }
     let d = difference(b, x, y)?;
     b.is_negative(&d)
 }
@@ -50,6 +64,15 @@ pub fn lt<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
 /// # Errors
 /// If the blocks fail.
 pub fn le<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+    if is_nil(b, y) || is_nil(b, x) {
+        let (number, side) = match is_nil(b, y) {
+            true => (x, x.sign.clone()),
+            // NaN has no sign.
+            false => (y, b.not(&b.xor(&y.sign, &y.nan))),
+        };
+        let both = b.both(&number.zero, &side)?;
+        return Ok(b.union(&number.zero, &side, &both));
+    }
     let greater = lt(b, y, x)?;
     let ordered = ordered(b, x, y)?;
     let not_greater = b.not(&greater);
@@ -61,6 +84,11 @@ pub fn le<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
 /// # Errors
 /// If the blocks fail.
 pub fn eq<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+    for (x, y) in [(x, y), (y, x)] {
+        if is_nil(b, y) {
+            return Ok(x.zero.clone());
+        }
+    }
     let d = difference(b, x, y)?;
     let ordered = ordered(b, x, y)?;
     let same = B::one(b.is_zero(&[&d])?);

@@ -26,23 +26,38 @@ pub fn from_fixed<B: Blocks>(
     } else {
         (b.public_bits(&vec![false; lanes]), x.clone())
     };
-    let width = b.width(&size);
+    let exp = b.constant(lanes, format.exp_width(), u64::from(frac).wrapping_neg());
+    rounded(b, format, &size, &exp, None, |b, zero, _| Class {
+        zero: zero.clone(),
+        inf: b.public_bits(&vec![false; lanes]),
+        special: zero.clone(),
+        sign,
+    })
+}
+
+/// size·2^exp, correctly rounded, for an unsigned integer of at most 64 bits. `class` gets whether
+/// it is zero, and that ∧ `other` where there is one.
+pub(crate) fn rounded<B: Blocks>(
+    b: &mut B,
+    format: Format,
+    size: &B::Int,
+    exp: &B::Int,
+    other: Option<&B::Bit>,
+    class: impl FnOnce(&B, &B::Bit, Option<&B::Bit>) -> Class<B>,
+) -> Result<Float<B>, B::Error> {
+    let width = b.width(size);
     let position = format.exp_width().max(7);
-    let top = B::one(b.leading(&[(&size, position)])?);
-    let man = b.product(Factor::unsigned(&size), Factor::unsigned(&top.scale), width)?;
+    let top = B::one(b.leading(&[(size, position)])?);
+    let man = b.product(Factor::unsigned(size), Factor::unsigned(&top.scale), width)?;
     // A mantissa, and at least a guard and a sticky bit.
     let wanted = format.man_width() + 3;
     let man = match width {
         w if w > wanted => B::one(b.sticky(&[(&man, w - wanted)])?),
         w => b.shift(&man, wanted - w),
     };
-    let exp = b.low(&b.offset(&top.position, u64::from(frac).wrapping_neg()), format.exp_width());
-    settle_normal(b, format, &exp, &man, &[], |b, _| Class {
-        zero: top.zero.clone(),
-        inf: b.public_bits(&vec![false; lanes]),
-        special: top.zero.clone(),
-        sign,
-    })
+    let exp = b.add(&b.low(&top.position, format.exp_width()), exp);
+    let pairs: Vec<_> = other.map(|other| (&top.zero, other)).into_iter().collect();
+    settle_normal(b, format, &exp, &man, &pairs, |b, gates| class(b, &top.zero, gates.first()))
 }
 
 /// x·2^frac as a two's complement integer of `width` bits: rounded to nearest, ties to even; the

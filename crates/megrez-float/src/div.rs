@@ -9,6 +9,7 @@ use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
 use crate::finish::{Class, beyond, finish, four, two};
 use crate::float::Float;
 use crate::reciprocal::reciprocal;
+use crate::scaled::{powers, scaled};
 use crate::single::Single;
 
 /// x / y, correctly rounded.
@@ -30,6 +31,9 @@ pub fn div_cheap<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Flo
 fn quotient<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<Float<B>, B::Error> {
     let format = x.format;
     assert_eq!(format, y.format, "formats differ");
+    if let Some(exps) = powers(b, y) {
+        return scaled(b, x, y, &exps.iter().map(|e| -e).collect::<Vec<_>>());
+    }
     let q = format.q;
     let (x_top, y_top) = (b.not(&x.zero), b.not(&y.zero));
     let wide = |man, top| Extend { x: man, width: q + 2, signed: false, msb: Msb::Shared(top) };

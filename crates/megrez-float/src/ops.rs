@@ -5,7 +5,8 @@ use crate::float::Float;
 use crate::format::Format;
 use crate::programs::WORTH;
 use crate::{
-    add, add_cheap, div, div_cheap, eq, from_fixed, le, lt, math, max, min, mul, relu, sqrt, sub, to_fixed,
+    add, add_cheap, div, div_cheap, eq, from_fixed, le, lt, math, max, min, mul, relu, sqrt, square, sub,
+    to_fixed,
 };
 
 /// Names of all operations.
@@ -20,6 +21,7 @@ pub const OPS: &[&str] = &[
     "add-cheap",
     "sub",
     "mul",
+    "square",
     "div",
     "div-cheap",
     "sqrt",
@@ -105,6 +107,7 @@ pub fn run<B: Blocks>(
         "add-cheap" => add_cheap(b, x, y)?,
         "sub" => sub(b, x, y)?,
         "mul" => mul(b, x, y)?,
+        "square" => square(b, x)?,
         "div" => div(b, x, y)?,
         "div-cheap" => div_cheap(b, x, y)?,
         "sqrt" => sqrt(b, x)?,

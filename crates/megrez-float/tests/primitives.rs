@@ -6,8 +6,9 @@ mod common;
 use common::{Number, Numbers, inf, nan, number, round, zero};
 use megrez_float::accuracy::pairs::{PRIMITIVES, check as check_pairs};
 use megrez_float::blocks::{Blocks, mask};
-use megrez_float::{Bits, Clear, Float, Format, Plain};
-use megrez_float::{add, add_cheap, div, div_cheap, eq, le, lt, max, min, mul, relu, sqrt, sub};
+use megrez_float::ops::{self, OPS, Output, operands};
+use megrez_float::{Bits, Clear, Float, Folding, Format, Mixed, Plain};
+use megrez_float::{add, add_cheap, div, div_cheap, eq, le, lt, max, min, mul, relu, sqrt, square, sub};
 use megrez_float::{from_fixed, to_fixed};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::convert::Infallible;
@@ -250,4 +251,75 @@ fn pairs_agree_with_the_processor() {
     for primitive in PRIMITIVES {
         assert_eq!(check_pairs(primitive, 300_000, 1, |_| {}), (0, None), "{}", primitive.name);
     }
+}
+
+/// A result by its bits, and whether it has the canonical form.
+fn encoded(output: &Output<Clear>) -> Vec<u64> {
+    match output {
+        Output::Float(z) => {
+            let (plain, bits) = (z.plain(), z.plain().to_bits());
+            assert_eq!(plain, Plain::from_bits(Format::FLOAT32, &bits), "canonical");
+            bits
+        }
+        Output::Bit(z) => z.0.clone(),
+        Output::Int(z) => z.v.clone(),
+    }
+}
+
+fn folded(output: &Output<Folding<Clear>>, b: &Folding<Clear>) -> Vec<u64> {
+    encoded(&match output {
+        Output::Float(z) => Output::Float(b.lower(z)),
+        Output::Bit(z) => Output::Bit(b.lower_bits(z).into_owned()),
+        Output::Int(z) => Output::Int(b.lower_ints(z).into_owned()),
+    })
+}
+
+/// Vectors that everybody knows: one number in all lanes, powers of two, and all kinds mixed.
+fn known_numbers(lanes: usize, random: &[u64]) -> Vec<Vec<u64>> {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let least = f32::MIN_POSITIVE;
+    let one = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -4.0, 3.0, 0.1, inf, -inf, nan, f32::MAX, least, 1e-40, 1e38];
+    let same = one.iter().map(|c| vec![u64::from(c.to_bits()); lanes]);
+    let turn = |of: &[f32]| (0..lanes).map(|i| u64::from(of[i % of.len()].to_bits())).collect::<Vec<_>>();
+    let powers: Vec<f32> = (-126..128).map(|k| 2f32.powi(k) * if k % 3 == 0 { -1.0 } else { 1.0 }).collect();
+    same.chain([turn(&one), turn(&powers), turn(&[1.0, -1.0]), random.to_vec()]).collect()
+}
+
+#[test]
+fn operations_with_known_operands() {
+    const LANES: usize = 2000;
+    let (x, random) = Numbers::new(Format::FLOAT32, 23).pairs(LANES);
+    let public = |b: &Folding<Clear>, v: &[u64]| Float::public(b, &Plain::from_bits(Format::FLOAT32, v));
+    let secret = |v: &[u64]| Folding::secret(Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, v)));
+    for op in OPS {
+        for c in known_numbers(LANES, &random) {
+            let sides: &[[bool; 2]] = match operands(op) {
+                Some(2) => &[[true, false], [false, true], [true, true]],
+                _ => &[[true, true], [false, false]],
+            };
+            for &[x_known, y_known] in sides {
+                let mut b = Folding::new(Clear);
+                let [left, right] = if x_known { [&c, &x] } else { [&x, &c] };
+                let left_folded = if x_known { public(&b, left) } else { secret(left) };
+                let right_folded = if y_known { public(&b, right) } else { secret(right) };
+                let Ok(got) = ops::run(op, &mut b, &left_folded, &right_folded);
+                let clear = |v: &[u64]| Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, v));
+                let Ok(want) = ops::run(op, &mut Clear, &clear(left), &clear(right));
+                let (got, want) = (folded(&got.unwrap(), &b), encoded(&want.unwrap()));
+                for i in 0..LANES {
+                    let same = got[i] == want[i];
+                    assert!(same, "{op} {:x} {:x}: {:x}, not {:x}", left[i], right[i], got[i], want[i]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_known_stays_known() {
+    let mut b = Folding::new(Clear);
+    let x = Float::public(&b, &Plain::from_f32(&[1.5, -2.0, 0.0]));
+    let Ok(y) = square(&mut b, &x);
+    assert!(matches!((&y.man, &y.sign), (Mixed::Known(_), Mixed::Known(_))));
+    assert_eq!(b.lower(&y).plain().to_f32(), [2.25, 4.0, 0.0]);
 }

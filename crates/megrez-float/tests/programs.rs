@@ -3,9 +3,10 @@
 
 use megrez_float::accuracy::{Function, error, run};
 use megrez_float::programs::{
-    FIXED, Layer, Matrix, Mlp, chord, half_vector, haversine, nearer, softmax, threshold,
+    FIXED, Layer, Matrix, Mlp, chord, fused_dots, fused_sum, half_vector, haversine, nearer, softmax,
+    threshold,
 };
-use megrez_float::{Bits, Blocks, Clear, Float, Plain};
+use megrez_float::{Bits, Blocks, Clear, Float, Plain, add};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 fn float(values: &[f32]) -> Float<Clear> {
@@ -183,4 +184,198 @@ fn proximity() {
     let one = average(&values(&delta));
     assert!(one < 1.05, "{one} ULP on average");
     println!("average errors: {one:.2} ULP in scenario I, {two:.2} ULP in scenario II");
+}
+
+/// ±man·2^exp of a finite number.
+fn exact_parts(x: f32) -> (i128, i32) {
+    let (bits, exp) = (x.to_bits(), (x.to_bits() >> 23 & 0xff) as i32);
+    let man = if exp == 0 { 0 } else { i128::from(bits & 0x007f_ffff | 1 << 23) };
+    (if x.is_sign_negative() { -man } else { man }, exp - 150)
+}
+
+/// Units of 2^−110 in exact sums; terms are multiples of it.
+const UNIT: i32 = -110;
+
+/// Sixteenths of a unit in the last place, in units, of a magnitude in units.
+fn sixteenth_ulp(magnitude: i128) -> i128 {
+    let top = 127 - magnitude.unsigned_abs().max(1).leading_zeros() as i32;
+    1i128 << (top - 27).max(0)
+}
+
+/// Holds sums to exact ones: half a unit in the last place of the result, and so many sixteenths of
+/// one of the sum of the terms' magnitudes.
+fn check_fused(name: &str, terms: &[Vec<i128>], got: &[f32], sixteenths: i128) -> f64 {
+    let mut worst = 0f64;
+    for (terms, &got) in terms.iter().zip(got) {
+        let (sum, all) = (terms.iter().sum::<i128>(), terms.iter().map(|t| t.abs()).sum::<i128>());
+        let (man, exp) = exact_parts(got);
+        let got = if man == 0 { 0 } else { man << (exp - UNIT) };
+        let bound = 8 * sixteenth_ulp(got) + sixteenths * sixteenth_ulp(all);
+        assert!((got - sum).abs() <= bound, "{name} of {}: {got} is not {sum}, {bound}", terms.len());
+        worst = worst.max((got - sum).abs() as f64 / (16 * sixteenth_ulp(all)) as f64);
+    }
+    worst
+}
+
+/// Terms of all kinds: alike, far apart, one that is much larger, and ones that cancel.
+fn terms_of_a_sum(rng: &mut StdRng, kind: usize, n: usize, binades: i32) -> Vec<f32> {
+    let one = |rng: &mut StdRng, exp: i32| {
+        let man = rng.random_range(1.0f32..2.0) * 2f32.powi(exp);
+        if rng.random() { -man } else { man }
+    };
+    match kind {
+        0 => (0..n).map(|_| one(rng, 0)).collect(),
+        1 => (0..n)
+            .map(|_| {
+                let e = rng.random_range(-binades..0);
+                one(rng, e)
+            })
+            .collect(),
+        // Whatever is dropped counts.
+        2 => (0..n).map(|i| if i == 0 { 1.0 } else { one(rng, -binades.min(31)).abs() }).collect(),
+        3 => (0..n).map(|i| if i == 0 { 1.0 } else { -one(rng, -25).abs() }).collect(),
+        _ => {
+            let half: Vec<f32> = (0..n / 2).map(|_| one(rng, 0)).collect();
+            let tiny = (0..n % 2).map(|_| one(rng, -20)).collect::<Vec<_>>();
+            half.iter().copied().chain(half.iter().map(|x| -x)).chain(tiny).collect()
+        }
+    }
+}
+
+#[test]
+fn fused_sums_are_within_their_bounds() {
+    let mut rng = StdRng::seed_from_u64(31);
+    for (n, lanes, sixteenths) in
+        [(2, 500, 1), (3, 500, 1), (17, 100, 2), (64, 60, 4), (65, 60, 16), (900, 20, 16), (4096, 5, 16)]
+    {
+        let mut worst = 0f64;
+        for kind in 0..5 {
+            let rows: Vec<Vec<f32>> = (0..lanes).map(|_| terms_of_a_sum(&mut rng, kind, n, 60)).collect();
+            let blocks: Vec<f32> = (0..n).flat_map(|t| rows.iter().map(move |row| row[t])).collect();
+            let Ok(sums) = fused_sum(&mut Clear, &float(&blocks), lanes);
+            let exact = |x: &f32| {
+                let (man, exp) = exact_parts(*x);
+                if man == 0 { 0 } else { man << (exp - UNIT) }
+            };
+            let terms: Vec<Vec<i128>> = rows.iter().map(|row| row.iter().map(exact).collect()).collect();
+            worst = worst.max(check_fused("sum", &terms, &values(&sums), sixteenths));
+        }
+        println!("sums of {n}: {worst:.3} ULP of the sum of magnitudes");
+    }
+}
+
+#[test]
+fn fused_dot_products_are_within_their_bounds() {
+    let mut rng = StdRng::seed_from_u64(37);
+    for (n, lanes, sixteenths) in [(2, 500, 6), (16, 200, 6), (17, 100, 16), (874, 20, 16)] {
+        let mut worst = 0f64;
+        for kind in 0..5 {
+            let rows: Vec<Vec<f32>> = (0..lanes).map(|_| terms_of_a_sum(&mut rng, kind, n, 30)).collect();
+            let factors: Vec<Vec<f32>> =
+                (0..lanes).map(|_| (0..n).map(|_| rng.random_range(1.0f32..4.0)).collect()).collect();
+            let blocks =
+                |of: &[Vec<f32>]| (0..n).flat_map(|t| of.iter().map(move |row| row[t])).collect::<Vec<_>>();
+            let (x, y) = (float(&blocks(&rows)), float(&blocks(&factors)));
+            let place = |term: usize, lane: usize| term * lanes + lane;
+            let Ok(dots) = fused_dots(&mut Clear, (&x, &place), (&y, &place), n, lanes);
+            let exact = |(x, y): (&f32, &f32)| {
+                let ((a, e), (c, f)) = (exact_parts(*x), exact_parts(*y));
+                (a * c) << (e + f - UNIT)
+            };
+            let terms: Vec<Vec<i128>> =
+                rows.iter().zip(&factors).map(|(x, y)| x.iter().zip(y).map(exact).collect()).collect();
+            worst = worst.max(check_fused("dot", &terms, &values(&dots), sixteenths));
+        }
+        println!("dot products of {n}: {worst:.3} ULP of the sum of magnitudes");
+    }
+}
+
+/// Of two terms a fused sum is their sum, correctly rounded, whatever they are; and so is the dot
+/// product with ones.
+#[test]
+fn fused_sums_of_two_are_additions() {
+    let mut rng = StdRng::seed_from_u64(41);
+    let n = 100_000;
+    let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1.0];
+    let number = |rng: &mut StdRng| match rng.random_range(0..8) {
+        0 => special[rng.random_range(0..8)],
+        1..5 => f32::from_bits(rng.random::<u32>() & 0x807f_ffff | rng.random_range(110..140u32) << 23),
+        _ => f32::from_bits(rng.random()),
+    };
+    let x: Vec<f32> = (0..n).map(|_| number(&mut rng)).collect();
+    let y: Vec<f32> =
+        x.iter().map(|&x| if rng.random_range(0..8) == 0 { -x } else { number(&mut rng) }).collect();
+    let (x, y) = (float(&x), float(&y));
+    let Ok(want) = add(&mut Clear, &x, &y);
+    let both = Float::concat(&Clear, &[&x, &y]);
+    let Ok(sums) = fused_sum(&mut Clear, &both, n);
+    let place = |term: usize, lane: usize| term * n + lane;
+    let ones = float(&vec![1.0; 2 * n]);
+    let Ok(dots) = fused_dots(&mut Clear, (&both, &place), (&ones, &place), 2, n);
+    let all = [&x, &y, &want, &sums, &dots].map(|v| v.plain().to_bits());
+    let rows = (0..n).map(|i| all.each_ref().map(|v| v[i]));
+    for [x, y, want, sum, dot] in rows {
+        assert!(sum == want && dot == want, "{x:x} + {y:x}: {sum:x} and {dot:x}, not {want:x}");
+    }
+}
+
+/// What cannot be seen in the sum of mantissas, at every place among many terms.
+#[test]
+fn fused_sums_of_special_terms() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let n = 70;
+    let with = |filler: f32, of: &[(usize, f32)]| -> f32 {
+        let mut terms = vec![filler; n];
+        of.iter().for_each(|&(at, v)| terms[at] = v);
+        let Ok(sum) = fused_sum(&mut Clear, &float(&terms), 1);
+        let place = |term: usize, _: usize| term;
+        let ones = float(&vec![1.0; n]);
+        let Ok(dot) = fused_dots(&mut Clear, (&float(&terms), &place), (&ones, &place), n, 1);
+        let (sum, dot) = (values(&sum)[0], values(&dot)[0]);
+        assert!(sum.to_bits() == dot.to_bits(), "{sum} {dot}");
+        sum
+    };
+    assert_eq!(with(-0.0, &[]).to_bits(), (-0f32).to_bits());
+    for at in [0, 1, 33, 63, 64, 69] {
+        assert_eq!(with(-0.0, &[(at, 0.0)]).to_bits(), 0);
+        assert_eq!(with(-0.0, &[(at, -3.0)]), -3.0);
+        assert_eq!(with(1.0, &[(at, inf)]), inf);
+        assert_eq!(with(1.0, &[(at, -inf)]), -inf);
+        assert!(with(1.0, &[(at, nan)]).is_nan());
+        let other = (at + 29) % n;
+        assert!(with(1.0, &[(at, inf), (other, -inf)]).is_nan());
+        assert_eq!(with(0.0, &[(at, -inf), (other, -inf)]), -inf);
+        assert_eq!(with(0.0, &[(at, 1e38), (other, -1e38)]).to_bits(), 0);
+        assert_eq!(with(0.0, &[(at, f32::MAX), (other, f32::MAX)]), inf);
+        assert_eq!(with(0.0, &[(at, 1.5e-38), (other, -1.2e-38)]).to_bits(), 0, "flushed");
+    }
+    let place = |term: usize, _: usize| term;
+    let dot = |x: &[f32], y: &[f32]| {
+        let Ok(z) = fused_dots(&mut Clear, (&float(x), &place), (&float(y), &place), x.len(), 1);
+        values(&z)[0]
+    };
+    assert!(dot(&[0.0, 1.0], &[inf, 1.0]).is_nan());
+    // A zero has no exponent, however large the other factor is.
+    assert_eq!(dot(&[0.0, 1e-30], &[1e38, 1.5]), 1.5e-30);
+    assert_eq!(dot(&[-0.0, 0.0], &[1.0, -2.0]).to_bits(), (-0f32).to_bits());
+    assert_eq!(dot(&[1e-30, 1e-30], &[1e-30, 1.0]), 1e-30);
+    assert_eq!(dot(&[1e30, 1.0], &[-1e30, 1.0]), -inf);
+}
+
+/// A product of matrices has the dot products of rows and columns.
+#[test]
+fn fused_products_of_matrices() {
+    let mut rng = StdRng::seed_from_u64(43);
+    let (m, k, n) = (3, 20, 5);
+    let [x, y] = [(m, k), (k, n)].map(|(rows, cols)| Plainly {
+        rows,
+        cols,
+        v: (0..rows * cols).map(|_| rng.random_range(-1.0..1.0)).collect(),
+    });
+    let Ok(z) = x.secret().fused_product(&mut Clear, &y.secret());
+    let want = (0..m * n)
+        .map(|i| (0..k).map(|t| f64::from(x.v[i / n * k + t]) * f64::from(y.v[t * n + i % n])).sum::<f64>());
+    for (got, want) in values(&z.data).into_iter().zip(want) {
+        assert!((f64::from(got) - want).abs() < 1e-6, "{got} {want}");
+    }
 }

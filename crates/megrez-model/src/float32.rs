@@ -17,7 +17,7 @@ pub use messages::{Reply, Request};
 use crate::float::Work;
 use joint::Joint;
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
-use megrez_float::{Clear, Float, Format, Plain};
+use megrez_float::{Clear, Float, Folding, Format, Plain};
 use megrez_kernels::Cpu;
 use megrez_net::NetProfile;
 use megrez_service::pair::{Child, Known, Processes};
@@ -202,10 +202,10 @@ fn serve(child: &mut Child, work: &serde_json::Value) -> Result<()> {
     let mut party = Party::start(child.network()?, Cpu::new(1))?;
     party.enter(Phase::Setup, 1);
     if party.parties() > 2 {
-        return converse(child, Dealt::new(party)?);
+        return converse(child, Folding::new(Dealt::new(party)?));
     }
     let ots = Ots::set_up(&mut party, work.group)?;
-    converse(child, Sirnn::new(party, ots).with_threads(work.threads as usize)?)
+    converse(child, Folding::new(Sirnn::new(party, ots).with_threads(work.threads as usize)?))
 }
 
 fn converse(child: &mut Child, mut b: impl Supplier) -> Result<()> {

@@ -64,20 +64,20 @@ pub enum Operation {
     Equal,
 }
 
-/// What a step does. Sums add in halves: n terms become ⌈n/2⌉ by adding term i + ⌈n/2⌉ to term i,
-/// every addition rounded.
+/// What a step does. Sums are rounded once: terms are aligned to the largest of up to 64 (16
+/// products), added as integers, and sums of these likewise.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum FloatOp {
     /// A function of each element.
     Map(Function),
     /// An operation on two values of one shape, element by element.
     Pair(Operation),
-    /// [.., m, k] · [.., k, n] with the same leading dimensions: products are rounded, then summed
-    /// over k.
+    /// [.., m, k] · [.., k, n] with the same leading dimensions, summed over k.
     MatMul,
     /// The sums over the first dimension.
     Sum,
-    /// The largest over the first dimension, NaN if one is; halves as in sums.
+    /// The largest over the first dimension, NaN if one is: n become ⌈n/2⌉ by taking the larger of
+    /// i and i + ⌈n/2⌉.
     Largest,
     /// A rearrangement; local.
     View(View),

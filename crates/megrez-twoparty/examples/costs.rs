@@ -3,7 +3,8 @@
 //! dealer.
 
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
-use megrez_float::{Float, Format, Plain};
+use megrez_float::programs::{fused_dots, fused_sum, sum};
+use megrez_float::{Float, Folding, Format, Plain, mul};
 use megrez_twoparty::costing::{Costing, Lanes, Size};
 use megrez_twoparty::dealt::costing as dealt;
 use megrez_twoparty::ops::{OPS, run};
@@ -53,11 +54,65 @@ fn main() {
 fn all<P: Cost>(new: impl Fn() -> P) {
     blocks(&new);
     for op in OPS {
-        let mut costing = new();
+        let costing = new();
         let x = Float::public(&costing, &Plain::from_bits(Format::FLOAT32, &vec![0x3f80_0000; LANES]));
-        let y = x.clone();
+        let [x, y] = [x.clone(), x].map(Folding::secret);
+        let mut costing = Folding::new(costing);
         let Ok(_) = run(op, &mut costing, &x, &y);
-        print(op, &costing);
+        print(op, costing.inner());
+    }
+    // With an operand that everybody knows.
+    for (op, number) in [
+        ("mul", 2.0),
+        ("mul", 3.0),
+        ("mul", 0.1),
+        ("div", 8.0),
+        ("div", 3.0),
+        ("add", 1.5),
+        ("lt", 0.0),
+        ("le", 0.0),
+        ("eq", 0.0),
+        ("lt", 1.5),
+    ] {
+        let x = Folding::secret(Float::public(&new(), &Plain::from_f32(&[1.0; LANES])));
+        let mut costing = Folding::new(new());
+        let y = Float::public(&costing, &Plain::from_f32(&[number; LANES]));
+        let Ok(_) = run(op, &mut costing, &x, &y);
+        print(&format!("{op}, {number} known"), costing.inner());
+    }
+    sums(&new);
+}
+
+/// Sums and dot products, each addition rounded or once: bytes a term.
+fn sums<P: Cost>(new: &impl Fn() -> P) {
+    const RESULTS: usize = 4;
+    println!("{:34} {:>10} {:>10} {:>10} {:>7}", "per term", "bits", "online", "bytes", "rounds");
+    let row = |name: &str, n: usize, f: &dyn Fn(&mut P, &Float<P>, &Float<P>) -> Done| {
+        let mut costing = new();
+        let [x, y] = [(); 2].map(|()| Float::public(&costing, &Plain::from_f32(&vec![1.0; n * RESULTS])));
+        let Ok(()) = f(&mut costing, &x, &y);
+        let [all, online, rounds] = costing.cost();
+        let term = |bytes: u64| bytes as f64 * 8.0 / (n * RESULTS) as f64;
+        println!(
+            "{name:34} {:>10.1} {:>10.1} {:>10.1} {rounds:>7}",
+            term(all),
+            term(online),
+            term(all) / 8.0
+        );
+    };
+    for n in [64, 874, 4096] {
+        row(&format!("sum of {n}, rounded each time"), n, &|b, x, _| sum(b, x, RESULTS).map(drop));
+        row(&format!("sum of {n}, rounded once"), n, &|b, x, _| fused_sum(b, x, RESULTS).map(drop));
+    }
+    for n in [16, 100, 200, 300, 874] {
+        row(&format!("dot product of {n}, each time"), n, &|b, x, y| {
+            let products = mul(b, x, y)?;
+            sum(b, &products, RESULTS).map(drop)
+        });
+        row(&format!("dot product of {n}, once"), n, &|b, x, y| {
+            let place = |term: usize, result: usize| term * RESULTS + result;
+            fused_dots(b, (x, &place), (y, &place), n, RESULTS).map(drop)
+        });
     }
 }
 

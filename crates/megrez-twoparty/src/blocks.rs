@@ -140,6 +140,10 @@ impl<D: Device> Blocks for Sirnn<D> {
     fn scale(&self, x: &Ints, k: u64) -> Ints {
         x.map(x.width, |v| v.wrapping_mul(k))
     }
+    fn weigh(&self, x: &Ints, k: &[u64]) -> Ints {
+        assert_eq!(x.v.len(), k.len(), "lanes differ");
+        Ints::new(x.width, x.v.iter().zip(k).map(|(v, k)| v.wrapping_mul(*k)).collect())
+    }
     fn offset(&self, x: &Ints, k: u64) -> Ints {
         if self.me() == 0 { x.map(x.width, |v| v.wrapping_add(k)) } else { x.clone() }
     }

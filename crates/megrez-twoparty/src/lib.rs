@@ -11,6 +11,8 @@
 mod blocks;
 pub mod client;
 mod compare;
+#[cfg(test)]
+mod conformance;
 mod convert;
 mod cost;
 pub mod costing;

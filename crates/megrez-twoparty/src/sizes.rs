@@ -45,6 +45,9 @@ macro_rules! local_blocks {
         fn scale(&self, x: &Size, _: u64) -> Size {
             *x
         }
+        fn weigh(&self, x: &Size, _: &[u64]) -> Size {
+            *x
+        }
         fn offset(&self, x: &Size, _: u64) -> Size {
             *x
         }

@@ -3,7 +3,8 @@
 
 use crate::Sirnn;
 use crate::dealt::Dealt;
-use megrez_float::{Blocks, Float, Format, Plain};
+use bytemuck::TransparentWrapper;
+use megrez_float::{Blocks, Float, Folding, Format, Plain};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_session::{Error, Party, Phase};
@@ -155,5 +156,54 @@ impl<D: Device> Supplier for Dealt<D> {
     }
     fn open_ints(&mut self, x: &Self::Int) -> Result<Option<Vec<u64>>, Error> {
         self.open_ints(x)
+    }
+}
+
+/// What everybody knows is computed without messages; inputs are secret.
+impl<S: Supplier> Supplier for Folding<S> {
+    type Device = S::Device;
+
+    fn party(&self) -> &Party<S::Device> {
+        self.inner().party()
+    }
+    fn party_mut(&mut self) -> &mut Party<S::Device> {
+        self.inner_mut().party_mut()
+    }
+    fn enter(&mut self, phase: Phase, run: u32) {
+        self.inner_mut().enter(phase, run);
+    }
+    fn waited(&self) -> Duration {
+        self.inner().waited()
+    }
+    fn step<R>(&mut self, name: &str, body: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
+        self.inner_mut().step(name, |b| body(Self::wrap_mut(b)))
+    }
+    fn share(
+        &mut self,
+        owner: usize,
+        name: &str,
+        format: Format,
+        lanes: usize,
+        numbers: Option<&Plain>,
+    ) -> Result<Float<Self>, Error> {
+        self.inner_mut().share(owner, name, format, lanes, numbers).map(Self::secret)
+    }
+    fn accept(&mut self, share: Option<&Payload>, n: usize) -> Result<Float<Self>, Error> {
+        self.inner_mut().accept(share, n).map(Self::secret)
+    }
+    fn reveal(&self, x: &Float<Self>) -> Option<Payload> {
+        self.inner().reveal(&self.lower(x))
+    }
+    fn open(&mut self, x: &Float<Self>) -> Result<Option<Plain>, Error> {
+        let x = self.lower(x);
+        self.inner_mut().open(&x)
+    }
+    fn open_bits(&mut self, x: &Self::Bit) -> Result<Option<Vec<bool>>, Error> {
+        let x = self.lower_bits(x);
+        self.inner_mut().open_bits(&x)
+    }
+    fn open_ints(&mut self, x: &Self::Int) -> Result<Option<Vec<u64>>, Error> {
+        let x = self.lower_ints(x);
+        self.inner_mut().open_ints(&x)
     }
 }

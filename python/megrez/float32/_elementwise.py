@@ -72,7 +72,7 @@ def power(x: Operand, y: Operand) -> Any:
 
 
 def divide(x: Operand, y: Operand) -> Any:
-    """The quotient x / y; by public powers of two a product, with the same bits for a third of the price."""
+    """The quotient x / y; by public powers of two a product, with the same bits, and cheap."""
     if not isinstance(y, Array) and np.asarray(y).dtype.kind in "fiu":
         mantissas, exponents = np.frexp(np.asarray(y, np.float32))
         if ((np.abs(mantissas) == 0.5) & (np.abs(exponents) < 126)).all():

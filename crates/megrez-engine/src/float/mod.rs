@@ -16,7 +16,7 @@ pub use program::{
 pub use serve::{StoredFloats, serve_floats};
 pub use walk::Walk;
 
-use megrez_float::{Blocks, Clear, Float, Plain};
+use megrez_float::{Blocks, Clear, Float, Folding, Plain};
 use megrez_plan::{FloatOp, FloatPlan, FloatStep};
 use megrez_twoparty::costing::{Cost, Costing};
 use megrez_twoparty::dealt::costing as dealt;
@@ -44,8 +44,8 @@ pub fn in_the_clear(plan: &FloatPlan, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
 /// If the plan is not valid.
 #[must_use]
 pub fn float_cost(plan: &FloatPlan) -> Vec<Cost> {
-    let mut costing = Costing::new(plan.group).with_threads(plan.threads as usize);
-    steps(plan, &mut costing, |costing| std::mem::take(&mut costing.cost))
+    let costing = Costing::new(plan.group).with_threads(plan.threads as usize);
+    steps(plan, costing, |costing| std::mem::take(&mut costing.cost))
 }
 
 /// As [`float_cost`], with a dealer.
@@ -54,7 +54,7 @@ pub fn float_cost(plan: &FloatPlan) -> Vec<Cost> {
 /// If the plan is not valid.
 #[must_use]
 pub fn dealt_cost(plan: &FloatPlan) -> Vec<dealt::Cost> {
-    steps(plan, &mut dealt::Costing::default(), |costing| std::mem::take(&mut costing.cost))
+    steps(plan, dealt::Costing::default(), |costing| std::mem::take(&mut costing.cost))
 }
 
 /// Bytes that a dealer sends for a plan at most: as if every lane went alone, so within a few parts
@@ -65,59 +65,78 @@ pub fn dealt_cost(plan: &FloatPlan) -> Vec<dealt::Cost> {
 /// If the plan is not valid.
 #[must_use]
 pub fn dealt_bytes(plan: &FloatPlan) -> u64 {
-    let mut known: HashMap<String, u64> = HashMap::new();
-    let mut lane = |op: &FloatOp| *known.entry(format!("{op:?}")).or_insert_with(|| lane_cost(op));
+    let mut known: HashMap<(String, usize), u64> = HashMap::new();
+    let mut cost = |op: &FloatOp, terms: usize| {
+        *known.entry((format!("{op:?}"), terms)).or_insert_with(|| lane_cost(op, terms))
+    };
+    // A sum or a dot product; of very many terms, in parts and one more for the sum of these.
+    let mut result = |op: &FloatOp, terms: usize| match terms {
+        ..=PRICED => cost(op, graded(terms)),
+        _ => cost(op, PRICED).saturating_mul(terms.div_ceil(PRICED) as u64 + 1),
+    };
     let one = |step: &FloatStep| {
         let read = |i: usize| plan.shape(step.inputs[i]).elements() as u64;
-        // Of a product of matrices every element on the left meets as many as there are columns on
-        // the right.
-        let met =
-            || read(0).saturating_mul(plan.shape(step.inputs[1]).dims().last().map_or(1, |&n| n as u64));
+        let made = plan.shape(step.output).elements() as u64;
         match &step.op {
-            op @ FloatOp::Map(_) => read(0).saturating_mul(lane(op)),
-            op @ (FloatOp::Pair(_) | FloatOp::Choose) => {
-                (plan.shape(step.output).elements() as u64).saturating_mul(lane(op))
+            op @ FloatOp::Map(_) => read(0).saturating_mul(result(op, 1)),
+            op @ (FloatOp::Pair(_) | FloatOp::Choose) => made.saturating_mul(result(op, 1)),
+            op @ FloatOp::MatMul => {
+                let inner = plan.shape(step.inputs[0]).dims().last().map_or(1, |&k| k);
+                made.saturating_mul(result(op, inner))
             }
-            op @ FloatOp::MatMul => met().saturating_mul(lane(op) + lane(&FloatOp::Sum)),
-            op @ FloatOp::Lookup => met().saturating_mul(lane(op)),
-            op @ (FloatOp::Sum | FloatOp::Largest) => read(0).saturating_mul(lane(op)),
+            op @ FloatOp::Sum => made.saturating_mul(result(op, plan.shape(step.inputs[0]).dims()[0])),
+            // Every element on the left meets as many as there are columns on the right.
+            op @ FloatOp::Lookup => {
+                let columns = plan.shape(step.inputs[1]).dims().last().map_or(1, |&n| n as u64);
+                read(0).saturating_mul(columns).saturating_mul(result(op, 1))
+            }
+            op @ FloatOp::Largest => read(0).saturating_mul(result(op, 2)),
             FloatOp::View(_) | FloatOp::Gather { .. } | FloatOp::Constant { .. } => 0,
         }
     };
     plan.steps.iter().map(one).fold(0, u64::saturating_add)
 }
 
-/// What a dealer sends for one application of an operation that is not free.
-fn lane_cost(op: &FloatOp) -> u64 {
+/// Most terms of a sum that is priced as a whole.
+const PRICED: usize = 4096;
+
+/// So many terms or some more: large numbers to four binary digits, so that whatever a plan has,
+/// few sums are priced.
+fn graded(terms: usize) -> usize {
+    let step = 1 << terms.max(1).ilog2().saturating_sub(3);
+    if terms <= 64 { terms } else { terms.next_multiple_of(step) }
+}
+
+/// What a dealer sends for one application of an operation that is not free, to so many terms where
+/// it is one on many.
+fn lane_cost(op: &FloatOp, terms: usize) -> u64 {
     let mut plan = FloatPlan::new(4);
-    let (operands, shape) = match op {
-        FloatOp::Map(_) => (1, vec![1]),
-        FloatOp::Sum | FloatOp::Largest => (1, vec![2, 1]),
-        FloatOp::Choose => (3, vec![1]),
-        _ => (2, vec![1, 1]),
+    let shapes = match op {
+        FloatOp::Map(_) => vec![vec![1]],
+        FloatOp::Sum | FloatOp::Largest => vec![vec![terms, 1]],
+        FloatOp::Choose => vec![vec![1]; 3],
+        FloatOp::MatMul => vec![vec![1, terms], vec![terms, 1]],
+        _ => vec![vec![1, 1]; 2],
     };
-    let inputs: Vec<_> =
-        (0..operands).map(|i| plan.input(&i.to_string(), "", shape.clone().into())).collect();
+    let named = shapes.into_iter().enumerate();
+    let inputs: Vec<_> = named.map(|(i, shape)| plan.input(&i.to_string(), "", shape.into())).collect();
     plan.step("lane", op.clone(), &inputs).expect("an operation on one lane");
     dealt_cost(&plan)[0].dealt
 }
 
-/// Inputs of which blocks that cost the sizes alone.
-fn sizes<B: Blocks>(plan: &FloatPlan, b: &B) -> Vec<Float<B>> {
-    let number = |elements: usize| Float::public(b, &Plain::from_f32(&vec![0.0; elements]));
+/// Inputs of which blocks that cost have the sizes alone.
+fn sizes<B: Blocks>(plan: &FloatPlan, b: &B) -> Vec<Float<Folding<B>>> {
+    let number = |elements: usize| Folding::secret(Float::public(b, &Plain::from_f32(&vec![0.0; elements])));
     plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect()
 }
 
 /// What the blocks took for each step.
-fn steps<B: Blocks<Error = Infallible>, T>(
-    plan: &FloatPlan,
-    b: &mut B,
-    taken: impl Fn(&mut B) -> T,
-) -> Vec<T> {
-    let mut walk = Walk::new(plan, sizes(plan, b));
+fn steps<B: Blocks<Error = Infallible>, T>(plan: &FloatPlan, b: B, taken: impl Fn(&mut B) -> T) -> Vec<T> {
+    let mut walk = Walk::new(plan, sizes(plan, &b));
+    let mut b = Folding::new(b);
     let one = |i: usize| {
-        let Ok(()) = walk.step(b, i);
-        taken(b)
+        let Ok(()) = walk.step(&mut b, i);
+        taken(b.inner_mut())
     };
     (0..plan.steps.len()).map(one).collect()
 }

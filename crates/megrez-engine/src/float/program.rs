@@ -7,7 +7,7 @@ use crate::client::PartyPort;
 use crate::clients::Clients;
 use crate::report::{Measured, PartyReport, StepReport};
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
-use megrez_float::{Float, Plain};
+use megrez_float::{Float, Folding, Plain};
 use megrez_kernels::{Device, Memory};
 use megrez_plan::{Input, MAX_THREADS, Output, ValueId};
 use megrez_prg::Key;
@@ -177,6 +177,8 @@ impl Program {
         for (entry, shape) in self.tape.iter().zip(shapes) {
             let (key, lanes) = match entry {
                 Entry::Sum { of, .. } => ("sum", shapes[*of as usize].lanes),
+                Entry::FusedSum { of, .. } => ("fused-sum", shapes[*of as usize].lanes),
+                Entry::Dot { of, .. } => ("dot", shapes[of[0] as usize].lanes),
                 _ => (entry.key().unwrap_or_default(), shape.lanes),
             };
             if !key.is_empty() {
@@ -213,12 +215,16 @@ impl Program {
 fn lane_cost(key: &str, operands: usize) -> u64 {
     let entry = match key {
         "sum" => Entry::Sum { of: 0, lanes: 1 },
+        "fused-sum" => Entry::FusedSum { of: 0, lanes: 1 },
+        "dot" => Entry::Dot { of: [0, 0], lanes: 1 },
         "and" => Entry::And(2, 2),
         "choose" => Entry::Choose { bit: 2, yes: 1, no: 1 },
-        op => Entry::Apply { op: op.into(), of: vec![1; operands] },
+        // Of different operands: a square is cheaper than a product.
+        op => Entry::Apply { op: op.into(), of: [1, 4][..operands].to_vec() },
     };
     let input = |lanes| Entry::Input { owner: 0, lanes };
-    let tape = [(0, input(2)), (1, input(1)), (2, Entry::Known(vec![true])), (3, entry)];
+    let known = Entry::Known(vec![true]);
+    let tape = [(0, input(2)), (1, input(1)), (4, input(1)), (2, known), (3, entry)];
     let mut b = costing::Costing::default();
     let mut zeros = |b: &mut costing::Costing, _, _, lanes: usize| {
         Ok(Float::public(b, &Plain::from_f32(&vec![0.0; lanes])))
@@ -285,11 +291,12 @@ pub fn serve_program<D: Device>(
     let start = Instant::now();
     if party.parties() > 2 {
         let set_up = SetUp::new(start, &party);
-        return run(program, Dealt::new(party)?, &set_up, clients);
+        return run(program, Folding::new(Dealt::new(party)?), &set_up, clients);
     }
     let ots = Ots::set_up(&mut party, program.group)?;
     let set_up = SetUp::new(start, &party);
-    run(program, Sirnn::new(party, ots).with_threads(program.threads as usize)?, &set_up, clients)
+    let b = Sirnn::new(party, ots).with_threads(program.threads as usize)?;
+    run(program, Folding::new(b), &set_up, clients)
 }
 
 fn run<S: Supplier>(

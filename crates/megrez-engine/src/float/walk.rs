@@ -1,9 +1,9 @@
 //! One step after the other, on whatever supplies the integer blocks.
 
-use megrez_float::programs::{LANES, Matrix, each, fold, in_parts, lookup, pairwise};
+use megrez_float::programs::{LANES, Matrix, each, fold, fused_sum, in_parts, lookup, pairwise};
 use megrez_float::{
-    Blocks, Float, Format, Plain, add, choose, div, eq, le, lt, math, max, min, mul, relu, sqrt, sub, truth,
-    whole,
+    Blocks, Float, Format, Plain, add, choose, div, eq, le, lt, math, max, min, mul, relu, sqrt, square, sub,
+    truth, whole,
 };
 use megrez_plan::{FloatOp, FloatPlan, Function, Operation, ValueId};
 
@@ -49,6 +49,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
         let inputs: Vec<_> = step.inputs.iter().map(|&id| self.value(id)).collect();
         let result = match &step.op {
             FloatOp::Map(f) => map(b, *f, inputs[0])?,
+            FloatOp::Pair(Operation::Mul) if step.inputs[0] == step.inputs[1] => each(b, inputs[0], square)?,
             FloatOp::Pair(f) => pairwise(b, inputs[0], inputs[1], operation(*f))?,
             FloatOp::Choose => in_parts(b, inputs[0].lanes(b), 1, |b, range| {
                 let [c, x, y] = [0, 1, 2].map(|i| inputs[i].slice(b, range.clone()));
@@ -59,7 +60,10 @@ impl<'a, B: Blocks> Walk<'a, B> {
                 let [ones, table] = [0, 1].map(|i| self.matrix(b, step.inputs[i]));
                 lookup(b, &ones, &table)?.data
             }
-            FloatOp::Sum => reduce(b, inputs[0], self.terms(step.inputs[0]), add)?,
+            FloatOp::Sum => {
+                let lanes = inputs[0].lanes(b) / self.terms(step.inputs[0]);
+                fused_sum(b, inputs[0], lanes)?
+            }
             FloatOp::Largest => reduce(b, inputs[0], self.terms(step.inputs[0]), max)?,
             FloatOp::View(view) => inputs[0].gather(b, &view.indices().collect::<Vec<_>>()),
             FloatOp::Gather { places, .. } => {
@@ -95,7 +99,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
             let i = range.start;
             let x = Matrix::new(b, m, k, x.slice(b, i * m * k..(i + 1) * m * k));
             let y = Matrix::new(b, k, n, y.slice(b, i * k * n..(i + 1) * k * n));
-            Ok(x.product(b, &y)?.data)
+            Ok(x.fused_product(b, &y)?.data)
         })
     }
 

@@ -4,6 +4,7 @@ use crate::add::add;
 use crate::blocks::Blocks;
 use crate::float::Float;
 use crate::mul::mul;
+use crate::programs::fused::fused_dots;
 use crate::programs::parts::{in_parts, pairwise};
 
 /// A matrix in row-major lanes.
@@ -95,6 +96,23 @@ impl<B: Blocks> Matrix<B> {
             let products = mul(b, &left, &right)?;
             sum(b, &products, outputs.len())
         })?;
+        Ok(Self { rows: m, cols: n, data })
+    }
+
+    /// self·other: every element is summed over the inner dimension and rounded once, as
+    /// [`fused_dots`] does.
+    ///
+    /// # Errors
+    /// If the blocks fail.
+    ///
+    /// # Panics
+    /// If the inner dimensions differ.
+    pub fn fused_product(&self, b: &mut B, other: &Self) -> Result<Self, B::Error> {
+        assert_eq!(self.cols, other.rows, "inner dimensions differ");
+        let (m, k, n) = (self.rows, self.cols, other.cols);
+        let left = (&self.data, &(|inner, i: usize| i / n * k + inner) as _);
+        let right = (&other.data, &(|inner, i: usize| inner * n + i % n) as _);
+        let data = fused_dots(b, left, right, k, m * n)?;
         Ok(Self { rows: m, cols: n, data })
     }
 

@@ -1,5 +1,6 @@
 //! Programs on floating-point numbers that nobody sees: what numerical code becomes.
 
+pub mod fused;
 mod lookup;
 mod matrix;
 mod mlp;
@@ -7,6 +8,7 @@ mod parts;
 mod proximity;
 pub mod tape;
 
+pub use fused::{BETWEEN, PRODUCTS, TERMS, fused_dots, fused_sum};
 pub use lookup::lookup;
 pub use matrix::{Matrix, fold, sum};
 pub use mlp::{Layer, Mlp, Step, softmax};

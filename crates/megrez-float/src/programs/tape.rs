@@ -8,7 +8,7 @@
 //! operation: rounds are per call.
 
 use super::parts::part_size;
-use super::sum;
+use super::{fused_dots, fused_sum, sum};
 use crate::blocks::Blocks;
 use crate::clear::{Bits, Clear};
 use crate::float::{Float, choose};
@@ -17,6 +17,10 @@ use crate::ops::{self, Output};
 use crate::single::Single;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+
+/// Operations that cost nothing, beside those of [`ops::OPS`]: −x, |x|, and the truth values of "x
+/// is not a number" and "x is infinite".
+pub const LOCAL: &[&str] = &["neg", "abs", "isnan", "isinf"];
 
 /// The number of an entry.
 pub type Name = u64;
@@ -35,8 +39,8 @@ pub enum Entry {
     Public(Vec<u32>),
     /// Truth values that everybody knows.
     Known(Vec<bool>),
-    /// An operation of [`ops::OPS`] on numbers, lane by lane, but for those on integers; or `neg`,
-    /// `abs`.
+    /// An operation of [`ops::OPS`] on numbers, lane by lane, but for those on integers; or one of
+    /// [`LOCAL`].
     Apply {
         /// Its name.
         op: String,
@@ -74,6 +78,20 @@ pub enum Entry {
         /// Lanes of a block.
         lanes: usize,
     },
+    /// As [`Sum`](Entry::Sum), rounded once, by [`fused_sum`].
+    FusedSum {
+        /// The blocks, one or more.
+        of: Name,
+        /// Lanes of a block.
+        lanes: usize,
+    },
+    /// The sums of blocks of `lanes` products, rounded once, by [`fused_dots`].
+    Dot {
+        /// The blocks of both factors, one or more, and as many of each.
+        of: [Name; 2],
+        /// Lanes of a block.
+        lanes: usize,
+    },
 }
 
 impl Entry {
@@ -85,7 +103,9 @@ impl Entry {
             Self::Apply { of, .. } | Self::Concat(of) => of.clone(),
             Self::And(a, b) | Self::Xor(a, b) => vec![*a, *b],
             Self::Choose { bit, yes, no } => vec![*bit, *yes, *no],
-            Self::Not(of) | Self::Gather { of, .. } | Self::Sum { of, .. } => vec![*of],
+            Self::Not(of) | Self::Gather { of, .. } => vec![*of],
+            Self::Sum { of, .. } | Self::FusedSum { of, .. } => vec![*of],
+            Self::Dot { of, .. } => of.to_vec(),
         }
     }
 
@@ -93,7 +113,8 @@ impl Entry {
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         match self {
-            Self::Apply { op, .. } if !matches!(op.as_str(), "neg" | "abs") => Some(op),
+            Self::Apply { op, of } if op == "mul" && of[0] == of[1] => Some("square"),
+            Self::Apply { op, .. } if !LOCAL.contains(&op.as_str()) => Some(op),
             Self::And(..) => Some("and"),
             Self::Choose { .. } => Some("choose"),
             _ => None,
@@ -131,7 +152,7 @@ pub fn shape(entry: &Entry, of: impl Fn(Name) -> Option<Shape>) -> Result<Shape,
         Entry::Known(bits) => Shape { truth: true, lanes: bits.len() },
         Entry::Apply { op, of } => {
             let wanted = match op.as_str() {
-                "neg" | "abs" => Some(1),
+                op if LOCAL.contains(&op) => Some(1),
                 "to-fixed" | "from-fixed" => None,
                 _ => ops::operands(op),
             };
@@ -139,7 +160,10 @@ pub fn shape(entry: &Entry, of: impl Fn(Name) -> Option<Shape>) -> Result<Shape,
                 return Err(format!("there is no operation `{op}` of {} operands", of.len()));
             }
             let lanes = of.iter().map(|&x| expect(false, x)).collect::<Result<Vec<_>, _>>()?;
-            Shape { truth: matches!(op.as_str(), "lt" | "le" | "eq"), lanes: same(&lanes)? }
+            Shape {
+                truth: matches!(op.as_str(), "lt" | "le" | "eq" | "isnan" | "isinf"),
+                lanes: same(&lanes)?,
+            }
         }
         Entry::And(a, b) | Entry::Xor(a, b) => {
             Shape { truth: true, lanes: same(&[expect(true, *a)?, expect(true, *b)?])? }
@@ -165,8 +189,9 @@ pub fn shape(entry: &Entry, of: impl Fn(Name) -> Option<Shape>) -> Result<Shape,
             };
             Shape { truth, lanes: shapes.iter().fold(0, |all, s| all.saturating_add(s.lanes)) }
         }
-        Entry::Sum { of, lanes } => {
-            let terms = expect(false, *of)?;
+        Entry::Sum { lanes, .. } | Entry::FusedSum { lanes, .. } | Entry::Dot { lanes, .. } => {
+            let terms = entry.operands().iter().map(|&x| expect(false, x)).collect::<Result<Vec<_>, _>>()?;
+            let terms = same(&terms)?;
             if *lanes == 0 || terms == 0 || terms % lanes != 0 {
                 return Err(format!("{terms} numbers are no blocks of {lanes}"));
             }
@@ -188,6 +213,14 @@ impl<B: Blocks> Value<B> {
         match self {
             Self::Float(x) => x.lanes(b),
             Self::Bit(x) => b.bit_lanes(x),
+        }
+    }
+
+    /// Everybody knows it.
+    fn is_known(&self, b: &B) -> bool {
+        match self {
+            Self::Float(x) => b.known(&x.man).is_some(),
+            Self::Bit(x) => b.known_bits(x).is_some(),
         }
     }
 
@@ -260,11 +293,14 @@ impl<B: Blocks> Machine<B> {
         let mut levels: BTreeMap<usize, Vec<&(Name, Entry)>> = BTreeMap::new();
         levels_of(tape).zip(tape).for_each(|(level, entry)| levels.entry(level).or_default().push(entry));
         for here in levels.values() {
-            let mut together: BTreeMap<&str, Vec<&(Name, Entry)>> = BTreeMap::new();
-            here.iter()
-                .filter_map(|e| Some((e.1.key()?, *e)))
-                .for_each(|(key, e)| together.entry(key).or_default().push(e));
-            for (key, entries) in together {
+            // What everybody knows stays apart from what is secret, for it costs less.
+            let mut together: BTreeMap<(&str, Vec<bool>), Vec<&(Name, Entry)>> = BTreeMap::new();
+            for entry in here {
+                let Some(key) = entry.1.key() else { continue };
+                let known = entry.1.operands().iter().map(|x| self.value(*x).is_known(b)).collect();
+                together.entry((key, known)).or_default().push(entry);
+            }
+            for ((key, _), entries) in together {
                 self.batch(b, key, &entries)?;
             }
             for (name, entry) in here.iter().filter(|e| e.1.key().is_none()) {
@@ -314,8 +350,15 @@ impl<B: Blocks> Machine<B> {
                 Value::Float(Float::public(b, &Plain::from_bits(Format::FLOAT32, &bits)))
             }
             Entry::Known(bits) => Value::Bit(b.public_bits(bits)),
-            Entry::Apply { op, of } if op == "neg" => Value::Float(self.value(of[0]).float().neg(b)),
-            Entry::Apply { of, .. } => Value::Float(self.value(of[0]).float().abs(b)),
+            Entry::Apply { op, of } => {
+                let x = self.value(of[0]).float();
+                match op.as_str() {
+                    "neg" => Value::Float(x.neg(b)),
+                    "abs" => Value::Float(x.abs(b)),
+                    "isnan" => Value::Bit(x.nan.clone()),
+                    _ => Value::Bit(x.inf.clone()),
+                }
+            }
             Entry::Xor(x, y) => Value::Bit(b.xor(self.value(*x).bit(), self.value(*y).bit())),
             Entry::Not(of) => Value::Bit(b.not(self.value(*of).bit())),
             Entry::Gather { of, lanes } => {
@@ -325,6 +368,12 @@ impl<B: Blocks> Machine<B> {
             Entry::Concat(of) => {
                 let parts: Vec<_> = of.iter().map(|&x| self.value(x)).collect();
                 Value::concat(b, &parts)
+            }
+            Entry::FusedSum { of, lanes } => Value::Float(fused_sum(b, self.value(*of).float(), *lanes)?),
+            Entry::Dot { of: [x, y], lanes } => {
+                let (x, y) = (self.value(*x).float(), self.value(*y).float());
+                let place = |term: usize, lane: usize| term * lanes + lane;
+                Value::Float(fused_dots(b, (x, &place), (y, &place), x.lanes(b) / lanes, *lanes)?)
             }
             Entry::Sum { of, lanes } => Value::Float(sum(b, self.value(*of).float(), *lanes)?),
             Entry::And(..) | Entry::Choose { .. } => unreachable!("goes together with others"),
@@ -373,110 +422,4 @@ impl Machine<Clear> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(tape: &[(Name, Entry)], numbers: &[f32]) -> Machine<Clear> {
-        let mut shapes: HashMap<Name, Shape> = HashMap::new();
-        for (name, entry) in tape {
-            let shape = shape(entry, |x| shapes.get(&x).copied()).unwrap();
-            shapes.insert(*name, shape);
-        }
-        let mut machine = Machine::default();
-        let Ok(()) = machine.run(&mut Clear, tape, &mut |b, name, _, lanes| {
-            assert_eq!(lanes, numbers.len());
-            let shifted: Vec<f32> = numbers.iter().map(|x| x + name as f32).collect();
-            Ok(Float::public(b, &Plain::from_f32(&shifted)))
-        });
-        for (name, _) in tape {
-            let lanes = machine.value(*name).lanes(&Clear);
-            assert_eq!(lanes, shapes[name].lanes, "value {name} is as long as was said");
-        }
-        machine
-    }
-
-    fn apply(op: &str, of: &[Name]) -> Entry {
-        Entry::Apply { op: op.into(), of: of.to_vec() }
-    }
-
-    #[test]
-    fn entries_do_what_they_say() {
-        let tape = [
-            (0, Entry::Input { owner: 0, lanes: 4 }),
-            (1, Entry::Input { owner: 1, lanes: 4 }),
-            (2, Entry::Public([2.0, -1.0, 0.5, 8.0].map(f32::to_bits).to_vec())),
-            (3, apply("mul", &[0, 2])),
-            (4, apply("mul", &[1, 2])),
-            (5, apply("lt", &[3, 4])),
-            (6, apply("neg", &[4])),
-            (7, Entry::Choose { bit: 5, yes: 3, no: 6 }),
-            (8, Entry::Gather { of: 7, lanes: vec![3, 3, 0] }),
-            (9, Entry::Concat(vec![7, 8, 7])),
-            (10, Entry::Sum { of: 7, lanes: 2 }),
-            (11, Entry::Not(5)),
-            (12, apply("eq", &[7, 6])),
-            (13, Entry::And(11, 12)),
-            (14, apply("abs", &[6])),
-            (15, Entry::Xor(5, 13)),
-            (16, Entry::Known(vec![true, false])),
-        ];
-        let machine = run(&tape, &[1.0, 2.0, 3.0, 4.0]);
-        let floats = |name| machine.bits(name).into_iter().map(f32::from_bits).collect::<Vec<_>>();
-        assert_eq!(floats(3), [2.0, -2.0, 1.5, 32.0]);
-        assert_eq!(floats(4), [4.0, -3.0, 2.0, 40.0]);
-        assert_eq!(machine.bits(5), [1, 0, 1, 1]);
-        assert_eq!(floats(7), [2.0, 3.0, 1.5, 32.0]);
-        assert_eq!(floats(8), [32.0, 32.0, 2.0]);
-        assert_eq!(floats(9), [2.0, 3.0, 1.5, 32.0, 32.0, 32.0, 2.0, 2.0, 3.0, 1.5, 32.0]);
-        assert_eq!(floats(10), [3.5, 35.0]);
-        assert_eq!(machine.bits(13), [0, 1, 0, 0]);
-        assert_eq!(machine.bits(15), [1, 1, 1, 1]);
-        assert_eq!(machine.bits(16), [1, 0]);
-        assert_eq!(floats(14), [4.0, 3.0, 2.0, 40.0]);
-    }
-
-    #[test]
-    fn what_can_go_together_does() {
-        let tape = [
-            (0, Entry::Input { owner: 0, lanes: 1 }),
-            (1, apply("exp", &[0])),
-            (2, apply("mul", &[0, 0])),
-            (3, apply("neg", &[2])),
-            (4, apply("mul", &[3, 1])),
-            (5, apply("mul", &[0, 0])),
-        ];
-        assert_eq!(levels_of(&tape).collect::<Vec<_>>(), [0, 1, 1, 1, 2, 1]);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let of = |name: Name| match name {
-            0 => Some(Shape { truth: false, lanes: 6 }),
-            1 => Some(Shape { truth: true, lanes: 6 }),
-            2 => Some(Shape { truth: false, lanes: 0 }),
-            3 => Some(Shape { truth: false, lanes: 1 }),
-            _ => None,
-        };
-        for entry in [
-            apply("mul", &[0]),
-            apply("mul", &[0, 1]),
-            apply("mul", &[0, 3]),
-            apply("mul", &[0, 9]),
-            apply("to-fixed", &[0]),
-            apply("no", &[0]),
-            Entry::And(0, 1),
-            Entry::Xor(1, 0),
-            Entry::Not(0),
-            Entry::Choose { bit: 0, yes: 0, no: 0 },
-            Entry::Choose { bit: 1, yes: 0, no: 3 },
-            Entry::Gather { of: 0, lanes: vec![6] },
-            Entry::Concat(vec![]),
-            Entry::Concat(vec![0, 1]),
-            Entry::Sum { of: 0, lanes: 4 },
-            Entry::Sum { of: 0, lanes: 0 },
-            Entry::Sum { of: 2, lanes: 1 },
-        ] {
-            assert!(shape(&entry, of).is_err(), "{entry:?}");
-        }
-    }
-}
+mod tests;

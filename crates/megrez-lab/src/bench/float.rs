@@ -10,7 +10,7 @@ use megrez::report::Seconds;
 use megrez::{Error, Result, Work};
 use megrez_engine::peak_rss_mib;
 use megrez_float::blocks::Blocks;
-use megrez_float::{Float, Format, accuracy};
+use megrez_float::{Float, Folding, Format, accuracy};
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_service::pair::{self, Job};
@@ -170,22 +170,23 @@ struct Cost {
 }
 
 fn costing(o: &FloatBench) -> Cost {
-    fn all<P: Blocks<Error = Infallible>>(o: &FloatBench, costing: &mut P) {
+    fn all<P: Blocks<Error = Infallible>>(o: &FloatBench, costing: P) -> P {
+        let mut costing = Folding::new(costing);
         for lanes in o.slices() {
             // Two of them: squares are cheaper than products.
-            let [x, y] = [(); 2].map(|()| Float::constant(&*costing, Format::FLOAT32, 0, lanes));
-            let Ok(_) = run_in_parts(&o.op, costing, &x, &y);
+            let secret = |()| Folding::secret(Float::constant(costing.inner(), Format::FLOAT32, 0, lanes));
+            let [x, y] = [(); 2].map(secret);
+            let Ok(_) = run_in_parts(&o.op, &mut costing, &x, &y);
         }
+        costing.into_inner()
     }
     let mut sent = [vec![vec![0; o.parties]; o.parties], vec![vec![0; o.parties]; o.parties]];
     if o.parties == 2 {
-        let mut costing = Costing::new(o.work.group).with_threads(o.work.threads as usize);
-        all(o, &mut costing);
+        let costing = all(o, Costing::new(o.work.group).with_threads(o.work.threads as usize));
         [sent[1][0][1], sent[1][1][0]] = costing.cost.bytes;
         return Cost { sent, rounds: costing.cost.rounds };
     }
-    let mut costing = dealt::costing::Costing::default();
-    all(o, &mut costing);
+    let costing = all(o, dealt::costing::Costing::default());
     sent[0][DEALER][0] = costing.cost.dealt;
     (sent[1][0][1], sent[1][1][0]) = (costing.cost.opened, costing.cost.opened);
     Cost { sent, rounds: costing.cost.rounds }
@@ -216,7 +217,7 @@ fn party(network: Network, o: &FloatBench) -> Result<Report> {
             runs: vec![],
             peak_rss_mib: None,
         };
-        return runs(Dealt::new(party)?, o, report);
+        return runs(Folding::new(Dealt::new(party)?), o, report);
     }
     party.enter(Phase::Setup, 1);
     let before = party.meter().total(Phase::Setup, parties);
@@ -224,7 +225,7 @@ fn party(network: Network, o: &FloatBench) -> Result<Report> {
     let setup_bytes = less(party.meter().total(Phase::Setup, parties), &before);
     let setup_seconds = start.elapsed().as_secs_f64();
     let b = Sirnn::new(party, ots).with_threads(o.work.threads as usize)?;
-    runs(b, o, Report { setup_seconds, setup_bytes, runs: vec![], peak_rss_mib: None })
+    runs(Folding::new(b), o, Report { setup_seconds, setup_bytes, runs: vec![], peak_rss_mib: None })
 }
 
 fn less(after: Vec<u64>, before: &[u64]) -> Vec<u64> {

@@ -7,7 +7,7 @@ use megrez::protocols::SECFLOAT;
 use megrez::report::Seconds;
 use megrez::{Error, Result, Work};
 use megrez_float::programs::{Layer, Matrix, Mlp, Step};
-use megrez_float::{Blocks, Clear, Float, Format, Plain};
+use megrez_float::{Blocks, Clear, Float, Folding, Format, Plain};
 use megrez_graph::models::relevance_features;
 use megrez_graph::{Attribute, Graph, Tensor};
 use megrez_kernels::Cpu;
@@ -15,9 +15,9 @@ use megrez_net::{NetProfile, Network};
 use megrez_plan::View;
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
-use megrez_twoparty::Sirnn;
 use megrez_twoparty::costing::Costing;
 use megrez_twoparty::ot::Ots;
+use megrez_twoparty::{Sirnn, Supplier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
@@ -130,11 +130,14 @@ impl TrainBench {
     }
 
     fn costing(&self, layers: &Weights) -> megrez_twoparty::costing::Cost {
-        let mut costing = Costing::new(self.work.group).with_threads(self.work.threads as usize);
-        let public = |b: &mut Costing, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
-        let Ok((mlp, x, labels)) = self.step(&mut costing, layers, public);
+        let costing = Costing::new(self.work.group).with_threads(self.work.threads as usize);
+        let mut costing = Folding::new(costing);
+        let secret = |b: &mut Folding<Costing>, _: usize, v: &[f32]| {
+            Ok(Folding::secret(Float::public(b.inner(), &Plain::from_f32(v))))
+        };
+        let Ok((mlp, x, labels)) = self.step(&mut costing, layers, secret);
         let Ok(_) = mlp.step(&mut costing, &x, &labels, self.rate);
-        costing.cost
+        costing.into_inner().cost
     }
 }
 
@@ -153,7 +156,7 @@ impl Job for TrainBench {
         let mut party = Party::start(network, Cpu::new(1))?;
         party.enter(Phase::Setup, 1);
         let ots = Ots::set_up(&mut party, self.work.group)?;
-        let mut b = Sirnn::new(party, ots).with_threads(self.work.threads as usize)?;
+        let mut b = Folding::new(Sirnn::new(party, ots).with_threads(self.work.threads as usize)?);
         let me = b.party().me();
         let mut measured = vec![];
         for run in 0..self.repeat {
@@ -174,7 +177,7 @@ impl Job for TrainBench {
             let (rounds, bytes) =
                 (b.party().rounds(), b.party().meter().total(Phase::Online, 2)[1 - me] - before);
             b.party_mut().enter(Phase::Output, run);
-            let opened = b.open(&results(&b, &step))?.to_f32();
+            let opened = b.open(&results(&b, &step))?.expect("both parties compute").to_f32();
             let wrong = if me == 0 { self.differences(&layers, &opened) } else { 0 };
             measured.push(Measured { seconds, busy_seconds, rounds, bytes, loss: opened[0], wrong });
         }

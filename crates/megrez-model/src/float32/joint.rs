@@ -228,5 +228,7 @@ fn renamed(entry: &Entry, names: &HashMap<Name, Name>, places: &HashMap<usize, u
         Entry::Gather { of: from, lanes } => Entry::Gather { of: of(from), lanes: lanes.clone() },
         Entry::Concat(parts) => Entry::Concat(parts.iter().map(of).collect()),
         Entry::Sum { of: terms, lanes } => Entry::Sum { of: of(terms), lanes: *lanes },
+        Entry::FusedSum { of: terms, lanes } => Entry::FusedSum { of: of(terms), lanes: *lanes },
+        Entry::Dot { of: [x, y], lanes } => Entry::Dot { of: [of(x), of(y)], lanes: *lanes },
     }
 }

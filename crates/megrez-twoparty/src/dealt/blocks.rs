@@ -176,6 +176,9 @@ impl<D: Device> Blocks for Dealt<D> {
     fn scale(&self, x: &Ints, k: u64) -> Ints {
         x.map(x.width, |v| v.wrapping_mul(k))
     }
+    fn weigh(&self, x: &Ints, k: &[u64]) -> Ints {
+        x.weigh(k)
+    }
     fn offset(&self, x: &Ints, k: u64) -> Ints {
         x.offset(k)
     }

@@ -76,6 +76,15 @@ impl Ints {
         }
     }
 
+    /// k_i·x_i modulo 2^w for public k_i.
+    #[must_use]
+    pub fn weigh(&self, k: &[u64]) -> Self {
+        let keep = mask(self.width);
+        // The dealer has no m, a worker no `first`.
+        let of = |v: &[u64]| if v.is_empty() { vec![] } else { both(v, k, |x, k| x.wrapping_mul(k) & keep) };
+        Self { width: self.width, m: of(&self.m), r: of(&self.r), first: of(&self.first) }
+    }
+
     /// x + k modulo 2^w for a public k.
     #[must_use]
     pub fn offset(&self, k: u64) -> Self {

@@ -1,0 +1,432 @@
+//! Sums and dot products that are rounded once: no figure of SECFLOAT's, but its blocks.
+//!
+//! All terms of a block are aligned to the largest exponent among them, E, and added as integers
+//! whose lowest bit is 2^−F of that of the largest term; the sum is normalised and rounded once.
+//! Products enter with their exact mantissas, rounded to 27 bits but never normalised. Blocks have
+//! at most [`TERMS`] terms, or [`PRODUCTS`] products; their sums are rounded to [`BETWEEN`], two
+//! bits more than single precision, and are the terms of the next level.
+//!
+//! How far off, in units in the last place (ULP) of Σ|terms|, before the one rounding of the
+//! result, for n ≤ 2^K terms of a block:
+//!
+//! - A term more than 31 binades below E is dropped: less than 2^−8 ULP of 2^E (a product, which is
+//!   below 4·2^exp, less than 2^−7), 2^(K−8) in all. ULP of blocks' largest terms, summed over the
+//!   blocks, are at most 2 ULP of Σ|terms|.
+//! - A product is rounded to 27 bits: off by at most 2^−26 of itself, 1/4 ULP in all.
+//! - A block's sum in 26 bits: off by at most 2^−26 of itself, 1/4 ULP in all.
+//!
+//! | | dropped below | products | between | together, below |
+//! | --- | --- | --- | --- | --- |
+//! | sums, up to 64 terms | 1/4 | | | 1/4 |
+//! | … up to 64·64 | 1/2 + 1/4 | | 1/4 | 1 |
+//! | dot products, up to 16 | 1/8 | 1/4 | | 3/8 |
+//! | … up to 16·64 | 1/4 + 1/4 | 1/4 | 1/4 | 1 |
+//! | each further level by 64 | 1/2 | | 1/4 | 3/4 more |
+//!
+//! Rounding every addition instead, in halves, loses up to ½ ULP of a partial sum ⌈log n⌉ times. An
+//! infinity that a block's sum becomes stays one.
+
+use super::parts::in_parts;
+use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table};
+use crate::convert::rounded;
+use crate::finish::{Class, two};
+use crate::float::Float;
+use crate::format::Format;
+use crate::mul::mul;
+use crate::single::Single;
+
+/// Most terms of a block.
+pub const TERMS: usize = 64;
+/// Most products of a block.
+pub const PRODUCTS: usize = 16;
+/// The format of a block's sum that is a term again.
+pub const BETWEEN: Format = Format { p: 8, q: 25 };
+
+/// Bits of a product's mantissa, in [1, 4).
+const PRODUCT: u32 = 27;
+/// F: bits of the integers below the last one of the largest term.
+const BELOW: u32 = 2 * STEP - 1;
+/// Places of a step of a shift.
+const STEP: u32 = 16;
+/// 1 and −0: what fills a block up. −0 adds nothing, also not to −0.
+const ONE: u64 = 0x3f80_0000;
+const NOTHING: u64 = 0x8000_0000;
+
+/// ±man·2^(exp − frac), or what is no such number.
+struct Terms<B: Blocks> {
+    /// The mantissa; its top bit is zero. Zero for a zero.
+    man: B::Int,
+    /// Bits of it after the point.
+    frac: u32,
+    /// Exponents; of zeros, none that is above another term's.
+    exp: B::Int,
+    sign: B::Bit,
+    flags: Flags<B>,
+}
+
+/// What is not seen in the sum of the mantissas: of a term, or of all.
+struct Flags<B: Blocks> {
+    /// One is +∞.
+    plus: B::Bit,
+    /// One is −∞.
+    minus: B::Bit,
+    /// One is NaN, and the others may be wrong.
+    nan: B::Bit,
+    /// All are −0.
+    nothing: B::Bit,
+}
+
+impl<B: Blocks> Flags<B> {
+    fn each(&self, f: impl Fn(&B::Bit) -> B::Bit) -> Self {
+        let [plus, minus, nan, nothing] = [&self.plus, &self.minus, &self.nan, &self.nothing].map(f);
+        Self { plus, minus, nan, nothing }
+    }
+}
+
+/// The terms that are numbers of some format.
+fn of_numbers<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Terms<B>, B::Error> {
+    let q = x.format.q;
+    let top = b.not(&x.zero);
+    let man = Extend { x: &x.man, width: q + 2, signed: false, msb: Msb::Shared(&top) };
+    let man = B::one(b.extend(&[man])?);
+    let [minus, nothing] = two(b.and(&[(&x.inf, &x.sign), (&x.zero, &x.sign)])?);
+    let flags = Flags { plus: b.xor(&x.inf, &minus), minus, nan: x.nan.clone(), nothing };
+    Ok(Terms { man, frac: q, exp: x.exp.clone(), sign: x.sign.clone(), flags })
+}
+
+/// The terms x·y.
+fn of_products<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Terms<B>, B::Error> {
+    let format = x.format;
+    assert_eq!(format, y.format, "formats differ");
+    let (x_top, y_top) = (b.not(&x.zero), b.not(&y.zero));
+    let product = b.product(
+        Factor { x: &x.man, signed: false, msb: Msb::Shared(&x_top) },
+        Factor { x: &y.man, signed: false, msb: Msb::Shared(&y_top) },
+        2 * format.q + 3,
+    )?;
+    // Half of what is cut off is added first. No product is so near 4 that this reaches 4.
+    let cut = (2 * format.q + 2).saturating_sub(PRODUCT);
+    let man = if cut > 0 { b.cut(&b.offset(&product, 1 << (cut - 1)), cut)? } else { product };
+    let sign = b.xor(&x.sign, &y.sign);
+    let zeros = (x.vanishing(b), y.vanishing(b));
+    let infs = (x.unbounded(b), y.unbounded(b));
+    let gates = b.and(&[(&zeros.0, &zeros.1), (&infs.0, &infs.1)])?;
+    let zero = b.union(&zeros.0, &zeros.1, &gates[0]);
+    let inf = b.union(&infs.0, &infs.1, &gates[1]);
+    // A zero's exponent goes below all others.
+    let exp = b.add(&x.exp, &y.exp);
+    let least = b.constant(x.lanes(b), format.exp_width(), (2 * (format.min_exp() - 1)) as u64);
+    let rows = b.select(&[
+        Select { bit: &zero, ints: vec![&b.sub(&least, &exp)], bits: vec![&inf, &sign] },
+        Select { bit: &inf, ints: vec![], bits: vec![&sign] },
+    ])?;
+    let exp = b.add(&exp, &rows[0].ints[0]);
+    let (nan, nothing, minus) = (rows[0].bits[0].clone(), rows[0].bits[1].clone(), rows[1].bits[0].clone());
+    let flags = Flags { plus: b.xor(&inf, &minus), minus, nan, nothing };
+    Ok(Terms { man, frac: 2 * format.q - cut, exp, sign, flags })
+}
+
+/// The largest exponent of `n` blocks of `lanes` terms, and their flags together: by pairs, and by
+/// fours once `fours_from` are left, which saves rounds.
+fn largest<B: Blocks>(
+    b: &mut B,
+    terms: &Terms<B>,
+    mut n: usize,
+    lanes: usize,
+    fours_from: usize,
+) -> Result<(B::Int, Flags<B>), B::Error> {
+    let (mut exp, mut flags) = (terms.exp.clone(), terms.flags.each(B::Bit::clone));
+    while n > 1 {
+        let four = n <= fours_from && n.is_multiple_of(4);
+        (exp, flags) =
+            if four { fours(b, &exp, &flags, n, lanes)? } else { pairs(b, &exp, &flags, n, lanes)? };
+        n = if four { n / 4 } else { n.div_ceil(2) };
+    }
+    Ok((exp, flags))
+}
+
+/// The flags of two together, whose ANDs are known.
+fn joined<B: Blocks>(b: &B, x: &Flags<B>, y: &Flags<B>, both: &[B::Bit]) -> Flags<B> {
+    Flags {
+        plus: b.union(&x.plus, &y.plus, &both[0]),
+        minus: b.union(&x.minus, &y.minus, &both[1]),
+        nan: b.union(&x.nan, &y.nan, &both[2]),
+        nothing: both[3].clone(),
+    }
+}
+
+/// Selections that are ANDs of the flags of two.
+fn gates<'a, B: Blocks>(x: &'a Flags<B>, y: &'a Flags<B>) -> [Select<'a, B>; 4] {
+    [(&x.plus, &y.plus), (&x.minus, &y.minus), (&x.nan, &y.nan), (&x.nothing, &y.nothing)]
+        .map(|(bit, other)| Select { bit, ints: vec![], bits: vec![other] })
+}
+
+/// ⌈n/2⌉ blocks in place of n.
+fn pairs<B: Blocks>(
+    b: &mut B,
+    exp: &B::Int,
+    flags: &Flags<B>,
+    n: usize,
+    lanes: usize,
+) -> Result<(B::Int, Flags<B>), B::Error> {
+    let (half, pairs) = (n.div_ceil(2), n / 2);
+    let at = |from: usize, to: usize| (from * lanes..to * lanes).collect::<Vec<_>>();
+    let [first, second, waits] = [at(0, pairs), at(half, n), at(pairs, half)];
+    let (x, y) = (b.gather(exp, &first), b.gather(exp, &second));
+    let step = b.sub(&y, &x);
+    let less = b.is_negative(&b.sub(&x, &y))?;
+    let [f, g, rest] = [&first, &second, &waits].map(|lanes| flags.each(|bit| b.gather_bits(bit, lanes)));
+    let mut jobs = vec![Select { bit: &less, ints: vec![&step], bits: vec![] }];
+    jobs.extend(gates(&f, &g));
+    let mut rows = b.select(&jobs)?.into_iter();
+    let larger = b.add(&x, &B::one(rows.next().expect("a job gives a row").ints));
+    let both: Vec<B::Bit> = rows.map(|row| B::one(row.bits)).collect();
+    let made = joined(b, &f, &g, &both);
+    let join = |x: &B::Bit, rest: &B::Bit| b.concat_bits(&[x, rest]);
+    let flags = Flags {
+        plus: join(&made.plus, &rest.plus),
+        minus: join(&made.minus, &rest.minus),
+        nan: join(&made.nan, &rest.nan),
+        nothing: join(&made.nothing, &rest.nothing),
+    };
+    Ok((b.concat(&[&larger, &b.gather(exp, &waits)]), flags))
+}
+
+/// n/4 blocks in place of n: every two of four are compared at once.
+fn fours<B: Blocks>(
+    b: &mut B,
+    exp: &B::Int,
+    flags: &Flags<B>,
+    n: usize,
+    lanes: usize,
+) -> Result<(B::Int, Flags<B>), B::Error> {
+    const PAIRS: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
+    let quarter = n / 4 * lanes;
+    let at = [0, 1, 2, 3].map(|i| (i * quarter..(i + 1) * quarter).collect::<Vec<_>>());
+    let exps = [0, 1, 2, 3].map(|i| b.gather(exp, &at[i]));
+    let part = [0, 1, 2, 3].map(|i| flags.each(|bit| b.gather_bits(bit, &at[i])));
+    let apart = PAIRS.map(|(i, j)| b.sub(&exps[i], &exps[j]));
+    let less = b.negative(&apart.iter().collect::<Vec<_>>())?;
+    // Whether i is less than j; of equal ones the first is the larger one.
+    let is_less = |b: &B, i: usize, j: usize| match PAIRS.iter().position(|&p| p == (i, j)) {
+        Some(pair) => less[pair].clone(),
+        None => b.not(&less[PAIRS.iter().position(|&p| p == (j, i)).expect("a pair of four")]),
+    };
+    let not_less = |b: &B, i: usize, j: usize| b.not(&is_less(b, i, j));
+    // The first, second or third is not less than the other three: two gates each. The flags of
+    // first and second, and of third and fourth, join in.
+    let halves = [0, 1, 2].map(|i| {
+        let others = [0, 1, 2, 3].into_iter().filter(|&j| j != i).map(|j| not_less(b, i, j));
+        others.collect::<Vec<_>>()
+    });
+    let mut jobs: Vec<Select<'_, B>> =
+        halves.iter().map(|h| Select { bit: &h[0], ints: vec![], bits: vec![&h[1]] }).collect();
+    jobs.extend(gates(&part[0], &part[1]));
+    jobs.extend(gates(&part[2], &part[3]));
+    let found: Vec<B::Bit> = b.select(&jobs)?.into_iter().map(|row| B::one(row.bits)).collect();
+    let f = joined(b, &part[0], &part[1], &found[3..7]);
+    let g = joined(b, &part[2], &part[3], &found[7..]);
+    let mut jobs: Vec<Select<'_, B>> = halves
+        .iter()
+        .zip(&found)
+        .map(|(h, two)| Select { bit: &h[2], ints: vec![], bits: vec![two] })
+        .collect();
+    jobs.extend(gates(&f, &g));
+    let found: Vec<B::Bit> = b.select(&jobs)?.into_iter().map(|row| B::one(row.bits)).collect();
+    let flags = joined(b, &f, &g, &found[3..]);
+    let steps = [0, 1, 2].map(|i| b.sub(&exps[i], &exps[3]));
+    let jobs: Vec<Select<'_, B>> =
+        (0..3).map(|i| Select { bit: &found[i], ints: vec![&steps[i]], bits: vec![] }).collect();
+    let rows = b.select(&jobs)?;
+    let largest = rows.iter().fold(exps[3].clone(), |sum, row| b.add(&sum, &row.ints[0]));
+    Ok((largest, flags))
+}
+
+/// The sum of `n` blocks of `lanes` integers.
+fn total<B: Blocks>(b: &B, x: &B::Int, mut n: usize, lanes: usize) -> B::Int {
+    let mut x = x.clone();
+    while n > 1 {
+        let (half, pairs) = (n.div_ceil(2), n / 2);
+        let at = |from: usize, to: usize| b.gather(&x, &(from * lanes..to * lanes).collect::<Vec<_>>());
+        x = b.concat(&[&b.add(&at(0, pairs), &at(half, n)), &at(pairs, half)]);
+        n = half;
+    }
+    x
+}
+
+/// The sums of `n` blocks of `lanes` terms, each rounded once.
+fn block<B: Blocks>(
+    b: &mut B,
+    terms: &Terms<B>,
+    n: usize,
+    lanes: usize,
+    format: Format,
+    products: bool,
+) -> Result<Float<B>, B::Error> {
+    // Fours take more comparisons, of which products would have many.
+    let (largest, flags) = largest(b, terms, n, lanes, if products { n / 4 } else { n })?;
+    let width = b.width(&terms.man) + BELOW + (usize::BITS - (n - 1).leading_zeros());
+    assert!(width <= 64, "a block of {n} terms of {} bits", b.width(&terms.man));
+
+    // man·2^(BELOW − distance): first by up to STEP − 1 places, then by none or by STEP.
+    let spread: Vec<usize> = (0..n * lanes).map(|i| i % lanes).collect();
+    let distance = b.sub(&b.gather(&largest, &spread), &terms.exp);
+    let near = b.is_negative(&b.offset(&distance, u64::from(BELOW + 1).wrapping_neg()))?;
+    let table = Table::new(5, &[STEP + 1], 1, |d| {
+        vec![1 << (u64::from(STEP) - 1 - d % u64::from(STEP)), u64::from(d < STEP.into())]
+    });
+    let row = B::one(b.lookup(&[Lookup { index: &b.low(&distance, 5), table: &table }])?);
+    let moved = b.width(&terms.man) + STEP - 1;
+    let moved = b.product(Factor::small(&terms.man), Factor::small(&row.ints[0]), moved)?;
+    // No zero is negative, so that the sign is the top bit.
+    let sign = b.xor(&terms.sign, &terms.flags.nothing);
+    // ∞ − ∞ is NaN: gates of the flags join in.
+    let rows = b.select(&[
+        Select { bit: &sign, ints: vec![&moved], bits: vec![] },
+        Select { bit: &near, ints: vec![], bits: vec![&row.bits[0]] },
+        Select { bit: &flags.plus, ints: vec![], bits: vec![&flags.minus] },
+    ])?;
+    let (moved, high) = (b.sub(&moved, &b.scale(&rows[0].ints[0], 2)), rows[1].bits[0].clone());
+    let clash = rows[2].bits[0].clone();
+    let inf = b.union(&flags.plus, &flags.minus, &clash);
+    let moved = B::one(b.extend(&[Extend { x: &moved, width, signed: true, msb: Msb::Shared(&sign) }])?);
+    let rows = b.select(&[
+        Select { bit: &high, ints: vec![&b.low(&moved, width - STEP)], bits: vec![] },
+        Select { bit: &b.xor(&near, &high), ints: vec![&moved], bits: vec![] },
+        Select { bit: &clash, ints: vec![], bits: vec![&flags.nan] },
+        Select { bit: &inf, ints: vec![], bits: vec![&flags.nan] },
+    ])?;
+    let aligned = b.add(&b.shift(&rows[0].ints[0], STEP), &rows[1].ints[0]);
+    let nan = b.union(&clash, &flags.nan, &rows[2].bits[0]);
+    let unbounded = b.union(&inf, &flags.nan, &rows[3].bits[0]);
+    let sum = total(b, &aligned, n, lanes);
+
+    // Where all terms are −0 the sum is zero, and not negative.
+    let negative = b.is_negative(&sum)?;
+    let sign = b.xor(&negative, &flags.nothing);
+    let rows = b.select(&[
+        Select { bit: &negative, ints: vec![&sum], bits: vec![] },
+        Select { bit: &inf, ints: vec![], bits: vec![&b.xor(&sign, &flags.minus)] },
+    ])?;
+    let size = b.sub(&sum, &b.scale(&rows[0].ints[0], 2));
+    let sign = b.xor(&sign, &rows[1].bits[0]);
+    let exp = b.offset(&largest, u64::from(BELOW + terms.frac).wrapping_neg());
+    rounded(b, format, &size, &exp, Some(&unbounded), |b, zero, both| {
+        let both = both.expect("asked for");
+        Class {
+            zero: b.xor(&b.xor(zero, both), &nan),
+            special: b.union(zero, &unbounded, both),
+            inf: unbounded.clone(),
+            sign,
+        }
+    })
+}
+
+/// A term of a block: which one, if any, of which result.
+type Place = (Option<usize>, usize);
+
+/// Blocks of at most `most` of `n` terms, as even as can be: how many blocks, and terms of each.
+fn split(n: usize, most: usize) -> (usize, usize) {
+    let blocks = n.div_ceil(most);
+    (blocks, n.div_ceil(blocks))
+}
+
+/// `results` sums of `n` terms, which `make` makes by their places: block after block of sums, one
+/// for each result, and how many blocks there are.
+fn level<B: Blocks>(
+    b: &mut B,
+    (n, most): (usize, usize),
+    results: usize,
+    make: impl Fn(&mut B, &[Place]) -> Result<Terms<B>, B::Error> + Sync,
+) -> Result<(Float<B>, usize), B::Error> {
+    let (blocks, terms) = split(n, most);
+    let format = if blocks == 1 { Format::FLOAT32 } else { BETWEEN };
+    let sums = in_parts(b, blocks * results, terms, |b, range| {
+        let place = |i: usize, at: usize| {
+            let term = at / results * terms + i;
+            ((term < n).then_some(term), at % results)
+        };
+        let places: Vec<Place> = (0..terms).flat_map(|i| range.clone().map(move |at| place(i, at))).collect();
+        let made = make(b, &places)?;
+        block(b, &made, terms, range.len(), format, most == PRODUCTS)
+    })?;
+    Ok((sums, blocks))
+}
+
+/// Levels above the first.
+fn rest<B: Blocks>(
+    b: &mut B,
+    (mut sums, mut n): (Float<B>, usize),
+    results: usize,
+) -> Result<Float<B>, B::Error> {
+    while n > 1 {
+        let padded = filled(b, &sums, NOTHING);
+        (sums, n) = level(b, (n, TERMS), results, |b, places| {
+            let x = padded.gather(b, &at(places, padded.lanes(b), |term, result| term * results + result));
+            of_numbers(b, &x)
+        })?;
+    }
+    Ok(sums)
+}
+
+/// x with one more lane, of single precision's `bits`.
+fn filled<B: Blocks>(b: &B, x: &Float<B>, bits: u64) -> Float<B> {
+    let shift = x.format.q - Format::FLOAT32.q;
+    Float::concat(b, &[x, &Float::constant(b, x.format, bits << shift, 1)])
+}
+
+/// Lanes of terms of a vector of so many lanes, the last of which fills up.
+fn at(places: &[Place], lanes: usize, of: impl Fn(usize, usize) -> usize) -> Vec<usize> {
+    places.iter().map(|&(term, result)| term.map_or(lanes - 1, |term| of(term, result))).collect()
+}
+
+/// The sums of the terms of each lane: `terms` holds n blocks of `lanes` single-precision numbers.
+/// Rounded once, within the bounds of the [module](self); of one term, itself. Sums of zeros are
+/// +0, unless all are −0; of infinities of both signs, NaN.
+///
+/// # Errors
+/// If the blocks fail.
+///
+/// # Panics
+/// If there are no terms, or the format is another.
+pub fn fused_sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result<Float<B>, B::Error> {
+    assert_eq!(terms.format, Format::FLOAT32, "sums are those of single precision");
+    let n = terms.lanes(b) / lanes;
+    assert!(n > 0 && n * lanes == terms.lanes(b), "blocks of {lanes} numbers");
+    rest(b, (terms.clone(), n), lanes)
+}
+
+/// `results` dot products of n terms: term t of result r is the product of the lanes of x and y
+/// that `left(t, r)` and `right(t, r)` name. Products are exact but for 2^−26 of themselves, and
+/// sums as [`fused_sum`]; of one term, the product correctly rounded.
+///
+/// # Errors
+/// If the blocks fail.
+///
+/// # Panics
+/// If there are no terms, or the format is another.
+pub fn fused_dots<B: Blocks>(
+    b: &mut B,
+    (x, left): (&Float<B>, &(dyn Fn(usize, usize) -> usize + Sync)),
+    (y, right): (&Float<B>, &(dyn Fn(usize, usize) -> usize + Sync)),
+    n: usize,
+    results: usize,
+) -> Result<Float<B>, B::Error> {
+    assert_eq!(x.format, Format::FLOAT32, "dot products are those of single precision");
+    assert!(n > 0, "a dot product has a term");
+    if n == 1 {
+        return in_parts(b, results, 1, |b, range| {
+            let lanes =
+                |of: &dyn Fn(usize, usize) -> usize| range.clone().map(|r| of(0, r)).collect::<Vec<_>>();
+            let (x, y) = (x.gather(b, &lanes(left)), y.gather(b, &lanes(right)));
+            mul(b, &x, &y)
+        });
+    }
+    let (x, y) = (filled(b, x, NOTHING), filled(b, y, ONE));
+    let first = level(b, (n, PRODUCTS), results, |b, places| {
+        let (x, y) =
+            (x.gather(b, &at(places, x.lanes(b), left)), y.gather(b, &at(places, y.lanes(b), right)));
+        of_products(b, &x, &y)
+    })?;
+    rest(b, first, results)
+}
