@@ -2,7 +2,7 @@
 //! protocol has, with what comes before and after it that a mask may be used by.
 
 use megrez_engine::Options;
-use megrez_plan::{List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId};
+use megrez_plan::{Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, Winner};
 use megrez_protocols::registry;
 
 /// A plan with a name.
@@ -52,6 +52,21 @@ fn relu(form: ReluForm, truncate: u32) -> Op {
 fn lookup(segments: i64) -> Op {
     let pieces = (0..3 * segments).map(|i| i * i - 40).collect();
     Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces, frac: 16 })
+}
+
+/// One step on several values along the first dimension, from two owners; the result goes to a
+/// third, and is what a product has opened.
+fn winner(name: &'static str, gives: Gives, dealt: bool) -> Option<Case> {
+    let mut plan = Plan::new(64);
+    let x = plan.input("x", "alice", [2, N].into(), 16);
+    let y = plan.input("y", "bob", [1, N].into(), 16);
+    let all = plan.step("all", Op::Concat { axis: 0 }, &[x, y]).ok()?;
+    let op = Op::Winner(Winner { cut: 2, bits: 4, gives });
+    let z = plan.step("step", if dealt { Op::Offloaded(Box::new(op)) } else { op }, &[all]).ok()?;
+    plan.output("z", "carol", z);
+    let next = plan.step("next", Op::Mul, &[z, if gives == Gives::Value { z } else { all }]).ok()?;
+    plan.output("next", "carol", next);
+    Some(Case::once(name, plan))
 }
 
 /// One step on fresh inputs; the result is multiplied by an input and both are received.
@@ -127,6 +142,8 @@ pub fn of(protocol: &str) -> Vec<Case> {
         step("maximum", Op::Maximum(digits(9, 0)), 4),
         step("lookup by table", lookup(4), 1),
         step("lookup by key", lookup(16), 1),
+        winner("winner's value", Gives::Value, false),
+        winner("winner's place", Gives::OneHot, false),
         step("bits", Op::ToBits, 1),
         bits("select", |plan, b| plan.step("step", Op::Select, &[b[0], b[4]]).ok()),
         bits("bit to ring", |plan, b| plan.step("step", Op::BitToRing, &[b[0]]).ok()),
@@ -167,6 +184,8 @@ pub fn of(protocol: &str) -> Vec<Case> {
         for segments in [4, 16] {
             cases.push(step("offloaded lookup", Op::Offloaded(Box::new(lookup(segments))), 1));
         }
+        cases.push(winner("offloaded winner's value", Gives::Value, true));
+        cases.push(winner("offloaded winner's place", Gives::OneHot, true));
         cases.push(step("offloaded maximum", Op::Offloaded(Box::new(Op::Maximum(digits(9, 0)))), 4));
     }
     cases.into_iter().flatten().collect()

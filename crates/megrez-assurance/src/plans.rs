@@ -3,7 +3,9 @@
 //! numbers, kept, left as sums and opened by several readers, and received by whoever owns an
 //! input. Numbers may overflow: symbols have no range.
 
-use megrez_plan::{ConvGeometry, KEPT, Kind, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
+use megrez_plan::{
+    ConvGeometry, Gives, KEPT, Kind, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View, Winner,
+};
 use megrez_protocols::registry;
 use megrez_ring::Shape;
 
@@ -114,7 +116,7 @@ impl Builder {
         let (shape, rank) = (Shape::new(dims.clone()), dims.len());
         let (Kind::Ring { frac } | Kind::Additive { frac }) = kind else { return None };
         let axis = self.choices.below(rank);
-        match self.choices.below(21) {
+        match self.choices.below(22) {
             0 => {
                 let y = self.pick(|plan, v| {
                     let v = plan.value(v);
@@ -211,6 +213,24 @@ impl Builder {
                 match self.protocol.lookup {
                     true => self.push(lookup, &[x]),
                     false => self.push(Op::Offloaded(Box::new(lookup)), &[x]),
+                }
+            }
+            21 if (self.protocol.lookup || self.protocol.offload) && matches!(kind, Kind::Ring { .. }) => {
+                let gives = if self.choices.coin() { Gives::Value } else { Gives::OneHot };
+                let (cut, bits) = (self.choices.below(3) as u32, 2 + self.choices.below(4) as u32);
+                // Along the first dimension, where that has two elements or more; of the last two
+                // otherwise, which are often equal.
+                let x = match dims[0] {
+                    1 => {
+                        let y = self.alike(x)?;
+                        self.push(Op::Concat { axis: 0 }, &[x, y])?
+                    }
+                    _ => x,
+                };
+                let winner = Op::Winner(Winner { cut, bits, gives });
+                match self.protocol.lookup {
+                    true => self.push(winner, &[x]),
+                    false => self.push(Op::Offloaded(Box::new(winner)), &[x]),
                 }
             }
             17 => {

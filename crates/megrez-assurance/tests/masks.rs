@@ -67,10 +67,11 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::BitToRing => "bit to ring",
         Op::And => "conjunction",
         Op::Lookup(_) => "lookup",
+        Op::Winner(_) => "winner",
     })
 }
 
-const KINDS: usize = 15;
+const KINDS: usize = 16;
 
 #[test]
 fn every_kind_of_step_has_a_case() {

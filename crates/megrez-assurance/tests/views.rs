@@ -3,7 +3,7 @@
 use megrez_assurance::views::{
     self, Case, Kind, Limits, Mutation, Role, Row, Verdict, all_cases, cases, judge,
 };
-use megrez_plan::{Lookup, Op};
+use megrez_plan::{Gives, Op, Winner};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Small enough for a test: what takes more is looked at by `make assurance`.
@@ -124,9 +124,10 @@ fn no_operation_is_without_a_case() {
                 "CompareMany",
                 "Maximum",
                 "Lookup",
+                "Winner",
             ],
-            "aby3" | "alkaid" => &["Maximum", "Lookup"],
-            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded", "Lookup"],
+            "aby3" | "alkaid" => &["Maximum", "Lookup", "Winner"],
+            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded", "Lookup", "Winner"],
             other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
         };
         names.iter().copied().collect()
@@ -146,8 +147,8 @@ fn no_operation_is_without_a_case() {
             cases::NAMES.iter().copied().filter(|name| !covered.contains_key(name)).collect();
         assert_eq!(missing, lacks(protocol), "{protocol}");
     }
-    let last = Lookup { cut: 0, low: 0, degree: 0, pieces: vec![], frac: 0 };
-    assert_eq!(cases::name(&Op::Lookup(last)), *cases::NAMES.last().expect("names"));
+    let last = Op::Winner(Winner { cut: 0, bits: 2, gives: Gives::Value });
+    assert_eq!(cases::name(&last), *cases::NAMES.last().expect("names"));
 }
 
 /// Small enough to be decided, every one of them, around keys that are dealt ideally.

@@ -15,6 +15,7 @@ const PRICED: &[&str] = &[
     "truncate",
     "sign-bit",
     "compare-many",
+    "winner",
     "relu",
     "maxpool",
     "select",
@@ -87,7 +88,7 @@ pub(crate) fn run(json: bool) -> Result<ExitCode> {
         }
     }
     println!(
-        "bits are totals over all parties per output element; select, and, bit-to-ring include the comparison that makes the bit; compare-many has three thresholds"
+        "bits are totals over all parties per output element; select, and, bit-to-ring include the comparison that makes the bit; compare-many has three thresholds; winner is the largest of ten values whose differences have eight bits"
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -81,7 +81,8 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                         || case.name.starts_with("sum/")
                         || case.name.starts_with("words/")
                         || case.name.starts_with("dealt/")
-                        || case.name.starts_with("lookup/") && why.contains("--activations")
+                        || ["lookup/", "winner/"].iter().any(|s| case.name.starts_with(s))
+                            && why.contains("--activations")
                         || case.name.starts_with("many/")
                             && why.contains("use meteor")
                             && protocol != "meteor"

@@ -351,6 +351,8 @@ fn narrow_comparisons(plan: &Plan) -> usize {
     let of = |op: &Op| match op {
         Op::NonNegative(sign) | Op::Maximum(sign) | Op::CompareMany { sign, .. } => narrow(sign),
         Op::Relu(Relu { sign, .. }) => narrow(sign),
+        // It never compares a whole word.
+        Op::Winner(_) => true,
         _ => false,
     };
     let inner = |op: &Op| match op {

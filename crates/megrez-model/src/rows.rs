@@ -6,7 +6,7 @@
 //! element, joined step by step. A step that is known less exactly marks more, never less.
 
 use megrez_graph::{DataInput, Revealed};
-use megrez_plan::{FloatOp, FloatPlan, Input, KEPT, Op, Output, Plan, ValueId, View};
+use megrez_plan::{FloatOp, FloatPlan, Gives, Input, KEPT, Op, Output, Plan, ValueId, View, Winner};
 use megrez_ring::Shape;
 
 /// Depends on no row.
@@ -88,8 +88,8 @@ fn effect(op: &Op) -> Effect<'_> {
         Op::Conv(_) => Effect::Images,
         Op::Additive(op) | Op::Offloaded(op) => effect(op),
         Op::CompareMany { .. } | Op::ToBits => Effect::Spread,
-        Op::FromBits => Effect::Reduce(0),
-        Op::AddBits => Effect::Mix,
+        Op::AddBits | Op::Winner(Winner { gives: Gives::OneHot, .. }) => Effect::Mix,
+        Op::FromBits | Op::Winner(_) => Effect::Reduce(0),
         Op::Combine { .. }
         | Op::Rescale { .. }
         | Op::Mul

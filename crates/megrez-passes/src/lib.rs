@@ -18,8 +18,8 @@ use megrez_plan::{Plan, PlanError};
 
 /// Makes a plan of shared primitives one for equal parties, who truncate and share again in one go
 /// and have no maximum of their own: ReLUs and maxima of at most `offload` elements go to the
-/// dealer (0: none do) and all tables too, the other maxima are made of steps that the parties
-/// have, and products wait for their truncation. The plan computes the same values.
+/// dealer (0: none do) and all tables and winners too, the other maxima are made of steps that the
+/// parties have, and products wait for their truncation. The plan computes the same values.
 ///
 /// # Errors
 /// None for a plan that is valid.

@@ -18,9 +18,9 @@ pub fn offload_to_dealer(plan: &mut Plan, elements: usize) {
     }
 }
 
-/// Has all tables dealt: parties who are equal have no other way to look up.
+/// Has all tables dealt, and those of winners: parties who are equal have no other way to look up.
 pub fn offload_tables(plan: &mut Plan) {
-    for step in plan.steps.iter_mut().filter(|step| matches!(step.op, Op::Lookup(_))) {
+    for step in plan.steps.iter_mut().filter(|step| matches!(step.op, Op::Lookup(_) | Op::Winner(_))) {
         step.op = Op::Offloaded(Box::new(step.op.clone()));
     }
 }

@@ -2,7 +2,7 @@
 //! validate one from a file.
 
 use crate::error::{Mistake, PlanError, refuse};
-use crate::{Kind, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
+use crate::{Gives, Kind, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
 use megrez_ring::Shape;
 use std::collections::HashSet;
 
@@ -253,8 +253,8 @@ impl Op {
                 inputs[0].clone()
             }
             Op::Offloaded(step) => {
-                if !matches!(**step, Op::Relu(_) | Op::Maximum(_) | Op::Lookup(_)) {
-                    return refuse("deals only ReLUs, maxima and tables");
+                if !matches!(**step, Op::Relu(_) | Op::Maximum(_) | Op::Lookup(_) | Op::Winner(_)) {
+                    return refuse("deals only ReLUs, maxima, tables and winners");
                 }
                 inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
                 step.output(inputs, ring)?
@@ -319,6 +319,12 @@ impl Op {
                 let (shape, frac) = ring_input(&x)?;
                 lookup.check(ring, frac, shape.elements())?;
                 Value { shape: shape.clone(), kind: Kind::Ring { frac: lookup.frac } }
+            }
+            Op::Winner(winner) => {
+                let [x] = arity(inputs)?;
+                let (shape, frac) = ring_input(&x)?;
+                let frac = if winner.gives == Gives::Value { frac } else { 0 };
+                Value { shape: winner.output(ring, shape)?, kind: Kind::Ring { frac } }
             }
         };
         sane(&value)?;

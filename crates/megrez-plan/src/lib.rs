@@ -12,6 +12,7 @@ mod float;
 mod lookup;
 mod op;
 mod view;
+mod winner;
 
 pub use error::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
@@ -20,6 +21,7 @@ pub use op::{
     ConvGeometry, Fewest, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit,
 };
 pub use view::View;
+pub use winner::{Gives, MAX_CONTENDERS, MAX_WINNER_BITS, Winner};
 
 use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};

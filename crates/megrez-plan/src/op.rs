@@ -1,6 +1,6 @@
 //! The primitives.
 
-use crate::{Lookup, View};
+use crate::{Lookup, View, Winner};
 use megrez_ring::{Prime, Shape};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -91,9 +91,9 @@ pub enum Op {
     /// |x − y| < 2^(ℓ−1) for every pair. A cut is made in each value before they are subtracted: all comparisons then agree
     /// on one order, and the result is one of the values, at most 2^(cut+1) below the largest.
     Maximum(SignBit),
-    /// A ReLU, a maximum or a table on shares of two workers and a dealer, in a plan of replicated
-    /// values: these are such shares without a message, so a plan may mix both families step by
-    /// step (`megrez_passes::offload_to_dealer`).
+    /// A ReLU, a maximum, a table or a winner on shares of two workers and a dealer, in a plan of
+    /// replicated values: these are such shares without a message, so a plan may mix both families
+    /// step by step (`megrez_passes::offload_to_dealer`).
     Offloaded(#[serde(deserialize_with = "inner")] Box<Op>),
     /// The ℓ bits of a ring value, lowest first, along a new first dimension.
     ToBits,
@@ -115,6 +115,10 @@ pub enum Op {
     /// A function of one value by pieces, each a polynomial on one of 2^n segments. [`Lookup`] says
     /// where it holds.
     Lookup(Lookup),
+    /// The largest of 2 to [`crate::MAX_CONTENDERS`] values along the first dimension, or its
+    /// place, by dealt tables of all pairs and of the counts of wins. [`Winner`] says where it is
+    /// right.
+    Winner(Winner),
 }
 
 /// Reads the operation inside of another, which has none inside of itself: bytes from anywhere must

@@ -10,7 +10,7 @@ use crate::protocol::{self, Security};
 use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported, Verified};
 use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
-use megrez_plan::{Op, Value};
+use megrez_plan::{Gives, Op, Value};
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
@@ -135,6 +135,7 @@ suite_of_steps! { Clear, refuse =>
     10 = FromBits,
     11 = AddBits,
     12 = Lookup,
+    13 = Winner,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {
@@ -327,6 +328,30 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Maximum<'a> {
             pairs.for_each(|(z, x)| *z = W::from_i64(z.to_i64().max(x.to_i64())));
         }
         Ok(Data::Ring(Tensor::new(self.0.clone(), device.upload(largest)?)))
+    }
+}
+
+/// The largest of several values along the first dimension, or a 1 at its place; nothing is cut.
+pub struct Winner<'a>(Gives, &'a Shape);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Winner<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        let Op::Winner(winner) = call.op else { return None };
+        Some(Winner(winner.gives, call.shape()))
+    }
+
+    fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        let k = x[0].ring().shape.dims()[0];
+        let x = device.download(x[0].ring().buf.clone())?;
+        let n = x.len() / k;
+        let value = |i: usize, e: usize| x[i * n + e].to_i64();
+        let place = |e: usize| megrez_plan::Winner::exact(&(0..k).map(|i| value(i, e)).collect::<Vec<_>>());
+        let places: Vec<usize> = (0..n).map(place).collect();
+        let words = match self.0 {
+            Gives::Value => (0..n).map(|e| x[places[e] * n + e]).collect(),
+            Gives::OneHot => (0..k * n).map(|i| W::from_u64((places[i % n] == i / n).into())).collect(),
+        };
+        Ok(Data::Ring(Tensor::new(self.1.clone(), device.upload(words)?)))
     }
 }
 

@@ -53,7 +53,8 @@ pub struct Protocol {
     /// have.
     #[serde(rename = "sums")]
     pub deferred_resharing: bool,
-    /// Whether it looks up functions of one value in tables; plans for others compare and multiply.
+    /// Whether it looks up functions of one value, and winners, in tables; plans for others compare
+    /// and multiply.
     pub lookup: bool,
     /// Whether steps of two workers and a dealer are computed so for equal parties, tables among
     /// them ([`megrez_plan::Op::Offloaded`]).

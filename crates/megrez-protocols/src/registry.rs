@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::Call;
     use megrez_kernels::Reference;
-    use megrez_plan::{Kind, List, Op, SignBit, Value};
+    use megrez_plan::{Gives, Kind, List, Op, SignBit, Value, Winner};
     use megrez_session::Phase;
     use std::collections::HashSet;
 
@@ -139,6 +139,10 @@ mod tests {
             let looked_up = Op::Lookup(table);
             let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
             let lookup = [looked_up, offloaded].map(|op| has(op, &[&ring], &ring));
+            let two = Value { shape: [2].into(), kind: Kind::Ring { frac: 0 } };
+            let winner = Op::Winner(Winner { cut: 0, bits: 2, gives: Gives::OneHot });
+            let offloaded = Op::Offloaded(Box::new(winner.clone()));
+            assert_eq!([winner, offloaded].map(|op| has(op, &[&two], &two)), lookup, "as tables are");
             let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
             let truncate = Op::Truncate { bits: 1 };
             let own: [(Op, &[&Value], &Value); 3] = [

@@ -138,11 +138,12 @@ pub fn name(op: &Op) -> &'static str {
         Op::And => "And",
         Op::Not => "Not",
         Op::Lookup(_) => "Lookup",
+        Op::Winner(_) => "Winner",
     }
 }
 
 /// All names, in the order of [`name`].
-pub const NAMES: [&str; 27] = [
+pub const NAMES: [&str; 28] = [
     "Constant",
     "Combine",
     "View",
@@ -170,6 +171,7 @@ pub const NAMES: [&str; 27] = [
     "And",
     "Not",
     "Lookup",
+    "Winner",
 ];
 
 /// x as an element of the ring, signed.
@@ -277,6 +279,7 @@ pub fn all_cases() -> Vec<Case> {
     table.relus();
     table.maxima();
     table.lookups();
+    table.winners();
     table.bits();
     table.0
 }

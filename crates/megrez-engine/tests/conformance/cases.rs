@@ -1,6 +1,8 @@
 //! Every primitive, with the inputs it is tested on.
 
-use megrez_plan::{ConvGeometry, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
+use megrez_plan::{
+    ConvGeometry, Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View, Winner,
+};
 use std::collections::HashMap;
 
 /// A primitive with the inputs it is tested on.
@@ -391,6 +393,31 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         let y = p.step("scale", Op::Rescale { frac: 0 }, &v[1..]).unwrap();
         p.step("product", Op::Mul, &[sum, y]).unwrap()
     });
+    // Winners among small numbers, as values and as places; a cut is exact on its multiples; one
+    // value twice, with a mask that is deferred.
+    let small = |k: usize| ("x", vec![k, n], 4);
+    for (gives, name) in [(Gives::Value, "value"), (Gives::OneHot, "place")] {
+        let winner = |cut, bits| Op::Winner(Winner { cut, bits, gives });
+        for k in [2, 3, 7, 10, 16] {
+            case(&format!("winner/{name}/{k}"), false, &[small(k)], &|p, v| {
+                p.step("op", winner(0, 6), v).unwrap()
+            });
+        }
+        case(&format!("winner/{name}/cut"), false, &[small(5)], &|p, v| {
+            let times_four = Op::Combine { coefficients: vec![4], constant: 0 };
+            let x = p.step("times-four", times_four, v).unwrap();
+            p.step("op", winner(2, 6), &[x]).unwrap()
+        });
+        case(&format!("dealt/winner/{name}"), false, &[small(4)], &|p, v| {
+            let z = p.step("op", Op::Offloaded(Box::new(winner(0, 6))), v).unwrap();
+            p.step("product", Op::Mul, &[z, z]).unwrap()
+        });
+        case(&format!("winner/{name}/late"), false, &[small(3)], &|p, v| {
+            let late = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
+            let all = p.step("all", Op::Concat { axis: 0 }, &[v[0], late, late]).unwrap();
+            p.step("op", winner(0, 6), &[all]).unwrap()
+        });
+    }
     // A look-up and its truncation are done when the comparison beside them is.
     case("lookup/beside", true, &[x(ring / 2)], &|p, v| {
         let z = p.step("table", Op::Lookup(pieces(ring, 0, 1)), v).unwrap();

@@ -2,7 +2,7 @@
 //! and its floor.
 
 use super::layer::LayerOp;
-use super::operation::{canonical, factors_of, op_plan};
+use super::operation::{canonical, factors_of, op_plan, winner_of};
 use super::options::{BenchOptions, Errors};
 use super::sample::{test_data, test_words};
 use megrez::protocols::{self, find};
@@ -35,6 +35,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         "truncate" => o.ring - 3,
         // Values that are cut before they are compared need room for two cuts.
         "maxpool" if o.sign.cut > 0 => o.sign.cut + o.sign.width(o.ring).max(3) - 3,
+        "winner" => o.sign.cut + winner_of(o).bits.max(3) - if o.sign.cut > 0 { 3 } else { 2 },
         "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
         _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
     };
@@ -68,7 +69,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     let truncates = matches!(op, "fixed-mul" | "fixed-matmul" | "truncate") || o.truncate > 0;
     let cut = match op {
         "relu" if o.truncate == 0 => 1 << o.sign.cut,
-        "maxpool" if o.sign.cut > 0 => 2 << o.sign.cut,
+        "maxpool" | "winner" if o.sign.cut > 0 => 2 << o.sign.cut,
         _ => 0,
     };
     let slack = u64::from(truncates) + cut;

@@ -5,7 +5,7 @@ use super::options::BenchOptions;
 use megrez::protocols::find;
 use megrez::{Error, Result};
 use megrez_graph::PoolForm;
-use megrez_plan::{Op, Plan, PlanError, Relu, ValueId, View};
+use megrez_plan::{Gives, Op, Plan, PlanError, Relu, ValueId, View, Winner};
 use megrez_ring::Shape;
 
 /// The operations that `bench op` knows.
@@ -34,6 +34,7 @@ pub const OPS: &[&str] = &[
     "b2a",
     "adder",
     "compare-many",
+    "winner",
     "sigmoid",
     "tanh",
     "gelu",
@@ -48,6 +49,14 @@ pub const OPS: &[&str] = &[
 
 /// How many bits `andn` takes.
 const MANY: usize = 16;
+
+/// How many values `winner` takes.
+const CONTENDERS: usize = 10;
+
+/// The comparison of `winner`: of 8 bits unless the options say otherwise.
+pub(super) fn winner_of(o: &BenchOptions) -> Winner {
+    Winner { cut: o.sign.cut, bits: o.sign.bits.unwrap_or(8), gives: Gives::Value }
+}
 
 /// The operation's one name: papers have others.
 pub(super) fn canonical(op: &str) -> &str {
@@ -174,6 +183,10 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
             let x = input(&mut plan, "x", &n, o.frac);
             let one = 1i64 << o.frac;
             plan.step("op", Op::CompareMany { sign: o.sign.clone(), thresholds: vec![-one, 0, one] }, &[x])
+        }
+        "winner" => {
+            let x = input(&mut plan, "x", &[CONTENDERS, o.batch].into(), o.frac);
+            plan.step("op", Op::Winner(winner_of(o)), &[x])
         }
         "maxpool" if o.pool == PoolForm::AllPairs => {
             let x = input(&mut plan, "x", &[4, o.batch].into(), o.frac);

@@ -21,6 +21,7 @@ mod relu;
 mod select;
 mod sign;
 pub(crate) mod truncate;
+mod winner;
 
 pub use crate::mss::{Data, Masks};
 pub use family::Mizar;
@@ -39,6 +40,7 @@ use relu::Relu;
 use select::Select;
 use sign::Sign;
 use truncate::Truncate;
+use winner::Winner;
 
 /// What the registry says of it.
 pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
@@ -65,6 +67,7 @@ suite_of_steps! { Mizar, refuse =>
     11 = BitToRing,
     12 = And,
     13 = Lookup,
+    14 = Winner,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

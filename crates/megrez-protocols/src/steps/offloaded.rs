@@ -5,8 +5,8 @@
 //! The mask is there only when x is, so what `mizar` deals offline is dealt first, online; P2, who
 //! waits for nobody in most steps, does that while the workers finish what was before.
 //!
-//! A table ([`megrez_plan::Op::Lookup`]) is one such step: P2 deals it while P0 and P1 finish what
-//! was before.
+//! A table ([`megrez_plan::Op::Lookup`]) and the tables of a winner ([`megrez_plan::Op::Winner`])
+//! are such steps: P2 deals them while P0 and P1 finish what was before.
 //!
 //! phase     rounds                      bits per element
 //! online    1, and the step's online    the step's offline and online

@@ -12,7 +12,7 @@ use crate::wire::{self, Source};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
-use megrez_plan::{Input, KEPT, Lookup, Op, Output, Plan, Relu, ReluForm, SignBit, Step};
+use megrez_plan::{Input, KEPT, Lookup, Op, Output, Plan, Relu, ReluForm, SignBit, Step, Winner};
 use megrez_protocols::registry::Protocol;
 use megrez_session::Error as SessionError;
 use serde::Serialize;
@@ -191,6 +191,14 @@ fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
             Op::NonNegative(sign) | Op::CompareMany { sign, .. } | Op::Relu(Relu { sign, .. }) => {
                 packed(sign)
             }
+            Op::Winner(winner) => {
+                let dims = plan.value(step.inputs[0]).shape.dims();
+                let (k, rest) = (dims[0], dims[1..].iter().product::<usize>());
+                // While they are made, tables are whole, and each entry is a word.
+                let pairs = 2 * winner.entries() * Winner::pairs(k);
+                let counts = ((k - 1) << Winner::count_bits(k)) * winner.words();
+                return Some(rest.saturating_mul(pairs + counts));
+            }
             Op::Maximum(sign) => packed(sign) * (step.inputs.len() * (step.inputs.len() - 1) / 2),
             _ => return None,
         };
@@ -275,7 +283,7 @@ fn given_up(network: &Network, e: &Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_plan::List;
+    use megrez_plan::{Gives, List};
 
     #[test]
     fn what_is_dealt_counts_as_what_a_plan_holds() {
@@ -293,6 +301,12 @@ mod tests {
             assert_eq!(sizes(&plan).sum::<usize>(), 100 + 100 + 100 * (2 * 15 + 4));
             assert_eq!(Host::memory(&plan), 3_600 * 32);
         }
+        let mut winners = Plan::new(64);
+        let x = winners.input("x", "alice", [10, 100].into(), 0);
+        let op = Op::Winner(Winner { cut: 0, bits: 8, gives: Gives::Value });
+        let y = winners.step("y", Op::Offloaded(Box::new(op)), &[x]).unwrap();
+        winners.output("y", "alice", y);
+        assert_eq!(sizes(&winners).sum::<usize>(), 1000 + 100 + 100 * (45 * 256 + 9 * 16 * 2));
         // Wide digits take long lists.
         let sign = |widths: &[u32]| {
             let bits = Some(widths.iter().sum::<u32>() + 1);

@@ -1,7 +1,7 @@
 //! Comparisons, ReLUs and maxima.
 
 use super::{BICOPTOR, Expected, Table, all, bit, range, relu_of, words, wrap};
-use megrez_plan::{List, Lookup, Op, Relu, ReluForm, SignBit};
+use megrez_plan::{Gives, List, Lookup, Op, Relu, ReluForm, SignBit, View, Winner};
 
 impl Table {
     pub(super) fn comparisons(&mut self) {
@@ -176,6 +176,72 @@ impl Table {
                 });
             }
         }
+    }
+
+    pub(super) fn winners(&mut self) {
+        // Ring, cut, λ, values, how many of them.
+        let forms: [(&str, u32, [u32; 2], Vec<i64>, usize); 4] = [
+            ("2 of 2 bits", 2, [0, 2], vec![-1, 0], 2),
+            ("2 of 3 bits", 3, [0, 3], vec![-2, -1, 0, 1], 2),
+            ("3 of 2 bits", 2, [0, 2], vec![-1, 0], 3),
+            ("2 of 4 bits, cut by 1", 4, [1, 3], vec![-2, -1, 0, 1, 2], 2),
+        ];
+        for (form, ring, [cut, bits], values, k) in forms {
+            for (gives, dealt) in
+                [Gives::Value, Gives::OneHot].into_iter().flat_map(|g| [(g, false), (g, true)])
+            {
+                let winner = Op::Winner(Winner { cut, bits, gives });
+                let op = if dealt { Op::Offloaded(Box::new(winner)) } else { winner };
+                let label = if dealt { "Offloaded" } else { "Winner" };
+                let expect = move |s: &[i64]| -> Vec<Expected> {
+                    let largest = *s.iter().max().expect("some");
+                    let all = s.iter().fold(0, |all, x| all * 16 + x + 8);
+                    let may: Vec<usize> = match cut {
+                        0 => vec![Winner::exact(s)],
+                        _ => (0..k).filter(|&i| largest - s[i] < 2 << cut).collect(),
+                    };
+                    let of = |words: Vec<i64>| match words[..] {
+                        [word] => Expected::Word(word),
+                        _ => Expected::OneOf { x: all, words },
+                    };
+                    let bit_of = |i: usize| match (may.contains(&i), may.len()) {
+                        (false, _) => Expected::Word(0),
+                        (true, 1) => Expected::Word(1),
+                        (true, _) => Expected::OneOf { x: all, words: vec![0, 1] },
+                    };
+                    match gives {
+                        Gives::Value => vec![of(may.iter().map(|&i| s[i]).collect())],
+                        Gives::OneHot => (0..k).map(bit_of).collect(),
+                    }
+                };
+                let form = format!("{gives:?}, {form}");
+                self.add(label, form, ring, &[k], all(&values, k), expect, move |p, v, lanes| {
+                    let z = p.step("op", op.clone(), v)?;
+                    match gives {
+                        Gives::Value => {
+                            Ok(vec![p.step("row", Op::View(View::whole([1, lanes].into())), &[z])?])
+                        }
+                        Gives::OneHot => Ok(vec![z]),
+                    }
+                });
+            }
+        }
+        let first = |s: &[i64]| words(vec![1, 0, s[0]]);
+        self.add(
+            "Winner",
+            "of one value with itself, twice",
+            2,
+            &[1],
+            all(&range(2), 1),
+            first,
+            |p, v, lanes| {
+                let both = p.step("both", Op::Gather { axis: 0, indices: vec![0, 0] }, v)?;
+                let winner = |gives| Op::Winner(Winner { cut: 0, bits: 2, gives });
+                let place = p.step("op", winner(Gives::OneHot), &[both])?;
+                let value = p.step("again", winner(Gives::Value), &[both])?;
+                Ok(vec![place, p.step("row", Op::View(View::whole([1, lanes].into())), &[value])?])
+            },
+        );
     }
 
     pub(super) fn lookups(&mut self) {

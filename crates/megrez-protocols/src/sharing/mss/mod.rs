@@ -185,6 +185,22 @@ pub(crate) fn deal_low<W: Word, D: Device>(
     width: u32,
     secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
 ) -> Result<Option<D::Buf<W>>, Error> {
+    if Role::of(party) == Role::Worker(1) {
+        let stream = party.stream(DEALER, label)?;
+        return Ok(Some(party.device().random(&stream, n)?));
+    }
+    let packed = deal_packed(party, label, n, width, secret)?;
+    packed.map(|packed| Ok(party.device().unpack_low(&packed, width, n)?)).transpose()
+}
+
+/// As [`deal_low`] for shares that stay packed, `width` bits each.
+pub(crate) fn deal_packed<W: Word, D: Device>(
+    party: &mut Party<D>,
+    label: &str,
+    n: usize,
+    width: u32,
+    secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+) -> Result<Option<D::Buf<u64>>, Error> {
     let bits = n * width as usize;
     match Role::of(party) {
         Role::Dealer => {
@@ -196,13 +212,11 @@ pub(crate) fn deal_low<W: Word, D: Device>(
             party.send_bits(0, label, packed, bits)?;
             Ok(None)
         }
-        Role::Worker(0) => {
-            let packed = party.recv_bits(DEALER, label, bits)?;
-            Ok(Some(party.device().unpack_low(&packed, width, n)?))
-        }
+        Role::Worker(0) => Ok(Some(party.recv_bits(DEALER, label, bits)?)),
         Role::Worker(_) => {
             let stream = party.stream(DEALER, label)?;
-            Ok(Some(party.device().random(&stream, n)?))
+            let share = party.device().random::<W>(&stream, n)?;
+            Ok(Some(party.device().pack_low(&share, width)?))
         }
     }
 }
@@ -237,6 +251,22 @@ pub(crate) fn open_all<W: Word, D: Device>(
         opened.push(party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?);
     }
     Ok(opened)
+}
+
+/// As [`open`] for elements of Z_2^width: only the low `width` bits of shares and result count.
+pub(crate) fn open_low<W: Word, D: Device>(
+    party: &mut Party<D>,
+    j: usize,
+    label: &str,
+    n: usize,
+    width: u32,
+    share: &D::Buf<W>,
+) -> Result<D::Buf<W>, Error> {
+    let packed = party.device().pack_low(share, width)?;
+    party.send_bits(1 - j, label, packed, n * width as usize)?;
+    let packed = party.recv_bits(1 - j, label, n * width as usize)?;
+    let other = party.device().unpack_low(&packed, width, n)?;
+    Ok(party.device().combine(&[(W::ONE, share), (W::ONE, &other)], W::ZERO, n)?)
 }
 
 /// As [`open`] for shares of bits.
