@@ -126,8 +126,8 @@ fn comparisons_and_choices_are_of_the_numbers_as_they_are() {
         assert_eq!(got, want, "{op}");
         // With the model's numbers on either side.
         let row = Tensor::new([n], some.to_vec());
-        let got =
-            computed(&nodes::node(op, &[x.clone()], &[row.into()], Attributes::none(), 1), &[x.clone()]);
+        let left = std::slice::from_ref(&x);
+        let got = computed(&nodes::node(op, left, &[row.into()], Attributes::none(), 1), left);
         assert_eq!(got, want, "{op} with weights");
     }
     // A choice gives every bit of what it chooses, also beside a mask of −3·10^38.
