@@ -7,7 +7,7 @@ use megrez_protocols::registry;
 /// Networks that take seconds.
 pub const SMALL: [&str; 2] = ["lenet", "net-b"];
 /// All of them.
-pub const ALL: [&str; 14] = models::NAMES;
+pub const ALL: [&str; 16] = models::NAMES;
 
 /// The plan of a network with random weights that belong to one client, for data of a second and a
 /// result for a third.

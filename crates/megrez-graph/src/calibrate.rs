@@ -39,7 +39,7 @@ pub fn calibrate(
     batches: impl IntoIterator<Item = Vec<Tensor>>,
     margin: f64,
 ) -> Result<Calibration, Problems> {
-    let (graph, _) = passes::optimise(graph)?;
+    let (graph, _) = passes::for_fixed_point(graph)?;
     let mut calibration = Calibration {
         schema: Calibration::SCHEMA.into(),
         margin,

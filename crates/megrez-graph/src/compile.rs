@@ -72,7 +72,7 @@ pub struct LayerInfo {
 /// linear in them.
 pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Problems> {
     check(options)?;
-    let (graph, after) = passes::optimise(graph)?;
+    let (graph, after) = passes::for_fixed_point(graph)?;
     // What can be proven whole is; and what data is to vouch for, as little as will do.
     let attempts: &[Option<i128>] = match options.policy {
         RangePolicy::Calibrated => &[None, Some(1 << 4), Some(1)],

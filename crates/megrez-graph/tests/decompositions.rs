@@ -148,6 +148,33 @@ fn the_order_of_a_row_is_right_with_equal_numbers() {
 }
 
 #[test]
+fn the_largest_of_a_long_row_is_found_by_a_tournament() {
+    const N: usize = 97;
+    // Rows: equal numbers everywhere; the largest twice; and at either end, by the smallest step.
+    let step = 1.0 / 65536.0;
+    let mut x = Tensor::filled([4, N], -0.25);
+    let row = |r: usize, i: usize| r * N + i;
+    [row(1, 20), row(1, 90)].into_iter().for_each(|i| x.data[i] = 0.75);
+    (x.data[row(2, 0)], x.data[row(3, N - 1)]) = (-0.25 + step, -0.25 + step);
+    let hard = |places: [usize; 4]| {
+        let mut y = Tensor::filled([4, N], 0.0);
+        places.iter().enumerate().for_each(|(r, &i)| y.data[row(r, i)] = 1.0);
+        y
+    };
+    let x = std::slice::from_ref(&x);
+    expect(&node("Hardmax", x, &[], none(), 1), x, &[hard([0, 20, 0, N - 1])], 1e-9);
+    for (last, want) in [(0, [0, 20, 0, N - 1]), (1, [N - 1, 90, 0, N - 1])] {
+        let mut g = Graph::new("test");
+        let input = g.input("x", [4, N]).unwrap();
+        let attributes = none().with("axis", 1).with("keepdims", 0).with("select_last_index", last);
+        let place = g.add("place", "ArgMax", &[input], attributes).unwrap();
+        let y = g.add("negative", "Neg", &[place], none()).unwrap();
+        g.output("y", y);
+        expect(&g, x, &[tensor(&[4], &want.map(|v| -(v as f32)))], 1e-9);
+    }
+}
+
+#[test]
 fn reductions_are_as_defined() {
     let x = tensor(&[2, 3], &[1.0, -2.0, 3.0, 0.5, 4.0, 1.5]);
     let cases: [(&str, fn(&[f64]) -> f64); 7] = [

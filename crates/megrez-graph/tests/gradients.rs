@@ -86,8 +86,8 @@ fn case(op: &'static str, inputs: &[&[usize]], attributes: Attributes) -> Case {
     let inputs = inputs.iter().map(|s| s.to_vec()).collect();
     let bend = match op {
         "Relu" | "MaxPool" => Bend::Kinks,
-        "Erf" | "Exp" | "Gelu" | "LayerNormalization" | "LogSoftmax" | "MaskedSoftmax" | "Sigmoid"
-        | "Softmax" | "Swish" | "Tanh" => Bend::Smooth,
+        "Erf" | "Exp" | "Gelu" | "LayerNormalization" | "LogSoftmax" | "MaskedSoftmax"
+        | "RMSNormalization" | "Rotation" | "Sigmoid" | "Softmax" | "Swish" | "Tanh" => Bend::Smooth,
         "Log" | "Pow" | "Reciprocal" | "Sqrt" => Bend::Positive,
         _ => Bend::Linear,
     };
@@ -217,6 +217,9 @@ fn functions() -> Vec<Case> {
     all.push(with(vec![mask], case("MaskedSoftmax", &[&[2, 3, 4]], none())));
     all.push(case("LayerNormalization", &[&[3, 5]], none()));
     all.push(case("LayerNormalization", &[&[2, 2, 3]], none().with("axis", 1).with("epsilon", 0.5)));
+    all.push(case("RMSNormalization", &[&[3, 5]], none().with("epsilon", 0.25)));
+    all.push(case("RMSNormalization", &[&[2, 2, 3]], none().with("axis", 1).with("epsilon", 0.5)));
+    all.push(case("Rotation", &[&[2, 3, 4]], none().with("start", 2).with("base", 100.0)));
     for exponent in [1.0, 2.0, 3.0, 5.0, -0.5, -1.0, 0.5] {
         all.push(with(vec![floats(&[exponent])], case("Pow", &[&[2, 3]], none())));
     }

@@ -5,6 +5,7 @@ mod classical;
 mod common;
 mod control;
 mod declared;
+mod decoders;
 mod decompositions;
 mod estimators;
 mod files;

@@ -255,17 +255,20 @@ fn tables_hold_all_octaves() {
 
 #[test]
 fn a_norm_takes_its_root_from_tables() {
-    for (size, bound) in [(0.01f32, 1.0), (1.0, 4.0), (30.0, 60.0)] {
+    let sizes = [(0.01f32, 1.0), (1.0, 4.0), (30.0, 60.0)];
+    for (op, (size, bound)) in
+        ["LayerNormalization", "RMSNormalization"].into_iter().flat_map(|op| sizes.map(|size| (op, size)))
+    {
         let g = graph(&[6, 48], |g, x| {
             let scale = g.constant("scale", noise([48], 3));
-            let y = g.add("norm", "LayerNormalization", &[x, scale], none()).unwrap();
+            let y = g.add("norm", op, &[x, scale], none()).unwrap();
             g.add("relu", "Relu", &[y], none()).unwrap()
         });
         let x = Tensor::new([6, 48], noise([6, 48], 5).data.iter().map(|v| size * v).collect());
         for activations in [Activations::Minimax, Activations::Lookup] {
             let input_range = megrez_graph::Interval::abs(bound);
             let options = CompileOptions { input_range, activations, ..CompileOptions::default() };
-            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
+            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
             // Rounding of x counts 1/σ times.
             check(&compiled, std::slice::from_ref(&x), 1e-4 + 4.0 * 2f64.powi(-16) / f64::from(size));
             let looks = compiled.plan.steps.iter().any(|s| matches!(s.op, megrez_plan::Op::Lookup(_)));

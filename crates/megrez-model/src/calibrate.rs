@@ -14,7 +14,7 @@ pub fn measure(model: &FixedModel, data: &[Tensor], margin: f64) -> Result<Calib
 
 /// As [`measure`], for a graph that nobody has compiled: numbers of any size.
 pub fn measure_any(graph: &Graph, data: &[Tensor], margin: f64) -> Result<Calibration> {
-    let (graph, _) = passes::optimise(graph)?;
+    let (graph, _) = passes::for_fixed_point(graph)?;
     let tokens = vocabularies(&graph)?;
     let input = |id: &Id| {
         let (name, shape) = (graph.value(*id).name.clone(), graph.shape(*id).clone());

@@ -1,5 +1,6 @@
-//! Normalisations: centred, scaled by a root, weighted. The layer LayerNormalization does the
-//! common case in fewer steps; everything else is made of means and powers.
+//! Normalisations: centred, scaled by a root, weighted. The layers LayerNormalization and
+//! RMSNormalization do the common cases in fewer steps; everything else is made of means and
+//! powers.
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
@@ -86,6 +87,9 @@ fn layer(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
 
 fn root_mean_square(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(2, &["axis", "epsilon", "stash_type"])?;
+    if !p.has(1) || p.call().is_constant(1) {
+        return p.itself();
+    }
     let (x, axes, epsilon) = (p.input(0)?, last_axes(p)?, p.call().float("epsilon", 1e-5)?);
     let inverse = inverse_root(p, x, &axes, epsilon)?;
     let y = p.times(x, inverse)?;

@@ -1,9 +1,9 @@
 //! Hardmax and TopK: the ranks of all numbers of a row by one comparison of all pairs, then those
-//! of which the rank is asked for.
+//! of which the rank is asked for; of long rows the largest, by a tournament.
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::{FLATTENED, RANK, axis};
+use crate::layers::{FLATTENED, MOST_RANKED, RANK, WINNER, axis};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::Tensor;
 
@@ -22,9 +22,14 @@ fn hard_max(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     } else {
         x
     };
-    let ranks = p.node(RANK, &[rows], Attributes::none().with("axis", at as i64))?;
-    let zero = p.number(0.0);
-    let y = p.of("Equal", &[ranks, zero])?;
+    let along = Attributes::none().with("axis", at as i64);
+    let y = if p.dims(rows)[at] > MOST_RANKED {
+        p.node(WINNER, &[rows], along)?
+    } else {
+        let ranks = p.node(RANK, &[rows], along)?;
+        let zero = p.number(0.0);
+        p.of("Equal", &[ranks, zero])?
+    };
     Ok(vec![if flat { p.reshape(y, &dims)? } else { y }])
 }
 

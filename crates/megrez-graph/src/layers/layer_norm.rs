@@ -1,4 +1,5 @@
-//! LayerNormalization: (x − mean)/√(variance + ε)·γ + β over the last dimensions.
+//! LayerNormalization: (x − mean)/√(variance + ε)·γ + β over the last dimensions. RMSNormalization:
+//! x/√(mean of x² + ε)·γ, the same without a mean and an offset: c = x and κ = 1 below.
 //!
 //! With c = x − mean and S = Σ c² + n·ε, the result is c·γ · √n/√S + β, whatever both c and √S are
 //! multiplied by. So no mean is divided out: κ·c is n·x − Σx, exact, with ⌈log₂ n⌉ bits dropped, by
@@ -27,6 +28,8 @@ use std::sync::Arc;
 
 struct LayerNorm {
     shape: Shape,
+    /// Whether the mean is taken off first.
+    centres: bool,
     /// The dimensions that are normalised together: the first of them.
     axis: usize,
     epsilon: f32,
@@ -34,6 +37,15 @@ struct LayerNorm {
 
 pub(super) fn layer_norm(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(3, &["axis", "epsilon", "stash_type"])?;
+    norm(call, true)
+}
+
+pub(super) fn rms_norm(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &["axis", "epsilon", "stash_type"])?;
+    norm(call, false)
+}
+
+fn norm(call: &Call, centres: bool) -> Result<Arc<dyn Layer>, Refusal> {
     let shape = call.shape(0)?.clone();
     let axis = axis(call.int("axis", -1)?, shape.rank())?;
     let epsilon = call.float("epsilon", 1e-5)?;
@@ -46,12 +58,43 @@ pub(super) fn layer_norm(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
             return refuse(format!("input {i} does not broadcast to {normal}"), "");
         }
     }
-    Ok(Arc::new(LayerNorm { shape, axis, epsilon }))
+    Ok(Arc::new(LayerNorm { shape, centres, axis, epsilon }))
 }
 
 impl LayerNorm {
     fn size(&self) -> usize {
         self.shape.dims()[self.axis..].iter().product()
+    }
+
+    /// What is taken off the numbers of a row, and what they are multiplied by then.
+    fn statistics(&self, row: &[f32]) -> (f64, f64) {
+        let n = row.len() as f64;
+        let mean = if self.centres { row.iter().copied().map(f64::from).sum::<f64>() / n } else { 0.0 };
+        let variance = row.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n;
+        (mean, 1.0 / (variance + f64::from(self.epsilon)).sqrt())
+    }
+
+    /// κ·c of rows [r, n] with f fraction bits, and n and b of κ = n/2^b.
+    fn centred(&self, cx: &mut Lowering, x: &Secret) -> Result<(Secret, i64, u32), Refusal> {
+        let (f, n) = (cx.frac(), self.size());
+        let rows: Shape = [self.shape.elements() / n, n].into();
+        if !self.centres {
+            let x = cx.rounded("settled", x, f)?;
+            let x = cx.reshape("rows", &x, rows)?;
+            return Ok((Secret { range: x.range.merged(), ..x }, 1, 0));
+        }
+        // n·x − Σx is n·c, exactly; dropping ⌈log₂ n⌉ bits with those that x has too many leaves
+        // κ·c, ½ < κ ≤ 1.
+        let bits = n.next_power_of_two().ilog2();
+        let room = 1i128 << (cx.ring() - 4);
+        let x = if x.range.magnitude().saturating_mul(n as i128) < room { x.clone() } else { cx.settle(x)? };
+        let x = cx.reshape("rows", &x, rows.clone())?;
+        let x = Secret { range: x.range.merged(), ..x };
+        let sum = cx.sum("sum", &x, 1)?;
+        let sum = cx.broadcast("sums", &sum, &rows)?;
+        let centred = cx.combine("centred-words", &[(n as i64, &x), (-1, &sum)], 0)?;
+        let centred = cx.rescale("centred-scale", &centred, cx.frac_of(&x) + bits)?;
+        Ok((cx.rounded("centred", &centred, f)?, n as i64, bits))
     }
 
     /// A scale or an offset as one row.
@@ -75,9 +118,7 @@ impl Layer for LayerNorm {
         let (scale, offset) = (part(1, 1.0), part(2, 0.0));
         let mut y = Vec::with_capacity(self.shape.elements());
         for row in inputs[0].data.chunks_exact(n) {
-            let mean = row.iter().copied().map(f64::from).sum::<f64>() / n as f64;
-            let variance = row.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n as f64;
-            let inverse = 1.0 / (variance + f64::from(self.epsilon)).sqrt();
+            let (mean, inverse) = self.statistics(row);
             let normal = |(i, &v): (usize, &f32)| {
                 ((f64::from(v) - mean) * inverse * f64::from(scale[i]) + f64::from(offset[i])) as f32
             };
@@ -97,8 +138,12 @@ impl Layer for LayerNorm {
         if inputs.len() > 1 {
             return refuse(NO_BACKWARD, "training splits scale and offset off first");
         }
-        // (δ − mean(δ) − y·mean(δ ⊙ y))/σ, rows by rows.
-        let attributes = Attributes::none().with("axis", self.axis as i64).with("epsilon", self.epsilon);
+        // (δ − mean(δ) − y·mean(δ ⊙ y))/σ, rows by rows; without mean(δ) where no mean is taken
+        // off.
+        let attributes = Attributes::none()
+            .with("axis", self.axis as i64)
+            .with("epsilon", self.epsilon)
+            .with("centres", i64::from(self.centres));
         let inverse = g.add("deviation", INVERSE_DEVIATION, &[inputs[0], output], attributes)?;
         let axes: Vec<i64> = (self.axis..self.shape.rank()).map(|d| d as i64).collect();
         let mean = |g: &mut Gradients, part: &str, x: Id| -> Result<Id, Refusal> {
@@ -108,8 +153,11 @@ impl Layer for LayerNorm {
         let products = g.product("products", of_output, output)?;
         let along = mean(g, "along", products)?;
         let along = g.product("part", output, along)?;
-        let middle = mean(g, "middle", of_output)?;
-        let rest = g.add("centred", "Sub", &[of_output, middle], Attributes::none())?;
+        let mut rest = of_output;
+        if self.centres {
+            let middle = mean(g, "middle", of_output)?;
+            rest = g.add("centred", "Sub", &[of_output, middle], Attributes::none())?;
+        }
         let rest = g.add("rest", "Sub", &[rest, along], Attributes::none())?;
         let inverse = g.repeated("deviations", inverse, &self.shape)?;
         g.chain(inverse, rest)
@@ -118,19 +166,8 @@ impl Layer for LayerNorm {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let (f, n) = (cx.frac(), self.size());
         let rows: Shape = [self.shape.elements() / n, n].into();
-        // n·x − Σx is n·c, exactly; dropping ⌈log₂ n⌉ bits with those that x has too many leaves
-        // κ·c, ½ < κ ≤ 1.
-        let bits = n.next_power_of_two().ilog2();
-        let (x, room) = (inputs[0].secret()?, 1i128 << (cx.ring() - 4));
-        let x = if x.range.magnitude().saturating_mul(n as i128) < room { x.clone() } else { cx.settle(x)? };
-        let x = cx.reshape("rows", &x, rows.clone())?;
-        let x = Secret { range: x.range.merged(), ..x };
-        let sum = cx.sum("sum", &x, 1)?;
-        let sum = cx.broadcast("sums", &sum, &rows)?;
-        let centred = cx.combine("centred-words", &[(n as i64, &x), (-1, &sum)], 0)?;
-        let centred = cx.rescale("centred-scale", &centred, cx.frac_of(&x) + bits)?;
-        let centred = cx.rounded("centred", &centred, f)?;
-        let kappa = n as f64 / n.next_power_of_two() as f64;
+        let (centred, factor, bits) = self.centred(cx, inputs[0].secret()?)?;
+        let kappa = factor as f64 / 2f64.powi(bits as i32);
 
         let squares = cx.mul("squares", &centred, &centred)?;
         let range = squares.range.map(|b| b.max(0));
@@ -146,7 +183,7 @@ impl Layer for LayerNorm {
         let inverse = INVERSE_ROOT.lower(cx, &sum, root, fine)?;
         if cx.leaves() {
             // 1/σ = κ·√n/√S.
-            let deviation = cx.combine("inverse-deviation-words", &[(n as i64, &inverse)], 0)?;
+            let deviation = cx.combine("inverse-deviation-words", &[(factor, &inverse)], 0)?;
             let deviation = cx.rescale("inverse-deviation-scale", &deviation, fine + bits)?;
             let deviation = cx.rounded("inverse-deviation", &deviation, f)?;
             cx.leave(deviation);
@@ -180,9 +217,12 @@ impl Layer for LayerNorm {
         let column: Shape = [self.shape.elements() / n, 1].into();
         let x = cx.value(&inputs[0]);
         let x = cx.reshape("rows", x, rows.clone())?;
-        let mean = cx.mean_of_rows("mean", x)?;
-        let mean = cx.reshape("mean-column", mean, column.clone())?;
-        let centred = cx.pair("centred", Operation::Sub, x, mean, &rows)?;
+        let mut centred = x;
+        if self.centres {
+            let mean = cx.mean_of_rows("mean", x)?;
+            let mean = cx.reshape("mean-column", mean, column.clone())?;
+            centred = cx.pair("centred", Operation::Sub, x, mean, &rows)?;
+        }
         let squares = cx.pair("squares", Operation::Mul, centred, centred, &rows)?;
         let variance = cx.mean_of_rows("variance", squares)?;
         let variance = cx.with_number("with-epsilon", Operation::Add, variance, self.epsilon)?;
@@ -220,7 +260,7 @@ struct InverseDeviation {
 }
 
 pub(super) fn inverse_deviation(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
-    call.only(2, &["axis", "epsilon"])?;
+    call.only(2, &["axis", "epsilon", "centres"])?;
     let from = call.shape(0)?.clone();
     if *call.shape(1)? != from {
         return refuse("a value and its normalisation have one shape", "");
@@ -228,7 +268,8 @@ pub(super) fn inverse_deviation(call: &Call) -> Result<Arc<dyn Layer>, Refusal> 
     let axis = axis(call.int("axis", -1)?, from.rank())?;
     let dims = from.dims().iter().enumerate().map(|(d, &n)| if d < axis { n } else { 1 });
     let shape = dims.collect::<Vec<_>>().into();
-    let norm = LayerNorm { shape: from, axis, epsilon: call.float("epsilon", 1e-5)? };
+    let centres = call.int("centres", 1)? != 0;
+    let norm = LayerNorm { shape: from, centres, axis, epsilon: call.float("epsilon", 1e-5)? };
     Ok(Arc::new(InverseDeviation { norm, shape }))
 }
 
@@ -239,11 +280,7 @@ impl Layer for InverseDeviation {
 
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
         let n = self.norm.size();
-        let of_row = |row: &[f32]| {
-            let mean = row.iter().copied().map(f64::from).sum::<f64>() / n as f64;
-            let variance = row.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n as f64;
-            (1.0 / (variance + f64::from(self.norm.epsilon)).sqrt()) as f32
-        };
+        let of_row = |row: &[f32]| self.norm.statistics(row).1 as f32;
         Tensor::new(self.shape.clone(), inputs[0].data.chunks_exact(n).map(of_row).collect())
     }
 

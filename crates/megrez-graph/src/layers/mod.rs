@@ -42,6 +42,7 @@ mod relu;
 mod relu_grad;
 mod revealed;
 mod roots;
+mod rotation;
 mod shape;
 mod sigmoid;
 mod sine;
@@ -53,6 +54,7 @@ mod tanh;
 mod trees;
 mod update;
 mod window;
+mod winner;
 
 pub use crate::after::After;
 pub use crate::layer::Layer;
@@ -76,13 +78,15 @@ pub(crate) use lines::Lines;
 pub(crate) use max_pool_grad::MAX_POOL_GRAD;
 pub(crate) use polynomial::POLYNOMIAL;
 pub(crate) use published::PUBLISHED;
-pub(crate) use rank::RANK;
+pub(crate) use rank::{MOST as MOST_RANKED, RANK};
 pub(crate) use relu_grad::RELU_GRAD;
 pub(crate) use revealed::LABELS;
+pub(crate) use rotation::{Positions, ROTATION};
 pub(crate) use softmax::MASKED;
 pub(crate) use spline::GELU_SLOPE_OP;
 pub(crate) use trees::{Forest, Next, TREES, Test};
 pub(crate) use update::{MOMENTUM_BITS, UPDATE};
+pub(crate) use winner::WINNER;
 
 use crate::decompose::{decomposed, decomposition};
 use crate::problem::{Refusal, refuse};
@@ -166,6 +170,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Pow", roots::pow),
     ("Range", known::range),
     (PUBLISHED, published::published),
+    ("RMSNormalization", layer_norm::rms_norm),
     (RANK, rank::rank),
     ("Reciprocal", roots::reciprocal),
     ("ReduceMax", reduce::max),
@@ -176,6 +181,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Relu", relu::relu),
     (RELU_GRAD, relu_grad::relu_grad),
     ("Reshape", rearrange::reshape),
+    (ROTATION, rotation::rotation),
     ("Round", compare::round),
     ("Shape", shape::shape),
     ("Sigmoid", sigmoid::sigmoid),
@@ -197,11 +203,12 @@ const REGISTRY: &[(&str, Understand)] = &[
     (UPDATE, update::update),
     ("Unsqueeze", rearrange::unsqueeze),
     ("Where", choose::choose),
+    (WINNER, winner::winner),
     ("Xor", known::xor),
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 30] = [
+const INTERNAL: [&str; 32] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
@@ -218,6 +225,7 @@ const INTERNAL: [&str; 30] = [
     LESS_OR_EQUAL,
     MAX_POOL_GRAD,
     RELU_GRAD,
+    ROTATION,
     SOFTMAX_CROSS_ENTROPY,
     UPDATE,
     MASKED,
@@ -230,6 +238,7 @@ const INTERNAL: [&str; 30] = [
     SCALED_BACK,
     TOWARDS_ZERO,
     TREES,
+    WINNER,
     ZERO,
     "Constant",
 ];

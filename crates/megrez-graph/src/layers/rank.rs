@@ -4,6 +4,7 @@
 
 use super::call::{Call, axis};
 use super::lines::Lines;
+use super::winner;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 pub(crate) const RANK: &str = "Rank";
 
 /// The longest row: pairs grow with the square.
-const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 
 struct Rank {
     lines: Lines,
@@ -76,6 +77,15 @@ pub(super) fn ranks(cx: &mut Lowering, x: &Secret, last: bool) -> Result<Secret,
 /// The number of the first element of each row [r, n] in the order, as [r, 1].
 pub(super) fn first(cx: &mut Lowering, x: &Secret, last: bool) -> Result<Secret, Refusal> {
     let n = cx.shape(x).dims()[1];
+    if n > MOST {
+        let ones = winner::place_of_largest(cx, x, last)?;
+        let numbers = Tensor::new([1, n], (0..n).map(|i| i as f32).collect());
+        let numbered = cx.mul_public("numbered", &ones, &numbers, 0)?;
+        // There is one 1 in a row.
+        let place = cx.sum("place", &numbered, 1)?;
+        let place = Secret { range: Range::uniform(0, n as i128 - 1), ..place };
+        return cx.scaled_up(&place, cx.frac());
+    }
     let ranks = ranks(cx, x, last)?;
     let after = cx.thermometer("after", &ranks, &[1])?;
     let after = cx.bit_to_ring("after-number", &after)?;

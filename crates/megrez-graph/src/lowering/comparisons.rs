@@ -29,6 +29,14 @@ impl Lowering<'_> {
         Ok(y)
     }
 
+    /// max(x, 0), whatever the options cut elsewhere.
+    pub(crate) fn relu_exactly(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        self.not_by_weights()?;
+        let range = self.admit(&format!("{}/{name}", self.layer), x.range.clone(), self.options.ring - 1)?;
+        let relu = Relu { sign: self.exact_sign(range.magnitude()), form: self.options.relu, truncate: 0 };
+        self.emit(name, Op::Relu(relu), &[x.id], range.map(|b| b.max(0)))
+    }
+
     /// The bit [x ≥ 0] as a ReLU of x has it.
     pub fn non_negative(&mut self, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         let (sign, _) = self.comparison(name, x, 0, 1)?;

@@ -104,9 +104,14 @@ impl Lowering<'_> {
 
     /// Whole numbers that everybody sees as a value of the plan, beside one that is there. Local.
     pub(crate) fn published(&mut self, beside: &Secret, numbers: &Tensor) -> Result<Secret, Refusal> {
-        let words = self.constant("numbers", numbers, 0)?;
-        let y = self.public_as_ring(beside, &words)?;
+        let y = self.whole_numbers(beside, numbers)?;
         self.scaled_up(&y, self.frac())
+    }
+
+    /// As [`published`](Self::published), without fraction bits.
+    pub(crate) fn whole_numbers(&mut self, beside: &Secret, numbers: &Tensor) -> Result<Secret, Refusal> {
+        let words = self.constant("numbers", numbers, 0)?;
+        self.public_as_ring(beside, &words)
     }
 
     /// Weights as a secret value beside one that is there, at the plan's scale.

@@ -2,19 +2,67 @@
 
 use crate::graph::{Attributes, Graph, Id};
 use crate::problem::Problem;
-use crate::tensor::Tensor;
+use crate::tensor::{Constant, Tensor};
 use megrez_ring::Shape;
+use std::collections::HashMap;
+
+/// The tokens before those that are read, and what goes out for the next run.
+#[derive(Default)]
+pub(super) struct Past {
+    /// How many tokens have been read.
+    pub seen: usize,
+    /// Outputs, by name.
+    pub present: Vec<(String, Id)>,
+}
 
 pub(super) struct Builder {
     pub graph: Graph,
     pub at: Id,
     pub weights: Weights,
     pub counts: [usize; 4],
+    /// Weights that are drawn already, by name, where a network is built again.
+    pub drawn: HashMap<String, Constant>,
+    /// What its attention has seen before, of a network that is built to remember it.
+    pub past: Option<Past>,
 }
 
 impl Builder {
     pub fn new(name: &str, seed: u64) -> Self {
-        Builder { graph: Graph::new(name), at: Id(0), weights: Weights::new(seed), counts: [0; 4] }
+        let (graph, weights) = (Graph::new(name), Weights::new(seed));
+        Builder { graph, at: Id(0), weights, counts: [0; 4], drawn: HashMap::new(), past: None }
+    }
+
+    /// Weights of this standard deviation.
+    pub fn normal(&mut self, name: &str, shape: impl Into<Shape>, deviation: f64) -> Id {
+        let constant = match self.drawn.get(name) {
+            Some(drawn) => drawn.clone(),
+            None => self.weights.normal_tensor(shape.into(), deviation).into(),
+        };
+        self.graph.constant(name, constant)
+    }
+
+    /// How many tokens stand before the first that is read.
+    pub fn seen(&self) -> usize {
+        self.past.as_ref().map_or(0, |past| past.seen)
+    }
+
+    /// Keys or values behind those of earlier tokens, along an axis: the input `past.NAME` comes
+    /// first, and all of them go out as `present.NAME`. In a network that does not remember, they
+    /// themselves.
+    pub fn behind_the_past(&mut self, name: &str, x: Id, axis: usize) -> Result<Id, Problem> {
+        let seen = self.seen();
+        let mut all = x;
+        if seen > 0 {
+            let mut dims = self.graph.shape(x).dims().to_vec();
+            dims[axis] = seen;
+            let past = self.graph.input(&format!("past.{name}"), dims)?;
+            let along = Attributes::none().with("axis", axis as i64);
+            all = self.graph.add(&format!("{name}.all"), "Concat", &[past, x], along)?;
+        }
+        if let Some(past) = &mut self.past {
+            past.present.push((format!("present.{name}"), all));
+        }
+        Ok(all)
     }
 
     pub fn shape(&self) -> Vec<usize> {
@@ -102,6 +150,14 @@ impl Weights {
     pub fn new(seed: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 random weights");
         hasher.update(&seed.to_le_bytes());
+        Weights { stream: hasher.finalize_xof(), block: [0; 4096], used: 4096 }
+    }
+
+    /// A stream of its own for what stands alone: another number of it changes nothing else.
+    pub fn named(seed: u64, name: &str) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 random weights by name");
+        hasher.update(&seed.to_le_bytes());
+        hasher.update(name.as_bytes());
         Weights { stream: hasher.finalize_xof(), block: [0; 4096], used: 4096 }
     }
 

@@ -2,10 +2,13 @@
 //! on the weights.
 
 mod builder;
+mod decoder;
+mod llama;
 mod relevance;
 mod residual;
 mod transformer;
 
+pub use decoder::{DECODERS, Decoder};
 pub use relevance::relevance_features;
 
 use crate::graph::Graph;
@@ -13,8 +16,8 @@ use crate::problem::{Problem, Refusal};
 use builder::Builder;
 use transformer::{BERT_BASE, BERT_TINY, Config, GPT2};
 
-/// The names that [`build`] knows.
-pub const NAMES: [&str; 14] = [
+/// The names that [`build`] knows, but for those of [`LARGE`].
+pub const NAMES: [&str; 16] = [
     "net-a",
     "net-b",
     "net-c",
@@ -28,8 +31,13 @@ pub const NAMES: [&str; 14] = [
     "bert-base",
     "gpt2",
     "gpt2-block",
+    "gpt2-tiny",
+    "llama-tiny",
     "relevance",
 ];
+
+/// Names that [`build`] knows as well, of networks that take gigabytes.
+pub const LARGE: [&str; 1] = ["llama-1b"];
 
 /// A network by name for a batch of inputs, with weights and biases drawn from `seed` as such
 /// networks are initialised.
@@ -47,6 +55,9 @@ pub const NAMES: [&str; 14] = [
 /// | `bert-tiny`, `bert-base` | 128 tokens | 2 layers of 128 or 12 of 768, the first token's state, FC 2 |
 /// | `gpt2` | 8 tokens | 12 layers of 768, 12 heads; logits of one token of 50257 |
 /// | `gpt2-block` | 8×768 | one layer of it |
+/// | `gpt2-tiny` | 8 tokens | 2 layers of 64, 4 heads; logits of one token of 256 |
+/// | `llama-tiny` | 8 tokens | 2 layers of 64, 8 heads on 2 of keys, SwiGLU of 176; logits of one token of 256 |
+/// | `llama-1b` | 8 tokens | 22 layers of 2048, 32 heads on 4, SwiGLU of 5632; logits of one token of 32000 |
 /// | `relevance` | 874 | FC 300-200-100-4, weights between 10^-7 and 10 in magnitude: see [`relevance_features`] |
 pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
     let mut net = Builder::new(name, seed);
@@ -117,7 +128,6 @@ pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
         }
         "bert-tiny" => transformer::bert(&mut net, batch, BERT_TINY)?,
         "bert-base" => transformer::bert(&mut net, batch, BERT_BASE)?,
-        "gpt2" => transformer::gpt2(&mut net, batch, GPT2)?,
         "gpt2-block" => {
             let Config { width, tokens, .. } = GPT2;
             net.input([batch * tokens, width])?;
@@ -129,7 +139,11 @@ pub fn build(name: &str, batch: usize, seed: u64) -> Result<Graph, Problem> {
             relevance::relevance(&mut net)?;
         }
         _ => {
-            let known = NAMES.join(", ");
+            if let Some(config) = decoder::config(name) {
+                decoder::decoder(&mut net, batch, seed, config)?;
+                return Ok(net.finish());
+            }
+            let known = [&NAMES[..], &LARGE].concat().join(", ");
             return Err(
                 Refusal::new("there is no such network", format!("choose one of {known}")).at(name, "")
             );

@@ -1,7 +1,9 @@
-//! GPT-2 and BERT as Hugging Face defines them, on tokens; and one block of GPT-2.
+//! What transformers are made of, as Hugging Face defines them; GPT-2 and BERT on tokens, and one
+//! block of GPT-2.
 
-use super::builder::Builder;
+use super::builder::{Builder, Weights};
 use crate::graph::{Attributes, Id};
+use crate::layers::{Positions, ROTATION};
 use crate::problem::Problem;
 use crate::tensor::Tensor;
 
@@ -11,38 +13,61 @@ pub(super) struct Config {
     pub layers: usize,
     pub width: usize,
     pub heads: usize,
+    /// Heads of keys and values; each serves as many heads of queries.
+    pub key_heads: usize,
+    /// Width of the layer between the two of a feed-forward network.
+    pub hidden: usize,
+    /// Tokens that are read at once.
     pub tokens: usize,
+    /// The most tokens that a text may have.
+    pub context: usize,
     pub vocabulary: usize,
     /// ε of the normalisations.
     pub epsilon: f32,
+    /// The base of rotary positions.
+    pub rotary: Option<f32>,
 }
 
 /// GPT-2 with 124 million weights, 8 tokens.
-pub(super) const GPT2: Config =
-    Config { layers: 12, width: 768, heads: 12, tokens: 8, vocabulary: 50257, epsilon: 1e-5 };
+pub(super) const GPT2: Config = Config {
+    layers: 12,
+    width: 768,
+    heads: 12,
+    key_heads: 12,
+    hidden: 4 * 768,
+    tokens: 8,
+    context: 1024,
+    vocabulary: 50257,
+    epsilon: 1e-5,
+    rotary: None,
+};
+/// GPT-2 with two layers of width 64 and 256 tokens.
+pub(super) const GPT2_TINY: Config =
+    Config { layers: 2, width: 64, heads: 4, key_heads: 4, hidden: 4 * 64, vocabulary: 256, ..GPT2 };
 /// BERT base, 128 tokens.
 pub(super) const BERT_BASE: Config =
-    Config { layers: 12, width: 768, heads: 12, tokens: 128, vocabulary: 30522, epsilon: 1e-12 };
+    Config { tokens: 128, context: 128, vocabulary: 30522, epsilon: 1e-12, ..GPT2 };
 /// BERT with two layers of width 128, 128 tokens.
-pub(super) const BERT_TINY: Config = Config { layers: 2, width: 128, heads: 2, ..BERT_BASE };
+pub(super) const BERT_TINY: Config =
+    Config { layers: 2, width: 128, heads: 2, key_heads: 2, hidden: 4 * 128, ..BERT_BASE };
 
 /// Tokens in, the logits of what follows the last one out.
-pub(super) fn gpt2(net: &mut Builder, batch: usize, config: Config) -> Result<(), Problem> {
+pub(super) fn gpt2(net: &mut Builder, batch: usize, seed: u64, config: Config) -> Result<(), Problem> {
     let Config { width, tokens, vocabulary, .. } = config;
+    let seen = net.seen();
     let ids = net.graph.input("tokens", [batch, tokens])?;
-    let table = net.weights.normal_tensor([vocabulary, width].into(), 0.02);
-    let table = net.graph.constant("token.weight", table);
+    let table = net.normal("token.weight", [vocabulary, width], 0.02);
     let x = net.graph.add("token", "Gather", &[table, ids], Attributes::none())?;
-    let positions = net.weights.normal_tensor([tokens, width].into(), 0.01);
+    // The same row for a position, whatever else is read.
+    let positions = Weights::named(seed, "position").normal_tensor([seen + tokens, width].into(), 0.01);
+    let positions = Tensor::new([tokens, width], positions.data[seen * width..].to_vec());
     let positions = net.graph.constant("position.weight", positions);
     let mut x = net.graph.add("position", "Add", &[x, positions], Attributes::none())?;
     x = reshape(net, "rows", x, &[batch * tokens, width])?;
     for layer in 0..config.layers {
         x = gpt2_block(net, &format!("h{layer}"), x, batch, config)?;
     }
-    let last = reshape(net, "by-token", x, &[batch, tokens, width])?;
-    let last = slice(net, "last", last, 1, tokens - 1, tokens)?;
-    let last = reshape(net, "last-rows", last, &[batch, width])?;
+    let last = last_token(net, x, batch, config)?;
     let last = norm(net, "ln-f", last, config)?;
     net.at = net.graph.add("head", "Gemm", &[last, table], Attributes::none().with("transB", 1))?;
     Ok(())
@@ -57,14 +82,16 @@ pub(super) fn gpt2_block(
     config: Config,
 ) -> Result<Id, Problem> {
     let width = config.width;
+    let residual = residual_deviation(config);
     let y = norm(net, &format!("{name}.ln1"), x, config)?;
     let y = attention(net, &format!("{name}.attention"), y, batch, config, true)?;
+    let y = linear(net, &format!("{name}.attention.out"), y, width, residual, true)?;
     let x = net.graph.add(&format!("{name}.add1"), "Add", &[x, y], Attributes::none())?;
     let y = norm(net, &format!("{name}.ln2"), x, config)?;
-    let y = linear(net, &format!("{name}.fc"), y, 4 * width, 0.02)?;
+    let y = linear(net, &format!("{name}.fc"), y, config.hidden, 0.02, true)?;
     let tanh = Attributes::none().with("approximate", "tanh");
     let y = net.graph.add(&format!("{name}.gelu"), "Gelu", &[y], tanh)?;
-    let y = linear(net, &format!("{name}.fc2"), y, width, residual_deviation(config))?;
+    let y = linear(net, &format!("{name}.fc2"), y, width, residual, true)?;
     net.graph.add(&format!("{name}.add2"), "Add", &[x, y], Attributes::none())
 }
 
@@ -72,37 +99,45 @@ pub(super) fn gpt2_block(
 pub(super) fn bert(net: &mut Builder, batch: usize, config: Config) -> Result<(), Problem> {
     let Config { width, tokens, vocabulary, .. } = config;
     let ids = net.graph.input("tokens", [batch, tokens])?;
-    let table = net.weights.normal_tensor([vocabulary, width].into(), 0.02);
-    let table = net.graph.constant("token.weight", table);
+    let table = net.normal("token.weight", [vocabulary, width], 0.02);
     let x = net.graph.add("token", "Gather", &[table, ids], Attributes::none())?;
     // Positions and the one segment are known.
-    let known = net.weights.normal_tensor([tokens, width].into(), 0.03);
-    let known = net.graph.constant("position.weight", known);
+    let known = net.normal("position.weight", [tokens, width], 0.03);
     let mut x = net.graph.add("position", "Add", &[x, known], Attributes::none())?;
     x = reshape(net, "rows", x, &[batch * tokens, width])?;
     x = norm(net, "ln", x, config)?;
     for layer in 0..config.layers {
         let name = |part: &str| format!("layer{layer}.{part}");
         let y = attention(net, &name("attention"), x, batch, config, false)?;
+        let y = linear(net, &name("attention.out"), y, width, 0.02, true)?;
         let y = net.graph.add(&name("add1"), "Add", &[x, y], Attributes::none())?;
         let y = norm(net, &name("ln1"), y, config)?;
-        let z = linear(net, &name("fc"), y, 4 * width, 0.02)?;
+        let z = linear(net, &name("fc"), y, config.hidden, 0.02, true)?;
         let z = net.graph.add(&name("gelu"), "Gelu", &[z], Attributes::none())?;
-        let z = linear(net, &name("fc2"), z, width, 0.02)?;
+        let z = linear(net, &name("fc2"), z, width, 0.02, true)?;
         let z = net.graph.add(&name("add2"), "Add", &[y, z], Attributes::none())?;
         x = norm(net, &name("ln2"), z, config)?;
     }
     let first = reshape(net, "by-token", x, &[batch, tokens, width])?;
     let first = slice(net, "first", first, 1, 0, 1)?;
     let first = reshape(net, "first-rows", first, &[batch, width])?;
-    let pooled = linear(net, "pooler", first, width, 0.02)?;
+    let pooled = linear(net, "pooler", first, width, 0.02, true)?;
     let pooled = net.graph.add("pooler.tanh", "Tanh", &[pooled], Attributes::none())?;
-    net.at = linear(net, "classifier", pooled, 2, 0.02)?;
+    net.at = linear(net, "classifier", pooled, 2, 0.02, true)?;
     Ok(())
 }
 
-/// Attention with several heads, on rows of tokens.
-fn attention(
+/// The last token's row, [batch, width], of all rows.
+pub(super) fn last_token(net: &mut Builder, x: Id, batch: usize, config: Config) -> Result<Id, Problem> {
+    let Config { width, tokens, .. } = config;
+    let last = reshape(net, "by-token", x, &[batch, tokens, width])?;
+    let last = slice(net, "last", last, 1, tokens - 1, tokens)?;
+    reshape(net, "last-rows", last, &[batch, width])
+}
+
+/// Attention with several heads, on rows of tokens, up to the projection of its result. Heads of
+/// queries that share a head of keys are rows of one matrix, so that nothing is repeated.
+pub(super) fn attention(
     net: &mut Builder,
     name: &str,
     x: Id,
@@ -110,37 +145,66 @@ fn attention(
     config: Config,
     causal: bool,
 ) -> Result<Id, Problem> {
-    let Config { width, heads, tokens, .. } = config;
+    let Config { width, heads, key_heads, tokens, .. } = config;
+    let (size, group, seen) = (width / heads, heads / key_heads, net.seen());
     let part = |part: &str| format!("{name}.{part}");
-    let all = linear(net, &part("qkv"), x, 3 * width, 0.02)?;
+    let widths = [width, key_heads * size, key_heads * size];
+    let all = linear(net, &part("qkv"), x, widths.iter().sum(), 0.02, config.rotary.is_none())?;
     let mut by_head = [all; 3];
-    // Keys stand on their heads: [batch, heads, width, tokens].
-    for (i, (role, order)) in
-        [("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])].into_iter().enumerate()
-    {
-        let own = slice(net, &part(role), all, 1, i * width, (i + 1) * width)?;
-        let own = reshape(net, &part(&format!("{role}.split")), own, &[batch, tokens, heads, width / heads])?;
+    let mut start = 0;
+    for (i, role) in ["q", "k", "v"].into_iter().enumerate() {
+        let of = |what: &str| part(&format!("{role}.{what}"));
+        let own = slice(net, &part(role), all, 1, start, start + widths[i])?;
+        start += widths[i];
+        let (dims, order, rows) = match i {
+            0 if group > 1 => (
+                vec![batch, tokens, key_heads, group, size],
+                vec![0, 2, 3, 1, 4],
+                Some([batch, key_heads, group * tokens, size]),
+            ),
+            // Keys stand on their heads: [batch, heads, width, tokens].
+            1 if config.rotary.is_none() => (vec![batch, tokens, key_heads, size], vec![0, 2, 3, 1], None),
+            _ => (vec![batch, tokens, key_heads, size], vec![0, 2, 1, 3], None),
+        };
+        let own = reshape(net, &of("split"), own, &dims)?;
         let turned = Attributes::none().with("perm", order);
-        by_head[i] = net.graph.add(&part(&format!("{role}.heads")), "Transpose", &[own], turned)?;
+        let mut own = net.graph.add(&of("heads"), "Transpose", &[own], turned)?;
+        if let Some(base) = config.rotary.filter(|_| i < 2) {
+            let attributes = Positions { start: seen, base }.attributes();
+            own = net.graph.add(&of("rotated"), ROTATION, &[own], attributes)?;
+            if i == 1 {
+                let turned = Attributes::none().with("perm", [0, 1, 3, 2]);
+                own = net.graph.add(&of("columns"), "Transpose", &[own], turned)?;
+            }
+        }
+        if let Some(rows) = rows {
+            own = reshape(net, &of("rows"), own, &rows)?;
+        }
+        by_head[i] = own;
     }
     let [q, k, v] = by_head;
+    let k = net.behind_the_past(&part("key"), k, 3)?;
+    let v = net.behind_the_past(&part("value"), v, 2)?;
     let scores = net.graph.add(&part("scores"), "MatMul", &[q, k], Attributes::none())?;
-    let root = Tensor::new([], vec![((width / heads) as f32).sqrt()]);
+    let root = Tensor::new([], vec![(size as f32).sqrt()]);
     let root = net.graph.constant(&part("root"), root);
     let mut scores = net.graph.add(&part("scaled"), "Div", &[scores, root], Attributes::none())?;
     if causal && tokens > 1 {
-        let hidden = |i: usize| if i % tokens > i / tokens { f32::NEG_INFINITY } else { 0.0 };
-        let mask = Tensor::new([tokens, tokens], (0..tokens * tokens).map(hidden).collect());
+        let keys = seen + tokens;
+        let hides = |i: usize| if i % keys > seen + i / keys % tokens { f32::NEG_INFINITY } else { 0.0 };
+        let mask = Tensor::new([group * tokens, keys], (0..group * tokens * keys).map(hides).collect());
         let mask = net.graph.constant(&part("mask"), mask);
         scores = net.graph.add(&part("masked"), "Add", &[scores, mask], Attributes::none())?;
     }
     let weights = net.graph.add(&part("softmax"), "Softmax", &[scores], Attributes::none())?;
-    let y = net.graph.add(&part("values"), "MatMul", &[weights, v], Attributes::none())?;
-    let order = Attributes::none().with("perm", [0, 2, 1, 3]);
-    let y = net.graph.add(&part("joined"), "Transpose", &[y], order)?;
-    let y = reshape(net, &part("rows"), y, &[batch * tokens, width])?;
-    let deviation = if causal { residual_deviation(config) } else { 0.02 };
-    linear(net, &part("out"), y, width, deviation)
+    let mut y = net.graph.add(&part("values"), "MatMul", &[weights, v], Attributes::none())?;
+    let mut order = vec![0, 2, 1, 3];
+    if group > 1 {
+        y = reshape(net, &part("groups"), y, &[batch, key_heads, group, tokens, size])?;
+        order = vec![0, 3, 1, 2, 4];
+    }
+    let y = net.graph.add(&part("joined"), "Transpose", &[y], Attributes::none().with("perm", order))?;
+    reshape(net, &part("rows"), y, &[batch * tokens, width])
 }
 
 /// GPT-2 draws what it adds to the residual stream smaller, the more layers add to it.
@@ -148,25 +212,33 @@ fn residual_deviation(config: Config) -> f64 {
     0.02 / (2.0 * config.layers as f64).sqrt()
 }
 
-fn linear(net: &mut Builder, name: &str, x: Id, outputs: usize, deviation: f64) -> Result<Id, Problem> {
+/// x · weights, and a bias where there is one.
+pub(super) fn linear(
+    net: &mut Builder,
+    name: &str,
+    x: Id,
+    outputs: usize,
+    deviation: f64,
+    biased: bool,
+) -> Result<Id, Problem> {
     let inputs = net.graph.shape(x).dims()[1];
-    let weight = net.weights.normal_tensor([inputs, outputs].into(), deviation);
-    let weight = net.graph.constant(&format!("{name}.weight"), weight);
-    let bias = net.weights.normal_tensor([outputs].into(), 0.02);
-    let bias = net.graph.constant(&format!("{name}.bias"), bias);
-    net.graph.add(name, "Gemm", &[x, weight, bias], Attributes::none())
+    let weight = net.normal(&format!("{name}.weight"), [inputs, outputs], deviation);
+    let mut operands = vec![x, weight];
+    if biased {
+        operands.push(net.normal(&format!("{name}.bias"), [outputs], 0.02));
+    }
+    net.graph.add(name, "Gemm", &operands, Attributes::none())
 }
 
 fn norm(net: &mut Builder, name: &str, x: Id, config: Config) -> Result<Id, Problem> {
     let width = config.width;
     let scale = net.graph.constant(&format!("{name}.scale"), Tensor::filled([width], 1.0));
-    let offset = net.weights.normal_tensor([width].into(), 0.02);
-    let offset = net.graph.constant(&format!("{name}.offset"), offset);
+    let offset = net.normal(&format!("{name}.offset"), [width], 0.02);
     let attributes = Attributes::none().with("epsilon", config.epsilon);
     net.graph.add(name, "LayerNormalization", &[x, scale, offset], attributes)
 }
 
-fn reshape(net: &mut Builder, name: &str, x: Id, dims: &[usize]) -> Result<Id, Problem> {
+pub(super) fn reshape(net: &mut Builder, name: &str, x: Id, dims: &[usize]) -> Result<Id, Problem> {
     let dims: Vec<i64> = dims.iter().map(|&d| d as i64).collect();
     let shape = net.graph.constant(&format!("{name}.shape"), Tensor::new([dims.len()], dims));
     net.graph.add(name, "Reshape", &[x, shape], Attributes::none())

@@ -10,6 +10,7 @@ mod pattern;
 pub mod precision;
 mod reveal;
 pub(crate) mod rewrite;
+mod rotation;
 mod swish;
 mod switch;
 mod tidy;
@@ -29,6 +30,12 @@ pub use tidy::{remove_dead, remove_identities};
 use crate::after::After;
 use crate::graph::Graph;
 use crate::problem::Problems;
+
+/// The passes of fixed point: all of [`optimise`], then rotations by public positions.
+pub fn for_fixed_point(graph: &Graph) -> Result<(Graph, Vec<Vec<After>>), Problems> {
+    let (graph, after) = optimise(graph)?;
+    Ok((rotation::fuse_rotation(&graph)?, after))
+}
 
 /// All passes in order. What is left to the recipient is listed for each output.
 pub fn optimise(graph: &Graph) -> Result<(Graph, Vec<Vec<After>>), Problems> {
