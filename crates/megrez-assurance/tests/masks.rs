@@ -199,3 +199,13 @@ fn openings_that_share_a_mask_are_caught() {
         });
     }
 }
+
+#[test]
+fn every_mutant_of_a_winner_is_killed() {
+    for protocol in ["mizar", "aby3"] {
+        all_killed(protocol, "winners", |name, mutation| {
+            // Outputs' sharings of zero are a second lock.
+            name.contains("winner") && !mutation.to_string().contains("Output")
+        });
+    }
+}
