@@ -1,53 +1,89 @@
-//! `megrez generate`: a text, continued letter by letter.
+//! `megrez generate`: a text, continued token by token.
 
 use crate::cluster::{Needs, Place};
 use crate::options::Common;
 use crate::outcome::verdict;
 use clap::Args;
-use megrez::generate::{Generation, LanguageModel, largest};
+use megrez::generate::{Choice, Generation, LanguageModel, largest};
 use megrez::report::Cost;
 use megrez::{Backend, Error, Recipe, Result};
-use megrez_session::Phase;
 use serde_json::json;
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args)]
 pub(crate) struct Generate {
-    /// The language model, an ONNX file: see examples/language.
+    /// The language model, an ONNX file as in examples/language; or, with random weights, gpt2,
+    /// gpt2-tiny, llama-tiny or llama-1b.
     #[arg(long)]
     model: PathBuf,
-    /// The letter of every token, in order.
+    /// The letter of every token, in order; without, texts are numbers of tokens: "17 4 250".
     #[arg(long = "letters", value_name = "LETTERS")]
-    vocabulary: PathBuf,
+    vocabulary: Option<PathBuf>,
     /// The text to continue.
     #[arg(long)]
     prompt: String,
-    /// How many letters to add.
+    /// How many tokens to add.
     #[arg(long, default_value_t = 40)]
     tokens: usize,
+    /// Who finds the likeliest token: the client, who learns how likely each is, or the parties, on
+    /// shares.
+    #[arg(long, value_name = "WHO", default_value = "client", value_parser = ["client", "parties"])]
+    choose: String,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
     place: Place,
 }
 
-pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
-    let vocabulary: Vec<char> = std::fs::read_to_string(&args.vocabulary)
-        .map_err(|e| Error::file(&args.vocabulary, e))?
-        .chars()
-        .collect();
-    let token = |c: char| {
-        let place = vocabulary.iter().position(|&l| l == c).map(|p| p as u32);
-        place.ok_or_else(|| Error::Refused(format!("the model does not know the letter `{c}`")))
-    };
-    let prompt = args.prompt.chars().map(token).collect::<Result<Vec<u32>>>()?;
-    if prompt.is_empty() || args.tokens == 0 {
-        return Err(Error::Refused("a prompt has at least one letter, and so has its continuation".into()));
+/// How a text is written: in letters, or as numbers.
+struct Alphabet(Option<Vec<char>>);
+
+impl Alphabet {
+    fn load(path: Option<&Path>) -> Result<Self> {
+        let read = |path| std::fs::read_to_string(path).map_err(|e| Error::file(path, e));
+        Ok(Alphabet(path.map(read).transpose()?.map(|text| text.chars().collect())))
     }
-    let written = |tokens: &[u32]| -> String {
-        tokens.iter().map(|&t| vocabulary.get(t as usize).copied().unwrap_or('?')).collect()
-    };
+
+    fn tokens(&self, text: &str) -> Result<Vec<u32>> {
+        let Some(letters) = &self.0 else {
+            let token = |word: &str| {
+                let what =
+                    || format!("`{word}` is no number of a token: give --letters for a text of letters");
+                word.parse().map_err(|_| Error::Refused(what()))
+            };
+            return text.split_whitespace().map(token).collect();
+        };
+        let token = |c: char| {
+            let place = letters.iter().position(|&l| l == c).map(|p| p as u32);
+            place.ok_or_else(|| Error::Refused(format!("the model does not know the letter `{c}`")))
+        };
+        text.chars().map(token).collect()
+    }
+
+    fn text(&self, tokens: &[u32]) -> String {
+        match &self.0 {
+            Some(letters) => {
+                tokens.iter().map(|&t| letters.get(t as usize).copied().unwrap_or('?')).collect()
+            }
+            None => tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// Between two parts of a text.
+    fn gap(&self) -> &'static str {
+        if self.0.is_some() { "" } else { " " }
+    }
+}
+
+pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
+    let alphabet = Alphabet::load(args.vocabulary.as_deref())?;
+    let prompt = alphabet.tokens(&args.prompt)?;
+    if prompt.is_empty() || args.tokens == 0 {
+        return Err(Error::Refused("a prompt has at least one token, and so has its continuation".into()));
+    }
+    let choice = Choice::named(&args.choose)?;
     let request = &args.common.request;
     request.only_fixed()?;
     let model = LanguageModel::load(&args.model)?;
@@ -55,18 +91,19 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
         Some(cluster) => Backend::Remote(cluster),
         None => args.common.backend()?,
     };
-    // What is chosen for the prompt holds for every letter after it.
+    // What is chosen for the prompt holds for every token after it.
     let recipe = request.recipe(&model.graph(0, prompt.len())?, backend.client())?;
     let Recipe::Fixed(options) = recipe else { unreachable!("floating point is refused above") };
-    let mut generation = Generation::new(&model, &mut backend, *options, args.common.run(1))?;
+    let mut generation =
+        Generation::new(&model, &mut backend, *options, args.common.run(1))?.choosing(choice);
     if !json {
         print!("{}", args.prompt);
     }
     let mut costs = vec![];
     let text = generation.write(&prompt, args.tokens, &mut |token, cost| {
         if !json {
-            print!("{}", written(&[token]));
-            let _ = std::io::Write::flush(&mut std::io::stdout());
+            print!("{}{}", alphabet.gap(), alphabet.text(&[token]));
+            let _ = std::io::stdout().flush();
         }
         costs.push(cost);
         Ok(())
@@ -77,18 +114,24 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
     }
     let same = plain == text;
     let range = if generation.proven { "proven" } else { "assumed" };
+    let seconds: Vec<f64> = costs.iter().map(Cost::online_seconds).collect();
     if json {
-        let seconds = |c: &Cost| c.phases.get(&Phase::Online).map(|online| online.seconds.median);
-        let seconds: Vec<Option<f64>> = costs.iter().map(seconds).collect();
+        let (written, clear) = (alphabet.text(&text), alphabet.text(&plain));
         println!(
             "{}",
-            json!({ "schema": "megrez.generate/1", "text": written(&text), "plain": written(&plain), "same": same,
+            json!({ "schema": "megrez.generate/1", "text": written, "plain": clear, "same": same,
             "protocol": args.common.protocol(), "insecure": args.common.insecure, "range": range,
-            "online_seconds": seconds, "last": costs.last() })
+            "choose": args.choose, "online_seconds": seconds, "first": costs.first(), "last": costs.last() })
         );
     } else {
-        println!("\n\nin the clear: {}", if same { "the same".into() } else { written(&plain) });
-        println!("ranges: {range}; the last letter cost");
+        println!("\n\nin the clear: {}", if same { "the same".into() } else { alphabet.text(&plain) });
+        let (first, later) = seconds.split_at(1);
+        print!("online: {:.3} s for the prompt", first[0]);
+        match later.len() {
+            0 => println!(),
+            n => println!(", then {:.3} s a token", later.iter().sum::<f64>() / n as f64),
+        }
+        println!("ranges: {range}; the last token cost");
         costs.last().inspect(|cost| print!("{}", cost.table()));
     }
     Ok(verdict(same))

@@ -2,31 +2,43 @@
 //! shares.
 //!
 //! A model has an input of tokens [1, n], inputs `past.X` and outputs `present.X` (as many of them
-//! as it likes), and logits [1, n, tokens] as its first output. `past.X` of a run is `present.X` of
-//! the run before. Every length of the past is a plan of its own, compiled for exactly what has
-//! been seen, with exact masks; weights are shared once, when a plan first reads them, and again
-//! only where the values differ (the rows of a table of positions do).
+//! as it likes), and logits [1, n, tokens] as its first output, or those after the last token
+//! [1, 1, tokens]. `past.X` of a run is `present.X` of the run before. Every length of the past is
+//! a plan of its own, compiled for exactly what has been seen, with exact masks and positions;
+//! weights are shared once, when a plan first reads them, and again only where the values differ
+//! (the rows of a table of positions do).
 //!
-//! The client learns the logits and chooses the next token, here the one with the largest logit.
+//! The next token is the one with the largest logit. The client learns the logits and looks, or the
+//! parties find it ([`Choice`]) and the client learns nothing but the token.
 
 use crate::batches::{Described, in_range};
 use crate::fixed::{FixedModel, encode_data};
 use crate::report::Cost;
+use megrez_graph::models::{DECODERS, Decoder};
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
-use megrez_graph::{CompileOptions, Graph, Interval, Tensor, plain};
-use megrez_plan::{Input, KEPT};
+use megrez_graph::{Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Tensor, plain};
+use megrez_plan::Input;
 use megrez_ring::decode_words;
 use megrez_service::client::RunOptions;
 use megrez_service::{Backend, Error, ErrorKind, Result};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Inputs and outputs of the past.
 const PAST: &str = "past.";
 const PRESENT: &str = "present.";
+/// The seed of the weights of built-in models.
+const SEED: u64 = 1;
 
-/// A language model in a file.
-pub struct LanguageModel {
+/// A language model in a file, or a built-in one.
+pub struct LanguageModel(Source);
+
+enum Source {
+    File(File),
+    Network(Box<Decoder>),
+}
+
+struct File {
     bytes: Vec<u8>,
     /// The file's folder, where weights may lie in files of their own.
     folder: PathBuf,
@@ -36,9 +48,8 @@ pub struct LanguageModel {
     past: Vec<(String, Vec<Option<usize>>)>,
 }
 
-impl LanguageModel {
-    /// Reads a model; refuses one whose inputs are not those of a language model.
-    pub fn load(path: &Path) -> Result<Self> {
+impl File {
+    fn load(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
         let mut tokens = vec![];
         let mut past = vec![];
@@ -58,15 +69,12 @@ impl LanguageModel {
             }
         }
         match <[String; 1]>::try_from(tokens) {
-            Ok([tokens]) if !past.is_empty() => {
-                Ok(LanguageModel { bytes, folder: onnx::folder(path), tokens, past })
-            }
+            Ok([tokens]) if !past.is_empty() => Ok(File { bytes, folder: onnx::folder(path), tokens, past }),
             _ => Err(Error::file(path, "does not take one input of tokens and inputs named `past.…`")),
         }
     }
 
-    /// The model for `new` tokens after `seen` others.
-    pub fn graph(&self, seen: usize, new: usize) -> Result<Graph> {
+    fn graph(&self, seen: usize, new: usize) -> Result<Graph> {
         let mut shapes = BTreeMap::from([(self.tokens.clone(), vec![1, new])]);
         for (name, dims) in &self.past {
             let dim = |(d, size): (usize, &Option<usize>)| size.unwrap_or(if d == 0 { 1 } else { seen });
@@ -74,8 +82,37 @@ impl LanguageModel {
         }
         Ok(onnx::read(&self.bytes, &ImportOptions { batch: 1, shapes, folder: Some(self.folder.clone()) })?)
     }
+}
+
+impl LanguageModel {
+    /// A model by the path of its ONNX file, or a built-in one with random weights by its name
+    /// ([`DECODERS`]).
+    ///
+    /// # Errors
+    /// If the file cannot be read or its inputs are not those of a language model, or if this
+    /// machine has too little memory for the built-in one.
+    pub fn load(model: &Path) -> Result<Self> {
+        match model.to_str().filter(|name| DECODERS.contains(name)) {
+            Some(name) => Ok(LanguageModel(Source::Network(Box::new(Decoder::new(name, SEED)?)))),
+            None => Ok(LanguageModel(Source::File(File::load(model)?))),
+        }
+    }
+
+    /// The model for `new` tokens after `seen` others.
+    ///
+    /// # Errors
+    /// If it does not read so many.
+    pub fn graph(&self, seen: usize, new: usize) -> Result<Graph> {
+        match &self.0 {
+            Source::File(file) => file.graph(seen, new),
+            Source::Network(network) => Ok(network.graph(seen, new)?),
+        }
+    }
 
     /// The logits after these tokens, in the clear.
+    ///
+    /// # Errors
+    /// If the model does not read so many tokens.
     pub fn plain(&self, tokens: &[u32]) -> Result<Vec<f32>> {
         let graph = self.graph(0, tokens.len())?;
         let tokens = Tensor::new([1, tokens.len()], tokens.iter().map(|&t| t as f32).collect());
@@ -94,9 +131,62 @@ fn last_row(logits: &Tensor) -> Result<Vec<f32>> {
     }
 }
 
-/// The position of the largest number.
+/// The position of the largest number; of equal ones the first.
 pub fn largest(logits: &[f32]) -> u32 {
     (0..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best }) as u32
+}
+
+/// Who finds the largest logit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The client, who learns all logits.
+    #[default]
+    Client,
+    /// The parties, on shares, exactly: the client learns the token and nothing else. Of logits
+    /// that are equal on the grid of the fixed point, the first.
+    Parties,
+}
+
+impl Choice {
+    /// The name of an option.
+    ///
+    /// # Errors
+    /// If there is no such choice.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "client" => Ok(Choice::Client),
+            "parties" => Ok(Choice::Parties),
+            _ => Err(Error::Refused(format!("`{name}` chooses no token: use client or parties"))),
+        }
+    }
+
+    /// The graph whose first output says which token is next.
+    fn finish(self, mut graph: Graph) -> Result<Graph> {
+        let Some(Output { name, id }) = graph.outputs.first().cloned() else { return Ok(graph) };
+        if self == Choice::Client {
+            return Ok(graph);
+        }
+        let &[1, n, _] = graph.shape(id).dims() else { return Ok(graph) };
+        let last =
+            Attributes::none().with("axes", [1]).with("starts", [n as i64 - 1]).with("ends", [n as i64]);
+        let last = graph.add("last-logits", "Slice", &[id], last)?;
+        let one = graph.add("next-token", "Hardmax", &[last], Attributes::none().with("axis", -1))?;
+        graph.outputs[0] = Output { name, id: one };
+        Ok(graph)
+    }
+
+    /// The next token by what was revealed.
+    fn token(self, row: &[f32]) -> Result<u32> {
+        let one = row.iter().filter(|&&v| v == 1.0).count() == 1;
+        let rest = row.iter().all(|&v| v == 1.0 || v == 0.0);
+        if self == Choice::Parties && !(one && rest) {
+            return Err(Error::of(
+                ErrorKind::OutOfRange,
+                "the parties have found no largest logit, so values were beyond what the plan holds: use fewer fraction bits",
+            ));
+        }
+        Ok(largest(row))
+    }
 }
 
 /// A text that grows on the parties of a backend.
@@ -105,12 +195,13 @@ pub struct Generation<'a> {
     backend: &'a mut Backend,
     options: CompileOptions,
     run: RunOptions,
+    choice: Choice,
     /// Tokens in the past.
     seen: usize,
     /// What holds for the past that is kept.
     bounds: BTreeMap<String, Interval>,
-    /// The weights that are kept, by name: a hash of their values.
-    weights: HashMap<String, [u8; 32]>,
+    /// The weights that are kept.
+    weights: HeldWeights,
     /// Whether all ranges of all plans were proven.
     pub proven: bool,
 }
@@ -129,8 +220,15 @@ impl<'a> Generation<'a> {
                 "generation keeps values with the parties between runs, which threads do not: use --parties process",
             ));
         }
-        let (bounds, weights) = (BTreeMap::new(), HashMap::new());
-        Ok(Generation { model, backend, options, run, seen: 0, bounds, weights, proven: true })
+        let (bounds, weights) = (BTreeMap::new(), HeldWeights::default());
+        let choice = Choice::Client;
+        Ok(Generation { model, backend, options, run, choice, seen: 0, bounds, weights, proven: true })
+    }
+
+    /// The same, with tokens that `choice` finds; by default the client does.
+    #[must_use]
+    pub fn choosing(self, choice: Choice) -> Self {
+        Generation { choice, ..self }
     }
 
     /// Continues a text by `count` tokens, each the most likely one; `each` hears of it and what it
@@ -150,38 +248,32 @@ impl<'a> Generation<'a> {
         }
         let (mut text, mut fresh) = (prompt.to_vec(), prompt.to_vec());
         for _ in 0..count {
-            let (logits, cost) = self.read(&fresh)?;
-            fresh = vec![largest(&logits)];
+            let (row, cost) = self.read(&fresh)?;
+            fresh = vec![self.choice.token(&row)?];
             text.extend(&fresh);
             each(fresh[0], cost)?;
         }
         Ok(text)
     }
 
-    /// Shows the model more tokens: the logits of what follows the last one, and what that cost.
+    /// Shows the model more tokens: the logits of what follows the last one, or a one at the place
+    /// of the largest and zeros elsewhere if the parties choose; and what that cost.
+    ///
+    /// # Errors
+    /// If the model does not read so many tokens, or a party fails.
     pub fn read(&mut self, tokens: &[u32]) -> Result<(Vec<f32>, Cost)> {
-        let graph = self.model.graph(self.seen, tokens.len())?;
-        let name = |past: &str| past.replacen(PAST, PRESENT, 1);
-        let kept = self.model.past.iter().map(|(past, _)| (name(past), past.clone())).collect();
+        let graph = self.choice.finish(self.model.graph(self.seen, tokens.len())?)?;
+        let present = graph.outputs.iter().filter_map(|output| {
+            let of = output.name.strip_prefix(PRESENT)?;
+            Some((output.name.clone(), format!("{PAST}{of}")))
+        });
+        let kept = present.collect();
         let options = CompileOptions { kept, input_ranges: self.bounds.clone(), ..self.options.clone() };
         let client = self.backend.client().to_owned();
         let model = FixedModel::new(&graph, &client, &options)?;
         self.proven &= model.compiled.ranges.iter().all(|r| r.proven);
 
-        let mut plan = model.compiled.plan.clone();
-        for weight in &model.compiled.model_inputs {
-            let bytes: Vec<u8> = weight.values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            let fingerprint = megrez_engine::hash("megrez 2026 kept weights", &bytes);
-            let known = self.weights.insert(weight.name.clone(), fingerprint) == Some(fingerprint);
-            let input = plan.inputs.iter_mut().find(|i| i.name == weight.name);
-            let input = input.expect("the plan has an input for every weight");
-            if known {
-                input.owner = KEPT.into();
-            } else {
-                let value = input.value;
-                plan.output(&weight.name, KEPT, value);
-            }
-        }
+        let plan = self.weights.plan(&model.compiled);
         let ids = tokens.iter().map(|&t| t as f32).collect();
         let ids = Tensor::new([1, tokens.len()], ids);
         let words = |run: u32, input: &Input| match model

@@ -92,6 +92,11 @@ pub struct LayerCost {
 }
 
 impl Cost {
+    /// Seconds of the online phase, median over runs; 0 if there was none.
+    pub fn online_seconds(&self) -> f64 {
+        self.phases.get(&Phase::Online).map_or(0.0, |online| online.seconds.median)
+    }
+
     /// Merges the reports of all runs (outer) and parties (inner).
     pub fn of(reports: &[Vec<PartyReport>]) -> Self {
         let mut cost = Cost::default();

@@ -4,6 +4,7 @@
 use crate::client::{Cluster, Inputs, Outcome, RunOptions};
 use crate::embedded::{self, Parties};
 use crate::launch::Program;
+use crate::party::capacity::machine_mib;
 use crate::protocols::find;
 use crate::wire::Source;
 use crate::{Error, ErrorKind, Result};
@@ -69,6 +70,9 @@ impl Backend {
                 ),
             ));
         }
+        if !matches!(self, Backend::Remote(_)) {
+            fits(plan, protocol.parties, machine_mib())?;
+        }
         match self {
             Backend::Processes(_, cluster) | Backend::Remote(cluster) => {
                 cluster.run(plan, Source::Plan(plan.to_bytes()), options, &|_| true, inputs, progress)
@@ -110,6 +114,22 @@ impl Backend {
     }
 }
 
+/// Refuses a plan whose inputs alone do not fit this machine's memory: each of its parties holds
+/// two words of every number (the one of `clear` one), weights for as long as the session lasts.
+fn fits(plan: &Plan, parties: usize, has_mib: Option<u64>) -> Result<()> {
+    let elements = plan.inputs.iter().map(|input| plan.value(input.value).shape.elements() as u64);
+    let bytes = u64::from(plan.ring / 8) * if parties > 1 { 2 * parties as u64 } else { 1 };
+    let mib = elements.fold(0, u64::saturating_add).saturating_mul(bytes) >> 20;
+    match has_mib {
+        Some(has) if mib > has => Err(Error::Refused(format!(
+            "shares of the model's weights and data take {} GiB with all parties on this machine, which has {}: run the parties              on machines of their own (--cluster), or use a smaller model",
+            mib.div_ceil(1 << 10),
+            has >> 10
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn in_threads(
     devices: &[AnyDevice],
     plan: &Plan,
@@ -131,5 +151,31 @@ fn local(options: &RunOptions, clock: ClockKind) -> LocalOptions {
         lasting: options.lasting.clone(),
         timeout: Duration::from_secs(3600),
         tap: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_that_do_not_fit_the_machine_are_refused() {
+        // As many weights as TinyLlama has, in one value.
+        let mut plan = Plan::new(64);
+        let x = plan.input("w", "owner", [1_100_048_384].into(), 16);
+        plan.output("y", "owner", x);
+        let refused = fits(&plan, 3, Some(32 << 10)).unwrap_err().to_string();
+        assert!(refused.contains("50 GiB") && refused.contains("--cluster"), "{refused}");
+        assert!(fits(&plan, 1, Some(32 << 10)).is_ok());
+        assert!(fits(&plan, 3, Some(64 << 10)).is_ok() && fits(&plan, 3, None).is_ok());
+        // Nothing is started, nothing is asked of anybody.
+        let none: &Inputs<'_> = &|_, _| unreachable!("it is refused before");
+        let mut many = Plan::new(64);
+        let x = many.input("w", "owner", [1 << 46].into(), 16);
+        many.output("y", "owner", x);
+        let Err(refused) = Backend::threads().run(&many, &RunOptions::new("mizar"), none, &|_| {}) else {
+            panic!("shares of 2^46 numbers fit")
+        };
+        assert!(refused.to_string().contains("GiB"));
     }
 }

@@ -177,7 +177,7 @@ pub(crate) fn sixteen() -> usize {
 }
 
 /// The memory of this machine in MiB, where the operating system tells.
-fn machine_mib() -> Option<u64> {
+pub(crate) fn machine_mib() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
