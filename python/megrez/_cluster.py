@@ -143,17 +143,40 @@ class Cluster:
         prompt: Sequence[int],
         tokens: int,
         *,
+        choose: Literal["client", "parties"] = "client",
+        on_token: Callable[[int, float], Any] | None = None,
         progress: Progress | None = None,
         **options: Any,
     ) -> Generated:
         """Continue a text of tokens with a language model, each time by the most likely one.
 
-        The model is an ONNX file that takes tokens and what it has seen, as in `examples/language`: keys and
-        values stay with the parties, in shares. `options` are those of `compile` from `ring` to `net`.
-        `progress` is called with the number of tokens that are written.
+        Keys and values of attention stay with the parties between tokens, in shares.
+
+        Args:
+            model: an ONNX file that takes tokens and what it has seen, as in `examples/language`; or, with
+                random weights, `gpt2`, `gpt2-tiny`, `llama-tiny` or `llama-1b`.
+            prompt: the tokens to continue.
+            tokens: how many to add.
+            choose: who finds the most likely token. The client learns how likely every token is; if the
+                parties find it, it learns the token alone, at the cost of comparisons.
+            on_token: called with every token as it comes, and the seconds that it took online.
+            progress: called with the number of tokens that are written.
+            options: those of `compile` from `ring` to `net`.
         """
         request = compile_request(**{"protocol": self.protocol, **options})
-        written, costs, proven = self._native.generate(os.fspath(model), [*prompt], tokens, request, progress)
+        count = 0
+
+        def heard(token: int, seconds: float) -> None:
+            nonlocal count
+            count += 1
+            if on_token is not None:
+                on_token(token, seconds)
+            if progress is not None:
+                progress(count)
+
+        written, costs, proven = self._native.generate(
+            os.fspath(model), [*prompt], (tokens, choose), request, heard
+        )
         return Generated(written, [json.loads(cost) for cost in costs], proven)
 
     def upload(

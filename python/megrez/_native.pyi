@@ -103,9 +103,9 @@ class Cluster:
         self,
         model: _Path,
         prompt: Sequence[int],
-        count: int,
+        count_and_choose: tuple[int, str],
         request: str,
-        progress: Callable[[int], Any] | None,
+        heard: Callable[[int, float], Any],
     ) -> tuple[list[int], list[str], bool]: ...
     def stored_inputs(self, name: str, batch: int) -> list[str]: ...
     def upload(self, model: Model, name: str, allow: Sequence[str], batches: Sequence[int]) -> None: ...

@@ -160,12 +160,23 @@ class Cluster:
         prompt: Sequence[int],
         tokens: int,
         *,
+        choose: Literal["client", "parties"] = "client",
+        on_token: Callable[[int, float], Any] | None = None,
         progress: Progress | None = None,
         **options: Any,
     ) -> Generated:
-        """Continue a text of tokens, as `megrez.Cluster.generate`."""
+        """Continue a text of tokens, as `megrez.Cluster.generate`; `on_token` is called in the event loop."""
+        loop = asyncio.get_running_loop()
+
+        def told(token: int, seconds: float) -> None:
+            if on_token is not None:
+                loop.call_soon_threadsafe(on_token, token, seconds)
+
         return await self._call(
-            lambda one, heard: one.generate(model, prompt, tokens, progress=heard, **options), progress
+            lambda one, heard: one.generate(
+                model, prompt, tokens, choose=choose, on_token=told, progress=heard, **options
+            ),
+            progress,
         )
 
     async def upload(

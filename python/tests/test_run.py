@@ -361,6 +361,27 @@ def test_a_text_is_continued(processes: megrez.Cluster) -> None:
         processes.generate(folder / "model.onnx", [], 2)
 
 
+def test_tokens_are_told_as_they_come_whoever_chooses_them(processes: megrez.Cluster) -> None:
+    written = {}
+    for choose in ("client", "parties"):
+        told: list[tuple[int, float]] = []
+        result = processes.generate(
+            "llama-tiny",
+            [17, 4, 250],
+            3,
+            choose=choose,
+            ranges="assume",
+            activations="fine",
+            on_token=lambda token, seconds, told=told: told.append((token, seconds)),
+        )
+        assert [token for token, _ in told] == result.tokens
+        assert all(seconds > 0 for _, seconds in told)
+        written[choose] = result.tokens
+    assert written["client"] == written["parties"]
+    with pytest.raises(megrez.InvalidError, match="client or parties"):
+        processes.generate("llama-tiny", [1], 1, choose="nobody", ranges="assume")  # type: ignore[arg-type]
+
+
 def test_a_range_that_is_taken_from_the_data_holds_it(threads: megrez.Cluster) -> None:
     source = model([node("Relu", ["x"], "y")], {"x": ["n", 2]}, "y")
     # The bound in decimals lies between two numbers: only one of them is the bound.

@@ -1,10 +1,10 @@
 //! The symbolic checker: protocols that protect pass, one that leaks and weakened ones are caught.
 
-use megrez_assurance::masks::{WalkError, examine, examine_runs};
+use megrez_assurance::masks::{WalkError, examine, examine_plans, examine_runs};
 use megrez_assurance::mutants::{Fate, Mutation, fate, mutations};
-use megrez_assurance::{cases, plans};
+use megrez_assurance::{cases, plans, zoo};
 use megrez_engine::Options;
-use megrez_plan::{Op, Plan, SignBit};
+use megrez_plan::{KEPT, Op, Plan, SignBit};
 use std::collections::BTreeSet;
 
 const PROTOCOLS: [&str; 7] = ["mizar", "concurrent", "aby3", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
@@ -41,6 +41,47 @@ fn random_plans_are_masked() {
         let passed = (0..120).filter(run).take(30).count();
         assert!(passed >= 20, "{protocol} runs only {passed} random plans");
     }
+}
+
+/// A language model reads two tokens, and then one and one more: keys and values of attention, and
+/// weights, are kept in shares from run to run, and later plans compute with them.
+#[test]
+fn tokens_in_a_row_are_masked() {
+    for protocol in ["mizar", "aby3", "alkaid"] {
+        let plans = zoo::text(protocol, "llama-tiny", &[2, 1, 1]).unwrap();
+        assert!(
+            plans[1..].iter().all(|plan| plan.inputs.iter().any(|input| input.name.starts_with("past.")))
+        );
+        let alone = examine(protocol, &plans[0]).unwrap();
+        let report = examine_plans(protocol, &plans).unwrap();
+        let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
+        assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
+        assert!(report.messages > 2 * alone.messages, "{protocol}: later tokens were not examined");
+    }
+}
+
+/// A kept value that a later plan opens to somebody is seen as it is.
+#[test]
+fn a_later_plan_that_opens_what_is_kept_is_caught() {
+    let mut first = Plan::new(64);
+    let x = first.input("x", "alice", [5].into(), 16);
+    first.output("past.x", KEPT, x);
+    let mut second = Plan::new(64);
+    let x = second.input("past.x", KEPT, [5].into(), 16);
+    let y = second.input("y", "bob", [5].into(), 16);
+    let z = second.step("product", Op::Mul, &[x, y]).unwrap();
+    second.output("z", "carol", z);
+    let plans = [first, second];
+    for protocol in ["mizar", "aby3", "alkaid"] {
+        assert!(examine_plans(protocol, &plans).unwrap().is_masked(), "{protocol}");
+    }
+    // The dealer of `aegis` sees two lists under one rotation, also of a value of an earlier plan.
+    let mut second = Plan::new(64);
+    let x = second.input("past.x", KEPT, [5].into(), 16);
+    let bit = second.step("sign", Op::NonNegative(SignBit::FULL), &[x]).unwrap();
+    second.output("bit", "carol", bit);
+    let plans = [plans.into_iter().next().unwrap(), second];
+    assert!(!examine_plans("aegis", &plans).unwrap().unmasked.is_empty());
 }
 
 /// The kind of a step, or `None` if every protocol computes it without a message. A new operation

@@ -5,7 +5,7 @@ use crate::error::{error, refused};
 use crate::model::Model;
 use crate::program::program;
 use crate::wait::{Watch, wait};
-use megrez::generate::{Generation, LanguageModel};
+use megrez::generate::{Choice, Generation, LanguageModel};
 use megrez::protocols::find;
 use megrez::report::Cost;
 use megrez::{
@@ -17,6 +17,7 @@ use megrez_net::{Identity, NetProfile, PeerName};
 use megrez_service::client;
 use megrez_service::embedded::CLIENT;
 use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,6 +53,29 @@ enum Place {
 
 /// What a run gives to Python: the outputs, the report as JSON, the report as text.
 type Ran<'py> = (Vec<Named<'py>>, String, String);
+
+/// Tokens and their seconds online, told one after the other.
+struct Told {
+    heard: Py<PyAny>,
+    written: Arc<Mutex<Vec<(u32, f64)>>>,
+    /// How many of them have been told.
+    said: Mutex<usize>,
+}
+
+impl Told {
+    fn tell(&self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let next = {
+                let mut said = lock(&self.said);
+                let next = lock(&self.written).get(*said).copied();
+                *said += usize::from(next.is_some());
+                next
+            };
+            let Some(next) = next else { return Ok(()) };
+            self.heard.call1(py, next)?;
+        }
+    }
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -265,19 +289,24 @@ impl Cluster {
         Ok(wait(py, None, work)?.iter().map(Material::to_string).collect())
     }
 
-    /// Continues a text of tokens; `request` is a [`CompileRequest`] as JSON. Gives the new tokens,
+    /// Continues a text of tokens by `count` that `choose` picks; `request` is a [`CompileRequest`]
+    /// as JSON. `heard` is called with every token and its seconds online. Gives the new tokens,
     /// what each cost as JSON, and whether all ranges were proven.
     fn generate(
         &self,
         py: Python<'_>,
         model: PathBuf,
         prompt: Vec<u32>,
-        count: usize,
+        count_and_choose: (usize, String),
         request: &str,
-        progress: Option<Bound<'_, PyAny>>,
+        heard: Py<PyAny>,
     ) -> PyResult<(Vec<u32>, Vec<String>, bool)> {
         let request: CompileRequest = serde_json::from_str(request).map_err(refused)?;
+        let (count, choose) = count_and_choose;
+        let choice = Choice::named(&choose).map_err(error)?;
         let (job, options) = (self.job()?, self.options.clone());
+        let told = Told { heard, written: Arc::default(), said: 0.into() };
+        let written = Arc::clone(&told.written);
         let work = move |watch: &Watch| {
             request.only_fixed()?;
             let model = LanguageModel::load(&model)?;
@@ -286,9 +315,10 @@ impl Cluster {
                 unreachable!("floating point is refused above")
             };
             job.run(|backend| {
-                let mut generation = Generation::new(&model, backend, *compile, options)?;
+                let mut generation = Generation::new(&model, backend, *compile, options)?.choosing(choice);
                 let mut costs = vec![];
-                let mut each = |_, cost: Cost| {
+                let mut each = |token, cost: Cost| {
+                    lock(&written).push((token, cost.online_seconds()));
                     costs.push(json!(cost).to_string());
                     watch.before(costs.len() as u32)
                 };
@@ -296,7 +326,12 @@ impl Cluster {
                 Ok((text.split_off(prompt.len()), costs, generation.proven))
             })
         };
-        wait(py, progress.as_ref(), work)
+        let told = Arc::new(told);
+        let telling = Arc::clone(&told);
+        let progress = PyCFunction::new_closure(py, None, None, move |args, _| telling.tell(args.py()))?;
+        let done = wait(py, Some(progress.as_any()), work)?;
+        told.tell(py)?;
+        Ok(done)
     }
 
     /// Names of a stored model's inputs at a batch size, as JSON.

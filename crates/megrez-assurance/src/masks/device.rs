@@ -383,7 +383,7 @@ mod tests {
     /// Otherwise a step could open a secret as what the checker takes for a public number.
     #[test]
     fn a_value_that_goes_through_the_host_is_noticed() {
-        let world = Arc::new(World::new(&Plan::new(64), None));
+        let world = Arc::new(World::new(&[&Plan::new(64)], None));
         let device = Symbolic::new(0, world.clone());
         let secret = || device.random::<u64>(&Key::from_bytes([1; 32]).stream(), 3).unwrap();
         // Public words, and the share of an output that its recipient has got.

@@ -66,12 +66,30 @@ pub fn examine_runs(
     options: Options<'_>,
     mutation: Option<Mutation>,
 ) -> Result<Report, WalkError> {
-    let world = session::walk(protocol, plan, options, mutation)?;
+    report(protocol, std::slice::from_ref(plan), options, mutation)
+}
+
+/// As [`examine`], of plans that one client has run one after the other, each reading what those
+/// before it have kept: the tokens of a text.
+///
+/// # Errors
+/// As those of [`examine`].
+pub fn examine_plans(protocol: &str, plans: &[Plan]) -> Result<Report, WalkError> {
+    report(protocol, plans, Options::default(), None)
+}
+
+fn report(
+    protocol: &str,
+    plans: &[Plan],
+    options: Options<'_>,
+    mutation: Option<Mutation>,
+) -> Result<Report, WalkError> {
+    let world = session::walk(protocol, plans, options, mutation)?;
     let state = &*world.state();
     let mut report =
         Report { messages: state.messages.len(), trouble: state.trouble.clone(), ..Report::default() };
     // Views are examined on both cores.
-    let observers = observers(plan);
+    let observers = observers(plans);
     let examined: Vec<_> = std::thread::scope(|scope| {
         let halves = observers.chunks(observers.len().div_ceil(2));
         let parts: Vec<_> = halves
@@ -94,7 +112,7 @@ pub(crate) fn streams_of(
     plan: &Plan,
     options: Options<'_>,
 ) -> Result<Vec<Stream>, WalkError> {
-    let world = session::walk(protocol, plan, options, None)?;
+    let world = session::walk(protocol, std::slice::from_ref(plan), options, None)?;
     let state = world.state();
     let streams = state
         .draws
@@ -108,10 +126,10 @@ pub(crate) fn streams_of(
 }
 
 /// Parties, clients, and parties that are clients.
-fn observers(plan: &Plan) -> Vec<Observer> {
-    let owners = plan.inputs.iter().map(|i| &i.owner);
-    let clients: BTreeSet<&String> =
-        owners.chain(plan.outputs.iter().map(|o| &o.recipient)).filter(|name| *name != KEPT).collect();
+fn observers(plans: &[Plan]) -> Vec<Observer> {
+    let owners = plans.iter().flat_map(|plan| &plan.inputs).map(|i| &i.owner);
+    let recipients = plans.iter().flat_map(|plan| &plan.outputs).map(|o| &o.recipient);
+    let clients: BTreeSet<&String> = owners.chain(recipients).filter(|name| *name != KEPT).collect();
     let clients: Vec<Option<String>> = clients.into_iter().cloned().map(Some).chain([None]).collect();
     let parties = [Some(0), Some(1), Some(2), None];
     let pairs = parties.into_iter().flat_map(|party| clients.iter().map(move |client| (party, client)));

@@ -1,9 +1,9 @@
-//! A plan walked on symbols by all parties, in threads of this process.
+//! Plans walked on symbols by all parties, in threads of this process.
 
 use super::deps::Deps;
 use super::device::{Symbolic, shared_input};
 use super::form::Rows;
-use super::world::World;
+use super::world::{RUNS, Session, World};
 use crate::mutation::Mutation;
 use megrez_engine::{Clients, Options, Stored, check, serve};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
@@ -12,7 +12,7 @@ use megrez_prg::Key;
 use megrez_protocols::{Suite, registry};
 use megrez_ring::Word;
 use megrez_session::{Error, Name, Party, Phase};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,23 +34,30 @@ pub enum WalkError {
     Session(#[from] Error),
 }
 
-/// Walks a plan; every message is in the world afterwards.
+/// Walks plans that are run one after the other, each reading what those before it have kept, the
+/// last one with `options`; every message is in the world afterwards.
 pub(super) fn walk(
     protocol: &str,
-    plan: &Plan,
+    plans: &[Plan],
     options: Options<'_>,
     mutation: Option<Mutation>,
 ) -> Result<Arc<World>, WalkError> {
-    let world = Arc::new(World::new(plan, mutation));
-    let visitor = Walk { plan, options, world: &world };
-    registry::dispatch(protocol, plan.ring, visitor)
-        .ok_or_else(|| WalkError::Unknown(protocol.into(), plan.ring))??;
+    let before = kept_before(plans);
+    let mut plans: Vec<(&Plan, Options<'_>)> =
+        before.iter().chain(plans).map(|plan| (plan, Options::default())).collect();
+    let Some(last) = plans.last_mut() else { return Ok(Arc::new(World::new(&[], mutation))) };
+    last.1 = options;
+    let ring = last.0.ring;
+    let of_world: Vec<&Plan> = plans.iter().map(|(plan, _)| *plan).collect();
+    let world = Arc::new(World::new(&of_world, mutation));
+    let visitor = Walk { plans, world: &world };
+    registry::dispatch(protocol, ring, visitor)
+        .ok_or_else(|| WalkError::Unknown(protocol.into(), ring))??;
     Ok(world)
 }
 
 struct Walk<'a> {
-    plan: &'a Plan,
-    options: Options<'a>,
+    plans: Vec<(&'a Plan, Options<'a>)>,
     world: &'a Arc<World>,
 }
 
@@ -58,10 +65,8 @@ impl registry::Visitor<Symbolic> for Walk<'_> {
     type Output = Result<(), WalkError>;
 
     fn visit<S: Suite<Device = Symbolic>>(self, suite: S) -> Self::Output {
-        check(&suite, self.plan)?;
-        // What the plan reads from an earlier one is kept by one that takes it from the same owner.
-        let before = kept_before(self.plan).into_iter().map(|plan| (plan, Options::default()));
-        let plans: Vec<_> = before.chain([(self.plan.clone(), self.options)]).collect();
+        let plans = self.plans;
+        plans.iter().try_for_each(|(plan, _)| check(&suite, plan).map(drop))?;
         let owners = Owners::default();
         // Every plan is a session of its own, with its own keys, as it is to the service.
         let mut networks: Vec<Vec<Network>> = (0..S::PARTIES).map(|_| vec![]).collect();
@@ -92,7 +97,7 @@ impl registry::Visitor<Symbolic> for Walk<'_> {
 
 fn one_party<S: Suite<Device = Symbolic>>(
     suite: &S,
-    plans: &[(Plan, Options<'_>)],
+    plans: &[(&Plan, Options<'_>)],
     owners: &Owners,
     world: &Arc<World>,
     networks: &[Network],
@@ -101,24 +106,31 @@ fn one_party<S: Suite<Device = Symbolic>>(
     for (number, ((plan, options), network)) in plans.iter().zip(networks).enumerate() {
         let device = Symbolic::new(network.me(), world.clone());
         let mut party = Party::start(network.clone(), device.clone())?;
-        party.probe(world.clone());
+        party.probe(Arc::new(Session { world: world.clone(), number: number as u32 }));
         let mut clients = Both { suite, plan, number, device: &device, owners, counts: HashMap::new() };
         serve(suite, plan, &mut party, &mut stored, None, &mut clients, *options)?;
     }
     Ok(())
 }
 
-/// The plan that keeps what this one reads, if it reads anything.
-fn kept_before(plan: &Plan) -> Option<Plan> {
-    let kept: Vec<&Input> = plan.inputs.iter().filter(|input| input.owner == KEPT).collect();
-    let mut before = Plan::new(plan.ring);
-    for input in &kept {
-        let value = plan.value(input.value);
-        let megrez_plan::Kind::Ring { frac } = value.kind else { continue };
-        let value = before.input(&input.name, "owner of what is kept", value.shape.clone(), frac);
-        before.output(&input.name, KEPT, value);
+/// The plan that keeps what these read and none of them has kept before, if there is such: it takes
+/// it from an owner.
+fn kept_before(plans: &[Plan]) -> Option<Plan> {
+    let mut before = Plan::new(plans.first()?.ring);
+    let mut there: HashSet<&str> = HashSet::new();
+    for plan in plans {
+        let missing = plan.inputs.iter().filter(|input| input.owner == KEPT);
+        for input in missing.filter(|input| !there.contains(input.name.as_str())).collect::<Vec<_>>() {
+            let value = plan.value(input.value);
+            let megrez_plan::Kind::Ring { frac } = value.kind else { continue };
+            let value = before.input(&input.name, "owner of what is kept", value.shape.clone(), frac);
+            before.output(&input.name, KEPT, value);
+            there.insert(&input.name);
+        }
+        let kept = plan.outputs.iter().filter(|output| output.recipient == KEPT);
+        there.extend(kept.map(|output| output.name.as_str()));
     }
-    (!kept.is_empty()).then_some(before)
+    (!before.inputs.is_empty()).then_some(before)
 }
 
 /// The input-mask keys that owners have got, and what they send.
@@ -237,7 +249,7 @@ impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
         let name = Name {
             parties: [usize::MAX, self.device.me],
             phase: Phase::Input,
-            run: self.number as u32 + time,
+            run: self.number as u32 * RUNS + time,
             place: format!("input/{}", input.name),
             label: "share".into(),
         };
@@ -252,7 +264,7 @@ impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
                 let name = Name {
                     parties: [me, usize::MAX],
                     phase: Phase::Output,
-                    run: self.number as u32 + time,
+                    run: self.number as u32 * RUNS + time,
                     place: format!("output/{}", output.name),
                     label: "share".into(),
                 };

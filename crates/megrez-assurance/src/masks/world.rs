@@ -74,8 +74,8 @@ pub(super) struct State {
     /// What each party gives to the host because it has been sent, as soon as it comes to that:
     /// steps run beside each other.
     sending: [Vec<Arc<Rows>>; 3],
-    /// The plan's steps by name, with their places in its order.
-    steps: HashMap<String, usize>,
+    /// The steps of each session's plan by name, with their places in its order.
+    steps: Vec<HashMap<String, usize>>,
     /// What a device could not follow: the check fails with it.
     pub trouble: Vec<String>,
 }
@@ -96,8 +96,9 @@ impl State {
     pub fn step(&self, message: usize) -> Step {
         let name = &self.messages[message].name;
         let mut place = name.place.as_str();
+        let steps = &self.steps[(name.run / RUNS) as usize];
         loop {
-            match (self.steps.get(place), place.rfind('/')) {
+            match (steps.get(place), place.rfind('/')) {
                 (Some(&step), _) => return (name.run, name.phase, step),
                 (None, Some(end)) => place = &place[..end],
                 (None, None) => return (name.run, name.phase, 0),
@@ -137,9 +138,15 @@ pub(super) struct World {
 /// The key words of a stream that gives zeros: no party agrees on it.
 pub(super) const ZEROS: [u8; 32] = [0; 32];
 
+/// More runs than a session has: those of the next session are counted from here on.
+pub(super) const RUNS: u32 = 1 << 16;
+
 impl World {
-    pub fn new(plan: &Plan, mutation: Option<Mutation>) -> Self {
-        let steps = plan.steps.iter().enumerate().map(|(at, step)| (step.name.clone(), at)).collect();
+    /// Of sessions with these plans, one after the other.
+    pub fn new(plans: &[&Plan], mutation: Option<Mutation>) -> Self {
+        let steps =
+            |plan: &&Plan| plan.steps.iter().enumerate().map(|(at, step)| (step.name.clone(), at)).collect();
+        let steps = plans.iter().map(steps).collect();
         World { state: Mutex::new(State { steps, ..State::default() }), mutation }
     }
 
@@ -280,7 +287,33 @@ fn copied(buffer: &dyn Any) -> Option<(Arc<Rows>, Box<dyn Any + Send + Sync>)> {
     of::<u64>(buffer).or_else(|| of::<u32>(buffer)).or_else(|| of::<u16>(buffer)).or_else(|| of::<u8>(buffer))
 }
 
-impl Probe for World {
+/// One session in the world: what it sends is told apart from what others send under the same name.
+pub(super) struct Session {
+    pub world: Arc<World>,
+    pub number: u32,
+}
+
+impl Session {
+    fn name(&self, name: &Name) -> Name {
+        Name { run: self.number * RUNS + name.run, ..name.clone() }
+    }
+}
+
+impl Probe for Session {
+    fn stream(&self, name: &Name, key: Key) -> Key {
+        self.world.stream(name, key)
+    }
+
+    fn sent(&self, name: &Name, buffer: &dyn Any) {
+        self.world.sent(&self.name(name), buffer);
+    }
+
+    fn received(&self, name: &Name) -> Option<Box<dyn Any>> {
+        self.world.received(&self.name(name))
+    }
+}
+
+impl World {
     fn stream(&self, name: &Name, key: Key) -> Key {
         let [a, b] = name.parties;
         let address = Address {
@@ -329,9 +362,7 @@ impl Probe for World {
     fn received(&self, name: &Name) -> Option<Box<dyn Any>> {
         self.state().under_way.remove(name).map(|copy| copy as Box<dyn Any>)
     }
-}
 
-impl World {
     /// Whether a party gives this to the host because it has just been sent.
     pub fn is_sent(&self, party: usize, rows: &Arc<Rows>) -> bool {
         let mut state = self.state();
