@@ -365,6 +365,10 @@ def test_tokens_are_told_as_they_come_whoever_chooses_them(processes: megrez.Clu
     written = {}
     for choose in ("client", "parties"):
         told: list[tuple[int, float]] = []
+
+        def tell(token: int, seconds: float, told: list[tuple[int, float]] = told) -> None:
+            told.append((token, seconds))
+
         result = processes.generate(
             "llama-tiny",
             [17, 4, 250],
@@ -372,7 +376,7 @@ def test_tokens_are_told_as_they_come_whoever_chooses_them(processes: megrez.Clu
             choose=choose,
             ranges="assume",
             activations="fine",
-            on_token=lambda token, seconds, told=told: told.append((token, seconds)),
+            on_token=tell,
         )
         assert [token for token, _ in told] == result.tokens
         assert all(seconds > 0 for _, seconds in told)
