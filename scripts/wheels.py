@@ -23,8 +23,22 @@ FOLDER = ROOT / "target" / "wheels"
 # Rust's standard library runs on no older glibc.
 SYSTEM = "manylinux_2_17"
 LARGEST = 15 << 20
-# What takes no part in a run and is a fifth of the module is compiled for size.
-SMALL = ("megrez-assurance", "megrez-cli", "megrez-report", "clap_builder", "clap_complete", "clap_mangen")
+# What does no work on shares, or hands it to crates below it, is half of the module and is compiled for size.
+SMALL = (
+    "megrez-assurance",
+    "megrez-cli",
+    "megrez-engine",
+    "megrez-graph",
+    "megrez-lab",
+    "megrez-model",
+    "megrez-report",
+    "megrez-train",
+    "clap_builder",
+    "clap_complete",
+    "clap_mangen",
+    "cudarc",
+    "time",
+)
 # Programs of this Python's environment.
 PROGRAMS = Path(sysconfig.get_path("scripts"))
 

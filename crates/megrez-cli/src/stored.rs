@@ -88,7 +88,7 @@ pub(crate) struct Allow {
 }
 
 pub(crate) fn allow(args: &Allow, json: bool) -> Result<ExitCode> {
-    let rules = args.rules.as_deref().map(Rules::load).transpose()?;
+    let mut rules = args.rules.as_deref().map(Rules::load).transpose()?;
     let mut cluster = args.there.connect(Needs::Own)?;
     let (since_s, until_s) = (now_s(), args.days.map(in_days));
     let grant = |client: &String| Grant {
@@ -108,6 +108,7 @@ pub(crate) fn allow(args: &Allow, json: bool) -> Result<ExitCode> {
             let limits = held.iter().flat_map(|held| &held.limits).find(|grant| grant.client == *client);
             allow.push(limits.cloned().unwrap_or_else(|| Grant::unlimited(client)));
         }
+        rules = rules.or_else(|| held?.rules.clone());
     }
     cluster.allow(&args.name, &allow, rules.as_ref())?;
     if json {

@@ -32,6 +32,8 @@ fn a_model_is_used_as_far_as_its_owner_says() {
     // A party that has forgotten does not decide alone, and none forgets by a restart.
     signal("-TERM", deployment.process_id(1));
     assert_eq!(deployment.exit_code(1), Some(0));
+    // It was ended while it counted.
+    std::fs::write(deployment.folder.path("data1/uses/digits/alice.uses.new"), b"half").unwrap();
     deployment.restart(1);
     infer(&deployment, "alice", 3).refused(&["`bob` lets `alice` have 5 rows", "4 are used, 3 more"]);
     infer(&deployment, "alice", 1).ok();
@@ -121,11 +123,19 @@ fn what_is_not_signed_by_its_owner_is_not_approved() {
     ));
     let earlier = Usage { given_s: usage.given_s - 1, ..more };
     refused("bob", earlier.clone(), sign(&earlier, "bob"), "has said something else since");
+    // Otherwise it could say nothing else until then.
+    let ahead = Usage { given_s: now_s() + 3600, ..usage.clone() };
+    refused("bob", ahead.clone(), sign(&ahead, "bob"), "set the clock that is wrong");
     let audit = std::fs::read_to_string(deployment.folder.path("data1/audit.jsonl")).unwrap();
     assert!(audit.contains(r#""event":"refused","client":"mallory","request":"allow""#), "{audit}");
     let stranger = Identity::load(&deployment.certs(), &PeerName::Party(0)).unwrap();
     let signature = Approval::Usage(&usage).sign(&stranger).unwrap();
     refused("bob", usage, signature, "signed by party0");
+    // What one party has heard alone can be said again, and otherwise.
+    deployment.cli("bob", "stored", &[]).ok();
+    deployment.cli("bob", "allow digits alice", &[]).ok();
+    infer(&deployment, "alice", 1).ok();
+    infer(&deployment, "mallory", 1).refused(&["there is no model `digits`"]);
 }
 
 #[test]
@@ -137,6 +147,9 @@ fn jobs_keep_to_the_rules_of_whose_rows_they_are() {
     let rules = deployment.folder.file("rules.toml", rules);
     let allow = "--json allow clinic-b alice --rules {}";
     let told = deployment.cli("bob", allow, &[&rules]).json("megrez.allow/1");
+    assert_eq!(told["rules"]["most_epochs"], 2);
+    // Rules stay for whom it lets ask besides.
+    let told = deployment.cli("bob", "--json allow clinic-b mallory --also", &[]).json("megrez.allow/1");
     assert_eq!(told["rules"]["most_epochs"], 2);
     deployment.cli("bob", "allow clinic-b alice --runs 3", &[]).refused(&["rows are not run"]);
     let job = deployment.folder.path("job");

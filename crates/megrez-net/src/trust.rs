@@ -5,7 +5,7 @@
 //! with the names for which it may vouch. An authority that could vouch for everybody could pose as
 //! any other organisation; here its certificates for others' names are worth nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ enum Scope {
 }
 
 /// Somebody, or all clients whose names begin and end like this.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Names {
     One(PeerName),
     Clients(String, String),
@@ -75,6 +75,16 @@ impl Names {
             )));
         }
         Ok(Names::Clients(start.into(), end.into()))
+    }
+
+    /// Whether somebody could be both.
+    fn overlaps(&self, other: &Names) -> bool {
+        match (self, other) {
+            (names, Names::One(one)) | (Names::One(one), names) => names.has(one),
+            (Names::Clients(a, b), Names::Clients(c, d)) => {
+                (a.starts_with(c) || c.starts_with(a)) && (b.ends_with(d) || d.ends_with(b))
+            }
+        }
     }
 
     fn has(&self, name: &PeerName) -> bool {
@@ -101,24 +111,27 @@ impl Roots {
     /// sense.
     pub(crate) fn load(folder: &Path) -> Result<Self, NetError> {
         let list = folder.join(AUTHORITIES);
-        if !list.exists() {
+        // A link that leads nowhere is a mistake, and no reason to believe others.
+        if list.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
             return Ok(Self::of_everybody(&read(&folder.join("ca.pem"))?));
         }
         let wrong = |what: String| NetError::Config(format!("{}: {what}", list.display()));
         let listed: BTreeMap<String, Vec<String>> =
             toml::from_str(&read(&list)?).map_err(|error| wrong(error.to_string()))?;
-        let mut seen = BTreeSet::new();
         let mut roots = vec![];
-        for (file, names) in &listed {
-            if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+        let mut seen: Vec<Names> = vec![];
+        for (file, texts) in &listed {
+            let names = texts.iter().map(|name| Names::read(name)).collect::<Result<Vec<_>, _>>();
+            let names = names.map_err(|error| wrong(format!("\"{}\": {error}", sanitise(file, 60))))?;
+            let taken = |names: &Names| seen.iter().any(|other| other.overlaps(names));
+            if let Some(twice) = names.iter().position(taken) {
                 return Err(wrong(format!(
                     "more than one authority would vouch for '{}'",
-                    sanitise(twice, 60)
+                    sanitise(&texts[twice], 60)
                 )));
             }
-            let names = names.iter().map(|name| Names::read(name)).collect::<Result<Vec<_>, _>>();
-            let names = names.map_err(|error| wrong(format!("\"{}\": {error}", sanitise(file, 60))))?;
-            roots.push((Scope::These(names), read(&folder.join(file))?));
+            roots.push((Scope::These(names.clone()), read(&folder.join(file))?));
+            seen.extend(names);
         }
         if roots.is_empty() {
             let example = "\"hospital.pem\" = [\"party0\", \"alice\"]";
@@ -350,6 +363,26 @@ mod tests {
         }
         for bad in ["party64", "", "a*b*", "*.evil", "Alice", "client:"] {
             assert!(Names::read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_that_somebody_could_share_are_noticed() {
+        for (one, other, overlap) in [
+            ("alice", "client:alice", true),
+            ("party1", "party1", true),
+            ("party1", "party0", false),
+            ("alice", "*", true),
+            ("party1", "*", false),
+            ("ward-*", "ward-1", true),
+            ("ward-*", "w*", true),
+            ("ward-*", "*-night", true),
+            ("ward-*", "bank-*", false),
+            ("*-day", "*-night", false),
+            ("ward-*", "alice", false),
+        ] {
+            let [a, b] = [one, other].map(|text| Names::read(text).unwrap());
+            assert_eq!((a.overlaps(&b), b.overlaps(&a)), (overlap, overlap), "{one} {other}");
         }
     }
 }

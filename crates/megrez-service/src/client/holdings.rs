@@ -40,19 +40,21 @@ pub struct Holding {
     /// Which upload or preparation it is of, at the first party that has it.
     #[serde(skip)]
     pub made: [u8; 16],
-    /// All parties have it, of one upload or preparation, for the same clients. Anything else is of
-    /// no use: say again who may use it, or remove it and upload it again.
+    /// All parties have it, of one upload or preparation and of one owner. If not, remove it and
+    /// upload it again.
+    #[serde(skip)]
+    pub complete: bool,
+    /// It is complete, and all parties have heard the same of who may use it. If not, say it again.
     pub whole: bool,
 }
 
 impl Holding {
     fn new(items: &[(usize, StoredItem)], of: usize) -> Self {
         let (_, first) = &items[0];
+        let one = |item: &StoredItem| (item.made, &item.owner) == (first.made, &first.owner);
+        let complete = items.len() == of && items.iter().all(|(_, item)| one(item));
         let alike = |item: &StoredItem| {
-            let of = |item: &StoredItem| {
-                (item.made, item.owner.clone(), item.allow.clone(), item.limits.clone(), item.rules.clone())
-            };
-            of(item) == of(first)
+            (&item.allow, &item.limits, &item.rules) == (&first.allow, &first.limits, &first.rules)
         };
         let written = items.iter().map(|(_, item)| item.written_s).max().unwrap_or_default();
         Holding {
@@ -68,7 +70,8 @@ impl Holding {
             written: date(written),
             parties: items.iter().map(|(party, _)| *party).collect(),
             made: first.made,
-            whole: items.len() == of && items.iter().all(|(_, item)| alike(item)),
+            complete,
+            whole: complete && items.iter().all(|(_, item)| alike(item)),
         }
     }
 }
@@ -111,7 +114,7 @@ impl Cluster {
         });
         // The parties know better what to say of what is not this client's.
         let (upload, batches) = match found {
-            Some(Holding { whole: false, .. }) => {
+            Some(Holding { complete: false, .. }) => {
                 return Err(Error::of(
                     ErrorKind::DamagedFile,
                     format!("not all parties have the same of `{model}`: remove it, and upload it again"),

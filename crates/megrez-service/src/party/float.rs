@@ -13,7 +13,7 @@ use megrez_engine::float::{StoredFloats, dealt_bytes, serve_floats};
 use megrez_engine::{Clients, Options, PartyReport, agree, common_name};
 use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Payload};
-use megrez_plan::{FloatPlan, Input, KEPT};
+use megrez_plan::{FloatOp, FloatPlan, FloatStep, Input, KEPT};
 use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
 use megrez_twoparty::client::share_bytes;
@@ -54,10 +54,19 @@ pub(super) fn run(
 }
 
 /// What a session of such a plan holds at most, in bytes: all values at once, each with what a step
-/// of two parties needs for it.
+/// of two parties needs for it, and the sums of blocks of the largest matrix product, twice while
+/// they are joined.
 pub(super) fn memory(plan: &FloatPlan) -> u64 {
     let elements = plan.values.iter().map(|shape| shape.elements() as u64);
-    elements.fold(0u64, u64::saturating_add).saturating_mul(64)
+    let blocks = |step: &FloatStep| match step.op {
+        FloatOp::MatMul => {
+            let terms = plan.shape(step.inputs[0]).dims().last().map_or(1, |k| k.div_ceil(16) as u64);
+            terms.saturating_mul(plan.shape(step.output).elements() as u64)
+        }
+        _ => 0,
+    };
+    let blocks = plan.steps.iter().map(blocks).max().unwrap_or_default();
+    elements.fold(blocks.saturating_mul(2), u64::saturating_add).saturating_mul(64)
 }
 
 /// As [`memory`], and what the dealer has sent ahead, which waits at worker 0 until it is used: all
@@ -155,7 +164,6 @@ fn load(stored: &StoredModel, protocol: &str, plan: &FloatPlan, me: usize) -> Re
 mod tests {
     use super::*;
     use megrez_engine::float::dealt_cost;
-    use megrez_plan::FloatOp;
 
     /// A product of n × n matrices.
     fn plan(n: usize) -> FloatPlan {
@@ -169,7 +177,8 @@ mod tests {
     #[test]
     fn what_a_dealer_sends_ahead_counts() {
         let memory_of = |name: &str, n: usize, inbox: u64| session_memory(name, &plan(n), inbox);
-        let values = |n: usize| 64 * 3 * (n * n) as u64;
+        // Three matrices, and the sums of blocks of 16 products.
+        let values = |n: usize| 64 * (3 + 2 * n.div_ceil(16)) as u64 * (n * n) as u64;
         assert_eq!(memory_of("secfloat", 3, 1 << 30), values(3));
         let dealt: u64 = dealt_cost(&plan(3)).iter().map(|cost| cost.dealt).sum();
         assert!(dealt > 27 * 100);

@@ -107,7 +107,10 @@ impl Host {
         of: Option<Use<'_>>,
     ) -> Result<Network> {
         let network = self.endpoint.open_session(SessionId(session), profile)?;
-        let count = |of: Use<'_>| self.uses.count(&self.policy.data, asked.client, &of);
+        let count = |of: Use<'_>| {
+            of.model.still_lets(&self.policy.models, asked.client)?;
+            self.uses.count(&self.policy.data, asked.client, &of)
+        };
         of.map_or(Ok(()), count).and_then(|()| asked.accept()).map_err(|e| given_up(&network, &e))?;
         Ok(network)
     }

@@ -107,6 +107,7 @@ impl Service {
         for folder in ["material", "jobs", "consents"].map(|name| self.host.policy.data.join(name)) {
             swept.extend(files::sweep(&folder).map_err(|e| Error::file(&folder, e))?);
         }
+        swept.extend(Uses::sweep(&self.host.policy.data)?);
         for swept in swept {
             let message = format!("removed what an earlier end had left: {}", swept.display());
             log.write(Level::Warn, Event::new("swept", message));

@@ -28,6 +28,8 @@ use std::path::Path;
 
 const MAGIC: &[u8; 16] = b"megrez-model-004";
 const PURPOSE: &str = "megrez 2026 stored model";
+/// How far an owner's clock may be ahead of a party's, in seconds.
+const AHEAD: u64 = 300;
 
 /// Most clients who may use a model.
 const MAX_USERS: usize = 1024;
@@ -124,6 +126,15 @@ impl ModelHeader {
             let what = format!("`{}` has said something else since, at {}", self.owner, date(*given_s));
             return Err(Error::of(ErrorKind::NotPermitted, what));
         }
+        // It would keep its owner from saying anything else until then.
+        if usage.given_s > now_s().saturating_add(AHEAD) {
+            let what = format!(
+                "this was said at {} by your clock, and it is {} here: set the clock that is wrong",
+                date(usage.given_s),
+                date(now_s())
+            );
+            return Err(Error::of(ErrorKind::NotPermitted, what));
+        }
         usage.rules.as_ref().map_or(Ok(()), Rules::check)?;
         let counts = usage.allow.iter().any(|grant| grant.runs.is_some() || grant.rows.is_some());
         if self.rows && counts {
@@ -195,6 +206,30 @@ impl ModelHeader {
     /// What its owner has let a client do.
     pub(super) fn grant(&self, client: &str) -> Option<&Grant> {
         self.allow.iter().find(|grant| grant.client == client)
+    }
+
+    /// Makes sure that what its owner has approved for this client has not ended.
+    fn in_time(&self, client: &str) -> Result<()> {
+        let ended = self.grant(client).and_then(|grant| grant.until_s).filter(|until| *until <= now_s());
+        let Some(until) = ended.filter(|_| self.owner != client) else { return Ok(()) };
+        let what = format!("`{}` lets `{client}` use `{}` until {}", self.owner, self.model, date(until));
+        Err(forbidden(format!("{what}, and that is over")))
+    }
+
+    /// Makes sure that a client may still use it as when this was read: a request may have waited
+    /// for its turn, and its owner said something else meanwhile.
+    ///
+    /// # Errors
+    /// If it may not, or may in another way now.
+    pub(super) fn still_lets(&self, models: &Models, client: &str) -> Result<()> {
+        let now = Self::peek(models, &models.path(&self.model)?, self.party)?;
+        let same = |now: &Self| (now.upload, now.grant(client)) == (self.upload, self.grant(client));
+        if !now.is_some_and(|now| same(&now)) {
+            let what =
+                format!("who may use `{}` has changed since this was asked for: ask again", self.model);
+            return Err(forbidden(what));
+        }
+        self.in_time(client)
     }
 
     /// Its name.
@@ -358,10 +393,8 @@ impl StoredModel {
         if header.owner != client && !has_say && grant.is_none() {
             return Err(absent());
         }
-        let ended = grant.and_then(|grant| grant.until_s).filter(|until| *until <= now_s());
-        if let Some(until) = ended.filter(|_| header.owner != client) {
-            let what = format!("`{}` lets `{client}` use `{model}` until {}", header.owner, date(until));
-            return Err(forbidden(format!("{what}, and that is over")));
+        if !say {
+            header.in_time(client)?;
         }
         Ok(stored)
     }

@@ -8,6 +8,7 @@ use super::stored::{ModelHeader, forbidden};
 use crate::approval::Grant;
 use crate::wire::{Run, Source};
 use crate::{Error, Result};
+use megrez_engine::files;
 use megrez_engine::store::Id;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -96,6 +97,26 @@ impl Uses {
             }
         }
         sealed::put(PURPOSE, &path, &used)
+    }
+
+    /// Removes what a crash has left of counts that were being written; says what.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(super) fn sweep(data: &Path) -> Result<Vec<PathBuf>> {
+        let folder = data.join(FOLDER);
+        let models = match std::fs::read_dir(&folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            models => models.map_err(|e| Error::storage(&folder, e))?,
+        };
+        let mut swept = vec![];
+        for model in models {
+            let model = model.map_err(|e| Error::storage(&folder, e))?.path();
+            if model.is_dir() {
+                swept.extend(files::sweep(&model).map_err(|e| Error::file(&model, e))?);
+            }
+        }
+        Ok(swept)
     }
 
     /// Forgets all uses of a model that is removed.

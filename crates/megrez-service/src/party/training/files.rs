@@ -82,9 +82,10 @@ pub(super) fn consent(
 /// Forgets what an owner has said of a job: the names that it was about, if it has said anything.
 pub(super) fn withdraw(data: &Path, owner: &str, job: &[u8; 32]) -> Result<Option<Vec<String>>> {
     let path = consent_path(data, job, owner);
-    let given = read::<Given>(CONSENT, &path)?;
+    // What cannot be read is taken back all the same.
+    let given = read::<Given>(CONSENT, &path);
     remove(&path)?;
-    Ok(given.map(|given| given.of.into_iter().map(|(name, ..)| name).collect()))
+    Ok(given?.map(|given| given.of.into_iter().map(|(name, ..)| name).collect()))
 }
 
 /// What owners have said of jobs, at most so many: the job's hash in digits, who, and about what.
