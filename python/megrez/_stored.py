@@ -1,6 +1,7 @@
 """What parties keep for a client."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,10 @@ class Stored:
     """The client who has stored it."""
     allow: list[str]
     """Who else may use it, which only its owner is told."""
+    limits: list[dict[str, Any]]
+    """The limits of those who may use it up to one; others than its owner are told their own."""
+    rules: dict[str, Any] | None
+    """What jobs on these rows have to keep to."""
     protocol: str | None
     """The protocol in whose sharing it is; `None` of material."""
     batches: list[int]
