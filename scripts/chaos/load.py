@@ -88,10 +88,15 @@ class Load:
         """Let all clients go on."""
         self._go.set()
 
-    def end(self) -> None:
-        """Have all threads end."""
+    def end(self, patience: float) -> None:
+        """Have all threads end, and wait: one that is in a call must not meet the end of the interpreter."""
         self._end.set()
         self._go.set()
+        end = time.monotonic() + patience
+        for thread in self.threads:
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():
+                self.calls.hang(thread.name, patience, "this client's thread does not come to an end")
 
     def _work(self, name: str, work: Callable[[random.Random], None]) -> None:
         dice = random.Random(f"{self._seed}-{name}")

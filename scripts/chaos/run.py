@@ -123,7 +123,7 @@ class Run:
             self.deployment.start(asked.margin)
             self.load.start()
             self._chaos()
-            self.load.end()
+            self.load.end(4 * self.calls.limit(3))
         finally:
             self.deployment.end()
             if self.mounted and asked.keep is not None:
