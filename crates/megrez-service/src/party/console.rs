@@ -43,12 +43,13 @@ const STYLE: &str = "\
 :root{color-scheme:light dark;--line:#8884;--bad:#b3261e;--good:#1b6e3c}\
 @media(prefers-color-scheme:dark){:root{--bad:#ff8a80;--good:#7bd88f}}\
 body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:68rem;padding:1rem 1.25rem 3rem}\
-h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:2rem 0 .4rem}p{margin:.3rem 0}\
+h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:2rem 0 .4rem}p{margin:.3rem 0;overflow-wrap:anywhere}\
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}\
 th,td{text-align:left;padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}\
-th{font-weight:600;white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums}\
-.none,small{opacity:.7}.bad{color:var(--bad)}.good{color:var(--good)}\
-dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.8rem;margin:1rem 0}\
+th:last-child,td:last-child{padding-right:0}td{max-width:min(17rem,40vw);overflow-wrap:break-word}\
+th{font-weight:600}th,.n{white-space:nowrap}.n{text-align:right;font-variant-numeric:tabular-nums}\
+.n:first-child{text-align:left}.none,small{opacity:.7}.bad{color:var(--bad)}.good{color:var(--good)}\
+dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(max(9rem,20%),1fr));gap:.8rem;margin:1rem 0}\
 dt{font-size:.85rem;opacity:.7}dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}";
 
 /// Makes the page, and keeps it for a moment.
@@ -110,10 +111,11 @@ impl Display for Text<'_> {
     }
 }
 
-/// A cell of a table.
+/// A cell of a table. What is bad is a text that the operator has to look at.
 enum Cell {
     Text(String),
     Number(String),
+    Bad(String),
 }
 
 fn text(text: impl Display) -> Cell {
@@ -143,6 +145,7 @@ fn table(out: &mut String, title: &str, columns: &[&str], rows: &[Vec<Cell>], no
             match cell {
                 Cell::Text(text) => write!(out, "<td>{}</td>", Text(text))?,
                 Cell::Number(number) => write!(out, "<td class=n>{}</td>", Text(number))?,
+                Cell::Bad(text) => write!(out, "<td class=bad>{}</td>", Text(text))?,
             }
         }
         out.push_str("</tr>");
@@ -165,11 +168,11 @@ fn write(service: &Service, out: &mut String) -> fmt::Result {
         out,
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
          <meta http-equiv=refresh content=10><title>Party {0} · megrez</title><style>{STYLE}</style></head><body>\
-         <header><h1>Party {0} of {parties}</h1><p><small>megrez {1}, wire version {VERSION}, {2}; {3}</small></p></header><main>",
+         <header><h1>Party {0} of {parties}</h1><p><small>megrez {1}, wire version {VERSION}, {2}; {3} UTC</small></p></header><main>",
         info.party,
         Text(&info.release),
         Text(&info.device),
-        timestamp(SystemTime::now()),
+        moment(SystemTime::now()),
     )?;
     for (name, problem) in service.checks() {
         match problem {
@@ -226,7 +229,7 @@ fn write(service: &Service, out: &mut String) -> fmt::Result {
         .map(|(peer, bytes)| vec![text(format!("party {peer}")), number(size(*bytes))])
         .collect();
     table(out, "Sent to other parties", &["to", "bytes"], &rows, "nothing yet")?;
-    let columns = ["name", "kind", "owner", "for", "protocol", "batches", "size", "stored"];
+    let columns = ["name", "kind", "owner", "for", "protocol", "batches", "size", "stored (UTC)"];
     table(out, "Stored models and rows", &columns, &models(service), "nothing is stored")?;
     let rows = material(service);
     table(out, "Randomness made ahead", &["batches", "size"], &rows, "none")?;
@@ -269,9 +272,9 @@ fn models(service: &Service) -> Vec<Vec<Cell>> {
         let header = if i < ROWS { ModelHeader::peek(models, path, me).ok().flatten() } else { None };
         let item = header.as_ref().and_then(|header| header.item(&header.owner, bytes, 0));
         let Some(item) = item else {
-            let mut row: Vec<Cell> = ["unreadable", "", "", "", ""].into_iter().map(text).collect();
-            row.insert(0, text(file));
-            row.extend([number(size(bytes)), text(date(*written))]);
+            let mut row = vec![text(file), Cell::Bad("unreadable".into())];
+            row.extend(["", "", "", ""].map(text));
+            row.extend([number(size(bytes)), number(date(*written))]);
             return row;
         };
         let batches: Vec<String> = item.batches.iter().map(ToString::to_string).collect();
@@ -284,7 +287,7 @@ fn models(service: &Service) -> Vec<Vec<Cell>> {
             text(item.protocol.unwrap_or_default()),
             text(batches.join(", ")),
             number(size(bytes)),
-            text(date(*written)),
+            number(date(*written)),
         ]
     };
     files.iter().enumerate().map(row).collect()
@@ -319,7 +322,12 @@ fn seconds(time: SystemTime) -> u64 {
 
 /// Day and minute, in UTC.
 fn date(time: SystemTime) -> String {
-    timestamp(time).chars().take(16).collect::<String>().replace('T', " ")
+    moment(time).chars().take(16).collect()
+}
+
+/// Day and second, in UTC.
+fn moment(time: SystemTime) -> String {
+    timestamp(time).chars().take(19).collect::<String>().replace('T', " ")
 }
 
 fn time(time: Duration) -> String {
@@ -353,6 +361,7 @@ mod tests {
         assert_eq!(Text(&"a".repeat(1000)).to_string(), format!("{}…", "a".repeat(LONGEST)));
         let mut out = String::new();
         table(&mut out, "T", &["a", "b"], &[vec![text(hostile), number(7)]], "none").unwrap();
+        table(&mut out, "T", &["a"], &[vec![Cell::Bad(hostile.into())]], "none").unwrap();
         assert!(!out.contains("<script") && out.contains("<td class=n>7</td>"), "{out}");
     }
 
