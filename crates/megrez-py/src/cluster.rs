@@ -1,6 +1,7 @@
 //! Clusters of parties: on this machine, in this process, or elsewhere.
 
 use crate::arrays::{Given, Named, arrays, tensors};
+use crate::ending::Call;
 use crate::error::{error, refused};
 use crate::model::Model;
 use crate::program::program;
@@ -379,7 +380,7 @@ impl Cluster {
 
     /// Ends the parties if they are this object's, and the connection.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
+        Call::begin(py).detached(|| {
             drop(lock(&self.idle).take());
             drop(lock(&self.place).take());
         });

@@ -1,6 +1,7 @@
 //! Floating-point programs on parties of this machine. Requests and replies are JSON:
 //! `python/megrez/float32.py` writes and reads them.
 
+use crate::ending::Call;
 use crate::error::refused;
 use crate::program::program;
 use crate::wait::wait;
@@ -80,6 +81,6 @@ impl Float32 {
     /// Ends the parties.
     fn close(&self, py: Python<'_>) {
         let pair = Arc::clone(&self.pair);
-        py.detach(|| drop(pair.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        Call::begin(py).detached(|| drop(pair.lock().unwrap_or_else(PoisonError::into_inner).take()));
     }
 }

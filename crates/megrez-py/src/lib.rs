@@ -3,6 +3,7 @@
 
 mod arrays;
 mod cluster;
+mod ending;
 mod error;
 mod float32;
 mod model;
@@ -11,6 +12,7 @@ mod stored;
 mod training;
 mod wait;
 
+use ending::Call;
 use error::{error, refused};
 use megrez_report::Parts;
 use program::program;
@@ -40,6 +42,11 @@ mod _native {
     #[pymodule_export]
     use super::training::{begin, job_state, resume_job, stop_job};
     use super::*;
+
+    #[pymodule_init]
+    fn prepare(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        ending::register(module)
+    }
 
     /// The release of megrez.
     #[pymodule_export]
@@ -80,21 +87,21 @@ mod _native {
     /// Serves as a party of the process at the other end of standard input, until that ends.
     #[pyfunction]
     fn serve_embedded(py: Python<'_>) -> PyResult<()> {
-        py.detach(megrez_service::embedded::serve_embedded).map_err(error)
+        Call::begin(py).detached(megrez_service::embedded::serve_embedded).map_err(error)
     }
 
     /// Serves as one of two parties of the process at the other end of standard input, until that
     /// ends.
     #[pyfunction]
     fn serve_pair(py: Python<'_>) -> PyResult<()> {
-        py.detach(megrez_cli::pair_party).map_err(error)
+        Call::begin(py).detached(megrez_cli::pair_party).map_err(error)
     }
 
     /// The `megrez` command: gives its exit code.
     #[pyfunction]
     fn command(py: Python<'_>, argv: Vec<OsString>, path: PathBuf, arguments: Vec<OsString>) -> u8 {
         program(path, arguments).register();
-        let code = py.detach(|| megrez_cli::main(argv));
+        let code = Call::begin(py).detached(|| megrez_cli::main(argv));
         (0..=u8::MAX).find(|&c| ExitCode::from(c) == code).unwrap_or(1)
     }
 }

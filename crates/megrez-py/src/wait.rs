@@ -1,6 +1,7 @@
 //! Long calls: they run in a thread of their own, so that other threads of Python go on and Ctrl-C
 //! ends the wait.
 
+use crate::ending::Call;
 use crate::error::{error, refused};
 use megrez::{Error, Result};
 use pyo3::prelude::*;
@@ -40,6 +41,7 @@ pub fn wait<T: Send + 'static>(
     progress: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&Watch) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
+    let call = Call::begin(py);
     let watch = Arc::new(Watch::default());
     let (send, mut receive) = channel();
     let theirs = Arc::clone(&watch);
@@ -53,7 +55,7 @@ pub fn wait<T: Send + 'static>(
     let mut told = 0;
     loop {
         let outcome;
-        (receive, outcome) = py.detach(move || {
+        (receive, outcome) = call.detached(move || {
             let outcome = receive.recv_timeout(LOOK);
             (receive, outcome)
         });
