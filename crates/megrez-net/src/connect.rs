@@ -47,8 +47,11 @@ fn introduce(
     stream.write(&hello.encode(), &[])?;
     let mut bytes = [0; HELLO_LEN];
     stream.read_exact(&mut bytes)?;
-    let welcome = frame::parse_welcome(&bytes)?;
     let peer = stream.peer();
+    let welcome = frame::parse_welcome(&bytes).map_err(|e| match e {
+        NetError::Version(what) => NetError::Version(format!("{peer}: {what}")),
+        other => other,
+    })?;
     match welcome.verdict {
         Verdict::Welcome => Ok((stream, Duration::from_millis(u64::from(welcome.silence_ms)))),
         Verdict::Version => Err(NetError::Version(format!(

@@ -18,8 +18,9 @@ pub use programs::{MAX_PROGRAM, MAX_RUN_NAME, program, program_clients, program_
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The version of these messages; both sides must have the same.
-pub const VERSION: u32 = 10;
+/// The version of these messages; both sides must have the same. Connections of another are refused
+/// before the first of them.
+pub const VERSION: u32 = megrez_net::frame::VERSION as u32;
 
 /// In the plans of a stored model: whoever runs it. It owns the data and receives the outputs; no
 /// client has this name there.

@@ -2,7 +2,7 @@
 
 use super::{ID, data, deployment, endpoint, limits};
 use crate::connect::connect;
-use crate::frame::{self, HEADER_LEN, HELLO_LEN, Hello, Verdict};
+use crate::frame::{self, HEADER_LEN, HELLO_LEN, Hello, Verdict, Welcome};
 use crate::tls::TlsStream;
 use crate::{Endpoint, Identity, Limits, NetError, Patience, PeerName, certs};
 use std::io::{Read, Write};
@@ -68,6 +68,31 @@ fn other_versions_and_nonsense_are_told_apart() {
     let (verdict, refusals) = greet(&one, b"GET / HTTP/1.1\r\nHost: megrez\r\n\r\n");
     assert_eq!(verdict, Verdict::Garbage);
     assert!(refusals[0].contains("MGRZ"), "{refusals:?}");
+}
+
+#[test]
+fn who_calls_another_version_is_told_both() {
+    let deployment = DEPLOYMENT.with(std::rc::Rc::clone);
+    let zero = deployment.identity(&PeerName::Party(0)).unwrap();
+    let eve = deployment.identity(&PeerName::client("eve").unwrap()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let server = thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        let (mut stream, _) = TlsStream::accept(socket, &zero, "test".into(), deadline).unwrap();
+        stream.read_exact(&mut [0; HELLO_LEN]).unwrap();
+        let mut welcome = Welcome { verdict: Verdict::Version, silence_ms: 0 }.encode();
+        welcome[4] = 77;
+        stream.write(&welcome, &[]).unwrap();
+    });
+    let error = connect(&address, &eve, &PeerName::Party(0), &Hello::Client, deadline).err().unwrap();
+    server.join().unwrap();
+    let text = error.to_string();
+    assert!(matches!(error, NetError::Version(_)), "{text}");
+    for words in ["party0 at", "version 77", &format!("version {}", frame::VERSION), "the same release"] {
+        assert!(text.contains(words), "{text}");
+    }
 }
 
 #[test]
