@@ -35,7 +35,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         "truncate" => o.ring - 3,
         // Values that are cut before they are compared need room for two cuts.
         "maxpool" if o.sign.cut > 0 => o.sign.cut + o.sign.width(o.ring).max(3) - 3,
-        "winner" => o.sign.cut + winner_of(o).bits.max(3) - if o.sign.cut > 0 { 3 } else { 2 },
+        "winner" => winner_data(o)?,
         "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
         _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
     };
@@ -87,6 +87,18 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     }
     let cost = Cost::of(&outcome.reports);
     Ok(report(Some(op), None, o, &plan, &cost, &planned, elements, errors, verified))
+}
+
+/// Magnitude bits of data for `winner`: any two differ by no more than it may compare.
+fn winner_data(o: &BenchOptions) -> Result<u32> {
+    let (cut, bits) = (o.sign.cut, winner_of(o).bits);
+    match (cut, bits) {
+        (0, _) => Ok(bits.saturating_sub(2)),
+        (_, ..3) => Err(Error::Refused(format!(
+            "values that are cut and compared by {bits} bits may not differ at all: compare 3 bits or more"
+        ))),
+        _ => Ok(cut + bits - 3),
+    }
 }
 
 /// Measures a model on random inputs in [0, 1].
@@ -225,5 +237,28 @@ pub fn form_name(form: ReluForm) -> &'static str {
         ReluForm::TwoRoundsFresh => "2R-fresh",
         ReluForm::Table => "table",
         ReluForm::Key => "key",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use megrez_plan::SignBit;
+
+    #[test]
+    fn data_of_a_winner_differ_by_no_more_than_it_compares() {
+        for (cut, bits) in [0u32, 1, 5].into_iter().flat_map(|cut| (2..=11u32).map(move |bits| (cut, bits))) {
+            let sign = SignBit { cut, bits: Some(bits), ..SignBit::FULL };
+            let Ok(size) = winner_data(&BenchOptions { sign, ..BenchOptions::new(RunOptions::new("mizar")) })
+            else {
+                assert!(cut > 0 && bits == 2);
+                continue;
+            };
+            let words = test_words(1, 0, "x", 4000, 64, size);
+            let words: Vec<i64> = words.into_iter().map(|word| word as i64).collect();
+            let apart = words.iter().max().unwrap() - words.iter().min().unwrap();
+            let right = (1 << (cut + bits - 1)) - if cut == 0 { 1 } else { 2 << cut };
+            assert!((right / 4..=right).contains(&apart), "{cut}, {bits}: {apart}");
+        }
     }
 }
