@@ -172,7 +172,7 @@ fn missing_protections_are_noticed() {
     let cases = all_cases();
     let limits = Limits { block: 1 << 16, ..QUICK };
     let same = |draw: &str| Kind::SameAs(draw.into());
-    let table: [(&str, &str, &str, &str, Kind); 21] = [
+    let table: [(&str, &str, &str, &str, Kind); 22] = [
         ("mizar", "NonNegative", "3 bits", "op: zero-share of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: multiplier of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: flip of P0 and P1", Kind::Zero),
@@ -185,19 +185,20 @@ fn missing_protections_are_noticed() {
             "op: mask of P1 and P2",
             same("Offline input/x: input of P1 and P2"),
         ),
+        ("mizar", "Truncate", "one bit", "op: high of P1 and P2", Kind::Zero),
         ("mizar", "Mul", "x·y", "op: mask of P0 and P2", Kind::Zero),
         ("mizar", "Lookup", "2 segments of degree 1", "op: mask of P0 and P2", Kind::Zero),
-        ("mizar", "Lookup", "2 segments of degree 1", "op: table of P1 and P2", Kind::Zero),
-        ("mizar", "Lookup", "2 segments of degree 1", "op: table of P1 and P2", Kind::Repeat { period: 2 }),
-        ("mizar", "Winner", "Value, 2 of 3 bits", "op: mask of P0 and P2", Kind::Zero),
+        ("mizar", "Lookup", "2 segments of degree 1", "op: table of P0 and P2", Kind::Zero),
+        ("mizar", "Lookup", "2 segments of degree 1", "op: table of P0 and P2", Kind::Repeat { period: 2 }),
+        ("mizar", "Winner", "Value, 2 of 3 bits", "op: mask of P1 and P2", Kind::Zero),
         ("mizar", "Winner", "Value, 2 of 3 bits", "op: count of P0 and P2", Kind::Zero),
         ("mizar", "Winner", "Value, 2 of 3 bits", "op: pairs of P1 and P2", Kind::Zero),
-        ("mizar", "Winner", "Value, 2 of 2 bits", "op: winner of P1 and P2", Kind::Zero),
-        ("mizar", "Winner", "Value, 2 of 3 bits", "op: mask-winner of P1 and P2", Kind::Zero),
+        ("mizar", "Winner", "Value, 2 of 2 bits", "op: winner of P0 and P2", Kind::Zero),
+        ("mizar", "Winner", "Value, 2 of 3 bits", "op: mask-winner of P0 and P2", Kind::Zero),
         ("mizar", "Winner", "OneHot, 3 of 2 bits", "op: count of P0 and P2", Kind::Repeat { period: 1 }),
         ("mizar", "Relu", "Key, 3 bits", "op: mask of P1 and P2", Kind::Zero),
         ("mizar", "Relu", "Key, 3 bits", "op: root of P0 and P2", Kind::Zero),
-        ("mizar", "Relu", "Key, 3 bits", "op: mask-bit of P1 and P2", Kind::Zero),
+        ("mizar", "Relu", "Key, 3 bits", "op: mask-bit of P0 and P2", Kind::Zero),
         ("aby3", "Mul", "x·y", "Online op: zero of P0 and P2", Kind::Zero),
         ("meteor", "NonNegative", "2 bits", "op: mask of P0 and P1", Kind::Zero),
     ];

@@ -3,11 +3,11 @@
 
 use crate::common::session::{Transcript, transcript, unpack, unpack_field, zip};
 use crate::common::stats::{MANY, SIGMAS, View, compare_views};
-use crate::common::{mask, signed};
+use crate::common::{mask, run_locally, signed};
 use crate::views::dealer::joint_zeros;
 use crate::views::{Lists, N, digits, indistinguishable, opened_columns};
-use megrez_engine::local::{LocalOptions, run};
-use megrez_kernels::{Cpu, ListSpec};
+use megrez_engine::local::LocalOptions;
+use megrez_kernels::ListSpec;
 use megrez_plan::{List, Op, Plan, SignBit};
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ fn maxima(ring: u32, sign: &SignBit, rows: &[Vec<i64>]) -> Vec<i64> {
     let column = |i: usize| rows.iter().map(|row| row[i] as u64 & mask(ring)).collect::<Vec<u64>>();
     let inputs: HashMap<_, _> = (0..k).map(|i| (NAMES[i].to_string(), column(i))).collect();
     let plan = plan(ring, k, rows.len(), sign);
-    let outputs = run::<Cpu>("mizar", &plan, &inputs, &LocalOptions::default()).unwrap().outputs;
+    let outputs = run_locally("mizar", &plan, &inputs, &LocalOptions::default()).unwrap().outputs;
     outputs[0][0].iter().map(|&z| signed(z, ring)).collect()
 }
 
@@ -197,10 +197,10 @@ fn no_party_sees_the_values_in_a_maximum() {
                     }
                     view.extend(pair(["flip_01", "flip_02", "flip_12"], &seen.flips));
                     view.extend(pair(["f_01", "f_02", "f_12"], &seen.choices));
-                    if party == 0 {
+                    if party == 1 {
                         // Both values' first rows.
-                        let winner = unpack(run.message(Offline, 2, 0, "op/winner"), 8, 6 * N);
-                        let masked = unpack(run.message(Offline, 2, 0, "op/mask-winner"), 8, 6 * N);
+                        let winner = unpack(run.message(Offline, 2, 1, "op/winner"), 8, 6 * N);
+                        let masked = unpack(run.message(Offline, 2, 1, "op/mask-winner"), 8, 6 * N);
                         for (i, row) in [0, 3].into_iter().enumerate() {
                             view.push((["e_1", "e_2"][i], winner[row * N..][..N].to_vec()));
                             view.push((["re_1", "re_2"][i], masked[row * N..][..N].to_vec()));

@@ -22,8 +22,8 @@ fn a_workers_view_of_a_look_up_is_independent_of_the_secret() {
             let whole = zip(&r[0], &r[1], u8::wrapping_add);
             let tables = Reference.lookup_tables(&f, &Reference.upload(whole).unwrap()).unwrap();
             let tables = Reference.download(tables).unwrap();
-            let zero = unpack(run.message(Offline, 2, 0, "op/table"), 8, N * f.pieces.len());
-            let one = zip(&tables, &zero, u8::wrapping_sub);
+            let one = unpack(run.message(Offline, 2, 1, "op/table"), 8, N * f.pieces.len());
+            let zero = zip(&tables, &one, u8::wrapping_sub);
             (x, run.masked_input(0), r, [zero, one], run.opened("op/looked-up"))
         });
         for j in 0..2 {

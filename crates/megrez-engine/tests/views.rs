@@ -180,11 +180,18 @@ fn compared(run: &Transcript, sign: &SignBit, secret: u8) -> Compared {
     Compared { m, r, b, flip, rho: [rho_0, rho_1] }
 }
 
-/// The dealt shares of a secret that the dealer knows: worker 0's is a message.
-pub fn dealt(run: &Transcript, name: &str, width: u32, secret: impl Iterator<Item = u8>) -> [Vec<u8>; 2] {
-    let zero = unpack(run.message(Offline, 2, 0, name), width, N);
-    let one = secret.zip(&zero).map(|(s, share)| s.wrapping_sub(*share) & (u8::MAX >> (8 - width))).collect();
-    [zero, one]
+/// The dealt shares of a secret that the dealer knows: that of worker `to` is a message.
+pub fn dealt(
+    run: &Transcript,
+    to: usize,
+    name: &str,
+    width: u32,
+    secret: impl Iterator<Item = u8>,
+) -> [Vec<u8>; 2] {
+    let sent = unpack(run.message(Offline, 2, to, name), width, N);
+    let drawn =
+        secret.zip(&sent).map(|(s, share)| s.wrapping_sub(*share) & (u8::MAX >> (8 - width))).collect();
+    if to == 0 { [sent, drawn] } else { [drawn, sent] }
 }
 
 /// Views under several secrets must not differ; returns them for controls.
@@ -253,13 +260,13 @@ fn a_workers_view_of_relu_is_independent_of_the_secret() {
             // mask.
             let a = zip(&choice, &compared.b, |f, b| f ^ b);
             let r = zip(&compared.r[0], &compared.r[1], u8::wrapping_add);
-            let bit = dealt(&run, "op/bit", 8, a.iter().copied());
-            let mask_bit = dealt(&run, "op/mask-bit", 8, zip(&a, &r, |a, r| a * (r >> f)).into_iter());
+            let bit = dealt(&run, 1, "op/bit", 8, a.iter().copied());
+            let mask_bit = dealt(&run, 1, "op/mask-bit", 8, zip(&a, &r, |a, r| a * (r >> f)).into_iter());
             let parts = (f > 0).then(|| {
                 [
-                    dealt(&run, "op/high", 8, r.iter().map(|r| r >> f)),
-                    dealt(&run, "op/top", f, r.iter().map(|r| r >> 7)),
-                    dealt(&run, "op/top-bit", f, zip(&a, &r, |a, r| a * (r >> 7)).into_iter()),
+                    dealt(&run, 1, "op/high", 8, r.iter().map(|r| r >> f)),
+                    dealt(&run, 1, "op/top", f, r.iter().map(|r| r >> 7)),
+                    dealt(&run, 1, "op/top-bit", f, zip(&a, &r, |a, r| a * (r >> 7)).into_iter()),
                 ]
             });
             let opened = run.opened("op/selected");
@@ -315,8 +322,8 @@ fn a_workers_view_of_truncation_is_independent_of_the_secret() {
         let run = execute(Op::Truncate { bits: f }, f, &[x]);
         let r = [run.input_mask(0, 0, N), run.input_mask(1, 0, N)];
         let whole = zip(&r[0], &r[1], u8::wrapping_add);
-        let high = dealt(&run, "op/high", 8, whole.iter().map(|r| r >> f));
-        let top = dealt(&run, "op/top", f, whole.iter().map(|r| r >> 7));
+        let high = dealt(&run, 0, "op/high", 8, whole.iter().map(|r| r >> f));
+        let top = dealt(&run, 1, "op/top", f, whole.iter().map(|r| r >> 7));
         (x, run.masked_input(0), r, high, top, run.opened("op/truncated"))
     });
     for j in 0..2 {
@@ -355,7 +362,7 @@ fn a_workers_view_of_a_product_is_independent_of_the_secrets() {
         let m = [run.masked_input(0), run.masked_input(1)];
         let r = [0, 1].map(|input| [run.input_mask(0, input, N), run.input_mask(1, input, N)]);
         let whole = r.clone().map(|r| zip(&r[0], &r[1], u8::wrapping_add));
-        let gamma = dealt(&run, "op/gamma", 8, zip(&whole[0], &whole[1], u8::wrapping_mul).into_iter());
+        let gamma = dealt(&run, 1, "op/gamma", 8, zip(&whole[0], &whole[1], u8::wrapping_mul).into_iter());
         (secrets, m, r, gamma, run.opened("op/product"))
     });
     for j in 0..2 {

@@ -71,6 +71,10 @@ impl<W: Word, D: Device> Sharing for Clear<W, D> {
     type Data = Data<W, D>;
     const PARTIES: usize = 1;
 
+    fn words_held(_: usize) -> [usize; 2] {
+        [0, 1]
+    }
+
     fn input(&self, _: &mut Party<D>, _: &Value) -> Result<((), Vec<u8>), Error> {
         Ok(((), vec![]))
     }

@@ -76,6 +76,9 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// How many parties take part.
     const PARTIES: usize;
 
+    /// Words that party `me` holds for an element of a secret value: of masks, and of data.
+    fn words_held(me: usize) -> [usize; 2];
+
     /// The masks of a fresh secret input, and this party's input-mask key for its owner. The
     /// input-mask keys of all parties together let the owner share the input, and tell nothing
     /// about anything else.

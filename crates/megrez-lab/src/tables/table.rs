@@ -262,6 +262,11 @@ impl Measured {
         Some(self.bytes(phase)? / parties as f64)
     }
 
+    /// Bytes of all links in the offline phase: what a dealer sends.
+    pub fn dealt(&self) -> Option<f64> {
+        self.bytes("offline")
+    }
+
     /// Bytes that party 0 sends and receives in a phase.
     pub fn at_party_0(&self, phase: &str) -> Option<f64> {
         let links = self.report["phases"][phase]["sent_bytes"].as_object()?.iter();

@@ -3,7 +3,7 @@
 use super::mizar::{COLUMNS, NETS};
 use super::table::{Column, Measured, Row, Table, model, step};
 
-const COUNTS: &str = "MiB at party 0, sent and received; seconds of one forward and backward pass of 32 images with its update. The paper opens \
+const COUNTS: &str = "MiB sent and received at party 0, offline all that is dealt, which goes to two workers and in the paper to party 0; seconds of one forward and backward pass of 32 images with its update. The paper opens \
      every logit of every image to compute the gradient of softmax, which is not counted here either way: nothing is opened here. It has 26 fraction bits, \
      with which its truncation does not train; here there are 16. It does not move ReLU behind the pool in training, as is done here.";
 

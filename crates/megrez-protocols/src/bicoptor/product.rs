@@ -13,7 +13,7 @@
 
 use super::family::Bicoptor;
 use crate::local;
-use crate::mss::{DEALER, RingMask, Role, deal};
+use crate::mss::{DEALER, DealtShare, RingMask, Role, deal};
 use crate::sharing::additive::Masks;
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor};
@@ -25,7 +25,7 @@ use megrez_session::{Error, Party};
 pub struct Material<W: Word, D: Device> {
     left: RingMask<W, D>,
     right: RingMask<W, D>,
-    gamma: Option<Tensor<W, D>>,
+    gamma: Option<DealtShare<W, D>>,
 }
 encode_struct!(Material[W, D] => left, right, gamma);
 
@@ -64,10 +64,10 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Product<'a> {
     ) -> Result<Self::Material, Error> {
         let left = party.scope("left", |party| RingMask::fresh(party, self.operands[0]))?;
         let right = party.scope("right", |party| RingMask::fresh(party, self.operands[1]))?;
-        let gamma = deal(party, "gamma", self.shape.elements(), |device| {
+        let gamma = deal(party, 0, "gamma", self.shape.elements(), |device| {
             Ok(self.product.apply(device, &left.total(device)?, &right.total(device)?, self.shape)?.buf)
         })?;
-        Ok(Material { left, right, gamma: gamma.map(|gamma| Tensor::new(self.shape.clone(), gamma)) })
+        Ok(Material { left, right, gamma })
     }
 
     fn online(
@@ -78,7 +78,7 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Product<'a> {
     ) -> Result<Made<Bicoptor<W, D>>, Error> {
         let Role::Worker(j) = Role::of(party) else { return Ok((None, None)) };
         let [x, y] = [operands.worker(0), operands.worker(1)];
-        let mut z = online(party, j, &self.product, [x, y], &material)?;
+        let mut z = online(party, j, &self.product, [x, y], material, self.shape)?;
         if self.is_xor {
             let terms = [(W::ONE, &x.buf), (W::ONE, &y.buf), (W::from_i64(-2), &z)];
             z = party.device().combine(&terms, W::ZERO, self.shape.elements())?;
@@ -93,9 +93,10 @@ fn online<W: Word, D: Device>(
     j: usize,
     product: &local::Product<'_>,
     [x, y]: [&Tensor<W, D>; 2],
-    material: &Material<W, D>,
+    material: Material<W, D>,
+    shape: &Shape,
 ) -> Result<D::Buf<W>, Error> {
-    let gamma = material.gamma.as_ref().expect("workers hold shares");
+    let gamma = material.gamma.expect("workers hold shares").words(party.device(), shape.elements())?;
     let (rx, ry) = (material.left.share(), material.right.share());
     let operands = [(x, rx, "left"), (y, ry, "right")];
     let mut mine = Vec::new();
@@ -117,9 +118,8 @@ fn online<W: Word, D: Device>(
     let (minus, public) = (W::ONE.neg(), if j == 0 { W::ONE } else { W::ZERO });
     // B(m_x, [j=0]·m_y − [r_y]) − B([r_x], m_y) + [Γ].
     let second = device.combine(&[(public, &my.buf), (minus, &ry.buf)], W::ZERO, my.elements())?;
-    let shape = &gamma.shape;
     let left = product.apply(device, mx, &Tensor::new(my.shape.clone(), second), shape)?;
     let right = product.apply(device, rx, my, shape)?;
-    let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma.buf)];
+    let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma)];
     Ok(device.combine(&terms, W::ZERO, shape.elements())?)
 }

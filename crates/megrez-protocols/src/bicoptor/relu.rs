@@ -14,22 +14,22 @@
 //!
 //! Truncation by f bits as in the masked sharing (exact up to the last bit), on the opened m:
 //!
-//! offline   1       ℓ + f                     helper → worker 0
+//! offline   1       ℓ and f                   helper → worker 0, helper → worker 1
 //! online    1       2ℓ                        worker ↔ worker
 //!
 //! With a truncation the ReLU runs on the truncated value, one round later, with a cut of k − f
 //! bits; for k ≤ f nothing is left to cut, and negative values give exactly 0. The lists are then
 //! k + bits − f + 1 bits wide.
 //!
-//! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b', r >> f and msb(r), all
-//! uniform. The helper sees the lists of the sign.
+//! Workers see m, masked by a fresh r, and worker 0 shares of b', r·b' and r >> f, worker 1
+//! of msb(r), all uniform. The helper sees the lists of the sign.
 //!
 //! Security: `docs/security/bicoptor.md`.
 
 use super::family::Bicoptor;
 use super::sign;
-use crate::mizar::truncate::MaskParts;
-use crate::mss::{DEALER, RingMask, Role, deal, open};
+use crate::mizar::truncate::DealtParts;
+use crate::mss::{DEALER, RingMask, Role, deal_words, open};
 use crate::sharing::additive::Masks;
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Selected, Tensor};
@@ -50,13 +50,13 @@ fn after(relu: &Spec, ring: u32) -> SignBit {
 
 fn truncate_cost(ring: u32, f: u32, n: usize) -> Cost {
     let word = Unit::Bits(ring);
-    Cost::LOCAL.offline(DEALER, 0, n, word).offline(DEALER, 0, n, Unit::Bits(f)).online_swap(1, 0, 1, n, word)
+    Cost::LOCAL.offline(DEALER, 0, n, word).offline(DEALER, 1, n, Unit::Bits(f)).online_swap(1, 0, 1, n, word)
 }
 
 /// The mask of a truncation and its parts, which workers hold shares of.
 pub struct Material<W: Word, D: Device> {
     mask: RingMask<W, D>,
-    parts: Option<MaskParts<W, D>>,
+    parts: Option<DealtParts<W, D>>,
 }
 encode_struct!(Material[W, D] => mask, parts);
 
@@ -66,7 +66,7 @@ fn truncate_offline<W: Word, D: Device>(
     shape: &Shape,
 ) -> Result<Material<W, D>, Error> {
     let mask = RingMask::fresh(party, shape)?;
-    let parts = MaskParts::deal(party, f, shape, &mask)?;
+    let parts = DealtParts::deal(party, 0, f, shape, &mask)?;
     Ok(Material { mask, parts })
 }
 
@@ -88,12 +88,12 @@ fn truncate<W: Word, D: Device>(
     party: &mut Party<D>,
     f: u32,
     share: Option<&Tensor<W, D>>,
-    material: &Material<W, D>,
+    material: Material<W, D>,
 ) -> Result<Option<Tensor<W, D>>, Error> {
     let (Role::Worker(j), Some(share)) = (Role::of(party), share) else { return Ok(None) };
     let m = open_masked(party, j, share, &material.mask)?;
-    let parts = material.parts.as_ref().expect("workers hold shares");
     let device = party.device();
+    let parts = material.parts.expect("workers hold shares").parts(device, f, share.elements())?;
     let none = device.combine(&[], W::ZERO, share.elements())?;
     let truncated = device.open_truncated(j, &m, &parts.truncation(f), &none)?;
     Ok(Some(Tensor::new(share.shape.clone(), truncated)))
@@ -106,7 +106,7 @@ pub(super) fn online<W: Word, D: Device>(
     relu: &Spec,
     share: Option<&Tensor<W, D>>,
     shape: &Shape,
-    material: Option<&Material<W, D>>,
+    material: Option<Material<W, D>>,
 ) -> Result<Option<D::Buf<W>>, Error> {
     let truncated = match material {
         Some(material) => party.scope("truncate", |party| truncate(party, relu.truncate, share, material))?,
@@ -120,8 +120,8 @@ pub(super) fn online<W: Word, D: Device>(
         _ => None,
     };
     // At the helper, `coin` is b'.
-    let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(&coin, None, n)?))?;
-    let mask_bit = deal(party, "mask-bit", n, |device| {
+    let bit = deal_words(party, 0, "bit", n, |device| Ok(device.bit_times::<W>(&coin, None, n)?))?;
+    let mask_bit = deal_words(party, 0, "mask-bit", n, |device| {
         Ok(device.bit_times(&coin, Some(&mask.total(device)?.buf), n)?)
     })?;
     let (Some((j, m)), Some((bit, mask_bit))) = (m, bit.zip(mask_bit)) else { return Ok(None) };
@@ -173,7 +173,7 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Truncate<'a> {
         operands: Operands<'_, Bicoptor<W, D>>,
         material: Self::Material,
     ) -> Result<Made<Bicoptor<W, D>>, Error> {
-        Ok((truncate(party, self.f, operands.share(0), &material)?, None))
+        Ok((truncate(party, self.f, operands.share(0), material)?, None))
     }
 }
 
@@ -222,7 +222,7 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Relu<'a> {
         operands: Operands<'_, Bicoptor<W, D>>,
         material: Self::Material,
     ) -> Result<Made<Bicoptor<W, D>>, Error> {
-        let share = online(party, self.relu, operands.share(0), self.shape, material.as_ref())?;
+        let share = online(party, self.relu, operands.share(0), self.shape, material)?;
         Ok((share.map(|share| Tensor::new(self.shape.clone(), share)), None))
     }
 }

@@ -41,7 +41,7 @@
 //! Security: `docs/security/bicoptor.md`.
 
 use super::family::Bicoptor;
-use crate::mss::{DEALER, Role, deal};
+use crate::mss::{DEALER, Role, deal_words};
 use crate::sharing::reveal;
 use crate::{Call, Cost, Made, OnlineStep, Operands, Unit, Unsupported};
 use megrez_kernels::{Device, Field, ListAlgebra, ListInput, ListStreams, Tensor};
@@ -179,7 +179,7 @@ pub(super) fn online<W: Word, D: Device>(
     n: usize,
 ) -> Result<Option<D::Buf<W>>, Error> {
     let bit = compare(party, sign, share, n)?;
-    let answer = deal(party, "answer", n, |device| Ok(device.bit_times::<W>(&bit, None, n)?))?;
+    let answer = deal_words(party, 0, "answer", n, |device| Ok(device.bit_times::<W>(&bit, None, n)?))?;
     let (Role::Worker(j), Some(answer)) = (Role::of(party), answer) else { return Ok(None) };
     // t + (1 − 2t)·answer.
     let device = party.device();

@@ -3,23 +3,23 @@
 //! AND: x∧y = m_x m_y ⊕ m_x r_y ⊕ m_y r_x ⊕ r_x r_y, the product step in F_2.
 //!
 //! phase     rounds  bits per element   from → to
-//! offline   1       1                  dealer → worker 0
+//! offline   1       1                  dealer → worker 1
 //! online    1       2                  worker ↔ worker
 //!
 //! Conversion: b = m + (1−2m)·r with r dealt in the ring.
 //!
 //! phase     rounds  bits per element   from → to
-//! offline   1       ℓ                  dealer → worker 0
+//! offline   1       ℓ                  dealer → worker 1
 //! online    1       2ℓ                 worker ↔ worker
 //!
-//! Workers see values masked by a fresh r_z only.
+//! Workers see values masked by a fresh r_z, worker 1 also a uniform share.
 //!
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
-use crate::mss::{DEALER, Data, Masks, Role, deal, open, open_bits};
+use crate::mss::{DEALER, Data, DealtShare, Masks, Role, deal, open, open_bits};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Bits, Device, Tensor};
+use megrez_kernels::{Bits, Device};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
@@ -39,7 +39,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for And<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let (n, bit) = (self.shape.elements(), Unit::Bits(1));
-        Ok(Cost::LOCAL.offline(DEALER, 0, n, bit).online_swap(1, 0, 1, n, bit))
+        Ok(Cost::LOCAL.offline(DEALER, 1, n, bit).online_swap(1, 0, 1, n, bit))
     }
 
     fn offline(
@@ -53,14 +53,14 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for And<'a> {
             Role::Dealer => {
                 let [rx, ry] = [inputs[0], inputs[1]].map(|m| m.bit().total_bits(party.device()));
                 let (rx, ry) = (rx?, ry?);
-                let stream = party.stream(1, "product")?;
+                let stream = party.stream(0, "product")?;
                 let other = party.device().random_bits(&stream, n)?;
                 let product = party.device().and(&rx.buf, &ry.buf)?;
                 let share = party.device().xor(&[&product, &other], false, n)?;
-                party.send_bits(0, "product", share, n)?;
+                party.send_bits(1, "product", share, n)?;
                 None
             }
-            Role::Worker(0) => Some(party.recv_bits(DEALER, "product", n)?),
+            Role::Worker(1) => Some(party.recv_bits(DEALER, "product", n)?),
             Role::Worker(_) => {
                 let stream = party.stream(DEALER, "product")?;
                 Some(party.device().random_bits(&stream, n)?)
@@ -97,7 +97,7 @@ pub struct BitToRing<'a> {
 
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for BitToRing<'a> {
     /// A worker's [r] in the ring; nothing at the dealer.
-    type Material = Option<Tensor<W, D>>;
+    type Material = Option<DealtShare<W, D>>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         (*call.op == Op::BitToRing).then_some(BitToRing { shape: call.shape() })
@@ -105,7 +105,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for BitToRing<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
-        Ok(Cost::LOCAL.offline(DEALER, 0, n, word).online_swap(1, 0, 1, n, word))
+        Ok(Cost::LOCAL.offline(DEALER, 1, n, word).online_swap(1, 0, 1, n, word))
     }
 
     fn offline(
@@ -115,10 +115,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for BitToRing<'a> {
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
         let (bit, n) = (inputs[0].bit(), self.shape.elements());
-        let r = deal(party, "bit", n, |device| {
-            Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?)
-        })?;
-        Ok(r.map(|r| Tensor::new(self.shape.clone(), r)))
+        deal(party, 1, "bit", n, |device| Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?))
     }
 
     fn online(
@@ -129,11 +126,11 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for BitToRing<'a> {
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let (Role::Worker(j), Some(r)) = (Role::of(party), r) else { return Ok((Data::None, None)) };
         let (device, bit, n) = (party.device(), operands.masked_bits(0), self.shape.elements());
-        let rz = operands.fresh().share();
+        let (r, rz) = (r.words(device, n)?, operands.fresh().share());
         let m = device.bit_times::<W>(&bit.buf, None, n)?;
-        let m_times_r = device.bit_times(&bit.buf, Some(&r.buf), n)?;
+        let m_times_r = device.bit_times(&bit.buf, Some(&r), n)?;
         let public = if j == 0 { W::ONE } else { W::ZERO };
-        let terms = [(public, &m), (W::ONE, &r.buf), (W::from_i64(-2), &m_times_r), (W::ONE, &rz.buf)];
+        let terms = [(public, &m), (W::ONE, &r), (W::from_i64(-2), &m_times_r), (W::ONE, &rz.buf)];
         let share = device.combine(&terms, W::ZERO, n)?;
         let mz = open(party, j, "ring", n, share)?;
         Ok((Data::of_ring(self.shape, Some(mz)), None))

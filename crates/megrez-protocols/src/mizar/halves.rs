@@ -1,22 +1,43 @@
 //! The two values of which a ReLU chooses one ([`super::relu`]): workers' shares of xσ and of x −
 //! xσ, truncated or not, and the choice between what was opened.
 
-use super::truncate::MaskParts;
-use crate::mss::{Mask, RingMask};
+use super::truncate::{DealtParts, MaskParts};
+use crate::mss::{DealtShare, Mask, RingMask};
 use megrez_kernels::{Device, Selected, Tensor};
 use megrez_ring::Word;
 use megrez_session::{Error, Party};
 
-/// A worker's shares.
+/// A worker's shares, as they wait.
+pub struct DealtShares<W: Word, D: Device> {
+    pub bit: DealtShare<W, D>,
+    pub mask_bit: DealtShare<W, D>,
+    pub truncation: Option<(DealtParts<W, D>, DealtShare<W, D>)>,
+}
+encode_struct!(DealtShares[W, D] => bit, mask_bit, truncation);
+
+impl<W: Word, D: Device> DealtShares<W, D> {
+    /// Of `n` values, to be used.
+    pub fn shares(self, device: &D, f: u32, n: usize) -> Result<Shares<W, D>, Error> {
+        let truncation = self
+            .truncation
+            .map(|(parts, top_bit)| Ok::<_, Error>((parts.parts(device, f, n)?, top_bit.low(device, f, n)?)));
+        Ok(Shares {
+            bit: self.bit.words(device, n)?,
+            mask_bit: self.mask_bit.words(device, n)?,
+            truncation: truncation.transpose()?,
+        })
+    }
+}
+
+/// The same, to be used.
 pub struct Shares<W: Word, D: Device> {
     /// [a].
-    pub bit: Tensor<W, D>,
+    pub bit: D::Buf<W>,
     /// [r·a], or [R·a] when fused.
-    pub mask_bit: Tensor<W, D>,
+    pub mask_bit: D::Buf<W>,
     /// Fused: the mask's parts and [b·a].
-    pub truncation: Option<(MaskParts<W, D>, Tensor<W, D>)>,
+    pub truncation: Option<(MaskParts<W, D>, D::Buf<W>)>,
 }
-encode_struct!(Shares[W, D] => bit, mask_bit, truncation);
 
 impl<W: Word, D: Device> Shares<W, D> {
     /// This worker's share of the half that `choice` selects, under `output`.
@@ -30,14 +51,14 @@ impl<W: Word, D: Device> Shares<W, D> {
         flip: &D::Buf<u64>,
         output: &Tensor<W, D>,
     ) -> Result<D::Buf<W>, Error> {
-        let truncation = self.truncation.as_ref().map(|(parts, top_bit)| (parts.truncation(f), &top_bit.buf));
+        let truncation = self.truncation.as_ref().map(|(parts, top_bit)| (parts.truncation(f), top_bit));
         let selected = Selected {
             masked,
             mask: &mask.buf,
             choice,
             flip: Some(flip),
-            bit: &self.bit.buf,
-            mask_bit: &self.mask_bit.buf,
+            bit: &self.bit,
+            mask_bit: &self.mask_bit,
             truncation,
             output_mask: &output.buf,
         };

@@ -15,8 +15,8 @@
 //!
 //! Offline, one round, bits per element, w = 2ℓ (fused 2ℓ + f) being the payload:
 //!
-//!   dealer → worker 0    128·(λ−2) + ⌈(λ−1)/4⌉·w + 2ℓ (fused 3ℓ + 2f), and 384 in all
-//!   dealer → worker 1    128·(λ−1) + ⌈(λ−1)/4⌉·w, and 384 in all
+//!   dealer → worker 0    128·(λ−2) + ⌈(λ−1)/4⌉·w, and 384 in all
+//!   dealer → worker 1    128·(λ−1) + ⌈(λ−1)/4⌉·w + 2ℓ (fused 3ℓ + 2f), and 384 in all
 //!
 //! Security: `docs/security/keys.md`.
 
@@ -101,12 +101,12 @@ pub fn holds<W: Word, D: Device>(spec: KeySpec, n: usize, j: usize, key: &Dealt<
     size(spec, n).holds(j, &key.tree) && key.tops.elements() == tops
 }
 
-/// A worker's shares of U and its products, from those of ρ and the key at its m. A key is used
-/// up.
+/// A worker's shares of U and its products, from those of ρ and the key at its n masked values. A
+/// key is used up.
 pub fn evaluate<W: Word, D: Device>(
     device: &D,
     spec: KeySpec,
-    masked: &D::Buf<W>,
+    (masked, n): (&D::Buf<W>, usize),
     key: Dealt<W, D>,
     shares: Shares<W, D>,
 ) -> Result<Shares<W, D>, Error> {
@@ -119,10 +119,9 @@ pub fn evaluate<W: Word, D: Device>(
         tops: &tops.buf,
     };
     let mut sums = device.evaluate_keys(spec, &tree.permutations.buf, masked, &share)?.into_iter();
-    let mut plus = |x: Tensor<W, D>| -> Result<Tensor<W, D>, Error> {
+    let mut plus = |x: D::Buf<W>| -> Result<D::Buf<W>, Error> {
         let sum = sums.next().expect("a sum for each word of the payload");
-        let sum = device.combine(&[(W::ONE, &x.buf), (W::ONE, &sum)], W::ZERO, x.elements())?;
-        Ok(Tensor::new(x.shape, sum))
+        Ok(device.combine(&[(W::ONE, &x), (W::ONE, &sum)], W::ZERO, n)?)
     };
     Ok(Shares {
         bit: plus(shares.bit)?,

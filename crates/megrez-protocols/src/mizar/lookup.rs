@@ -26,12 +26,12 @@
 //! work.
 //!
 //! phase     rounds  bits per element                        from → to
-//! offline   1       table: (d+1)·2^n·ℓ                      dealer → worker 0
+//! offline   1       table: (d+1)·2^n·ℓ                      dealer → worker 1
 //!                   key: 128·(n−1) + (d+1)·ℓ, and 384 in all  dealer → worker 0
 //!                        128·n + (d+1)·ℓ, and 384 in all      dealer → worker 1
 //! online    1       2ℓ                                      worker ↔ worker
 //!
-//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also uniform shares of the table, or
+//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 1 also uniform shares of the table, or
 //! both a key, which looks uniform to each. The dealer sees nothing. A worker reads at m_h, which
 //! is masked; no index of the dealer depends on its mask (on the CPU).
 //!
@@ -39,9 +39,9 @@
 
 use super::family::Mizar;
 use super::half_tree::{HalfTree, Size};
-use crate::mss::{DEALER, Data, Masks, Role, deal, open};
+use crate::mss::{DEALER, Data, DealtShare, Masks, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Device, LookupKey, Tensor};
+use megrez_kernels::{Device, LookupKey};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
@@ -68,7 +68,7 @@ impl Lookup<'_> {
 /// What a worker was dealt; nothing at the dealer.
 pub enum Dealt<W: Word, D: Device> {
     /// Its share of the tables.
-    Table(Option<Tensor<W, D>>),
+    Table(Option<DealtShare<W, D>>),
     /// Its keys.
     Key(Option<HalfTree<W, D>>),
 }
@@ -86,7 +86,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
         let word = Unit::Bits(W::BITS);
         let dealt = match self.f.is_keyed(W::BITS) {
             true => self.keys().cost::<W>(),
-            false => Cost::LOCAL.offline(DEALER, 0, self.words(), word),
+            false => Cost::LOCAL.offline(DEALER, 1, self.words(), word),
         };
         Ok(dealt.online_swap(1, 0, 1, self.shape.elements(), word))
     }
@@ -105,10 +105,10 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
             })?;
             return Ok(Dealt::Key(keys));
         }
-        let tables = deal(party, "table", self.words(), |device| {
+        let tables = deal(party, 1, "table", self.words(), |device| {
             Ok(device.lookup_tables(self.f, &r.total(device)?.buf)?)
         })?;
-        Ok(Dealt::Table(tables.map(|tables| Tensor::new([self.words()], tables))))
+        Ok(Dealt::Table(tables))
     }
 
     fn online(
@@ -122,7 +122,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
         let rz = operands.fresh().share();
         let device = party.device();
         let share = match dealt {
-            Dealt::Table(Some(tables)) => device.open_looked_up(self.f, &m.buf, &tables.buf, &rz.buf)?,
+            Dealt::Table(Some(tables)) => {
+                device.open_looked_up(self.f, &m.buf, &tables.words(device, self.words())?, &rz.buf)?
+            }
             Dealt::Key(Some(key)) if self.keys().holds(j, &key) => {
                 let permutations = &key.permutations.buf;
                 let key = LookupKey {

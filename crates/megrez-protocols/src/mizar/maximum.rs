@@ -20,7 +20,8 @@
 //! is linear in what they hold, and is opened under a fresh r_z.
 //!
 //! phase     rounds  bits per element of the output            from → to
-//! offline   1       pairs·dealt·log p + 2(k−1)(2^(k−1) − 1)·ℓ  dealer → worker 0
+//! offline   1       pairs·dealt·log p                         dealer → worker 0
+//!                   2(k−1)(2^(k−1) − 1)·ℓ                     dealer → worker 1
 //! online    3       pairs·(2·length·log p + 2) + 2ℓ            workers → dealer, dealer → workers, worker ↔ worker
 //!
 //! with pairs = k(k−1)/2, and dealt, length and log p those of the sign bit. Opening every
@@ -37,7 +38,7 @@
 use super::family::Mizar;
 use super::list::Lists;
 use super::sign::{self, Dealt, List};
-use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, open};
+use crate::mss::{DEALER, Data, DealtShare, Masks, RingMask, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};
 use megrez_plan::{Op, SignBit, View};
@@ -50,7 +51,7 @@ pub struct Material<W: Word, D: Device> {
     /// Dealer: the bits a, pair by pair.
     bits: Option<Bits<D>>,
     /// Worker: [e_iv] and [e_iv·(r_i − r_0)], row by row for each value but the first.
-    worker: Option<(Tensor<W, D>, Tensor<W, D>)>,
+    worker: Option<(DealtShare<W, D>, DealtShare<W, D>)>,
 }
 encode_struct!(Material[W, D] => list, bits, worker);
 
@@ -103,7 +104,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Maximum<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let (dealt, word) = (self.dealt(), Unit::Bits(W::BITS));
-        let cost = self.list(W::BITS).cost().offline(DEALER, 0, dealt, word).offline(DEALER, 0, dealt, word);
+        let cost = self.list(W::BITS).cost().offline(DEALER, 1, dealt, word).offline(DEALER, 1, dealt, word);
         Ok(sign::answer_cost(cost, self.compared()).online_swap(3, 0, 1, self.shape.elements(), word))
     }
 
@@ -131,19 +132,17 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Maximum<'a> {
             let bits = &bits.as_ref().expect("the dealer drew them").buf;
             Ok::<_, Error>(Rows::of(device, k, n, |i, j| of_pair(device, bits, k, (i, j), n))?)
         };
-        let winner = deal(party, "winner", dealt, |device| {
+        let winner = deal(party, 1, "winner", dealt, |device| {
             Ok(device.bit_times::<W>(&rows_of(device)?.others, None, dealt)?)
         })?;
-        let masked_winner = deal(party, "mask-winner", dealt, |device| {
+        let masked_winner = deal(party, 1, "mask-winner", dealt, |device| {
             let totals = totals(device)?;
             let steps = totals[1..].iter().map(|r| difference(device, r, &totals[0], n));
             let steps = steps.collect::<Result<Vec<_>, _>>()?;
             let repeated: Vec<&D::Buf<W>> = steps.iter().flat_map(|r| vec![r; rows(k)]).collect();
             Ok(device.bit_times(&rows_of(device)?.others, Some(&joined(device, &repeated, n)?), dealt)?)
         })?;
-        let tensor = |buf| Tensor::new([dealt], buf);
-        let worker = winner.zip(masked_winner).map(|(e, masked)| (tensor(e), tensor(masked)));
-        Ok(Material { list, bits, worker })
+        Ok(Material { list, bits, worker: winner.zip(masked_winner) })
     }
 
     fn online(
@@ -171,7 +170,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Maximum<'a> {
                 let choice = party.recv_bits(DEALER, "choice", compared)?;
                 let m = m.expect("workers hold masked values online");
                 let r: Vec<&Tensor<W, D>> = (0..self.k).map(|i| operands.ring(i).1).collect();
-                let dealt = material.worker.expect("workers hold shares");
+                let (rows, masked_rows) = material.worker.expect("workers hold shares");
+                let device = party.device();
+                let dealt = (rows.words(device, self.dealt())?, masked_rows.words(device, self.dealt())?);
                 let beats = party.device().xor(&[&choice, &bit], true, compared)?;
                 let won = winner(party.device(), j, &beats, &m, &r, &dealt, n)?;
                 let terms = [(W::ONE, &won), (W::ONE, &operands.fresh().share().buf)];
@@ -189,7 +190,7 @@ fn winner<W: Word, D: Device>(
     u: &D::Buf<u64>,
     m: &[&Tensor<W, D>],
     r: &[&Tensor<W, D>],
-    (winner, masked_winner): &(Tensor<W, D>, Tensor<W, D>),
+    (winner, masked_winner): &(D::Buf<W>, D::Buf<W>),
     n: usize,
 ) -> Result<D::Buf<W>, DeviceError> {
     let (k, one) = (m.len(), if j == 0 { W::ONE } else { W::ZERO });
@@ -212,8 +213,8 @@ fn winner<W: Word, D: Device>(
         let last = device.bit_times(&won.last, Some(&device.combine(&rest, constant, all)?), all)?;
         device.combine(&[(W::ONE, &direct), (W::ONE, &last)], W::ZERO, all)
     };
-    let is_winner = pick(&winner.buf, &[], one)?;
-    let masks = pick(&masked_winner.buf, &[(W::ONE, &steps(r)?)], W::ZERO)?;
+    let is_winner = pick(winner, &[], one)?;
+    let masks = pick(masked_winner, &[(W::ONE, &steps(r)?)], W::ZERO)?;
     let gains = device.products(&[(W::ONE, &steps(m)?, &is_winner)], &[(W::ONE.neg(), &masks)])?;
     let gain = device.sum(&gains, [1, k - 1, n])?;
     device.combine(&[(W::ONE, &gain), (one, &m[0].buf), (W::ONE.neg(), &r[0].buf)], W::ZERO, n)

@@ -6,16 +6,16 @@
 //! own.
 //!
 //! phase     rounds  bits per output element   from → to
-//! offline   1       ℓ                         dealer → worker 0
+//! offline   1       ℓ                         dealer → worker 1
 //! online    1       2ℓ                        worker ↔ worker
 //!
-//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 0 also a uniform share of Γ. The dealer
+//! Workers see the uniform m_z = z + r_z, r_z fresh; worker 1 also a uniform share of Γ. The dealer
 //! sees nothing.
 //!
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
-use crate::mss::{DEALER, Data, Masks, Role, deal, open};
+use crate::mss::{DEALER, Data, DealtShare, Masks, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_ring::{Shape, Word};
@@ -29,7 +29,7 @@ pub struct Product<'a> {
 
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
     /// A worker's [Γ]; nothing at the dealer.
-    type Material = Option<Tensor<W, D>>;
+    type Material = Option<DealtShare<W, D>>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         Some(Product { product: local::Product::of_secrets(call)?, shape: call.shape() })
@@ -37,7 +37,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
-        Ok(Cost::LOCAL.offline(DEALER, 0, n, word).online_swap(1, 0, 1, n, word))
+        Ok(Cost::LOCAL.offline(DEALER, 1, n, word).online_swap(1, 0, 1, n, word))
     }
 
     fn offline(
@@ -47,10 +47,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
         let (rx, ry) = (inputs[0].ring(), inputs[1].ring());
-        let gamma = deal(party, "gamma", self.shape.elements(), |device| {
+        deal(party, 1, "gamma", self.shape.elements(), |device| {
             Ok(self.product.apply(device, &rx.total(device)?, &ry.total(device)?, self.shape)?.buf)
-        })?;
-        Ok(gamma.map(|gamma| Tensor::new(self.shape.clone(), gamma)))
+        })
     }
 
     fn online(
@@ -62,18 +61,18 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
         let (Role::Worker(j), Some(gamma)) = (Role::of(party), gamma) else { return Ok((Data::None, None)) };
         let ((mx, rx), (my, ry)) = (operands.ring(0), operands.ring(1));
         let (device, n, rz) = (party.device(), self.shape.elements(), operands.fresh().share());
-        let minus = W::ONE.neg();
+        let (minus, gamma) = (W::ONE.neg(), gamma.words(device, n)?);
         let public = if j == 0 { W::ONE } else { W::ZERO };
         let share = if let local::Product::Elements = self.product {
             let products = [(public, &mx.buf, &my.buf), (minus, &mx.buf, &ry.buf), (minus, &rx.buf, &my.buf)];
             let products = if j == 0 { &products[..] } else { &products[1..] };
-            device.products(products, &[(W::ONE, &gamma.buf), (W::ONE, &rz.buf)])?
+            device.products(products, &[(W::ONE, &gamma), (W::ONE, &rz.buf)])?
         } else {
             // B(m_x, [j=0]·m_y − [r_y]) − B([r_x], m_y): two products instead of three.
             let second = device.combine(&[(public, &my.buf), (minus, &ry.buf)], W::ZERO, my.elements())?;
             let left = self.product.apply(device, mx, &Tensor::new(my.shape.clone(), second), self.shape)?;
             let right = self.product.apply(device, rx, my, self.shape)?;
-            let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma.buf), (W::ONE, &rz.buf)];
+            let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma), (W::ONE, &rz.buf)];
             device.combine(&terms, W::ZERO, n)?
         };
         let mz = open(party, j, "product", n, share)?;

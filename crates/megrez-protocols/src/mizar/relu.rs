@@ -24,8 +24,11 @@
 //!   and its products in place of a; f = msb m', public to them, is U ⊕ [x ≥ 0]. Only the selected
 //!   half is opened, masked by a fresh r_z. A key serves one m.
 //!
-//! Offline, one round, dealer → worker 0, bits per element: list (or 2^(λ−1) for a table) + 2ℓ,
-//! fused list + 3ℓ + 2f. A key also goes to worker 1, and costs what [`super::key`] says.
+//! Offline, one round, bits per element; a key goes to both workers and costs what [`super::key`]
+//! says:
+//!
+//!   dealer → worker 0    list (or 2^(λ−1) for a table)
+//!   dealer → worker 1    2ℓ, fused 3ℓ + 2f
 //!
 //! form       rounds  online bits (plain / fused)          from → to
 //! 3R         3       list + 2 + 2ℓ                        workers → dealer, dealer → workers, worker ↔ worker
@@ -42,11 +45,11 @@
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
-use super::halves::{Shares, chosen_mask, chosen_value};
+use super::halves::{DealtShares, Shares, chosen_mask, chosen_value};
 use super::key;
 use super::list::Lists;
 use super::sign::{Dealt, List, answer_cost};
-use super::truncate::MaskParts;
+use super::truncate::DealtParts;
 use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, draw, open, open_all};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, Memory, Tensor};
@@ -59,7 +62,7 @@ pub struct Material<W: Word, D: Device> {
     comparison: Comparison<W, D>,
     /// Dealer: the bits a.
     bits: Option<Bits<D>>,
-    worker: Option<Shares<W, D>>,
+    worker: Option<DealtShares<W, D>>,
     /// κ of the half for f = 0 (2R, 2R-fresh, table).
     zero: Option<RingMask<W, D>>,
     /// κ of the half for f = 1, where that is opened too.
@@ -121,10 +124,10 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
             ReluForm::Key => key::cost::<W>(key::spec::<W>(relu), n),
             _ => self.list(W::BITS).cost(),
         };
-        cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
+        cost = cost.offline(DEALER, 1, n, word).offline(DEALER, 1, n, word);
         if relu.truncate > 0 {
             let low = Unit::Bits(relu.truncate);
-            cost = cost.offline(DEALER, 0, n, word).offline(DEALER, 0, n, low).offline(DEALER, 0, n, low);
+            cost = cost.offline(DEALER, 1, n, word).offline(DEALER, 1, n, low).offline(DEALER, 1, n, low);
         }
         let opened = |cost: Cost| (0..halves).fold(cost, |cost: Cost, _| cost.online_swap(1, 0, 1, n, word));
         Ok(match relu.form {
@@ -153,7 +156,6 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
     ) -> Result<Self::Material, Error> {
         let (relu, shape, mask) = (self.relu, self.shape, inputs[0].ring());
         let n = shape.elements();
-        let tensor = |buf| Tensor::new(shape.clone(), buf);
         let by_key = (relu.form == ReluForm::Key).then(|| key::spec::<W>(relu));
         let bits = match (Role::of(party), by_key) {
             (Role::Dealer, Some(spec)) => {
@@ -174,27 +176,23 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
             _ => Comparison::List(self.list(W::BITS).deal(party, mask)?),
         };
         let a = || &bits.as_ref().expect("the dealer drew them").buf;
-        let bit = deal(party, "bit", n, |device| Ok(device.bit_times::<W>(a(), None, n)?))?;
+        let bit = deal(party, 1, "bit", n, |device| Ok(device.bit_times::<W>(a(), None, n)?))?;
         let f = relu.truncate;
-        let mask_bit = deal(party, "mask-bit", n, |device| {
+        let mask_bit = deal(party, 1, "mask-bit", n, |device| {
             let high = device.shift_right(&mask.total(device)?.buf, f)?;
             Ok(device.bit_times(a(), Some(&high), n)?)
         })?;
         let truncation = if f == 0 {
             None
         } else {
-            let parts = MaskParts::deal(party, f, shape, mask)?;
-            let top_bit = deal_low(party, "top-bit", n, f, |device| {
+            let parts = DealtParts::deal(party, 1, f, shape, mask)?;
+            let top_bit = deal_low(party, 1, "top-bit", n, f, |device| {
                 let top = device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?;
                 Ok(device.bit_times(a(), Some(&top), n)?)
             })?;
-            parts.zip(top_bit.map(tensor))
+            parts.zip(top_bit)
         };
-        let worker = bit.zip(mask_bit).map(|(bit, mask_bit)| Shares {
-            bit: tensor(bit),
-            mask_bit: tensor(mask_bit),
-            truncation,
-        });
+        let worker = bit.zip(mask_bit).map(|(bit, mask_bit)| DealtShares { bit, mask_bit, truncation });
         let mut half = |purpose: &str| {
             draw(party, purpose, |party, key| {
                 Ok(Tensor::new(shape.clone(), party.device().random(&key.stream(), n)?))
@@ -226,6 +224,16 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
         };
         Ok((Data::of_ring(self.shape, m), deferred.map(Masks::Ring)))
     }
+}
+
+/// A worker's shares of what selects, to be used.
+fn worker_shares<W: Word, D: Device>(
+    party: &Party<D>,
+    dealt: Option<DealtShares<W, D>>,
+    f: u32,
+    n: usize,
+) -> Result<Shares<W, D>, Error> {
+    dealt.expect("workers hold shares").shares(party.device(), f, n)
 }
 
 /// XOR shares of the tables: worker 1's from its stream with the dealer, worker 0's sent.
@@ -280,7 +288,7 @@ impl Relu<'_> {
             Role::Worker(j) => {
                 let choice = party.recv_bits(DEALER, "choice", n)?;
                 let flip = party.device().xor(&[&bit], true, n)?;
-                let shares = material.worker.expect("workers hold shares");
+                let shares = worker_shares(party, material.worker, relu.truncate, n)?;
                 let m = &masked.expect("workers hold masked values online").buf;
                 let share = shares.half(
                     party,
@@ -327,7 +335,7 @@ impl Relu<'_> {
             }
             Role::Worker(j) => {
                 let flip = party.device().xor(&[&bit], true, n)?;
-                let shares = material.worker.expect("workers hold shares");
+                let shares = worker_shares(party, material.worker, relu.truncate, n)?;
                 let m = masked.expect("workers hold masked values online");
                 let halves = shares.halves(
                     party,
@@ -380,7 +388,7 @@ impl Relu<'_> {
                 let flip = party.device().random_bits(&stream, n)?;
                 let width = relu.sign.width(W::BITS);
                 let share = party.device().look_up_sign(relu.sign.cut, width, j, &m.buf, &table.buf)?;
-                let shares = material.worker.expect("workers hold shares");
+                let shares = worker_shares(party, material.worker, relu.truncate, n)?;
                 let halves = shares.halves(
                     party,
                     relu.truncate,
@@ -425,7 +433,8 @@ impl Relu<'_> {
             return party.refuse("a worker was given another step's keys");
         }
         let m = &masked.expect("workers hold masked values online").buf;
-        let shares = key::evaluate(party.device(), spec, m, key, shares)?;
+        let shares = shares.shares(party.device(), relu.truncate, n)?;
+        let shares = key::evaluate(party.device(), spec, (m, n), key, shares)?;
         let choice = key::top_bits(party.device(), spec, m)?;
         let none = party.device().xor(&[], false, n)?;
         let value = (m, input.share());

@@ -5,17 +5,17 @@
 //! flip.
 //!
 //! phase     rounds  bits per element   from → to
-//! offline   1       2ℓ                 dealer → worker 0
+//! offline   1       ℓ and ℓ            dealer → worker 0, dealer → worker 1
 //! online    1       2ℓ                 worker ↔ worker
 //!
-//! Workers see the uniform m_z = z + r_z, r_z fresh.
+//! Workers see the uniform m_z = z + r_z, r_z fresh, and one uniform share each.
 //!
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
-use crate::mss::{DEALER, Data, Masks, Role, deal, open};
+use crate::mss::{DEALER, Data, DealtShare, Masks, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Device, Selected, Tensor};
+use megrez_kernels::{Device, Selected};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
@@ -27,7 +27,7 @@ pub struct Select<'a> {
 
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
     /// A worker's [r_b] and [r_b·r_x]; nothing at the dealer.
-    type Material = Option<(Tensor<W, D>, Tensor<W, D>)>;
+    type Material = Option<(DealtShare<W, D>, DealtShare<W, D>)>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         (*call.op == Op::Select).then_some(Select { shape: call.shape() })
@@ -35,7 +35,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
-        let dealt = Cost::LOCAL.offline(DEALER, 0, n, word).offline(DEALER, 0, n, word);
+        let dealt = Cost::LOCAL.offline(DEALER, 0, n, word).offline(DEALER, 1, n, word);
         Ok(dealt.online_swap(1, 0, 1, n, word))
     }
 
@@ -46,14 +46,13 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
         let (bit, x, n) = (inputs[0].bit(), inputs[1].ring(), self.shape.elements());
-        let rb = deal(party, "bit", n, |device| {
+        let rb = deal(party, 0, "bit", n, |device| {
             Ok(device.bit_times::<W>(&bit.total_bits(device)?.buf, None, n)?)
         })?;
-        let product = deal(party, "mask-bit", n, |device| {
+        let product = deal(party, 1, "mask-bit", n, |device| {
             Ok(device.bit_times(&bit.total_bits(device)?.buf, Some(&x.total(device)?.buf), n)?)
         })?;
-        let tensor = |buf| Tensor::new(self.shape.clone(), buf);
-        Ok(rb.zip(product).map(|(rb, product)| (tensor(rb), tensor(product))))
+        Ok(rb.zip(product))
     }
 
     fn online(
@@ -64,13 +63,15 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let (Role::Worker(j), Some(dealt)) = (Role::of(party), dealt) else { return Ok((Data::None, None)) };
         let ((m, r), (rb, product)) = (operands.ring(1), dealt);
+        let (device, n) = (party.device(), self.shape.elements());
+        let (rb, product) = (rb.words(device, n)?, product.words(device, n)?);
         let selected = Selected {
             masked: &m.buf,
             mask: &r.buf,
             choice: &operands.masked_bits(0).buf,
             flip: None,
-            bit: &rb.buf,
-            mask_bit: &product.buf,
+            bit: &rb,
+            mask_bit: &product,
             truncation: None,
             output_mask: &operands.fresh().share().buf,
         };

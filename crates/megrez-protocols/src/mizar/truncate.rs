@@ -10,56 +10,70 @@
 //! [(m mod 2^f) < (r mod 2^f)]: it is a function of m and r, not an independent coin.
 //!
 //! phase     rounds  bits per element   from → to
-//! offline   1       ℓ + f              dealer → worker 0
+//! offline   1       ℓ and f            dealer → worker 0, dealer → worker 1
 //! online    1       2ℓ                 worker ↔ worker
 //!
-//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also uniform shares of r>>f and
-//! msb(r).
+//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also a uniform share of r>>f,
+//! worker 1 of msb(r).
 //!
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
-use crate::mss::{DEALER, Data, Masks, RingMask, Role, deal, deal_low, open};
+use crate::mss::{DEALER, Data, DealtShare, Masks, RingMask, Role, deal, deal_low, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Device, Tensor, Truncation};
+use megrez_kernels::{Device, Truncation};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// A worker's shares of the two parts of a mask that truncation needs.
+/// A worker's shares of the two parts of a mask that truncation needs, as they wait.
+pub struct DealtParts<W: Word, D: Device> {
+    high: DealtShare<W, D>,
+    top: DealtShare<W, D>,
+}
+encode_struct!(DealtParts[W, D] => high, top);
+
+/// The same, to be used.
 pub struct MaskParts<W: Word, D: Device> {
     /// [r>>f].
-    pub high: Tensor<W, D>,
+    pub high: D::Buf<W>,
     /// [msb(r)]; its low f bits count.
-    pub top: Tensor<W, D>,
+    pub top: D::Buf<W>,
 }
-encode_struct!(MaskParts[W, D] => high, top);
 
-impl<W: Word, D: Device> MaskParts<W, D> {
-    /// The dealer deals both parts of its mask: ℓ + f bits per element.
+impl<W: Word, D: Device> DealtParts<W, D> {
+    /// The dealer deals both parts of its mask, r>>f to worker `to` and its top bit to worker 1: ℓ
+    /// + f bits per element.
     pub fn deal(
         party: &mut Party<D>,
+        to: usize,
         f: u32,
         shape: &Shape,
         mask: &RingMask<W, D>,
     ) -> Result<Option<Self>, Error> {
         let n = shape.elements();
-        let high = deal(party, "high", n, |device| Ok(device.shift_right(&mask.total(device)?.buf, f)?))?;
-        let top = deal_low(party, "top", n, f, |device| {
+        let high = deal(party, to, "high", n, |device| Ok(device.shift_right(&mask.total(device)?.buf, f)?))?;
+        let top = deal_low(party, 1, "top", n, f, |device| {
             Ok(device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?)
         })?;
-        let tensor = |buf| Tensor::new(shape.clone(), buf);
-        Ok(high.zip(top).map(|(high, top)| MaskParts { high: tensor(high), top: tensor(top) }))
+        Ok(high.zip(top).map(|(high, top)| DealtParts { high, top }))
     }
 
-    pub fn truncation(&self, f: u32) -> Truncation<'_, W, D> {
-        Truncation { bits: f, high: &self.high.buf, top: &self.top.buf }
+    /// Of `n` masks, to be used.
+    pub fn parts(self, device: &D, f: u32, n: usize) -> Result<MaskParts<W, D>, Error> {
+        Ok(MaskParts { high: self.high.words(device, n)?, top: self.top.low(device, f, n)? })
     }
 }
 
-/// What [`MaskParts::deal`] sends.
+impl<W: Word, D: Device> MaskParts<W, D> {
+    pub fn truncation(&self, f: u32) -> Truncation<'_, W, D> {
+        Truncation { bits: f, high: &self.high, top: &self.top }
+    }
+}
+
+/// What [`DealtParts::deal`] sends.
 pub(crate) fn deal_cost(ring: u32, f: u32, n: usize) -> Cost {
-    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 0, n, Unit::Bits(f))
+    Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 1, n, Unit::Bits(f))
 }
 
 /// x / 2^f.
@@ -70,7 +84,7 @@ pub struct Truncate<'a> {
 
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
     /// Nothing at the dealer.
-    type Material = Option<MaskParts<W, D>>;
+    type Material = Option<DealtParts<W, D>>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         let Op::Truncate { bits } = *call.op else { return None };
@@ -88,7 +102,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
         inputs: &[&Masks<W, D>],
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
-        MaskParts::deal(party, self.f, self.shape, inputs[0].ring())
+        DealtParts::deal(party, 0, self.f, self.shape, inputs[0].ring())
     }
 
     fn online(
@@ -100,6 +114,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
         let (Role::Worker(j), Some(parts)) = (Role::of(party), parts) else { return Ok((Data::None, None)) };
         let (m, _) = operands.ring(0);
         let ry = operands.fresh().share();
+        let parts = parts.parts(party.device(), self.f, m.elements())?;
         let share = party.device().open_truncated(j, &m.buf, &parts.truncation(self.f), &ry.buf)?;
         let my = open(party, j, "truncated", m.elements(), share)?;
         Ok((Data::of_ring(self.shape, Some(my)), None))

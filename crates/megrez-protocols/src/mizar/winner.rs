@@ -25,20 +25,21 @@
 //! is linear in what they hold, and opens under a fresh mask.
 //!
 //! phase     rounds  bits per element of the rest               from → to
-//! offline   1       pairs·2^(λ−1)·c + 2·(K−1)·2^c·ℓ            dealer → worker 0
+//! offline   1       pairs·2^(λ−1)·c                            dealer → worker 0
+//!                   2·(K−1)·2^c·ℓ                              dealer → worker 1
 //! online    2       2·(K−1)·c, then 2ℓ                         worker ↔ worker
 //!
-//! with pairs = K(K−1)/2, c = ⌈log₂ K⌉; for the bits (K−1)·2^c·ℓ in place of the second summand
-//! offline, and 2Kℓ in the second round.
+//! with pairs = K(K−1)/2, c = ⌈log₂ K⌉; for the bits (K−1)·2^c·ℓ to worker 1, and 2Kℓ in the
+//! second round.
 //!
-//! Workers see u_i, uniform because γ_i is, and an opening under a fresh mask; worker 0 also
-//! uniform shares of the tables. The dealer sees nothing. Workers read at masked places only; no
-//! index of the dealer depends on its masks (on the CPU).
+//! Workers see u_i, uniform because γ_i is, and an opening under a fresh mask, and uniform shares
+//! of tables: of pairs worker 0, of counts worker 1. The dealer sees nothing. Workers read at
+//! masked places only; no index of the dealer depends on its masks (on the CPU).
 //!
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
-use crate::mss::{DEALER, Data, Masks, Role, deal, deal_packed, draw, open, open_low};
+use crate::mss::{DEALER, Data, DealtShare, Masks, Role, deal, deal_packed, draw, open, open_low};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};
 use megrez_plan::{Gives, Lookup, Op, View};
@@ -60,9 +61,9 @@ pub struct Dealt<W: Word, D: Device> {
     /// γ_i for i ≥ 1.
     counts: Tensor<W, D>,
     /// [w_i(u)], entry by entry.
-    winner: Tensor<W, D>,
+    winner: DealtShare<W, D>,
     /// [w_i(u)·(r_i − r_0)], where the value is wanted.
-    masked: Option<Tensor<W, D>>,
+    masked: Option<DealtShare<W, D>>,
 }
 encode_struct!(Dealt[W, D] => pairs, counts, winner, masked);
 
@@ -203,7 +204,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Winner<'a> {
         let (count, word) = (Unit::Bits(self.count_bits()), Unit::Bits(W::BITS));
         let pairs = Cost::LOCAL.offline(DEALER, 0, self.pair_entries(), count);
         let dealt =
-            (0..self.spec.words()).fold(pairs, |cost, _| cost.offline(DEALER, 0, self.count_entries(), word));
+            (0..self.spec.words()).fold(pairs, |cost, _| cost.offline(DEALER, 1, self.count_entries(), word));
         Ok(dealt.online_swap(1, 0, 1, self.counts(), count).online_swap(2, 0, 1, self.shape.elements(), word))
     }
 
@@ -214,7 +215,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Winner<'a> {
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
         let (r, entries) = (inputs[0].ring(), self.count_entries());
-        let pairs = deal_packed(party, "pairs", self.pair_entries(), self.count_bits(), |device| {
+        let pairs = deal_packed(party, 0, "pairs", self.pair_entries(), self.count_bits(), |device| {
             let differences = self.differences(device, &r.total(device)?.buf)?;
             let tables = device.lookup_tables(&self.order(), &differences)?;
             // Entry by entry: the lower half stands first.
@@ -226,10 +227,10 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Winner<'a> {
         })?;
         let wins =
             |device: &D| Ok::<_, Error>(device.lookup_tables(&self.all_wins(), &counts.total(device)?.buf)?);
-        let winner = deal(party, "winner", entries, wins)?;
+        let winner = deal(party, 1, "winner", entries, wins)?;
         let masked = match self.spec.gives {
             Gives::OneHot => None,
-            Gives::Value => deal(party, "mask-winner", entries, |device| {
+            Gives::Value => deal(party, 1, "mask-winner", entries, |device| {
                 let steps = self.steps(device, &r.total(device)?.buf)?;
                 let one = self.counts();
                 let again = device.gather(&steps, [1, 1, one], &vec![0; entries / one.max(1)])?;
@@ -239,8 +240,8 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Winner<'a> {
         Ok(pairs.zip(winner).map(|(pairs, winner)| Dealt {
             pairs: Bits::new([self.pair_entries() * self.count_bits() as usize], pairs),
             counts: counts.share().clone(),
-            winner: Tensor::new([entries], winner),
-            masked: masked.map(|masked| Tensor::new([entries], masked)),
+            winner,
+            masked,
         }))
     }
 
@@ -262,10 +263,12 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Winner<'a> {
         let opened = open_low(party, j, "counts", n, self.count_bits(), &share)?;
         let device = party.device();
         let none = device.combine(&[], W::ZERO, n)?;
-        let read =
-            |tables: &Tensor<W, D>| device.open_looked_up(&self.all_wins(), &opened, &tables.buf, &none);
-        let wins = read(&dealt.winner)?;
-        let masked = dealt.masked.as_ref().map(read).transpose()?;
+        let read = |tables: DealtShare<W, D>| -> Result<D::Buf<W>, Error> {
+            let tables = tables.words(device, self.count_entries())?;
+            Ok(device.open_looked_up(&self.all_wins(), &opened, &tables, &none)?)
+        };
+        let wins = read(dealt.winner)?;
+        let masked = dealt.masked.map(read).transpose()?;
         let share = self.result(device, j, (&m.buf, &r.buf), &wins, masked.as_ref())?;
         let size = self.shape.elements();
         let rz = &operands.fresh().share().buf;
@@ -278,12 +281,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Winner<'a> {
 impl Winner<'_> {
     /// Whether this was dealt for this step.
     fn fits<W: Word, D: Device>(&self, dealt: &Dealt<W, D>) -> bool {
-        let entries = self.count_entries();
-        let masked = dealt.masked.as_ref().map(Tensor::elements);
         dealt.pairs.elements() == self.pair_entries() * self.count_bits() as usize
             && dealt.counts.elements() == self.counts()
-            && dealt.winner.elements() == entries
-            && masked == (self.spec.gives == Gives::Value).then_some(entries)
+            && dealt.masked.is_some() == (self.spec.gives == Gives::Value)
     }
 }
 

@@ -60,6 +60,10 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
     type Data = Data<W, D>;
     const PARTIES: usize = 3;
 
+    fn words_held(_: usize) -> [usize; 2] {
+        [0, 1]
+    }
+
     fn input(&self, _: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
         Ok((Masks::Secret(value.shape.clone()), vec![]))
     }

@@ -119,6 +119,10 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
     type Data = Data<W, D>;
     const PARTIES: usize = 3;
 
+    fn words_held(_: usize) -> [usize; 2] {
+        [2, 1]
+    }
+
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
         // The input-mask key is the key of the party's own component: with all three the owner
         // computes ψ, and nothing else.

@@ -15,6 +15,7 @@ pub use values::{Data, Masked, Masks};
 use crate::encode::take;
 use crate::{Encode, EncodeError};
 use megrez_kernels::{Bits, Device, Tensor};
+use megrez_prg::Key;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -135,7 +136,7 @@ impl<D: Device> BitMask<D> {
 pub(crate) fn draw<T, D: Device>(
     party: &mut Party<D>,
     purpose: &str,
-    mut component: impl FnMut(&mut Party<D>, megrez_prg::Key) -> Result<T, Error>,
+    mut component: impl FnMut(&mut Party<D>, Key) -> Result<T, Error>,
 ) -> Result<Mask<T>, Error> {
     match Role::of(party) {
         Role::Worker(_) => {
@@ -150,52 +151,124 @@ pub(crate) fn draw<T, D: Device>(
     }
 }
 
-/// Deals `n` ring elements that the dealer knows: worker 1's shares come from its stream with the
-/// dealer, worker 0's are sent. ℓ bits per element, one round. Workers get their share, the dealer
-/// nothing.
+/// A worker's share of words that were dealt: as they came, or the key that it draws them from when
+/// they are used, so that what waits to be used takes no memory.
+pub enum DealtShare<W: Word, D: Device> {
+    /// Words as they came.
+    Words(Tensor<W, D>),
+    /// Their low bits as they came, packed.
+    Low(Bits<D>),
+    /// The key of the others.
+    Stream(Key),
+}
+encode_enum!(DealtShare[W: Word, D: Device] on D => 0 = Words, 1 = Low, 2 = Stream);
+
+impl<W: Word, D: Device> DealtShare<W, D> {
+    /// The share of `n` words.
+    ///
+    /// # Errors
+    /// If it is of something else: material from a file may be another step's.
+    pub(crate) fn words(self, device: &D, n: usize) -> Result<D::Buf<W>, Error> {
+        match self {
+            DealtShare::Words(words) if words.elements() == n => Ok(words.buf),
+            DealtShare::Stream(key) => Ok(device.random(&key.stream(), n)?),
+            _ => Err(another()),
+        }
+    }
+
+    /// The share of `n` elements of Z_2^width; the low bits count.
+    ///
+    /// # Errors
+    /// As [`DealtShare::words`].
+    pub(crate) fn low(self, device: &D, width: u32, n: usize) -> Result<D::Buf<W>, Error> {
+        match self {
+            DealtShare::Low(packed) if packed.elements() == n * width as usize => {
+                Ok(device.unpack_low(&packed.buf, width, n)?)
+            }
+            DealtShare::Stream(key) => Ok(device.random(&key.stream(), n)?),
+            _ => Err(another()),
+        }
+    }
+}
+
+fn another() -> Error {
+    Error::Refused("a worker was given another step's material".into())
+}
+
+/// Deals `n` ring elements that the dealer knows: worker `to` is sent its shares, those of the
+/// other come from its stream with the dealer. ℓ bits per element, one round. Workers get their
+/// share, the dealer nothing.
+///
+/// Which worker it is says the step, so that both links from the dealer carry about as much: lists
+/// and what is shifted go to worker 0, most products of masks and tables to worker 1.
 pub(crate) fn deal<W: Word, D: Device>(
     party: &mut Party<D>,
+    to: usize,
+    label: &str,
+    n: usize,
+    secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+) -> Result<Option<DealtShare<W, D>>, Error> {
+    match Role::of(party) {
+        Role::Dealer => {
+            let share = less_drawn(party, to, label, n, secret)?;
+            party.send_ring(to, label, share)?;
+            Ok(None)
+        }
+        Role::Worker(j) if j == to => {
+            let words = party.recv_ring(DEALER, label, n)?;
+            Ok(Some(DealtShare::Words(Tensor::new([n], words))))
+        }
+        Role::Worker(_) => Ok(Some(DealtShare::Stream(party.stream_key(DEALER, label)?))),
+    }
+}
+
+/// As [`deal`], for shares that are used at once.
+pub(crate) fn deal_words<W: Word, D: Device>(
+    party: &mut Party<D>,
+    to: usize,
     label: &str,
     n: usize,
     secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
 ) -> Result<Option<D::Buf<W>>, Error> {
-    match Role::of(party) {
-        Role::Dealer => {
-            let secret = secret(party.device())?;
-            let stream = party.stream(1, label)?;
-            let other = party.device().random(&stream, n)?;
-            let share = party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?;
-            party.send_ring(0, label, share)?;
-            Ok(None)
-        }
-        Role::Worker(0) => Ok(Some(party.recv_ring(DEALER, label, n)?)),
-        Role::Worker(_) => {
-            let stream = party.stream(DEALER, label)?;
-            Ok(Some(party.device().random(&stream, n)?))
-        }
-    }
+    let share = deal(party, to, label, n, secret)?;
+    share.map(|share| share.words(party.device(), n)).transpose()
+}
+
+/// At the dealer: what it deals, less the shares that the other worker than `to` draws.
+fn less_drawn<W: Word, D: Device>(
+    party: &mut Party<D>,
+    to: usize,
+    label: &str,
+    n: usize,
+    secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+) -> Result<D::Buf<W>, Error> {
+    let secret = secret(party.device())?;
+    let stream = party.stream(1 - to, label)?;
+    let other = party.device().random(&stream, n)?;
+    Ok(party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?)
 }
 
 /// As [`deal`] for elements of Z_2^width: only the low `width` bits of secret and shares count.
 /// `width` bits per element.
 pub(crate) fn deal_low<W: Word, D: Device>(
     party: &mut Party<D>,
+    to: usize,
     label: &str,
     n: usize,
     width: u32,
     secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
-) -> Result<Option<D::Buf<W>>, Error> {
-    if Role::of(party) == Role::Worker(1) {
-        let stream = party.stream(DEALER, label)?;
-        return Ok(Some(party.device().random(&stream, n)?));
+) -> Result<Option<DealtShare<W, D>>, Error> {
+    if Role::of(party) == Role::Worker(1 - to) {
+        return Ok(Some(DealtShare::Stream(party.stream_key(DEALER, label)?)));
     }
-    let packed = deal_packed(party, label, n, width, secret)?;
-    packed.map(|packed| Ok(party.device().unpack_low(&packed, width, n)?)).transpose()
+    let packed = deal_packed(party, to, label, n, width, secret)?;
+    Ok(packed.map(|packed| DealtShare::Low(Bits::new([n * width as usize], packed))))
 }
 
 /// As [`deal_low`] for shares that stay packed, `width` bits each.
 pub(crate) fn deal_packed<W: Word, D: Device>(
     party: &mut Party<D>,
+    to: usize,
     label: &str,
     n: usize,
     width: u32,
@@ -204,15 +277,12 @@ pub(crate) fn deal_packed<W: Word, D: Device>(
     let bits = n * width as usize;
     match Role::of(party) {
         Role::Dealer => {
-            let secret = secret(party.device())?;
-            let stream = party.stream(1, label)?;
-            let other = party.device().random(&stream, n)?;
-            let share = party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?;
+            let share = less_drawn(party, to, label, n, secret)?;
             let packed = party.device().pack_low(&share, width)?;
-            party.send_bits(0, label, packed, bits)?;
+            party.send_bits(to, label, packed, bits)?;
             Ok(None)
         }
-        Role::Worker(0) => Ok(Some(party.recv_bits(DEALER, label, bits)?)),
+        Role::Worker(j) if j == to => Ok(Some(party.recv_bits(DEALER, label, bits)?)),
         Role::Worker(_) => {
             let stream = party.stream(DEALER, label)?;
             let share = party.device().random::<W>(&stream, n)?;

@@ -152,6 +152,10 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
     type Data = Data<W, D>;
     const PARTIES: usize = 3;
 
+    fn words_held(me: usize) -> [usize; 2] {
+        if me == DEALER { [2, 0] } else { [1, 1] }
+    }
+
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
         // A worker's input-mask key is the key of its share of the mask: the owner computes r, and
         // nothing else.
