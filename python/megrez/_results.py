@@ -127,6 +127,12 @@ class Forecast(_Costs):
         """Seconds that the network takes for one run of a phase. What parties compute comes on top."""
         return float(self._phase(phase)["network_seconds"])
 
+    @property
+    def memory_bytes(self) -> int | None:
+        """What a party holds at most in a run: values, masks and randomness. `None` in floating point."""
+        memory = self._data["memory_bytes"]
+        return None if memory is None else int(memory)
+
 
 def page(
     *, run: object = None, before: object = None, model: Model | None = None, check: Check | None = None

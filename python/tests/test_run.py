@@ -465,6 +465,8 @@ def test_costs_are_foretold(threads: megrez.Cluster, small: megrez.Model, images
         assert (foretold.bytes(phase), foretold.rounds(phase)) == (report.bytes(phase), report.rounds(phase))
     assert small.forecast(net="wan").seconds() > 10 * small.forecast(net="lan").seconds() > 0
     assert foretold.to_dict()["schema"] == "megrez.forecast/1"
+    assert foretold.memory_bytes is not None
+    assert 1e3 < foretold.memory_bytes < 1e8
     assert "foretold" in repr(foretold)
     with pytest.raises(KeyError, match="there are"):
         foretold.bytes("input")

@@ -1,5 +1,6 @@
 //! What a plan costs under a protocol, before it runs.
 
+use crate::memory::{Timed, peak};
 use crate::walk::{call, offline_waves, types, waves};
 use megrez_net::NetProfile;
 use megrez_plan::Plan;
@@ -31,6 +32,9 @@ pub struct StepCost {
 pub struct PlanCost {
     /// Every step, in order.
     pub steps: Vec<StepCost>,
+    /// Bytes that each party holds at most in a run: values, masks and correlated randomness, with
+    /// those of stored inputs.
+    pub memory: Vec<u64>,
 }
 
 impl PlanCost {
@@ -111,5 +115,14 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
     for (wave, members) in offline_waves(suite, plan).into_iter().enumerate() {
         members.into_iter().for_each(|step| steps[step].offline_wave = wave);
     }
-    Ok(PlanCost { steps })
+    let timed: Vec<Timed<'_>> = steps
+        .iter()
+        .map(|StepCost { cost, offline_wave, online_wave, .. }| Timed {
+            cost,
+            offline_wave: *offline_wave,
+            online_wave: *online_wave,
+        })
+        .collect();
+    let memory = (0..S::PARTIES).map(|me| peak(plan, &timed, me, S::words_held(me))).collect();
+    Ok(PlanCost { steps, memory })
 }

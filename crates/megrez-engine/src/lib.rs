@@ -13,6 +13,7 @@ pub mod float;
 mod hash;
 mod inputs;
 pub mod local;
+mod memory;
 mod report;
 mod serve;
 pub mod store;

@@ -79,32 +79,30 @@ pub enum LocalError {
     Session(#[from] Error),
 }
 
-/// Runs `plan` under `protocol`; `inputs` are ring elements by input name.
-pub fn run<D: Device + Default>(
+/// Runs `plan` under `protocol` on the CPU; `inputs` are ring elements by input name. For tests of
+/// all crates: here every protocol is compiled for it once.
+#[cfg(feature = "testing")]
+pub fn run(
     protocol: &str,
     plan: &Plan,
     inputs: &HashMap<String, Vec<u64>>,
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
-    let inputs = |_: u32, input: &Input| match inputs.get(&input.name) {
-        Some(words) => Ok(words.clone()),
-        None => Err(Error::Refused(format!("input `{}` was not given", input.name))),
-    };
-    run_each::<D>(protocol, plan, &inputs, &|_| {}, options)
+    let devices = &[megrez_kernels::Cpu::default()];
+    run_on(devices, protocol, plan, &given(inputs), &|_| {}, options)
 }
 
-/// As [`run`], with inputs of their own for every run; `progress` hears of every finished run.
-pub fn run_each<D: Device + Default>(
-    protocol: &str,
-    plan: &Plan,
-    inputs: &Inputs<'_>,
-    progress: &dyn Fn(u32),
-    options: &LocalOptions,
-) -> Result<LocalRun, LocalError> {
-    run_on(&[D::default()], protocol, plan, inputs, progress, options)
+/// The same inputs in every run, by name.
+#[cfg(feature = "testing")]
+pub fn given(inputs: &HashMap<String, Vec<u64>>) -> impl Fn(u32, &Input) -> Result<Vec<u64>, Error> + '_ {
+    |_, input| {
+        let words = inputs.get(&input.name).cloned();
+        words.ok_or_else(|| Error::Refused(format!("input `{}` was not given", input.name)))
+    }
 }
 
-/// As [`run_each`], party i on device i of `devices`; a single device is everybody's.
+/// Runs `plan` under `protocol` with inputs of their own for every run, party i on device i of
+/// `devices`; a single device is everybody's. `progress` hears of every finished run.
 pub fn run_on<D: Device>(
     devices: &[D],
     protocol: &str,
@@ -113,25 +111,31 @@ pub fn run_on<D: Device>(
     progress: &dyn Fn(u32),
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
-    let visitor = Run { devices, plan, inputs, progress, options };
+    let visitor = LocalSession { devices, plan, inputs, progress, options };
     registry::dispatch(protocol, plan.ring, visitor)
         .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
 }
 
-struct Run<'a, D> {
-    devices: &'a [D],
-    plan: &'a Plan,
-    inputs: &'a Inputs<'a>,
-    progress: &'a dyn Fn(u32),
-    options: &'a LocalOptions,
+/// What [`run_on`] does once the suite is known, for callers that choose it themselves.
+pub struct LocalSession<'a, D> {
+    /// One device for all parties, or one for each.
+    pub devices: &'a [D],
+    /// What to run.
+    pub plan: &'a Plan,
+    /// Inputs of every run.
+    pub inputs: &'a Inputs<'a>,
+    /// Hears of every finished run.
+    pub progress: &'a dyn Fn(u32),
+    /// How.
+    pub options: &'a LocalOptions,
 }
 
-impl<D: Device> registry::Visitor<D> for Run<'_, D> {
+impl<D: Device> registry::Visitor<D> for LocalSession<'_, D> {
     type Output = Result<LocalRun, LocalError>;
 
     fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output {
         check(&suite, self.plan)?;
-        let Run { devices, plan, inputs, progress, options } = self;
+        let LocalSession { devices, plan, inputs, progress, options } = self;
         let part = |party: &mut Party<D>, clients: &mut dyn Clients| {
             serve(&suite, plan, party, &mut HashMap::new(), None, clients, options.of_runs())
         };

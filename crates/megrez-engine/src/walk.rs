@@ -5,7 +5,7 @@ use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
 use megrez_protocols::{Call, Cost, Operands, Suite};
 use megrez_session::{Error, Party, Phase};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -148,74 +148,136 @@ pub fn online<S: Suite>(
 /// while it takes no more rounds than the longest step of the wave: a look-up and its truncation
 /// run beside a comparison.
 pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
-    let mut there = vec![false; plan.values.len()];
-    plan.inputs.iter().for_each(|input| there[input.value.0 as usize] = true);
-    let interactive: Vec<bool> = plan.steps.iter().map(|step| interactive(suite, plan, step)).collect();
-    let mut waiting: Vec<usize> = (0..plan.steps.len()).collect();
+    let mut order = Order::of(suite, plan);
     let mut waves = Vec::new();
-    while !waiting.is_empty() {
-        let mut wave = Vec::new();
-        let mut left = Vec::new();
-        // One pass in order finishes every chain of local steps, since a plan's steps are in an
-        // order that can run.
-        for index in waiting {
-            let step = &plan.steps[index];
-            let ready = step.inputs.iter().all(|i| there[i.0 as usize]);
-            match (ready, interactive[index]) {
-                (true, false) => {
-                    there[step.output.0 as usize] = true;
-                    waves.push(vec![vec![index]]);
-                }
-                (true, true) => wave.push(vec![index]),
-                (false, _) => left.push(index),
-            }
+    loop {
+        while let Some(step) = order.local.pop_first() {
+            waves.push(vec![vec![step]]);
+            order.made(step);
         }
-        if wave.len() > 1 {
-            left = lengthen(suite, plan, &there, &mut wave, left);
+        let mut wave: Vec<Vec<usize>> =
+            std::mem::take(&mut order.interactive).into_iter().map(|step| vec![step]).collect();
+        match wave.len() {
+            0 => return waves,
+            1 => {}
+            _ => order.lengthen(suite, &mut wave),
         }
-        let made = wave.iter().flatten().map(|&index| plan.steps[index].output.0 as usize);
-        made.for_each(|value| there[value] = true);
-        if !wave.is_empty() {
-            waves.push(wave);
-        }
-        waiting = left;
+        wave.iter().flatten().for_each(|&step| order.made(step));
+        waves.push(wave);
     }
-    waves
 }
 
-/// Gives the lanes of a wave the steps that wait for one lane only and fit beside its longest step;
-/// returns the others.
-fn lengthen<S: Suite>(
-    suite: &S,
-    plan: &Plan,
-    there: &[bool],
-    wave: &mut [Vec<usize>],
-    waiting: Vec<usize>,
-) -> Vec<usize> {
-    let rounds = |index: usize| {
-        step_cost(suite, plan, &plan.steps[index]).map_or(u32::MAX, |cost| cost.rounds(Phase::Online))
-    };
-    let mut spent: Vec<u32> = wave.iter().map(|lane| rounds(lane[0])).collect();
-    let longest = spent.iter().copied().max().unwrap_or(0);
-    let mut lane_of: HashMap<ValueId, usize> = HashMap::new();
-    lane_of.extend(wave.iter().enumerate().map(|(lane, steps)| (plan.steps[steps[0]].output, lane)));
-    let mut left = Vec::new();
-    for index in waiting {
-        let step = &plan.steps[index];
-        let missing = step.inputs.iter().filter(|i| !there[i.0 as usize]);
-        let lanes: Option<Vec<usize>> = missing.map(|i| lane_of.get(i).copied()).collect();
-        let lane =
-            lanes.filter(|lanes| lanes.windows(2).all(|l| l[0] == l[1])).and_then(|l| l.first().copied());
-        match lane {
-            Some(lane) if spent[lane].saturating_add(rounds(index)) <= longest => {
-                spent[lane] += rounds(index);
-                lane_of.insert(step.output, lane);
-                wave[lane].push(index);
+/// Which steps can run, as values come to be there.
+struct Order<'a> {
+    plan: &'a Plan,
+    /// The steps that read a value.
+    readers: Vec<Vec<usize>>,
+    /// How many inputs a step still waits for; one that is read twice counts twice.
+    missing: Vec<usize>,
+    there: Vec<bool>,
+    /// Steps of a lane, which run when it comes to them.
+    placed: Vec<bool>,
+    /// Steps that can run, in the plan's order: those that send nothing, and the others.
+    local: BTreeSet<usize>,
+    interactive: BTreeSet<usize>,
+    sends: Vec<bool>,
+}
+
+impl<'a> Order<'a> {
+    fn of<S: Suite>(suite: &S, plan: &'a Plan) -> Self {
+        let mut readers = vec![vec![]; plan.values.len()];
+        for (index, step) in plan.steps.iter().enumerate() {
+            step.inputs.iter().for_each(|i| readers[i.0 as usize].push(index));
+        }
+        let mut order = Order {
+            plan,
+            readers,
+            missing: plan.steps.iter().map(|step| step.inputs.len()).collect(),
+            there: vec![false; plan.values.len()],
+            placed: vec![false; plan.steps.len()],
+            local: BTreeSet::new(),
+            interactive: BTreeSet::new(),
+            sends: plan.steps.iter().map(|step| interactive(suite, plan, step)).collect(),
+        };
+        let free: Vec<usize> = (0..plan.steps.len()).filter(|&step| order.missing[step] == 0).collect();
+        free.into_iter().for_each(|step| order.ready(step));
+        plan.inputs.iter().for_each(|input| order.is_there(input.value));
+        order
+    }
+
+    fn ready(&mut self, step: usize) {
+        let ready = if self.sends[step] { &mut self.interactive } else { &mut self.local };
+        ready.insert(step);
+    }
+
+    fn is_there(&mut self, value: ValueId) {
+        if std::mem::replace(&mut self.there[value.0 as usize], true) {
+            return;
+        }
+        for step in self.readers[value.0 as usize].clone() {
+            self.missing[step] -= 1;
+            if self.missing[step] == 0 && !self.placed[step] {
+                self.ready(step);
             }
-            _ => left.push(index),
         }
     }
-    left
+
+    fn made(&mut self, step: usize) {
+        self.is_there(self.plan.steps[step].output);
+    }
+
+    /// Gives the lanes of a wave the steps that wait for one lane only and fit beside its longest
+    /// step.
+    fn lengthen<S: Suite>(&mut self, suite: &S, wave: &mut [Vec<usize>]) {
+        let plan = self.plan;
+        let rounds = |index: usize| {
+            step_cost(suite, plan, &plan.steps[index]).map_or(u32::MAX, |cost| cost.rounds(Phase::Online))
+        };
+        let mut spent: Vec<u32> = wave.iter().map(|lane| rounds(lane[0])).collect();
+        let longest = spent.iter().copied().max().unwrap_or(0);
+        let mut waiting: HashMap<usize, FromLanes> = HashMap::new();
+        let mut next = BTreeSet::new();
+        for (lane, steps) in wave.iter().enumerate() {
+            self.made_in(lane, steps[0], &mut waiting, &mut next);
+        }
+        while let Some(index) = next.pop_first() {
+            let FromLanes { lane, several, .. } = waiting[&index];
+            if !several && spent[lane].saturating_add(rounds(index)) <= longest {
+                spent[lane] += rounds(index);
+                wave[lane].push(index);
+                self.placed[index] = true;
+                self.made_in(lane, index, &mut waiting, &mut next);
+            }
+        }
+    }
+
+    /// A lane makes a step's output: what waits for nothing else may come `next` in it.
+    fn made_in(
+        &self,
+        lane: usize,
+        step: usize,
+        waiting: &mut HashMap<usize, FromLanes>,
+        next: &mut BTreeSet<usize>,
+    ) {
+        for &reader in &self.readers[self.plan.steps[step].output.0 as usize] {
+            let from = waiting.entry(reader).or_insert(FromLanes { lane, several: false, inputs: 0 });
+            from.several |= from.lane != lane;
+            from.inputs += 1;
+            if from.inputs == self.missing[reader] {
+                next.insert(reader);
+            }
+        }
+    }
+}
+
+/// What of a step's inputs the lanes of a wave make.
+struct FromLanes {
+    /// The first lane that makes one.
+    lane: usize,
+    /// Another one does, too.
+    several: bool,
+    /// How many.
+    inputs: usize,
 }
 
 /// The most steps of a wave of the offline phase, and the most elements that they make: a wave
@@ -383,7 +445,7 @@ fn interactive<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> bool {
 }
 
 /// How many times each value is read; an output once more than its steps say, so that it stays.
-fn readers(plan: &Plan) -> Vec<usize> {
+pub(crate) fn readers(plan: &Plan) -> Vec<usize> {
     let mut readers = vec![0; plan.values.len()];
     plan.steps.iter().flat_map(|s| &s.inputs).for_each(|i| readers[i.0 as usize] += 1);
     plan.outputs.iter().for_each(|o| readers[o.value.0 as usize] += 1);

@@ -4,8 +4,9 @@
 
 mod cases;
 
+use crate::common::{dispatch, run_locally};
 use cases::{Case, cases, mask};
-use megrez_engine::local::{LocalOptions, LocalRun, run};
+use megrez_engine::local::{LocalOptions, LocalRun};
 use megrez_engine::{PlanCost, faults};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Value};
@@ -14,7 +15,7 @@ use megrez_session::{Phase, Sent, Tap};
 use std::collections::HashMap;
 
 fn execute(protocol: &str, case: &Case, tap: Option<Tap>) -> LocalRun {
-    run::<Cpu>(protocol, &case.plan, &case.inputs, &LocalOptions { tap, ..LocalOptions::default() })
+    run_locally(protocol, &case.plan, &case.inputs, &LocalOptions { tap, ..LocalOptions::default() })
         .unwrap_or_else(|e| panic!("{protocol} {}: {e}", case.name))
 }
 
@@ -31,7 +32,7 @@ fn costing(protocol: &str, plan: &Plan) -> PlanCost {
             megrez_engine::check(&suite, self.0).unwrap()
         }
     }
-    registry::dispatch(protocol, plan.ring, Costing(plan)).unwrap()
+    dispatch(protocol, plan.ring, Costing(plan)).unwrap()
 }
 
 fn secure() -> impl Iterator<Item = &'static str> {
@@ -52,7 +53,7 @@ fn lacks(protocol: &str, plan: &Plan) -> Option<String> {
             megrez_engine::check(&suite, self.0).err().map(|e| e.to_string())
         }
     }
-    registry::dispatch(protocol, plan.ring, Check(plan)).unwrap()
+    dispatch(protocol, plan.ring, Check(plan)).unwrap()
 }
 
 /// Whether a protocol runs a case; says so if it does not.

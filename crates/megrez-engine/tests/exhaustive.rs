@@ -1,8 +1,8 @@
 //! The masked steps of `mizar` over every value and every mask at ℓ = 8: the kernels called as the
 //! steps call them, with masks that the test chooses, so that probabilities are exact counts.
 
-use crate::common::{Rng, signed, stats};
-use megrez_engine::local::{LocalOptions, run};
+use crate::common::{Rng, run_locally, signed, stats};
+use megrez_engine::local::LocalOptions;
 use megrez_kernels::{Cpu, Device, FieldShare, ListSpec, ListStreams, Reference, Selected, Truncation};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_prg::{Key, Stream};
@@ -239,7 +239,7 @@ fn sixteen(op: Op, x: Vec<u64>) -> Vec<u64> {
     let output = plan.step("op", op, &[input]).unwrap();
     plan.output("y", "owner", output);
     let inputs = HashMap::from([("x".to_string(), x)]);
-    run::<Cpu>("mizar", &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0).remove(0)
+    run_locally("mizar", &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0).remove(0)
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod floats;
 mod lasting;
 mod material;
 mod maximum;
+mod memory;
 mod meteor;
 mod printed_failures;
 mod random_plans;

@@ -5,8 +5,8 @@ use crate::common::session::{
     Ends, Part, Transcript, each, give_and_take_under, prepare, session, transcript_under, unpack, zip,
 };
 use crate::common::stats::{self, MANY, SIGMAS, View as Seen, compare_views};
-use crate::common::{Rng, signed};
-use megrez_engine::local::{LocalOptions, run};
+use crate::common::{Rng, run_locally, signed};
+use megrez_engine::local::LocalOptions;
 use megrez_engine::{Options, serve, store};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit, View};
@@ -105,7 +105,7 @@ fn truncation_rounds_up_as_often_as_the_fraction_says() {
         plan.output("y", "owner", y);
         let words = (-64i64..64).flat_map(|x| vec![x as u64 & 255; n]).collect();
         let inputs = HashMap::from([("x".to_string(), words)]);
-        let got = run::<Cpu>("meteor", &plan, &inputs, &LocalOptions::default())
+        let got = run_locally("meteor", &plan, &inputs, &LocalOptions::default())
             .unwrap()
             .outputs
             .remove(0)
@@ -131,7 +131,7 @@ fn products_with_one_large_operand_are_left_as_the_same_sums() {
         let mut draw = |n: usize| (0..n).map(|_| rng.below(1 << 10)).collect::<Vec<u64>>();
         let inputs = HashMap::from([("x".into(), draw(a[0] * a[1])), ("y".into(), draw(b[0] * b[1]))]);
         let [clear, got] = ["clear", "meteor"].map(|protocol| {
-            run::<Cpu>(protocol, &plan, &inputs, &LocalOptions::default())
+            run_locally(protocol, &plan, &inputs, &LocalOptions::default())
                 .unwrap()
                 .outputs
                 .remove(0)

@@ -2,9 +2,8 @@
 //! shows that the corrected form, by the same code, does not.
 
 use crate::common::list::{Protocol, entry};
-use crate::common::{Rng, mask, signed};
-use megrez_engine::local::{LocalOptions, run};
-use megrez_kernels::Cpu;
+use crate::common::{Rng, mask, run_locally, signed};
+use megrez_engine::local::LocalOptions;
 use megrez_plan::{Op, Plan, SignBit};
 use std::collections::HashMap;
 
@@ -147,7 +146,7 @@ fn the_printed_maximum_is_the_minimum() {
     plan.output("max", "owner", max);
     let words = |f: fn((i64, i64)) -> i64| pairs().map(|pair| f(pair) as u64 & 255).collect::<Vec<u64>>();
     let inputs = HashMap::from([("x".to_string(), words(|p| p.0)), ("y".to_string(), words(|p| p.1))]);
-    let got = run::<Cpu>("mizar", &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0);
+    let got = run_locally("mizar", &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0);
     assert_eq!(got[0], words(|(x, y)| x.max(y)));
 }
 

@@ -2,9 +2,8 @@
 //! builder keeps for every value a bound on its size and a bound on that difference, and takes only
 //! steps whose bounds fit the ring.
 
-use crate::common::{Rng, mask, signed};
-use megrez_engine::local::{LocalOptions, run};
-use megrez_kernels::Cpu;
+use crate::common::{Rng, mask, run_locally, signed};
+use megrez_engine::local::LocalOptions;
 use megrez_plan::{ConvGeometry, Kind, List, Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
 use megrez_ring::Shape;
 use proptest::prelude::*;
@@ -281,7 +280,7 @@ fn compare(ring: u32, numbers: &[u64], seed: u64) -> Result<(), TestCaseError> {
     let inputs: HashMap<String, Vec<u64>> =
         plan.inputs.iter().map(|i| (i.name.clone(), words(plan.value(i.value).shape.elements()))).collect();
     let [clear, shared] = ["clear", protocol].map(|protocol| {
-        run::<Cpu>(protocol, &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0)
+        run_locally(protocol, &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0)
     });
     for ((bound, clear), shared) in bounds.iter().zip(clear).zip(shared) {
         prop_assert_eq!(clear.len(), shared.len());

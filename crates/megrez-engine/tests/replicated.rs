@@ -2,10 +2,10 @@
 //! jointly, at ℓ = 8.
 
 use crate::common::session::{Transcript, transcript_of, unpack};
-use crate::common::signed;
+use crate::common::{run_locally, signed};
+
 use crate::common::stats::{self, MANY, SIGMAS, View, compare_views};
-use megrez_engine::local::{LocalOptions, run};
-use megrez_kernels::Cpu;
+use megrez_engine::local::LocalOptions;
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
 use megrez_prg::Key;
 use megrez_session::Phase::{Offline, Online};
@@ -22,7 +22,7 @@ fn results(protocol: &str, op: &Op, values: &[i64], n: usize) -> Vec<Vec<u64>> {
     let words = values.iter().flat_map(|&x| vec![x as u64 & 255; n]).collect();
     let inputs = HashMap::from([("x".to_string(), words)]);
     let got =
-        run::<Cpu>(protocol, &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0).remove(0);
+        run_locally(protocol, &plan, &inputs, &LocalOptions::default()).unwrap().outputs.remove(0).remove(0);
     got.chunks(n).map(<[u64]>::to_vec).collect()
 }
 

@@ -18,7 +18,6 @@ use megrez_graph::{
     Activations, Comparison, CompileOptions, Compiled, Interval, LayerRange, RangePolicy, Tensor, TreeForm,
     compile, npy,
 };
-use megrez_kernels::Cpu;
 use megrez_net::ClockKind;
 use megrez_plan::{Fewest, List, SignBit};
 use megrez_ring::{Word, encode};
@@ -151,7 +150,7 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         Ok(net) => LocalOptions { net, clock: ClockKind::Real, ..LocalOptions::default() },
         Err(_) => LocalOptions::default(),
     };
-    let mut ran = run::<Cpu>(protocol, &compiled.plan, &given, &options).map_err(|e| e.to_string())?;
+    let mut ran = run(protocol, &compiled.plan, &given, &options).map_err(|e| e.to_string())?;
     if !net.is_empty() {
         ran.reports.remove(0).iter().for_each(tell);
     }

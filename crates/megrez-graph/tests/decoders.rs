@@ -5,7 +5,6 @@ use crate::common::{check, noise};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::onnx::{ImportOptions, read};
 use megrez_graph::{Activations, CompileOptions, Compiled, RangePolicy, Tensor, compile, models, plain};
-use megrez_kernels::Cpu;
 use megrez_plan::Op;
 use megrez_ring::{decode_words, encode_words};
 use std::collections::HashMap;
@@ -31,7 +30,7 @@ fn on_shares(protocol: &str, compiled: &Compiled, tokens: &Tensor) -> Vec<f32> {
         tokens.data.iter().enumerate().for_each(|(i, &t)| ones[i * rows + t as usize] = 1);
         words.insert(input.name.clone(), ones);
     }
-    let done = run::<Cpu>(protocol, &compiled.plan, &words, &LocalOptions::default());
+    let done = run(protocol, &compiled.plan, &words, &LocalOptions::default());
     let done = done.unwrap_or_else(|e| panic!("{protocol}: {e}"));
     decode_words(ring, &done.outputs[0][0], compiled.outputs[0].frac)
 }

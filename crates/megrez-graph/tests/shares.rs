@@ -7,7 +7,6 @@ use megrez_graph::{
     Attributes, Calibration, Comparison, CompileOptions, Compiled, Graph, Interval, ListStyle, RangePolicy,
     Tensor, calibrate, compile, plain,
 };
-use megrez_kernels::Cpu;
 use megrez_plan::{Fewest, Kind};
 use megrez_ring::{decode_words, encode_words};
 use megrez_session::Phase;
@@ -104,7 +103,7 @@ pub(crate) fn on_shares(
     let frozen = compiled.model_inputs.iter();
     let frozen = frozen.map(|w| (w.name.clone(), encode_words(plan.ring, &w.values, w.frac).unwrap()));
     let words: HashMap<String, Vec<u64>> = words.chain(frozen).collect();
-    let done = run::<Cpu>(protocol, plan, &words, &LocalOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let done = run(protocol, plan, &words, &LocalOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let decoded = |name: &str| {
         let place = plan.outputs.iter().position(|output| output.name == name).unwrap();
         let value = plan.value(plan.outputs[place].value);

@@ -40,6 +40,9 @@ pub struct Forecast {
     pub runs: u32,
     /// One run, by phase.
     pub phases: BTreeMap<Phase, Foretold>,
+    /// Bytes that a party holds at most: values, masks and randomness of a run. Not reckoned in
+    /// floating point.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Forecast {
@@ -49,9 +52,12 @@ impl Forecast {
     /// If the model does not go with the protocol, or has steps that it lacks.
     pub fn of(model: &Model, protocol: &str, net: &NetProfile, runs: u32) -> Result<Self> {
         model.goes_with(protocol)?;
+        let mut memory_bytes = None;
         let phases = match model {
             Model::Fixed(model) => {
-                of_steps(&protocols::cost(protocol, &model.compiled.plan)?, protocol, net)?
+                let cost = protocols::cost(protocol, &model.compiled.plan)?;
+                memory_bytes = cost.memory.iter().copied().max();
+                of_steps(&cost, protocol, net)?
             }
             Model::Float(model) if find(protocol)?.parties == 2 => {
                 let steps = float_cost(&model.compiled.plan);
@@ -74,7 +80,7 @@ impl Forecast {
                 ])
             }
         };
-        Ok(Forecast { protocol: protocol.into(), runs, phases })
+        Ok(Forecast { protocol: protocol.into(), runs, phases, memory_bytes })
     }
 
     /// Seconds that the network takes for all runs, both phases.
@@ -89,6 +95,7 @@ impl Forecast {
             "protocol": self.protocol,
             "runs": self.runs,
             "phases": self.phases,
+            "memory_bytes": self.memory_bytes,
         })
     }
 
@@ -104,6 +111,9 @@ impl Forecast {
                 bytes(cost.total()),
                 cost.network_seconds
             );
+        }
+        if let Some(memory) = self.memory_bytes {
+            out += &format!("a party holds at most {}\n", bytes(memory));
         }
         out + "bytes are payload of protocol messages over all links; what the parties compute takes its time beside\n"
     }

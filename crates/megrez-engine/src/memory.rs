@@ -1,0 +1,127 @@
+//! What a party holds while it runs a plan, reckoned before it runs: what the walks hold at each
+//! moment. Masks and correlated randomness of all steps are there when the online phase begins, and
+//! go as steps use them; values come and go.
+//!
+//! Kernels work on a part at a time besides, and links buffer what is under way; a test holds this
+//! to what the allocator counts.
+
+use crate::walk::readers;
+use megrez_plan::{Kind, Plan, Step, ValueId};
+use megrez_protocols::{Cost, Transfer, Unit};
+use megrez_session::Phase;
+
+/// What follows from the sharing alone: at a party, how many words it holds for an element of a
+/// secret value, of masks and of data.
+pub(crate) type Held = [usize; 2];
+
+/// A step's cost, and when it runs.
+pub(crate) struct Timed<'a> {
+    pub(crate) cost: &'a Cost,
+    pub(crate) offline_wave: usize,
+    pub(crate) online_wave: usize,
+}
+
+/// Bytes that party `me`, who holds `held` of every element, holds at most in a run of a plan;
+/// stored inputs count.
+pub(crate) fn peak(plan: &Plan, steps: &[Timed<'_>], me: usize, held: Held) -> u64 {
+    let word = u64::from(plan.ring / 8);
+    let [mask_words, data_words] = held.map(|words| words as u64);
+    let size = |id: ValueId| {
+        let value = plan.value(id);
+        let n = value.shape.elements() as u64;
+        if value.kind == Kind::Bit { n.div_ceil(8) } else { n.saturating_mul(word) }
+    };
+    // A public value is its own mask.
+    let public = |id: ValueId| matches!(plan.value(id).kind, Kind::Public { .. });
+    let masks = |id: ValueId| if public(id) { size(id) } else { mask_words.saturating_mul(size(id)) };
+    let data = |id: ValueId| if public(id) { 0 } else { data_words.saturating_mul(size(id)) };
+    let messages = |step: usize| Messages { of: &steps[step].cost.transfers, me, word };
+
+    let all_masks = (0..plan.values.len() as u32).map(ValueId).map(masks).fold(0, u64::saturating_add);
+    let (mut material, mut peak) = (0u64, 0u64);
+    for wave in waves(steps, |step| step.offline_wave) {
+        let work = wave.iter().map(|&step| messages(step).work(Phase::Offline)).fold(0, u64::saturating_add);
+        peak = peak.max(all_masks.saturating_add(material).saturating_add(work));
+        let kept = wave.iter().map(|&step| messages(step).kept()).fold(0, u64::saturating_add);
+        material = material.saturating_add(kept);
+    }
+
+    let inputs = plan.inputs.iter().map(|input| data(input.value)).fold(0, u64::saturating_add);
+    let mut values = all_masks.saturating_add(inputs);
+    // What arrives, and what it becomes.
+    peak = peak.max(values.saturating_add(material).saturating_add(inputs));
+    let mut left = readers(plan);
+    for wave in waves(steps, |step| step.online_wave) {
+        let work = |&step: &usize| {
+            let output = plan.steps[step].output;
+            let work = messages(step).work(Phase::Online).saturating_add(messages(step).drawn());
+            data(output).saturating_add(size(output)).saturating_add(work)
+        };
+        let work = wave.iter().map(work).fold(0, u64::saturating_add);
+        peak = peak.max(values.saturating_add(material).saturating_add(work));
+        for &step in &wave {
+            let Step { inputs, output, .. } = &plan.steps[step];
+            material = material.saturating_sub(messages(step).kept());
+            values = values.saturating_add(data(*output));
+            for &input in inputs {
+                let left = &mut left[input.0 as usize];
+                *left -= 1;
+                if *left == 0 {
+                    values = values.saturating_sub(masks(input)).saturating_sub(data(input));
+                }
+            }
+        }
+    }
+    peak
+}
+
+/// Steps by their wave, in order.
+fn waves(steps: &[Timed<'_>], wave: impl Fn(&Timed<'_>) -> usize) -> Vec<Vec<usize>> {
+    let mut waves = vec![vec![]; steps.iter().map(|step| wave(step) + 1).max().unwrap_or(0)];
+    steps.iter().enumerate().for_each(|(index, step)| waves[wave(step)].push(index));
+    waves
+}
+
+/// A step's messages, as party `me` sees them.
+struct Messages<'a> {
+    of: &'a [Transfer],
+    me: usize,
+    word: u64,
+}
+
+impl Messages<'_> {
+    fn sum(&self, bytes: impl Fn(&Transfer) -> Option<u64>) -> u64 {
+        self.of.iter().filter_map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that its messages of a phase take: all of them as they are under way, and what one
+    /// after the other becomes, or is made of. What is dealt is made of a secret, a drawn half and
+    /// their difference; of twice the secret where it is half of a table.
+    fn work(&self, phase: Phase) -> u64 {
+        let mine = |t: &&Transfer| t.phase == phase && (t.from == self.me || t.to == self.me);
+        let each = |t: &Transfer| self.unpacked(t).saturating_mul(if t.from == self.me { 5 } else { 1 });
+        let largest = self.of.iter().filter(mine).map(each).max().unwrap_or(0);
+        largest.saturating_add(self.sum(|t| mine(&t).then(|| t.unit.bytes(t.n))))
+    }
+
+    /// Bytes that it keeps of what it was sent offline, as they came.
+    fn kept(&self) -> u64 {
+        self.sum(|t| (t.phase == Phase::Offline && t.to == self.me).then(|| t.unit.bytes(t.n)))
+    }
+
+    /// Bytes of what was dealt, to this party or another, when a step uses it: halves are drawn
+    /// only then.
+    fn drawn(&self) -> u64 {
+        self.sum(|t| (t.phase == Phase::Offline && t.from != self.me).then(|| self.unpacked(t)))
+    }
+
+    /// Elements of several bits are words; bits and field elements stay packed.
+    fn unpacked(&self, transfer: &Transfer) -> u64 {
+        match transfer.unit {
+            Unit::Bits(bits) if bits > 1 => {
+                (transfer.n as u64).saturating_mul(self.word.max(u64::from(bits / 8)))
+            }
+            unit => unit.bytes(transfer.n),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a plan is said to hold, against what the allocator counts.
+
+use crate::common::run_locally;
+use megrez_engine::check;
+use megrez_engine::local::LocalOptions;
+use megrez_kernels::Cpu;
+use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
+use megrez_protocols::{Suite, registry};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::HashMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The system's allocator, which counts.
+struct Counting;
+
+static HELD: AtomicU64 = AtomicU64::new(0);
+static MOST: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator as it is; the counters are not memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size() as u64, Relaxed) + layout.size() as u64;
+        MOST.fetch_max(held, Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size() as u64, Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Layers of products, each truncated and rectified, of 2^16 values.
+fn layers(count: usize) -> Plan {
+    let mut plan = Plan::new(64);
+    let n = 1 << 16;
+    let mut x = plan.input("x", "owner", [n].into(), 8);
+    let y = plan.input("y", "owner", [n].into(), 8);
+    for layer in 0..count {
+        let product = plan.step(&format!("{layer}/product"), Op::Mul, &[x, y]).unwrap();
+        let sign = SignBit { list: List::Digits(vec![4, 4, 4, 3]), cut: 8, bits: Some(16) };
+        let relu = Op::Relu(Relu { sign, form: ReluForm::ThreeRounds, truncate: 8 });
+        x = plan.step(&format!("{layer}/relu"), relu, &[product]).unwrap();
+    }
+    plan.output("z", "owner", x);
+    plan
+}
+
+struct Planned<'a>(&'a Plan);
+
+impl registry::Visitor<Cpu> for Planned<'_> {
+    type Output = u64;
+    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> u64 {
+        check(&suite, self.0).unwrap().memory.iter().sum()
+    }
+}
+
+/// Alone in its process: see [`what_is_planned_is_what_the_allocator_counts`].
+#[test]
+#[ignore = "counts what the whole process allocates"]
+fn alone() {
+    let mut far = vec![];
+    for (protocol, layers_of) in
+        ["mizar", "aby3", "alkaid", "meteor"].into_iter().flat_map(|p| [(p, 2), (p, 8)])
+    {
+        let plan = layers(layers_of);
+        let planned = registry::dispatch::<Cpu, _>(protocol, 64, Planned(&plan)).unwrap();
+        let words: Vec<u64> = (0..1 << 16).collect();
+        let inputs = HashMap::from(["x", "y"].map(|name| (name.to_owned(), words.clone())));
+        let before = HELD.load(Relaxed);
+        MOST.store(before, Relaxed);
+        run_locally(protocol, &plan, &inputs, &LocalOptions::default()).unwrap();
+        let counted = MOST.load(Relaxed) - before;
+        let ratio = counted as f64 / planned as f64;
+        eprintln!("{protocol}, {layers_of} layers: {planned} planned, {counted} counted: {ratio:.2}");
+        // Parties are not at their peaks at once, and hold what is under way besides.
+        far.extend((!(0.35..1.0).contains(&ratio)).then_some(ratio));
+    }
+    assert!(far.is_empty(), "{far:?} of what was planned was counted");
+}
+
+#[test]
+fn what_is_planned_is_what_the_allocator_counts() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let run = child.args(["--exact", "memory::alone", "--ignored", "--test-threads=1", "--nocapture"]);
+    let output = run.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("counted"), "{said}");
+}
