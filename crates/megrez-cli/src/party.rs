@@ -7,7 +7,7 @@ use megrez_net::{Config, Endpoint, Identity, PeerName};
 use megrez_service::audit;
 use megrez_service::embedded::serve_embedded;
 use megrez_service::log::{Event, Format, Level, Log, LogConfig};
-use megrez_service::party::{Policy, Rights, Service, admin, limits, writable};
+use megrez_service::party::{Models, Policy, Rights, Service, admin, check_models, limits, writable};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -201,8 +201,16 @@ fn check(config: &PartyConfig, device: Option<DeviceChoice>, json: bool) -> Resu
                     problems.extend(report.problems);
                 }
             }
-            if let Err(e) = config.place(&cluster).and_then(|(_, models)| writable(models.folder())) {
-                problems.push(e.to_string());
+            let check = |models: Models| {
+                writable(models.folder())?;
+                check_models(&models, config.party)
+            };
+            match config.place(&cluster).and_then(|(_, models)| check(models)) {
+                Err(e) => problems.push(e.to_string()),
+                Ok((count, wrong)) => {
+                    found.insert("stored_models".into(), count.into());
+                    problems.extend(wrong.iter().map(Error::to_string));
+                }
             }
         }
     }

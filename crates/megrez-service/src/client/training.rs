@@ -43,9 +43,11 @@ impl Standing {
         self.parties.iter().any(|state| matches!(state.stands, Stands::Runs(_)))
     }
 
-    /// Steps of the epoch that is under way.
+    /// Steps of the epoch that is under way: all of them where party 0 has ended it and another has
+    /// not, so that this never goes back.
     pub fn step(&self) -> u32 {
         let step = |state: &JobState| match state.stands {
+            Stands::Runs(_) if state.epoch > self.epoch() => state.steps,
             Stands::Runs(step) => step,
             _ => 0,
         };

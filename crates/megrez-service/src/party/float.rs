@@ -1,18 +1,16 @@
 //! What a party does for floating point: it runs a client's plan, or one of a stored model, and
 //! keeps models in shares.
 
-use super::asked::Asked;
 use super::clients::{ChannelClients, ClientChannel};
-use super::host::{Host, ended, hash, own};
+use super::host::{Host, hash, own};
 use super::stored::{ModelFile, ModelHeader, StoredModel};
-use super::uses::Use;
 use crate::protocols::MIZAR_FLOAT;
 use crate::wire::{Ahead, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::float::{StoredFloats, dealt_bytes, serve_floats};
 use megrez_engine::{Clients, Options, PartyReport, agree, common_name};
 use megrez_kernels::Cpu;
-use megrez_net::{NetProfile, Payload};
+use megrez_net::{Network, Payload};
 use megrez_plan::{FloatOp, FloatPlan, FloatStep, Input, KEPT};
 use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
@@ -24,33 +22,26 @@ use std::path::Path;
 /// Runs a plan.
 pub(super) fn run(
     host: &Host,
-    asked: &Asked,
+    client: &str,
     run: &Run,
     plan: &FloatPlan,
     stored: Option<&StoredModel>,
     channel: &ClientChannel,
+    network: &Network,
 ) -> Result<Vec<PartyReport>> {
-    let network = host.join(
-        asked,
-        run.session,
-        &host.profile(&run.net)?,
-        Use::of(run, stored.map(|stored| &stored.header)),
-    )?;
-    let serve = || {
-        let mut party = Party::start(network.clone(), Cpu::new(1))?;
-        agree(&mut party, "request", &hash(run))?;
-        let mut clients = ChannelClients { channel, network: network.clone(), due: None };
-        let weights = match stored {
-            Some(stored) => {
-                stored.agree(&mut party)?;
-                load(stored, &run.protocol, plan, party.me())?
-            }
-            None => HashMap::new(),
-        };
-        let options = Options { runs: run.runs, lasting: &run.lasting };
-        Ok(serve_floats(plan, party, &weights, &mut clients, options)?)
+    let mut party = Party::start(network.clone(), Cpu::new(1))?;
+    agree(&mut party, "request", &hash(run))?;
+    host.count(client, run, stored.map(|stored| &stored.header))?;
+    let mut clients = ChannelClients { channel, network: network.clone(), due: None };
+    let weights = match stored {
+        Some(stored) => {
+            stored.agree(&mut party)?;
+            load(stored, &run.protocol, plan, party.me())?
+        }
+        None => HashMap::new(),
     };
-    ended(&network, serve())
+    let options = Options { runs: run.runs, lasting: &run.lasting };
+    Ok(serve_floats(plan, party, &weights, &mut clients, options)?)
 }
 
 /// What a session of such a plan holds at most, in bytes: all values at once, each with what a step
@@ -100,35 +91,31 @@ pub(super) fn plan_of(host: &Host, client: &str, run: &Run) -> Result<(FloatPlan
 /// Keeps a model in shares.
 pub(super) fn upload(
     host: &Host,
-    asked: &Asked,
     upload: &Upload,
     header: ModelHeader,
     plan: &FloatPlan,
     path: &Path,
     channel: &ClientChannel,
+    network: &Network,
 ) -> Result<()> {
-    let network = host.join(asked, upload.session, &NetProfile::loopback(), None)?;
-    let keep = || {
-        let mut party = Party::start(network.clone(), Cpu::new(1))?;
-        agree(&mut party, "request", &hash(upload))?;
-        let header = header.of_upload(common_name(&mut party, "upload")?);
-        party.enter(Phase::Input, 0);
-        let mut clients = ChannelClients { channel, network: network.clone(), due: None };
-        let mut file = ModelFile::new(&header)?;
-        // A dealer keeps nothing of a model.
-        for name in header.inputs.iter().filter(|_| party.me() != DEALER) {
-            let input = named(plan, name)?;
-            let size = share_bytes(plan.shape(input.value).elements());
-            let share = clients.data(input, size)?;
-            if share.len() != size {
-                let got = share.len();
-                return Err(Error::Refused(format!("the share of `{name}` has {got} bytes, not {size}")));
-            }
-            file.body().extend_from_slice(share.as_bytes());
+    let mut party = Party::start(network.clone(), Cpu::new(1))?;
+    agree(&mut party, "request", &hash(upload))?;
+    let header = header.of_upload(common_name(&mut party, "upload")?);
+    party.enter(Phase::Input, 0);
+    let mut clients = ChannelClients { channel, network: network.clone(), due: None };
+    let mut file = ModelFile::new(&header)?;
+    // A dealer keeps nothing of a model.
+    for name in header.inputs.iter().filter(|_| party.me() != DEALER) {
+        let input = named(plan, name)?;
+        let size = share_bytes(plan.shape(input.value).elements());
+        let share = clients.data(input, size)?;
+        if share.len() != size {
+            let got = share.len();
+            return Err(Error::Refused(format!("the share of `{name}` has {got} bytes, not {size}")));
         }
-        file.keep(&host.policy.models, path, &mut party)
-    };
-    ended(&network, keep())
+        file.body().extend_from_slice(share.as_bytes());
+    }
+    file.keep(&host.policy.models, path, &mut party)
 }
 
 /// A valid plan whose values this party has room for.

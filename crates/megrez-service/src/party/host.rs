@@ -4,11 +4,11 @@ use super::asked::Asked;
 use super::chosen::Chosen;
 use super::models::Models;
 use super::settings::{Current, Settings};
-use super::stored::{StoredModel, forbidden};
+use super::stored::{ModelHeader, StoredModel, forbidden};
 use super::traces::TraceConfig;
 use super::uses::{Use, Uses};
 use crate::protocols;
-use crate::wire::{self, Source};
+use crate::wire::{self, Run, Source};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
@@ -97,22 +97,31 @@ impl Host {
         })
     }
 
-    /// Takes part in the session of a request that this party accepts, and counts what it uses; a
-    /// party that may not, or cannot write that down, ends it.
-    pub(super) fn join(
-        &self,
-        asked: &Asked,
-        session: [u8; 16],
-        profile: &NetProfile,
-        of: Option<Use<'_>>,
-    ) -> Result<Network> {
+    /// Takes part in the session of a request that this party accepts; a party that cannot write
+    /// that down ends it.
+    pub(super) fn join(&self, asked: &Asked, session: [u8; 16], profile: &NetProfile) -> Result<Network> {
         let network = self.endpoint.open_session(SessionId(session), profile)?;
-        let count = |of: Use<'_>| {
-            of.model.still_lets(&self.policy.models, asked.client)?;
-            self.uses.count(&self.policy.data, asked.client, &of)
-        };
-        of.map_or(Ok(()), count).and_then(|()| asked.accept()).map_err(|e| given_up(&network, &e))?;
+        asked.accept().map_err(|e| given_up(&network, &e))?;
         Ok(network)
+    }
+
+    /// Counts what a request uses of a stored model, once all parties are there for the same
+    /// request: what one of them has refused is not used. Nothing has been done yet.
+    ///
+    /// # Errors
+    /// If its client may not use it so, or no longer.
+    pub(super) fn count(&self, client: &str, run: &Run, model: Option<&ModelHeader>) -> Result<()> {
+        let Some(of) = Use::of(run, model) else { return Ok(()) };
+        self.uses.count(&self.policy.data, &self.policy.models, client, &of)
+    }
+
+    /// Whether a request would be [counted](Self::count), before anybody waits for its turn.
+    ///
+    /// # Errors
+    /// If its client has used up what the owner has let it.
+    pub(super) fn countable(&self, client: &str, run: &Run, model: Option<&ModelHeader>) -> Result<()> {
+        let Some(of) = Use::of(run, model) else { return Ok(()) };
+        self.uses.left(&self.policy.data, client, &of).map(drop)
     }
 
     /// A valid plan whose values this party has room for.
@@ -122,11 +131,18 @@ impl Host {
         Ok(plan)
     }
 
-    /// What a session of such a plan holds at most, in bytes: all values at once, each with masks,
-    /// correlated randomness and what a step needs.
-    pub(super) fn memory(plan: &Plan) -> u64 {
-        let elements = sizes(plan).fold(0u64, |all, size| all.saturating_add(size as u64));
-        elements.saturating_mul(4 * u64::from(plan.ring / 8))
+    /// What a session of such a plan holds at most at any party, in bytes; nothing if the protocol
+    /// does not have the plan's steps, for then it ends at once.
+    pub(super) fn memory(protocol: &str, plan: &Plan) -> u64 {
+        protocols::cost(protocol, plan).map_or(0, |cost| cost.memory.into_iter().max().unwrap_or(0))
+    }
+
+    /// What storing inputs of a plan holds, in bytes: what arrives, shares and masks of it, and the
+    /// file.
+    pub(super) fn memory_to_store(plan: &Plan, names: &[String]) -> u64 {
+        let stored = plan.inputs.iter().filter(|input| names.contains(&input.name));
+        let elements = stored.map(|input| plan.value(input.value).shape.elements() as u64);
+        elements.fold(0, u64::saturating_add).saturating_mul(8 * u64::from(plan.ring / 8))
     }
 
     /// Refuses a plan whose values have too many elements together.
@@ -302,7 +318,6 @@ mod tests {
         for op in [Op::Lookup(f.clone()), Op::Offloaded(Box::new(Op::Lookup(f)))] {
             let plan = plan(op);
             assert_eq!(sizes(&plan).sum::<usize>(), 100 + 100 + 100 * (2 * 15 + 4));
-            assert_eq!(Host::memory(&plan), 3_600 * 32);
         }
         let mut winners = Plan::new(64);
         let x = winners.input("x", "alice", [10, 100].into(), 0);

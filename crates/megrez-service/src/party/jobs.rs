@@ -80,6 +80,7 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
         let request = hash(self.run);
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         agree(&mut party, "request", &request)?;
+        self.host.count(self.client, self.run, self.stored.as_ref().map(|stored| &stored.header))?;
         let mut stored = weights::<S>(self.stored.as_ref(), &self.run.protocol, &mut party)?;
         let origin = Origin {
             protocol: self.run.protocol.clone(),

@@ -159,7 +159,7 @@ impl Service {
         let ((), _place) = self.admitted(wish)?;
         seat.admitted();
         asked.is_done_in(session);
-        let network = self.host.join(asked, session, profile, None)?;
+        let network = self.host.join(asked, session, profile)?;
         let serve = || {
             let (program, shapes) = self.program(&seat.program)?;
             let mut party = Party::start(network.clone(), Cpu::new(1))?;

@@ -37,5 +37,6 @@ pub use models::Models;
 pub use rights::{Grant, Right, Rights};
 pub use service::Service;
 pub use settings::Settings;
+pub use stored::check_models;
 pub use traces::TraceConfig;
 pub use upkeep::RENEW_DAYS;

@@ -13,11 +13,11 @@ use super::meetings::Meetings;
 use super::metrics::Metrics;
 use super::rights::Rights;
 use super::settings::Current;
-use super::stored::{ModelHeader, taken};
+use super::stored::{ModelHeader, StoredModel, taken};
 use super::traces::Traces;
 use super::training::Training;
 use super::upkeep::Upkeep;
-use super::uses::{Use, Uses};
+use super::uses::Uses;
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
 use crate::wire::{self, Failure, Prepare, Reply, Request, Run, Upload};
@@ -376,25 +376,28 @@ impl Service {
         let (since, within) = (Instant::now(), seconds(run.within_s));
         // A policy is this party's own.
         let alone = run.source.is_stored() || permitted.is_err();
+        let countable = |stored: Option<&StoredModel>| {
+            self.host.countable(asked.client, run, stored.map(|stored| &stored.header))
+        };
         if protocol.numbers == Numbers::Float32 {
             let ready = permitted.and_then(|()| float::plan_of(&self.host, asked.client, run));
+            let ready = ready.and_then(|ready| countable(ready.1.as_ref()).map(|()| ready));
             let inbox = self.host.endpoint.sent_ahead();
             let memory = |(plan, _): &(FloatPlan, _)| float::session_memory(&run.protocol, plan, inbox);
             let wish =
                 Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
             let ((plan, stored), _place) = self.admitted(wish)?;
-            return float::run(&self.host, asked, run, &plan, stored.as_ref(), shared);
+            let network = self.host.join(asked, session, profile)?;
+            let due = within.map(|within| since + within);
+            let run = || float::run(&self.host, asked.client, run, &plan, stored.as_ref(), shared, &network);
+            return ended(&network, until(due, &network, run));
         }
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &run.source));
-        let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
+        let ready = ready.and_then(|ready| countable(ready.1.as_ref()).map(|()| ready));
+        let memory = |(plan, _): &(Plan, _)| Host::memory(&run.protocol, plan);
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
-        let network = self.host.join(
-            asked,
-            session,
-            profile,
-            Use::of(run, stored.as_ref().map(|stored| &stored.header)),
-        )?;
+        let network = self.host.join(asked, session, profile)?;
         let job = RunJob {
             host: &self.host,
             client: asked.client,
@@ -425,7 +428,8 @@ impl Service {
             .and_then(|()| if path.exists() { Err(taken(&upload.model)) } else { Ok(()) })
             .and_then(|()| self.room_on_disk(asked.client));
         let (session, alone, depend, present) = (upload.session, true, false, &|| shared.present());
-        let within = seconds(upload.within_s);
+        let (since, within) = (Instant::now(), seconds(upload.within_s));
+        let due = within.map(|within| since + within);
         let bytes = &upload.plans[0].plan;
         if protocol.numbers == Numbers::Float32 {
             let ready = permitted.and_then(|()| float::affordable(&self.host, bytes));
@@ -441,13 +445,15 @@ impl Service {
                 memory: &float::memory,
             };
             let (plan, _place) = self.admitted(wish)?;
-            return float::upload(&self.host, asked, upload, header, &plan, &path, shared);
+            let network = self.host.join(asked, session, profile)?;
+            let keep = || float::upload(&self.host, upload, header, &plan, &path, shared, &network);
+            return ended(&network, until(due, &network, keep));
         }
         let ready = permitted.and_then(|()| self.host.affordable(bytes));
-        let wish =
-            Wish { asked, session, profile, present, depend, within, alone, ready, memory: &Host::memory };
+        let memory = |plan: &Plan| Host::memory_to_store(plan, &header.inputs);
+        let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let (plan, _place) = self.admitted(wish)?;
-        let network = self.host.join(asked, session, profile, None)?;
+        let network = self.host.join(asked, session, profile)?;
         let job = UploadJob {
             host: &self.host,
             network: network.clone(),
@@ -457,7 +463,7 @@ impl Service {
             request: hash(upload),
             channel: shared,
         };
-        ended(&network, dispatch(&upload.protocol, plan.ring, job)?)
+        ended(&network, until(due, &network, || dispatch(&upload.protocol, plan.ring, job))?)
     }
 
     fn prepare(
@@ -475,15 +481,15 @@ impl Service {
         let profile = &NetProfile::loopback();
         let permitted = permitted.and_then(|()| self.room_on_disk(asked.client));
         let (session, depend, present) = (prepare.session, false, &|| shared.present());
-        let within = seconds(prepare.within_s);
+        let (since, within) = (Instant::now(), seconds(prepare.within_s));
         let alone = prepare.source.is_stored() || permitted.is_err();
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &prepare.source));
-        let memory = |(plan, _): &(Plan, _)| Host::memory(plan);
+        let memory = |(plan, _): &(Plan, _)| Host::memory(&prepare.protocol, plan);
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
         // What is made is kept for some time only: it does not fill a disk over the years.
         self.expire(asked.log());
-        let network = self.host.join(asked, session, profile, None)?;
+        let network = self.host.join(asked, session, profile)?;
         let job = PrepareJob {
             host: &self.host,
             client: asked.client,
@@ -492,6 +498,7 @@ impl Service {
             prepare,
             stored,
         };
-        ended(&network, dispatch(&prepare.protocol, plan.ring, job)?)
+        let due = within.map(|within| since + within);
+        ended(&network, until(due, &network, || dispatch(&prepare.protocol, plan.ring, job))?)
     }
 }

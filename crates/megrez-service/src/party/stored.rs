@@ -223,8 +223,8 @@ impl ModelHeader {
     /// If it may not, or may in another way now.
     pub(super) fn still_lets(&self, models: &Models, client: &str) -> Result<()> {
         let now = Self::peek(models, &models.path(&self.model)?, self.party)?;
-        let same = |now: &Self| (now.upload, now.grant(client)) == (self.upload, self.grant(client));
-        if !now.is_some_and(|now| same(&now)) {
+        let says = |header: &Self| (header.upload, header.grant(client).cloned(), header.rules.clone());
+        if now.map(|now| says(&now)) != Some(says(self)) {
             let what =
                 format!("who may use `{}` has changed since this was asked for: ask again", self.model);
             return Err(forbidden(what));
@@ -464,6 +464,21 @@ impl StoredModel {
         let what = format!("the file `{model}.model` does not hold what its header says: upload it again");
         Error::of(ErrorKind::DamagedFile, what)
     }
+}
+
+/// Reads every file of models and rows at party `me`, and checks it: how many there are, and what
+/// is wrong with those that would be refused when somebody runs them.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn check_models(models: &Models, me: usize) -> Result<(usize, Vec<Error>)> {
+    let files = models.list()?;
+    let check = |path: &Path| {
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        StoredModel::read(models, name, me)
+    };
+    let wrong = files.iter().filter_map(|(path, _)| check(path).err()).collect();
+    Ok((files.len(), wrong))
 }
 
 /// The file of a model that is being stored: shares are appended, then it is written.

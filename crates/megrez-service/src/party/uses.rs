@@ -1,8 +1,9 @@
 //! How often clients have used what owners have let them use up to a limit.
 //!
-//! Counts are on the disk before a session begins, and count on after a restart. Each replica of a
-//! party counts by itself.
+//! Counts are on the disk before anything is done in a session, and count on after a restart. Each
+//! replica of a party counts by itself.
 
+use super::models::Models;
 use super::sealed;
 use super::stored::{ModelHeader, forbidden};
 use crate::approval::Grant;
@@ -22,7 +23,7 @@ const EXTENSION: &str = "uses";
 
 /// What a client has used of one approval.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Used {
+pub(super) struct Used {
     upload: Id,
     grant: Grant,
     runs: u64,
@@ -60,18 +61,18 @@ fn path(data: &Path, model: &str, client: &str) -> PathBuf {
 }
 
 impl Uses {
-    /// Counts a use of a client's, if its owner limits how many there may be.
+    /// What a client has used once this is counted, and where that stands; `None` if its owner sets
+    /// no limit.
     ///
     /// # Errors
-    /// If it would be more than that, or cannot be counted.
-    pub(super) fn count(&self, data: &Path, client: &str, of: &Use<'_>) -> Result<()> {
+    /// If it would be more than its owner lets it, or the count cannot be read.
+    pub(super) fn left(&self, data: &Path, client: &str, of: &Use<'_>) -> Result<Option<(PathBuf, Used)>> {
         let Use { model, runs, rows } = of;
-        let Some(grant) = model.grant(client) else { return Ok(()) };
+        let Some(grant) = model.grant(client) else { return Ok(None) };
         if grant.runs.is_none() && grant.rows.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let path = path(data, model.name(), client);
-        let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         let before: Used = sealed::read(PURPOSE, &path)?.unwrap_or_default();
         // What was used of an earlier approval is not of this one.
         let same = (before.upload, &before.grant) == (model.upload, grant);
@@ -96,7 +97,20 @@ impl Uses {
                 )));
             }
         }
-        sealed::put(PURPOSE, &path, &used)
+        Ok(Some((path, used)))
+    }
+
+    /// Counts a use of a client's, if its owner limits how many there may be, and lets it be still.
+    ///
+    /// # Errors
+    /// If it would be more than that, or cannot be counted.
+    pub(super) fn count(&self, data: &Path, models: &Models, client: &str, of: &Use<'_>) -> Result<()> {
+        let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        of.model.still_lets(models, client)?;
+        match self.left(data, client, of)? {
+            Some((path, used)) => sealed::put(PURPOSE, &path, &used),
+            None => Ok(()),
+        }
     }
 
     /// Removes what a crash has left of counts that were being written; says what.

@@ -75,18 +75,20 @@ impl Service {
             let wish =
                 Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
             let (ready, place) = self.admitted(wish)?;
-            let network = self.host.join(asked, session, profile, None)?;
+            let network = self.host.join(asked, session, profile)?;
             Ok::<_, Error>((ready, place, network))
         };
         let (Ready { work, stored, keep, owners }, _place, network) = alive(shared, begin)?;
         let entry = RefCell::new(None);
-        let enter = || {
+        let enter = |stored: &[StoredModel]| {
             let entered = self.training.enter(job)?;
             let running = Arc::clone(&entered.running);
             *entry.borrow_mut() = Some(entered);
             // What was taken back since has not stopped the job; what is taken back from now on
             // does.
             self.approved(job, &owners)?;
+            let still = |found: &StoredModel| found.header.still_lets(&self.host.policy.models, asked.client);
+            stored.iter().try_for_each(still)?;
             Ok(running)
         };
         let begun = || {
@@ -207,6 +209,9 @@ impl Service {
         let me = self.host.endpoint.me();
         let running = lock(&self.training.running).get(&job.id()).cloned();
         let failed = lock(&self.training.failed).get(&job.id()).cloned();
+        let before = running
+            .as_ref()
+            .map(|running| (running.epoch.load(Ordering::Acquire), running.step.load(Ordering::Acquire)));
         // What a running job has sealed last may not be sealed everywhere yet; and it may go on
         // while we look.
         let look = || -> Result<_> {
@@ -225,7 +230,8 @@ impl Service {
                 .map_or(Ok(true), |keep| self.host.policy.models.path(&keep.model).map(|path| path.exists()))
         };
         let stands = match (running, failed) {
-            (Some(running), _) => Stands::Runs(running.step.load(Ordering::Acquire)),
+            // Of the epoch that is told, or of one that has just begun.
+            (Some(_), _) => Stands::Runs(before.filter(|(of, _)| *of == epoch).map_or(0, |(_, step)| step)),
             (None, Some(failure)) => Stands::Failed(failure),
             (None, None) if epoch == job.epochs() && kept()? => Stands::Done,
             (None, None) => Stands::Waits,
@@ -309,7 +315,7 @@ fn memory(work: &Work, job: &Job) -> u64 {
     let rows =
         work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
     // Once as they are stored, and once joined.
-    let step = work.steps.iter().map(Host::memory).max().unwrap_or(0);
+    let step = work.steps.iter().map(|step| Host::memory(&job.protocol, step)).max().unwrap_or(0);
     step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
 }
 

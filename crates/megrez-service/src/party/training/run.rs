@@ -40,7 +40,7 @@ pub(super) struct TrainJob<'a> {
     pub(super) stored: Vec<StoredModel>,
     pub(super) keep: Kept,
     /// Takes the job's place among those that run here, if all still agree to it.
-    pub(super) enter: &'a dyn Fn() -> Result<Arc<Running>>,
+    pub(super) enter: &'a dyn Fn(&[StoredModel]) -> Result<Arc<Running>>,
     /// Tells the client that the job has begun.
     pub(super) begun: &'a dyn Fn(),
 }
@@ -306,9 +306,9 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         let party = &mut party;
         // Of two attempts at one job party 0 has one go on: the others enter theirs once it has.
-        let first = if party.me() == 0 { Some((self.enter)()?) } else { None };
+        let first = if party.me() == 0 { Some((self.enter)(&self.stored)?) } else { None };
         agree(party, "request", &hash(self.train))?;
-        let running = first.map_or_else(self.enter, Ok)?;
+        let running = first.map_or_else(|| (self.enter)(&self.stored), Ok)?;
         let uploads: Vec<_> = self.stored.iter().map(|stored| stored.header.upload).collect();
         agree_or(party, "upload", &hash(&uploads), |low, high| {
             format!("parties {low} and {high} hold different uploads of the job's rows or weights")
