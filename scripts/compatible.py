@@ -27,6 +27,8 @@ import numpy as np
 
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits"
 MODEL = DIGITS / "cnn.onnx"
+INFER = ["--json", "infer", "--model", MODEL, "--input", "images.npy"]
+"""Runs a client's own model."""
 IMAGES, ROWS = 2, 64
 TOLERANCE = 5e-3
 """Of a model's answers."""
@@ -174,17 +176,7 @@ def mixtures(old: Build, new: Build, folder: Path, seconds: float, table: Table,
             if problem is not None:
                 table.row(tried, "does not start", problem, well=False)
                 continue
-            words = [
-                "--json",
-                "infer",
-                "--model",
-                MODEL,
-                "--input",
-                "images.npy",
-                "--cluster",
-                "cluster.toml",
-            ]
-            answer = ask(client, there, seconds, *words)
+            answer = ask(client, there, seconds, *INFER, "--cluster", "cluster.toml")
         if len(set(builds)) == 1 and answer.code != 0:
             table.row(tried, "one build, and no answer", answer.words, well=False)
         else:
@@ -274,17 +266,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepare(new, folder / "alone")
-        alone = ask(
-            new,
-            folder / "alone",
-            options.seconds,
-            "--json",
-            "infer",
-            "--model",
-            MODEL,
-            "--input",
-            "images.npy",
-        )
+        alone = ask(new, folder / "alone", options.seconds, *INFER)
         if alone.code != 0:
             raise SystemExit(f"the new build cannot even run a model by itself: {alone.err}")
         wanted = np.asarray(json.loads(alone.out)["output"])

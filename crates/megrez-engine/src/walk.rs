@@ -170,7 +170,7 @@ pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
 /// Which steps can run, as values come to be there.
 struct Order<'a> {
     plan: &'a Plan,
-    /// The steps that read a value.
+    /// The steps that read a value, until it is there.
     readers: Vec<Vec<usize>>,
     /// How many inputs a step still waits for; one that is read twice counts twice.
     missing: Vec<usize>,
@@ -214,7 +214,7 @@ impl<'a> Order<'a> {
         if std::mem::replace(&mut self.there[value.0 as usize], true) {
             return;
         }
-        for step in self.readers[value.0 as usize].clone() {
+        for step in std::mem::take(&mut self.readers[value.0 as usize]) {
             self.missing[step] -= 1;
             if self.missing[step] == 0 && !self.placed[step] {
                 self.ready(step);

@@ -199,8 +199,8 @@ fn another() -> Error {
 /// other come from its stream with the dealer. ℓ bits per element, one round. Workers get their
 /// share, the dealer nothing.
 ///
-/// Which worker it is says the step, so that both links from the dealer carry about as much: lists
-/// and what is shifted go to worker 0, most products of masks and tables to worker 1.
+/// Which worker it is says the step, so that no link from the dealer carries it all: lists and what
+/// is shifted go to worker 0, most products of masks and tables to worker 1.
 pub(crate) fn deal<W: Word, D: Device>(
     party: &mut Party<D>,
     to: usize,
