@@ -1,7 +1,7 @@
 //! What owners approve, in signed words: how far a model is used, what jobs on their rows have to
 //! keep to, and until when.
 
-use crate::common::{Deployment, example, signal};
+use crate::common::{Deployment, cli, example, signal};
 use crate::deployment::images;
 use crate::jobs::{TRAIN, part, store};
 use megrez::ErrorKind;
@@ -62,6 +62,29 @@ fn a_model_is_used_as_far_as_its_owner_says() {
     // What is removed leaves no counts behind.
     deployment.cli("bob", "remove digits", &[]).ok();
     assert!((0..3).all(|party| !deployment.folder.path(&format!("data{party}/uses/digits")).exists()));
+}
+
+/// Two parties would run it, and a third cannot: that is no use of the model.
+#[test]
+fn what_one_party_refuses_is_not_used() {
+    let deployment = Deployment::start("");
+    deployment.cli("bob", "upload-model --model {} --name digits --batch 1", &[&example("lenet.onnx")]).ok();
+    deployment.cli("bob", "allow digits alice --runs 1", &[]).ok();
+    let file = deployment.folder.path("data2/models/digits.model");
+    let whole = std::fs::read(&file).unwrap();
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, damaged).unwrap();
+    infer(&deployment, "alice", 1).refused(&["digits.model", "is damaged"]);
+    let checked = cli("party --check --config {}", &[&deployment.folder.path("party2.toml")]);
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    let told = checked.out.lines().find(|line| line.contains("digits.model"));
+    assert!(told.is_some_and(|line| line.contains("is damaged")), "{}", checked.out);
+    std::fs::write(&file, whole).unwrap();
+    let checked = cli("party --check --config {}", &[&deployment.folder.path("party2.toml")]);
+    assert!(checked.out.contains("stored_models: 1") && !checked.out.contains("digits"), "{}", checked.out);
+    infer(&deployment, "alice", 1).ok();
+    infer(&deployment, "alice", 1).refused(&["`bob` lets `alice` have 1 runs", "1 are used, 1 more"]);
 }
 
 /// Sends one request to one party as a client, and hears what it says.
