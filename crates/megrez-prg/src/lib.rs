@@ -9,6 +9,7 @@
 //! [`Key`] is a key of ChaCha12 and makes its one stream. No 32 bytes serve both.
 
 mod chacha;
+pub mod digits;
 mod level;
 mod sample;
 

@@ -5,6 +5,7 @@
 //! from uniform is at most bound^k / 2^128 a draw. k is the largest number with bound^k ≤ 2^56, so
 //! a message of up to 2^32 draws is within 2^-40 of uniform.
 
+use crate::digits::{Digits, OVERSHOOT};
 use crate::{BLOCK_WORDS, Level, Stream};
 
 /// Draws uniform values below a small bound from a stream: value i always comes from draw i / k, so
@@ -13,17 +14,17 @@ use crate::{BLOCK_WORDS, Level, Stream};
 pub struct FieldSampler {
     bound: u64,
     per_draw: usize,
+    digits: Digits,
     #[cfg(target_arch = "x86_64")]
-    digits: x86::Digits,
+    wide: x86::Digits,
 }
 
 /// Draws that are made and split at a time: 4 KiB of stream, which stays in the nearest cache.
 const DRAWS: usize = 256;
 /// Draws per block of the stream.
 const BLOCK_DRAWS: usize = BLOCK_WORDS / 2;
-/// The vector code splits this many draws at a time and may write so many bytes past the last one.
+/// The widest vector code splits this many draws at a time.
 const VECTOR_DRAWS: usize = 32;
-const OVERSHOOT: usize = 8;
 
 impl FieldSampler {
     /// A sampler of [0, bound), 1 ≤ bound ≤ 128.
@@ -39,8 +40,9 @@ impl FieldSampler {
         FieldSampler {
             bound,
             per_draw,
+            digits: Digits::new(bound, per_draw),
             #[cfg(target_arch = "x86_64")]
-            digits: x86::Digits::new(bound, per_draw),
+            wide: x86::Digits::new(bound, per_draw),
         }
     }
 
@@ -129,15 +131,12 @@ impl FieldSampler {
                 };
                 let out = &mut out[done * self.per_draw..][..VECTOR_DRAWS * self.per_draw + OVERSHOOT];
                 // SAFETY: the level is a witness that the machine has these instructions.
-                unsafe { x86::split32(&self.digits, words, offset, out) };
+                unsafe { x86::split32(&self.wide, words, offset, out) };
                 done += VECTOR_DRAWS;
             }
             return;
         }
-        let _ = level;
-        for (draw, out) in words.as_chunks::<2>().0.iter().zip(out.chunks_exact_mut(self.per_draw)) {
-            self.split(draw[0], draw[1], |i, value| out[i] = value + offset);
-        }
+        self.digits.split(level, words.as_chunks().0, offset, out);
     }
 }
 

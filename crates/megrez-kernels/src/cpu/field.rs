@@ -2,12 +2,11 @@
 //! touches shares, without branches, memory indices or divisions that depend on the elements.
 
 use megrez_prg::Level;
+use megrez_prg::digits::{Digits, OVERSHOOT};
 use megrez_ring::Prime;
 
-/// The vector code unpacks this many words at a time and may write so many bytes past the last
-/// digit.
+/// The widest vector code unpacks this many words at a time.
 const VECTOR_WORDS: usize = 32;
-const OVERSHOOT: usize = 8;
 
 /// x mod p for x < 2p ≤ 254.
 #[inline(always)]
@@ -47,17 +46,24 @@ pub fn pack(level: Level, field: Prime, elements: &[u8], out: &mut [u64]) {
 pub struct Unpacker {
     level: Level,
     field: Prime,
+    /// floor(2^128 / p^digits) + 1: a word times this is the word / p^digits as a fraction, too
+    /// large by less than a unit of the last digit, since words are below 2^64.
+    reciprocal: u128,
+    digits: Digits,
     #[cfg(target_arch = "x86_64")]
-    digits: x86::Digits,
+    wide: x86::Digits,
 }
 
 impl Unpacker {
     pub fn new(level: Level, field: Prime) -> Self {
+        let (p, digits) = (field.p(), field.digits());
         Unpacker {
             level,
             field,
+            reciprocal: u128::MAX / u128::from(p.pow(digits as u32)) + 1,
+            digits: Digits::new(p, digits),
             #[cfg(target_arch = "x86_64")]
-            digits: x86::Digits::new(field),
+            wide: x86::Digits::new(field),
         }
     }
 
@@ -80,23 +86,19 @@ impl Unpacker {
                 padded[..words.len()].copy_from_slice(words);
                 let out = &mut buffer[i * VECTOR_WORDS * digits..][..VECTOR_WORDS * digits + OVERSHOOT];
                 // SAFETY: the level is a witness that the machine has these instructions.
-                unsafe { x86::unpack32(&self.digits, &padded, out) };
+                unsafe { x86::unpack32(&self.wide, &padded, out) };
             }
             return &buffer[skip..skip + n];
         }
-        let _ = level;
-        let p = field.p();
-        let reciprocal = u64::MAX / p;
-        for (word, out) in words.iter().zip(buffer.chunks_exact_mut(digits)) {
-            let mut rest = *word;
-            for e in out.iter_mut().rev() {
-                // The quotient or one or two less.
-                let estimate = ((u128::from(rest) * u128::from(reciprocal)) >> 64) as u64;
-                let remainder = (rest - estimate * p) as u32;
-                let excess = u32::from(remainder >= p as u32) + u32::from(remainder >= 2 * p as u32);
-                *e = (remainder - excess * p as u32) as u8;
-                rest = estimate + u64::from(excess);
+        for (i, words) in words.chunks(VECTOR_WORDS).enumerate() {
+            // A word of the wire may be larger than p^digits: only what is behind the point counts.
+            let mut fractions = [[0; 2]; VECTOR_WORDS];
+            for (fraction, &word) in fractions.iter_mut().zip(words) {
+                let product = u128::from(word).wrapping_mul(self.reciprocal);
+                *fraction = [product as u64, (product >> 64) as u64];
             }
+            let out = &mut buffer[i * VECTOR_WORDS * digits..];
+            self.digits.split(level, &fractions[..words.len()], 0, out);
         }
         &buffer[skip..skip + n]
     }
