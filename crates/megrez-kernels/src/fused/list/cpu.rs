@@ -168,6 +168,43 @@ fn fill_rows(level: Level, rows: &Rows<'_>, list: &mut [u8]) {
     plain_rows(level, rows, list);
 }
 
+/// The row, cyclically `by` places further, by conditional shifts.
+#[inline(always)]
+fn rotate(row: &[u8; ROW], by: u8, out: &mut [u8]) {
+    let length = out.len();
+    // Twice in a row, so that a rotation is a shift.
+    let mut twice = [0u8; 3 * ROW];
+    twice[..length].copy_from_slice(&row[..length]);
+    twice[length..2 * length].copy_from_slice(&row[..length]);
+    let shift = length as u8 - by;
+    for step in (0..7).rev() {
+        let take = mask((shift >> step) & 1 == 1);
+        let (mut next, by) = ([0u8; 3 * ROW], 1 << step);
+        for (i, next) in next[..2 * ROW].iter_mut().enumerate() {
+            *next = (twice[i] & !take) | (twice[i + by] & take);
+        }
+        twice = next;
+    }
+    out.copy_from_slice(&twice[..length]);
+}
+
+/// As [`rotate`], of at most 16 entries, as one number.
+#[inline(always)]
+fn rotate_short(row: &[u8; ROW], by: u8, out: &mut [u8]) {
+    let length = out.len();
+    let bits = 8 * length as u32;
+    let whole = u128::MAX >> (128 - bits);
+    let first: &[u8; 16] = row.first_chunk().expect("a row is longer");
+    let mut number = u128::from_le_bytes(*first) & whole;
+    for step in (0..4).take_while(|step| 1 << step < length) {
+        let take = 0u128.wrapping_sub(u128::from((by >> step) & 1));
+        let far = 8 << step;
+        let moved = ((number << far) | (number >> (bits - far))) & whole;
+        number = (number & !take) | (moved & take);
+    }
+    out.copy_from_slice(&number.to_le_bytes()[..length]);
+}
+
 /// 255 if the condition holds: a mask, not a branch.
 #[inline(always)]
 fn mask(condition: bool) -> u8 {
@@ -191,26 +228,15 @@ at_every_level! {
             }
             let multiplier = &rows.multiplier[e * length..][..length];
             let zero_share = &rows.zero_share[e * length..][..length];
-            // Twice in a row, so that a rotation is a shift.
-            let mut twice = [0u8; 3 * ROW];
             for ((x, w), z) in entries[..length].iter_mut().zip(multiplier).zip(zero_share) {
                 let product = u32::from(*x) * u32::from(*w);
                 let rest = product - ((product * reciprocal) >> 16) * u32::from(p);
                 let z = if rows.j == 0 { *z } else { p - *z };
                 *x = fold(fold(rest as u8, p) + z, p);
             }
-            twice[..length].copy_from_slice(&entries[..length]);
-            twice[length..2 * length].copy_from_slice(&entries[..length]);
-            let shift = length as u8 - rows.rotation[e];
-            for step in (0..7).rev() {
-                let take = mask((shift >> step) & 1 == 1);
-                let (mut next, by) = ([0u8; 3 * ROW], 1 << step);
-                for (i, next) in next[..2 * ROW].iter_mut().enumerate() {
-                    *next = (twice[i] & !take) | (twice[i + by] & take);
-                }
-                twice = next;
-            }
-            list[e * length..][..length].copy_from_slice(&twice[..length]);
+            let list = &mut list[e * length..][..length];
+            let by = rows.rotation[e];
+            if length <= 16 { rotate_short(&entries, by, list) } else { rotate(&entries, by, list) }
         }
     }
 }
