@@ -3,7 +3,8 @@
 
 use super::clients::{ChannelClients, ClientChannel};
 use super::host::{Host, hash, own};
-use super::stored::{ModelFile, ModelHeader, StoredModel};
+use super::opened::StoredModel;
+use super::stored::{ModelFile, ModelHeader};
 use crate::protocols::MIZAR_FLOAT;
 use crate::wire::{Ahead, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
@@ -18,6 +19,7 @@ use megrez_twoparty::client::share_bytes;
 use megrez_twoparty::dealt::DEALER;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Runs a plan.
 pub(super) fn run(
@@ -68,7 +70,7 @@ pub(super) fn session_memory(protocol: &str, plan: &FloatPlan, inbox: u64) -> u6
 }
 
 /// The plan of a request, and the stored model that it may use.
-pub(super) fn plan_of(host: &Host, client: &str, run: &Run) -> Result<(FloatPlan, Option<StoredModel>)> {
+pub(super) fn plan_of(host: &Host, client: &str, run: &Run) -> Result<(FloatPlan, Option<Arc<StoredModel>>)> {
     if run.material != Ahead::Nothing {
         return Err(Error::Refused(
             "floating point has no offline phase whose material is kept: leave out the name of the material"

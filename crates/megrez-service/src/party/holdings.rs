@@ -3,9 +3,10 @@
 use super::asked::Asked;
 use super::clients::{ClientChannel, hold};
 use super::jobs::material_folder;
+use super::opened::StoredModel;
 use super::service::Service;
 use super::stock::stock_of;
-use super::stored::{ModelHeader, StoredModel, forbidden};
+use super::stored::{ModelHeader, forbidden};
 use crate::approval::{Approval, Usage};
 use crate::log::{Event, Level, Log};
 use crate::wire::{self, Reply, StoredItem, StoredKind};

@@ -3,8 +3,10 @@
 use super::asked::Asked;
 use super::chosen::Chosen;
 use super::models::Models;
+use super::opened::StoredModel;
+use super::recent::Recent;
 use super::settings::{Current, Settings};
-use super::stored::{ModelHeader, StoredModel, forbidden};
+use super::stored::{ModelHeader, forbidden};
 use super::traces::TraceConfig;
 use super::uses::{Use, Uses};
 use crate::protocols;
@@ -57,15 +59,21 @@ pub(super) struct Host {
     pub(super) chosen: Chosen,
     /// How often clients have used what is limited.
     pub(super) uses: Uses,
+    /// Stored models that ran just now.
+    pub(super) recent: Recent<StoredModel>,
 }
 
 impl Host {
-    pub(super) fn open(&self, model: &str, client: &str) -> Result<StoredModel> {
-        StoredModel::open(&self.policy.models, model, client, self.endpoint.me(), false)
+    /// A stored model that a client may use, read and checked, now or in a session before.
+    pub(super) fn open(&self, model: &str, client: &str) -> Result<Arc<StoredModel>> {
+        let (models, me) = (&self.policy.models, self.endpoint.me());
+        let path = models.path(model)?;
+        let read = || StoredModel::read(models, model, me);
+        StoredModel::permitted(self.recent.get(&path, StoredModel::bytes, read)?, model, client, false)
     }
 
     /// The plan of a request, and the stored model that it may use.
-    pub(super) fn plan(&self, client: &str, source: &Source) -> Result<(Plan, Option<StoredModel>)> {
+    pub(super) fn plan(&self, client: &str, source: &Source) -> Result<(Plan, Option<Arc<StoredModel>>)> {
         match source {
             Source::Plan(bytes) => {
                 let plan = self.affordable(bytes)?;

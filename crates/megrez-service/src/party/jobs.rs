@@ -3,7 +3,8 @@
 use super::clients::{ChannelClients, ClientChannel};
 use super::host::{Host, hash};
 use super::kept::{Kept, Origin};
-use super::stored::{ModelFile, ModelHeader, StoredModel};
+use super::opened::StoredModel;
+use super::stored::{ModelFile, ModelHeader};
 use crate::log::Log;
 use crate::protocols::no_ring;
 use crate::wire::{Ahead, Prepare, Run};
@@ -20,6 +21,7 @@ use megrez_protocols::{Encode as _, Suite, registry};
 use megrez_session::{Party, Phase};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a party keeps material.
 pub(super) fn material_folder(host: &Host) -> PathBuf {
@@ -43,7 +45,7 @@ pub(super) struct RunJob<'a> {
     pub network: Network,
     pub plan: &'a Plan,
     pub run: &'a Run,
-    pub stored: Option<StoredModel>,
+    pub stored: Option<Arc<StoredModel>>,
     pub channel: &'a ClientChannel,
     pub kept: &'a mut Kept,
     pub log: &'a Log,
@@ -81,7 +83,7 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         agree(&mut party, "request", &request)?;
         self.host.count(self.client, self.run, self.stored.as_ref().map(|stored| &stored.header))?;
-        let mut stored = weights::<S>(self.stored.as_ref(), &self.run.protocol, &mut party)?;
+        let mut stored = weights::<S>(self.stored.as_deref(), &self.run.protocol, &mut party)?;
         let origin = Origin {
             protocol: self.run.protocol.clone(),
             ring: self.plan.ring,
@@ -115,7 +117,7 @@ pub(super) struct PrepareJob<'a> {
     pub network: Network,
     pub plan: &'a Plan,
     pub prepare: &'a Prepare,
-    pub stored: Option<StoredModel>,
+    pub stored: Option<Arc<StoredModel>>,
 }
 
 impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
@@ -126,7 +128,7 @@ impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
         let mut party = Party::start(self.network, self.host.device.clone())?;
         agree(&mut party, "request", &hash(self.prepare))?;
         let preparation = common_name(&mut party, "preparation")?;
-        let stored: Stored<S> = weights::<S>(self.stored.as_ref(), &self.prepare.protocol, &mut party)?;
+        let stored: Stored<S> = weights::<S>(self.stored.as_deref(), &self.prepare.protocol, &mut party)?;
         let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
         let prepared = offline(&suite, self.plan, &mut party, 0, &given, &mut vec![])?;
         let binding = Binding {

@@ -50,6 +50,7 @@ impl Service {
     /// Looks after what is due, which is mostly nothing.
     pub(super) fn look_after(&self, upkeep: &mut Upkeep, log: &Log, now: Instant) {
         if upkeep.gives_back(self.working(), now) {
+            self.host.recent.forget();
             heap::give_back();
         }
         if upkeep.looks_through(now) {

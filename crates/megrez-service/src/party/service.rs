@@ -11,9 +11,11 @@ use super::jobs::{PrepareJob, RunJob, UploadJob, dispatch};
 use super::kept::Kept;
 use super::meetings::Meetings;
 use super::metrics::Metrics;
+use super::opened::StoredModel;
+use super::recent::Recent;
 use super::rights::Rights;
 use super::settings::Current;
-use super::stored::{ModelHeader, StoredModel, taken};
+use super::stored::{ModelHeader, taken};
 use super::traces::Traces;
 use super::training::Training;
 use super::upkeep::Upkeep;
@@ -76,6 +78,7 @@ impl Service {
                 device,
                 chosen: Chosen::default(),
                 uses: Uses::default(),
+                recent: Recent::default(),
             },
             draining: AtomicBool::new(false),
             writable: AtomicBool::new(true),
@@ -381,7 +384,7 @@ impl Service {
         };
         if protocol.numbers == Numbers::Float32 {
             let ready = permitted.and_then(|()| float::plan_of(&self.host, asked.client, run));
-            let ready = ready.and_then(|ready| countable(ready.1.as_ref()).map(|()| ready));
+            let ready = ready.and_then(|ready| countable(ready.1.as_deref()).map(|()| ready));
             let inbox = self.host.endpoint.sent_ahead();
             let memory = |(plan, _): &(FloatPlan, _)| float::session_memory(&run.protocol, plan, inbox);
             let wish =
@@ -389,11 +392,12 @@ impl Service {
             let ((plan, stored), _place) = self.admitted(wish)?;
             let network = self.host.join(asked, session, profile)?;
             let due = within.map(|within| since + within);
-            let run = || float::run(&self.host, asked.client, run, &plan, stored.as_ref(), shared, &network);
+            let run =
+                || float::run(&self.host, asked.client, run, &plan, stored.as_deref(), shared, &network);
             return ended(&network, until(due, &network, run));
         }
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &run.source));
-        let ready = ready.and_then(|ready| countable(ready.1.as_ref()).map(|()| ready));
+        let ready = ready.and_then(|ready| countable(ready.1.as_deref()).map(|()| ready));
         let memory = |(plan, _): &(Plan, _)| Host::memory(&run.protocol, plan);
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;

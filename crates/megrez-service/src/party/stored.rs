@@ -14,20 +14,18 @@ use crate::log::date;
 use crate::protocols::is_float;
 use crate::wire::{ModelPlan, StoredItem, StoredKind, USER, Upload};
 use crate::{Error, ErrorKind, Result};
+use megrez_engine::files;
 use megrez_engine::store::Id;
-use megrez_engine::{Stored, agree_or, files, hash};
 use megrez_kernels::Device;
 use megrez_net::PeerName;
 use megrez_plan::{FloatPlan, Input, KEPT, Kind, Output, Plan, Value, ValueId};
-use megrez_protocols::{Encode as _, Suite};
 use megrez_ring::Shape;
-use megrez_session::{Error as SessionError, Party};
+use megrez_session::Party;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::path::Path;
 
-const MAGIC: &[u8; 16] = b"megrez-model-004";
-const PURPOSE: &str = "megrez 2026 stored model";
+pub(super) const MAGIC: &[u8; 16] = b"megrez-model-004";
+pub(super) const PURPOSE: &str = "megrez 2026 stored model";
 /// How far an owner's clock may be ahead of a party's, in seconds.
 const AHEAD: u64 = 300;
 
@@ -43,9 +41,9 @@ pub(super) fn forbidden(what: impl std::fmt::Display) -> Error {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelHeader {
     /// Its name.
-    model: String,
+    pub(super) model: String,
     /// Whose shares these are.
-    party: usize,
+    pub(super) party: usize,
     /// The upload: random, the same at all parties, another for every upload.
     pub(super) upload: Id,
     /// The client who uploaded it.
@@ -209,7 +207,7 @@ impl ModelHeader {
     }
 
     /// Makes sure that what its owner has approved for this client has not ended.
-    fn in_time(&self, client: &str) -> Result<()> {
+    pub(super) fn in_time(&self, client: &str) -> Result<()> {
         let ended = self.grant(client).and_then(|grant| grant.until_s).filter(|until| *until <= now_s());
         let Some(until) = ended.filter(|_| self.owner != client) else { return Ok(()) };
         let what = format!("`{}` lets `{client}` use `{}` until {}", self.owner, self.model, date(until));
@@ -369,116 +367,6 @@ impl Ends {
         let problems: Vec<String> = inputs.chain(outputs).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
-}
-
-/// A stored model whose file is whole and whose use is permitted.
-pub(super) struct StoredModel {
-    pub(super) header: ModelHeader,
-    bytes: Vec<u8>,
-    /// Where the shares begin.
-    body: usize,
-}
-
-impl StoredModel {
-    /// Reads and checks the model's file at party `me`, for a client who may use it or, with `say`,
-    /// has a say in its use.
-    pub(super) fn open(models: &Models, model: &str, client: &str, me: usize, say: bool) -> Result<Self> {
-        // The same words whether it is missing or not permitted: a stranger does not learn which
-        // models there are.
-        let absent = || forbidden(format!("there is no model `{model}` that `{client}` may use"));
-        let stored = Self::read(models, model, me)?.ok_or_else(absent)?;
-        let header = &stored.header;
-        let grant = header.grant(client).filter(|_| !say);
-        let has_say = say && header.owners.iter().any(|owner| owner == client);
-        if header.owner != client && !has_say && grant.is_none() {
-            return Err(absent());
-        }
-        if !say {
-            header.in_time(client)?;
-        }
-        Ok(stored)
-    }
-
-    /// Reads and checks a model's file at party `me`, if there is one.
-    fn read(models: &Models, model: &str, me: usize) -> Result<Option<Self>> {
-        let path = &models.path(model)?;
-        let Some(mut bytes) = models.read(path)? else { return Ok(None) };
-        let again = "upload the model again under another name";
-        let damaged = || Error::damaged(path, format!("is damaged, or of another version: {again}"));
-        let content = files::unseal(PURPOSE, &bytes).ok_or_else(damaged)?;
-        let rest = content.strip_prefix(MAGIC).ok_or_else(damaged)?;
-        let (header, body) = postcard::take_from_bytes::<ModelHeader>(rest).map_err(|_| damaged())?;
-        let (end, body) = (content.len(), content.len() - body.len());
-        let wrong =
-            |what: String| Error::damaged(path, format!("{what}: put this party's own back, or {again}"));
-        if header.model != model {
-            return Err(wrong(format!("is a file of the model `{}`", header.model)));
-        }
-        if header.party != me {
-            return Err(wrong(format!("is a file of party {}", header.party)));
-        }
-        bytes.truncate(end);
-        Ok(Some(StoredModel { header, bytes, body }))
-    }
-
-    /// The same shares for other users.
-    pub(super) fn for_usage(self, usage: &Usage, signature: &[u8]) -> Result<ModelFile> {
-        let header = self.header.clone().of_usage(usage, signature)?;
-        let mut file = ModelFile::new(&header)?;
-        file.body().extend_from_slice(self.body());
-        Ok(file)
-    }
-
-    /// The shares.
-    pub(super) fn body(&self) -> &[u8] {
-        &self.bytes[self.body..]
-    }
-
-    /// The parties make sure that they hold the same upload.
-    pub(super) fn agree<D: Device>(&self, party: &mut Party<D>) -> std::result::Result<(), SessionError> {
-        let ModelHeader { model, upload, .. } = &self.header;
-        agree_or(party, "upload", &hash("megrez 2026 upload", upload), |low, high| {
-            format!(
-                "parties {low} and {high} hold different uploads of the model `{model}`, each in its file \
-                 `{model}.model`: upload it again under another name"
-            )
-        })
-    }
-
-    /// The shares as inputs of a plan under `protocol`.
-    pub(super) fn load<S: Suite>(&self, protocol: &str, party: &Party<S::Device>) -> Result<Stored<S>> {
-        self.header.is_of(protocol)?;
-        let mut body = self.body();
-        let mut weights = HashMap::new();
-        for name in &self.header.inputs {
-            let masks = S::Masks::read(party.device(), &mut body).map_err(|_| self.unreadable())?;
-            let data = S::Data::read(party.device(), &mut body).map_err(|_| self.unreadable())?;
-            weights.insert(name.clone(), (masks, data));
-        }
-        if body.is_empty() { Ok(weights) } else { Err(self.unreadable()) }
-    }
-
-    /// Shares of another size than the header says, under a hash that is right: no accident.
-    pub(super) fn unreadable(&self) -> Error {
-        let model = &self.header.model;
-        let what = format!("the file `{model}.model` does not hold what its header says: upload it again");
-        Error::of(ErrorKind::DamagedFile, what)
-    }
-}
-
-/// Reads every file of models and rows at party `me`, and checks it: how many there are, and what
-/// is wrong with those that would be refused when somebody runs them.
-///
-/// # Errors
-/// If the folder cannot be read.
-pub fn check_models(models: &Models, me: usize) -> Result<(usize, Vec<Error>)> {
-    let files = models.list()?;
-    let check = |path: &Path| {
-        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        StoredModel::read(models, name, me)
-    };
-    let wrong = files.iter().filter_map(|(path, _)| check(path).err()).collect();
-    Ok((files.len(), wrong))
 }
 
 /// The file of a model that is being stored: shares are appended, then it is written.

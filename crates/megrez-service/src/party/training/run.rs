@@ -4,7 +4,8 @@
 use super::entries::Running;
 use super::files::{Checkpoint, Folder};
 use crate::party::host::{Host, hash};
-use crate::party::stored::{ModelFile, ModelHeader, StoredModel, forbidden};
+use crate::party::opened::StoredModel;
+use crate::party::stored::{ModelFile, ModelHeader, forbidden};
 use crate::training::{Opened, Opening, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
