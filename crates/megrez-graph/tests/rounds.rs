@@ -4,16 +4,18 @@
 use crate::common::{decode, interpret, noise};
 use megrez_engine::PlanCost;
 use megrez_graph::{
-    Activations, Comparison, CompileOptions, Compiled, ListStyle, RangePolicy, compile, models,
+    Activations, Attributes, Comparison, CompileOptions, Compiled, Graph, Interval, ListStyle, RangePolicy,
+    Tensor, calibrate, compile, models,
 };
 use megrez_kernels::Reference;
+use megrez_plan::Fewest;
 use megrez_protocols::{Suite, registry};
 use megrez_session::Phase;
 
 /// As `megrez bench model` compiles them.
 fn compiled(model: &str, protocol: &str, activations: Activations) -> Compiled {
     let graph = models::build(model, 1, 1).unwrap();
-    let list = ListStyle::Digits(megrez_plan::Fewest::Total);
+    let list = ListStyle::Digits(Fewest::Total);
     let options = CompileOptions {
         activations,
         policy: RangePolicy::Assume,
@@ -70,5 +72,62 @@ fn a_block_is_as_near_as_the_docs_say() {
         let want = trace.value(last.graph_value).unwrap();
         let off = got.iter().zip(&want.data).map(|(g, &w)| (g - f64::from(w)).abs()).fold(0.0, f64::max);
         assert!(off > 0.0 && off < most, "{activations:?}: {off:.1e}");
+    }
+}
+
+/// The gradient of cross-entropy, of logits that were measured: its rounds, and how near it is to
+/// the clear, with logits close to each other and far apart.
+#[test]
+fn the_gradient_of_cross_entropy_takes_few_rounds() {
+    // Far apart, powers are compared with the end of their table; more than 16 meet in a
+    // tournament.
+    for (classes, largest, wanted) in [
+        (2, 3.0f32, 6..=6),
+        (3, 4.0, 6..=6),
+        (10, 4.0, 7..=7),
+        (10, 6.0, 9..=9),
+        (16, 6.0, 9..=10),
+        (17, 6.0, 11..=20),
+    ] {
+        let rows = 12;
+        let mut graph = Graph::new("gradient");
+        let shape = [rows, classes];
+        let (z, y) = (graph.input("z", shape).unwrap(), graph.input("y", shape).unwrap());
+        let p = graph.add("p", "SoftmaxCrossEntropy", &[z, y], Attributes::none()).unwrap();
+        graph.output("gradient", p);
+        let spread = |i: usize| ((i * 7919 % 1009) as f32 / 504.5 - 1.0) * largest;
+        let mut logits: Vec<f32> = (0..rows * classes).map(spread).collect();
+        // All equal, nearly equal, and one far above the others.
+        logits[..classes].fill(1.25);
+        logits[classes..2 * classes].iter_mut().enumerate().for_each(|(i, z)| *z = i as f32 / 4096.0);
+        logits[2 * classes..3 * classes].fill(-largest);
+        logits[3 * classes - 1] = largest;
+        let one_hot = |i: usize| f32::from(u8::from(i % classes == i / classes % classes));
+        let data = [
+            Tensor::new(shape, logits),
+            Tensor::new(shape, (0..rows * classes).map(one_hot).collect::<Vec<_>>()),
+        ];
+        let measured = calibrate::calibrate(&graph, [data.to_vec()], 4.0).unwrap();
+        let options = CompileOptions {
+            activations: Activations::Tables,
+            policy: RangePolicy::Calibrated,
+            comparison: Comparison::Fitted {
+                list: ListStyle::Digits(Fewest::Total),
+                bits: None,
+                calibration: Some(measured.clone()),
+            },
+            measured: Some(measured),
+            input_range: Interval::abs(f64::from(4.0 * largest)),
+            ..CompileOptions::default()
+        };
+        let compiled = compile(&graph, &options).unwrap();
+        let found = rounds(&cost("mizar", &compiled));
+        assert!(wanted.contains(&found), "{classes} classes within {largest}: {found} rounds");
+        let values = interpret(&compiled, &data);
+        let last = compiled.layers.last().unwrap();
+        let got = decode(values[last.value.0 as usize].as_ref().unwrap(), last.frac);
+        let want = megrez_graph::plain::run(&graph, &data).unwrap().remove(0);
+        let off = got.iter().zip(&want.data).map(|(g, &w)| (g - f64::from(w)).abs()).fold(0.0, f64::max);
+        assert!(off < 2e-4, "{classes} classes: {off:.1e}");
     }
 }

@@ -6,9 +6,10 @@
 //! a truncation.
 
 use super::call::Call;
-use super::exp::decay;
+use super::exp::{Powers, decay};
 use super::octaves::{LOGARITHM, RECIPROCAL};
-use super::reduce::row_maxima;
+use super::softmax::{at_least_one, shift};
+use super::table::readable;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, SPARE_BITS, Secret};
 use crate::problem::{Refusal, refuse};
@@ -70,27 +71,30 @@ impl Layer for Gradient {
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         let f = cx.frac();
-        let z = cx.settle(inputs[0].secret()?)?;
+        let z = inputs[0].secret()?;
+        let z = if cx.activations().looks_up() { readable(cx, z, 4)? } else { cx.settle(z)? };
         let labels = inputs[1].secret()?;
-        let (largest, wrong) = row_maxima(cx, &z)?;
+        let (largest, wrong) = shift(cx, &z)?;
         let largest = cx.broadcast("maxima", &largest, &self.0)?;
         let shifted = cx.combine("shifted", &[(1, &z), (-1, &largest)], 0)?;
         let below = shifted.range.map(|b| b.min(wrong));
         let shifted = shifted.within(below);
-        let powers = decay(cx, &shifted, wrong)?;
-        // The largest element is in the sum as e^0, but for its error.
-        let least = Range::uniform((1 << f) - (1 << (f / 2)) - wrong, i128::MAX);
-        let sum = cx.sum("sum", &powers, 1)?.within(least);
+        let Powers { settled: powers, summand } = decay(cx, &shifted, wrong, self.0.dims()[1])?;
+        let sum = cx.sum("sum", &summand, 1)?;
+        let sum = at_least_one(cx, sum);
         let fine = (cx.ring() / 2 - 8).max(f);
-        let inverse = RECIPROCAL.lower(cx, &sum, 1.0, fine)?;
+        let fines = fine..=fine.max(cx.ring() - 3 - f);
+        let inverse = RECIPROCAL.lower_held(cx, &sum, 1.0, fines, true)?;
+        let fine = cx.frac_of(&inverse);
         let inverse = cx.broadcast("inverses", &inverse, &self.0)?;
         let bound = 1i128 << (f + fine);
         let p = cx.mul_within("product", &powers, &inverse, Range::uniform(0, bound + bound / 64))?;
         let frac = if cx.ring() == 64 { f + SPARE_BITS } else { f };
         let p = cx.rounded("probabilities", &p, frac)?;
         if cx.leaves() {
-            let log = LOGARITHM.lower(cx, &sum, 1.0, f)?;
+            let log = LOGARITHM.lower_held(cx, &sum, 1.0, f..=f, true)?;
             let log = cx.sum("logarithms", &log, 0)?;
+            let shifted = cx.settle(&shifted)?;
             let of_labels = cx.mul("of-labels", labels, &shifted)?;
             let of_labels =
                 cx.view("of-labels-flat", &of_labels, View::whole([self.0.elements(), 1].into()))?;

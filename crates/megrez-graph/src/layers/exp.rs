@@ -14,7 +14,7 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Wanted, coarse, look_up, worth};
+use super::table::{Wanted, coarse, look_up, look_up_twice, worth};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
 use crate::graph::Id;
@@ -56,12 +56,26 @@ pub(super) fn exp(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(Exp { shape: call.shape(0)?.clone() }))
 }
 
-/// e^x for x ≤ 0 with f fraction bits; the result has f as well. `over`: by how many words x may
-/// exceed 0 after all.
-pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
+/// Powers of e.
+pub(super) struct Powers {
+    /// With f fraction bits.
+    pub settled: Secret,
+    /// What their sum is to be made of: before they are truncated, where that leaves the ring room.
+    pub summand: Secret,
+}
+
+/// e^x for x ≤ 0, of which `summed` are to be added up. `over`: by how many words x may exceed 0
+/// after all.
+pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> Result<Powers, Refusal> {
     if cx.activations().looks_up() {
-        return decay_by_table(cx, x, over);
+        return decay_by_table(cx, x, over, summed);
     }
+    let settled = decay_by_polynomial(cx, x, over)?;
+    Ok(Powers { summand: settled.clone(), settled })
+}
+
+/// On a value with f fraction bits.
+fn decay_by_polynomial(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
     let f = cx.frac();
     let end = i64::from(CUT) << f;
     let above = cx.combine("above-cut", &[(1, x)], end)?;
@@ -85,9 +99,13 @@ pub(super) fn decay(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret,
     Ok(y.within(range))
 }
 
+/// How many times further below 0 than was measured a table of powers goes: what is beyond a table
+/// comes out as another power, and not as 0.
+const FURTHER: i128 = 2;
+
 /// As [`decay`], by one table; where x may lie beyond [`TABLE_CUT`], a comparison runs beside it
 /// and says whether its value counts.
-fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, Refusal> {
+fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> Result<Powers, Refusal> {
     let (f, frac) = (cx.frac(), cx.frac_of(x));
     let power = |x: f64| x.exp();
     let wanted = Wanted {
@@ -97,15 +115,21 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, R
         most: Some(worth(cx, x)),
         frac: f,
         spare: f,
+        summed,
     };
     let (low, high) = x.range.hull();
     let x = x.clone().within(Range::uniform(low, high.min(over)));
     let (low, high) = coarse(&x.range).hull();
+    let (low, target) = match cx.tells() {
+        true => (low, wanted.target),
+        false => (low.saturating_mul(FURTHER), 2.0 * wanted.target),
+    };
     let told = Secret { id: x.id, range: Range::uniform(low, high.min(over)) };
-    if cx.tells()
-        && let Some(y) = look_up(cx, "power", &told, &power, wanted)?
+    if (cx.tells() || cx.tells_measured())
+        && let Some((settled, summand)) =
+            look_up_twice(cx, "power", &told, &power, Wanted { target, ..wanted })?
     {
-        return Ok(y);
+        return Ok(Powers { settled, summand });
     }
     let end = i64::from(TABLE_CUT) << frac;
     let (bits, wrong) = cx.at_least("compare", &x, &[-end])?;
@@ -118,7 +142,8 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secret, R
     };
     let shape = cx.shape(&x).clone();
     let bits = cx.reshape("bits", &bits, shape)?;
-    cx.select("chosen", &bits, &y)
+    let settled = cx.select("chosen", &bits, &y)?;
+    Ok(Powers { summand: settled.clone(), settled })
 }
 
 /// The most squarings of [`near`].
@@ -220,7 +245,9 @@ impl Layer for Exp {
         match (0..=SQUARINGS).find(|k| largest <= 1 << (cx.frac() + k)) {
             Some(k) => near(cx, &x, k),
             // A table gives some number for what exceeds 0 after all.
-            None if high <= 0 && (cx.proves() || !cx.activations().looks_up()) => decay(cx, &x, 0),
+            None if high <= 0 && (cx.proves() || !cx.activations().looks_up()) => {
+                Ok(decay(cx, &x, 0, 1)?.settled)
+            }
             None => rise(cx, &x),
         }
     }

@@ -271,6 +271,7 @@ impl Octaves {
             most: Some(most),
             frac: *fracs.start(),
             spare: *fracs.end(),
+            summed: 1,
         };
         let whole = Secret { id: x.id, range: Range::uniform(low, high) };
         if let Some(y) = look_up(cx, "table", &whole, &function, wanted(low))? {

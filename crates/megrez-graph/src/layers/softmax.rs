@@ -10,7 +10,7 @@
 //! within n units.
 
 use super::call::{Call, axis};
-use super::exp::decay;
+use super::exp::{Powers, decay};
 use super::lines::Lines;
 use super::octaves::{LOGARITHM, RECIPROCAL};
 use super::reduce::row_maxima;
@@ -28,6 +28,26 @@ use crate::tensor::{Constant, Tensor};
 use megrez_plan::{Function, Operation, ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
+
+/// What to take away from every row of x [rows, n] before powers of e are taken of it, as [rows,
+/// 1]: its largest number, or one that is smaller by no more words than the second result, 1 as a
+/// number at most.
+pub(super) fn shift(cx: &mut Lowering, x: &Secret) -> Result<(Secret, i128), Refusal> {
+    let one = 1 << cx.frac_of(x);
+    if cx.activations().looks_up()
+        && let Some(near) = cx.near_largest("largest", x, one)?
+    {
+        return Ok((near, one));
+    }
+    row_maxima(cx, x)
+}
+
+/// A sum of powers of e, of which one is of no less than 0, but for its error.
+pub(super) fn at_least_one(cx: &Lowering, sum: Secret) -> Secret {
+    let (f, frac) = (cx.frac(), cx.frac_of(&sum));
+    let least = ((1i128 << f) - (1 << (f / 2)) - 1) << (frac - f);
+    sum.within(Range::uniform(least, i128::MAX))
+}
 
 struct Softmax {
     lines: Lines,
@@ -198,19 +218,16 @@ impl Layer for Softmax {
         };
         let x = self.lines.split(cx, &x)?;
         let filled = self.filled(cx, &x)?;
-        let (largest, wrong) = row_maxima(cx, &filled)?;
+        let (largest, wrong) = shift(cx, &filled)?;
         let largest = cx.broadcast("maxima", &largest, &[rows, n].into())?;
         let (kept, largest) = (self.kept(cx, "kept", &x)?, self.kept(cx, "kept-maxima", &largest)?);
         let shifted = cx.combine("shifted", &[(1, &kept), (-1, &largest)], 0)?;
         let below = shifted.range.map(|b| b.min(wrong));
         let shifted = shifted.within(below);
-        let powers = decay(cx, &shifted, wrong)?;
-        let spread = self.spread(cx, &powers)?;
+        let Powers { settled: powers, summand } = decay(cx, &shifted, wrong, n)?;
+        let spread = self.spread(cx, &summand)?;
         let sum = cx.sum("sum", &spread, 1)?;
-        // The largest element is in the sum as e^0, but for its error.
-        let off = wrong >> cx.frac_of(&shifted).saturating_sub(f);
-        let least = Range::uniform((1 << f) - (1 << (f / 2)) - off - 1, i128::MAX);
-        let sum = sum.within(least);
+        let sum = at_least_one(cx, sum);
         let y = if matches!(self.after, After::LogSoftmax { .. }) {
             let log = LOGARITHM.lower_held(cx, &sum, 1.0, f..=f, true)?;
             let log = cx.broadcast("logarithms", &log, &[rows, n].into())?;

@@ -66,6 +66,8 @@ pub(super) struct Wanted {
     pub frac: u32,
     /// As many may be left in place of a truncation.
     pub spare: u32,
+    /// How many values are added up before they are truncated: the ring has room for their sum.
+    pub summed: usize,
 }
 
 /// A function that is as good as constant to the left of where it bends, and constant or x to the
@@ -187,12 +189,11 @@ impl Fit {
                 let l = t * 2f64.powi(low as i32);
                 piece.iter().rev().fold(0.0, |sum, &c| sum * l + c as f64) * 2f64.powi(-(scale as i32))
             };
-            for i in 0..=if low == 0 { 0 } else { 24 } {
-                let t = from + (1.0 - from) * f64::from(i) / 24.0;
-                // Beyond, nothing is looked up.
-                if (h as f64 + t) * 2f64.powi(low as i32) > units as f64 {
-                    break;
-                }
+            // Beyond the end nothing is looked up; at it, a steep piece is judged too.
+            let end = units as f64 * 2f64.powi(-(low as i32)) - h as f64;
+            let samples = if low == 0 { 0 } else { 24 };
+            for i in (0..=samples).filter(|_| end >= from) {
+                let t = (from + (1.0 - from) * f64::from(i) / 24.0).min(end);
                 let (y, exact) = (value(t), at(t));
                 off = off.max((y - exact).abs());
                 error = error.max((y - exact).abs() / size(exact));
@@ -298,7 +299,7 @@ impl Table {
         let whole = samples.fold(0.0, f64::max).log2().ceil().clamp(-64.0, 128.0) as i32;
         // As many fraction bits as there is room for, and where small values need them more than
         // there are bits: these are counted from another place until the truncation.
-        let room = ring as i32 - 4;
+        let room = ring as i32 - 4 - wanted.summed.next_power_of_two().ilog2() as i32;
         let scale = room - whole.max(if wanted.relative { -(f as i32) } else { 0 });
         let over = (scale - room).max(0);
         if scale < f as i32 {
@@ -330,14 +331,22 @@ impl Table {
     /// The function of the value that it is made for. Where that is outside of its range after all,
     /// the result is some number.
     pub(super) fn look_up(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+        Ok(self.look_up_twice(cx, name, x)?.0)
+    }
+
+    /// As [`look_up`](Self::look_up), and the value before it is truncated, with the fraction bits
+    /// that it has there.
+    fn look_up_twice(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<(Secret, Secret), Refusal> {
         cx.not_by_weights()?;
         let x = cx.combine(&format!("{name}-argument"), &[(1, x)], self.moved)?;
         // A table reads words, whatever they stand for.
         let frac = cx.frac_of(&x).max(self.lookup.cut);
         let x = cx.rescale(&format!("{name}-words"), &x, frac)?;
-        let y = cx.look_up(name, &x, self.lookup, self.range)?;
-        let y = cx.rounded(&format!("{name}-rounded"), &y, self.frac - self.over)?;
-        cx.rescale(&format!("{name}-scale"), &y, self.frac)
+        let found = cx.look_up(name, &x, self.lookup, self.range)?;
+        let y = cx.rounded(&format!("{name}-rounded"), &found, self.frac - self.over)?;
+        let y = cx.rescale(&format!("{name}-scale"), &y, self.frac)?;
+        let scale = cx.frac_of(&found) + self.over;
+        Ok((y, cx.rescale(&format!("{name}-untruncated"), &found, scale)?))
     }
 }
 
@@ -365,6 +374,18 @@ pub(super) fn look_up(
     Table::new(cx, x, function, wanted).map(|table| table.look_up(cx, name, x)).transpose()
 }
 
+/// As [`look_up`], and the value before it is truncated: what is made of both does not wait for
+/// the truncation.
+pub(super) fn look_up_twice(
+    cx: &mut Lowering,
+    name: &str,
+    x: &Secret,
+    function: &dyn Fn(f64) -> f64,
+    wanted: Wanted,
+) -> Result<Option<(Secret, Secret)>, Refusal> {
+    Table::new(cx, x, function, wanted).map(|table| table.look_up_twice(cx, name, x)).transpose()
+}
+
 impl Smooth {
     /// On a value with f fraction bits; the result has f.
     pub(super) fn lower(self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
@@ -377,6 +398,7 @@ impl Smooth {
             most: Some(worth(cx, x)),
             frac: f,
             spare: f,
+            summed: 1,
         };
         let told = |x: &Secret| Secret { id: x.id, range: coarse(&x.range) };
         // What leaves a table's segments comes out as another value of the function, and not as one
@@ -440,8 +462,15 @@ mod tests {
         for (frac, cut, span) in [(16, 2, 6i128 << 16), (10, 0, 8 << 10), (20, 6, 3 << 20)] {
             let (ring, scale) = if frac == 10 { (32, 27) } else { (64, 58) };
             let words = Words { start: -3.0, frac, cut, ring, scale };
-            let wanted =
-                Wanted { target: TARGET, relative: false, cut, most: Some(WIDEST), frac: 0, spare: 0 };
+            let wanted = Wanted {
+                target: TARGET,
+                relative: false,
+                cut,
+                most: Some(WIDEST),
+                frac: 0,
+                spare: 0,
+                summed: 1,
+            };
             let fit = Fit::best(&sigmoid, words, span, wanted).expect("a table");
             assert!(fit.error <= TARGET);
             let scale = words.scale;

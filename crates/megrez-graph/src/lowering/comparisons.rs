@@ -5,7 +5,9 @@ use super::plan::Lowering;
 use crate::options::{Activations, Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
-use megrez_plan::{Fewest, List, Lookup, Op, Relu, SignBit, ValueId, View};
+use megrez_plan::{
+    Fewest, Gives, List, Lookup, MAX_CONTENDERS, MAX_WINNER_BITS, Op, Relu, SignBit, ValueId, View, Winner,
+};
 use std::collections::HashSet;
 
 impl Lowering<'_> {
@@ -217,6 +219,42 @@ impl Lowering<'_> {
     /// Whether a table of an activation may begin and end where its range does.
     pub(crate) fn tells(&self) -> bool {
         self.proves() && (self.options.declared.is_some() || self.options.activations == Activations::Lookup)
+    }
+
+    /// Whether comparisons, and so everybody, follow what was measured of each layer.
+    pub(crate) fn tells_measured(&self) -> bool {
+        let measured = matches!(self.options.comparison, Comparison::Fitted { calibration: Some(_), .. });
+        measured && self.options.policy == RangePolicy::Calibrated
+    }
+
+    /// Of every row of x [rows, n] a number that is no larger than its largest and no more than
+    /// `most` words smaller, as [rows, 1], by counting who wins against all others: two rounds.
+    /// `None` where rows are too long for that, their numbers too far apart, or the plan may not
+    /// tell how far.
+    pub(crate) fn near_largest(
+        &mut self,
+        name: &str,
+        x: &Secret,
+        most: i128,
+    ) -> Result<Option<Secret>, Refusal> {
+        let &[rows, n] = self.shape(x).dims() else { return Ok(None) };
+        let range = x.range.merged();
+        let (low, high) = range.hull();
+        let cut = most.max(4).ilog2() - 1;
+        let right = |bits: &u32| (1i128 << (cut + bits - 1)) - (2i128 << cut);
+        let bits = (3..=MAX_WINNER_BITS).find(|bits| right(bits) >= high.saturating_sub(low));
+        let Some(bits) = bits.filter(|bits| cut + bits <= self.options.ring) else { return Ok(None) };
+        if !(2..=MAX_CONTENDERS).contains(&n) || !(self.tells() || self.tells_measured()) {
+            return Ok(None);
+        }
+        self.not_by_weights()?;
+        let columns =
+            self.view(&format!("{name}-columns"), x, View::transpose(&[rows, n].into(), &[1, 0]))?;
+        let winner = Winner { cut, bits, gives: Gives::Value };
+        let y = self.emit(name, Op::Winner(winner), &[columns.id], range)?;
+        let half = right(&bits) as f64 / 2.0 * 2f64.powi(-(self.frac_of(x) as i32));
+        self.compared = Some(self.compared.map_or(half, |other| other.min(half)));
+        self.view(&format!("{name}-column"), &y, View::whole([rows, 1].into())).map(Some)
     }
 
     /// Refuses to choose a comparison by a range that secret weights of the same layer have made.

@@ -76,8 +76,8 @@ fn best_place(
         match scale(next) {
             Scale::Passes => {}
             Scale::Divides { bits } if spent + bits + INTEGER_BITS <= room => spent += bits,
-            // The sum is truncated in there.
-            Scale::ShrinksThenProduct if elements(next) <= elements(best) => return None,
+            // The sum is truncated in there, as far as it needs to be.
+            Scale::ShrinksThenProduct | Scale::Settles if elements(next) <= elements(best) => return None,
             _ => return Some(best),
         }
         if graph.nodes[next].op == "Relu" {

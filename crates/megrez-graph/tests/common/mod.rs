@@ -3,7 +3,7 @@
 
 use megrez_engine::float::in_the_clear;
 use megrez_graph::{Compiled, FloatCompiled, FloatOptions, Graph, Tensor, compile_floats};
-use megrez_plan::{ConvGeometry, Kind, Op, Plan, View};
+use megrez_plan::{ConvGeometry, Gives, Kind, Op, Plan, View};
 use megrez_ring::Shape;
 use std::collections::HashMap;
 
@@ -159,6 +159,31 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
                 i128::from((found[i * 7 % 11 % found.len()] as i64) << (64 - ring) >> (64 - ring))
             };
             Words::new(shape, inputs[0].data.iter().enumerate().map(value).collect())
+        }
+        // Of values whose cut ones are equal, with carries as they come, the first wins.
+        Op::Winner(winner) => {
+            let (k, x) = (inputs[0].shape.dims()[0], &inputs[0].data);
+            let n = x.len() / k;
+            let limit =
+                (1 << (winner.cut + winner.bits - 1)) - if winner.cut == 0 { 1 } else { 2 << winner.cut };
+            let best = |at: usize| {
+                let (low, high) = (0..k)
+                    .fold((x[at], x[at]), |(low, high), i| (low.min(x[i * n + at]), high.max(x[i * n + at])));
+                assert!(high - low <= limit, "{name} compares too much");
+                let cut = |i: usize| {
+                    let w = x[i * n + at];
+                    let carry =
+                        winner.cut > 0 && w & ((1 << winner.cut) - 1) != 0 && (i + at).is_multiple_of(3);
+                    (w >> winner.cut) + i128::from(carry)
+                };
+                (1..k).fold(0, |best, i| if cut(i) > cut(best) { i } else { best })
+            };
+            let winners: Vec<usize> = (0..n).map(best).collect();
+            let of = |i: usize| match winner.gives {
+                Gives::Value => x[winners[i] * n + i],
+                Gives::OneHot => i128::from(winners[i % n] == i / n),
+            };
+            Words::new(shape.clone(), (0..shape.elements()).map(of).collect())
         }
         other => panic!("{name}: layers do not use {other:?}"),
     }
