@@ -144,11 +144,13 @@ class Cluster:
         tokens: int,
         *,
         choose: Literal["client", "parties"] = "client",
+        temperature: float = 0.0,
+        top: int | None = None,
         on_token: Callable[[int, float], Any] | None = None,
         progress: Progress | None = None,
         **options: Any,
     ) -> Generated:
-        """Continue a text of tokens with a language model, each time by the most likely one.
+        """Continue a text of tokens with a language model, by the most likely ones or by some that are drawn.
 
         Keys and values of attention stay with the parties between tokens, in shares.
 
@@ -159,6 +161,9 @@ class Cluster:
             tokens: how many to add.
             choose: who finds the most likely token. The client learns how likely every token is; if the
                 parties find it, it learns the token alone, at the cost of comparisons.
+            temperature: tokens are drawn with chances in proportion to e^(logit / temperature); 0 takes the
+                most likely one.
+            top: draw from so many of the most likely tokens; from all if not given.
             on_token: called with every token as it comes, and the seconds that it took online.
             progress: called with the number of tokens that are written.
             options: those of `compile` from `ring` to `net`.
@@ -175,7 +180,7 @@ class Cluster:
                 progress(count)
 
         written, costs, proven = self._native.generate(
-            os.fspath(model), [*prompt], (tokens, choose), request, heard
+            os.fspath(model), [*prompt], (tokens, choose, temperature, top), request, heard
         )
         return Generated(written, [json.loads(cost) for cost in costs], proven)
 

@@ -103,7 +103,7 @@ class Cluster:
         self,
         model: _Path,
         prompt: Sequence[int],
-        count_and_choose: tuple[int, str],
+        drawing: tuple[int, str, float, int | None],
         request: str,
         heard: Callable[[int, float], Any],
     ) -> tuple[list[int], list[str], bool]: ...

@@ -161,6 +161,8 @@ class Cluster:
         tokens: int,
         *,
         choose: Literal["client", "parties"] = "client",
+        temperature: float = 0.0,
+        top: int | None = None,
         on_token: Callable[[int, float], Any] | None = None,
         progress: Progress | None = None,
         **options: Any,
@@ -174,7 +176,15 @@ class Cluster:
 
         return await self._call(
             lambda one, heard: one.generate(
-                model, prompt, tokens, choose=choose, on_token=told, progress=heard, **options
+                model,
+                prompt,
+                tokens,
+                choose=choose,
+                temperature=temperature,
+                top=top,
+                on_token=told,
+                progress=heard,
+                **options,
             ),
             progress,
         )

@@ -382,6 +382,14 @@ def test_tokens_are_told_as_they_come_whoever_chooses_them(processes: megrez.Clu
         assert all(seconds > 0 for _, seconds in told)
         written[choose] = result.tokens
     assert written["client"] == written["parties"]
+    drawn = processes.generate(
+        "llama-tiny", [17, 4, 250], 2, choose="parties", temperature=30.0, ranges="assume", activations="fine"
+    )
+    assert len(drawn.tokens) == 2
+    with pytest.raises(megrez.InvalidError, match="from 0 to 100"):
+        processes.generate("llama-tiny", [1], 1, temperature=-1.0, ranges="assume")
+    with pytest.raises(megrez.UnsupportedError, match="64 logits"):
+        processes.generate("llama-tiny", [1], 1, choose="parties", temperature=1.0, top=3, ranges="assume")
     with pytest.raises(megrez.InvalidError, match="client or parties"):
         processes.generate("llama-tiny", [1], 1, choose="nobody", ranges="assume")  # type: ignore[arg-type]
 

@@ -4,7 +4,7 @@ use crate::cluster::{Needs, Place};
 use crate::options::Common;
 use crate::outcome::verdict;
 use clap::Args;
-use megrez::generate::{Choice, Generation, LanguageModel, largest};
+use megrez::generate::{Choice, Generation, LanguageModel, Sampling};
 use megrez::report::Cost;
 use megrez::{Backend, Error, Recipe, Result};
 use serde_json::json;
@@ -32,21 +32,45 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "WHO", default_value = "client", value_parser = ["client", "parties"])]
     choose: String,
     #[command(flatten)]
+    drawing: Drawing,
+    #[command(flatten)]
     common: Common,
     #[command(flatten)]
     place: Place,
 }
 
+/// How tokens are drawn.
+#[derive(Args)]
+pub(crate) struct Drawing {
+    /// Draw tokens with chances in proportion to e^(logit/TEMPERATURE); 0 takes the likeliest.
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) temperature: f64,
+    /// Draw from so many of the likeliest tokens only.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) top: Option<usize>,
+}
+
+impl Drawing {
+    pub(crate) fn sampling(&self) -> Result<Sampling> {
+        Sampling::new(self.temperature, self.top)
+    }
+}
+
 /// How a text is written: in letters, or as numbers.
-struct Alphabet(Option<Vec<char>>);
+pub(crate) struct Alphabet(Option<Vec<char>>);
 
 impl Alphabet {
-    fn load(path: Option<&Path>) -> Result<Self> {
+    /// Of these letters, one for each token.
+    pub(crate) fn of(letters: &str) -> Self {
+        Alphabet(Some(letters.chars().collect()))
+    }
+
+    pub(crate) fn load(path: Option<&Path>) -> Result<Self> {
         let read = |path| std::fs::read_to_string(path).map_err(|e| Error::file(path, e));
         Ok(Alphabet(path.map(read).transpose()?.map(|text| text.chars().collect())))
     }
 
-    fn tokens(&self, text: &str) -> Result<Vec<u32>> {
+    pub(crate) fn tokens(&self, text: &str) -> Result<Vec<u32>> {
         let Some(letters) = &self.0 else {
             let token = |word: &str| {
                 let what =
@@ -62,7 +86,7 @@ impl Alphabet {
         text.chars().map(token).collect()
     }
 
-    fn text(&self, tokens: &[u32]) -> String {
+    pub(crate) fn text(&self, tokens: &[u32]) -> String {
         match &self.0 {
             Some(letters) => {
                 tokens.iter().map(|&t| letters.get(t as usize).copied().unwrap_or('?')).collect()
@@ -72,7 +96,7 @@ impl Alphabet {
     }
 
     /// Between two parts of a text.
-    fn gap(&self) -> &'static str {
+    pub(crate) fn gap(&self) -> &'static str {
         if self.0.is_some() { "" } else { " " }
     }
 }
@@ -94,8 +118,9 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
     // What is chosen for the prompt holds for every token after it.
     let recipe = request.recipe(&model.graph(0, prompt.len())?, backend.client())?;
     let Recipe::Fixed(options) = recipe else { unreachable!("floating point is refused above") };
-    let mut generation =
-        Generation::new(&model, &mut backend, *options, args.common.run(1))?.choosing(choice);
+    let mut generation = Generation::new(&model, &mut backend, *options, args.common.run(1))?
+        .choosing(choice)
+        .sampling(args.drawing.sampling()?);
     if !json {
         print!("{}", args.prompt);
     }
@@ -108,9 +133,10 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
         costs.push(cost);
         Ok(())
     })?;
+    // The same tokens are drawn of the same chances.
     let mut plain = prompt;
-    for _ in 0..args.tokens {
-        plain.push(largest(&model.plain(&plain)?));
+    for place in 0..args.tokens {
+        plain.push(generation.drawing().pick(place, &model.plain(&plain)?));
     }
     let same = plain == text;
     let range = if generation.proven { "proven" } else { "assumed" };
@@ -121,7 +147,7 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
             "{}",
             json!({ "schema": "megrez.generate/1", "text": written, "plain": clear, "same": same,
             "protocol": args.common.protocol(), "insecure": args.common.insecure, "range": range,
-            "choose": args.choose, "online_seconds": seconds, "first": costs.first(), "last": costs.last() })
+            "choose": args.choose, "temperature": args.drawing.temperature, "top": args.drawing.top, "online_seconds": seconds, "first": costs.first(), "last": costs.last() })
         );
     } else {
         println!("\n\nin the clear: {}", if same { "the same".into() } else { alphabet.text(&plain) });

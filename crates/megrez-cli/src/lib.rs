@@ -8,6 +8,7 @@ mod audit;
 mod bench;
 mod calibrate;
 mod certs;
+mod chat;
 mod check;
 mod cluster;
 mod demo;
@@ -65,6 +66,9 @@ enum Command {
     Train(Box<train_options::Train>),
     /// Continue a text with a language model, letter by letter: here, or on a cluster.
     Generate(generate::Generate),
+    /// Talk with a language model that parties run, and that remembers what was said: here, or on a
+    /// cluster.
+    Chat(Box<chat::Chat>),
     /// Run a model on shares and in the clear, and compare every layer.
     Check(check::Check),
     /// Make a page of what a run printed with --json.
@@ -162,6 +166,7 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Infer(args) => infer::run(args, json),
         Command::Train(args) => train::run(args, json),
         Command::Generate(args) => generate::run(args, json),
+        Command::Chat(args) => chat::run(args, json),
         Command::Check(args) => check::run(args, json),
         Command::Plan(args) => plan::run(args, json),
         Command::Report(args) => report::run(args, json),

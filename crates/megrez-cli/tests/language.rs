@@ -2,7 +2,7 @@
 //! embedding, keys and values that stay with the parties between runs. Under every protocol, token
 //! by token against the clear.
 
-use crate::common::{cli, example};
+use crate::common::{cli, example, told};
 use std::path::Path;
 
 fn generate(options: &str) -> serde_json::Value {
@@ -51,6 +51,59 @@ fn built_in_models_write_the_text_of_the_clear_whoever_chooses() {
         let rounds = |report: &serde_json::Value| report["last"]["phases"]["online"]["rounds"].as_u64();
         assert!(rounds(&parties) > rounds(&client));
     }
+}
+
+/// Whoever finds the token, the same is drawn as in the clear: of all, or of the likeliest.
+#[test]
+fn tokens_are_drawn_as_in_the_clear() {
+    for options in ["--temperature 0.7", "--temperature 1.5 --top 4", "--top 1 --temperature 2"] {
+        for choose in ["client", "parties"] {
+            let report = generate(&format!("--tokens 3 --activations fine --choose {choose} {options}"));
+            assert_eq!(report["same"], true, "{choose}, {options}: {report}");
+            assert_eq!(
+                report["top"],
+                if options.contains("top 4") { 4.into() } else { report["top"].clone() }
+            );
+        }
+    }
+    let hot = || {
+        let report = generate("--activations fine --temperature 50 --tokens 5");
+        report["text"].as_str().unwrap().to_owned()
+    };
+    // All letters are as good as equally likely: the same five twice would be 1 in 34^5.
+    assert_ne!(hot(), hot());
+    let refused = |options: &str, word: &str| {
+        let line = format!(
+            "generate --model llama-tiny --range assume --tokens 1 --prompt 7 --choose parties {options}"
+        );
+        cli(&line, &[]).refused(&[word]);
+    };
+    refused("--temperature 101", "from 0 to 100");
+    refused("--temperature 1 --top 0", "at least one");
+    refused("--temperature 1 --top 5", "64 logits");
+}
+
+#[test]
+fn a_chat_remembers_what_was_said() {
+    let chat = |input: &str, options: &str| {
+        let line = format!("chat --json --tokens 4 --activations fine {options}");
+        told(input, line.split(' ').filter(|word| !word.is_empty()))
+    };
+    let turns = |input: &str| chat(input, "").json("megrez.chat/1")["turns"].as_array().unwrap().clone();
+    let answer = |turn: &serde_json::Value| turn["answer"].as_str().unwrap().to_owned();
+    let talk = turns("the parties \n\nof the\n");
+    assert_eq!(talk.len(), 2, "{talk:?}");
+    let letters = answer(&talk[0]);
+    assert_eq!(letters.chars().count(), 4);
+    // What a model that has read all of it in one piece goes on with.
+    let whole = turns(&format!("the parties {letters}of the\n"));
+    assert_eq!(answer(&whole[0]), answer(&talk[1]), "{talk:?} {whole:?}");
+    // 96 letters are all that it reads.
+    let long = turns(&format!("{0}\n{0}\n", "the parties hold shares ".repeat(3).trim_end()));
+    assert_eq!((&long[0]["anew"], &long[1]["anew"]), (&false.into(), &true.into()));
+    assert_eq!(answer(&long[0]), answer(&long[1]));
+    chat("a 5\n", "").refused(&["letter `5`"]);
+    chat(&"a".repeat(97), "").refused(&[""]);
 }
 
 #[test]

@@ -8,12 +8,16 @@
 //! weights are shared once, when a plan first reads them, and again only where the values differ
 //! (the rows of a table of positions do).
 //!
-//! The next token is the one with the largest logit. The client learns the logits and looks, or the
-//! parties find it ([`Choice`]) and the client learns nothing but the token.
+//! The next token is the one with the largest logit, or one that is drawn ([`Sampling`]). The
+//! client learns the logits and looks, or the parties find it ([`Choice`]) and the client learns
+//! nothing but the token.
 
 use crate::batches::{Described, in_range};
 use crate::fixed::{FixedModel, encode_data};
 use crate::report::Cost;
+use crate::sampling::NOISE;
+pub use crate::sampling::{Sampling, largest};
+use megrez_graph::lower::DataInput;
 use megrez_graph::models::{DECODERS, Decoder};
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
 use megrez_graph::{Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Tensor, plain};
@@ -49,8 +53,7 @@ struct File {
 }
 
 impl File {
-    fn load(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
+    fn read(path: &Path, bytes: Vec<u8>) -> Result<Self> {
         let mut tokens = vec![];
         let mut past = vec![];
         for FileInput { name, dims } in onnx::inputs(&bytes)? {
@@ -94,8 +97,19 @@ impl LanguageModel {
     pub fn load(model: &Path) -> Result<Self> {
         match model.to_str().filter(|name| DECODERS.contains(name)) {
             Some(name) => Ok(LanguageModel(Source::Network(Box::new(Decoder::new(name, SEED)?)))),
-            None => Ok(LanguageModel(Source::File(File::load(model)?))),
+            None => {
+                let bytes = std::fs::read(model).map_err(|e| Error::file(model, e))?;
+                Ok(LanguageModel(Source::File(File::read(model, bytes)?)))
+            }
         }
+    }
+
+    /// A model by the bytes of its ONNX file, which holds all of its weights.
+    ///
+    /// # Errors
+    /// If its inputs are not those of a language model.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        Ok(LanguageModel(Source::File(File::read(Path::new("model"), bytes.to_vec())?)))
     }
 
     /// The model for `new` tokens after `seen` others.
@@ -131,11 +145,6 @@ fn last_row(logits: &Tensor) -> Result<Vec<f32>> {
     }
 }
 
-/// The position of the largest number; of equal ones the first.
-pub fn largest(logits: &[f32]) -> u32 {
-    (0..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best }) as u32
-}
-
 /// Who finds the largest logit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -161,7 +170,7 @@ impl Choice {
     }
 
     /// The graph whose first output says which token is next.
-    fn finish(self, mut graph: Graph) -> Result<Graph> {
+    fn finish(self, mut graph: Graph, sampling: &Sampling) -> Result<Graph> {
         let Some(Output { name, id }) = graph.outputs.first().cloned() else { return Ok(graph) };
         if self == Choice::Client {
             return Ok(graph);
@@ -170,22 +179,30 @@ impl Choice {
         let last =
             Attributes::none().with("axes", [1]).with("starts", [n as i64 - 1]).with("ends", [n as i64]);
         let last = graph.add("last-logits", "Slice", &[id], last)?;
-        let one = graph.add("next-token", "Hardmax", &[last], Attributes::none().with("axis", -1))?;
-        graph.outputs[0] = Output { name, id: one };
+        let id = sampling.finish(&mut graph, last)?;
+        graph.outputs[0] = Output { name, id };
         Ok(graph)
     }
 
-    /// The next token by what was revealed.
-    fn token(self, row: &[f32]) -> Result<u32> {
-        let one = row.iter().filter(|&&v| v == 1.0).count() == 1;
-        let rest = row.iter().all(|&v| v == 1.0 || v == 0.0);
-        if self == Choice::Parties && !(one && rest) {
-            return Err(Error::of(
+    /// The text's token `place` by what was revealed.
+    fn token(self, row: &[f32], place: usize, sampling: &Sampling) -> Result<u32> {
+        if self == Choice::Client {
+            return Ok(sampling.pick(place, row));
+        }
+        let found = match *row {
+            [number] if (number - number.round()).abs() < 0.01 => Some(number.round() as u32),
+            _ => {
+                let one = row.iter().filter(|&&v| v == 1.0).count() == 1;
+                let rest = row.iter().all(|&v| v == 1.0 || v == 0.0);
+                (one && rest).then(|| largest(row))
+            }
+        };
+        found.ok_or_else(|| {
+            Error::of(
                 ErrorKind::OutOfRange,
                 "the parties have found no largest logit, so values were beyond what the plan holds: use fewer fraction bits",
-            ));
-        }
-        Ok(largest(row))
+            )
+        })
     }
 }
 
@@ -196,8 +213,13 @@ pub struct Generation<'a> {
     options: CompileOptions,
     run: RunOptions,
     choice: Choice,
+    sampling: Sampling,
     /// Tokens in the past.
     seen: usize,
+    /// Tokens of the text that the model has not read yet.
+    unread: Vec<u32>,
+    /// Tokens that it has written.
+    written: usize,
     /// What holds for the past that is kept.
     bounds: BTreeMap<String, Interval>,
     /// The weights that are kept.
@@ -221,8 +243,22 @@ impl<'a> Generation<'a> {
             ));
         }
         let (bounds, weights) = (BTreeMap::new(), HeldWeights::default());
-        let choice = Choice::Client;
-        Ok(Generation { model, backend, options, run, choice, seen: 0, bounds, weights, proven: true })
+        let (choice, sampling) = (Choice::Client, Sampling::new(0.0, None)?);
+        let (seen, unread, written) = (0, vec![], 0);
+        Ok(Generation {
+            model,
+            backend,
+            options,
+            run,
+            choice,
+            sampling,
+            seen,
+            unread,
+            written,
+            bounds,
+            weights,
+            proven: true,
+        })
     }
 
     /// The same, with tokens that `choice` finds; by default the client does.
@@ -231,8 +267,35 @@ impl<'a> Generation<'a> {
         Generation { choice, ..self }
     }
 
-    /// Continues a text by `count` tokens, each the most likely one; `each` hears of it and what it
-    /// cost, and ends all by an error.
+    /// The same, with tokens that are drawn; by default the likeliest are taken.
+    #[must_use]
+    pub fn sampling(self, sampling: Sampling) -> Self {
+        Generation { sampling, ..self }
+    }
+
+    /// How tokens are drawn.
+    pub fn drawing(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    /// Begins a new text unless the model reads `count` tokens more; whether it does.
+    ///
+    /// # Errors
+    /// If the model does not read so many at all.
+    pub fn make_room(&mut self, count: usize) -> Result<bool> {
+        let written = self.seen + self.unread.len();
+        if self.model.graph(0, written + count).is_ok() {
+            return Ok(false);
+        }
+        self.model.graph(0, count)?;
+        self.seen = 0;
+        self.unread.clear();
+        self.bounds.clear();
+        Ok(written > 0)
+    }
+
+    /// Continues a text by `count` tokens; `each` hears of every one and what it cost, and ends all
+    /// by an error. Called again, goes on with the same text: `prompt` follows what was written.
     ///
     /// # Errors
     /// If the prompt is empty, or a party fails.
@@ -246,29 +309,33 @@ impl<'a> Generation<'a> {
             let what = "a prompt has at least one token, and so has its continuation";
             return Err(Error::Refused(what.into()));
         }
-        let (mut text, mut fresh) = (prompt.to_vec(), prompt.to_vec());
+        let mut text = prompt.to_vec();
+        self.unread.extend(prompt);
         for _ in 0..count {
-            let (row, cost) = self.read(&fresh)?;
-            fresh = vec![self.choice.token(&row)?];
-            text.extend(&fresh);
-            each(fresh[0], cost)?;
+            let (row, cost) = self.read(&self.unread.clone())?;
+            let token = self.choice.token(&row, self.written, &self.sampling)?;
+            (self.unread, self.written) = (vec![token], self.written + 1);
+            text.push(token);
+            each(token, cost)?;
         }
         Ok(text)
     }
 
-    /// Shows the model more tokens: the logits of what follows the last one, or a one at the place
-    /// of the largest and zeros elsewhere if the parties choose; and what that cost.
+    /// Shows the model more tokens: the logits of what follows the last one, or what the parties
+    /// found if they choose; and what that cost.
     ///
     /// # Errors
     /// If the model does not read so many tokens, or a party fails.
     pub fn read(&mut self, tokens: &[u32]) -> Result<(Vec<f32>, Cost)> {
-        let graph = self.choice.finish(self.model.graph(self.seen, tokens.len())?)?;
+        let graph = self.choice.finish(self.model.graph(self.seen, tokens.len())?, &self.sampling)?;
         let present = graph.outputs.iter().filter_map(|output| {
             let of = output.name.strip_prefix(PRESENT)?;
             Some((output.name.clone(), format!("{PAST}{of}")))
         });
         let kept = present.collect();
-        let options = CompileOptions { kept, input_ranges: self.bounds.clone(), ..self.options.clone() };
+        let mut input_ranges = self.bounds.clone();
+        input_ranges.insert(NOISE.into(), self.sampling.range());
+        let options = CompileOptions { kept, input_ranges, ..self.options.clone() };
         let client = self.backend.client().to_owned();
         let model = FixedModel::new(&graph, &client, &options)?;
         self.proven &= model.compiled.ranges.iter().all(|r| r.proven);
@@ -276,12 +343,17 @@ impl<'a> Generation<'a> {
         let plan = self.weights.plan(&model.compiled);
         let ids = tokens.iter().map(|&t| t as f32).collect();
         let ids = Tensor::new([1, tokens.len()], ids);
+        let noise = |wanted: &DataInput| {
+            let shape = wanted.shape.clone();
+            Tensor::new(shape.clone(), self.sampling.noise(self.written, shape.elements()))
+        };
         let words = |run: u32, input: &Input| match model
             .compiled
             .data_inputs
             .iter()
             .find(|d| d.name == input.name)
         {
+            Some(wanted) if wanted.name == NOISE => Ok(encode_data(plan.ring, wanted, &noise(wanted))?),
             Some(wanted) => Ok(encode_data(plan.ring, wanted, &ids)?),
             None => {
                 Ok(model.words(run, input, &|_, _| Err(Error::Refused("it is no input of tokens".into())))?)

@@ -31,6 +31,7 @@ pub mod mode;
 pub mod model;
 pub mod report;
 mod rows;
+mod sampling;
 pub mod stored;
 
 pub use check::check;

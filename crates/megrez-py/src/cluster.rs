@@ -6,7 +6,7 @@ use crate::error::{error, refused};
 use crate::model::Model;
 use crate::program::program;
 use crate::wait::{Watch, wait};
-use megrez::generate::{Choice, Generation, LanguageModel};
+use megrez::generate::{Choice, Generation, LanguageModel, Sampling};
 use megrez::protocols::find;
 use megrez::report::Cost;
 use megrez::{
@@ -290,7 +290,8 @@ impl Cluster {
         Ok(wait(py, None, work)?.iter().map(Material::to_string).collect())
     }
 
-    /// Continues a text of tokens by `count` that `choose` picks; `request` is a [`CompileRequest`]
+    /// Continues a text of tokens by `count` that `choose` picks, drawn with a temperature from the
+    /// `top` likeliest; `request` is a [`CompileRequest`]
     /// as JSON. `heard` is called with every token and its seconds online. Gives the new tokens,
     /// what each cost as JSON, and whether all ranges were proven.
     fn generate(
@@ -298,13 +299,14 @@ impl Cluster {
         py: Python<'_>,
         model: PathBuf,
         prompt: Vec<u32>,
-        count_and_choose: (usize, String),
+        drawing: (usize, String, f64, Option<usize>),
         request: &str,
         heard: Py<PyAny>,
     ) -> PyResult<(Vec<u32>, Vec<String>, bool)> {
         let request: CompileRequest = serde_json::from_str(request).map_err(refused)?;
-        let (count, choose) = count_and_choose;
+        let (count, choose, temperature, top) = drawing;
         let choice = Choice::named(&choose).map_err(error)?;
+        let sampling = Sampling::new(temperature, top).map_err(error)?;
         let (job, options) = (self.job()?, self.options.clone());
         let told = Told { heard, written: Arc::default(), said: 0.into() };
         let written = Arc::clone(&told.written);
@@ -316,7 +318,8 @@ impl Cluster {
                 unreachable!("floating point is refused above")
             };
             job.run(|backend| {
-                let mut generation = Generation::new(&model, backend, *compile, options)?.choosing(choice);
+                let mut generation =
+                    Generation::new(&model, backend, *compile, options)?.choosing(choice).sampling(sampling);
                 let mut costs = vec![];
                 let mut each = |token, cost: Cost| {
                     lock(&written).push((token, cost.online_seconds()));

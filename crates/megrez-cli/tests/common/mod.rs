@@ -10,7 +10,7 @@ use megrez::{Cluster, RunOptions};
 use megrez_net::{Identity, PeerName};
 use megrez_plan::{Input, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_service::wire::Source;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -108,9 +108,16 @@ pub fn assert_no_panic(text: &str) {
 
 /// Runs the command to its end; one that hangs is killed and fails the test.
 pub fn megrez<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    told("", arguments)
+}
+
+/// As [`megrez`], with a text as its standard input.
+pub fn told<S: AsRef<std::ffi::OsStr>>(input: &str, arguments: impl IntoIterator<Item = S>) -> Ran {
     let mut command = Command::new(MEGREZ);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
+    // A pipe takes a short text at once; who does not read it has ended.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let read = |mut from: Box<dyn Read + Send>| {
         std::thread::spawn(move || {
             let mut text = String::new();
