@@ -10,7 +10,7 @@ use megrez::{
     Backend, Described, Forecast, Inference, Material, Mode, Model, ModelFile, Names, Result, RunOptions,
     StoredModel, check_apart,
 };
-use megrez_graph::npy;
+use megrez_graph::{Graph, Tensor, npy};
 use megrez_report::Parts;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(crate) struct Infer {
     #[arg(long, value_name = "[NAME=]FILE")]
     output: Vec<String>,
     /// How many of the inputs go together in a run [default: all of them, or as many as the model
-    /// is made for].
+    /// is made for; fewer where a party would hold more than 768 MiB].
     #[arg(long)]
     batch: Option<usize>,
     /// How to run: execute, by parties; simulate, the protocol's steps in this process, where
@@ -63,6 +63,10 @@ pub(crate) struct Infer {
 
 /// Seconds from which on a run is foretold.
 const LONG: f64 = 2.0;
+
+/// What a party may hold of a run, as planned, before data is cut without being asked to. Runs of
+/// that size have so many bytes that the rounds of one more are lost in them.
+const MOST_HELD: u64 = 768 << 20;
 
 /// What came out, and where each output is to be written.
 type Inferred = (Inference, Vec<Option<PathBuf>>);
@@ -137,6 +141,10 @@ fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
         None => args.common.backend(),
     })?;
     let model = args.common.request.compile(&graph, backend.client())?;
+    let (graph, model) = match smaller(args, (&file, &data), &model, backend.client())? {
+        Some(smaller) => smaller,
+        None => (graph, model),
+    };
     let files = Names::of_outputs(model.outputs()).files("--output", &args.output)?;
     let size = graph.inputs.first().and_then(|&id| graph.shape(id).dims().first().copied()).unwrap_or(1);
     let runs = rows(&data).div_ceil(size) as u32;
@@ -161,6 +169,43 @@ fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
     drop(bar);
     written(&args.page, &inference, Some((&model, args.common.protocol(), backend.client())))?;
     Ok(Some((inference, files)))
+}
+
+/// The model for fewer inputs at a time, where nobody says how many, a run of all would take a
+/// party more than [`MOST_HELD`], and it makes no difference to the numbers.
+fn smaller(
+    args: &Infer,
+    (file, data): (&ModelFile, &[Tensor]),
+    model: &Model,
+    client: &str,
+) -> Result<Option<(Graph, Model)>> {
+    let (count, net) = (rows(data), &args.common.request.net);
+    let same = data.iter().all(|tensor| tensor.shape.dims().first() == Some(&count));
+    if args.batch.is_some() || count < 2 || !same {
+        return Ok(None);
+    }
+    let held = |model: &Model| -> Result<u64> {
+        Ok(Forecast::of(model, args.common.protocol(), net, 1)?.memory_bytes.unwrap_or(0))
+    };
+    let mut runs = held(model)?.div_ceil(MOST_HELD).clamp(1, count as u64) as usize;
+    let mut found = None;
+    while runs > 1 {
+        let size = count.div_ceil(runs);
+        // A file that fixes how many go together is right about it.
+        let Ok(graph) = file.graph(Some(data), &args.shape, Some(size)) else { break };
+        let smaller = args.common.request.compile(&graph, client)?;
+        if smaller.mixed(size).is_some() {
+            break;
+        }
+        let fits = held(&smaller)? <= MOST_HELD;
+        found = Some((graph, smaller));
+        if fits || size == 1 {
+            break;
+        }
+        // Not everything shrinks as the data does.
+        runs += runs.div_ceil(2);
+    }
+    Ok(found)
 }
 
 /// The page of a run, without its numbers.

@@ -67,6 +67,21 @@ fn malformed_data_is_refused() {
     }
 }
 
+/// 360 images at once would take a party 1.5 GB.
+#[test]
+fn data_is_cut_into_runs_that_parties_can_hold() {
+    let (lenet, images) = (example("lenet.onnx"), example("test_images.npy"));
+    let foretold = |batch: &str| {
+        let line = format!("infer --json --dry-run --model {{}} --input {{}} {batch}");
+        cli(&line, &[&lenet, &images]).json("megrez.forecast/1")
+    };
+    let (cut, whole) = (foretold(""), foretold("--batch 360"));
+    let held = |foretold: &serde_json::Value| foretold["memory_bytes"].as_u64().unwrap();
+    assert_eq!((&cut["runs"], &whole["runs"]), (&3.into(), &1.into()));
+    assert!(held(&cut) <= 768 << 20 && held(&whole) > 768 << 20, "{cut} {whole}");
+    assert_eq!(foretold("--batch 60")["runs"], 6);
+}
+
 #[test]
 fn malformed_configurations_are_refused() {
     let folder = Folder::new();
