@@ -235,3 +235,41 @@ def test_the_example(clear: float32.Pair) -> None:
     x, k, v, t = [clear.array(value, owner=0) for value in (spot, strike, volatility, years)]
     got = prices(float32, x, k, rate, v, t).reveal()
     np.testing.assert_allclose(got, want, rtol=2e-4)
+
+
+def test_sums_that_are_rounded_once(pair: float32.Pair, clear: float32.Pair) -> None:
+    generator = np.random.default_rng(3)
+    x = (generator.normal(size=(3, 4, 7)) * 10.0 ** generator.integers(-3, 4, (3, 4, 7))).astype(np.float32)
+    y = generator.normal(size=(3, 7, 2)).astype(np.float32)
+    wide = x.astype(np.float64)
+
+    def within(got: Any, want: Any, magnitude: Any) -> None:
+        # One unit in the last place of the magnitudes' sum, and the one rounding.
+        assert got.shape == want.shape
+        assert (abs(got - want) <= np.spacing(np.float32(magnitude)) * 1.5).all()
+
+    for axis, keepdims in ((None, False), (0, True), ((0, 2), False), (-1, False)):
+        got = float32.fused_sum(clear.array(x, owner=0), axis=axis, keepdims=keepdims).reveal()
+        want = np.asarray(wide.sum(axis=axis, keepdims=keepdims))
+        within(got, want, abs(wide).sum(axis=axis, keepdims=keepdims))
+        # As public numbers.
+        np.testing.assert_array_equal(float32.fused_sum(x, axis=axis, keepdims=keepdims), got)
+    product = float32.fused_matmul(clear.array(x, owner=0), clear.array(y, owner=1)).reveal()
+    within(product, wide @ y.astype(np.float64), abs(wide) @ abs(y.astype(np.float64)))
+    vector = float32.fused_matmul(clear.array(x[0, 0], owner=0), clear.array(y[0], owner=1)).reveal()
+    np.testing.assert_array_equal(vector, product[0, 0])
+    assert (
+        float32.fused_sum(clear.array(x[:0], owner=0), axis=0).reveal().tolist() == np.zeros((4, 7)).tolist()
+    )
+    with pytest.raises(ValueError, match="fused_matmul of shapes"):
+        float32.fused_matmul(clear.array(x, owner=0), y[:, :3])
+    # The same bits on shares, in fewer rounds than sums that round every addition.
+    rounds = []
+    for summed in (float32.fused_sum, float32.sum):
+        before = pair.cost.rounds
+        shares = summed(pair.array(x, owner=0), axis=None).reveal()
+        rounds.append(pair.cost.rounds - before)
+        np.testing.assert_array_equal(shares, summed(clear.array(x, owner=0), axis=None).reveal())
+    assert rounds[0] < rounds[1] / 2
+    shares = float32.fused_matmul(pair.array(x[0], owner=0), pair.array(y[0], owner=1)).reveal()
+    np.testing.assert_array_equal(shares, product[0])

@@ -239,7 +239,9 @@ def test_sorting(clear: float32.Pair, axis: int | None) -> None:
         want = np.sort(values, axis)
         got = NUMPY.sort(clear.public(values), axis).reveal()
         np.testing.assert_array_equal(got, want)  # zeros are equal
-        assert np.sort(np.signbit(got[got == 0])).tolist() == np.sort(np.signbit(want[want == 0])).tolist()
+        # Not of what NumPy sorts: its vector code may give a zero the other sign.
+        zeros = [int(np.signbit(x[x == 0]).sum()) for x in (got, values.astype(np.float32))]
+        assert zeros[0] == zeros[1]
         if values.size:
             with np.errstate(all="ignore"):
                 median = NUMPY.median(clear.public(values), axis).reveal()

@@ -153,20 +153,20 @@ def not_equal(x: Operand, y: Operand) -> Any:
 
 @function
 def isnan(x: Operand) -> Any:
-    """Whether x is not a number."""
-    return not_equal(number(x), number(x))
+    """Whether x is not a number; free."""
+    return apply([number(x)], lambda of: {"Apply": {"op": "isnan", "of": of}}, True)
 
 
 @function
 def isfinite(x: Operand) -> Any:
-    """Whether x is neither infinite nor NaN."""
-    return less(absolute(x), np.inf)
+    """Whether x is neither infinite nor NaN; free."""
+    return logical_not(logical_xor(isnan(x), isinf(x)))
 
 
 @function
 def isinf(x: Operand) -> Any:
-    """Whether x is infinite."""
-    return equal(absolute(x), np.inf)
+    """Whether x is infinite; free."""
+    return apply([number(x)], lambda of: {"Apply": {"op": "isinf", "of": of}}, True)
 
 
 for _composed in (square, reciprocal, greater, greater_equal, not_equal):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from megrez._native import Error
+from megrez._tape import Value
 from megrez.float32._arranging import diagonal
-from megrez.float32._arrays import Array, Operand, function, number
+from megrez.float32._arrays import Array, Operand, _lanes, function, number
 from megrez.float32._elementwise import multiply, subtract
 from megrez.float32._reductions import sum
 
@@ -17,14 +19,41 @@ from megrez.float32._reductions import sum
 @function
 def matmul(x1: Operand, x2: Operand) -> Any:
     """The matrix product: products are rounded, then summed as in `sum`."""
+    return _matrices("matmul", x1, x2, lambda x, y: sum(x * y, axis=-2))
+
+
+@function
+def fused_matmul(x1: Operand, x2: Operand) -> Any:
+    """The matrix product, each element rounded once: nearer to the exact one, in fewer rounds and bytes.
+
+    Before its rounding an element is off by less than 1 ULP of the sum of its products' magnitudes, up to
+    1024 of them.
+    """
+    return _matrices("fused_matmul", x1, x2, _fused)
+
+
+def _fused(x: Array, y: Array) -> Array:
+    """The sums of products over the last axis but one, as arrays of one shape by NumPy's broadcasting."""
+    places = [np.moveaxis(each, -2, 0) for each in np.broadcast_arrays(x._where, y._where)]
+    shape = places[0].shape[1:]
+    lanes = int(np.prod(shape, dtype=np.int64))
+    if not places[0].size:
+        return x._pair.public(np.zeros(shape, np.float32))
+    of = [each._at(at)._vector() for each, at in zip((x, y), places, strict=True)]
+    value = Value(x._pair, lanes, {"Dot": {"of": [one.name for one in of], "lanes": lanes}}, of)
+    return Array(value, _lanes(shape))
+
+
+def _matrices(name: str, x1: Array, x2: Array, product_of: Callable[[Array, Array], Array]) -> Array:
+    """A matrix product of what NumPy takes for one; `product_of` multiplies and sums over the axis -2."""
     x, y = number(x1), number(x2)
     if 0 in (x.ndim, y.ndim):
-        raise ValueError("matmul: Input operand does not have enough dimensions: for single numbers use *")
+        raise ValueError(f"{name}: Input operand does not have enough dimensions: for single numbers use *")
     left = x if x.ndim > 1 else x[None, :]
     right = y if y.ndim > 1 else y[:, None]
     if left.shape[-1] != right.shape[-2]:
-        raise ValueError(f"matmul of shapes {x.shape} and {y.shape}: the inner lengths differ")
-    product = sum(left[..., :, :, None] * right[..., None, :, :], axis=-2)
+        raise ValueError(f"{name} of shapes {x.shape} and {y.shape}: the inner lengths differ")
+    product = product_of(left[..., :, :, None], right[..., None, :, :])
     product = product if y.ndim > 1 else product[..., 0]
     return product if x.ndim > 1 else product[..., 0, :] if y.ndim > 1 else product[..., 0]
 
