@@ -6,8 +6,12 @@
 //! exactly: they count in no maximum, they are not exponentiated, and their results are 0. No
 //! stand-in for −∞ is needed, so no range grows.
 //!
-//! Largest error, absolute: about 3 units of 2^−f (f = 16: 5e-5); a row's results sum up to 1
-//! within n units.
+//! With tables, and ranges that the plan may tell, a number up to 1 below the maximum does as well,
+//! which counts of wins find in two rounds ([`shift`]): the powers are larger, the quotients the
+//! same.
+//!
+//! Largest error, absolute: about 3 units of 2^−f (f = 16: 5e-5), where ranges were measured and a
+//! table holds the powers 2^−13; a row's results sum up to 1 within n units.
 
 use super::call::{Call, axis};
 use super::exp::{Powers, decay};
