@@ -331,22 +331,32 @@ impl Table {
     /// The function of the value that it is made for. Where that is outside of its range after all,
     /// the result is some number.
     pub(super) fn look_up(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
-        Ok(self.look_up_twice(cx, name, x)?.0)
+        let found = self.found(cx, name, x)?;
+        self.truncated(cx, name, &found)
     }
 
     /// As [`look_up`](Self::look_up), and the value before it is truncated, with the fraction bits
     /// that it has there.
     fn look_up_twice(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<(Secret, Secret), Refusal> {
+        let found = self.found(cx, name, x)?;
+        let y = self.truncated(cx, name, &found)?;
+        let scale = cx.frac_of(&found) + self.over;
+        Ok((y, cx.rescale(&format!("{name}-untruncated"), &found, scale)?))
+    }
+
+    /// What the table says.
+    fn found(&self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         cx.not_by_weights()?;
         let x = cx.combine(&format!("{name}-argument"), &[(1, x)], self.moved)?;
         // A table reads words, whatever they stand for.
         let frac = cx.frac_of(&x).max(self.lookup.cut);
         let x = cx.rescale(&format!("{name}-words"), &x, frac)?;
-        let found = cx.look_up(name, &x, self.lookup, self.range)?;
-        let y = cx.rounded(&format!("{name}-rounded"), &found, self.frac - self.over)?;
-        let y = cx.rescale(&format!("{name}-scale"), &y, self.frac)?;
-        let scale = cx.frac_of(&found) + self.over;
-        Ok((y, cx.rescale(&format!("{name}-untruncated"), &found, scale)?))
+        cx.look_up(name, &x, self.lookup.clone(), self.range.clone())
+    }
+
+    fn truncated(&self, cx: &mut Lowering, name: &str, found: &Secret) -> Result<Secret, Refusal> {
+        let y = cx.rounded(&format!("{name}-rounded"), found, self.frac - self.over)?;
+        cx.rescale(&format!("{name}-scale"), &y, self.frac)
     }
 }
 
