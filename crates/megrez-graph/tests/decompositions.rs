@@ -134,6 +134,14 @@ fn the_order_of_a_row_is_right_with_equal_numbers() {
             node("TopK", std::slice::from_ref(&x), &[ints(&[1], &[3])], none().with("largest", largest), 2);
         let want = [tensor(&[2, 3], &values), tensor(&[2, 3], &places)];
         expect(&g, std::slice::from_ref(&x), &want, 1e-3);
+        // As before opset 10.
+        let attributes = none().with("largest", largest).with("k", 3);
+        expect(
+            &node("TopK", std::slice::from_ref(&x), &[], attributes, 2),
+            std::slice::from_ref(&x),
+            &want,
+            1e-3,
+        );
     }
     // ArgMax within the plan: what reads it is no output.
     for (last, want) in [(0, [1.0, 0.0]), (1, [2.0, 3.0])] {

@@ -111,7 +111,7 @@ impl Sampling {
                 ),
             ));
         }
-        let k = last().with("k", [top as i64]);
+        let k = last().with("k", top as i64);
         let likeliest = graph.add_nodes("likeliest", "TopK", &[Some(logits)], k, &[true, true])?;
         let [values, numbers] = likeliest[..] else {
             return Err(Error::of(ErrorKind::Internal, "TopK has two outputs"));

@@ -38,9 +38,10 @@ fn top(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let x = p.input(0)?;
     let mut dims = p.dims(x);
     let along = axis(p.call().int("axis", -1)?, dims.len())?;
-    let k = match p.call().integers(1, "k")? {
-        Some(list) => list.first().copied(),
-        None => Some(p.call().int("k", 0)?),
+    // An attribute before opset 10.
+    let k = match p.call().has(1) {
+        true => p.call().integers(1, "k")?.and_then(|list| list.first().copied()),
+        false => Some(p.call().int("k", 0)?),
     };
     let n = dims[along];
     let Some(k) = k.and_then(|k| usize::try_from(k).ok()).filter(|k| (1..=n).contains(k)) else {
