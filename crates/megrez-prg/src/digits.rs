@@ -1,6 +1,7 @@
 //! Base-b digits of 128-bit fractions, several fractions at a time: what sampling and the wire form
 //! of field elements have in common on machines without 512-bit arithmetic. The code is the same
-//! for all of them; where there is AVX2, the compiler makes vectors of it.
+//! for all of them; where there is AVX2, the compiler makes vectors of it. With 512 bits sampling
+//! has code of its own for the same numbers.
 
 use crate::Level;
 
@@ -22,11 +23,11 @@ const PIECES: usize = 8;
 /// b^(2·group) ≤ 2^52, and multiplications by b give digit after digit.
 #[derive(Clone)]
 pub struct Digits {
-    base: u64,
-    count: usize,
-    group: usize,
+    pub(crate) base: u64,
+    pub(crate) count: usize,
+    pub(crate) group: usize,
     /// b^n and floor(2^52 / b^n) + 1, of the last, shorter group and of a whole one.
-    powers: [(u64, u64); 2],
+    pub(crate) powers: [(u64, u64); 2],
 }
 
 impl Digits {

@@ -16,7 +16,7 @@ pub struct FieldSampler {
     per_draw: usize,
     digits: Digits,
     #[cfg(target_arch = "x86_64")]
-    wide: x86::Digits,
+    order: x86::Order,
 }
 
 /// Draws that are made and split at a time: 4 KiB of stream, which stays in the nearest cache.
@@ -42,7 +42,7 @@ impl FieldSampler {
             per_draw,
             digits: Digits::new(bound, per_draw),
             #[cfg(target_arch = "x86_64")]
-            wide: x86::Digits::new(bound, per_draw),
+            order: x86::order(per_draw),
         }
     }
 
@@ -54,18 +54,6 @@ impl FieldSampler {
     /// The bound.
     pub const fn bound(&self) -> u64 {
         self.bound
-    }
-
-    /// Splits one draw into its values.
-    #[inline(always)]
-    pub fn split(&self, low: u64, high: u64, mut each: impl FnMut(usize, u8)) {
-        let (mut low, mut high) = (low, high);
-        for i in 0..self.per_draw {
-            let l = u128::from(low) * u128::from(self.bound);
-            let h = u128::from(high) * u128::from(self.bound) + (l >> 64);
-            (low, high) = (l as u64, h as u64);
-            each(i, (h >> 64) as u8);
-        }
     }
 
     /// Values 0 … `out.len()` − 1, each plus `offset`: `offset` 1 with bound p − 1 samples F_p*.
@@ -131,7 +119,7 @@ impl FieldSampler {
                 };
                 let out = &mut out[done * self.per_draw..][..VECTOR_DRAWS * self.per_draw + OVERSHOOT];
                 // SAFETY: the level is a witness that the machine has these instructions.
-                unsafe { x86::split32(&self.wide, words, offset, out) };
+                unsafe { x86::split32(&self.digits, &self.order, words, offset, out) };
                 done += VECTOR_DRAWS;
             }
             return;
@@ -143,58 +131,32 @@ impl FieldSampler {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::VECTOR_DRAWS;
+    use crate::digits::Digits;
     use std::arch::x86_64::*;
 
-    /// What splitting needs for one bound. The samples of a draw are the base-b digits of
-    /// floor(draw · b^k / 2^128), the most significant first. They are taken `group` at a time: c =
-    /// the next digits as one integer below b^group, by one long multiplication; then f =
-    /// c·(floor(2^52 / b^group) + 1) is c / b^group as a 52-bit fraction, too large by less than
-    /// one unit of the last digit since b^(2·group) ≤ 2^52, and 52-bit multiplications by b give
-    /// digit after digit.
-    #[derive(Clone)]
-    pub struct Digits {
-        bound: u64,
-        per_draw: usize,
-        group: usize,
-        /// b^c and floor(2^52 / b^c) + 1 for the last, shorter group and for a whole one.
-        powers: [(u64, u64); 2],
-        /// With at most 16 samples a draw: for every byte of the output of eight draws, which byte
-        /// of which accumulator.
-        order: [[u8; 64]; 2],
-    }
+    /// With at most 16 samples a draw: for every byte of the output of eight draws, which byte of
+    /// which accumulator.
+    pub type Order = [[u8; 64]; 2];
 
-    impl Digits {
-        pub const fn new(bound: u64, per_draw: usize) -> Self {
-            let mut group = 1;
-            while group < per_draw && group < 26 && (bound as u128).pow(2 * (group as u32 + 1)) <= 1 << 52 {
-                group += 1;
-            }
-            let mut powers = [(0, 0); 2];
-            let counts = [per_draw % group, group];
-            let mut i = 0;
-            while i < 2 {
-                let power = bound.pow(counts[i] as u32);
-                powers[i] = (power, (1 << 52) / power + 1);
-                i += 1;
-            }
-            let mut order = [[0; 64]; 2];
-            let mut at = 0;
-            while per_draw <= 16 && at < 8 * per_draw {
-                let (draw, sample) = (at / per_draw, at % per_draw);
-                let lane = [0, 2, 4, 6, 1, 3, 5, 7][draw];
-                // An accumulator's first sample is the highest byte that is used.
-                let used = if sample >= 8 {
-                    per_draw - 8
-                } else if per_draw < 8 {
-                    per_draw
-                } else {
-                    8
-                };
-                order[at / 64][at % 64] = (sample / 8 * 64 + lane * 8 + used - 1 - sample % 8) as u8;
-                at += 1;
-            }
-            Digits { bound, per_draw, group, powers, order }
+    /// The order of so many samples a draw.
+    pub const fn order(per_draw: usize) -> Order {
+        let mut order = [[0; 64]; 2];
+        let mut at = 0;
+        while per_draw <= 16 && at < 8 * per_draw {
+            let (draw, sample) = (at / per_draw, at % per_draw);
+            let lane = [0, 2, 4, 6, 1, 3, 5, 7][draw];
+            // An accumulator's first sample is the highest byte that is used.
+            let used = if sample >= 8 {
+                per_draw - 8
+            } else if per_draw < 8 {
+                per_draw
+            } else {
+                8
+            };
+            order[at / 64][at % 64] = (sample / 8 * 64 + lane * 8 + used - 1 - sample % 8) as u8;
+            at += 1;
         }
+        order
     }
 
     /// Eight draws wide, four times.
@@ -202,19 +164,31 @@ mod x86 {
 
     /// Splits 32 draws.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma,avx512vbmi")]
-    pub fn split32(digits: &Digits, words: &[u64; 2 * VECTOR_DRAWS], offset: u8, out: &mut [u8]) {
-        match digits.per_draw.div_ceil(8) {
-            1 => split::<1>(digits, words, offset, out),
-            2 => split::<2>(digits, words, offset, out),
-            3 => split::<3>(digits, words, offset, out),
-            _ => split::<7>(digits, words, offset, out),
+    pub fn split32(
+        digits: &Digits,
+        order: &Order,
+        words: &[u64; 2 * VECTOR_DRAWS],
+        offset: u8,
+        out: &mut [u8],
+    ) {
+        match digits.count.div_ceil(8) {
+            1 => split::<1>(digits, order, words, offset, out),
+            2 => split::<2>(digits, order, words, offset, out),
+            3 => split::<3>(digits, order, words, offset, out),
+            _ => split::<7>(digits, order, words, offset, out),
         }
     }
 
     /// Splits 32 draws of at most 8·P samples.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512ifma,avx512vbmi")]
-    fn split<const P: usize>(digits: &Digits, words: &[u64; 2 * VECTOR_DRAWS], offset: u8, out: &mut [u8]) {
-        let &Digits { bound, per_draw, group, .. } = digits;
+    fn split<const P: usize>(
+        digits: &Digits,
+        order: &Order,
+        words: &[u64; 2 * VECTOR_DRAWS],
+        offset: u8,
+        out: &mut [u8],
+    ) {
+        let &Digits { base: bound, count: per_draw, group, .. } = digits;
         assert!(per_draw <= 8 * P && out.len() >= VECTOR_DRAWS * per_draw + super::OVERSHOOT);
         let splat = |x: u64| _mm512_set1_epi64(x as i64);
         let zero = _mm512_setzero_si512();
@@ -267,7 +241,7 @@ mod x86 {
             for (wide, out) in out.chunks_mut(8 * per_draw).enumerate().take(WIDE) {
                 // One permutation of bytes puts the samples of eight draws in order.
                 let (a, b) = (bytes[0][wide], bytes[P - 1][wide]);
-                for (part, order) in out.chunks_mut(64).zip(&digits.order) {
+                for (part, order) in out.chunks_mut(64).zip(order) {
                     // SAFETY: a table is 64 bytes; the load is unaligned.
                     let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
                     let samples = _mm512_add_epi8(_mm512_permutex2var_epi8(a, order, b), offset);
@@ -309,6 +283,18 @@ mod tests {
     use super::*;
     use crate::Key;
 
+    /// The values of one draw, by the definition.
+    fn split(sampler: &FieldSampler, draw: &[u64]) -> Vec<u8> {
+        let (mut low, mut high) = (draw[0], draw[1]);
+        let next = |_| {
+            let l = u128::from(low) * u128::from(sampler.bound);
+            let h = u128::from(high) * u128::from(sampler.bound) + (l >> 64);
+            (low, high) = (l as u64, h as u64);
+            (h >> 64) as u8
+        };
+        (0..sampler.per_draw).map(next).collect()
+    }
+
     /// The bounds that are tried: all, or under Miri, which is slow, one.
     fn bounds(from: u64) -> impl Iterator<Item = u64> {
         (from..=128).filter(|bound| !cfg!(miri) || *bound == 67)
@@ -341,7 +327,7 @@ mod tests {
             let words = stream.words(2 * draws);
             let mut expected = vec![];
             for draw in words.chunks(2) {
-                sampler.split(draw[0], draw[1], |_, value| expected.push(value + 1));
+                expected.extend(split(&sampler, draw).into_iter().map(|value| value + 1));
             }
             let mut filled = vec![0; (draws - 50) * k + 1];
             sampler.fill(&stream, 1, &mut filled);
@@ -379,7 +365,7 @@ mod tests {
             words.extend([0, 0, u64::MAX, u64::MAX, 0, u64::MAX, u64::MAX, 0]);
             let mut expected = vec![];
             for draw in words.chunks(2) {
-                sampler.split(draw[0], draw[1], |_, value| expected.push(value));
+                expected.extend(split(&sampler, draw));
             }
             for level in Level::all() {
                 let mut out = vec![0; (words.len() / 2).next_multiple_of(VECTOR_DRAWS) * k + OVERSHOOT];
