@@ -180,32 +180,36 @@ fn smaller(
     client: &str,
 ) -> Result<Option<(Graph, Model)>> {
     let (count, net) = (rows(data), &args.common.request.net);
-    let same = data.iter().all(|tensor| tensor.shape.dims().first() == Some(&count));
-    if args.batch.is_some() || count < 2 || !same {
+    let whole = data
+        .iter()
+        .zip(model.inputs())
+        .all(|(tensor, input)| tensor.shape == input.shape && tensor.shape.dims().first() == Some(&count));
+    // Nothing is held in the clear.
+    if args.batch.is_some() || args.mode == Mode::Clear || count < 2 || !whole {
         return Ok(None);
     }
-    let held = |model: &Model| -> Result<u64> {
-        Ok(Forecast::of(model, args.common.protocol(), net, 1)?.memory_bytes.unwrap_or(0))
+    // What a protocol lacks is told by whoever runs it.
+    let held = |model: &Model| {
+        Forecast::of(model, args.common.protocol(), net, 1)
+            .ok()
+            .and_then(|cost| cost.memory_bytes)
+            .unwrap_or(0)
     };
-    let mut runs = held(model)?.div_ceil(MOST_HELD).clamp(1, count as u64) as usize;
-    let mut found = None;
-    while runs > 1 {
+    let mut runs = held(model).div_ceil(MOST_HELD).clamp(1, count as u64) as usize;
+    if runs == 1 || model.mixed(count).is_some() {
+        return Ok(None);
+    }
+    loop {
         let size = count.div_ceil(runs);
         // A file that fixes how many go together is right about it.
-        let Ok(graph) = file.graph(Some(data), &args.shape, Some(size)) else { break };
-        let smaller = args.common.request.compile(&graph, client)?;
-        if smaller.mixed(size).is_some() {
-            break;
-        }
-        let fits = held(&smaller)? <= MOST_HELD;
-        found = Some((graph, smaller));
-        if fits || size == 1 {
-            break;
+        let Ok(graph) = file.graph(Some(data), &args.shape, Some(size)) else { return Ok(None) };
+        let Ok(smaller) = args.common.request.compile(&graph, client) else { return Ok(None) };
+        if size == 1 || held(&smaller) <= MOST_HELD {
+            return Ok(Some((graph, smaller)));
         }
         // Not everything shrinks as the data does.
         runs += runs.div_ceil(2);
     }
-    Ok(found)
 }
 
 /// The page of a run, without its numbers.

@@ -80,6 +80,9 @@ fn data_is_cut_into_runs_that_parties_can_hold() {
     assert_eq!((&cut["runs"], &whole["runs"]), (&3.into(), &1.into()));
     assert!(held(&cut) <= 768 << 20 && held(&whole) > 768 << 20, "{cut} {whole}");
     assert_eq!(foretold("--batch 60")["runs"], 6);
+    // In the clear nobody holds anything, and no protocol has to have the steps.
+    let line = "infer --json --mode clear --protocol bicoptor --insecure --model {} --input {}";
+    assert_eq!(cli(line, &[&lenet, &images]).json("megrez.infer/1")["batch"], 360);
 }
 
 #[test]

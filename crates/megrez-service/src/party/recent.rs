@@ -1,5 +1,5 @@
 //! What was read and checked just now, for as long as its file stays as it was: sessions of a
-//! stored model that follow each other read its file once, and not a hundred megabytes each.
+//! stored model that follow each other read its file once.
 
 use crate::Result;
 use std::fs;
@@ -21,7 +21,8 @@ struct Stamp {
 
 impl Stamp {
     fn of(path: &Path) -> Option<Self> {
-        let about = fs::metadata(path).ok()?;
+        // Opened: a shared folder then asks its server, and answers from no cache of its own.
+        let about = fs::File::open(path).ok()?.metadata().ok()?;
         #[cfg(unix)]
         let file = std::os::unix::fs::MetadataExt::ino(&about);
         #[cfg(not(unix))]
@@ -90,7 +91,7 @@ impl<T> Recent<T> {
         Ok(Some(content))
     }
 
-    /// Gives up everything that nobody uses.
+    /// Gives everything up; whoever uses it keeps it until then.
     pub(super) fn forget(&self) {
         self.held().clear();
     }
