@@ -262,40 +262,35 @@ def together(deployment: Deployment, clients: int, batch: Path, count: int) -> d
 
 def rate(deployment: Deployment, one: Path, seconds: float) -> dict[str, float]:
     """Sessions a second of a stored model at batch 1, four at a time: by processes, and over kept ones."""
-    end, counts = time.monotonic() + seconds, [0] * 4
+    counts = without_pause(4, seconds, lambda _: deployment.infer_stored(0, one))
+    served = ask(deployment, [0] * 4, seconds)
+    return {"processes": sum(counts) / seconds, "kept_connections": sum(served) / seconds}
 
-    def work(place: int) -> None:
+
+def without_pause(count: int, seconds: float, work: Callable[[int], object]) -> list[int]:
+    """How often each of `count` threads gets its work done, which must succeed, in so many seconds."""
+    end, done = time.monotonic() + seconds, [0] * count
+
+    def repeat(place: int) -> None:
         while time.monotonic() < end:
-            assert deployment.infer_stored(0, one)
-            counts[place] += time.monotonic() < end
+            assert work(place)
+            done[place] += time.monotonic() < end
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(counts))]
+    threads = [threading.Thread(target=repeat, args=(place,)) for place in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    served = ask(deployment, [0] * 4, seconds)
-    return {"processes": sum(counts) / seconds, "kept_connections": sum(served) / seconds}
+    return done
 
 
 def ask(deployment: Deployment, clients: list[int], seconds: float) -> list[int]:
     """How many runs each of these clients gets, who ask without pause over a connection of their own."""
     image = np.load(DIGITS / "test_images.npy")[:1]
-    served = [0] * len(clients)
     connected = [deployment.connect(client) for client in clients]
-    end = time.monotonic() + seconds
-
-    def work(place: int) -> None:
-        while time.monotonic() < end:
-            connected[place].run_stored("lenet", image, batch=1)
-            served[place] += time.monotonic() < end
-
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(clients))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return served
+    return without_pause(
+        len(clients), seconds, lambda place: connected[place].run_stored("lenet", image, batch=1)
+    )
 
 
 def crowd(deployment: Deployment, clients: int) -> dict[str, object]:
