@@ -262,6 +262,57 @@ class Cluster:
         training = Training(self, bytes(job), name, epochs, own, callbacks, progress)
         return training.wait() if wait else training
 
+    def fit_trees(
+        self,
+        x: Given | GivenTensor,
+        y: Given | GivenTensor,
+        *,
+        objective: Literal["logistic", "squares"],
+        trees: int = 20,
+        depth: int = 4,
+        rate: float = 0.3,
+        penalty: float = 1.0,
+        keep: str | None = None,
+        allow: Sequence[str] = (),
+        batches: Sequence[int] = (64,),
+        callbacks: Sequence[EpochEnd] = (),
+        progress: Progress | Literal[True] | None = None,
+        wait: bool = True,
+    ) -> Training:
+        """Grow boosted trees on shares, one an epoch, and have the parties keep them: nobody has them.
+
+        What the parties open is, for each tree, how well those before it did: the mean squared distance of
+        probabilities from labels, or half of that of targets; to this client, in `history`. The kept model
+        takes rows like `x` and gives scores [rows, 1]: logits, or targets.
+
+        Args:
+            x: indicators [rows, columns], 0 or 1: whether a feature exceeds a threshold.
+            y: labels 0 and 1 of `"logistic"`, or targets, one for each row.
+            objective: the binary cross-entropy, or half the squared distance.
+            trees: how many.
+            depth: levels of each, which has 2^depth leaves.
+            rate: how much of its step a tree takes.
+            penalty: added to the second derivatives of a leaf, from 0.125 on.
+            keep: as in `fit`.
+            allow: as in `fit`.
+            batches: the batch sizes in which the model may be run.
+            callbacks: as in `fit`, of a tree for an epoch.
+            progress: as in `fit`.
+            wait: as in `fit`.
+
+        """
+        name = keep or f"trained-{secrets.token_hex(8)}"
+        given, _ = arrays(x, ["x"])
+        targets, _ = arrays(y, ["y"])
+        job, own = _native.boost(
+            self._native,
+            [*given, *targets],
+            (objective, trees, depth, rate, penalty),
+            (name, list(allow), list(batches)),
+        )
+        training = Training(self, bytes(job), name, trees, own, callbacks, progress)
+        return training.wait() if wait else training
+
     def training(
         self,
         path: str | os.PathLike[str],

@@ -8,7 +8,8 @@
 
 `fit` standardises the rows here, shares them, and has the parties train by `Cluster.fit`; what comes back is
 the mean loss of each epoch. `predict` asks the model that the parties keep. docs/training.md says what is
-opened.
+opened. `GradientBoostingClassifier` and `GradientBoostingRegressor` share what their trees ask of rows
+instead, and grow a tree an epoch.
 
 Such an estimator is of one client, who has all rows. Several owners who train together agree on a job: see
 docs/training.md. `KMeans` and `PCA` are of the rows of two parties, in floating point as `megrez.float32`.
@@ -24,29 +25,35 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from megrez._cluster import Cluster, Progress, local
+from megrez._cluster import Cluster, Progress
 from megrez._model import compile as compile_model
 from megrez._native import Error, InvalidError, UnsupportedError
 from megrez._networks import perceptron
 from megrez._protocols import protocols
-from megrez._training import Training
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.base import ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state, check_X_y
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted
 
+    from megrez._boosting import GradientBoostingClassifier, GradientBoostingRegressor
+    from megrez._trained import Range, Trained, middle, not_zero
     from megrez._unsupervised import PCA, KMeans, new_rows
 except ImportError as error:
     raise Error("scikit-learn is missing: pip install 'megrez[sklearn]'") from error
 
-__all__ = ["PCA", "KMeans", "LinearRegression", "LogisticRegression", "MLPClassifier"]
+__all__ = [
+    "PCA",
+    "GradientBoostingClassifier",
+    "GradientBoostingRegressor",
+    "KMeans",
+    "LinearRegression",
+    "LogisticRegression",
+    "MLPClassifier",
+]
 
 _Numbers = npt.NDArray[np.floating[Any]]
 _Activations = Literal["minimax", "fine", "lookup", "mizar"]
-_Range = tuple[npt.ArrayLike, npt.ArrayLike]
-_Base: Any = BaseEstimator
 _Classifier: Any = ClassifierMixin
 _Regressor: Any = RegressorMixin
 
@@ -55,11 +62,8 @@ _BOUND = 8.0
 _SMALLEST_RATE, _LARGEST_FACTOR = 2.0**-30, 15
 
 
-class _OnShares(_Base):  # type: ignore[misc]
+class _OnShares(Trained):
     """What the estimators have in common: training on shares, and asking the kept model."""
-
-    training_: Training
-    """The job: `training_.history`, `training_.plot()`."""
 
     def __init__(
         self,
@@ -69,7 +73,7 @@ class _OnShares(_Base):  # type: ignore[misc]
         batch_size: int | Literal["auto"],
         learning_rate_init: float,
         momentum: float,
-        feature_range: _Range | None,
+        feature_range: Range | None,
         random_state: Any,
         keep: str | None,
         allow: Sequence[str],
@@ -134,22 +138,14 @@ class _OnShares(_Base):  # type: ignore[misc]
         if self.training_.state != "done":
             raise InvalidError("the training was stopped: `training_.resume().wait()` goes on with it")
 
-    def _parties(self) -> Cluster:
-        """The cluster that was given, or one of this machine, which lasts as long as this estimator."""
-        if self.cluster is not None:
-            self.cluster_ = self.cluster
-        elif "cluster_" not in self.__dict__:
-            self.cluster_ = local()
-        return self.cluster_
-
     def _learn_scales(self, rows: _Numbers) -> None:
         """How features are standardised: by public ranges, or by what this client's rows say."""
         self.n_features_in_ = rows.shape[1]
         if self.feature_range is None:
             self.mean_ = rows.mean(axis=0)
-            self.scale_ = _not_zero(rows.std(axis=0))
+            self.scale_ = not_zero(rows.std(axis=0))
         else:
-            self.mean_, self.scale_ = _middle(self.feature_range, rows.shape[1])
+            self.mean_, self.scale_ = middle(self.feature_range, rows.shape[1])
 
     def _standardised(self, rows: _Numbers) -> _Numbers:
         scaled: _Numbers = np.clip((rows - self.mean_) / self.scale_, -_BOUND, _BOUND)
@@ -160,50 +156,6 @@ class _OnShares(_Base):  # type: ignore[misc]
         rows = self._standardised(new_rows(self, x))
         result = self.cluster_.run_stored(self.model_, rows, batch=int(self.predict_batch))
         return result.output.astype(np.float64)
-
-    @property
-    def model_(self) -> str:
-        """The name of the model that the parties keep, for `Cluster.run_stored` on standardised rows."""
-        check_is_fitted(self, "training_")
-        return self.training_.model
-
-    @property
-    def loss_curve_(self) -> list[float]:
-        """The mean loss of each epoch: all that training opens."""
-        check_is_fitted(self, "training_")
-        return self.training_.history["loss"]
-
-    @property
-    def loss_(self) -> float:
-        """The mean loss of the last epoch."""
-        return self.loss_curve_[-1]
-
-    @property
-    def n_iter_(self) -> int:
-        """How many epochs there were."""
-        return len(self.loss_curve_)
-
-    @property
-    def coef_(self) -> Any:
-        """Never there: the parties keep the weights in shares."""
-        raise AttributeError(_HIDDEN.format("coef_"))
-
-    @property
-    def intercept_(self) -> Any:
-        """Never there, as `coef_`."""
-        raise AttributeError(_HIDDEN.format("intercept_"))
-
-    def __getstate__(self) -> Any:
-        raise InvalidError(
-            "an estimator holds a connection and no weights, so there is nothing to keep of it in a file: "
-            "give the model a name by keep=, and ask it by Cluster.run_stored"
-        )
-
-
-_HIDDEN = (
-    "there is no {}: the parties keep the weights in shares, and nobody holds them. "
-    "To reveal weights to yourself, train by `megrez train --weights`"
-)
 
 
 class _OfClasses(_Classifier, _OnShares):  # type: ignore[misc]
@@ -279,7 +231,7 @@ class LogisticRegression(_OfClasses):
         batch_size: int | Literal["auto"] = "auto",
         learning_rate_init: float = 0.125,
         momentum: float = 0.9,
-        feature_range: _Range | None = None,
+        feature_range: Range | None = None,
         random_state: Any = None,
         keep: str | None = None,
         allow: Sequence[str] = (),
@@ -326,7 +278,7 @@ class MLPClassifier(_OfClasses):
         batch_size: int | Literal["auto"] = "auto",
         learning_rate_init: float = 0.0625,
         momentum: float = 0.9,
-        feature_range: _Range | None = None,
+        feature_range: Range | None = None,
         random_state: Any = None,
         keep: str | None = None,
         allow: Sequence[str] = (),
@@ -382,8 +334,8 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
         batch_size: int | Literal["auto"] = "auto",
         learning_rate_init: float = 0.015625,
         momentum: float = 0.9,
-        feature_range: _Range | None = None,
-        target_range: _Range | None = None,
+        feature_range: Range | None = None,
+        target_range: Range | None = None,
         random_state: Any = None,
         keep: str | None = None,
         allow: Sequence[str] = (),
@@ -417,9 +369,9 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
         self._learn_scales(rows)
         if self.target_range is None:
             self.target_mean_ = targets.mean(axis=0)
-            self.target_scale_ = _not_zero(np.abs(targets - self.target_mean_).max(axis=0))
+            self.target_scale_ = not_zero(np.abs(targets - self.target_mean_).max(axis=0))
         else:
-            self.target_mean_, self.target_scale_ = _middle(self.target_range, targets.shape[1])
+            self.target_mean_, self.target_scale_ = middle(self.target_range, targets.shape[1])
         scaled = (targets - self.target_mean_) / self.target_scale_
         if np.abs(scaled).max() > 1 + 1e-6:
             raise InvalidError("a target is beyond target_range")
@@ -448,16 +400,3 @@ def _rate(wanted: float) -> float:
     # Above 8·2^-k all numbers of four bits are there, so the nearest one has the largest k that holds it.
     bits = max(k for k in range(31) if round(wanted * 2**k) <= _LARGEST_FACTOR)
     return max(round(wanted * 2**bits), 1) * 2.0**-bits
-
-
-def _middle(bounds: _Range, width: int) -> tuple[_Numbers, _Numbers]:
-    """The middle of public bounds, and half of their distance, for each column."""
-    low, high = (np.broadcast_to(np.asarray(end, np.float64), (width,)) for end in bounds)
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise InvalidError("a range is a pair of finite bounds, the lower one first")
-    return (low + high) / 2, (high - low) / 2
-
-
-def _not_zero(scales: _Numbers) -> _Numbers:
-    """Scales to divide by: a column of one value alone has none."""
-    return np.where(scales > 0, scales, 1.0)

@@ -3,8 +3,10 @@
 
 use megrez_assurance::masks::examine_runs;
 use megrez_engine::Options;
+use megrez_graph::boosting::{Boosting, Objective};
+use megrez_graph::calibrate::calibrate;
 use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
-use megrez_graph::{Attributes, CompileOptions, Graph, RangePolicy, Tensor, compile};
+use megrez_graph::{Attributes, CompileOptions, Graph, Interval, RangePolicy, Tensor, compile};
 use megrez_plan::{Input, KEPT, Kind, Op, Plan, Step as PlanStep, Value};
 
 /// A convolution, a ReLU, a pool with a bit for it, and two dense layers; all trained.
@@ -125,6 +127,41 @@ fn every_message_of_a_step_of_attention_is_masked() {
         let plan = plan_of(&attention(), replicated, optimiser, Loss::MeanSquares);
         let options = Options { runs: 2, ..Options::default() };
         let report = examine_runs(protocol, &plan, options, None).unwrap();
+        let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
+        assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
+        assert!(report.messages > 500, "{protocol}: {} messages", report.messages);
+        println!("{protocol}: {} messages in {} views are masked", report.messages, report.views);
+    }
+}
+
+#[test]
+fn every_message_of_a_growing_tree_is_masked() {
+    let boosting = Boosting { objective: Objective::Logistic, trees: 2, depth: 2, rate: 0.5, penalty: 1.0 };
+    let (rows, columns) = (5, 3);
+    let step = boosting.step(rows, columns).unwrap();
+    let indicators = (0..rows * columns).map(|i| (i * i % 3 % 2) as f32).collect();
+    let labels = (0..rows).map(|i| (i % 2) as f32).collect();
+    let batch = [Tensor::new([rows, columns], indicators), Tensor::new([rows, 1], labels)];
+    let inputs = batch.into_iter().chain(step.state.iter().map(|state| state.start.clone())).collect();
+    let mut measured = calibrate(&step.graph, [inputs], 1.0).unwrap();
+    for range in measured.ranges.values_mut() {
+        *range = Interval::abs(8.0 * range.low.abs().max(range.high.abs()).max(1.0));
+    }
+    measured.ranges.extend(boosting.proven(rows, columns).unwrap());
+    for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
+        let options = CompileOptions {
+            data_owner: "owner".into(),
+            recipient: "recipient".into(),
+            kept: step.kept(),
+            policy: RangePolicy::Calibrated,
+            measured: Some(measured.clone()),
+            defer_resharing: replicated,
+            ..CompileOptions::default()
+        };
+        let plan = compile(&step.graph, &options).unwrap().plan;
+        assert!(plan.outputs.iter().all(|output| output.recipient == KEPT), "nothing is opened");
+        // The second tree reads what the first has left.
+        let report = examine_runs(protocol, &plan, Options { runs: 2, ..Options::default() }, None).unwrap();
         let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
         assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
         assert!(report.messages > 500, "{protocol}: {} messages", report.messages);

@@ -5,7 +5,9 @@ use crate::digits::Digits;
 use crate::jobs::{describe, follow};
 use crate::options::Common;
 use clap::Args;
-use megrez::train::{Consent, Form, Learning, Loss, Optimiser, Trained, Wanted, propose, room, upload_rows};
+use megrez::train::{
+    Consent, Form, Learning, Loss, Network, Optimiser, Trained, Wanted, propose, room, upload_rows,
+};
 use megrez::{Error, ErrorKind, Parties, Program, Result, StoredModel, models, protocols};
 use megrez_graph::Tensor;
 use megrez_net::Limits;
@@ -86,14 +88,14 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     let rehearsal = room(&learning.step(&graph)?, options.input_range, 64.0)?;
     let wanted = Wanted {
         data: OWNERS.map(str::to_owned).to_vec(),
-        epochs: args.epochs,
         losses_to: Some(asks.name().to_owned()),
         keep: Some(MODEL.into()),
         about: "lenet from random weights".into(),
         ..Wanted::default()
     };
     let made = (&options, &rehearsal);
-    let proposal = propose(&mut asks, protocol, (&graph, &runnable), &learning, made, &wanted)?;
+    let course = Network { learning: &learning, graph: &graph, runnable: &runnable, epochs: args.epochs };
+    let proposal = propose(&mut asks, protocol, &course, made, &wanted)?;
     proposal.store_start(&mut asks)?;
     let job = proposal.job;
     let lines = describe(&job)?;

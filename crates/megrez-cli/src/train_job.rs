@@ -4,7 +4,7 @@
 use crate::cluster::{Needs, Place};
 use crate::jobs::{describe, digits, finish, follow, go_on, kept_to, load};
 use crate::train_options::{Train, rehearsal, rows};
-use megrez::train::{Form, Job, Learning, Proposal, Wanted, fresh, propose, upload_rows};
+use megrez::train::{Form, Job, Learning, Network, Proposal, Wanted, fresh, propose, upload_rows};
 use megrez::{Cluster, Error, ErrorKind, Result, npy};
 use megrez_lab::bench::any_model;
 use serde_json::json;
@@ -96,14 +96,14 @@ fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Propos
     let wanted = Wanted {
         data,
         start: args.job.start.clone(),
-        epochs: args.epochs,
         losses_to,
         weights_to: args.weights.is_some().then_some(me),
         keep: args.job.keep.clone(),
         allow: args.job.allow.clone(),
         about: args.about(),
     };
-    propose(cluster, args.common.protocol(), (&graph, &runnable), &learning, (&options, &rehearsal), &wanted)
+    let course = Network { learning: &learning, graph: &graph, runnable: &runnable, epochs: args.epochs };
+    propose(cluster, args.common.protocol(), &course, (&options, &rehearsal), &wanted)
 }
 
 fn proposed(job: &Job, path: &std::path::Path, json: bool) -> Result<ExitCode> {

@@ -19,7 +19,7 @@ pub trait Growing {
 /// What a layer without [`Layer::backward`] is refused with.
 pub(crate) const NO_BACKWARD: &str = "has no backward yet";
 
-/// The operator's name in a graph; ONNX has none for it.
+/// The operator's name in a graph of `factor` · x + `offset`, two attributes; ONNX has none for it.
 pub(crate) const AFFINE: &str = "Affine";
 
 /// What the names of all nodes of a backward pass begin with.

@@ -23,6 +23,7 @@
 //! line in the registry of `layers/mod.rs`. Ranges follow from the steps that the layer emits.
 
 mod after;
+pub mod boosting;
 pub mod calibrate;
 mod calibration;
 mod clients;

@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use super::stored::{allow, discard, remove, stored};
     #[pymodule_export]
-    use super::training::{begin, job_state, resume_job, stop_job};
+    use super::training::{begin, boost, job_state, resume_job, stop_job};
     use super::*;
 
     #[pymodule_init]

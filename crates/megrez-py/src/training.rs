@@ -6,11 +6,12 @@ use crate::error::{error, refused};
 use crate::model::Model;
 use crate::wait::wait;
 use megrez::train::{
-    Form, Job, Learning, Optimiser, Rows, Stands, Trained, Wanted, fresh, history, propose, rehearse, room,
-    upload_rows,
+    Boosting, Course, Form, Grows, Job, Learning, Network, Optimiser, Rehearsal, Rows, Stands, Trained,
+    Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
 };
-use megrez::{Error, ErrorKind, Recipe, Result};
-use megrez_graph::Tensor;
+use megrez::{CompileRequest, Error, ErrorKind, Recipe, Result};
+use megrez_graph::{CompileOptions, Interval, Tensor};
+use megrez_net::NetProfile;
 use pyo3::prelude::*;
 use serde_json::json;
 use std::num::NonZeroU32;
@@ -70,25 +71,89 @@ pub fn begin<'py>(
             range: options.input_range,
         };
         let classes = graph.outputs.first().and_then(|output| graph.shape(output.id).dims().get(1).copied());
+        let course = Network { learning: &learning, graph: &graph, runnable: &runnable, epochs };
+        let made = (&*options, &rehearsal);
         job.run_connected(|cluster| {
-            let own = fresh("rows")?;
-            upload_rows(cluster, &own, &form, inputs, labels, classes, &[])?;
-            let wanted = Wanted {
-                data: vec![own.clone()],
-                epochs,
-                losses_to: Some(cluster.name().to_owned()),
-                keep: Some(keep),
-                allow,
-                ..Wanted::default()
-            };
-            let made = (&*options, &rehearsal);
-            let proposal = propose(cluster, &protocol, (&graph, &runnable), &learning, made, &wanted)?;
-            proposal.store_start(cluster)?;
-            cluster.train(&proposal.job, &net)?;
-            Ok((proposal.job.to_bytes(), vec![own, proposal.job.start]))
+            start(
+                cluster,
+                (&protocol, &net),
+                &form,
+                ([inputs, labels], classes),
+                &course,
+                made,
+                (keep, allow),
+            )
         })
     };
     wait(py, None, work)
+}
+
+/// Stores rows of indicators with targets, and begins growing trees on them; gives what [`begin`]
+/// gives. `how` are objective, trees, depth, rate and penalty.
+#[pyfunction]
+pub fn boost<'py>(
+    py: Python<'py>,
+    cluster: &Cluster,
+    data: Vec<Given<'py>>,
+    how: (String, usize, u32, f32, f32),
+    kept: (String, Vec<String>, Vec<usize>),
+) -> PyResult<(Vec<u8>, Vec<String>)> {
+    let ((objective, trees, depth, rate, penalty), (keep, allow, batches)) = (how, kept);
+    let (job, protocol, net) = (cluster.job()?, cluster.protocol_name(), cluster.net());
+    let [inputs, targets]: [Tensor; 2] =
+        tensors(&data)?.try_into().map_err(|_| refused("indicators and targets are needed"))?;
+    let objective = objective.parse().map_err(refused)?;
+    let boosting = Boosting { objective, trees, depth, rate, penalty };
+    if batches.contains(&0) {
+        return Err(refused("batches are at least 1"));
+    }
+    let work = move |_: &_| -> Result<_> {
+        let rows = targets.data.len();
+        let targets = Tensor::new([rows, 1], targets.data);
+        let rehearsal = rehearse_trees(&boosting, &inputs, &targets)?;
+        let columns = inputs.data.len() / rows;
+        // No layer is a ReLU.
+        let form = "3r".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
+        let request = CompileRequest { protocol: protocol.clone(), form, ..CompileRequest::default() };
+        let options = CompileOptions { input_range: Interval { low: 0.0, high: 1.0 }, ..request.options()? };
+        let form = Form {
+            protocol: protocol.clone(),
+            ring: options.ring,
+            frac: options.frac,
+            range: options.input_range,
+        };
+        let course = Grows { boosting: &boosting, rows, columns, batches: &batches };
+        job.run_connected(|cluster| {
+            let data = ([inputs, targets], Some(1));
+            start(cluster, (&protocol, &net), &form, data, &course, (&options, &rehearsal), (keep, allow))
+        })
+    };
+    wait(py, None, work)
+}
+
+/// Stores rows, and begins a course on them.
+fn start(
+    cluster: &mut megrez_service::client::Cluster,
+    (protocol, net): (&str, &NetProfile),
+    form: &Form,
+    ([inputs, labels], classes): ([Tensor; 2], Option<usize>),
+    course: &dyn Course,
+    made: (&CompileOptions, &Rehearsal),
+    (keep, allow): (String, Vec<String>),
+) -> Result<(Vec<u8>, Vec<String>)> {
+    let own = fresh("rows")?;
+    upload_rows(cluster, &own, form, inputs, labels, classes, &[])?;
+    let wanted = Wanted {
+        data: vec![own.clone()],
+        losses_to: Some(cluster.name().to_owned()),
+        keep: Some(keep),
+        allow,
+        ..Wanted::default()
+    };
+    let proposal = propose(cluster, protocol, course, made, &wanted)?;
+    proposal.store_start(cluster)?;
+    cluster.train(&proposal.job, net)?;
+    Ok((proposal.job.to_bytes(), vec![own, proposal.job.start]))
 }
 
 /// How a job stands, as JSON: `state`, `epoch`, `step`, `steps`, `losses`.

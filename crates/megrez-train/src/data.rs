@@ -1,6 +1,7 @@
 //! Rows with labels, and batches of them.
 
-use crate::{Loss, Optimiser, Step, Trained, differentiate};
+use crate::{Loss, Optimiser, State, Step, Trained, differentiate};
+use megrez_graph::differentiate::forward;
 use megrez_graph::{Graph, Tensor, plain};
 use megrez_service::{Error, ErrorKind, Result};
 use std::num::NonZeroU32;
@@ -16,6 +17,48 @@ pub struct Learning {
     pub optimiser: Optimiser,
     /// After so many epochs the rate is halved, again and again; `None` for a rate that stays.
     pub halve_every: Option<NonZeroU32>,
+}
+
+/// What a job trains: its steps, and what is kept of it.
+pub trait Course {
+    /// For how many epochs each of its stages runs, in their order.
+    fn epochs(&self) -> Result<Vec<u32>>;
+
+    /// The step of a stage. All read and write the same state.
+    fn step(&self, stage: usize) -> Result<Step>;
+
+    /// What the parties can run afterwards, in each of its sizes: graphs, and the state that is
+    /// their input.
+    fn models(&self) -> Result<Vec<(Graph, Vec<State>)>>;
+}
+
+/// A network that is trained: at the batch of a step, and at those in which it is to be run.
+pub struct Network<'a> {
+    /// How.
+    pub learning: &'a Learning,
+    /// At the batch of a step.
+    pub graph: &'a Graph,
+    /// At the batches of runs.
+    pub runnable: &'a [Graph],
+    /// How often every row is learnt from.
+    pub epochs: u32,
+}
+
+impl Course for Network<'_> {
+    fn epochs(&self) -> Result<Vec<u32>> {
+        Ok(self.learning.stages(self.epochs)?.into_iter().map(|(_, epochs)| epochs).collect())
+    }
+
+    fn step(&self, stage: usize) -> Result<Step> {
+        let stages = self.learning.stages(self.epochs)?;
+        let found = stages.get(stage).ok_or_else(|| Error::of(ErrorKind::Internal, "no such stage"))?;
+        self.learning.step_of(self.graph, found.0)
+    }
+
+    fn models(&self) -> Result<Vec<(Graph, Vec<State>)>> {
+        let Learning { loss, trained, .. } = self.learning;
+        self.runnable.iter().map(|graph| Ok(forward(graph, *loss, trained)?)).collect()
+    }
 }
 
 impl Learning {

@@ -3,8 +3,8 @@
 
 use crate::session::{comparison, compile, state_ranges};
 use crate::stored::{Part, ROWS, describe_rows, store};
-use crate::{Learning, Rehearsal};
-use megrez_graph::differentiate::{Step, forward};
+use crate::{Course, Rehearsal, State};
+use megrez_graph::differentiate::Step;
 use megrez_graph::{CompileOptions, Graph, RangePolicy, Tensor};
 use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
@@ -26,8 +26,6 @@ pub struct Wanted {
     /// The stored model that training begins with; without one, the weights of the graph, which are
     /// stored first.
     pub start: Option<String>,
-    /// How often every row is learnt from.
-    pub epochs: u32,
     /// Who learns each epoch's loss.
     pub losses_to: Option<String>,
     /// Who learns the weights at the end.
@@ -66,25 +64,21 @@ pub fn fresh(what: &str) -> Result<String> {
     Ok(format!("{what}-{name}"))
 }
 
-/// Makes a job of a model. `graphs` are the model at the batch of a step and, for a kept model, at
-/// those sizes in which it is to be run.
+/// Makes a job of a course.
 ///
 /// # Errors
 /// If a layer has no backward or does not fit the ring, or the parties know no such rows.
 pub fn propose(
     cluster: &mut Cluster,
     protocol: &str,
-    (graph, runnable): (&Graph, &[Graph]),
-    learning: &Learning,
+    course: &dyn Course,
     (options, rehearsal): (&CompileOptions, &Rehearsal),
     wanted: &Wanted,
 ) -> Result<Proposal> {
     let client = cluster.name().to_owned();
-    let step = learning.step(graph)?;
-    let mut models = vec![];
-    for (optimiser, epochs) in learning.stages(wanted.epochs)? {
-        let step = learning.step_of(graph, optimiser)?;
-        models.push((compile(&step, &client, options, rehearsal, true)?, epochs));
+    let (step, mut models) = (course.step(0)?, vec![]);
+    for (stage, epochs) in course.epochs()?.into_iter().enumerate() {
+        models.push((compile(&course.step(stage)?, &client, options, rehearsal, true)?, epochs));
     }
     let stage =
         |(model, epochs): &(FixedModel, u32)| Stage { step: step_plan(model).to_bytes(), epochs: *epochs };
@@ -133,15 +127,15 @@ pub fn propose(
         opened.push(Opening { state, recipient, every_epoch: true });
     }
     if let Some(recipient) = &wanted.weights_to {
-        let of = |state: &crate::State| {
+        let of = |state: &State| {
             let (state, recipient) = (state.name.clone(), recipient.clone());
             Opening { state, recipient, every_epoch: false }
         };
         opened.extend(step.state.iter().filter(|state| state.name.starts_with(WEIGHTS)).map(of));
     }
     let mut plans = vec![];
-    for graph in runnable {
-        plans.push(run_plan(graph, &step, &client, learning, (options, rehearsal), &mut start)?);
+    for model in course.models()? {
+        plans.push(run_plan(&model, &step, &client, (options, rehearsal), &mut start)?);
     }
     let allow = wanted.allow.clone();
     let keep = wanted.keep.clone().map(|model| Keep { model, allow, plans });
@@ -194,14 +188,12 @@ fn add(start: &mut Vec<Part>, part: Part) -> Result<()> {
 
 /// The plan by which the trained model is run.
 fn run_plan(
-    graph: &Graph,
+    (graph, state): &(Graph, Vec<State>),
     step: &Step,
     client: &str,
-    learning: &Learning,
     (options, rehearsal): (&CompileOptions, &Rehearsal),
     start: &mut Vec<Part>,
 ) -> Result<ModelPlan> {
-    let (graph, state) = forward(graph, learning.loss, &learning.trained)?;
     let mut input_ranges = options.input_ranges.clone();
     input_ranges.extend(state_ranges(step, rehearsal));
     input_ranges.remove(Step::LABELS);
@@ -217,7 +209,7 @@ fn run_plan(
         deep_frac: None,
         ..options.clone()
     };
-    let compiled = megrez_graph::compile(&graph, &options)?;
+    let compiled = megrez_graph::compile(graph, &options)?;
     let mut plan = compiled.plan;
     plan.inputs.iter_mut().filter(|input| input.owner == KEPT).for_each(|input| input.owner = client.into());
     for frozen in compiled.model_inputs {

@@ -1,21 +1,24 @@
 //! Private training: a model's step as a plan that runs again and again on shares that stay with
 //! the parties.
 //!
-//! [`differentiate`] makes the step of a model; [`rehearse`] finds in the clear how large its
-//! numbers get; [`compile`] makes a plan of it; [`Training`] shares the weights once, runs epochs,
-//! and reveals the weights at the end. No protocol is in here.
+//! [`differentiate`] makes the step of a model, [`Boosting`] that of trees; [`rehearse`] finds in
+//! the clear how large its numbers get; [`compile`] makes a plan of it; [`Training`] shares the
+//! weights once, runs epochs, and reveals the weights at the end. No protocol is in here.
 //!
 //! What is opened: the mean loss of each epoch, and the weights when they are asked for, both to
 //! the client. Nothing else is: no logit, no gradient, no loss of a batch.
 
+mod boosting;
 mod data;
 mod job;
 mod rehearsal;
 mod session;
 mod stored;
 
-pub use data::{Learning, Rows, accuracy, with_weights};
+pub use boosting::{Grows, rehearse_trees};
+pub use data::{Course, Learning, Network, Rows, accuracy, with_weights};
 pub use job::{History, Proposal, Wanted, fresh, history, propose, wait};
+pub use megrez_graph::boosting::{Boosting, Objective};
 pub use megrez_graph::differentiate::{
     BACKWARD, Loss, Optimiser, Rate, Squares, State, Step, Trained, differentiate,
 };

@@ -321,7 +321,7 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             0 => self.begin(&suite, party)?,
             _ => checkpoint.state::<S>(party.device(), &self.state()?)?,
         };
-        let rows = self.join(&suite, party)?;
+        let joined = self.join(&suite, party)?;
         let seed = common_name(party, "order")?;
         party.barrier("job-begun")?;
         running.epoch.store(checkpoint.epoch, Ordering::Release);
@@ -337,12 +337,15 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             let epoch = checkpoint.epoch + 1;
             let missing = || Error::of(ErrorKind::Internal, "no plan for an epoch");
             let plan = work.step(job, epoch).ok_or_else(missing)?;
-            let order = order(&seed, epoch, work.steps(job) as usize * work.batch);
+            let rows = work.steps(job) as usize * work.batch;
+            // Where one batch has all rows, what lasts may be of rows: they stay where they are.
+            let whole = rows == work.batch && rows == job.all_rows();
+            let order = if whole { (0..rows).collect() } else { order(&seed, epoch, rows) };
             for (step, batch) in order.chunks_exact(work.batch).enumerate() {
                 if Self::stops(&running, party, run)? {
                     return Ok(End::Stopped);
                 }
-                state.extend(self.cut(&suite, party, &rows, batch, run)?);
+                state.extend(self.cut(&suite, party, &joined, batch, run)?);
                 run_again(&suite, plan, party, &mut state, &mut Outbox::default(), run)?;
                 run = run
                     .checked_add(1)

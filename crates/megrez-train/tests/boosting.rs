@@ -1,0 +1,204 @@
+//! Boosted trees: the step's graph against the algorithm in plain code, and on shares against the
+//! graph.
+
+use megrez_engine::local::{LocalOptions, run};
+use megrez_graph::{CompileOptions, Interval, Tensor, plain};
+use megrez_plan::Kind;
+use megrez_ring::{decode_words, encode_words};
+use megrez_train::{Boosting, Clear, Objective, Rehearsal, Step, compile, rehearse_trees};
+use std::collections::HashMap;
+
+const ROWS: usize = 60;
+const COLUMNS: usize = 11;
+
+/// Indicators of two features with some noise, and what follows from them.
+fn data(objective: Objective) -> [Tensor; 2] {
+    let mut state = 7u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1 << 24) as f32
+    };
+    let (mut x, mut y) = (vec![], vec![]);
+    for _ in 0..ROWS {
+        let [a, b, noise] = [next(), next(), next()];
+        x.extend((1..=6).map(|i| f32::from(u8::from(a > i as f32 / 7.0))));
+        x.extend((1..=5).map(|i| f32::from(u8::from(b > i as f32 / 6.0))));
+        let target = (3.0 * a).sin() - b * b + 0.3 * noise;
+        y.push(match objective {
+            Objective::Logistic => f32::from(u8::from(target > 0.4)),
+            Objective::Squares => target / 2.0,
+        });
+    }
+    [Tensor::new([ROWS, COLUMNS], x), Tensor::new([ROWS, 1], y)]
+}
+
+/// The next tree by the algorithm: of each node in the order of levels its threshold, of each leaf
+/// its value. Moves the scores.
+fn grown(b: &Boosting, x: &Tensor, y: &Tensor, scores: &mut [f64]) -> (Vec<usize>, Vec<f64>) {
+    let row = |i: usize| &x.data[i * COLUMNS..][..COLUMNS];
+    let derivatives: Vec<(f64, f64)> = scores
+        .iter()
+        .zip(&y.data)
+        .map(|(&s, &y)| match b.objective {
+            Objective::Logistic => {
+                let p = 1.0 / (1.0 + (-s).exp());
+                (p - f64::from(y), p * (1.0 - p))
+            }
+            Objective::Squares => (s - f64::from(y), 1.0),
+        })
+        .collect();
+    let mut node = vec![0usize; ROWS];
+    let (mut chosen, mut leaves) = (vec![], vec![]);
+    for level in 0..b.depth {
+        let nodes = 1usize << level;
+        let mut best = vec![];
+        leaves = vec![0.0; 2 * nodes];
+        for j in 0..nodes {
+            let side = |c: usize, right: bool| {
+                let of = (0..ROWS).filter(|&i| node[i] == j && (row(i)[c] == 1.0) == right);
+                let (g, h) = of.fold((0.0, 0.0), |(g, h), i| (g + derivatives[i].0, h + derivatives[i].1));
+                (g, g / (h + f64::from(b.penalty)))
+            };
+            let gain = |c: usize| [false, true].map(|right| side(c, right)).iter().map(|(g, v)| g * v).sum();
+            let gains: Vec<f64> = (0..COLUMNS).map(gain).collect();
+            let most = (0..COLUMNS).fold(0, |most, c| if gains[c] > gains[most] + 1e-9 { c } else { most });
+            best.push(most);
+            (leaves[j], leaves[nodes + j]) =
+                (-f64::from(b.rate) * side(most, false).1, -f64::from(b.rate) * side(most, true).1);
+        }
+        for (i, node) in node.iter_mut().enumerate() {
+            *node += nodes * usize::from(row(i)[best[*node]] == 1.0);
+        }
+        chosen.extend(best);
+    }
+    scores.iter_mut().zip(&node).for_each(|(score, &leaf)| *score += leaves[leaf]);
+    (chosen, leaves)
+}
+
+fn state<'a>(clear: &'a [(String, Tensor)], name: &str) -> &'a Tensor {
+    &clear.iter().find(|(n, _)| n == name).unwrap().1
+}
+
+fn of(objective: Objective, depth: u32) -> Boosting {
+    Boosting { objective, trees: 3, depth, rate: 0.5, penalty: 1.0 }
+}
+
+#[test]
+fn trees_are_those_of_the_algorithm() {
+    for objective in [Objective::Logistic, Objective::Squares] {
+        for depth in 1..=3 {
+            let (boosting, [x, y]) = (of(objective, depth), data(objective));
+            let step = boosting.step(ROWS, COLUMNS).unwrap();
+            let mut clear = Clear::new(&step);
+            let (mut scores, mut trees, mut losses) = (vec![0.0; ROWS], vec![], vec![]);
+            for _ in 0..boosting.trees {
+                clear.step([x.clone(), y.clone()]).unwrap();
+                losses.push(state(&clear.state(), Step::LOSS_SO_FAR).data[0]);
+                trees.push(grown(&boosting, &x, &y, &mut scores));
+            }
+            let now = clear.state();
+            let (split, leaf) = (state(&now, "w.split"), state(&now, "w.leaf"));
+            let ones: Vec<usize> = trees.iter().flat_map(|(chosen, _)| chosen).copied().collect();
+            for (row, one) in split.data.chunks_exact(COLUMNS).zip(ones) {
+                let expected: Vec<f32> = (0..COLUMNS).map(|c| f32::from(u8::from(c == one))).collect();
+                assert_eq!(row, expected, "{objective:?} {depth}");
+            }
+            for (leaf, expected) in leaf.data.iter().zip(trees.iter().flat_map(|(_, leaves)| leaves)) {
+                assert!((f64::from(*leaf) - expected).abs() < 1e-5, "{leaf} {expected}");
+            }
+            for (score, expected) in state(&now, "scores").data.iter().zip(&scores) {
+                assert!((f64::from(*score) - expected).abs() < 1e-4, "{score} {expected}");
+            }
+            // Each tree helps.
+            assert!(losses[1] < 2.0 * losses[0] && losses[2] - losses[1] < 0.8 * losses[0], "{losses:?}");
+            // The model says what the step has said of the same rows.
+            let (model, _) = boosting.model(ROWS, COLUMNS).unwrap();
+            let found = plain::run(&model, &[x, split.clone(), leaf.clone()]).unwrap().remove(0);
+            for (found, score) in found.data.iter().zip(&scores) {
+                assert!((f64::from(*found) - score).abs() < 1e-4);
+            }
+        }
+    }
+}
+
+/// The state after a step on shares.
+fn on_shares(
+    protocol: &str,
+    step: &Step,
+    rehearsal: &Rehearsal,
+    numbers: &[(String, Tensor)],
+) -> Vec<(String, Vec<f32>)> {
+    let options =
+        CompileOptions { input_range: Interval { low: 0.0, high: 1.0 }, ..CompileOptions::default() };
+    let model = compile(step, "client", &options, rehearsal, false).unwrap();
+    let (mut plan, constants) = (model.compiled.plan, model.compiled.model_inputs);
+    plan.outputs.iter_mut().for_each(|output| output.recipient = "client".into());
+    let frac = |value| match plan.value(value) {
+        megrez_plan::Value { kind: Kind::Ring { frac }, .. } => *frac,
+        other => panic!("{other:?} is no number"),
+    };
+    let words: HashMap<String, Vec<u64>> = plan
+        .inputs
+        .iter()
+        .map(|input| {
+            let given = numbers.iter().find(|(name, _)| *name == input.name).map(|(_, tensor)| &tensor.data);
+            let constant =
+                || constants.iter().find(|input_of| input_of.name == input.name).map(|c| &c.values);
+            let data = given.or_else(constant).unwrap_or_else(|| panic!("nobody has `{}`", input.name));
+            (input.name.clone(), encode_words(64, data, frac(input.value)).unwrap())
+        })
+        .collect();
+    let found = run(protocol, &plan, &words, &LocalOptions::default()).unwrap().outputs.remove(0);
+    let outputs = plan.outputs.iter().zip(found);
+    outputs
+        .map(|(output, words)| (output.name.clone(), decode_words(64, &words, frac(output.value))))
+        .collect()
+}
+
+#[test]
+fn a_tree_on_shares_is_the_one_in_the_clear() {
+    for objective in [Objective::Logistic, Objective::Squares] {
+        let (boosting, [x, y]) = (of(objective, 2), data(objective));
+        let step = boosting.step(ROWS, COLUMNS).unwrap();
+        let rehearsal = rehearse_trees(&boosting, &x, &y).unwrap();
+        let mut clear = Clear::new(&step);
+        clear.step([x.clone(), y.clone()]).unwrap();
+        let before = clear.state();
+        clear.step([x.clone(), y.clone()]).unwrap();
+        let after = clear.state();
+        let numbers: Vec<(String, Tensor)> =
+            [("x".to_owned(), x), (Step::LABELS.to_owned(), y)].into_iter().chain(before).collect();
+        for protocol in ["clear", "mizar", "aby3", "alkaid"] {
+            for (name, found) in on_shares(protocol, &step, &rehearsal, &numbers) {
+                let expected = state(&after, name.strip_prefix("next.").unwrap());
+                for (found, expected) in found.iter().zip(&expected.data) {
+                    let exact = name == "next.w.split";
+                    let off = (found - expected).abs();
+                    assert!(off < if exact { 1e-9 } else { 4e-3 }, "{protocol} {name}: {found} {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let good = of(Objective::Logistic, 2);
+    for (wrong, what) in [
+        (Boosting { depth: 0, ..good }, "levels"),
+        (Boosting { depth: 9, ..good }, "levels"),
+        (Boosting { trees: 0, ..good }, "trees"),
+        (Boosting { rate: 0.0, ..good }, "rate"),
+        (Boosting { rate: f32::NAN, ..good }, "rate"),
+        (Boosting { penalty: 0.0, ..good }, "penalty"),
+    ] {
+        assert!(wrong.step(ROWS, COLUMNS).unwrap_err().to_string().contains(what), "{wrong:?}");
+        assert!(wrong.model(1, COLUMNS).is_err());
+    }
+    let [x, y] = data(Objective::Logistic);
+    let refused = |x: &Tensor, y: &Tensor| rehearse_trees(&good, x, y).unwrap_err().to_string();
+    assert!(refused(&x, &Tensor::filled([ROWS, 1], 0.5)).contains("label"));
+    assert!(refused(&Tensor::filled([ROWS, COLUMNS], 0.5), &y).contains("indicator"));
+    assert!(refused(&x, &Tensor::filled([ROWS, 2], 0.0)).contains("targets"));
+    assert!(refused(&y.reshape([ROWS]), &y).contains("matrix"));
+}
