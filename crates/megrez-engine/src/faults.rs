@@ -46,20 +46,16 @@ pub struct Faults {
 }
 
 /// Flips up to `most` bits, spread evenly from the first to the last, of each thing that each party
-/// keeps of a plan.
-///
-/// # Errors
-/// If the protocol does not exist or lacks a step of the plan, or if what is whole is refused.
-pub fn examine<D: Device + Default>(protocol: &str, plan: &Plan, most: usize) -> Result<Faults, LocalError> {
-    registry::dispatch(protocol, plan.ring, Examine::<D> { protocol, plan, most, device: D::default() })
-        .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
-}
-
-struct Examine<'a, D> {
-    protocol: &'a str,
-    plan: &'a Plan,
-    most: usize,
-    device: D,
+/// keeps of a plan. Fails if the protocol lacks a step of the plan, or if what is whole is refused.
+pub struct Examine<'a, D> {
+    /// The name of the protocol that this visits.
+    pub protocol: &'a str,
+    /// What is kept of.
+    pub plan: &'a Plan,
+    /// How many bits of each thing.
+    pub most: usize,
+    /// Everybody's.
+    pub device: D,
 }
 
 impl<D: Device> registry::Visitor<D> for Examine<'_, D> {

@@ -88,8 +88,10 @@ pub fn run(
     inputs: &HashMap<String, Vec<u64>>,
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
-    let devices = &[megrez_kernels::Cpu::default()];
-    run_on(devices, protocol, plan, &given(inputs), &|_| {}, options)
+    let (devices, inputs) = (&[megrez_kernels::Cpu::default()], &given(inputs));
+    let session = LocalSession { devices, plan, inputs, progress: &|_| {}, options };
+    registry::dispatch(protocol, plan.ring, session)
+        .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
 }
 
 /// The same inputs in every run, by name.
@@ -101,22 +103,8 @@ pub fn given(inputs: &HashMap<String, Vec<u64>>) -> impl Fn(u32, &Input) -> Resu
     }
 }
 
-/// Runs `plan` under `protocol` with inputs of their own for every run, party i on device i of
-/// `devices`; a single device is everybody's. `progress` hears of every finished run.
-pub fn run_on<D: Device>(
-    devices: &[D],
-    protocol: &str,
-    plan: &Plan,
-    inputs: &Inputs<'_>,
-    progress: &dyn Fn(u32),
-    options: &LocalOptions,
-) -> Result<LocalRun, LocalError> {
-    let visitor = LocalSession { devices, plan, inputs, progress, options };
-    registry::dispatch(protocol, plan.ring, visitor)
-        .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
-}
-
-/// What [`run_on`] does once the suite is known, for callers that choose it themselves.
+/// Runs a plan with inputs of their own for every run, party i on device i of `devices`, under the
+/// suite that it visits.
 pub struct LocalSession<'a, D> {
     /// One device for all parties, or one for each.
     pub devices: &'a [D],

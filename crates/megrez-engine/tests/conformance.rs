@@ -6,8 +6,9 @@ mod cases;
 
 use crate::common::{dispatch, run_locally};
 use cases::{Case, cases, mask};
+use megrez_engine::PlanCost;
+use megrez_engine::faults::Examine;
 use megrez_engine::local::{LocalOptions, LocalRun};
-use megrez_engine::{PlanCost, faults};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Value};
 use megrez_protocols::{Cost, Suite, Unit, registry};
@@ -314,7 +315,9 @@ fn no_flipped_bit_of_what_parties_keep_becomes_a_number() {
     for ring in [32, 64] {
         for case in cases(ring, 9) {
             for protocol in on_shares().filter(|p| runs(p, &case)) {
-                let faults = faults::examine::<Cpu>(protocol, &case.plan, 64)
+                let examine = Examine { protocol, plan: &case.plan, most: 64, device: Cpu::default() };
+                let faults = registry::dispatch(protocol, ring, examine)
+                    .expect("registered")
                     .unwrap_or_else(|e| panic!("{protocol} {}: {e}", case.name));
                 for (what, tried) in
                     [("material", faults.material), ("inputs", faults.inputs), ("outputs", faults.outputs)]

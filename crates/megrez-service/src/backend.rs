@@ -5,12 +5,12 @@ use crate::client::{Cluster, Inputs, Outcome, RunOptions};
 use crate::embedded::{self, Parties};
 use crate::launch::Program;
 use crate::party::capacity::machine_mib;
-use crate::protocols::find;
+use crate::protocols::{dispatch, find, no_ring};
 use crate::wire::Source;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::{AnyDevice, DeviceChoice};
 use megrez_engine::float::{FloatInputs, FloatRun, run_floats};
-use megrez_engine::local::{LocalOptions, run_on};
+use megrez_engine::local::{LocalOptions, LocalSession};
 use megrez_net::ClockKind;
 use megrez_plan::{FloatPlan, Plan};
 use std::time::Duration;
@@ -138,7 +138,9 @@ fn in_threads(
     progress: &dyn Fn(u32),
     clock: ClockKind,
 ) -> Result<Outcome> {
-    let run = run_on(devices, &options.protocol, plan, inputs, progress, &local(options, clock))?;
+    let (protocol, options) = (&options.protocol, &local(options, clock));
+    let session = LocalSession { devices, plan, inputs, progress, options };
+    let run = dispatch(protocol, plan.ring, session).ok_or_else(|| no_ring(protocol, plan.ring))??;
     Ok(Outcome { outputs: run.outputs, reports: run.reports })
 }
 

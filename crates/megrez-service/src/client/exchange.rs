@@ -2,7 +2,7 @@
 
 use super::lines::Port;
 use crate::Result;
-use crate::protocols::no_ring;
+use crate::protocols::{self, no_ring};
 use megrez_device::AnyDevice;
 use megrez_engine::Options;
 use megrez_engine::client::{PartyPort, collect_where, provide};
@@ -16,7 +16,7 @@ pub(super) fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
     plan: &Plan,
     job: J,
 ) -> Result<T> {
-    registry::dispatch(protocol, plan.ring, job).ok_or_else(|| no_ring(protocol, plan.ring))?
+    protocols::dispatch(protocol, plan.ring, job).ok_or_else(|| no_ring(protocol, plan.ring))?
 }
 
 /// The client's part of a run, for a suite chosen at run time.

@@ -6,7 +6,7 @@ use super::kept::{Kept, Origin};
 use super::opened::StoredModel;
 use super::stored::{ModelFile, ModelHeader};
 use crate::log::Log;
-use crate::protocols::no_ring;
+use crate::protocols::{self, no_ring};
 use crate::wire::{Ahead, Prepare, Run};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -200,5 +200,5 @@ pub(super) fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
     ring: u32,
     job: J,
 ) -> Result<Result<T>> {
-    registry::dispatch(protocol, ring, job).ok_or_else(|| no_ring(protocol, ring))
+    protocols::dispatch(protocol, ring, job).ok_or_else(|| no_ring(protocol, ring))
 }
