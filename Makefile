@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 # The processors that `make wheels` builds for.
 WHEELS ?= x86_64 aarch64
 # Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
-CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda check-deploy lint-python test-python site demo-wheel
+CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda check-deploy python lint-python test-python site demo-wheel
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches notebooks deploy
 
@@ -40,8 +40,10 @@ test: $(CHECKS) ## Everything that .ci/run checks: formats, tests, lints, kernel
 checks:
 	@echo $(CHECKS)
 
+# Not the programs in the examples of crates, which clippy compiles, nor the extension of Python, which has no tests.
 test-rust: ## Run the tests of all crates, documentation examples included.
-	cargo test --workspace --locked --no-fail-fast
+	cargo test --workspace --exclude megrez-py --locked --no-fail-fast --lib --bins --tests
+	cargo test --workspace --exclude megrez-py --locked --doc
 
 assurance: ## Have machines check that no plan leaks: a part, within minutes.
 	cargo run --locked --bin megrez-assurance
