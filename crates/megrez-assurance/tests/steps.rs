@@ -147,7 +147,6 @@ fn every_message_of_a_growing_tree_is_masked() {
     for range in measured.ranges.values_mut() {
         *range = Interval::abs(8.0 * range.low.abs().max(range.high.abs()).max(1.0));
     }
-    measured.ranges.extend(boosting.proven(rows, columns).unwrap());
     for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
         let options = CompileOptions {
             data_owner: "owner".into(),

@@ -25,20 +25,17 @@
 
 use crate::differentiate::{Loss, State, Step};
 use crate::graph::{Attributes, Graph, Id};
-use crate::layers::AFFINE;
+use crate::layers::{AFFINE, PICKED};
 use crate::problem::{Cause, Problem, Refusal};
-use crate::range::Interval;
 use crate::tensor::Tensor;
 use megrez_ring::Shape;
-use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// The state that is the trees' thresholds, and their leaves.
 const SPLIT: &str = "w.split";
 const LEAF: &str = "w.leaf";
-/// The state that is what the trees so far say of the rows, and the layer of the model that says
-/// it.
-pub const SCORES: &str = "scores";
+/// The state that is what the trees so far say of the rows.
+const SCORES: &str = "scores";
 /// The most levels.
 const MAX_DEPTH: u32 = 8;
 /// The most trees.
@@ -167,19 +164,6 @@ impl Boosting {
     /// # Errors
     /// Numbers of trees, levels, rate or penalty that make no sense.
     pub fn step(&self, rows: usize, columns: usize) -> Result<Step, Problem> {
-        self.grown(rows, columns).map(|(step, _)| step)
-    }
-
-    /// What the numbers of layers of the step and of the model lie in, by the layers' names: of the
-    /// algorithm, not of data.
-    ///
-    /// # Errors
-    /// Those of [`step`](Self::step).
-    pub fn proven(&self, rows: usize, columns: usize) -> Result<BTreeMap<String, Interval>, Problem> {
-        self.grown(rows, columns).map(|(_, proven)| proven)
-    }
-
-    fn grown(&self, rows: usize, columns: usize) -> Result<(Step, BTreeMap<String, Interval>), Problem> {
         self.check()?;
         let mut t = Trees(Graph::new("boosting"));
         let x = t.0.input("x", [rows, columns])?;
@@ -196,40 +180,38 @@ impl Boosting {
             Objective::Logistic => {
                 let p = t.plain("probability", "Sigmoid", &[scores])?;
                 let rest = t.affine("rest", p, -1.0, 1.0)?;
-                (t.plain("gradient", "Sub", &[p, y])?, t.plain("curvature", "Mul", &[p, rest])?, 0.25, 1.0)
+                let product = t.plain("product", "Mul", &[p, rest])?;
+                // What stands for a sigmoid may leave 0 to 1 by its error, and thousands of these
+                // are added up.
+                (t.plain("gradient", "Sub", &[p, y])?, t.plain("curvature", "Relu", &[product])?, 0.25, 1.0)
             }
             Objective::Squares => {
                 let g = t.plain("gradient", "Sub", &[scores, y])?;
                 (g, t.affine("curvature", scores, 0.0, 1.0)?, 1.0, 0.5)
             }
         };
-        let mut proven = BTreeMap::new();
-        let penalty = f64::from(self.penalty);
-        let cover = Interval { low: penalty, high: penalty + rows as f64 * largest_h };
-        let unit = Interval { low: 0.0, high: 1.0 };
+        // Sums over all rows become means over 2^shift, so that what they are divided by is about 1
+        // at most and its inverse has all its fraction bits. Up to 2^−16 that is exact.
+        let largest = f64::from(self.penalty) + rows as f64 * largest_h;
+        let unit = 2f32.powi(-(largest.log2() as i32).clamp(0, 16));
 
+        let not_beyond = t.affine("not-beyond", x, -1.0, 1.0)?;
         let (mut of_g, mut of_h, mut members) = (g, h, None);
         let mut chosen = vec![];
         for level in 0..self.depth {
             let (nodes, at) = (1usize << level, |what: &str| format!("level{level}.{what}"));
             // The sums on both sides of every threshold, and what they are worth.
-            let mut sides = [[None; 2]; 2];
-            for (k, (what, of)) in [("g", of_g), ("h", of_h)].into_iter().enumerate() {
-                let turned = t.transposed(&at(&format!("{what}.nodes")), of)?;
-                let right = t.plain(&at(&format!("{what}.right-sums")), "MatMul", &[turned, x])?;
-                let all = t.sum(&at(&format!("{what}.sums")), of, 0, false)?;
-                let all = t.reshape(&at(&format!("{what}.of-nodes")), all, &[nodes, 1])?;
-                let left = t.plain(&at(&format!("{what}.left-sums")), "Sub", &[all, right])?;
-                (sides[0][k], sides[1][k]) = (Some(left), Some(right));
-            }
+            let g_nodes = t.transposed(&at("g.nodes"), of_g)?;
+            let h_nodes = t.transposed(&at("h.nodes"), of_h)?;
             let (mut values, mut gains) = (vec![], vec![]);
-            for (side, sums) in ["left", "right"].into_iter().zip(sides) {
-                let [Some(g), Some(h)] = sums else { unreachable!("both were summed") };
-                let name = at(&format!("{side}.cover"));
-                let h = t.affine(&name, h, 1.0, self.penalty)?;
-                proven.insert(name, cover);
+            // Both sides are sums of what is not negative: a difference would not prove it.
+            for (side, rows) in [("left", not_beyond), ("right", x)] {
+                let g = t.plain(&at(&format!("{side}.g")), "MatMul", &[g_nodes, rows])?;
+                let h = t.plain(&at(&format!("{side}.h")), "MatMul", &[h_nodes, rows])?;
+                let h = t.affine(&at(&format!("{side}.cover")), h, unit, self.penalty * unit)?;
                 let inverse = t.plain(&at(&format!("{side}.inverse")), "Reciprocal", &[h])?;
-                let value = t.plain(&at(&format!("{side}.value")), "Mul", &[g, inverse])?;
+                let mean = t.affine(&at(&format!("{side}.mean")), g, unit, 0.0)?;
+                let value = t.plain(&at(&format!("{side}.value")), "Mul", &[mean, inverse])?;
                 gains.push(t.plain(&at(&format!("{side}.gain")), "Mul", &[g, value])?);
                 values.push(value);
             }
@@ -237,18 +219,19 @@ impl Boosting {
             let one = t.add(&at("split"), "Hardmax", &[gain], Attributes::none().with("axis", 1i64))?;
             chosen.push(one);
             let turned = t.transposed(&at("thresholds"), one)?;
-            let right = t.plain(&at("goes-right"), "MatMul", &[x, turned])?;
-            proven.insert(at("goes-right"), unit);
+            let right = t.plain(&at("goes-right"), PICKED, &[x, turned])?;
+            let left = t.affine(&at("goes-left"), right, -1.0, 1.0)?;
             let [left_members, right_members] = match members {
                 Some(members) => t.parted(&at("members"), members, right)?,
-                None => [t.affine(&at("members.left"), right, -1.0, 1.0)?, right],
+                None => [left, right],
             };
             members = Some(t.concat(&at("members"), &[left_members, right_members], 1)?);
             if level + 1 < self.depth {
-                let [left, right_g] = t.parted(&at("g"), of_g, right)?;
-                of_g = t.concat(&at("g.children"), &[left, right_g], 1)?;
-                let [left, right_h] = t.parted(&at("h"), of_h, right)?;
-                of_h = t.concat(&at("h.children"), &[left, right_h], 1)?;
+                let of_children = t.parted(&at("g"), of_g, right)?;
+                of_g = t.concat(&at("g.children"), &of_children, 1)?;
+                let left = t.plain(&at("h.left"), "Mul", &[of_h, left])?;
+                let right = t.plain(&at("h.right"), "Mul", &[of_h, right])?;
+                of_h = t.concat(&at("h.children"), &[left, right], 1)?;
                 continue;
             }
             // The leaves: what the chosen thresholds' sides are worth.
@@ -282,14 +265,7 @@ impl Boosting {
             Objective::Logistic => Loss::CrossEntropy,
             Objective::Squares => Loss::MeanSquares,
         };
-        let step = Step { graph: t.0, state, batch: rows, loss }.adding_up_losses()?;
-        // Layers of the model, which is run on other rows.
-        proven.insert("goes-right".into(), unit);
-        for level in 1..self.depth {
-            proven.insert(format!("level{level}.members.right"), unit);
-            proven.insert(format!("level{level}.members.left"), unit);
-        }
-        Ok((step, proven))
+        Step { graph: t.0, state, batch: rows, loss }.adding_up_losses()
     }
 
     /// The newest tree behind those before it; the oldest goes.
@@ -316,7 +292,7 @@ impl Boosting {
         let leaf = t.0.input(LEAF, state[1].start.shape.clone())?;
         let all = t.reshape("splits", split, &[self.trees * inner, columns])?;
         let turned = t.transposed("thresholds", all)?;
-        let right = t.plain("goes-right", "MatMul", &[x, turned])?;
+        let right = t.plain("goes-right", PICKED, &[x, turned])?;
         let right = t.reshape("ways", right, &[batch, self.trees, inner])?;
         let mut members = None;
         for level in 0..self.depth {

@@ -10,7 +10,7 @@ use megrez::train::{
     Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
 };
 use megrez::{CompileRequest, Error, ErrorKind, Recipe, Result};
-use megrez_graph::{CompileOptions, Interval, Tensor};
+use megrez_graph::{Activations, CompileOptions, Interval, Tensor};
 use megrez_net::NetProfile;
 use pyo3::prelude::*;
 use serde_json::json;
@@ -115,7 +115,14 @@ pub fn boost<'py>(
         // No layer is a ReLU.
         let form = "3r".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
         let request = CompileRequest { protocol: protocol.clone(), form, ..CompileRequest::default() };
-        let options = CompileOptions { input_range: Interval { low: 0.0, high: 1.0 }, ..request.options()? };
+        let options = request.options()?;
+        // Among thresholds that gain next to the same, the error of a coarse sigmoid would choose.
+        let activations = match options.activations {
+            Activations::Minimax => Activations::Fine,
+            tables => tables,
+        };
+        let input_range = Interval { low: 0.0, high: 1.0 };
+        let options = CompileOptions { input_range, activations, ..options };
         let form = Form {
             protocol: protocol.clone(),
             ring: options.ring,

@@ -1,7 +1,7 @@
 //! Boosted trees as a job: their rehearsal, and the course of a tree an epoch.
 
 use crate::{Course, Rehearsal, rehearse};
-use megrez_graph::boosting::{Boosting, Objective, SCORES};
+use megrez_graph::boosting::{Boosting, Objective};
 use megrez_graph::differentiate::{State, Step};
 use megrez_graph::{Graph, Tensor};
 use megrez_service::{Error, ErrorKind, Result};
@@ -28,13 +28,8 @@ pub fn rehearse_trees(boosting: &Boosting, inputs: &Tensor, targets: &Tensor) ->
     {
         return invalid(format!("the label of row {row} is neither 0 nor 1"));
     }
-    let step = boosting.step(rows, columns)?;
-    let mut proven = boosting.proven(rows, columns)?;
     let all = (0..boosting.trees).map(|_| [inputs.clone(), targets.clone()]);
-    let rehearsal = rehearse(&step, all)?;
-    let scores = step.state.iter().zip(&rehearsal.state).find(|(state, _)| state.name == SCORES);
-    proven.extend(scores.map(|(_, range)| (SCORES.into(), *range)));
-    Ok(rehearsal.with_proven(proven))
+    rehearse(&boosting.step(rows, columns)?, all)
 }
 
 /// Trees that are grown: on so many rows of so many indicators, and run on batches.

@@ -70,20 +70,6 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// With what is proven of layers, by their names, in the place of what was measured. The margin
-    /// is in the ranges then.
-    #[must_use]
-    pub(crate) fn with_proven(mut self, proven: impl IntoIterator<Item = (String, Interval)>) -> Self {
-        let calibration = &mut self.calibration;
-        let margin = std::mem::replace(&mut calibration.margin, 1.0);
-        calibration.layers.values_mut().for_each(|seen| *seen *= margin);
-        for range in calibration.ranges.values_mut() {
-            *range = Interval { low: range.low * margin, high: range.high * margin };
-        }
-        calibration.ranges.extend(proven);
-        self
-    }
-
     /// With room for the labels of all these rows, rehearsed or not.
     #[must_use]
     pub fn with_labels_of(mut self, rows: &Rows) -> Self {

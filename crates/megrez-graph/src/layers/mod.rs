@@ -32,6 +32,7 @@ mod max_pool;
 mod max_pool_grad;
 mod octaves;
 mod pad;
+mod picked;
 mod pieces;
 mod polynomial;
 mod published;
@@ -76,6 +77,7 @@ pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
 pub(crate) use layer_norm::INVERSE_DEVIATION;
 pub(crate) use lines::Lines;
 pub(crate) use max_pool_grad::MAX_POOL_GRAD;
+pub(crate) use picked::PICKED;
 pub(crate) use polynomial::POLYNOMIAL;
 pub(crate) use published::PUBLISHED;
 pub(crate) use rank::{MOST as MOST_RANKED, RANK};
@@ -203,12 +205,13 @@ const REGISTRY: &[(&str, Understand)] = &[
     (UPDATE, update::update),
     ("Unsqueeze", rearrange::unsqueeze),
     ("Where", choose::choose),
+    (PICKED, picked::picked),
     (WINNER, winner::winner),
     ("Xor", known::xor),
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 32] = [
+const INTERNAL: [&str; 33] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
@@ -231,6 +234,7 @@ const INTERNAL: [&str; 32] = [
     MASKED,
     NOT_NEGATIVE,
     NOT_ZERO,
+    PICKED,
     POLYNOMIAL,
     POSITIVE,
     PUBLISHED,
