@@ -151,6 +151,7 @@ fn every_message_of_a_growing_tree_is_masked() {
         let options = CompileOptions {
             data_owner: "owner".into(),
             recipient: "recipient".into(),
+            input_range: Interval { low: 0.0, high: 1.0 },
             kept: step.kept(),
             policy: RangePolicy::Calibrated,
             measured: Some(measured.clone()),
