@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from megrez import _cluster, _native
+from megrez._aio_training import Training, heard
 from megrez._batcher import Batcher
 from megrez._cluster import Mode, Progress
 from megrez._data import Array, Given, GivenTensor
@@ -31,7 +32,6 @@ from megrez._model import Model
 from megrez._results import Check, Generated, Result
 from megrez._stored import Stored
 from megrez._training import EpochEnd
-from megrez._training import Training as _Training
 from megrez._triples import Triples
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Cluster:
 
         While it waits for the job it holds no connection. Cancelled, it leaves the job to the parties.
         """
-        loop = asyncio.get_running_loop()
+        told = heard(callbacks, progress)
         training = await self._call(
             lambda one, _: one.fit(
                 model,
@@ -241,9 +241,46 @@ class Cluster:
                 allow=allow,
                 batches=batches,
                 rehearse=rehearse,
-                callbacks=[_later(loop, callback) for callback in callbacks],
-                progress=progress if progress is None or progress is True else _later(loop, progress),
                 wait=False,
+                **told,
+            )
+        )
+        job = Training(self, training)
+        return await job.wait() if wait else job
+
+    async def fit_trees(
+        self,
+        x: Given | GivenTensor,
+        y: Given | GivenTensor,
+        *,
+        objective: Literal["logistic", "squares"],
+        trees: int = 20,
+        depth: int = 4,
+        rate: float = 0.3,
+        penalty: float = 1.0,
+        keep: str | None = None,
+        allow: Sequence[str] = (),
+        batches: Sequence[int] = (64,),
+        callbacks: Sequence[EpochEnd] = (),
+        progress: Progress | Literal[True] | None = None,
+        wait: bool = True,
+    ) -> Training:
+        """Grow boosted trees on shares, as `megrez.Cluster.fit_trees`; it waits as `fit` does."""
+        told = heard(callbacks, progress)
+        training = await self._call(
+            lambda one, _: one.fit_trees(
+                x,
+                y,
+                objective=objective,
+                trees=trees,
+                depth=depth,
+                rate=rate,
+                penalty=penalty,
+                keep=keep,
+                allow=allow,
+                batches=batches,
+                wait=False,
+                **told,
             )
         )
         job = Training(self, training)
@@ -257,10 +294,8 @@ class Cluster:
         progress: Progress | Literal[True] | None = None,
     ) -> Training:
         """Take up a training that `Training.save` has written, as `megrez.Cluster.training`."""
-        loop = asyncio.get_running_loop()
-        later = [_later(loop, callback) for callback in callbacks]
-        told = progress if progress is None or progress is True else _later(loop, progress)
-        taken = await self._call(lambda one, _: one.training(path, callbacks=later, progress=told))
+        told = heard(callbacks, progress)
+        taken = await self._call(lambda one, _: one.training(path, **told))
         return Training(self, taken)
 
     async def stored(self) -> list[Stored]:
@@ -326,89 +361,6 @@ class Cluster:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
         return f"<megrez.aio.Cluster of {self.connections} connections, {state}>"
-
-
-class Training:
-    """A job that `Cluster.fit` has begun: `megrez.Training`, whose waiting is awaited."""
-
-    def __init__(self, cluster: Cluster, training: _Training) -> None:
-        self._cluster = cluster
-        self._training = training
-        # Two looks at once would tell the callbacks twice; one whose caller was cancelled still goes on.
-        self._turn = threading.Lock()
-
-    async def _call(self, work: Callable[[_Training], T]) -> T:
-        def on(one: _cluster.Cluster, _: Progress) -> T:
-            with self._turn:
-                self._training._cluster = one
-                return work(self._training)
-
-        return await self._cluster._call(on)
-
-    @property
-    def model(self) -> str:
-        """The name under which the parties keep the weights once training has ended: for `run_stored`."""
-        return self._training.model
-
-    @property
-    def epochs(self) -> int:
-        """How often every row is learnt from."""
-        return self._training.epochs
-
-    @property
-    def history(self) -> dict[str, list[float]]:
-        """What is known of each epoch so far: its mean `loss`."""
-        return self._training.history
-
-    @property
-    def state(self) -> str:
-        """`runs`, `waits` (stopped, or a party has ended) or `done`, as it was when somebody last looked."""
-        return self._training.state
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """Steps that are done, and steps of all epochs, as it was when somebody last looked."""
-        return self._training.steps
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until the end, by the steps that were seen; None before two looks saw different ones."""
-        return self._training.seconds_left
-
-    async def look(self) -> str:
-        """Ask the parties how the job stands, and call the callbacks for epochs that are new."""
-        return await self._call(lambda training: training.look())
-
-    async def wait(self) -> Training:
-        """Wait until the job no longer runs."""
-        while await self.look() == "runs":
-            await asyncio.sleep(0.2)
-        return self
-
-    async def stop(self) -> None:
-        """Have the parties stop at the border of a step, as `megrez.Training.stop`."""
-        await self._call(lambda training: training.stop())
-
-    async def resume(self) -> Training:
-        """Have the parties go on after the last epoch that all have sealed, as `megrez.Training.resume`."""
-        await self._call(lambda training: training.resume())
-        return self
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what `Cluster.training` needs to follow this job, as `megrez.Training.save`."""
-        self._training.save(path)
-
-    def __repr__(self) -> str:
-        return repr(self._training).replace("megrez.Training", "megrez.aio.Training", 1)
-
-
-def _later(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any]) -> Callable[..., None]:
-    """Have the event loop call this, from whatever thread."""
-
-    def later(*arguments: Any) -> None:
-        loop.call_soon_threadsafe(callback, *arguments)
-
-    return later
 
 
 def local(
