@@ -1,9 +1,10 @@
 //! Gradient-boosted trees: one step grows one tree on all rows. XGBoost's algorithm on histograms
 //! (Chen and Guestrin 2016, §2.2 and Algorithm 1), with complete trees, on shares.
 //!
-//! A row is its *indicators* u_c = [x > t_c], 0 or 1, one for each threshold of each feature: its
-//! owner compares, so the parties never do. With M the rows' membership in the nodes of a level,
-//! g and h the first and second derivative of the loss at the scores so far:
+//! A row is its *indicators*, one for each threshold of each feature: u_c is 1 where the feature
+//! exceeds the threshold t_c, and else 0. The row's owner compares, so the parties never do. With M
+//! the rows' membership in the nodes of a level, g and h the first and second derivative of the
+//! loss at the scores so far:
 //!
 //! ```text
 //! G = (M·g)ᵀ U,  H = (M·h)ᵀ U       sums right of every threshold; left of it the node's sum less G, H
