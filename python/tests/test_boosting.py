@@ -66,7 +66,7 @@ def test_two_kinds_are_told_apart_as_by_the_same_trees_in_the_clear(processes: m
     labels = (kinds == "malignant").astype(float)
     plain = grown(model._indicators(rows), labels, model._indicators(held_out), 4, 2, 0.5, 1.0)
     # Where two thresholds gain next to the same, either may be taken.
-    assert np.quantile(np.abs(scores - plain), 0.75) < 0.01
+    assert np.quantile(np.abs(scores - plain), 0.9) < 0.01
     chances = model.predict_proba(held_out)
     np.testing.assert_allclose(chances.sum(axis=1), 1)
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(held_out)).all()

@@ -11,7 +11,7 @@ use megrez_protocols::registry::{self, Numbers};
 pub use megrez_protocols::registry::{FLOAT_PROTOCOLS, MIZAR_FLOAT, Protocol, SECFLOAT, all};
 
 /// Runs a visitor with a protocol of the registry. Unit tests of this crate run no session, and so
-/// compile none: that would be half of what `cargo test` waits for.
+/// compile none: that was a tenth of what `cargo test` compiles.
 #[cfg(not(test))]
 pub(crate) use registry::dispatch;
 
