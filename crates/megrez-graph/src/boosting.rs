@@ -7,14 +7,18 @@
 //! loss at the scores so far:
 //!
 //! ```text
-//! G = (M·g)ᵀ U,  H = (M·h)ᵀ U       sums right of every threshold; left of it the node's sum less G, H
-//! v = G / (H + λ) on both sides     gain = G·v, added up
-//! S = one-hot of the largest gain   R = U Sᵀ, who goes right, by products
-//! M' = (M − M·R | M·R)              leaves −η·v at the chosen thresholds, scores += M'·leaves
+//! G = (M·g)ᵀ U,  H = (M·h)ᵀ U       sums right of every threshold, and left of it with 1 − U
+//! gain = G² / (H + λ)               of both sides, added up
+//! S = one-hot of the largest gain   R = U Sᵀ, who goes right
+//! M' = (M·(1 − R) | M·R)            leaves −η·G / (H + λ) at the chosen thresholds, scores += M'·leaves
 //! ```
 //!
-//! A node in which no threshold gains anything is split all the same, at some threshold: both
-//! children then say what it would have said, or no row is in one of them, whose leaf is 0.
+//! A node in which no threshold gains anything is split all the same, at some threshold; where no
+//! row is on a side, that side's leaf is 0.
+//!
+//! *Scales.* G and H are up to as many as there are rows, and fraction bits are few. With 4^j of
+//! about the largest cover, (G / 2^j)² and (H + λ) / 4^j have small whole parts: a gain is off by
+//! 2^−15 of itself, so that one threshold wins in every run unless two gain next to the same.
 //!
 //! What lasts from step to step is the trees so far (`w.split` [trees, nodes, thresholds] and
 //! `w.leaf` [trees, leaves], the newest last) and the scores of the rows. Nothing is opened but the
@@ -191,10 +195,11 @@ impl Boosting {
                 (g, t.affine("curvature", scores, 0.0, 1.0)?, 1.0, 0.5)
             }
         };
-        // Sums over all rows become means over 2^shift, so that what they are divided by is about 1
-        // at most and its inverse has all its fraction bits. Up to 2^−16 that is exact.
+        // What is divided by is 1 at most, so its inverse has all its fraction bits. Factors down
+        // to 2^−16 are exact.
         let largest = f64::from(self.penalty) + rows as f64 * largest_h;
-        let unit = 2f32.powi(-(largest.log2() as i32).clamp(0, 16));
+        let root = 2f32.powi(-((largest.log2() / 2.0).ceil() as i32).clamp(0, 8));
+        let unit = root * root;
 
         let not_beyond = t.affine("not-beyond", x, -1.0, 1.0)?;
         let (mut of_g, mut of_h, mut members) = (g, h, None);
@@ -204,17 +209,17 @@ impl Boosting {
             // The sums on both sides of every threshold, and what they are worth.
             let g_nodes = t.transposed(&at("g.nodes"), of_g)?;
             let h_nodes = t.transposed(&at("h.nodes"), of_h)?;
-            let (mut values, mut gains) = (vec![], vec![]);
+            let (mut sides, mut gains) = (vec![], vec![]);
             // Both sides are sums of what is not negative: a difference would not prove it.
             for (side, rows) in [("left", not_beyond), ("right", x)] {
                 let g = t.plain(&at(&format!("{side}.g")), "MatMul", &[g_nodes, rows])?;
                 let h = t.plain(&at(&format!("{side}.h")), "MatMul", &[h_nodes, rows])?;
                 let h = t.affine(&at(&format!("{side}.cover")), h, unit, self.penalty * unit)?;
                 let inverse = t.plain(&at(&format!("{side}.inverse")), "Reciprocal", &[h])?;
-                let mean = t.affine(&at(&format!("{side}.mean")), g, unit, 0.0)?;
-                let value = t.plain(&at(&format!("{side}.value")), "Mul", &[mean, inverse])?;
-                gains.push(t.plain(&at(&format!("{side}.gain")), "Mul", &[g, value])?);
-                values.push(value);
+                let g = t.affine(&at(&format!("{side}.scaled")), g, root, 0.0)?;
+                let square = t.plain(&at(&format!("{side}.square")), "Mul", &[g, g])?;
+                gains.push(t.plain(&at(&format!("{side}.gain")), "Mul", &[square, inverse])?);
+                sides.push((side, g, inverse));
             }
             let gain = t.plain(&at("gain"), "Add", &gains)?;
             let one = t.add(&at("split"), "Hardmax", &[gain], Attributes::none().with("axis", 1i64))?;
@@ -237,7 +242,9 @@ impl Boosting {
             }
             // The leaves: what the chosen thresholds' sides are worth.
             let mut of_sides = vec![];
-            for (side, value) in ["left", "right"].into_iter().zip(values) {
+            for (side, g, inverse) in sides {
+                let inverse = t.affine(&at(&format!("{side}.inverse-scaled")), inverse, root, 0.0)?;
+                let value = t.plain(&at(&format!("{side}.value")), "Mul", &[g, inverse])?;
                 let own = t.plain(&at(&format!("{side}.chosen")), "Mul", &[value, one])?;
                 of_sides.push(t.sum(&at(&format!("{side}.leaf")), own, 1, false)?);
             }

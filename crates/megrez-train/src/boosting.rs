@@ -16,12 +16,18 @@ pub fn rehearse_trees(boosting: &Boosting, inputs: &Tensor, targets: &Tensor) ->
     let &[rows, columns] = inputs.shape.dims() else {
         return invalid(format!("indicators are a matrix, not {}", inputs.shape));
     };
+    if columns == 0 {
+        return invalid("rows have no indicators".into());
+    }
     if targets.shape.dims() != [rows, 1] || rows == 0 {
         return invalid(format!("{rows} rows have targets {}: one number for each", targets.shape));
     }
     let exact = |v: &f32| *v == 0.0 || *v == 1.0;
     if let Some(at) = inputs.data.iter().position(|v| !exact(v)) {
         return invalid(format!("indicator {} of row {} is neither 0 nor 1", at % columns, at / columns));
+    }
+    if let Some(row) = targets.data.iter().position(|v| !v.is_finite()) {
+        return invalid(format!("the target of row {row} is not finite"));
     }
     if boosting.objective == Objective::Logistic
         && let Some(row) = targets.data.iter().position(|v| !exact(v))

@@ -222,4 +222,8 @@ fn what_makes_no_sense_is_refused() {
     assert!(refused(&Tensor::filled([ROWS, COLUMNS], 0.5), &y).contains("indicator"));
     assert!(refused(&x, &Tensor::filled([ROWS, 2], 0.0)).contains("targets"));
     assert!(refused(&y.reshape([ROWS]), &y).contains("matrix"));
+    assert!(refused(&Tensor::new([ROWS, 0], vec![]), &y).contains("no indicators"));
+    let mut lost = y.clone();
+    lost.data[3] = f32::NAN;
+    assert!(refused(&x, &lost).contains("row 3"));
 }
