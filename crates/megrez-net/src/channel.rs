@@ -134,12 +134,14 @@ impl Channel {
         self.set_patience(Patience::of(time))
     }
 
-    /// From now on, whoever tries this patience fails.
+    /// From now on, whoever tries this patience fails: what nobody waited for until now was no
+    /// silence.
     ///
     /// # Errors
     /// [`NetError::Io`] when the operating system refuses.
     pub fn set_patience(&mut self, patience: Patience) -> Result<(), NetError> {
         self.patience = patience;
+        self.heard = Instant::now();
         self.stream.established(Some(patience.idle_timeout))?;
         self.stream.set_write_timeout(Some(patience.writing))
     }
@@ -190,7 +192,7 @@ impl Channel {
     }
 
     /// For how long nothing has come from the other side, not even a sign of life, as far as this
-    /// side has looked.
+    /// side has looked, since [`set_patience`](Self::set_patience).
     #[must_use]
     pub fn silent(&self) -> Duration {
         self.heard.elapsed()

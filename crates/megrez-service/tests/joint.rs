@@ -163,10 +163,20 @@ fn join(
     program: &Program,
 ) -> Result<Vec<Vec<f32>>> {
     let place = program.clients.iter().position(|c| c == client).unwrap();
+    join_by(parties.connect(client), place, protocol, name, program)
+}
+
+/// As [`join`], over connections that are there.
+fn join_by(
+    mut client: Cluster,
+    place: usize,
+    protocol: &str,
+    name: &str,
+    program: &Program,
+) -> Result<Vec<Vec<f32>>> {
     let numbers = HashMap::from([(place, [vec![3.0, -0.5], vec![0.25, 8.0]][place].clone())]);
-    let patience = Duration::from_secs(20);
-    let joint = Joint { protocol, name, program, patience };
-    parties.connect(client).join(joint, &numbers).map(|(opened, _)| opened)
+    let joint = Joint { protocol, name, program, patience: Duration::from_secs(20) };
+    client.join(joint, &numbers).map(|(opened, _)| opened)
 }
 
 /// Alice and bob get what their program says.
@@ -296,6 +306,24 @@ fn who_comes_again_after_its_connection_broke_takes_its_place() {
         drop(broken);
     }
     works(&parties, "secfloat", "study");
+}
+
+/// What a client did between its requests is no silence of the parties, which take longer to answer
+/// than a client looks once.
+#[test]
+fn a_client_may_rest_between_its_requests() {
+    let parties = Parties::start(2);
+    let ours = program(["alice", "bob"], 2.0);
+    let patience = Duration::from_secs(2);
+    let mut rested = parties.connect("alice");
+    rested.set_patience(patience);
+    std::thread::sleep(patience + Duration::from_millis(100));
+    std::thread::scope(|scope| {
+        let alice = scope.spawn(|| join_by(rested, 0, "secfloat", "rested", &ours));
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(join(&parties, "bob", "secfloat", "rested", &ours).unwrap(), [[1.5, -8.0]]);
+        assert_eq!(alice.join().unwrap().unwrap(), [[1.5, -8.0]]);
+    });
 }
 
 #[test]

@@ -230,6 +230,9 @@ fn a_message_is_refused_by_its_length_before_it_is_taken_in() {
         "a sign of life is no message"
     );
     assert!(served.silent() < silent, "but it was heard");
+    std::thread::sleep(silent);
+    served.set_timeout(WAIT).unwrap();
+    assert!(served.silent() < silent, "whose patience begins anew has not waited yet");
     channel.send(b"123").unwrap();
     let (payload, length) = served.recv_admitted(9, WAIT, Ok::<_, NetError>).unwrap();
     assert_eq!((payload.as_bytes(), length), (&b"123"[..], 3));
