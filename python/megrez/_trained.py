@@ -37,7 +37,7 @@ class Trained(_Base):  # type: ignore[misc]
 
     @property
     def model_(self) -> str:
-        """The name of the model that the parties keep, for `Cluster.run_stored`: of rows as `fit` shares them."""
+        """The name of the model that the parties keep, for `run_stored`; of rows as `fit` shares them."""
         check_is_fitted(self, "training_")
         return self.training_.model
 
