@@ -1,6 +1,6 @@
-//! Kernel times on GPU 0 (or the number given), one JSON line each: median seconds on the device,
-//! the fewest bytes that must move, and the fraction of the measured copy bandwidth that this
-//! makes.
+//! `bench [GPU [WHAT]]`: kernel times on GPU 0 (or the number given), one JSON line each: median
+//! seconds on the device, the fewest bytes that must move, and the fraction of the measured copy
+//! bandwidth that this makes. With `WHAT`, only of kernels whose line has it in its name.
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{
@@ -19,6 +19,8 @@ struct Bench {
     device: Cuda,
     /// Bytes read and written per second by a copy.
     copy: f64,
+    /// What the names of kernels must contain.
+    only: String,
 }
 
 fn stream(seed: u8) -> Stream {
@@ -49,6 +51,9 @@ impl Bench {
         (unit, amount): (&str, f64),
         work: impl FnMut() -> Outcome<T>,
     ) -> Outcome<()> {
+        if !name.contains(&self.only) {
+            return Ok(());
+        }
         let seconds = self.seconds(work)?;
         let rate = bytes as f64 / seconds;
         println!(
@@ -183,10 +188,10 @@ impl Bench {
     }
 }
 
-fn run(ordinal: usize) -> Outcome<()> {
+fn run(ordinal: usize, only: String) -> Outcome<()> {
     let device = Cuda::new(ordinal)?;
     println!("{}", json!({ "device": device.describe() }));
-    let mut bench = Bench { device, copy: 1.0 };
+    let mut bench = Bench { device, copy: 1.0, only };
     let (d, n) = (&bench.device, 1usize << 27);
     let x = bench.random::<u64>(0, n)?;
     let seconds = bench.seconds(|| d.combine(&[(1, &x)], 0, n))?;
@@ -226,8 +231,9 @@ fn run(ordinal: usize) -> Outcome<()> {
 }
 
 fn main() -> std::process::ExitCode {
-    let ordinal = std::env::args().nth(1).and_then(|o| o.parse().ok()).unwrap_or(0);
-    match run(ordinal) {
+    let mut given = std::env::args().skip(1);
+    let ordinal = given.next().and_then(|o| o.parse().ok()).unwrap_or(0);
+    match run(ordinal, given.next().unwrap_or_default()) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -59,6 +59,54 @@ HD void multiply_bytes(i32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// On sm_90a the four warps of a group multiply together, in the background, with one operand in shared memory.
+
+HD void group_start() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+HD void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Makes what copies have brought to shared memory visible to products of this group; a barrier does so for the others'.
+HD void copies_to_group() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Waits until at most N of this group's committed products are under way.
+template <int N> HD void group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
+// What products have been added to is read from here on.
+template <class S> HD void group_read(S& sums) {
+#pragma unroll
+    for (auto& diagonal : sums) {
+#pragma unroll
+        for (auto& tile : diagonal) {
+#pragma unroll
+            for (i32& sum : tile) asm volatile("" : "+r"(sum)::"memory");
+        }
+    }
+}
+
+// c += a·b for 64×32 signed bytes, 16 rows a warp as `multiply_bytes` has them, by 32×8N; `right` has the first half of
+// 8N columns of 32 bytes, and `half` bytes on the second.
+HD void group_multiply(i32 (&c)[4][4], const u32 (&a)[4], const u8* right, u32 half) {
+    u64 at = (u64)__cvta_generic_to_shared(right);
+    u64 matrix = (at >> 4 & 0x3fff) | (u64)(half >> 4) << 16 | (u64)(128 >> 4) << 32;
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15}, {%16, %17, %18, %19}, %20, 1;"
+        : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[0][2]), "+r"(c[0][3]), "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[1][2]),
+          "+r"(c[1][3]), "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[2][2]), "+r"(c[2][3]), "+r"(c[3][0]), "+r"(c[3][1]),
+          "+r"(c[3][2]), "+r"(c[3][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(matrix));
+}
+HD void group_multiply(i32 (&c)[8][4], const u32 (&a)[4], const u8* right, u32 half) {
+    u64 at = (u64)__cvta_generic_to_shared(right);
+    u64 matrix = (at >> 4 & 0x3fff) | (u64)(half >> 4) << 16 | (u64)(128 >> 4) << 32;
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, "
+        "%35}, %36, 1;"
+        : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[0][2]), "+r"(c[0][3]), "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[1][2]),
+          "+r"(c[1][3]), "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[2][2]), "+r"(c[2][3]), "+r"(c[3][0]), "+r"(c[3][1]),
+          "+r"(c[3][2]), "+r"(c[3][3]), "+r"(c[4][0]), "+r"(c[4][1]), "+r"(c[4][2]), "+r"(c[4][3]), "+r"(c[5][0]),
+          "+r"(c[5][1]), "+r"(c[5][2]), "+r"(c[5][3]), "+r"(c[6][0]), "+r"(c[6][1]), "+r"(c[6][2]), "+r"(c[6][3]),
+          "+r"(c[7][0]), "+r"(c[7][1]), "+r"(c[7][2]), "+r"(c[7][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(matrix));
+}
+
 #endif
 
 // This thread's number in the grid.

@@ -4,8 +4,9 @@
 // per diagonal s = i + j in 32 bits and joined as Σ 2^(8s)·sum_s. Diagonals s ≥ 4 may wrap, since only their low bits
 // count; the others don't while a launch sums over at most 32767 elements: 4·32767·2^14 < 2^31.
 //
-// Limbs lie in memory as the kernel reads them: per row and per step of 32 elements along the sum, WORD / 8 groups of 32
-// bytes. Short rows are filled with zeros.
+// A step is 32 elements along the sum: 32 bytes of each limb of a row, in two halves. Limbs lie in memory as they are
+// copied in: of the left operand, a row's step in a run; of the right one, for eight rows a step's parts (the halves of
+// limbs) one after the other, in each of which the rows have 16 bytes. Short rows are filled with zeros.
 #include "word.cuh"
 
 #if WORD >= 32
@@ -27,11 +28,17 @@ HD void split_limbs(const Wide (&x)[4], u32 (&limbs)[LIMBS]) {
     }
 }
 
-HD void store_limbs(u8* step, u32 quarter, const Wide (&x)[4]) {
+// Four elements of the step of a row, whose parts are `part` bytes apart.
+HD void store_limbs(u8* step, u32 part, u32 quarter, const Wide (&x)[4]) {
     u32 limbs[LIMBS];
     split_limbs(x, limbs);
 #pragma unroll
-    for (u32 l = 0; l < LIMBS; l++) *(u32*)(step + l * 32 + quarter * 4) = limbs[l];
+    for (u32 l = 0; l < LIMBS; l++) *(u32*)(step + (2 * l + quarter / 4) * part + quarter % 4 * 4) = limbs[l];
+}
+
+// Where a row's step lies in a right operand.
+HD u8* right_step(u8* out, u64 row, u32 steps, u64 step) {
+    return out + (row / 8 * steps + step) * 8 * STEP + row % 8 * 16;
 }
 
 // Limbs of `rows` rows of k elements, filled to padded_rows rows; one thread per four elements.
@@ -46,12 +53,13 @@ KERNEL limbs_of_rows(const W* x, u8* out, u64 rows, u64 padded_rows, u64 k, u32 
         u64 column = step * 32 + quarter * 4 + e;
         four[e] = at < rows && column < k ? x[(batch * rows + at) * k + column] : 0;
     }
-    store_limbs(out + (row * steps + step) * STEP, quarter, four);
+    store_limbs(out + (row * steps + step) * STEP, 16, quarter, four);
 }
 EXPORT(limbs_of_rows)
 
-// Limbs of the columns of k×n matrices. Matrix z goes to image z / groups, and there to group z % groups, `steps` steps
-// of every row. Rows of the output from n on, up to padded_rows, are zero.
+// Limbs of the columns of k×n matrices. Those of a right operand, without groups, or of a left one: there matrix z goes
+// to image z / groups, and in it to group z % groups, `steps` steps of every row. Rows of the output from n on, up to
+// padded_rows, are zero.
 KERNEL_BOUNDED(256, 4)
 limbs_of_columns(const W* x, u8* out, u64 k, u64 n, u64 padded_rows, u32 steps, u32 groups, u32 first) {
     SHARED W tile[32][33];
@@ -67,8 +75,12 @@ limbs_of_columns(const W* x, u8* out, u64 k, u64 n, u64 padded_rows, u32 steps, 
     Wide four[4];
 #pragma unroll
     for (u32 e = 0; e < 4; e++) four[e] = tile[quarter * 4 + e][column];
-    u64 row = z / groups * padded_rows + left + column;
-    store_limbs(out + ((row * groups + z % groups) * steps + step) * STEP, quarter, four);
+    if (groups == 0) {
+        store_limbs(right_step(out, z * padded_rows + left + column, steps, step), 128, quarter, four);
+    } else {
+        u64 row = z / groups * padded_rows + left + column;
+        store_limbs(out + ((row * groups + z % groups) * steps + step) * STEP, 16, quarter, four);
+    }
 }
 EXPORT(limbs_of_columns)
 
@@ -88,20 +100,27 @@ KERNEL limbs_of_weights(const W* w, u8* out, u32 per_group, u32 padded_rows, u32
         bool inside = row < per_group && channel < channels;
         four[e] = inside ? w[((group * per_group + row) * channels + channel) * taps + tap] : 0;
     }
-    store_limbs(out + i / 8 * STEP, quarter, four);
+    u64 rows = group * padded_rows + row;
+    store_limbs(right_step(out, rows, taps * blocks, tap * blocks + block), 128, quarter, four);
 }
 EXPORT(limbs_of_weights)
 
-// A block of 8 warps makes ROWS×COLUMNS outputs; a warp makes WARP_ROWS×WARP_COLUMNS, 128 sums of 32 bits a thread.
-constexpr u32 WARP_ROWS = 32, WARP_COLUMNS = WORD == 64 ? 16 : 32;
-constexpr u32 WARPS_ACROSS = WORD == 64 ? 4 : 2;
-constexpr u32 ROWS = 8 / WARPS_ACROSS * WARP_ROWS, COLUMNS = WARPS_ACROSS * WARP_COLUMNS;
-constexpr u32 DOWN = WARP_ROWS / 16, ACROSS = WARP_COLUMNS / 8;
+// A block of two groups of four warps makes ROWS×COLUMNS outputs: groups lie side by side (64 bits) or one below the
+// other (32 bits). A group makes 64 rows, a warp 16 of them: 128 sums of 32 bits a thread.
+constexpr u32 GROUPS_ACROSS = WORD == 64 ? 2 : 1;
+constexpr u32 WARP_COLUMNS = WORD == 64 ? 32 : 64;
+constexpr u32 ROWS = 2 / GROUPS_ACROSS * 64, COLUMNS = GROUPS_ACROSS * WARP_COLUMNS;
+constexpr u32 ACROSS = WARP_COLUMNS / 8;
 constexpr u32 STAGES = GEMM_STAGES;
-// From limb to limb in a stage, 32 bytes more than the rows take, so that the limbs of one row hit different banks.
-constexpr u32 LEFT_LIMB = ROWS * 32 + 32, RIGHT_LIMB = COLUMNS * 32 + 32;
-constexpr u32 STAGE = LIMBS * (LEFT_LIMB + RIGHT_LIMB);
+// A stage holds the rows' 32 bytes of every limb on the left, and 32 bytes more, so that the limbs of one row hit
+// different banks; on the right the rows' 16 bytes of every part: eight rows are 128 bytes in a run, as the tensor cores
+// read them.
+constexpr u32 LEFT_LIMB = ROWS * 32 + 32, RIGHT_PART = COLUMNS * 16;
+constexpr u32 STAGE = LIMBS * (LEFT_LIMB + 2 * RIGHT_PART);
 static_assert(GEMM_SHARED == STAGES * STAGE && GEMM_ROWS == ROWS && GEMM_COLUMNS == COLUMNS, "as the launcher has it");
+// How many steps ahead of its use a stage is filled.
+constexpr u32 AHEAD = STAGES - 1;
+static_assert(AHEAD >= 2, "the next stage is waited for while others are under way");
 
 struct Problem {
     const u8* left;
@@ -153,15 +172,69 @@ template <bool CONV> HD void load_stage(const Problem& p, const u8* left, const 
     }
 #pragma unroll
     for (u32 i = 0; i < COLUMNS / AT_ONCE; i++) {
-        u32 row = threadIdx.x / (2 * LIMBS) + i * AT_ONCE;
-        u8* to = stage + LIMBS * LEFT_LIMB + limb * RIGHT_LIMB + place_of(row, half);
-        copy_async(to, right + ((u64)row * p.steps + step) * STEP + part * 16, true);
+        u32 at = threadIdx.x + i * 256, eight = at / (16 * LIMBS), piece = at % (16 * LIMBS);
+        u8* to = stage + LIMBS * LEFT_LIMB + piece / 8 * RIGHT_PART + eight * 128 + piece % 8 * 16;
+        copy_async(to, right + ((u64)eight * p.steps + step) * 8 * STEP + piece * 16, true);
     }
 }
 
+typedef u32 Left[LIMBS][4]; // a warp's rows of a step
+
+HD void load_left(Left& left, const u8* stage, u32 row) {
+    const u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (u32 l = 0; l < LIMBS; l++)
+        load_matrices(left[l], stage + l * LEFT_LIMB + place_of(row + lane % 16, lane / 16));
+}
+
+typedef i32 Sums[LIMBS][ACROSS][4];
+
+#if GEMM_GROUPS
+
+// Starts a step's products.
+HD void start_products(Sums& sums, const Left& left, const u8* right) {
+    group_start();
+#pragma unroll
+    for (u32 i = 0; i < LIMBS; i++) {
+#pragma unroll
+        for (u32 j = 0; i + j < LIMBS; j++)
+            group_multiply(sums[i + j], left[i], right + 2 * j * RIGHT_PART, RIGHT_PART);
+    }
+    group_commit();
+}
+
+#else
+
+HD void multiply_step(Sums& sums, const u8* stage, const u8* right, u32 row) {
+    const u32 lane = threadIdx.x % 32;
+    u32 b[LIMBS][ACROSS][2];
+#pragma unroll
+    for (u32 l = 0; l < LIMBS; l++) {
+#pragma unroll
+        for (u32 c = 0; c < ACROSS; c += 2) {
+            u32 r[4];
+            load_matrices(r, right + (2 * l + lane / 8 % 2) * RIGHT_PART + (c * 8 + lane / 16 * 8 + lane % 8) * 16);
+            b[l][c][0] = r[0], b[l][c][1] = r[1], b[l][c + 1][0] = r[2], b[l][c + 1][1] = r[3];
+        }
+    }
+    Left a;
+    load_left(a, stage, row);
+#pragma unroll
+    for (u32 i = 0; i < LIMBS; i++) {
+#pragma unroll
+        for (u32 j = 0; i + j < LIMBS; j++) {
+#pragma unroll
+            for (u32 c = 0; c < ACROSS; c++) multiply_bytes(sums[i + j][c], a[i], b[j][c][0], b[j][c][1]);
+        }
+    }
+}
+
+#endif
+
 template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* window) {
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const u32 warp_row = warp / WARPS_ACROSS * WARP_ROWS, warp_column = warp % WARPS_ACROSS * WARP_COLUMNS;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
+    const u32 warp_row = (GROUPS_ACROSS == 2 ? 0 : group * 64) + warp % 4 * 16;
+    const u32 warp_column = GROUPS_ACROSS == 2 ? group * WARP_COLUMNS : 0;
     // Blocks that run together share rows and columns in the cache: they walk down bands of eight block rows.
     const u32 down = (p.rows + ROWS - 1) / ROWS, across = (p.columns + COLUMNS - 1) / COLUMNS;
     const u32 tile = blockIdx.x / p.splits, split = blockIdx.x % p.splits;
@@ -183,69 +256,68 @@ template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* windo
         sync_block();
     }
 
-    i32 sums[LIMBS][DOWN][ACROSS][4] = {};
+    Sums sums = {};
     const u32 first = split * p.steps_per_split, last = minimum(first + p.steps_per_split, p.steps);
-#pragma unroll
-    for (u32 s = 0; s < STAGES - 1; s++) {
-        if (first + s < last) load_stage<CONV>(p, left, right, window, stages + s * STAGE, first + s);
+    auto stage_of = [&](u32 step) { return stages + (step - first) % STAGES * STAGE; };
+    auto right_of = [&](u32 step) { return stage_of(step) + LIMBS * LEFT_LIMB + warp_column * 16; };
+    auto load = [&](u32 step) {
+        if (step < last) load_stage<CONV>(p, left, right, window, stage_of(step), step);
         copy_commit();
-    }
-    for (u32 step = first; step < last; step++) {
-        copy_wait<STAGES - 2>();
+    };
+#pragma unroll
+    for (u32 s = 0; s < AHEAD; s++) load(first + s);
+#if GEMM_GROUPS
+    // What has come of `step` is there for all, and its rows are in registers.
+    auto arrive = [&](Left& rows, u32 step) {
+        copy_wait<AHEAD - 2>();
+        copies_to_group();
         sync_block();
-        const u32 next = step + STAGES - 1;
-        if (next < last) load_stage<CONV>(p, left, right, window, stages + (next - first) % STAGES * STAGE, next);
-        copy_commit();
-
-        const u8* stage = stages + (step - first) % STAGES * STAGE;
-        u32 b[LIMBS][ACROSS][2];
-#pragma unroll
-        for (u32 l = 0; l < LIMBS; l++) {
-#pragma unroll
-            for (u32 c = 0; c < ACROSS; c += 2) {
-                u32 r[4];
-                u32 at = warp_column + c * 8 + lane / 16 * 8 + lane % 8;
-                load_matrices(r, stage + LIMBS * LEFT_LIMB + l * RIGHT_LIMB + place_of(at, lane / 8 % 2));
-                b[l][c][0] = r[0], b[l][c][1] = r[1], b[l][c + 1][0] = r[2], b[l][c + 1][1] = r[3];
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < LIMBS; i++) {
-#pragma unroll
-            for (u32 d = 0; d < DOWN; d++) {
-                u32 a[4];
-                load_matrices(a, stage + i * LEFT_LIMB + place_of(warp_row + d * 16 + lane % 16, lane / 16));
-#pragma unroll
-                for (u32 j = 0; i + j < LIMBS; j++) {
-#pragma unroll
-                    for (u32 c = 0; c < ACROSS; c++) multiply_bytes(sums[i + j][d][c], a, b[j][c][0], b[j][c][1]);
-                }
-            }
-        }
+        if (step < last) load_left(rows, stage_of(step), warp_row);
+    };
+    // While the tensor cores work on a step, the rows of the next are loaded into the registers of the one before, whose
+    // products are done. Its stage is free for `step + AHEAD` when all have come through the barrier.
+    auto advance = [&](Left& now, Left& next, u32 step) {
+        start_products(sums, now, right_of(step));
+        group_wait<1>();
+        arrive(next, step + 1);
+        load(step + AHEAD);
+    };
+    Left even, odd;
+    arrive(even, first);
+    for (u32 step = first; step < last; step += 2) {
+        advance(even, odd, step);
+        if (step + 1 < last) advance(odd, even, step + 1);
     }
+    group_wait<0>();
+    group_read(sums);
+#else
+    for (u32 step = first; step < last; step++) {
+        copy_wait<AHEAD - 1>();
+        sync_block();
+        load(step + AHEAD);
+        multiply_step(sums, stage_of(step), right_of(step), warp_row);
+    }
+#endif
 
     W* out = p.out + batch * p.out_batch;
 #pragma unroll
-    for (u32 d = 0; d < DOWN; d++) {
+    for (u32 h = 0; h < 2; h++) {
+        u32 r = row + warp_row + h * 8 + lane / 4;
+        if (r >= p.rows) continue;
+        u64 start = CONV ? (u64)(r / p.pixels) * p.channels_out * p.pixels + r % p.pixels : (u64)r * p.columns;
 #pragma unroll
-        for (u32 h = 0; h < 2; h++) {
-            u32 r = row + warp_row + d * 16 + h * 8 + lane / 4;
-            if (r >= p.rows) continue;
-            u64 start = CONV ? (u64)(r / p.pixels) * p.channels_out * p.pixels + r % p.pixels : (u64)r * p.columns;
+        for (u32 c = 0; c < ACROSS; c++) {
 #pragma unroll
-            for (u32 c = 0; c < ACROSS; c++) {
+            for (u32 e = 0; e < 2; e++) {
+                u32 at = column + warp_column + c * 8 + lane % 4 * 2 + e;
+                if (at >= p.columns) continue;
+                Wide value = 0;
 #pragma unroll
-                for (u32 e = 0; e < 2; e++) {
-                    u32 at = column + warp_column + c * 8 + lane % 4 * 2 + e;
-                    if (at >= p.columns) continue;
-                    Wide value = 0;
-#pragma unroll
-                    for (u32 s = 0; s < LIMBS; s++) value += (Wide)(i64)sums[s][d][c][2 * h + e] << (8 * s);
-                    W* to = out + start + (CONV ? (u64)at * p.pixels : at);
-                    // Sums modulo 2^WORD don't depend on their order.
-                    if (p.splits > 1) atomic_add(to, (W)value);
-                    else *to = (W)value;
-                }
+                for (u32 s = 0; s < LIMBS; s++) value += (Wide)(i64)sums[s][c][2 * h + e] << (8 * s);
+                W* to = out + start + (CONV ? (u64)at * p.pixels : at);
+                // Sums modulo 2^WORD don't depend on their order.
+                if (p.splits > 1) atomic_add(to, (W)value);
+                else *to = (W)value;
             }
         }
     }

@@ -253,3 +253,47 @@ static inline void multiply_bytes(i32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1
     for (u32 e = 0; e < 4; e++)
         c[e] = (i32)((u32)c[e] + emulator::dot(all.left[row + e / 2 * 8], all.right[lane % 4 * 2 + e % 2]));
 }
+
+// Products of a group of warps: done at once or as late as the waits allow, in turns.
+namespace emulator {
+struct Product {
+    i32 (*sums)[4];
+    const u32* left;
+    const u8* right;
+    u32 tiles, half, group;
+};
+static Product products[MOST][256];
+static u32 products_pending[MOST], product_group[MOST];
+
+static void multiply(const Product& product) {
+    u32 lane = current % 32, left[4];
+    memcpy(left, product.left, 16);
+    for (u32 t = 0; t < product.tiles; t++) {
+        const u8* column = product.right + (t * 8 + lane / 4) * 16 + lane % 4 * 4;
+        u32 b0, b1;
+        memcpy(&b0, column, 4), memcpy(&b1, column + product.half, 4);
+        multiply_bytes(product.sums[t], left, b0, b1);
+    }
+}
+} // namespace emulator
+
+static inline void group_start() {}
+static inline void group_commit() { emulator::product_group[emulator::current]++; }
+static inline void copies_to_group() {}
+template <u32 TILES> static inline void group_multiply(i32 (&c)[TILES][4], const u32 (&a)[4], const u8* right, u32 half) {
+    using namespace emulator;
+    u32 me = current;
+    Product product = {c, a, right, TILES, half, product_group[me]};
+    if (backwards) products[me][products_pending[me]++ % 256] = product;
+    else multiply(product);
+}
+template <int N> static inline void group_wait() {
+    using namespace emulator;
+    u32 me = current, kept = 0;
+    for (u32 p = 0; p < products_pending[me]; p++) {
+        if (products[me][p].group + N < product_group[me]) multiply(products[me][p]);
+        else products[me][kept++] = products[me][p];
+    }
+    products_pending[me] = kept;
+}
+template <class S> static inline void group_read(S&) {}

@@ -43,6 +43,45 @@ template <u32 ROW> struct Rows {
         }
     }
 
+    // Whether as many elements, a multiple of four, can be written by words: rows then begin at words, and so many
+    // elements break at one row's end at most and stay within the slack.
+    HD static constexpr bool by_words(u32 elements) {
+        return ROW % 4 == 0 && STRIDE % 4 == 0 && elements + 8 <= SLACK && (STRIDE == ROW || elements + 4 <= ROW);
+    }
+
+    // As `spread`, by words; `start` may be negative by less than a row.
+    template <u32 COUNT> HD void spread_words(const u8 (&values)[COUNT], i32 start) const {
+        const u32 shift = (u32)start % 4;
+        const i32 first = start - (i32)shift, row = (first + (i32)ROW) / (i32)ROW - 1;
+        u8* to = at + first;
+        u32 left = ~0u;
+        if constexpr (STRIDE != ROW) {
+            to += row * (i32)(STRIDE - ROW);
+            left = (u32)((row + 1) * (i32)ROW - first);
+        }
+        u8* next = to + (STRIDE - ROW);
+        u32 before = 0;
+#pragma unroll
+        for (u32 w = 0; w <= COUNT / 4; w++) {
+            u32 packed = 0;
+            if (w < COUNT / 4) {
+#pragma unroll
+                for (u32 i = 0; i < 4; i++) packed |= (u32)values[4 * w + i] << (8 * i);
+            }
+            u32 word = (u32)((((u64)packed << 32 | before) << (8 * shift)) >> 32);
+            u8* here = (4 * w < left ? to : next) + 4 * w;
+            if (w > 0 && w < COUNT / 4) {
+                *(u32*)here = word;
+            } else {
+                // The rest of these words is written by others.
+#pragma unroll
+                for (u32 i = 0; i < 4; i++)
+                    if ((i >= shift) == (w == 0)) here[i] = (u8)(word >> (8 * i));
+            }
+            before = packed;
+        }
+    }
+
     // Four elements from place q of a row, q a multiple of four; what lies past the row's end means nothing.
     HD u32 four(u32 row, u32 q) const {
         const u8* from = at + row * STRIDE + q;
@@ -66,6 +105,24 @@ template <u32 ROW> struct Rows {
     }
 };
 
+// The elements of a row in order, four at a time from shared memory and back.
+template <u32 ROW> struct Each {
+    const Rows<ROW>& rows;
+    u32 row, q = 0, four = 0, done = 0;
+
+    HD u32 next() {
+        if (q % 4 == 0) four = rows.four(row, q), done = 0;
+        return byte_of(four, q++ % 4);
+    }
+
+    // Puts x in the place of the element that came last.
+    HD void replace(u32 x) {
+        const u32 last = q - 1;
+        done |= x << (8 * (last % 4));
+        if (last % 4 == 3 || q == ROW) rows.set_four(row, last / 4 * 4, done);
+    }
+};
+
 // Which blocks of a stream hold the samples of a tile.
 template <u32 BOUND> struct Samples {
     static constexpr u32 PER_DRAW = per_draw_of<BOUND>(), PER_BLOCK = 4 * PER_DRAW;
@@ -82,14 +139,22 @@ template <u32 BOUND> struct Samples {
     }
 
     template <u32 ROW> HD void spread(const u32 (&words)[16], u32 block, const Rows<ROW>& rows) const {
+        u8 all[PER_BLOCK];
 #pragma unroll
         for (u32 d = 0; d < 4; d++) {
             i32 at = start + (i32)(block * PER_BLOCK + d * PER_DRAW);
-            if (at <= -(i32)PER_DRAW || at >= (i32)count) continue;
             u8 values[PER_DRAW];
-            split_draw<BOUND>(words + 4 * d, values);
-            rows.spread(values, at);
+            if constexpr (Rows<ROW>::by_words(PER_BLOCK)) {
+                split_draw<BOUND>(words + 4 * d, values);
+#pragma unroll
+                for (u32 i = 0; i < PER_DRAW; i++) all[d * PER_DRAW + i] = values[i];
+            } else {
+                if (at <= -(i32)PER_DRAW || at >= (i32)count) continue;
+                split_draw<BOUND>(words + 4 * d, values);
+                rows.spread(values, at);
+            }
         }
+        if constexpr (Rows<ROW>::by_words(PER_BLOCK)) rows.spread_words(all, start + (i32)(block * PER_BLOCK));
     }
 };
 
@@ -105,12 +170,13 @@ constexpr u32 DEALT_UNROLL = DEALT <= 256 ? 64 : 1;
 #endif
 
 // [secret − element] for every dealt element of a value, in place.
-HD void subtract_from_secrets(u64 rho, u8* row) {
+HD void subtract_from_secrets(u64 rho, const Rows<DEALT>& rows, u32 row) {
+    Each<DEALT> share = {rows, row};
 #ifndef DIGITS
 #pragma unroll 8
     for (u32 i = 0; i < WIDTH - 1; i++) {
-        u32 x = (u32)(rho >> (WIDTH - 2 - i) & 1) + PRIME - row[i];
-        row[i] = (u8)(x >= PRIME ? x - PRIME : x);
+        u32 x = (u32)(rho >> (WIDTH - 2 - i) & 1) + PRIME - share.next();
+        share.replace(x >= PRIME ? x - PRIME : x);
     }
 #else
     constexpr u32 widths[LENGTH] = {DIGITS};
@@ -121,19 +187,22 @@ HD void subtract_from_secrets(u64 rho, u8* row) {
         u32 count = (1u << widths[d]) - 1, digit = (u32)(rho >> left) & count;
 #pragma unroll
         for (u32 q = 0; q < count; q++) {
-            u32 x = (u32)(q == digit) + PRIME - row[q];
-            row[q] = (u8)(x >= PRIME ? x - PRIME : x);
+            u32 x = (u32)(q == digit) + PRIME - share.next();
+            share.replace(x >= PRIME ? x - PRIME : x);
         }
-        row += count;
     }
 #endif
 }
+
+// Whether −x is negative in WIDTH bits, without the negation: of 16 bits, ptxas 13.0 makes `-x < 0` into `x > 0`, which
+// is wrong where nothing but the sign is set.
+HD bool negated_is_negative(u64 x) { return (((x >> (WIDTH - 1)) & 1) != 0) != ((x & LOW) != 0); }
 
 // Blocks from `tiles` on pack the signs, 64 to a word.
 KERNEL_BOUNDED(THREADS, 5) deal_list(const W* masks, u32 cut, Key other, u64* shares, u32* signs, u64 n, u32 tiles) {
     if (blockIdx.x >= tiles) {
         u64 i = (u64)(blockIdx.x - tiles) * THREADS + threadIdx.x;
-        u32 bits = gather_bits(i < n && (((0 - ((u64)masks[i] >> cut)) >> (WIDTH - 1)) & 1));
+        u32 bits = gather_bits(i < n && negated_is_negative((u64)masks[i] >> cut));
         if (i % 32 == 0 && i < (n + 63) / 64 * 64) signs[i / 32] = bits;
         return;
     }
@@ -149,7 +218,7 @@ KERNEL_BOUNDED(THREADS, 5) deal_list(const W* masks, u32 cut, Key other, u64* sh
     }
     sync_block();
     for (u32 v = threadIdx.x; v < count; v += THREADS)
-        subtract_from_secrets((((u64)masks[first + v] >> cut) - 1) & LOW, rows.at + v * rows.STRIDE);
+        subtract_from_secrets((((u64)masks[first + v] >> cut) - 1) & LOW, rows, v);
     sync_block();
     u32 words = (count * DEALT + PER_WORD - 1) / PER_WORD;
     for (u32 w = threadIdx.x; w < words; w += THREADS) {
@@ -200,20 +269,20 @@ HD void make_entries(u32 j, u64 m, u32 flip, const Rows<DEALT>& share, Masking& 
     const u32 sign = (u32)(m >> (WIDTH - 1) & 1) ^ flip;
 #ifndef DIGITS
     // Sums are not reduced on the way: they are at most 64·(p + 1).
-    u32 sum = 0, four = 0;
+    u32 sum = 0;
+    Each<DEALT> dealt = {share, out.row};
 #pragma unroll
     for (u32 i = 0; i < WIDTH; i++) {
         const bool last = i == WIDTH - 1;
-        if (i % 4 == 0 && !last) four = share.four(out.row, i);
         u32 bit = last ? 0 : (u32)(m >> (last ? 0 : WIDTH - 2 - i)) & 1;
-        u32 rho = last ? one : byte_of(four, i % 4);
+        u32 rho = last ? one : dealt.next();
         u32 s = bit ? one + PRIME - rho : rho;
         out.entry(i, sum + 2 * PRIME - s + one + (sign ^ bit) * one);
         sum += s;
     }
 #else
     constexpr u32 widths[LENGTH] = {DIGITS};
-    const u8* dealt = share.at + out.row * share.STRIDE;
+    Each<DEALT> dealt = {share, out.row};
     u32 left = WIDTH - 1, unequal = 0;
 #pragma unroll DEALT_UNROLL
     for (u32 d = 0; d < LENGTH; d++) {
@@ -222,12 +291,11 @@ HD void make_entries(u32 j, u64 m, u32 flip, const Rows<DEALT>& share, Masking& 
         u32 digit = (u32)(m >> left) & count, all = 0, below = 0, equal = 0;
 #pragma unroll
         for (u32 q = 0; q < count; q++) {
-            u32 e = dealt[q];
+            u32 e = dealt.next();
             all += e;
             below += q < digit ? e : 0;
             equal = q == digit ? e : equal;
         }
-        dealt += count;
         equal = (digit == count ? one + PRIME * 256 - all : equal) % PRIME;
         u32 greater = below % PRIME, less_or_equal = one + PRIME - greater;
         u32 direction = sign ? greater : d == LENGTH - 1 ? less_or_equal : less_or_equal + PRIME - equal;
@@ -257,6 +325,12 @@ masked_list(u32 j, const W* masked, u32 cut, const u64* packed, const u64* flips
     const Samples<PRIME> zeros(first * LENGTH, count * LENGTH);
     const Samples<PRIME> shares(first * DEALT, packed ? 0 : count * DEALT);
     const Samples<TURNS> rotations(first, LENGTH < 2 ? 0 : count);
+    // A thread takes blocks of any stream: what is not known when this is compiled is found in shared memory.
+    SHARED Key keys[4];
+#pragma unroll
+    for (u32 i = 0; i < 32; i++)
+        if (threadIdx.x == i) keys[i / 8].word[i % 8] = streams.key[i / 8].word[i % 8];
+    sync_block();
     const u32 to_zeros = multipliers.blocks, to_shares = to_zeros + zeros.blocks;
     const u32 to_rotations = to_shares + shares.blocks;
     for (u32 b = threadIdx.x; b < to_rotations + rotations.blocks; b += THREADS) {
@@ -266,7 +340,7 @@ masked_list(u32 j, const W* masked, u32 cut, const u64* packed, const u64* flips
         if (b >= to_zeros) stream = 1, block = b - to_zeros, from = zeros.first_block;
         if (b >= to_shares) stream = 2, block = b - to_shares, from = shares.first_block;
         if (b >= to_rotations) stream = 3, block = b - to_rotations, from = rotations.first_block;
-        chacha(streams.key[stream], from + block, words);
+        chacha(keys[stream], from + block, words);
         if (stream == 0) multipliers.spread(words, block, multiplier);
         else if (stream == 1) zeros.spread(words, block, zero);
         else if (stream == 2) shares.spread(words, block, share);

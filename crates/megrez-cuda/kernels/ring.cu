@@ -95,11 +95,24 @@ KERNEL sum_rows(const W* x, u64 axis, W* out, u64 n) {
 }
 EXPORT(sum_rows)
 
-// One thread per bit of whole 64-bit words: bits past the n-th come out as zero.
+// A warp takes 32·SIGNS elements, so that as many loads are under way; bits past the n-th come out as zero.
+constexpr u32 SIGNS = 8;
 KERNEL msb(const W* x, u32* out, u64 n) {
-    u64 i = thread_number();
-    u32 bits = gather_bits(i < n && top_bit(x[i]));
-    if (i % 32 == 0 && i < (n + 63) / 64 * 64) out[i / 32] = bits;
+    const u32 lane = threadIdx.x % 32;
+    const u64 first = thread_number() / 32 * 32 * SIGNS, words = (n + 63) / 64 * 2;
+    bool top[SIGNS];
+#pragma unroll
+    for (u32 s = 0; s < SIGNS; s++) {
+        u64 i = first + s * 32 + lane;
+        top[s] = i < n && top_bit(x[i]);
+    }
+    u32 mine = 0;
+#pragma unroll
+    for (u32 s = 0; s < SIGNS; s++) {
+        u32 bits = gather_bits(top[s]);
+        if (lane == s) mine = bits;
+    }
+    if (lane < SIGNS && first / 32 + lane < words) out[first / 32 + lane] = mine;
 }
 EXPORT(msb)
 
@@ -135,14 +148,21 @@ KERNEL pack_low(const W* x, u32 width, u64* out, u64 n, u64 words) {
 }
 EXPORT(pack_low)
 
-KERNEL unpack_low(const u64* x, u32 width, W* out, u64 n) {
-    u64 i = thread_number();
-    if (i >= n) return;
-    u64 word = i * width / 64;
-    u32 shift = (u32)(i * width % 64);
-    u64 value = x[word] >> shift;
-    if (shift + width > 64) value |= x[word + 1] << (64 - shift);
-    out[i] = (W)(value & (~0ull >> (64 - width)));
+KERNEL unpack_low(const u64* x, u32 width, Vec* out, u64 n, u64 vectors) {
+    u64 vector = thread_number();
+    if (vector >= vectors) return;
+    Vec v;
+#pragma unroll
+    for (u32 l = 0; l < LANES; l++) {
+        u64 i = vector * LANES + l, word = i * width / 64, value = 0;
+        u32 shift = (u32)(i * width % 64);
+        if (i < n) {
+            value = x[word] >> shift;
+            if (shift + width > 64) value |= x[word + 1] << (64 - shift);
+        }
+        v.at[l] = (W)(value & (~0ull >> (64 - width)));
+    }
+    out[vector] = v;
 }
 EXPORT(unpack_low)
 

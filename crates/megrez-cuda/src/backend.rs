@@ -76,6 +76,8 @@ pub(crate) trait Backend: Send + Sync {
     fn processors(&self) -> usize;
     /// Bytes of shared memory that a block may have.
     fn shared_memory(&self) -> usize;
+    /// Whether four warps multiply bytes together, as on sm_90a.
+    fn groups(&self) -> bool;
     /// Memory with any content.
     fn allocate(&self, bytes: usize) -> Result<u64>;
     /// Memory of `padded` bytes that starts with these.

@@ -1,6 +1,6 @@
 //! The seam: each call of [`Device`] in terms of kernels.
 
-use crate::backend::Result;
+use crate::backend::{Launch, Result};
 use crate::memory::Buf;
 use crate::source::Unit;
 use crate::structure::{Units, units};
@@ -190,8 +190,13 @@ impl Device for Cuda {
             return Ok(x.clone());
         }
         let Units { view, unit, count } = self.units(view, size_of::<T>())?;
-        self.made(n, |out| {
-            self.run(&Unit::structure(unit), "view", count, args![x.at(), view, out, count as u64])
+        self.made(n, |out| match view.turned() {
+            Some((turned, blocks)) => {
+                let launch = Launch { grid: [blocks, 1, 1], threads: 256, shared: 0 };
+                let args = args![x.at(), view, out, turned as u32];
+                self.launch(&Unit::structure(unit), "view_turned", launch, args)
+            }
+            None => self.run(&Unit::structure(unit), "view", count, args![x.at(), view, out, count as u64]),
         })
     }
 
@@ -284,7 +289,9 @@ impl Device for Cuda {
     fn msb<W: Word>(&self, x: &Buf<W>) -> Result<Buf<u64>> {
         let n = x.len();
         self.made(bits::words(n), |out| {
-            self.run(&Unit::ring(W::BITS), "msb", bits::words(n) * 64, args![x.at(), out, n as u64])
+            // A warp takes 256 elements.
+            let threads = (bits::words(n) * 64).div_ceil(256) * 32;
+            self.run(&Unit::ring(W::BITS), "msb", threads, args![x.at(), out, n as u64])
         })
     }
 
@@ -308,7 +315,9 @@ impl Device for Cuda {
     fn unpack_low<W: Word>(&self, x: &Buf<u64>, width: u32, n: usize) -> Result<Buf<W>> {
         debug_assert!(x.len() >= bits::words(n * width as usize));
         self.made(n, |out| {
-            self.run(&Unit::ring(W::BITS), "unpack_low", n, args![x.at(), width, out, n as u64])
+            let vectors = vectors::<W>(n);
+            let args = args![x.at(), width, out, n as u64, vectors as u64];
+            self.run(&Unit::ring(W::BITS), "unpack_low", vectors, args)
         })
     }
 

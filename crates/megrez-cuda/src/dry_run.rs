@@ -35,6 +35,10 @@ impl Backend for DryRun {
         227 << 10
     }
 
+    fn groups(&self) -> bool {
+        true
+    }
+
     fn allocate(&self, bytes: usize) -> Result<u64> {
         self.statistics().allocated(bytes);
         Ok(ADDRESS)

@@ -53,6 +53,7 @@ pub(crate) struct Emulator {
     take: unsafe extern "C" fn(u64) -> u64,
     give: unsafe extern "C" fn(u64, u64),
     statistics: Mutex<Statistics>,
+    groups: bool,
 }
 
 /// The libraries of this process, by source; one at a time is built or runs, since their state is
@@ -94,8 +95,9 @@ fn library(source: &str) -> &'static libloading::Library {
 }
 
 impl Emulator {
-    /// The host, if it has a C++ compiler; otherwise why not.
-    pub(crate) fn new() -> std::result::Result<Self, String> {
+    /// The host, if it has a C++ compiler; otherwise why not. Warps multiply in `groups` or each for
+    /// itself.
+    pub(crate) fn new(groups: bool) -> std::result::Result<Self, String> {
         let found = compiler().arg("--version").output();
         found.map_err(|e| format!("{} does not run: {e}", compiler().get_program().display()))?;
         let memory = library(MEMORY);
@@ -103,7 +105,7 @@ impl Emulator {
         let (take, give) = unsafe {
             (*memory.get(b"take").expect("defined above"), *memory.get(b"give").expect("defined above"))
         };
-        Ok(Emulator { take, give, statistics: Mutex::default() })
+        Ok(Emulator { take, give, statistics: Mutex::default(), groups })
     }
 }
 
@@ -117,7 +119,11 @@ impl Backend for Emulator {
     }
 
     fn shared_memory(&self) -> usize {
-        99 << 10
+        if self.groups { 227 << 10 } else { 99 << 10 }
+    }
+
+    fn groups(&self) -> bool {
+        self.groups
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64> {

@@ -69,11 +69,11 @@ fn ints(sizes: [usize; 2]) -> [i32; 2] {
 
 impl Cuda {
     fn gemm_unit<W: Word>(&self) -> Unit {
-        Unit::gemm(W::BITS, self.backend.shared_memory())
+        Unit::gemm(W::BITS, self.backend.shared_memory(), self.backend.groups())
     }
 
     fn gemm_tile<W: Word>(&self) -> GemmTile {
-        GemmTile::of(W::BITS, self.backend.shared_memory())
+        GemmTile::of(W::BITS, self.backend.shared_memory(), self.backend.groups())
     }
 
     pub(crate) fn multiply<W: Word>(
@@ -153,7 +153,7 @@ impl Cuda {
         let args = args![x.at(), left.at(), m as u64, rows as u64, k as u64, steps as u32, quarters as u64];
         self.run(&unit, "limbs_of_rows", quarters, args)?;
         let right = y.limbs(LimbOrder::Columns([batch, k, n]), || {
-            self.limbs_of_columns(y, [batch, k, n], columns, 1)
+            self.limbs_of_columns(y, [batch, k, n], columns, 0)
         })?;
         let problem = Problem {
             left: left.at(),
@@ -169,8 +169,8 @@ impl Cuda {
         self.product::<W>("multiply_limbs", problem, batch, batch * m * n)
     }
 
-    /// Limbs of the columns of matrices of k×n, each filled to `rows` rows; `groups` matrices share
-    /// a row.
+    /// Limbs of the columns of matrices of k×n, each filled to `rows` rows, as of a right operand,
+    /// or, where `groups` matrices share a row, of a left one.
     fn limbs_of_columns<W: Word>(
         &self,
         x: &Buf<W>,

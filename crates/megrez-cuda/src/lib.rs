@@ -76,7 +76,13 @@ impl Cuda {
     /// A sentence that says why not, if the machine has no C++ compiler.
     #[cfg(any(test, feature = "emulator"))]
     pub fn emulated() -> std::result::Result<Cuda, String> {
-        Ok(Cuda { backend: Arc::new(emulator::Emulator::new()?) })
+        Ok(Cuda { backend: Arc::new(emulator::Emulator::new(false)?) })
+    }
+
+    /// As [`emulated`](Self::emulated), with the products of an H100, whose warps multiply in groups.
+    #[cfg(test)]
+    pub(crate) fn emulated_groups() -> std::result::Result<Cuda, String> {
+        Ok(Cuda { backend: Arc::new(emulator::Emulator::new(true)?) })
     }
 
     /// The GPUs of this machine.

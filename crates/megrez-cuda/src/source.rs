@@ -31,14 +31,14 @@ pub(crate) struct GemmTile {
 }
 
 impl GemmTile {
-    /// As many stages, up to four, as `limit` bytes of shared memory hold; two fit every device
-    /// that we take.
-    pub(crate) fn of(word: u32, limit: usize) -> Self {
+    /// As many stages, up to four, or six where warps multiply in `groups`, as `limit` bytes of
+    /// shared memory hold; three fit every device that we take.
+    pub(crate) fn of(word: u32, limit: usize, groups: bool) -> Self {
         let limbs = word as usize / 8;
         let (rows, columns) = if word == 64 { (64, 64) } else { (128, 64) };
-        let stage = limbs * (rows * 32 + 32 + columns * 32 + 32);
+        let stage = limbs * (rows * 32 + 32 + columns * 32);
         // A convolution holds its windows beside the stages.
-        let stages = (limit.saturating_sub(rows * 16) / stage).clamp(2, 4);
+        let stages = (limit.saturating_sub(rows * 16) / stage).clamp(3, if groups { 6 } else { 4 });
         GemmTile { rows, columns, stages, shared: (stages * stage) as u32 }
     }
 }
@@ -75,14 +75,16 @@ impl Unit {
         Unit { file: "structure.cu", defines: format!("#define UNIT {bytes}\n") }
     }
 
-    /// Products, for a device with `limit` bytes of shared memory a block.
-    pub(crate) fn gemm(word: u32, limit: usize) -> Self {
+    /// Products, for a device with `limit` bytes of shared memory a block, whose warps multiply in
+    /// `groups` or each for itself.
+    pub(crate) fn gemm(word: u32, limit: usize, groups: bool) -> Self {
         let mut defines = format!("#define WORD {word}\n");
         if word >= 32 {
-            let GemmTile { rows, columns, stages, shared } = GemmTile::of(word, limit);
+            let GemmTile { rows, columns, stages, shared } = GemmTile::of(word, limit, groups);
             let _ = write!(
                 defines,
-                "#define GEMM_ROWS {rows}\n#define GEMM_COLUMNS {columns}\n#define GEMM_STAGES {stages}\n#define GEMM_SHARED {shared}\n"
+                "#define GEMM_ROWS {rows}\n#define GEMM_COLUMNS {columns}\n#define GEMM_STAGES {stages}\n#define GEMM_SHARED {shared}\n#define GEMM_GROUPS {}\n",
+                u32::from(groups)
             );
         }
         Unit { file: "gemm.cu", defines }
@@ -157,17 +159,19 @@ fn expand(file: &str, seen: &mut Vec<String>, out: &mut String) {
 }
 
 /// Every kernel file in the forms that a check without a GPU compiles: a name and the whole source.
-/// Lists are those of the cost tables and the widest and narrowest that plans allow.
+/// Lists are those of the cost tables and the widest and narrowest that plans allow. What ends in
+/// `-groups` is for sm_90a alone.
 pub fn every_unit() -> Vec<(String, String)> {
     let mut units = vec![("bits".to_string(), Unit::bits()), ("circuit".to_string(), Unit::circuit())];
     units.extend([1, 2, 4, 8, 16].map(|bytes| (format!("structure-{bytes}"), Unit::structure(bytes))));
     for word in [8, 16, 32, 64] {
         units.push((format!("ring-{word}"), Unit::ring(word)));
         units.push((format!("planes-{word}"), Unit::planes(word)));
-        units.push((format!("gemm-{word}"), Unit::gemm(word, 227 << 10)));
+        units.push((format!("gemm-{word}"), Unit::gemm(word, 227 << 10, false)));
     }
     units.extend([32, 64].map(|word| (format!("variants-{word}"), Unit::variants(word))));
-    units.push(("gemm-64-small".to_string(), Unit::gemm(64, 99 << 10)));
+    units.push(("gemm-64-small".to_string(), Unit::gemm(64, 99 << 10, false)));
+    units.extend([32, 64].map(|word| (format!("gemm-{word}-groups"), Unit::gemm(word, 227 << 10, true))));
     let bits = |width: u32| ListSpec { cut: 0, width, entries: Entries::Bits, prime: Prime::above(width) };
     units.push(("unfused-64".to_string(), Unit::unfused(&bits(64), 64)));
     let digits = |widths: &[u32]| ListSpec {

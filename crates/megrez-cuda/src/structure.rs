@@ -16,6 +16,22 @@ pub(crate) struct KernelView {
     unused: u32,
 }
 
+/// Both sides of a matrix that is worth to be turned in squares of 32×32.
+const TURNED: u64 = 16;
+
+impl KernelView {
+    /// The dimension along which neighbours of the input lie, if that is not the last one, and how
+    /// many squares of 32×32 it and the last make.
+    pub(crate) fn turned(&self) -> Option<(usize, usize)> {
+        let last = (self.rank as usize).checked_sub(1)?;
+        let turned = (0..last).find(|&d| self.strides[d] == 1 && self.dims[d] >= TURNED)?;
+        let worth = self.dims[last] >= TURNED && self.strides[last].unsigned_abs() > 1;
+        let others: u64 = (0..last).filter(|&d| d != turned).map(|d| self.dims[d]).product();
+        let blocks = others * self.dims[turned].div_ceil(32) * self.dims[last].div_ceil(32);
+        worth.then_some((turned, blocks as usize))
+    }
+}
+
 /// A view of elements of `unit` bytes, and how many of them the result has.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Units {

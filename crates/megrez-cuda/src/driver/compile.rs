@@ -44,7 +44,10 @@ mod tests {
             return;
         }
         for (name, source) in crate::every_unit() {
-            for arch in ["sm_80", "sm_90"] {
+            for arch in ["sm_80", "sm_90a"] {
+                if arch == "sm_80" && name.ends_with("-groups") {
+                    continue;
+                }
                 let image = compile(&source, &format!("--gpu-architecture={arch}"), false);
                 assert!(image.is_ok_and(|i| !i.is_empty()), "{name} for {arch}");
             }

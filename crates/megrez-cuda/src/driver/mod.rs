@@ -185,7 +185,9 @@ impl Driver {
     /// The machine code of a unit: from the cache, or compiled now.
     fn image(&self, unit: &Unit, statistics: &mut Statistics) -> Result<Vec<u8>> {
         let (major, minor) = self.gpu.capability;
-        let arch = format!("--gpu-architecture=sm_{major}{minor}");
+        // Some instructions exist on one architecture alone.
+        let alone = if self.groups() { "a" } else { "" };
+        let arch = format!("--gpu-architecture=sm_{major}{minor}{alone}");
         let compiler = format!("nvrtc {}.{}", self.gpu.nvrtc.0, self.gpu.nvrtc.1);
         let source = unit.source();
         let name = Cache::name(&[&arch, &compiler, &source]);
@@ -290,6 +292,10 @@ impl Backend for Driver {
 
     fn shared_memory(&self) -> usize {
         self.shared_memory
+    }
+
+    fn groups(&self) -> bool {
+        self.gpu.capability == (9, 0)
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64> {

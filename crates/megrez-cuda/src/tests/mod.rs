@@ -38,6 +38,18 @@ mod on_a_gpu {
     megrez_kernels::differential_tests!(super::gpu());
 }
 
+/// Products as an H100 makes them, where the host stands in for one.
+#[test]
+fn products_in_groups() {
+    match Cuda::emulated_groups().map(|device| Suite::new(device, false)) {
+        Ok(suite) => {
+            suite.matrices();
+            suite.images();
+        }
+        Err(why) => println!("skipped: no emulation of kernels on this machine: {why}"),
+    }
+}
+
 /// Sizes that only a GPU does in reasonable time.
 #[test]
 fn large_products() {

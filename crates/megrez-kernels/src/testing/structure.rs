@@ -54,6 +54,19 @@ impl<D: Device> Suite<D> {
         if cfg!(miri) {
             return;
         }
+        // Matrices that are turned, between other dimensions too, from the middle and backwards.
+        let [flat, deep] = [Shape::from([40, 70]), Shape::from([2, 33, 3, 65])];
+        let x = self.words::<T>(deep.elements());
+        for view in [
+            View::transpose(&flat, &[1, 0]),
+            View::transpose(&deep, &[0, 3, 2, 1]),
+            View::transpose(&deep, &[3, 2, 1, 0]),
+            View::transpose(&deep, &[2, 3, 0, 1]),
+            View { shape: [50, 40].into(), strides: vec![1, 60], offset: 7 },
+            View { shape: [20, 30].into(), strides: vec![1, -40], offset: 1200 },
+        ] {
+            compare!(self, format!("view {view:?}"), |d, up| d.view(up!(&x), &view));
+        }
         // Long runs at every alignment, for bits that move by whole words.
         let long = self.bits(5000);
         for offset in [0, 1, 63, 64, 100] {
