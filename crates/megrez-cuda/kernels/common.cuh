@@ -79,19 +79,8 @@ template <class S> HD void group_read(S& sums) {
     }
 }
 
-// c += a·b for 64×32 signed bytes, 16 rows a warp as `multiply_bytes` has them, by 32×8N; `right` has the first half of
-// 8N columns of 32 bytes, and `half` bytes on the second.
-HD void group_multiply(i32 (&c)[4][4], const u32 (&a)[4], const u8* right, u32 half) {
-    u64 at = (u64)__cvta_generic_to_shared(right);
-    u64 matrix = (at >> 4 & 0x3fff) | (u64)(half >> 4) << 16 | (u64)(128 >> 4) << 32;
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15}, {%16, %17, %18, %19}, %20, 1;"
-        : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[0][2]), "+r"(c[0][3]), "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[1][2]),
-          "+r"(c[1][3]), "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[2][2]), "+r"(c[2][3]), "+r"(c[3][0]), "+r"(c[3][1]),
-          "+r"(c[3][2]), "+r"(c[3][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(matrix));
-}
+// c += a·b for 64×32 signed bytes, 16 rows a warp as `multiply_bytes` has them, by 32×64; `right` has the first half of 64
+// columns of 32 bytes, and `half` bytes on the second.
 HD void group_multiply(i32 (&c)[8][4], const u32 (&a)[4], const u8* right, u32 half) {
     u64 at = (u64)__cvta_generic_to_shared(right);
     u64 matrix = (at >> 4 & 0x3fff) | (u64)(half >> 4) << 16 | (u64)(128 >> 4) << 32;

@@ -105,12 +105,14 @@ KERNEL limbs_of_weights(const W* w, u8* out, u32 per_group, u32 padded_rows, u32
 }
 EXPORT(limbs_of_weights)
 
-// A block of two groups of four warps makes ROWS×COLUMNS outputs: groups lie side by side (64 bits) or one below the
-// other (32 bits). A group makes 64 rows, a warp 16 of them: 128 sums of 32 bits a thread.
-constexpr u32 GROUPS_ACROSS = WORD == 64 ? 2 : 1;
-constexpr u32 WARP_COLUMNS = WORD == 64 ? 32 : 64;
-constexpr u32 ROWS = 2 / GROUPS_ACROSS * 64, COLUMNS = GROUPS_ACROSS * WARP_COLUMNS;
-constexpr u32 ACROSS = WARP_COLUMNS / 8;
+// A block of two groups of four warps makes ROWS×COLUMNS outputs, a warp 16×64: the tensor cores are at their best with 64
+// columns. Of 64 bits there are twice as many diagonals as a group has registers for: both groups make the same outputs,
+// each half of the diagonals and of the products. Of 32 bits each group makes 64 rows.
+constexpr u32 ROWS = WORD == 64 ? 64 : 128, COLUMNS = 64, ACROSS = COLUMNS / 8;
+constexpr u32 DIAGONALS = 4; // of a group
+// Which diagonals a group has, and where: 1 + 2 + 7 + 8 and 3 + 4 + 5 + 6 products.
+HD constexpr bool has_diagonal(u32 group, u32 s) { return WORD != 64 || (group == 0) == (s < 2 || s > 5); }
+HD constexpr u32 place_of_diagonal(u32 s) { return WORD != 64 || s < 2 ? s : s > 5 ? s - 4 : s - 2; }
 constexpr u32 STAGES = GEMM_STAGES;
 // A stage holds the rows' 32 bytes of every limb on the left, and 32 bytes more, so that the limbs of one row hit
 // different banks; on the right the rows' 16 bytes of every part: eight rows are 128 bytes in a run, as the tensor cores
@@ -119,8 +121,8 @@ constexpr u32 LEFT_LIMB = ROWS * 32 + 32, RIGHT_PART = COLUMNS * 16;
 constexpr u32 STAGE = LIMBS * (LEFT_LIMB + 2 * RIGHT_PART);
 static_assert(GEMM_SHARED == STAGES * STAGE && GEMM_ROWS == ROWS && GEMM_COLUMNS == COLUMNS, "as the launcher has it");
 // How many steps ahead of its use a stage is filled.
-constexpr u32 AHEAD = STAGES - 1;
-static_assert(AHEAD >= 2, "the next stage is waited for while others are under way");
+constexpr u32 AHEAD = GEMM_GROUPS ? STAGES - 2 : STAGES - 1;
+static_assert(AHEAD > 0, "a stage is filled before it is used");
 
 struct Problem {
     const u8* left;
@@ -145,96 +147,116 @@ struct Pixel {
     u64 image; // its first pixel
 };
 
-template <bool CONV> HD void load_stage(const Problem& p, const u8* left, const u8* right, const Pixel* window, u8* stage, u32 step) {
-    const u32 part = threadIdx.x % (2 * LIMBS), limb = part / 2, half = part % 2;
-    constexpr u32 AT_ONCE = 256 / (2 * LIMBS);
-    i32 dy = 0, dx = 0;
-    u32 block = 0;
-    if (CONV) {
-        u32 tap = step / p.channel_blocks;
-        block = step - tap * p.channel_blocks;
-        u32 tap_row = tap / p.kernel_width;
-        dy = (i32)tap_row * p.dilation[0], dx = (i32)(tap - tap_row * p.kernel_width) * p.dilation[1];
-    }
-#pragma unroll
-    for (u32 i = 0; i < ROWS / AT_ONCE; i++) {
-        u32 row = threadIdx.x / (2 * LIMBS) + i * AT_ONCE;
-        u8* to = stage + limb * LEFT_LIMB + place_of(row, half);
+// The copies of one step to a stage, 16 bytes a thread at a time; of a step that there is not, zeros.
+template <bool CONV> struct Copies {
+    static constexpr u32 AT_ONCE = 256 / (2 * LIMBS), OF_LEFT = ROWS / AT_ONCE, COUNT = OF_LEFT + COLUMNS / AT_ONCE;
+    const Problem& p;
+    const u8 *left, *right;
+    const Pixel* window;
+    u8* stage;
+    u32 step, block;
+    bool is;
+    i32 dy, dx;
+
+    HD Copies(const Problem& p, const u8* left, const u8* right, const Pixel* window, u8* stage, u32 step, bool is)
+        : p(p), left(left), right(right), window(window), stage(stage), step(step), block(0), is(is), dy(0), dx(0) {
         if (CONV) {
-            Pixel at = window[row];
-            i32 y = at.y + dy, x = at.x + dx;
-            bool inside = (u32)y < p.height && (u32)x < p.width;
-            u64 pixel = inside ? at.image + (u64)((u32)y * p.width + (u32)x) : 0;
-            copy_async(to, left + (pixel * p.groups * p.channel_blocks + block) * STEP + part * 16, inside);
-        } else {
-            copy_async(to, left + ((u64)row * p.steps + step) * STEP + part * 16, true);
+            u32 tap = step / p.channel_blocks;
+            block = step - tap * p.channel_blocks;
+            u32 tap_row = tap / p.kernel_width;
+            dy = (i32)tap_row * p.dilation[0], dx = (i32)(tap - tap_row * p.kernel_width) * p.dilation[1];
         }
     }
-#pragma unroll
-    for (u32 i = 0; i < COLUMNS / AT_ONCE; i++) {
-        u32 at = threadIdx.x + i * 256, eight = at / (16 * LIMBS), piece = at % (16 * LIMBS);
-        u8* to = stage + LIMBS * LEFT_LIMB + piece / 8 * RIGHT_PART + eight * 128 + piece % 8 * 16;
-        copy_async(to, right + ((u64)eight * p.steps + step) * 8 * STEP + piece * 16, true);
+
+    HD void start(u32 i) const {
+        if (i < OF_LEFT) {
+            const u32 part = threadIdx.x % (2 * LIMBS), row = threadIdx.x / (2 * LIMBS) + i * AT_ONCE;
+            u8* to = stage + part / 2 * LEFT_LIMB + place_of(row, part % 2);
+            if (CONV) {
+                Pixel at = window[row];
+                i32 y = at.y + dy, x = at.x + dx;
+                bool inside = is && (u32)y < p.height && (u32)x < p.width;
+                u64 pixel = inside ? at.image + (u64)((u32)y * p.width + (u32)x) : 0;
+                copy_async(to, left + (pixel * p.groups * p.channel_blocks + block) * STEP + part * 16, inside);
+            } else {
+                copy_async(to, left + ((u64)row * p.steps + step) * STEP + part * 16, is);
+            }
+        } else {
+            u32 at = threadIdx.x + (i - OF_LEFT) * 256, eight = at / (16 * LIMBS), piece = at % (16 * LIMBS);
+            u8* to = stage + LIMBS * LEFT_LIMB + piece / 8 * RIGHT_PART + eight * 128 + piece % 8 * 16;
+            copy_async(to, right + ((u64)eight * p.steps + step) * 8 * STEP + piece * 16, is);
+        }
     }
-}
+
+    // Those of one of `parts`.
+    HD void start_part(u32 part, u32 parts) const {
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++)
+            if (i >= part * COUNT / parts && i < (part + 1) * COUNT / parts) start(i);
+    }
+};
 
 typedef u32 Left[LIMBS][4]; // a warp's rows of a step
 
-HD void load_left(Left& left, const u8* stage, u32 row) {
+HD void load_left(Left& left, const u8* stage, u32 row, u32 first = 0, u32 last = LIMBS) {
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
     for (u32 l = 0; l < LIMBS; l++)
-        load_matrices(left[l], stage + l * LEFT_LIMB + place_of(row + lane % 16, lane / 16));
+        if (l >= first && l < last)
+            load_matrices(left[l], stage + l * LEFT_LIMB + place_of(row + lane % 16, lane / 16));
 }
 
-typedef i32 Sums[LIMBS][ACROSS][4];
+typedef i32 Sums[DIAGONALS][ACROSS][4];
 
 #if GEMM_GROUPS
 
-// Starts a step's products.
-HD void start_products(Sums& sums, const Left& left, const u8* right) {
-    group_start();
+// Starts the products of one limb of the left operand.
+template <u32 GROUP> HD void start_products(Sums& sums, const Left& left, const u8* right, u32 i) {
 #pragma unroll
-    for (u32 i = 0; i < LIMBS; i++) {
-#pragma unroll
-        for (u32 j = 0; i + j < LIMBS; j++)
-            group_multiply(sums[i + j], left[i], right + 2 * j * RIGHT_PART, RIGHT_PART);
-    }
-    group_commit();
+    for (u32 j = 0; i + j < LIMBS; j++)
+        if (has_diagonal(GROUP, i + j))
+            group_multiply(sums[place_of_diagonal(i + j)], left[i], right + 2 * j * RIGHT_PART, RIGHT_PART);
 }
+// The limbs whose products come first: about half of them.
+constexpr u32 HALF = WORD == 64 ? 3 : 1;
 
 #else
 
-HD void multiply_step(Sums& sums, const u8* stage, const u8* right, u32 row) {
+template <u32 GROUP> HD void multiply_step(Sums& sums, const Left& left, const u8* right) {
     const u32 lane = threadIdx.x % 32;
-    u32 b[LIMBS][ACROSS][2];
 #pragma unroll
-    for (u32 l = 0; l < LIMBS; l++) {
+    for (u32 j = 0; j < LIMBS; j++) {
+        u32 b[ACROSS][2];
 #pragma unroll
         for (u32 c = 0; c < ACROSS; c += 2) {
             u32 r[4];
-            load_matrices(r, right + (2 * l + lane / 8 % 2) * RIGHT_PART + (c * 8 + lane / 16 * 8 + lane % 8) * 16);
-            b[l][c][0] = r[0], b[l][c][1] = r[1], b[l][c + 1][0] = r[2], b[l][c + 1][1] = r[3];
+            load_matrices(r, right + (2 * j + lane / 8 % 2) * RIGHT_PART + (c * 8 + lane / 16 * 8 + lane % 8) * 16);
+            b[c][0] = r[0], b[c][1] = r[1], b[c + 1][0] = r[2], b[c + 1][1] = r[3];
         }
-    }
-    Left a;
-    load_left(a, stage, row);
 #pragma unroll
-    for (u32 i = 0; i < LIMBS; i++) {
+        for (u32 i = 0; i + j < LIMBS; i++) {
+            if (!has_diagonal(GROUP, i + j)) continue;
 #pragma unroll
-        for (u32 j = 0; i + j < LIMBS; j++) {
-#pragma unroll
-            for (u32 c = 0; c < ACROSS; c++) multiply_bytes(sums[i + j][c], a[i], b[j][c][0], b[j][c][1]);
+            for (u32 c = 0; c < ACROSS; c++)
+                multiply_bytes(sums[place_of_diagonal(i + j)][c], left[i], b[c][0], b[c][1]);
         }
     }
 }
 
 #endif
 
-template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* window) {
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / 4;
-    const u32 warp_row = (GROUPS_ACROSS == 2 ? 0 : group * 64) + warp % 4 * 16;
-    const u32 warp_column = GROUPS_ACROSS == 2 ? group * WARP_COLUMNS : 0;
+// What a group's diagonals add to output e of tile c and half h of a warp's rows.
+template <u32 GROUP> HD Wide joined(const Sums& sums, u32 c, u32 h, u32 e) {
+    Wide value = 0;
+#pragma unroll
+    for (u32 s = 0; s < LIMBS; s++)
+        if (has_diagonal(GROUP, s)) value += (Wide)(i64)sums[place_of_diagonal(s)][c][2 * h + e] << (8 * s);
+    return value;
+}
+
+template <bool CONV, u32 GROUP> HD void multiply_by_group(const Problem& p, u8* stages, Pixel* window) {
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 warp_row = (WORD == 64 ? warp % 4 : warp) * 16;
     // Blocks that run together share rows and columns in the cache: they walk down bands of eight block rows.
     const u32 down = (p.rows + ROWS - 1) / ROWS, across = (p.columns + COLUMNS - 1) / COLUMNS;
     const u32 tile = blockIdx.x / p.splits, split = blockIdx.x % p.splits;
@@ -259,31 +281,49 @@ template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* windo
     Sums sums = {};
     const u32 first = split * p.steps_per_split, last = minimum(first + p.steps_per_split, p.steps);
     auto stage_of = [&](u32 step) { return stages + (step - first) % STAGES * STAGE; };
-    auto right_of = [&](u32 step) { return stage_of(step) + LIMBS * LEFT_LIMB + warp_column * 16; };
+    auto right_of = [&](u32 step) { return stage_of(step) + LIMBS * LEFT_LIMB; };
+    auto copies = [&](u32 step) { return Copies<CONV>(p, left, right, window, stage_of(step), step, step < last); };
     auto load = [&](u32 step) {
-        if (step < last) load_stage<CONV>(p, left, right, window, stage_of(step), step);
+        copies(step).start_part(0, 1);
         copy_commit();
     };
 #pragma unroll
     for (u32 s = 0; s < AHEAD; s++) load(first + s);
 #if GEMM_GROUPS
-    // What has come of `step` is there for all, and its rows are in registers.
-    auto arrive = [&](Left& rows, u32 step) {
-        copy_wait<AHEAD - 2>();
+    // What has come of the next stage is there for all.
+    auto arrive = [&] {
+        copy_wait<AHEAD - 1>();
         copies_to_group();
         sync_block();
-        if (step < last) load_left(rows, stage_of(step), warp_row);
     };
-    // While the tensor cores work on a step, the rows of the next are loaded into the registers of the one before, whose
-    // products are done. Its stage is free for `step + AHEAD` when all have come through the barrier.
+    // A warp can start few products before those of others are done: it copies in between, so that none waits for it.
     auto advance = [&](Left& now, Left& next, u32 step) {
-        start_products(sums, now, right_of(step));
+        const u8* operand = right_of(step);
+        const Copies<CONV> later = copies(step + AHEAD);
+        group_start();
+#pragma unroll
+        for (u32 i = 0; i < HALF; i++) {
+            start_products<GROUP>(sums, now, operand, i);
+            later.start_part(i, HALF);
+        }
+        copy_commit();
+        group_commit();
+        // All products of the step before are done: the registers of its rows are free, and after the barrier its stage.
         group_wait<1>();
-        arrive(next, step + 1);
-        load(step + AHEAD);
+        arrive();
+        const u8* following = stage_of(step + 1);
+        group_start();
+#pragma unroll
+        for (u32 i = HALF; i < LIMBS; i++) {
+            start_products<GROUP>(sums, now, operand, i);
+            const u32 at = i - HALF, count = LIMBS - HALF;
+            load_left(next, following, warp_row, at * LIMBS / count, (at + 1) * LIMBS / count);
+        }
+        group_commit();
     };
     Left even, odd;
-    arrive(even, first);
+    arrive();
+    load_left(even, stage_of(first), warp_row);
     for (u32 step = first; step < last; step += 2) {
         advance(even, odd, step);
         if (step + 1 < last) advance(odd, even, step + 1);
@@ -295,10 +335,22 @@ template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* windo
         copy_wait<AHEAD - 1>();
         sync_block();
         load(step + AHEAD);
-        multiply_step(sums, stage_of(step), right_of(step), warp_row);
+        Left rows;
+        load_left(rows, stage_of(step), warp_row);
+        multiply_step<GROUP>(sums, rows, right_of(step));
     }
 #endif
 
+    // Where both groups have diagonals of an output, each finishes half of the tiles, with what the other has of them.
+    constexpr u32 TILES = WORD == 64 ? ACROSS / 2 : ACROSS, MINE = GROUP * TILES, OTHERS = ACROSS - TILES - MINE;
+    u64* other = (u64*)stages;
+    if (WORD == 64) {
+        sync_block();
+#pragma unroll
+        for (u32 i = 0; i < 4 * TILES; i++)
+            other[i * 256 + threadIdx.x] = joined<GROUP>(sums, OTHERS + i / 4, i / 2 % 2, i % 2);
+        sync_block();
+    }
     W* out = p.out + batch * p.out_batch;
 #pragma unroll
     for (u32 h = 0; h < 2; h++) {
@@ -306,14 +358,13 @@ template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* windo
         if (r >= p.rows) continue;
         u64 start = CONV ? (u64)(r / p.pixels) * p.channels_out * p.pixels + r % p.pixels : (u64)r * p.columns;
 #pragma unroll
-        for (u32 c = 0; c < ACROSS; c++) {
+        for (u32 c = 0; c < TILES; c++) {
 #pragma unroll
             for (u32 e = 0; e < 2; e++) {
-                u32 at = column + warp_column + c * 8 + lane % 4 * 2 + e;
+                u32 at = column + (MINE + c) * 8 + lane % 4 * 2 + e;
                 if (at >= p.columns) continue;
-                Wide value = 0;
-#pragma unroll
-                for (u32 s = 0; s < LIMBS; s++) value += (Wide)(i64)sums[s][c][2 * h + e] << (8 * s);
+                Wide value = joined<GROUP>(sums, MINE + c, h, e);
+                if (WORD == 64) value += (Wide)other[(c * 4 + h * 2 + e) * 256 + (threadIdx.x ^ 128)];
                 W* to = out + start + (CONV ? (u64)at * p.pixels : at);
                 // Sums modulo 2^WORD don't depend on their order.
                 if (p.splits > 1) atomic_add(to, (W)value);
@@ -321,6 +372,11 @@ template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* windo
             }
         }
     }
+}
+
+template <bool CONV> HD void multiply(const Problem& p, u8* stages, Pixel* window) {
+    if (WORD != 64 || threadIdx.x < 128) multiply_by_group<CONV, 0>(p, stages, window);
+    else multiply_by_group<CONV, WORD == 64>(p, stages, window);
 }
 
 KERNEL_BOUNDED(256, 1) multiply_limbs(Problem p) {

@@ -260,7 +260,7 @@ struct Product {
     i32 (*sums)[4];
     const u32* left;
     const u8* right;
-    u32 tiles, half, group;
+    u32 half, group;
 };
 static Product products[MOST][256];
 static u32 products_pending[MOST], product_group[MOST];
@@ -268,7 +268,7 @@ static u32 products_pending[MOST], product_group[MOST];
 static void multiply(const Product& product) {
     u32 lane = current % 32, left[4];
     memcpy(left, product.left, 16);
-    for (u32 t = 0; t < product.tiles; t++) {
+    for (u32 t = 0; t < 8; t++) {
         const u8* column = product.right + (t * 8 + lane / 4) * 16 + lane % 4 * 4;
         u32 b0, b1;
         memcpy(&b0, column, 4), memcpy(&b1, column + product.half, 4);
@@ -280,10 +280,10 @@ static void multiply(const Product& product) {
 static inline void group_start() {}
 static inline void group_commit() { emulator::product_group[emulator::current]++; }
 static inline void copies_to_group() {}
-template <u32 TILES> static inline void group_multiply(i32 (&c)[TILES][4], const u32 (&a)[4], const u8* right, u32 half) {
+static inline void group_multiply(i32 (&c)[8][4], const u32 (&a)[4], const u8* right, u32 half) {
     using namespace emulator;
     u32 me = current;
-    Product product = {c, a, right, TILES, half, product_group[me]};
+    Product product = {c, a, right, half, product_group[me]};
     if (backwards) products[me][products_pending[me]++ % 256] = product;
     else multiply(product);
 }
