@@ -67,10 +67,20 @@ impl Drop for Staging {
     }
 }
 
+#[derive(Clone, Copy)]
+struct Function {
+    handle: Handle<sys::CUfunction>,
+    /// Bytes of dynamic shared memory that a launch may ask for.
+    limit: u32,
+}
+
+/// Bytes of dynamic shared memory that every function may have.
+const SHARED: u32 = 48 << 10;
+
 #[derive(Default)]
 struct State {
     modules: HashMap<Unit, Handle<sys::CUmodule>>,
-    functions: HashMap<(Unit, &'static str, u32), Handle<sys::CUfunction>>,
+    functions: HashMap<(Unit, &'static str), Function>,
     statistics: Statistics,
     timed: Vec<Timed>,
     events: Vec<Handle<sys::CUevent>>,
@@ -214,10 +224,28 @@ impl Driver {
         kernel: &'static str,
         shared: u32,
     ) -> Result<sys::CUfunction> {
-        let key = (unit.clone(), kernel, shared);
-        if let Some(function) = state.functions.get(&key) {
-            return Ok(function.0);
+        let key = (unit.clone(), kernel);
+        let mut function = match state.functions.get(&key) {
+            Some(&function) => function,
+            None => Function { handle: Handle(self.load(state, unit, kernel)?), limit: SHARED },
+        };
+        // The limit is the function's: one that a launch lowers would refuse the next larger one.
+        if shared > function.limit {
+            // SAFETY: the function's module is never unloaded before the context goes.
+            self.call(kernel, || unsafe {
+                result::function::set_function_attribute(
+                    function.handle.0,
+                    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    shared as i32,
+                )
+            })?;
+            function.limit = shared;
         }
+        state.functions.insert(key, function);
+        Ok(function.handle.0)
+    }
+
+    fn load(&self, state: &mut State, unit: &Unit, kernel: &'static str) -> Result<sys::CUfunction> {
         let module = match state.modules.get(unit) {
             Some(module) => module.0,
             None => {
@@ -231,21 +259,8 @@ impl Driver {
             }
         };
         let name = CString::new(kernel).expect("kernel names have no zeros");
-        // SAFETY: the module is loaded and never unloaded before the context goes; the attribute
-        // only raises a limit.
-        let function = self.call(kernel, || unsafe {
-            let function = result::module::get_function(module, name)?;
-            if shared > 48 << 10 {
-                result::function::set_function_attribute(
-                    function,
-                    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    shared as i32,
-                )?;
-            }
-            Ok(function)
-        })?;
-        state.functions.insert(key, Handle(function));
-        Ok(function)
+        // SAFETY: the module is loaded and never unloaded before the context goes.
+        self.call(kernel, || unsafe { result::module::get_function(module, name) })
     }
 
     /// Adds the times of launches that wait for it, waiting for the device.
