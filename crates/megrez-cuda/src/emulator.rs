@@ -95,8 +95,8 @@ fn library(source: &str) -> &'static libloading::Library {
 }
 
 impl Emulator {
-    /// The host, if it has a C++ compiler; otherwise why not. Warps multiply in `groups` or each for
-    /// itself.
+    /// The host, if it has a C++ compiler; otherwise why not. Warps multiply in `groups` or each
+    /// for itself.
     pub(crate) fn new(groups: bool) -> std::result::Result<Self, String> {
         let found = compiler().arg("--version").output();
         found.map_err(|e| format!("{} does not run: {e}", compiler().get_program().display()))?;

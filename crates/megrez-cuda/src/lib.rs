@@ -79,7 +79,8 @@ impl Cuda {
         Ok(Cuda { backend: Arc::new(emulator::Emulator::new(false)?) })
     }
 
-    /// As [`emulated`](Self::emulated), with the products of an H100, whose warps multiply in groups.
+    /// As [`emulated`](Self::emulated), with the products of an H100, whose warps multiply in
+    /// groups.
     #[cfg(test)]
     pub(crate) fn emulated_groups() -> std::result::Result<Cuda, String> {
         Ok(Cuda { backend: Arc::new(emulator::Emulator::new(true)?) })
