@@ -15,7 +15,7 @@ fn strata() -> Vec<u32> {
 
 /// Arguments where the public SECFLOAT code exceeds one unit in sin(πx), log2 of 1 and its
 /// neighbours, exp's last finite result and the first infinite one, and the borders of the
-/// reductions.
+/// reductions; the number next to a multiple of π/2, the largest one, and others that are near.
 const KNOWN: &[u32] = &[
     0x3ec4_07f5,
     0x3ed8_02bc,
@@ -48,6 +48,14 @@ const KNOWN: &[u32] = &[
     0x0000_0000,
     0x0080_0000,
     0x0040_0000,
+    0x6f79_be45,
+    0x7e80_0000,
+    0x4b7f_ffff,
+    0x4180_0000,
+    0x3fc9_0fdb,
+    0x40c9_0fdb,
+    0x4649_0fdb,
+    0x65a7_4e1f,
 ];
 
 #[test]
@@ -109,7 +117,9 @@ fn special_arguments() {
         ("log2", 1.0, 0.0),
         ("log2", 0.125, -3.0),
         ("log2", -1.0, nan),
-        ("sin", 16.0, nan),
+        ("sin", -inf, nan),
+        ("cos", inf, nan),
+        ("tan", inf, nan),
         ("cos", 0.0, 1.0),
         ("tan", -0.0, -0.0),
         ("tanh", -inf, -1.0),

@@ -1,17 +1,18 @@
-//! sin x, cos x and tan x of radians, for |x| < 16; NaN beyond.
+//! sin x, cos x and tan x of radians; NaN of infinities.
 //!
-//! x = N·π/2 + r with |r| ≤ π/4, and π/2 known to 58 bits after the point: with N ≤ 10 that leaves
-//! r an error below 2^−55, while no single-precision number below 16 comes nearer than 2^−26 to a
-//! multiple of π/2. For larger x neither would hold in 64 bits, so larger x are refused: scale
-//! arguments by 1/π and use sinpi, whose reduction is exact everywhere.
+//! x = (N + f)·π/2 with |f| ≤ ½ (Payne and Hanek): of x = M·2^(e−23) with whole M, multiples of 4 in
+//! 2/π·2^(e−23) do not matter, and of the rest 84 bits after the point leave M times it an error
+//! below 2^−60. A table of all exponents has these windows of 2/π. No single-precision number comes
+//! nearer than 2^−30 to a multiple of π/2, so that r = f·π/2 keeps 30 bits.
+//! Below ½ x is r, with all its bits.
 
 use super::sigmoid::doubled;
-use super::slide::{Move, moves, slide};
+use super::slide::{Move, slide, with_numbers};
 use super::spline::Spline;
 use super::tables::{COS, SIN, TAN};
 use super::trig::{Normal, either, normalise, turned};
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Truncate};
-use crate::finish::{Class, settle, two};
+use crate::blocks::{Blocks, Extend, Factor, Msb, Multiply, Select, Truncate};
+use crate::finish::{Class, settle};
 use crate::float::Float;
 use crate::format::Format;
 use crate::single::Single;
@@ -20,12 +21,27 @@ use crate::single::Single;
 const SCALE: u32 = 28;
 /// Bits of a mantissa in [1, 4) before rounding.
 const WIDE: u32 = 29;
-/// Fraction bits of the reduction.
-const FINE: u32 = 58;
-/// π/2 at scale 58.
-const HALF_PI: u64 = 452_751_216_129_820_178;
-/// 2/π at scale 30.
-const TWO_BY_PI: u64 = 683_565_276;
+/// Fraction bits of N + f, which has two more.
+const FINE: u32 = 62;
+/// Fraction bits of the windows of 2/π beyond those.
+const FINER: u32 = 22;
+/// 2/π, 192 bits after the point.
+const TWO_BY_PI: [u64; 3] = [0xa2f9_836e_4e44_1529, 0xfc27_57d1_f534_ddc0, 0xdb62_9599_3c43_9041];
+/// π/4 at scale 33.
+const QUARTER_PI: u64 = 6_746_518_852;
+/// π/2 at scale 30.
+const HALF_PI: u64 = 1_686_629_713;
+
+/// 2/π·2^(e−23) modulo 4, for e from −1 on: 64 bits at scale 62, and the 22 bits after them.
+fn window(e: i64) -> [u64; 2] {
+    // The last bit of the window is the one before `end`, counted from the point.
+    let end = (e + 61) as u32;
+    let bits = |end: u32, count: u32| {
+        (end.saturating_sub(count)..end)
+            .fold(0, |bits, at| bits << 1 | TWO_BY_PI[at as usize / 64] >> (63 - at % 64) & 1)
+    };
+    [bits(end - FINER, 64), bits(end, FINER)]
+}
 
 /// |x| = N·π/2 ± r.
 struct Reduced<B: Blocks> {
@@ -37,46 +53,69 @@ struct Reduced<B: Blocks> {
     quadrant: [B::Bit; 2],
     /// r is subtracted.
     minus: B::Bit,
-    /// |x| is 16 or more, or x is not a number.
+    /// x is infinite or not a number.
     beyond: B::Bit,
 }
 
 fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
-    let table = moves(|e| match e {
-        ..=-34 => (Move::Gone, false),
-        -33..=-2 => (Move::Right((e + 33) as u32), false),
-        -1..=3 => (Move::Left((e + 1) as u32), true),
-        4.. => (Move::Gone, true),
+    let table = with_numbers([64, FINER], |e| match e {
+        ..=-34 => (Move::Gone, [0; 2], [false]),
+        -33..=-2 => (Move::Right((e + 33) as u32), [0; 2], [false]),
+        -1..=127 => (Move::Gone, window(e), [true]),
+        128.. => (Move::Gone, [0; 2], [true]),
     });
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
     let man = B::one(b.extend(&[man])?);
-    let slid = slide(b, &x.exp, &man, &table, 4, Some(30))?;
+    let slid = slide(b, &x.exp, &man, &table, 4, None)?;
 
-    // From ½ on |x| has scale 24. N is x·2/π, rounded.
-    let fixed = Extend { x: &slid.left.expect("asked for"), width: 64, signed: false, msb: Msb::Zero };
-    let fixed = B::one(b.extend(&[fixed])?);
-    let turns = b.offset(&b.low(&b.scale(&fixed, TWO_BY_PI), 60), 1 << 53);
-    let n = B::one(b.truncate(&[Truncate { x: &turns, cuts: &[54, 55] }])?);
+    // N + f modulo 4 at scale 62. The lower product has a bit of room, so that its top bit is zero.
+    let by = |y, width| {
+        let x = Factor { x: &x.man, signed: false, msb: Msb::Shared(&top) };
+        Multiply { x, y: Factor::unsigned(y), width }
+    };
+    let below = b.width(&x.man) + FINER + 1;
+    let products = b.multiply(&[by(&slid.more[0], 64), by(&slid.more[1], below)])?;
+    let below = b.cut(&products[1], FINER)?;
+    let below = B::one(b.extend(&[in_64_bits(&below, Msb::Zero)])?);
+    let turns = b.add(&products[0], &below);
+    let n = Truncate { x: &b.offset(&turns, 1 << (FINE - 1)), cuts: &[FINE, FINE + 1] };
+    let n = B::one(b.truncate(&[n])?);
     let quadrant = [b.parity(&n[0]), b.parity(&n[1])];
-    let whole = Extend { x: &n[0], width: 64, signed: false, msb: Msb::Zero };
-    let whole = B::one(b.extend(&[whole])?);
-    let rest = b.sub(&b.scale(&fixed, 1 << (FINE - 24)), &b.scale(&whole, HALF_PI));
-    let within = b.offset(&x.exp, 4u64.wrapping_neg());
-    let [minus, within] = two(b.negative(&[&rest, &within])?);
-    let rest = b.negate_if(&minus, &rest)?;
-    let rest = b.low(&rest, FINE);
-    let coarse = b.cut(&rest, FINE - SCALE)?;
+    let f = b.low(&turns, FINE);
+    let minus = b.is_negative(&f)?;
+    let f = b.negate_if(&minus, &f)?;
+
+    // r in fixed point, by the upper 31 bits of f, which is below ½ …
+    let coarse = b.cut(&f, FINE - 31)?;
+    let coarse = B::one(b.extend(&[in_64_bits(&coarse, Msb::Zero)])?);
+    let coarse = b.low(&b.scale(&coarse, HALF_PI), SCALE + 33);
+    let coarse = b.cut(&coarse, 33)?;
     let position = b.add(&coarse, &b.low(&slid.right, SCALE));
 
-    let fine = normalise(b, &rest, FINE)?;
-    let man = b.cut(&fine.man, FINE - WIDE)?;
-    let r = either(b, &slid.flag, &Normal { man, ..fine }, x)?;
-    Ok(Reduced { r, position, quadrant, minus, beyond: b.not(&within) })
+    // … and normalised: f's mantissa times π/4 is in [π/4, π/2).
+    let fine = normalise(b, &f, FINE)?;
+    let man = b.cut(&fine.man, FINE - 31)?;
+    let man = B::one(b.extend(&[in_64_bits(&man, Msb::Shared(&b.not(&fine.zero)))])?);
+    let cuts = [63 - WIDE, 64 - WIDE];
+    let man = B::one(b.truncate(&[Truncate { x: &b.scale(&man, QUARTER_PI), cuts: &cuts }])?);
+    let whole = b.is_negative(&man[0])?;
+    let (below, one) = (b.low(&man[0], WIDE), b.constant(x.lanes(b), b.width(&fine.exp), 1));
+    let step = b.sub(&man[1], &below);
+    let job = Select { bit: &whole, ints: vec![&step, &one], bits: vec![] };
+    let row = b.select(&[job])?.remove(0).ints;
+    let fine = Normal { man: b.add(&below, &row[0]), exp: b.add(&fine.exp, &row[1]), ..fine };
+    let r = either(b, &slid.flag, &fine, x)?;
+    Ok(Reduced { r, position, quadrant, minus, beyond: x.unbounded(b) })
 }
 
-/// sin x for |x| < 16, else NaN.
+/// An unsigned integer in 64 bits.
+fn in_64_bits<'a, B: Blocks>(x: &'a B::Int, msb: Msb<'a, B>) -> Extend<'a, B> {
+    Extend { x, width: 64, signed: false, msb }
+}
+
+/// sin x; NaN of infinities.
 ///
 /// # Errors
 /// If the blocks fail.
@@ -88,7 +127,7 @@ pub fn sin<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     wave(b, &reduced, &even, &sign)
 }
 
-/// cos x for |x| < 16, else NaN.
+/// cos x; NaN of infinities.
 ///
 /// # Errors
 /// If the blocks fail.
@@ -125,7 +164,7 @@ fn wave<B: Blocks>(
     })
 }
 
-/// tan x for |x| < 16, else NaN. No such number is a pole.
+/// tan x; NaN of infinities. No number is a pole.
 ///
 /// # Errors
 /// If the blocks fail.

@@ -33,6 +33,8 @@ pub(crate) struct Slid<B: Blocks> {
     pub flag: B::Bit,
     /// Its other flag, if the table has one.
     pub second: Option<B::Bit>,
+    /// What else the table has for its exponent.
+    pub more: Vec<B::Int>,
 }
 
 /// The table of all exponents of single precision: how to move, and a flag.
@@ -45,21 +47,32 @@ pub(crate) fn moves(of: impl Fn(i64) -> (Move, bool)) -> Table {
 
 /// As [`moves`], with one flag or two.
 pub(crate) fn flagged<const N: usize>(of: impl Fn(i64) -> (Move, [bool; N])) -> Table {
+    with_numbers([], |e| {
+        let (way, flags) = of(e);
+        (way, [], flags)
+    })
+}
+
+/// As [`flagged`], with integers of these widths.
+pub(crate) fn with_numbers<const M: usize, const N: usize>(
+    widths: [u32; M],
+    of: impl Fn(i64) -> (Move, [u64; M], [bool; N]),
+) -> Table {
     let bias = Format::FLOAT32.max_exp();
-    Table::new(8, &[9], 2 * BYTES + N, |i| {
-        let (way, flags) = of(i as i64 - bias);
-        let mut row = vec![0; 2 * BYTES + 1];
+    let ints: Vec<u32> = [9].into_iter().chain(widths).collect();
+    Table::new(8, &ints, 2 * BYTES + N, |i| {
+        let (way, numbers, flags) = of(i as i64 - bias);
+        let (mut scale, mut sides) = (0, [0; 2 * BYTES]);
         let (side, n) = match way {
             Move::Gone => (0, None),
-            Move::Right(n) => (1, Some(n)),
-            Move::Left(n) => (1 + BYTES, Some(n)),
+            Move::Right(n) => (0, Some(n)),
+            Move::Left(n) => (BYTES, Some(n)),
         };
         if let Some(n) = n {
-            row[0] = 1 << (n % 8);
-            row[side + n as usize / 8] = 1;
+            scale = 1 << (n % 8);
+            sides[side + n as usize / 8] = 1;
         }
-        row.extend(flags.map(u64::from));
-        row
+        [scale].into_iter().chain(numbers).chain(sides).chain(flags.map(u64::from)).collect()
     })
 }
 
@@ -75,6 +88,7 @@ pub(crate) fn slide<B: Blocks>(
 ) -> Result<Slid<B>, B::Error> {
     let index = b.low(&b.offset(exp, Format::FLOAT32.max_exp() as u64), 8);
     let mut row = B::one(b.lookup(&[Lookup { index: &index, table }])?);
+    let more = row.ints.split_off(1);
     let mut flags = row.bits.split_off(2 * BYTES).into_iter();
     let flag = flags.next().expect("the flag");
     let moved = b.width(man) + 8;
@@ -105,5 +119,5 @@ pub(crate) fn slide<B: Blocks>(
     let sum = |b: &B, parts: &[B::Int]| parts[1..].iter().fold(parts[0].clone(), |s, x| b.add(&s, x));
     let right = sum(b, &chosen[..BYTES]);
     let left = left.map(|_| sum(b, &chosen[BYTES..]));
-    Ok(Slid { right, left, flag, second: flags.next() })
+    Ok(Slid { right, left, flag, second: flags.next(), more })
 }
