@@ -1,4 +1,4 @@
-//! ALKAID's tables IV to VII: ℓ = 64, f = 18.
+//! ALKAID's tables III to VII: ℓ = 64, f = 18.
 
 use super::table::{Column, Measured, Row, Table, model, op};
 
@@ -38,6 +38,32 @@ const LARGE: &[Column] = &[
     Column { name: "online s", per_net: true, ours: |m| m.seconds("online") },
     Column { name: "total s", per_net: true, ours: total_seconds },
 ];
+
+/// Table III.
+pub(super) const PROFILE: Table = Table {
+    name: "alkaid-3",
+    title: "ALKAID, Table III: what of 1000 ReLU under ABY3 is the most significant bit",
+    counts: "The paper profiles ABY3 to say where its own circuits help; its seconds are those of the WAN. Of Softmax it counts one \
+             conversion and 16 comparisons. Here: bytes sent and received, the parties' mean, KB = 1024 bytes.",
+    nets: NETS,
+    columns: &[
+        Column { name: "KB", per_net: false, ours: |m| Some(traffic(m, "online")? / 1024.0) },
+        Column { name: "rounds", per_net: false, ours: |m| m.rounds("online") },
+        Column { name: "s", per_net: true, ours: |m| m.seconds("online") },
+    ],
+    rows: || {
+        let of = |label: &str, name, protocol, system, printed: &[f64]| {
+            Row::new(label, system).paper(printed).bench(op(name, protocol, FRAC, |o| o.batch = 1000))
+        };
+        let (part, whole) = ("MSB-Ext", "ReLU");
+        vec![
+            of(part, "sign-bit", "aby3", "ABY3", &[70.300, 8.0, f64::NAN, 0.363]),
+            of(whole, "relu", "aby3", "ABY3", &[101.563, 10.0, f64::NAN, 0.507]),
+            of(part, "sign-bit", "alkaid", "ALKAID", &[]),
+            of(whole, "relu", "alkaid", "ALKAID", &[]),
+        ]
+    },
+};
 
 /// Table IV.
 pub(super) const ADDER: Table = Table {

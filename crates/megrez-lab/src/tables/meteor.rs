@@ -1,4 +1,4 @@
-//! METEOR's tables 3 to 5: ℓ = 64, f = 13, single inputs, online.
+//! METEOR's tables 3 to 6: ℓ = 64, f = 13, online; single inputs but in the last.
 
 use super::table::{Column, Row, Table, layer, model, op};
 use megrez::Result;
@@ -59,6 +59,29 @@ pub(super) const CIFAR: Table = Table {
             ("alexnet-cifar", [[f64::NAN; 3], [4.075, 0.480, 13.522], [2.562, 0.429, 8.997]]),
             ("vgg16-cifar-max", [[f64::NAN; 3], [44.844, 3.428, 38.559], [29.424, 4.240, 27.174]]),
         ])
+    },
+};
+
+/// Table 6.
+pub(super) const BATCHES: Table = Table {
+    name: "meteor-6",
+    title: "METEOR, Table 6: networks on batches of 1 and of 128 images of CIFAR-10",
+    counts: COUNTS,
+    nets: NETS,
+    columns: &[Column { name: "online s", per_net: true, ours: |m| m.seconds("online") }],
+    rows: || {
+        let mut rows = vec![];
+        for (name, label, printed) in [
+            ("alexnet-cifar", "AlexNet", [[0.429, 8.997], [18.649, 203.304]]),
+            ("vgg16-cifar-max", "VGG16", [[4.240, 27.174], [282.682, 2404.509]]),
+        ] {
+            for (batch, printed) in [1, 128].into_iter().zip(printed) {
+                let row = Row::new(format!("{label}, |B| = {batch}"), "METEOR").paper(&printed);
+                let row = row.bench(model(name, "meteor", FRAC, batch));
+                rows.push(if batch > 1 { row.large() } else { row });
+            }
+        }
+        rows
     },
 };
 

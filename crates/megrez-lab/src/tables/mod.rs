@@ -11,6 +11,7 @@ mod mizar;
 mod secfloat;
 mod table;
 mod training;
+mod truncation;
 mod variants;
 
 pub use table::{Column, Measured, Row, Setting, Table};
@@ -32,6 +33,8 @@ pub const TABLES: &[&Table] = &[
     &meteor::OPERATORS,
     &meteor::MNIST,
     &meteor::CIFAR,
+    &meteor::BATCHES,
+    &alkaid::PROFILE,
     &alkaid::ADDER,
     &alkaid::PRIMITIVES,
     &alkaid::FUNCTIONS,
@@ -39,7 +42,10 @@ pub const TABLES: &[&Table] = &[
     &secfloat::OPERATIONS,
     &secfloat::ROUNDS,
     &secfloat::RELEVANCE,
+    &secfloat::INPUTS,
+    &secfloat::GARBLED,
     &secfloat::PROXIMITY,
+    &truncation::RELU,
 ];
 
 /// What to run of a table.

@@ -1,4 +1,4 @@
-//! SECFLOAT's tables II, III, IV and VII: floating point between two parties, everything online.
+//! SECFLOAT's tables II to VII: floating point between two parties, everything online.
 
 use super::table::{Column, Row, Setting, Table, backend, options};
 use crate::bench::{FloatBench, ModelBench, TrainBench, bench_float_model, bench_training, float};
@@ -6,8 +6,9 @@ use crate::proximity::{self, Proximity};
 use megrez::Result;
 use megrez::protocols::SECFLOAT;
 use megrez::{FloatModel, Work};
+use megrez_float::accuracy::{Function, error, run};
 use megrez_graph::models;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 /// The paper's network, its machines have 4 cores at 3.7 GHz.
 const NETS: &[(&str, &str)] = &[("lan", "0.8ms,3gbps")];
@@ -62,6 +63,37 @@ pub(super) const RELEVANCE: Table = Table {
         Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") },
     ],
     rows: networks,
+};
+
+/// Table V.
+pub(super) const INPUTS: Table = Table {
+    name: "secfloat-5",
+    title: "SECFLOAT, Table V: inputs whose results ABY-F gets wrong",
+    counts: "ABY-F's results and errors as printed. Ours are computed in the clear, by the functionality whose bits shares have (tests \
+             compare them), and their errors against double precision.",
+    nets: &[("none", "loopback")],
+    columns: &[
+        Column { name: "result", per_net: false, ours: |m| number(m.report(), "result") },
+        Column { name: "ULP", per_net: false, ours: |m| number(m.report(), "ulp") },
+    ],
+    rows: inputs,
+};
+
+/// Table VI.
+pub(super) const GARBLED: Table = Table {
+    name: "secfloat-6",
+    title: "SECFLOAT, Table VI: single operations under ABY's garbled circuits and GMW",
+    counts: "KiB per operation, both directions together. The baselines are ABY's, as printed: only ours is measured.",
+    nets: NETS,
+    columns: &[
+        Column {
+            name: "KiB",
+            per_net: false,
+            ours: |m| Some(m.bytes("online")? / 1024.0 / number(m.report(), "batch")?),
+        },
+        Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") },
+    ],
+    rows: garbled,
 };
 
 /// Table VII.
@@ -170,6 +202,54 @@ fn operations() -> Vec<Row> {
                 let row = if *system == "SECFLOAT" { row.bench(op(name, batch)) } else { row };
                 rows.push(if batch == 100_000 { row.large() } else { row });
             }
+        }
+    }
+    rows
+}
+
+fn inputs() -> Vec<Row> {
+    let mut rows = vec![];
+    for (label, name, input, result, ulp) in [
+        ("SIN", "sinpi", 0x33a2_f983_u32, 0.0, 16.7e6),
+        ("COS", "cospi", 0x3eff_ffff, 3.5e-7, 37.1e6),
+        ("TAN", "tanpi", 0x32a2_f983, 0.0, 16.7e6),
+        ("LOG2", "log2", 0x3f7f_ffff, -1.1e-7, 4.6e6),
+    ] {
+        let label = format!("{label} 0x{input:08x}");
+        rows.push(Row::new(&label, "ABY-F").paper(&[result, ulp]));
+        rows.push(Row::new(&label, "SECFLOAT").bench(move |_| {
+            let function = Function::named(name).expect("a function of the accuracy tests");
+            let result = f32::from_bits(run(function, &[input])[0]);
+            let ulp = error(result, (function.reference)(f64::from(f32::from_bits(input))));
+            Ok(json!({ "result": result, "ulp": ulp, "verified": ulp < 1.0 }))
+        }));
+    }
+    rows
+}
+
+/// Seconds for 10^3, 10^4 and 10^5 and KiB, under garbled circuits and under GMW.
+type Aby = [([f64; 3], f64); 2];
+
+fn garbled() -> Vec<Row> {
+    let functions: [(&str, &'static str, Aby); 8] = [
+        ("CMP", "lt", [([0.11, 0.71, 6.94], 8.82), ([0.07, 0.31, 2.81], 6.93)]),
+        ("MULT", "mul", [([0.79, 8.45, 83.74], 96.26), ([0.41, 3.89, 36.34], 95.74)]),
+        ("ADD", "add", [([0.52, 5.13, 52.17], 60.04), ([0.29, 2.34, 25.12], 58.96)]),
+        ("DIV", "div", [([1.44, 15.15, NO], 170.61), ([0.80, 6.74, 63.33], 171.25)]),
+        ("SIN", "sinpi", [([1.37, 14.36, NO], 164.98), ([0.72, 7.13, 62.29], 165.54)]),
+        ("COS", "cospi", [([1.36, 14.17, NO], 165.36), ([0.75, 6.41, 62.73], 165.92)]),
+        ("EXP2", "exp2", [([2.63, 24.97, NO], 306.39), ([1.26, 13.32, 112.83], 309.15)]),
+        ("LOG2", "log2", [([2.89, 27.84, NO], 332.26), ([1.38, 12.63, 123.44], 335.44)]),
+    ];
+    let mut rows = vec![];
+    for (label, name, systems) in functions {
+        for (i, batch) in [1000, 10_000, 100_000].into_iter().enumerate() {
+            let label = format!("{label} {batch}");
+            let mut made = vec![Row::new(&label, "SECFLOAT").bench(op(name, batch))];
+            for (system, (seconds, kib)) in ["ABY-GC", "ABY-GMW"].into_iter().zip(systems) {
+                made.push(Row::new(&label, system).paper(&[kib, seconds[i]]));
+            }
+            rows.extend(made.into_iter().map(|row| if batch == 100_000 { row.large() } else { row }));
         }
     }
     rows
