@@ -1,10 +1,10 @@
 //! sin x, cos x and tan x of radians; NaN of infinities.
 //!
-//! x = (N + f)·π/2 with |f| ≤ ½ (Payne and Hanek): of x = M·2^(e−23) with whole M, multiples of 4 in
-//! 2/π·2^(e−23) do not matter, and of the rest 84 bits after the point leave M times it an error
+//! x = (N + f)·π/2 with |f| ≤ ½ (Payne and Hanek): of x = M·2^(e−23) with whole M, multiples of 4
+//! in 2/π·2^(e−23) do not matter, and of the rest 84 bits after the point leave M times it an error
 //! below 2^−60. A table of all exponents has these windows of 2/π. No single-precision number comes
-//! nearer than 2^−30 to a multiple of π/2, so that r = f·π/2 keeps 30 bits.
-//! Below ½ x is r, with all its bits.
+//! nearer than 2^−30 to a multiple of π/2, so that r = f·π/2 keeps 30 bits. Below ½ x is r, with
+//! all its bits.
 
 use super::sigmoid::doubled;
 use super::slide::{Move, slide, with_numbers};
@@ -98,8 +98,8 @@ fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
     let fine = normalise(b, &f, FINE)?;
     let man = b.cut(&fine.man, FINE - 31)?;
     let man = B::one(b.extend(&[in_64_bits(&man, Msb::Shared(&b.not(&fine.zero)))])?);
-    let cuts = [63 - WIDE, 64 - WIDE];
-    let man = B::one(b.truncate(&[Truncate { x: &b.scale(&man, QUARTER_PI), cuts: &cuts }])?);
+    let man = b.offset(&b.scale(&man, QUARTER_PI), 1 << (62 - WIDE));
+    let man = B::one(b.truncate(&[Truncate { x: &man, cuts: &[63 - WIDE, 64 - WIDE] }])?);
     let whole = b.is_negative(&man[0])?;
     let (below, one) = (b.low(&man[0], WIDE), b.constant(x.lanes(b), b.width(&fine.exp), 1));
     let step = b.sub(&man[1], &below);
