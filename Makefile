@@ -20,7 +20,7 @@ CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda check
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches notebooks deploy
 
-.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda check-deploy bench-gpu python wheels site demo-wheel \
+.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda check-deploy bench-gpu paper-tables python wheels site demo-wheel \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -121,6 +121,9 @@ target/tools/deploy: deploy/requirements.txt
 
 bench-gpu: ## Check and measure everything on this machine's GPU; writes gpu.json.
 	$(PYTHON) benches/gpu.py --output gpu.json
+
+paper-tables: ## Run the papers' tables with the installed wheel, and judge their claims; writes target/papers.
+	$(BIN)/python benches/papers.py
 
 python: $(VENV)/tools ## Build this machine's wheel, check it, and install it into the virtual environment.
 	$(BIN)/python scripts/wheels.py
