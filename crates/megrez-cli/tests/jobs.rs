@@ -88,7 +88,7 @@ fn two_owners_train_a_model_that_nobody_holds() {
     assert!(losses.len() == 6 && losses[5] < 0.8 * losses[0] && losses[0] < 2.4, "{losses:?}");
     for client in ["alice", "mallory"] {
         let right = right(&deployment, client, "digits", 60);
-        assert!(right > 40, "{right} of 60");
+        assert!(right > 30, "{right} of 60");
     }
     deployment
         .cli(

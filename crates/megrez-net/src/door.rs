@@ -69,9 +69,12 @@ impl Inner {
     fn serve(&self, socket: TcpStream, address: SocketAddr, serial: u64) {
         let stranger = Stranger { shared: self, serial };
         let result = self.greet(socket, address);
+        let cut_off = !lock(&self.state).handshakes.has(serial);
         drop(stranger);
         let mut state = lock(&self.state);
         match result {
+            // Why has been told when it was.
+            Err(_) if cut_off => {}
             Err(error) => state.refuse(format!("{address}: {error}")),
             Ok((Hello::Client, name, stream)) => {
                 state.clients.push_back((name, stream));

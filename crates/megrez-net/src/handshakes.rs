@@ -44,6 +44,11 @@ impl Handshakes {
         Some((self.serial, evicted))
     }
 
+    /// Whether nobody has cut it off to make room.
+    pub(crate) fn has(&self, serial: u64) -> bool {
+        self.open.contains_key(&serial)
+    }
+
     /// The handshake with this number has ended, one way or the other.
     pub(crate) fn end(&mut self, serial: u64) {
         if self.open.remove(&serial).is_none() {
