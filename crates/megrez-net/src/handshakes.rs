@@ -114,6 +114,7 @@ mod tests {
         assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest of the busiest is closed");
         second.set_nonblocking(true).unwrap();
         assert!(second.peek(&mut [0]).is_err(), "the others are not");
+        assert!(handshakes.has(1) && !handshakes.has(2), "and it is known which was");
     }
 
     #[test]
