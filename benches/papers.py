@@ -77,29 +77,26 @@ def run(megrez: str, name: str, limit: float) -> Report:
     return json.loads(lines[-1]) if lines else {"table": name, "error": ran.stderr.strip()[-300:]}
 
 
-def number(figure: float | None) -> float | None:
-    """A figure, if there is one."""
-    return None if figure is None else float(figure)
+def figure(
+    report: Report, row: str, system: str, column: str, whose: str, net: str | None = None
+) -> float | None:
+    """The figure of a row that is `ours` or the `paper`'s, if there is one."""
+    for line in report.get("rows", []):
+        if (line["row"], line["system"]) == (row, system):
+            for found in line["figures"]:
+                if (found["column"], found["net"]) == (column, net) and found[whose] is not None:
+                    return float(found[whose])
+    return None
 
 
 def ours(report: Report, row: str, system: str, column: str, net: str | None = None) -> float | None:
-    """What was measured in the first such row."""
-    for line in report.get("rows", []):
-        if line["row"].startswith(row) and line["system"] == system:
-            for figure in line["figures"]:
-                if figure["column"] == column and figure["net"] == net:
-                    return number(figure["ours"])
-    return None
+    """What was measured."""
+    return figure(report, row, system, column, "ours", net)
 
 
 def printed(report: Report, row: str, system: str, column: str) -> float | None:
-    """What the paper prints in the first such row."""
-    for line in report.get("rows", []):
-        if line["row"].startswith(row) and line["system"] == system:
-            for figure in line["figures"]:
-                if figure["column"] == column:
-                    return number(figure["paper"])
-    return None
+    """What the paper prints."""
+    return figure(report, row, system, column, "paper")
 
 
 def labels(report: Report) -> list[str]:

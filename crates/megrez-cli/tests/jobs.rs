@@ -47,8 +47,10 @@ fn two_owners_train_a_model_that_nobody_holds() {
     store(&deployment, "alice", "clinic-a", &part(&deployment, "a", 0, 180), "");
     store(&deployment, "bob", "clinic-b", &part(&deployment, "b", 180, 360), "--allow alice");
     let job = deployment.folder.path("job");
+    // So long that chance does not decide how many digits are told apart in the end.
+    let longer = TRAIN.replace("--epochs 6", "--epochs 12");
     let propose = format!(
-        "{TRAIN} --data clinic-a,clinic-b --keep digits --allow mallory --run-batch 30 --propose {{}}"
+        "{longer} --data clinic-a,clinic-b --keep digits --allow mallory --run-batch 30 --propose {{}}"
     );
     // Who is not allowed to ask does not learn that there are such rows.
     deployment.cli("mallory", &propose, &[&job]).refused(&["there is no model `clinic-a`"]);
@@ -58,7 +60,7 @@ fn two_owners_train_a_model_that_nobody_holds() {
         "180 rows `clinic-b`",
         "OPENED to `alice` after every epoch",
         "`alice`, `mallory` may run",
-        "6 epochs of 12 steps",
+        "12 epochs of 12 steps",
     ] {
         assert!(says.contains(words), "{words}: {says}");
     }
@@ -83,12 +85,12 @@ fn two_owners_train_a_model_that_nobody_holds() {
     deployment.cli("mallory", approve, &[&job]).refused(&["there is no model `clinic-b`"]);
 
     let report = deployment.cli("alice", begin, &[&job]).json("megrez.train-job/1");
-    assert_eq!((report["state"].as_str(), report["epoch"].as_u64()), (Some("done"), Some(6)), "{report}");
+    assert_eq!((report["state"].as_str(), report["epoch"].as_u64()), (Some("done"), Some(12)), "{report}");
     let losses = losses(&report);
-    assert!(losses.len() == 6 && losses[5] < 0.8 * losses[0] && losses[0] < 2.4, "{losses:?}");
+    assert!(losses.len() == 12 && losses[5] < 0.8 * losses[0] && losses[0] < 2.4, "{losses:?}");
     for client in ["alice", "mallory"] {
         let right = right(&deployment, client, "digits", 60);
-        assert!(right > 30, "{right} of 60");
+        assert!(right > 40, "{right} of 60");
     }
     deployment
         .cli(

@@ -341,6 +341,8 @@ template <bool CONV, u32 GROUP> HD void multiply_by_group(const Problem& p, u8* 
     }
 #endif
 
+    // Zeros for steps that there are not may be under way to the stages, which are used again.
+    copy_wait<0>();
     // Where both groups have diagonals of an output, each finishes half of the tiles, with what the other has of them.
     constexpr u32 TILES = WORD == 64 ? ACROSS / 2 : ACROSS, MINE = GROUP * TILES, OTHERS = ACROSS - TILES - MINE;
     u64* other = (u64*)stages;

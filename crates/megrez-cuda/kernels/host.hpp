@@ -102,6 +102,8 @@ static const u64 (*exchange(const u64* words, u32 n))[8] {
 
 static void entry() {
     body(body_of);
+    // They could land in what somebody else has written there since.
+    if (fibres[current].copies_pending > 0) fprintf(stderr, "a thread ends with copies under way\n"), abort();
     fibres[current].waits = DONE;
     change(&fibres[current].context, &scheduler);
 }

@@ -19,6 +19,15 @@ const GROUP: u32 = 4;
 /// Not printed.
 const NO: f64 = f64::NAN;
 
+/// Of an operation, both directions together.
+const KIB: Column = Column {
+    name: "KiB",
+    per_net: false,
+    ours: |m| Some(m.bytes("online")? / 1024.0 / number(m.report(), "batch")?),
+};
+
+const SECONDS: Column = Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") };
+
 /// Table II.
 pub(super) const OPERATIONS: Table = Table {
     name: "secfloat-2",
@@ -27,15 +36,7 @@ pub(super) const OPERATIONS: Table = Table {
              of the numbers that were computed, against double precision (docs/accuracy.md has all 2^32). Every result is compared \
              with the functionality in the clear.",
     nets: NETS,
-    columns: &[
-        Column {
-            name: "KiB",
-            per_net: false,
-            ours: |m| Some(m.bytes("online")? / 1024.0 / number(m.report(), "batch")?),
-        },
-        Column { name: "ULP", per_net: false, ours: |m| number(m.report(), "max_ulp") },
-        Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") },
-    ],
+    columns: &[KIB, Column { name: "ULP", per_net: false, ours: |m| number(m.report(), "max_ulp") }, SECONDS],
     rows: operations,
 };
 
@@ -58,10 +59,7 @@ pub(super) const RELEVANCE: Table = Table {
              features are made up, between 10^-7 and 10 in magnitude as the paper's. Results are held to single precision in the \
              clear, bit for bit.",
     nets: NETS,
-    columns: &[
-        Column { name: "GB", per_net: false, ours: |m| Some(m.bytes("online")? / 1e9) },
-        Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") },
-    ],
+    columns: &[Column { name: "GB", per_net: false, ours: |m| Some(m.bytes("online")? / 1e9) }, SECONDS],
     rows: networks,
 };
 
@@ -85,14 +83,7 @@ pub(super) const GARBLED: Table = Table {
     title: "SECFLOAT, Table VI: single operations under ABY's garbled circuits and GMW",
     counts: "KiB per operation, both directions together. The baselines are ABY's, as printed: only ours is measured.",
     nets: NETS,
-    columns: &[
-        Column {
-            name: "KiB",
-            per_net: false,
-            ours: |m| Some(m.bytes("online")? / 1024.0 / number(m.report(), "batch")?),
-        },
-        Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") },
-    ],
+    columns: &[KIB, SECONDS],
     rows: garbled,
 };
 
