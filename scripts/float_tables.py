@@ -131,6 +131,20 @@ def erf_piece(x):
     return mp.erf(4 * x) / (4 * x) if x < mp.mpf(1) / 4 else 2 * mp.erf(4 * x)
 
 
+def expm1_piece(u):
+    """(e^x − 1)/x for x = y·ln 2 and y = 4u − 2, twice that for negative x; beyond 1 what it is a little later."""
+    far = mp.mpf(93) / 64
+    x = max(min(4 * u - 2, far), -far) * mp.log(2)
+    value = mp.expm1(x) / x if x else mp.mpf(1)
+    return 2 * value if x < 0 else value
+
+
+def sinh_piece(u):
+    """sinh(x)/x for x = 2u·ln 2."""
+    x = 2 * u * mp.log(2)
+    return mp.sinh(x) / x
+
+
 SPLINES = [
     Spline("EXP2", "2^x on [0, 1).", lambda x: mp.mpf(2) ** x, 6, 22, 28, 29),
     Spline("SINPI", "sin(πx)/x on [0, 1/2).", lambda x: mp.sinpi(x / 2) / (x / 2), 7, 20, 28, 31),
@@ -148,6 +162,19 @@ SPLINES = [
     Spline(
         "LOG2_FINE", "log2(z)/(z − 1), as above.", log_piece(lambda z: mp.log(z, 2)), 8, 15, 36, 38, degree=3
     ),
+    Spline(
+        "LOG10",
+        "2·log10(z)/(z − 1), as above.",
+        log_piece(lambda z: 2 * mp.log(z, 10)),
+        7,
+        16,
+        27,
+        29,
+    ),
+    Spline("LN_WIDE", "ln(z)/(z − 1), as above.", log_piece(mp.log), 7, 20, 27, 29),
+    Spline("EXPM1", "(e^x − 1)/x of x·log2 e + 2 on [0, 4); twice that below 2.", expm1_piece, 8, 22, 28, 31),
+    Spline("SINH", "sinh(x)/x of x·log2 e on [0, 2).", sinh_piece, 7, 22, 28, 30),
+    Spline("ASIN", "asin(x)/x on [0, 1/2).", lambda x: mp.asin(x / 2) / (x / 2), 6, 21, 28, 30),
     Spline("ATAN", "atan(x)/x on [0, 1).", lambda x: mp.atan(x) / x, 7, 21, 28, 30),
     Spline("SIN", "sin(x)/x on [0, 1).", lambda x: mp.sin(x) / x, 7, 21, 28, 30),
     Spline("COS", "cos(x) on [0, 1).", mp.cos, 7, 21, 28, 30),

@@ -27,6 +27,7 @@ def numbers(seed: int, *shape: int) -> Array:
     return (generator.uniform(-1, 1, shape) * 2.0 ** generator.integers(-3, 3, shape)).astype(np.float32)
 
 
+SCALES = np.array([2.0**-70, 1, 2.0**40, 2.0**120], np.float32)
 X, Y, Z = numbers(1, 3, 5), numbers(2, 5), numbers(3, 2, 3, 4)
 EDGES = np.array(
     [
@@ -164,6 +165,7 @@ EXACT: dict[str, Case] = {
     "floor": lambda np, x: np.floor(x),
     "ceil": lambda np, x: np.ceil(x),
     "trunc": lambda np, x: np.trunc(x),
+    "fmod": lambda np, x: np.fmod(x, np.float32(0.7)),
     "fix": lambda np, x: np.fix(x),
     "rint": lambda np, x: np.rint(x),
     "round": lambda np, x: np.round(x),
@@ -250,7 +252,14 @@ def test_sorting(clear: float32.Pair, axis: int | None) -> None:
 
 NEAR: dict[str, Case] = {
     "log10": lambda np, x: np.log10(abs(x)),
-    "hypot": lambda np, x: np.hypot(x, x[0]),
+    "hypot": lambda np, x: np.hypot(x * 1e30, x[0] * 1e30),
+    "arctan2": lambda np, x: np.arctan2(x, x[0]),
+    "arcsin": lambda np, x: np.arcsin(np.clip(x, -1, 1)),
+    "arccos": lambda np, x: np.arccos(np.clip(x, -1, 1)),
+    "arcsinh": lambda np, x: np.arcsinh(x * SCALES),
+    "arccosh": lambda np, x: np.arccosh(1 + abs(x * SCALES)),
+    "arctanh": lambda np, x: np.arctanh(np.clip(x, -1, 1) * np.float32(0.96875)),
+    "fmod": lambda np, x: np.fmod(x * SCALES, x[::-1]),
     "radians": lambda np, x: np.radians(x * 90),
     "rad2deg": lambda np, x: np.rad2deg(x),
     "kron": lambda np, x: np.kron(x[0], x[1, :2]),

@@ -75,6 +75,13 @@ impl<B: Blocks> Float<B> {
         Self { sign: b.public_bits(&vec![false; self.lanes(b)]), ..self.clone() }
     }
 
+    /// The same single-precision numbers with four more mantissa bits.
+    pub(crate) fn widened(&self, b: &B) -> Self {
+        assert_eq!(self.format, Format::FLOAT32, "single precision is what widens");
+        let man = b.shift(&self.man, Format::WIDE.q - self.format.q);
+        Self { format: Format::WIDE, man, ..self.clone() }
+    }
+
     /// Zero or NaN: whatever a product or a quotient inherits as "perhaps zero".
     pub(crate) fn vanishing(&self, b: &B) -> B::Bit {
         b.xor(&self.zero, &self.nan)

@@ -6,7 +6,7 @@ use crate::format::Format;
 use crate::programs::WORTH;
 use crate::{
     add, add_cheap, div, div_cheap, eq, from_fixed, le, lt, math, max, min, mul, relu, sqrt, square, sub,
-    to_fixed,
+    to_fixed, whole,
 };
 
 /// Names of all operations.
@@ -35,10 +35,25 @@ pub const OPS: &[&str] = &[
     "exp",
     "log2",
     "ln",
+    "log10",
+    "log1p",
+    "expm1",
     "pow",
     "sigmoid",
     "tanh",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
     "atan",
+    "atan2",
+    "hypot",
+    "fmod",
+    "sign",
+    "round",
+    "floor",
+    "ceil",
+    "trunc",
     "erf",
     "to-fixed",
     "from-fixed",
@@ -76,7 +91,7 @@ impl<B: Blocks> Output<B> {
 pub fn operands(op: &str) -> Option<usize> {
     match op {
         "lt" | "le" | "eq" | "min" | "max" | "add" | "add-cheap" | "sub" | "mul" | "div" | "div-cheap"
-        | "pow" => Some(2),
+        | "pow" | "atan2" | "hypot" | "fmod" => Some(2),
         _ => OPS.contains(&op).then_some(1),
     }
 }
@@ -121,10 +136,25 @@ pub fn run<B: Blocks>(
         "exp" => math::exp(b, x)?,
         "log2" => math::log2(b, x)?,
         "ln" => math::ln(b, x)?,
+        "log10" => math::log10(b, x)?,
+        "log1p" => math::log1p(b, x)?,
+        "expm1" => math::expm1(b, x)?,
         "pow" => math::pow(b, x, y)?,
         "sigmoid" => math::sigmoid(b, x)?,
         "tanh" => math::tanh(b, x)?,
+        "sinh" => math::sinh(b, x)?,
+        "cosh" => math::cosh(b, x)?,
+        "asin" => math::asin(b, x)?,
+        "acos" => math::acos(b, x)?,
         "atan" => math::atan(b, x)?,
+        "atan2" => math::atan2(b, x, y)?,
+        "hypot" => math::hypot(b, x, y)?,
+        "fmod" => math::fmod(b, x, y)?,
+        "sign" => whole::sign(b, x)?,
+        "round" => whole::round(b, x)?,
+        "floor" => whole::floor(b, x)?,
+        "ceil" => whole::ceil(b, x)?,
+        "trunc" => whole::trunc(b, x)?,
         "erf" => math::erf(b, x)?,
         _ => return Ok(None),
     };

@@ -1,17 +1,21 @@
-//! Signs and the nearest whole numbers: no figure of SECFLOAT's, but its blocks.
+//! Signs and whole numbers next to a number: no figure of SECFLOAT's, but its blocks.
 //!
-//! The nearest whole number is what an addition of 2^23 rounds to, to the even one of two as IEEE
-//! 754 has it; the whole numbers below and above are that one, or the next.
+//! For an exponent e from 0 to 22 the mantissa without its lowest 23 − e bits is the whole part,
+//! and these bits are what decides whether one more unit, 2^(23−e), is added. A table of all
+//! exponents has the unit. Below 1 nothing is left of the mantissa, and the unit is a whole
+//! mantissa: a sum that is one is the number 1.
 
-use crate::add::{add, sub};
-use crate::blocks::Blocks;
-use crate::compare::lt;
+use crate::blocks::{Blocks, Extend, Factor, Msb};
+use crate::finish::canonical;
 use crate::float::{Float, choose};
 use crate::format::Format;
+use crate::math::slide::{Move, slide, with_numbers};
+use crate::single::Single;
 
-/// The encodings of 1 and of 2^23, from which on every number is whole.
+/// The encoding of 1.
 const ONE: u64 = 0x3f80_0000;
-const WHOLE: u64 = 0x4b00_0000;
+/// Bits of units: twice the largest unit that is added.
+const UNIT: u32 = 27;
 
 /// −1, 0 or 1; zeros and NaN stay.
 ///
@@ -29,29 +33,26 @@ pub fn sign<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 /// # Errors
 /// If the blocks fail.
 pub fn round<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
-    assert_eq!(x.format, Format::FLOAT32, "2^23 is whole in single precision");
-    let (size, large) = (x.abs(b), Float::constant(b, x.format, WHOLE, x.lanes(b)));
-    let sum = add(b, &size, &large)?;
-    let whole = sub(b, &sum, &large)?;
-    // Larger ones, infinities and NaN stay what they are.
-    let small = lt(b, &size, &large)?;
-    let whole = Float { sign: x.sign.clone(), ..whole };
-    choose(b, &small, &whole, x)
+    let cut = cut(b, x)?;
+    let past = b.sub(&b.scale(&cut.rest, 2), &cut.unit);
+    let (less, tie) = B::one(b.negative_zero(&[&past])?);
+    let odd = b.both(&tie, &b.parity(&cut.whole))?;
+    let more = b.xor(&b.not(&b.xor(&less, &tie)), &odd);
+    cut.raised(b, x, &more)
 }
 
-/// The largest whole number that is not above x.
+/// The largest whole number that is not above x, with the sign of x.
 ///
 /// # Errors
 /// If the blocks fail.
 pub fn floor<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
-    let near = round(b, x)?;
-    let above = lt(b, x, &near)?;
-    let [one, zero] = [ONE, 0].map(|bits| Float::constant(b, x.format, bits, x.lanes(b)));
-    let step = choose(b, &above, &one, &zero)?;
-    sub(b, &near, &step)
+    let cut = cut(b, x)?;
+    let whole = B::one(b.is_zero(&[&cut.rest])?);
+    let more = b.both(&b.not(&whole), &x.sign)?;
+    cut.raised(b, x, &more)
 }
 
-/// The smallest whole number that is not below x.
+/// The smallest whole number that is not below x, with the sign of x.
 ///
 /// # Errors
 /// If the blocks fail.
@@ -65,8 +66,66 @@ pub fn ceil<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 /// # Errors
 /// If the blocks fail.
 pub fn trunc<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
-    let below = floor(b, &x.abs(b))?;
-    Ok(Float { sign: x.sign.clone(), ..below })
+    let cut = cut(b, x)?;
+    let none = b.public_bits(&vec![false; x.lanes(b)]);
+    cut.raised(b, x, &none)
+}
+
+/// |x| as a whole number and a rest.
+struct Cut<B: Blocks> {
+    /// The whole number.
+    whole: B::Int,
+    /// It and the rest at the scale of the mantissa, together the mantissa; from 2^23 on all is
+    /// rest.
+    part: B::Int,
+    rest: B::Int,
+    /// One at that scale; below ½ more than twice a mantissa, so that nothing there is nearer to 1,
+    /// and nothing from 2^23 on.
+    unit: B::Int,
+    /// The exponent, −1 in place of lower ones.
+    exp: B::Int,
+    /// |x| is below 1.
+    below: B::Bit,
+    /// |x| is 2^23 or more, or not a number.
+    large: B::Bit,
+}
+
+fn cut<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Cut<B>, B::Error> {
+    let (format, q) = (Format::FLOAT32, Format::FLOAT32.q);
+    assert_eq!(x.format, format, "2^23 is whole in single precision");
+    let table = with_numbers([UNIT, format.exp_width()], |e| match e {
+        ..=-2 => (Move::Gone, [4 << q, (-1 - e) as u64], [false, true]),
+        -1 => (Move::Gone, [2 << q, 0], [false, true]),
+        0..=22 => (Move::Right((e + 8) as u32), [1 << (i64::from(q) - e), 0], [false, false]),
+        23.. => (Move::Gone, [0, 0], [true, false]),
+    });
+    let top = b.not(&x.zero);
+    let man = Extend { x: &x.man, width: UNIT, signed: false, msb: Msb::Shared(&top) };
+    let man = B::one(b.extend(&[man])?);
+    let slid = slide(b, &x.exp, &b.low(&man, q + 2), &table, 7, None)?;
+    let whole = b.low(&slid.right, q + 1);
+    let part = b.product(Factor::small(&whole), Factor::small(&slid.more[0]), UNIT)?;
+    let rest = b.sub(&man, &part);
+    let [unit, lift] = slid.more.try_into().map_err(|_| ()).expect("the table has two numbers");
+    let exp = b.add(&x.exp, &lift);
+    let below = slid.second.expect("the table has two flags");
+    Ok(Cut { whole, part, rest, unit, exp, below, large: slid.flag })
+}
+
+impl<B: Blocks> Cut<B> {
+    /// The whole number, or one more; large numbers are whole.
+    fn raised(&self, b: &mut B, x: &Float<B>, more: &B::Bit) -> Result<Float<B>, B::Error> {
+        let q = x.format.q;
+        let own = b.times(&self.large, &x.man)?;
+        let step = b.times(more, &self.unit)?;
+        // 2^24 or 2^25 is the next power of two, with a mantissa of 2^23.
+        let sum = b.low(&b.add(&self.part, &step), q + 3);
+        let carry = b.is_negative(&b.offset(&b.neg(&sum), (2 << q) - 1))?;
+        let man = b.add(&b.low(&sum, q + 1), &b.shift(&b.narrow(&carry), q));
+        let zero = b.both(&self.below, &b.not(more))?;
+        let draft = Float { zero, exp: self.exp.clone(), man: b.add(&man, &own), ..x.clone() };
+        canonical(b, draft, &carry)
+    }
 }
 
 #[cfg(test)]

@@ -132,6 +132,39 @@ fn special_arguments() {
         ("erf", nan, nan),
         ("ln", inf, inf),
         ("ln", -inf, nan),
+        ("log10", 0.0, -inf),
+        ("log10", 1.0, 0.0),
+        ("log10", -2.0, nan),
+        ("log1p", -0.0, -0.0),
+        ("log1p", -1.0, -inf),
+        ("log1p", -1.5, nan),
+        ("log1p", inf, inf),
+        ("log1p", 1e-30, 1e-30),
+        ("expm1", -0.0, -0.0),
+        ("expm1", -inf, -1.0),
+        ("expm1", -200.0, -1.0),
+        ("expm1", inf, inf),
+        ("expm1", -1e-30, -1e-30),
+        ("expm1", nan, nan),
+        ("sinh", -inf, -inf),
+        ("sinh", -0.0, -0.0),
+        ("sinh", nan, nan),
+        ("cosh", -inf, inf),
+        ("cosh", 0.0, 1.0),
+        ("cosh", nan, nan),
+        ("asin", -0.0, -0.0),
+        ("asin", 1.5, nan),
+        ("asin", inf, nan),
+        ("asin", nan, nan),
+        ("acos", 1.0, 0.0),
+        ("acos", -1.000_000_1, nan),
+        ("acos", -inf, nan),
+        ("acos", nan, nan),
+        ("floor", -0.5, -1.0),
+        ("floor", inf, inf),
+        ("round", 2.5, 2.0),
+        ("round", -0.25, -0.0),
+        ("trunc", -0.75, -0.0),
     ];
     for &(name, x, want) in cases {
         let function = Function::named(name).expect("a known function");
@@ -155,9 +188,109 @@ fn errors_are_measured_in_the_unit_of_the_truth() {
 }
 
 fn powers(x: &[f32], y: &[f32]) -> Vec<f32> {
+    of_two(math::pow, x, y)
+}
+
+/// What a function of two numbers gives.
+fn of_two(f: Two, x: &[f32], y: &[f32]) -> Vec<f32> {
     let float = |v: &[f32]| Float::public(&Clear, &Plain::from_f32(v));
-    let Ok(z) = math::pow(&mut Clear, &float(x), &float(y));
+    let Ok(z) = f(&mut Clear, &float(x), &float(y));
     z.plain().to_f32()
+}
+
+type Two = fn(&mut Clear, &Float<Clear>, &Float<Clear>) -> Result<Float<Clear>, std::convert::Infallible>;
+
+/// Zeros of both signs, infinities, NaN, and what lies between.
+const ENDS: [f32; 13] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    3.5,
+    -0.75,
+    f32::MIN_POSITIVE,
+    -f32::MIN_POSITIVE,
+    f32::MAX,
+    f32::MIN,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+];
+
+/// Pairs of numbers whose exponents are equal, near, or anywhere.
+fn pairs(n: usize) -> (Vec<f32>, Vec<f32>) {
+    let mut rng = StdRng::seed_from_u64(5);
+    let mut pair = |i: usize| {
+        let sign = |bit: bool| if bit { -1.0f32 } else { 1.0 };
+        let x = rng.random_range(1.0..2.0f32) * 2f32.powi(rng.random_range(-126..127));
+        let y = match i % 4 {
+            0 => x * rng.random_range(0.5..2.0f32),
+            1 => x * 2f32.powi(rng.random_range(-30..30)) * rng.random_range(1.0..2.0f32),
+            2 if i.is_multiple_of(3) => x,
+            _ => rng.random_range(1.0..2.0f32) * 2f32.powi(rng.random_range(-126..127)),
+        };
+        let (x, y) = (sign(rng.random()) * x, sign(rng.random()) * y);
+        // Whatever overflowed or underflowed has its own test.
+        if y.is_normal() { (x, y) } else { (x, x) }
+    };
+    (0..n).map(&mut pair).unzip()
+}
+
+#[test]
+fn angles_and_distances_are_within_one_unit_on_a_sample() {
+    let (x, y) = pairs(200_000);
+    let truth: [(Two, fn(f64, f64) -> f64); 2] = [(math::atan2, f64::atan2), (math::hypot, f64::hypot)];
+    for (f, truth) in truth {
+        let mut worst = 0f64;
+        for ((x, y), z) in x.iter().zip(&y).zip(of_two(f, &x, &y)) {
+            let ulp = error(z, truth(f64::from(*x), f64::from(*y)));
+            assert!(ulp < 0.75, "{x:e}, {y:e}: {z:e}, {ulp} ULP");
+            worst = worst.max(ulp);
+        }
+        assert!(worst > 0.5, "the sample has hard cases");
+    }
+}
+
+#[test]
+fn special_angles_and_distances() {
+    for x in ENDS {
+        for (y, z) in ENDS.into_iter().zip(of_two(math::atan2, &[x; 13], &ENDS)) {
+            let want = f64::from(x).atan2(f64::from(y));
+            assert!(error(z, want) < 0.75, "atan2({x:e}, {y:e}) = {z:e}, not {want:e}");
+            assert!(z.is_nan() || z.is_sign_negative() == want.is_sign_negative(), "{x:e}, {y:e}: {z:e}");
+        }
+        for (y, z) in ENDS.into_iter().zip(of_two(math::hypot, &[x; 13], &ENDS)) {
+            let want = if x.is_nan() || y.is_nan() { f64::NAN } else { f64::from(x).hypot(f64::from(y)) };
+            assert!(error(z, want) < 0.75 && !z.is_sign_negative(), "hypot({x:e}, {y:e}) = {z:e}");
+        }
+    }
+}
+
+/// The processor's rest is exact; what it has below the normal numbers is a zero here.
+#[test]
+fn rests_of_divisions_are_exact() {
+    let want = |x: f32, y: f32| {
+        let rest = x % y;
+        if rest.is_subnormal() { 0f32.copysign(x) } else { rest }
+    };
+    let (x, y) = pairs(100_000);
+    let mut cases: Vec<(f32, f32)> = x.into_iter().zip(y).collect();
+    cases.extend(ENDS.into_iter().flat_map(|x| ENDS.map(|y| (x, y))));
+    // All distances of exponents, with mantissas next to both ends.
+    let ends = [1.0f32, 1.0f32.next_up(), 1.5, 2.0f32.next_down()];
+    for d in 0..=253 {
+        cases.extend(
+            ends.into_iter().flat_map(|m| ends.map(|n| (m * 2f32.powi(d - 126), n * 2f32.powi(-126)))),
+        );
+    }
+    let (x, y): (Vec<f32>, Vec<f32>) = cases.iter().copied().unzip();
+    for ((x, y), z) in cases.into_iter().zip(of_two(math::fmod, &x, &y)) {
+        let want = want(x, y);
+        assert!(
+            z.to_bits() == want.to_bits() || z.is_nan() && want.is_nan(),
+            "{x:e} % {y:e}: {z:e}, not {want:e}"
+        );
+    }
 }
 
 /// No sample of pairs is all of them: x over all magnitudes and next to 1, y such that the power

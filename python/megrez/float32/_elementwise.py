@@ -7,12 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from megrez.float32._arranging import broadcast_arrays, full_like, stack
 from megrez.float32._arrays import FUNCTIONS, Array, Operand, apply, function, number, registered, truth
-
-_WHOLE = 2.0**23
-"""From here on all numbers are integers, and a sum with it is rounded to one."""
-
 
 def _operation(name: str, op: str, what: str, is_truth: bool = False) -> Callable[..., Any]:
     """The function that does the parties' `op`."""
@@ -29,7 +24,7 @@ def _operation(name: str, op: str, what: str, is_truth: bool = False) -> Callabl
     return function(body, name=name)
 
 
-_TWO = {"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "pow"}
+_TWO = {"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "pow", "atan2", "hypot", "fmod"}
 
 add = _operation("add", "add", "x + y.")
 subtract = _operation("subtract", "sub", "x - y.")
@@ -47,10 +42,18 @@ exp = _operation("exp", "exp", "e to the power of x.")
 exp2 = _operation("exp2", "exp2", "2 to the power of x.")
 log = _operation("log", "ln", "The natural logarithm.")
 log2 = _operation("log2", "log2", "The logarithm to base 2.")
+log10 = registered(_operation("log10", "log10", "The logarithm to base 10."))
+log1p = registered(_operation("log1p", "log1p", "log(1 + x), with all bits of a small x."))
+expm1 = registered(_operation("expm1", "expm1", "exp(x) - 1, with all bits of a small x."))
 sin = _operation("sin", "sin", "The sine of radians.")
 cos = _operation("cos", "cos", "The cosine of radians.")
 tan = _operation("tan", "tan", "The tangent of radians.")
+arcsin = registered(_operation("arcsin", "asin", "The inverse sine."), "asin")
+arccos = registered(_operation("arccos", "acos", "The inverse cosine."), "acos")
 arctan = registered(_operation("arctan", "atan", "The inverse tangent."), "atan")
+arctan2 = registered(_operation("arctan2", "atan2", "The angle of the point (second, first)."), "atan2")
+sinh = registered(_operation("sinh", "sinh", "The hyperbolic sine."))
+cosh = registered(_operation("cosh", "cosh", "The hyperbolic cosine."))
 tanh = _operation("tanh", "tanh", "The hyperbolic tangent.")
 sinpi = _operation("sinpi", "sinpi", "sin(pi x), at a third of the price of sin.")
 cospi = _operation("cospi", "cospi", "cos(pi x).")
@@ -58,6 +61,8 @@ tanpi = _operation("tanpi", "tanpi", "tan(pi x).")
 erf = _operation("erf", "erf", "The error function.")
 sigmoid = _operation("sigmoid", "sigmoid", "1 / (1 + exp(-x)).")
 relu = _operation("relu", "relu", "max(x, 0).")
+hypot = registered(_operation("hypot", "hypot", "The square root of x² + y²; NaN with a NaN."))
+fmod = registered(_operation("fmod", "fmod", "The rest of x / y with the sign of x, exactly."))
 _power = _operation("power", "pow", "x to the power of y.")
 
 
@@ -100,16 +105,45 @@ def reciprocal(x: Operand) -> Any:
     return divide(1.0, x)
 
 
-@function
-def log10(x: Operand) -> Any:
-    """The logarithm to base 10: that to base 2, times a constant."""
-    return multiply(log2(x), np.log10(2.0))
+_LARGE = 1e18
+"""From here on adding or subtracting 1 changes no number, nor its square."""
+
+
+def _log_of_twice(x: Any, large: Any, otherwise: Any) -> Any:
+    """log(2x) where x is large, elsewhere log(1 + otherwise)."""
+    return add(log1p(where(large, x, otherwise)), where(large, float(np.log(2.0)), 0.0))
+
+
+def _odd(x: Any, found: Any) -> Any:
+    """What was found for |x|, with the sign of x."""
+    return where(less(x, 0.0), negative(found), where(equal(x, 0.0), x, found))
 
 
 @function
-def hypot(x1: Operand, x2: Operand) -> Any:
-    """The square root of x² + y², whose squares may overflow."""
-    return sqrt(add(multiply(x1, x1), multiply(x2, x2)))
+def arcsinh(x: Operand) -> Any:
+    """The inverse hyperbolic sine, of rounded steps: log1p(|x| + x² / (1 + √(1 + x²)))."""
+    size = absolute(x)
+    more = multiply(size, divide(size, add(1.0, hypot(1.0, size))))
+    return _odd(x, _log_of_twice(size, less_equal(_LARGE, size), add(size, more)))
+
+
+@function
+def arccosh(x: Operand) -> Any:
+    """The inverse hyperbolic cosine, of rounded steps: log1p(t + √t √(t + 2)) with t = x - 1."""
+    t = subtract(x, 1.0)
+    more = multiply(sqrt(t), sqrt(add(t, 2.0)))
+    return _log_of_twice(x, less_equal(_LARGE, x), add(t, more))
+
+
+@function
+def arctanh(x: Operand) -> Any:
+    """The inverse hyperbolic tangent, of rounded steps: log1p(2|x| / (1 - |x|)) / 2."""
+    size = absolute(x)
+    return _odd(x, divide(log1p(divide(multiply(2.0, size), subtract(1.0, size))), 2.0))
+
+
+for _inverse, _short in ((arcsinh, "asinh"), (arccosh, "acosh"), (arctanh, "atanh")):
+    registered(_inverse, _short)
 
 
 @function
@@ -256,10 +290,7 @@ def select(condlist: Sequence[Operand], choicelist: Sequence[Operand], default: 
     return where(*cases[0], default)
 
 
-@function
-def sign(x: Operand) -> Any:
-    """-1, 0 or 1; NaN for NaN."""
-    return where(less(0.0, x), 1.0, where(less(x, 0.0), -1.0, absolute(x)))
+sign = _operation("sign", "sign", "-1, 0 or 1; NaN for NaN.")
 
 
 @function(name="clip")
@@ -312,39 +343,10 @@ def isclose(a: Operand, b: Operand, rtol: float = 1e-5, atol: float = 1e-8) -> A
     return logical_or(logical_and(near, isfinite(b)), equal(a, b))
 
 
-def _rounded(x: Any, outwards: Callable[[Any], Any] | None) -> Any:
-    """An integer next to x: away from zero where `outwards` of x's sign says so, elsewhere towards it.
-
-    Without that, the nearest one: |x| + 2^23 has no place for a fraction, and is rounded.
-    """
-    size, negated = absolute(x), less(x, 0.0)
-    raised, small = add(size, _WHOLE), less(size, _WHOLE)
-    if outwards is None:
-        chosen = nearest = subtract(raised, _WHOLE)
-        below = less(nearest, size)
-    else:
-        out = outwards(negated)
-        step = where(out, _WHOLE - 1, _WHOLE + 1)
-        # Both in one call, which waits for the step.
-        nearest, other = subtract(raised, stack(broadcast_arrays(full_like(size, _WHOLE), step)))
-        below = less(nearest, size)
-        chosen = where(logical_xor(below, out), nearest, other)
-    apart = logical_xor(below, less(size, nearest))
-    return where(logical_and(small, apart), where(negated, negative(chosen), chosen), x)
-
-
-def _towards(name: str, outwards: Callable[[Any], Any] | None, what: str) -> Callable[..., Any]:
-    def body(x: Operand) -> Any:
-        return _rounded(number(x), outwards)
-
-    body.__doc__ = what
-    return function(body, name=name)
-
-
-floor = _towards("floor", lambda negated: negated, "The largest integer that is not above x.")
-ceil = _towards("ceil", logical_not, "The smallest integer that is not below x.")
-trunc = registered(_towards("trunc", lambda _: False, "The integer part."), "fix")
-rint = _towards("rint", None, "The nearest integer, of two the even one.")
+floor = _operation("floor", "floor", "The largest integer that is not above x.")
+ceil = _operation("ceil", "ceil", "The smallest integer that is not below x.")
+trunc = registered(_operation("trunc", "trunc", "The integer part."), "fix")
+rint = _operation("rint", "round", "The nearest integer, of two the even one.")
 
 
 @function

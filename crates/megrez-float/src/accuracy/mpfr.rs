@@ -116,7 +116,15 @@ impl Mpfr {
                 divide(raw, 1, raw, NEAREST);
             }
         } else {
-            self.apply(if name == "ln" { "log" } else { name }, &mut y)?;
+            let name = match name {
+                "ln" => "log",
+                "round" => "rint_roundeven",
+                "floor" => "rint_floor",
+                "ceil" => "rint_ceil",
+                "trunc" => "rint_trunc",
+                name => name,
+            };
+            self.apply(name, &mut y)?;
         }
         let mut rest = self.number(got)?;
         let subtract: unsafe extern "C" fn(*mut Raw, *const Raw, *const Raw, c_int) -> c_int =

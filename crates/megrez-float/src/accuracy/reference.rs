@@ -2,7 +2,7 @@
 
 use crate::clear::Clear;
 use crate::float::Float;
-use crate::math;
+use crate::{math, whole};
 use std::convert::Infallible;
 use std::f64::consts::PI;
 
@@ -19,6 +19,10 @@ pub struct Function {
 /// All functions of one number that have a bound over all inputs.
 pub const FUNCTIONS: &[Function] = &[
     Function { name: "sqrt", run: crate::sqrt, reference: f64::sqrt },
+    Function { name: "round", run: whole::round, reference: f64::round_ties_even },
+    Function { name: "floor", run: whole::floor, reference: f64::floor },
+    Function { name: "ceil", run: whole::ceil, reference: f64::ceil },
+    Function { name: "trunc", run: whole::trunc, reference: f64::trunc },
     Function { name: "sinpi", run: math::sinpi, reference: sinpi },
     Function { name: "cospi", run: math::cospi, reference: cospi },
     Function { name: "tanpi", run: math::tanpi, reference: tanpi },
@@ -26,11 +30,18 @@ pub const FUNCTIONS: &[Function] = &[
     Function { name: "exp", run: math::exp, reference: f64::exp },
     Function { name: "log2", run: math::log2, reference: f64::log2 },
     Function { name: "ln", run: math::ln, reference: f64::ln },
+    Function { name: "log10", run: math::log10, reference: f64::log10 },
+    Function { name: "log1p", run: math::log1p, reference: f64::ln_1p },
+    Function { name: "expm1", run: math::expm1, reference: f64::exp_m1 },
     Function { name: "sin", run: math::sin, reference: f64::sin },
     Function { name: "cos", run: math::cos, reference: f64::cos },
     Function { name: "tan", run: math::tan, reference: f64::tan },
     Function { name: "sigmoid", run: math::sigmoid, reference: |x| 1.0 / (1.0 + (-x).exp()) },
     Function { name: "tanh", run: math::tanh, reference: f64::tanh },
+    Function { name: "sinh", run: math::sinh, reference: f64::sinh },
+    Function { name: "cosh", run: math::cosh, reference: f64::cosh },
+    Function { name: "asin", run: math::asin, reference: f64::asin },
+    Function { name: "acos", run: math::acos, reference: f64::acos },
     Function { name: "atan", run: math::atan, reference: f64::atan },
     Function { name: "erf", run: math::erf, reference: libm::erf },
 ];

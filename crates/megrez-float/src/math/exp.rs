@@ -38,8 +38,7 @@ pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 /// # Errors
 /// If the blocks fail.
 pub fn exp<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
-    let man = times_log2_e(b, x)?;
-    let power = power(b, &x.exp, &man, 7, &range(0, false), &x.sign)?;
+    let power = place_of(b, x, &x.sign)?.power(b)?;
     rounded(b, x, &power)
 }
 
@@ -78,7 +77,47 @@ pub(crate) fn range(lift: i64, clamp: bool) -> Table {
     })
 }
 
-/// 2^(±man·2^exp), where man·2^(7 − drop) is the position at scale 28 for the exponent 6.
+/// ±man·2^exp at scale 28 in 38 bits, and whether that is beyond the range.
+pub(super) struct Place<B: Blocks> {
+    pub at: B::Int,
+    pub large: B::Bit,
+}
+
+/// Where ±man·2^exp lies, if man·2^(7 − drop) is it at scale 28 for the exponent 6.
+pub(super) fn place<B: Blocks>(
+    b: &mut B,
+    exp: &B::Int,
+    man: &B::Int,
+    drop: u32,
+    range: &Table,
+    sign: &B::Bit,
+) -> Result<Place<B>, B::Error> {
+    let slid = slide(b, exp, man, range, drop, None)?;
+    let width = SCALE + Format::FLOAT32.exp_width();
+    let at = match b.width(&slid.right) {
+        w if w < width => {
+            B::one(b.extend(&[Extend { x: &slid.right, width, signed: false, msb: Msb::Zero }])?)
+        }
+        _ => b.low(&slid.right, width),
+    };
+    Ok(Place { at: b.negate_if(sign, &at)?, large: slid.flag })
+}
+
+/// Where x·log2 e lies for |x| below 128, with the sign given.
+pub(super) fn place_of<B: Blocks>(b: &mut B, x: &Float<B>, sign: &B::Bit) -> Result<Place<B>, B::Error> {
+    let man = times_log2_e(b, x)?;
+    place(b, &x.exp, &man, 7, &range(0, false), sign)
+}
+
+impl<B: Blocks> Place<B> {
+    /// Two to the power of what lies there.
+    pub fn power(&self, b: &mut B) -> Result<Power<B>, B::Error> {
+        let (man, exp) = EXP2.evaluate(b, &self.at, true)?;
+        Ok(Power { man, exp: exp.expect("asked for"), large: self.large.clone() })
+    }
+}
+
+/// 2^(±man·2^exp); see [`place`].
 pub(crate) fn power<B: Blocks>(
     b: &mut B,
     exp: &B::Int,
@@ -87,17 +126,7 @@ pub(crate) fn power<B: Blocks>(
     range: &Table,
     sign: &B::Bit,
 ) -> Result<Power<B>, B::Error> {
-    let slid = slide(b, exp, man, range, drop, None)?;
-    let width = SCALE + Format::FLOAT32.exp_width();
-    let place = match b.width(&slid.right) {
-        w if w < width => {
-            B::one(b.extend(&[Extend { x: &slid.right, width, signed: false, msb: Msb::Zero }])?)
-        }
-        _ => b.low(&slid.right, width),
-    };
-    let place = b.negate_if(sign, &place)?;
-    let (man, exp) = EXP2.evaluate(b, &place, true)?;
-    Ok(Power { man, exp: exp.expect("asked for"), large: slid.flag })
+    place(b, exp, man, drop, range, sign)?.power(b)
 }
 
 /// The power as a float. Whatever is too large, infinities included, is 0 or ∞ by x's sign; NaN is

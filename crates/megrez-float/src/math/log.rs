@@ -1,31 +1,41 @@
-//! log2 x and ln x. SECFLOAT, Fig. 8, in fixed point.
+//! log2 x, ln x, log10 x and ln(1 + x). SECFLOAT, Fig. 8, in fixed point; ln(1 + x) is no figure of
+//! the paper's.
 //!
 //! x = z·2^N with z in [¾, 3/2), and log z = (z − 1)·h(z) with h between two powers of two. z − 1
 //! is exact, so that its product with h has h's relative precision, also next to x = 1 where N = 0.
 //! For N ≠ 0 the sum with N·log 2 is at least ¼ in magnitude and does not cancel. Both are one
-//! integer at scale 51, which is normalised once.
+//! integer, which is normalised once.
+//!
+//! For ln(1 + x) the sum t = 1 + x has 28 bits. Wherever N ≠ 0 it is exact, or so large that it
+//! need not be; where N = 0, z − 1 is x itself with all its bits, and t only says which h.
 
 use super::spline::Spline;
-use super::tables::{LN, LOG2};
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Truncate};
+use super::tables::{LN, LN_WIDE, LOG2, LOG10};
+use crate::add::add;
+use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Truncate, mask};
 use crate::finish::{Class, settle_normal};
 use crate::float::Float;
 use crate::format::Format;
 use crate::single::Single;
 
-/// Fraction bits of the logarithm.
+/// Fraction bits of h.
+const H: u32 = 27;
+/// Bits of a normalised logarithm.
+const LOG: u32 = 29;
+/// Fraction bits of logarithms of single-precision numbers.
 const SCALE: u32 = 51;
-/// Bits of its ring.
-const WIDTH: u32 = 61;
-/// ln 2 at scale 51.
+/// ln 2 at scale 51, and at scale 55.
 const LN_2: u64 = 1_560_828_692_041_340;
+const LN_2_WIDE: u64 = 24_973_259_072_661_443;
+/// 2·log10 2 at scale 51.
+const LOG10_4: u64 = 1_355_718_576_299_648;
 
 /// log2 x; −∞ for zeros, NaN for x < 0.
 ///
 /// # Errors
 /// If the blocks fail.
 pub fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
-    logarithm(b, x, &LOG2, 1 << SCALE)
+    logarithm(b, x, &LOG2, 1 << SCALE, SCALE)
 }
 
 /// ln x; −∞ for zeros, NaN for x < 0.
@@ -33,42 +43,125 @@ pub fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 /// # Errors
 /// If the blocks fail.
 pub fn ln<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
-    logarithm(b, x, &LN, LN_2)
+    logarithm(b, x, &LN, LN_2, SCALE)
 }
 
-/// The logarithm whose log z/(z − 1) is `spline`, and whose log 2 at scale 51 is `unit`.
-fn logarithm<B: Blocks>(b: &mut B, x: &Float<B>, spline: &Spline, unit: u64) -> Result<Float<B>, B::Error> {
-    let format = Format::FLOAT32;
-    assert_eq!(x.format, format, "math functions are those of single precision");
-    let lanes = x.lanes(b);
+/// log10 x; −∞ for zeros, NaN for x < 0.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn log10<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+    // Twice the logarithm, so that its h is as large as the others.
+    logarithm(b, x, &LOG10, LOG10_4, SCALE + 1)
+}
+
+/// The logarithm whose log z/(z − 1) is `spline` and whose log 2 is `unit`, as integers of which 1
+/// is 2^`scale`.
+fn logarithm<B: Blocks>(
+    b: &mut B,
+    x: &Float<B>,
+    spline: &Spline,
+    unit: u64,
+    scale: u32,
+) -> Result<Float<B>, B::Error> {
+    assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
+    let (sign, size) = split(b, x, spline)?.sum(b, unit)?;
+    let exp = b.constant(x.lanes(b), x.format.exp_width(), u64::from(scale).wrapping_neg());
+    settled(b, x, &sign, &size, &exp)
+}
+
+/// ln(1 + x); −∞ for −1, NaN for x < −1, −0 for −0.
+///
+/// # Errors
+/// If the blocks fail.
+pub fn log1p<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+    assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
+    let Format { p, q } = Format::WIDE;
+    let one = Float::constant(b, Format::WIDE, mask(p - 1) << q, x.lanes(b));
+    let t = add(b, &x.widened(b), &one)?;
+    let parts = split(b, &t, &LN_WIDE)?;
+    let (sign, size) = parts.sum(b, LN_2_WIDE)?;
+
+    // N = 0: x·h, with the exponent of x.
+    let near = B::one(b.is_zero(&[&parts.whole])?);
+    let top = b.not(&x.zero);
+    let man = Factor { x: &x.man, signed: false, msb: Msb::Shared(&top) };
+    let product = b.product(man, Factor::small(&parts.h), x.format.q + H + 3)?;
+    let wider = Extend { x: &product, width: b.width(&size), signed: false, msb: Msb::Zero };
+    let product = B::one(b.extend(&[wider])?);
+    let step = b.sub(&product, &size);
+    let far = u64::from(q + 1 + H).wrapping_neg();
+    let lift = b.offset(&x.exp, u64::from(q + 1 - x.format.q));
+    let turn = b.xor(&x.sign, &sign);
+    let job = Select { bit: &near, ints: vec![&step, &lift], bits: vec![&turn] };
+    let row = b.select(&[job])?.remove(0);
+    let (sign, size) = (b.xor(&sign, &row.bits[0]), b.add(&size, &row.ints[0]));
+    settled(b, &t, &sign, &size, &b.offset(&row.ints[1], far))
+}
+
+/// log |x| is N·log 2 + (z − 1)·h.
+struct Parts<B: Blocks> {
+    /// N.
+    whole: B::Int,
+    /// z − 1, with one fraction bit more than x has.
+    delta: B::Int,
+    /// z − 1 is negative.
+    upper: B::Bit,
+    /// h at scale 27.
+    h: B::Int,
+}
+
+/// N, z − 1 and h of |x|; of zeros those of something small.
+fn split<B: Blocks>(b: &mut B, x: &Float<B>, spline: &Spline) -> Result<Parts<B>, B::Error> {
+    let Format { p, q } = x.format;
     // A zero gets the mantissa of 1; its exponent makes the logarithm negative, as it should be.
-    let man = b.add(&x.man, &b.shift(&b.narrow(&x.zero), format.q));
-    let h = spline.evaluate(b, &b.low(&man, format.q), false)?.0;
-    let top = B::one(b.truncate(&[Truncate { x: &man, cuts: &[format.q - 1] }])?);
+    let man = b.add(&x.man, &b.shift(&b.narrow(&x.zero), q));
+    let h = spline.evaluate(b, &b.low(&man, q), false)?.0;
+    let top = B::one(b.truncate(&[Truncate { x: &man, cuts: &[q - 1] }])?);
     let upper = b.parity(&top[0]);
 
-    // N = exp + upper, and z − 1 at scale 24: 2·man − 2^24, or man − 2^24.
+    // N = exp + upper, and z − 1 at scale q + 1: 2·man − 2^(q+1), or man − 2^(q+1).
+    let width = (q + 1 + H + 10).min(64);
     let wide = [
-        Extend { x: &man, width: 26, signed: false, msb: Msb::One },
-        Extend { x: &b.offset(&x.exp, 1 << format.p), width: WIDTH, signed: false, msb: Msb::Zero },
+        Extend { x: &man, width: q + 3, signed: false, msb: Msb::One },
+        Extend { x: &b.offset(&x.exp, 1 << p), width, signed: false, msb: Msb::Zero },
     ];
     let wide = b.extend(&wide)?;
-    let one = b.constant(lanes, WIDTH, 1);
+    let one = b.constant(x.lanes(b), width, 1);
     let job = Select { bit: &upper, ints: vec![&wide[0], &one], bits: vec![] };
     let kept = b.select(&[job])?.remove(0).ints;
-    let delta = b.offset(&b.sub(&b.scale(&wide[0], 2), &kept[0]), (1u64 << 24).wrapping_neg());
-    let whole = b.offset(&b.add(&wide[1], &kept[1]), (1u64 << format.p).wrapping_neg());
-    let delta = Factor { x: &delta, signed: true, msb: Msb::Shared(&upper) };
-    let part = b.product(delta, Factor::small(&h), WIDTH)?;
-    let sum = b.add(&b.scale(&whole, unit), &part);
+    let delta = b.offset(&b.sub(&b.scale(&wide[0], 2), &kept[0]), (2u64 << q).wrapping_neg());
+    let whole = b.offset(&b.add(&wide[1], &kept[1]), (1u64 << p).wrapping_neg());
+    Ok(Parts { whole, delta, upper, h })
+}
 
-    let sign = b.is_negative(&sum)?;
-    let size = b.negate_if(&sign, &sum)?;
-    let size = b.low(&size, WIDTH - 1);
-    let top = B::one(b.leading(&[(&size, format.exp_width())])?);
-    let man = b.product(Factor::unsigned(&size), Factor::unsigned(&top.scale), WIDTH - 1)?;
-    let man = b.cut(&man, WIDTH - 30)?;
-    let exp = b.offset(&top.position, u64::from(SCALE).wrapping_neg());
+impl<B: Blocks> Parts<B> {
+    /// The sign and the size of the sum; `unit` is log 2.
+    fn sum(&self, b: &mut B, unit: u64) -> Result<(B::Bit, B::Int), B::Error> {
+        let width = b.width(&self.whole);
+        let delta = Factor { x: &self.delta, signed: true, msb: Msb::Shared(&self.upper) };
+        let part = b.product(delta, Factor::small(&self.h), width)?;
+        let sum = b.add(&b.scale(&self.whole, unit), &part);
+        let sign = b.is_negative(&sum)?;
+        let size = b.negate_if(&sign, &sum)?;
+        Ok((sign, b.low(&size, width - 1)))
+    }
+}
+
+/// The logarithm of x from its sign and size, where the lowest bit of `size` is 2^`exp`.
+fn settled<B: Blocks>(
+    b: &mut B,
+    x: &Float<B>,
+    sign: &B::Bit,
+    size: &B::Int,
+    exp: &B::Int,
+) -> Result<Float<B>, B::Error> {
+    let format = Format::FLOAT32;
+    let width = b.width(size);
+    let top = B::one(b.leading(&[(size, format.exp_width())])?);
+    let man = b.product(Factor::unsigned(size), Factor::unsigned(&top.scale), width)?;
+    let man = b.cut(&man, width - LOG)?;
+    let exp = b.add(&top.position, exp);
 
     let nonzero = b.not(&x.zero);
     let below = b.both(&x.sign, &nonzero)?;
