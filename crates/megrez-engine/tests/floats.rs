@@ -24,8 +24,8 @@ fn everything() -> FloatPlan {
     let total = step("sum", FloatOp::Sum, &[gathered]);
     let largest = step("largest", FloatOp::Largest, &[gathered]);
     let ratio = step("ratio", FloatOp::Pair(Operation::Div), &[total, largest]);
-    use Operation::{Equal, Less, LessOrEqual, Max, Min, Mul, Sub};
-    for op in [Sub, Mul, Max, Min, Less, LessOrEqual, Equal] {
+    use Operation::{Equal, Less, LessOrEqual, Max, Min, Mul, Pow, Sub};
+    for op in [Sub, Mul, Max, Min, Less, LessOrEqual, Equal, Pow] {
         let name = format!("{op:?}");
         let y = plan.step(&name, FloatOp::Pair(op), &[ratio, total]).unwrap();
         plan.output(&name, "alice", y);
@@ -53,6 +53,15 @@ fn functions() -> FloatPlan {
         Function::Floor,
         Function::Ceil,
         Function::Trunc,
+        Function::Sin,
+        Function::Cos,
+        Function::Tan,
+        Function::Asin,
+        Function::Acos,
+        Function::Atan,
+        Function::Sinh,
+        Function::Cosh,
+        Function::Log1p,
     ];
     for f in all {
         let y = plan.step(&format!("{f:?}"), FloatOp::Map(f), &[x]).unwrap();

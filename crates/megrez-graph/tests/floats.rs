@@ -74,6 +74,51 @@ fn signs_and_whole_numbers_are_exact() {
     assert!(refused.contains("loses digits"), "{refused}");
 }
 
+/// What fixed point makes of others, floating point has whole: also where the parts would cancel or
+/// overflow. Those with an area are of a few rounded steps.
+#[test]
+fn functions_are_whole() {
+    let small = [1e-30, 1e-10, 3e-5, 0.01];
+    let some = [0.3, 0.9, 1.0, 1.5, 7.0, 80.0, 1e9, 1e25, f32::INFINITY];
+    let both: Vec<f32> = small.iter().chain(&some).flat_map(|&x| [x, -x]).chain([0.0, -0.0]).collect();
+    let unit: Vec<f32> = both.iter().copied().filter(|x| x.abs() <= 1.0).collect();
+    let above: Vec<f32> = small.iter().map(|x| x + 1.0).chain(some).filter(|x| *x >= 1.0).collect();
+    let cases: [(&str, &[f32], fn(f64) -> f64, f64); 11] = [
+        ("Sin", &both, f64::sin, 1.0),
+        ("Cos", &both, f64::cos, 1.0),
+        ("Tan", &both, f64::tan, 1.0),
+        ("Asin", &unit, f64::asin, 1.0),
+        ("Acos", &unit, f64::acos, 1.0),
+        ("Atan", &both, f64::atan, 1.0),
+        ("Sinh", &both, f64::sinh, 1.0),
+        ("Cosh", &both, f64::cosh, 1.0),
+        ("Asinh", &both, f64::asinh, 4.0),
+        ("Acosh", &above, f64::acosh, 4.0),
+        ("Atanh", &unit, f64::atanh, 4.0),
+    ];
+    for (op, x, truth, ulp) in cases {
+        let x = Tensor::new([x.len()], x.to_vec());
+        let g = nodes::node(op, std::slice::from_ref(&x), &[], Attributes::none(), 1);
+        let compiled = compile_floats(&g, &FloatOptions::default()).unwrap_or_else(|e| panic!("{op}: {e}"));
+        let values = in_the_clear(&compiled.plan, &float_inputs(&compiled, std::slice::from_ref(&x)));
+        let got = &values[compiled.plan.outputs[0].value.0 as usize];
+        for (x, y) in x.data.iter().zip(got) {
+            let error = megrez_float::accuracy::error(*y, truth(f64::from(*x)));
+            assert!(error < ulp, "{op} {x:e}: {y:e}, {error} ULP");
+        }
+    }
+    let x = Tensor::new([2, 3], vec![0.25, 3.0, 10.0, 1e-20, 1.0, 1e20]);
+    let exponents = Tensor::new([3], vec![0.3, -1.7, 20.0]);
+    let g = nodes::node("Pow", std::slice::from_ref(&x), &[exponents.clone().into()], Attributes::none(), 1);
+    on_shares(&g, &Tensor::new([2, 3], vec![0.25, 3.0, 1.0, 0.5, 1.0, 0.75]));
+    let got = computed(&g, std::slice::from_ref(&x));
+    for (i, y) in got.iter().enumerate() {
+        let want = f64::from(x.data[i]).powf(f64::from(exponents.data[i % 3]));
+        let error = megrez_float::accuracy::error(f32::from_bits(*y), want);
+        assert!(error < 1.0, "{:e}^{}: {error} ULP", x.data[i], exponents.data[i % 3]);
+    }
+}
+
 /// The outputs of a graph on these inputs.
 fn computed(graph: &Graph, inputs: &[Tensor]) -> Vec<u32> {
     let compiled = compile_floats(graph, &FloatOptions::default()).unwrap_or_else(|e| panic!("{e}"));

@@ -39,6 +39,24 @@ pub enum Function {
     Ceil,
     /// The nearest whole number towards zero.
     Trunc,
+    /// sin x.
+    Sin,
+    /// cos x.
+    Cos,
+    /// tan x.
+    Tan,
+    /// The angle in [−π/2, π/2] whose sine is x.
+    Asin,
+    /// The angle in [0, π] whose cosine is x.
+    Acos,
+    /// The angle in (−π/2, π/2) whose tangent is x.
+    Atan,
+    /// sinh x.
+    Sinh,
+    /// cosh x.
+    Cosh,
+    /// ln(1 + x).
+    Log1p,
 }
 
 /// An operation on the elements of two values.
@@ -62,6 +80,8 @@ pub enum Operation {
     LessOrEqual,
     /// 1 if x = y, else 0.
     Equal,
+    /// x^y.
+    Pow,
 }
 
 /// What a step does. Sums are rounded once: terms are aligned to the largest of up to 64 (16

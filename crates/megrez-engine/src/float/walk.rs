@@ -131,6 +131,15 @@ fn map<B: Blocks>(b: &mut B, f: Function, x: &Float<B>) -> Result<Float<B>, B::E
         Function::Floor => each(b, x, whole::floor),
         Function::Ceil => each(b, x, whole::ceil),
         Function::Trunc => each(b, x, whole::trunc),
+        Function::Sin => each(b, x, math::sin),
+        Function::Cos => each(b, x, math::cos),
+        Function::Tan => each(b, x, math::tan),
+        Function::Asin => each(b, x, math::asin),
+        Function::Acos => each(b, x, math::acos),
+        Function::Atan => each(b, x, math::atan),
+        Function::Sinh => each(b, x, math::sinh),
+        Function::Cosh => each(b, x, math::cosh),
+        Function::Log1p => each(b, x, math::log1p),
     }
 }
 
@@ -145,6 +154,7 @@ fn operation<B: Blocks>(f: Operation) -> Lanewise<B> {
         Operation::Div => div,
         Operation::Max => max,
         Operation::Min => min,
+        Operation::Pow => math::pow,
         Operation::Less => |b, x, y| {
             let bit = lt(b, x, y)?;
             truth(b, &bit, x)

@@ -3,7 +3,7 @@
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::{FIXED_ONLY, NOT_NEGATIVE};
+use crate::layers::{FIXED_ONLY, FUNCTION, NOT_NEGATIVE};
 use crate::problem::{Refusal, refuse};
 use megrez_plan::View;
 use std::collections::BTreeMap;
@@ -92,7 +92,15 @@ fn one_power(p: &mut Parts, x: Id, exponent: f32) -> Result<Id, Refusal> {
     }
     let logarithm = p.of("Log", &[x])?;
     let scaled = p.affine(logarithm, exponent, 0.0)?;
-    p.of("Exp", &[scaled])
+    let power = p.of("Exp", &[scaled])?;
+    let exponent = p.number(exponent);
+    p.node(FUNCTION, &[power, x, exponent], Attributes::none().with("name", "Pow"))
+}
+
+/// What fixed point made of x, which in floating point is the node's own operator of it.
+fn exactly(p: &mut Parts, made: Id, x: Id) -> Result<Vec<Id>, Refusal> {
+    let name = Attributes::none().with("name", p.op);
+    Ok(vec![p.node(FUNCTION, &[made, x], name)?])
 }
 
 /// arccos u/√(1 − u) for u = (w + 1)/2 between 0 and 1: the polynomial through its values at the
@@ -115,7 +123,8 @@ fn hyperbolic(p: &mut Parts, sign: f32) -> Result<Vec<Id>, Refusal> {
     let negative = p.of("Neg", &[x])?;
     let [up, down] = [p.of("Exp", &[x])?, p.of("Exp", &[negative])?];
     let sum = if sign > 0.0 { p.plus(up, down)? } else { p.minus(up, down)? };
-    Ok(vec![p.affine(sum, 0.5, 0.0)?])
+    let half = p.affine(sum, 0.5, 0.0)?;
+    exactly(p, half, x)
 }
 
 fn hyperbolic_sine(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
@@ -136,7 +145,8 @@ fn area_sine(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let root = p.of("Sqrt", &[more])?;
     let sum = p.plus(size, root)?;
     let logarithm = p.of("Log", &[sum])?;
-    Ok(vec![p.times(logarithm, sign)?])
+    let signed = p.times(logarithm, sign)?;
+    exactly(p, signed, x)
 }
 
 /// ln(x + √(x² − 1)).
@@ -147,7 +157,8 @@ fn area_cosine(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let square = p.times(less, more)?;
     let root = p.of("Sqrt", &[square])?;
     let sum = p.plus(x, root)?;
-    Ok(vec![p.of("Log", &[sum])?])
+    let logarithm = p.of("Log", &[sum])?;
+    exactly(p, logarithm, x)
 }
 
 /// (ln(1 + x) − ln(1 − x))/2.
@@ -157,7 +168,8 @@ fn area_tangent(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let [up, down] = [p.affine(x, 1.0, 1.0)?, p.affine(x, -1.0, 1.0)?];
     let [up, down] = [p.of("Log", &[up])?, p.of("Log", &[down])?];
     let difference = p.minus(up, down)?;
-    Ok(vec![p.affine(difference, 0.5, 0.0)?])
+    let half = p.affine(difference, 0.5, 0.0)?;
+    exactly(p, half, x)
 }
 
 /// |x|, and −1 or 1. What is made of them is near a number of order one that cancels: in floating
@@ -184,14 +196,16 @@ fn sine_to_angle(p: &mut Parts, x: Id) -> Result<Id, Refusal> {
 fn arc_sine(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &[])?;
     let x = p.input(0)?;
-    Ok(vec![sine_to_angle(p, x)?])
+    let angle = sine_to_angle(p, x)?;
+    exactly(p, angle, x)
 }
 
 fn arc_cosine(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &[])?;
     let x = p.input(0)?;
     let angle = sine_to_angle(p, x)?;
-    Ok(vec![p.affine(angle, -1.0, FRAC_PI_2)?])
+    let rest = p.affine(angle, -1.0, FRAC_PI_2)?;
+    exactly(p, rest, x)
 }
 
 /// atan x = asin(x/√(1 + x²)).
@@ -205,12 +219,14 @@ fn arc_tangent(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     // Rounding must not lead beyond 1, where there is no angle.
     let unit = crate::graph::Attributes::none().with("min", -1.0).with("max", 1.0);
     let sine = p.node("Clip", &[sine], unit)?;
-    Ok(vec![sine_to_angle(p, sine)?])
+    let angle = sine_to_angle(p, sine)?;
+    exactly(p, angle, x)
 }
 
 fn tangent(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &[])?;
     let x = p.input(0)?;
     let [sine, cosine] = [p.of("Sin", &[x])?, p.of("Cos", &[x])?];
-    Ok(vec![p.of("Div", &[sine, cosine])?])
+    let ratio = p.of("Div", &[sine, cosine])?;
+    exactly(p, ratio, x)
 }

@@ -21,6 +21,7 @@ mod erf;
 mod exact;
 mod exp;
 mod fine;
+mod function;
 mod gelu;
 mod gemm;
 mod known;
@@ -74,6 +75,7 @@ pub(crate) use choose::{CHOOSE, CHOSEN};
 pub(crate) use compare::{EQUAL, LESS, LESS_OR_EQUAL, NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
 pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
+pub(crate) use function::FUNCTION;
 pub(crate) use layer_norm::INVERSE_DEVIATION;
 pub(crate) use lines::Lines;
 pub(crate) use max_pool_grad::MAX_POOL_GRAD;
@@ -112,6 +114,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Cast", rearrange::cast),
     ("Ceil", compare::ceil),
     (CHOOSE, choose::choose_secretly),
+    (FUNCTION, function::function),
     (CHOSEN, choose::chosen),
     ("Clip", clip::clip),
     ("Concat", concat::concat),
@@ -211,7 +214,7 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 33] = [
+const INTERNAL: [&str; 34] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
@@ -221,6 +224,7 @@ const INTERNAL: [&str; 33] = [
     CONV_GRAD_WEIGHT,
     CROSS_ENTROPY,
     EQUAL,
+    FUNCTION,
     GELU_SLOPE_OP,
     INVERSE_DEVIATION,
     LABELS,

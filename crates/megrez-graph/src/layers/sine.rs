@@ -10,11 +10,11 @@ use super::polynomial::{Coefficients, argument_bits, degree_7};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::problem::{Refusal, out_of_range, refuse};
+use crate::problem::{Refusal, out_of_range};
 use crate::range::Range;
 use crate::scale::Scale;
 use crate::tensor::Tensor;
-use megrez_plan::{MAX_THRESHOLDS, ValueId};
+use megrez_plan::{Function, MAX_THRESHOLDS, ValueId};
 use megrez_ring::Shape;
 use std::f64::consts::{FRAC_PI_2, PI};
 use std::sync::Arc;
@@ -91,8 +91,9 @@ impl Layer for Sine {
         cx.mul("signed", &p, &sign)
     }
 
-    fn float(&self, _cx: &mut FloatLowering, _inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
-        refuse("has no floating-point form yet", "run the model in fixed point: --numbers fixed")
+    fn float(&self, cx: &mut FloatLowering, inputs: &[FloatOperand]) -> Result<ValueId, Refusal> {
+        let x = cx.value(&inputs[0]);
+        cx.map("function", if self.ahead { Function::Cos } else { Function::Sin }, x)
     }
 
     fn scale(&self) -> Scale {

@@ -6,6 +6,7 @@
 //! here.
 
 mod alkaid;
+mod formulas;
 mod meteor;
 mod mizar;
 mod secfloat;
@@ -22,6 +23,7 @@ use serde_json::{Value as Json, json};
 
 /// The tables.
 pub const TABLES: &[&Table] = &[
+    &formulas::SIGN_BITS,
     &mizar::REDUCTIONS,
     &mizar::PREFIX_SUMS,
     &mizar::SIGN_BITS,
@@ -30,15 +32,18 @@ pub const TABLES: &[&Table] = &[
     &training::PASS,
     &training::MEMORY,
     &training::FRAMEWORKS,
+    &formulas::OPERATIONS,
     &meteor::OPERATORS,
     &meteor::MNIST,
     &meteor::CIFAR,
     &meteor::BATCHES,
+    &formulas::CONJUNCTIONS,
     &alkaid::PROFILE,
     &alkaid::ADDER,
     &alkaid::PRIMITIVES,
     &alkaid::FUNCTIONS,
     &alkaid::NETWORKS,
+    &formulas::BLOCKS,
     &secfloat::OPERATIONS,
     &secfloat::ROUNDS,
     &secfloat::RELEVANCE,
@@ -46,6 +51,8 @@ pub const TABLES: &[&Table] = &[
     &secfloat::GARBLED,
     &secfloat::PROXIMITY,
     &truncation::RELU,
+    &truncation::ACCURACY,
+    &truncation::NETWORKS,
 ];
 
 /// What to run of a table.
