@@ -24,8 +24,7 @@
 
 use crate::cost::Cost;
 use crate::link::Sirnn;
-use crate::ot::softspoken::correction_bytes;
-use crate::ot::{Code, MAX_CHOICE};
+use crate::ot::{Code, MAX_CHOICE, Transfers};
 use crate::share::Bits;
 use crate::triple::{AndShape, Bundle, Triple, opening_bytes, triple_bytes};
 use crate::wire::{Reader, Writer};
@@ -190,6 +189,12 @@ fn tables(layouts: &[(Layout, usize)], b: u32, sender: usize) -> (usize, usize) 
     totals
 }
 
+/// OTs of one choice bit that digits and triples take in which party `sender` sends.
+fn taken(layouts: &[(Layout, usize)], triples: &[AndShape], sender: usize) -> usize {
+    let digits: usize = (1..=MAX_CHOICE).map(|b| b as usize * tables(layouts, b, sender).0).sum();
+    digits + triples.iter().map(|shape| shape.lanes).sum::<usize>()
+}
+
 /// A node's gt and eq.
 type Value = (Option<Bits>, Option<Bits>);
 
@@ -207,6 +212,7 @@ impl<D: Device> Sirnn<D> {
         let shapes = all_shapes(&layouts, &and_lanes);
         let flat = [shapes.concat(), later.to_vec()].concat();
         let (me, peer) = (self.me(), 1 - self.me());
+        self.reserve(taken(&layouts, &flat, peer), taken(&layouts, &flat, me))?;
 
         // Corrections: what the digits of this party's shares choose where it receives, and the
         // triples'.
@@ -222,7 +228,7 @@ impl<D: Device> Sirnn<D> {
         }
         let sown = self.sow(&flat, &mut out)?;
         let sizes: Vec<usize> = (1..=MAX_CHOICE)
-            .map(|b| self.ot.sender.correction_bytes(Code::new(b), tables(&layouts, b, me).0))
+            .map(|b| self.ot.transfers.correction_bytes(Code::new(b), tables(&layouts, b, me).0))
             .collect();
         let digits: usize = sizes.iter().sum();
         let corrections = self.exchange(Payload::from_bytes(&out), digits + self.triple_bytes(&flat))?;
@@ -397,20 +403,29 @@ impl<D: Device> Sirnn<D> {
 
 /// What [`Sirnn::carries`] costs for integers of (cuts, lanes), ANDs of so many lanes, and triples
 /// for later.
-pub(crate) fn cost(k: u32, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[AndShape]) -> Cost {
+pub(crate) fn cost(
+    transfers: Transfers,
+    jobs: &[(Vec<(u32, Ask)>, usize)],
+    ands: &[usize],
+    later: &[AndShape],
+) -> Cost {
     let layouts: Vec<(Layout, usize)> = jobs.iter().map(|(c, n)| (Layout::new(c), *n)).collect();
     let shapes = all_shapes(&layouts, ands);
+    let flat = [shapes.concat(), later.to_vec()].concat();
     let bytes = |party: usize| {
-        let corrections = |b| correction_bytes(k, Code::new(b), tables(&layouts, b, 1 - party).0);
+        let corrections = |b| transfers.correction_bytes(Code::new(b), tables(&layouts, b, 1 - party).0);
         let digits: usize = (1..=MAX_CHOICE).map(corrections).sum();
         let tables = bits::bytes((1..=MAX_CHOICE).map(|b| tables(&layouts, b, party).1).sum());
         let openings: usize = shapes.iter().map(|level| opening_bytes(level)).sum();
-        digits + tables + triple_bytes(k, &[shapes.concat(), later.to_vec()].concat()) + openings
+        digits + tables + triple_bytes(transfers, &flat) + openings
     };
     let digits = jobs.iter().any(|j| j.1 > 0 && !j.0.is_empty());
-    let sown = digits || ands.iter().any(|&lanes| lanes > 0) || later.iter().any(|s| s.lanes > 0);
+    let sown = digits
+        || transfers != Transfers::Silent
+            && (ands.iter().any(|&lanes| lanes > 0) || later.iter().any(|s| s.lanes > 0));
     let joins = if digits || !ands.is_empty() { shapes.len() as u32 } else { 0 };
     Cost::new([bytes(0), bytes(1)], u32::from(sown) + u32::from(digits) + joins)
+        .choosing([1, 0].map(|sender| taken(&layouts, &flat, sender)))
 }
 
 /// This party's shares of \[gt, eq\] of a digit in the lanes in which it receives.

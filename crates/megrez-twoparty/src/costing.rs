@@ -7,21 +7,25 @@ pub use crate::cost::Cost;
 pub use crate::sizes::{Lanes, Size};
 
 use crate::compare::{self, Ask};
+use crate::ot::Transfers;
+use crate::ot::silent::Stock;
 use crate::sizes::local_blocks;
 use crate::triple::{self, AndShape};
 use crate::{cot, leading, lookup};
 use megrez_float::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
 use std::convert::Infallible;
 
-/// Prices of SoftSpoken with groups of `k` bits.
+/// Prices of transfers of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Costing {
-    /// k.
-    pub k: u32,
+    /// How their blocks are made.
+    pub transfers: Transfers,
     /// Threads of each party.
     pub threads: usize,
     /// What was asked so far.
     pub cost: Cost,
+    /// What is left of each party's stock of OTs in which it chooses.
+    stock: [Stock; 2],
 }
 
 /// How the wrap of a factor is had.
@@ -43,10 +47,11 @@ impl Wrap {
 }
 
 impl Costing {
-    /// Nothing is asked yet.
+    /// Nothing is asked yet, of transfers with groups of so many bits, 0 for silent ones.
     #[must_use]
-    pub fn new(k: u32) -> Self {
-        Self { k, threads: 1, cost: Cost::default() }
+    pub fn new(group: u32) -> Self {
+        let transfers = Transfers::of(group);
+        Self { transfers, threads: 1, cost: Cost::default(), stock: [Stock::default(); 2] }
     }
 
     /// Between parties of so many threads each.
@@ -55,20 +60,44 @@ impl Costing {
         Self { threads, ..self }
     }
 
+    /// What was asked, after what fills up the stocks for it.
+    fn pay(&mut self, cost: Cost) {
+        self.cost.pay(cost);
+        if self.transfers != Transfers::Silent {
+            return;
+        }
+        loop {
+            let refills = [0, 1].map(|party| self.stock[party].lacking(cost.chosen[party] as usize));
+            if refills.iter().all(Option::is_none) {
+                break;
+            }
+            let mut bytes = [0; 2];
+            for (party, refill) in refills.into_iter().enumerate() {
+                let Some(refill) = refill else { continue };
+                let [asked, answered] = refill.bytes();
+                bytes[party] += asked;
+                bytes[1 - party] += answered;
+                self.stock[party].fill(refill);
+            }
+            self.cost.pay(Cost::new(bytes, 2));
+        }
+        self.stock.iter_mut().zip(cost.chosen).for_each(|(stock, n)| stock.take(n as usize));
+    }
+
     fn carries(&mut self, jobs: &[(Vec<(u32, Ask)>, usize)], ands: &[usize], later: &[AndShape]) {
-        self.cost.pay(compare::cost(self.k, jobs, ands, later));
+        self.pay(compare::cost(self.transfers, jobs, ands, later));
     }
 
     fn openings(&mut self, shapes: &[AndShape]) {
-        self.cost.pay(triple::opening_cost(shapes));
+        self.pay(triple::opening_cost(shapes));
     }
 
     fn cots(&mut self, jobs: &[(usize, Option<usize>, u32)]) {
-        self.cost.pay(cot::cost(self.k, jobs));
+        self.pay(cot::cost(self.transfers, jobs));
     }
 
     fn ands(&mut self, shapes: &[AndShape]) {
-        self.cost.pay(triple::cost(self.k, shapes));
+        self.pay(triple::cost(self.transfers, shapes));
     }
 
     fn wraps(&mut self, jobs: &[(Size, Wrap)]) {
@@ -147,14 +176,18 @@ impl Blocks for Costing {
         }
         let mut costs = vec![Cost::default(); threads];
         let one = |i: usize| {
-            let mut costing = Self::new(self.k);
+            let mut costing = Self { threads: 1, cost: Cost::default(), ..*self };
             let result = part(&mut costing, i);
             costs[i % threads].pay(costing.cost);
             result
         };
         let results = (0..n).map(one).collect();
-        let bytes = [0, 1].map(|party| costs.iter().map(|b| b.bytes[party]).sum());
-        self.cost.pay(Cost { bytes, rounds: costs.iter().map(|b| b.rounds).max().unwrap_or(0) });
+        let sum = |of: fn(&Cost) -> [u64; 2]| [0, 1].map(|party| costs.iter().map(|c| of(c)[party]).sum());
+        self.cost.pay(Cost {
+            bytes: sum(|c| c.bytes),
+            chosen: sum(|c| c.chosen),
+            rounds: costs.iter().map(|b| b.rounds).max().unwrap_or(0),
+        });
         results
     }
 
@@ -195,7 +228,7 @@ impl Blocks for Costing {
     }
     fn lookup(&mut self, jobs: &[Lookup<'_, Self>]) -> Result<Vec<Row<Self>>, Infallible> {
         let sizes: Vec<_> = jobs.iter().map(|j| (j.table, j.index.lanes)).collect();
-        self.cost.pay(lookup::cost(self.k, &sizes));
+        self.pay(lookup::cost(self.transfers, &sizes));
         Ok(jobs.iter().map(|j| row(j.table, j.index.lanes)).collect())
     }
     fn extend(&mut self, jobs: &[Extend<'_, Self>]) -> Result<Vec<Size>, Infallible> {
@@ -267,7 +300,7 @@ impl Blocks for Costing {
             .iter()
             .flat_map(|(x, _)| leading::digits(x.width).map(|w| (&tables[w as usize - 1], x.lanes)))
             .collect();
-        self.cost.pay(lookup::cost(self.k, &lookups));
+        self.pay(lookup::cost(self.transfers, &lookups));
         levels.iter().for_each(|level| self.openings(level));
         let wide = |(x, width): &(&Size, u32)| {
             let used = 32 - (x.width - 1).leading_zeros();

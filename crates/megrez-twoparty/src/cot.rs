@@ -13,8 +13,7 @@
 
 use crate::cost::Cost;
 use crate::link::Sirnn;
-use crate::ot::Code;
-use crate::ot::softspoken::correction_bytes;
+use crate::ot::{Code, Transfers};
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::mask;
 use megrez_kernels::Device;
@@ -86,14 +85,15 @@ impl<D: Device> Sirnn<D> {
         let (me, peer) = (self.me(), 1 - self.me());
         let code = Code::new(1);
         let ((given, given_bits), (chosen, chosen_bits)) = (totals(jobs, me), totals(jobs, peer));
+        self.reserve(chosen, given)?;
 
         let mut choices = Writer::with_capacity(chosen);
         jobs.iter().filter(|j| j.gives(peer)).for_each(|j| choices.append(j.choice, j.lanes));
         let choices = [choices.into_words()];
         let (corrections, blocks) = self.ot.receiver.extend(code, &choices, chosen);
         let received = self.ot.next_received(chosen);
-        let theirs =
-            self.exchange(Payload::from_bytes(&corrections), self.ot.sender.correction_bytes(code, given))?;
+        let theirs = self
+            .exchange(Payload::from_bytes(&corrections), self.ot.transfers.correction_bytes(code, given))?;
 
         let mut writer = Writer::with_capacity(given_bits);
         self.give(jobs, given, theirs.as_bytes(), &mut writer, sums);
@@ -184,14 +184,16 @@ impl<D: Device> Sirnn<D> {
 }
 
 /// What [`Sirnn::cots`] costs for (lanes, giver, bits of all words of a lane).
-pub(crate) fn cost(k: u32, jobs: &[(usize, Option<usize>, u32)]) -> Cost {
+pub(crate) fn cost(transfers: Transfers, jobs: &[(usize, Option<usize>, u32)]) -> Cost {
     let totals = |giver: usize| {
         let given = jobs.iter().filter(move |j| j.1.is_none_or(|from| from == giver));
         given.fold((0, 0), |t, j| (t.0 + j.0, t.1 + j.0 * j.2 as usize))
     };
-    let bytes =
-        |party: usize| correction_bytes(k, Code::new(1), totals(1 - party).0) + bits::bytes(totals(party).1);
+    let bytes = |party: usize| {
+        transfers.correction_bytes(Code::new(1), totals(1 - party).0) + bits::bytes(totals(party).1)
+    };
     Cost::new([bytes(0), bytes(1)], if jobs.iter().all(|j| j.0 == 0) { 0 } else { 2 })
+        .choosing([totals(1).0, totals(0).0])
 }
 
 /// Every block, plus `offset`, as often as it has pads.

@@ -1,6 +1,6 @@
 //! The handle of one party: its links and its OTs.
 
-use crate::ot::{MAX_THREADS, Ots};
+use crate::ot::{MAX_THREADS, Ots, Transfers};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_session::{Error, Party};
@@ -31,10 +31,16 @@ impl<D: Device> Sirnn<D> {
     /// been.
     ///
     /// # Errors
-    /// [`Error::Step`] once a session has had [`MAX_THREADS`].
+    /// [`Error::Step`] once a session has had [`MAX_THREADS`], and for more than one thread with
+    /// silent transfers.
     pub fn with_threads(mut self, threads: usize) -> Result<Self, Error> {
         self.others.clear();
         for _ in 1..threads {
+            if self.ot.transfers == Transfers::Silent {
+                return self
+                    .party
+                    .refuse("silent transfers have one stock: take one thread, or a group of bits");
+            }
             let Some(ot) = self.ot.next_thread() else {
                 let what =
                     format!("{threads} threads: a session has at most {MAX_THREADS} in all; begin a new one");
@@ -138,6 +144,28 @@ impl<D: Device> Sirnn<D> {
         let results = worked.into_iter().map(|w| Ok(w.0?.into_iter()));
         let mut results: Vec<_> = results.collect::<Result<_, Error>>()?;
         Ok((0..n).map(|i| results[i % threads].next().expect("one for each part")).collect())
+    }
+
+    /// Fills up the stocks of OTs, if any are kept, so that this party can choose in `receive` OTs
+    /// of one bit and offer in `send`: before the messages that they are for.
+    pub(crate) fn reserve(&mut self, receive: usize, send: usize) -> Result<(), Error> {
+        let randomness = |e: megrez_prg::RandomError| Error::Randomness(e.to_string());
+        loop {
+            let (mine, theirs) = (self.ot.receiver.lacking(receive), self.ot.sender.lacking(send));
+            if mine.is_none() && theirs.is_none() {
+                return Ok(());
+            }
+            let ask = mine.map(|refill| self.ot.receiver.ask(refill)).transpose().map_err(randomness)?;
+            let expect = theirs.map_or(0, |refill| refill.bytes()[0]);
+            let asked = self.exchange(Payload::from_bytes(&ask.unwrap_or_default()), expect)?;
+            let answer = theirs.map(|refill| self.ot.sender.answer(refill, asked.as_bytes()));
+            let answer = answer.transpose().map_err(randomness)?.unwrap_or_default();
+            let expect = mine.map_or(0, |refill| refill.bytes()[1]);
+            let answered = self.exchange(Payload::from_bytes(&answer), expect)?;
+            if let Some(refill) = mine {
+                self.ot.receiver.fill(refill, answered.as_bytes());
+            }
+        }
     }
 
     /// Sends `out` and receives `expect` bytes at the same time; an empty message is not sent.

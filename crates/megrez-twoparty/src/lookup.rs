@@ -19,8 +19,7 @@
 use crate::compare::lanes_from;
 use crate::cost::Cost;
 use crate::link::Sirnn;
-use crate::ot::softspoken::correction_bytes;
-use crate::ot::{Code, MAX_CHOICE};
+use crate::ot::{Code, MAX_CHOICE, Transfers};
 use crate::share::{Bits, Ints};
 use crate::wire::{Reader, Writer};
 use megrez_float::blocks::{Blocks, Lookup, Row, Table, mask};
@@ -99,6 +98,8 @@ impl<D: Device> Sirnn<D> {
             of_width(&indices, b).iter().map(|&(job, _)| lanes(job, sender).len()).sum()
         };
 
+        let taken = |sender| (1..=MAX_CHOICE).map(|b| b as usize * count(b, sender)).sum();
+        self.reserve(taken(peer), taken(me))?;
         let mut out = vec![];
         // Keys by job and part: where this party receives one for each lane, where it sends 2^b.
         let mut chosen: Vec<Vec<Vec<u128>>> = indices.iter().map(|&i| vec![vec![]; parts(i).len()]).collect();
@@ -122,8 +123,9 @@ impl<D: Device> Sirnn<D> {
                     blocks.by_ref().take(lanes(job, peer).len()).collect();
             }
         }
-        let sizes: Vec<usize> =
-            (1..=MAX_CHOICE).map(|b| self.ot.sender.correction_bytes(Code::new(b), count(b, me))).collect();
+        let sizes: Vec<usize> = (1..=MAX_CHOICE)
+            .map(|b| self.ot.transfers.correction_bytes(Code::new(b), count(b, me)))
+            .collect();
         let corrections = self.exchange(Payload::from_bytes(&out), sizes.iter().sum())?;
         let mut rest = corrections.as_bytes();
         for b in 1..=MAX_CHOICE {
@@ -254,17 +256,19 @@ impl<D: Device> Sirnn<D> {
 }
 
 /// What [`Sirnn::rows`] costs for (table, lanes).
-pub(crate) fn cost(k: u32, jobs: &[(&Table, usize)]) -> Cost {
+pub(crate) fn cost(transfers: Transfers, jobs: &[(&Table, usize)]) -> Cost {
     let indices: Vec<u32> = jobs.iter().map(|j| j.0.index).collect();
+    let count = |b: u32, sender: usize| -> usize {
+        of_width(&indices, b).iter().map(|&(j, _)| lanes_from(sender, jobs[j].1).len()).sum()
+    };
+    let taken = |sender| (1..=MAX_CHOICE).map(|b| b as usize * count(b, sender)).sum();
     let bytes = |party: usize| {
-        let corrections = |b: u32| {
-            let n = of_width(&indices, b).iter().map(|&(j, _)| lanes_from(1 - party, jobs[j].1).len()).sum();
-            correction_bytes(k, Code::new(b), n)
-        };
+        let corrections = |b: u32| transfers.correction_bytes(Code::new(b), count(b, 1 - party));
         let rows = |(table, n): &(&Table, usize)| {
             lanes_from(party, *n).len() * ((1 << table.index) - 1) * row_bits(table)
         };
         (1..=MAX_CHOICE).map(corrections).sum::<usize>() + bits::bytes(jobs.iter().map(rows).sum())
     };
     Cost::new([bytes(0), bytes(1)], if jobs.iter().all(|j| j.1 == 0) { 0 } else { 2 })
+        .choosing([taken(1), taken(0)])
 }

@@ -17,6 +17,7 @@ const LANES: usize = 256;
 /// Both parties run something on x, party 0's, and y, party 1's, and open what comes out. Returns
 /// it, with the bytes that each party sent and the rounds, both before opening.
 fn on_shares(
+    group: u32,
     threads: usize,
     x: &Plain,
     y: &Plain,
@@ -24,7 +25,7 @@ fn on_shares(
 ) -> (Opened, [u64; 2], u32) {
     let results = two_parties(|party| {
         let me = party.me();
-        let mut b = Sirnn::new(party.clone(), Ots::set_up(party, 4)?).with_threads(threads)?;
+        let mut b = Sirnn::new(party.clone(), Ots::set_up(party, group)?).with_threads(threads)?;
         let x = b.share(0, "x", Format::FLOAT32, LANES, (me == 0).then_some(x))?;
         let y = b.share(1, "y", Format::FLOAT32, LANES, (me == 1).then_some(y))?;
         b.party_mut().enter(Phase::Online, 0);
@@ -41,15 +42,16 @@ fn on_shares(
 #[test]
 fn operations() {
     let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
-    for op in OPS {
-        let mut costing = Costing::new(4);
+    let silent = OPS.iter().step_by(5).map(|op| (op, 0));
+    for (op, group) in OPS.iter().map(|op| (op, 4)).chain(silent) {
+        let mut costing = Costing::new(group);
         let sizes = [Float::public(&costing, &x), Float::public(&costing, &y)];
         let Ok(_) = ops::run(op, &mut costing, &sizes[0], &sizes[1]);
         let (opened, bytes, rounds) =
-            on_shares(1, &x, &y, |b, [x, y]| Ok(ops::run(op, b, &x, &y)?.expect("an operation")));
+            on_shares(group, 1, &x, &y, |b, [x, y]| Ok(ops::run(op, b, &x, &y)?.expect("an operation")));
         assert_eq!(opened.differences(&ops::in_the_clear(op, &x, &y).unwrap()), 0, "{op}");
-        assert_eq!(bytes, costing.cost.bytes, "{op}");
-        assert!(rounds <= costing.cost.rounds, "{op}");
+        assert_eq!(bytes, costing.cost.bytes, "{op}, group {group}");
+        assert!(rounds <= costing.cost.rounds, "{op}, group {group}");
     }
 }
 
@@ -90,7 +92,7 @@ fn tapes() {
     let Ok(()) = Machine::default().run(&mut twice, &tape[..5], &mut |b, _, _, _| Ok(Float::public(b, &x)));
     assert_eq!(twice.cost.rounds, apart.cost.rounds);
 
-    let (opened, bytes, rounds) = on_shares(1, &x, &y, |b, inputs| {
+    let (opened, bytes, rounds) = on_shares(4, 1, &x, &y, |b, inputs| {
         let mut machine = Machine::default();
         machine.run(b, &tape, &mut |_, name, _, _| Ok(inputs[name as usize].clone()))?;
         let Value::Float(sum) = machine.value(11) else { panic!("numbers") };
@@ -129,7 +131,7 @@ fn threads_change_rounds_alone() {
             let first = products(b, &x, &y)?;
             Ok(ops::Output::Float(products(b, &first, &first).and_then(|_| products(b, &x, &y))?))
         };
-        let (opened, bytes, rounds) = on_shares(threads, &x, &y, twice);
+        let (opened, bytes, rounds) = on_shares(4, threads, &x, &y, twice);
         assert_eq!(opened.differences(&want), 0);
         assert_eq!(bytes, costing.cost.bytes.map(|b| 3 * b), "{threads} threads");
         assert!(rounds <= 3 * costing.cost.rounds && rounds > 2 * costing.cost.rounds);

@@ -115,6 +115,7 @@ fn check_with(k: u32, program: &impl Program, ints: &[Input], bits: &[Input]) {
 
 fn check(program: &impl Program, ints: &[Input], bits: &[Input]) {
     check_with(4, program, ints, bits);
+    check_with(0, program, ints, bits);
     crate::dealt::tests::check(program, ints, bits);
 }
 

@@ -7,15 +7,15 @@
 //! which are uniform.
 //!
 //! rounds  bits per bundle, each direction
-//! 1       127/128 · 128/k   corrections of the OT; sent with whatever else is sent then
+//! 1       127/128 · 128/k   corrections of the OT; sent with whatever else is sent then (none, if
+//!                           transfers are silent)
 //! 1       1 + c             openings
 //!
 //! Security: `docs/security/secfloat.md`.
 
 use crate::cost::Cost;
 use crate::link::Sirnn;
-use crate::ot::Code;
-use crate::ot::softspoken::random_bytes;
+use crate::ot::{Code, Transfers};
 use crate::share::Bits;
 use crate::wire::{Reader, Writer};
 use megrez_kernels::Device;
@@ -56,15 +56,17 @@ fn total(shapes: &[AndShape]) -> usize {
     shapes.iter().map(|s| s.lanes).sum()
 }
 
-/// Bytes of the corrections of SoftSpoken with groups of k bits, each direction.
-pub(crate) fn triple_bytes(k: u32, shapes: &[AndShape]) -> usize {
-    random_bytes(k, total(shapes))
+/// Bytes of the corrections, each direction.
+pub(crate) fn triple_bytes(transfers: Transfers, shapes: &[AndShape]) -> usize {
+    transfers.random_bytes(total(shapes))
 }
 
 /// What ANDs of these shapes cost.
-pub(crate) fn cost(k: u32, shapes: &[AndShape]) -> Cost {
-    let bytes = triple_bytes(k, shapes) + opening_bytes(shapes);
-    Cost::new([bytes; 2], if total(shapes) == 0 { 0 } else { 2 })
+pub(crate) fn cost(transfers: Transfers, shapes: &[AndShape]) -> Cost {
+    let bytes = triple_bytes(transfers, shapes) + opening_bytes(shapes);
+    let rounds = u32::from(total(shapes) > 0);
+    let corrections = if transfers == Transfers::Silent { 0 } else { rounds };
+    Cost::new([bytes; 2], rounds + corrections).choosing([total(shapes); 2])
 }
 
 /// What ANDs of these shapes cost whose triples are there.
@@ -80,7 +82,7 @@ pub(crate) fn opening_bytes(shapes: &[AndShape]) -> usize {
 impl<D: Device> Sirnn<D> {
     /// Bytes of the corrections, each direction.
     pub(crate) fn triple_bytes(&self, shapes: &[AndShape]) -> usize {
-        if total(shapes) == 0 { 0 } else { self.ot.sender.random_bytes(total(shapes)) }
+        if total(shapes) == 0 { 0 } else { self.ot.transfers.random_bytes(total(shapes)) }
     }
 
     /// The corrections for triples of these shapes, appended to `out`.
@@ -172,6 +174,7 @@ impl<D: Device> Sirnn<D> {
         if total(&shapes) == 0 {
             return Ok(bundles.iter().map(|b| b.y.iter().map(|y| (*y).clone()).collect()).collect());
         }
+        self.reserve(total(&shapes), total(&shapes))?;
         let mut out = vec![];
         let sown = self.sow(&shapes, &mut out)?;
         let corrections = self.exchange(Payload::from_bytes(&out), self.triple_bytes(&shapes))?;

@@ -78,11 +78,12 @@ fn block(name: &str, b: &mut Sirnn<Cpu>, [x, y]: &[Ints; 2], c: &Bits) -> Result
 #[allow(clippy::type_complexity)]
 fn observed(
     party: &mut Party<Cpu>,
+    group: u32,
     name: &str,
     secrets: [u64; 3],
     fresh: bool,
 ) -> Result<(Vec<Vec<u8>>, Vec<Ints>), Error> {
-    let ot = Ots::set_up(party, 4)?;
+    let ot = Ots::set_up(party, group)?;
     party.enter(Phase::Online, 0);
     let tap = Tap::default();
     party.tap(tap.clone());
@@ -112,8 +113,9 @@ fn shares_are_plausible(what: &str, share: &Ints) {
 #[test]
 fn messages_and_shares_are_uniform_whatever_the_secrets_are() {
     for name in BLOCKS {
-        for secrets in SECRETS {
-            let results = two_parties(|party| observed(party, name, secrets, false));
+        for (i, secrets) in SECRETS.into_iter().chain(SECRETS).enumerate() {
+            let group = if i < SECRETS.len() { 4 } else { 0 };
+            let results = two_parties(|party| observed(party, group, name, secrets, false));
             for (party, result) in results.into_iter().enumerate() {
                 let (messages, shares) = result.unwrap();
                 assert!(!messages.is_empty(), "{name}: party {party} is silent");
@@ -128,12 +130,12 @@ fn messages_and_shares_are_uniform_whatever_the_secrets_are() {
 fn garbage_of_the_right_size_gives_wrong_results_and_nothing_else() {
     for name in BLOCKS {
         let sizes: Vec<usize> = {
-            let mut honest = two_parties(|party| observed(party, name, [1, 2, 1], true));
+            let mut honest = two_parties(|party| observed(party, 4, name, [1, 2, 1], true));
             honest.pop().unwrap().unwrap().0.iter().map(Vec::len).collect()
         };
         let results = two_parties(|party| {
             if party.me() == 0 {
-                return observed(party, name, [1, 2, 1], true).map(|r| r.1.len());
+                return observed(party, 4, name, [1, 2, 1], true).map(|r| r.1.len());
             }
             Ots::set_up(party, 4)?;
             party.enter(Phase::Online, 0);
@@ -154,7 +156,7 @@ fn short_messages_and_silence_end_the_session() {
     for short in [true, false] {
         let results = two_parties(|party| {
             if party.me() == 0 {
-                return observed(party, "negative", [1, 2, 1], true).map(|_| ());
+                return observed(party, 4, "negative", [1, 2, 1], true).map(|_| ());
             }
             Ots::set_up(party, 4)?;
             party.enter(Phase::Online, 0);

@@ -1,30 +1,39 @@
 //! What an extension of oblivious transfer is: its two halves, whatever makes the blocks.
 
 use super::code::Code;
+use super::silent::Refill;
+use megrez_prg::RandomError;
 
 /// The receiving half of an extension. Blocks are never made twice: a value is neither cloned nor
 /// rewound, and [`at`](Self::at) is called once for each place.
 pub trait OtReceiver: Send {
-    /// The same OTs from a place on that this value never comes to, in blocks of 512.
-    fn at(&self, place: u64) -> Box<dyn OtReceiver>;
-    /// Bytes that `n` OTs with given choices take, receiver to sender.
-    fn correction_bytes(&self, code: Code, n: usize) -> usize;
-    /// Bytes that `n` 1-of-2 OTs with random choices take, receiver to sender.
-    fn random_bytes(&self, n: usize) -> usize;
+    /// The same OTs from a place on that this value never comes to, in blocks of 512; `None` if
+    /// there is but one place.
+    fn at(&self, place: u64) -> Option<Box<dyn OtReceiver>>;
     /// What to send, and a block for each of `n` choices; plane i packs bit i of all choices.
     fn extend(&mut self, code: Code, choices: &[Vec<u64>], n: usize) -> (Vec<u8>, Vec<u128>);
     /// What to send, `n` random choices of one bit, packed, and a block for each.
     fn extend_random(&mut self, n: usize) -> (Vec<u8>, Vec<u64>, Vec<u128>);
+    /// What has to be made before there are `needed` OTs of one choice bit, if OTs are kept in
+    /// stock. The same at both parties.
+    fn lacking(&self, _needed: usize) -> Option<Refill> {
+        None
+    }
+    /// What to send for it.
+    ///
+    /// # Errors
+    /// If there is no randomness.
+    fn ask(&mut self, _refill: Refill) -> Result<Vec<u8>, RandomError> {
+        unreachable!("nothing is kept in stock")
+    }
+    /// The stock, once the answer is there, which has exactly as many bytes as it must.
+    fn fill(&mut self, _refill: Refill, _answer: &[u8]) {}
 }
 
 /// The sending half of an extension.
 pub trait OtSender: Send {
     /// As the receiver's.
-    fn at(&self, place: u64) -> Box<dyn OtSender>;
-    /// As the receiver's.
-    fn correction_bytes(&self, code: Code, n: usize) -> usize;
-    /// As the receiver's.
-    fn random_bytes(&self, n: usize) -> usize;
+    fn at(&self, place: u64) -> Option<Box<dyn OtSender>>;
     /// Δ_x for every x.
     fn offsets(&self, code: Code) -> Vec<u128>;
     /// Blocks in order, some at a time, from the receiver's bytes, of which there are exactly as
@@ -38,4 +47,15 @@ pub trait OtSender: Send {
     }
     /// As the receiver's.
     fn extend_random(&mut self, n: usize, corrections: &[u8]) -> Vec<u128>;
+    /// As the receiver's.
+    fn lacking(&self, _needed: usize) -> Option<Refill> {
+        None
+    }
+    /// What to answer when the receiver asks, with exactly as many bytes as it must.
+    ///
+    /// # Errors
+    /// If there is no randomness.
+    fn answer(&mut self, _refill: Refill, _asked: &[u8]) -> Result<Vec<u8>, RandomError> {
+        unreachable!("nothing is kept in stock")
+    }
 }

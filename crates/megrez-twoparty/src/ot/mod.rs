@@ -2,8 +2,9 @@
 //!
 //! Two sides agree on blocks: the sender holds q_j for OT j, the receiver q_j ⊕ Δ_c for its choice
 //! c of b bits, and the sender knows Δ_x for all x. [`struct@Hash`] turns them into pads.
-//! [`OtSender`] and [`OtReceiver`] are the seam behind which the blocks are made; [`softspoken`] is
-//! what stands there now. [`Ots`] is both, set up once for a session.
+//! [`OtSender`] and [`OtReceiver`] are the seam behind which the blocks are made: by [`softspoken`],
+//! or by [`silent`], which sends a tenth and takes a stock. [`Ots`] is both, set up once for a
+//! session.
 //!
 //! Security: `docs/security/secfloat.md`.
 
@@ -11,6 +12,8 @@ pub mod base;
 pub mod code;
 mod extension;
 pub mod hash;
+mod point;
+pub mod silent;
 pub mod softspoken;
 mod transpose;
 mod tree;
@@ -23,6 +26,45 @@ use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_prg::{Key, RootKey, Stream};
 use megrez_session::{Error, Party};
+use std::sync::Arc;
+
+/// How the blocks are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfers {
+    /// SoftSpoken with groups of k bits, 1, 2, 4 or 8: more is fewer bytes and more work.
+    SoftSpoken {
+        /// Bits of a group.
+        k: u32,
+    },
+    /// From a stock that grows by learning parity with noise: the fewest bytes once there are many.
+    Silent,
+}
+
+impl Transfers {
+    /// Those of a plan's `group`: bits of a group, or 0 for silent ones.
+    #[must_use]
+    pub const fn of(group: u32) -> Self {
+        if group == 0 { Self::Silent } else { Self::SoftSpoken { k: group } }
+    }
+
+    /// Bytes that `n` OTs with given choices take, receiver to sender.
+    #[must_use]
+    pub fn correction_bytes(self, code: Code, n: usize) -> usize {
+        match self {
+            Self::SoftSpoken { k } => softspoken::correction_bytes(k, code, n),
+            Self::Silent => silent::correction_bytes(code, n),
+        }
+    }
+
+    /// Bytes that `n` 1-of-2 OTs with random choices take, receiver to sender.
+    #[must_use]
+    pub fn random_bytes(self, n: usize) -> usize {
+        match self {
+            Self::SoftSpoken { k } => softspoken::random_bytes(k, n),
+            Self::Silent => 0,
+        }
+    }
+}
 
 /// Both halves at one party, the hash, and a number for every OT that was ever made in each
 /// direction.
@@ -33,6 +75,8 @@ pub struct Ots {
     pub sender: Box<dyn OtSender>,
     /// The session's hash.
     pub hash: Hash,
+    /// How the blocks are made.
+    pub transfers: Transfers,
     received: u64,
     sent: u64,
     messages: u64,
@@ -49,29 +93,32 @@ pub const SETUP_ROUNDS: u32 = 2;
 
 /// Bytes that each party sends in [`Ots::set_up`].
 #[must_use]
-pub const fn setup_bytes(k: u32) -> usize {
+pub const fn setup_bytes(group: u32) -> usize {
+    let k = if group == 0 { silent::FIRST_GROUP } else { group };
     let base = softspoken::groups(k) * k as usize;
     base::receiver_bytes(base) + base::SENDER_BYTES + base * 64
 }
 
 impl Ots {
-    /// Sets up SoftSpoken with groups of `k` bits in both directions between party 0 and party 1.
-    /// Larger k means fewer bytes and more work: a 1-of-2 OT takes 128/k bits and 2^k·128/k bits of
-    /// expansion.
+    /// Sets up SoftSpoken with groups of `group` bits in both directions between party 0 and party
+    /// 1; with 0, silent transfers on it. Larger groups mean fewer bytes and more work: with k bits
+    /// a 1-of-2 OT takes 128/k bits and 2^k·128/k bits of expansion.
     ///
     /// Each party sends [`setup_bytes`] in [`SETUP_ROUNDS`] rounds, under the phase and step that
     /// run.
     ///
     /// # Errors
-    /// [`Error::Step`] unless there are two parties and k is 1, 2, 4 or 8, and when the peer's
-    /// bytes are no group elements.
-    pub fn set_up<D: Device>(party: &mut Party<D>, k: u32) -> Result<Self, Error> {
+    /// [`Error::Step`] unless there are two parties and the group is 0, 1, 2, 4 or 8, and when the
+    /// peer's bytes are no group elements.
+    pub fn set_up<D: Device>(party: &mut Party<D>, group: u32) -> Result<Self, Error> {
         if party.parties() != 2 {
             return party.refuse("oblivious transfer runs between exactly two parties");
         }
-        if ![1, 2, 4, 8].contains(&k) {
-            return party.refuse(format!("groups of k = {k} bits; k is 1, 2, 4 or 8"));
+        if ![0, 1, 2, 4, 8].contains(&group) {
+            return party.refuse(format!("groups of k = {group} bits; k is 1, 2, 4 or 8, or 0 for silent"));
         }
+        let transfers = Transfers::of(group);
+        let k = if let Transfers::SoftSpoken { k } = transfers { k } else { silent::FIRST_GROUP };
         let peer = 1 - party.me();
         // Names that both sides have for this run: not secret, and new.
         let mut name = |purpose| -> Result<Vec<u8>, Error> {
@@ -134,30 +181,32 @@ impl Ots {
             delta.push(missing as u8);
             but_one.push(tree::regrow(missing, &given).iter().map(Key::stream).collect());
         }
-        Ok(Self {
-            receiver: Box::new(softspoken::Receiver::new(k, all)),
-            sender: Box::new(softspoken::Sender::new(k, delta, but_one)),
-            hash: Hash::new(hash),
-            received: 0,
-            sent: 0,
-            messages: 0,
-            threads: 1,
-        })
+        let hash = Hash::new(hash);
+        let mut receiver: Box<dyn OtReceiver> = Box::new(softspoken::Receiver::new(k, all));
+        let mut sender: Box<dyn OtSender> = Box::new(softspoken::Sender::new(k, delta, but_one));
+        if transfers == Transfers::Silent {
+            let matrix = Arc::new(silent::Matrix(party.stream(peer, "matrix")?));
+            receiver = Box::new(silent::Receiver::new(receiver, Arc::clone(&matrix), hash.clone()));
+            sender = Box::new(silent::Sender::new(sender, matrix, hash.clone()));
+        }
+        Ok(Self { receiver, sender, hash, transfers, received: 0, sent: 0, messages: 0, threads: 1 })
     }
 
     /// What the next thread of both parties goes on with: places, numbers and messages from a
     /// multiple of 2^56 on, which no other thread comes to. None are given out twice; once
-    /// [`MAX_THREADS`] have some, and to a thread of a thread, there are none.
+    /// [`MAX_THREADS`] have some, to a thread of a thread, and of silent transfers, there are none.
     pub(crate) fn next_thread(&mut self) -> Option<Self> {
         if self.threads >= MAX_THREADS as u64 {
             return None;
         }
         let first = self.threads << 56;
+        let (receiver, sender) = (self.receiver.at(first)?, self.sender.at(first)?);
         self.threads += 1;
         Some(Self {
-            receiver: self.receiver.at(first),
-            sender: self.sender.at(first),
+            receiver,
+            sender,
             hash: self.hash.clone(),
+            transfers: self.transfers,
             received: first,
             sent: first,
             messages: first,

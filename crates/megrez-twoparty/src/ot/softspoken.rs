@@ -178,14 +178,8 @@ impl Receiver {
 }
 
 impl OtReceiver for Receiver {
-    fn at(&self, place: u64) -> Box<dyn OtReceiver> {
-        Box::new(Self(self.0.at(place)))
-    }
-    fn correction_bytes(&self, code: Code, n: usize) -> usize {
-        correction_bytes(self.0.k, code, n)
-    }
-    fn random_bytes(&self, n: usize) -> usize {
-        random_bytes(self.0.k, n)
+    fn at(&self, place: u64) -> Option<Box<dyn OtReceiver>> {
+        Some(Box::new(Self(self.0.at(place))))
     }
     fn extend(&mut self, code: Code, choices: &[Vec<u64>], n: usize) -> (Vec<u8>, Vec<u128>) {
         let (corrections, _, blocks) = self.expand(code, n, Some(choices));
@@ -256,14 +250,8 @@ impl Sender {
 }
 
 impl OtSender for Sender {
-    fn at(&self, place: u64) -> Box<dyn OtSender> {
-        Box::new(Self { expansion: self.expansion.at(place), delta: self.delta.clone() })
-    }
-    fn correction_bytes(&self, code: Code, n: usize) -> usize {
-        correction_bytes(self.expansion.k, code, n)
-    }
-    fn random_bytes(&self, n: usize) -> usize {
-        random_bytes(self.expansion.k, n)
+    fn at(&self, place: u64) -> Option<Box<dyn OtSender>> {
+        Some(Box::new(Self { expansion: self.expansion.at(place), delta: self.delta.clone() }))
     }
     fn offsets(&self, code: Code) -> Vec<u128> {
         let k = self.expansion.k;
