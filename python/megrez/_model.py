@@ -261,7 +261,7 @@ def compile(
             protocol computes with. Single precision has no ring, no ranges and no comparisons to choose: it
             takes none of the options from `ring` to `activations`.
         group: in float32, bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and
-            more work.
+            more work. 0 is silent transfers: the fewest bytes for large runs on slow links, in one thread.
         threads: in float32, threads of each party; by default half of this machine's cores.
 
     Raises:

@@ -27,8 +27,9 @@ pub(crate) struct Proximity {
     /// The distance in metres below which two points are near.
     #[arg(long, default_value_t = 500.0)]
     metres: f64,
-    /// Bits of a group of the OT extension, 1, 2, 4 or 8: more is fewer bytes and more work.
-    #[arg(long, default_value_t = 4)]
+    /// Bits of a group of the OT extension, 1, 2, 4 or 8: more is fewer bytes and more work. Or
+    /// silent: the fewest for large runs.
+    #[arg(long, default_value_t = 4, value_parser = megrez::request::group_bits)]
     group: u32,
     /// The network between the parties: loopback, lan, wan, or RTT,RATE such as 20ms,500mbps.
     #[arg(long, default_value = "loopback")]
@@ -46,8 +47,8 @@ pub(crate) struct Relevance {
     /// Seed of weights and features, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Bits of a group of the OT extension, 1, 2, 4 or 8.
-    #[arg(long, default_value_t = 4)]
+    /// Bits of a group of the OT extension, 1, 2, 4 or 8, or silent.
+    #[arg(long, default_value_t = 4, value_parser = megrez::request::group_bits)]
     group: u32,
 }
 
@@ -67,7 +68,9 @@ pub(crate) fn run(example: &Example, json: bool) -> Result<ExitCode> {
             Ok(verdict(report["verified"] == true))
         }
         Example::Relevance(args) => {
-            let work = Work { group: args.group, ..Work::default() };
+            let default = Work::default();
+            let threads = if args.group == 0 { 1 } else { default.threads };
+            let work = Work { group: args.group, threads };
             let report = relevance::relevance(args.users, args.seed, work)?;
             print!("{}", if json { format!("{report}\n") } else { relevance::relevance_text(&report) });
             Ok(ExitCode::SUCCESS)

@@ -17,7 +17,7 @@ use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::Sirnn;
 use megrez_twoparty::costing::Costing;
-use megrez_twoparty::ot::Ots;
+use megrez_twoparty::ot::{Ots, Transfers};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
@@ -264,7 +264,7 @@ pub fn run(o: &Proximity, processes: bool) -> Result<Json> {
         "scenario": o.scenario,
         "tests": o.tests,
         "metres": o.metres,
-        "options": { "extension": "softspoken", "group": o.group },
+        "options": { "extension": Transfers::of(o.group).name(), "group": o.group },
         "net": { "name": o.net.name, "rtt_ms": o.net.rtt_ms, "mbps": o.net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "near": report.near.iter().filter(|&&near| near).count(),

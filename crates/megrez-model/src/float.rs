@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 /// How the parties work; results do not depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Work {
-    /// Bits of a group of the OT extension, 1, 2, 4 or 8: more is fewer bytes and more work.
+    /// Bits of a group of the OT extension, 1, 2, 4 or 8: more is fewer bytes and more work. 0 is
+    /// silent transfers, in one thread.
     pub group: u32,
     /// Threads of each party, 1 to [`MAX_THREADS`](megrez_plan::MAX_THREADS).
     pub threads: u32,

@@ -143,7 +143,8 @@ pub const MAX_THREADS: u32 = 64;
 /// The list of steps and everything that the parties must agree on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FloatPlan {
-    /// Bits of a group of the OT extension: 1, 2, 4 or 8. More is fewer bytes and more work.
+    /// Bits of a group of the OT extension: 1, 2, 4 or 8. More is fewer bytes and more work. 0 is
+    /// silent OTs: the fewest bytes for large plans, and one thread.
     pub group: u32,
     /// Threads of each party, 1 to [`MAX_THREADS`]: bytes and rounds depend on it a little, results
     /// do not.
@@ -219,8 +220,11 @@ impl FloatPlan {
     /// Checks everything that the walk relies on: the plan might have been built by somebody else.
     pub fn validate(&self) -> Result<(), PlanError> {
         let wrong = |step: &str, what: &str| Err(PlanError::Step { step: step.into(), what: what.into() });
-        if ![1, 2, 4, 8].contains(&self.group) {
-            return wrong("(plan)", "groups of OTs have 1, 2, 4 or 8 bits");
+        if ![0, 1, 2, 4, 8].contains(&self.group) {
+            return wrong("(plan)", "groups of OTs have 1, 2, 4 or 8 bits, or 0 for silent ones");
+        }
+        if self.group == 0 && self.threads != 1 {
+            return wrong("(plan)", "silent transfers work in one thread");
         }
         if !(1..=MAX_THREADS).contains(&self.threads) {
             return wrong("(plan)", "a party has 1 to 64 threads");
@@ -357,8 +361,9 @@ mod tests {
 
     #[test]
     fn plans_that_cannot_run_are_refused() {
-        let broken: [fn(&mut FloatPlan); 10] = [
+        let broken: [fn(&mut FloatPlan); 11] = [
             |p| p.group = 3,
+            |p| (p.group, p.threads) = (0, 2),
             |p| p.threads = 0,
             |p| p.threads = 65,
             |p| p.steps[0].inputs[1] = ValueId(3),

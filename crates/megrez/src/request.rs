@@ -115,12 +115,24 @@ pub struct CompileRequest {
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub mix: bool,
     /// Bits of a group of secfloat's OT extension (SoftSpoken's k), 1, 2, 4 or 8: more is fewer
-    /// bytes and more work.
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, help_heading = FLOAT))]
+    /// bytes and more work. Or `silent` (0): the fewest bytes for large runs on slow links.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, value_parser = group_bits, help_heading = FLOAT))]
     pub group: u32,
-    /// Threads of each party of secfloat [default: half of this machine's cores].
+    /// Threads of each party of secfloat [default: half of this machine's cores; one with silent].
     #[cfg_attr(feature = "clap", arg(long, help_heading = FLOAT))]
     pub threads: Option<u32>,
+}
+
+/// The group of an OT extension as it is given: bits, or `silent`.
+///
+/// # Errors
+/// If it is neither.
+#[cfg(feature = "clap")]
+pub fn group_bits(text: &str) -> std::result::Result<u32, String> {
+    match text {
+        "silent" => Ok(0),
+        _ => text.parse().map_err(|_| "is 1, 2, 4 or 8, or silent".into()),
+    }
 }
 
 #[cfg(feature = "clap")]
@@ -346,13 +358,16 @@ impl CompileRequest {
     /// # Errors
     /// If no party works so.
     pub fn work(&self) -> Result<Work> {
-        if ![1, 2, 4, 8].contains(&self.group) {
-            return Err(Error::Refused("--group is 1, 2, 4 or 8".into()));
+        if ![0, 1, 2, 4, 8].contains(&self.group) {
+            return Err(Error::Refused("--group is 1, 2, 4 or 8, or silent (0)".into()));
         }
         if self.threads.is_some_and(|n| !(1..=MAX_THREADS).contains(&n)) {
             return Err(Error::Refused(format!("--threads is 1 to {MAX_THREADS}")));
         }
-        let Work { threads, .. } = Work::default();
+        if self.group == 0 && self.threads.is_some_and(|n| n > 1) {
+            return Err(Error::Refused("silent transfers work in one thread: leave out --threads".into()));
+        }
+        let threads = if self.group == 0 { 1 } else { Work::default().threads };
         Ok(Work { group: self.group, threads: self.threads.unwrap_or(threads) })
     }
 

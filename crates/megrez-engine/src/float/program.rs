@@ -113,8 +113,11 @@ impl Program {
         if !(1..=MAX_CLIENTS).contains(&count) || names.len() != count {
             return Err(format!("a program has 1 to {MAX_CLIENTS} clients of different names"));
         }
-        if ![1, 2, 4, 8].contains(&self.group) || !(1..=MAX_THREADS).contains(&self.threads) {
-            return Err(format!("groups of OTs have 1, 2, 4 or 8 bits, parties 1 to {MAX_THREADS} threads"));
+        let silent = self.group == 0 && self.threads == 1;
+        if !silent && ![1, 2, 4, 8].contains(&self.group) || !(1..=MAX_THREADS).contains(&self.threads) {
+            return Err(format!(
+                "groups of OTs have 1, 2, 4 or 8 bits, parties 1 to {MAX_THREADS} threads; silent OTs (0) one"
+            ));
         }
         if self.tape.len() > MAX_ENTRIES {
             return Err(format!("a program has at most {MAX_ENTRIES} entries"));

@@ -4,7 +4,7 @@ use super::options::Errors;
 use super::sample::test_data;
 use megrez::protocols::find;
 use megrez::report::{Cost, PhaseCost};
-use megrez::{Backend, FloatModel, Result, RunOptions};
+use megrez::{Backend, Error, FloatModel, Result, RunOptions};
 use megrez_engine::float::{dealt_cost, float_cost, in_the_clear};
 use megrez_float::{Blocks, Float, Folding, Plain};
 use megrez_graph::models::relevance_features;
@@ -14,6 +14,7 @@ use megrez_session::Phase;
 use megrez_twoparty::costing::Costing;
 use megrez_twoparty::dealt::costing as dealt;
 use megrez_twoparty::ops::{OPS, run};
+use megrez_twoparty::ot::Transfers;
 use serde_json::{Value as Json, json};
 use std::convert::Infallible;
 
@@ -56,6 +57,10 @@ fn ulps(got: f32, truth: f32) -> f64 {
 pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) -> Result<Json> {
     let compiled = &model.compiled;
     let plan = &compiled.plan;
+    if plan.group == 0 && o.run.runs > 1 {
+        let what = "silent transfers keep a stock from run to run, so that runs cost different: --repeat 1";
+        return Err(Error::Refused(what.into()));
+    }
     let data = |run: u32, input: &DataInput| Ok(o.data(run, input));
     let numbers = |run: u32, input: &Input| Ok(model.numbers(run, input, &data)?);
     let outcome = backend.run_floats(plan, &o.run, &numbers, &|_| {})?;
@@ -100,7 +105,9 @@ pub fn bench_model(backend: &mut Backend, model: &FloatModel, o: &ModelBench) ->
         },
     };
     let options = match protocol.parties {
-        2 => json!({ "extension": "softspoken", "group": plan.group, "threads": plan.threads }),
+        2 => {
+            json!({ "extension": Transfers::of(plan.group).name(), "group": plan.group, "threads": plan.threads })
+        }
         _ => json!({}),
     };
     let part = |phase: Phase| json!(cost.phases.get(&phase).unwrap_or(&none));

@@ -16,7 +16,7 @@ use megrez_plan::View;
 use megrez_service::pair::{self, Job};
 use megrez_session::{Party, Phase};
 use megrez_twoparty::costing::Costing;
-use megrez_twoparty::ot::Ots;
+use megrez_twoparty::ot::{Ots, Transfers};
 use megrez_twoparty::{Sirnn, Supplier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -130,14 +130,23 @@ impl TrainBench {
     }
 
     fn costing(&self, layers: &Weights) -> megrez_twoparty::costing::Cost {
-        let costing = Costing::new(self.work.group).with_threads(self.work.threads as usize);
+        let mut costing = Costing::new(self.work.group).with_threads(self.work.threads as usize);
+        // Stocks that a run has left are there in the next one.
+        for _ in 0..self.repeat.max(1) {
+            costing.cost = Default::default();
+            costing = self.priced(layers, costing);
+        }
+        costing.cost
+    }
+
+    fn priced(&self, layers: &Weights, costing: Costing) -> Costing {
         let mut costing = Folding::new(costing);
         let secret = |b: &mut Folding<Costing>, _: usize, v: &[f32]| {
             Ok(Folding::secret(Float::public(b.inner(), &Plain::from_f32(v))))
         };
         let Ok((mlp, x, labels)) = self.step(&mut costing, layers, secret);
         let Ok(_) = mlp.step(&mut costing, &x, &labels, self.rate);
-        costing.into_inner().cost
+        costing.into_inner()
     }
 }
 
@@ -220,7 +229,7 @@ pub fn bench_training(o: &TrainBench, net: &NetProfile, processes: bool) -> Resu
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": "softspoken", "group": o.work.group, "threads": o.work.threads, "rate": o.rate },
+        "options": { "extension": Transfers::of(o.work.group).name(), "group": o.work.group, "threads": o.work.threads, "rate": o.rate },
         "net": { "name": net.name, "rtt_ms": net.rtt_ms, "mbps": net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "repeat": o.repeat,

@@ -123,7 +123,8 @@ pub(super) const CONJUNCTIONS: Table = Table {
         let of = |protocol| op("andn", protocol, FRAC, |o| o.batch = BATCH);
         let measured = |row: Row, protocol| row.bench(of(protocol)).layer("op").note(STEP_ONLY);
         vec![
-            row("[23]", [2000.0, 4.0, 2.0]).note("[23] and Trifecta have a dealer who knows the correlations"),
+            row("[23]", [2000.0, 4.0, 2.0])
+                .note("[23] and Trifecta have a dealer who knows the correlations"),
             row("Trifecta", [0.0, 1136.0, 2.0]),
             measured(row("ABY3", [0.0, 48.0, 4.0]), "aby3"),
             measured(row("METEOR", [176.0, 16.0, 2.0]), "meteor"),

@@ -94,8 +94,13 @@ fn accuracy(network: &str, form: Form) -> Result<Json> {
     let file = |name: &str| Path::new(FOLDER).join(name);
     let model = file(&format!("{network}.onnx"));
     let subject = Subject::load(&model, &file("test_images.npy"), &file("test_labels.npy"))?;
-    let options =
-        truncation::Options { rings: vec![64], fracs: vec![26], forms: vec![form], images: IMAGES, samples: 1 };
+    let options = truncation::Options {
+        rings: vec![64],
+        fracs: vec![26],
+        forms: vec![form],
+        images: IMAGES,
+        samples: 1,
+    };
     let study = truncation::study(&[subject], &options, &|_| {})?;
     Ok(json!({ "accuracy": 100.0 * study.accuracy[0].score.accuracy, "verified": true }))
 }
@@ -129,7 +134,9 @@ pub(super) const NETWORKS: Table = Table {
             rows.push(Row::new(network, "improved Bicoptor").paper(&[few]));
             rows.push(Row::new(network, "in the clear").paper(&[plain]));
         }
-        for (network, name) in [("AlexNet, one image", "alexnet-cifar"), ("VGG16, one image", "vgg16-cifar-max")] {
+        for (network, name) in
+            [("AlexNet, one image", "alexnet-cifar"), ("VGG16, one image", "vgg16-cifar-max")]
+        {
             for (system, protocol) in [("improved Bicoptor", "bicoptor"), ("MIZAR", "mizar")] {
                 rows.push(Row::new(network, system).bench(model(name, protocol, 13, 1)));
             }

@@ -17,6 +17,7 @@ use megrez_ring::Shape;
 use megrez_session::{Party, Phase};
 use megrez_twoparty::client::share_bytes;
 use megrez_twoparty::dealt::DEALER;
+use megrez_twoparty::ot::silent;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,10 +64,15 @@ pub(super) fn memory(plan: &FloatPlan) -> u64 {
 }
 
 /// As [`memory`], and what the dealer has sent ahead, which waits at worker 0 until it is used: all
-/// that is dealt, or as much as this party's inbox takes from one peer.
+/// that is dealt, or as much as this party's inbox takes from one peer; or a stock of silent
+/// transfers.
 pub(super) fn session_memory(protocol: &str, plan: &FloatPlan, inbox: u64) -> u64 {
-    let dealt = if protocol == MIZAR_FLOAT.name { dealt_bytes(plan).min(inbox) } else { 0 };
-    memory(plan).saturating_add(dealt)
+    let ahead = match protocol {
+        name if name == MIZAR_FLOAT.name => dealt_bytes(plan).min(inbox),
+        _ if plan.group == 0 => silent::MEMORY,
+        _ => 0,
+    };
+    memory(plan).saturating_add(ahead)
 }
 
 /// The plan of a request, and the stored model that it may use.

@@ -2,9 +2,9 @@
 //!
 //! Two sides agree on blocks: the sender holds q_j for OT j, the receiver q_j ⊕ Δ_c for its choice
 //! c of b bits, and the sender knows Δ_x for all x. [`struct@Hash`] turns them into pads.
-//! [`OtSender`] and [`OtReceiver`] are the seam behind which the blocks are made: by [`softspoken`],
-//! or by [`silent`], which sends a tenth and takes a stock. [`Ots`] is both, set up once for a
-//! session.
+//! [`OtSender`] and [`OtReceiver`] are the seam behind which the blocks are made: by
+//! [`softspoken`], or by [`silent`], which sends a tenth and takes a stock. [`Ots`] is both, set up
+//! once for a session.
 //!
 //! Security: `docs/security/secfloat.md`.
 
@@ -45,6 +45,15 @@ impl Transfers {
     #[must_use]
     pub const fn of(group: u32) -> Self {
         if group == 0 { Self::Silent } else { Self::SoftSpoken { k: group } }
+    }
+
+    /// The extension's name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SoftSpoken { .. } => "softspoken",
+            Self::Silent => "silent",
+        }
     }
 
     /// Bytes that `n` OTs with given choices take, receiver to sender.

@@ -5,9 +5,9 @@
 //! Of K transfers with random choices the sender has blocks q, the receiver choices c and t = q ⊕
 //! c·Δ. A public matrix with ten ones in each of N rows makes N of them: A·q, A·c and A·t. These
 //! would be guessed from few; so T of the N choices are turned, one in each block of 2^H, with what
-//! a tree of that many leaves adds to the blocks: w at the sender, w ⊕ e·Δ at the receiver, e having
-//! one 1 in each block. To the sender, who knows A, the N choices are random as long as learning
-//! parity with such noise is hard.
+//! a tree of that many leaves adds to the blocks: w at the sender, w ⊕ e·Δ at the receiver, e
+//! having one 1 in each block. To the sender, who knows A, the N choices are random as long as
+//! learning parity with such noise is hard.
 //!
 //! An iteration takes [`BASE`] of the stock, K and H for each tree, and adds N; the first ones are
 //! made by SoftSpoken. A 1-of-2^b transfer takes b: with the blocks as coefficients in GF(2^128),
@@ -15,8 +15,8 @@
 //! Δ_c = Δ·c, all of them different. The receiver says where its choices differ from the random
 //! ones: b bits.
 //!
-//! Deviates from the paper: no consistency checks (the parties are semi-honest); half trees; several
-//! iterations run beside each other where the stock has their bases, so that m of them take
+//! Deviates from the paper: no consistency checks (the parties are semi-honest); half trees;
+//! several iterations run beside each other where the stock has their bases, so that m of them take
 //! about log(m)/log(15) steps; one matrix for all iterations.
 //!
 //! rounds  bits for each of N − BASE
@@ -50,6 +50,9 @@ pub const BASE: usize = K + T * H as usize;
 const ONES: usize = 10;
 /// Bits of a group of SoftSpoken, which makes the first base.
 pub const FIRST_GROUP: u32 = 4;
+/// Bytes that stocks hold at most, both directions and all iterations of a refill together, for
+/// steps of up to 2^16 lanes.
+pub const MEMORY: u64 = 400 << 20;
 /// Rows of the matrix that are drawn, and transfers whose blocks are put together, at a time.
 const CHUNK: usize = 1 << 12;
 
@@ -125,7 +128,7 @@ impl Matrix {
     /// Gives the places of each row's ones to `each`, row after row.
     fn rows(&self, mut each: impl FnMut(usize, &[usize; ONES])) {
         // Two places from each word; 2^32 is no multiple of K, which prefers some by 2^−16.
-        let place = |word: u64| (word * K as u64 >> 32) as usize;
+        let place = |word: u64| ((word * K as u64) >> 32) as usize;
         let mut words = vec![0; CHUNK * ONES / 2];
         for first in (0..N).step_by(CHUNK) {
             self.0.fill((first * ONES / 2 / BLOCK_WORDS) as u64, &mut words);
