@@ -215,9 +215,10 @@ def random_masks(reports: Reports) -> Judged | None:
     pairs = [(found[row, "constant r"], value) for (row, system), value in found.items() if system == "random r"]
     if not pairs:
         return None
-    constant, random = (round(min(side)) for side in zip(*pairs, strict=True))
-    verdict = HOLDS if all(value < kept / 2 for kept, value in pairs) else FAILS
-    return f"{constant}% with a constant, {random}% with masks, of ten classes", verdict
+    lost = [value < kept / 2 for kept, value in pairs]
+    verdict = HOLDS if all(lost) else IN_PART if any(lost) else FAILS
+    shown = " and ".join(f"{kept:.0f}% become {value:.0f}%" for kept, value in pairs)
+    return f"{shown}, of ten classes", verdict
 
 
 def secfloat_inference(reports: Reports) -> Judged | None:

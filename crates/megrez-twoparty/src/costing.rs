@@ -8,7 +8,8 @@ pub use crate::sizes::{Lanes, Size};
 
 use crate::compare::{self, Ask};
 use crate::ot::Transfers;
-use crate::ot::silent::Stock;
+use crate::ot::silent::refill_bytes;
+use crate::ot::stock::Stock;
 use crate::sizes::local_blocks;
 use crate::triple::{self, AndShape};
 use crate::{cot, leading, lookup};
@@ -74,7 +75,7 @@ impl Costing {
             let mut bytes = [0; 2];
             for (party, refill) in refills.into_iter().enumerate() {
                 let Some(refill) = refill else { continue };
-                let [asked, answered] = refill.bytes();
+                let [asked, answered] = refill_bytes(refill);
                 bytes[party] += asked;
                 bytes[1 - party] += answered;
                 self.stock[party].fill(refill);

@@ -1,5 +1,6 @@
 //! The handle of one party: its links and its OTs.
 
+use crate::ot::silent::refill_bytes;
 use crate::ot::{MAX_THREADS, Ots, Transfers};
 use megrez_kernels::Device;
 use megrez_net::Payload;
@@ -156,11 +157,11 @@ impl<D: Device> Sirnn<D> {
                 return Ok(());
             }
             let ask = mine.map(|refill| self.ot.receiver.ask(refill)).transpose().map_err(randomness)?;
-            let expect = theirs.map_or(0, |refill| refill.bytes()[0]);
+            let expect = theirs.map_or(0, |refill| refill_bytes(refill)[0]);
             let asked = self.exchange(Payload::from_bytes(&ask.unwrap_or_default()), expect)?;
             let answer = theirs.map(|refill| self.ot.sender.answer(refill, asked.as_bytes()));
             let answer = answer.transpose().map_err(randomness)?.unwrap_or_default();
-            let expect = mine.map_or(0, |refill| refill.bytes()[1]);
+            let expect = mine.map_or(0, |refill| refill_bytes(refill)[1]);
             let answered = self.exchange(Payload::from_bytes(&answer), expect)?;
             if let Some(refill) = mine {
                 self.ot.receiver.fill(refill, answered.as_bytes());

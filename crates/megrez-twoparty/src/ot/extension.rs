@@ -1,7 +1,7 @@
 //! What an extension of oblivious transfer is: its two halves, whatever makes the blocks.
 
 use super::code::Code;
-use super::silent::Refill;
+use super::stock::Refill;
 use megrez_prg::RandomError;
 
 /// The receiving half of an extension. Blocks are never made twice: a value is neither cloned nor

@@ -15,6 +15,7 @@ pub mod hash;
 mod point;
 pub mod silent;
 pub mod softspoken;
+pub mod stock;
 mod transpose;
 mod tree;
 

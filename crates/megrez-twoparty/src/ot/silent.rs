@@ -30,22 +30,13 @@
 
 use super::code::Code;
 use super::extension::{OtReceiver, OtSender};
+use super::stock::{BASE, H, K, N, Refill, Stock, T};
 use super::{Hash, point, softspoken};
 use megrez_prg::{BLOCK_WORDS, Key, RandomError, Stream};
 use megrez_ring::bits;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Transfers that an iteration makes, from how many, with how many of them turned.
-pub const N: usize = T << H;
-/// See [`N`].
-pub const K: usize = 72_576;
-/// See [`N`].
-pub const T: usize = 1269;
-/// Levels of a tree.
-pub const H: u32 = 10;
-/// What an iteration takes of the stock.
-pub const BASE: usize = K + T * H as usize;
 /// Ones in a row of the matrix.
 const ONES: usize = 10;
 /// Bits of a group of SoftSpoken, which makes the first base.
@@ -56,69 +47,15 @@ pub const MEMORY: u64 = 400 << 20;
 /// Rows of the matrix that are drawn, and transfers whose blocks are put together, at a time.
 const CHUNK: usize = 1 << 12;
 
-/// How many transfers are there for one direction. Public, and the same at both parties.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stock {
-    /// The first base was made.
-    begun: bool,
-    left: usize,
+/// Bytes of the corrections of SoftSpoken, if it makes the first base.
+fn first_bytes(refill: Refill) -> usize {
+    if refill.first { softspoken::random_bytes(FIRST_GROUP, BASE) } else { 0 }
 }
 
-impl Stock {
-    /// How many iterations to run beside each other before there can be `needed`, and whether the
-    /// first base comes before them; none if there are.
-    #[must_use]
-    pub fn lacking(self, needed: usize) -> Option<Refill> {
-        let left = if self.begun { self.left } else { BASE };
-        if needed == 0 || self.begun && left >= needed + BASE {
-            return None;
-        }
-        let wanted = (needed + BASE - left).div_ceil(N - BASE);
-        Some(Refill { first: !self.begun, iterations: wanted.min(left / BASE) })
-    }
-
-    /// After a refill.
-    pub fn fill(&mut self, refill: Refill) {
-        let left = if refill.first { BASE } else { self.left };
-        *self = Self { begun: true, left: left + refill.iterations * (N - BASE) };
-    }
-
-    /// After transfers were used.
-    ///
-    /// # Panics
-    /// If there are not so many beside the base of the next iteration.
-    pub fn take(&mut self, n: usize) {
-        let spare = if self.begun { self.left - BASE } else { 0 };
-        assert!(n <= spare, "transfers are reserved before they are used");
-        self.left -= n;
-    }
-}
-
-/// Iterations beside each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refill {
-    /// The first base is made with them.
-    pub first: bool,
-    /// How many.
-    pub iterations: usize,
-}
-
-impl Refill {
-    /// Transfers that choose sides of trees.
-    fn levels(self) -> usize {
-        self.iterations * T * H as usize
-    }
-
-    /// Bytes of the corrections of SoftSpoken, if it makes the first base.
-    fn first_bytes(self) -> usize {
-        if self.first { softspoken::random_bytes(FIRST_GROUP, BASE) } else { 0 }
-    }
-
-    /// Bytes from the receiver to the sender, and then from the sender to the receiver.
-    #[must_use]
-    pub fn bytes(self) -> [usize; 2] {
-        [self.first_bytes() + bits::bytes(self.levels()), 16 * self.levels()]
-    }
+/// Bytes of a refill from the receiver to the sender, and then from the sender to the receiver.
+#[must_use]
+pub fn refill_bytes(refill: Refill) -> [usize; 2] {
+    [first_bytes(refill) + bits::bytes(refill.levels()), 16 * refill.levels()]
 }
 
 /// The matrix: a stream that both parties have, and draw again for every iteration. Public.
@@ -132,9 +69,12 @@ impl Matrix {
         let mut words = vec![0; CHUNK * ONES / 2];
         for first in (0..N).step_by(CHUNK) {
             self.0.fill((first * ONES / 2 / BLOCK_WORDS) as u64, &mut words);
-            let mut places = words.iter().flat_map(|w| [place(w & 0xffff_ffff), place(w >> 32)]);
-            for row in first..N.min(first + CHUNK) {
-                each(row, &std::array::from_fn(|_| places.next().expect("as many as ones")));
+            for (row, words) in (first..N).zip(words.chunks_exact(ONES / 2)) {
+                let mut places = [0; ONES];
+                for (pair, word) in places.chunks_exact_mut(2).zip(words) {
+                    pair.copy_from_slice(&[place(word & 0xffff_ffff), place(word >> 32)]);
+                }
+                each(row, &places);
             }
         }
     }
@@ -234,24 +174,23 @@ impl OtReceiver for Receiver {
     fn fill(&mut self, refill: Refill, answer: &[u8]) {
         let mut sums = answer.chunks_exact(16).map(|b| u128::from_le_bytes(b.try_into().expect("16 bytes")));
         for (choices, blocks, holes) in std::mem::take(&mut self.asked) {
-            let mut made = Vec::with_capacity(N);
-            let mut turned = vec![0; N];
+            let at = self.blocks.len();
+            self.blocks.reserve(N);
+            self.choices.resize(at + N, 0);
             for (i, &hole) in holes.iter().enumerate() {
                 let t = &blocks[K + i * H as usize..][..H as usize];
                 let sums: Vec<u128> =
                     t.iter().map(|t| sums.next().expect("one for each level") ^ t).collect();
-                made.extend(point::regrow(&self.hash, hole, &sums, self.trees));
-                turned[i << H | hole] = 1;
+                self.blocks.extend(point::regrow(&self.hash, hole, &sums, self.trees));
+                self.choices[at + (i << H | hole)] = 1;
                 self.trees += 1;
             }
+            let (made, turned) = (&mut self.blocks[at..], &mut self.choices[at..]);
+            let (blocks, choices) = (&blocks[..K], &choices[..K]);
             self.matrix.rows(|row, places| {
-                for &at in places {
-                    made[row] ^= blocks[at];
-                    turned[row] ^= choices[at];
-                }
+                let sum = |(x, c), &at| (x ^ blocks[at], c ^ choices[at]);
+                (made[row], turned[row]) = places.iter().fold((made[row], turned[row]), sum);
             });
-            self.blocks.extend(made);
-            self.choices.extend(turned);
         }
         self.stock.fill(refill);
     }
@@ -312,7 +251,7 @@ impl OtSender for Sender {
         self.stock.lacking(needed)
     }
     fn answer(&mut self, refill: Refill, asked: &[u8]) -> Result<Vec<u8>, RandomError> {
-        let (first, turned) = asked.split_at(refill.first_bytes());
+        let (first, turned) = asked.split_at(first_bytes(refill));
         if refill.first {
             self.blocks.extend(self.first.extend_random(BASE, first));
         }
@@ -323,11 +262,12 @@ impl OtSender for Sender {
         let mut out = Vec::with_capacity(16 * refill.levels());
         let mut level = 0;
         for base in bases {
-            let mut made = Vec::with_capacity(N);
+            let at = self.blocks.len();
+            self.blocks.reserve(N);
             for q in base[K..].chunks_exact(H as usize) {
                 let root = roots.next().expect("one for each tree");
                 let (leaves, sums) = point::grow(&self.hash, *self.delta, root, self.trees, H);
-                made.extend(leaves);
+                self.blocks.extend(leaves);
                 self.trees += 1;
                 for (q, sum) in q.iter().zip(sums) {
                     let bit = turned[level / 8] >> (level % 8) & 1;
@@ -336,10 +276,10 @@ impl OtSender for Sender {
                     level += 1;
                 }
             }
+            let made = &mut self.blocks[at..];
             self.matrix.rows(|row, places| {
                 made[row] = places.iter().fold(made[row], |sum, &at| sum ^ base[at]);
             });
-            self.blocks.extend(made);
         }
         self.stock.fill(refill);
         Ok(out)

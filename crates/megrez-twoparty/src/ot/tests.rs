@@ -175,7 +175,7 @@ fn unfit_parameters_are_refused() {
 /// What is said to be there is there, and never the base of the next iteration.
 #[test]
 fn a_stock_is_filled_up_in_few_steps() {
-    use silent::{BASE, N, Stock};
+    use stock::{BASE, N, Stock};
     for needed in [1, N - BASE, N - BASE + 1, 20 * N, 1000 * N] {
         let mut stock = Stock::default();
         assert_eq!(stock.lacking(0), None);
