@@ -212,7 +212,9 @@ def random_masks(reports: Reports) -> Judged | None:
         for row in reports["truncation-2"].get("rows", [])
         if row["figures"][0]["ours"] is not None
     }
-    pairs = [(found[row, "constant r"], value) for (row, system), value in found.items() if system == "random r"]
+    pairs = [
+        (found[row, "constant r"], value) for (row, system), value in found.items() if system == "random r"
+    ]
     if not pairs:
         return None
     lost = [value < kept / 2 for kept, value in pairs]

@@ -132,7 +132,7 @@ def erf_piece(x):
 
 
 def expm1_piece(u):
-    """(e^x − 1)/x for x = y·ln 2 and y = 4u − 2, twice that for negative x; beyond 1 what it is a little later."""
+    """(e^x - 1)/x for x = (4u - 2) ln 2, twice that for negative x; a little beyond 1 it stays as it is."""
     far = mp.mpf(93) / 64
     x = max(min(4 * u - 2, far), -far) * mp.log(2)
     value = mp.expm1(x) / x if x else mp.mpf(1)
@@ -140,7 +140,7 @@ def expm1_piece(u):
 
 
 def sinh_piece(u):
-    """sinh(x)/x for x = 2u·ln 2."""
+    """sinh(x)/x for x = 2u ln 2."""
     x = 2 * u * mp.log(2)
     return mp.sinh(x) / x
 

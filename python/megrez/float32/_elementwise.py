@@ -9,6 +9,7 @@ import numpy as np
 
 from megrez.float32._arrays import FUNCTIONS, Array, Operand, apply, function, number, registered, truth
 
+
 def _operation(name: str, op: str, what: str, is_truth: bool = False) -> Callable[..., Any]:
     """The function that does the parties' `op`."""
 
@@ -290,7 +291,10 @@ def select(condlist: Sequence[Operand], choicelist: Sequence[Operand], default: 
     return where(*cases[0], default)
 
 
-sign = _operation("sign", "sign", "-1, 0 or 1; NaN for NaN.")
+@function
+def sign(x: Operand) -> Any:
+    """-1, 0 or 1; NaN for NaN. Zeros lose their sign, as NumPy's do."""
+    return where(less(0.0, x), 1.0, where(less(x, 0.0), -1.0, absolute(x)))
 
 
 @function(name="clip")
