@@ -157,12 +157,24 @@ pub fn model(
     frac: u32,
     batch: usize,
 ) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    model_on_bits(name, protocol, frac, batch, None)
+}
+
+/// Measures a built-in network whose comparisons look at so many bits, or at all.
+pub fn model_on_bits(
+    name: &'static str,
+    protocol: &'static str,
+    frac: u32,
+    batch: usize,
+    bits: Option<u32>,
+) -> impl Fn(&Setting) -> Result<Json> + 'static {
     move |setting| {
         let mut backend = backend(protocol, setting)?;
         let graph = models::build(name, batch, setting.seed)?;
         let o = BenchOptions { batch, ..options(protocol, frac, setting) };
         let mut options =
             CompileOptions { defer_resharing: find(protocol)?.deferred_resharing, ..compile(&o)? };
+        options.comparison = Comparison::Fixed(sign_bit(o.ring, List::Digits, None, bits, 0)?);
         options.pool = fastest_pool(&graph, backend.client(), &options, protocol, &setting.net)?;
         let model = FixedModel::new(&graph, backend.client(), &options)?;
         bench_model(&mut backend, name, &model, &o)
