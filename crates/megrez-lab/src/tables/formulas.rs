@@ -102,9 +102,10 @@ fn operations() -> Vec<Row> {
             let row = row.bench(op(name, protocol, FRAC, |o| o.batch = BATCH));
             if name == "select" { row.layer("op").note(STEP_ONLY) } else { row }
         };
-        rows.push(Row::new(label, "SecureNN").paper(&securenn));
-        rows.push(Row::new(label, "FALCON").paper(&falcon));
-        rows.push(measured("meteor", Row::new(label, "METEOR").paper(&meteor)));
+        let printed = |[bits, rounds]: Printed| [bits, rounds, NO];
+        rows.push(Row::new(label, "SecureNN").paper(&printed(securenn)));
+        rows.push(Row::new(label, "FALCON").paper(&printed(falcon)));
+        rows.push(measured("meteor", Row::new(label, "METEOR").paper(&printed(meteor))));
         if by_two {
             rows.push(measured("aby3", Row::new(label, "ABY3")));
             rows.push(measured("alkaid", Row::new(label, "ALKAID")));
@@ -153,7 +154,7 @@ pub(super) const BLOCKS: Table = Table {
     ],
     rows: || {
         let row = |label: &str, printed, block| {
-            Row::new(label, "SECFLOAT").paper(&[printed]).bench(move |_: &Setting| priced(block))
+            Row::new(label, "SECFLOAT").paper(&[printed, NO, NO]).bench(move |_: &Setting| priced(block))
         };
         vec![
             row("multiplexer of 32 bits", 320.0, Block::Multiplexer),

@@ -1,6 +1,6 @@
 //! Silent extension: many correlated blocks from few, by learning parity with regular noise. Yang,
 //! Weng, Lan, Zhang and Wang, CCS 2020 ("Ferret"), Fig. 7, semi-honest, with the trees of
-//! [`super::point`] in place of its own.
+//! `ot/point.rs` in place of its own.
 //!
 //! Of K transfers with random choices the sender has blocks q, the receiver choices c and t = q ⊕
 //! c·Δ. A public matrix with ten ones in each of N rows makes N of them: A·q, A·c and A·t. These
