@@ -38,8 +38,7 @@ pub(super) const SIGN_BITS: Table = Table {
     name: "mizar-1",
     title: "MIZAR, Table 1: the sign bit, l = 64",
     counts: "Bits of all parties for one sign bit. The paper's figures are its formulas at l = 64, an element of the field having seven \
-             bits, kappa = 128, for Bicoptor lx = 7; its formulas of Aegis, Concurrent and MIZAR leave out the bit that is opened. Here: \
-             bits of all parties, measured for 1000 at once.",
+             bits, kappa = 128, for Bicoptor lx = 7. Here: bits of all parties, measured for 1000 at once.",
     nets: NETS,
     columns: &[OFFLINE, ROUNDS, ONLINE],
     rows: || {
