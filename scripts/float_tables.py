@@ -171,7 +171,6 @@ SPLINES = [
         27,
         29,
     ),
-    Spline("LN_WIDE", "ln(z)/(z − 1), as above.", log_piece(mp.log), 7, 20, 27, 29),
     Spline("EXPM1", "(e^x − 1)/x of x·log2 e + 2 on [0, 4); twice that below 2.", expm1_piece, 8, 22, 28, 31),
     Spline("SINH", "sinh(x)/x of x·log2 e on [0, 2).", sinh_piece, 7, 22, 28, 30),
     Spline("ASIN", "asin(x)/x on [0, 1/2).", lambda x: mp.asin(x / 2) / (x / 2), 6, 21, 28, 30),

@@ -72,8 +72,9 @@ def test_every_layer_has_the_bits_of_the_clear(pair: megrez.Cluster) -> None:
     assert "<td>" in check._repr_html_()
 
 
-def test_threads_of_this_process_have_the_same_bits(pair: megrez.Cluster) -> None:
-    compiled = megrez.compile(SOURCE, batch=3, numbers="float32", group=8)
+@pytest.mark.parametrize("group", [8, 0])
+def test_threads_of_this_process_have_the_same_bits(pair: megrez.Cluster, group: int) -> None:
+    compiled = megrez.compile(SOURCE, batch=3, numbers="float32", group=group)
     with megrez.local(protocol="secfloat", parties="thread") as cluster:
         output = cluster.run(compiled, numbers(3)).output
     np.testing.assert_array_equal(output, pair.run(compiled, numbers(3)).output)
@@ -97,5 +98,7 @@ def test_numbers_that_do_not_go_together(pair: megrez.Cluster, small: megrez.Mod
         megrez.compile(SOURCE, numbers="float32", threads=0)
     with pytest.raises(megrez.Error, match="group is 1, 2, 4 or 8"):
         megrez.compile(DIGITS / "lenet.onnx", numbers="float32", group=3)
+    with pytest.raises(megrez.Error, match="one thread"):
+        megrez.compile(SOURCE, numbers="float32", group=0, threads=2)
     with pytest.raises(megrez.Error, match="NaN"):
         pair.run(compiled, single([[np.nan, 0, 0]]))

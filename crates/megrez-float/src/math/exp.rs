@@ -29,7 +29,7 @@ pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
     let man = B::one(b.extend(&[man])?);
     let man = b.shift(&man, 4);
-    let power = power(b, &x.exp, &man, 0, &range(0, false), &x.sign)?;
+    let power = place(b, &x.exp, &man, 0, &range(0, false), &x.sign)?.power(b)?;
     rounded(b, x, &power)
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Power<B: Blocks> {
 pub(crate) fn exp_below<B: Blocks>(b: &mut B, x: &Float<B>, lift: i64) -> Result<Power<B>, B::Error> {
     let man = times_log2_e(b, x)?;
     let negative = b.public_bits(&vec![true; x.lanes(b)]);
-    power(b, &x.exp, &man, 7, &range(lift, true), &negative)
+    place(b, &x.exp, &man, 7, &range(lift, true), &negative)?.power(b)
 }
 
 /// man·log2 e at scale 34 in 37 bits.
@@ -115,18 +115,6 @@ impl<B: Blocks> Place<B> {
         let (man, exp) = EXP2.evaluate(b, &self.at, true)?;
         Ok(Power { man, exp: exp.expect("asked for"), large: self.large.clone() })
     }
-}
-
-/// 2^(±man·2^exp); see [`place`].
-pub(crate) fn power<B: Blocks>(
-    b: &mut B,
-    exp: &B::Int,
-    man: &B::Int,
-    drop: u32,
-    range: &Table,
-    sign: &B::Bit,
-) -> Result<Power<B>, B::Error> {
-    place(b, exp, man, drop, range, sign)?.power(b)
 }
 
 /// The power as a float. Whatever is too large, infinities included, is 0 or ∞ by x's sign; NaN is

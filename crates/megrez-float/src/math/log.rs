@@ -10,7 +10,7 @@
 //! need not be; where N = 0, z − 1 is x itself with all its bits, and t only says which h.
 
 use super::spline::Spline;
-use super::tables::{LN, LN_WIDE, LOG2, LOG10};
+use super::tables::{LN, LOG2, LOG10};
 use crate::add::add;
 use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Truncate, mask};
 use crate::finish::{Class, settle_normal};
@@ -27,6 +27,8 @@ const SCALE: u32 = 51;
 /// ln 2 at scale 51, and at scale 55.
 const LN_2: u64 = 1_560_828_692_041_340;
 const LN_2_WIDE: u64 = 24_973_259_072_661_443;
+/// The pieces of the logarithm, for positions of four bits more.
+const LN_WIDE: Spline = Spline { inside: LN.inside + 4, ..LN };
 /// 2·log10 2 at scale 51.
 const LOG10_4: u64 = 1_355_718_576_299_648;
 

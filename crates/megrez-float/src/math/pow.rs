@@ -9,7 +9,7 @@
 //! argument is NaN; 0^y and ∞^y are 0 or ∞; x < 0 has a power for integers y only, negative for odd
 //! ones, else NaN.
 
-use super::exp::{power, range};
+use super::exp::{place, range};
 use super::slide::{Move, moves, slide};
 use super::tables::LOG2_FINE;
 use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Truncate};
@@ -120,7 +120,7 @@ pub fn pow<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
     let (beyond, some) = (b.not(&within), b.xor(&within, &tiny));
     let man = b.times(&some, &man)?;
     let sign = b.xor(&log.sign, &y.sign);
-    let power = power(b, &exp, &man, 7, &range(0, false), &sign)?;
+    let power = place(b, &exp, &man, 7, &range(0, false), &sign)?.power(b)?;
 
     // Large: a power of 0 or ∞ but the zeroth, and what has too large an exponent, unless x is 1.
     let edge = b.xor(&x.zero, &x.inf);

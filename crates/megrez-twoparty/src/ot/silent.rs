@@ -25,7 +25,7 @@
 //! 1       b                    receiver → sender with a transfer's corrections; none for random
 //!                              choices
 //!
-//! Parameters: twice N and K of the paper's one-time setup (its Table 2), as many ones. Security:
+//! Parameters: twice N and K of the one-time setup in its implementation, as many ones. Security:
 //! `docs/security/secfloat.md`.
 
 use super::code::Code;
