@@ -129,6 +129,28 @@ def mizar_bytes(reports: Reports) -> Judged | None:
     return f"{fewer:.0f}% fewer, both measured", HOLDS if fewer >= 49 else IN_PART
 
 
+def mizar_time(reports: Reports) -> Judged | None:
+    """Seconds online beside P-FALCON's, on both networks."""
+    values = [
+        ratio
+        for table in ("mizar-5", "mizar-6", "mizar-7")
+        for ratio in ratios(reports[table], ("P-FALCON", "MIZAR"), "online s", ("lan", "wan"))
+    ]
+    if not values:
+        return None
+    verdict = HOLDS if min(values) >= 1.5 else IN_PART if max(values) >= 1.5 else FAILS
+    return f"{between(values)} faster than P-FALCON online, both measured on processors", verdict
+
+
+def truncation_time(reports: Reports) -> Judged | None:
+    """Seconds online of the improved Bicoptor beside P-Falcon's."""
+    values = list(ratios(reports["truncation-3"], ("P-Falcon", "improved Bicoptor"), "s", ("lan1",)))
+    if not values:
+        return None
+    verdict = HOLDS if min(values) >= 3 else IN_PART if max(values) >= 1.5 else FAILS
+    return f"{between(values)} faster than P-Falcon on 30 bits, both measured on processors", verdict
+
+
 def alkaid_time(reports: Reports) -> Judged | None:
     """Seconds online beside ABY3's, on the WAN."""
     values = [
@@ -244,8 +266,7 @@ CLAIMS = [
         "MIZAR",
         "Sign bits are 2 to 2.5 times faster than those of GPU solutions, functions and networks 1.5 to 3.5.",
         ["mizar-5", "mizar-6", "mizar-7"],
-        None,
-        "P-FALCON does not run here, and the other systems' times are from GPUs",
+        mizar_time,
     ),
     Claim(
         "MIZAR",
@@ -290,8 +311,7 @@ CLAIMS = [
         "Probabilistic truncation",
         "Inference 3 to 4 times faster on GPUs.",
         ["truncation-3"],
-        None,
-        "P-Falcon and its GPUs do not run here",
+        truncation_time,
     ),
     Claim("SECFLOAT", "Up to six orders of magnitude more precise.", ["secfloat-5"], secfloat_precision),
     Claim("SECFLOAT", "Up to two orders of magnitude more efficient.", ["secfloat-2"], secfloat_bytes),

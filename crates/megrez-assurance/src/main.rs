@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Protocols of three parties that protect against one of them.
-const PROTOCOLS: [&str; 7] = ["mizar", "concurrent", "aby3", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
+const PROTOCOLS: [&str; 8] =
+    ["mizar", "concurrent", "aby3", "falcon", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
 
 struct Score {
     plans: usize,

@@ -7,7 +7,8 @@ use megrez_engine::Options;
 use megrez_plan::{KEPT, Op, Plan, SignBit};
 use std::collections::BTreeSet;
 
-const PROTOCOLS: [&str; 7] = ["mizar", "concurrent", "aby3", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
+const PROTOCOLS: [&str; 8] =
+    ["mizar", "concurrent", "aby3", "falcon", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
 
 fn passes(protocol: &str, name: &str, plan: &Plan, options: Options<'_>) -> bool {
     match examine_runs(protocol, plan, options, None) {
@@ -187,6 +188,12 @@ fn mutants_that_once_survived_are_killed() {
     });
     all_killed("aby3", "one digit mask for all thresholds", |case, m| {
         case == "many thresholds" && matches!(m, Mutation::Fold(_, 3)) && purposes(m)[0] == "digits"
+    });
+    all_killed("falcon", "a value opened without a part of its mask", |case, m| {
+        case.starts_with("sign") && matches!(m, Mutation::Zeros(_)) && purposes(m)[0] == "r"
+    });
+    all_killed("falcon", "one mask for all thresholds", |case, m| {
+        case == "many thresholds" && matches!(m, Mutation::Fold(_, 3)) && purposes(m)[0] == "r"
     });
     all_killed("alkaid", "a result without its sharing of zero", |case, m| {
         case.starts_with("sign") && matches!(m, Mutation::Zeros(_)) && purposes(m)[0] == "top"

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 #[derive(Subcommand)]
 pub(crate) enum Example {
     /// Whether points on Earth are near each other, in floating point between two processes that do
-    /// not tell theirs.
+    /// not tell theirs, or three, one of which deals.
     Proximity(Proximity),
     /// A network whose numbers spread too far for fixed point, there and in floating point.
     Relevance(Relevance),
@@ -18,6 +18,9 @@ pub(crate) enum Example {
 
 #[derive(Args)]
 pub(crate) struct Proximity {
+    /// The protocol: secfloat, or with a dealer mizar-float.
+    #[arg(long, default_value = "secfloat")]
+    protocol: String,
     /// 1: each party knows a point; 2: both points are shared.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     scenario: u8,
@@ -56,6 +59,7 @@ pub(crate) fn run(example: &Example, json: bool) -> Result<ExitCode> {
     match example {
         Example::Proximity(args) => {
             let tests = proximity::Proximity {
+                protocol: args.protocol.clone(),
                 scenario: args.scenario,
                 tests: args.tests,
                 metres: args.metres,

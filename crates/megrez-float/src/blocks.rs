@@ -73,6 +73,14 @@ pub struct Select<'a, B: Blocks + ?Sized> {
     pub bits: Vec<&'a B::Bit>,
 }
 
+/// A sum of secret bits times public numbers.
+pub struct Tally<'a, B: Blocks + ?Sized> {
+    /// The bits and their numbers.
+    pub terms: Vec<(&'a B::Bit, u64)>,
+    /// Bits of the result.
+    pub width: u32,
+}
+
 /// Widening an integer of width w to `width` ≥ w bits without changing its value.
 pub struct Extend<'a, B: Blocks + ?Sized> {
     /// The integer.
@@ -255,6 +263,17 @@ pub trait Blocks {
     fn select(&mut self, jobs: &[Select<'_, Self>]) -> Result<Vec<Row<Self>>, Self::Error>;
     /// The bit as an integer 0 or 1 of each width.
     fn widen(&mut self, jobs: &[(&Self::Bit, u32)]) -> Result<Vec<Self::Int>, Self::Error>;
+    /// Σ k·b mod 2^width. Every bit is [widened](Blocks::widen), unless the blocks have something
+    /// cheaper.
+    fn tally(&mut self, jobs: &[Tally<'_, Self>]) -> Result<Vec<Self::Int>, Self::Error> {
+        let bits = jobs.iter().flat_map(|job| job.terms.iter().map(|term| (term.0, job.width)));
+        let mut wide = self.widen(&bits.collect::<Vec<_>>())?.into_iter();
+        let mut one = |b: &Self, job: &Tally<'_, Self>| {
+            let terms = job.terms.iter().map(|term| b.scale(&wide.next().expect("one for each"), term.1));
+            terms.reduce(|x, y| b.add(&x, &y)).expect("a sum has a term")
+        };
+        Ok(jobs.iter().map(|job| one(self, job)).collect())
+    }
     /// The most significant bit: x < 0 in two's complement. With x = a − b that did not overflow it
     /// is a < b.
     fn negative(&mut self, jobs: &[&Self::Int]) -> Result<Vec<Self::Bit>, Self::Error>;

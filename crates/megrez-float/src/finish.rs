@@ -1,6 +1,6 @@
 //! From an exact or nearly exact result to a canonical float: rounding, range, special values.
 
-use crate::blocks::{Blocks, Select};
+use crate::blocks::{Blocks, Select, Tally};
 use crate::float::Float;
 use crate::format::Format;
 use crate::single::Single;
@@ -80,10 +80,10 @@ pub(crate) fn canonical<B: Blocks>(b: &mut B, x: Float<B>, carry: &B::Bit) -> Re
     let job = Select { bit: &finite, ints: vec![&x.exp, &x.man], bits: vec![carry] };
     let kept = b.select(&[job])?.remove(0);
     let w = format.exp_width();
-    let wide = b.widen(&[(&kept.bits[0], w), (&x.zero, w), (&unbounded, w)])?;
-    let low = b.scale(&wide[1], (format.min_exp() - 1) as u64);
-    let high = b.scale(&wide[2], (format.max_exp() + 1) as u64);
-    let exp = b.add(&b.add(&kept.ints[0], &wide[0]), &b.add(&low, &high));
+    let (low, high) = ((format.min_exp() - 1) as u64, (format.max_exp() + 1) as u64);
+    let terms = vec![(&kept.bits[0], 1), (&x.zero, low), (&unbounded, high)];
+    let ends = B::one(b.tally(&[Tally { terms, width: w }])?);
+    let exp = b.add(&kept.ints[0], &ends);
     let man = b.add(&kept.ints[1], &b.shift(&b.narrow(&unbounded), format.q));
     Ok(Float { exp, man, ..x })
 }

@@ -17,7 +17,7 @@
 mod jobs;
 mod select;
 
-use crate::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
+use crate::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Tally, Truncate};
 use crate::clear::{Bits, Clear, Ints};
 use crate::float::Float;
 use bytemuck::TransparentWrapper;
@@ -294,6 +294,39 @@ impl<B: Blocks> Blocks for Folding<B> {
             });
         }
         run(steps, |jobs| Ok(secrets(self.0.widen(jobs)?)))
+    }
+    fn tally(&mut self, jobs: &[Tally<'_, Self>]) -> Result<Vec<Int<B>>, B::Error> {
+        let (mut steps, mut public) = (vec![], vec![]);
+        for Tally { terms, width } in jobs {
+            let (mut known, mut secret) = (vec![], vec![]);
+            for &(bit, k) in terms {
+                match bit {
+                    Known(bit) => known.push((bit, k)),
+                    Secret(bit) => secret.push((bit, k)),
+                }
+            }
+            let sum = match known.is_empty() {
+                true => None,
+                false => Some(sure(Clear.tally(&[Tally { terms: known, width: *width }]))),
+            };
+            let left =
+                if secret.is_empty() { None } else { Some(Tally::<B> { terms: secret, width: *width }) };
+            match (left, sum) {
+                (Some(left), sum) => {
+                    steps.push(Left(left));
+                    public.push(sum);
+                }
+                (None, sum) => steps.push(Done(Known(sum.expect("a sum has a term")))),
+            }
+        }
+        run(steps, |jobs| {
+            let secret = self.0.tally(jobs)?.into_iter().zip(public);
+            let with = |(x, sum): (B::Int, Option<Ints>)| match sum {
+                Some(sum) => self.0.add(&x, &self.0.public(sum.width, &sum.v)),
+                None => x,
+            };
+            Ok(secrets(secret.map(with).collect()))
+        })
     }
     fn negative(&mut self, jobs: &[&Int<B>]) -> Result<Vec<Bit<B>>, B::Error> {
         run(ints(jobs, |x| Known(sure(Clear.negative(&[x])))), |left| Ok(secrets(self.0.negative(left)?)))

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod proximity;
 pub mod relevance;
 pub mod study;
+mod supplied;
 pub mod tables;
 
 use megrez_service::pair::Known;

@@ -1,25 +1,24 @@
 //! `megrez example proximity`: are two points on Earth nearer to each other than a threshold?
-//! SECFLOAT, Appendix M, between two parties.
+//! SECFLOAT, Appendix M, between two parties, or with a dealer.
 //!
 //! Scenario I: each party knows a point. Scenario II: both points are shared, latitude and
 //! longitude apart, as what comes out of another computation. The parties open whether the points
 //! are near; the distances only afterwards, to say how exact they are, and neither their opening
 //! nor that of the answers is in the cost.
 
-use megrez::{Error, Result};
+use crate::supplied::{self, Part, Priced, Sent, SetUp, all_sent, cost, sent, sent_since};
+use megrez::{Error, Result, Work};
 use megrez_float::accuracy::error;
 use megrez_float::programs::{FIXED, chord, half_vector, haversine, nearer, threshold};
-use megrez_float::{Blocks, Clear, Float, Format, Plain};
-use megrez_kernels::Cpu;
+use megrez_float::{Blocks, Clear, Float, Folding, Format, Mixed, Plain};
 use megrez_net::{NetProfile, Network};
 use megrez_prg::Key;
 use megrez_service::pair::{self, Job};
-use megrez_session::{Party, Phase};
-use megrez_twoparty::Sirnn;
-use megrez_twoparty::costing::Costing;
-use megrez_twoparty::ot::{Ots, Transfers};
+use megrez_session::Phase;
+use megrez_twoparty::Supplier;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
+use std::convert::Infallible;
 use std::time::Instant;
 
 /// Tests that go together; more take more memory and save few rounds.
@@ -59,6 +58,8 @@ const DEGREE: f64 = 6_371_008.8 * std::f64::consts::PI / 180.0;
 /// What to test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Proximity {
+    /// The protocol: one on floats.
+    pub protocol: String,
     /// 1: each party knows a point; 2: both points are shared.
     pub scenario: u8,
     /// How many pairs of points.
@@ -80,7 +81,8 @@ pub struct Report {
     setup_seconds: f64,
     seconds: f64,
     rounds: u32,
-    bytes: u64,
+    sent: Sent,
+    /// What is opened, to the parties that compute.
     near: Vec<bool>,
     /// δ as bits of single precision.
     delta: Vec<u32>,
@@ -147,13 +149,13 @@ fn public<B: Blocks>(b: &B, scenario: u8, points: &[Point]) -> Secret<B> {
 }
 
 /// Points of party `owner`, who gives them.
-fn shared(
-    b: &mut Sirnn<Cpu>,
+fn shared<S: Supplier>(
+    b: &mut S,
     scenario: u8,
     owner: usize,
     lanes: usize,
     points: Option<&[Point]>,
-) -> Result<Secret<Sirnn<Cpu>>> {
+) -> Result<Secret<S>> {
     if scenario == 1 {
         let mine = points.map(coordinates);
         let name = format!("vectors {owner}");
@@ -190,48 +192,64 @@ impl Job for Proximity {
     const NAME: &'static str = "example proximity";
     type Report = Report;
 
+    fn parties(&self) -> usize {
+        supplied::parties(&self.protocol).unwrap_or(2)
+    }
+
     fn run(&self, network: Network) -> Result<Report> {
-        let start = Instant::now();
-        let mut party = Party::start(network, Cpu::new(1))?;
-        let me = party.me();
-        party.enter(Phase::Setup, 1);
-        let ots = Ots::set_up(&mut party, self.group)?;
-        let mut b = Sirnn::new(party, ots);
-        let setup_seconds = start.elapsed().as_secs_f64();
-        let mut report =
-            Report { setup_seconds, seconds: 0.0, rounds: 0, bytes: 0, near: vec![], delta: vec![] };
-        for (run, (from, lanes)) in slices(self.tests).enumerate() {
-            let mine: Vec<Point> = (from..from + lanes).map(|i| points(self, i)[me]).collect();
-            let run = run as u32;
-            b.party_mut().enter(Phase::Input, run);
-            let mut bring =
-                |owner| shared(&mut b, self.scenario, owner, lanes, (owner == me).then_some(&mine[..]));
-            let secrets = [bring(0)?, bring(1)?];
-            b.party_mut().enter(Phase::Online, run);
-            b.party_mut().barrier("start")?;
-            let start = Instant::now();
-            let (delta, near) = b.step("test", |b| test(b, self.metres, &secrets))?;
-            report.seconds += start.elapsed().as_secs_f64();
-            report.rounds += b.party().rounds();
-            b.party_mut().enter(Phase::Output, run);
-            report.near.extend(b.open_bits(&near)?);
-            report.delta.extend(b.open(&delta)?.to_bits().into_iter().map(|v| v as u32));
-        }
-        report.bytes = b.party().meter().total(Phase::Online, 2)[1 - me];
-        // Nobody leaves before the other has everything.
-        b.party_mut().barrier("end")?;
-        Ok(report)
+        supplied::party(network, self.work(), self)
     }
 }
 
-/// What the tests cost by the formulas.
-fn costing(o: &Proximity) -> [u64; 2] {
-    let mut costing = Costing::new(o.group);
-    for (_, lanes) in slices(o.tests) {
-        let secrets = [0; 2].map(|_| public(&costing, o.scenario, &vec![[0.0; 2]; lanes]));
-        let Ok(_) = test(&mut costing, o.metres, &secrets);
+impl Part for Proximity {
+    type Report = Report;
+
+    fn run<S: Supplier>(&self, b: &mut S, set_up: SetUp) -> Result<Report> {
+        let me = b.party().me();
+        let (mut seconds, mut rounds) = (0.0, 0);
+        let (mut near, mut delta) = (vec![], vec![]);
+        let before = sent(b);
+        for (run, (from, lanes)) in slices(self.tests).enumerate() {
+            let all = (from..from + lanes).map(|i| points(self, i));
+            let mine: Option<Vec<Point>> = all.map(|pair| pair.get(me).copied()).collect();
+            let run = run as u32;
+            b.enter(Phase::Input, run);
+            let mut bring =
+                |owner| shared(b, self.scenario, owner, lanes, mine.as_deref().filter(|_| owner == me));
+            let secrets = [bring(0)?, bring(1)?];
+            b.enter(Phase::Online, run);
+            b.party_mut().barrier("start")?;
+            let start = Instant::now();
+            let (distance, is_near) = b.step("test", |b| test(b, self.metres, &secrets))?;
+            seconds += start.elapsed().as_secs_f64();
+            rounds += b.party().rounds();
+            b.enter(Phase::Output, run);
+            near.extend(b.open_bits(&is_near)?.into_iter().flatten());
+            let opened = b.open(&distance)?.map(|opened| opened.to_bits());
+            delta.extend(opened.into_iter().flatten().map(|v| v as u32));
+        }
+        let sent = sent_since(b, &before);
+        Ok(Report { setup_seconds: set_up.seconds, seconds, rounds, sent, near, delta })
     }
-    costing.cost.bytes
+}
+
+impl Priced for Proximity {
+    fn ask<B: Blocks<Error = Infallible>>(&self, b: &mut Folding<B>) {
+        for (_, lanes) in slices(self.tests) {
+            let nowhere = vec![[0.0; 2]; lanes];
+            let secrets = [0; 2].map(|_| match public(b.inner(), self.scenario, &nowhere) {
+                Secret::Vectors(x) => Secret::Vectors(Mixed::Secret(x)),
+                Secret::Angles(x) => Secret::Angles(x.map(Folding::secret)),
+            });
+            let Ok(_) = test(b, self.metres, &secrets);
+        }
+    }
+}
+
+impl Proximity {
+    fn work(&self) -> Work {
+        Work { group: self.group, threads: 1 }
+    }
 }
 
 /// Runs the example, with processes or threads for parties, and reports as `megrez.proximity/1`.
@@ -242,6 +260,7 @@ pub fn run(o: &Proximity, processes: bool) -> Result<Json> {
     if o.tests == 0 || !(o.metres > 0.0 && o.metres < 180.0 * DEGREE) {
         return Err(Error::Refused("give at least one test, and a distance on Earth".into()));
     }
+    supplied::parties(&o.protocol)?;
     let reports = if processes { pair::in_processes(o, &o.net)? } else { pair::in_threads(o, &o.net)? };
     let report = &reports[0];
     let pairs: Vec<[Point; 2]> = (0..o.tests).map(|i| points(o, i)).collect();
@@ -255,28 +274,30 @@ pub fn run(o: &Proximity, processes: bool) -> Result<Json> {
     let Ok((delta, near)) = test(&mut Clear, o.metres, &secrets);
     let same = delta.plain().to_bits().iter().zip(&report.delta).all(|(&a, &b)| a == u64::from(b))
         && near.0.iter().zip(&report.near).all(|(&a, &b)| (a == 1) == b);
-    let bytes: Vec<u64> = reports.iter().map(|r| r.bytes).collect();
-    let each = |bytes: &[u64]| bytes.iter().sum::<u64>() as f64 / o.tests as f64;
+    let parties = supplied::parties(&o.protocol)?;
+    let sent = all_sent(reports.iter().map(|r| &r.sent));
+    let cost = cost(o, parties, o.work(), 1);
+    let each = |bytes: u64| bytes as f64 / o.tests as f64;
     let seconds = reports.iter().map(|r| r.seconds).fold(0.0, f64::max);
-    let costing = costing(o);
     Ok(json!({
         "schema": "megrez.proximity/1",
         "scenario": o.scenario,
         "tests": o.tests,
         "metres": o.metres,
-        "options": { "extension": Transfers::of(o.group).name(), "group": o.group },
+        "protocol": o.protocol,
+        "options": supplied::options(parties, o.work()),
         "net": { "name": o.net.name, "rtt_ms": o.net.rtt_ms, "mbps": o.net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "near": report.near.iter().filter(|&&near| near).count(),
         "agree": agree,
         "average_ulp": errors.iter().sum::<f64>() / o.tests as f64,
         "max_ulp": errors.iter().fold(0.0, |a: f64, &b| a.max(b)),
-        "bytes_per_test": each(&bytes),
-        "formula_bytes_per_test": each(&costing),
+        "bytes_per_test": each(sent.iter().flatten().flatten().sum()),
+        "formula_bytes_per_test": each(cost.bytes()),
         "rounds": reports.iter().map(|r| r.rounds).max(),
         "seconds": seconds,
         "setup_seconds": reports.iter().map(|r| r.setup_seconds).fold(0.0, f64::max),
-        "verified": same && bytes == costing,
+        "verified": same && sent == cost.sent,
     }))
 }
 
@@ -286,11 +307,12 @@ pub fn text(report: &Json) -> String {
     let number = |key: &str| report[key].as_f64().unwrap_or(f64::NAN);
     let known = if report["scenario"] == 1 { "each party knows a point" } else { "both points are shared" };
     format!(
-        "{} pairs of points, {known}: {} are nearer than {} m; {} answers as in double precision\n\
+        "{} pairs of points, {known}, under {}: {} are nearer than {} m; {} answers as in double precision\n\
          error of the haversine: {:.3} ULP on average, {:.2} at most\n\
-         {:.2} KiB a test in both directions (by the formula {:.2}), {} rounds, {:.2} s, and {:.2} s to set up\n\
+         {:.2} KiB a test of all parties (by the formula {:.2}), {} rounds, {:.2} s, and {:.2} s to set up\n\
          bit for bit what it is in the clear, at the predicted cost: {}\n",
         report["tests"],
+        report["protocol"].as_str().unwrap_or_default(),
         report["near"],
         report["metres"],
         report["agree"],
@@ -311,8 +333,11 @@ mod tests {
 
     #[test]
     fn both_scenarios_are_exact_and_within_their_price() {
-        for (scenario, limit) in [(1, 25.0), (2, 70.0)] {
+        for (protocol, scenario, limit) in
+            [("secfloat", 1, 25.0), ("secfloat", 2, 70.0), ("mizar-float", 1, 4.0), ("mizar-float", 2, 8.0)]
+        {
             let o = Proximity {
+                protocol: protocol.into(),
                 scenario,
                 tests: 400,
                 metres: 500.0,
@@ -327,8 +352,17 @@ mod tests {
             assert!(report["average_ulp"].as_f64().unwrap() < 1.05, "{report}");
             assert!(report["bytes_per_test"].as_f64().unwrap() < limit * 1024.0, "{report}");
         }
-        let nothing =
-            Proximity { scenario: 1, tests: 0, metres: 1.0, group: 4, net: NetProfile::loopback(), seed: 1 };
-        assert!(run(&nothing, false).is_err());
+        let o = Proximity {
+            protocol: "secfloat".into(),
+            scenario: 1,
+            tests: 1,
+            metres: 1.0,
+            group: 4,
+            net: NetProfile::loopback(),
+            seed: 1,
+        };
+        assert!(run(&Proximity { tests: 0, ..o.clone() }, false).is_err());
+        let fixed = run(&Proximity { protocol: "mizar".into(), ..o }, false);
+        assert!(fixed.unwrap_err().to_string().contains("take secfloat or mizar-float"));
     }
 }

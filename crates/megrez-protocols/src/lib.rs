@@ -4,9 +4,9 @@
 //! phase, which sees masks only and may run before the inputs exist, and an *online* phase on
 //! masked data. [`clear`] is the plaintext suite, template for new ones and oracle for tests;
 //! [`mizar`] is the dealer-based three-party suite, [`aby3`], [`alkaid`], [`meteor`] and
-//! [`alkaid_masked`] are those of three equal parties, without and with masks, [`bicoptor`] one
-//! without a dealer's masks, to compare with. [`registry`] lists them all; what they have in common
-//! stands in [`sharing`] and `steps`.
+//! [`alkaid_masked`] are those of three equal parties, without and with masks; [`falcon`],
+//! [`concurrent`] and [`bicoptor`] are there to compare with, and so is [`aegis`], which leaks.
+//! [`registry`] lists them all; what they have in common stands in [`sharing`] and `steps`.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -25,6 +25,7 @@ pub mod bicoptor;
 pub mod clear;
 pub mod concurrent;
 mod cost;
+pub mod falcon;
 mod local;
 pub mod meteor;
 pub mod mizar;

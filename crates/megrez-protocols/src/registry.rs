@@ -59,6 +59,7 @@ suites! {
     alkaid => crate::alkaid::Alkaid::<W, D>::default(),
     alkaid_masked => crate::alkaid_masked::AlkaidMasked::<W, D>::default(),
     bicoptor => crate::bicoptor::Bicoptor::<W, D>::default(),
+    falcon => crate::falcon::suite::<W, D>(),
     concurrent => crate::concurrent::suite::<W, D>(),
     aegis => crate::aegis::suite::<W, D>(),
     clear => crate::clear::Clear::<W, D>::default(),

@@ -4,7 +4,7 @@
 use crate::Sirnn;
 use crate::dealt::Dealt;
 use bytemuck::TransparentWrapper;
-use megrez_float::{Blocks, Float, Folding, Format, Plain};
+use megrez_float::{Blocks, Float, Folding, Format, Mixed, Plain};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_session::{Error, Party, Phase};
@@ -42,6 +42,18 @@ pub trait Supplier: Blocks<Error = Error> + Sized {
         lanes: usize,
         numbers: Option<&Plain>,
     ) -> Result<Float<Self>, Error>;
+    /// As [`share`](Supplier::share), of integers.
+    ///
+    /// # Errors
+    /// Those of [`share`](Supplier::share).
+    fn share_ints(
+        &mut self,
+        owner: usize,
+        name: &str,
+        width: u32,
+        lanes: usize,
+        values: Option<&[u64]>,
+    ) -> Result<Self::Int, Error>;
     /// Takes a client's shares of `n` single-precision numbers.
     ///
     /// # Errors
@@ -94,6 +106,16 @@ impl<D: Device> Supplier for Sirnn<D> {
     ) -> Result<Float<Self>, Error> {
         self.share(owner, name, format, lanes, numbers)
     }
+    fn share_ints(
+        &mut self,
+        owner: usize,
+        name: &str,
+        width: u32,
+        lanes: usize,
+        values: Option<&[u64]>,
+    ) -> Result<Self::Int, Error> {
+        self.share_ints(owner, name, width, lanes, values)
+    }
     fn accept(&mut self, share: Option<&Payload>, n: usize) -> Result<Float<Self>, Error> {
         match share {
             Some(share) => Self::accept(share, n),
@@ -142,6 +164,16 @@ impl<D: Device> Supplier for Dealt<D> {
     ) -> Result<Float<Self>, Error> {
         self.share(owner, format, lanes, numbers)
     }
+    fn share_ints(
+        &mut self,
+        owner: usize,
+        _: &str,
+        width: u32,
+        lanes: usize,
+        values: Option<&[u64]>,
+    ) -> Result<Self::Int, Error> {
+        self.share_ints(owner, width, lanes, values)
+    }
     fn accept(&mut self, share: Option<&Payload>, n: usize) -> Result<Float<Self>, Error> {
         self.accept(share, n)
     }
@@ -187,6 +219,16 @@ impl<S: Supplier> Supplier for Folding<S> {
         numbers: Option<&Plain>,
     ) -> Result<Float<Self>, Error> {
         self.inner_mut().share(owner, name, format, lanes, numbers).map(Self::secret)
+    }
+    fn share_ints(
+        &mut self,
+        owner: usize,
+        name: &str,
+        width: u32,
+        lanes: usize,
+        values: Option<&[u64]>,
+    ) -> Result<Self::Int, Error> {
+        self.inner_mut().share_ints(owner, name, width, lanes, values).map(Mixed::Secret)
     }
     fn accept(&mut self, share: Option<&Payload>, n: usize) -> Result<Float<Self>, Error> {
         self.inner_mut().accept(share, n).map(Self::secret)

@@ -6,7 +6,9 @@ use crate::ot::Ots;
 use crate::testing::two_parties;
 use crate::{Bits, Ints, Sirnn};
 use megrez_float::Clear;
-use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate, mask};
+use megrez_float::blocks::{
+    Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Tally, Truncate, mask,
+};
 use megrez_prg::Key;
 use megrez_session::Phase;
 
@@ -191,6 +193,16 @@ impl Program for Chosen {
     ) -> Result<(Vec<B::Int>, Vec<B::Bit>), B::Error> {
         let mut bits = b.and(&[(&c[0], &c[1]), (&c[1], &c[2])])?;
         let mut ints = b.widen(&[(&c[0], 1), (&c[1], 2), (&c[2], 30), (&c[0], 64)])?;
+        let sum = |terms: &[(usize, u64)], width| Tally {
+            terms: terms.iter().map(|&(i, k)| (&c[i], k)).collect(),
+            width,
+        };
+        ints.extend(b.tally(&[
+            sum(&[(0, 1), (1, u64::MAX - 126), (2, 128)], 10),
+            sum(&[(1, 5), (1, 3 << 40), (0, 1 << 63)], 64),
+            sum(&[(2, 7)], 1),
+            sum(&[(0, 0), (1, 32)], 5),
+        ])?);
         let jobs = [
             Select { bit: &c[0], ints: x.iter().collect(), bits: vec![&c[1], &c[2]] },
             Select { bit: &c[2], ints: vec![&x[0]], bits: vec![] },

@@ -55,7 +55,8 @@ impl Expected {
 /// What has a range of its own.
 const BICOPTOR: &[&str] = &["bicoptor"];
 /// Bicoptor masks the operands of a product, whose lanes do not lie as those of other draws do.
-const BUT_BICOPTOR: &[&str] = &["mizar", "concurrent", "aegis", "aby3", "alkaid", "meteor", "alkaid-masked"];
+const BUT_BICOPTOR: &[&str] =
+    &["mizar", "concurrent", "aegis", "aby3", "falcon", "alkaid", "meteor", "alkaid-masked"];
 
 type Build = dyn Fn(&mut Plan, &[ValueId], usize) -> Result<Vec<ValueId>, PlanError> + Send + Sync;
 type Expect = dyn Fn(&[i64]) -> Vec<Expected> + Send + Sync;

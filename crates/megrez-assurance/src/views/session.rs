@@ -44,7 +44,7 @@ pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Outp
     use megrez_protocols::bicoptor::Bicoptor;
     use megrez_protocols::meteor::Meteor;
     use megrez_protocols::mizar::Mizar;
-    use megrez_protocols::{aegis, concurrent};
+    use megrez_protocols::{aegis, concurrent, falcon};
 
     fn on<W: Word, V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
         let (mizar, rss, mrss) = (Sharing::Masked, Sharing::Replicated, Sharing::MaskedReplicated);
@@ -53,6 +53,7 @@ pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Outp
             "concurrent" => visitor.visit(concurrent::suite::<W, _>(), mizar),
             "aegis" => visitor.visit(aegis::suite::<W, _>(), mizar),
             "aby3" => visitor.visit(Aby3::<W, _>::default(), rss),
+            "falcon" => visitor.visit(falcon::suite::<W, _>(), rss),
             "alkaid" => visitor.visit(Alkaid::<W, _>::default(), rss),
             "meteor" => visitor.visit(Meteor::<W, _>::default(), mrss),
             "alkaid-masked" => visitor.visit(AlkaidMasked::<W, _>::default(), mrss),

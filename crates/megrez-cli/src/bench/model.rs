@@ -5,7 +5,7 @@ use crate::options::{Common, PartiesKind};
 use crate::outcome::reported;
 use clap::Args;
 use megrez::choices::Ranges;
-use megrez::protocols::SECFLOAT;
+use megrez::protocols::find;
 use megrez::{Error, ErrorKind, Model, Result};
 use megrez_lab::bench::{ModelBench, TrainBench, any_model, bench_float_model, bench_model, bench_training};
 use std::process::ExitCode;
@@ -40,14 +40,16 @@ pub(crate) fn run(args: &BenchModel) -> Result<ExitCode> {
         // Figures of models are compared with each other: all have as many fraction bits.
         request.frac = Some(request.frac());
     }
-    if args.train && request.protocol != SECFLOAT.name {
-        let what =
-            "a step in floating point takes --protocol secfloat; one in fixed point is `megrez bench train`";
+    if args.train && !float {
+        let what = "a step in floating point takes --protocol secfloat or mizar-float; one in fixed point is \
+                    `megrez bench train`";
         return Err(Error::of(ErrorKind::Unsupported, what));
     }
     let options = options(&args.common, args.batch, args.repeat, args.seed)?;
     if args.train {
         let options = TrainBench {
+            parties: find(&request.protocol)?.parties,
+            protocol: request.protocol.clone(),
             model: args.model.clone(),
             batch: args.batch,
             repeat: args.repeat,

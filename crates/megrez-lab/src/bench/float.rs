@@ -5,23 +5,20 @@
 //! The parties are a [`pair`]. They take test data from the seed, not from a client: each is the
 //! owner of one operand.
 
+use crate::supplied::{self, Part, Priced, Sent, SetUp, all_sent, by_link, cost, sent, sent_since};
 use megrez::protocols::find;
 use megrez::report::Seconds;
 use megrez::{Error, Result, Work};
 use megrez_engine::peak_rss_mib;
 use megrez_float::blocks::Blocks;
 use megrez_float::{Float, Folding, Format, accuracy};
-use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_service::pair::{self, Job};
-use megrez_session::{Party, Phase};
-use megrez_twoparty::costing::Costing;
-use megrez_twoparty::dealt::{self, DEALER, Dealt};
+use megrez_session::Phase;
+use megrez_twoparty::Supplier;
 use megrez_twoparty::ops::{OPS, Opened, in_the_clear, run_in_parts, sample};
-use megrez_twoparty::ot::{Ots, Transfers};
-use megrez_twoparty::{Sirnn, Supplier};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use std::convert::Infallible;
 use std::time::Instant;
 
@@ -56,7 +53,7 @@ struct Measured {
     busy_seconds: f64,
     rounds: u32,
     /// Payload bytes to each party, offline and online.
-    sent: [Vec<u64>; 2],
+    sent: Sent,
     wrong: usize,
     ulp: Option<f64>,
 }
@@ -92,12 +89,8 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
     }
     let protocol = find(&o.protocol)?;
     let reports = if processes { pair::in_processes(o, &o.net)? } else { pair::in_threads(o, &o.net)? };
-    let cost = costing(o);
-    // Bytes from each party to each other in a phase, as in `cost`.
-    let sent = [0, 1].map(|phase| -> Vec<Vec<u64>> {
-        let last = |r: &Report| r.runs.last().map_or_else(|| vec![0; o.parties], |m| m.sent[phase].clone());
-        reports.iter().map(last).collect()
-    });
+    let cost = cost(o, o.parties, o.work, o.repeat);
+    let sent = all_sent(reports.iter().filter_map(|r| Some(&r.runs.last()?.sent)));
     let rounds = reports.iter().filter_map(|r| Some(r.runs.last()?.rounds)).max();
     let slowest = |run: usize| reports.iter().map(|r| r.runs[run].seconds).fold(0.0, f64::max);
     let seconds = Seconds::of((0..o.repeat as usize).map(slowest).collect());
@@ -108,6 +101,8 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
     let bits = |bytes: &Vec<Vec<u64>>| bytes.iter().flatten().sum::<u64>() as f64 * 8.0 / o.batch as f64;
     let [offline, online] = &sent;
     let set_up: Vec<Vec<u64>> = reports.iter().map(|r| r.setup_bytes.clone()).collect();
+    let mut options = supplied::options(o.parties, o.work);
+    options.insert("lanes".into(), json!(o.lanes));
     Ok(json!({
         "schema": "megrez.bench/1",
         "op": o.op,
@@ -116,7 +111,7 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": options(o),
+        "options": options,
         "net": { "name": o.net.name, "rtt_ms": o.net.rtt_ms, "mbps": o.net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "repeat": o.repeat,
@@ -145,56 +140,15 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
     }))
 }
 
-/// Bytes by `from>to`, as far as parties send each other any; both directions between the first
-/// two.
-fn by_link(sent: &[Vec<u64>]) -> Map<String, Json> {
-    let links = sent.iter().enumerate().flat_map(|(from, to)| to.iter().enumerate().map(move |t| (from, t)));
-    let used = links.filter(|&(from, (to, &bytes))| from != to && (bytes > 0 || from + to == 1));
-    used.map(|(from, (to, bytes))| (format!("{from}>{to}"), json!(bytes))).collect()
-}
-
-fn options(o: &FloatBench) -> Json {
-    match o.parties {
-        2 => json!({
-            "extension": Transfers::of(o.work.group).name(), "group": o.work.group, "threads": o.work.threads, "lanes": o.lanes,
-        }),
-        _ => json!({ "lanes": o.lanes }),
-    }
-}
-
-/// What the last run of the operation costs by its formulas: bytes from each party to each other,
-/// offline and online, and rounds online.
-struct Cost {
-    sent: [Vec<Vec<u64>>; 2],
-    rounds: u32,
-}
-
-fn costing(o: &FloatBench) -> Cost {
-    fn all<P: Blocks<Error = Infallible>>(o: &FloatBench, costing: P) -> P {
-        let mut costing = Folding::new(costing);
-        for lanes in o.slices() {
+impl Priced for FloatBench {
+    fn ask<B: Blocks<Error = Infallible>>(&self, b: &mut Folding<B>) {
+        for lanes in self.slices() {
             // Two of them: squares are cheaper than products.
-            let secret = |()| Folding::secret(Float::constant(costing.inner(), Format::FLOAT32, 0, lanes));
+            let secret = |()| Folding::secret(Float::constant(b.inner(), Format::FLOAT32, 0, lanes));
             let [x, y] = [(); 2].map(secret);
-            let Ok(_) = run_in_parts(&o.op, &mut costing, &x, &y);
+            let Ok(_) = run_in_parts(&self.op, b, &x, &y);
         }
-        costing.into_inner()
     }
-    let mut sent = [vec![vec![0; o.parties]; o.parties], vec![vec![0; o.parties]; o.parties]];
-    if o.parties == 2 {
-        let mut costing = Costing::new(o.work.group).with_threads(o.work.threads as usize);
-        // Stocks that a run has left are there in the next one.
-        for _ in 0..o.repeat.max(1) {
-            costing.cost = Default::default();
-            costing = all(o, costing);
-        }
-        [sent[1][0][1], sent[1][1][0]] = costing.cost.bytes;
-        return Cost { sent, rounds: costing.cost.rounds };
-    }
-    let costing = all(o, dealt::costing::Costing::default());
-    sent[0][DEALER][0] = costing.cost.dealt;
-    (sent[1][0][1], sent[1][1][0]) = (costing.cost.opened, costing.cost.opened);
-    Cost { sent, rounds: costing.cost.rounds }
 }
 
 impl Job for FloatBench {
@@ -206,59 +160,37 @@ impl Job for FloatBench {
     }
 
     fn run(&self, network: Network) -> Result<Report> {
-        party(network, self)
+        supplied::party(network, self.work, self)
     }
 }
 
-/// One party's part: sets up, then for every run shares, computes, opens and compares.
-fn party(network: Network, o: &FloatBench) -> Result<Report> {
-    let start = Instant::now();
-    let mut party = Party::start(network, Cpu::new(1))?;
-    let parties = party.parties();
-    if parties != 2 {
-        let report = Report {
-            setup_seconds: start.elapsed().as_secs_f64(),
-            setup_bytes: vec![0; parties],
-            runs: vec![],
-            peak_rss_mib: None,
-        };
-        return runs(Folding::new(Dealt::new(party)?), o, report);
-    }
-    party.enter(Phase::Setup, 1);
-    let before = party.meter().total(Phase::Setup, parties);
-    let ots = Ots::set_up(&mut party, o.work.group)?;
-    let setup_bytes = less(party.meter().total(Phase::Setup, parties), &before);
-    let setup_seconds = start.elapsed().as_secs_f64();
-    let b = Sirnn::new(party, ots).with_threads(o.work.threads as usize)?;
-    runs(Folding::new(b), o, Report { setup_seconds, setup_bytes, runs: vec![], peak_rss_mib: None })
-}
+impl Part for FloatBench {
+    type Report = Report;
 
-fn less(after: Vec<u64>, before: &[u64]) -> Vec<u64> {
-    after.iter().zip(before).map(|(a, b)| a - b).collect()
-}
-
-fn runs(mut b: impl Supplier, o: &FloatBench, report: Report) -> Result<Report> {
-    let mut runs = vec![];
-    let mut number = 0;
-    for _ in 0..o.repeat {
-        let mut total = Measured { sent: [vec![0; o.parties], vec![0; o.parties]], ..Measured::default() };
-        for lanes in o.slices() {
-            let slice = measure(&mut b, o, number, lanes)?;
-            number += 1;
-            total.seconds += slice.seconds;
-            total.busy_seconds += slice.busy_seconds;
-            total.rounds += slice.rounds;
-            for (total, slice) in total.sent.iter_mut().flatten().zip(slice.sent.iter().flatten()) {
-                *total += slice;
+    /// For every run shares, computes, opens and compares.
+    fn run<S: Supplier>(&self, b: &mut S, set_up: SetUp) -> Result<Report> {
+        let mut runs = vec![];
+        let mut number = 0;
+        for _ in 0..self.repeat {
+            let none = vec![0; self.parties];
+            let mut total = Measured { sent: [none.clone(), none], ..Measured::default() };
+            for lanes in self.slices() {
+                let slice = measure(b, self, number, lanes)?;
+                number += 1;
+                total.seconds += slice.seconds;
+                total.busy_seconds += slice.busy_seconds;
+                total.rounds += slice.rounds;
+                for (total, slice) in total.sent.iter_mut().flatten().zip(slice.sent.iter().flatten()) {
+                    *total += slice;
+                }
+                total.wrong += slice.wrong;
+                total.ulp = slice.ulp.map(|ulp| ulp.max(total.ulp.unwrap_or(0.0)));
             }
-            total.wrong += slice.wrong;
-            total.ulp = slice.ulp.map(|ulp| ulp.max(total.ulp.unwrap_or(0.0)));
+            runs.push(total);
         }
-        runs.push(total);
+        let SetUp { seconds, bytes } = set_up;
+        Ok(Report { setup_seconds: seconds, setup_bytes: bytes, runs, peak_rss_mib: peak_rss_mib() })
     }
-    // Nobody leaves before the others have everything.
-    b.party_mut().barrier("end")?;
-    Ok(Report { runs, peak_rss_mib: peak_rss_mib(), ..report })
 }
 
 /// Shares, computes, opens and compares some lanes; `number` is unique in the session. What a
@@ -274,13 +206,12 @@ fn measure(b: &mut impl Supplier, o: &FloatBench, number: u32, lanes: usize) -> 
     let (x, y) = (share(0)?, share(1)?);
     b.enter(Phase::Online, number);
     b.party_mut().barrier("start")?;
-    let phases = [Phase::Offline, Phase::Online];
-    let before = phases.map(|phase| b.party().meter().total(phase, o.parties));
+    let before = sent(b);
     let start = Instant::now();
     let out = b.step("op", |b| run_in_parts(&o.op, b, &x, &y))?;
     let seconds = start.elapsed().as_secs_f64();
     let busy_seconds = seconds - b.waited().as_secs_f64();
-    let [offline, online] = [0, 1].map(|i| less(b.party().meter().total(phases[i], o.parties), &before[i]));
+    let sent = sent_since(b, &before);
     let rounds = b.party().rounds();
     b.enter(Phase::Output, number);
     let Some(out) = out else {
@@ -297,7 +228,7 @@ fn measure(b: &mut impl Supplier, o: &FloatBench, number: u32, lanes: usize) -> 
         Some(Opened::Float(z)) => accuracy::worst(&o.op, &operands[0], &operands[1], z),
         _ => None,
     };
-    Ok(Measured { seconds, busy_seconds, rounds, sent: [offline, online], wrong, ulp })
+    Ok(Measured { seconds, busy_seconds, rounds, sent, wrong, ulp })
 }
 
 #[cfg(test)]

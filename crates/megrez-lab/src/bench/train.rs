@@ -1,30 +1,32 @@
-//! `megrez bench model NAME --protocol secfloat --train`: a step of training a perceptron on shares
-//! (forward, backward, update), measured, beside its cost and against the same step in the clear.
+//! `megrez bench model NAME --train` in floating point: a step of training a perceptron on shares
+//! (forward, backward, update), by transfers or with a dealer, measured, beside its cost and against the same step in the clear.
 //! Party 0 brings the weights, party 1 data and labels.
 
 use super::sample::{any_model, test_image};
-use megrez::protocols::SECFLOAT;
+use crate::supplied::{self, Part, Priced, Sent, SetUp, all_sent, by_link, cost, sent, sent_since};
 use megrez::report::Seconds;
 use megrez::{Error, Result, Work};
 use megrez_float::programs::{Layer, Matrix, Mlp, Step};
 use megrez_float::{Blocks, Clear, Float, Folding, Format, Plain};
 use megrez_graph::models::relevance_features;
 use megrez_graph::{Attribute, Graph, Tensor};
-use megrez_kernels::Cpu;
 use megrez_net::{NetProfile, Network};
 use megrez_plan::View;
 use megrez_service::pair::{self, Job};
-use megrez_session::{Party, Phase};
-use megrez_twoparty::costing::Costing;
-use megrez_twoparty::ot::{Ots, Transfers};
-use megrez_twoparty::{Sirnn, Supplier};
+use megrez_session::Phase;
+use megrez_twoparty::Supplier;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
+use std::convert::Infallible;
 use std::time::Instant;
 
 /// What to measure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrainBench {
+    /// The protocol: one on floats.
+    pub protocol: String,
+    /// How many parties it has.
+    pub parties: usize,
     /// A built-in network or an ONNX file: dense layers with ReLU between them.
     pub model: String,
     /// Inputs per step.
@@ -45,8 +47,9 @@ pub struct Measured {
     seconds: f64,
     busy_seconds: f64,
     rounds: u32,
-    bytes: u64,
-    loss: f32,
+    sent: Sent,
+    /// What is opened, to the parties that compute.
+    loss: Option<f32>,
     /// Numbers that differ from the clear; party 0 looks.
     wrong: usize,
 }
@@ -128,25 +131,18 @@ impl TrainBench {
         let x = Matrix::new(b, self.batch, features, x);
         Ok((Mlp { layers: all }, x, Matrix::new(b, self.batch, classes, labels)))
     }
+}
 
-    fn costing(&self, layers: &Weights) -> megrez_twoparty::costing::Cost {
-        let mut costing = Costing::new(self.work.group).with_threads(self.work.threads as usize);
-        // Stocks that a run has left are there in the next one.
-        for _ in 0..self.repeat.max(1) {
-            costing.cost = Default::default();
-            costing = self.priced(layers, costing);
-        }
-        costing.cost
-    }
+/// The step of these layers, to be priced.
+struct Pricing<'a>(&'a TrainBench, &'a Weights);
 
-    fn priced(&self, layers: &Weights, costing: Costing) -> Costing {
-        let mut costing = Folding::new(costing);
-        let secret = |b: &mut Folding<Costing>, _: usize, v: &[f32]| {
+impl Priced for Pricing<'_> {
+    fn ask<B: Blocks<Error = Infallible>>(&self, b: &mut Folding<B>) {
+        let secret = |b: &mut Folding<B>, _: usize, v: &[f32]| {
             Ok(Folding::secret(Float::public(b.inner(), &Plain::from_f32(v))))
         };
-        let Ok((mlp, x, labels)) = self.step(&mut costing, layers, secret);
-        let Ok(_) = mlp.step(&mut costing, &x, &labels, self.rate);
-        costing.into_inner()
+        let Ok((mlp, x, labels)) = self.0.step(b, self.1, secret);
+        let Ok(_) = mlp.step(b, &x, &labels, self.0.rate);
     }
 }
 
@@ -160,38 +156,47 @@ impl Job for TrainBench {
     const NAME: &'static str = "bench training";
     type Report = Vec<Measured>;
 
+    fn parties(&self) -> usize {
+        self.parties
+    }
+
     fn run(&self, network: Network) -> Result<Vec<Measured>> {
+        supplied::party(network, self.work, self)
+    }
+}
+
+impl Part for TrainBench {
+    type Report = Vec<Measured>;
+
+    fn run<S: Supplier>(&self, b: &mut S, _: SetUp) -> Result<Vec<Measured>> {
         let layers = self.weights()?;
-        let mut party = Party::start(network, Cpu::new(1))?;
-        party.enter(Phase::Setup, 1);
-        let ots = Ots::set_up(&mut party, self.work.group)?;
-        let mut b = Folding::new(Sirnn::new(party, ots).with_threads(self.work.threads as usize)?);
         let me = b.party().me();
         let mut measured = vec![];
         for run in 0..self.repeat {
-            b.party_mut().enter(Phase::Input, run);
+            b.enter(Phase::Input, run);
             let mut names = 0..;
-            let (mlp, x, labels) = self.step(&mut b, &layers, |b, owner, numbers| {
+            let (mlp, x, labels) = self.step(b, &layers, |b, owner, numbers| {
                 let name = format!("number {}", names.next().unwrap_or(0));
                 let plain = (owner == me).then(|| Plain::from_f32(numbers));
                 b.share(owner, &name, Format::FLOAT32, numbers.len(), plain.as_ref())
             })?;
-            b.party_mut().enter(Phase::Online, run);
+            b.enter(Phase::Online, run);
             b.party_mut().barrier("start")?;
-            let before = b.party().meter().total(Phase::Online, 2)[1 - me];
+            let before = sent(b);
             let start = Instant::now();
             let step = b.step("training", |b| mlp.step(b, &x, &labels, self.rate))?;
             let seconds = start.elapsed().as_secs_f64();
-            let busy_seconds = seconds - b.party().waited().as_secs_f64();
-            let (rounds, bytes) =
-                (b.party().rounds(), b.party().meter().total(Phase::Online, 2)[1 - me] - before);
-            b.party_mut().enter(Phase::Output, run);
-            let opened = b.open(&results(&b, &step))?.expect("both parties compute").to_f32();
-            let wrong = if me == 0 { self.differences(&layers, &opened) } else { 0 };
-            measured.push(Measured { seconds, busy_seconds, rounds, bytes, loss: opened[0], wrong });
+            let busy_seconds = seconds - b.waited().as_secs_f64();
+            let (rounds, sent) = (b.party().rounds(), sent_since(b, &before));
+            b.enter(Phase::Output, run);
+            let opened = b.open(&results(b, &step))?.map(|opened| opened.to_f32());
+            let wrong = match &opened {
+                Some(opened) if me == 0 => self.differences(&layers, opened),
+                _ => 0,
+            };
+            let loss = opened.map(|opened| opened[0]);
+            measured.push(Measured { seconds, busy_seconds, rounds, sent, loss, wrong });
         }
-        // Nobody leaves before the other has everything.
-        b.party_mut().barrier("end")?;
         Ok(measured)
     }
 }
@@ -212,41 +217,45 @@ impl TrainBench {
 /// # Errors
 /// If the model is no perceptron, or a party fails.
 pub fn bench_training(o: &TrainBench, net: &NetProfile, processes: bool) -> Result<Json> {
-    let cost = o.costing(&o.weights()?);
+    let cost = cost(&Pricing(o, &o.weights()?), o.parties, o.work, o.repeat);
     let reports = if processes { pair::in_processes(o, net)? } else { pair::in_threads(o, net)? };
     let runs = 0..o.repeat as usize;
     let slowest = |run: usize| reports.iter().map(|r| r[run].seconds).fold(0.0, f64::max);
     let busy = |r: &Vec<Measured>| Seconds::of(r.iter().map(|m| m.busy_seconds).collect()).median;
     let last: Vec<&Measured> = reports.iter().filter_map(|r| r.last()).collect();
-    let sent: Vec<u64> = last.iter().map(|m| m.bytes).collect();
+    let sent = all_sent(last.iter().map(|m| &m.sent));
+    let mut options = supplied::options(o.parties, o.work);
+    options.insert("rate".into(), json!(o.rate));
     let wrong: usize = reports.iter().flatten().map(|m| m.wrong).sum();
     Ok(json!({
         "schema": "megrez.bench/1",
         "op": null,
         "model": o.model,
         "training": true,
-        "protocol": SECFLOAT.name,
+        "protocol": o.protocol,
         "insecure": false,
         "numbers": "float32",
         "batch": o.batch,
-        "options": { "extension": Transfers::of(o.work.group).name(), "group": o.work.group, "threads": o.work.threads, "rate": o.rate },
+        "options": options,
         "net": { "name": net.name, "rtt_ms": net.rtt_ms, "mbps": net.mbps },
         "parties": if processes { "process" } else { "thread" },
         "repeat": o.repeat,
         "phases": {
-            "offline": { "seconds": Seconds::default(), "rounds": 0, "sent_bytes": { "0>1": 0, "1>0": 0 } },
+            "offline": {
+                "seconds": Seconds::default(), "rounds": u32::from(o.parties > 2), "sent_bytes": by_link(&sent[0]),
+            },
             "online": {
                 "seconds": Seconds::of(runs.map(slowest).collect()),
                 "rounds": last.iter().map(|m| m.rounds).max(),
-                "sent_bytes": { "0>1": sent[0], "1>0": sent[1] },
+                "sent_bytes": by_link(&sent[1]),
                 "busy_seconds": reports.iter().map(busy).collect::<Vec<_>>(),
             },
         },
-        "formula_bytes": { "0>1": cost.bytes[0], "1>0": cost.bytes[1] },
+        "formula_bytes": { "offline": by_link(&cost.sent[0]), "online": by_link(&cost.sent[1]) },
         "formula_rounds": cost.rounds,
         "loss": last[0].loss,
         "wrong": wrong,
-        "verified": wrong == 0 && sent == cost.bytes,
+        "verified": wrong == 0 && sent == cost.sent,
     }))
 }
 

@@ -1,10 +1,11 @@
-//! SECFLOAT's tables II to VII: floating point between two parties, everything online.
+//! SECFLOAT's tables II to VII: floating point between two parties, everything online; and beside
+//! it what the same programs take with a dealer, whose bytes are counted too.
 
-use super::table::{Column, Row, Setting, Table, backend, options};
+use super::table::{Column, Measured, Row, Setting, Table, backend, options};
 use crate::bench::{FloatBench, ModelBench, TrainBench, bench_float_model, bench_training, float};
 use crate::proximity::{self, Proximity};
 use megrez::Result;
-use megrez::protocols::SECFLOAT;
+use megrez::protocols::{Protocol, SECFLOAT, find};
 use megrez::{FloatModel, Work};
 use megrez_float::accuracy::{Function, error, run};
 use megrez_graph::models;
@@ -19,12 +20,17 @@ const GROUP: u32 = 4;
 /// Not printed.
 const NO: f64 = f64::NAN;
 
-/// Of an operation, both directions together.
-const KIB: Column = Column {
-    name: "KiB",
-    per_net: false,
-    ours: |m| Some(m.bytes("online")? / 1024.0 / number(m.report(), "batch")?),
-};
+/// The system of a row that the papers do not have.
+const DEALER: &str = "with a dealer";
+
+/// Bytes of all parties, the dealer's among them.
+fn bytes(m: &Measured) -> Option<f64> {
+    Some(m.bytes("online")? + m.bytes("offline").unwrap_or(0.0))
+}
+
+/// Of an operation, all directions together.
+const KIB: Column =
+    Column { name: "KiB", per_net: false, ours: |m| Some(bytes(m)? / 1024.0 / number(m.report(), "batch")?) };
 
 const SECONDS: Column = Column { name: "seconds", per_net: true, ours: |m| m.seconds("online") };
 
@@ -32,7 +38,7 @@ const SECONDS: Column = Column { name: "seconds", per_net: true, ours: |m| m.sec
 pub(super) const OPERATIONS: Table = Table {
     name: "secfloat-2",
     title: "SECFLOAT, Table II: single operations in batches",
-    counts: "KiB per operation, both directions together. ULP: the paper's bound, 10^6 and 10^7 being exceeded; here the largest error \
+    counts: "KiB per operation, all directions together. ULP: the paper's bound, 10^6 and 10^7 being exceeded; here the largest error \
              of the numbers that were computed, against double precision (docs/accuracy.md has all 2^32). Every result is compared \
              with the functionality in the clear.",
     nets: NETS,
@@ -55,11 +61,11 @@ pub(super) const ROUNDS: Table = Table {
 pub(super) const RELEVANCE: Table = Table {
     name: "secfloat-4",
     title: "SECFLOAT, Table IV: the relevance network, 874-300-200-100-4",
-    counts: "GB = 10^9 bytes, both directions together. Backpropagation: forward, cross-entropy, backward and update. Our weights and \
+    counts: "GB = 10^9 bytes, all directions together. Backpropagation: forward, cross-entropy, backward and update. Our weights and \
              features are made up, between 10^-7 and 10 in magnitude as the paper's. Results are held to single precision in the \
              clear, bit for bit.",
     nets: NETS,
-    columns: &[Column { name: "GB", per_net: false, ours: |m| Some(m.bytes("online")? / 1e9) }, SECONDS],
+    columns: &[Column { name: "GB", per_net: false, ours: |m| Some(bytes(m)? / 1e9) }, SECONDS],
     rows: networks,
 };
 
@@ -91,7 +97,7 @@ pub(super) const GARBLED: Table = Table {
 pub(super) const PROXIMITY: Table = Table {
     name: "secfloat-7",
     title: "SECFLOAT, Table VII: proximity tests",
-    counts: "KiB per test, both directions together; the error is that of the haversine, on pairs of points in and around cities, a \
+    counts: "KiB per test, all directions together; the error is that of the haversine, on pairs of points in and around cities, a \
              quarter of them close to the threshold (the paper: random pairs). In scenario I each party knows a point and brings it \
              in fixed point, so that near points lose nothing.",
     nets: NETS,
@@ -116,12 +122,19 @@ fn number(report: &Json, key: &str) -> Option<f64> {
     report[key].as_f64()
 }
 
+/// What a system of these tables is here.
+fn protocol(system: &str) -> &'static Protocol {
+    let dealt = || find("mizar-float").expect("it is registered");
+    if system == DEALER { dealt() } else { &SECFLOAT }
+}
+
 /// Measures an operation.
-fn op(op: &'static str, batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+fn op(system: &str, op: &'static str, batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    let protocol = protocol(system);
     move |setting| {
         let o = FloatBench {
-            protocol: SECFLOAT.name.into(),
-            parties: SECFLOAT.parties,
+            protocol: protocol.name.into(),
+            parties: protocol.parties,
             op: op.into(),
             batch,
             lanes: 1 << 17,
@@ -190,10 +203,11 @@ fn operations() -> Vec<Row> {
         for (i, batch) in [1000, 10_000, 100_000].into_iter().enumerate() {
             for (system, (seconds, kib, ulp)) in ["SECFLOAT", "ABY-F", "MP-SPDZ"].iter().zip(systems) {
                 let row = Row::new(format!("{label} {batch}"), system).paper(&[*kib, *ulp, seconds[i]]);
-                let row = if *system == "SECFLOAT" { row.bench(op(name, batch)) } else { row };
+                let row = if *system == "SECFLOAT" { row.bench(op(system, name, batch)) } else { row };
                 rows.push(if batch == 100_000 { row.large() } else { row });
             }
         }
+        rows.push(Row::new(format!("{label} 10000"), DEALER).bench(op(DEALER, name, 10_000)));
     }
     rows
 }
@@ -236,7 +250,7 @@ fn garbled() -> Vec<Row> {
     for (label, name, systems) in functions {
         for (i, batch) in [1000, 10_000, 100_000].into_iter().enumerate() {
             let label = format!("{label} {batch}");
-            let mut made = vec![Row::new(&label, "SECFLOAT").bench(op(name, batch))];
+            let mut made = vec![Row::new(&label, "SECFLOAT").bench(op("SECFLOAT", name, batch))];
             for (system, (seconds, kib)) in ["ABY-GC", "ABY-GMW"].into_iter().zip(systems) {
                 made.push(Row::new(&label, system).paper(&[kib, seconds[i]]));
             }
@@ -261,8 +275,9 @@ fn rounds() -> Vec<Row> {
     .into_iter()
     .flat_map(|(label, name, aby, secfloat)| {
         [
-            Row::new(label, "SECFLOAT").paper(&[secfloat]).bench(op(name, 1000)),
+            Row::new(label, "SECFLOAT").paper(&[secfloat]).bench(op("SECFLOAT", name, 1000)),
             Row::new(label, "ABY-F").paper(&[aby]),
+            Row::new(label, DEALER).bench(op(DEALER, name, 1000)),
         ]
     })
     .collect()
@@ -271,17 +286,19 @@ fn rounds() -> Vec<Row> {
 fn networks() -> Vec<Row> {
     let system = "SECFLOAT";
     vec![
-        Row::new("inference 1", system).paper(&[4.7, 18.3]).bench(inference(1)),
-        Row::new("inference 32", system).paper(&[151.58, 1036.0]).bench(inference(32)).large(),
-        Row::new("backpropagation 1", system).paper(&[10.9, 40.3]).bench(training(1)),
-        Row::new("backpropagation 32", system).paper(&[329.6, 1020.5]).bench(training(32)).large(),
+        Row::new("inference 1", system).paper(&[4.7, 18.3]).bench(inference(system, 1)),
+        Row::new("inference 1", DEALER).bench(inference(DEALER, 1)),
+        Row::new("inference 32", system).paper(&[151.58, 1036.0]).bench(inference(system, 32)).large(),
+        Row::new("backpropagation 1", system).paper(&[10.9, 40.3]).bench(training(system, 1)),
+        Row::new("backpropagation 1", DEALER).bench(training(DEALER, 1)),
+        Row::new("backpropagation 32", system).paper(&[329.6, 1020.5]).bench(training(system, 32)).large(),
     ]
 }
 
 /// Measures the relevance network on so many inputs.
-fn inference(batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+fn inference(system: &str, batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    let protocol = protocol(system).name;
     move |setting| {
-        let protocol = SECFLOAT.name;
         let mut backend = backend(protocol, setting)?;
         let graph = models::build("relevance", batch, setting.seed)?;
         let model = FloatModel::new(&graph, backend.client(), work())?;
@@ -298,9 +315,12 @@ fn inference(batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
 }
 
 /// Measures a step of training it.
-fn training(batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+fn training(system: &str, batch: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    let protocol = protocol(system);
     move |setting| {
         let o = TrainBench {
+            protocol: protocol.name.into(),
+            parties: protocol.parties,
             model: "relevance".into(),
             batch,
             repeat: setting.repeat,
@@ -323,18 +343,22 @@ fn tests() -> Vec<Row> {
             for (system, (seconds, kib, ulp)) in ["SECFLOAT", "ABY-F"].into_iter().zip(&systems) {
                 let label = format!("scenario {} {tests}", ["I", "II"][usize::from(scenario) - 1]);
                 let row = Row::new(label, system).paper(&[*kib, *ulp, seconds[i]]);
-                let row = if system == "SECFLOAT" { row.bench(near(scenario, tests)) } else { row };
+                let row = if system == "SECFLOAT" { row.bench(near(system, scenario, tests)) } else { row };
                 rows.push(if tests == 100_000 { row.large() } else { row });
             }
         }
+        let label = format!("scenario {} 10000", ["I", "II"][usize::from(scenario) - 1]);
+        rows.push(Row::new(label, DEALER).bench(near(DEALER, scenario, 10_000)));
     }
     rows
 }
 
 /// Measures proximity tests.
-fn near(scenario: u8, tests: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+fn near(system: &str, scenario: u8, tests: usize) -> impl Fn(&Setting) -> Result<Json> + 'static {
+    let protocol = protocol(system).name;
     move |setting| {
         let o = Proximity {
+            protocol: protocol.into(),
             scenario,
             tests,
             metres: 500.0,

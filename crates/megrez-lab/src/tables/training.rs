@@ -1,6 +1,6 @@
 //! MIZAR's tables of training: 7, 8 and 9.
 
-use super::mizar::{COLUMNS, NETS};
+use super::mizar::{COLUMNS, NETS, PACKED};
 use super::table::{Column, Measured, Row, Table, model, step};
 
 const COUNTS: &str = "MiB sent and received at party 0, offline all that is dealt, which goes to two workers and in the paper to party 0; seconds of one forward and backward pass of 32 images with its update. The paper opens \
@@ -54,6 +54,7 @@ pub(super) const PASS: Table = Table {
             for (system, printed) in SYSTEMS.into_iter().zip(figures) {
                 let row = Row::new(label, system).paper(&printed);
                 rows.push(match system {
+                    "P-FALCON" => sized(row.bench(step(name, "falcon", FRAC, BATCH)), name).note(PACKED),
                     "MIZAR" => sized(row.bench(step(name, "mizar", FRAC, BATCH)), name)
                         .note("here with lists of digits, and no logit opened"),
                     _ => row,
@@ -92,6 +93,7 @@ pub(super) const MEMORY: Table = Table {
             for (system, printed) in SYSTEMS.into_iter().zip(figures) {
                 let row = Row::new(label, system).paper(&printed);
                 rows.push(match system {
+                    "P-FALCON" => sized(row.bench(step(name, "falcon", FRAC, BATCH)), name),
                     "MIZAR" => sized(row.bench(step(name, "mizar", FRAC, BATCH)), name),
                     _ => row,
                 });

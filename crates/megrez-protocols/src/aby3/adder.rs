@@ -77,7 +77,12 @@ pub(crate) fn digits(width: usize) -> Digits {
 /// The cost of [`top`] from the digits' signals on, of `n` values.
 pub(crate) fn top_cost(digits: &Digits, n: usize) -> Cost {
     let two = Cost::LOCAL.online_swap(1, 0, 1, n, Unit::Bits(digits.signals() as u32));
-    two.then(levels_cost(&nodes(&Tree::carry(digits.count(), 2)), n))
+    two.then(carry_cost(digits.count(), n))
+}
+
+/// The cost of [`carry`] for `n` values.
+pub(crate) fn carry_cost(leaves: usize, n: usize) -> Cost {
+    levels_cost(&nodes(&Tree::carry(leaves, 2)), n)
 }
 
 /// Both components of a signal: leaves' propagate bits are sums of u's and v's, digits' are there.
@@ -243,13 +248,23 @@ pub(crate) fn top<D: Device>(
         let mine = if me == 0 { &mut sent.next } else { &mut sent.own };
         *mine = party.device().xor(&[&*mine, &other], false, planes * lanes.words() * 64)?;
     }
-    if digits.count() == 1 {
-        return Ok(sent);
+    carry(party, digits.count(), lanes, sent)
+}
+
+/// The carry out of so many leaves, from their signals in the order of [`signals`].
+pub(crate) fn carry<D: Device>(
+    party: &mut Party<D>,
+    leaves: usize,
+    lanes: Lanes,
+    shares: Rss<D::Buf<u64>>,
+) -> Result<Rss<D::Buf<u64>>, Error> {
+    if leaves == 1 {
+        return Ok(shares);
     }
-    let signals = signals(digits.count());
+    let (me, signals) = (party.me(), signals(leaves));
     let mut sheet = Sheet::new();
-    sheet.add_rss(me, sent, |c| signals.iter().map(|&s| Plane::Share(s, c)).collect());
-    let tree = Tree::carry(digits.count(), 2);
+    sheet.add_rss(me, shares, |c| signals.iter().map(|&s| Plane::Share(s, c)).collect());
+    let tree = Tree::carry(leaves, 2);
     climb(party, &tree, &nodes(&tree), lanes, &mut sheet)?;
     let mut circuit = Circuit::default();
     for c in [me, crate::rss::after(me)] {

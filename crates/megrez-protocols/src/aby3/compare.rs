@@ -2,7 +2,7 @@
 //! and is replicated.
 
 use super::adder;
-use super::family::Aby3;
+use super::family::{Aby3, TopBit};
 use crate::rss::{Data, Rss};
 use crate::steps::compare::{Comparison, Dealt};
 use crate::steps::truncate;
@@ -13,7 +13,7 @@ use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party, Phase};
 
 /// The comparison of a step, if it is one.
-pub(super) fn of(op: &Op, ring: u32) -> Option<Comparison> {
+pub(crate) fn of(op: &Op, ring: u32) -> Option<Comparison> {
     Comparison::of(op, ring, adder::digits)
 }
 
@@ -55,8 +55,9 @@ pub struct Compare<'a> {
 }
 
 impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for Compare<'a> {
-    fn of(_: &Aby3<W, D>, call: Call<'a>) -> Option<Self> {
-        if !matches!(call.op, Op::NonNegative(_) | Op::CompareMany { .. }) {
+    fn of(suite: &Aby3<W, D>, call: Call<'a>) -> Option<Self> {
+        if suite.variant != TopBit::Digits || !matches!(call.op, Op::NonNegative(_) | Op::CompareMany { .. })
+        {
             return None;
         }
         Some(Compare { comparison: of(call.op, W::BITS)?, n: call.of_elements(), shape: call.shape() })

@@ -2,9 +2,15 @@
 
 use crate::rss::Replicated;
 
-/// Tells this protocol from others on the same sharing.
-#[derive(Clone, Copy, Default)]
-pub struct Protocol;
+/// How comparisons find a top bit.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub enum TopBit {
+    /// By digits of two parts that parties know ([`super::adder`]).
+    #[default]
+    Digits,
+    /// By opening the value under a mask whose bits are shared ([`crate::falcon`]).
+    Opened,
+}
 
 /// The suite on the ring of `W` and device `D`.
-pub type Aby3<W, D> = Replicated<W, D, Protocol>;
+pub type Aby3<W, D> = Replicated<W, D, TopBit>;

@@ -11,14 +11,15 @@
 
 pub(crate) mod adder;
 mod bits;
-mod compare;
+pub(crate) mod compare;
 mod family;
 mod relu;
 mod words;
 
 pub use crate::rss::{Data, Masks};
-pub use family::{Aby3, Protocol};
+pub use family::{Aby3, TopBit};
 
+use crate::falcon::{Compare as CompareOpened, Relu as ReluOpened};
 use crate::protocol::{self, Security};
 use crate::rss::{Linear, PublicProduct, refuse};
 use crate::sharing::Constant;
@@ -58,4 +59,6 @@ suite_of_steps! { Aby3, refuse =>
     12 = ToBits,
     13 = AddBits,
     14 = FromBits,
+    15 = CompareOpened,
+    16 = ReluOpened,
 }

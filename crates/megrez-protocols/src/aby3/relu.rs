@@ -9,7 +9,7 @@
 //! docs/security/replicated.md.
 
 use super::compare;
-use super::family::Aby3;
+use super::family::{Aby3, TopBit};
 use crate::rss::Data;
 use crate::steps::compare::Comparison;
 use crate::steps::relu::Parts;
@@ -29,8 +29,11 @@ pub struct Relu<'a> {
 }
 
 impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for Relu<'a> {
-    fn of(_: &Aby3<W, D>, call: Call<'a>) -> Option<Self> {
+    fn of(suite: &Aby3<W, D>, call: Call<'a>) -> Option<Self> {
         let Op::Relu(relu) = call.op else { return None };
+        if suite.variant != TopBit::Digits {
+            return None;
+        }
         let comparison = compare::of(call.op, W::BITS)?;
         Some(Relu { comparison, f: relu.truncate, of_sum: call.of_sum(), shape: call.shape() })
     }

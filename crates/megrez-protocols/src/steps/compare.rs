@@ -16,8 +16,8 @@
 use super::digits::Digits;
 use super::planes::Lanes;
 use crate::{Cost, Transfer};
-use megrez_kernels::{Bits, Device};
-use megrez_plan::{Op, Relu, SignBit};
+use megrez_kernels::{Bits, Device, Placement, Tensor};
+use megrez_plan::{Op, Relu, SignBit, View};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party, Phase};
 
@@ -58,6 +58,16 @@ impl Comparison {
             }
             _ => return None,
         })
+    }
+
+    /// Low bits that are left out.
+    pub(crate) fn cut(&self) -> u32 {
+        self.cut
+    }
+
+    /// Bits that are compared, the sign among them.
+    pub(crate) fn width(&self) -> u32 {
+        self.digits.width()
     }
 
     /// The lanes of bits of this shape: that of the values behind the thresholds' dimension, if
@@ -139,6 +149,28 @@ impl Comparison {
             Ok(device.bit_planes(&u, self.cut, self.digits.width())?)
         };
         self.digits.signal_shares(party, self.lanes(n), u, &dealt.buf).map(Some)
+    }
+
+    /// t − 1 − x for every threshold, the thresholds in front: of a share of x, the constants in
+    /// one of the shares.
+    pub(crate) fn distances<W: Word, D: Device>(
+        &self,
+        device: &D,
+        x: &Tensor<W, D>,
+        with_constants: bool,
+    ) -> Result<D::Buf<W>, Error> {
+        let n = x.elements();
+        let of = |&t: &i64| {
+            let constant = if with_constants { W::from_i64(t).sub(W::ONE) } else { W::ZERO };
+            device.combine(&[(W::ONE.neg(), &x.buf)], constant, n)
+        };
+        let groups = self.thresholds.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let place = |(i, source)| {
+            let target = View { shape: [n].into(), strides: vec![1], offset: i * n };
+            Placement { source, target }
+        };
+        let parts: Vec<_> = groups.iter().enumerate().map(place).collect();
+        Ok(device.place(&parts, groups.len() * n)?)
     }
 
     /// One plane for every group of lanes as bits of this shape.

@@ -133,6 +133,21 @@ pub(crate) fn receive<W: Word, D: Device>(
     Ok(y)
 }
 
+/// The truncation of a replicated value, or of a deferred sum.
+pub(crate) fn online<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    x: &Data<W, D>,
+    shape: &Shape,
+) -> Result<Rss<Tensor<W, D>>, Error> {
+    let known = match x {
+        Data::Sum(z) => z.open(party)?,
+        x => parts(party, x.ring())?,
+    };
+    let sent = send(party, f, shape, &known)?;
+    receive(party, f, sent)
+}
+
 /// x / 2^f.
 pub struct Truncate<'a> {
     f: u32,
@@ -155,11 +170,6 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
         party: &mut Party<D>,
         operands: Operands<'_, Replicated<W, D, P>>,
     ) -> Result<Made<Replicated<W, D, P>>, Error> {
-        let known = match operands.inputs[0].1 {
-            Data::Sum(z) => z.open(party)?,
-            x => parts(party, x.ring())?,
-        };
-        let sent = send(party, self.f, self.shape, &known)?;
-        Ok((Data::Ring(receive(party, self.f, sent)?), None))
+        Ok((Data::Ring(online(party, self.f, operands.inputs[0].1, self.shape)?), None))
     }
 }

@@ -6,7 +6,7 @@ use super::form::{BitForms, Form, Polynomials};
 use super::joins::Cut;
 use super::link::{Dealt, Size};
 use super::share::{Bits, Ints};
-use megrez_float::blocks::{Blocks, Extend, Leading, Lookup, Multiply, Row, Select, Truncate, mask};
+use megrez_float::blocks::{Blocks, Extend, Leading, Lookup, Multiply, Row, Select, Tally, Truncate, mask};
 use megrez_kernels::Device;
 use megrez_ring::bits;
 use megrez_session::Error;
@@ -19,9 +19,13 @@ fn sign(v: &Bits, lane: usize) -> u64 {
     1u64.wrapping_sub(2 * bits::get(&v.m, lane))
 }
 
-/// Adds (or with `minus` takes off) 2^shift times a bit.
-fn with_bit(form: Form, shift: u32, bit: &Bits, minus: bool) -> Form {
-    let factor = if minus { u64::MAX } else { 1 };
+/// Low bits that a bit times `k` never has: they need no share of the bit's mask.
+pub(super) fn tally_shift(k: u64, width: u32) -> u32 {
+    k.trailing_zeros().min(width - 1)
+}
+
+/// Adds factor·2^shift times a bit.
+fn with_bit(form: Form, shift: u32, bit: &Bits, factor: u64) -> Form {
     let form = form.public(|i| (bits::get(&bit.m, i) << shift).wrapping_mul(factor));
     form.term(shift, |i| sign(bit, i).wrapping_mul(factor), |i| bits::get(&bit.r, i))
 }
@@ -29,7 +33,7 @@ fn with_bit(form: Form, shift: u32, bit: &Bits, minus: bool) -> Form {
 /// 2^shift times ⌊x / 2^cut⌋, of which `borrow` is known.
 fn quotient(form: Form, shift: u32, x: &Ints, cut: u32, borrow: &Bits) -> Form {
     let form = form.public(|i| x.m[i] >> cut << shift);
-    with_bit(form.term(shift, |_| u64::MAX, |i| x.r[i] >> cut), shift, borrow, true)
+    with_bit(form.term(shift, |_| u64::MAX, |i| x.r[i] >> cut), shift, borrow, u64::MAX)
 }
 
 impl<D: Device> Dealt<D> {
@@ -54,7 +58,7 @@ impl<D: Device> Dealt<D> {
     /// fixed + Σ 2^i·bit.
     pub(super) fn weighted(&self, width: u32, lanes: usize, fixed: u64, of: &[(u32, &Bits)]) -> Form {
         let form = self.form(width, lanes).public(|_| fixed);
-        of.iter().fold(form, |form, (shift, bit)| with_bit(form, *shift, bit, false))
+        of.iter().fold(form, |form, (shift, bit)| with_bit(form, *shift, bit, 1))
     }
 
     /// Answers to one cut of each integer.
@@ -289,6 +293,17 @@ impl<D: Device> Blocks for Dealt<D> {
         };
         Ok(jobs.iter().map(one).collect())
     }
+    fn tally(&mut self, jobs: &[Tally<'_, Self>]) -> Result<Vec<Ints>, Error> {
+        // One form, and so one opening, for each sum.
+        let form = |job: &Tally<'_, Self>| {
+            let form = self.form(job.width, job.terms[0].0.n);
+            job.terms.iter().fold(form, |form, &(bit, k)| {
+                let shift = tally_shift(k, job.width);
+                with_bit(form, shift, bit, k.wrapping_shr(shift))
+            })
+        };
+        self.open_forms(jobs.iter().map(form).collect())
+    }
     fn negative(&mut self, jobs: &[&Ints]) -> Result<Vec<Bits>, Error> {
         Ok(self.signs(jobs, false)?.into_iter().map(|s| s.0).collect())
     }
@@ -330,7 +345,7 @@ impl<D: Device> Blocks for Dealt<D> {
         let answers = self.cut_each(&asked)?;
         let form = |(&(x, s), answer): (&(&Ints, u32), &super::digits::Answer)| {
             let form = self.form(x.width - s, x.lanes()).public(|_| 1);
-            let form = with_bit(form, 0, answer.zero.as_ref().expect("asked for"), true);
+            let form = with_bit(form, 0, answer.zero.as_ref().expect("asked for"), u64::MAX);
             match &answer.borrow {
                 Some(borrow) => quotient(form, 1, x, s + 1, borrow),
                 None => form,
@@ -351,7 +366,7 @@ impl<D: Device> Blocks for Dealt<D> {
         let halves: Vec<(Ints, u32)> = jobs.iter().map(|&(x, r)| (x.offset(1 << (r - 1)), r)).collect();
         let bits = self.rounded(&halves.iter().map(|(y, r)| (y, *r)).collect::<Vec<_>>())?;
         let form = |((y, r), (borrow, lowest)): (&(Ints, u32), &(Bits, Bits))| {
-            let form = with_bit(self.form(y.width - r, y.lanes()), 0, lowest, false);
+            let form = with_bit(self.form(y.width - r, y.lanes()), 0, lowest, 1);
             if r + 1 < y.width { quotient(form, 1, y, r + 1, borrow) } else { form }
         };
         let forms = halves.iter().zip(&bits).map(form).collect();

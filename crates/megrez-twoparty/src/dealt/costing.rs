@@ -2,14 +2,16 @@
 //! nothing else. The cost is what the meter will read, byte for byte, and no more rounds than it;
 //! the tests hold the two together.
 
-use super::blocks::ROUNDED;
+use super::blocks::{ROUNDED, tally_shift};
 use super::digits::one_hot_words;
 use super::form::products_of_masks;
 use super::joins::{Cut, Joins};
 use super::{leading, lookup::Live};
 use crate::sizes::local_blocks;
 pub use crate::sizes::{Lanes, Size};
-use megrez_float::blocks::{Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Truncate};
+use megrez_float::blocks::{
+    Blocks, Extend, Factor, Leading, Lookup, Msb, Multiply, Row, Select, Tally, Truncate,
+};
 use std::convert::Infallible;
 
 /// Bytes and rounds.
@@ -144,6 +146,14 @@ impl Blocks for Costing {
         let bits = jobs.iter().filter(|j| j.1 > 1).map(|j| j.0.0 * j.1 as usize).sum();
         self.round(bits, bits);
         Ok(jobs.iter().map(|(b, width)| Size { width: *width, lanes: b.0 }).collect())
+    }
+    fn tally(&mut self, jobs: &[Tally<'_, Self>]) -> Result<Vec<Size>, Infallible> {
+        let dealt = |j: &Tally<'_, Self>| -> usize {
+            j.terms.iter().map(|(b, k)| (j.width - tally_shift(*k, j.width)) as usize * b.0).sum()
+        };
+        let opened = jobs.iter().map(|j| j.width as usize * j.terms[0].0.0).sum();
+        self.round(jobs.iter().map(dealt).sum(), opened);
+        Ok(jobs.iter().map(|j| Size { width: j.width, lanes: j.terms[0].0.0 }).collect())
     }
     fn negative(&mut self, jobs: &[&Size]) -> Result<Vec<Lanes>, Infallible> {
         self.signs(jobs, false);

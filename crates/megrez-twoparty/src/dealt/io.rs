@@ -62,6 +62,25 @@ impl<D: Device> Dealt<D> {
         Ok(float(format, lanes, self.enter_words(owner, &sizes, given)?))
     }
 
+    /// As [`share`](Self::share), of integers.
+    ///
+    /// # Errors
+    /// Those of [`share`](Self::share).
+    pub fn share_ints(
+        &mut self,
+        owner: usize,
+        width: u32,
+        lanes: usize,
+        values: Option<&[u64]>,
+    ) -> Result<Ints, Error> {
+        let mine = self.me() == owner;
+        if !values.map_or(!mine, |v| mine && v.len() == lanes) || owner >= DEALER {
+            return self.party().refuse(format!("worker {owner} alone gives {lanes} integers"));
+        }
+        let given = values.map(|v| vec![v.to_vec()]);
+        Ok(self.enter_words(owner, &[Size::Ints(width, lanes)], given)?.remove(0).ints(width))
+    }
+
     /// Takes a client's additive shares of `n` single-precision numbers; the dealer gets none and
     /// gives `None`.
     ///
@@ -179,6 +198,9 @@ mod tests {
             let from_worker = b.share(1, Format::FLOAT32, n, (me == 1).then_some(&own))?;
             assert!(b.share(DEALER, Format::FLOAT32, n, (me == DEALER).then_some(&own)).is_err());
             assert!(b.share(DEALER + 1, Format::FLOAT32, n, None).is_err());
+            let ints = b.share_ints(0, 24, n, (me == 0).then_some(&own.man[..]))?;
+            assert_eq!(b.open_ints(&ints)?, (me != DEALER).then(|| own.man.clone()));
+            assert!(b.share_ints(DEALER, 24, n, (me == DEALER).then_some(&own.man[..])).is_err());
             let from_client = b.accept(shares.get(me), n)?;
             assert_eq!(b.open_numbers(&from_client)?, (me != DEALER).then(|| own.clone()));
             assert_eq!(b.open_ints(&from_client.man)?, (me != DEALER).then(|| own.man.clone()));

@@ -8,7 +8,7 @@ use crate::client::{read, split, write};
 use crate::testing::{chi_square_is_plausible, parties};
 use crate::tests::Input;
 use crate::wire::Reader;
-use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
+use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Tally, Truncate};
 use megrez_float::{Format, Plain};
 use megrez_kernels::Cpu;
 use megrez_net::Payload;
@@ -26,13 +26,14 @@ const WIDTH: u32 = 6;
 const WIDE: u32 = 20;
 
 /// The names of what [`block`] can run.
-const BLOCKS: [&str; 29] = [
+const BLOCKS: [&str; 30] = [
     "share",
     "accept",
     "and",
     "select",
     "select bits",
     "widen",
+    "tally",
     "negative",
     "negative wide",
     "negative_zero",
@@ -111,6 +112,10 @@ fn block(name: &str, b: &mut Dealt<Cpu>, v: &Values) -> Result<(), Error> {
             b.select(&[Select { bit: c, ints: vec![wide], bits: vec![&one, &other] }]).map(drop)
         }
         "widen" => b.widen(&[(c, 9)]).map(drop),
+        "tally" => {
+            let terms = vec![(c, 3), (c, u64::MAX << 4), (c, 1 << 5)];
+            b.tally(&[Tally { terms, width: 9 }]).map(drop)
+        }
         "negative" => b.negative(&[x]).map(drop),
         "negative wide" => b.negative(&[wide, x]).map(drop),
         "negative_zero" => b.negative_zero(&[x]).map(drop),

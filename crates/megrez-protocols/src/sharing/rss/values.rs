@@ -16,17 +16,27 @@ use std::marker::PhantomData;
 const KEY_BYTES: usize = 32;
 
 /// The sharing on the ring of `W` and device `D`; protocols on it differ in `P`.
-pub struct Replicated<W, D, P>(PhantomData<fn() -> (W, D, P)>);
+pub struct Replicated<W, D, P> {
+    pub(crate) variant: P,
+    of: PhantomData<fn() -> (W, D)>,
+}
 
-impl<W, D, P> Default for Replicated<W, D, P> {
-    fn default() -> Self {
-        Replicated(PhantomData)
+impl<W, D, P> Replicated<W, D, P> {
+    /// The protocol with these choices.
+    pub(crate) fn with(variant: P) -> Self {
+        Replicated { variant, of: PhantomData }
     }
 }
 
-impl<W, D, P> Clone for Replicated<W, D, P> {
+impl<W, D, P: Default> Default for Replicated<W, D, P> {
+    fn default() -> Self {
+        Replicated::with(P::default())
+    }
+}
+
+impl<W, D, P: Clone> Clone for Replicated<W, D, P> {
     fn clone(&self) -> Self {
-        Replicated(PhantomData)
+        Replicated::with(self.variant.clone())
     }
 }
 
