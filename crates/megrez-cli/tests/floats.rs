@@ -109,7 +109,8 @@ fn numbers_and_protocols_that_do_not_go_together_are_refused_with_a_remedy() {
     cli(&format!("{op} --protocol secfloat --numbers fixed"), &[]).refused(&["leave out --numbers"]);
     cli(&format!("{op} --protocol secfloat --ring 32"), &[]).refused(&["leave out --ring"]);
     cli("bench model relevance --train", &[]).refused(&["--protocol secfloat"]);
-    cli("bench model relevance --train --protocol mizar-float", &[]).refused(&["--protocol secfloat"]);
+    cli("example proximity --protocol mizar", &[])
+        .refused(&["mizar is no protocol on floats", "mizar-float"]);
     cli("bench model lenet --train --protocol secfloat", &[]).refused(&["`conv1` is a Conv"]);
     let list = cli("--json protocols", &[]).json("megrez.protocols/1");
     let secfloat = list["protocols"].as_array().unwrap().iter().find(|p| p["protocol"]["name"] == "secfloat");

@@ -121,7 +121,7 @@ fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<
     }
     let man = b.cut(&man, 4)?;
     let range = outside(b, format, &exp)?;
-    let gates = b.and(&pairs)?;
+    let gates = b.gates(&pairs)?;
     let class = class(b, &gates);
     let carry = b.public_bits(&vec![false; lanes]);
     finish(b, format, &exp, &man, &carry, range.each_ref(), class)

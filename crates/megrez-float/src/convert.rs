@@ -90,14 +90,14 @@ pub fn to_fixed<B: Blocks>(b: &mut B, x: &Float<B>, width: u32, frac: u32) -> Re
     let large = b.both(&over, &row.bits[0])?;
     let large = b.union(&over, &row.bits[0], &large);
     let number = b.not(&x.nan);
-    let fits = b.not(&large);
-    let gates = b.and(&[(&large, &number), (&fits, &number)])?;
+    let outside = b.both(&large, &number)?;
+    let inside = b.xor(&number, &outside);
     let value = b.negate_if(&x.sign, &size)?;
     let limit = B::one(b.widen(&[(&x.sign, width)])?);
     let limit = b.offset(&limit, (1 << (width - 1)) - 1);
     let rows = b.select(&[
-        Select { bit: &gates[0], ints: vec![&limit], bits: vec![] },
-        Select { bit: &gates[1], ints: vec![&value], bits: vec![] },
+        Select { bit: &outside, ints: vec![&limit], bits: vec![] },
+        Select { bit: &inside, ints: vec![&value], bits: vec![] },
     ])?;
     Ok(b.add(&rows[0].ints[0], &rows[1].ints[0]))
 }

@@ -3,7 +3,7 @@
 use crate::blocks::{Blocks, Select, Tally};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::{Single, gates};
 
 /// What a result is before its range is known. `zero` and `inf` together mean NaN; `special` is
 /// their union.
@@ -24,28 +24,15 @@ fn bounds<B: Blocks>(b: &B, format: Format, exp: &B::Int) -> [B::Int; 2] {
     [from(format.min_exp() - 1), from(format.max_exp())]
 }
 
-/// Underflow and overflow of an exponent that takes a carry, from the comparisons of its
-/// [`bounds`], in one round of AND gates; then [`finish`]. `pairs` are gates that run along with
-/// them, and `class` makes the class of their results.
-#[allow(clippy::too_many_arguments)]
-fn carry_over<B: Blocks>(
-    b: &mut B,
-    format: Format,
-    exp: &B::Int,
-    man: &B::Int,
-    carry: &B::Bit,
+/// Whether an exponent that takes a carry is below the smallest or above the largest one, from the
+/// comparisons of its [`bounds`], and from the carry's gates with low = 0 and high = 0.
+fn beyond_with_carry<B: Blocks>(
+    b: &B,
     (low, high): (&Compared<B>, &Compared<B>),
-    pairs: &[(&B::Bit, &B::Bit)],
-    class: impl FnOnce(&B, &[B::Bit]) -> Class<B>,
-) -> Result<Float<B>, B::Error> {
-    let no_carry = b.not(carry);
-    let gates: Vec<_> =
-        [(&low.1, &no_carry), (&high.1, carry)].into_iter().chain(pairs.iter().copied()).collect();
-    let gates = b.and(&gates)?;
-    let class = class(b, &gates[2..]);
-    let under = b.xor(&low.0, &gates[0]);
-    let over = b.not(&b.xor(&b.xor(&high.0, &high.1), &gates[1]));
-    finish(b, format, exp, man, carry, [&under, &over], class)
+    carried: &[B::Bit],
+) -> [B::Bit; 2] {
+    let under = b.xor(&low.0, &b.xor(&low.1, &carried[0]));
+    [under, b.not(&b.xor(&b.xor(&high.0, &high.1), &carried[1]))]
 }
 
 /// FPCheck with special values (Fig. 1, corrected): what is zero or infinite already stays so; then
@@ -63,7 +50,7 @@ pub(crate) fn finish<B: Blocks>(
     let regular = b.not(&class.special);
     let nan = b.xor(&b.xor(&class.zero, &class.inf), &class.special);
     let number = b.not(&nan);
-    let gates = b.and(&[(range[0], &regular), (range[1], &regular), (&class.sign, &number)])?;
+    let gates = b.gates(&[(&regular, range[0]), (&regular, range[1]), (&number, &class.sign)])?;
     let zero = b.xor(&b.xor(&class.zero, &nan), &gates[0]);
     let inf = b.xor(&b.xor(&class.inf, &nan), &gates[1]);
     let sign = gates[2].clone();
@@ -108,10 +95,18 @@ pub(crate) fn settle<B: Blocks>(
     let above = b.offset(man, (1u64 << (guard - 2)).wrapping_sub(1 << (format.q + guard)));
     let tests = b.negative_zero(&[&above, &low, &high])?;
     let carry = b.not(&tests[0].0);
-    let halved = b.times(&carry, man)?;
-    let man = b.sub(&b.scale(man, 2), &halved);
+    let (low, high) = (&tests[1], &tests[2]);
+    // What the carry chooses, and gates that wait for nothing else.
+    let mut jobs = vec![Select { bit: &carry, ints: vec![man], bits: vec![&low.1, &high.1] }];
+    jobs.extend(gates::<B>(pairs));
+    let mut rows = b.select(&jobs)?.into_iter();
+    let carried = rows.next().expect("a job gives a row");
+    let both: Vec<B::Bit> = rows.flat_map(|row| row.bits).collect();
+    let man = b.sub(&b.scale(man, 2), &carried.ints[0]);
     let man = B::one(b.round(&[(&man, guard)])?);
-    carry_over(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
+    let [under, over] = beyond_with_carry(b, (low, high), &carried.bits);
+    let class = class(b, &both);
+    finish(b, format, exp, &man, &carry, [&under, &over], class)
 }
 
 /// Rounds a mantissa in [1, 2) times 2^exp, then [`finish`]. With g guard bits, at least 2, `man`
@@ -131,7 +126,12 @@ pub(crate) fn settle_normal<B: Blocks>(
     let carry = b.not(&tests[0].0);
     let man = B::one(b.round(&[(man, guard)])?);
     let man = b.add(&man, &b.shift(&b.narrow(&carry), format.q));
-    carry_over(b, format, exp, &man, &carry, (&tests[1], &tests[2]), pairs, class)
+    let (low, high) = (&tests[1], &tests[2]);
+    let ends = [(&carry, &low.1), (&carry, &high.1)];
+    let gates = b.gates(&ends.into_iter().chain(pairs.iter().copied()).collect::<Vec<_>>())?;
+    let [under, over] = beyond_with_carry(b, (low, high), &gates[..2]);
+    let class = class(b, &gates[2..]);
+    finish(b, format, exp, &man, &carry, [&under, &over], class)
 }
 
 /// Underflow and overflow of an exponent that takes no carry.

@@ -2,6 +2,15 @@
 
 use crate::blocks::{Blocks, Factor, Lookup, Multiply, Row, Select, Table, Truncate};
 
+/// The selections that are these [gates](Single::gates).
+pub(crate) fn gates<'a, B: Blocks + ?Sized>(pairs: &[(&'a B::Bit, &'a B::Bit)]) -> Vec<Select<'a, B>> {
+    let of = |run: &[(&'a B::Bit, &'a B::Bit)]| {
+        let bits = run.iter().map(|pair| pair.1).collect();
+        Select { bit: run[0].0, ints: vec![], bits }
+    };
+    pairs.chunk_by(|one, next| std::ptr::eq(one.0, next.0)).map(of).collect()
+}
+
 /// [`Blocks`] with one job a call.
 pub(crate) trait Single: Blocks {
     fn one<T>(results: Vec<T>) -> T {
@@ -19,6 +28,13 @@ pub(crate) trait Single: Blocks {
 
     fn both(&mut self, x: &Self::Bit, y: &Self::Bit) -> Result<Self::Bit, Self::Error> {
         self.and(&[(x, y)]).map(Self::one)
+    }
+
+    /// x ∧ y for each pair, as [`and`](Blocks::and), for less where neighbours have the same x, the
+    /// same reference: by transfers, all that a bit selects goes together.
+    fn gates(&mut self, pairs: &[(&Self::Bit, &Self::Bit)]) -> Result<Vec<Self::Bit>, Self::Error> {
+        let jobs = gates(pairs);
+        Ok(self.select(&jobs)?.into_iter().flat_map(|row| row.bits).collect())
     }
 
     /// x ∨ y once x ∧ y is known.

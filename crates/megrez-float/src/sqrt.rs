@@ -63,7 +63,7 @@ pub fn sqrt<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let man = b.add(&b.low(&m, q + 1), &up);
 
     let nonzero = b.not(&x.zero);
-    let signed = b.and(&[(&x.sign, &nonzero), (&x.inf, &x.sign)])?;
+    let signed = b.gates(&[(&x.sign, &nonzero), (&x.sign, &x.inf)])?;
     let wrong = b.both(&x.nan, &signed[0])?;
     let nan = b.union(&x.nan, &signed[0], &wrong);
     let inf = b.xor(&x.inf, &signed[1]);

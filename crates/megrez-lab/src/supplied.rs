@@ -1,5 +1,6 @@
 //! Programs on floats between two parties by transfers, or three with a dealer: how a party begins,
-//! what it sends, and what the formulas say that it sends. Benchmarks and examples are made of this.
+//! what it sends, and what the formulas say that it sends. Benchmarks and examples are made of
+//! this.
 
 use megrez::protocols::find;
 use megrez::{Error, ErrorKind, Result, Work};
@@ -99,6 +100,13 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
+    /// Bytes by link, dealt ones among them.
+    pub fn by_link(&self) -> Map<String, Json> {
+        let mut links = by_link(&self.sent[1]);
+        links.extend(by_link(&self.sent[0]).into_iter().filter(|(_, bytes)| *bytes != json!(0)));
+        links
+    }
+
     /// Bytes of all parties in both phases.
     pub fn bytes(&self) -> u64 {
         self.sent.iter().flatten().flatten().sum()

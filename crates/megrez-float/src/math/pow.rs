@@ -125,15 +125,15 @@ pub fn pow<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
     // Large: a power of 0 or ∞ but the zeroth, and what has too large an exponent, unless x is 1.
     let edge = b.xor(&x.zero, &x.inf);
     let (finite, broken) = (b.not(&edge), b.not(&integer));
-    let gates = b.and(&[
+    let gates = b.gates(&[
         (&edge, &y_top),
         (&beyond, &log_top),
         (&x.sign, &odd),
-        (&x.nan, &y.nan),
         (&x.sign, &broken),
+        (&x.nan, &y.nan),
     ])?;
-    let not_a_number = b.union(&x.nan, &y.nan, &gates[3]);
-    let more = b.and(&[(&gates[0], &gates[1]), (&gates[4], &finite)])?;
+    let not_a_number = b.union(&x.nan, &y.nan, &gates[4]);
+    let more = b.and(&[(&gates[0], &gates[1]), (&gates[3], &finite)])?;
     let large = b.union(&gates[0], &gates[1], &more[0]);
     let last = b.and(&[(&not_a_number, &more[1]), (&large, &sign)])?;
     let nan = b.union(&not_a_number, &more[1], &last[0]);

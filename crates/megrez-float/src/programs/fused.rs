@@ -89,7 +89,7 @@ fn of_numbers<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Terms<B>, B::Error> 
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: q + 2, signed: false, msb: Msb::Shared(&top) };
     let man = B::one(b.extend(&[man])?);
-    let [minus, nothing] = two(b.and(&[(&x.inf, &x.sign), (&x.zero, &x.sign)])?);
+    let [minus, nothing] = two(b.gates(&[(&x.sign, &x.inf), (&x.sign, &x.zero)])?);
     let flags = Flags { plus: b.xor(&x.inf, &minus), minus, nan: x.nan.clone(), nothing };
     Ok(Terms { man, frac: q, exp: x.exp.clone(), sign: x.sign.clone(), flags })
 }

@@ -1,6 +1,6 @@
 //! `megrez bench model NAME --train` in floating point: a step of training a perceptron on shares
-//! (forward, backward, update), by transfers or with a dealer, measured, beside its cost and against the same step in the clear.
-//! Party 0 brings the weights, party 1 data and labels.
+//! (forward, backward, update), by transfers or with a dealer, measured, beside its cost and
+//! against the same step in the clear. Party 0 brings the weights, party 1 data and labels.
 
 use super::sample::{any_model, test_image};
 use crate::supplied::{self, Part, Priced, Sent, SetUp, all_sent, by_link, cost, sent, sent_since};
@@ -251,7 +251,7 @@ pub fn bench_training(o: &TrainBench, net: &NetProfile, processes: bool) -> Resu
                 "busy_seconds": reports.iter().map(busy).collect::<Vec<_>>(),
             },
         },
-        "formula_bytes": { "offline": by_link(&cost.sent[0]), "online": by_link(&cost.sent[1]) },
+        "formula_bytes": cost.by_link(),
         "formula_rounds": cost.rounds,
         "loss": last[0].loss,
         "wrong": wrong,
