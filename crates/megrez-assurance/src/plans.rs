@@ -115,6 +115,10 @@ impl Builder {
         let (dims, kind) = (self.shape(x), self.plan.value(x).kind);
         let (shape, rank) = (Shape::new(dims.clone()), dims.len());
         let (Kind::Ring { frac } | Kind::Additive { frac }) = kind else { return None };
+        // A sum over its only dimension leaves a number, which no step takes.
+        if rank == 0 {
+            return None;
+        }
         let axis = self.choices.below(rank);
         match self.choices.below(22) {
             0 => {
