@@ -8,16 +8,16 @@
 //!
 //! Deviates from Piranha's code, whose r and its bits are constants, so that it opens y itself:
 //! here r is drawn, a fresh one for every comparison and threshold, and its bits are those of its
-//! three components' sum ([`crate::aby3::adder`]). Bits are sent as bits. A truncation is `aby3`'s,
+//! three components' sum (`aby3/adder.rs`). Bits are sent as bits. A truncation is `aby3`'s,
 //! exact up to the last bit, and runs before the comparison.
 //!
 //! phase     rounds           bits per value for λ bits above a cut of c    from → to
-//! offline   2 + ⌈log2 w⌉     the bits of a sum of w + 1 bits, w = c+λ−1    as in [`adder`]
+//! offline   2 + ⌈log2 w⌉     the bits of a sum of w + 1 bits, w = c+λ−1    P2 → P0, and P_i → P_{i−1}, each i
 //! online    1                3·ℓ                                           P_i → P_{i−1}, each i
 //!           ⌈log2 (λ−1)⌉     3 for each g, 3 for each p                    P_i → P_{i−1}, each i
 //!
 //! For λ = ℓ = 64 that is 546 bits in 7 rounds online. Where low bits are cut, a carry that the cut
-//! loses errs on the side of x < t, as in [`crate::steps::compare`].
+//! loses errs on the side of x < t, as in `steps/compare.rs`.
 //!
 //! Everybody sees u, under a component of r that it lacks, and uniform bits. Security:
 //! docs/security/replicated.md.
@@ -198,7 +198,7 @@ impl<'a, W: Word, D: Device> Step<'a, Aby3<W, D>> for Compare<'a> {
 }
 
 /// max(x, 0), with `f` fraction bits dropped; x is a replicated value or, for f > 0, a sum. The
-/// truncation, the comparison of what it gives, and the product by the bit ([`select`]), one after
+/// truncation, the comparison of what it gives, and the product by the bit, one after
 /// the other.
 pub struct Relu<'a> {
     comparison: Comparison,

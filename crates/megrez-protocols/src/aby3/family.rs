@@ -5,7 +5,7 @@ use crate::rss::Replicated;
 /// How comparisons find a top bit.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub enum TopBit {
-    /// By digits of two parts that parties know ([`super::adder`]).
+    /// By digits of two parts that parties know (`adder.rs`).
     #[default]
     Digits,
     /// By opening the value under a mask whose bits are shared ([`crate::falcon`]).
