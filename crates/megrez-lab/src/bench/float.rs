@@ -87,6 +87,9 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
             OPS.join(", ")
         )));
     }
+    if o.batch == 0 || o.repeat == 0 {
+        return Err(Error::Refused("--batch and --repeat are at least 1".into()));
+    }
     let protocol = find(&o.protocol)?;
     let reports = if processes { pair::in_processes(o, &o.net)? } else { pair::in_threads(o, &o.net)? };
     let cost = cost(o, o.parties, o.work, o.repeat);
@@ -257,6 +260,8 @@ mod tests {
                 assert_eq!(report["phases"]["online"]["rounds"], report["formula_rounds"], "{report}");
             }
         }
-        assert!(bench(&FloatBench { op: "no".into(), ..o }, false).is_err());
+        assert!(bench(&FloatBench { op: "no".into(), ..o.clone() }, false).is_err());
+        assert!(bench(&FloatBench { repeat: 0, ..o.clone() }, false).is_err());
+        assert!(bench(&FloatBench { batch: 0, ..o }, false).is_err());
     }
 }
