@@ -305,18 +305,13 @@ impl<B: Blocks> Blocks for Folding<B> {
                     Secret(bit) => secret.push((bit, k)),
                 }
             }
-            let sum = match known.is_empty() {
-                true => None,
-                false => Some(sure(Clear.tally(&[Tally { terms: known, width: *width }]))),
-            };
-            let left =
-                if secret.is_empty() { None } else { Some(Tally::<B> { terms: secret, width: *width }) };
-            match (left, sum) {
-                (Some(left), sum) => {
-                    steps.push(Left(left));
-                    public.push(sum);
-                }
-                (None, sum) => steps.push(Done(Known(sum.expect("a sum has a term")))),
+            let known = Tally { terms: known, width: *width };
+            let sum = (!known.terms.is_empty()).then(|| sure(Clear.tally(&[known])));
+            if secret.is_empty() {
+                steps.push(Done(Known(sum.expect("a sum has a term"))));
+            } else {
+                steps.push(Left(Tally::<B> { terms: secret, width: *width }));
+                public.push(sum);
             }
         }
         run(steps, |jobs| {

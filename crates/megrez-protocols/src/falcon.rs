@@ -135,9 +135,10 @@ fn online<W: Word, D: Device>(
     material: &Material<W, D>,
 ) -> Result<Rss<Bits<D>>, Error> {
     let (me, n, width) = (party.me(), shape.elements(), comparison.width());
-    let y = x.map(me, |c, x| comparison.distances(party.device(), x, c == 0))?;
-    let masked = Rss::zip(me, &[&y, &material.r.map(me, |_, r| Ok::<_, Error>(r.buf.clone()))?], |_, yr| {
-        party.device().combine(&[(W::ONE, yr[0]), (W::ONE.neg(), yr[1])], W::ZERO, n)
+    let masked = x.map(me, |c, x| {
+        let y = comparison.distances(party.device(), x, c == 0)?;
+        let terms = [(W::ONE, &y), (W::ONE.neg(), &material.r.component(me, c).buf)];
+        Ok::<_, Error>(party.device().combine(&terms, W::ZERO, n)?)
     })?;
     // Everybody sends the component that the party before it lacks.
     party.send_ring::<W>(before(me), "masked", masked.next.clone())?;

@@ -66,7 +66,7 @@ const FOLDER: &str = "examples/digits";
 pub(super) const ACCURACY: Table = Table {
     name: "truncation-2",
     title: "Probabilistic truncation, Table 2: accuracy with 26 fraction bits on the 64-bit ring",
-    counts: "The paper's figures are those of P-Falcon; SecureML's and Fantastic's differ by less than a percent. Its networks are not at              hand with their weights, so ours are two that were trained on digits, on 100 images, in the arithmetic of the shares: no              protocol here has these truncations. Run it where examples/digits is.",
+    counts: "The paper's figures are those of P-Falcon; SecureML's and Fantastic's differ by less than a percent. Its networks are not at hand with their weights, so ours are two that were trained on digits, on 100 images, in the arithmetic of the shares: no protocol here has these truncations. Run it where examples/digits is.",
     nets: &[("none", "loopback")],
     columns: &[Column { name: "accuracy %", per_net: false, ours: |m| m.report()["accuracy"].as_f64() }],
     rows: || {
@@ -114,7 +114,7 @@ fn accuracy(network: &str, form: Form) -> Result<Json> {
 pub(super) const NETWORKS: Table = Table {
     name: "truncation-3",
     title: "Probabilistic truncation, Table 3: networks on 128 images",
-    counts: "Seconds on one P100 for each party, P-Falcon's with constants for randomness; the paper's own compares 8 bits. Here: seconds              online on one machine's processors, P-Falcon's with random masks, all bits compared, under Bicoptor 30, as many as it can. The paper's ResNet18 of CIFAR-10 and all networks of Tiny              ImageNet are not among the built-in ones.",
+    counts: "Seconds on one P100 for each party, P-Falcon's with constants for randomness; the paper's own compares 8 bits. Here: seconds online on one machine's processors, P-Falcon's with random masks, all bits compared, under Bicoptor 30, as many as it can. The paper's ResNet18 of CIFAR-10 and all networks of Tiny ImageNet are not among the built-in ones.",
     nets: &[("lan1", "0.2ms,5gbps")],
     columns: &[Column { name: "s", per_net: true, ours: |m| m.seconds("online") }],
     rows: || {
