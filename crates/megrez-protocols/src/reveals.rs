@@ -59,7 +59,9 @@ fn reveals<S: Suite<Word = u8, Device = Reference>>(
     let payloads = run();
     let of = Value { shape: [n].into(), kind };
     assert_eq!(suite.reconstruct(&of, &payloads).unwrap(), value);
-    assert!(payloads != run(), "other keys, and the same messages: no sharing of zero");
+    // Of eight bits, one sharing of zero in 256 is the same as the last.
+    let changes = (0..16).any(|_| payloads != run());
+    assert!(changes, "other keys, and the same messages: no sharing of zero");
     let past_the_end = |p: &Payload| kind == Kind::Bit && !p.is_empty() && p.words()[n / 64] >> (n % 64) != 0;
     assert!(!payloads.iter().any(past_the_end), "nothing is sent behind the last bit");
 }
