@@ -12,10 +12,9 @@ A model is compiled once, and a cluster of two or three parties runs it on share
     print(result.report)
 """
 
+from typing import TYPE_CHECKING
+
 from megrez import _native
-from megrez._cluster import Cluster, connect, local
-from megrez._disclosure import Disclosure
-from megrez._model import Layer, Model, compile
 from megrez._native import (
     BusyError,
     DamagedFileError,
@@ -28,10 +27,41 @@ from megrez._native import (
     TimedOutError,
     UnsupportedError,
 )
-from megrez._protocols import Protocol, protocols
-from megrez._results import Check, FloatLayerCheck, Forecast, Generated, LayerCheck, Report, Result
-from megrez._stored import Stored
-from megrez._training import Training
+
+if TYPE_CHECKING:
+    from megrez._cluster import Cluster, connect, local
+    from megrez._disclosure import Disclosure
+    from megrez._model import Layer, Model, compile
+    from megrez._protocols import Protocol, protocols
+    from megrez._results import Check, FloatLayerCheck, Forecast, Generated, LayerCheck, Report, Result
+    from megrez._stored import Stored
+    from megrez._training import Training
+else:
+    # The command is this package's too. It needs none of these and not NumPy, whose import would take
+    # longer than the rest of a command's start: they are imported when they are first asked for.
+    _PLACES = {
+        "_cluster": ["Cluster", "connect", "local"],
+        "_disclosure": ["Disclosure"],
+        "_model": ["Layer", "Model", "compile"],
+        "_protocols": ["Protocol", "protocols"],
+        "_results": ["Check", "FloatLayerCheck", "Forecast", "Generated", "LayerCheck", "Report", "Result"],
+        "_stored": ["Stored"],
+        "_training": ["Training"],
+    }
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        for place, names in _PLACES.items():
+            if name in names:
+                found = getattr(import_module(f"megrez.{place}"), name)
+                globals()[name] = found
+                return found
+        raise AttributeError(f"module 'megrez' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __version__ = _native.RELEASE
 
