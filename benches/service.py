@@ -123,6 +123,10 @@ class Deployment:
         line = next(line for line in status.splitlines() if line.startswith(what))
         return int(line.split()[1]) / 1024
 
+    def forget_peak(self, party: int) -> None:
+        """Count the peak of a party's memory anew."""
+        Path(f"/proc/{self.parties[party].pid}/clear_refs").write_text("5")
+
     def connect(self, client: int) -> megrez.Cluster:
         """Connect as a client."""
         certs = self.folder / "certs"
@@ -210,26 +214,39 @@ def stalled(deployment: Deployment, one: Path, many: Path, tries: int) -> dict[s
 def huge(deployment: Deployment) -> dict[str, object]:
     """Memory of party 0, to which one client sends six requests of a GiB at once."""
     gib, piece = 1 << 30, bytes(1 << 18)
+    sent, welcomes = [0] * 6, [False] * 6
+
     # The hello of a client, then the header of a message, as `megrez_net::frame` has them.
-    hello = b"MGRZ" + (1).to_bytes(2, "little") + bytes([2]) + bytes(25)
+    def greet(channel: ssl.SSLSocket, version: bytes) -> bytes:
+        channel.sendall(b"MGRZ" + version + bytes([2]) + bytes(25))
+        return channel.recv(32)
+
     header = bytes([1]) + bytes(23) + gib.to_bytes(8, "little")
-    sent = [0] * 6
+    # Every welcome says the version, one that refuses another's too.
+    with deployment.channel(3, deployment.addresses[0]) as channel:
+        version = greet(channel, bytes(2))[4:6]
 
     def work(place: int) -> None:
-        with deployment.channel(3, deployment.addresses[0]) as channel, contextlib.suppress(OSError):
-            channel.sendall(hello)
-            channel.recv(32)
-            channel.sendall(header + piece)
-            while sent[place] < gib:
-                channel.sendall((2).to_bytes(24, "little") + len(piece).to_bytes(8, "little") + piece)
-                sent[place] += len(piece)
+        with deployment.channel(3, deployment.addresses[0]) as channel:
+            welcomes[place] = greet(channel, version)[6] == 0
+            with contextlib.suppress(OSError):
+                send(channel, place)
 
+    def send(channel: ssl.SSLSocket, place: int) -> None:
+        channel.sendall(header + piece)
+        while sent[place] < gib:
+            channel.sendall((2).to_bytes(24, "little") + len(piece).to_bytes(8, "little") + piece)
+            sent[place] += len(piece)
+
+    deployment.forget_peak(0)
     before = deployment.mib(0, "VmRSS")
     threads = [threading.Thread(target=work, args=(place,)) for place in range(len(sent))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if not all(welcomes):
+        raise SystemExit("the party did not take the hello: this says nothing of its limits")
     taken = [size / (1 << 20) for size in sent]
     return {"before_mib": before, "peak_mib": deployment.mib(0, "VmHWM"), "sent_mib": taken}
 
@@ -334,9 +351,8 @@ def memory(deployment: Deployment, folder: Path) -> dict[str, object]:
     many = images(folder, 360)
 
     def at_peak(*more: str) -> dict[str, object]:
-        for party in deployment.parties:
-            # From now on the peak is counted anew.
-            Path(f"/proc/{party.pid}/clear_refs").write_text("5")
+        for party in range(3):
+            deployment.forget_peak(party)
         assert deployment.infer(0, many, *more).wait() == 0
         peak = [deployment.mib(i, "VmHWM") for i in range(3)]
         time.sleep(10)
