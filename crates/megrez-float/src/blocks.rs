@@ -266,13 +266,22 @@ pub trait Blocks {
     /// Σ k·b mod 2^width. Every bit is [widened](Blocks::widen), unless the blocks have something
     /// cheaper.
     fn tally(&mut self, jobs: &[Tally<'_, Self>]) -> Result<Vec<Self::Int>, Self::Error> {
-        let bits = jobs.iter().flat_map(|job| job.terms.iter().map(|term| (term.0, job.width)));
-        let mut wide = self.widen(&bits.collect::<Vec<_>>())?.into_iter();
-        let mut one = |b: &Self, job: &Tally<'_, Self>| {
-            let terms = job.terms.iter().map(|term| b.scale(&wide.next().expect("one for each"), term.1));
-            terms.reduce(|x, y| b.add(&x, &y)).expect("a sum has a term")
+        let all = |job: &Tally<'_, Self>| {
+            self.concat_bits(&job.terms.iter().map(|term| term.0).collect::<Vec<_>>())
         };
-        Ok(jobs.iter().map(|job| one(self, job)).collect())
+        let bits: Vec<Self::Bit> = jobs.iter().map(all).collect();
+        let wide =
+            self.widen(&bits.iter().zip(jobs).map(|(bit, job)| (bit, job.width)).collect::<Vec<_>>())?;
+        let one = |job: &Tally<'_, Self>, wide: &Self::Int| {
+            let mut end = 0;
+            let terms = job.terms.iter().map(|&(bit, k)| {
+                let lanes = end..end + self.bit_lanes(bit);
+                end = lanes.end;
+                self.scale(&self.gather(wide, &lanes.collect::<Vec<_>>()), k)
+            });
+            terms.reduce(|x, y| self.add(&x, &y)).expect("a sum has a term")
+        };
+        Ok(jobs.iter().zip(&wide).map(|(job, wide)| one(job, wide)).collect())
     }
     /// The most significant bit: x < 0 in two's complement. With x = a − b that did not overflow it
     /// is a < b.

@@ -234,6 +234,8 @@ fn terms_of_a_sum(rng: &mut StdRng, kind: usize, n: usize, binades: i32) -> Vec<
         // Whatever is dropped counts.
         2 => (0..n).map(|i| if i == 0 { 1.0 } else { one(rng, -binades.min(31)).abs() }).collect(),
         3 => (0..n).map(|i| if i == 0 { 1.0 } else { -one(rng, -25).abs() }).collect(),
+        // The largest is at the bottom of its window, and each other one just fails to be seen.
+        4 => (0..n).map(|i| if i == 0 { 2.0 } else { 2f32.powi(-34).next_down() }).collect(),
         _ => {
             let half: Vec<f32> = (0..n / 2).map(|_| one(rng, 0)).collect();
             let tiny = (0..n % 2).map(|_| one(rng, -20)).collect::<Vec<_>>();
@@ -245,11 +247,18 @@ fn terms_of_a_sum(rng: &mut StdRng, kind: usize, n: usize, binades: i32) -> Vec<
 #[test]
 fn fused_sums_are_within_their_bounds() {
     let mut rng = StdRng::seed_from_u64(31);
-    for (n, lanes, sixteenths) in
-        [(2, 500, 1), (3, 500, 1), (17, 100, 2), (64, 60, 4), (65, 60, 16), (900, 20, 16), (4096, 5, 16)]
-    {
+    for (n, lanes, sixteenths) in [
+        (2, 500, 1),
+        (3, 500, 1),
+        (17, 100, 2),
+        (64, 60, 4),
+        (65, 60, 1),
+        (900, 20, 1),
+        (4096, 5, 1),
+        (4097, 5, 10),
+    ] {
         let mut worst = 0f64;
-        for kind in 0..5 {
+        for kind in 0..6 {
             let rows: Vec<Vec<f32>> = (0..lanes).map(|_| terms_of_a_sum(&mut rng, kind, n, 60)).collect();
             let blocks: Vec<f32> = (0..n).flat_map(|t| rows.iter().map(move |row| row[t])).collect();
             let Ok(sums) = fused_sum(&mut Clear, &float(&blocks), lanes);
@@ -267,9 +276,9 @@ fn fused_sums_are_within_their_bounds() {
 #[test]
 fn fused_dot_products_are_within_their_bounds() {
     let mut rng = StdRng::seed_from_u64(37);
-    for (n, lanes, sixteenths) in [(2, 500, 6), (16, 200, 6), (17, 100, 16), (874, 20, 16)] {
+    for (n, lanes, sixteenths) in [(2, 500, 6), (16, 200, 6), (17, 100, 16), (874, 20, 16), (4096, 5, 14)] {
         let mut worst = 0f64;
-        for kind in 0..5 {
+        for kind in 0..6 {
             let rows: Vec<Vec<f32>> = (0..lanes).map(|_| terms_of_a_sum(&mut rng, kind, n, 30)).collect();
             let factors: Vec<Vec<f32>> =
                 (0..lanes).map(|_| (0..n).map(|_| rng.random_range(1.0f32..4.0)).collect()).collect();

@@ -84,7 +84,7 @@ pub enum Operation {
     Pow,
 }
 
-/// What a step does. Sums are rounded once: terms are aligned to the largest of up to 64 (16
+/// What a step does. Sums are rounded once: terms are aligned to the largest of up to 4096 (16
 /// products), added as integers, and sums of these likewise.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum FloatOp {
