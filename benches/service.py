@@ -6,9 +6,9 @@
 Each figure is a ratio to the quiet deployment in the same run, since machines differ:
 
 - latency of an inference (LeNet, one image, a process for each) while strangers open connections and say
-  nothing;
-- latency while one client opens a thousand connections, with its certificate; while sixteen sessions of one
-  client stand still in the middle; memory of a party that is sent six requests of a GiB;
+  nothing, and once all are open;
+- the same with one client who opens a thousand connections, with its certificate; while sixteen sessions of
+  one client stand still in the middle; memory of a party that is sent six requests of a GiB;
 - throughput of 16 and of 64 clients at once (a batch of 32 each), and how many succeed;
 - sessions a second, a process for each and over kept connections; how alike eight clients are served who
   ask without pause; 256 clients at once, of whom each is served or told that the parties are busy;
@@ -165,7 +165,7 @@ def known_flood(deployment: Deployment, address: str, count: int, kept: list[soc
 def under_flood(
     deployment: Deployment, one: Path, tries: int, flood: Callable[[str, list[socket.socket]], None]
 ) -> dict[str, object]:
-    """Latency on the quiet deployment, and while connections flood it."""
+    """Latency on the quiet deployment, while connections flood it, and while they are only there."""
     quiet = [t for t in (deployment.latency(one) for _ in range(tries)) if t is not None]
     opened: list[socket.socket] = []
     floods = [
@@ -177,6 +177,7 @@ def under_flood(
     times = []
     while any(thread.is_alive() for thread in floods):
         times.append(deployment.latency(one))
+    held = [deployment.latency(one) for _ in range(tries)]
     done = [t for t in times if t is not None]
     return {
         "connections": len(opened),
@@ -185,6 +186,8 @@ def under_flood(
         "quiet_seconds": statistics.median(quiet),
         "flooded_seconds": statistics.median(done) if done else None,
         "ratio": statistics.median(done) / statistics.median(quiet) if done else None,
+        "held_succeeded": sum(t is not None for t in held),
+        "held_seconds": statistics.median(t for t in held if t is not None),
     }
 
 
