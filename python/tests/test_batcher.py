@@ -66,7 +66,7 @@ def test_callers_of_one_batch_get_their_own_rows(
                 assert [r.output.shape for r in mixed] == [(3, 10), (3, 10)]
                 assert np.abs(mixed[1].output - plain[3:6]).max() < 5e-3
                 assert seen[5:] == [(6, 8)]
-            async with megrez.aio.Batcher(cluster, stored, batches=[1, 4, 16], runs=1) as batcher:
+            async with megrez.aio.Batcher(cluster, stored, batches=[1, 4, 16], wait=0.05, runs=1) as batcher:
                 # Five in a run of sixteen would be more filling than rows.
                 pairs = await asyncio.gather(*(batcher.run(images[i : i + 1]) for i in range(5)))
                 assert np.abs(pairs[4].output - plain[4:5]).max() < 5e-3
