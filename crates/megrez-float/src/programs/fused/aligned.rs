@@ -1,6 +1,6 @@
 //! Blocks of few terms: aligned to the largest exponent, which is found by comparisons.
 
-use super::{Flags, STEP, Terms, settled, special, total};
+use super::terms::{Flags, STEP, Terms, settled, special, total};
 use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table};
 use crate::float::Float;
 use crate::format::Format;

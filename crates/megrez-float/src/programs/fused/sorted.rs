@@ -1,12 +1,14 @@
 //! Blocks of many terms: sorted by their exponents, without comparisons.
 
-use super::{BETWEEN, Flags, MANY, STEP, Terms, settled, special, total};
+use super::terms::{BETWEEN, Flags, STEP, Terms, settled, special, total};
 use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table, Tally, Truncate};
 use crate::finish::two;
 use crate::float::Float;
 use crate::format::Format;
 use crate::single::{Single, gates};
 
+/// Most terms of a block whose terms are counted by their exponents.
+pub const MANY: usize = 4096;
 /// Bits of a sum.
 const SUM: u32 = 64;
 
