@@ -6,8 +6,8 @@
 //! at most [`TERMS`] terms, or [`PRODUCTS`] products; their sums are rounded to [`BETWEEN`], two
 //! bits more than single precision, and are the terms of the next level.
 //!
-//! More than [`TERMS`] terms, up to [`MANY`], are one block all the same: they are sorted by their
-//! exponents in place of aligned, in fewer rounds, and hardly anything is lost.
+//! More than [`TERMS`] terms, up to [`SORTED`], are one block all the same: they are sorted by
+//! their exponents in place of aligned, in fewer rounds, and hardly anything is lost.
 //!
 //! How far off, in units in the last place (ULP) of Σ|terms|, before the one rounding of the
 //! result, for n ≤ 2^K terms of a block:
@@ -42,9 +42,9 @@ use crate::blocks::Blocks;
 use crate::float::Float;
 use crate::format::Format;
 use crate::mul::mul;
-use sorted::MANY;
 use terms::{Terms, of_numbers, of_products};
 
+pub use sorted::SORTED;
 pub use terms::BETWEEN;
 
 /// Most terms of a block.
@@ -82,7 +82,7 @@ fn level<B: Blocks>(
         let places: Vec<Place> = (0..terms).flat_map(|i| range.clone().map(move |at| place(i, at))).collect();
         let made = make(b, &places)?;
         match most {
-            MANY => sorted::block(b, &made, terms, range.len(), format),
+            SORTED => sorted::block(b, &made, terms, range.len(), format),
             _ => aligned::block(b, &made, terms, range.len(), format, most == PRODUCTS),
         }
     })?;
@@ -97,7 +97,7 @@ fn rest<B: Blocks>(
 ) -> Result<Float<B>, B::Error> {
     while n > 1 {
         let padded = filled(b, &sums, NOTHING);
-        let most = if n <= TERMS { TERMS } else { MANY };
+        let most = if n <= TERMS { TERMS } else { SORTED };
         (sums, n) = level(b, (n, most), results, |b, places| {
             let x = padded.gather(b, &at(places, padded.lanes(b), |term, result| term * results + result));
             of_numbers(b, &x)

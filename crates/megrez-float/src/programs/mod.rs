@@ -8,7 +8,7 @@ mod parts;
 mod proximity;
 pub mod tape;
 
-pub use fused::{BETWEEN, PRODUCTS, TERMS, fused_dots, fused_sum};
+pub use fused::{BETWEEN, PRODUCTS, SORTED, TERMS, fused_dots, fused_sum};
 pub use lookup::lookup;
 pub use matrix::{Matrix, fold, sum};
 pub use mlp::{Layer, Mlp, Step, softmax};

@@ -7,8 +7,8 @@ use crate::float::Float;
 use crate::format::Format;
 use crate::single::{Single, gates};
 
-/// Most terms of a block whose terms are counted by their exponents.
-pub const MANY: usize = 4096;
+/// Most terms of a block whose terms are sorted by their exponents.
+pub const SORTED: usize = 4096;
 /// Bits of a sum.
 const SUM: u32 = 64;
 
@@ -64,7 +64,7 @@ fn highest<B: Blocks>(
     Ok((b.add(&low.ints[0], &rows[0].ints[0]), flags, rows[1].bits[0].clone()))
 }
 
-/// The sums of `n` blocks of `lanes` terms, up to [`MANY`], each rounded once.
+/// The sums of `n` blocks of `lanes` terms, up to [`SORTED`], each rounded once.
 ///
 /// Exponents are cut in windows of 16. A mantissa moves up within its window, which waits for no
 /// other term, and is added to the sum of that window: of the highest one that has a term, or of
@@ -79,10 +79,10 @@ pub(super) fn block<B: Blocks>(
     format: Format,
 ) -> Result<Float<B>, B::Error> {
     let (man, exp_width) = (b.width(&terms.man), b.width(&terms.exp));
-    assert!(n <= MANY && exp_width == BETWEEN.exp_width(), "terms of formats with p = 8, not too many");
+    assert!(n <= SORTED && exp_width == BETWEEN.exp_width(), "terms of formats with p = 8, not too many");
     // A window's sum is below 2^size: a mantissa's bits, of which the top one is zero, up to 15
     // places, and those of all terms.
-    let size = (man - 1) + (STEP - 1) + MANY.ilog2();
+    let size = (man - 1) + (STEP - 1) + SORTED.ilog2();
     let below = SUM - 1 - size;
     let least = BETWEEN.min_exp() - 1;
     let index = b.low(&b.offset(&terms.exp, least.wrapping_neg() as u64), BETWEEN.p);
