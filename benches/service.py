@@ -177,7 +177,7 @@ def under_flood(
     times = []
     while any(thread.is_alive() for thread in floods):
         times.append(deployment.latency(one))
-    held = [deployment.latency(one) for _ in range(tries)]
+    held = [t for t in (deployment.latency(one) for _ in range(tries)) if t is not None]
     done = [t for t in times if t is not None]
     return {
         "connections": len(opened),
@@ -186,8 +186,8 @@ def under_flood(
         "quiet_seconds": statistics.median(quiet),
         "flooded_seconds": statistics.median(done) if done else None,
         "ratio": statistics.median(done) / statistics.median(quiet) if done else None,
-        "held_succeeded": sum(t is not None for t in held),
-        "held_seconds": statistics.median(t for t in held if t is not None),
+        "held_succeeded": len(held),
+        "held_seconds": statistics.median(held) if held else None,
     }
 
 

@@ -212,3 +212,14 @@ fn fused_sums_and_dot_products() {
         }
     }
 }
+
+/// However many terms there are: what docs/float.md says of long sums.
+#[test]
+fn rounds_of_long_sums() {
+    for n in [65, 1000, 4096] {
+        let x = ops::sample(0, n);
+        let transfers = priced(&FusedSum(1), Costing::new(4), &x, &x).cost.rounds;
+        let dealer = priced(&FusedSum(1), dealt::costing::Costing::default(), &x, &x).cost.rounds;
+        assert!(transfers <= 97 && dealer <= 48, "{n} terms: {transfers} and {dealer} rounds");
+    }
+}

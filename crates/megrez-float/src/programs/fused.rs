@@ -55,6 +55,28 @@ pub const PRODUCTS: usize = 16;
 const ONE: u64 = 0x3f80_0000;
 const NOTHING: u64 = 0x8000_0000;
 
+/// How the terms of a block come together.
+#[derive(Clone, Copy)]
+enum Form {
+    /// Products, aligned.
+    Products,
+    /// Numbers, aligned.
+    Aligned,
+    /// Numbers, sorted.
+    Sorted,
+}
+
+impl Form {
+    /// Most terms of a block.
+    fn most(self) -> usize {
+        match self {
+            Self::Products => PRODUCTS,
+            Self::Aligned => TERMS,
+            Self::Sorted => SORTED,
+        }
+    }
+}
+
 /// A term of a block: which one, if any, of which result.
 type Place = (Option<usize>, usize);
 
@@ -68,11 +90,11 @@ fn split(n: usize, most: usize) -> (usize, usize) {
 /// for each result, and how many blocks there are.
 fn level<B: Blocks>(
     b: &mut B,
-    (n, most): (usize, usize),
+    (n, form): (usize, Form),
     results: usize,
     make: impl Fn(&mut B, &[Place]) -> Result<Terms<B>, B::Error> + Sync,
 ) -> Result<(Float<B>, usize), B::Error> {
-    let (blocks, terms) = split(n, most);
+    let (blocks, terms) = split(n, form.most());
     let format = if blocks == 1 { Format::FLOAT32 } else { BETWEEN };
     let sums = in_parts(b, blocks * results, terms, |b, range| {
         let place = |i: usize, at: usize| {
@@ -81,9 +103,10 @@ fn level<B: Blocks>(
         };
         let places: Vec<Place> = (0..terms).flat_map(|i| range.clone().map(move |at| place(i, at))).collect();
         let made = make(b, &places)?;
-        match most {
-            SORTED => sorted::block(b, &made, terms, range.len(), format),
-            _ => aligned::block(b, &made, terms, range.len(), format, most == PRODUCTS),
+        match form {
+            Form::Products => aligned::block(b, &made, terms, range.len(), format, true),
+            Form::Aligned => aligned::block(b, &made, terms, range.len(), format, false),
+            Form::Sorted => sorted::block(b, &made, terms, range.len(), format),
         }
     })?;
     Ok((sums, blocks))
@@ -97,8 +120,8 @@ fn rest<B: Blocks>(
 ) -> Result<Float<B>, B::Error> {
     while n > 1 {
         let padded = filled(b, &sums, NOTHING);
-        let most = if n <= TERMS { TERMS } else { SORTED };
-        (sums, n) = level(b, (n, most), results, |b, places| {
+        let form = if n <= TERMS { Form::Aligned } else { Form::Sorted };
+        (sums, n) = level(b, (n, form), results, |b, places| {
             let x = padded.gather(b, &at(places, padded.lanes(b), |term, result| term * results + result));
             of_numbers(b, &x)
         })?;
@@ -160,7 +183,7 @@ pub fn fused_dots<B: Blocks>(
         });
     }
     let (x, y) = (filled(b, x, NOTHING), filled(b, y, ONE));
-    let first = level(b, (n, PRODUCTS), results, |b, places| {
+    let first = level(b, (n, Form::Products), results, |b, places| {
         let (x, y) =
             (x.gather(b, &at(places, x.lanes(b), left)), y.gather(b, &at(places, y.lanes(b), right)));
         of_products(b, &x, &y)
