@@ -204,6 +204,7 @@ def compile(
     form: Literal["3r", "2r", "2r-fresh", "table", "key", "auto"] = "3r",
     pool: Literal["tournament", "all-pairs"] | None = None,
     trees: Literal["hidden", "shape"] = "hidden",
+    weights: Literal["private", "public", "public-int8"] = "private",
     mix: bool = False,
     activations: Literal["auto", "minimax", "fine", "lookup", "mizar"] = "auto",
     protocol: str | None = None,
@@ -249,6 +250,9 @@ def compile(
         trees: what everybody sees of ensembles of trees: how many there are, and how many leaves the largest
             has, up to a power of two; or their exact shape and which feature each test looks at, which costs
             less. Thresholds and the numbers of leaves are secret in both.
+        weights: who knows them: nobody but their owner; or every party, so that products with them send
+            nothing. Those of large matrices then have 16 or 8 bits and lie in files that all parties of a
+            host share.
         mix: under aby3 and alkaid, have ReLUs and maxima computed by MIZAR's steps, with party 2 as dealer,
             up to the size where that is faster on the network.
         activations: what stands for smooth activations: tables that a dealer deals where the protocol has
@@ -303,6 +307,7 @@ def compile(
         form=form,
         pool=pool,
         trees=trees,
+        weights=weights,
         mix=mix,
         activations=activations,
         protocol=protocol,

@@ -8,6 +8,8 @@ use megrez_plan::{
 };
 use megrez_protocols::registry;
 use megrez_ring::Shape;
+use megrez_weights::{Matrix, Width};
+use std::sync::Arc;
 
 /// A fixed generator (SplitMix64), so that a plan is named by its number. Never used for shares.
 struct Choices(u64);
@@ -120,7 +122,7 @@ impl Builder {
             return None;
         }
         let axis = self.choices.below(rank);
-        match self.choices.below(22) {
+        match self.choices.below(23) {
             0 => {
                 let y = self.pick(|plan, v| {
                     let v = plan.value(v);
@@ -206,6 +208,16 @@ impl Builder {
                         self.push(Op::CompareMany { sign, thresholds }, &[x])
                     }
                 }
+            }
+            22 if matches!(kind, Kind::Ring { .. }) => {
+                let (rows, columns) = (dims[rank - 1], 1 + self.choices.below(4));
+                let width = if self.choices.coin() { Width::Eight } else { Width::Sixteen };
+                let scales = (0..columns).map(|_| [1, 2, 3][self.choices.below(3)]).collect();
+                let mut column = |n: usize, out: &mut [i32]| {
+                    out.iter_mut().enumerate().for_each(|(k, q)| *q = (k as i32 * 5 + n as i32 * 3) % 7 - 2);
+                };
+                let matrix = Matrix::of_integers([rows, columns], width, 2, scales, &mut column).ok()?;
+                self.push(Op::TimesPublic(Arc::new(matrix).into()), &[x])
             }
             20 if (self.protocol.lookup || self.protocol.offload) && matches!(kind, Kind::Ring { .. }) => {
                 let (cut, degree) =

@@ -93,6 +93,7 @@ fn kind(op: &Op) -> Option<&'static str> {
             return None;
         }
         Op::Sum { .. } | Op::Gather { .. } | Op::Rescale { .. } | Op::Xor | Op::Not => return None,
+        Op::TimesPublic(_) => return None,
         // The same step as an element-wise product, for another bilinear map.
         Op::Mul | Op::MatMul | Op::Conv(_) => "product",
         Op::Additive(_) => "deferred product",

@@ -45,8 +45,10 @@ pub(crate) struct Chat {
 
 impl Chat {
     fn model(&self) -> Result<(LanguageModel, Alphabet)> {
+        let publisher = self.common.request.publisher()?;
+        let publisher = publisher.as_ref();
         match &self.model {
-            Some(path) => Ok((LanguageModel::load(path)?, Alphabet::load(self.vocabulary.as_deref())?)),
+            Some(path) => Ok((LanguageModel::load(path, publisher)?, Alphabet::load(self.vocabulary.as_deref())?)),
             None => Ok((LanguageModel::read(CARRIED.0)?, Alphabet::of(CARRIED.1))),
         }
     }

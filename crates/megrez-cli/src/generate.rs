@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
     let choice = Choice::named(&args.choose)?;
     let request = &args.common.request;
     request.only_fixed()?;
-    let model = LanguageModel::load(&args.model)?;
+    let model = LanguageModel::load(&args.model, request.publisher()?.as_ref())?;
     let mut backend = match args.place.connect(Needs::Any)? {
         Some(cluster) => Backend::Remote(cluster),
         None => args.common.backend()?,

@@ -10,6 +10,7 @@ use megrez_kernels::{
 use megrez_plan::{ConvGeometry, Lookup, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word};
+use megrez_weights::Matrix;
 
 type Result<T> = std::result::Result<T, DeviceError>;
 
@@ -167,6 +168,10 @@ impl Device for AnyDevice {
         sizes: [usize; 3],
     ) -> Result<AnyBuf<W>> {
         on!(self, d => Ok(wrap(d, d.matmul(own(d, x)?, own(d, y)?, batch, sizes)?)))
+    }
+
+    fn times_public<W: Word>(&self, x: &AnyBuf<W>, matrix: &Matrix) -> Result<AnyBuf<W>> {
+        on!(self, d => Ok(wrap(d, d.times_public(own(d, x)?, matrix)?)))
     }
 
     fn conv<W: Word>(

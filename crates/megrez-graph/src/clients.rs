@@ -5,8 +5,10 @@ use crate::after::After;
 use crate::range::Interval;
 use crate::tensor::Tensor;
 use megrez_ring::Shape;
+use megrez_weights::Matrix;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// Weights to share.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +45,10 @@ pub struct DataInput {
     /// one at its place.
     #[serde(default)]
     pub tokens: Option<usize>,
+    /// The table, where their owner looks the rows up and shares those with `frac` fraction bits.
+    /// It is no part of a description that parties keep.
+    #[serde(skip)]
+    pub table: Option<Arc<Matrix>>,
 }
 
 /// An output that the recipient opens.

@@ -9,7 +9,7 @@ use crate::options::{CompileOptions, TreeForm};
 use crate::passes;
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::range::{Interval, RangePolicy};
-use crate::tokens::vocabularies;
+use crate::tokens::{tables, vocabularies};
 use megrez_plan::{Plan, ValueId};
 use megrez_ring::Shape;
 use std::collections::{HashMap, HashSet};
@@ -34,6 +34,8 @@ pub struct Compiled {
     pub kept: Vec<(String, Interval)>,
     /// What everybody sees of ensembles of trees, should there be any.
     pub trees: TreeForm,
+    /// Whether weights are public: in the plan, or in files that it names.
+    pub public_weights: bool,
     /// The layers in the order of `graph.nodes`.
     pub layers: Vec<LayerInfo>,
     /// What is known about each layer's range, in the order of `layers`. It follows from the
@@ -72,7 +74,8 @@ pub struct LayerInfo {
 /// linear in them.
 pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Problems> {
     check(options)?;
-    let (graph, after) = passes::for_fixed_point(graph)?;
+    let published = options.publisher.as_ref().map(|publisher| publisher.publish(graph)).transpose()?;
+    let (graph, after) = passes::for_fixed_point(published.as_ref().unwrap_or(graph))?;
     // What can be proven whole is; and what data is to vouch for, as little as will do.
     let attempts: &[Option<i128>] = match options.policy {
         RangePolicy::Calibrated => &[None, Some(1 << 4), Some(1)],
@@ -218,6 +221,7 @@ fn lower_each(
     let (mut problems, mut out_of_range) = (vec![], vec![]);
     let mut data_inputs = vec![];
     let vocabularies = vocabularies(graph).map_err(|p| (Problems(vec![p]), vec![]))?;
+    let tables = if options.embed { tables(graph) } else { HashMap::new() };
     for &id in &graph.inputs {
         let (name, shape) = (&graph.value(id).name, graph.shape(id));
         if options.kept.values().any(|kept| kept == name) {
@@ -228,7 +232,7 @@ fn lower_each(
             continue;
         }
         let declared = match vocabularies.get(&id) {
-            Some(&rows) => cx.token_input(name, shape, rows),
+            Some(&rows) => cx.token_input(name, shape, rows, tables.get(&id)),
             None => cx.data_input(name, shape),
         };
         match declared {
@@ -246,6 +250,9 @@ fn lower_each(
     for (n, node) in graph.nodes.iter().enumerate() {
         let operands = node.inputs.iter().flatten().filter_map(|&id| match graph.floats(id) {
             Some(tensor) => Some(Some(Operand::Constant(tensor.clone()))),
+            None if graph.public(id).is_some() => {
+                graph.public(id).map(|public| Some(Operand::Public(public.matrix.clone())))
+            }
             None if graph.value(id).constant.is_some() => None,
             None => Some(secrets.get(&id).cloned().map(Operand::Secret)),
         });
@@ -259,7 +266,7 @@ fn lower_each(
             .iter()
             .map(|operand| match operand {
                 Operand::Secret(x) => Some(x.id),
-                Operand::Constant(_) => None,
+                Operand::Constant(_) | Operand::Public(_) => None,
             })
             .collect();
         let lowered =
@@ -369,6 +376,7 @@ fn lower_each(
         outputs,
         kept,
         trees: options.trees,
+        public_weights: !options.private_weights,
         layers,
         ranges,
     })

@@ -192,7 +192,8 @@ fn fold(
         match &graph.value(id).constant {
             Some(Constant::Floats(t)) => floats.push(t),
             Some(Constant::Ints(t)) => ints.push(t),
-            None => secret = true,
+            // What is multiplied by a public matrix is not folded.
+            Some(Constant::Public(_)) | None => secret = true,
         }
     }
     let first = inputs.first().copied().flatten().and_then(|id| graph.value(id).constant.as_ref());

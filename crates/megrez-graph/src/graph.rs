@@ -6,7 +6,7 @@ pub use crate::node::{Attribute, Attributes, Id};
 use crate::gradients::Growing;
 use crate::layer::Layer;
 use crate::problem::Problem;
-use crate::tensor::{Constant, Tensor, sane};
+use crate::tensor::{Constant, Public, Tensor, sane};
 use megrez_ring::Shape;
 use std::collections::HashMap;
 use std::fmt;
@@ -97,6 +97,14 @@ impl Graph {
     pub fn floats(&self, id: Id) -> Option<&Arc<Tensor>> {
         match &self.value(id).constant {
             Some(Constant::Floats(t)) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// A value's matrix, if it is one that everybody knows.
+    pub fn public(&self, id: Id) -> Option<&Arc<Public>> {
+        match &self.value(id).constant {
+            Some(Constant::Public(public)) => Some(public),
             _ => None,
         }
     }

@@ -48,6 +48,7 @@ pub mod onnx;
 mod options;
 pub mod passes;
 pub mod plain;
+mod publish;
 mod problem;
 pub mod range;
 mod scale;
@@ -62,9 +63,10 @@ pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOpt
 pub use graph::{Attribute, Attributes, Graph, Id, Node, Output, Value};
 pub use held::HeldWeights;
 pub use options::{Activations, Comparison, CompileOptions, Declared, ListStyle, PoolForm, TreeForm};
+pub use publish::Publisher;
 pub use problem::{Cause, Problem, Problems, Refusal};
 pub use range::{Interval, RangePolicy};
-pub use tensor::{Constant, MAX_ELEMENTS, Tensor};
+pub use tensor::{Constant, MAX_ELEMENTS, Public, Tensor};
 
 /// The plan under construction, and what a compilation gives.
 pub mod lower {

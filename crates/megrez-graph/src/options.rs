@@ -1,6 +1,7 @@
 //! How to lower a graph: everything that a caller chooses.
 
 use crate::calibration::Calibration;
+use crate::publish::Publisher;
 use crate::range::{Interval, RangePolicy};
 use megrez_plan::{Fewest, ReluForm, SignBit};
 use std::collections::BTreeMap;
@@ -63,6 +64,12 @@ pub struct CompileOptions {
     pub trees: TreeForm,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
     pub private_weights: bool,
+    /// Who makes matrices public, where weights are not secret. Without one all weights stand in
+    /// the plan itself.
+    pub publisher: Option<Publisher>,
+    /// Whether the owner of tokens looks up the rows of public tables that they name, and shares
+    /// those. If not, tokens are shared, and the parties multiply.
+    pub embed: bool,
 }
 
 /// Ranges of the layers that read secret weights. Everything behind such a layer is laid out for
@@ -183,6 +190,8 @@ impl Default for CompileOptions {
             activations: Activations::Minimax,
             trees: TreeForm::Hidden,
             private_weights: true,
+            publisher: None,
+            embed: true,
         }
     }
 }

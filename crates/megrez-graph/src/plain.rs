@@ -51,6 +51,11 @@ fn walk(graph: &Graph, inputs: &[Tensor], keep_all: bool) -> Result<Trace, Probl
     graph.outputs.iter().for_each(|o| reads_left[o.id.0] += 1);
     for node in &graph.nodes {
         let ids = || node.inputs.iter().flatten();
+        for &id in ids() {
+            if let (None, Some(public)) = (&values[id.0], graph.public(id)) {
+                values[id.0] = Some(public.tensor());
+            }
+        }
         let operands: Vec<&Tensor> = ids()
             .filter_map(|&id| values[id.0].as_ref().or_else(|| graph.floats(id).map(|t| &**t)))
             .collect();

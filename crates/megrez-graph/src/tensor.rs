@@ -3,6 +3,7 @@
 use crate::problem::{Refusal, refuse};
 use megrez_plan::View;
 use megrez_ring::Shape;
+use megrez_weights::Matrix;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,6 +62,32 @@ pub enum Constant {
     Floats(Arc<Tensor>),
     /// Shapes, axes and indices; they steer layers and are never shared.
     Ints(Arc<Tensor<i64>>),
+    /// A matrix of weights that everybody knows ([`publish`](crate::publish)).
+    Public(Arc<Public>),
+}
+
+/// A public matrix as a constant of a graph.
+#[derive(Debug, PartialEq)]
+pub struct Public {
+    shape: Shape,
+    /// What a layer multiplies by, or takes rows of.
+    pub matrix: Arc<Matrix>,
+}
+
+impl Public {
+    /// Its numbers.
+    pub fn tensor(&self) -> Tensor {
+        let matrix = &self.matrix;
+        let row = |k: usize| (0..matrix.columns()).map(move |n| matrix.value(k, n));
+        Tensor::new(self.shape.clone(), (0..matrix.rows()).flat_map(row).collect())
+    }
+}
+
+impl From<Arc<Matrix>> for Constant {
+    fn from(matrix: Arc<Matrix>) -> Self {
+        let shape = [matrix.rows(), matrix.columns()].into();
+        Constant::Public(Arc::new(Public { shape, matrix }))
+    }
 }
 
 impl Constant {
@@ -69,6 +96,7 @@ impl Constant {
         match self {
             Constant::Floats(t) => &t.shape,
             Constant::Ints(t) => &t.shape,
+            Constant::Public(p) => &p.shape,
         }
     }
 }
@@ -79,6 +107,7 @@ impl fmt::Debug for Constant {
         match self {
             Constant::Floats(t) => write!(f, "weights {}", t.shape),
             Constant::Ints(t) => write!(f, "{:?}", t.data),
+            Constant::Public(p) => write!(f, "{:?}", p.matrix),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::graph::{Graph, Id};
 use crate::problem::{Problem, Refusal};
-use std::collections::HashMap;
+use megrez_weights::Matrix;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The inputs that are tokens, because a table is gathered by them, and the rows of that table.
 pub fn vocabularies(graph: &Graph) -> Result<HashMap<Id, usize>, Problem> {
@@ -34,4 +36,29 @@ pub fn vocabularies(graph: &Graph) -> Result<HashMap<Id, usize>, Problem> {
         }
     }
     Ok(tokens.into_iter().filter(|(id, _)| graph.inputs.contains(id)).collect())
+}
+
+/// The public tables of inputs that are tokens of one table and of nothing else: their owner can
+/// look the rows up.
+pub fn tables(graph: &Graph) -> HashMap<Id, Arc<Matrix>> {
+    let mut tables: HashMap<Id, Arc<Matrix>> = HashMap::new();
+    let mut several = HashSet::new();
+    // Which input tokens come from, through what only rearranges them.
+    let mut from: HashMap<Id, Id> = graph.inputs.iter().map(|&id| (id, id)).collect();
+    for node in &graph.nodes {
+        let input = |i: usize| node.inputs.get(i).copied().flatten();
+        if let ("Gather", Some(table), Some(index)) = (node.op.as_str(), input(0), input(1)) {
+            let Some(&tokens) = from.get(&index) else { continue };
+            match graph.public(table) {
+                Some(public) if tables.get(&tokens).is_none_or(|other| *other == public.matrix) => {
+                    tables.insert(tokens, public.matrix.clone());
+                }
+                _ => drop(several.insert(tokens)),
+            }
+        } else if let (Some(_), Some(&tokens)) = (node.layer.view(), input(0).and_then(|id| from.get(&id))) {
+            from.insert(node.output, tokens);
+        }
+    }
+    tables.retain(|tokens, _| !several.contains(tokens));
+    tables
 }

@@ -19,6 +19,7 @@ mod onnx;
 mod operators;
 mod passes;
 mod precision;
+mod public;
 mod quantized;
 mod random;
 mod rounds;

@@ -4,6 +4,7 @@ use megrez_kernels::*;
 use megrez_plan::View;
 use megrez_prg::{FieldSampler, Key, Level, Stream};
 use megrez_ring::{Prime, Word, bits};
+use megrez_weights::{Matrix, Width};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -41,6 +42,18 @@ fn gemm<W: Word>(device: &Cpu, [m, k, n]: [usize; 3]) {
         (m * k * n) as f64 / seconds / 1e9,
         "GMAC/s",
     );
+}
+
+/// Rows times a matrix of bytes.
+fn public<W: Word>(device: &Cpu, [m, k, n]: [usize; 3], width: Width) {
+    let x = words::<W>(device, 1, m * k);
+    let mut column = |n: usize, out: &mut [i32]| {
+        out.iter_mut().enumerate().for_each(|(k, q)| *q = ((k * 31 + n * 17) % 255) as i32 - 127);
+    };
+    let matrix = Matrix::of_integers([k, n], width, 20, vec![9; n], &mut column).expect("it fits");
+    let seconds = best(|| drop(black_box(device.times_public(&x, &matrix))));
+    let rate = (m * k * n) as f64 / seconds / 1e9;
+    report(&format!("public {width:?} u{}", W::BITS), &format!("{m}x{k}x{n}"), rate, "GMAC/s");
 }
 
 fn conv<W: Word>(device: &Cpu, x: [usize; 4], w: [usize; 4]) {
@@ -186,6 +199,12 @@ fn main() {
     ] {
         gemm::<u64>(&device, sizes);
         gemm::<u32>(&device, sizes);
+    }
+    for sizes in [[1, 256, 1024], [1, 2048, 5632], [1, 4096, 11008], [8, 2048, 5632], [128, 2048, 5632]] {
+        public::<u64>(&device, sizes, Width::Eight);
+        public::<u64>(&device, sizes, Width::Sixteen);
+        public::<u32>(&device, sizes, Width::Eight);
+        gemm::<u64>(&device, sizes);
     }
     for (x, w) in [
         ([1, 3, 224, 224], [64, 3, 3, 3]),

@@ -1,13 +1,15 @@
 //! The seam between protocols and hardware.
 
 use crate::circuit::Program;
+use crate::cpu::narrow::product_with;
 use crate::fused::{
     ComparisonKeys, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables,
 };
 use crate::memory::{DeviceError, Elem, Memory};
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::Stream;
+use megrez_prg::{Level, Stream};
 use megrez_ring::{Shape, Word, bits};
+use megrez_weights::Matrix;
 
 /// Where one input goes in a joined or padded tensor.
 pub struct Placement<'a, T: Elem, D: Device> {
@@ -54,6 +56,13 @@ pub trait Device:
         batch: usize,
         sizes: [usize; 3],
     ) -> Result<Self::Buf<W>, DeviceError>;
+    /// The rows of `x`, as long as the matrix has rows, times the matrix: on the host unless a
+    /// device knows better.
+    fn times_public<W: Word>(&self, x: &Self::Buf<W>, matrix: &Matrix) -> Result<Self::Buf<W>, DeviceError> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let x = self.download(x.clone())?;
+        self.upload(product_with(Level::detect(), threads, &x, matrix))
+    }
     /// NCHW by OIHW.
     fn conv<W: Word>(
         &self,

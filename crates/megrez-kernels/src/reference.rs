@@ -11,6 +11,7 @@ use crate::memory::{DeviceError, Elem};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
+use megrez_weights::Matrix;
 use std::sync::Arc;
 
 type Buf<T> = Arc<Vec<T>>;
@@ -45,6 +46,15 @@ impl Device for Reference {
     fn random<W: Word>(&self, stream: &Stream, n: usize) -> Result<Buf<W>> {
         let words = stream.words((n * W::BITS as usize).div_ceil(64));
         made(bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec())
+    }
+
+    fn times_public<W: Word>(&self, x: &Buf<W>, matrix: &Matrix) -> Result<Buf<W>> {
+        let (rows, columns) = (matrix.rows(), matrix.columns());
+        let entry = |x: &[W], n: usize| {
+            let terms = x.iter().enumerate().map(|(k, x)| x.mul(W::from_i64(matrix.word(k, n))));
+            terms.fold(W::ZERO, W::add)
+        };
+        made(x.chunks_exact(rows).flat_map(|x| (0..columns).map(move |n| entry(x, n))).collect())
     }
 
     fn matmul<W: Word>(&self, x: &Buf<W>, y: &Buf<W>, batch: usize, [m, k, n]: [usize; 3]) -> Result<Buf<W>> {

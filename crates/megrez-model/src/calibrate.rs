@@ -23,7 +23,7 @@ pub fn measure_any(graph: &Graph, data: &[Tensor], margin: f64) -> Result<Calibr
             Some(rows) => Interval { low: 0.0, high: (rows - 1) as f64 },
             None => Interval { low: f64::from(f32::MIN), high: f64::from(f32::MAX) },
         };
-        DataInput { name, shape, frac: 0, range, tokens }
+        DataInput { name, shape, frac: 0, range, tokens, table: None }
     };
     let inputs: Vec<DataInput> = graph.inputs.iter().map(input).collect();
     measure_graph(&graph, &inputs, data, margin)

@@ -294,7 +294,12 @@ fn seen(model: &Model) -> Vec<String> {
     let (compiled, plan) = (&model.compiled, &model.compiled.plan);
     seen.push(format!("the ring of {} bits and {} fraction bits", plan.ring, compiled.frac));
     let constants = plan.steps.iter().filter(|step| matches!(step.op, Op::Constant { .. })).count();
-    if constants > 0 {
+    if compiled.public_weights {
+        let files = plan.public_matrices().count();
+        seen.push(format!(
+            "all weights: every party has them, in the plan's {constants} constants and {files} matrices in files"
+        ));
+    } else if constants > 0 {
         seen.push(format!(
             "{constants} constants of the architecture (masks, divisors), which are no weights"
         ));

@@ -24,10 +24,18 @@ pub fn compile_for(graph: &Graph, client: &str, options: &CompileOptions) -> Res
 /// Encodes a data input, checking shape and declared range.
 pub fn encode_data(ring: u32, input: &DataInput, values: &Tensor) -> Result<Vec<u64>> {
     input.check(values)?;
-    match input.tokens {
-        Some(rows) => one_hot(input, rows, values, 1),
-        None => Ok(encode_words(ring, &values.data, input.frac)?),
+    match (&input.table, input.tokens) {
+        // Whole numbers below the table's rows, as was checked.
+        (Some(table), _) => Ok(words(ring, values.data.iter().flat_map(|&v| table.row(v as usize, input.frac)))),
+        (None, Some(rows)) => one_hot(input, rows, values, 1),
+        (None, None) => Ok(encode_words(ring, &values.data, input.frac)?),
     }
+}
+
+/// Integers as words of a ring of so many bits.
+fn words(ring: u32, integers: impl Iterator<Item = i64>) -> Vec<u64> {
+    let mask = u64::MAX >> (64 - ring);
+    integers.map(|v| v as u64 & mask).collect()
 }
 
 /// Decodes an output and applies what is left to the recipient (softmax, argmax).

@@ -20,7 +20,7 @@ pub use crate::sampling::{Sampling, largest};
 use megrez_graph::lower::DataInput;
 use megrez_graph::models::{DECODERS, Decoder};
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
-use megrez_graph::{Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Tensor, plain};
+use megrez_graph::{Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Publisher, Tensor, plain};
 use megrez_plan::Input;
 use megrez_ring::decode_words;
 use megrez_service::client::RunOptions;
@@ -89,14 +89,20 @@ impl File {
 
 impl LanguageModel {
     /// A model by the path of its ONNX file, or a built-in one with random weights by its name
-    /// ([`DECODERS`]).
+    /// ([`DECODERS`]), which a publisher makes public as they are drawn.
     ///
     /// # Errors
     /// If the file cannot be read or its inputs are not those of a language model, or if this
     /// machine has too little memory for the built-in one.
-    pub fn load(model: &Path) -> Result<Self> {
+    pub fn load(model: &Path, publisher: Option<&Publisher>) -> Result<Self> {
         match model.to_str().filter(|name| DECODERS.contains(name)) {
-            Some(name) => Ok(LanguageModel(Source::Network(Box::new(Decoder::new(name, SEED)?)))),
+            Some(name) => {
+                let decoder = match publisher {
+                    Some(publisher) => Decoder::public(name, SEED, publisher)?,
+                    None => Decoder::new(name, SEED)?,
+                };
+                Ok(LanguageModel(Source::Network(Box::new(decoder))))
+            }
             None => {
                 let bytes = std::fs::read(model).map_err(|e| Error::file(model, e))?;
                 Ok(LanguageModel(Source::File(File::read(model, bytes)?)))

@@ -68,6 +68,8 @@ enum Effect<'a> {
     Spread,
     /// Every element along the first dimension may depend on all along it.
     Mix,
+    /// All along the last dimension become all along the result's.
+    Rows,
     /// [.., m, k] · [.., k, n].
     Product,
     /// NCHW by OIHW.
@@ -85,6 +87,7 @@ fn effect(op: &Op) -> Effect<'_> {
         Op::Sum { axis } => Effect::Reduce(*axis),
         Op::Gather { axis, indices } => Effect::Pick(*axis, indices),
         Op::MatMul => Effect::Product,
+        Op::TimesPublic(_) => Effect::Rows,
         Op::Conv(_) => Effect::Images,
         Op::Additive(op) | Op::Offloaded(op) => effect(op),
         Op::CompareMany { .. } | Op::ToBits => Effect::Spread,
@@ -179,6 +182,14 @@ impl Effect<'_> {
                 };
                 let once: Vec<u32> = (0..inner).map(line).collect();
                 (0..count).map(|i| once[i % inner]).collect()
+            }
+            Effect::Rows => {
+                let (Some(&k), Some(&n)) = (from.dims().last(), shape.dims().last()) else {
+                    return Marks::Same(every());
+                };
+                let row = |r: usize| (0..k).map(|i| x.at(r * k + i)).fold(NONE, join);
+                let rows: Vec<u32> = (0..from.elements() / k).map(row).collect();
+                (0..count).map(|i| rows[i / n]).collect()
             }
             Effect::Product => {
                 let (y, other) = inputs[1];

@@ -149,6 +149,17 @@ impl Op {
                 }
                 Value { shape: dims.into(), kind: x.kind }
             }
+            Op::TimesPublic(matrix) => {
+                let [x] = arity(inputs)?;
+                matrix.check()?;
+                let (shape, frac) = ring_input(&x)?;
+                let mut dims = shape.dims().to_vec();
+                match dims.last_mut() {
+                    Some(last) if *last == matrix.rows() => *last = matrix.columns(),
+                    _ => return refuse(format!("multiplies {shape} by a matrix of {} rows", matrix.rows())),
+                }
+                Value { shape: dims.into(), kind: Kind::Ring { frac: frac + matrix.frac() } }
+            }
             Op::Rescale { frac } => {
                 let [x] = arity(inputs)?;
                 let kind = match x.kind {

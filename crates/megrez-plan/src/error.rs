@@ -14,6 +14,12 @@ pub enum PlanError {
         /// What is wrong.
         what: String,
     },
+    /// A party does not have the public weights that a plan names.
+    #[error("{wrong}")]
+    Weights {
+        /// What is wrong with which, and what to do.
+        wrong: String,
+    },
 }
 
 /// What is wrong with a step whose name the caller knows.

@@ -11,6 +11,7 @@ mod error;
 mod float;
 mod lookup;
 mod op;
+mod public;
 mod view;
 mod winner;
 
@@ -20,6 +21,7 @@ pub use lookup::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
 pub use op::{
     ConvGeometry, Fewest, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm, SignBit,
 };
+pub use public::PublicMatrix;
 pub use view::View;
 pub use winner::{Gives, MAX_CONTENDERS, MAX_WINNER_BITS, Winner};
 

@@ -1,6 +1,6 @@
 //! The primitives.
 
-use crate::{Lookup, View, Winner};
+use crate::{Lookup, PublicMatrix, View, Winner};
 use megrez_ring::{Prime, Shape};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -119,6 +119,9 @@ pub enum Op {
     /// place, by dealt tables of all pairs and of the counts of wins. [`Winner`] says where it is
     /// right.
     Winner(Winner),
+    /// The last dimension of one input times a matrix that every party has in a file. Local, scales
+    /// add.
+    TimesPublic(PublicMatrix),
 }
 
 /// Reads the operation inside of another, which has none inside of itself: bytes from anywhere must

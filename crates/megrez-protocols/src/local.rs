@@ -3,7 +3,7 @@
 
 use crate::{Call, Unsupported};
 use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};
-use megrez_plan::{ConvGeometry, Kind, Op, Value, View};
+use megrez_plan::{ConvGeometry, Kind, Op, PublicMatrix, Value, View};
 use megrez_ring::{Shape, Word};
 
 /// [outer, axis, inner] of a shape around one of its dimensions.
@@ -23,6 +23,7 @@ pub(crate) fn is_linear(op: &Op) -> bool {
             | Op::Sum { .. }
             | Op::Gather { .. }
             | Op::Rescale { .. }
+            | Op::TimesPublic(_)
     )
 }
 
@@ -70,9 +71,19 @@ pub(crate) fn linear<W: Word, D: Device>(
         Op::Sum { axis } => device.sum(&x.buf, around(&x.shape, *axis))?,
         Op::Gather { axis, indices } => device.gather(&x.buf, around(&x.shape, *axis), indices)?,
         Op::Rescale { .. } => x.buf.clone(),
+        Op::TimesPublic(public) => match public.matrix() {
+            Some(matrix) => device.times_public(&x.buf, matrix)?,
+            None => return Err(not_bound(device, public)),
+        },
         other => unreachable!("{other:?} is not linear"),
     };
     Ok(Tensor::new(output.shape.clone(), buf))
+}
+
+/// Why a step has no public weights: a plan that came as bytes was not bound to them.
+fn not_bound<D: Device>(device: &D, public: &PublicMatrix) -> DeviceError {
+    let what = format!("the public weights {} were not looked for before the plan ran", public.digest());
+    DeviceError { device: device.describe(), what }
 }
 
 /// A public tensor.

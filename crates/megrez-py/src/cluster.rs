@@ -312,7 +312,7 @@ impl Cluster {
         let written = Arc::clone(&told.written);
         let work = move |watch: &Watch| {
             request.only_fixed()?;
-            let model = LanguageModel::load(&model)?;
+            let model = LanguageModel::load(&model, request.publisher()?.as_ref())?;
             let graph = model.graph(0, prompt.len().max(1))?;
             let Recipe::Fixed(compile) = request.recipe(&graph, CLIENT)? else {
                 unreachable!("floating point is refused above")

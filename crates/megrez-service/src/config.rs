@@ -5,6 +5,7 @@ use crate::log::LogConfig;
 use crate::party::{Capacity, Models, Settings, TraceConfig};
 use crate::{Error, Result};
 use megrez_device::DeviceChoice;
+use megrez_weights::Folder;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -90,6 +91,11 @@ pub struct PartyConfig {
     /// they are not.
     #[serde(default)]
     pub models_key: Option<PathBuf>,
+    /// The folder of public weights, files that plans name by their hash. Nobody but this party may
+    /// write there. Default: `$MEGREZ_WEIGHTS`, or `weights` in the user's cache folder, or in the
+    /// data folder.
+    #[serde(default)]
+    pub weights: Option<PathBuf>,
     /// Where this party computes: `auto`, `cpu` or `cuda:N`. Default: `auto`, the first GPU if it
     /// can be used.
     #[serde(default)]
@@ -238,6 +244,7 @@ impl PartyConfig {
             traces.file = folder.join(&traces.file);
         }
         config.models = config.models.map(|p| folder.join(p));
+        config.weights = config.weights.map(|p| folder.join(p));
         config.models_key = config.models_key.map(|p| folder.join(p));
         if config.models_key.is_some() && config.models.is_none() {
             return Err(Error::file(path, "`models_key` is the key of the folder `models`: name that, too"));
@@ -251,6 +258,12 @@ impl PartyConfig {
             return Err(Error::file(path, format!("`silence_seconds` is at most {MAX_SILENCE}, a day")));
         }
         Ok(config)
+    }
+
+    /// The folder of public weights.
+    pub fn weights(&self) -> Folder {
+        let chosen = self.weights.clone().or_else(megrez_weights::user_folder);
+        Folder::at(chosen.unwrap_or_else(|| self.data.join("weights")))
     }
 
     /// What is allowed, and how much at a time.

@@ -11,7 +11,7 @@ use megrez_device::DeviceChoice;
 use megrez_net::{Identity, Limits, PeerName};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +122,11 @@ impl Parties {
     }
 }
 
+/// Where its parent has put public weights: in the folder of the user, who is the same.
+fn weights(data: &Path) -> megrez_weights::Folder {
+    megrez_weights::Folder::at(megrez_weights::user_folder().unwrap_or_else(|| data.join("weights")))
+}
+
 /// The child's side: serves until standard input ends.
 pub fn serve_embedded() -> Result<()> {
     crate::heap::keep();
@@ -134,6 +139,7 @@ pub fn serve_embedded() -> Result<()> {
     // Whoever started this party owns the machine: it may be asked for anything.
     let policy = Policy {
         models: Models::of(&start.task.data),
+        weights: weights(&start.task.data),
         data: start.task.data,
         settings: Settings {
             capacity: Capacity::of_one_client(),

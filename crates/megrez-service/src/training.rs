@@ -206,6 +206,9 @@ impl Job {
     fn work(&self, step: &[u8]) -> Result<Work> {
         let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
         let step = Plan::from_bytes(step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        if step.public_matrices().next().is_some() {
+            return refuse("multiplies by public weights, which are not trained beside".into());
+        }
         if self.rows.len() > step.inputs.len() {
             return refuse("names more rows than its step reads".into());
         }

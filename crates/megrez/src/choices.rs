@@ -1,8 +1,10 @@
 //! The choices that a compile request offers, by the names that users know.
 
-use megrez_graph::{Activations, ListStyle, PoolForm, RangePolicy, TreeForm};
+use megrez_graph::{Activations, ListStyle, PoolForm, Publisher, RangePolicy, TreeForm};
 use megrez_plan::{Fewest, ReluForm};
 use megrez_service::protocols::Protocol;
+use megrez_service::Error;
+use megrez_weights::{Folder, Width};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -159,6 +161,36 @@ choice! {
     Hidden = "hidden",
     /// Their exact shape and which feature each test looks at: a third to a tenth of the bytes.
     Shape = "shape",
+}
+
+choice! {
+    /// Who knows a model's weights.
+    Weights, "weights":
+    /// Nobody but their owner.
+    #[default]
+    Private = "private",
+    /// Every party: those of products with 16 bits, in files that parties share on a host.
+    Public = "public",
+    /// Every party: those of products with 8 bits.
+    PublicInt8 = "public-int8",
+}
+
+impl Weights {
+    /// Who makes weights public, in the folder of this user.
+    ///
+    /// # Errors
+    /// If there is no such folder.
+    pub(crate) fn publisher(self) -> megrez_service::Result<Option<Publisher>> {
+        let width = match self {
+            Weights::Private => return Ok(None),
+            Weights::Public => Width::Sixteen,
+            Weights::PublicInt8 => Width::Eight,
+        };
+        let Some(folder) = megrez_weights::user_folder() else {
+            return Err(Error::Refused("there is no folder for public weights: name one as MEGREZ_WEIGHTS".into()));
+        };
+        Ok(Some(Publisher::new(width, Some(Folder::at(folder)))))
+    }
 }
 
 impl From<Trees> for TreeForm {

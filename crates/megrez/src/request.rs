@@ -4,10 +4,10 @@ mod text;
 
 pub use text::Bounds;
 
-use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth, Trees};
+use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth, Trees, Weights};
 use crate::file::FileOr;
 use megrez_graph::{
-    Activations, Calibration, Comparison, CompileOptions, Declared, Graph, PoolForm, RangePolicy,
+    Activations, Calibration, Comparison, CompileOptions, Declared, Graph, PoolForm, Publisher, RangePolicy,
 };
 use megrez_model::choose;
 use megrez_model::float::Work;
@@ -37,6 +37,10 @@ pub struct CompileRequest {
     /// The protocol; `megrez protocols` lists them.
     #[cfg_attr(feature = "clap", arg(long, default_value = "mizar", help_heading = PROTOCOL))]
     pub protocol: String,
+    /// Who knows the weights: private (nobody but their owner), public (every party: products with
+    /// them send nothing; those of large matrices have 16 bits, in files), or public-int8.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = PROTOCOL))]
+    pub weights: Weights,
     /// The network between the parties: loopback, lan, wan, or RTT,RATE such as 20ms,500mbps.
     #[serde(with = "profile")]
     #[cfg_attr(feature = "clap", arg(long, default_value = "loopback", help_heading = PROTOCOL))]
@@ -150,6 +154,7 @@ impl Default for CompileRequest {
     fn default() -> Self {
         CompileRequest {
             protocol: "mizar".into(),
+            weights: Weights::default(),
             net: NetProfile::loopback(),
             numbers: None,
             ring: 64,
@@ -267,8 +272,18 @@ impl CompileRequest {
             replicated: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations()?,
             trees: self.trees.into(),
+            private_weights: self.weights == Weights::Private,
+            publisher: self.publisher()?,
             ..CompileOptions::default()
         })
+    }
+
+    /// Who makes weights public, should they be.
+    ///
+    /// # Errors
+    /// If there is no folder for them.
+    pub fn publisher(&self) -> Result<Option<Publisher>> {
+        self.weights.publisher()
     }
 
     /// Refuses floating point, for what does not compute with it.
@@ -325,6 +340,7 @@ impl CompileRequest {
     pub fn unused_in_float(&self) -> Vec<&'static str> {
         let default = CompileRequest::default();
         let chosen = [
+            ("weights", self.weights != default.weights),
             ("ring", self.ring != default.ring),
             ("frac", self.frac.is_some()),
             ("activations", self.activations != default.activations),
@@ -349,7 +365,7 @@ impl CompileRequest {
     /// The fields that are not as they are by default and mean nothing to a single operation, which
     /// has no layers and no ranges.
     pub fn unused_in_operation(&self) -> Vec<&'static str> {
-        let of_layers = ["input_range", "ranges", "declared", "fit", "calibration", "guard", "trees"];
+        let of_layers = ["weights", "input_range", "ranges", "declared", "fit", "calibration", "guard", "trees"];
         self.unused_in_float().into_iter().filter(|name| of_layers.contains(name)).collect()
     }
 

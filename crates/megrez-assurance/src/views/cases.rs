@@ -120,6 +120,7 @@ pub fn name(op: &Op) -> &'static str {
         Op::Sum { .. } => "Sum",
         Op::Gather { .. } => "Gather",
         Op::Rescale { .. } => "Rescale",
+        Op::TimesPublic(_) => "TimesPublic",
         Op::Mul => "Mul",
         Op::MatMul => "MatMul",
         Op::Conv(_) => "Conv",

@@ -50,6 +50,7 @@ fn bias(
     let numbers = match mask {
         None => Tensor::filled([1, 1], 0.0),
         Some(Constant::Floats(t)) => (**t).clone(),
+        Some(Constant::Public(p)) => p.tensor(),
         Some(Constant::Ints(t)) => {
             let seen = |&v: &i64| if v != 0 { 0.0 } else { f32::NEG_INFINITY };
             Tensor::new(t.shape.clone(), t.data.iter().map(seen).collect())

@@ -78,6 +78,7 @@ impl Parts<'_> {
         let value = self.graph.value(self.input(i)?);
         match &value.constant {
             Some(Constant::Floats(t)) => Ok(t.clone()),
+            Some(Constant::Public(p)) => Ok(Arc::new(p.tensor())),
             Some(Constant::Ints(t)) => {
                 Ok(Arc::new(Tensor::new(t.shape.clone(), t.data.iter().map(|&v| v as f32).collect())))
             }

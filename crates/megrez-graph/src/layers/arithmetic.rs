@@ -210,8 +210,8 @@ impl Layer for Arithmetic {
                 let inverse = cx.broadcast("inverse-broadcast", &inverse, &self.shape)?;
                 match x {
                     Operand::Constant(c) => cx.mul_weight("product", &inverse, c),
-                    Operand::Secret(x) => {
-                        let x = cx.settle(x)?;
+                    x => {
+                        let x = cx.settle(x.secret()?)?;
                         let x = cx.broadcast("operand", &x, &self.shape)?;
                         cx.mul("product", &x, &inverse)
                     }
@@ -237,7 +237,7 @@ impl Layer for Arithmetic {
                             Tensor::new(c.shape.clone(), c.data.iter().map(|v| v * sign as f32).collect());
                         (cx.bias(&below, &scaled)?, x)
                     }
-                    (Operand::Constant(_), Operand::Constant(_)) => {
+                    _ => {
                         return refuse("computes on constants only", "");
                     }
                 };

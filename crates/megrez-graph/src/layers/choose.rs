@@ -166,9 +166,9 @@ impl Layer for Choose {
                 let x = self.part(cx, "first", x, true)?;
                 cx.bias(&x, &hidden(c, false))
             }
-            (Operand::Constant(c), x) => {
+            (c, x) => {
                 let x = self.part(cx, "second", x.secret()?, false)?;
-                cx.bias(&x, &hidden(c, true))
+                cx.bias(&x, &hidden(c.constant()?, true))
             }
         }
     }

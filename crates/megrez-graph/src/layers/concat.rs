@@ -90,8 +90,8 @@ impl Layer for Concat {
             return refuse("joins constants only", "compute it before you export the model");
         };
         let part = |x: &Operand| match x {
-            Operand::Secret(x) => Ok(x.clone()),
             Operand::Constant(t) => cx.hidden(beside, t),
+            x => x.secret().cloned(),
         };
         let parts = inputs.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         let parts = cx.aligned(&parts.iter().collect::<Vec<_>>())?;

@@ -107,13 +107,13 @@ impl Layer for Conv {
         let x = inputs[0].secret()?;
         let y = match &inputs[1] {
             Operand::Constant(kernel) => cx.conv(x, kernel, self.geometry)?,
-            Operand::Secret(kernel) => cx.conv_secret("product", x, kernel, self.geometry)?,
+            kernel => cx.conv_secret("product", x, kernel.secret()?, self.geometry)?,
         };
         let per_channel = [self.kernel[0], 1, 1];
         match inputs.get(2) {
             Some(Operand::Constant(bias)) => cx.bias(&y, &bias.reshape(per_channel)),
-            Some(Operand::Secret(bias)) => {
-                let bias = cx.reshape("bias", bias, per_channel.into())?;
+            Some(bias) => {
+                let bias = cx.reshape("bias", bias.secret()?, per_channel.into())?;
                 let bias = cx.broadcast("bias-broadcast", &bias, &self.shape)?;
                 let both = cx.aligned(&[&y, &bias])?;
                 cx.combine("biased", &[(1, &both[0]), (1, &both[1])], 0)

@@ -155,14 +155,14 @@ impl Layer for ConvGradInput {
         let geometry = ConvGeometry { stride: [1; 2], pad, dilation, groups: g.groups };
         let turned = |cx: &mut Lowering, w: &Secret| turned(cx, g, w);
         match &inputs[1] {
-            Operand::Secret(w) => {
-                let w = turned(cx, w)?;
-                cx.conv_secret("product", &delta, &w, geometry)
-            }
             Operand::Constant(w) => {
                 let (view, to) = turn(g);
                 let w = w.view(&view).reshape(to);
                 cx.conv(&delta, &w, geometry)
+            }
+            w => {
+                let w = turned(cx, w.secret()?)?;
+                cx.conv_secret("product", &delta, &w, geometry)
             }
         }
     }

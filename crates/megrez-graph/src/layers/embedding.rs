@@ -5,6 +5,8 @@
 //! bits and no truncation; it sends as much as its result. The upload is as many words per token as
 //! the table has rows. In floating point, numbers take the place of words, and a selection under
 //! each that of the product.
+//!
+//! Rows of a public table are looked up by the owner of the tokens, who shares those.
 
 use super::call::Call;
 use crate::float::lowering::{FloatLowering, FloatOperand};
@@ -59,12 +61,18 @@ impl Layer for Embedding {
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
-        let (table, tokens) = (inputs[0].constant()?, inputs[1].secret()?);
+        let tokens = inputs[1].secret()?;
         if cx.vocabulary(tokens) != Some(self.rows) {
             return refuse(COMPUTED.0, COMPUTED.1);
         }
+        if cx.is_embedded(tokens) {
+            return cx.looked_up(tokens, self.shape.clone());
+        }
         let ones = cx.view("rows", tokens, View::whole([self.tokens, self.rows].into()))?;
-        let y = cx.lookup("product", &ones, table, self.rows)?;
+        let y = match &inputs[0] {
+            Operand::Public(table) => cx.times_public("product", &ones, table)?,
+            table => cx.lookup("product", &ones, table.constant()?, self.rows)?,
+        };
         cx.reshape("shape", &y, self.shape.clone())
     }
 

@@ -102,6 +102,10 @@ impl Layer for Gemm {
                 let x = turned(cx, 0, x)?;
                 cx.matmul_weight("product", &x, &scaled(&self.factor(1, w), self.alpha))?
             }
+            (Operand::Secret(x), Operand::Public(matrix)) if self.alpha == 1.0 && !self.transposed[1] => {
+                let x = turned(cx, 0, x)?;
+                cx.times_public("product", &x, matrix)?
+            }
             (Operand::Constant(w), Operand::Secret(x)) => {
                 let x = turned(cx, 1, x)?;
                 cx.weight_matmul("product", &scaled(&self.factor(0, w), self.alpha), &x)?
@@ -114,8 +118,8 @@ impl Layer for Gemm {
         match inputs.get(2) {
             None => Ok(y),
             Some(Operand::Constant(c)) => cx.bias(&y, &scaled(c, self.beta)),
-            Some(Operand::Secret(c)) => {
-                let c = cx.broadcast("addend", c, &self.shape)?;
+            Some(c) => {
+                let c = cx.broadcast("addend", c.secret()?, &self.shape)?;
                 let both = cx.aligned(&[&y, &c])?;
                 cx.combine("sum", &[(1, &both[0]), (1, &both[1])], 0)
             }

@@ -27,6 +27,7 @@ impl Layer for Known {
         match &self.0 {
             Constant::Floats(t) => (**t).clone(),
             Constant::Ints(t) => Tensor::new(t.shape.clone(), t.data.iter().map(|&v| v as f32).collect()),
+            Constant::Public(p) => p.tensor(),
         }
     }
 
@@ -127,7 +128,7 @@ pub(super) fn compare(call: &Call, f: fn(f64, f64) -> bool) -> Result<Arc<dyn La
             Some(Constant::Floats(t)) => {
                 Ok(Tensor::new(t.shape.clone(), t.data.iter().map(|&v| v.into()).collect()))
             }
-            None => refuse(
+            Some(Constant::Public(_)) | None => refuse(
                 format!("compares `{}`, which is secret", value.name),
                 "express it with Relu, Clip, Max or a mask that is a constant",
             ),
@@ -243,7 +244,7 @@ pub(super) fn trilu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
                 t.data.iter().enumerate().map(|(i, &v)| if keeps(i) { v } else { 0.0 }).collect();
             known(Tensor::new(shape.clone(), data))
         }
-        None => refuse("takes the triangle of a secret", "multiply by a constant of zeros and ones"),
+        Some(Constant::Public(_)) | None => refuse("takes the triangle of a secret", "multiply by a constant of zeros and ones"),
     }
 }
 

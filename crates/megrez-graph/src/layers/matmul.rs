@@ -103,14 +103,19 @@ impl Layer for MatMul {
                 let x = cx.reshape("columns", x, self.factors[1].clone())?;
                 cx.weight_matmul("product", &w.reshape(self.factors[0].clone()), &x)?
             }
+            (Operand::Secret(x), Operand::Public(matrix)) => {
+                let rows = self.factors[0].elements() / matrix.rows();
+                let x = cx.reshape("rows", x, [rows, matrix.rows()].into())?;
+                cx.times_public("product", &x, matrix)?
+            }
             (a, b) => {
                 let Ok(beside) = a.secret().or(b.secret()) else {
                     return refuse("multiplies constants only", "compute it before you export the model");
                 };
                 // A batch of weight matrices is one more secret.
                 let factor = |cx: &mut Lowering, x: &Operand| match x {
-                    Operand::Secret(x) => Ok(x.clone()),
                     Operand::Constant(w) => cx.hidden(beside, w),
+                    x => x.secret().cloned(),
                 };
                 let (a, b) = (factor(cx, a)?, factor(cx, b)?);
                 let a = cx.reshape("left-matrix", &a, self.factors[0].clone())?;

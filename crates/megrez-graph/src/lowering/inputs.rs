@@ -9,6 +9,7 @@ use crate::scale::Scale;
 use crate::tensor::Tensor;
 use megrez_plan::{KEPT, Op, ValueId, View};
 use megrez_ring::Shape;
+use megrez_weights::Matrix;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Lowering<'_> {
         }
         let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
         self.data.insert(id);
-        let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None };
+        let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None, table: None };
         Ok((Secret { id, range: words }, input))
     }
 
@@ -62,22 +63,46 @@ impl Lowering<'_> {
         name: &str,
         shape: &Shape,
         rows: usize,
+        table: Option<&Arc<Matrix>>,
     ) -> Result<(Secret, DataInput), Refusal> {
         if !self.names.insert(name.into()) {
             return refuse("two inputs have the same name", "rename one");
+        }
+        let range = Interval { low: 0.0, high: (rows - 1) as f64 };
+        if let Some(table) = table {
+            let frac = self.frac();
+            let embedded: Shape = [shape.dims(), &[table.columns()]].concat().into();
+            let embedded = embedded.checked().map_err(|e| Refusal::new(e.to_string(), ""))?;
+            let id = self.plan.input(name, &self.options.data_owner, embedded, frac);
+            self.embedded.insert(id, table.columns());
+            self.vocabularies.insert(id, rows);
+            let largest = i128::from(table.largest(frac));
+            let (shape, table) = (shape.clone(), Some(table.clone()));
+            let input = DataInput { name: name.into(), shape, frac, range, tokens: Some(rows), table };
+            return Ok((Secret { id, range: Range::uniform(-largest, largest) }, input));
         }
         let many: Shape = [shape.dims(), &[rows]].concat().into();
         let many = many.checked().map_err(|e| Refusal::new(e.to_string(), ""))?;
         let id = self.plan.input(name, &self.options.data_owner, many, 0);
         self.vocabularies.insert(id, rows);
-        let range = Interval { low: 0.0, high: (rows - 1) as f64 };
-        let input = DataInput { name: name.into(), shape: shape.clone(), frac: 0, range, tokens: Some(rows) };
+        let shape = shape.clone();
+        let input = DataInput { name: name.into(), shape, frac: 0, range, tokens: Some(rows), table: None };
         Ok((Secret { id, range: Range::uniform(0, 1) }, input))
     }
 
     /// For tokens, the rows of the table that they name.
     pub fn vocabulary(&self, x: &Secret) -> Option<usize> {
         self.vocabularies.get(&x.id).copied()
+    }
+
+    /// Whether the owner of tokens shares rows of this table in their place.
+    pub fn is_embedded(&self, x: &Secret) -> bool {
+        self.embedded.contains_key(&x.id)
+    }
+
+    /// The rows that the owner of tokens has looked up: numbers from here on, and tokens no more.
+    pub fn looked_up(&mut self, tokens: &Secret, shape: Shape) -> Result<Secret, Refusal> {
+        self.emit("rows", Op::View(View::whole(shape)), &[tokens.id], tokens.range.clone())
     }
 
     /// A view of tokens as the graph sees them, without the dimension of their table's rows.
@@ -88,8 +113,10 @@ impl Lowering<'_> {
         view: &View,
         rows: usize,
     ) -> Result<Secret, Refusal> {
-        let y = self.view(name, x, view.of_rows(rows))?;
+        let embedded = self.embedded.get(&x.id).copied();
+        let y = self.view(name, x, view.of_rows(embedded.unwrap_or(rows)))?;
         self.vocabularies.insert(y.id, rows);
+        embedded.map(|columns| self.embedded.insert(y.id, columns));
         Ok(y)
     }
 

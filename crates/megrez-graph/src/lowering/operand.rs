@@ -5,6 +5,7 @@ use crate::range::Range;
 use crate::tensor::Tensor;
 use megrez_plan::ValueId;
 use megrez_ring::Shape;
+use megrez_weights::Matrix;
 use std::sync::Arc;
 
 /// A secret value of the plan and the bounds of its words.
@@ -41,6 +42,13 @@ pub enum Operand {
     Secret(Secret),
     /// Weights, not yet in the plan.
     Constant(Arc<Tensor>),
+    /// A matrix that everybody knows, which only products read.
+    Public(Arc<Matrix>),
+}
+
+/// A public matrix where none is read.
+fn misplaced<T>() -> Result<T, Refusal> {
+    refuse("computes on a public matrix", "make it weights of a product, or keep it private")
 }
 
 impl Operand {
@@ -51,6 +59,7 @@ impl Operand {
             Operand::Constant(_) => {
                 refuse("computes on constants only", "compute them before you export the model")
             }
+            Operand::Public(_) => misplaced(),
         }
     }
 
@@ -59,6 +68,7 @@ impl Operand {
         match self {
             Operand::Constant(tensor) => Ok(tensor),
             Operand::Secret(_) => refuse("needs constant weights", "make them constants of the model"),
+            Operand::Public(_) => misplaced(),
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Lowering<'a> {
     pub(super) shared: HashMap<(*const Tensor, u32), ValueId>,
     /// Tokens: values with one more dimension in the plan than in the graph, and its size.
     pub(super) vocabularies: HashMap<ValueId, usize>,
+    /// Of tokens in whose place rows of a table are shared, the table's columns.
+    pub(super) embedded: HashMap<ValueId, usize>,
     /// The operands of the current layer.
     pub(crate) operands: Vec<Option<ValueId>>,
     /// The inputs' bounds of values that ReLUs made.
@@ -81,6 +83,7 @@ impl<'a> Lowering<'a> {
             settled: HashMap::new(),
             shared: HashMap::new(),
             vocabularies: HashMap::new(),
+            embedded: HashMap::new(),
             operands: vec![],
             relu_inputs: HashMap::new(),
             sums: HashMap::new(),

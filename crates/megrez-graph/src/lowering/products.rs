@@ -6,6 +6,7 @@ use crate::problem::{Refusal, refuse};
 use crate::range::{Accumulator, Range};
 use crate::tensor::Tensor;
 use megrez_plan::{ConvGeometry, Op, View};
+use megrez_weights::Matrix;
 use std::sync::Arc;
 
 impl Lowering<'_> {
@@ -90,6 +91,20 @@ impl Lowering<'_> {
         }
         let range = Range::per_channel(sums.into_iter().map(Accumulator::bounds).collect());
         self.emit(name, Op::MatMul, &[x.id, weight.id], range)
+    }
+
+    /// x [.., m, k] · a public matrix [k, n]: no weight stands in the plan, whose size would be
+    /// theirs. The bounds are those of x together, not of each of its channels.
+    pub fn times_public(&mut self, name: &str, x: &Secret, matrix: &Arc<Matrix>) -> Result<Secret, Refusal> {
+        let (low, high) = x.range.hull();
+        let bounds = matrix.sums().map(|[negative, positive]| {
+            // Where x is as low as it can be against positive weights, and as high against negative.
+            let least = positive.saturating_mul(low).saturating_add(negative.saturating_mul(high));
+            let most = positive.saturating_mul(high).saturating_add(negative.saturating_mul(low));
+            (least, most)
+        });
+        let range = Range::per_channel(bounds.collect());
+        self.emit(name, Op::TimesPublic(matrix.clone().into()), &[x.id], range)
     }
 
     /// Rows of zeros with a one [m, k] · weights [k, …]: the rows of the weights that the ones

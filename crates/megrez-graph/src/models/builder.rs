@@ -1,10 +1,14 @@
 //! What networks are built with: layers one after the other, and seeded weights.
 
 use crate::graph::{Attributes, Graph, Id};
-use crate::problem::Problem;
+use crate::problem::{Problem, Refusal};
+use crate::publish::Publisher;
 use crate::tensor::{Constant, Tensor};
 use megrez_ring::Shape;
 use std::collections::HashMap;
+
+/// The table of tokens.
+pub(super) const TABLE: &str = "token.weight";
 
 /// The tokens before those that are read, and what goes out for the next run.
 #[derive(Default)]
@@ -22,6 +26,9 @@ pub(super) struct Builder {
     pub counts: [usize; 4],
     /// Weights that are drawn already, by name, where a network is built again.
     pub drawn: HashMap<String, Constant>,
+    /// Who makes its weights public as they are drawn, and what went wrong.
+    pub publisher: Option<Publisher>,
+    pub problem: Option<Refusal>,
     /// What its attention has seen before, of a network that is built to remember it.
     pub past: Option<Past>,
 }
@@ -29,16 +36,35 @@ pub(super) struct Builder {
 impl Builder {
     pub fn new(name: &str, seed: u64) -> Self {
         let (graph, weights) = (Graph::new(name), Weights::new(seed));
-        Builder { graph, at: Id(0), weights, counts: [0; 4], drawn: HashMap::new(), past: None }
+        Builder { graph, at: Id(0), weights, counts: [0; 4], drawn: HashMap::new(), publisher: None, problem: None, past: None }
     }
 
     /// Weights of this standard deviation.
     pub fn normal(&mut self, name: &str, shape: impl Into<Shape>, deviation: f64) -> Id {
         let constant = match self.drawn.get(name) {
             Some(drawn) => drawn.clone(),
-            None => self.weights.normal_tensor(shape.into(), deviation).into(),
+            None => {
+                let drawn = self.weights.normal_tensor(shape.into(), deviation);
+                self.published(name, drawn)
+            }
         };
         self.graph.constant(name, constant)
+    }
+
+    /// Weights that were just drawn: public where they are to be, so that no network has to lie in
+    /// memory as a whole.
+    fn published(&mut self, name: &str, drawn: Tensor) -> Constant {
+        let Some(publisher) = self.publisher.as_ref().filter(|_| self.problem.is_none()) else {
+            return drawn.into();
+        };
+        match publisher.constant(&drawn, name == TABLE) {
+            Ok(Some(public)) => public,
+            Ok(None) => drawn.into(),
+            Err(problem) => {
+                self.problem = Some(problem);
+                drawn.into()
+            }
+        }
     }
 
     /// How many tokens stand before the first that is read.

@@ -1,15 +1,16 @@
 //! Language models with random weights, read token by token.
 
 use super::builder::{Builder, Past};
-use super::llama::{self, LLAMA_1B, LLAMA_TINY};
+use super::llama::{self, LLAMA_1B, LLAMA_7B, LLAMA_TINY};
 use super::transformer::{Config, GPT2, GPT2_TINY, gpt2, reshape};
 use crate::graph::Graph;
 use crate::problem::{Problem, Refusal};
+use crate::publish::Publisher;
 use crate::tensor::Constant;
 use std::collections::HashMap;
 
 /// The names that [`Decoder::new`] knows.
-pub const DECODERS: [&str; 4] = ["gpt2", "gpt2-tiny", "llama-tiny", "llama-1b"];
+pub const DECODERS: [&str; 5] = ["gpt2", "gpt2-tiny", "llama-tiny", "llama-1b", "llama-7b"];
 
 /// A language model with weights drawn from a seed, for any number of tokens after any number of
 /// others.
@@ -26,6 +27,7 @@ pub(super) fn config(name: &str) -> Option<Config> {
         "gpt2-tiny" => Some(GPT2_TINY),
         "llama-tiny" => Some(LLAMA_TINY),
         "llama-1b" => Some(LLAMA_1B),
+        "llama-7b" => Some(LLAMA_7B),
         _ => None,
     }
 }
@@ -35,7 +37,8 @@ pub(super) fn config(name: &str) -> Option<Config> {
 pub(super) fn decoder(net: &mut Builder, batch: usize, seed: u64, config: Config) -> Result<(), Problem> {
     let Some(_) = config.rotary else { return gpt2(net, batch, seed, config) };
     if net.drawn.is_empty() {
-        afford(llama::weights(config), available()).map_err(|r| r.at(&net.graph.name, ""))?;
+        let bytes = net.publisher.as_ref().map_or(BYTES, |publisher| publisher.bytes());
+        afford(llama::weights(config), bytes, available()).map_err(|r| r.at(&net.graph.name, ""))?;
     }
     llama::llama(net, batch, config)
 }
@@ -44,16 +47,16 @@ pub(super) fn decoder(net: &mut Builder, batch: usize, seed: u64, config: Config
 const BYTES: u64 = 8;
 
 /// Refuses weights that do not fit the memory that is left, in bytes, before they are drawn.
-fn afford(weights: u64, available: Option<u64>) -> Result<(), Refusal> {
+fn afford(weights: u64, bytes: u64, available: Option<u64>) -> Result<(), Refusal> {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    match (weights * BYTES, available) {
+    match (weights * bytes, available) {
         (needs, Some(has)) if needs > has => Err(Refusal::new(
             format!(
-                "its {weights} weights take {:.1} GiB while it is compiled, and this machine has {:.1} GiB left",
+                "its {weights} weights take {:.1} GiB, and this machine has {:.1} GiB left",
                 gib(needs),
                 gib(has)
             ),
-            "use a machine with more memory, or a smaller network",
+            "use a machine with more memory, a smaller network, or public weights: --weights public-int8",
         )),
         _ => Ok(()),
     }
@@ -73,17 +76,40 @@ impl Decoder {
     /// # Errors
     /// If there is no such model, or this machine has too little memory for it.
     pub fn new(name: &str, seed: u64) -> Result<Self, Problem> {
+        Decoder::with(name, seed, None)
+    }
+
+    /// As [`new`](Self::new), with weights that are public as soon as they are drawn: the network
+    /// needs no more memory than one of its matrices. What was drawn once is found again.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), or if weights cannot be written.
+    pub fn public(name: &str, seed: u64, publisher: &Publisher) -> Result<Self, Problem> {
+        Decoder::with(name, seed, Some(publisher))
+    }
+
+    fn with(name: &str, seed: u64, publisher: Option<&Publisher>) -> Result<Self, Problem> {
         let Some(config) = config(name) else {
             let known = DECODERS.join(", ");
             let what = "there is no such language model";
             return Err(Refusal::new(what, format!("choose one of {known}")).at(name, ""));
         };
         let mut decoder = Decoder { name: name.into(), seed, config, drawn: HashMap::new() };
-        let graph = decoder.graph(0, 1)?;
+        // Of other networks a table is a factor as well, which an index of tables does not say.
+        let publisher = publisher.filter(|_| config.rotary.is_some());
+        let index = format!("{name}-{seed}");
+        if let Some(drawn) = publisher.and_then(|publisher| publisher.found(&index)) {
+            decoder.drawn = drawn;
+            return Ok(decoder);
+        }
+        let graph = decoder.graph_of(0, 1, publisher)?;
         // All that it drew, so that nothing is drawn again; what depends on positions is made anew.
         let drawn = |name: &str| [".weight", ".bias", ".offset"].iter().any(|end| name.ends_with(end));
         let values = graph.values.into_iter().filter(|value| drawn(&value.name));
         decoder.drawn = values.filter_map(|value| Some((value.name, value.constant?))).collect();
+        if let Some(publisher) = publisher {
+            publisher.keep(&index, &decoder.drawn).map_err(|r| r.at(name, ""))?;
+        }
         Ok(decoder)
     }
 
@@ -99,6 +125,11 @@ impl Decoder {
     /// # Errors
     /// If there are no tokens, or more in all than the model's context holds.
     pub fn graph(&self, seen: usize, new: usize) -> Result<Graph, Problem> {
+        self.graph_of(seen, new, None)
+    }
+
+    /// With a publisher of what is drawn now.
+    fn graph_of(&self, seen: usize, new: usize, publisher: Option<&Publisher>) -> Result<Graph, Problem> {
         let context = self.config.context;
         if new == 0 || seen.saturating_add(new) > context {
             let what = format!("a text of {seen} and {new} tokens; it holds 1 to {context}");
@@ -108,8 +139,12 @@ impl Decoder {
         }
         let mut net = Builder::new(&self.name, self.seed);
         net.drawn.clone_from(&self.drawn);
+        net.publisher = publisher.cloned();
         net.past = Some(Past { seen, present: vec![] });
         decoder(&mut net, 1, self.seed, Config { tokens: new, ..self.config })?;
+        if let Some(problem) = net.problem.take() {
+            return Err(problem.at(&self.name, ""));
+        }
         let at = net.at;
         net.at = reshape(&mut net, "logits", at, &[1, 1, self.config.vocabulary])?;
         let present = net.past.take().map(|past| past.present).unwrap_or_default();
@@ -175,9 +210,9 @@ mod tests {
             assert!(decoder.graph(seen, new).unwrap_err().to_string().contains("1 to 2048"));
         }
         assert!(Decoder::new("llama", 1).err().unwrap().to_string().contains("llama-tiny"));
-        let refused = afford(1 << 30, Some((8 << 30) - 1)).unwrap_err();
+        let refused = afford(1 << 30, 8, Some((8 << 30) - 1)).unwrap_err();
         assert!(refused.what.contains("8.0 GiB"), "{}", refused.what);
-        assert!(afford(1 << 30, Some(8 << 30)).is_ok() && afford(1, None).is_ok());
+        assert!(afford(1 << 30, 8, Some(8 << 30)).is_ok() && afford(1, 8, None).is_ok());
         #[cfg(target_os = "linux")]
         assert!(available().unwrap() > 1 << 20);
     }

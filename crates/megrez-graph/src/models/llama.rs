@@ -2,7 +2,7 @@
 //! positions, heads of keys that several heads of queries share, SwiGLU, no biases, and a table of
 //! its own for the result.
 
-use super::builder::Builder;
+use super::builder::{Builder, TABLE};
 use super::transformer::{Config, attention, last_token, linear, reshape};
 use crate::graph::{Attributes, Id};
 use crate::problem::Problem;
@@ -21,6 +21,9 @@ pub(super) const LLAMA_1B: Config = Config {
     epsilon: 1e-5,
     rotary: Some(10000.0),
 };
+/// The shape of LLaMA 7B.
+pub(super) const LLAMA_7B: Config =
+    Config { layers: 32, width: 4096, key_heads: 32, hidden: 11008, epsilon: 1e-6, ..LLAMA_1B };
 /// Two layers of width 64 and 256 tokens.
 pub(super) const LLAMA_TINY: Config =
     Config { layers: 2, width: 64, heads: 8, key_heads: 2, hidden: 176, vocabulary: 256, ..LLAMA_1B };
@@ -37,7 +40,7 @@ pub(super) fn weights(config: Config) -> u64 {
 pub(super) fn llama(net: &mut Builder, batch: usize, config: Config) -> Result<(), Problem> {
     let Config { width, tokens, vocabulary, .. } = config;
     let ids = net.graph.input("tokens", [batch, tokens])?;
-    let table = net.normal("token.weight", [vocabulary, width], 0.02);
+    let table = net.normal(TABLE, [vocabulary, width], 0.02);
     let x = net.graph.add("token", "Gather", &[table, ids], Attributes::none())?;
     let mut x = reshape(net, "rows", x, &[batch * tokens, width])?;
     for layer in 0..config.layers {
@@ -78,6 +81,8 @@ mod tests {
     fn the_large_one_has_the_weights_of_its_model() {
         // `sum(p.numel() for p in model.parameters())` of TinyLlama-1.1B.
         assert_eq!(weights(LLAMA_1B), 1_100_048_384);
+        // The same of LLaMA-7B.
+        assert_eq!(weights(LLAMA_7B), 6_738_415_616);
         let mut net = Builder::new("llama-tiny", 1);
         llama(&mut net, 1, LLAMA_TINY).unwrap();
         let graph = net.finish();

@@ -5,6 +5,7 @@ mod conv;
 pub(crate) mod element;
 pub(crate) mod field;
 mod gemm;
+pub(crate) mod narrow;
 mod planes;
 mod structure;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use crate::memory::{DeviceError, Elem};
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
+use megrez_weights::Matrix;
 use std::sync::Arc;
 
 type Buf<T> = Arc<Vec<T>>;
@@ -51,6 +53,10 @@ impl Device for Cpu {
 
     fn matmul<W: Word>(&self, x: &Buf<W>, y: &Buf<W>, batch: usize, sizes: [usize; 3]) -> Result<Buf<W>> {
         Ok(Arc::new(gemm::matmul(self.level, self.threads, x, y, batch, sizes)))
+    }
+
+    fn times_public<W: Word>(&self, x: &Buf<W>, matrix: &Matrix) -> Result<Buf<W>> {
+        Ok(Arc::new(narrow::product_with(self.level, self.threads, x, matrix)))
     }
 
     fn conv<W: Word>(

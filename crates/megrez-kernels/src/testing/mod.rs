@@ -82,6 +82,7 @@ impl<D: Device> Suite<D> {
         self.planes();
         self.circuits();
         self.matrices();
+        self.public_matrices();
         self.images();
         self.structure();
         self.openings();
@@ -145,7 +146,7 @@ impl<D: Device> Suite<D> {
 macro_rules! differential_tests {
     ($suites:expr) => {
         $crate::differential_tests! { $suites =>
-            elements packed_bits planes circuits matrices images structure openings sign_tables lookup_tables
+            elements packed_bits planes circuits matrices public_matrices images structure openings sign_tables lookup_tables
             lookup_keys
             comparison_keys
         }

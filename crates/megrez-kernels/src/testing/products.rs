@@ -4,6 +4,7 @@ use super::{Suite, host, same};
 use crate::{Device, Reference};
 use megrez_plan::ConvGeometry;
 use megrez_ring::Word;
+use megrez_weights::{EXACT_ROWS, Matrix, Width};
 
 impl<D: Device> Suite<D> {
     /// Products of matrices.
@@ -50,6 +51,51 @@ impl<D: Device> Suite<D> {
         sizes.extend((0..20).map(|_| [70, 90, 60].map(|most| self.below(most) + 1)));
         sizes.into_iter().for_each(|sizes| self.matrix::<W>(sizes));
         self.product::<W>(&[], &[], 0, [2, 2, 2]);
+    }
+
+    /// Products with public matrices of bytes.
+    pub fn public_matrices(&self) {
+        rings!(self.public_matrices_of());
+    }
+
+    fn public_matrices_of<W: Word>(&self) {
+        let sizes: &[[usize; 3]] = match self.thorough {
+            _ if cfg!(miri) => &[[1, 5, 33], [2, 4, 3]],
+            false => &[[1, 1, 1], [1, 70, 40], [3, 64, 32], [2, 5, 100], [20, 9, 33]],
+            true => &[
+                [1, 1, 1],
+                [1, 300, 70],
+                [5, 64, 32],
+                [2, 5, 300],
+                [20, 259, 33],
+                [130, 12, 65],
+                // Worth several threads.
+                [9, 1030, 1000],
+                // The largest sums of products of bytes.
+                [1, EXACT_ROWS, 3],
+                [1, EXACT_ROWS + 9, 2],
+            ],
+        };
+        for &[m, k, n] in sizes {
+            for width in [Width::Eight, Width::Sixteen] {
+                let largest = if width == Width::Eight { 127 } else { 32639 };
+                let bound = 2 * largest as usize + 1;
+                let drawn: Vec<u64> = self.words(k * n);
+                let extreme = k >= EXACT_ROWS;
+                let mut column = |j: usize, out: &mut [i32]| {
+                    for (q, out) in out.iter_mut().enumerate() {
+                        let any = (drawn[q * n + j] % bound as u64) as i32 - largest;
+                        *out = if extreme { [largest, -largest, any][j] } else { any };
+                    }
+                };
+                let scales = (0..n).map(|j| (j as i32 * 4093) % 16384 - 3).collect();
+                let matrix = Matrix::of_integers([k, n], width, 0, scales, &mut column).unwrap();
+                let x = if extreme { vec![W::ZERO.sub(W::ONE); m * k] } else { self.words::<W>(m * k) };
+                let found = self.device.times_public(&self.up(&x), &matrix).unwrap();
+                let expected = Reference.times_public(&host(&x), &matrix).unwrap();
+                self.same(&format!("{m}×{k} by a public {k}×{n} of {width:?} bits"), found, &expected);
+            }
+        }
     }
 
     /// One product and a batch of them.

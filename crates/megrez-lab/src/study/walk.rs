@@ -434,6 +434,7 @@ fn is_known(op: &Op) -> bool {
             | Op::Sum { .. }
             | Op::Gather { .. }
             | Op::Rescale { .. }
+            | Op::TimesPublic(_)
             | Op::Mul
             | Op::MatMul
             | Op::Conv(_)

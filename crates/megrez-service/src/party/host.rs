@@ -39,6 +39,8 @@ pub struct Policy {
     pub data: PathBuf,
     /// Stored models and rows.
     pub models: Models,
+    /// Public weights.
+    pub weights: megrez_weights::Folder,
     /// What is allowed, and how much at a time, to begin with.
     pub settings: Settings,
     /// Where requests are written down; `None` where the only client has started the party.
@@ -132,10 +134,11 @@ impl Host {
         self.uses.left(&self.policy.data, client, &of).map(drop)
     }
 
-    /// A valid plan whose values this party has room for.
+    /// A valid plan whose values this party has room for, and whose public weights it has.
     pub(super) fn affordable(&self, bytes: &[u8]) -> Result<Plan> {
         let plan = Plan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         self.room_for(sizes(&plan))?;
+        plan.bind(&self.policy.weights).map_err(|e| Error::of(ErrorKind::DamagedFile, e))?;
         Ok(plan)
     }
 

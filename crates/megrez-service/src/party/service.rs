@@ -397,6 +397,7 @@ impl Service {
             return ended(&network, until(due, &network, run));
         }
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &run.source));
+        let alone = alone || of_its_own(&ready);
         let ready = ready.and_then(|ready| countable(ready.1.as_deref()).map(|()| ready));
         let memory = |(plan, _): &(Plan, _)| Host::memory(&run.protocol, plan);
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
@@ -488,6 +489,7 @@ impl Service {
         let (since, within) = (Instant::now(), seconds(prepare.within_s));
         let alone = prepare.source.is_stored() || permitted.is_err();
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &prepare.source));
+        let alone = alone || of_its_own(&ready);
         let memory = |(plan, _): &(Plan, _)| Host::memory(&prepare.protocol, plan);
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
@@ -505,4 +507,10 @@ impl Service {
         let due = within.map(|within| since + within);
         ended(&network, until(due, &network, || dispatch(&prepare.protocol, plan.ring, job))?)
     }
+}
+
+/// Whether this party refuses a plan for a reason of its own: public weights that it lacks others may
+/// have.
+fn of_its_own<T>(ready: &Result<T>) -> bool {
+    matches!(ready, Err(e) if e.kind() == ErrorKind::DamagedFile)
 }

@@ -1,7 +1,9 @@
 //! Linear steps and products.
 
 use super::{BUT_BICOPTOR, Table, all, images, matrices, range, some, words};
-use megrez_plan::{Op, View};
+use megrez_plan::{Op, PublicMatrix, View};
+use megrez_weights::{Matrix, Width};
+use std::sync::Arc;
 
 impl Table {
     pub(super) fn linear(&mut self) {
@@ -74,6 +76,23 @@ impl Table {
             |p, v, _| Ok(vec![p.step("op", Op::Rescale { frac: 0 }, v)?]),
         )
         .frac = 1;
+        self.add(
+            "TimesPublic",
+            "one, and minus two",
+            2,
+            &[1],
+            all(&range(2), 1),
+            |s| words(vec![s[0], -2 * s[0]]),
+            |p, v, n| {
+                // Lanes stand along the last dimension, which a matrix of one row cannot mix.
+                let lanes = p.step("lanes", Op::View(View::whole([n, 1].into())), v)?;
+                let mut column = |n: usize, out: &mut [i32]| out.fill([1, -2][n]);
+                let matrix = Matrix::of_integers([1, 2], Width::Eight, 0, vec![1; 2], &mut column);
+                let matrix = matrix.expect("two numbers");
+                let y = p.step("op", Op::TimesPublic(PublicMatrix::from(Arc::new(matrix))), &[lanes])?;
+                Ok(vec![p.step("turned", Op::View(View::transpose(&[n, 2].into(), &[1, 0])), &[y])?])
+            },
+        );
         self.add(
             "Constant",
             "times x",
