@@ -48,7 +48,9 @@ impl Chat {
         let publisher = self.common.request.publisher()?;
         let publisher = publisher.as_ref();
         match &self.model {
-            Some(path) => Ok((LanguageModel::load(path, publisher)?, Alphabet::load(self.vocabulary.as_deref())?)),
+            Some(path) => {
+                Ok((LanguageModel::load(path, publisher)?, Alphabet::load(self.vocabulary.as_deref())?))
+            }
             None => Ok((LanguageModel::read(CARRIED.0)?, Alphabet::of(CARRIED.1))),
         }
     }

@@ -31,6 +31,9 @@ pub(crate) struct Generate {
     /// shares.
     #[arg(long, value_name = "WHO", default_value = "client", value_parser = ["client", "parties"])]
     choose: String,
+    /// Do not continue the text in the clear as well, which takes long for large models.
+    #[arg(long)]
+    no_clear: bool,
     #[command(flatten)]
     drawing: Drawing,
     #[command(flatten)]
@@ -135,14 +138,14 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
     })?;
     // The same tokens are drawn of the same chances.
     let mut plain = prompt;
-    for place in 0..args.tokens {
+    for place in 0..if args.no_clear { 0 } else { args.tokens } {
         plain.push(generation.drawing().pick(place, &model.plain(&plain)?));
     }
-    let same = plain == text;
+    let same = (!args.no_clear).then_some(plain == text);
     let range = if generation.proven { "proven" } else { "assumed" };
     let seconds: Vec<f64> = costs.iter().map(Cost::online_seconds).collect();
     if json {
-        let (written, clear) = (alphabet.text(&text), alphabet.text(&plain));
+        let (written, clear) = (alphabet.text(&text), same.map(|_| alphabet.text(&plain)));
         println!(
             "{}",
             json!({ "schema": "megrez.generate/1", "text": written, "plain": clear, "same": same,
@@ -150,7 +153,11 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
             "choose": args.choose, "temperature": args.drawing.temperature, "top": args.drawing.top, "online_seconds": seconds, "first": costs.first(), "last": costs.last() })
         );
     } else {
-        println!("\n\nin the clear: {}", if same { "the same".into() } else { alphabet.text(&plain) });
+        match same {
+            Some(true) => println!("\n\nin the clear: the same"),
+            Some(false) => println!("\n\nin the clear: {}", alphabet.text(&plain)),
+            None => println!("\n"),
+        }
         let (first, later) = seconds.split_at(1);
         print!("online: {:.3} s for the prompt", first[0]);
         match later.len() {
@@ -160,5 +167,5 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
         println!("ranges: {range}; the last token cost");
         costs.last().inspect(|cost| print!("{}", cost.table()));
     }
-    Ok(verdict(same))
+    Ok(verdict(same != Some(false)))
 }

@@ -17,6 +17,7 @@ mod language;
 mod limits;
 #[cfg(unix)]
 mod parties;
+mod public;
 #[cfg(unix)]
 mod replicas;
 mod shell;

@@ -164,7 +164,14 @@ mod tests {
 
     fn input(shape: &[usize]) -> DataInput {
         let range = Interval::abs(1.0);
-        DataInput { name: "x".into(), shape: shape.to_vec().into(), frac: 16, range, tokens: None, table: None }
+        DataInput {
+            name: "x".into(),
+            shape: shape.to_vec().into(),
+            frac: 16,
+            range,
+            tokens: None,
+            table: None,
+        }
     }
 
     fn refused(expected: &[usize], given: &[usize]) -> String {

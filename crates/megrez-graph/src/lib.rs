@@ -48,8 +48,8 @@ pub mod onnx;
 mod options;
 pub mod passes;
 pub mod plain;
-mod publish;
 mod problem;
+mod publisher;
 pub mod range;
 mod scale;
 mod tensor;
@@ -63,8 +63,8 @@ pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOpt
 pub use graph::{Attribute, Attributes, Graph, Id, Node, Output, Value};
 pub use held::HeldWeights;
 pub use options::{Activations, Comparison, CompileOptions, Declared, ListStyle, PoolForm, TreeForm};
-pub use publish::Publisher;
 pub use problem::{Cause, Problem, Problems, Refusal};
+pub use publisher::Publisher;
 pub use range::{Interval, RangePolicy};
 pub use tensor::{Constant, MAX_ELEMENTS, Public, Tensor};
 

@@ -1,7 +1,7 @@
 //! How to lower a graph: everything that a caller chooses.
 
 use crate::calibration::Calibration;
-use crate::publish::Publisher;
+use crate::publisher::Publisher;
 use crate::range::{Interval, RangePolicy};
 use megrez_plan::{Fewest, ReluForm, SignBit};
 use std::collections::BTreeMap;

@@ -62,7 +62,7 @@ pub enum Constant {
     Floats(Arc<Tensor>),
     /// Shapes, axes and indices; they steer layers and are never shared.
     Ints(Arc<Tensor<i64>>),
-    /// A matrix of weights that everybody knows ([`publish`](crate::publish)).
+    /// A matrix of weights that everybody knows ([`Publisher`](crate::Publisher)).
     Public(Arc<Public>),
 }
 
@@ -77,9 +77,7 @@ pub struct Public {
 impl Public {
     /// Its numbers.
     pub fn tensor(&self) -> Tensor {
-        let matrix = &self.matrix;
-        let row = |k: usize| (0..matrix.columns()).map(move |n| matrix.value(k, n));
-        Tensor::new(self.shape.clone(), (0..matrix.rows()).flat_map(row).collect())
+        Tensor::new(self.shape.clone(), self.matrix.values())
     }
 }
 

@@ -26,7 +26,9 @@ pub fn encode_data(ring: u32, input: &DataInput, values: &Tensor) -> Result<Vec<
     input.check(values)?;
     match (&input.table, input.tokens) {
         // Whole numbers below the table's rows, as was checked.
-        (Some(table), _) => Ok(words(ring, values.data.iter().flat_map(|&v| table.row(v as usize, input.frac)))),
+        (Some(table), _) => {
+            Ok(words(ring, values.data.iter().flat_map(|&v| table.row(v as usize, input.frac))))
+        }
         (None, Some(rows)) => one_hot(input, rows, values, 1),
         (None, None) => Ok(encode_words(ring, &values.data, input.frac)?),
     }

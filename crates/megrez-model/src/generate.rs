@@ -20,7 +20,9 @@ pub use crate::sampling::{Sampling, largest};
 use megrez_graph::lower::DataInput;
 use megrez_graph::models::{DECODERS, Decoder};
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
-use megrez_graph::{Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Publisher, Tensor, plain};
+use megrez_graph::{
+    Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Publisher, Tensor, plain,
+};
 use megrez_plan::Input;
 use megrez_ring::decode_words;
 use megrez_service::client::RunOptions;

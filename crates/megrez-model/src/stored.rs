@@ -206,6 +206,8 @@ pub fn upload(
                     model_owner: owner(),
                     data_owner: user(),
                     recipient: user(),
+                    // Users have no table: what parties keep of a model does not hold it.
+                    embed: false,
                     ..(**options).clone()
                 };
                 if let Some(frac) = frac {

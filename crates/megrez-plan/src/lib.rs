@@ -6,6 +6,7 @@
 //! the engine walks the list. Whatever a protocol may choose per step (lists, forms, widths) is
 //! written in the step, so that every party makes the same choice.
 
+mod bind;
 mod check;
 mod error;
 mod float;

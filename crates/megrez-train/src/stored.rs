@@ -104,7 +104,8 @@ pub fn upload_rows(
         encode_words(form.ring, &tensor.data, form.frac)?;
     }
     let (shape, range) = (inputs.shape.clone(), form.range);
-    let described = DataInput { name: ROWS[0].into(), shape, frac: form.frac, range, tokens: None, table: None };
+    let described =
+        DataInput { name: ROWS[0].into(), shape, frac: form.frac, range, tokens: None, table: None };
     described.check(&inputs)?;
     let parts = [(ROWS[0].to_owned(), inputs, form.frac), (ROWS[1].to_owned(), labels, form.frac)];
     store(cluster, name, (&form.protocol, form.ring), &parts, (vec![described], allow))?;

@@ -9,30 +9,15 @@
 //! | to a multiple of 64 | zeros |
 //! | the rest | one plane of bytes for every 8 bits of a weight, the lowest first |
 
-use super::{Digest, Error, Head, MAX_FRAC, Matrix, Result, Width, check_size};
-use memmap2::Mmap;
+use crate::bytes::Bytes;
+use crate::digest::{Digest, Error, Result};
+use crate::matrix::{Head, MAX_FRAC, Matrix, Width, check_size};
 
 const MAGIC: &[u8; 16] = b"megrez-matrix-1\n";
 /// Before the scales.
 const FIXED: usize = 32;
 /// Where planes begin is a multiple of this.
 const LINE: usize = 64;
-
-/// The bytes of a file, in memory or mapped.
-pub(crate) enum Bytes {
-    Memory(Vec<u8>),
-    File(Mmap),
-}
-
-impl Bytes {
-    #[inline(always)]
-    pub(crate) fn get(&self) -> &[u8] {
-        match self {
-            Bytes::Memory(bytes) => bytes,
-            Bytes::File(map) => map,
-        }
-    }
-}
 
 impl Head {
     /// Bytes before the planes.

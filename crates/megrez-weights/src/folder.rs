@@ -1,7 +1,8 @@
 //! The folder where files of public weights lie.
 
-use super::file::Bytes;
-use super::{Digest, Error, Matrix, Result};
+use crate::bytes::Bytes;
+use crate::digest::{Digest, Error, Result};
+use crate::matrix::Matrix;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -62,15 +63,15 @@ impl Folder {
             return Ok(matrix.clone());
         }
         let path = self.file(digest);
-        let matrix = Arc::new(map(&path, digest).map_err(|e| {
-            Error::new(format!("public weights {}: {e}", path.display()))
-        })?);
+        let matrix = Arc::new(
+            map(&path, digest).map_err(|e| Error::new(format!("public weights {}: {e}", path.display())))?,
+        );
         read.insert(*digest, matrix.clone());
         Ok(matrix)
     }
 
-    /// Writes a matrix that is not there yet, or damaged; gives the one in the folder, whose memory is the
-    /// operating system's.
+    /// Writes a matrix that is not there yet, or damaged; gives the one in the folder, whose memory
+    /// is the operating system's.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -115,7 +116,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Width;
+    use crate::matrix::Width;
 
     fn made() -> Matrix {
         let mut column = |n: usize, out: &mut [f32]| {

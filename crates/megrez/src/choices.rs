@@ -2,8 +2,8 @@
 
 use megrez_graph::{Activations, ListStyle, PoolForm, Publisher, RangePolicy, TreeForm};
 use megrez_plan::{Fewest, ReluForm};
-use megrez_service::protocols::Protocol;
 use megrez_service::Error;
+use megrez_service::protocols::Protocol;
 use megrez_weights::{Folder, Width};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -187,7 +187,9 @@ impl Weights {
             Weights::PublicInt8 => Width::Eight,
         };
         let Some(folder) = megrez_weights::user_folder() else {
-            return Err(Error::Refused("there is no folder for public weights: name one as MEGREZ_WEIGHTS".into()));
+            return Err(Error::Refused(
+                "there is no folder for public weights: name one as MEGREZ_WEIGHTS".into(),
+            ));
         };
         Ok(Some(Publisher::new(width, Some(Folder::at(folder)))))
     }

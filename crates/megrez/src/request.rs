@@ -365,7 +365,8 @@ impl CompileRequest {
     /// The fields that are not as they are by default and mean nothing to a single operation, which
     /// has no layers and no ranges.
     pub fn unused_in_operation(&self) -> Vec<&'static str> {
-        let of_layers = ["weights", "input_range", "ranges", "declared", "fit", "calibration", "guard", "trees"];
+        let of_layers =
+            ["weights", "input_range", "ranges", "declared", "fit", "calibration", "guard", "trees"];
         self.unused_in_float().into_iter().filter(|name| of_layers.contains(name)).collect()
     }
 

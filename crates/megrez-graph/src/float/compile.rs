@@ -96,7 +96,14 @@ pub fn compile_floats(graph: &Graph, options: &FloatOptions) -> Result<FloatComp
             Some(rows) => Interval { low: 0.0, high: (rows - 1) as f64 },
             None => Interval { low: f64::NEG_INFINITY, high: f64::INFINITY },
         };
-        data_inputs.push(DataInput { name: name.clone(), shape: shape.clone(), frac: 0, range, tokens, table: None });
+        data_inputs.push(DataInput {
+            name: name.clone(),
+            shape: shape.clone(),
+            frac: 0,
+            range,
+            tokens,
+            table: None,
+        });
     }
     for node in &graph.nodes {
         let operands = node.inputs.iter().flatten().filter_map(|&id| match graph.floats(id) {

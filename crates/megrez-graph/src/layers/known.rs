@@ -244,7 +244,9 @@ pub(super) fn trilu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
                 t.data.iter().enumerate().map(|(i, &v)| if keeps(i) { v } else { 0.0 }).collect();
             known(Tensor::new(shape.clone(), data))
         }
-        Some(Constant::Public(_)) | None => refuse("takes the triangle of a secret", "multiply by a constant of zeros and ones"),
+        Some(Constant::Public(_)) | None => {
+            refuse("takes the triangle of a secret", "multiply by a constant of zeros and ones")
+        }
     }
 }
 

@@ -26,6 +26,9 @@ use megrez_plan::{Function, Operation, ValueId};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
+/// So many fraction bits more may 1/√S have.
+const SPARE: u32 = 6;
+
 struct LayerNorm {
     shape: Shape,
     /// Whether the mean is taken off first.
@@ -180,7 +183,9 @@ impl Layer for LayerNorm {
         // As many fraction bits as leave room for the products: |c/√S| ≤ 1.
         let root = (n as f64).sqrt();
         let fine = (cx.ring() * 3 / 8).max(f);
-        let inverse = INVERSE_ROOT.lower(cx, &sum, root, fine)?;
+        let held = cx.proves();
+        let inverse = INVERSE_ROOT.lower_held(cx, &sum, root, fine..=fine + SPARE, held)?;
+        let fine = cx.frac_of(&inverse);
         if cx.leaves() {
             // 1/σ = κ·√n/√S.
             let deviation = cx.combine("inverse-deviation-words", &[(factor, &inverse)], 0)?;

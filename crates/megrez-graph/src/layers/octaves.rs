@@ -19,8 +19,9 @@
 //! table where the range is a few octaves, and elsewhere one for every [`STRETCH`] octaves, all
 //! looked up beside the comparison with where they begin; the bits choose among their values,
 //! f(x) = T_0 + Σ [x ≥ 2^(j_k)]·(T_k − T_(k−1)), so what a table gives for numbers that it does not
-//! hold is dropped. One round and a truncation, or three rounds under `mizar`, where the polynomial
-//! takes twelve.
+//! hold is dropped. Where the result has the bits, all stretches share one table and one step: x is
+//! moved into the highest by powers of 16, and f of it back by 16, 4 or ln 16. One round and a
+//! truncation, or three rounds under `mizar`, where the polynomial takes twelve.
 //!
 //! Largest relative error in exact arithmetic (absolute for the logarithm), from
 //! `scripts/splines.py`: 1/x 1.6e-6, 1/√x 4e-7, √x 2e-7, ln x 3e-7. Rounding adds about 2^−18
@@ -37,6 +38,11 @@ use std::ops::RangeInclusive;
 
 /// Octaves of one table out of several.
 const STRETCH: u32 = 3;
+/// Octaves of the one table that serves all stretches: by so many 1/x, 1/√x and √x change by whole
+/// powers of two.
+const WHOLE_POWERS: u32 = 4;
+/// However many stretches there are, that table may have so many segments.
+const FEWEST_SEGMENTS: usize = 128;
 
 /// One function's numbers.
 pub(super) struct Octaves {
@@ -278,6 +284,9 @@ impl Octaves {
             return Ok(Some(y));
         }
         let (first, last) = (low.ilog2(), high.ilog2());
+        if let Some(y) = self.by_one_table(cx, x, gain, (first, last), &wanted)? {
+            return Ok(Some(y));
+        }
         let begins: Vec<u32> = (first..=last).step_by(STRETCH as usize).collect();
         let stretch = |begin: u32| {
             let (from, to) = (1i128 << begin, 1i128 << (begin + STRETCH).min(last + 1));
@@ -298,18 +307,93 @@ impl Octaves {
             return Ok(values.pop());
         }
         let held = Secret { id: x.id, range: Range::uniform(low, high) };
-        let bits = cx.thermometer("stretch", &held, &thresholds)?;
-        let steps = values
-            .windows(2)
-            .map(|pair| cx.combine("step", &[(1, &pair[1]), (-1, &pair[0])], 0))
-            .collect::<Result<Vec<_>, _>>()?;
-        let shape = cx.shape(x).clone();
-        let steps = cx.stack("steps", &steps.iter().collect::<Vec<_>>())?;
-        let steps = cx.select("select", &bits, &steps)?;
-        let steps = cx.unstack("selected", &steps, &shape)?;
-        let range = Range::hull_of(&values.iter().map(|y| &y.range).collect::<Vec<_>>());
-        let mut terms = vec![(1, &values[0])];
-        terms.extend(steps.iter().map(|step| (1, step)));
-        cx.combine_within("chosen", &terms, 0, range).map(Some)
+        chosen(cx, &held, &thresholds, &values).map(Some)
     }
+
+    /// By one table for all stretches of octaves: x is moved into the highest by powers of two,
+    /// each move is looked up, and what comes out is moved back. Exact for the powers that it
+    /// takes, and what wraps is of a stretch that is not chosen. `None` where the highest stretch
+    /// has too few bits to be moved back.
+    fn by_one_table(
+        &self,
+        cx: &mut Lowering,
+        x: &Secret,
+        gain: f64,
+        (first, last): (u32, u32),
+        wanted: &dyn Fn(i128) -> Wanted,
+    ) -> Result<Option<Secret>, Refusal> {
+        let top = (last + 1).saturating_sub(WHOLE_POWERS);
+        if top <= first {
+            return Ok(None);
+        }
+        // From the highest down to one that holds the lowest numbers: how far each is moved.
+        let moves: Vec<u32> =
+            (0..=(top - first).div_ceil(WHOLE_POWERS)).rev().map(|i| i * WHOLE_POWERS).collect();
+        let function = |x: f64| gain * (self.function)(x);
+        let ends = Range::uniform(1 << top, 1 << (top + WHOLE_POWERS));
+        let unit = 2f64.powi(-(cx.frac_of(x) as i32));
+        let smallest = function(2f64.powi((top + WHOLE_POWERS) as i32) * unit).abs();
+        let Wanted { target, frac, spare, .. } = wanted(1 << top);
+        // Bits of the smallest value, so that its rounding is no more than the table's own error.
+        let bits =
+            if self.adds { i32::MAX } else { (smallest * 2f64.powi(frac as i32)).log2().floor() as i32 };
+        let guard = (1 - target.log2().round() as i32).saturating_sub(bits).max(0) as u32;
+        let furthest = moves[0];
+        let largest = if self.adds {
+            0.0
+        } else {
+            (smallest * (self.undo)(-f64::from(furthest + WHOLE_POWERS))).log2()
+        };
+        let room = largest.ceil() as i32 + (frac + guard) as i32 + 4 < cx.ring() as i32;
+        if guard > spare.saturating_sub(frac) || !room || furthest + 2 > cx.ring() {
+            return Ok(None);
+        }
+        let shape = cx.shape(x).clone();
+        let many = moves.len();
+        let most = wanted(1).most.map(|most| (most / many).max(FEWEST_SEGMENTS));
+        let wanted = Wanted { most, frac: frac + guard, spare: frac + guard, ..wanted(1 << top) };
+        let highest = Secret { id: x.id, range: ends.clone() };
+        let Some(table) = Table::new(cx, &highest, &function, wanted) else { return Ok(None) };
+
+        let moved = moves
+            .iter()
+            .map(|&by| cx.combine_within("moved", &[(1 << by, x)], 0, ends.clone()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let moved = cx.stack("moves", &moved.iter().collect::<Vec<_>>())?;
+        let values = table.look_up(cx, "table", &moved)?;
+        let values = cx.unstack("value", &values, &shape)?;
+        let back = |cx: &mut Lowering, value: &Secret, by: u32| {
+            let undo = (self.undo)(-f64::from(by));
+            match self.adds {
+                true => {
+                    let word = (gain * undo * 2f64.powi(wanted.frac as i32)).round() as i64;
+                    cx.combine("moved-back", &[(1, value)], word)
+                }
+                false => cx.combine("moved-back", &[(undo as i64, value)], 0),
+            }
+        };
+        let values =
+            values.iter().zip(&moves).map(|(y, &by)| back(cx, y, by)).collect::<Result<Vec<_>, _>>()?;
+        let thresholds: Vec<i64> = moves[1..].iter().map(|&by| 1 << (top - by)).collect();
+        let held = Secret { id: x.id, range: Range::uniform(1 << first, 1 << (last + 1)) };
+        chosen(cx, &held, &thresholds, &values).map(Some)
+    }
+}
+
+/// Of several values that of the stretch in which x lies: x ≥ thresholds\[k\] chooses the value
+/// after the k-th.
+fn chosen(cx: &mut Lowering, x: &Secret, thresholds: &[i64], values: &[Secret]) -> Result<Secret, Refusal> {
+    let bits = cx.thermometer("stretch", x, thresholds)?;
+    let steps = values
+        .windows(2)
+        .map(|pair| cx.combine("step", &[(1, &pair[1]), (-1, &pair[0])], 0))
+        .collect::<Result<Vec<_>, _>>()?;
+    let shape = cx.shape(x).clone();
+    let steps = cx.stack("steps", &steps.iter().collect::<Vec<_>>())?;
+    let steps = cx.select("select", &bits, &steps)?;
+    let steps = cx.unstack("selected", &steps, &shape)?;
+    let range = Range::hull_of(&values.iter().map(|y| &y.range).collect::<Vec<_>>());
+    let mut terms = vec![(1, &values[0])];
+    terms.extend(steps.iter().map(|step| (1, step)));
+    cx.combine_within("chosen", &terms, 0, range)
 }

@@ -37,7 +37,8 @@ impl Lowering<'_> {
         }
         let id = self.plan.input(name, &self.options.data_owner, shape.clone(), frac);
         self.data.insert(id);
-        let input = DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None, table: None };
+        let input =
+            DataInput { name: name.into(), shape: shape.clone(), frac, range, tokens: None, table: None };
         Ok((Secret { id, range: words }, input))
     }
 

@@ -98,7 +98,8 @@ impl Lowering<'_> {
     pub fn times_public(&mut self, name: &str, x: &Secret, matrix: &Arc<Matrix>) -> Result<Secret, Refusal> {
         let (low, high) = x.range.hull();
         let bounds = matrix.sums().map(|[negative, positive]| {
-            // Where x is as low as it can be against positive weights, and as high against negative.
+            // Where x is as low as it can be against positive weights, and as high against
+            // negative.
             let least = positive.saturating_mul(low).saturating_add(negative.saturating_mul(high));
             let most = positive.saturating_mul(high).saturating_add(negative.saturating_mul(low));
             (least, most)

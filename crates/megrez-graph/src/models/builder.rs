@@ -2,7 +2,7 @@
 
 use crate::graph::{Attributes, Graph, Id};
 use crate::problem::{Problem, Refusal};
-use crate::publish::Publisher;
+use crate::publisher::Publisher;
 use crate::tensor::{Constant, Tensor};
 use megrez_ring::Shape;
 use std::collections::HashMap;
@@ -36,7 +36,16 @@ pub(super) struct Builder {
 impl Builder {
     pub fn new(name: &str, seed: u64) -> Self {
         let (graph, weights) = (Graph::new(name), Weights::new(seed));
-        Builder { graph, at: Id(0), weights, counts: [0; 4], drawn: HashMap::new(), publisher: None, problem: None, past: None }
+        Builder {
+            graph,
+            at: Id(0),
+            weights,
+            counts: [0; 4],
+            drawn: HashMap::new(),
+            publisher: None,
+            problem: None,
+            past: None,
+        }
     }
 
     /// Weights of this standard deviation.

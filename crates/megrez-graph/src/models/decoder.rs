@@ -5,7 +5,7 @@ use super::llama::{self, LLAMA_1B, LLAMA_7B, LLAMA_TINY};
 use super::transformer::{Config, GPT2, GPT2_TINY, gpt2, reshape};
 use crate::graph::Graph;
 use crate::problem::{Problem, Refusal};
-use crate::publish::Publisher;
+use crate::publisher::Publisher;
 use crate::tensor::Constant;
 use std::collections::HashMap;
 

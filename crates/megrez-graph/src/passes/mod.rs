@@ -8,6 +8,7 @@ mod layer_norm;
 mod mask;
 mod pattern;
 pub mod precision;
+mod publish;
 mod reveal;
 pub(crate) mod rewrite;
 mod rotation;

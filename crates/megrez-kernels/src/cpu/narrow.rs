@@ -60,13 +60,7 @@ mod x86 {
     const BYTES: usize = 8;
 
     /// Every row of x times every block of columns; needs AVX-512 F, BW and VNNI.
-    pub fn products<W: Word>(
-        threads: usize,
-        x: &[W],
-        matrix: &Matrix,
-        m: usize,
-        shared: &Disjoint<'_, W>,
-    ) {
+    pub fn products<W: Word>(threads: usize, x: &[W], matrix: &Matrix, m: usize, shared: &Disjoint<'_, W>) {
         let (k, n, groups) = (matrix.rows(), matrix.columns(), matrix.groups());
         let bytes = W::BITS as usize / 8;
         let size = groups * bytes * ROWS;

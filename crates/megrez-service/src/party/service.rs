@@ -509,8 +509,8 @@ impl Service {
     }
 }
 
-/// Whether this party refuses a plan for a reason of its own: public weights that it lacks others may
-/// have.
+/// Whether this party refuses a plan for a reason of its own: public weights that it lacks others
+/// may have.
 fn of_its_own<T>(ready: &Result<T>) -> bool {
     matches!(ready, Err(e) if e.kind() == ErrorKind::DamagedFile)
 }

@@ -73,9 +73,10 @@ impl ModelHeader {
     /// client. The upload's name is not known yet.
     pub(super) fn new(client: &str, party: usize, upload: &Upload) -> Result<Self> {
         let refuse = |what: &str| Err(Error::Refused(format!("model `{}`: {what}", upload.model)));
-        let mut weights = None;
+        let (mut weights, mut public) = (None, true);
         for plan in known(&upload.model, &upload.protocol, &upload.plans, client, &upload.allow)? {
             let mine = plan.owned(client);
+            public &= plan.public;
             match &weights {
                 None => weights = Some(mine),
                 Some(first) if *first != mine => return refuse("its plans differ in their weights"),
@@ -84,7 +85,7 @@ impl ModelHeader {
         }
         match weights {
             None => refuse("an upload has at least one plan"),
-            Some(w) if w.is_empty() => refuse("it has no weights of yours"),
+            Some(w) if w.is_empty() && !public => refuse("it has no weights of yours, and no public ones"),
             Some(w) => Ok(ModelHeader {
                 model: upload.model.clone(),
                 party,
@@ -323,6 +324,8 @@ fn known(
 struct Ends {
     inputs: Vec<(Input, Shape, Option<Kind>)>,
     outputs: Vec<Output>,
+    /// Whether it reads public weights.
+    public: bool,
 }
 
 impl Ends {
@@ -338,14 +341,15 @@ impl Ends {
         if is_float(protocol) {
             let plan = FloatPlan::from_bytes(bytes).map_err(refuse)?;
             let inputs = with(plan.inputs.clone(), &|id| (plan.shape(id).clone(), None));
-            return Ok(Ends { inputs, outputs: plan.outputs });
+            return Ok(Ends { inputs, outputs: plan.outputs, public: false });
         }
         let plan = Plan::from_bytes(bytes).map_err(refuse)?;
         let inputs = with(plan.inputs.clone(), &|id| {
             let value = plan.value(id);
             (value.shape.clone(), Some(value.kind))
         });
-        Ok(Ends { inputs, outputs: plan.outputs })
+        let public = plan.public_matrices().next().is_some();
+        Ok(Ends { inputs, outputs: plan.outputs, public })
     }
 
     /// The inputs that are a client's own: their names, shapes and kinds.

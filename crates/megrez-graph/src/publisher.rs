@@ -6,9 +6,7 @@
 //! weights (biases, factors of norms, kernels of convolutions, small matrices) are constants of the
 //! plan, and public as well ([`CompileOptions::private_weights`](crate::CompileOptions)).
 
-use crate::graph::{Attribute, Attributes, Graph, Id, Node};
-use crate::passes::rewrite::Rewrite;
-use crate::problem::{Problem, Refusal};
+use crate::problem::Refusal;
 use crate::tensor::{Constant, Tensor};
 use megrez_weights::{Folder, Matrix, Width};
 use std::collections::HashMap;
@@ -17,13 +15,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Matrices of fewer weights stay constants of the plan, with all of their bits.
-const LEAST: usize = 1 << 12;
+pub(crate) const LEAST: usize = 1 << 12;
 
 /// Rounds weights and puts them where parties find them. Weights that it has seen it does not round
 /// again; clones share what has been seen.
 #[derive(Clone)]
 pub struct Publisher {
-    width: Width,
+    pub(crate) width: Width,
     /// Where files go; without, matrices stay in this process's memory.
     folder: Option<Folder>,
     known: Arc<Mutex<HashMap<[u8; 32], Arc<Matrix>>>>,
@@ -94,53 +92,13 @@ impl Publisher {
         folder.path().join(format!("{name}-{}.index", 8 * self.width.planes()))
     }
 
-    /// The graph with public matrices. What it computes differs by their rounding.
-    ///
-    /// # Errors
-    /// If weights are no numbers, or cannot be written.
-    pub fn publish(&self, graph: &Graph) -> Result<Graph, Problem> {
-        let mut rewrite = Rewrite::new(graph)?;
-        for node in &graph.nodes {
-            let Some((at, transposed, width)) = self.candidate(graph, node) else {
-                rewrite.copy(node)?;
-                continue;
-            };
-            let id = node.inputs[at].expect("a candidate has its input");
-            let weights = graph.floats(id).expect("a candidate's weights are constant");
-            let matrix = self.matrix(weights, transposed, width).map_err(|r| r.at(&node.name, &node.op))?;
-            let name = format!("{}.public", graph.value(id).name);
-            let matrix = rewrite.new.constant(&name, matrix);
-            let mut inputs: Vec<Option<Id>> =
-                node.inputs.iter().map(|id| id.map(|id| rewrite.place(id))).collect();
-            inputs[at] = Some(matrix);
-            let attributes = untransposed(node.attributes.clone());
-            let made = rewrite.add(node, &inputs, attributes)?;
-            rewrite.put(node.output, made);
-        }
-        Ok(rewrite.finish())
-    }
-
-    /// Which input of a node may become public, whether it is transposed, and how many bits it gets.
-    fn candidate(&self, graph: &Graph, node: &Node) -> Option<(usize, bool, Width)> {
-        let of = |name: &str| node.attributes.0.get(name);
-        let is = |name: &str, value: i64| of(name).is_none_or(|a| *a == Attribute::Int(value));
-        let (at, transposed, width) = match node.op.as_str() {
-            "MatMul" => (1, false, self.width),
-            "Gemm" if of("alpha").is_none_or(|a| *a == Attribute::Float(1.0)) => {
-                (1, !is("transB", 0), self.width)
-            }
-            // Of tokens, the rows of a table.
-            "Gather" if is("axis", 0) => (0, false, Width::Sixteen),
-            _ => return None,
-        };
-        let input = |i: usize| node.inputs.get(i).copied().flatten();
-        let weights = graph.floats(input(at)?)?;
-        let secret = graph.value(input(1 - at)?).constant.is_none();
-        let matrix = weights.shape.rank() == 2 && weights.data.len() >= LEAST;
-        (secret && matrix).then_some((at, transposed, width))
-    }
-
-    fn matrix(&self, weights: &Tensor, transposed: bool, width: Width) -> Result<Constant, Refusal> {
+    /// Weights as they become public.
+    pub(crate) fn matrix(
+        &self,
+        weights: &Tensor,
+        transposed: bool,
+        width: Width,
+    ) -> Result<Constant, Refusal> {
         let name = hash(weights, transposed, width);
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(matrix) = known().get(&name) {
@@ -157,7 +115,9 @@ impl Publisher {
     /// A matrix where parties find it.
     fn put(&self, matrix: Matrix) -> Result<Arc<Matrix>, Refusal> {
         match &self.folder {
-            Some(folder) => folder.put(&matrix).map_err(|e| Refusal::new(e.what, "name another folder: MEGREZ_WEIGHTS")),
+            Some(folder) => {
+                folder.put(&matrix).map_err(|e| Refusal::new(e.what, "name another folder: MEGREZ_WEIGHTS"))
+            }
             None => Ok(Arc::new(matrix)),
         }
     }
@@ -179,12 +139,4 @@ fn hash(weights: &Tensor, transposed: bool, width: Width) -> [u8; 32] {
         hasher.update(&bytes);
     });
     *hasher.finalize().as_bytes()
-}
-
-/// Attributes of a product whose right matrix is not transposed any more.
-fn untransposed(attributes: Attributes) -> Attributes {
-    match attributes.0.contains_key("transB") {
-        true => attributes.with("transB", 0),
-        false => attributes,
-    }
 }
