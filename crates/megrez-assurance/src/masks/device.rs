@@ -11,6 +11,7 @@ use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::Name;
+use megrez_weights::Matrix;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One party's device.
@@ -167,6 +168,10 @@ impl Device for Symbolic {
         [m, _, n]: [usize; 3],
     ) -> Result<Symbols<W>> {
         made(self.rest(Unit::Word, &[&x.rows, &y.rows], batch * m * n))
+    }
+
+    fn times_public<W: Word>(&self, x: &Symbols<W>, matrix: &Matrix) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&x.rows], x.rows.len() / matrix.rows() * matrix.columns()))
     }
 
     fn conv<W: Word>(

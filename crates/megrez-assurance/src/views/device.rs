@@ -10,6 +10,7 @@ use megrez_kernels::{
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word, bits};
+use megrez_weights::Matrix;
 use std::sync::Arc;
 
 /// Party `me`'s device in one session.
@@ -97,6 +98,9 @@ impl Device for Enumerating {
 
     fn matmul<W: Word>(&self, x: &Buf<W>, y: &Buf<W>, batch: usize, sizes: [usize; 3]) -> Result<Buf<W>> {
         Reference.matmul(x, y, batch, sizes)
+    }
+    fn times_public<W: Word>(&self, x: &Buf<W>, matrix: &Matrix) -> Result<Buf<W>> {
+        Reference.times_public(x, matrix)
     }
     fn conv<W: Word>(
         &self,
