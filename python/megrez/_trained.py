@@ -76,7 +76,7 @@ class Trained(_Base):  # type: ignore[misc]
 
 _HIDDEN = (
     "there is no {}: the parties keep the weights in shares, and nobody holds them. "
-    "To reveal weights to yourself, train by `megrez train --weights`"
+    "To reveal weights to yourself, train by `megrez train --weights-to`"
 )
 
 

@@ -45,7 +45,7 @@ class Answers:
         self.training = ["--model", "net-b", "--inputs", self.rows, "--labels", self.labels, "--batch", ROWS]
         self.training += ["--epochs", EPOCHS, "--rate", "2^-5"]
         weights = folder / "weights"
-        plain = [*words, "--json", "train", "--plain", "--weights", weights, *self.training]
+        plain = [*words, "--json", "train", "--plain", "--weights-to", weights, *self.training]
         done = subprocess.run([str(word) for word in plain], check=True, capture_output=True, text=True)
         self.losses = [float(epoch["loss"]) for epoch in json.loads(done.stdout)["epochs"]]
         self.trained = _net_b({file.stem: np.load(file) for file in weights.glob("*.npy")}, self.inputs[0])

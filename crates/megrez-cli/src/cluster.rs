@@ -13,17 +13,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Cluster")]
 struct Caller {
-    /// The folder with this client's certificate (cluster only).
+    /// The folder with this client's certificate.
     #[arg(long, default_value = "certs")]
     certs: PathBuf,
-    /// This client's name (cluster only).
+    /// This client's name.
     #[arg(long, default_value = "alice")]
     client: String,
-    /// Give a request up after so many seconds, waiting for its turn included (cluster only).
+    /// Give a request up after so many seconds, waiting for its turn included.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
     /// The replica of the cluster to go to, from 0. Default: one that has little to do; for what
-    /// only one replica has, such as jobs and material, the first (cluster only).
+    /// only one replica has, such as jobs and material, the first.
     #[arg(long, value_name = "NUMBER")]
     replica: Option<usize>,
 }

@@ -53,6 +53,7 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     };
     let (protocol, options) = (args.common.protocol(), args.common.request.options()?);
     args.common.request.only_fixed()?;
+    args.common.request.only_private()?;
     let parties = protocols::find(protocol)?.parties;
     let parties = Parties::start_for(
         Program::current()?,

@@ -31,7 +31,7 @@ pub(crate) struct Generate {
     /// shares.
     #[arg(long, value_name = "WHO", default_value = "client", value_parser = ["client", "parties"])]
     choose: String,
-    /// Do not continue the text in the clear as well, which takes long for large models.
+    /// Do not continue the text in the clear as well.
     #[arg(long)]
     no_clear: bool,
     #[command(flatten)]

@@ -56,7 +56,7 @@ pub(crate) struct Infer {
     pub(crate) common: Common,
     #[command(flatten)]
     place: Place,
-    /// Material made ahead by `megrez offline`, for the first run (cluster only).
+    /// Material made ahead by `megrez offline`, for the first run.
     #[arg(long, help_heading = "Cluster")]
     material: Option<String>,
 }

@@ -272,7 +272,7 @@ pub(crate) struct Resume {
     detach: bool,
     /// Where to write weights that the job opens to this client.
     #[arg(long, value_name = "FOLDER")]
-    weights: Option<PathBuf>,
+    weights_to: Option<PathBuf>,
     /// Shape the links: loopback, lan, wan, or a round-trip time and a rate such as 20ms,500mbps.
     #[arg(long, default_value = "loopback")]
     net: NetProfile,
@@ -294,7 +294,7 @@ pub(crate) fn resume(args: &Resume, json: bool) -> Result<ExitCode> {
     if !standing.runs() && standing.word() != "done" {
         cluster.train(&job, &args.net)?;
     }
-    go_on(&mut cluster, &job, args.detach, args.weights.as_deref(), json)
+    go_on(&mut cluster, &job, args.detach, args.weights_to.as_deref(), json)
 }
 
 /// After a job has begun: waits for it, or not.

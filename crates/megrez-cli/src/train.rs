@@ -28,6 +28,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
         return Err(invalid("--batch and --epochs are at least 1"));
     }
     args.common.request.only_fixed()?;
+    args.common.request.only_private()?;
     if args.job.wanted() {
         return train_job::run(args, json);
     }
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     };
     let trail =
         if args.plain { clear(args, &model, &rows, steps)? } else { private(args, &model, &rows, steps)? };
-    if let (Some(folder), Some(weights)) = (&args.weights, &trail.weights) {
+    if let (Some(folder), Some(weights)) = (&args.weights_to, &trail.weights) {
         write_weights(folder, weights)?;
     }
     let right = match (&test, &trail.weights) {
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
             "protocol": if args.plain { None } else { Some(args.common.protocol()) },
             "insecure": args.common.insecure && !args.plain, "batch": batch, "rows": rows.count(),
             "dropped": dropped, "epochs": epochs, "accuracy": right,
-            "cost": trail.last.map(|epoch| epoch.cost), "weights": args.weights })
+            "cost": trail.last.map(|epoch| epoch.cost), "weights": args.weights_to })
         );
     } else {
         if dropped > 0 {
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
             println!("a step of {batch} rows cost");
             print!("{}", epoch.cost.table());
         }
-        args.weights.iter().for_each(|folder| println!("weights written to {}", folder.display()));
+        args.weights_to.iter().for_each(|folder| println!("weights written to {}", folder.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -109,7 +110,7 @@ fn clear(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> 
         epochs.push((loss, start.elapsed().as_secs_f64()));
     }
     let weights = clear.state().into_iter().filter(|(name, _)| name.starts_with("w.")).collect();
-    Ok(Trail { epochs, weights: args.weights.is_some().then_some(weights), last: None })
+    Ok(Trail { epochs, weights: args.weights_to.is_some().then_some(weights), last: None })
 }
 
 /// On shares.
@@ -142,6 +143,6 @@ fn private(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail
     }
     let seconds = last.as_ref().and_then(|epoch| epoch.cost.phases.get(&Phase::Online));
     seconds.inspect(|online| eprintln!("{:.3} s online a step", online.seconds.median));
-    let weights = args.weights.is_some().then(|| training.weights()).transpose()?;
+    let weights = args.weights_to.is_some().then(|| training.weights()).transpose()?;
     Ok(Trail { epochs, weights, last })
 }

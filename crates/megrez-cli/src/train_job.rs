@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     if let Some(path) = &args.job.job {
         let job = load(path)?;
         cluster.train(&job, &args.common.request.net)?;
-        return go_on(&mut cluster, &job, args.job.detach, args.weights.as_deref(), json);
+        return go_on(&mut cluster, &job, args.job.detach, args.weights_to.as_deref(), json);
     }
     let own = match &args.job.data[..] {
         [] => Some(store_own(args, &mut cluster)?),
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
             .chain(args.job.start.is_none().then_some(&job.start))
             .try_for_each(|name| cluster.remove(name))?;
     }
-    finish(job, &done, args.weights.as_deref(), json)
+    finish(job, &done, args.weights_to.as_deref(), json)
 }
 
 /// Stores the rows of the command line, for this job alone.
@@ -97,7 +97,7 @@ fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Propos
         data,
         start: args.job.start.clone(),
         losses_to,
-        weights_to: args.weights.is_some().then_some(me),
+        weights_to: args.weights_to.is_some().then_some(me),
         keep: args.job.keep.clone(),
         allow: args.job.allow.clone(),
         about: args.about(),

@@ -69,9 +69,9 @@ pub(crate) struct Train {
     pub(crate) plain: bool,
     /// Reveal the weights to this client, and write each here as NAME.npy.
     #[arg(long, value_name = "FOLDER")]
-    pub(crate) weights: Option<PathBuf>,
+    pub(crate) weights_to: Option<PathBuf>,
     /// Count how often the revealed weights are right on these rows, in the clear.
-    #[arg(long, value_name = "FILE", requires_all = ["test_labels", "weights"])]
+    #[arg(long, value_name = "FILE", requires_all = ["test_labels", "weights_to"])]
     pub(crate) test_inputs: Option<PathBuf>,
     /// The labels of --test-inputs.
     #[arg(long, value_name = "FILE", requires = "test_inputs")]

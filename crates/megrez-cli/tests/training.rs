@@ -57,8 +57,8 @@ fn training_on_shares_follows_training_in_the_clear() {
         assert!(done, "{report}");
         report
     };
-    let plain = run(&["--plain", "--weights", clear.to_str().unwrap()]);
-    let private = run(&["--protocol", "mizar", "--weights", shares.to_str().unwrap()]);
+    let plain = run(&["--plain", "--weights-to", clear.to_str().unwrap()]);
+    let private = run(&["--protocol", "mizar", "--weights-to", shares.to_str().unwrap()]);
     let losses = |report: &Json| -> Vec<f64> {
         report["epochs"].as_array().unwrap().iter().map(|e| e["loss"].as_f64().unwrap()).collect()
     };

@@ -37,8 +37,7 @@ pub struct CompileRequest {
     /// The protocol; `megrez protocols` lists them.
     #[cfg_attr(feature = "clap", arg(long, default_value = "mizar", help_heading = PROTOCOL))]
     pub protocol: String,
-    /// Who knows the weights: private (nobody but their owner), public (every party: products with
-    /// them send nothing; those of large matrices have 16 bits, in files), or public-int8.
+    /// Who knows the weights: private, their owner, or every party: public (16 bits), public-int8.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = PROTOCOL))]
     pub weights: Weights,
     /// The network between the parties: loopback, lan, wan, or RTT,RATE such as 20ms,500mbps.
@@ -284,6 +283,20 @@ impl CompileRequest {
     /// If there is no folder for them.
     pub fn publisher(&self) -> Result<Option<Publisher>> {
         self.weights.publisher()
+    }
+
+    /// Refuses public weights, for what keeps them secret.
+    ///
+    /// # Errors
+    /// If they are public.
+    pub fn only_private(&self) -> Result<()> {
+        match self.weights {
+            Weights::Private => Ok(()),
+            _ => Err(Error::of(
+                ErrorKind::Unsupported,
+                "what is trained is secret: leave out --weights, or use a model that is trained already",
+            )),
+        }
     }
 
     /// Refuses floating point, for what does not compute with it.
