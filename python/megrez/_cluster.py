@@ -156,7 +156,8 @@ class Cluster:
 
         Args:
             model: an ONNX file that takes tokens and what it has seen, as in `examples/language`; or, with
-                random weights, `gpt2`, `gpt2-tiny`, `llama-tiny` or `llama-1b`.
+                random weights, `gpt2`, `gpt2-tiny`, `llama-tiny` or `llama-1b`; `llama-7b` if its weights
+                are public.
             prompt: the tokens to continue.
             tokens: how many to add.
             choose: who finds the most likely token. The client learns how likely every token is; if the
