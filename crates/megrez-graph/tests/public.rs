@@ -127,8 +127,8 @@ fn a_network_that_was_drawn_once_is_found_again() {
     let private = logits(&Decoder::new("llama-tiny", 1).unwrap());
     assert!(farthest(&private, &drawn) < 2e-2, "the same weights, rounded");
     // A file that is damaged is drawn again.
-    let any = std::fs::read_dir(&path).unwrap().map(|f| f.unwrap().path());
-    let any = any.filter(|f| f.extension().is_some_and(|e| e == "weights")).next().unwrap();
+    let mut all = std::fs::read_dir(&path).unwrap().map(|f| f.unwrap().path());
+    let any = all.find(|f| f.extension().is_some_and(|e| e == "weights")).unwrap();
     std::fs::remove_file(&any).unwrap();
     assert_eq!(logits(&Decoder::public("llama-tiny", 1, &publisher()).unwrap()), drawn);
     assert!(any.exists());
