@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 /// A public matrix by the hash of its file ([`megrez_weights`]). The matrix itself is no part of
-/// the plan: whoever compiled it has it, a party takes it from its own folder ([`Plan::bind`](crate::Plan::bind)).
+/// the plan: whoever compiled it has it, a party takes it from its own folder
+/// ([`Plan::bind`](crate::Plan::bind)).
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublicMatrix {
     digest: [u8; 32],
